@@ -1,0 +1,39 @@
+# The commands of this repository. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup build test demo bench campaign fuzz install clean
+
+PREFIX ?= /usr/local
+SEEDS ?= 2000
+FIRST ?= 1
+FUZZ_SECONDS ?= 60
+
+help:            ## this list
+	@sed -n 's/^\([a-z]*\): *[a-z ]*## *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+setup:           ## install what building and testing need (Debian packages, MPI wheels under .venv)
+	@scripts/setup.sh
+
+build:           ## compile and stage: target/srd/bin/srd and the software EFA's libraries
+	@scripts/build.sh
+
+test:            ## set up, build and run every test
+	@SEEDS=$(SEEDS) scripts/test.sh
+
+demo: setup build ## an MPI program over OpenSRD and over TCP while a spine fails: a table and target/demo/index.html
+	@demo/demo.py
+
+bench: setup build ## latency, bandwidth and message rate, with ratios against kernel TCP in the same run
+	@scripts/bench.sh
+
+campaign:        ## SEEDS=N [FIRST=N]: the deterministic world, one run per seed
+	@scripts/campaign.sh $(SEEDS) $(FIRST)
+
+fuzz:            ## FUZZ_SECONDS=N: fuzz what reads packets, each target that long
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+install:         ## PREFIX=/usr/local: install what was built
+	@scripts/install.sh $(PREFIX)
+
+clean:           ## remove everything built (not .venv)
+	rm -rf target

@@ -1,0 +1,208 @@
+//! Address handles: the hosts that this device knows, by number and by GID. All handles of one host share a number, as
+//! on EFA (`efa_com_create_ah`: the device answers the same destination with the same handle).
+
+use crate::api::*;
+use srd_wire::Gid;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// One host.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub gid: Gid,
+    /// How many handles each protection domain has.
+    holders: Vec<(PdId, u32)>,
+}
+
+impl Host {
+    /// Whether a queue pair in `pd` may use the number.
+    #[inline]
+    pub fn is_open_to(&self, pd: PdId) -> bool {
+        self.holders.iter().any(|&(holder, _)| holder == pd)
+    }
+}
+
+/// All hosts.
+#[derive(Debug)]
+pub(crate) struct AddressHandles {
+    hosts: Vec<Option<Host>>,
+    free: Vec<u16>,
+    by_gid: HashMap<Gid, u16, BuildHasherDefault<FastHasher>>,
+    max_handles: u32,
+}
+
+impl AddressHandles {
+    pub fn new(max_handles: u32) -> AddressHandles {
+        // 0xFFFF is no number: it says "none" in a completion.
+        let max_handles = max_handles.min(AhNumber::NONE.0 as u32);
+        AddressHandles { hosts: Vec::new(), free: Vec::new(), by_gid: HashMap::default(), max_handles }
+    }
+
+    pub fn create(&mut self, pd: PdId, gid: Gid) -> Result<AhNumber, DeviceError> {
+        if gid.ip().is_unspecified() || gid.ip().is_multicast() {
+            return Err(DeviceError::Invalid(
+                "gid: the address of one host, neither unspecified nor multicast",
+            ));
+        }
+        let number = match self.by_gid.get(&gid) {
+            Some(&number) => number,
+            None => self.add(gid)?,
+        };
+        let host = self.hosts[number as usize].as_mut().expect("numbers in the index are in use");
+        match host.holders.iter_mut().find(|(holder, _)| *holder == pd) {
+            Some((_, handles)) => *handles += 1,
+            None => host.holders.push((pd, 1)),
+        }
+        Ok(AhNumber(number))
+    }
+
+    fn add(&mut self, gid: Gid) -> Result<u16, DeviceError> {
+        let number = match self.free.pop() {
+            Some(number) => number,
+            None if (self.hosts.len() as u32) < self.max_handles => {
+                self.hosts.push(None);
+                (self.hosts.len() - 1) as u16
+            }
+            None => return Err(DeviceError::Full("address handles (DeviceConfig::max_ah)")),
+        };
+        self.hosts[number as usize] = Some(Host { gid, holders: Vec::with_capacity(1) });
+        self.by_gid.insert(gid, number);
+        Ok(number)
+    }
+
+    /// Gives one handle of `pd` back. Returns whether it was the last one of all.
+    pub fn destroy(&mut self, pd: PdId, ah: AhNumber) -> Result<Last, DeviceError> {
+        let not_found =
+            DeviceError::NotFound("address handle: this protection domain has none of that number");
+        let host = self.hosts.get_mut(ah.0 as usize).and_then(Option::as_mut).ok_or(not_found)?;
+        let at = host.holders.iter().position(|&(holder, _)| holder == pd).ok_or(not_found)?;
+        host.holders[at].1 -= 1;
+        if host.holders[at].1 > 0 {
+            return Ok(Last::No);
+        }
+        host.holders.swap_remove(at);
+        if !host.holders.is_empty() {
+            return Ok(Last::OfDomain);
+        }
+        let gid = host.gid;
+        self.by_gid.remove(&gid);
+        self.hosts[ah.0 as usize] = None;
+        self.free.push(ah.0);
+        Ok(Last::OfDevice)
+    }
+
+    #[inline]
+    pub fn get(&self, ah: AhNumber) -> Option<&Host> {
+        self.hosts.get(ah.0 as usize)?.as_ref()
+    }
+
+    /// The number under which completions report a host.
+    #[inline]
+    pub fn number_of(&self, gid: Gid) -> AhNumber {
+        self.by_gid.get(&gid).map_or(AhNumber::NONE, |&number| AhNumber(number))
+    }
+}
+
+/// Which handle was given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Last {
+    /// The domain has more of them.
+    No,
+    /// The domain's last one; other domains have some.
+    OfDomain,
+    /// The last one at all.
+    OfDevice,
+}
+
+/// A multiplicative hasher for keys that nobody chooses to collide: what is looked up is given by this program, and a
+/// stranger's GID is only compared.
+#[derive(Default)]
+pub(crate) struct FastHasher(u64);
+
+impl FastHasher {
+    #[inline]
+    fn add(&mut self, word: u64) {
+        // 2^64 divided by the golden ratio: Knuth, The Art of Computer Programming 6.4.
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+impl Hasher for FastHasher {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.add(u64::from_le_bytes(*word));
+        }
+        for byte in rest {
+            self.add(*byte as u64);
+        }
+    }
+
+    #[inline]
+    fn write_u8(&mut self, word: u8) {
+        self.add(word as u64);
+    }
+
+    #[inline]
+    fn write_u16(&mut self, word: u16) {
+        self.add(word as u64);
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        self.add(word);
+    }
+
+    #[inline]
+    fn write_u32(&mut self, word: u32) {
+        self.add(word as u64);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, word: usize) {
+        self.add(word as u64);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        // hashbrown takes the control byte from the top bits and the bucket from the low ones.
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gid(n: u8) -> Gid {
+        Gid::from(std::net::IpAddr::from([10, 0, 0, n]))
+    }
+
+    #[test]
+    fn handles_of_one_host_share_a_number_over_domains() {
+        let mut handles = AddressHandles::new(8);
+        let (p, q) = (PdId(0), PdId(1));
+        let a = handles.create(p, gid(1)).unwrap();
+        assert_eq!(handles.create(p, gid(1)), Ok(a));
+        assert_eq!(handles.create(q, gid(1)), Ok(a));
+        assert_ne!(handles.create(p, gid(2)), Ok(a));
+        assert_eq!(handles.destroy(p, a), Ok(Last::No));
+        assert_eq!(handles.destroy(p, a), Ok(Last::OfDomain));
+        assert!(handles.destroy(p, a).is_err());
+        assert_eq!(handles.number_of(gid(1)), a);
+        assert_eq!(handles.destroy(q, a), Ok(Last::OfDevice));
+        assert_eq!(handles.number_of(gid(1)), AhNumber::NONE);
+        assert!(handles.get(a).is_none());
+    }
+
+    #[test]
+    fn a_full_table_and_a_multicast_address_are_refused() {
+        let mut handles = AddressHandles::new(1);
+        handles.create(PdId(0), gid(1)).unwrap();
+        assert!(matches!(handles.create(PdId(0), gid(2)), Err(DeviceError::Full(_))));
+        let multicast = Gid::from(std::net::IpAddr::from([224, 0, 0, 1]));
+        assert!(matches!(handles.create(PdId(0), multicast), Err(DeviceError::Invalid(_))));
+        assert!(matches!(handles.create(PdId(0), Gid::default()), Err(DeviceError::Invalid(_))));
+    }
+}

@@ -1,0 +1,267 @@
+//! The device: owns every object and the transport endpoint, and brings the two together. Decisions are in the tables.
+
+use crate::api::*;
+use crate::counters::Counters;
+use crate::tables::Tables;
+use crate::work::Work;
+use srd_proto::{Endpoint, Transmit};
+use srd_wire::*;
+
+/// See the module. `now` must not run backwards from one call to the next.
+pub struct Device<M: Memory> {
+    endpoint: Endpoint<M::Payload>,
+    tables: Tables<M>,
+}
+
+impl<M: Memory> Device<M> {
+    /// Opens a device of host `gid` that receives on UDP `port` (= `port_base` + slot).
+    ///
+    /// # Panics
+    /// If `port` does not lie in `port_base .. port_base + 512`, or `port_base` is above 65,024.
+    pub fn new(
+        config: DeviceConfig,
+        gid: Gid,
+        port: u16,
+        incarnation: Incarnation,
+        seed: u64,
+        memory: M,
+    ) -> Device<M> {
+        let endpoint = Endpoint::new(config.transport.clone(), incarnation, &[port], seed);
+        let mut tables = Tables::new(config, gid, memory);
+        let slot = tables.slot_of_port(port).unwrap_or_else(|error| panic!("port {port}: {error}"));
+        tables.numbers.add_slot(slot).expect("the first slot is free");
+        Device { endpoint, tables }
+    }
+
+    /// Adds a receive port (another block of 128 QPNs). `create_qp` answers `Full("port")` when one is needed.
+    pub fn add_port(&mut self, port: u16) -> Result<(), DeviceError> {
+        let slot = self.tables.slot_of_port(port)?;
+        self.tables.numbers.add_slot(slot)?;
+        let index = self.endpoint.add_port(port);
+        debug_assert_eq!(Some(index), self.tables.numbers.port_of_slot(slot), "both number ports in order");
+        Ok(())
+    }
+
+    /// The receive ports (UDP), in the order of adding.
+    pub fn ports(&self) -> impl Iterator<Item = u16> {
+        let base = self.tables.config.port_base;
+        self.tables.numbers.slots().map(move |slot| base + slot)
+    }
+
+    /// The host.
+    pub fn gid(&self) -> Gid {
+        self.tables.gid
+    }
+
+    /// What the device was opened with.
+    pub fn config(&self) -> &DeviceConfig {
+        &self.tables.config
+    }
+
+    /// The transport, to look at.
+    pub fn endpoint(&self) -> &Endpoint<M::Payload> {
+        &self.endpoint
+    }
+
+    /// The memory.
+    pub fn memory(&mut self) -> &mut M {
+        &mut self.tables.memory
+    }
+
+    /// A new protection domain.
+    pub fn alloc_pd(&mut self) -> Result<PdId, DeviceError> {
+        self.tables.alloc_pd()
+    }
+
+    /// EBUSY while a region, queue pair or address handle is in it.
+    pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), DeviceError> {
+        self.tables.regions.dealloc_pd(pd)
+    }
+
+    /// Registers memory; local and remote key are the same number. `iova` is the address by which SGEs and peers name
+    /// the first byte, `addr` where it really lies.
+    pub fn reg_mr(
+        &mut self,
+        pd: PdId,
+        addr: u64,
+        len: u64,
+        iova: u64,
+        access: Access,
+    ) -> Result<MrKey, DeviceError> {
+        self.tables.reg_mr(pd, addr, len, iova, access)
+    }
+
+    /// Later use of the key fails. Work in flight that uses the region is given up: our sends complete with a local
+    /// key error, receives that were being filled too, and peers that were reading get an error. The memory is not
+    /// touched any more when this returns.
+    pub fn dereg_mr(&mut self, key: MrKey) -> Result<(), DeviceError> {
+        self.tables.dereg_mr(&mut self.endpoint, key)
+    }
+
+    /// A completion queue of `depth` entries. It cannot overrun if it is as deep as the queues that complete there.
+    pub fn create_cq(&mut self, depth: u32) -> Result<CqId, DeviceError> {
+        self.tables.create_cq(depth)
+    }
+
+    /// EBUSY while a queue pair uses it.
+    pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), DeviceError> {
+        self.tables.destroy_cq(cq)
+    }
+
+    /// Takes the oldest completion; the slot of its work request is free then.
+    #[inline]
+    pub fn poll_cq(&mut self, cq: CqId) -> Option<Completion> {
+        self.tables.poll_cq(cq)
+    }
+
+    /// Asks for one notification at the next completion. With `solicited_only`, sends that went well do not count;
+    /// every receive does (SRD has no solicited bit).
+    pub fn arm_cq(&mut self, cq: CqId, solicited_only: bool) -> Result<(), DeviceError> {
+        self.tables.arm_cq(cq, solicited_only)
+    }
+
+    /// A completion queue whose armed notification has fired; each once, however often it fired since it was last
+    /// taken here.
+    pub fn poll_notification(&mut self) -> Option<CqId> {
+        self.tables.poll_notification()
+    }
+
+    /// Asynchronous events.
+    pub fn poll_async_event(&mut self) -> Option<AsyncEvent> {
+        self.tables.poll_async_event()
+    }
+
+    /// Address handle of a host. Each call makes a handle; handles of one GID share a number (as EFA's do). Queue pairs
+    /// in other protection domains than `pd` cannot use it.
+    pub fn create_ah(&mut self, pd: PdId, gid: Gid) -> Result<AhNumber, DeviceError> {
+        self.tables.create_ah(pd, gid)
+    }
+
+    /// Gives one handle of `pd` back. Outstanding work of that domain to the host ends flushed when its last one goes.
+    pub fn destroy_ah(&mut self, now: Time, pd: PdId, ah: AhNumber) -> Result<(), DeviceError> {
+        self.tables.now = now;
+        self.tables.destroy_ah(&mut self.endpoint, pd, ah)
+    }
+
+    /// A queue pair in RESET; `Full("port")` if every QPN of the ports is taken.
+    pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, DeviceError> {
+        self.tables.create_qp(init)
+    }
+
+    /// Changes the state or attributes of a queue pair.
+    pub fn modify_qp(&mut self, now: Time, qpn: Qpn, change: QpModify) -> Result<(), DeviceError> {
+        self.tables.now = now;
+        self.tables.modify_qp(&mut self.endpoint, qpn, &change)
+    }
+
+    /// State and attributes of a queue pair.
+    pub fn query_qp(&self, qpn: Qpn) -> Result<QpInfo, DeviceError> {
+        self.tables.query_qp(qpn)
+    }
+
+    /// What a queue pair has done.
+    pub fn qp_counters(&self, qpn: Qpn) -> Result<QpCounters, DeviceError> {
+        Ok(self.tables.qp(self.tables.qp_index(qpn)?).counters)
+    }
+
+    /// Nothing of it completes any more after this, not even what was completed and not polled; the payloads of its
+    /// sends and its receive buffers are not touched any more.
+    pub fn destroy_qp(&mut self, now: Time, qpn: Qpn) -> Result<(), DeviceError> {
+        self.tables.now = now;
+        self.tables.destroy_qp(&mut self.endpoint, qpn)
+    }
+
+    /// Posts a send. What the device finds wrong with it (key, length, handle, operation) shows in its completion.
+    #[inline]
+    pub fn post_send(&mut self, now: Time, qpn: Qpn, wr: &SendWr<'_>) -> Result<(), DeviceError> {
+        self.tables.now = now;
+        self.tables.post_send(&mut self.endpoint, qpn, wr)
+    }
+
+    /// Posts a receive. Its keys are looked at when a message takes it.
+    #[inline]
+    pub fn post_recv(&mut self, qpn: Qpn, wr: &RecvWr<'_>) -> Result<(), DeviceError> {
+        self.tables.post_recv(qpn, wr)
+    }
+
+    /// As [`srd_proto::Endpoint::handle_packet`]; `port` is the receive port's number (UDP). A packet for a port that
+    /// is not ours is dropped and counted.
+    #[inline]
+    pub fn handle_packet(
+        &mut self,
+        now: Time,
+        port: u16,
+        from: Gid,
+        packet: Packet<M::Payload>,
+        bytes: usize,
+        ce: bool,
+    ) {
+        self.tables.now = now;
+        let slot = port.wrapping_sub(self.tables.config.port_base);
+        let Some(index) = self.tables.numbers.port_of_slot(slot) else {
+            self.tables.counters.rx_drops += 1;
+            return;
+        };
+        self.endpoint.handle_packet(now, index, from, packet, bytes, ce, &mut self.tables);
+        self.do_ready();
+    }
+
+    /// As [`srd_proto::Endpoint::poll_transmit`].
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<M::Payload>> {
+        self.endpoint.poll_transmit(now)
+    }
+
+    /// As [`srd_proto::Endpoint::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.tables.now = now;
+        self.endpoint.handle_timeout(now, &mut self.tables);
+        while let Some(work) = self.tables.work.pop_due(now) {
+            self.work(work);
+        }
+        self.do_ready();
+    }
+
+    /// As [`srd_proto::Endpoint::next_timeout`].
+    #[inline]
+    pub fn next_timeout(&self) -> Time {
+        self.endpoint.next_timeout().min(self.tables.work.next_due())
+    }
+
+    #[inline]
+    fn do_ready(&mut self) {
+        while let Some(work) = self.tables.work.pop_ready() {
+            self.work(work);
+        }
+    }
+
+    fn work(&mut self, work: Work) {
+        self.tables.work(&mut self.endpoint, work);
+    }
+
+    /// Everything that is counted: the device's own counters, and the transport's.
+    pub fn counters(&self) -> Counters {
+        let stats = self.endpoint.stats();
+        let dropped = stats.stale_incarnation
+            + stats.replaced_incarnation
+            + stats.unintroduced
+            + stats.unconfirmed
+            + stats.out_of_window
+            + stats.partial_limit_drops
+            + stats.peer_limit_drops
+            + stats.inconsistent;
+        Counters {
+            tx_bytes: stats.tx_bytes,
+            tx_pkts: stats.tx_pkts,
+            rx_bytes: stats.rx_bytes,
+            rx_pkts: stats.rx_pkts,
+            rx_drops: self.tables.counters.rx_drops + dropped,
+            retrans_bytes: stats.retrans_bytes,
+            retrans_pkts: stats.retrans_pkts,
+            retrans_timeout_events: stats.retrans_timeout_events,
+            unresponsive_remote_events: stats.unresponsive_remote_events,
+            impaired_remote_conn_events: stats.impaired_remote_conn_events,
+            ..self.tables.counters
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! The process's own memory. The only module of this crate that touches raw addresses.
+#![allow(unsafe_code)]
+
+use crate::api::{MAX_INLINE, MAX_SEND_SGE, Memory, Piece};
+use arrayvec::ArrayVec;
+use srd_proto::Payload;
+
+/// The process's own memory: the device reads and writes at the addresses that were registered with it.
+#[derive(Debug)]
+pub struct HostMemory {
+    /// Made by `new` only.
+    _promised: (),
+}
+
+impl HostMemory {
+    /// Whether an aligned block of 128 bytes within one packet is written once and from its first byte to its last, so
+    /// that who sees its end sees all of it (`ibv_query_qp_data_in_order(3)`, `IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES`).
+    /// x86-64 keeps the order of stores (Intel SDM volume 3, 9.2.2); other machines would need a barrier after each.
+    pub const WRITES_IN_ORDER: bool = cfg!(target_arch = "x86_64");
+
+    /// # Safety
+    ///
+    /// The caller promises, for the device that owns this memory:
+    /// - a range given to `reg_mr` as `addr` and `len` is mapped for reading, and if it is registered with
+    ///   `local_write` or `remote_write` for writing, from that call until `dereg_mr` of its key returns;
+    /// - no Rust reference to bytes of the range is alive when the device writes there (receives, reads' sinks, peers'
+    ///   writes), and none that permits writing when it reads (sends, peers' reads). Memory that a foreign program
+    ///   shares with its network card is of this kind.
+    pub unsafe fn new() -> HostMemory {
+        HostMemory { _promised: () }
+    }
+}
+
+/// A reference to bytes in this process: registered memory by address, a slice of a receive buffer, or a few bytes of
+/// its own. Plain data; whoever reads through it answers for the memory being there.
+#[derive(Clone, Copy)]
+pub struct HostPayload {
+    len: u32,
+    /// Inline: bytes to skip.
+    start: u8,
+    bytes: Bytes,
+}
+
+#[derive(Clone, Copy)]
+enum Bytes {
+    At([Piece; MAX_SEND_SGE]),
+    Inline([u8; MAX_INLINE]),
+}
+
+impl HostPayload {
+    /// A reference to bytes that have arrived in a packet, to be handed to `handle_packet`.
+    ///
+    /// # Safety
+    ///
+    /// The payload, and whatever is sliced from it, must not be read after `bytes` has ended. The device reads it
+    /// during `handle_packet` only and keeps nothing of it.
+    pub unsafe fn borrowed(bytes: &[u8]) -> HostPayload {
+        HostPayload::at(&[Piece { addr: bytes.as_ptr() as u64, len: bytes.len() as u32 }])
+    }
+
+    fn at(given: &[Piece]) -> HostPayload {
+        let mut pieces = [Piece::default(); MAX_SEND_SGE];
+        pieces[..given.len()].copy_from_slice(given);
+        HostPayload { len: given.iter().map(|piece| piece.len).sum(), start: 0, bytes: Bytes::At(pieces) }
+    }
+
+    fn own(given: &[u8]) -> HostPayload {
+        let mut bytes = [0; MAX_INLINE];
+        bytes[..given.len()].copy_from_slice(given);
+        HostPayload { len: given.len() as u32, start: 0, bytes: Bytes::Inline(bytes) }
+    }
+
+    /// Where the bytes lie, in order, as an `iovec` wants it: at most two ranges, none of them empty. A range may lie in
+    /// `self`, so the pointers are good as long as `self` is borrowed and the memory behind it is there.
+    #[inline]
+    pub fn ranges(&self) -> ArrayVec<(*const u8, usize), MAX_SEND_SGE> {
+        match &self.bytes {
+            Bytes::At(pieces) => pieces
+                .iter()
+                .filter(|piece| piece.len > 0)
+                .map(|piece| (piece.addr as *const u8, piece.len as usize))
+                .collect(),
+            Bytes::Inline(bytes) => {
+                let own = &bytes[self.start as usize..][..self.len as usize];
+                [(own.as_ptr(), own.len())].into_iter().filter(|&(_, len)| len > 0).collect()
+            }
+        }
+    }
+
+    /// The bytes, in order, in at most two slices.
+    ///
+    /// # Safety
+    ///
+    /// The memory behind the payload is there and nobody writes to it while the slices live: for a payload from
+    /// `poll_transmit`, the promise of [`HostMemory::new`] until the next call of the device; for one made by
+    /// [`HostPayload::borrowed`], as long as its bytes live.
+    #[inline]
+    pub unsafe fn slices(&self) -> ArrayVec<&[u8], MAX_SEND_SGE> {
+        // SAFETY: the caller promises that the ranges are readable and unchanging while `self` is borrowed.
+        self.ranges().into_iter().map(|(at, len)| unsafe { std::slice::from_raw_parts(at, len) }).collect()
+    }
+
+    /// Copies the bytes out.
+    ///
+    /// # Safety
+    ///
+    /// As for [`HostPayload::slices`], for the time of the call.
+    ///
+    /// # Panics
+    /// If `to` is not as long as the payload.
+    #[inline]
+    pub unsafe fn copy_to(&self, to: &mut [u8]) {
+        assert_eq!(to.len(), self.len(), "a payload is copied whole");
+        let mut done = 0;
+        for (at, len) in self.ranges() {
+            let target = &mut to[done..done + len];
+            // SAFETY: the caller promises that `at` is readable for `len` bytes; `target` is as long and, being a
+            // unique reference, does not overlap it.
+            unsafe { std::ptr::copy_nonoverlapping(at, target.as_mut_ptr(), len) };
+            done += len;
+        }
+    }
+}
+
+impl std::fmt::Debug for HostPayload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.bytes {
+            Bytes::At(_) => "at",
+            Bytes::Inline(_) => "inline",
+        };
+        write!(f, "HostPayload({} bytes {kind})", self.len)
+    }
+}
+
+impl Payload for HostPayload {
+    fn empty() -> HostPayload {
+        HostPayload::at(&[])
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    #[inline]
+    fn slice(&self, offset: usize, len: usize) -> HostPayload {
+        assert!(offset + len <= self.len as usize, "a slice lies within its payload");
+        let (offset, len) = (offset as u32, len as u32);
+        match self.bytes {
+            Bytes::Inline(_) => HostPayload { len, start: self.start + offset as u8, bytes: self.bytes },
+            Bytes::At([first, second]) => {
+                let skip = offset.min(first.len);
+                let head = Piece { addr: first.addr + skip as u64, len: len.min(first.len - skip) };
+                let tail = Piece { addr: second.addr + (offset - skip) as u64, len: len - head.len };
+                HostPayload { len, start: 0, bytes: Bytes::At([head, tail]) }
+            }
+        }
+    }
+}
+
+impl Memory for HostMemory {
+    type Payload = HostPayload;
+
+    #[inline]
+    fn reference(&self, pieces: &[Piece]) -> HostPayload {
+        HostPayload::at(pieces)
+    }
+
+    #[inline]
+    fn inline(&self, bytes: &[u8]) -> HostPayload {
+        HostPayload::own(bytes)
+    }
+
+    #[inline]
+    fn write(&mut self, pieces: &[Piece], skip: usize, payload: &HostPayload) {
+        let ranges = payload.ranges();
+        let mut source = ranges.iter().copied();
+        let (mut from, mut left) = source.next().unwrap_or((std::ptr::null(), 0));
+        let mut skip = skip as u64;
+        for piece in pieces {
+            let passed = skip.min(piece.len as u64);
+            skip -= passed;
+            let (mut to, mut room) = (piece.addr + passed, (piece.len as u64 - passed) as usize);
+            while room > 0 && left > 0 {
+                let len = room.min(left);
+                // SAFETY: `to` lies in a region that the device has checked for writing, which `new`'s caller promised
+                // is mapped and not referred to; `from` is readable by the promise of `borrowed`, or is a registered
+                // region or the payload's own bytes. If both are one region (a message to oneself), neither is a
+                // reference, and overlap is allowed for.
+                unsafe { copy_in_order(from, to as *mut u8, len) };
+                (to, room) = (to + len as u64, room - len);
+                (from, left) = (from.wrapping_add(len), left - len);
+                if left == 0 {
+                    (from, left) = source.next().unwrap_or((std::ptr::null(), 0));
+                }
+            }
+        }
+        assert_eq!(left, 0, "the device has checked that the pieces have room");
+    }
+}
+
+/// Copies so that every byte is written once, from the first to the last; see [`HostMemory::WRITES_IN_ORDER`].
+///
+/// # Safety
+///
+/// `from` is readable and `to` writable for `len` bytes.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn copy_in_order(from: *const u8, to: *mut u8, len: usize) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_store_si128};
+    use std::sync::atomic::{Ordering, compiler_fence};
+    const WORD: usize = size_of::<__m128i>();
+
+    let mut done = 0;
+    let byte = |at: usize| {
+        // SAFETY: `at` is below `len`. Volatile stores keep their order and number.
+        unsafe { to.add(at).write_volatile(from.add(at).read()) }
+    };
+    while done < len && !(to.addr() + done).is_multiple_of(WORD) {
+        byte(done);
+        done += 1;
+    }
+    while len - done >= WORD {
+        // SAFETY: there are `WORD` bytes more, and `to` is aligned since the loop before.
+        unsafe { _mm_store_si128(to.add(done).cast(), _mm_loadu_si128(from.add(done).cast())) };
+        // The processor keeps the order of stores; this makes the compiler keep it.
+        compiler_fence(Ordering::SeqCst);
+        done += WORD;
+    }
+    while done < len {
+        byte(done);
+        done += 1;
+    }
+}
+
+/// Copies; other machines do not keep the order of stores.
+///
+/// # Safety
+///
+/// `from` is readable and `to` writable for `len` bytes.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+unsafe fn copy_in_order(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: as promised by the caller.
+    unsafe { std::ptr::copy(from, to, len) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(payload: &HostPayload) -> Vec<u8> {
+        let mut bytes = vec![0; payload.len()];
+        // SAFETY: the tests keep the memory alive and unchanged.
+        unsafe { payload.copy_to(&mut bytes) };
+        // SAFETY: as above.
+        assert_eq!(unsafe { payload.slices() }.concat(), bytes);
+        bytes
+    }
+
+    fn memory() -> HostMemory {
+        // SAFETY: the tests hand in their own live buffers only.
+        unsafe { HostMemory::new() }
+    }
+
+    fn piece(bytes: &mut [u8]) -> Piece {
+        Piece { addr: bytes.as_mut_ptr() as u64, len: bytes.len() as u32 }
+    }
+
+    #[test]
+    fn inline_bytes_are_the_payloads_own() {
+        let mut bytes = *b"hello world";
+        let payload = memory().inline(&bytes);
+        bytes.fill(0);
+        assert_eq!(read(&payload), b"hello world");
+        assert_eq!(read(&payload.slice(6, 5).slice(1, 3)), b"orl");
+        assert!(read(&HostPayload::empty()).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_what_was_referred_to(
+            cut in 0usize..300, len in 0usize..300, offset in 0usize..300, part in 0usize..300,
+            room in 0usize..400, skip in 0usize..64, shift in 0usize..32,
+        ) {
+            let mut source: Vec<u8> = (0..len).map(|i| (i * 7 + 1) as u8).collect();
+            let expected = source.clone();
+            let cut = cut.min(len);
+            let (a, b) = source.split_at_mut(cut);
+            let payload = memory().reference(&[piece(a), piece(b)]);
+            let offset = offset.min(len);
+            let part = part.min(len - offset);
+            let payload = payload.slice(offset, part);
+            prop_assert_eq!(read(&payload), &expected[offset..offset + part]);
+
+            // Into two pieces that together are just long enough, at an odd address.
+            let total = skip + part;
+            let first = room.min(total);
+            let mut target = vec![0xAA; total + shift];
+            let mut second = vec![0xAA; total];
+            let (a, b) = (&mut target[shift..shift + first], &mut second[..total - first]);
+            let pieces = [piece(a), piece(b)];
+            memory().write(&pieces, skip, &payload);
+            let got = [&target[shift..shift + first], &second[..total - first]].concat();
+            prop_assert!(got[..skip].iter().all(|&byte| byte == 0xAA));
+            prop_assert_eq!(&got[skip..], &expected[offset..offset + part]);
+            prop_assert!(target[..shift].iter().chain(&target[shift + first..]).all(|&byte| byte == 0xAA));
+        }
+    }
+
+    #[test]
+    fn who_sees_the_end_of_an_aligned_block_sees_all_of_it() {
+        // One thread writes blocks of one value, another reads the last word first and then the others backwards: no
+        // word may be older than one behind it. This can only fail where the order is promised.
+        use std::sync::atomic::{AtomicU64, Ordering};
+        if !HostMemory::WRITES_IN_ORDER {
+            return;
+        }
+        #[repr(align(128))]
+        struct Block([AtomicU64; 16]);
+        let block = Block([const { AtomicU64::new(0) }; 16]);
+        const ROUNDS: u64 = 20_000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let target = Piece { addr: block.0.as_ptr() as u64, len: 128 };
+                for round in 1..=ROUNDS {
+                    let mut words = [round; 16];
+                    let source = Piece { addr: words.as_mut_ptr() as u64, len: 128 };
+                    let mut memory = memory();
+                    let payload = memory.reference(&[source]);
+                    memory.write(&[target], 0, &payload);
+                }
+            });
+            while block.0[15].load(Ordering::Acquire) < ROUNDS {
+                let mut newest = 0;
+                for word in block.0.iter().rev() {
+                    let seen = word.load(Ordering::Acquire);
+                    assert!(seen >= newest, "a word of round {seen} lies before one of round {newest}");
+                    newest = seen;
+                }
+                std::thread::yield_now();
+            }
+        });
+    }
+}

@@ -1,0 +1,42 @@
+//! The EFA device model over SRD: queue pairs, completion queues, address handles, memory regions, and what each
+//! verb means. Like the transport below it, it has no sockets, clock or threads.
+//!
+//! Semantics follow the EFA kernel driver's `SRD.txt` and `efa_io_defs.h`, and libefa's manual pages; each clause is
+//! cited where it is implemented and held by a test named for it.
+//!
+//! A [`Device`] is an [`srd_proto::Endpoint`] and the tables that it calls. A program posts work requests and polls
+//! completion queues; whoever drives the device brings packets and time.
+#![deny(unsafe_code)]
+
+mod address_handle;
+pub mod api;
+mod async_event;
+mod completion_queue;
+mod counters;
+mod device;
+mod host_memory;
+mod length_memory;
+mod memory_region;
+mod queue_pair;
+mod receive_queue;
+mod requester;
+mod responder;
+mod routing_header;
+mod send_queue;
+mod slab;
+mod status;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod vec_memory;
+mod work;
+
+pub use api::*;
+pub use counters::Counters;
+pub use device::Device;
+pub use host_memory::{HostMemory, HostPayload};
+pub use length_memory::{Length, LengthMemory};
+pub use routing_header::ROUTING_HEADER_LEN;
+pub use status::{describe, ibv_wc_status};
+pub use vec_memory::{VecMemory, VecPayload};

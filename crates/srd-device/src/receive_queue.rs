@@ -1,0 +1,67 @@
+//! The receive queue: buffers in the order of posting. A message takes the first one; one whose message never
+//! completes comes back to the front.
+
+use crate::api::*;
+use std::collections::VecDeque;
+
+/// A receive work request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Receive {
+    pub wr_id: u64,
+    /// Place in the order of posting.
+    pub serial: u64,
+    sges: [Sge; MAX_RECV_SGE],
+    sge_count: u8,
+}
+
+impl Receive {
+    pub fn sges(&self) -> &[Sge] {
+        &self.sges[..self.sge_count as usize]
+    }
+}
+
+/// One queue pair's receives.
+#[derive(Debug)]
+pub(crate) struct ReceiveQueue {
+    waiting: VecDeque<Receive>,
+    posted: u64,
+    /// Slots taken; free again when the completion has been polled, as in the send queue.
+    pub used: u32,
+}
+
+impl ReceiveQueue {
+    pub fn new() -> ReceiveQueue {
+        ReceiveQueue { waiting: VecDeque::new(), posted: 0, used: 0 }
+    }
+
+    /// The caller has checked the number of elements and taken a slot.
+    #[inline]
+    pub fn post(&mut self, wr: &RecvWr<'_>) {
+        let mut sges = [Sge::default(); MAX_RECV_SGE];
+        sges[..wr.sges.len()].copy_from_slice(wr.sges);
+        let serial = self.posted;
+        self.posted += 1;
+        self.waiting.push_back(Receive { wr_id: wr.wr_id, serial, sges, sge_count: wr.sges.len() as u8 });
+    }
+
+    /// The buffer that the next message would take.
+    #[inline]
+    pub fn first(&self) -> Option<&Receive> {
+        self.waiting.front()
+    }
+
+    #[inline]
+    pub fn take(&mut self) -> Option<Receive> {
+        self.waiting.pop_front()
+    }
+
+    /// Back to the front, behind those that were posted before it.
+    pub fn give_back(&mut self, receive: Receive) {
+        let place = self.waiting.partition_point(|waiting| waiting.serial < receive.serial);
+        self.waiting.insert(place, receive);
+    }
+
+    pub fn clear(&mut self) {
+        self.waiting.clear();
+    }
+}

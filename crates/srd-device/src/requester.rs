@@ -1,0 +1,565 @@
+//! The requester: send work requests from posting to completion. Checks what the local side can check, hands messages
+//! to the transport, sends again what found no receive buffer, and keeps the book of reads.
+
+use crate::api::*;
+use crate::send_queue::{Posted, Progress, RnrRetries, SendRequest};
+use crate::slab::Key;
+use crate::status;
+use crate::tables::Tables;
+use crate::transport::Transport;
+use crate::work::Work;
+use srd_proto::{Payload, PeerId, PeerLoss, SendError, Token};
+use srd_wire::{Gid, InstanceAddr, MrKey, Nanos, Op, Qkey, Qpn, Route, Status};
+
+/// What a token of the transport stands for. Two bits beside a slab key (its generation has 30).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TokenOf {
+    /// A send work request: its message, or the request of a read.
+    Request(Key),
+    /// The answer to a peer's read.
+    Answer(Key),
+    /// A sign of life asked of a watched peer.
+    Watch(PeerId),
+    /// A message whose outcome nobody waits for.
+    Nobody,
+}
+
+impl TokenOf {
+    pub fn token(self) -> Token {
+        let pack = |kind: u64, index: u32, generation: u32| {
+            Token((generation as u64) << 34 | kind << 32 | index as u64)
+        };
+        match self {
+            TokenOf::Request(key) => pack(0, key.index, key.generation),
+            TokenOf::Answer(key) => pack(1, key.index, key.generation),
+            TokenOf::Watch(peer) => pack(2, peer.slot, peer.generation),
+            TokenOf::Nobody => pack(3, 0, 0),
+        }
+    }
+
+    pub fn of(token: Token) -> TokenOf {
+        let (index, generation) = (token.0 as u32, (token.0 >> 34) as u32);
+        match token.0 >> 32 & 3 {
+            0 => TokenOf::Request(Key { index, generation }),
+            1 => TokenOf::Answer(Key { index, generation }),
+            2 => TokenOf::Watch(PeerId { slot: index, generation }),
+            _ => TokenOf::Nobody,
+        }
+    }
+}
+
+/// A peer knows a read of ours by slot and the low bits of its generation, since the wire has room for 32 bits.
+const READ_SLOT_BITS: u32 = 22;
+
+/// Most send work requests outstanding on a device: what a read's name can tell apart.
+const MAX_REQUESTS: u32 = 1 << READ_SLOT_BITS;
+
+fn read_name(key: Key) -> u32 {
+    key.generation << READ_SLOT_BITS | key.index
+}
+
+/// What becomes of work requests that end before their time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// They complete with this status.
+    Complete(Status),
+    /// Nothing of them completes.
+    Forget,
+}
+
+impl<M: Memory> Tables<M> {
+    #[inline]
+    pub fn post_send<T: Transport<M::Payload>>(
+        &mut self,
+        transport: &mut T,
+        qpn: Qpn,
+        wr: &SendWr<'_>,
+    ) -> Result<(), DeviceError> {
+        let index = self.qp_index(qpn)?;
+        self.check_form(index, wr)?;
+        if self.requests.len() == MAX_REQUESTS {
+            return Err(DeviceError::Full("send work requests of the device (4,194,304)"));
+        }
+        match self.prepare(index, wr) {
+            Ok((to, posted)) => {
+                let qp = self.qp(index);
+                let (held, retries) = (qp.state == QpState::Sqd, RnrRetries::new(qp.rnr_retry));
+                let request = SendRequest::new(index, wr, to, posted, retries, self.config.rnr_wait);
+                let key = self.link(request);
+                if held {
+                    self.requests.get_mut(key).expect("just linked").progress = Progress::Held;
+                } else if let Err(refused) = self.start(transport, key) {
+                    self.unlink(key);
+                    return Err(refused);
+                }
+                self.count_posted(index);
+            }
+            Err(status) => {
+                self.count_posted(index);
+                self.report(index, wr.wr_id, wr.op, status);
+            }
+        }
+        Ok(())
+    }
+
+    fn count_posted(&mut self, index: u32) {
+        self.counters.submitted_wrs += 1;
+        let qp = self.qp_mut(index);
+        qp.sq.used += 1;
+        qp.counters.sends_posted += 1;
+    }
+
+    /// What the library refuses (libefa `efa_post_send_validate_wr`, `efa_send_wr_set_*`).
+    #[inline]
+    fn check_form(&self, index: u32, wr: &SendWr<'_>) -> Result<(), DeviceError> {
+        let qp = self.qp(index);
+        qp.check_can_send()?;
+        let rdma = !matches!(wr.op, SendOp::Send { .. });
+        match wr.data {
+            SendData::Inline(bytes) if bytes.len() > qp.init.inline as usize => {
+                return Err(DeviceError::Invalid("data: more inline bytes than the queue pair was made for"));
+            }
+            SendData::Inline(_) if matches!(wr.op, SendOp::Read { .. }) => {
+                return Err(DeviceError::Invalid("data: a read needs registered memory, not inline bytes"));
+            }
+            SendData::Sges(sges) if sges.len() > qp.init.send_sge as usize => {
+                return Err(DeviceError::Invalid("data: more elements than the queue pair's send_sge"));
+            }
+            SendData::Sges(sges) if rdma && sges.len() > 1 => {
+                return Err(DeviceError::Invalid("data: RDMA takes one local element"));
+            }
+            _ => {}
+        }
+        if qp.sq.used >= qp.init.sq_depth {
+            return Err(DeviceError::Full("send queue: poll the completion queue first"));
+        }
+        Ok(())
+    }
+
+    /// What the device refuses: the work request completes with the status.
+    #[inline]
+    fn prepare(&self, index: u32, wr: &SendWr<'_>) -> Result<(InstanceAddr, Posted<M::Payload>), Status> {
+        let qp = self.qp(index);
+        let offered = match wr.op {
+            SendOp::Send { .. } => true,
+            SendOp::Read { .. } => qp.init.rdma_read,
+            SendOp::Write { .. } => qp.init.rdma_write,
+        };
+        if !offered {
+            return Err(Status::LocalUnsupportedOp);
+        }
+        let pd = qp.init.pd;
+        let host =
+            self.handles.get(wr.ah).filter(|host| host.is_open_to(pd)).ok_or(Status::LocalInvalidAh)?;
+        let port = self.config.port_base + wr.dst_qpn.0 / QPS_PER_PORT;
+        let posted = match wr.data {
+            SendData::Inline(bytes) => self.prepare_inline(wr.op, bytes)?,
+            SendData::Sges(sges) => self.prepare_memory(pd, wr.op, sges)?,
+        };
+        Ok((InstanceAddr { gid: host.gid, port }, posted))
+    }
+
+    fn longest(&self, op: SendOp) -> u32 {
+        match op {
+            SendOp::Send { .. } => self.config.max_msg,
+            SendOp::Read { .. } | SendOp::Write { .. } => self.config.max_rdma,
+        }
+    }
+
+    fn prepare_inline(&self, op: SendOp, bytes: &[u8]) -> Result<Posted<M::Payload>, Status> {
+        if bytes.len() > self.longest(op) as usize {
+            return Err(Status::LocalBadLength);
+        }
+        Ok(Posted {
+            payload: self.memory.inline(bytes),
+            len: bytes.len() as u32,
+            sink: Piece::default(),
+            keys: [MrKey(0); 2],
+        })
+    }
+
+    #[inline]
+    fn prepare_memory(&self, pd: PdId, op: SendOp, sges: &[Sge]) -> Result<Posted<M::Payload>, Status> {
+        let len: u64 = sges.iter().map(|sge| sge.len as u64).sum();
+        if len > self.longest(op) as u64 {
+            return Err(Status::LocalBadLength);
+        }
+        let is_read = matches!(op, SendOp::Read { .. });
+        let mut pieces = [Piece::default(); MAX_SEND_SGE];
+        let mut keys = [MrKey(0); MAX_SEND_SGE];
+        for (at, sge) in sges.iter().enumerate() {
+            // "READ sink needs LOCAL_WRITE" (EFA_VERBS.md section 5).
+            pieces[at] = self.regions.local(pd, sge, is_read).ok_or(Status::LocalInvalidLkey)?;
+            keys[at] = if sge.len == 0 { MrKey(0) } else { sge.lkey };
+        }
+        let payload = match (is_read, len) {
+            (false, 1..) => self.memory.reference(&pieces[..sges.len()]),
+            _ => M::Payload::empty(),
+        };
+        Ok(Posted { payload, len: len as u32, sink: pieces[0], keys })
+    }
+
+    fn link(&mut self, request: SendRequest<M::Payload>) -> Key {
+        let index = request.qp;
+        let key = self.requests.insert(request);
+        let qp = self.queue_pairs.at_mut(index).expect("the caller has looked it up");
+        qp.sq.link(&mut self.requests, key);
+        key
+    }
+
+    fn unlink(&mut self, key: Key) -> Option<SendRequest<M::Payload>> {
+        let request = self.requests.remove(key)?;
+        let qp = self.queue_pairs.at_mut(request.qp).expect("work of a queue pair ends before it does");
+        qp.sq.unlink(&mut self.requests, &request);
+        Some(request)
+    }
+
+    /// Hands a request's message to the transport.
+    #[inline]
+    fn start<T: Transport<M::Payload>>(&mut self, transport: &mut T, key: Key) -> Result<(), DeviceError> {
+        let request = self.requests.get(key).expect("the caller has looked it up");
+        let qp = self.queue_pairs.at(request.qp).expect("work of a queue pair ends before it does");
+        let (port, to) = (qp.port, request.to);
+        let op = message_op(request, qp.qpn, qp.init.kind, key);
+        let payload = request.payload.clone();
+        let token = TokenOf::Request(key).token();
+        let peer = self.send(transport, port, to, token, op, payload)?;
+        self.requests.get_mut(key).expect("the transport does not call back").progress =
+            Progress::InFlight(peer);
+        Ok(())
+    }
+
+    /// Sends in the context with `to`, making it if there is none (any more).
+    #[inline]
+    fn send<T: Transport<M::Payload>>(
+        &mut self,
+        transport: &mut T,
+        port: u8,
+        to: InstanceAddr,
+        token: Token,
+        op: Op,
+        payload: M::Payload,
+    ) -> Result<PeerId, DeviceError> {
+        if let Some(&peer) = self.contexts.get(&(port, to)) {
+            match transport.send(self.now, peer, token, op, payload.clone()) {
+                Ok(()) => return Ok(peer),
+                Err(SendError::NoPeer) => {
+                    self.contexts.remove(&(port, to));
+                }
+                Err(error) => return Err(transport_full(error)),
+            }
+        }
+        let peer = transport.connect(self.now, port, to).map_err(transport_full)?;
+        self.contexts.insert((port, to), peer);
+        transport.send(self.now, peer, token, op, payload).map_err(transport_full)?;
+        Ok(peer)
+    }
+
+    /// Hands a request to the transport that nobody waits to be refused: if the transport is full, it is tried again.
+    pub fn start_or_wait<T: Transport<M::Payload>>(&mut self, transport: &mut T, key: Key) {
+        if !self.requests.get(key).is_some_and(|request| request.progress == Progress::Waiting) {
+            return;
+        }
+        if self.start(transport, key).is_err() {
+            self.work.push_later(self.now + self.config.rnr_wait, Work::Start(key));
+        }
+    }
+
+    /// SQD to RTS: what was posted meanwhile leaves, in order.
+    pub fn release_held<T: Transport<M::Payload>>(&mut self, transport: &mut T, index: u32) {
+        let held: Vec<Key> = self
+            .qp(index)
+            .sq
+            .iter(&self.requests)
+            .filter(|(_, request)| request.progress == Progress::Held)
+            .map(|(key, _)| key)
+            .collect();
+        for key in held {
+            self.requests.get_mut(key).expect("collected a moment ago").progress = Progress::Waiting;
+            self.start_or_wait(transport, key);
+        }
+    }
+
+    /// The transport reports what became of a message.
+    #[inline]
+    pub fn request_outcome(&mut self, peer: PeerId, key: Key, outcome: Result<(), Status>) {
+        let Some(request) = self.requests.get_mut(key) else {
+            // A read whose data came before its request was acknowledged: it is complete already.
+            return;
+        };
+        match outcome {
+            Ok(()) if matches!(request.op, SendOp::Read { .. }) => {
+                request.progress = Progress::AwaitingData(peer);
+                self.watch(peer);
+            }
+            Ok(()) => self.end_request(key, Status::Ok),
+            Err(Status::RemoteRnr) => self.receiver_not_ready(key),
+            Err(reported) => self.end_request(key, status::of_message(reported)),
+        }
+    }
+
+    /// SRD.txt 3.3.1, SRD RNR error; retries as current devices offer them. Each message waits for itself: others to
+    /// the same receiver may find a buffer meanwhile, order is not promised.
+    fn receiver_not_ready(&mut self, key: Key) {
+        let request = self.requests.get_mut(key).expect("the caller has looked it up");
+        if !request.rnr_left.take() {
+            return self.end_request(key, Status::RemoteRnr);
+        }
+        request.progress = Progress::Waiting;
+        let wait = request.rnr_wait;
+        request.rnr_wait = Nanos(wait.0.saturating_mul(2)).min(self.config.rnr_wait_max).max(wait);
+        let index = request.qp;
+        self.work.push_later(self.now + wait, Work::Start(key));
+        self.counters.rnr_retries += 1;
+        self.qp_mut(index).counters.rnr_retries += 1;
+    }
+
+    /// All of a read's data has arrived.
+    pub fn read_complete(&mut self, key: Key) {
+        self.requests.get_mut(key).expect("its landing ends with it").landing = None;
+        self.end_request(key, Status::Ok);
+    }
+
+    /// The outstanding read that a peer names, if it is this peer's to answer.
+    #[inline]
+    pub fn find_read(&self, peer: PeerId, read: u32) -> Option<Key> {
+        let key = self.requests.key_at(read & (MAX_REQUESTS - 1))?;
+        let request = self.requests.get(key)?;
+        let named = matches!(request.op, SendOp::Read { .. }) && read_name(key) == read;
+        (named && request.peer() == Some(peer)).then_some(key)
+    }
+
+    /// Completes a request.
+    #[inline]
+    pub fn end_request(&mut self, key: Key, status: Status) {
+        let Some(request) = self.unlink(key) else { return };
+        if let Some(landing) = request.landing {
+            self.kill_landing(landing, Status::RemoteBadStatus);
+        }
+        let mut status = status;
+        if self.qp(request.qp).init.kind == QpKind::Ud && status != Status::Flushed && !is_local(status) {
+            // A datagram has no outcome: that it was lost is nobody's to tell (IB: UD is not acknowledged).
+            status = Status::Ok;
+        }
+        let len = request.len as u64;
+        match (request.op, status) {
+            (SendOp::Send { .. }, Status::Ok) => {
+                self.counters.send_wrs += 1;
+                self.counters.send_bytes += len;
+            }
+            (SendOp::Read { .. }, Status::Ok) => {
+                self.counters.rdma_read_wrs += 1;
+                self.counters.rdma_read_bytes += len;
+            }
+            (SendOp::Write { .. }, Status::Ok) => {
+                self.counters.rdma_write_wrs += 1;
+                self.counters.rdma_write_bytes += len;
+            }
+            _ => {}
+        }
+        self.report(request.qp, request.wr_id, request.op, status);
+    }
+
+    /// Makes the completion of a send work request.
+    #[inline]
+    fn report(&mut self, index: u32, wr_id: u64, op: SendOp, status: Status) {
+        let failed = status != Status::Ok;
+        let op = match op {
+            SendOp::Send { .. } => CompletionOp::Send,
+            SendOp::Read { .. } => CompletionOp::Read,
+            SendOp::Write { .. } => CompletionOp::Write,
+        };
+        if failed {
+            self.counters.send_wr_err += 1;
+            match op {
+                CompletionOp::Read => self.counters.rdma_read_wr_err += 1,
+                CompletionOp::Write => self.counters.rdma_write_wr_err += 1,
+                _ => {}
+            }
+        }
+        let qp = self.qp_mut(index);
+        qp.counters.sends_completed += 1;
+        qp.counters.sends_failed += failed as u64;
+        let (cq, qpn) = (qp.init.send_cq, qp.qpn);
+        let completion = Completion {
+            wr_id,
+            status,
+            op,
+            qpn,
+            src_qpn: Qpn(0),
+            src_ah: AhNumber::NONE,
+            src_gid: Gid::default(),
+            byte_len: 0,
+            imm: None,
+            unsolicited: false,
+        };
+        self.complete(cq, completion);
+    }
+
+    /// Ends the requests that `which` picks, in order of posting within each queue pair. The transport does not read
+    /// their payload and nothing is written to their memory after this.
+    pub fn end_requests<T: Transport<M::Payload>>(
+        &mut self,
+        transport: &mut T,
+        ending: Ending,
+        mut which: impl FnMut(&SendRequest<M::Payload>) -> bool,
+    ) {
+        let mut peers = std::mem::take(&mut self.peers);
+        let mut queues = Vec::new();
+        for (_, request) in self.requests.iter_mut() {
+            if which(request) {
+                request.doomed = true;
+                queues.push(request.qp);
+                if let Progress::InFlight(peer) = request.progress {
+                    peers.push(peer);
+                }
+            }
+        }
+        peers.sort_unstable();
+        peers.dedup();
+        for &peer in &peers {
+            transport.cancel(self.now, peer, &mut |token| match TokenOf::of(token) {
+                TokenOf::Request(key) => self.requests.get(key).is_some_and(|request| request.doomed),
+                _ => false,
+            });
+        }
+        peers.clear();
+        self.peers = peers;
+        queues.sort_unstable();
+        queues.dedup();
+        for index in queues {
+            self.end_doomed(index, ending);
+        }
+    }
+
+    fn end_doomed(&mut self, index: u32, ending: Ending) {
+        let doomed: Vec<Key> = self
+            .qp(index)
+            .sq
+            .iter(&self.requests)
+            .filter(|(_, request)| request.doomed)
+            .map(|(key, _)| key)
+            .collect();
+        for key in doomed {
+            match ending {
+                Ending::Complete(status) => self.end_request(key, status),
+                Ending::Forget => {
+                    let landing = self.unlink(key).and_then(|request| request.landing);
+                    if let Some(landing) = landing {
+                        self.kill_landing(landing, Status::RemoteBadStatus);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A context has ended. The transport has reported the messages in it; what is left are reads whose request was
+    /// accepted, and messages that wait for a receive buffer over there.
+    pub fn peer_is_lost(&mut self, peer: PeerId, addr: InstanceAddr, why: PeerLoss) {
+        self.watched.remove(&peer);
+        self.contexts.retain(|_, known| *known != peer);
+        let lost: Vec<Key> = self
+            .requests
+            .iter()
+            .filter(|(_, request)| match request.progress {
+                Progress::AwaitingData(from) | Progress::InFlight(from) => from == peer,
+                Progress::Waiting => request.to == addr,
+                Progress::Held => false,
+            })
+            .map(|(key, _)| key)
+            .collect();
+        for key in lost {
+            self.end_request(key, status::of_loss(why));
+        }
+        if let PeerLoss::Dead { answered_before } = why {
+            // SRD.txt 3.3.2.1, Remote Unresponsive Event.
+            self.raise(AsyncEvent::RemoteUnresponsive { gid: addr.gid, answered_before });
+        }
+    }
+
+    /// While a peer owes us read data there may be nothing of ours on the way to it, and so nothing that would show
+    /// that it is gone. So it is asked for a sign of life now and then, as long as a read waits.
+    fn watch(&mut self, peer: PeerId) {
+        if let std::collections::hash_map::Entry::Vacant(entry) = self.watched.entry(peer) {
+            entry.insert(false);
+            self.work.push_later(self.now + self.watch_interval(), Work::Watch(peer));
+        }
+    }
+
+    fn watch_interval(&self) -> Nanos {
+        Nanos((self.config.transport.peer_timeout.0 / 4).max(1))
+    }
+
+    /// The sign of life: an empty datagram to queue pair 0, which nobody has, so that the transport over there
+    /// acknowledges it and the device drops it.
+    pub fn ask_watched<T: Transport<M::Payload>>(&mut self, transport: &mut T, peer: PeerId) {
+        let waits = self.requests.iter().any(|(_, request)| request.progress == Progress::AwaitingData(peer));
+        if !waits {
+            self.watched.remove(&peer);
+            return;
+        }
+        let Some(asked) = self.watched.get_mut(&peer) else { return };
+        if !*asked {
+            let route = Route { dst_qpn: SIGN_OF_LIFE_QPN, src_qpn: SIGN_OF_LIFE_QPN, qkey: Qkey(0) };
+            let op = Op::Send { route, imm: None, datagram: true };
+            let token = TokenOf::Watch(peer).token();
+            *asked = transport.send(self.now, peer, token, op, M::Payload::empty()).is_ok();
+        }
+        self.work.push_later(self.now + self.watch_interval(), Work::Watch(peer));
+    }
+
+    pub fn watch_outcome(&mut self, peer: PeerId) {
+        if let Some(asked) = self.watched.get_mut(&peer) {
+            *asked = false;
+        }
+    }
+}
+
+/// See [`Tables::ask_watched`].
+pub(crate) const SIGN_OF_LIFE_QPN: Qpn = Qpn(0);
+
+fn is_local(status: Status) -> bool {
+    matches!(
+        status,
+        Status::LocalQpInternal
+            | Status::LocalUnsupportedOp
+            | Status::LocalInvalidAh
+            | Status::LocalInvalidLkey
+            | Status::LocalBadLength
+    )
+}
+
+fn transport_full(error: SendError) -> DeviceError {
+    match error {
+        SendError::Full => {
+            DeviceError::Full("messages to this peer (max_messages_per_peer): poll, then post again")
+        }
+        SendError::TooManyPeers => DeviceError::Full("peer contexts (max_peers): fewer peers at once"),
+        SendError::NoPeer => DeviceError::Full("peer context: it ended as it was made; post again"),
+    }
+}
+
+fn message_op<P>(request: &SendRequest<P>, src_qpn: Qpn, kind: QpKind, key: Key) -> Op {
+    let route = Route { dst_qpn: request.dst_qpn, src_qpn, qkey: request.qkey };
+    match request.op {
+        SendOp::Send { imm } => Op::Send { route, imm, datagram: kind == QpKind::Ud },
+        SendOp::Write { rkey, addr, imm } => Op::Write { route, rkey, addr, imm },
+        SendOp::Read { rkey, addr } => {
+            Op::ReadRequest { route, rkey, addr, read_len: request.len, read: read_name(key) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_carry_what_they_stand_for() {
+        let key = Key { index: u32::MAX, generation: (1 << 30) - 1 };
+        let peer = PeerId { slot: 7, generation: 9 };
+        for of in [TokenOf::Request(key), TokenOf::Answer(key), TokenOf::Watch(peer), TokenOf::Nobody] {
+            assert_eq!(TokenOf::of(of.token()), of);
+        }
+    }
+}

@@ -1,0 +1,598 @@
+//! The responder: messages of peers, from their first segment to their last. Lets them in or refuses them, places
+//! their bytes, completes receives, and answers reads.
+
+use crate::api::*;
+use crate::memory_region::RemoteAccess;
+use crate::receive_queue::Receive;
+use crate::requester::{SIGN_OF_LIFE_QPN, TokenOf};
+use crate::routing_header::{ROUTING_HEADER_LEN, routing_header};
+use crate::slab::Key;
+use crate::status;
+use crate::tables::Tables;
+use crate::transport::Transport;
+use crate::work::Work;
+use srd_proto::{Cookie, Incoming, Payload, PeerId, PeerLoss, SendError, Token, Upper};
+use srd_wire::{Gid, InstanceAddr, MrKey, Op, Qpn, Route, Status};
+
+/// An incoming message between its first segment and its last.
+#[derive(Debug)]
+pub(crate) struct Landing {
+    /// The queue pair's slot.
+    qp: u32,
+    purpose: Purpose,
+    /// Where it goes.
+    pieces: [Piece; MAX_RECV_SGE],
+    /// Bytes of the pieces to leave free in front.
+    skip: u32,
+    /// Keys of the memory in use; 0 is none.
+    keys: [MrKey; MAX_RECV_SGE],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    /// A send, into a receive buffer.
+    Receive(Receive),
+    /// An RDMA write; with immediate data also a receive, unless the queue pair takes them unsolicited.
+    Write(Option<Receive>),
+    /// The request of a read.
+    ReadRequest,
+    /// Data of a read of ours.
+    ReadData(Key),
+    /// What it was for has gone since; its bytes are dropped.
+    Dead(Status),
+}
+
+/// The answer to a peer's read, until the peer has all of it.
+#[derive(Debug)]
+pub(crate) struct Answer<P> {
+    /// The queue pair that was spoken to.
+    pub qp: u32,
+    pub peer: PeerId,
+    pub rkey: MrKey,
+    read: u32,
+    payload: P,
+    doomed: bool,
+}
+
+/// A message that is let in but dropped: a datagram for which there is no place.
+const DROPPED: Cookie = Cookie(u64::MAX);
+
+/// Reads of peers that are answered at once. Further ones are told to come back, as for a lack of receive buffers.
+const MAX_ANSWERS: u32 = 1 << 16;
+
+impl<M: Memory> Upper<M::Payload> for Tables<M> {
+    #[inline]
+    fn begin(&mut self, message: &Incoming) -> Result<Cookie, Status> {
+        match message.op {
+            Op::Send { route, datagram: false, .. } => self.begin_send(message, route),
+            Op::Send { route, datagram: true, .. } => Ok(self.begin_datagram(message, route)),
+            Op::Write { route, rkey, addr, imm } => {
+                self.begin_write(message, route, rkey, addr, imm.is_some())
+            }
+            Op::ReadRequest { route, rkey, addr, read_len, .. } => {
+                self.begin_read_request(message, route, rkey, addr, read_len)
+            }
+            Op::ReadResponse { read } => self.begin_read_data(message, read),
+            Op::ReadFailed { read, status } => {
+                self.read_failed(message.peer, read, status);
+                Ok(DROPPED)
+            }
+            // These are the transport's own; it keeps them to itself.
+            Op::Refuse { .. } | Op::Skip => Err(Status::RemoteBadStatus),
+        }
+    }
+
+    #[inline]
+    fn place(&mut self, cookie: Cookie, _message: &Incoming, offset: u32, payload: &M::Payload) {
+        let Some(landing) = self.landings.get(key_of(cookie)) else { return };
+        if matches!(landing.purpose, Purpose::Dead(_)) || payload.is_empty() {
+            return;
+        }
+        self.memory.write(&landing.pieces, (landing.skip + offset) as usize, payload);
+    }
+
+    #[inline]
+    fn finish(&mut self, cookie: Cookie, message: &Incoming) {
+        // The transport has no way yet to refuse a message that it has let in; its sender believes it accepted.
+        let _ = self.conclude(cookie, message);
+    }
+
+    fn abandon(&mut self, cookie: Cookie, _message: &Incoming) {
+        let Some(landing) = self.landings.remove(key_of(cookie)) else { return };
+        match landing.purpose {
+            Purpose::Receive(receive) | Purpose::Write(Some(receive)) => {
+                self.qp_mut(landing.qp).rq.give_back(receive);
+            }
+            Purpose::ReadData(request) => {
+                if let Some(request) = self.requests.get_mut(request) {
+                    request.landing = None;
+                }
+            }
+            Purpose::Write(None) | Purpose::ReadRequest | Purpose::Dead(_) => {}
+        }
+    }
+
+    #[inline]
+    fn outcome(&mut self, peer: PeerId, token: Token, outcome: Result<(), Status>) {
+        match TokenOf::of(token) {
+            TokenOf::Request(key) => self.request_outcome(peer, key, outcome),
+            TokenOf::Answer(key) => self.answer_outcome(key, outcome),
+            TokenOf::Watch(peer) => self.watch_outcome(peer),
+            TokenOf::Nobody => {}
+        }
+    }
+
+    fn peer_lost(&mut self, peer: PeerId, addr: InstanceAddr, why: PeerLoss) {
+        self.peer_is_lost(peer, addr, why);
+    }
+}
+
+fn cookie_of(key: Key) -> Cookie {
+    Cookie((key.generation as u64) << 32 | key.index as u64)
+}
+
+/// [`DROPPED`] is the key of no landing: generations have 30 bits.
+fn key_of(cookie: Cookie) -> Key {
+    Key { index: cookie.0 as u32, generation: (cookie.0 >> 32) as u32 }
+}
+
+impl<M: Memory> Tables<M> {
+    /// All of a message is there: it takes effect, unless what it was for has gone since.
+    #[inline]
+    pub fn conclude(&mut self, cookie: Cookie, message: &Incoming) -> Result<(), Status> {
+        let Some(landing) = self.landings.remove(key_of(cookie)) else { return Ok(()) };
+        match landing.purpose {
+            Purpose::Receive(receive) => self.receive_complete(&landing, receive, message),
+            Purpose::Write(receive) => self.write_complete(landing.qp, receive, message),
+            Purpose::ReadRequest => self.answer(&landing, message),
+            Purpose::ReadData(request) => self.read_complete(request),
+            Purpose::Dead(status) => return Err(self.refuse(None, status)),
+        }
+        Ok(())
+    }
+
+    /// The SRD queue pair that a message is for. A queue key that differs is refused like a queue pair that does not
+    /// exist (our choice; the sources do not say, EFA_VERBS.md section 5): a stranger learns nothing from it, and the
+    /// program that restarts with a new key sees the error that it expects of a queue pair that has gone.
+    #[inline]
+    fn destination(&mut self, route: Route) -> Result<u32, Status> {
+        let found = self.numbers.find(route.dst_qpn).filter(|&index| {
+            let qp = self.qp(index);
+            qp.init.kind == QpKind::Srd && qp.receives() && qp.qkey == route.qkey
+        });
+        found.ok_or_else(|| self.refuse(None, Status::RemoteBadDestQpn))
+    }
+
+    /// Counts a refusal and returns its status.
+    fn refuse(&mut self, qp: Option<u32>, status: Status) -> Status {
+        let rnr = status == Status::RemoteRnr;
+        *if rnr { &mut self.counters.rnr_refused } else { &mut self.counters.refused_msgs } += 1;
+        if let Some(index) = qp {
+            let counters = &mut self.qp_mut(index).counters;
+            *if rnr { &mut counters.rnr_refused } else { &mut counters.refused } += 1;
+        }
+        status
+    }
+
+    fn land(&mut self, landing: Landing) -> Cookie {
+        cookie_of(self.landings.insert(landing))
+    }
+
+    #[inline]
+    fn begin_send(&mut self, message: &Incoming, route: Route) -> Result<Cookie, Status> {
+        let index = self.destination(route)?;
+        match self.take_buffer(index, 0, message.len) {
+            Ok(landing) => Ok(self.land(landing)),
+            Err(status) => Err(self.refuse(Some(index), status)),
+        }
+    }
+
+    /// UD: whatever is wrong, the sender does not hear of it (IB: invalid packets are silently dropped).
+    #[inline]
+    fn begin_datagram(&mut self, message: &Incoming, route: Route) -> Cookie {
+        let found = self.numbers.find(route.dst_qpn).filter(|&index| {
+            let qp = self.qp(index);
+            qp.init.kind == QpKind::Ud && qp.receives()
+        });
+        let Some(index) = found else {
+            if route.dst_qpn != SIGN_OF_LIFE_QPN {
+                self.count_drop(None);
+            }
+            return DROPPED;
+        };
+        if self.qp(index).qkey != route.qkey {
+            self.count_drop(Some(index));
+            return DROPPED;
+        }
+        match self.take_buffer(index, ROUTING_HEADER_LEN as u32, message.len) {
+            Ok(landing) => self.land(landing),
+            Err(_) => {
+                self.count_drop(Some(index));
+                DROPPED
+            }
+        }
+    }
+
+    fn count_drop(&mut self, qp: Option<u32>) {
+        self.counters.ud_drops += 1;
+        self.counters.rx_drops += 1;
+        if let Some(index) = qp {
+            self.qp_mut(index).counters.dropped += 1;
+        }
+    }
+
+    /// Takes the first receive of the queue, if it has `skip` bytes and `len` more.
+    ///
+    /// A receive whose memory its keys do not open (any more) completes with an error of its own, and the message gets
+    /// the next one. A receive that is too short stays where it is: the sender is told, and nothing of its message
+    /// shows at the receiver, so neither does a receive that went missing.
+    #[inline]
+    fn take_buffer(&mut self, index: u32, skip: u32, len: u32) -> Result<Landing, Status> {
+        loop {
+            let qp = self.queue_pairs.at_mut(index).expect("the caller has looked it up");
+            let receive = *qp.rq.first().ok_or(Status::RemoteRnr)?;
+            let mut pieces = [Piece::default(); MAX_RECV_SGE];
+            let mut keys = [MrKey(0); MAX_RECV_SGE];
+            let mut room = 0;
+            let mut valid = true;
+            for (at, sge) in receive.sges().iter().enumerate() {
+                match self.regions.local(qp.init.pd, sge, true) {
+                    Some(piece) => pieces[at] = piece,
+                    None => valid = false,
+                }
+                keys[at] = if sge.len == 0 { MrKey(0) } else { sge.lkey };
+                room += sge.len as u64;
+            }
+            if !valid {
+                qp.rq.take();
+                self.end_receive(index, receive.wr_id, Status::LocalInvalidLkey);
+                continue;
+            }
+            if room < skip as u64 + len as u64 {
+                return Err(Status::RemoteBadLength);
+            }
+            qp.rq.take();
+            return Ok(Landing { qp: index, purpose: Purpose::Receive(receive), pieces, skip, keys });
+        }
+    }
+
+    /// What RDMA needs beyond a send: the device offers it, and knows the requester.
+    fn check_rdma(&mut self, message: &Incoming, offered: bool) -> Result<(), Status> {
+        if !offered {
+            return Err(self.refuse(None, Status::FeatureMismatch));
+        }
+        // efa_io_defs.h: "No valid AH at remote side (required for RDMA operations)".
+        if self.handles.number_of(message.from.gid) == AhNumber::NONE {
+            return Err(self.refuse(None, Status::UnknownPeer));
+        }
+        Ok(())
+    }
+
+    fn begin_write(
+        &mut self,
+        message: &Incoming,
+        route: Route,
+        rkey: MrKey,
+        addr: u64,
+        has_imm: bool,
+    ) -> Result<Cookie, Status> {
+        self.check_rdma(message, self.config.rdma_write)?;
+        let index = self.destination(route)?;
+        let qp = self.qp(index);
+        let (pd, consumes) = (qp.init.pd, has_imm && !qp.init.unsolicited_write_recv);
+        let Some(piece) = self.regions.remote(pd, rkey, addr, message.len, RemoteAccess::Write) else {
+            return Err(self.refuse(Some(index), Status::RemoteBadAddress));
+        };
+        let mut receive = None;
+        if consumes {
+            // Its buffer is not used (man ibv_post_recv: RDMA write with immediate consumes a receive), so neither
+            // are its keys.
+            receive = self.qp_mut(index).rq.take();
+            if receive.is_none() {
+                return Err(self.refuse(Some(index), Status::RemoteRnr));
+            }
+        }
+        let key = if message.len == 0 { MrKey(0) } else { rkey };
+        Ok(self.land(Landing {
+            qp: index,
+            purpose: Purpose::Write(receive),
+            pieces: [piece, Piece::default()],
+            skip: 0,
+            keys: [key, MrKey(0)],
+        }))
+    }
+
+    fn begin_read_request(
+        &mut self,
+        message: &Incoming,
+        route: Route,
+        rkey: MrKey,
+        addr: u64,
+        read_len: u32,
+    ) -> Result<Cookie, Status> {
+        self.check_rdma(message, self.config.rdma_read)?;
+        let index = self.destination(route)?;
+        if read_len > self.config.max_rdma {
+            return Err(self.refuse(Some(index), Status::RemoteBadLength));
+        }
+        let pd = self.qp(index).init.pd;
+        let Some(piece) = self.regions.remote(pd, rkey, addr, read_len, RemoteAccess::Read) else {
+            return Err(self.refuse(Some(index), Status::RemoteBadAddress));
+        };
+        if self.answers.len() == MAX_ANSWERS {
+            return Err(self.refuse(Some(index), Status::RemoteRnr));
+        }
+        let key = if read_len == 0 { MrKey(0) } else { rkey };
+        Ok(self.land(Landing {
+            qp: index,
+            purpose: Purpose::ReadRequest,
+            pieces: [piece, Piece::default()],
+            skip: 0,
+            keys: [key, MrKey(0)],
+        }))
+    }
+
+    fn begin_read_data(&mut self, message: &Incoming, read: u32) -> Result<Cookie, Status> {
+        // A read that was given up meanwhile has no place for its data, nor has a second answer.
+        let Some(key) = self.find_read(message.peer, read) else { return Err(Status::RemoteBadStatus) };
+        let request = self.requests.get(key).expect("found a moment ago");
+        if request.landing.is_some() {
+            return Err(Status::RemoteBadStatus);
+        }
+        if request.len != message.len {
+            self.end_request(key, Status::RemoteBadStatus);
+            return Err(Status::RemoteBadStatus);
+        }
+        let landing = Landing {
+            qp: request.qp,
+            purpose: Purpose::ReadData(key),
+            pieces: [request.sink, Piece::default()],
+            skip: 0,
+            keys: request.keys,
+        };
+        let cookie = self.land(landing);
+        self.requests.get_mut(key).expect("found a moment ago").landing = Some(key_of(cookie));
+        Ok(cookie)
+    }
+
+    fn read_failed(&mut self, peer: PeerId, read: u32, reported: Status) {
+        if let Some(key) = self.find_read(peer, read) {
+            self.end_request(key, status::of_message(reported));
+        }
+    }
+
+    #[inline]
+    fn receive_complete(&mut self, landing: &Landing, receive: Receive, message: &Incoming) {
+        let Op::Send { route, imm, .. } = message.op else { return };
+        if landing.skip > 0 {
+            self.write_routing_header(&landing.pieces, message);
+        }
+        self.counters.recv_wrs += 1;
+        self.counters.recv_bytes += message.len as u64;
+        let completion = Completion {
+            wr_id: receive.wr_id,
+            status: Status::Ok,
+            op: CompletionOp::Recv,
+            qpn: route.dst_qpn,
+            src_qpn: route.src_qpn,
+            src_ah: self.source(landing.qp, message.from.gid),
+            src_gid: message.from.gid,
+            byte_len: landing.skip + message.len,
+            imm,
+            unsolicited: false,
+        };
+        self.complete_receive(landing.qp, completion);
+    }
+
+    /// The number under which the queue pair's protection domain knows a host.
+    #[inline]
+    fn source(&self, index: u32, gid: Gid) -> AhNumber {
+        let ah = self.handles.number_of(gid);
+        let pd = self.qp(index).init.pd;
+        if self.handles.get(ah).is_some_and(|host| host.is_open_to(pd)) { ah } else { AhNumber::NONE }
+    }
+
+    fn write_routing_header(&mut self, pieces: &[Piece], message: &Incoming) {
+        let header = routing_header(message.from.gid, self.gid, message.len);
+        let (front, back) = header.split_at(MAX_INLINE);
+        let (front, back) = (self.memory.inline(front), self.memory.inline(back));
+        self.memory.write(pieces, 0, &front);
+        self.memory.write(pieces, MAX_INLINE, &back);
+    }
+
+    fn write_complete(&mut self, index: u32, receive: Option<Receive>, message: &Incoming) {
+        let Op::Write { route, imm, .. } = message.op else { return };
+        self.counters.rdma_write_recv_bytes += message.len as u64;
+        if imm.is_none() {
+            return;
+        }
+        let completion = Completion {
+            // man efadv_wc_is_unsolicited: such a completion has no work request.
+            wr_id: receive.map_or(0, |receive| receive.wr_id),
+            status: Status::Ok,
+            op: CompletionOp::RecvRdmaWithImm,
+            qpn: route.dst_qpn,
+            src_qpn: route.src_qpn,
+            src_ah: self.source(index, message.from.gid),
+            src_gid: message.from.gid,
+            byte_len: message.len,
+            imm,
+            unsolicited: receive.is_none(),
+        };
+        self.complete_receive(index, completion);
+    }
+
+    #[inline]
+    fn complete_receive(&mut self, index: u32, completion: Completion) {
+        let qp = self.qp_mut(index);
+        qp.counters.recvs_completed += 1;
+        let cq = qp.init.recv_cq;
+        self.complete(cq, completion);
+    }
+
+    /// Completes a receive that no message filled.
+    fn end_receive(&mut self, index: u32, wr_id: u64, status: Status) {
+        let completion = Completion {
+            wr_id,
+            status,
+            op: CompletionOp::Recv,
+            qpn: self.qp(index).qpn,
+            src_qpn: Qpn(0),
+            src_ah: AhNumber::NONE,
+            src_gid: Gid::default(),
+            byte_len: 0,
+            imm: None,
+            unsolicited: false,
+        };
+        self.complete_receive(index, completion);
+    }
+
+    // Reads of peers.
+
+    fn answer(&mut self, landing: &Landing, message: &Incoming) {
+        let Op::ReadRequest { read, read_len, .. } = message.op else { return };
+        let payload = match read_len {
+            0 => M::Payload::empty(),
+            _ => self.memory.reference(&landing.pieces[..1]),
+        };
+        let (qp, peer, rkey) = (landing.qp, message.peer, landing.keys[0]);
+        let key = self.answers.insert(Answer { qp, peer, rkey, read, payload, doomed: false });
+        self.work.push_ready(Work::Answer(key));
+    }
+
+    pub fn send_answer<T: Transport<M::Payload>>(&mut self, transport: &mut T, key: Key) {
+        let Some(answer) = self.answers.get(key) else { return };
+        let op = Op::ReadResponse { read: answer.read };
+        let token = TokenOf::Answer(key).token();
+        match transport.send(self.now, answer.peer, token, op, answer.payload.clone()) {
+            Ok(()) => {}
+            Err(SendError::NoPeer) => {
+                // The requester's transport has lost us too, and with it the read.
+                self.answers.remove(key);
+            }
+            Err(SendError::Full | SendError::TooManyPeers) => {
+                self.work.push_later(self.now + self.config.rnr_wait, Work::Answer(key));
+            }
+        }
+    }
+
+    fn answer_outcome(&mut self, key: Key, outcome: Result<(), Status>) {
+        let Some(answer) = self.answers.remove(key) else { return };
+        match outcome {
+            Ok(()) => self.counters.rdma_read_resp_bytes += answer.payload.len() as u64,
+            Err(status @ (Status::Unresponsive | Status::Unreachable)) => {
+                // The requester may have heard us all the while, or hear us again, and would wait for ever.
+                self.work.push_ready(Work::FailRead { peer: answer.peer, read: answer.read, status });
+            }
+            // It does not want it any more, or is another process now.
+            Err(_) => {}
+        }
+    }
+
+    /// Ends the answers that `which` picks; their requesters are told, for they have been promised an answer.
+    pub fn end_answers<T: Transport<M::Payload>>(
+        &mut self,
+        transport: &mut T,
+        status: Status,
+        mut which: impl FnMut(&Answer<M::Payload>) -> bool,
+    ) {
+        let mut peers = std::mem::take(&mut self.peers);
+        let mut ended = Vec::new();
+        for (key, answer) in self.answers.iter_mut() {
+            if which(answer) {
+                answer.doomed = true;
+                ended.push(key);
+                peers.push(answer.peer);
+            }
+        }
+        peers.sort_unstable();
+        peers.dedup();
+        for &peer in &peers {
+            transport.cancel(self.now, peer, &mut |token| match TokenOf::of(token) {
+                TokenOf::Answer(key) => self.answers.get(key).is_some_and(|answer| answer.doomed),
+                _ => false,
+            });
+        }
+        peers.clear();
+        self.peers = peers;
+        for key in ended {
+            if let Some(answer) = self.answers.remove(key) {
+                self.fail_read(transport, answer.peer, answer.read, status);
+            }
+        }
+    }
+
+    pub fn fail_read<T: Transport<M::Payload>>(
+        &mut self,
+        transport: &mut T,
+        peer: PeerId,
+        read: u32,
+        status: Status,
+    ) {
+        let op = Op::ReadFailed { read, status };
+        match transport.send(self.now, peer, TokenOf::Nobody.token(), op, M::Payload::empty()) {
+            // Without a context there is nobody who waits.
+            Ok(()) | Err(SendError::NoPeer) => {}
+            Err(SendError::Full | SendError::TooManyPeers) => {
+                let work = Work::FailRead { peer, read, status };
+                self.work.push_later(self.now + self.config.rnr_wait, work);
+            }
+        }
+    }
+
+    // Landings that end before their time. The transport does not know: it goes on to deliver.
+
+    /// The message's memory is not touched any more.
+    pub fn kill_landing(&mut self, key: Key, status: Status) {
+        if let Some(landing) = self.landings.get_mut(key) {
+            landing.purpose = Purpose::Dead(status);
+        }
+    }
+
+    /// A region has gone: messages that were being written to it are dropped, and receives that lay in it fail.
+    pub fn end_landings_in(&mut self, rkey: MrKey) {
+        let mut failed = Vec::new();
+        for (_, landing) in self.landings.iter_mut().filter(|(_, landing)| landing.keys.contains(&rkey)) {
+            match std::mem::replace(&mut landing.purpose, Purpose::Dead(Status::RemoteBadAddress)) {
+                Purpose::Receive(receive) => failed.push((landing.qp, receive, Status::LocalInvalidLkey)),
+                // Its receive lies elsewhere, but the message that took it will not complete it.
+                Purpose::Write(Some(receive)) => failed.push((landing.qp, receive, Status::Flushed)),
+                _ => {}
+            }
+        }
+        failed.sort_unstable_by_key(|(_, receive, _)| receive.serial);
+        for (index, receive, status) in failed {
+            self.end_receive(index, receive.wr_id, status);
+        }
+    }
+
+    /// Takes the receives that messages of a queue pair have taken, in the order of posting.
+    fn end_landings_of(&mut self, index: u32) -> Vec<Receive> {
+        let mut taken = Vec::new();
+        for (_, landing) in self.landings.iter_mut().filter(|(_, landing)| landing.qp == index) {
+            if let Purpose::Receive(receive) | Purpose::Write(Some(receive)) =
+                std::mem::replace(&mut landing.purpose, Purpose::Dead(Status::RemoteBadDestQpn))
+            {
+                taken.push(receive);
+            }
+        }
+        taken.sort_unstable_by_key(|receive| receive.serial);
+        taken
+    }
+
+    /// To ERR: all receives complete flushed, in the order of posting.
+    pub fn flush_receives(&mut self, index: u32) {
+        for receive in self.end_landings_of(index) {
+            self.end_receive(index, receive.wr_id, Status::Flushed);
+        }
+        while let Some(receive) = self.qp_mut(index).rq.take() {
+            self.end_receive(index, receive.wr_id, Status::Flushed);
+        }
+    }
+
+    /// To RESET, and before the end: all receives are forgotten.
+    pub fn forget_receives(&mut self, index: u32) {
+        self.end_landings_of(index);
+        self.qp_mut(index).rq.clear();
+    }
+}

@@ -1,0 +1,193 @@
+//! The send queue: work requests from posting to completion. The requests of all queue pairs lie in one slab, so that
+//! a token of the transport finds its request at once; each queue pair links its own in the order of posting.
+
+use crate::api::*;
+use crate::slab::{Key, Slab};
+use srd_proto::PeerId;
+use srd_wire::{InstanceAddr, MrKey, Nanos, Qkey, Qpn};
+
+/// Where a work request stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// Posted while the send queue is drained (SQD); leaves with the return to RTS.
+    Held,
+    /// Waits for its time to be handed to the transport (again).
+    Waiting,
+    /// With the transport.
+    InFlight(PeerId),
+    /// A read whose request was accepted: its data is to come from this peer.
+    AwaitingData(PeerId),
+}
+
+/// A send work request.
+#[derive(Debug)]
+pub(crate) struct SendRequest<P> {
+    pub wr_id: u64,
+    /// The queue pair's slot.
+    pub qp: u32,
+    pub op: SendOp,
+    pub ah: AhNumber,
+    pub to: InstanceAddr,
+    pub dst_qpn: Qpn,
+    pub qkey: Qkey,
+    /// Kept to the end: a message that found no receive buffer is sent again.
+    pub payload: P,
+    /// Bytes to send, or to read.
+    pub len: u32,
+    /// Where a read's data goes.
+    pub sink: Piece,
+    /// Keys of the memory in use; 0 is none.
+    pub keys: [MrKey; 2],
+    pub progress: Progress,
+    /// A read's data is arriving: the landing's name.
+    pub landing: Option<Key>,
+    /// Retries left when the receiver has no buffer.
+    pub rnr_left: RnrRetries,
+    /// How long to wait before the next of them.
+    pub rnr_wait: Nanos,
+    /// Chosen to be ended; only between choosing and ending.
+    pub doomed: bool,
+    prev: u32,
+    next: u32,
+}
+
+/// The variable part of [`SendRequest::new`].
+pub(crate) struct Posted<P> {
+    pub payload: P,
+    pub len: u32,
+    pub sink: Piece,
+    pub keys: [MrKey; 2],
+}
+
+impl<P> SendRequest<P> {
+    pub fn new(
+        qp: u32,
+        wr: &SendWr<'_>,
+        to: InstanceAddr,
+        posted: Posted<P>,
+        rnr_left: RnrRetries,
+        rnr_wait: Nanos,
+    ) -> Self {
+        SendRequest {
+            wr_id: wr.wr_id,
+            qp,
+            op: wr.op,
+            ah: wr.ah,
+            to,
+            dst_qpn: wr.dst_qpn,
+            qkey: wr.qkey,
+            payload: posted.payload,
+            len: posted.len,
+            sink: posted.sink,
+            keys: posted.keys,
+            progress: Progress::Waiting,
+            landing: None,
+            rnr_left,
+            rnr_wait,
+            doomed: false,
+            prev: END,
+            next: END,
+        }
+    }
+
+    /// The peer that work on this request is under way with.
+    pub fn peer(&self) -> Option<PeerId> {
+        match self.progress {
+            Progress::InFlight(peer) | Progress::AwaitingData(peer) => Some(peer),
+            Progress::Held | Progress::Waiting => None,
+        }
+    }
+}
+
+/// How often a message that found no receive buffer is sent again: `rnr_retry` of the queue pair, 7 for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RnrRetries(u8);
+
+impl RnrRetries {
+    /// IB specification, RNR retry: 7 is infinite; libfabric's `EFA_RNR_INFINITE_RETRY`.
+    pub const FOR_EVER: u8 = 7;
+
+    pub fn new(rnr_retry: u8) -> RnrRetries {
+        RnrRetries(rnr_retry)
+    }
+
+    /// Takes one; false if none is left.
+    pub fn take(&mut self) -> bool {
+        match self.0 {
+            0 => false,
+            RnrRetries::FOR_EVER => true,
+            _ => {
+                self.0 -= 1;
+                true
+            }
+        }
+    }
+}
+
+const END: u32 = u32::MAX;
+
+/// One queue pair's requests in the order of posting, and how many of its slots are taken.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    head: u32,
+    tail: u32,
+    /// Slots taken. A slot is free again when its completion has been *polled*, not when it was made: so counts libefa
+    /// (`efa_wq_cqe_finalize`), and so a completion queue as deep as the queues that complete there cannot overrun.
+    pub used: u32,
+}
+
+impl SendQueue {
+    pub fn new() -> SendQueue {
+        SendQueue { head: END, tail: END, used: 0 }
+    }
+
+    /// Appends a request that is in the slab.
+    pub fn link<P>(&mut self, requests: &mut Slab<SendRequest<P>>, key: Key) {
+        let tail = std::mem::replace(&mut self.tail, key.index);
+        requests.at_mut(key.index).expect("linked entries are in the slab").prev = tail;
+        match tail {
+            END => self.head = key.index,
+            tail => requests.at_mut(tail).expect("linked entries are in the slab").next = key.index,
+        }
+    }
+
+    /// Takes out a request that has just been removed from the slab.
+    pub fn unlink<P>(&mut self, requests: &mut Slab<SendRequest<P>>, request: &SendRequest<P>) {
+        match request.prev {
+            END => self.head = request.next,
+            prev => requests.at_mut(prev).expect("linked entries are in the slab").next = request.next,
+        }
+        match request.next {
+            END => self.tail = request.prev,
+            next => requests.at_mut(next).expect("linked entries are in the slab").prev = request.prev,
+        }
+    }
+
+    /// The requests in order of posting.
+    pub fn iter<'a, P>(
+        &self,
+        requests: &'a Slab<SendRequest<P>>,
+    ) -> impl Iterator<Item = (Key, &'a SendRequest<P>)> {
+        let mut at = self.head;
+        std::iter::from_fn(move || {
+            let key = requests.key_at(at)?;
+            let request = requests.get(key)?;
+            at = request.next;
+            Some((key, request))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seven_rnr_retries_are_for_ever() {
+        let mut three = RnrRetries::new(3);
+        assert_eq!([(); 5].map(|()| three.take()), [true, true, true, false, false]);
+        let mut ever = RnrRetries::new(7);
+        assert!((0..1000).all(|_| ever.take()));
+        assert!(!RnrRetries::new(0).take());
+    }
+}

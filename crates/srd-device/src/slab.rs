@@ -1,0 +1,126 @@
+//! A table whose entries are named by slot and generation, so that an old name never finds a new entry.
+
+/// Name of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Key {
+    pub index: u32,
+    pub generation: u32,
+}
+
+/// Generations wrap at 2^30, so that a key and two more bits fit a 64-bit token.
+const GENERATION_MASK: u32 = (1 << 30) - 1;
+
+/// See the module. Grows by what is needed at once and never shrinks; freed slots are used again, last freed first.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    free: u32,
+    len: u32,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    value: Option<T>,
+    generation: u32,
+    next_free: u32,
+}
+
+const END: u32 = u32::MAX;
+
+impl<T> Slab<T> {
+    pub fn new() -> Slab<T> {
+        Slab { slots: Vec::new(), free: END, len: 0 }
+    }
+
+    /// Entries in use.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub fn insert(&mut self, value: T) -> Key {
+        self.len += 1;
+        if self.free == END {
+            let index = self.slots.len() as u32;
+            self.slots.push(Slot { value: Some(value), generation: 0, next_free: END });
+            return Key { index, generation: 0 };
+        }
+        let index = self.free;
+        let slot = &mut self.slots[index as usize];
+        self.free = slot.next_free;
+        slot.value = Some(value);
+        Key { index, generation: slot.generation }
+    }
+
+    #[inline]
+    pub fn get(&self, key: Key) -> Option<&T> {
+        self.slots.get(key.index as usize).filter(|slot| slot.generation == key.generation)?.value.as_ref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        self.slots
+            .get_mut(key.index as usize)
+            .filter(|slot| slot.generation == key.generation)?
+            .value
+            .as_mut()
+    }
+
+    /// The entry in slot `index`, with its full name.
+    #[inline]
+    pub fn key_at(&self, index: u32) -> Option<Key> {
+        let slot = self.slots.get(index as usize)?;
+        slot.value.is_some().then_some(Key { index, generation: slot.generation })
+    }
+
+    #[inline]
+    pub fn at(&self, index: u32) -> Option<&T> {
+        self.slots.get(index as usize)?.value.as_ref()
+    }
+
+    #[inline]
+    pub fn at_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.slots.get_mut(index as usize)?.value.as_mut()
+    }
+
+    pub fn remove(&mut self, key: Key) -> Option<T> {
+        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
+        let value = slot.value.take()?;
+        slot.generation = (slot.generation + 1) & GENERATION_MASK;
+        slot.next_free = self.free;
+        self.free = key.index;
+        self.len -= 1;
+        Some(value)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let key = Key { index: index as u32, generation: slot.generation };
+            slot.value.as_ref().map(|value| (key, value))
+        })
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
+        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
+            let key = Key { index: index as u32, generation: slot.generation };
+            slot.value.as_mut().map(|value| (key, value))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_name_does_not_find_a_new_entry() {
+        let mut slab = Slab::new();
+        let a = slab.insert('a');
+        assert_eq!(slab.remove(a), Some('a'));
+        let b = slab.insert('b');
+        assert_eq!(a.index, b.index);
+        assert_eq!(slab.get(a), None);
+        assert_eq!(slab.remove(a), None);
+        assert_eq!(slab.get(b), Some(&'b'));
+        assert_eq!(slab.len(), 1);
+    }
+}

@@ -1,0 +1,134 @@
+//! Which local address an instance uses, and what is known of the link behind it.
+
+use crate::options::Address;
+use crate::sys::{interface, udp};
+use srd_wire::BitRate;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A local address with its interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LocalAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// The interface that has it.
+    pub interface: String,
+    /// The interface's number: the scope of link-local addresses.
+    pub index: u32,
+    /// The interface's MTU in bytes.
+    pub mtu: u32,
+    /// The link's rate, if it is a real link that knows it.
+    pub line_rate: Option<BitRate>,
+    /// Whether it is loopback.
+    pub loopback: bool,
+}
+
+/// Why there is no such local address.
+#[derive(Debug)]
+pub enum AddressError {
+    /// The system does not list its addresses.
+    List(io::Error),
+    /// No interface has the address.
+    NotLocal {
+        /// The address.
+        ip: IpAddr,
+        /// Addresses that there are.
+        have: String,
+    },
+    /// No such interface, or it has no address.
+    NoInterface {
+        /// The interface.
+        name: String,
+        /// Interfaces that have addresses.
+        have: String,
+    },
+    /// Not even loopback is up.
+    Nothing,
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AddressError::List(e) => write!(f, "cannot list the addresses of this host: {e}"),
+            AddressError::NotLocal { ip, have } => {
+                write!(f, "{ip} is not an address of this host; it has {have}")
+            }
+            AddressError::NoInterface { name, have } => {
+                write!(f, "no interface {name:?} with an address; with one there are {have}")
+            }
+            AddressError::Nothing => {
+                f.write_str("no interface is up, not even loopback; try `ip link set lo up`")
+            }
+        }
+    }
+}
+
+impl std::error::Error for AddressError {}
+
+impl LocalAddress {
+    /// Finds the address that `choice` names.
+    pub fn find(choice: &Address) -> Result<LocalAddress, AddressError> {
+        let all = interface::addresses().map_err(AddressError::List)?;
+        let list = |names: &mut dyn Iterator<Item = String>| {
+            let mut names: Vec<String> = names.collect();
+            names.dedup();
+            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        };
+        let found = match choice {
+            // All of 127.0.0.0/8 is this host, whatever is listed: so one machine can play several hosts.
+            Address::Ip(IpAddr::V4(v4)) if v4.is_loopback() => {
+                all.iter().find(|it| it.loopback && it.ip.is_ipv4()).ok_or(AddressError::Nothing)
+            }
+            Address::Ip(ip) => all.iter().find(|it| it.ip == *ip).ok_or_else(|| AddressError::NotLocal {
+                ip: *ip,
+                have: list(&mut all.iter().map(|it| it.ip.to_string())),
+            }),
+            Address::Interface(name) => {
+                all.iter().filter(|it| it.interface == *name).min_by_key(|it| preference(it.ip)).ok_or_else(
+                    || AddressError::NoInterface {
+                        name: name.clone(),
+                        have: list(&mut all.iter().map(|it| it.interface.clone())),
+                    },
+                )
+            }
+            Address::Auto => automatic(&all).ok_or(AddressError::Nothing),
+        }?;
+        Ok(LocalAddress {
+            ip: match choice {
+                Address::Ip(ip) => *ip,
+                _ => found.ip,
+            },
+            interface: found.interface.clone(),
+            index: found.index,
+            mtu: interface::mtu(&found.interface).map_err(AddressError::List)?,
+            line_rate: interface::speed_mbps(&found.interface).map(|mbps| BitRate(mbps as u64 * 1_000_000)),
+            loopback: found.loopback,
+        })
+    }
+}
+
+fn automatic(all: &[interface::InterfaceAddress]) -> Option<&interface::InterfaceAddress> {
+    // Documentation addresses (RFC 5737, RFC 3849): certainly nobody's neighbours, so the default route decides.
+    let anywhere = [
+        IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+    ];
+    let by_route = anywhere
+        .iter()
+        .filter_map(|&to| udp::source_towards(to).ok())
+        .find_map(|ip| all.iter().find(|it| it.ip == ip && !it.loopback));
+    by_route
+        .or_else(|| all.iter().filter(|it| it.up && !it.loopback).min_by_key(|it| preference(it.ip)))
+        .or_else(|| all.iter().filter(|it| it.loopback).min_by_key(|it| preference(it.ip)))
+}
+
+/// IPv4 before IPv6, and an address that reaches further before a link-local one.
+fn preference(ip: IpAddr) -> u8 {
+    match ip {
+        IpAddr::V4(v4) if !v4.is_link_local() => 0,
+        IpAddr::V6(v6) if !v6.is_unicast_link_local() => 1,
+        IpAddr::V4(_) => 2,
+        IpAddr::V6(_) => 3,
+    }
+}

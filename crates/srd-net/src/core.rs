@@ -1,0 +1,219 @@
+//! The device with its sockets: what one thread at a time does while it holds the lock.
+
+use crate::notify::Fired;
+use crate::receive::Receiver;
+use crate::transmit::Transmitter;
+use serde::Serialize;
+use srd_device::{Completion, CqId, Device, HostMemory};
+use srd_wire::seal::Keyring;
+use srd_wire::{Nanos, Time};
+
+/// Most bytes that one round transmits, so that a round ends.
+const ROUND_BYTES: u64 = 4 << 20;
+
+/// Most calls that are left untransmitted for the next poll. At 64 bytes and more each, that is enough to fill a
+/// good part of a send.
+const MOST_DEFERRED: u32 = 32;
+
+/// A program polls "soon" after it has posted if it does so within this time.
+const SOON: Nanos = Nanos::from_micros(50);
+
+/// So many times in a row must a program have polled soon after its posts before its posts are left for its polls.
+const TRUST: u32 = 8;
+
+/// So many polls in a row may hand out completions that are there without a look at the sockets.
+const POLLS_WITHOUT_LOOK: u32 = 16;
+
+/// What happened here.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct CoreCounters {
+    /// Rounds: looks at sockets and clock.
+    pub rounds: u64,
+    /// Rounds that found nothing to do.
+    pub idle_rounds: u64,
+    /// Calls whose packets were left for the next poll, to be joined with others.
+    pub deferred: u64,
+    /// Times that the program did not poll after such calls, so that the thread had to send.
+    pub deferred_in_vain: u64,
+}
+
+/// Everything that the lock protects.
+pub struct Core {
+    pub device: Device<HostMemory>,
+    pub transmitter: Transmitter,
+    pub receiver: Receiver,
+    pub keyring: Option<Keyring>,
+    pub counters: CoreCounters,
+    /// When a packet last arrived.
+    pub last_arrival: Time,
+    /// When there is something to do even if nothing arrives.
+    next_timeout: Time,
+    /// Packets have left since the program last polled.
+    sent_since_poll: bool,
+    /// When the first call since the last poll was left, or would have been if the program were trusted.
+    deferred_at: Option<Time>,
+    /// Calls that have been left and not transmitted since.
+    untransmitted: u32,
+    /// How often in a row the program polled soon after such calls.
+    trust: u32,
+    polls_without_look: u32,
+    /// When the counters may be written next.
+    pub stats_due: Time,
+    /// Which rounds the last file of counters covers.
+    pub stats_written_at_rounds: u64,
+}
+
+impl Core {
+    pub fn new(
+        device: Device<HostMemory>,
+        transmitter: Transmitter,
+        receiver: Receiver,
+        keyring: Option<Keyring>,
+    ) -> Core {
+        Core {
+            device,
+            transmitter,
+            receiver,
+            keyring,
+            counters: CoreCounters::default(),
+            last_arrival: Time(0),
+            next_timeout: Time(0),
+            sent_since_poll: false,
+            deferred_at: None,
+            untransmitted: 0,
+            trust: 0,
+            polls_without_look: 0,
+            stats_due: Time(0),
+            stats_written_at_rounds: 0,
+        }
+    }
+
+    /// When there is something to do even if nothing arrives.
+    #[inline]
+    pub fn next_timeout(&self) -> Time {
+        self.next_timeout
+    }
+
+    /// Receives what is there, runs what is due, transmits. Returns whether anything happened.
+    #[inline]
+    pub fn round(&mut self, now: Time) -> bool {
+        self.counters.rounds += 1;
+        self.polls_without_look = 0;
+        let received = self.receiver.receive(now, &mut self.device, self.keyring.as_mut());
+        if received > 0 {
+            self.last_arrival = now;
+        } else if now < self.next_timeout && self.untransmitted == 0 {
+            self.counters.idle_rounds += 1;
+            return false;
+        }
+        self.run_timers(now);
+        self.transmit(now);
+        true
+    }
+
+    /// A round on behalf of a program that polls.
+    #[inline]
+    pub fn poll_round(&mut self, now: Time) {
+        if let Some(at) = self.deferred_at.take() {
+            self.trust = if now.since(at) <= SOON { (self.trust + 1).min(TRUST) } else { 0 };
+        }
+        self.round(now);
+        self.sent_since_poll = false;
+    }
+
+    /// A round on behalf of a program that does not poll.
+    pub fn thread_round(&mut self, now: Time) {
+        if self.untransmitted > 0 {
+            self.trust = 0;
+            self.counters.deferred_in_vain += 1;
+        }
+        self.round(now);
+    }
+
+    #[inline]
+    fn run_timers(&mut self, now: Time) {
+        if now >= self.device.next_timeout() {
+            self.device.handle_timeout(now);
+        }
+    }
+
+    /// After the program has called the device. `polling`: it has polled a moment ago.
+    ///
+    /// The first posts after a poll leave at once. While a program keeps polling soon after it has posted, further
+    /// posts wait for that poll: many small messages then leave in one send. A program that has ever not come back
+    /// in time loses that trust, and must earn it again.
+    #[inline]
+    pub fn after_call(&mut self, now: Time, polling: bool) {
+        if self.sent_since_poll && polling {
+            self.deferred_at.get_or_insert(now);
+            if self.trust >= TRUST && self.untransmitted < MOST_DEFERRED {
+                self.counters.deferred += 1;
+                self.untransmitted += 1;
+                self.next_timeout = self.next_timeout.min(self.device.next_timeout());
+                return;
+            }
+        }
+        self.transmit(now);
+    }
+
+    /// Sends all that the transport has for now.
+    #[inline]
+    pub fn transmit(&mut self, now: Time) {
+        let Core { device, transmitter, keyring, .. } = self;
+        transmitter.due(now);
+        let before = transmitter.packets_pushed();
+        let limit = transmitter.bytes_pushed() + ROUND_BYTES;
+        while transmitter.has_room()
+            && transmitter.bytes_pushed() < limit
+            && let Some(transmit) = device.poll_transmit(now)
+        {
+            transmitter.push(now, &transmit, keyring.as_mut());
+        }
+        transmitter.flush(now);
+        if transmitter.packets_pushed() != before {
+            self.sent_since_poll = true;
+        }
+        self.untransmitted = 0;
+        self.next_timeout = self.transmitter.next_timeout(now);
+        if self.transmitter.has_room() {
+            self.next_timeout = self.next_timeout.min(self.device.next_timeout());
+        } // else the device would ask to be polled at once, again and again
+        while let Some((gid, mtu)) = self.transmitter.take_path_mtu() {
+            // The transport has no means yet to use another size towards one host.
+            let _ = (gid, mtu);
+        }
+    }
+
+    /// Whether a poll that finds completions may hand them out without a look at the sockets.
+    #[inline]
+    pub fn may_skip_look(&mut self) -> bool {
+        self.polls_without_look += 1;
+        self.polls_without_look <= POLLS_WITHOUT_LOOK
+    }
+
+    /// Takes completions, as many as there are and fit.
+    #[inline]
+    pub fn take(&mut self, cq: CqId, out: &mut [Completion]) -> usize {
+        let mut n = 0;
+        while n < out.len()
+            && let Some(completion) = self.device.poll_cq(cq)
+        {
+            out[n] = completion;
+            n += 1;
+        }
+        n
+    }
+
+    /// What has fired since the last call.
+    #[inline]
+    pub fn fired(&mut self) -> Fired {
+        let mut fired = Fired::default();
+        while let Some(cq) = self.device.poll_notification() {
+            fired.cqs.push(cq);
+        }
+        while let Some(event) = self.device.poll_async_event() {
+            fired.events.push(event);
+        }
+        fired
+    }
+}

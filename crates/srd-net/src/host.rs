@@ -1,0 +1,61 @@
+//! Defaults of the transport on a host with kernel UDP. The transport's own defaults are those of a fabric with
+//! hardware at its ends; here every packet passes two kernels and two schedulers.
+
+use crate::address::LocalAddress;
+use crate::options::Options;
+use srd_proto::Config;
+use srd_wire::{BitRate, Nanos, seal};
+
+/// Largest MTU that is used unless `SRD_MTU` says otherwise: jumbo frames with some reserve. A message of the device's
+/// MTU fits one such packet; loopback's 64 KiB would only make losses dearer.
+pub const LARGEST_DEFAULT_MTU: u32 = 9216;
+
+/// Bytes of the headers below ours: IP without options, and UDP.
+pub fn headers_below(v6: bool) -> u16 {
+    if v6 { 40 + 8 } else { 20 + 8 }
+}
+
+/// MTU of the path, IP header included.
+pub fn path_mtu(options: &Options, local: &LocalAddress) -> u16 {
+    options.mtu.unwrap_or(local.mtu.clamp(576, LARGEST_DEFAULT_MTU) as u16)
+}
+
+/// Bytes of ours that fit a packet of `mtu` bytes when sealing has taken its part.
+pub fn max_datagram(mtu: u16, v6: bool, sealed: bool) -> u16 {
+    mtu - headers_below(v6) - if sealed { seal::overhead(true) as u16 } else { 0 }
+}
+
+/// Configuration of the transport.
+///
+/// | value | here | why |
+/// |---|---|---|
+/// | `base_rtt` | 30 us | two passages through each kernel; half of it is wake-up and interrupt time |
+/// | `line_rate` | the link's, else 100 Gb/s | virtual links know no rate |
+/// | `min_rto` | 1 ms | a descheduled process answers after a scheduler tick, not after a round trip |
+/// | `min_pto` | 300 us | a thread that sleeps in epoll wakes within this time |
+/// | `max_rto` | 100 ms | |
+/// | `ack_delay` | 15 us | a program that answers a message does so within this time |
+/// | `entropy` | twice the paths, 16 to 512 | a bad port must be replaceable by another one |
+/// | `rcvbuf_bytes` | half of what the system granted | the kernel charges each datagram for its buffer, not its bytes |
+/// | `burst_bytes` | 63,000 | one GSO send |
+pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) -> Config {
+    let sealed = options.key_file.is_some();
+    Config {
+        paths: options.paths,
+        entropy: (2 * options.paths).clamp(16, 512),
+        max_datagram: max_datagram(path_mtu(options, local), local.ip.is_ipv6(), sealed),
+        burst_bytes: 63_000,
+        selector: options.selector,
+        controller: options.cc,
+        line_rate: options.line_rate.or(local.line_rate).unwrap_or(BitRate(100_000_000_000)),
+        base_rtt: options.base_rtt.unwrap_or(Nanos::from_micros(30)),
+        rcvbuf_bytes: rcvbuf / 2,
+        min_rto: Nanos::from_millis(1),
+        min_pto: Nanos::from_micros(300),
+        max_rto: Nanos::from_millis(100),
+        ack_delay: Nanos::from_micros(15),
+        peer_timeout: options.peer_timeout,
+        confirm_first: sealed,
+        ..Config::default()
+    }
+}

@@ -1,0 +1,48 @@
+//! Runs a device over UDP: the thin edge between the state machines of the crates below and a host.
+//!
+//! An [`Instance`] owns a [`srd_device::Device`] and its sockets. Whatever a program does with the device goes
+//! through [`Instance::with`]; completions come through [`Instance::poll_cq`], or after [`Instance::wait`]. Packets
+//! move whenever the program polls, and in a thread that sleeps in epoll while it does not (see `progress.rs`).
+//!
+//! The way of a packet out: `core.rs` takes it from the device, `transmit.rs` encodes it, seals it and joins it with
+//! its neighbours, `fault.rs` may spoil it, `sys/udp.rs` sends it. The way in: `sys/udp.rs`, `receive.rs`, the device.
+//!
+//! [`Options`] are read from the environment; [`VARIABLES`] lists all of them.
+#![deny(unsafe_code)]
+
+mod address;
+mod clock;
+mod core;
+pub mod fault;
+pub mod host;
+mod instance;
+mod log;
+mod notify;
+pub mod options;
+mod payload;
+mod progress;
+mod receive;
+mod stats;
+mod sys;
+mod transmit;
+
+pub use self::core::CoreCounters;
+pub use address::{AddressError, LocalAddress};
+pub use fault::{FaultCounters, FaultPlan};
+pub use instance::*;
+pub use notify::Subscription;
+pub use options::{
+    Address, LogLevel, Options, OptionsError, ProgressMode, ReadBy, VARIABLES, Variable, Warning,
+};
+pub use progress::ProgressCounters;
+pub use receive::ReceiveCounters;
+pub use stats::{PeerStats, Stats};
+pub use sys::event::EventFd;
+pub use sys::memory::Buffer;
+pub use sys::udp;
+pub use transmit::TransmitCounters;
+
+/// Confines the calling thread to one core. For benchmarks.
+pub fn confine_thread_to(core: usize) -> std::io::Result<()> {
+    sys::process::Cores::one(core).confine_thread()
+}

@@ -1,0 +1,58 @@
+//! Between packets and memory: how payload goes into a send, and how a received datagram becomes payload.
+#![allow(unsafe_code)]
+
+use crate::sys::udp::Gather;
+use srd_device::HostPayload;
+use srd_proto::Payload;
+use srd_wire::{Body, Data, Packet};
+
+/// Shorter payload is copied behind its header: that costs less than another piece for the kernel to gather.
+const COPY_BELOW: usize = 512;
+
+/// Adds `payload`, which the device has just handed out, to `gather`, which is sent before the device is called
+/// again.
+#[inline]
+pub fn append(payload: &HostPayload, gather: &mut Gather) {
+    let len = payload.len();
+    if len < COPY_BELOW {
+        copy(payload, gather.append(len));
+        return;
+    }
+    for (addr, len) in payload.ranges() {
+        // SAFETY: this much does not fit a payload's own bytes, so the range is registered memory, which can be read
+        // until its key is deregistered (the promise of `HostMemory::new`). That takes the lock which this thread
+        // holds until the batch is sent, and `Instance` sends the batch before it lets go of the lock.
+        unsafe { gather.reference(addr, len) };
+    }
+}
+
+/// Copies `payload`, which the device has just handed out, to `out`.
+///
+/// # Panics
+///
+/// If `out` is of another length.
+#[inline]
+pub fn copy(payload: &HostPayload, out: &mut [u8]) {
+    // SAFETY: as in `append`. A program that writes to a buffer while that is being sent breaks the promise, and
+    // may get either content sent.
+    unsafe { payload.copy_to(out) };
+}
+
+/// The packet with its payload as the device wants it. To be handled before the datagram's buffer is used again.
+#[inline]
+pub fn received(packet: Packet<&[u8]>) -> Packet<HostPayload> {
+    let Packet { src_port, dst_tag, src_tag, hello, ack, body } = packet;
+    let body = match body {
+        Body::None => Body::None,
+        Body::Probe(probe) => Body::Probe(probe),
+        Body::Reset { stale } => Body::Reset { stale },
+        Body::Data(data) => {
+            let Data { psn, stamp, path, tx_count, ack_request, msg, len, offset, op, payload } = data;
+            // SAFETY: the device reads the payload only during `handle_packet`, which is called right away, while
+            // the buffer is borrowed.
+            let payload = unsafe { HostPayload::borrowed(payload) };
+            Body::Data(Data { psn, stamp, path, tx_count, ack_request, msg, len, offset, op, payload })
+        }
+    };
+    Packet { src_port, dst_tag, src_tag, hello, ack, body }
+}

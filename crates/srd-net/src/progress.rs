@@ -1,0 +1,249 @@
+//! Who moves packets. While the program polls, its polls do; while it does not, a thread does, which sleeps in epoll.
+//!
+//! The thread must not wake for packets that a polling program takes anyway: on a core of its own that costs power
+//! and the sender's core the wake-up, on the program's core it costs the program its time. So each poll leaves the
+//! time, and a thread that finds polls going on sleeps on a timer instead ("parks"), for a quarter of the time for
+//! which the program has been polling: a program that has been polling for long will not stop this very moment,
+//! and one that polls only now and then is soon relieved.
+
+use crate::clock;
+use crate::core::Core;
+use crate::instance::Shared;
+use crate::log;
+use crate::options::{LogLevel, ProgressMode};
+use crate::sys::process::{self, Cores};
+use serde::Serialize;
+use srd_wire::{Nanos, Time};
+use std::io;
+use std::sync::Arc;
+use std::sync::TryLockError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A program polls "now" if it polled less than this ago.
+const POLLS_NOW: Nanos = Nanos::from_micros(100);
+/// Shortest time that the thread parks.
+const SHORTEST_PARK: Nanos = Nanos::from_micros(50);
+/// Longest time that the thread parks: how late it takes over at worst.
+const LONGEST_PARK: Nanos = Nanos::from_millis(1);
+/// The thread is woken if a program that does not poll has something due this much before the thread would wake.
+const KICK_AHEAD: Nanos = Nanos::from_micros(50);
+/// How often counters are written.
+const STATS_EVERY: Nanos = Nanos::from_secs(1);
+
+/// Longest that an instance that ends goes on answering.
+const LONGEST_LINGER: Nanos = Nanos::from_millis(50);
+/// And for how long nothing must arrive before it is over. Three retransmissions of a peer come within this time.
+const QUIET: Nanos = Nanos::from_millis(5);
+/// If nothing has arrived for this long, nobody expects an answer.
+const LONG_AGO: Nanos = Nanos::from_millis(100);
+
+/// Who polled when, and until when the thread sleeps. Written without the lock.
+pub(crate) struct Pulse {
+    last_poll: AtomicU64,
+    /// Since when polls have come without a longer pause.
+    polling_since: AtomicU64,
+    /// When the thread wakes by itself at the latest.
+    thread_wakes: AtomicU64,
+    counters: AtomicCounters,
+}
+
+#[derive(Default)]
+struct AtomicCounters {
+    wakes: AtomicU64,
+    parks: AtomicU64,
+    kicks: AtomicU64,
+}
+
+/// What the thread did.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct ProgressCounters {
+    /// Times that the thread woke to move packets.
+    pub thread_wakes: u64,
+    /// Times that the thread found the program polling, and slept on.
+    pub thread_parks: u64,
+    /// Times that the thread was woken for something due before it would have woken.
+    pub thread_kicks: u64,
+}
+
+impl Pulse {
+    pub(crate) fn new() -> Pulse {
+        Pulse {
+            last_poll: AtomicU64::new(0),
+            polling_since: AtomicU64::new(0),
+            thread_wakes: AtomicU64::new(0),
+            counters: AtomicCounters::default(),
+        }
+    }
+
+    /// The program polls.
+    #[inline]
+    pub(crate) fn beat(&self, now: Time) {
+        if !self.polls_now(now) {
+            self.polling_since.store(now.0, Ordering::Relaxed);
+        }
+        self.last_poll.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Whether the program polls at this time.
+    #[inline]
+    pub(crate) fn polls_now(&self, now: Time) -> bool {
+        now.since(Time(self.last_poll.load(Ordering::Relaxed))) < POLLS_NOW
+    }
+
+    /// Whether the thread would sleep past `due`.
+    #[inline]
+    pub(crate) fn sleeps_past(&self, due: Time, now: Time, polling: bool) -> bool {
+        if due == Time::NEVER {
+            return false;
+        }
+        let wakes = Time(self.thread_wakes.load(Ordering::Relaxed));
+        // While the program polls, its polls are in time; the thread must only be there when they stop.
+        let latest = if polling { due.max(now) + LONGEST_PARK } else { due.max(now) + KICK_AHEAD };
+        let past = wakes > latest;
+        if past {
+            self.thread_wakes.store(now.0, Ordering::Relaxed); // once is enough
+            self.counters.kicks.fetch_add(1, Ordering::Relaxed);
+        }
+        past
+    }
+
+    pub(crate) fn counters(&self) -> ProgressCounters {
+        let counters = &self.counters;
+        ProgressCounters {
+            thread_wakes: counters.wakes.load(Ordering::Relaxed),
+            thread_parks: counters.parks.load(Ordering::Relaxed),
+            thread_kicks: counters.kicks.load(Ordering::Relaxed),
+        }
+    }
+
+    fn park_time(&self) -> Nanos {
+        let last = self.last_poll.load(Ordering::Relaxed);
+        let since = self.polling_since.load(Ordering::Relaxed);
+        Nanos(last.saturating_sub(since) / 4).clamp(SHORTEST_PARK, LONGEST_PARK)
+    }
+}
+
+/// Starts the thread.
+pub(crate) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
+    let program = Cores::allowed().ok();
+    process::with_signals_blocked(|| {
+        std::thread::Builder::new().name("srd-progress".into()).stack_size(512 << 10).spawn(move || {
+            if let Some(program) = program {
+                leave_cores_to(&program);
+            }
+            process::precise_timers();
+            run(&shared);
+        })
+    })
+}
+
+/// Keeps this thread off the cores of `program`, if it may run on others.
+fn leave_cores_to(program: &Cores) {
+    // What the system really permits shows only after asking for all.
+    let others =
+        Cores::all().confine_thread().and_then(|()| Cores::allowed()).map(|all| all.without(program));
+    let result = match others {
+        Ok(others) if others.count() > 0 => others.confine_thread(),
+        Ok(_) => program.confine_thread(),
+        Err(e) => Err(e),
+    };
+    if let Err(e) = result {
+        log::say(LogLevel::Debug, format_args!("the progress thread shares the program's cores: {e}"));
+    }
+}
+
+fn run(shared: &Shared) {
+    while !shared.closing.load(Ordering::SeqCst) {
+        let now = clock::now();
+        let others_move = shared.mode == ProgressMode::Auto
+            && (shared.pulse.polls_now(now) || shared.notifier.sleepers().any());
+        if others_move {
+            park(shared, now, shared.pulse.park_time());
+            continue;
+        }
+        match shared.core.try_lock() {
+            Ok(mut core) => {
+                let now = clock::now(); // behind whoever had the lock before
+                shared.pulse.counters.wakes.fetch_add(1, Ordering::Relaxed);
+                core.thread_round(now);
+                let stats_due = shared.write_stats_if_due(&mut core, now);
+                let due = core.next_timeout().min(stats_due);
+                shared.pulse.thread_wakes.store(due.0, Ordering::Relaxed);
+                let fired = core.fired();
+                drop(core);
+                shared.notifier.tell(fired);
+                let sleep = due.since(clock::now());
+                if sleep > Nanos::ZERO {
+                    shared.epoll.wait((due != Time::NEVER).then(|| Duration::from_nanos(sleep.0)));
+                    shared.kick.drain();
+                }
+            }
+            // Whoever holds the lock moves packets.
+            Err(TryLockError::WouldBlock) => park(shared, now, SHORTEST_PARK),
+            Err(TryLockError::Poisoned(_)) => {
+                log::warn_once(format_args!("the device failed; nothing moves packets any more but polls"));
+                return;
+            }
+        }
+    }
+}
+
+fn park(shared: &Shared, now: Time, time: Nanos) {
+    shared.pulse.counters.parks.fetch_add(1, Ordering::Relaxed);
+    shared.pulse.thread_wakes.store((now + time).0, Ordering::Relaxed);
+    if shared.kick.wait(Duration::from_nanos(time.0)) {
+        shared.kick.drain();
+    }
+}
+
+impl Shared {
+    /// A thread of the program has slept and moved packets; from now on it may do neither.
+    pub(crate) fn hand_over(&self) {
+        let now = clock::now();
+        if self.mode != ProgressMode::Inline && self.pulse.sleeps_past(now, now, true) {
+            self.kick.signal();
+        }
+    }
+
+    /// Writes the counters if it is time and they have changed. Returns when to ask again.
+    pub(crate) fn write_stats_if_due(&self, core: &mut Core, now: Time) -> Time {
+        let Some(file) = &self.stats_file else { return Time::NEVER };
+        let rounds = core.counters.rounds - core.counters.idle_rounds;
+        if rounds == core.stats_written_at_rounds {
+            return Time::NEVER;
+        }
+        if now < core.stats_due {
+            return core.stats_due;
+        }
+        core.stats_due = now + STATS_EVERY;
+        core.stats_written_at_rounds = rounds;
+        self.stats_of(core).write(file);
+        Time::NEVER
+    }
+
+    /// The end: answers for a little longer, so that peers learn that what they sent has arrived, and writes the
+    /// counters a last time.
+    pub(crate) fn finish(&self) {
+        let start = clock::now();
+        loop {
+            let Ok(mut core) = self.lock() else { return };
+            let now = clock::now();
+            core.round(now);
+            let quiet = now.since(core.last_arrival);
+            if quiet > LONG_AGO
+                || (quiet > QUIET && now.since(start) > QUIET)
+                || now.since(start) > LONGEST_LINGER
+            {
+                if let Some(file) = &self.stats_file {
+                    self.stats_of(&core).write(file);
+                }
+                return;
+            }
+            let due = core.next_timeout().since(now).0.clamp(20_000, 1_000_000);
+            drop(core);
+            self.epoll.wait(Some(Duration::from_nanos(due)));
+        }
+    }
+}

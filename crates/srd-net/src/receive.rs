@@ -1,0 +1,156 @@
+//! From sockets to packets: receives runs of datagrams, opens and decodes each, and hands it to the device. Counts
+//! what is refused, by cause.
+
+use crate::payload;
+use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket};
+use serde::Serialize;
+use srd_device::{Device, HostMemory};
+use srd_wire::seal::Keyring;
+use srd_wire::{Gid, Time, codec};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Most calls that one round makes per socket, so that a flood cannot keep a round from ending.
+const CALLS_PER_ROUND: usize = 4;
+
+/// What happened on the way from the sockets.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ReceiveCounters {
+    /// Packets that arrived.
+    pub packets: u64,
+    /// Bytes of their datagrams.
+    pub bytes: u64,
+    /// Runs of datagrams that the kernel had joined (GRO), or single ones.
+    pub runs: u64,
+    /// Calls that received something.
+    pub receives: u64,
+    /// Datagrams that the sockets dropped because their buffer was full: this host was too slow.
+    pub host_drops: u64,
+    /// Datagrams that are not packets, by cause.
+    pub not_decoded: BTreeMap<&'static str, u64>,
+    /// Datagrams that could not be opened, by cause (with a pre-shared key only).
+    pub not_opened: BTreeMap<&'static str, u64>,
+    /// Errors of the system, by number.
+    pub errors: BTreeMap<i32, u64>,
+}
+
+/// A socket with what is known of it.
+struct Port {
+    socket: ReceiveSocket,
+    port: u16,
+    drops: u32,
+}
+
+/// The receiving side of an instance.
+pub struct Receiver {
+    ports: Vec<Port>,
+    batch: ReceiveBatch,
+    counters: ReceiveCounters,
+}
+
+impl Receiver {
+    /// Receives from nowhere yet.
+    pub fn new() -> Receiver {
+        Receiver { ports: Vec::new(), batch: ReceiveBatch::new(), counters: ReceiveCounters::default() }
+    }
+
+    /// Adds a socket, which is bound to `port`.
+    pub fn add(&mut self, socket: ReceiveSocket, port: u16) {
+        self.ports.push(Port { socket, port, drops: 0 });
+    }
+
+    /// The ports.
+    pub fn ports(&self) -> impl Iterator<Item = u16> {
+        self.ports.iter().map(|it| it.port)
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> ReceiveCounters {
+        let mut counters = self.counters.clone();
+        // The kernel reports drops only with the next datagram; here it is asked.
+        for port in &self.ports {
+            if let Some(drops) = port.socket.drops() {
+                counters.host_drops += drops.wrapping_sub(port.drops) as u64;
+            }
+        }
+        counters
+    }
+
+    /// Receives what is there and gives it to `device`. Returns how many packets came.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        now: Time,
+        device: &mut Device<HostMemory>,
+        mut keyring: Option<&mut Keyring>,
+    ) -> u64 {
+        let before = self.counters.packets;
+        for i in 0..self.ports.len() {
+            for _ in 0..CALLS_PER_ROUND {
+                let runs = match self.batch.receive(&self.ports[i].socket, MAX_RUNS) {
+                    Ok(0) => break,
+                    Ok(runs) => runs,
+                    Err(e) => {
+                        self.count_error(&e);
+                        break;
+                    }
+                };
+                self.counters.receives += 1;
+                for run in 0..runs {
+                    self.handle_run(now, i, run, device, keyring.as_deref_mut());
+                }
+                if runs < MAX_RUNS {
+                    break;
+                }
+            }
+        }
+        self.counters.packets - before
+    }
+
+    #[cold]
+    fn count_error(&mut self, error: &io::Error) {
+        *self.counters.errors.entry(error.raw_os_error().unwrap_or(0)).or_default() += 1;
+    }
+
+    #[inline]
+    fn handle_run(
+        &mut self,
+        now: Time,
+        port: usize,
+        run: usize,
+        device: &mut Device<HostMemory>,
+        mut keyring: Option<&mut Keyring>,
+    ) {
+        let Receiver { ports, batch, counters } = self;
+        let Some(run) = batch.run(run) else { return };
+        let port = &mut ports[port];
+        if let Some(drops) = run.drops {
+            counters.host_drops += drops.wrapping_sub(port.drops) as u64;
+            port.drops = drops;
+        }
+        counters.runs += 1;
+        counters.bytes += run.bytes.len() as u64;
+        let (from, ce) = (Gid::from(run.from.ip()), run.ce);
+        for datagram in run.datagrams() {
+            counters.packets += 1;
+            let bytes = datagram.len();
+            let plain = match &mut keyring {
+                None => &*datagram,
+                Some(keyring) => match keyring.open(from, datagram) {
+                    Ok(opened) => &*opened.packet,
+                    Err(e) => {
+                        *counters.not_opened.entry(e.name()).or_default() += 1;
+                        continue;
+                    }
+                },
+            };
+            match codec::decode(plain) {
+                Ok(packet) => {
+                    let packet = payload::received(packet);
+                    device.handle_packet(now, port.port, from, packet, bytes, ce);
+                }
+                Err(e) => *counters.not_decoded.entry(e.name()).or_default() += 1,
+            }
+        }
+    }
+}

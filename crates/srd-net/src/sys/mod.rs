@@ -1,0 +1,15 @@
+//! Calls into the system. All of this crate's unsafe code is in here, behind safe functions.
+#![allow(unsafe_code)]
+
+pub mod event;
+pub mod interface;
+pub mod memory;
+pub mod process;
+pub mod udp;
+
+use std::io;
+
+/// The error of the call that has just returned `-1`; its value otherwise.
+fn check(returned: libc::c_int) -> io::Result<libc::c_int> {
+    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
+}

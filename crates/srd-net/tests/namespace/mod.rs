@@ -1,0 +1,105 @@
+//! Two network namespaces with a link between them, for tests that need a real path. They take rights that not
+//! everybody has: without them the test says so and does nothing.
+#![allow(dead_code)]
+
+use std::fs::File;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+
+pub struct Namespaces {
+    name: String,
+}
+
+impl Namespaces {
+    /// Namespaces with a pair of virtual Ethernet devices (`e0` in each) of this MTU, and addresses 10.66.0.1 and .2.
+    pub fn new(test: &str, mtu: u32) -> Option<Namespaces> {
+        let name = format!("srdnet-{test}-{}", std::process::id());
+        let pair = Namespaces { name };
+        let create = [
+            format!("netns add {}", pair.netns(0)),
+            format!("netns add {}", pair.netns(1)),
+            format!(
+                "link add e0 netns {} mtu {mtu} type veth peer name e0 netns {} mtu {mtu}",
+                pair.netns(0),
+                pair.netns(1)
+            ),
+        ];
+        for command in &create {
+            if let Err(why) = ip(command) {
+                eprintln!("SKIPPED {test}: needs to make network namespaces (root): {why}");
+                return None;
+            }
+        }
+        for side in [0, 1] {
+            pair.ip_in(side, "link set lo up");
+            pair.ip_in(side, &format!("address add {}/24 dev e0", pair.ip(side)));
+            pair.ip_in(side, &format!("-6 address add {}/64 dev e0 nodad", pair.ip6(side)));
+            pair.ip_in(side, &format!("-6 address add {}/64 dev e0 nodad", pair.link_local(side)));
+            pair.ip_in(side, "link set e0 up");
+        }
+        Some(pair)
+    }
+
+    fn netns(&self, side: usize) -> String {
+        format!("{}-{side}", self.name)
+    }
+
+    pub fn ip(&self, side: usize) -> IpAddr {
+        [10, 66, 0, 1 + side as u8].into()
+    }
+
+    pub fn ip6(&self, side: usize) -> IpAddr {
+        format!("fd66::{}", 1 + side).parse().unwrap()
+    }
+
+    pub fn link_local(&self, side: usize) -> IpAddr {
+        format!("fe80::{}", 1 + side).parse().unwrap()
+    }
+
+    /// Runs `ip` with these arguments in a namespace.
+    pub fn ip_in(&self, side: usize, command: &str) {
+        ip(&format!("-n {} {command}", self.netns(side))).unwrap();
+    }
+
+    pub fn enable_forwarding(&self, side: usize) {
+        self.run(side, || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
+    }
+
+    /// Runs `f` in a thread of its own inside a namespace. What it opens stays there.
+    pub fn run<R: Send>(&self, side: usize, f: impl FnOnce() -> R + Send) -> R {
+        let file = File::open(format!("/run/netns/{}", self.netns(side))).unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                // SAFETY: no memory is involved.
+                assert_eq!(unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
+                f()
+            });
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        for side in [0, 1] {
+            let _ = ip(&format!("netns delete {}", self.netns(side)));
+        }
+    }
+}
+
+fn ip(command: &str) -> Result<(), String> {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let out = Command::new("ip").args(command.split_whitespace()).env("PATH", path).output();
+    match out {
+        Ok(out) if out.status.success() => Ok(()),
+        Ok(out) => Err(format!("ip {command}: {}", String::from_utf8_lossy(&out.stderr).trim())),
+        Err(e) => Err(format!("ip: {e}")),
+    }
+}
+
+pub fn interface_index(name: &str) -> u32 {
+    let name = std::ffi::CString::new(name).unwrap();
+    // SAFETY: a string that ends in zero.
+    unsafe { libc::if_nametoindex(name.as_ptr()) }
+}

@@ -1,0 +1,238 @@
+//! What has arrived from one peer: which PSNs were accepted, and what the next ACK must say.
+
+use crate::psn_bits::PsnBits;
+use arrayvec::ArrayVec;
+use srd_wire::{Ack, Echo, Hold, MAX_ECHOES, MAX_SACK_WORDS, PathId, Psn, Stamp, Time, WINDOW_PACKETS};
+
+/// Most PSNs that may be withheld at a time: refused messages whose sender does not know it yet.
+const MAX_WITHHELD: usize = 256;
+
+/// How a PSN stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arrival {
+    /// Not seen before.
+    New,
+    /// Seen before.
+    Duplicate,
+    /// Beyond the window.
+    OutOfWindow,
+}
+
+#[derive(Clone, Copy)]
+struct PendingEcho {
+    path: PathId,
+    tx_count: u8,
+    psn: Psn,
+    stamp: Stamp,
+    at: Time,
+}
+
+/// See the module.
+pub(crate) struct Arrivals {
+    /// Next PSN expected.
+    cum: Psn,
+    /// One beyond the highest PSN accepted.
+    end: Psn,
+    accepted: PsnBits,
+    /// PSNs that arrived but are not acknowledged yet (see [`crate::Upper::begin`]'s refusal).
+    withheld: Vec<Psn>,
+    echoes: ArrayVec<PendingEcho, MAX_ECHOES>,
+    /// Data packets since the last ACK.
+    pub(crate) unacked: u32,
+    /// When the ACK must leave; [`Time::NEVER`] if nothing is to be acknowledged.
+    pub(crate) ack_at: Time,
+    /// ACKs that must leave on different paths, because the last one may have been lost.
+    pub(crate) repeat_acks: u8,
+    rcvd_bytes: u32,
+    newest: Time,
+    ce_count: u16,
+}
+
+impl Arrivals {
+    pub(crate) fn new() -> Arrivals {
+        Arrivals {
+            cum: Psn(0),
+            end: Psn(0),
+            accepted: PsnBits::new(),
+            withheld: Vec::new(),
+            echoes: ArrayVec::new(),
+            unacked: 0,
+            ack_at: Time::NEVER,
+            repeat_acks: 0,
+            rcvd_bytes: 0,
+            newest: Time(0),
+            ce_count: 0,
+        }
+    }
+
+    pub(crate) fn cum(&self) -> Psn {
+        self.cum
+    }
+
+    pub(crate) fn classify(&self, psn: Psn) -> Arrival {
+        let offset = psn.offset_from(self.cum);
+        if offset > u32::MAX / 2 {
+            Arrival::Duplicate
+        } else if offset >= WINDOW_PACKETS {
+            Arrival::OutOfWindow
+        } else if self.accepted.contains(psn) || self.is_withheld(psn) {
+            Arrival::Duplicate
+        } else {
+            Arrival::New
+        }
+    }
+
+    /// Takes a new PSN.
+    pub(crate) fn accept(&mut self, psn: Psn, bytes: usize) {
+        self.rcvd_bytes = self.rcvd_bytes.wrapping_add(bytes as u32);
+        if self.end.before(psn.plus(1)) {
+            self.end = psn.plus(1);
+        }
+        if psn == self.cum && self.end == psn.plus(1) {
+            self.cum = self.end; // in order: nothing beyond it is set
+            return;
+        }
+        self.accepted.insert(psn);
+        loop {
+            let run = self.accepted.run_at(self.cum);
+            self.accepted.clear_run(self.cum, run);
+            self.cum = self.cum.plus(run);
+            if run < 64 {
+                break;
+            }
+        }
+    }
+
+    /// Whether another PSN may be withheld.
+    pub(crate) fn may_withhold(&self) -> bool {
+        self.withheld.len() < MAX_WITHHELD
+    }
+
+    /// Takes a new PSN without acknowledging it.
+    pub(crate) fn withhold(&mut self, psn: Psn) {
+        self.withheld.push(psn);
+    }
+
+    /// Whether `psn` is withheld.
+    pub(crate) fn is_withheld(&self, psn: Psn) -> bool {
+        !self.withheld.is_empty() && self.withheld.contains(&psn)
+    }
+
+    /// Acknowledges a withheld PSN.
+    pub(crate) fn release_withheld(&mut self, now: Time, psn: Psn) {
+        if let Some(i) = self.withheld.iter().position(|&held| held == psn) {
+            self.withheld.swap_remove(i);
+            self.accept(psn, 0);
+            self.ack_by(now);
+        }
+    }
+
+    /// Notes that a packet came, for the echo of its path.
+    pub(crate) fn note(&mut self, now: Time, path: PathId, tx_count: u8, psn: Psn, stamp: Stamp) {
+        self.newest = now;
+        let pending = PendingEcho { path, tx_count, psn, stamp, at: now };
+        if let Some(echo) = self.echoes.iter_mut().find(|echo| echo.path == path && echo.tx_count != Echo::PROBE) {
+            *echo = pending;
+        } else if self.echoes.try_push(pending).is_err() {
+            self.echoes.remove(0);
+            self.echoes.push(pending);
+        }
+        if self.echoes.is_full() {
+            self.ack_at = now; // the next path's echo would push one out
+        }
+    }
+
+    /// Counts a congestion mark.
+    pub(crate) fn note_ce(&mut self) {
+        self.ce_count = self.ce_count.wrapping_add(1);
+    }
+
+    /// The next ACK leaves by `deadline`.
+    pub(crate) fn ack_by(&mut self, deadline: Time) {
+        self.ack_at = self.ack_at.min(deadline);
+    }
+
+    /// Bytes of ACK that [`Arrivals::take_ack`] would make (an upper bound).
+    pub(crate) fn sack_words(&self) -> usize {
+        let beyond = self.end.offset_from(self.cum);
+        if beyond > WINDOW_PACKETS { 0 } else { (beyond as usize).div_ceil(64).min(MAX_SACK_WORDS) }
+    }
+
+    /// How many echoes wait.
+    pub(crate) fn echo_count(&self) -> usize {
+        self.echoes.len()
+    }
+
+    /// The ACK as of now; the echoes are used up.
+    pub(crate) fn take_ack(&mut self, now: Time, senders: u16) -> Ack {
+        let mut ack = Ack {
+            cum: self.cum,
+            rcvd_bytes: self.rcvd_bytes,
+            rx_time: self.newest.stamp(),
+            senders,
+            ce_count: self.ce_count,
+            buffer_level: 0,
+            echoes: ArrayVec::new(),
+            sack: ArrayVec::new(),
+        };
+        for echo in &self.echoes {
+            ack.echoes.push(Echo {
+                path: echo.path,
+                tx_count: echo.tx_count,
+                hold: Hold::from_nanos(now.since(echo.at)),
+                psn: echo.psn,
+                stamp: echo.stamp,
+            });
+        }
+        let first = self.cum.plus(1);
+        for word in 0..self.sack_words() as u32 {
+            ack.sack.push(self.accepted.word_at(first.plus(64 * word)));
+        }
+        // The bitmap is circular: the last word may reach round to the cumulative PSN itself, which is not accepted.
+        while ack.sack.last() == Some(&0) {
+            ack.sack.pop();
+        }
+        if self.repeat_acks > 0 {
+            self.repeat_acks -= 1;
+        }
+        if self.repeat_acks == 0 {
+            self.echoes.clear();
+            self.unacked = 0;
+            self.ack_at = Time::NEVER;
+        }
+        ack
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Any order of arrival: each PSN is new once, and the ACK names exactly what was accepted.
+        #[test]
+        fn ack_names_exactly_what_was_accepted(seed_order in prop::collection::vec(0u32..600, 1..400), base in any::<u32>()) {
+            let mut arrivals = Arrivals::new();
+            arrivals.cum = Psn(base);
+            arrivals.end = Psn(base);
+            let mut model = std::collections::BTreeSet::new();
+            for offset in seed_order {
+                let psn = Psn(base).plus(offset);
+                let arrival = arrivals.classify(psn);
+                prop_assert_eq!(arrival == Arrival::New, model.insert(offset));
+                if arrival == Arrival::New {
+                    arrivals.accept(psn, 1);
+                }
+                let ack = arrivals.take_ack(Time(0), 0);
+                let cum = (0..).find(|i| !model.contains(i)).unwrap();
+                prop_assert_eq!(ack.cum.offset_from(Psn(base)), cum);
+                let mut named: Vec<u32> = (0..cum).collect();
+                for (word, bits) in ack.sack.iter().enumerate() {
+                    named.extend((0..64).filter(|i| bits >> i & 1 == 1).map(|i| cum + 1 + word as u32 * 64 + i));
+                }
+                prop_assert_eq!(named, model.iter().copied().collect::<Vec<_>>());
+            }
+        }
+    }
+}

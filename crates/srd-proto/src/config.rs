@@ -1,0 +1,108 @@
+//! Everything that can be set about the transport, with the defaults and their sources.
+
+use srd_wire::{BitRate, Nanos};
+
+/// Which algorithm chooses paths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SelectorKind {
+    /// Always the first path, as ECMP does to one flow.
+    Pinned,
+    /// All paths in turn, in a permuted order.
+    Oblivious,
+    /// Recycle the paths whose ACKs came back early (REPS); otherwise the next of the sweep.
+    Reps,
+}
+
+/// Which algorithm limits the rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ControllerKind {
+    /// A constant window in bytes, no pacing.
+    Fixed {
+        /// The window.
+        window_bytes: u64,
+    },
+    /// Window updated per ACK towards a delay target that falls with the logarithm of the window.
+    LogTarget,
+}
+
+/// Configuration of an endpoint.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Path slots per peer, 1 to 256. 64: SRD paper, "Multipath Load Balancing".
+    pub paths: u16,
+    /// Number of source ports that a slot may name (the size of the sender's socket pool), 1 to 65535.
+    pub entropy: u16,
+    /// Largest UDP payload that fits the path MTU, in bytes, sealing overhead already taken off.
+    pub max_datagram: u16,
+    /// Longest message that crosses in one piece on one path; longer ones are cut into such chunks. In bytes.
+    pub chunk_bytes: u32,
+    /// Most bytes that leave back to back on one path; the datapath's largest GSO send. The pacing may allow less.
+    pub burst_bytes: u32,
+    /// Path selection.
+    pub selector: SelectorKind,
+    /// Congestion control.
+    pub controller: ControllerKind,
+    /// Rate of the host's link.
+    pub line_rate: BitRate,
+    /// Round trip of an unloaded fabric. Configured, never learned from a connection's own first packets
+    /// (CC_FINDINGS, ablation 1).
+    pub base_rtt: Nanos,
+    /// Follow the receiver's count of senders when it names two or more.
+    pub receiver_hint: bool,
+    /// Smallest window of the controller, in packets; below one, a lone packet is paced.
+    pub min_window: f64,
+    /// Receive buffer of our own socket, told to peers so that together they do not overrun it.
+    pub rcvbuf_bytes: u64,
+    /// Lower bound of the retransmission timer: queues and scheduling of the host.
+    pub min_rto: Nanos,
+    /// Lower bound of the tail probe's timer.
+    pub min_pto: Nanos,
+    /// Upper bound of the retransmission timer after backing off.
+    pub max_rto: Nanos,
+    /// Longest that an ACK waits for data to ride on.
+    pub ack_delay: Nanos,
+    /// Data packets from one peer that force an ACK at the end of a receive batch.
+    pub ack_every: u32,
+    /// A peer that has not answered on any path for this long, with something outstanding, is dead.
+    pub peer_timeout: Nanos,
+    /// Nothing counts from a peer, and nothing is sent to it, before it has named our incarnation (sealed mode).
+    pub confirm_first: bool,
+    /// Most peer contexts.
+    pub max_peers: u32,
+    /// Most messages queued towards one peer.
+    pub max_messages_per_peer: u32,
+    /// Most incomplete multi-packet messages from one peer.
+    pub max_partial_per_peer: u32,
+    /// A context with nothing to do for this long gives its buffers back.
+    pub idle_release: Nanos,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            paths: 64,
+            entropy: 128,
+            max_datagram: 1472,
+            chunk_bytes: 8928,
+            burst_bytes: 65000,
+            selector: SelectorKind::Reps,
+            controller: ControllerKind::LogTarget,
+            line_rate: BitRate(100_000_000_000),
+            base_rtt: Nanos::from_micros(14),
+            receiver_hint: true,
+            min_window: 0.02, // CC_FINDINGS, law
+            rcvbuf_bytes: 8 << 20,
+            min_rto: Nanos::from_micros(100),
+            min_pto: Nanos::from_micros(50),
+            max_rto: Nanos::from_millis(50),
+            ack_delay: Nanos::from_micros(5),
+            ack_every: 4,
+            peer_timeout: Nanos::from_secs(30),
+            confirm_first: false,
+            max_peers: 65_536,
+            max_messages_per_peer: 1 << 20,
+            max_partial_per_peer: 4096,
+            idle_release: Nanos::from_secs(2),
+        }
+    }
+}

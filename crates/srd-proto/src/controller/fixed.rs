@@ -1,0 +1,27 @@
+//! A constant window without pacing, for tests.
+
+use super::{AckSample, Allowance, CongestionController};
+use crate::Config;
+use srd_wire::Time;
+
+/// See the module.
+pub(super) struct Fixed {
+    allowance: Allowance,
+}
+
+impl Fixed {
+    pub(super) fn new(window_bytes: u64, config: &Config) -> Fixed {
+        let burst_bytes = config.burst_bytes as u64;
+        Fixed { allowance: Allowance { window_bytes, rate: f64::INFINITY, burst_bytes } }
+    }
+}
+
+impl CongestionController for Fixed {
+    fn on_ack(&mut self, _: &AckSample) {}
+
+    fn on_loss(&mut self, _: Time) {}
+
+    fn allowance(&self) -> Allowance {
+        self.allowance
+    }
+}

@@ -1,0 +1,509 @@
+//! One device instance: its peers, who of them has work, and who is who.
+
+use crate::peer::{Peer, SenderCount, Shared};
+use crate::timer_wheel::TimerWheel;
+use crate::{Config, PathReport, Payload, PeerId, PeerLoss, Stats, Token, Upper};
+use crate::messages::Purpose;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use srd_wire::{
+    Body, Gid, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, Status, Tag, Time, VERSION,
+};
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher;
+
+/// Most resets and introductions that wait to be sent to strangers.
+const MAX_REPLIES: usize = 64;
+/// Least time between two replies to strangers: they are answers to what anyone may send.
+const REPLY_PAUSE: Nanos = Nanos::from_micros(20);
+
+/// A packet to be put on the wire.
+#[derive(Clone, Debug)]
+pub struct Transmit<P> {
+    /// The context it belongs to.
+    pub peer: PeerId,
+    /// Where it goes.
+    pub to: InstanceAddr,
+    /// The peer's incarnation if it is known and knows ours (which key seals the packet).
+    pub peer_incarnation: Option<Incarnation>,
+    /// Path entropy: index of the source port in the sender's pool, below [`Config::entropy`].
+    pub entropy: u16,
+    /// For a data packet: pad the datagram's payload to this many bytes, so that the packets of one burst are equal.
+    /// 0: no padding.
+    pub pad_to: u16,
+    /// What to send.
+    pub packet: Packet<P>,
+}
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendError {
+    /// No such context (it has ended).
+    NoPeer,
+    /// As many messages wait as may.
+    Full,
+    /// The table of contexts is full.
+    TooManyPeers,
+}
+
+/// What a context is, for reports.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerReport {
+    /// The context.
+    pub id: PeerId,
+    /// The peer.
+    pub addr: InstanceAddr,
+    /// Whether it has answered.
+    pub answered: bool,
+    /// Smoothed round trip; zero before the first sample.
+    pub rtt: Nanos,
+    /// Bytes in flight.
+    pub inflight_bytes: u64,
+    /// Bytes that wait to be sent for the first time.
+    pub queued_bytes: u64,
+    /// Bytes that the controller lets be in flight.
+    pub window_bytes: u64,
+}
+
+/// Peers by address. The keys come from the network, so that the table is keyed against collisions, from the seed.
+#[derive(Clone)]
+struct AddressHash(u64);
+
+impl BuildHasher for AddressHash {
+    type Hasher = AddressHasher;
+    fn build_hasher(&self) -> AddressHasher {
+        AddressHasher(self.0)
+    }
+}
+
+/// Multiply and fold (as in wyhash), keyed by the seed.
+struct AddressHasher(u64);
+
+impl std::hash::Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let product = (self.0 ^ word) as u128 * 0xA076_1D64_78BD_642F;
+        self.0 = (product as u64) ^ (product >> 64) as u64;
+    }
+
+    fn write_u16(&mut self, n: u16) {
+        self.write_u64(n as u64);
+    }
+
+    fn write_u8(&mut self, n: u8) {
+        self.write_u64(n as u64);
+    }
+}
+
+/// See the module.
+pub struct Endpoint<P: Payload> {
+    shared: Shared,
+    peers: Vec<Peer<P>>,
+    by_addr: HashMap<(u8, InstanceAddr), u32, AddressHash>,
+    /// Peers that may have something to send.
+    ready: VecDeque<u32>,
+    timers: TimerWheel,
+    /// Answers to packets that belong to no context.
+    replies: VecDeque<Transmit<P>>,
+    next_reply: Time,
+    now: Time,
+}
+
+impl<P: Payload> Endpoint<P> {
+    /// An endpoint that receives on `ports` (at least one; the first is its main one). `seed` feeds every random
+    /// choice.
+    pub fn new(config: Config, incarnation: Incarnation, ports: &[u16], seed: u64) -> Endpoint<P> {
+        assert!(!ports.is_empty(), "an endpoint needs a receive port");
+        assert!((1..=256).contains(&config.paths) && config.entropy > 0, "1 to 256 paths, at least one source port");
+        let rng = SmallRng::seed_from_u64(seed);
+        Endpoint {
+            shared: Shared {
+                config,
+                incarnation,
+                ports: ports.to_vec(),
+                stats: Stats::default(),
+                rng,
+                load: SenderCount { epoch: 0, current: 0, previous: 0 },
+            },
+            peers: Vec::new(),
+            by_addr: HashMap::with_hasher(AddressHash(seed ^ incarnation.0)),
+            ready: VecDeque::new(),
+            timers: TimerWheel::new(),
+            replies: VecDeque::new(),
+            next_reply: Time(0),
+            now: Time(0),
+        }
+    }
+
+    /// Adds a receive port and returns its index.
+    pub fn add_port(&mut self, port: u16) -> u8 {
+        self.shared.ports.push(port);
+        (self.shared.ports.len() - 1) as u8
+    }
+
+    /// The receive ports.
+    pub fn ports(&self) -> &[u16] {
+        &self.shared.ports
+    }
+
+    /// This instance's incarnation.
+    pub fn incarnation(&self) -> Incarnation {
+        self.shared.incarnation
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> &Stats {
+        &self.shared.stats
+    }
+
+    /// All contexts.
+    pub fn peers(&self) -> impl Iterator<Item = PeerReport> {
+        self.peers.iter().map(|peer| PeerReport {
+            id: peer.id,
+            addr: peer.addr,
+            answered: peer.remote.is_some(),
+            rtt: peer.rtt.smoothed(Nanos::ZERO),
+            inflight_bytes: peer.sent.inflight_bytes(),
+            queued_bytes: peer.messages.queued_bytes(),
+            window_bytes: peer.outgoing.as_ref().map_or(0, |out| out.controller.allowance().window_bytes),
+        })
+    }
+
+    /// The paths of a context.
+    pub fn paths(&self, peer: PeerId) -> impl Iterator<Item = PathReport> {
+        self.peers.get(peer.slot as usize).into_iter().flat_map(|peer| peer.path_reports())
+    }
+
+    /// Whether nothing is in flight and nothing waits, towards any peer.
+    pub fn is_quiet(&self) -> bool {
+        self.peers.iter().all(|peer| !peer.busy())
+    }
+
+    /// The context with `to`, seen from our port number `port`; made if there is none.
+    pub fn connect(&mut self, now: Time, port: u8, to: InstanceAddr) -> Result<PeerId, SendError> {
+        self.advance(now);
+        match self.by_addr.get(&(port, to)) {
+            Some(&slot) => Ok(self.peers[slot as usize].id),
+            None => self.add_peer(port, to).ok_or(SendError::TooManyPeers),
+        }
+    }
+
+    /// Queues a message. Its outcome comes through [`Upper::outcome`], once.
+    pub fn send(&mut self, now: Time, peer: PeerId, token: Token, op: Op, payload: P) -> Result<(), SendError> {
+        let now = self.advance(now);
+        let context = self.context(peer).ok_or(SendError::NoPeer)?;
+        let slot = peer.slot;
+        if context.messages.len() >= self.shared.config.max_messages_per_peer as usize {
+            return Err(SendError::Full);
+        }
+        let peer = &mut self.peers[slot as usize];
+        peer.outgoing(&mut self.shared);
+        if !peer.busy() {
+            peer.waiting_since = now;
+        }
+        peer.last_active = now;
+        peer.revive(now);
+        peer.messages.add(Purpose::Upper(token), op, payload, None, false);
+        self.make_ready(slot);
+        Ok(())
+    }
+
+    /// Gives up the messages of `peer` whose token `which` picks: their payload is not read after this call, and no
+    /// outcome is reported for them.
+    pub fn cancel(&mut self, now: Time, peer: PeerId, which: &mut dyn FnMut(Token) -> bool) {
+        self.advance(now);
+        if self.context(peer).is_none() {
+            return;
+        }
+        let context = &mut self.peers[peer.slot as usize];
+        let open: Vec<u32> = context.messages.open().collect();
+        for slot in open {
+            if context.messages.token(slot).is_some_and(&mut *which) {
+                context.close_message(slot);
+            }
+        }
+        self.make_ready(peer.slot);
+    }
+
+    /// A packet has arrived at our port number `port` from host `from`. `bytes` is the size of its datagram, `ce`
+    /// whether it carried a congestion mark.
+    #[allow(clippy::too_many_arguments)]
+    pub fn handle_packet<U: Upper<P>>(
+        &mut self,
+        now: Time,
+        port: u8,
+        from: Gid,
+        packet: Packet<P>,
+        bytes: usize,
+        ce: bool,
+        upper: &mut U,
+    ) {
+        let now = self.advance(now);
+        let ours = self.shared.incarnation.tag();
+        let addr = InstanceAddr { gid: from, port: packet.src_port };
+        if let Body::Reset { stale } = packet.body {
+            return self.on_reset(port, addr, &packet, stale, upper);
+        }
+        if packet.dst_tag != Tag::UNKNOWN && packet.dst_tag != ours {
+            self.shared.stats.stale_incarnation += 1;
+            return self.reply_reset(port, addr, &packet);
+        }
+        let Some(slot) = self.identify(port, addr, &packet, upper) else { return };
+        let shared = &mut self.shared;
+        let peer = &mut self.peers[slot as usize];
+        if packet.dst_tag == ours || packet.hello.is_some_and(|hello| hello.echo == shared.incarnation.0) {
+            peer.knows_us = true;
+        }
+        peer.last_heard = now;
+        peer.revive(now);
+        shared.stats.rx_pkts += 1;
+        if peer.incompatible {
+            peer.end(Status::FeatureMismatch, PeerLoss::Incompatible, upper);
+            self.make_ready(slot);
+            return;
+        }
+        if !peer.open(shared) {
+            if !matches!(packet.body, Body::None) {
+                shared.stats.unconfirmed += 1;
+            }
+            peer.arrivals.ack_by(now); // answer with an introduction
+            peer.introduce_at = now;
+            self.make_ready(slot);
+            return;
+        }
+        if packet.hello.is_some_and(|hello| hello.echo == 0) {
+            peer.arrivals.ack_by(now); // it does not know us yet
+        }
+        if ce {
+            shared.stats.ce_marks += 1;
+            peer.arrivals.note_ce();
+        }
+        if let Some(ack) = &packet.ack {
+            peer.on_ack(now, ack, shared, upper);
+        }
+        match packet.body {
+            Body::Data(data) => {
+                peer.last_active = now;
+                peer.on_data(now, data, bytes, shared, upper);
+            }
+            Body::Probe(probe) => peer.on_probe(now, &probe),
+            Body::None | Body::Reset { .. } => {}
+        }
+        self.make_ready(slot);
+    }
+
+    /// The next packet to send now, if any. Call until it returns `None`.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<P>> {
+        let now = self.advance(now);
+        if now >= self.next_reply
+            && let Some(reply) = self.replies.pop_front()
+        {
+            self.next_reply = now + REPLY_PAUSE;
+            self.shared.stats.tx_pkts += 1;
+            return Some(reply);
+        }
+        while let Some(&slot) = self.ready.front() {
+            let peer = &mut self.peers[slot as usize];
+            if let Some(transmit) = peer.poll_transmit(now, &mut self.shared) {
+                if peer.burst_left == 0 && self.ready.len() > 1 {
+                    self.ready.rotate_left(1); // its burst is over: the next peer's turn
+                }
+                return Some(transmit);
+            }
+            self.ready.pop_front();
+            peer.ready = false;
+            let deadline = peer.deadline(&self.shared);
+            self.timers.set(slot, deadline);
+        }
+        None
+    }
+
+    /// Work that is due by the clock. Call when [`Endpoint::next_timeout`] has come (earlier does no harm).
+    pub fn handle_timeout<U: Upper<P>>(&mut self, now: Time, upper: &mut U) {
+        let now = self.advance(now);
+        while let Some(slot) = self.timers.expire(now) {
+            self.shared.stats.timer_callbacks += 1;
+            self.peers[slot as usize].on_timer(now, &mut self.shared, upper);
+            self.make_ready(slot);
+        }
+    }
+
+    /// When [`Endpoint::handle_timeout`] and [`Endpoint::poll_transmit`] want to be called next;
+    /// [`Time::NEVER`] if nothing is due. May be early, never late.
+    pub fn next_timeout(&self) -> Time {
+        if !self.ready.is_empty() {
+            return self.now;
+        }
+        let replies = if self.replies.is_empty() { Time::NEVER } else { self.next_reply };
+        self.timers.next().min(replies).max(self.now)
+    }
+
+    /// Time never runs backwards here, whatever the caller's clock does.
+    fn advance(&mut self, now: Time) -> Time {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    fn context(&self, id: PeerId) -> Option<&Peer<P>> {
+        self.peers.get(id.slot as usize).filter(|peer| peer.id == id)
+    }
+
+    fn add_peer(&mut self, port: u8, addr: InstanceAddr) -> Option<PeerId> {
+        if self.peers.len() >= self.shared.config.max_peers as usize {
+            return None;
+        }
+        let id = PeerId { slot: self.peers.len() as u32, generation: 0 };
+        self.peers.push(Peer::new(id, addr, port, self.now, &mut self.shared));
+        self.by_addr.insert((port, addr), id.slot);
+        Some(id)
+    }
+
+    fn make_ready(&mut self, slot: u32) {
+        let peer = &mut self.peers[slot as usize];
+        if !peer.ready {
+            peer.ready = true;
+            self.ready.push_back(slot);
+        }
+    }
+
+    /// The context that a packet belongs to; a new one, or a new incarnation's, if the packet introduces it.
+    fn identify<U: Upper<P>>(&mut self, port: u8, addr: InstanceAddr, packet: &Packet<P>, upper: &mut U) -> Option<u32> {
+        let known = self.by_addr.get(&(port, addr)).copied();
+        if let Some(slot) = known {
+            let peer = &self.peers[slot as usize];
+            if peer.remote.is_some() && peer.remote_tag == packet.src_tag {
+                return Some(slot);
+            }
+            if peer.replaced.contains(&packet.src_tag) {
+                self.shared.stats.replaced_incarnation += 1;
+                return None;
+            }
+        }
+        let candidate = || {
+            let waiting = self.peers[known? as usize].candidate?;
+            (waiting.incarnation.tag() == packet.src_tag).then_some(waiting)
+        };
+        let Some(hello) = packet.hello.or_else(candidate) else {
+            self.shared.stats.unintroduced += 1;
+            // Its sender believes that we know it: whatever it has outstanding here is lost.
+            self.reply_reset(port, addr, packet);
+            return None;
+        };
+        let slot = match known {
+            Some(slot) => slot,
+            None => match self.add_peer(port, addr) {
+                Some(id) => id.slot,
+                None => {
+                    self.shared.stats.peer_limit_drops += 1;
+                    return None;
+                }
+            },
+        };
+        if self.peers[slot as usize].remote.is_some() {
+            // Another incarnation at the address of a live context: it must show that it hears us first, or an old
+            // packet could end the context.
+            if packet.dst_tag == Tag::UNKNOWN {
+                self.peers[slot as usize].candidate = Some(hello);
+                self.reply_introduction(port, addr, &hello);
+                return None;
+            }
+            self.replace(slot, upper);
+        }
+        self.peers[slot as usize].adopt(&hello, &mut self.shared);
+        Some(slot)
+    }
+
+    /// The process at this address has restarted: the context ends, and a new one takes its slot.
+    fn replace<U: Upper<P>>(&mut self, slot: u32, upper: &mut U) {
+        let shared = &mut self.shared;
+        shared.stats.peer_restarts += 1;
+        let old = &mut self.peers[slot as usize];
+        if old.busy() {
+            shared.stats.impaired_remote_conn_events += 1;
+        }
+        let id = PeerId { slot, generation: old.id.generation.wrapping_add(1) };
+        let mut new = Peer::new(id, old.addr, old.port, self.now, shared);
+        new.replaced = [old.remote_tag, old.replaced[0]];
+        new.ready = old.ready;
+        let mut old = std::mem::replace(&mut self.peers[slot as usize], new);
+        old.end(Status::RemoteAbort, PeerLoss::Restarted, upper);
+        self.timers.set(slot, Time::NEVER);
+    }
+
+    fn on_reset<U: Upper<P>>(&mut self, port: u8, addr: InstanceAddr, packet: &Packet<P>, stale: Tag, upper: &mut U) {
+        let ours = self.shared.incarnation.tag();
+        let slot = self.by_addr.get(&(port, addr)).copied();
+        let current = slot.is_some_and(|slot| {
+            let peer = &self.peers[slot as usize];
+            peer.remote.is_some() && peer.remote_tag == stale
+        });
+        match slot {
+            Some(slot) if current && packet.dst_tag == ours => self.replace(slot, upper),
+            _ => self.shared.stats.resets_ignored += 1,
+        }
+    }
+
+    fn reply_reset(&mut self, port: u8, addr: InstanceAddr, packet: &Packet<P>) {
+        self.shared.stats.resets_sent += 1;
+        let stale = packet.dst_tag;
+        let body = Body::Reset { stale };
+        if stale == Tag::UNKNOWN {
+            return;
+        }
+        self.reply(port, addr, packet.src_tag, None, None, body);
+    }
+
+    fn reply_introduction(&mut self, port: u8, addr: InstanceAddr, hello: &Hello) {
+        let shared = &self.shared;
+        let ours = Hello {
+            incarnation: shared.incarnation,
+            echo: hello.incarnation.0,
+            version_min: VERSION,
+            version_max: VERSION,
+            features: 0,
+            max_datagram: shared.config.max_datagram,
+            rcvbuf_kib: (shared.config.rcvbuf_bytes / 1024) as u32,
+        };
+        self.reply(port, addr, hello.incarnation.tag(), None, Some(ours), Body::None);
+    }
+
+    fn reply(
+        &mut self,
+        port: u8,
+        to: InstanceAddr,
+        dst_tag: Tag,
+        peer_incarnation: Option<Incarnation>,
+        hello: Option<Hello>,
+        body: Body<P>,
+    ) {
+        if self.replies.len() >= MAX_REPLIES {
+            return;
+        }
+        let packet = Packet {
+            src_port: self.shared.ports[port as usize],
+            dst_tag,
+            src_tag: self.shared.incarnation.tag(),
+            hello,
+            ack: None,
+            body,
+        };
+        let peer = PeerId { slot: u32::MAX, generation: 0 };
+        self.replies.push_back(Transmit { peer, to, peer_incarnation, entropy: 0, pad_to: 0, packet });
+    }
+}

@@ -1,0 +1,33 @@
+//! The transport of Scalable Reliable Datagram as a deterministic state machine.
+//!
+//! No sockets, no clock, no threads and no randomness of its own: time, packets and a seed come in as arguments;
+//! packets, outcomes and the next deadline come out. The same code runs over UDP (`srd-net`), in the simulator and
+//! in deterministic tests, and a failing run replays from its seed.
+//!
+//! An [`Endpoint`] is one device instance. It holds a context for each peer instance it talks to; messages go in
+//! through [`Endpoint::send`], come out through [`Upper`], and complete in any order.
+#![forbid(unsafe_code)]
+
+mod arrivals;
+mod config;
+pub mod controller;
+mod endpoint;
+mod messages;
+mod partial;
+mod paths;
+mod peer;
+mod psn_bits;
+mod receiving;
+mod rtt;
+pub mod selector;
+mod sending;
+mod sent;
+mod stats;
+mod timer_wheel;
+mod upper;
+
+pub use config::*;
+pub use endpoint::*;
+pub use paths::{PathReport, PathState};
+pub use stats::*;
+pub use upper::*;

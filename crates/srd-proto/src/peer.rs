@@ -1,0 +1,358 @@
+//! One peer context: identity, the sending half and the receiving half. The halves' rules lie in `sending` and
+//! `receiving`; this file holds the state and what both share.
+
+use crate::arrivals::Arrivals;
+use crate::controller::{CongestionController, controller};
+use crate::messages::Messages;
+use crate::partial::Partials;
+use crate::paths::{PathReport, PathTable};
+use crate::rtt::RttEstimator;
+use crate::selector::{PathSelector, selector};
+use crate::sent::SentPackets;
+use crate::{Config, Payload, PeerId, PeerLoss, Stats, Transmit, Upper};
+use rand::Rng;
+use rand::rngs::SmallRng;
+use srd_wire::{Ack, Body, Hello, Incarnation, InstanceAddr, Nanos, Packet, PathId, Probe, Psn, Stamp, Status, Tag, Time, VERSION};
+use std::collections::VecDeque;
+
+/// What an endpoint's peers share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) ports: Vec<u16>,
+    pub(crate) stats: Stats,
+    pub(crate) rng: SmallRng,
+    pub(crate) load: SenderCount,
+}
+
+/// How many peers send to us: those with data in this epoch or the last one, of two base round trips each.
+pub(crate) struct SenderCount {
+    pub(crate) epoch: u64,
+    pub(crate) current: u16,
+    pub(crate) previous: u16,
+}
+
+impl SenderCount {
+    pub(crate) fn senders(&self) -> u16 {
+        self.current.max(self.previous)
+    }
+
+    /// Counts a peer's packet; `seen` is the epoch in which the peer was counted last.
+    pub(crate) fn count(&mut self, now: Time, base_rtt: Nanos, seen: &mut u64) {
+        let epoch = now.0 / (2 * base_rtt.0.max(1)) + 1;
+        if epoch != self.epoch {
+            self.previous = if epoch == self.epoch + 1 { self.current } else { 0 };
+            self.current = 0;
+            self.epoch = epoch;
+        }
+        if *seen != epoch {
+            *seen = epoch;
+            self.current = self.current.saturating_add(1);
+        }
+    }
+}
+
+/// What only a context that sends needs; made at the first message.
+pub(crate) struct Outgoing {
+    pub(crate) paths: PathTable,
+    pub(crate) selector: Box<dyn PathSelector>,
+    pub(crate) controller: Box<dyn CongestionController>,
+}
+
+/// See the module.
+pub(crate) struct Peer<P: Payload> {
+    pub(crate) id: PeerId,
+    pub(crate) addr: InstanceAddr,
+    pub(crate) port: u8,
+    /// Whether it is in the endpoint's queue of peers with something to send.
+    pub(crate) ready: bool,
+
+    // Identity.
+    pub(crate) remote: Option<Incarnation>,
+    pub(crate) remote_tag: Tag,
+    /// Another incarnation that has introduced itself at this address, and must yet name ours.
+    pub(crate) candidate: Option<Hello>,
+    /// Tags of incarnations that were replaced.
+    pub(crate) replaced: [Tag; 2],
+    /// The peer has named our incarnation.
+    pub(crate) knows_us: bool,
+    /// The peer speaks no version of ours.
+    pub(crate) incompatible: bool,
+    /// Largest datagram towards it.
+    pub(crate) max_datagram: u16,
+    /// Its receive buffer in bytes; 0 until it has said so.
+    pub(crate) remote_rcvbuf: u64,
+    /// When an introduction may be sent again, and how often it was.
+    pub(crate) introduce_at: Time,
+    pub(crate) introductions: u32,
+    /// Last packet from it.
+    pub(crate) last_heard: Time,
+
+    // Sending.
+    pub(crate) messages: Messages<P>,
+    pub(crate) sent: SentPackets,
+    pub(crate) lost: VecDeque<Psn>,
+    /// Path probes that are to leave.
+    pub(crate) probes: VecDeque<Probe>,
+    pub(crate) outgoing: Option<Box<Outgoing>>,
+    pub(crate) rtt: RttEstimator,
+    /// Sending time of the newest transmission known to have arrived.
+    pub(crate) newest_delivered: Time,
+    /// Probes sent into silence since the last answer.
+    pub(crate) silent_probes: u32,
+    /// No further probe before this.
+    pub(crate) quiet_until: Time,
+    /// Since when something has been outstanding without an answer.
+    pub(crate) waiting_since: Time,
+    /// Packets that may leave whatever window and pacing say.
+    pub(crate) urgent: u32,
+    /// Stopped: the peer counts as dead; sending resumes with the next message or packet from it.
+    pub(crate) dead: bool,
+    /// Pacing: when the next packet may leave.
+    pub(crate) next_send: Time,
+    /// Blocked by pacing until here (a little later than `next_send`, so that bursts form).
+    pub(crate) pace_gate: Time,
+    /// The window or the pacing, not a lack of messages, ended the last turn.
+    pub(crate) window_limited: bool,
+    pub(crate) burst_path: PathId,
+    pub(crate) burst_left: u64,
+    /// Bytes that the message at the head may still send before the next one has its turn.
+    pub(crate) turn_left: u32,
+    /// Paths are not FIFO (spurious retransmissions were seen): judge loss over the whole context.
+    pub(crate) reordering: bool,
+    pub(crate) reorder_window: Nanos,
+    pub(crate) spurious_at: Time,
+    /// Receiver's byte count and clock at the last delivery sample, and the best rate of late (bytes per ns).
+    pub(crate) delivered: Option<(u32, Stamp)>,
+    pub(crate) delivery_rate: f64,
+    /// Senders that the receiver serves.
+    pub(crate) share_of: u16,
+
+    // Receiving.
+    pub(crate) arrivals: Arrivals,
+    pub(crate) partials: Partials,
+    pub(crate) ack_entropy: u32,
+    pub(crate) counted_epoch: u64,
+
+    /// Last time anything was sent or received.
+    pub(crate) last_active: Time,
+}
+
+impl<P: Payload> Peer<P> {
+    pub(crate) fn new(id: PeerId, addr: InstanceAddr, port: u8, now: Time, shared: &mut Shared) -> Peer<P> {
+        shared.stats.peers_created += 1;
+        Peer {
+            id,
+            addr,
+            port,
+            ready: false,
+            remote: None,
+            remote_tag: Tag::UNKNOWN,
+            candidate: None,
+            replaced: [Tag::UNKNOWN; 2],
+            knows_us: false,
+            incompatible: false,
+            max_datagram: shared.config.max_datagram,
+            remote_rcvbuf: 0,
+            introduce_at: now,
+            introductions: 0,
+            last_heard: now,
+            messages: Messages::new(),
+            sent: SentPackets::new(),
+            lost: VecDeque::new(),
+            probes: VecDeque::new(),
+            outgoing: None,
+            rtt: RttEstimator::new(),
+            newest_delivered: Time(0),
+            silent_probes: 0,
+            quiet_until: Time(0),
+            waiting_since: now,
+            urgent: 0,
+            dead: false,
+            next_send: Time(0),
+            pace_gate: Time(0),
+            window_limited: false,
+            burst_path: PathId(0),
+            burst_left: 0,
+            turn_left: 0,
+            reordering: false,
+            reorder_window: Nanos::ZERO,
+            spurious_at: Time(0),
+            delivered: None,
+            delivery_rate: 0.0,
+            share_of: 0,
+            arrivals: Arrivals::new(),
+            partials: Partials::default(),
+            ack_entropy: shared.rng.random(),
+            counted_epoch: 0,
+            last_active: now,
+        }
+    }
+
+    /// The sending half, made when first needed.
+    pub(crate) fn outgoing(&mut self, shared: &mut Shared) -> &mut Outgoing {
+        let max_datagram = self.max_datagram;
+        self.outgoing.get_or_insert_with(|| {
+            Box::new(Outgoing {
+                paths: PathTable::new(&shared.config, &mut shared.rng),
+                selector: selector(&shared.config, shared.rng.random()),
+                controller: controller(&shared.config, max_datagram as u32),
+            })
+        })
+    }
+
+    /// The peer's incarnation has become known.
+    pub(crate) fn adopt(&mut self, hello: &Hello, shared: &mut Shared) {
+        self.remote = Some(hello.incarnation);
+        self.remote_tag = hello.incarnation.tag();
+        self.max_datagram = shared.config.max_datagram.min(hello.max_datagram);
+        self.remote_rcvbuf = hello.rcvbuf_kib as u64 * 1024;
+        if hello.version_min > VERSION || hello.version_max < VERSION {
+            self.incompatible = true;
+            shared.stats.version_mismatch += 1;
+        }
+    }
+
+    /// Whether messages and their packets may flow (in sealed mode only once each side knows the other).
+    pub(crate) fn open(&self, shared: &Shared) -> bool {
+        !self.incompatible && (!shared.config.confirm_first || self.remote.is_some() && self.knows_us)
+    }
+
+    /// A packet with the parts that every packet has.
+    pub(crate) fn packet(&self, shared: &Shared, ack: Option<Ack>, body: Body<P>) -> Packet<P> {
+        let hello = (!self.knows_us || self.remote.is_none()).then(|| Hello {
+            incarnation: shared.incarnation,
+            echo: self.remote.map_or(0, |remote| remote.0),
+            version_min: VERSION,
+            version_max: VERSION,
+            features: 0,
+            max_datagram: shared.config.max_datagram,
+            rcvbuf_kib: (shared.config.rcvbuf_bytes / 1024) as u32,
+        });
+        Packet {
+            src_port: shared.ports[self.port as usize],
+            dst_tag: self.remote_tag,
+            src_tag: shared.incarnation.tag(),
+            hello,
+            ack,
+            body,
+        }
+    }
+
+    /// Wraps a packet for the wire.
+    pub(crate) fn transmit(&self, shared: &mut Shared, entropy: u16, pad_to: u16, packet: Packet<P>) -> Transmit<P> {
+        shared.stats.tx_pkts += 1;
+        Transmit {
+            peer: self.id,
+            to: self.addr,
+            // A key that needs both incarnations serves only once the peer knows ours.
+            peer_incarnation: self.remote.filter(|_| self.knows_us),
+            entropy,
+            pad_to,
+            packet,
+        }
+    }
+
+    /// An introduction or an ACK on its own. ACKs are spread over paths: each says everything, so that a path that
+    /// swallows them costs little.
+    pub(crate) fn bare_transmit(&mut self, now: Time, shared: &mut Shared) -> Transmit<P> {
+        let ack = (self.remote.is_some() && self.open(shared) && self.arrivals.ack_at != Time::NEVER).then(|| {
+            shared.stats.pure_acks_sent += 1;
+            self.arrivals.take_ack(now, shared.load.senders())
+        });
+        self.ack_entropy = self.ack_entropy.wrapping_add(1);
+        let entropy = match &self.outgoing {
+            Some(outgoing) => {
+                let mut turn = self.ack_entropy;
+                let count = shared.config.paths as u32;
+                let usable = (0..count).find_map(|_| {
+                    let path = PathId((turn % count) as u8);
+                    turn = turn.wrapping_add(1);
+                    outgoing.paths.usable().contains(path).then_some(path)
+                });
+                outgoing.paths.get(usable.unwrap_or_default()).entropy
+            }
+            None => (self.ack_entropy % shared.config.entropy as u32) as u16,
+        };
+        let packet = self.packet(shared, ack, Body::None);
+        self.transmit(shared, entropy, 0, packet)
+    }
+
+    /// Ends every open message with `status`. Packets on their way end as skips if they must be sent again.
+    pub(crate) fn fail_messages<U: Upper<P>>(&mut self, status: Status, upper: &mut U) {
+        let open: Vec<u32> = self.messages.open().collect();
+        for slot in open {
+            // Refusals and the like stay: they concern the peer's messages.
+            if let Some(token) = self.messages.token(slot) {
+                self.close_message(slot);
+                upper.outcome(self.id, token, Err(status));
+            }
+        }
+    }
+
+    /// Ends the context for good: its messages end with `status`, what was coming in is abandoned.
+    pub(crate) fn end<U: Upper<P>>(&mut self, status: Status, why: PeerLoss, upper: &mut U) {
+        let open: Vec<u32> = self.messages.open().collect();
+        for slot in open {
+            let token = self.messages.token(slot);
+            self.messages.give_up(slot);
+            if let Some(token) = token {
+                upper.outcome(self.id, token, Err(status));
+            }
+        }
+        for partial in self.partials.drain() {
+            if let Some(cookie) = partial.cookie {
+                upper.abandon(cookie, &partial.head);
+            }
+        }
+        upper.peer_lost(self.id, self.addr, why);
+    }
+
+    /// When this peer wants attention next.
+    pub(crate) fn deadline(&self, shared: &Shared) -> Time {
+        if self.incompatible {
+            return Time::NEVER;
+        }
+        if !self.open(shared) {
+            let wanted = !self.dead && (self.messages.len() > 0 || self.arrivals.ack_at != Time::NEVER);
+            return if wanted { self.introduce_at } else { Time::NEVER };
+        }
+        let mut at = self.arrivals.ack_at.min(self.loss_deadline(shared));
+        if !self.dead && self.has_data() && self.pace_gate > Time(0) {
+            at = at.min(self.pace_gate);
+        }
+        if let Some(outgoing) = &self.outgoing
+            && self.probing_worthwhile()
+        {
+            at = at.min(outgoing.paths.next_event());
+        }
+        if self.holds_spare_memory() {
+            at = at.min(self.last_active + shared.config.idle_release);
+        }
+        at
+    }
+
+    /// Whether something waits to be sent or to be acknowledged.
+    pub(crate) fn busy(&self) -> bool {
+        self.messages.len() > 0 || self.sent.span() > 0
+    }
+
+    fn holds_spare_memory(&self) -> bool {
+        !self.busy() && self.partials.len() == 0 && self.lost.capacity() > 0
+    }
+
+    /// Gives back what an idle context does not need.
+    pub(crate) fn release_if_idle(&mut self, now: Time, shared: &Shared) {
+        if self.holds_spare_memory() && now >= self.last_active + shared.config.idle_release {
+            self.messages.release();
+            self.sent.release();
+            self.partials.release();
+            self.lost = VecDeque::new();
+        }
+    }
+
+    /// What its paths have carried.
+    pub(crate) fn path_reports(&self) -> impl Iterator<Item = PathReport> {
+        self.outgoing.iter().flat_map(|outgoing| outgoing.paths.reports())
+    }
+}

@@ -1,0 +1,154 @@
+//! The receiving half of a context: segments are placed as they come, messages end when all of them is there, and
+//! the PSN of a refused message is withheld until its sender knows of the refusal, so that an acknowledgement always
+//! means acceptance.
+
+use crate::arrivals::Arrival;
+use crate::messages::Purpose;
+use crate::partial::Partial;
+use crate::peer::{Peer, Shared};
+use crate::{Incoming, Payload, Upper};
+use srd_wire::{Data, Echo, Op, Probe, Psn, Status, Time};
+
+/// ACKs sent, on different paths, when the last one seems to have been lost: a packet came that had been acknowledged
+/// before, or a question.
+const ACKS_ON_DOUBT: u8 = 2;
+
+impl<P: Payload> Peer<P> {
+    /// A data packet has arrived.
+    pub(crate) fn on_data<U: Upper<P>>(&mut self, now: Time, data: Data<P>, bytes: usize, shared: &mut Shared, upper: &mut U) {
+        match self.arrivals.classify(data.psn) {
+            Arrival::New => {}
+            Arrival::Duplicate => {
+                shared.stats.duplicates += 1;
+                self.arrivals.note(now, data.path, data.tx_count, data.psn, data.stamp);
+                self.arrivals.repeat_acks = ACKS_ON_DOUBT;
+                self.arrivals.ack_by(now);
+                return;
+            }
+            Arrival::OutOfWindow => {
+                shared.stats.out_of_window += 1;
+                return;
+            }
+        }
+        shared.load.count(now, shared.config.base_rtt, &mut self.counted_epoch);
+        let psn = data.psn;
+        let accepted = match data.op {
+            Op::Refuse { refused, status } => {
+                self.on_refusal(refused, status, shared, upper);
+                true
+            }
+            Op::Skip => self.on_skip(&data, shared, upper),
+            _ => self.on_segment(&data, shared, upper),
+        };
+        if !accepted {
+            return; // it comes again
+        }
+        self.arrivals.note(now, data.path, data.tx_count, psn, data.stamp);
+        self.arrivals.unacked += 1;
+        self.arrivals.ack_by(if data.ack_request { now } else { now + shared.config.ack_delay });
+        if !self.arrivals.is_withheld(psn) {
+            self.arrivals.accept(psn, bytes);
+            self.partials.forget_passed(self.arrivals.cum());
+        }
+    }
+
+    /// Takes a segment of a message. Whether its PSN is used up.
+    fn on_segment<U: Upper<P>>(&mut self, data: &Data<P>, shared: &mut Shared, upper: &mut U) -> bool {
+        let here = data.payload.len() as u32;
+        let head = Incoming { peer: self.id, from: self.addr, port: self.port, op: data.op, len: data.len };
+        if data.offset == 0 && here == data.len {
+            // The whole message in one packet.
+            if !self.may_refuse() {
+                shared.stats.partial_limit_drops += 1;
+                return false;
+            }
+            match upper.begin(&head) {
+                Ok(cookie) => {
+                    if here > 0 {
+                        upper.place(cookie, &head, 0, &data.payload);
+                    }
+                    upper.finish(cookie, &head);
+                    shared.stats.rx_bytes += here as u64;
+                }
+                Err(status) => self.refuse(data, status, shared),
+            }
+            return true;
+        }
+        let Some(partial) = self.partials.get_mut(data.msg) else {
+            return self.first_segment(data, head, shared, upper);
+        };
+        let Some(cookie) = partial.cookie else { return true };
+        if partial.head.len != data.len || partial.head.op != data.op || partial.placed + here > data.len {
+            shared.stats.inconsistent += 1;
+            return true;
+        }
+        upper.place(cookie, &head, data.offset, &data.payload);
+        shared.stats.rx_bytes += here as u64;
+        partial.placed += here;
+        if partial.placed == data.len {
+            self.partials.remove(data.msg);
+            upper.finish(cookie, &head);
+        }
+        true
+    }
+
+    fn first_segment<U: Upper<P>>(&mut self, data: &Data<P>, head: Incoming, shared: &mut Shared, upper: &mut U) -> bool {
+        if self.partials.len() >= shared.config.max_partial_per_peer as usize || !self.may_refuse() {
+            shared.stats.partial_limit_drops += 1;
+            return false;
+        }
+        match upper.begin(&head) {
+            Ok(cookie) => {
+                upper.place(cookie, &head, data.offset, &data.payload);
+                let placed = data.payload.len() as u32;
+                shared.stats.rx_bytes += placed as u64;
+                self.partials.insert(data.msg, Partial { cookie: Some(cookie), head, placed });
+            }
+            Err(status) => {
+                self.partials.close(data.msg, head, self.arrivals.cum());
+                self.refuse(data, status, shared);
+            }
+        }
+        true
+    }
+
+    fn may_refuse(&self) -> bool {
+        self.arrivals.may_withhold()
+    }
+
+    fn refuse(&mut self, data: &Data<P>, status: Status, shared: &mut Shared) {
+        shared.stats.refused_messages += 1;
+        self.arrivals.withhold(data.psn);
+        let op = Op::Refuse { refused: data.msg, status };
+        self.messages.add(Purpose::Refusal { withheld: data.psn }, op, P::empty(), None, true);
+        self.turn_left = 0;
+    }
+
+    /// The sender has given the message up. Whether the PSN is used up.
+    fn on_skip<U: Upper<P>>(&mut self, data: &Data<P>, shared: &mut Shared, upper: &mut U) -> bool {
+        if self.partials.get_mut(data.msg).is_none() && self.partials.len() >= shared.config.max_partial_per_peer as usize
+        {
+            shared.stats.partial_limit_drops += 1;
+            return false;
+        }
+        let head = Incoming { peer: self.id, from: self.addr, port: self.port, op: Op::Skip, len: 0 };
+        let old = self.partials.close(data.msg, head, self.arrivals.cum());
+        if let Some(Partial { cookie: Some(cookie), head, .. }) = old {
+            upper.abandon(cookie, &head);
+        }
+        true
+    }
+
+    /// A question on one path has arrived.
+    pub(crate) fn on_probe(&mut self, now: Time, probe: &Probe) {
+        self.arrivals.note(now, probe.path, Echo::PROBE, Psn(probe.number), probe.stamp);
+        self.arrivals.repeat_acks = ACKS_ON_DOUBT;
+        self.arrivals.ack_by(now);
+    }
+
+    /// The refusal of the message that ended at `psn` is known to its sender: `psn` may be acknowledged.
+    pub(crate) fn refusal_known(&mut self, now: Time, psn: Psn) {
+        self.arrivals.release_withheld(now, psn);
+        self.partials.forget_passed(self.arrivals.cum());
+    }
+}

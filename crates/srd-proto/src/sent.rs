@@ -1,0 +1,309 @@
+//! What has been sent and is not acknowledged: one record per PSN in a ring, on two intrusive lists: all transmissions
+//! in sending order (for timers), and those of each path in sending order (for the FIFO rule). No record is copied and
+//! nothing is allocated once the ring has grown to the window in use.
+
+use crate::paths::{NO_PSN, PathTable};
+use crate::psn_bits::PsnBits;
+use srd_wire::{PathId, Psn, Time, WINDOW_PACKETS};
+
+/// What became of a PSN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SentState {
+    /// On its way.
+    InFlight,
+    /// Found lost; waits to be sent again.
+    Lost,
+    /// Acknowledged, or not in use.
+    Acked,
+}
+
+/// One packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentPacket {
+    pub(crate) state: SentState,
+    /// Number of the last transmission.
+    pub(crate) tx_count: u8,
+    /// Path of the last transmission.
+    pub(crate) path: PathId,
+    /// Path whose silence caused the last transmission: to blame if that one is answered.
+    pub(crate) blamed: Option<PathId>,
+    /// Slot of the message.
+    pub(crate) message: u32,
+    /// Offset in the message.
+    pub(crate) offset: u32,
+    /// Payload bytes.
+    pub(crate) len: u16,
+    /// Bytes that count as in flight.
+    pub(crate) bytes: u16,
+    /// Time of the last transmission.
+    pub(crate) sent: Time,
+    /// Transmission number within the context.
+    pub(crate) order: u64,
+    path_prev: u32,
+    path_next: u32,
+    older: u32,
+    newer: u32,
+}
+
+const BLANK: SentPacket = SentPacket {
+    state: SentState::Acked,
+    tx_count: 0,
+    path: PathId(0),
+    blamed: None,
+    message: 0,
+    offset: 0,
+    len: 0,
+    bytes: 0,
+    sent: Time(0),
+    order: 0,
+    path_prev: NO_PSN,
+    path_next: NO_PSN,
+    older: NO_PSN,
+    newer: NO_PSN,
+};
+
+/// Smallest ring.
+const MIN_RING: usize = 16;
+
+/// See the module.
+pub(crate) struct SentPackets {
+    ring: Vec<SentPacket>,
+    acked: PsnBits,
+    /// Lowest PSN not acknowledged.
+    una: Psn,
+    /// Next PSN to be given out.
+    next: Psn,
+    oldest: u32,
+    newest: u32,
+    order: u64,
+    inflight_bytes: u64,
+    in_flight: u32,
+}
+
+impl SentPackets {
+    pub(crate) fn new() -> SentPackets {
+        SentPackets {
+            ring: Vec::new(),
+            acked: PsnBits::new(),
+            una: Psn(0),
+            next: Psn(0),
+            oldest: NO_PSN,
+            newest: NO_PSN,
+            order: 0,
+            inflight_bytes: 0,
+            in_flight: 0,
+        }
+    }
+
+    pub(crate) fn una(&self) -> Psn {
+        self.una
+    }
+
+    /// PSNs given out and not acknowledged, those beyond a gap included.
+    pub(crate) fn span(&self) -> u32 {
+        self.next.offset_from(self.una)
+    }
+
+    pub(crate) fn window_full(&self) -> bool {
+        self.span() >= WINDOW_PACKETS
+    }
+
+    pub(crate) fn inflight_bytes(&self) -> u64 {
+        self.inflight_bytes
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// The PSN whose last transmission is the oldest.
+    pub(crate) fn oldest(&self) -> Option<Psn> {
+        (self.oldest != NO_PSN).then_some(Psn(self.oldest))
+    }
+
+    fn index(&self, psn: Psn) -> usize {
+        psn.0 as usize & (self.ring.len() - 1)
+    }
+
+    fn at(&mut self, psn: u32) -> &mut SentPacket {
+        let mask = self.ring.len() - 1;
+        &mut self.ring[psn as usize & mask]
+    }
+
+    /// The record of `psn` if it was given out and is not acknowledged.
+    pub(crate) fn get(&self, psn: Psn) -> Option<&SentPacket> {
+        if psn.offset_from(self.una) >= self.span() {
+            return None;
+        }
+        let packet = &self.ring[self.index(psn)];
+        (packet.state != SentState::Acked).then_some(packet)
+    }
+
+    /// Gives out the next PSN for a packet that leaves now.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn first_transmission(
+        &mut self,
+        now: Time,
+        path: PathId,
+        message: u32,
+        offset: u32,
+        len: u16,
+        bytes: u16,
+        paths: &mut PathTable,
+    ) -> Psn {
+        debug_assert!(!self.window_full());
+        if self.ring.len() <= self.span() as usize {
+            self.grow();
+        }
+        let psn = self.next;
+        self.next = psn.plus(1);
+        *self.at(psn.0) = SentPacket { message, offset, len, bytes, ..BLANK };
+        self.link(now, psn, path, paths);
+        psn
+    }
+
+    /// A lost packet leaves again now.
+    pub(crate) fn retransmission(&mut self, now: Time, psn: Psn, path: PathId, paths: &mut PathTable) -> SentPacket {
+        let packet = self.at(psn.0);
+        debug_assert_eq!(packet.state, SentState::Lost);
+        packet.tx_count = (packet.tx_count + 1).min(254);
+        self.link(now, psn, path, paths);
+        *self.at(psn.0)
+    }
+
+    /// The payload of a lost packet is not sent again.
+    pub(crate) fn drop_payload(&mut self, psn: Psn) {
+        let packet = self.at(psn.0);
+        packet.bytes -= packet.len.min(packet.bytes);
+        packet.len = 0;
+    }
+
+    /// Whether `psn` waits to be sent again.
+    pub(crate) fn is_lost(&self, psn: Psn) -> bool {
+        self.get(psn).is_some_and(|packet| packet.state == SentState::Lost)
+    }
+
+    fn link(&mut self, now: Time, psn: Psn, path: PathId, paths: &mut PathTable) {
+        let order = self.order;
+        self.order += 1;
+        let newest = self.newest;
+        let slot = paths.get_mut(path);
+        let path_tail = slot.tail;
+        slot.tail = psn.0;
+        if path_tail == NO_PSN {
+            slot.head = psn.0;
+        }
+        let packet = self.at(psn.0);
+        packet.state = SentState::InFlight;
+        packet.path = path;
+        packet.sent = now;
+        packet.order = order;
+        packet.path_prev = path_tail;
+        packet.path_next = NO_PSN;
+        packet.older = newest;
+        packet.newer = NO_PSN;
+        let bytes = packet.bytes as u64;
+        if path_tail != NO_PSN {
+            self.at(path_tail).path_next = psn.0;
+        }
+        if newest != NO_PSN {
+            self.at(newest).newer = psn.0;
+        } else {
+            self.oldest = psn.0;
+        }
+        self.newest = psn.0;
+        self.inflight_bytes += bytes;
+        self.in_flight += 1;
+    }
+
+    fn unlink(&mut self, psn: Psn, paths: &mut PathTable) {
+        let SentPacket { path, path_prev, path_next, older, newer, bytes, .. } = *self.at(psn.0);
+        let slot = paths.get_mut(path);
+        if path_prev == NO_PSN {
+            slot.head = path_next;
+        }
+        if path_next == NO_PSN {
+            slot.tail = path_prev;
+        }
+        if path_prev != NO_PSN {
+            self.at(path_prev).path_next = path_next;
+        }
+        if path_next != NO_PSN {
+            self.at(path_next).path_prev = path_prev;
+        }
+        if older != NO_PSN {
+            self.at(older).newer = newer;
+        } else {
+            self.oldest = newer;
+        }
+        if newer != NO_PSN {
+            self.at(newer).older = older;
+        } else {
+            self.newest = older;
+        }
+        self.inflight_bytes -= bytes as u64;
+        self.in_flight -= 1;
+    }
+
+    /// `psn` is lost: it is in flight no more. The caller queues it.
+    pub(crate) fn lose(&mut self, psn: Psn, paths: &mut PathTable) -> SentPacket {
+        self.unlink(psn, paths);
+        let packet = self.at(psn.0);
+        packet.state = SentState::Lost;
+        *packet
+    }
+
+    /// Names the path to blame if the next transmission of the lost `psn` is answered.
+    pub(crate) fn blame(&mut self, psn: Psn, path: PathId) {
+        self.at(psn.0).blamed = Some(path);
+    }
+
+    /// `psn` is acknowledged; its record if it was not before.
+    pub(crate) fn acknowledge(&mut self, psn: Psn, paths: &mut PathTable) -> Option<SentPacket> {
+        if psn.offset_from(self.una) >= self.span() {
+            return None;
+        }
+        let packet = *self.at(psn.0);
+        match packet.state {
+            SentState::Acked => return None,
+            SentState::InFlight => self.unlink(psn, paths),
+            SentState::Lost => {}
+        }
+        self.at(psn.0).state = SentState::Acked;
+        self.acked.insert(psn);
+        Some(packet)
+    }
+
+    /// Moves the lower edge over everything that is acknowledged.
+    pub(crate) fn advance(&mut self) {
+        while self.una != self.next {
+            let run = self.acked.run_at(self.una).min(self.span());
+            if run == 0 {
+                break;
+            }
+            self.acked.clear_run(self.una, run);
+            self.una = self.una.plus(run);
+        }
+    }
+
+    /// Which of the 64 PSNs from `psn` on are acknowledged already.
+    pub(crate) fn acked_word(&self, psn: Psn) -> u64 {
+        self.acked.word_at(psn)
+    }
+
+    fn grow(&mut self) {
+        let size = (self.ring.len() * 2).max(MIN_RING);
+        let old = std::mem::replace(&mut self.ring, vec![BLANK; size]);
+        for i in 0..self.span() {
+            let psn = self.una.plus(i);
+            *self.at(psn.0) = old[psn.0 as usize & (old.len() - 1)];
+        }
+    }
+
+    /// Gives the ring back; only when nothing is outstanding.
+    pub(crate) fn release(&mut self) {
+        if self.span() == 0 && self.ring.len() > MIN_RING {
+            self.ring = Vec::new();
+        }
+    }
+}

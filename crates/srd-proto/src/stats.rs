@@ -1,0 +1,104 @@
+//! Counters of the transport. Everything that is dropped, resent or refused is counted by cause.
+
+macro_rules! counters {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+        pub struct $name { $($(#[$doc])* pub $field: u64,)* }
+
+        impl $name {
+            /// Name and value of each counter.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), self.$field),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Counters of an endpoint. Those that EFA has bear EFA's names.
+    Stats {
+        /// Packets sent, of every kind.
+        tx_pkts,
+        /// Payload bytes sent, retransmissions included.
+        tx_bytes,
+        /// Packets received that were well-formed and for this instance.
+        rx_pkts,
+        /// Payload bytes accepted, duplicates excluded.
+        rx_bytes,
+        /// Data packets sent again.
+        retrans_pkts,
+        /// Payload bytes sent again.
+        retrans_bytes,
+        /// Times that a retransmission timer expired.
+        retrans_timeout_events,
+        /// Packets found lost because a later one on the same path arrived.
+        lost_by_path_order,
+        /// Packets found lost because a later one on any path arrived a reordering window ago.
+        lost_by_rack,
+        /// Packets found lost by timer.
+        lost_by_timer,
+        /// Packets given up at once because their path went down.
+        lost_by_path_down,
+        /// Tail probes: packets sent again in silence to draw an answer.
+        tail_probes,
+        /// Retransmissions whose original turned out to have arrived.
+        spurious_retrans,
+        /// ACK packets sent that carry nothing else.
+        pure_acks_sent,
+        /// ACKs that rode on data.
+        piggybacked_acks_sent,
+        /// ACKs received.
+        acks_received,
+        /// Data packets that had been received before.
+        duplicates,
+        /// Data packets beyond the receive window.
+        out_of_window,
+        /// Data packets not taken because too many messages are incomplete; they come again.
+        partial_limit_drops,
+        /// Data packets whose fields contradict the message they belong to.
+        inconsistent,
+        /// Packets for another incarnation of this instance.
+        stale_incarnation,
+        /// Packets from an incarnation that has been replaced.
+        replaced_incarnation,
+        /// Packets of an instance that has not introduced itself.
+        unintroduced,
+        /// Data that came before its sender knew us, in sealed mode.
+        unconfirmed,
+        /// Introductions that speak no common version.
+        version_mismatch,
+        /// Packets from new peers beyond the limit of contexts.
+        peer_limit_drops,
+        /// Resets sent.
+        resets_sent,
+        /// Resets received that did not name the current context.
+        resets_ignored,
+        /// Acknowledgements of packets never sent.
+        bad_acks,
+        /// Messages that this side refused.
+        refused_messages,
+        /// Messages that a peer refused.
+        refusals_received,
+        /// Peers that stopped answering, or never did.
+        unresponsive_remote_events,
+        /// Peers that lost paths or restarted while work was outstanding.
+        impaired_remote_conn_events,
+        /// Paths that went down.
+        paths_down,
+        /// Paths that came back.
+        paths_up,
+        /// Path slots that were given another source port.
+        paths_rerolled,
+        /// Path probes sent.
+        path_probes_sent,
+        /// Packets that arrived with a congestion mark.
+        ce_marks,
+        /// Peers found restarted.
+        peer_restarts,
+        /// Contexts made.
+        peers_created,
+        /// Timer callbacks of peers.
+        timer_callbacks,
+    }
+}

@@ -1,0 +1,231 @@
+//! Two or more endpoints in virtual time, joined by a network that the test shapes packet by packet.
+
+use srd_proto::*;
+use srd_wire::*;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bytes(Rc<[u8]>, usize, usize);
+
+impl Bytes {
+    pub fn new(bytes: Vec<u8>) -> Bytes {
+        let len = bytes.len();
+        Bytes(bytes.into(), 0, len)
+    }
+
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0[self.1..self.1 + self.2]
+    }
+}
+
+impl Payload for Bytes {
+    fn empty() -> Bytes {
+        Bytes::new(Vec::new())
+    }
+
+    fn len(&self) -> usize {
+        self.2
+    }
+
+    fn slice(&self, offset: usize, len: usize) -> Bytes {
+        assert!(offset + len <= self.2);
+        Bytes(self.0.clone(), self.1 + offset, len)
+    }
+}
+
+/// What an endpoint's upper layer saw.
+#[derive(Default)]
+pub struct Log {
+    pub next_cookie: u64,
+    pub open: HashMap<u64, Vec<u8>>,
+    pub received: Vec<(Op, Vec<u8>)>,
+    pub received_at: Vec<Time>,
+    pub abandoned: usize,
+    pub outcomes: Vec<(u64, Result<(), Status>)>,
+    pub lost_peers: Vec<PeerLoss>,
+    /// Refuse the next messages with these.
+    pub refuse: Vec<Status>,
+    pub now: Time,
+}
+
+impl Upper<Bytes> for Log {
+    fn begin(&mut self, message: &Incoming) -> Result<Cookie, Status> {
+        if let Some(status) = self.refuse.pop() {
+            return Err(status);
+        }
+        self.next_cookie += 1;
+        self.open.insert(self.next_cookie, vec![0xEE; message.len as usize]);
+        Ok(Cookie(self.next_cookie))
+    }
+
+    fn place(&mut self, cookie: Cookie, _: &Incoming, offset: u32, payload: &Bytes) {
+        let buffer = self.open.get_mut(&cookie.0).expect("place after begin");
+        buffer[offset as usize..offset as usize + payload.len()].copy_from_slice(payload.as_slice());
+    }
+
+    fn finish(&mut self, cookie: Cookie, message: &Incoming) {
+        let buffer = self.open.remove(&cookie.0).expect("finish once");
+        self.received.push((message.op, buffer));
+        self.received_at.push(self.now);
+    }
+
+    fn abandon(&mut self, cookie: Cookie, _: &Incoming) {
+        self.open.remove(&cookie.0).expect("abandon once");
+        self.abandoned += 1;
+    }
+
+    fn outcome(&mut self, _: PeerId, token: Token, outcome: Result<(), Status>) {
+        assert!(self.outcomes.iter().all(|&(old, _)| old != token.0), "one outcome per message");
+        self.outcomes.push((token.0, outcome));
+    }
+
+    fn peer_lost(&mut self, _: PeerId, _: InstanceAddr, why: PeerLoss) {
+        self.lost_peers.push(why);
+    }
+}
+
+pub struct Host {
+    pub endpoint: Endpoint<Bytes>,
+    pub log: Log,
+    pub gid: Gid,
+    pub sent: u64,
+}
+
+/// What the network does with a packet: `None` drops it, otherwise one delay per copy.
+pub type Network = Box<dyn FnMut(Time, usize, &Transmit<Bytes>) -> Vec<Nanos>>;
+
+pub struct World {
+    pub now: Time,
+    pub hosts: Vec<Host>,
+    pub network: Network,
+    flying: BTreeMap<(Time, u64), (usize, Gid, Packet<Bytes>)>,
+    serial: u64,
+    pub next_token: u64,
+}
+
+pub const PORT: u16 = 17408;
+
+pub fn gid(host: usize) -> Gid {
+    Gid::from(std::net::IpAddr::from([10, 0, 0, host as u8 + 1]))
+}
+
+pub fn addr(host: usize) -> InstanceAddr {
+    InstanceAddr { gid: gid(host), port: PORT }
+}
+
+impl World {
+    pub fn new(hosts: usize, config: &Config) -> World {
+        let host = |i| Host {
+            endpoint: Endpoint::new(config.clone(), Incarnation(0x1234_0000 + i as u64), &[PORT], 7 + i as u64),
+            log: Log::default(),
+            gid: gid(i),
+            sent: 0,
+        };
+        World {
+            now: Time(1_000_000),
+            hosts: (0..hosts).map(host).collect(),
+            network: Box::new(|_, _, _| vec![Nanos::from_micros(7)]),
+            flying: BTreeMap::new(),
+            serial: 0,
+            next_token: 0,
+        }
+    }
+
+    pub fn route(dst: usize) -> Route {
+        Route { dst_qpn: Qpn(2 + dst as u16), src_qpn: Qpn(3), qkey: Qkey(5) }
+    }
+
+    pub fn send(&mut self, from: usize, to: usize, bytes: Vec<u8>) -> u64 {
+        self.send_op(from, to, Op::Send { route: World::route(to), imm: None, datagram: false }, bytes)
+    }
+
+    pub fn send_op(&mut self, from: usize, to: usize, op: Op, bytes: Vec<u8>) -> u64 {
+        let token = self.next_token;
+        self.next_token += 1;
+        let host = &mut self.hosts[from];
+        let peer = host.endpoint.connect(self.now, 0, addr(to)).unwrap();
+        host.endpoint.send(self.now, peer, Token(token), op, Bytes::new(bytes)).unwrap();
+        token
+    }
+
+    pub fn restart(&mut self, host: usize, config: &Config, incarnation: u64) {
+        self.hosts[host].endpoint = Endpoint::new(config.clone(), Incarnation(incarnation), &[PORT], incarnation);
+        self.hosts[host].log = Log::default();
+    }
+
+    fn flush(&mut self) {
+        for i in 0..self.hosts.len() {
+            let mut burst = 0;
+            while let Some(transmit) = self.hosts[i].endpoint.poll_transmit(self.now) {
+                burst += 1;
+                assert!(burst < 100_000, "transmit storm");
+                self.hosts[i].sent += 1;
+                let size = match &transmit.packet.body {
+                    Body::Data(data) => data.payload.len(),
+                    _ => 0,
+                };
+                let header = srd_wire::codec::header_len(&transmit.packet);
+                srd_wire::codec::check(&transmit.packet, size).expect("consistent packet");
+                assert!(header + size.max(transmit.pad_to as usize) <= self.hosts[i].endpoint.config().max_datagram as usize);
+                for delay in (self.network)(self.now, i, &transmit) {
+                    self.serial += 1;
+                    let to = self.hosts.iter().position(|host| host.gid == transmit.to.gid).unwrap();
+                    self.flying.insert((self.now + delay, self.serial), (to, self.hosts[i].gid, transmit.packet.clone()));
+                }
+            }
+        }
+    }
+
+    /// One step of virtual time; false when nothing will ever happen again.
+    pub fn step(&mut self) -> bool {
+        self.flush();
+        let next_packet = self.flying.keys().next().map_or(Time::NEVER, |key| key.0);
+        let next_timer = self.hosts.iter().map(|host| host.endpoint.next_timeout()).min().unwrap();
+        let next = next_packet.min(next_timer);
+        if next == Time::NEVER {
+            return false;
+        }
+        assert!(next >= self.now);
+        self.now = next;
+        while let Some((&key, _)) = self.flying.iter().next() {
+            if key.0 > self.now {
+                break;
+            }
+            let (to, from, packet) = self.flying.remove(&key).unwrap();
+            let host = &mut self.hosts[to];
+            host.log.now = self.now;
+            host.endpoint.handle_packet(self.now, 0, from, packet, 100, false, &mut host.log);
+        }
+        for host in &mut self.hosts {
+            host.log.now = self.now;
+            host.endpoint.handle_timeout(self.now, &mut host.log);
+        }
+        true
+    }
+
+    pub fn run_for(&mut self, span: Nanos) {
+        let end = self.now + span;
+        let mut stuck = (self.now, 0);
+        while self.now < end && self.step() {
+            stuck = if stuck.0 == self.now { (self.now, stuck.1 + 1) } else { (self.now, 0) };
+            assert!(stuck.1 < 10_000, "time stands still at {:?}", self.now);
+        }
+    }
+
+    /// Runs until every message has its outcome; panics after `limit`.
+    pub fn settle(&mut self, limit: Nanos) {
+        let end = self.now + limit;
+        let mut stuck = (self.now, 0);
+        while self.hosts.iter().map(|host| host.log.outcomes.len() as u64).sum::<u64>() < self.next_token {
+            assert!(self.now < end, "messages unsettled after {limit:?}");
+            assert!(self.step(), "messages unsettled and nothing left to do");
+            stuck = if stuck.0 == self.now { (self.now, stuck.1 + 1) } else { (self.now, 0) };
+            assert!(stuck.1 < 10_000, "time stands still at {:?}", self.now);
+        }
+    }
+}
+
+pub fn pattern(len: usize, salt: u8) -> Vec<u8> {
+    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(salt).wrapping_add((i >> 8) as u8)).collect()
+}

@@ -1,0 +1,93 @@
+//! Completion channels: where a program waits for notifications of completion queues.
+
+use crate::async_event::acknowledge;
+use crate::boundary::{Errno, Outcome, abi, object, writable};
+use crate::context::Context;
+use crate::cq::Cq;
+use crate::event_queue::EventQueue;
+use crate::layout::*;
+use crate::objects::Pointer;
+use libc::{c_uint, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+#[repr(C)]
+pub(crate) struct CompChannel {
+    ibv: ibv_comp_channel,
+    /// Completion queues that use it.
+    users: AtomicI32,
+    /// Notifications that wait for the program.
+    pub events: Arc<EventQueue<Pointer<Cq>>>,
+}
+
+// SAFETY: the C part is written when it is made, and the rest is Sync.
+unsafe impl Sync for CompChannel {}
+// SAFETY: as above.
+unsafe impl Send for CompChannel {}
+
+impl CompChannel {
+    /// # Safety
+    /// The pointer is NULL or points to a live channel, which stays alive for `'a`.
+    pub unsafe fn of<'a>(pointer: *mut ibv_comp_channel) -> Outcome<&'a CompChannel> {
+        // SAFETY: as the caller says; `ibv` is the first field.
+        unsafe { object(pointer) }
+    }
+
+    /// Counts or uncounts a completion queue.
+    pub fn count_user(&self, more: bool) {
+        self.users.fetch_add(if more { 1 } else { -1 }, Ordering::Relaxed);
+    }
+}
+
+abi! {
+    exported pointer fn ibv_create_comp_channel(context: *mut ibv_context) -> ibv_comp_channel {
+        let context = Context::of(context)?;
+        let events = Arc::new(EventQueue::new()?);
+        let channel = Box::leak(Box::new(CompChannel {
+            ibv: ibv_comp_channel { context: context.pointer(), fd: events.fd(), refcnt: 0 },
+            users: AtomicI32::new(0),
+            events,
+        }));
+        Ok(&mut channel.ibv)
+    }
+
+    exported status fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) {
+        if CompChannel::of(channel)?.users.load(Ordering::Relaxed) > 0 {
+            return Err(Errno::BUSY);
+        }
+        drop(Box::from_raw(channel.cast::<CompChannel>()));
+        Ok(())
+    }
+
+    exported minus_one fn ibv_get_cq_event(
+        channel: *mut ibv_comp_channel,
+        cq: *mut *mut ibv_cq,
+        cq_context: *mut *mut c_void,
+    ) {
+        let channel = CompChannel::of(channel)?;
+        let (cq, cq_context) = (writable(cq)?, writable(cq_context)?);
+        channel.events.pop(|notified| {
+            let notified = &*notified.get();
+            notified.comp_events_reported.fetch_add(1, Ordering::Relaxed);
+            *cq = notified.pointer();
+            *cq_context = (**cq).cq_context;
+        })?;
+        Ok(0)
+    }
+}
+
+/// Returns nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
+    if !cq.is_null() {
+        // SAFETY: by `ibv_ack_cq_events(3)` it points to a live completion queue.
+        unsafe {
+            acknowledge(
+                &raw mut (*cq).mutex,
+                &raw mut (*cq).cond,
+                &raw mut (*cq).comp_events_completed,
+                count,
+            );
+        }
+    }
+}

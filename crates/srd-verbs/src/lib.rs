@@ -1,0 +1,36 @@
+//! A software EFA: `libibverbs.so.1` and `libefa.so.1` for programs written for the Elastic Fabric Adapter.
+//!
+//! The functions here are what such programs call by name or through the headers' inline code; what a verb means is
+//! decided in `srd-device`, and packets move in `srd-net`. `link.sh` makes the two shared libraries of this crate,
+//! `exports/` says what they export and under which versions. `EFA_VERBS.md` holds what programs expect.
+//!
+//! Objects handed to C are allocations of their own that begin with the C structure; a pointer from C is a pointer to
+//! the object. Nothing allocates or looks anything up while work is posted or completions are polled.
+
+mod ah;
+mod async_event;
+mod boundary;
+mod comp_channel;
+mod context;
+mod cq;
+mod cq_iterator;
+mod device_list;
+mod efadv;
+mod event_queue;
+pub mod layout;
+mod local_address;
+mod log;
+mod mr;
+mod objects;
+mod parent_domain;
+mod pd;
+mod poll_lock;
+mod profile;
+mod qp;
+mod start;
+mod status;
+mod strings;
+mod stubs;
+mod sysfs;
+mod sysfs_reader;
+mod wr_builder;

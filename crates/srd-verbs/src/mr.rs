@@ -1,0 +1,220 @@
+//! Memory regions.
+
+use crate::boundary::{Errno, Outcome, abi, object, readable};
+use crate::context::Context;
+use crate::layout::constant::*;
+use crate::layout::*;
+use crate::log;
+use crate::objects::Link;
+use crate::pd::Pd;
+use libc::{c_int, c_uint, c_void, size_t};
+use srd_device::Access;
+use srd_wire::MrKey;
+
+#[repr(C)]
+pub(crate) struct Mr {
+    ibv: ibv_mr,
+    key: MrKey,
+    link: Link,
+}
+
+// SAFETY: the C part is written when it is made, and the rest is Sync.
+unsafe impl Sync for Mr {}
+
+impl Mr {
+    /// The context that it belongs to.
+    fn context(&self) -> &Context {
+        // SAFETY: a context outlives its objects.
+        unsafe { Context::of(self.ibv.context) }.expect("it was there when this was made")
+    }
+
+    /// Ends it because its context closes.
+    pub fn end(&self) {
+        if let Some(instance) = self.link.end() {
+            let _ = instance.with(|device, _| device.dereg_mr(self.key));
+        }
+    }
+
+    fn destroy(&self) -> Outcome<()> {
+        if self.context().is_inherited() {
+            return Ok(());
+        }
+        if let Ok(instance) = self.link.instance() {
+            instance.with(|device, _| device.dereg_mr(self.key))??;
+            self.context().objects.remove(|live| &mut live.mrs, self);
+        }
+        Ok(())
+    }
+}
+
+/// The rights that the flags ask for. As the kernel (`ib_check_mr_access`) and its driver (`efa_alloc_mr`) check them.
+fn access(flags: u32, context: &Context) -> Outcome<Access> {
+    let profile = &context.device.profile;
+    let flags = flags & !IBV_ACCESS_OPTIONAL_RANGE;
+    let mut supported = IBV_ACCESS_LOCAL_WRITE;
+    if profile.rdma_read {
+        supported |= IBV_ACCESS_REMOTE_READ;
+    }
+    if profile.rdma_write {
+        supported |= IBV_ACCESS_REMOTE_WRITE;
+    }
+    if flags & IBV_ACCESS_REMOTE_WRITE != 0 && flags & IBV_ACCESS_LOCAL_WRITE == 0 {
+        return Err(Errno::INVALID);
+    }
+    if flags & !supported != 0 {
+        return Err(Errno::UNSUPPORTED);
+    }
+    Ok(Access {
+        local_write: flags & IBV_ACCESS_LOCAL_WRITE != 0,
+        remote_read: flags & IBV_ACCESS_REMOTE_READ != 0,
+        remote_write: flags & IBV_ACCESS_REMOTE_WRITE != 0,
+    })
+}
+
+/// Whether there is memory behind every page of the range. Hardware pins it and would answer EFAULT; for us it must be
+/// known now, as there is nobody to answer to when a packet arrives for memory that never was.
+fn is_mapped(addr: usize, len: usize) -> bool {
+    // SAFETY: cannot fail.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let mut resident = [0u8; 4096];
+    let (mut at, end) = (addr & !(page - 1), addr + len);
+    while at < end {
+        let step = (end - at).min(resident.len() * page);
+        // SAFETY: the vector has a byte for each page of the step; the kernel checks the range.
+        if unsafe { libc::mincore(at as *mut c_void, step, resident.as_mut_ptr()) } != 0 {
+            return false;
+        }
+        at += step;
+    }
+    true
+}
+
+/// Registers `len` bytes at `addr`, which peers and work requests are to name from `iova` on.
+fn register(pd: &Pd, addr: *mut c_void, len: usize, iova: u64, flags: u32) -> Outcome<*mut ibv_mr> {
+    let context = pd.context();
+    let access = access(flags, context)?;
+    if len == 0 || (addr as usize).checked_add(len).is_none() || iova.checked_add(len as u64).is_none() {
+        return Err(Errno::INVALID);
+    }
+    if !is_mapped(addr as usize, len) {
+        log::warn(format_args!(
+            "cannot register {len} bytes at {addr:p}: not memory of this process that the CPU can reach. Memory of a GPU \
+             cannot be used with the software EFA; have the program stage through host memory (with libfabric: FI_HMEM_CUDA_USE_GDRCOPY=0 \
+             and FI_EFA_USE_DEVICE_RDMA=0, with NCCL: NCCL_NET_GDR_LEVEL=LOC)"
+        ));
+        return Err(Errno::FAULT);
+    }
+    let instance = context.instance()?;
+    let key = instance.with(|device, _| device.reg_mr(pd.id, addr as u64, len as u64, iova, access))??;
+    let mr = Box::leak(Box::new(Mr {
+        ibv: ibv_mr {
+            context: context.pointer(),
+            pd: (&raw const *pd).cast_mut().cast(),
+            addr,
+            length: len,
+            handle: key.0,
+            lkey: key.0,
+            rkey: key.0,
+        },
+        key,
+        link: Link::new(instance),
+    }));
+    context.objects.add(|live| &mut live.mrs, &*mr);
+    Ok(&mut mr.ibv)
+}
+
+abi! {
+    exported pointer fn ibv_reg_mr_iova2(
+        pd: *mut ibv_pd,
+        addr: *mut c_void,
+        len: size_t,
+        iova: u64,
+        access: c_uint,
+    ) -> ibv_mr {
+        register(Pd::of(pd)?, addr, len, iova, access)
+    }
+
+    exported pointer fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, len: size_t, access: c_int) -> ibv_mr {
+        register(Pd::of(pd)?, addr, len, addr as u64, access as u32)
+    }
+
+    exported pointer fn ibv_reg_mr_iova(
+        pd: *mut ibv_pd,
+        addr: *mut c_void,
+        len: size_t,
+        iova: u64,
+        access: c_int,
+    ) -> ibv_mr {
+        register(Pd::of(pd)?, addr, len, iova, access as u32)
+    }
+
+    exported pointer fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *mut ibv_mr_init_attr) -> ibv_mr {
+        let attr = readable(attr)?;
+        if attr.comp_mask & IBV_REG_MR_MASK_ADDR == 0 || attr.comp_mask & !(IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA) != 0 {
+            return Err(Errno::UNSUPPORTED);
+        }
+        let iova = if attr.comp_mask & IBV_REG_MR_MASK_IOVA != 0 { attr.iova } else { attr.addr as u64 };
+        register(Pd::of(pd)?, attr.addr, attr.length, iova, attr.access as u32)
+    }
+
+    exported pointer fn ibv_reg_dmabuf_mr(
+        _pd: *mut ibv_pd,
+        _offset: u64,
+        _len: size_t,
+        _iova: u64,
+        _fd: c_int,
+        _access: c_int,
+    ) -> ibv_mr {
+        log::once(log::Level::Warn, "dmabuf", format_args!(
+            "memory behind a DMA-BUF (of a GPU) cannot be used with the software EFA: packets come through the CPU. Have \
+             the program stage through host memory (with libfabric: FI_EFA_USE_DEVICE_RDMA=0, with NCCL: NCCL_NET_GDR_LEVEL=LOC)"
+        ));
+        Err(Errno::UNSUPPORTED)
+    }
+
+    /// -1: "the old region is valid".
+    exported minus_one fn ibv_rereg_mr(
+        _mr: *mut ibv_mr,
+        _flags: c_int,
+        _pd: *mut ibv_pd,
+        _addr: *mut c_void,
+        _len: size_t,
+        _access: c_int,
+    ) {
+        Err(Errno::UNSUPPORTED)
+    }
+
+    exported status fn ibv_dereg_mr(mr: *mut ibv_mr) {
+        object::<_, Mr>(mr)?.destroy()?;
+        drop(Box::from_raw(mr.cast::<Mr>()));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_there_is_recognised() {
+        let here = vec![0u8; 100_000];
+        assert!(is_mapped(here.as_ptr() as usize, here.len()));
+        assert!(is_mapped(here.as_ptr() as usize + 1, 1));
+        assert!(!is_mapped(0x1000, 4096));
+        // SAFETY: a mapping of our own, whose second page goes again.
+        unsafe {
+            let two = libc::mmap(
+                std::ptr::null_mut(),
+                8192,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            libc::munmap(two.byte_add(4096), 4096);
+            assert!(is_mapped(two as usize, 4096));
+            assert!(!is_mapped(two as usize, 4097));
+            libc::munmap(two, 4096);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Which generation of EFA the device resembles, and the limits that it reports.
+
+use crate::log;
+use srd_device::{MAX_INLINE, MAX_RECV_SGE, MAX_SEND_SGE};
+use std::sync::OnceLock;
+
+/// Vendor of the PCI device (Amazon), as programs look for it.
+pub(crate) const VENDOR_ID: u32 = 0x1d0f;
+
+/// Reported number of queue pairs: all 16-bit numbers, so that a program's table that is indexed by the number modulo
+/// this many never holds two queue pairs in one place (EFA_VERBS.md, trap 3).
+pub(crate) const MAX_QP: u32 = 65_536;
+/// Entries of a send queue. As on p4d and p5 instances.
+pub(crate) const MAX_SQ_WR: u32 = 4096;
+/// Entries of a receive queue. As on p4d and p5 instances.
+pub(crate) const MAX_RQ_WR: u32 = 32_768;
+/// Entries of a completion queue: libfabric asks for send and receive queue together (trap 4).
+pub(crate) const MAX_CQE: u32 = 65_536;
+/// Completion queues.
+pub(crate) const MAX_CQ: u32 = 1024;
+/// Protection domains.
+pub(crate) const MAX_PD: u32 = 1024;
+/// Memory regions.
+pub(crate) const MAX_MR: u32 = 262_144;
+/// Address handles.
+pub(crate) const MAX_AH: u32 = 65_000;
+/// Bytes of a memory region: an address space's worth.
+pub(crate) const MAX_MR_SIZE: u64 = 1 << 47;
+/// Elements of a send.
+pub(crate) const MAX_SQ_SGE: u32 = MAX_SEND_SGE as u32;
+/// Elements of a receive.
+pub(crate) const MAX_RQ_SGE: u32 = MAX_RECV_SGE as u32;
+/// Local elements of an RDMA operation: EFA's descriptor has room for one.
+pub(crate) const MAX_RDMA_SGE: u32 = 1;
+/// Bytes of inline data.
+pub(crate) const INLINE_BYTES: u32 = MAX_INLINE as u32;
+/// Bytes of an RDMA operation. As on p4d and p5 instances.
+pub(crate) const MAX_RDMA_SIZE: u32 = 1 << 30;
+/// Completion vectors; libfabric wants more than one before it waits on completion queues.
+pub(crate) const COMPLETION_VECTORS: i32 = 8;
+
+/// A generation of EFA.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Profile {
+    /// Its name in `SRD_EFA_PROFILE`.
+    pub name: &'static str,
+    /// PCI device number.
+    pub part_id: u32,
+    /// RDMA read.
+    pub rdma_read: bool,
+    /// RDMA write, also with immediate data.
+    pub rdma_write: bool,
+    /// Writes with immediate data that take no receive.
+    pub unsolicited_write_recv: bool,
+}
+
+/// What real generations can do is a set of capability bits; the numbers matter to programs only so: 0xefa0 keeps
+/// libfabric from the direct data path, 0xefa0 and 0xefa1 make it leave device RDMA to those who ask for it, and
+/// from 0xefa2 on it insists on RDMA read (EFA_VERBS.md, section 5).
+const PROFILES: [Profile; 3] = [
+    Profile {
+        name: "gen1",
+        part_id: 0xefa0,
+        rdma_read: false,
+        rdma_write: false,
+        unsolicited_write_recv: false,
+    },
+    Profile {
+        name: "gen2",
+        part_id: 0xefa1,
+        rdma_read: true,
+        rdma_write: false,
+        unsolicited_write_recv: false,
+    },
+    Profile {
+        name: "gen3",
+        part_id: 0xefa2,
+        rdma_read: true,
+        rdma_write: true,
+        unsolicited_write_recv: true,
+    },
+];
+
+/// The newest: programs use what is there and do without what is not.
+const DEFAULT: Profile = PROFILES[2];
+
+impl Profile {
+    /// The one that `SRD_EFA_PROFILE` names.
+    pub fn current() -> Profile {
+        static CURRENT: OnceLock<Profile> = OnceLock::new();
+        *CURRENT.get_or_init(|| {
+            let Some(value) = std::env::var_os("SRD_EFA_PROFILE") else { return DEFAULT };
+            Profile::named(&value.to_string_lossy()).unwrap_or_else(|| {
+                log::error(format_args!(
+                    "SRD_EFA_PROFILE={value:?} is not possible; allowed: gen1, gen2 or gen3; taking {}",
+                    DEFAULT.name
+                ));
+                DEFAULT
+            })
+        })
+    }
+
+    fn named(name: &str) -> Option<Profile> {
+        PROFILES.into_iter().find(|profile| profile.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reported_is_what_the_device_has() {
+        let device = srd_device::DeviceConfig::default();
+        assert_eq!(
+            [MAX_SQ_WR, MAX_RQ_WR, MAX_CQE, MAX_CQ, MAX_PD, MAX_MR, MAX_AH, MAX_RDMA_SIZE],
+            [
+                device.max_sq,
+                device.max_rq,
+                device.max_cqe,
+                device.max_cq,
+                device.max_pd,
+                device.max_mr,
+                device.max_ah,
+                device.max_rdma
+            ]
+        );
+        assert!(device.rdma_read && device.rdma_write && device.rnr_retry && device.unsolicited_write_recv);
+    }
+
+    #[test]
+    fn profiles_have_the_names_of_the_option() {
+        assert_eq!(Profile::named("gen1").map(|p| p.part_id), Some(0xefa0));
+        assert_eq!(Profile::named("gen4"), None);
+    }
+}

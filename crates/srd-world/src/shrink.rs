@@ -1,0 +1,57 @@
+//! Makes a failing plan smaller: puts fields back to calm, then halves what is left, for as long as the same rule is
+//! still broken.
+
+use crate::plan::{Faults, Plan, Shape};
+use crate::world::{Failure, run};
+
+/// The smallest failure found, starting from `failure`, and how many runs it took. `budget` bounds the runs.
+pub fn shrink(failure: Box<Failure>, budget: u32) -> (Box<Failure>, u32) {
+    let mut best = failure;
+    let mut runs = 0;
+    loop {
+        let before = best.plan.clone();
+        for name in Shape::NAMES.iter().chain(Faults::NAMES) {
+            if *name == "sabotage" {
+                continue;
+            }
+            for value in candidates(&mut best.plan.clone(), name) {
+                if runs >= budget {
+                    return (best, runs);
+                }
+                let mut plan = best.plan.clone();
+                plan.set(name, value).expect("the name is in the list");
+                runs += 1;
+                if let Err(smaller) = run(&plan, false)
+                    && smaller.violation.rule == best.violation.rule
+                {
+                    best = smaller;
+                    break;
+                }
+            }
+        }
+        if best.plan == before {
+            return (best, runs);
+        }
+    }
+}
+
+/// Values of a field that are calmer than the one it has, the calmest first.
+fn candidates(plan: &mut Plan, name: &str) -> Vec<u64> {
+    let (mut shape, mut faults) = (Shape::calm(), Faults::calm());
+    let calm = shape.field(name).or_else(|| faults.field(name)).copied().expect("the name is in the list");
+    let now = plan.shape.field(name).or_else(|| plan.faults.field(name)).copied().expect("as above");
+    let mut values = Vec::new();
+    if now != calm {
+        values.push(calm);
+    }
+    // Counts can also go below what a calm run has.
+    if name == "messages" {
+        values.extend([1, 2, 4, 8, now / 2, now.saturating_sub(1)].into_iter().filter(|&n| n < now && n > 0));
+    } else if now > calm.saturating_add(1) {
+        values.push(calm + (now - calm) / 2);
+        if now - calm < 16 {
+            values.push(now - 1);
+        }
+    }
+    values
+}

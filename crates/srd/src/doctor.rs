@@ -1,0 +1,137 @@
+//! `srd doctor`: what would hold SRD back on this host, or between it and another, and how to mend it.
+
+mod bypass;
+mod finding;
+mod firewall;
+mod hops;
+mod path_mtu;
+mod paths;
+mod ports;
+mod probe;
+pub mod responder;
+mod system;
+
+use crate::output;
+use crate::perf::control::DEFAULT_PORT;
+use anyhow::Context;
+use finding::{Finding, Level};
+use probe::Prober;
+use srd_net::Options;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  srd doctor                   this host alone
+  srd doctor --serve           answer another host's probes until interrupted; then there:
+  srd doctor nodeb             this host, and what lies between it and nodeb
+  srd doctor nodeb --json | jq '.findings[] | select(.level == \"fail\")'
+
+Each finding is ok, warn (it works, but not as well as it could), fail (it will not work), or skip (it could not be
+checked, and why). `srd perf server` answers probes too.
+
+Exit code: 1 if anything failed, otherwise 0.";
+
+/// Arguments of `srd doctor`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Another host, to look at what lies between
+    host: Option<String>,
+    /// Answer the probes of another host's `srd doctor`
+    #[arg(long, conflicts_with_all = ["host", "json"])]
+    serve: bool,
+    /// UDP port of the probes
+    #[arg(long, default_value_t = DEFAULT_PORT)]
+    port: u16,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(serde::Serialize)]
+struct Diagnosis {
+    host: Option<String>,
+    worst: Level,
+    findings: Vec<Finding>,
+}
+
+/// Examines and prints.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.serve {
+        let responder = responder::Responder::bind(args.port)?;
+        output::text(&format!("srd doctor: answering probes on UDP port {}\n", responder.port()))?;
+        return responder.run();
+    }
+    let mut findings = Vec::new();
+    let options = match Options::from_env() {
+        Ok((options, warnings)) => {
+            findings.extend(warnings.iter().map(|warning| {
+                Finding::warn("options", warning.to_string()).mend(format!("unset {}", warning.name))
+            }));
+            options
+        }
+        Err(error) => {
+            let mend = format!("unset {}", error.variable);
+            findings.push(Finding::fail("options", error.to_string()).mend(mend));
+            Options::default()
+        }
+    };
+    findings.extend(system::examine(&options));
+    findings.extend(firewall::examine(options.port_base));
+    findings.extend(bypass::examine());
+    if let Some(host) = &args.host {
+        findings.extend(towards(host, args.port, &options)?);
+    }
+
+    let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
+    let diagnosis = Diagnosis { host: args.host.clone(), worst, findings };
+    if args.json {
+        output::json(&diagnosis)?;
+    } else {
+        output::text(&finding::describe(&diagnosis.findings))?;
+    }
+    Ok(if worst == Level::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What lies between here and `host`.
+fn towards(host: &str, port: u16, options: &Options) -> anyhow::Result<Vec<Finding>> {
+    let to: SocketAddr = (host, port)
+        .to_socket_addrs()
+        .with_context(|| format!("{host} has no address"))?
+        .min_by_key(|address| address.is_ipv6())
+        .with_context(|| format!("{host} has no address"))?;
+    let to = SocketAddr::new(to.ip().to_canonical(), port);
+    let mut findings = Vec::new();
+    match system::address_towards(to) {
+        Ok(local) => findings.push(system::examine_address(options, local)),
+        Err(error) => {
+            findings
+                .push(Finding::fail("route", format!("there is no way to {host}: {error}")).mend("ip route"));
+            return Ok(findings);
+        }
+    }
+    let Some(mut prober) = Prober::open(to)? else {
+        findings.push(
+            Finding::skip(
+                "probes",
+                format!(
+                    "{host} does not answer on UDP port {port}, so its ports, the path MTU and the paths between \
+                     could not be checked"
+                ),
+            )
+            .mend(format!("run `srd doctor --serve` on {host}, and let UDP port {port} pass its firewall")),
+        );
+        return Ok(findings);
+    };
+    findings.extend(ports::examine(&mut prober, options.port_base)?);
+    findings.extend(path_mtu::examine(&mut prober, options)?);
+    findings.extend(paths::examine(to, options.paths)?);
+    findings.extend(hops::examine(to, options.paths)?);
+    Ok(findings)
+}
+
+/// Bytes of IP and UDP header towards an address.
+fn header_bytes(to: IpAddr) -> u16 {
+    if to.is_ipv4() { 28 } else { 48 }
+}

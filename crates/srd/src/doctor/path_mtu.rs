@@ -1,0 +1,95 @@
+//! How long a packet may be between here and there, each way, and whether longer ones vanish without a word.
+
+use super::finding::Finding;
+use super::header_bytes;
+use super::probe::{Prober, Request, any_address};
+use super::system::address_towards;
+use crate::host::interfaces;
+use rustix::net::sockopt::{ip_mtu, ipv6_mtu};
+use srd_net::Options;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+
+/// Longest packets that SRD sends without being told to, IP header included.
+const LONGEST_BY_DEFAULT: u16 = 9216;
+
+/// What every IP host takes (IPv4) or forwards (IPv6: 1280).
+const SHORTEST: u16 = 576;
+
+/// Tries the size that SRD would use; if it does not pass, finds the one that does.
+pub fn examine(prober: &mut Prober, options: &Options) -> io::Result<Vec<Finding>> {
+    let to = prober.to();
+    let interface = interfaces::of_address(address_towards(to)?).and_then(|interface| interface.mtu);
+    let interface = interface.map_or(1500, |mtu| mtu.min(u16::MAX.into()) as u16);
+    let wanted = options.mtu.unwrap_or(LONGEST_BY_DEFAULT.min(interface));
+    let there = longest(prober, wanted, false)?;
+    let back = longest(prober, there, true)?;
+    Ok(vec![judge(to, wanted, there, back, known_mtu(to).ok())])
+}
+
+fn judge(to: SocketAddr, wanted: u16, there: u16, back: u16, known: Option<u16>) -> Finding {
+    let check = "path MTU";
+    let host = to.ip();
+    if there >= wanted && back >= wanted {
+        return Finding::ok(check, format!("packets of {wanted} bytes pass to {host} and back"));
+    }
+    let fits = there.min(back);
+    let mend = format!("export SRD_MTU={fits}, on both hosts; or give the whole path an MTU of {wanted}");
+    if known.is_some_and(|known| known <= there) && back >= there {
+        let what =
+            format!("packets of up to {fits} bytes pass to {host}, fewer than the {wanted} of the interface");
+        return Finding::warn(check, what).mend(mend);
+    }
+    let direction =
+        if back < there { format!("from {host} to here") } else { format!("from here to {host}") };
+    Finding::fail(
+        check,
+        format!("packets of more than {fits} bytes vanish {direction}, and no router says so (a black hole)"),
+    )
+    .mend(mend)
+}
+
+/// The longest packet up to `most` that is answered; with `both_ways` the answer is as long.
+fn longest(prober: &mut Prober, most: u16, both_ways: bool) -> io::Result<u16> {
+    let header = header_bytes(prober.to().ip());
+    let mut passes = |size: u16| -> io::Result<bool> {
+        let len = size - header;
+        let answer_len = if both_ways { len } else { 0 };
+        let request = Request { answer_len, ..Request::default() };
+        Ok(prober.ask(request, len.into())?.is_some())
+    };
+    if passes(most)? {
+        return Ok(most);
+    }
+    let (mut good, mut bad) = (SHORTEST.min(most), most);
+    while bad - good > 1 {
+        let middle = good + (bad - good) / 2;
+        if passes(middle)? { good = middle } else { bad = middle }
+    }
+    Ok(good)
+}
+
+/// What the kernel has learned of the path from routers' answers.
+fn known_mtu(to: SocketAddr) -> io::Result<u16> {
+    let socket = UdpSocket::bind((any_address(to.ip()), 0))?;
+    socket.connect(to)?;
+    let mtu = if to.is_ipv4() { ip_mtu(&socket)? } else { ipv6_mtu(&socket)? };
+    Ok(mtu.min(u16::MAX.into()) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Level;
+    use super::*;
+
+    #[test]
+    fn a_black_hole_is_worse_than_a_narrow_path() {
+        let to = "192.0.2.1:17407".parse().unwrap();
+        let level = |there, back, known| judge(to, 9000, there, back, known).level;
+        assert_eq!(level(9000, 9000, Some(9000)), Level::Ok);
+        assert_eq!(level(1500, 1500, Some(1500)), Level::Warn);
+        assert_eq!(level(1500, 1500, Some(9000)), Level::Fail);
+        assert_eq!(level(9000, 1500, Some(9000)), Level::Fail);
+        assert!(judge(to, 9000, 9000, 1500, None).mend.unwrap().contains("SRD_MTU=1500"));
+    }
+}

@@ -1,0 +1,211 @@
+//! The host itself: buffers, limits, processors, kernel features, and the address that SRD would use.
+
+use super::finding::Finding;
+use crate::host::interfaces::{self, Interface, Kind};
+use crate::host::{self, limits, offload};
+use srd_net::{Instance, Options};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+/// UDP ports from the base on that instances receive on.
+pub const PORTS: u16 = 512;
+
+/// Files that a program has open besides SRD's sockets, with room to spare.
+const OTHER_FILES: u64 = 256;
+
+/// Programs that check for locked memory before they use EFA expect at least this much.
+const MEMLOCK: u64 = 64 << 20;
+
+/// Clock sources that are read without a system call. SRD reads the time with every batch of packets.
+const FAST_CLOCKS: [&str; 5] =
+    ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "timebase"];
+
+/// All checks of this host.
+pub fn examine(options: &Options) -> Vec<Finding> {
+    let mut findings = vec![instance(options)];
+    findings.extend(buffers(options));
+    findings.extend([open_files(options), memlock(), processors(), clock(), offloads(), port_range(options)]);
+    findings.extend(rp_filter());
+    findings
+}
+
+/// Opens an instance: whatever prevents that says so itself.
+fn instance(options: &Options) -> Finding {
+    match Instance::open_separate(options) {
+        Ok(instance) => examine_address(options, instance.address().gid.ip()),
+        Err(error) => Finding::fail("address", error.what.clone()).mend(error.advice),
+    }
+}
+
+/// The local address by which `to` is reached.
+pub fn address_towards(to: SocketAddr) -> std::io::Result<IpAddr> {
+    let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(to)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// The interface of a local address.
+pub fn examine_address(options: &Options, address: IpAddr) -> Finding {
+    let Some(Interface { name, kind, mtu, .. }) = interfaces::of_address(address) else {
+        return Finding::warn("address", format!("{address} belongs to no interface")).mend("ip address");
+    };
+    let mtu = mtu.map_or_else(|| "unknown".into(), |mtu| mtu.to_string());
+    let what = format!("{address} on {name}, MTU {mtu}");
+    match kind {
+        Kind::Loopback if options.addr == srd_net::Address::Auto => {
+            Finding::warn("address", format!("{what}: only programs of this host can be reached"))
+                .mend("SRD_ADDR=INTERFACE, with an interface of `ip address` that leads to the other hosts")
+        }
+        Kind::Tunnel => Finding::warn(
+            "address",
+            format!("{what}: a tunnel (VPN) has one path, whatever the source port, and a processor's speed"),
+        )
+        .mend("SRD_ADDR=INTERFACE, with an interface that reaches the other hosts directly"),
+        _ => Finding::ok("address", what),
+    }
+}
+
+fn buffers(options: &Options) -> Vec<Finding> {
+    [("net.core.rmem_max", "receive buffer"), ("net.core.wmem_max", "send buffer")]
+        .into_iter()
+        .map(|(name, what)| match limits::sysctl::<u64>(name) {
+            Some(limit) if limit >= options.rcvbuf => Finding::ok(what, format!("{name} is {limit}")),
+            Some(limit) => Finding::warn(
+                what,
+                format!(
+                    "{name} is {limit}, less than the {} that SRD asks for: bursts are lost",
+                    options.rcvbuf
+                ),
+            )
+            .mend(format!("sysctl -w {name}={}", options.rcvbuf)),
+            None => Finding::skip(what, format!("{name} cannot be read here")),
+        })
+        .collect()
+}
+
+fn open_files(options: &Options) -> Finding {
+    let limits = limits::read();
+    // A pool of twice the paths' sockets, shared by all peers.
+    let needed = 2 * u64::from(options.paths) + OTHER_FILES;
+    match limits.open_files {
+        Some(limit) if limit < needed => Finding::warn(
+            "open files",
+            format!("{limit} may be open; SRD's source ports and the program's own files may need {needed}"),
+        )
+        .mend(format!("ulimit -n {}", needed.next_power_of_two().max(4096))),
+        Some(limit) => Finding::ok("open files", format!("{limit} may be open")),
+        None => Finding::ok("open files", "unlimited"),
+    }
+}
+
+fn memlock() -> Finding {
+    match limits::read().memlock {
+        Some(limit) if limit < MEMLOCK => Finding::warn(
+            "memlock",
+            format!(
+                "{} KiB may be locked; SRD itself locks nothing, but some programs written for EFA check it",
+                limit >> 10
+            ),
+        )
+        .mend("ulimit -l unlimited"),
+        Some(limit) => Finding::ok("memlock", format!("{} MiB may be locked", limit >> 20)),
+        None => Finding::ok("memlock", "unlimited"),
+    }
+}
+
+fn processors() -> Finding {
+    let (allowed, online) = host::cpus();
+    if allowed > 1 {
+        return Finding::ok("processors", format!("{allowed} of {online} usable"));
+    }
+    let what = "one processor for the program and SRD's progress thread: they take turns";
+    if online > 1 {
+        Finding::warn("processors", format!("bound to {what}"))
+            .mend("mpirun --bind-to none, or taskset with two processors for each process")
+    } else {
+        Finding::warn("processors", format!("this host has {what}"))
+            .mend("use a host with two processors or more")
+    }
+}
+
+fn clock() -> Finding {
+    match host::clock_source() {
+        Some(source) if FAST_CLOCKS.contains(&source.as_str()) => Finding::ok("clock", source),
+        Some(source) => Finding::warn(
+            "clock",
+            format!("{source}: every look at the time is a system call, several per message"),
+        )
+        .mend("echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        None => Finding::skip("clock", "the clock source cannot be read here"),
+    }
+}
+
+fn offloads() -> Finding {
+    match offload::probe() {
+        Ok(offload::Offload { gso: true, gro: true }) => {
+            Finding::ok("UDP offload", "the kernel cuts and joins datagrams (GSO, GRO)")
+        }
+        Ok(offload::Offload { gso, .. }) => {
+            let (name, since) = if gso { ("GRO", "5.0") } else { ("GSO", "4.18") };
+            Finding::warn(
+                "UDP offload",
+                format!(
+                    "kernel {} lacks UDP {name} (since {since}): about a tenth of the bandwidth",
+                    host::kernel()
+                ),
+            )
+            .mend("use a newer kernel")
+        }
+        Err(error) => Finding::skip("UDP offload", format!("loopback does not work here: {error}")),
+    }
+}
+
+/// The kernel hands out ephemeral ports at random; one that falls into our range takes the place of an instance.
+fn port_range(options: &Options) -> Finding {
+    let (low, high) = (options.port_base, options.port_base.saturating_add(PORTS - 1));
+    let name = "net.ipv4.ip_local_port_range";
+    let range = limits::sysctl_text(name).and_then(|text| {
+        text.split_whitespace().map(|port| port.parse::<u16>().ok()).collect::<Option<Vec<_>>>()
+    });
+    match range.as_deref() {
+        Some(&[first, last]) if first <= high && low <= last => Finding::warn(
+            "ports",
+            format!("{low}-{high} lie in the range {first}-{last} from which the kernel gives ports to any program"),
+        )
+        .mend(format!("sysctl -w net.ipv4.ip_local_reserved_ports={low}-{high}, or another SRD_PORT_BASE")),
+        Some(_) => Finding::ok("ports", format!("{low}-{high} are not given to other programs")),
+        None => Finding::skip("ports", format!("{name} cannot be read here")),
+    }
+}
+
+/// Strict reverse-path filtering drops packets that come in by another interface than answers would leave by.
+fn rp_filter() -> Option<Finding> {
+    let name = |interface: &str| format!("net.ipv4.conf.{interface}.rp_filter");
+    // The kernel takes the higher of the two (ip-sysctl.rst).
+    let all =
+        std::fs::read_to_string("/proc/sys/net/ipv4/conf/all/rp_filter").ok()?.trim().parse::<u8>().ok()?;
+    let reachable = |interface: &&Interface| interface.up && interface.kind != Kind::Loopback;
+    let interfaces = interfaces::all();
+    let strict: Vec<&str> = interfaces
+        .iter()
+        .filter(reachable)
+        .map(|interface| interface.name.as_str())
+        // An interface's name may hold a dot, so the path is made by hand.
+        .filter(|interface| {
+            let own = host::read_trimmed(&format!("/proc/sys/net/ipv4/conf/{interface}/rp_filter"));
+            own.and_then(|own| own.parse().ok()).unwrap_or(0).max(all) == 1
+        })
+        .collect();
+    Some(match strict.as_slice() {
+        [] => Finding::ok("rp_filter", "packets may come in by any interface"),
+        [_] if interfaces.iter().filter(reachable).count() == 1 => {
+            Finding::ok("rp_filter", "strict, but there is only one interface")
+        }
+        [first, ..] => Finding::warn(
+            "rp_filter",
+            format!("strict on {}: packets that come in by another interface are dropped", strict.join(", ")),
+        )
+        // 2 on one of the two suffices, because the higher counts.
+        .mend(format!("sysctl -w {}=2", if strict.len() == 1 { name(first) } else { name("all") })),
+    })
+}

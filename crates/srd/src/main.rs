@@ -1,0 +1,63 @@
+//! `srd`, the command of OpenSRD: what a host offers, what holds it back, running programs over it, measuring it.
+#![forbid(unsafe_code)]
+
+mod consumer;
+mod doctor;
+mod env;
+mod host;
+mod info;
+mod libraries;
+mod output;
+mod perf;
+mod run;
+mod variables;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+const AFTER_HELP: &str = "\
+Examples:
+  srd info                                  what this host offers
+  srd doctor nodeb                          what would hold SRD back between here and nodeb
+  srd run -- mpirun -np 2 ./program         a program written for EFA, over this host's network
+  srd perf server                           on one host, and on another:
+  srd perf client nodeb --test latency --vs-tcp
+
+Exit code: 0 if all went well, 1 if something failed, 2 if the command line makes no sense.";
+
+#[derive(Parser, Debug)]
+#[command(name = "srd", version, about = "Scalable Reliable Datagram and a software EFA", after_help = AFTER_HELP)]
+#[command(disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Show what this host offers: addresses, limits, offloads, versions
+    Info(info::Args),
+    /// Find what would hold SRD back here, or on the way to another host, and how to mend it
+    Doctor(doctor::Args),
+    /// Print shell exports that put OpenSRD under existing programs, or list its variables
+    Env(env::Args),
+    /// Run a program over OpenSRD
+    Run(run::Args),
+    /// Measure latency, bandwidth and message rate between two hosts
+    Perf(perf::Args),
+}
+
+fn main() -> ExitCode {
+    // clap itself ends with code 2 on a command line that makes no sense.
+    let result = match Cli::parse().command {
+        Command::Info(args) => info::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Env(args) => env::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Perf(args) => perf::run(&args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("srd: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""The demonstration: an unmodified MPI program on four hosts of a leaf-spine fabric, one spine of which silently drops
+everything for three seconds; over OpenSRD, and then over the kernel's TCP.
+
+    demo/demo.py                       OpenSRD's software EFA against kernel TCP
+    demo/demo.py --transport tcp       libfabric's tcp provider in OpenSRD's place (checks the demo itself)
+    demo/demo.py --steps 100 --seconds 8     a shorter one
+
+The programs are Debian's LAMMPS on Open MPI 5, and a steady small exchange (steady.c) that measures stalls. Prints a
+table and writes target/demo/index.html. Without network namespaces it runs over loopback, and nothing fails there.
+"""
+
+import argparse
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+
+import fabric as fabrics
+import page
+import physics
+from harness import layout, processes, transport
+from job import MPI, RANKS, Carrier, Fault, Happened, run
+from results import Melt, Side, as_text, read_steady
+
+HERE = Path(__file__).resolve().parent
+OUTPUT = layout.TARGET / "demo"
+KERNEL_TCP = Carrier("kernel TCP (Open MPI btl/tcp)", "kernel-tcp", None)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--transport", choices=transport.BY_NAME, default="efa")
+    parser.add_argument("--steps", type=int, default=300, help="LAMMPS time steps (default 300)")
+    parser.add_argument(
+        "--cells", type=int, default=20, help="LAMMPS box: 4 cells^3 atoms (default 20: 32,000 atoms)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=12, help="length of the steady exchange (default 12)"
+    )
+    parser.add_argument(
+        "--bytes", type=int, default=4096, help="message of the steady exchange (default 4096)"
+    )
+    parser.add_argument("--host-rate", default="200mbit")
+    parser.add_argument("--uplink-rate", default="100mbit")
+    return parser.parse_args()
+
+
+class Progress:
+    """Tells a waiting person what goes on: one line per run, kept up to date on a terminal."""
+
+    def __init__(self, what: str):
+        self.what = what
+        self.live = sys.stdout.isatty()
+        print(f"  {what} …", end="" if self.live else "\n", flush=True)
+
+    def update(self, state: str) -> None:
+        if self.live:
+            print(f"\r\033[K  {self.what} … {state}", end="", flush=True)
+
+    def done(self, result: str) -> None:
+        print(f"\r\033[K  {self.what}: {result}" if self.live else f"    {result}", flush=True)
+
+
+class Demo:
+    def __init__(self, options: argparse.Namespace, fabric: fabrics.Fabric | None):
+        self.options = options
+        self.fabric = fabric
+        self.melt_program = [
+            "lmp",
+            "-in",
+            str(HERE / "melt.lmp"),
+            "-log",
+            "none",
+            "-var",
+            "cells",
+            str(options.cells),
+            "-var",
+            "steps",
+            str(options.steps),
+        ]
+        self.steady_program = MPI.compile(HERE / "steady.c")
+        self.reference: dict[int, physics.Row] = {}
+
+    def compute_reference(self) -> None:
+        progress = Progress("LAMMPS on one process, for its physics")
+        outcome = processes.run(
+            processes.Command(self.melt_program, MPI.environment()), 300, OUTPUT / "reference.log"
+        )
+        self.reference = physics.rows(outcome.output.splitlines())
+        if outcome.status != 0 or not self.reference:
+            raise RuntimeError(f"LAMMPS failed on one process: see {OUTPUT / 'reference.log'}")
+        progress.done(f"{outcome.seconds:.1f} s")
+
+    def side(self, carrier: Carrier) -> Side:
+        print(f"{carrier.title}:")
+        side = Side(carrier, self.melt(carrier, None))
+        if self.fabric:
+            side.melt_with_fault = self.melt(carrier, Fault(begin="0 "))
+        side.steady = self.steady(carrier, Fault(begin="steady: exchanging") if self.fabric else None)
+        return side
+
+    def melt(self, carrier: Carrier, fault: Fault | None) -> Melt:
+        progress = Progress(f"LAMMPS on {RANKS} {self.places()}{', a spine silent for 3 s' if fault else ''}")
+
+        def on_line(line: str) -> None:
+            if (step := physics.step_of(line)) is not None:
+                progress.update(f"step {step} of {self.options.steps}")
+
+        happened = run(
+            carrier, self.melt_program, self.fabric, self.directory(carrier, "melt", fault), fault, on_line
+        )
+        self.keep_output(happened, self.directory(carrier, "melt", fault))
+        melt = Melt(
+            happened, physics.compare(self.reference, physics.rows(line for _, line in happened.lines))
+        )
+        if happened.status != 0:
+            raise RuntimeError(
+                f"LAMMPS failed over {carrier.title}; its last lines:\n  "
+                + "\n  ".join(line for _, line in happened.lines[-10:])
+            )
+        silent = f", spine {happened.failed_spine} was silent" if happened.fault else ""
+        progress.done(
+            f"{happened.wall_s:.1f} s, longest pause {melt.longest_pause_s:.2f} s{silent}; physics {melt.comparison}"
+        )
+        return melt
+
+    def steady(self, carrier: Carrier, fault: Fault | None):
+        progress = Progress(
+            f"steady exchange on {RANKS} {self.places()}{', a spine silent for 3 s' if fault else ''}"
+        )
+        directory = self.directory(carrier, "steady", fault)
+        directory.mkdir(parents=True, exist_ok=True)
+        program = [
+            str(self.steady_program),
+            str(self.options.seconds),
+            str(self.options.bytes),
+            str(directory / "bins"),
+        ]
+        happened = run(carrier, program, self.fabric, directory, fault, lambda _line: None)
+        self.keep_output(happened, directory)
+        steady = read_steady(happened, directory / "bins")
+        progress.done(
+            f"{steady.summary['iterations']} iterations, longest stall {steady.summary['longest_us'] / 1000:.0f} ms"
+        )
+        return steady
+
+    def places(self) -> str:
+        return "hosts" if self.fabric else "ranks of this host"
+
+    @staticmethod
+    def directory(carrier: Carrier, program: str, fault: Fault | None) -> Path:
+        return OUTPUT / f"{program}-{carrier.key}{'-fault' if fault else ''}"
+
+    @staticmethod
+    def keep_output(happened: Happened, directory: Path) -> None:
+        (directory / "output.log").write_text(
+            "\n".join(f"{at - happened.started:8.3f} {line}" for at, line in happened.lines) + "\n"
+        )
+
+    def setting(self) -> str:
+        if not self.fabric:
+            return f"{RANKS} ranks on one host over loopback: this machine allows no network namespaces, so nothing fails here."
+        return (
+            f"{self.fabric.hosts} hosts ({self.options.host_rate}) on 2 leaves and {self.fabric.spines} spines ({self.options.uplink_rate} per link), made of Linux network "
+            f"namespaces that route by a hash of the 5-tuple. Open MPI 5 and LAMMPS are the distributions' own. The spine that fails is the one that carries most at that "
+            f"moment; it drops every packet for 3 s and tells nobody."
+        )
+
+
+def main() -> int:
+    options = arguments()
+    carrier = transport.BY_NAME[options.transport]
+    if reason := carrier.why_unusable():
+        sys.exit(f"demo: error: {reason}")
+    ours = Carrier(
+        "OpenSRD (software EFA)" if carrier.is_ours else "libfabric tcp provider", options.transport, carrier
+    )
+
+    fabric = None
+    if reason := fabrics.why_impossible():
+        print(
+            f"demo: no fabric of namespaces: {reason}. Running over loopback, where nothing can be made to fail."
+        )
+    else:
+        fabric = fabrics.Fabric(host_rate=options.host_rate, uplink_rate=options.uplink_rate)
+        fabric.up()
+        print(
+            f"demo: fabric of {fabric.hosts} hosts, 2 leaves, {fabric.spines} spines is up (look: demo/fabric.sh status)"
+        )
+    try:
+        OUTPUT.mkdir(parents=True, exist_ok=True)
+        demo = Demo(options, fabric)
+        demo.compute_reference()
+        sides = [demo.side(ours), demo.side(KERNEL_TCP)]
+    finally:
+        if fabric:
+            fabric.down()
+    print(f"\n{as_text(sides)}\n")
+    page.write(OUTPUT / "index.html", sides, demo.setting())
+    print(f"figures: {OUTPUT / 'index.html'}")
+    melts = [melt for side in sides for melt in (side.melt, side.melt_with_fault) if melt]
+    return 0 if all(melt.comparison.same for melt in melts) else 1
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # tidy up then, too
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("\ndemo: interrupted; the fabric and all processes are gone")
+    except (RuntimeError, subprocess.CalledProcessError) as error:
+        sys.exit(f"\ndemo: error: {error}")

@@ -1,0 +1,172 @@
+"""One MPI job of the demo: where its ranks run, what carries their messages, and what happened while it ran."""
+
+import shlex
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fabric import FABRIC_INTERFACE, LAUNCHER, MANAGEMENT_INTERFACE, Fabric, SpineWatch
+from harness import counters, processes, stacks
+from harness.transport import Transport
+
+RANKS = 4
+MPI = stacks.OPEN_MPI_5
+TIMEOUT_S = 180
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """What carries the messages. Without a transport: the kernel's TCP, as Open MPI uses it by default."""
+
+    title: str
+    key: str
+    transport: Transport | None
+
+    def mca(self, interface: str) -> list[str]:
+        return MPI.network(self.transport) if self.transport else MPI.kernel_tcp(interface)
+
+
+@dataclass
+class Happened:
+    """A finished job. Times are seconds of the monotonic clock."""
+
+    started: float
+    ended: float
+    status: int | None
+    lines: list[tuple[float, str]]
+    fault: tuple[float, float] | None = None
+    failed_spine: int | None = None
+    spines: SpineWatch | None = None
+    tcp_retransmissions: int = 0
+    counted: counters.Counters = field(default_factory=counters.Counters)
+
+    @property
+    def wall_s(self) -> float:
+        return self.ended - self.started
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The spine that carries most falls silent `after_s` after the job's first line matching `begin`, for `for_s`."""
+
+    begin: str
+    after_s: float = 3.0
+    for_s: float = 3.0
+
+
+def command(
+    carrier: Carrier, program: list[str], fabric: Fabric | None, statistics: Path
+) -> processes.Command:
+    interface = FABRIC_INTERFACE if fabric else "lo"
+    # Hosts have two interfaces: name the one on the fabric. (libfabric's tcp provider refuses to be told "lo".)
+    variables = {"FI_TCP_IFACE": interface} if fabric else {}
+    wrapped = program
+    if carrier.transport:
+        variables |= carrier.transport.environment(interface if fabric else "127.0.0.1", statistics)
+        wrapped = [*carrier.transport.wrapper, *program]
+    exported = [word for name in ("LD_LIBRARY_PATH", *variables) for word in ("-x", name)]
+    launch = [MPI.mpirun(), "-np", str(RANKS), *carrier.mca(interface), *exported]
+    if not fabric:
+        return processes.Command(
+            [*launch, "--map-by", ":OVERSUBSCRIBE", *wrapped], {**MPI.environment(), **variables}
+        )
+    hosts = ",".join(f"{host}:1" for host in fabric.host_names())
+    launch += [
+        "--host",
+        hosts,
+        "--prtemca",
+        "plm_ssh_agent",
+        str(LAUNCHER),
+        "--prtemca",
+        "prte_if_include",
+        MANAGEMENT_INTERFACE,
+    ]
+    return processes.Command(
+        [str(LAUNCHER), fabric.host_names()[0], shlex.join([*launch, *wrapped])],
+        {**MPI.environment(), **variables},
+    )
+
+
+def run(
+    carrier: Carrier,
+    program: list[str],
+    fabric: Fabric | None,
+    statistics: Path,
+    fault: Fault | None,
+    on_line: Callable[[str], None],
+) -> Happened:
+    """Runs a job to its end, or to the time limit."""
+    statistics.mkdir(parents=True, exist_ok=True)
+    for old in statistics.glob("srd.*.json"):
+        old.unlink()
+    job = command(carrier, program, fabric, statistics)
+    (statistics / "command").write_text(job.line() + "\n")
+    if not fabric:
+        happened = _follow(job, None, None, None, on_line)
+    else:
+        retransmitted_before = fabric.tcp_retransmissions()
+        with SpineWatch(fabric.spines) as watch:
+            happened = _follow(job, fabric, watch, fault, on_line)
+        happened.spines = watch
+        happened.tcp_retransmissions = fabric.tcp_retransmissions() - retransmitted_before
+    if carrier.transport and carrier.transport.is_ours:
+        happened.counted = counters.read(statistics)
+    return happened
+
+
+def _follow(
+    job: processes.Command,
+    fabric: Fabric | None,
+    watch: SpineWatch | None,
+    fault: Fault | None,
+    on_line: Callable[[str], None],
+) -> Happened:
+    happened = Happened(time.monotonic(), 0, None, [])
+    process = job.start(subprocess.PIPE)
+    overdue = threading.Timer(TIMEOUT_S, _end_overdue, [process, happened])
+    overdue.start()
+    injection: threading.Thread | None = None
+    try:
+        for raw in process.stdout:
+            line = raw.decode(errors="replace").rstrip("\n")
+            happened.lines.append((time.monotonic(), line))
+            on_line(line)
+            if fault and fabric and not injection and line.strip().startswith(fault.begin):
+                injection = threading.Thread(target=_inject, args=(fault, fabric, watch, happened, process))
+                injection.start()
+        happened.status = process.wait()
+    finally:
+        happened.ended = time.monotonic()
+        overdue.cancel()
+        processes.end_session(process)
+        if injection:
+            injection.join()
+    return happened
+
+
+def _end_overdue(process: subprocess.Popen, happened: Happened) -> None:
+    happened.lines.append((time.monotonic(), f"demo: no end after {TIMEOUT_S} s; stopped"))
+    processes.end_session(process)
+
+
+def _inject(
+    fault: Fault, fabric: Fabric, watch: SpineWatch, happened: Happened, process: subprocess.Popen
+) -> None:
+    def wait_unless_over(seconds: float) -> None:
+        limit = time.monotonic() + seconds
+        while time.monotonic() < limit and process.poll() is None:
+            time.sleep(0.01)
+
+    wait_unless_over(fault.after_s)
+    if process.poll() is not None:
+        return
+    # The busiest one, whatever the transport: a spine that carries nothing would test nothing.
+    happened.failed_spine = watch.busiest()
+    fabric.blackhole(happened.failed_spine)
+    begun = time.monotonic()
+    wait_unless_over(fault.for_s)
+    fabric.heal()
+    happened.fault = (begun, time.monotonic())

@@ -1,0 +1,18 @@
+//! Data packets of every operation.
+#![no_main]
+
+use arbitrary::Unstructured;
+use libfuzzer_sys::fuzz_target;
+use srd_fuzz::{data, packet, round_trip};
+use srd_wire::{Body, Packet};
+
+fn read(u: &mut Unstructured<'_>) -> arbitrary::Result<Packet<Vec<u8>>> {
+    let body = Body::Data(data(u)?);
+    packet(u, body)
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(packet) = read(&mut Unstructured::new(bytes)) {
+        round_trip(&packet);
+    }
+});

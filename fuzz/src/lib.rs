@@ -1,0 +1,155 @@
+//! Packets out of a fuzzer's bytes, and what must hold for every packet.
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use srd_wire::codec::{self, decode};
+use srd_wire::*;
+
+/// A packet with this body. Its tags and lengths are not always consistent.
+pub fn packet(u: &mut Unstructured<'_>, body: Body<Vec<u8>>) -> Result<Packet<Vec<u8>>> {
+    let own = Incarnation(u.arbitrary()?);
+    let peer: u64 = u.arbitrary()?;
+    let hello = if u.arbitrary()? { Some(hello(u, own, peer)?) } else { None };
+    Ok(Packet {
+        src_port: u.arbitrary()?,
+        dst_tag: if u.arbitrary()? { Incarnation(peer).tag() } else { Tag(u.arbitrary()?) },
+        src_tag: own.tag(),
+        hello,
+        ack: if u.arbitrary()? { Some(ack(u)?) } else { None },
+        body,
+    })
+}
+
+fn hello(u: &mut Unstructured<'_>, own: Incarnation, peer: u64) -> Result<Hello> {
+    Ok(Hello {
+        incarnation: own,
+        echo: if u.arbitrary()? { peer } else { 0 },
+        version_min: u.arbitrary()?,
+        version_max: u.arbitrary()?,
+        features: u.arbitrary()?,
+        max_datagram: u.arbitrary()?,
+        rcvbuf_kib: u.arbitrary()?,
+    })
+}
+
+fn ack(u: &mut Unstructured<'_>) -> Result<Ack> {
+    let mut ack = Ack {
+        cum: Psn(u.arbitrary()?),
+        rcvd_bytes: u.arbitrary()?,
+        rx_time: Stamp(u.arbitrary()?),
+        senders: u.arbitrary()?,
+        ce_count: u.arbitrary()?,
+        buffer_level: u.arbitrary()?,
+        ..Ack::default()
+    };
+    for _ in 0..u.int_in_range(0..=MAX_ECHOES)? {
+        ack.echoes.push(Echo {
+            path: PathId(u.arbitrary()?),
+            tx_count: u.arbitrary()?,
+            hold: Hold(u.arbitrary()?),
+            psn: Psn(u.arbitrary()?),
+            stamp: Stamp(u.arbitrary()?),
+        });
+    }
+    for _ in 0..u.int_in_range(0..=MAX_SACK_WORDS)? {
+        ack.sack.push(u.arbitrary()?);
+    }
+    Ok(ack)
+}
+
+/// A data body.
+pub fn data(u: &mut Unstructured<'_>) -> Result<Data<Vec<u8>>> {
+    Ok(Data {
+        op: op(u)?,
+        psn: Psn(u.arbitrary()?),
+        stamp: Stamp(u.arbitrary()?),
+        path: PathId(u.arbitrary()?),
+        tx_count: u.arbitrary()?,
+        ack_request: u.arbitrary()?,
+        msg: MsgId(u.arbitrary()?),
+        len: u.arbitrary()?,
+        offset: u.arbitrary()?,
+        payload: Vec::arbitrary(u)?,
+    })
+}
+
+fn op(u: &mut Unstructured<'_>) -> Result<Op> {
+    let route =
+        Route { dst_qpn: Qpn(u.arbitrary()?), src_qpn: Qpn(u.arbitrary()?), qkey: Qkey(u.arbitrary()?) };
+    let rkey = MrKey(u.arbitrary()?);
+    let status = Status::from_u8(u.arbitrary()?).unwrap_or(Status::RemoteRnr);
+    Ok(match u.int_in_range(0..=6)? {
+        0 => Op::Send { route, imm: u.arbitrary()?, datagram: u.arbitrary()? },
+        1 => Op::Write { route, rkey, addr: u.arbitrary()?, imm: u.arbitrary()? },
+        2 => Op::ReadRequest {
+            route,
+            rkey,
+            addr: u.arbitrary()?,
+            read_len: u.arbitrary()?,
+            read: u.arbitrary()?,
+        },
+        3 => Op::ReadResponse { read: u.arbitrary()? },
+        4 => Op::ReadFailed { read: u.arbitrary()?, status },
+        5 => Op::Refuse { refused: MsgId(u.arbitrary()?), status },
+        _ => Op::Skip,
+    })
+}
+
+/// The packet's bytes, with `padding` bytes behind its payload.
+pub fn to_bytes<P: AsRef<[u8]>>(packet: &Packet<P>, padding: usize) -> Vec<u8> {
+    let payload = if let Body::Data(data) = &packet.body { data.payload.as_ref() } else { &[] };
+    let mut bytes = vec![0; codec::MAX_HEADER];
+    let len = codec::encode_header(packet, payload.len(), &mut bytes);
+    assert_eq!(len, codec::header_len(packet));
+    bytes.truncate(len);
+    bytes.extend_from_slice(payload);
+    bytes.resize(bytes.len() + padding, 0);
+    bytes
+}
+
+fn borrowed(packet: &Packet<Vec<u8>>) -> Packet<&[u8]> {
+    let Packet { src_port, dst_tag, src_tag, hello, ack, body } = packet;
+    let body = match body {
+        Body::None => Body::None,
+        Body::Data(data) => {
+            let Data { psn, stamp, path, tx_count, ack_request, msg, len, offset, op, payload } = data;
+            Body::Data(Data {
+                psn: *psn,
+                stamp: *stamp,
+                path: *path,
+                tx_count: *tx_count,
+                ack_request: *ack_request,
+                msg: *msg,
+                len: *len,
+                offset: *offset,
+                op: *op,
+                payload: &payload[..],
+            })
+        }
+        Body::Probe(probe) => Body::Probe(*probe),
+        Body::Reset { stale } => Body::Reset { stale: *stale },
+    };
+    Packet {
+        src_port: *src_port,
+        dst_tag: *dst_tag,
+        src_tag: *src_tag,
+        hello: *hello,
+        ack: ack.clone(),
+        body,
+    }
+}
+
+/// A consistent packet survives being written and read, also with padding where it has payload, and cut short it is
+/// refused.
+pub fn round_trip(packet: &Packet<Vec<u8>>) {
+    let payload_len = if let Body::Data(data) = &packet.body { data.payload.len() } else { 0 };
+    if codec::check(packet, payload_len).is_err() {
+        return;
+    }
+    let bytes = to_bytes(packet, 0);
+    assert_eq!(decode(&bytes), Ok(borrowed(packet)));
+    for len in 0..bytes.len() {
+        assert!(decode(&bytes[..len]).is_err());
+    }
+    let padded = to_bytes(packet, 7);
+    assert_eq!(decode(&padded).ok(), matches!(packet.body, Body::Data(_)).then(|| borrowed(packet)));
+}

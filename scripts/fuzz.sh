@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# fuzz.sh SECONDS [TARGET…]: runs each fuzz target of fuzz/ that long. A crash is kept under fuzz/artifacts.
+set -euo pipefail
+cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
+PATH=$PATH:$HOME/.cargo/bin
+
+fail() { printf 'fuzz: error: %s\n' "$@" >&2; exit 1; }
+seconds=${1:-60}; shift || true
+[[ -f fuzz/Cargo.toml ]] || fail "this version has no fuzz targets (no fuzz/Cargo.toml)"
+cargo fuzz --version >/dev/null 2>&1 || fail "cargo-fuzz is not installed" "run: cargo install cargo-fuzz"
+cargo +nightly --version >/dev/null 2>&1 || fail "fuzzing instruments the code, which takes a nightly toolchain" "run: rustup toolchain install nightly"
+
+targets=("$@")
+[[ ${#targets[@]} -gt 0 ]] || mapfile -t targets < <(cargo +nightly fuzz list)
+for target in "${targets[@]}"; do
+  echo "fuzz: $target for $seconds s"
+  cargo +nightly fuzz run "$target" -- -max_total_time="$seconds" -print_final_stats=1
+done

@@ -1,0 +1,181 @@
+"""The MPI stacks of the matrix: how each is compiled against and started, on one host or across namespaces.
+
+Every command line forces the network path: without that, ranks on one host would talk through shared memory and
+nothing of the transport would be tested.
+"""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import layout
+from .transport import Transport
+
+# Ranks that yield: the machine may have fewer cores than ranks and engine threads.
+OPEN_MPI_COMMON = ["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+AS_ROOT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+
+
+@dataclass(frozen=True)
+class Stack:
+    name: str
+    title: str
+    bin: Path
+    libraries: tuple[Path, ...]
+
+    def environment(self) -> dict[str, str]:
+        """Variables that the stack's launcher and programs need, whatever the transport."""
+        path = os.environ.get("PATH", "/usr/bin:/bin")
+        environment = {}
+        if self.libraries:
+            environment["PATH"] = f"{self.bin}:{path}"
+            environment["LD_LIBRARY_PATH"] = ":".join(str(library) for library in self.libraries)
+        return environment
+
+    def compile(self, source: Path) -> Path:
+        """Compiles a C program for this stack unless it is up to date; returns the program."""
+        program = layout.TARGET / "consumers" / self.name / source.stem
+        if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
+            return program
+        program.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            [
+                *self._compiler(),
+                "-O2",
+                "-std=c11",
+                "-D_GNU_SOURCE",
+                "-Wall",
+                "-o",
+                str(program),
+                str(source),
+                *self._link(),
+            ],
+            check=True,
+        )
+        return program
+
+    def _compiler(self) -> list[str]:
+        raise NotImplementedError
+
+    def _link(self) -> list[str]:
+        return []
+
+    def launch(
+        self, transport: Transport, ranks: int, program: list[str]
+    ) -> tuple[list[str], dict[str, str]]:
+        """Command and variables that start `program` on one host, with its messages on `transport`."""
+        raise NotImplementedError
+
+
+class OpenMpi(Stack):
+    def environment(self):
+        return {**super().environment(), **AS_ROOT}
+
+    def _compiler(self) -> list[str]:
+        return [str(self.bin / ("mpicc" if self.libraries else "mpicc.openmpi"))]
+
+    def mpirun(self) -> str:
+        return str(self.bin / ("mpirun" if self.libraries else "mpirun.openmpi"))
+
+    def launch(self, transport, ranks, program):
+        oversubscribe = ["--map-by", ":OVERSUBSCRIBE"] if self.libraries else ["--oversubscribe"]
+        command = [self.mpirun(), "-np", str(ranks), *oversubscribe, *self.network(transport), *program]
+        return [*transport.wrapper, *command], self.environment()
+
+    @staticmethod
+    def network(transport: Transport) -> list[str]:
+        """Only the matching-transport layer over libfabric, and only this provider."""
+        return [
+            *OPEN_MPI_COMMON,
+            "--mca",
+            "pml",
+            "cm",
+            "--mca",
+            "mtl",
+            "ofi",
+            "--mca",
+            "mtl_ofi_provider_include",
+            transport.provider,
+        ]
+
+    @staticmethod
+    def kernel_tcp(interfaces: str) -> list[str]:
+        """Open MPI's own TCP transport, without libfabric: what users run today without a special network."""
+        return [
+            *OPEN_MPI_COMMON,
+            "--mca",
+            "pml",
+            "ob1",
+            "--mca",
+            "btl",
+            "tcp,self",
+            "--mca",
+            "btl_tcp_if_include",
+            interfaces,
+        ]
+
+    def launch_ucx(self, transport: Transport, ranks: int, program: list[str]):
+        transports = "srd,self" if transport.is_ours else "tcp,self"
+        command = [
+            self.mpirun(),
+            "-np",
+            str(ranks),
+            "--map-by",
+            ":OVERSUBSCRIBE",
+            *OPEN_MPI_COMMON,
+            "--mca",
+            "pml",
+            "ucx",
+            # The wheel's list of device patterns leaves out what it does not know; "any" takes ours too.
+            "--mca",
+            "pml_ucx_tls",
+            "any",
+            "--mca",
+            "pml_ucx_devices",
+            "any",
+            *program,
+        ]
+        return [*transport.wrapper, *command], {**self.environment(), "UCX_TLS": transports}
+
+
+class Mpich(Stack):
+    def _compiler(self) -> list[str]:
+        return [str(self.bin / "mpicc")]
+
+    def launch(self, transport, ranks, program):
+        command = [str(self.bin / "mpiexec"), "-n", str(ranks), *program]
+        # NOLOCAL: no shared memory between ranks of one host. The wheel also holds UCX: name the netmod.
+        network = {"MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1", "FI_PROVIDER": transport.provider}
+        return [*transport.wrapper, *command], {**self.environment(), **network}
+
+
+class IntelMpi(Stack):
+    def _compiler(self) -> list[str]:
+        # The wheel's own mpicc expects an installation prefix that a virtual environment does not have.
+        return ["gcc", f"-I{layout.VENV}/impi/include"]
+
+    def _link(self) -> list[str]:
+        return [f"{layout.VENV}/impi/lib/libmpi.so.12"]
+
+    def launch(self, transport, ranks, program):
+        command = [str(self.bin / "mpiexec.hydra"), "-n", str(ranks), *program]
+        # Its wheel bundles no libfabric: MPICH's stands in. No pinning: two ranks would share a core with our engine.
+        network = {"I_MPI_FABRICS": "ofi", "I_MPI_PIN": "0", "FI_PROVIDER": transport.provider}
+        return [*transport.wrapper, *command], {**self.environment(), **network}
+
+
+OPEN_MPI_5 = OpenMpi("ompi", "Open MPI 5.0.11", layout.VENV / "ompi/bin", (layout.VENV / "ompi/lib",))
+OPEN_MPI_4 = OpenMpi("debian", "Debian Open MPI 4.1.4", Path("/usr/bin"), ())
+MPICH = Mpich("mpich", "MPICH 5.0.2", layout.VENV / "mpich/bin", (layout.VENV / "mpich/lib",))
+INTEL_MPI = IntelMpi(
+    "impi",
+    "Intel MPI 2021.19",
+    layout.VENV / "impi/bin",
+    (layout.VENV / "impi/lib", layout.VENV / "mpich/lib/mpich"),
+)

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# install.sh PREFIX: copies what `make build` staged to PREFIX (bin/srd, lib/srd/…). DESTDIR is honoured for packagers.
+set -euo pipefail
+cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
+
+prefix=${1:?usage: install.sh PREFIX}
+[[ $prefix == /* ]] || { echo "install: error: PREFIX must be an absolute path, is '$prefix'" >&2; exit 1; }
+[[ -x target/srd/bin/srd ]] || { echo "install: error: nothing is built; run: make build" >&2; exit 1; }
+destination=${DESTDIR:-}$prefix
+# The software EFA stays in a directory of its own: in $prefix/lib it would take the place of the system's libibverbs
+# for every program. `srd run` and `srd env` find it there, relative to bin/srd.
+mkdir -p "$destination/bin" "$destination/lib"
+install -m 755 target/srd/bin/srd "$destination/bin/srd"
+cp -a target/srd/lib/srd "$destination/lib/"
+echo "install: $destination/bin/srd, $destination/lib/srd"

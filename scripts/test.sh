@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Every test, in the order of how soon it tells something; `make test` runs this. Each step's time is printed, and the
+# last line says `N passed, N failed` over all of them. A failing step does not keep the later ones from running,
+# unless they need what it makes.
+set -uo pipefail
+cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.." || exit 1
+PATH=$PATH:$HOME/.cargo/bin
+
+seeds=${SEEDS:-2000}
+log=target/test.log
+passed=0 failed=0 summary=()
+began=$SECONDS
+
+# Runs a command, shows its output and counts its results: from its own closing line where it has one (cargo's
+# "test result:" lines, "N passed, N failed"), as one test otherwise.
+step() { # NAME COMMAND...
+  local name=$1 start=$SECONDS status good=0 bad=0; shift
+  printf '\n==== %s: %s\n' "$name" "$*"
+  "$@" 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+  # "test result: ok. 12 passed; 0 failed; …" of cargo, several per run; "12 passed, 0 failed" of our own runners.
+  read -r good bad < <(awk '
+    /^test result:/                  { for (k = 2; k <= NF; k++) { if ($k ~ /^passed/) p += $(k-1); if ($k ~ /^failed/) f += $(k-1) } }
+    /^[0-9]+ passed, [0-9]+ failed$/ { p += $1; f += $3 }
+    END { print p + 0, f + 0 }' "$log")
+  if ((good + bad == 0)); then
+    if ((status == 0)); then good=1; else bad=1; fi
+  elif ((status != 0 && bad == 0)); then
+    bad=1 # it broke off between tests
+  fi
+  passed=$((passed + good)) failed=$((failed + bad))
+  summary+=("$(printf '%-28s %5d s  %5d passed, %d failed' "$name" $((SECONDS - start)) "$good" "$bad")")
+  ((status == 0))
+}
+
+finish() {
+  printf '\n'
+  [[ ${#summary[@]} -eq 0 ]] || printf '%s\n' "${summary[@]}"
+  printf 'all tests: %d min %d s\n' $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60))
+  printf '%d passed, %d failed\n' "$passed" "$failed"
+  ((failed == 0)) && exit 0 || exit 1
+}
+trap 'echo; echo "test: interrupted"; trap - INT; kill -INT $$' INT
+
+mkdir -p target
+step "set-up" scripts/setup.sh || finish
+step "format" cargo fmt --all --check
+step "lints" cargo clippy --workspace --all-targets --quiet -- -D warnings
+step "build" scripts/build.sh || finish
+step "unit and property tests" cargo test --release --workspace --quiet
+step "campaign, $seeds seeds" scripts/campaign.sh "$seeds"
+step "ABI" tests/abi/check.py
+step "consumer matrix" tests/consumers/run.py
+finish

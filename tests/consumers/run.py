@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Runs the consumer matrix: unmodified MPI stacks, libfabric and verbs tools, each clean and under packet loss.
+
+    tests/consumers/run.py                           everything over OpenSRD's software EFA
+    tests/consumers/run.py --transport tcp           the same programs over libfabric's tcp provider (checks the tests)
+    tests/consumers/run.py --fault loss mpich ucx    these cases only, under loss only
+    tests/consumers/run.py --list
+
+The last line says `N passed, N failed`; the exit status is 0 when nothing failed.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+import cases
+from harness import counters, layout, processes, transport
+
+FAULTS = {"clean": None, "loss": "loss=0.02,seed=1"}
+LOGS = layout.TARGET / "consumers" / "logs"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--transport", choices=transport.BY_NAME, default="efa")
+    parser.add_argument("--fault", choices=FAULTS, help="only clean, or only under loss (default: both)")
+    parser.add_argument(
+        "--address", default="127.0.0.1", help="local address or interface of the software device"
+    )
+    parser.add_argument("--list", action="store_true", help="list the cases")
+    parser.add_argument("names", nargs="*", help="cases to run (default: all)")
+    chosen = parser.parse_args()
+    unknown = set(chosen.names) - {case.name for case in cases.CASES}
+    if unknown:
+        parser.error(f"no such case: {', '.join(sorted(unknown))} (--list shows them)")
+    return chosen
+
+
+def main() -> int:
+    options = arguments()
+    if options.list:
+        for case in cases.CASES:
+            print(f"{case.name:14} {case.title}")
+        return 0
+    carrier = transport.BY_NAME[options.transport]
+    if reason := carrier.why_unusable():
+        sys.exit(f"consumers: error: {reason}")
+
+    chosen = [case for case in cases.CASES if not options.names or case.name in options.names]
+    # Loss is injected in our datapath; the tcp provider has none.
+    faults = [options.fault] if options.fault else list(FAULTS) if carrier.is_ours else ["clean"]
+    passed = failed = 0
+    skipped = []
+    started = time.monotonic()
+    for fault in faults:
+        for case in chosen:
+            if case.only_ours and not carrier.is_ours:
+                skipped.append(case.name)
+                continue
+            if fault == "loss" and case.min_packets == 0:
+                continue  # sends nothing that could be lost
+            try:
+                problem = run_case(case, carrier, fault, options.address)
+            except cases.NotHere as reason:
+                print(f"  not run: {reason}")
+                continue
+            passed, failed = (passed, failed + 1) if problem else (passed + 1, failed)
+    if skipped:
+        print(f"not run over {carrier.name}, since they speak verbs themselves: {', '.join(skipped)}")
+    print(f"consumer matrix over {carrier.name}: {time.monotonic() - started:.0f} s")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def run_case(case: cases.Case, carrier: transport.Transport, fault: str, address: str) -> str | None:
+    """Runs one case, tells the result, and returns what was wrong."""
+    name = f"{case.name}.{carrier.name}.{fault}"
+    print(f"  {case.title:55} {fault:6}", end="", flush=True)
+    statistics = LOGS / f"{name}.counters"
+    shutil.rmtree(statistics, ignore_errors=True)
+    statistics.mkdir(parents=True)
+    job, outcome, problem = None, None, None
+    try:
+        job = case.job(carrier, carrier.environment(address, statistics, FAULTS[fault]))
+        outcome = processes.run(job.command, case.timeout_s, LOGS / f"{name}.log", job.server, job.port)
+        problem = judge(case, carrier, fault, outcome, statistics)
+    except cases.NotHere:
+        raise
+    except Exception as error:  # a case that cannot even start is a failure like any other
+        problem = f"{type(error).__name__}: {error}"
+    seconds = f"{outcome.seconds:5.1f} s" if outcome else ""
+    print(
+        f"  {'FAILED' if problem else 'ok'}  {seconds}{'' if problem or not carrier.is_ours else '  ' + evidence(statistics)}"
+    )
+    if problem:
+        report(case, carrier, fault, job, outcome, problem, LOGS / f"{name}.log")
+    return problem
+
+
+def judge(
+    case: cases.Case, carrier: transport.Transport, fault: str, outcome: processes.Outcome, statistics: Path
+) -> str | None:
+    if outcome.status is None:
+        return f"still running after {case.timeout_s:.0f} s; ended"
+    if outcome.status != 0:
+        return f"exit status {outcome.status}"
+    if not cases.output_satisfies(case, outcome.output):
+        return f"the output lacks /{case.expected}/"
+    if not carrier.is_ours or case.min_packets == 0:
+        return None
+    counted = counters.read(statistics)
+    if not counted.moved_messages or counted.sent_packets < case.min_packets:
+        return (
+            f"only {counted.sent_packets} packets sent and {counted.received_packets} received by our device in "
+            f"{counted.processes} processes (at least {case.min_packets} wanted): the messages went another way"
+        )
+    if fault == "loss" and counted.retransmitted_packets == 0:
+        return "no packet was retransmitted: the loss was not injected"
+    return None
+
+
+def evidence(statistics: Path) -> str:
+    counted = counters.read(statistics)
+    return (
+        f"{counted.sent_packets} packets, {counted.retransmitted_packets} retransmitted"
+        if counted.processes
+        else ""
+    )
+
+
+def report(case, carrier, fault, job, outcome, problem, log: Path) -> None:
+    print(f"    {problem}")
+    if outcome:
+        for line in outcome.output.splitlines()[-25:]:
+            print(f"    | {line}")
+    print(f"    again: tests/consumers/run.py --transport {carrier.name} --fault {fault} {case.name}")
+    if job:
+        if job.server:
+            print(f"    server: {job.server.line()}")
+        print(f"    command: {job.command.line()}")
+    print(f"    output: {os.path.relpath(log, layout.ROOT)}", flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("\nconsumers: interrupted; every process that was started has been ended")
