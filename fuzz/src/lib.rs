@@ -14,7 +14,7 @@ pub fn packet(u: &mut Unstructured<'_>, body: Body<Vec<u8>>) -> Result<Packet<Ve
         dst_tag: if u.arbitrary()? { Incarnation(peer).tag() } else { Tag(u.arbitrary()?) },
         src_tag: own.tag(),
         hello,
-        ack: if u.arbitrary()? { Some(ack(u)?) } else { None },
+        ack: if u.arbitrary()? { Some(ack(u)?.into()) } else { None },
         body,
     })
 }

@@ -192,7 +192,7 @@ impl<M: Memory> Device<M> {
         now: Time,
         port: u16,
         from: Gid,
-        packet: Packet<M::Payload>,
+        packet: &Packet<M::Payload>,
         bytes: usize,
         ce: bool,
     ) {
@@ -204,6 +204,14 @@ impl<M: Memory> Device<M> {
         };
         self.endpoint.handle_packet(now, index, from, packet, bytes, ce, &mut self.tables);
         self.do_ready();
+    }
+
+    /// As [`srd_proto::Endpoint::refuse`]; `port` is the receive port's number (UDP).
+    pub fn refuse(&mut self, now: Time, port: u16, from: InstanceAddr, src_tag: Tag, dst_tag: Tag) {
+        let slot = port.wrapping_sub(self.tables.config.port_base);
+        if let Some(index) = self.tables.numbers.port_of_slot(slot) {
+            self.endpoint.refuse(now, index, from, src_tag, dst_tag);
+        }
     }
 
     /// As [`srd_proto::Endpoint::poll_transmit`].

@@ -133,6 +133,7 @@ impl Core {
     #[inline]
     fn run_timers(&mut self, now: Time) {
         if now >= self.device.next_timeout() {
+            self.receiver.note_time(now);
             self.device.handle_timeout(now);
         }
     }
@@ -144,6 +145,7 @@ impl Core {
     /// in time loses that trust, and must earn it again.
     #[inline]
     pub fn after_call(&mut self, now: Time, polling: bool) {
+        self.receiver.note_time(now);
         if self.sent_since_poll && polling {
             self.deferred_at.get_or_insert(now);
             if self.trust >= TRUST && self.untransmitted < MOST_DEFERRED {
@@ -159,7 +161,8 @@ impl Core {
     /// Sends all that the transport has for now.
     #[inline]
     pub fn transmit(&mut self, now: Time) {
-        let Core { device, transmitter, keyring, .. } = self;
+        let Core { device, transmitter, receiver, keyring, .. } = self;
+        receiver.note_time(now);
         transmitter.due(now);
         let before = transmitter.packets_pushed();
         let limit = transmitter.bytes_pushed() + ROUND_BYTES;

@@ -157,6 +157,7 @@ impl Instance {
                 "raise `ulimit -n` if there are too many open files",
             )
         })?;
+        transport.entropy = transmitter.source_ports() as u16;
         if !transmitter.has_gso() {
             transport.burst_bytes = transport.max_datagram as u32;
         }

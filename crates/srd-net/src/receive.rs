@@ -1,12 +1,17 @@
 //! From sockets to packets: receives runs of datagrams, opens and decodes each, and hands it to the device. Counts
 //! what is refused, by cause.
+//!
+//! The device is told when the kernel received a packet, not when this process got round to it: so a round trip is
+//! that of the network, and the time for which the process had no core counts as holding the packet, which the sender
+//! is told. Congestion control on a busy host would otherwise take its own scheduler for a queue in the network.
 
+use crate::clock::KernelClock;
 use crate::payload;
 use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket};
 use serde::Serialize;
 use srd_device::{Device, HostMemory};
 use srd_wire::seal::Keyring;
-use srd_wire::{Gid, Time, codec};
+use srd_wire::{Gid, Nanos, Time, codec};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -45,13 +50,22 @@ struct Port {
 pub struct Receiver {
     ports: Vec<Port>,
     batch: ReceiveBatch,
+    clock: KernelClock,
+    /// The latest time that the device has been told.
+    latest: Time,
     counters: ReceiveCounters,
 }
 
 impl Receiver {
     /// Receives from nowhere yet.
     pub fn new() -> Receiver {
-        Receiver { ports: Vec::new(), batch: ReceiveBatch::new(), counters: ReceiveCounters::default() }
+        Receiver {
+            ports: Vec::new(),
+            batch: ReceiveBatch::new(),
+            clock: KernelClock::default(),
+            latest: Time(0),
+            counters: ReceiveCounters::default(),
+        }
     }
 
     /// Adds a socket, which is bound to `port`.
@@ -74,6 +88,12 @@ impl Receiver {
             }
         }
         counters
+    }
+
+    /// The device has been told this time.
+    #[inline]
+    pub fn note_time(&mut self, now: Time) {
+        self.latest = self.latest.max(now);
     }
 
     /// Receives what is there and gives it to `device`. Returns how many packets came.
@@ -121,7 +141,7 @@ impl Receiver {
         device: &mut Device<HostMemory>,
         mut keyring: Option<&mut Keyring>,
     ) {
-        let Receiver { ports, batch, counters } = self;
+        let Receiver { ports, batch, clock, latest, counters } = self;
         let Some(run) = batch.run(run) else { return };
         let port = &mut ports[port];
         if let Some(drops) = run.drops {
@@ -131,6 +151,10 @@ impl Receiver {
         counters.runs += 1;
         counters.bytes += run.bytes.len() as u64;
         let (from, ce) = (Gid::from(run.from.ip()), run.ce);
+        let age = run.arrived.map_or(Nanos::ZERO, |stamp| clock.age(stamp, now));
+        // Time must not run backwards for the device, though runs of several sockets come in any order.
+        let arrived = Time(now.0 - age.0).max(*latest).min(now);
+        *latest = arrived;
         for datagram in run.datagrams() {
             counters.packets += 1;
             let bytes = datagram.len();
@@ -147,7 +171,7 @@ impl Receiver {
             match codec::decode(plain) {
                 Ok(packet) => {
                     let packet = payload::received(packet);
-                    device.handle_packet(now, port.port, from, packet, bytes, ce);
+                    device.handle_packet(arrived, port.port, from, &packet, bytes, ce);
                 }
                 Err(e) => *counters.not_decoded.entry(e.name()).or_default() += 1,
             }

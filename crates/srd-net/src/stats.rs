@@ -35,7 +35,7 @@ pub struct Stats {
     pub sealed: bool,
     /// Whether many datagrams go in one call.
     pub gso: bool,
-    /// Source ports in use.
+    /// Source ports.
     pub source_ports: usize,
     /// The device's counters, under the names of EFA's driver.
     pub device: BTreeMap<&'static str, u64>,
@@ -94,7 +94,7 @@ impl Stats {
             mtu,
             sealed,
             gso: core.transmitter.has_gso(),
-            source_ports: core.transmitter.open_sockets(),
+            source_ports: core.transmitter.source_ports(),
             device: core.device.counters().iter().collect(),
             transport: endpoint.stats().iter().collect(),
             transmit: core.transmitter.counters(),

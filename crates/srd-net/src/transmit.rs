@@ -90,8 +90,7 @@ enum Sent {
 /// The sending side of an instance.
 pub struct Transmitter {
     local: LocalAddress,
-    sockets: Vec<Option<SendSocket>>,
-    opened: usize,
+    sockets: Vec<SendSocket>,
     gso: bool,
     most_segments: usize,
     batch: Batch,
@@ -106,7 +105,7 @@ pub struct Transmitter {
 }
 
 impl Transmitter {
-    /// Sends from `local`, from up to `entropy` ports.
+    /// Sends from `local`, from `entropy` ports, or from as many as can be had.
     pub fn new(
         local: LocalAddress,
         entropy: u16,
@@ -122,11 +121,30 @@ impl Transmitter {
             closed: false,
             gather: Gather::new(),
         };
-        let mut transmitter = Transmitter {
+        let mut sockets = Vec::with_capacity(entropy.max(1) as usize);
+        for _ in 0..entropy.max(1) {
+            match SendSocket::bind(local.ip, local.index) {
+                Ok(socket) => sockets.push(socket),
+                Err(e) if sockets.is_empty() => return Err(e),
+                Err(e) => {
+                    log::warn_once(format_args!(
+                        "only {} of {entropy} source ports could be opened, so there are fewer paths: {e}; raise `ulimit -n`, or lower SRD_PATHS",
+                        sockets.len()
+                    ));
+                    break;
+                }
+            }
+        }
+        let gso = sockets[0].has_gso();
+        if !gso {
+            log::warn_once(format_args!(
+                "this kernel has no UDP segmentation offload (Linux 4.18 has): every packet is a call of its own, which is slow"
+            ));
+        }
+        Ok(Transmitter {
             local,
-            sockets: (0..entropy.max(1)).map(|_| None).collect(),
-            opened: 0,
-            gso: false,
+            sockets,
+            gso,
             most_segments: MOST_SEGMENTS,
             batch,
             waiting: VecDeque::new(),
@@ -136,23 +154,7 @@ impl Transmitter {
             pushed: 0,
             pushed_bytes: 0,
             counters: TransmitCounters::default(),
-        };
-        // The first socket now, so that a machine where none can be opened says so at once.
-        let first = transmitter.open_socket()?;
-        transmitter.gso = first.has_gso();
-        if !transmitter.gso {
-            log::warn_once(format_args!(
-                "this kernel has no UDP segmentation offload (Linux 4.18 has): every packet is a call of its own, which is slow"
-            ));
-        }
-        transmitter.sockets[0] = Some(first);
-        Ok(transmitter)
-    }
-
-    fn open_socket(&mut self) -> io::Result<SendSocket> {
-        let socket = SendSocket::bind(self.local.ip, self.local.index)?;
-        self.opened += 1;
-        Ok(socket)
+        })
     }
 
     /// What happened so far.
@@ -173,9 +175,9 @@ impl Transmitter {
         self.pushed_bytes
     }
 
-    /// How many sockets are open.
-    pub fn open_sockets(&self) -> usize {
-        self.opened
+    /// How many source ports there are.
+    pub fn source_ports(&self) -> usize {
+        self.sockets.len()
     }
 
     /// Whether packets are joined in one send.
@@ -340,17 +342,14 @@ impl Transmitter {
         count: usize,
         bytes: Option<&[u8]>,
     ) -> Sent {
-        let Some(index) = self.socket_for(entropy) else {
-            self.counters.dropped_refused += count as u64;
-            return Sent::Refused;
-        };
+        let index = entropy as usize % self.sockets.len();
         if count > 1 && !self.gso {
             return self.send_singly(to, destination, index, segment, bytes);
         }
         let len = bytes.map_or(self.batch.gather.len(), <[u8]>::len);
         let gso = (count > 1).then_some(segment as u16);
         for attempt in 0..4 {
-            let Some(socket) = &self.sockets[index] else { break };
+            let socket = &self.sockets[index];
             let result = match bytes {
                 None => socket.send(destination, &self.batch.gather, gso),
                 Some(bytes) => socket.send_bytes(destination, bytes, gso),
@@ -451,39 +450,11 @@ impl Transmitter {
         sent
     }
 
-    /// Index of an open socket for `entropy`.
-    #[inline]
-    fn socket_for(&mut self, entropy: u16) -> Option<usize> {
-        let index = entropy as usize % self.sockets.len();
-        if self.sockets[index].is_some() { Some(index) } else { self.open_socket_for(index) }
-    }
-
-    #[cold]
-    fn open_socket_for(&mut self, index: usize) -> Option<usize> {
-        match self.open_socket() {
-            Ok(socket) => {
-                self.sockets[index] = Some(socket);
-                Some(index)
-            }
-            Err(e) => {
-                log::warn_once(format_args!(
-                    "only {} source ports could be opened, so there are fewer paths than asked for: {e}; raise `ulimit -n`, or lower SRD_PATHS",
-                    self.opened
-                ));
-                (0..self.sockets.len())
-                    .cycle()
-                    .skip(index)
-                    .take(self.sockets.len())
-                    .find(|&i| self.sockets[i].is_some())
-            }
-        }
-    }
-
     /// Takes all errors that the socket was told of; returns whether there were any.
     #[cold]
     fn drain_errors(&mut self, index: usize, to: InstanceAddr) -> bool {
         let mut any = false;
-        while let Some(error) = self.sockets[index].as_ref().and_then(SendSocket::take_error) {
+        while let Some(error) = self.sockets[index].take_error() {
             any = true;
             if error.from_network {
                 *self.counters.network_errors.entry(error.errno).or_default() += 1;

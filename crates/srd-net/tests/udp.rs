@@ -182,8 +182,9 @@ fn what_is_larger_than_the_path_is_refused_with_its_mtu() {
 fn a_router_that_refuses_a_size_lowers_the_path_mtu() {
     let Some(pair) = Namespaces::new("udp-pmtu", 1500) else { return };
     // Behind the peer lies a link of 1280 bytes.
-    pair.ip_in(1, "link add far type dummy");
-    pair.ip_in(1, "link set far mtu 1280 up");
+    pair.ip_in(1, "link add far mtu 1280 type veth peer name farther");
+    pair.ip_in(1, "link set farther up");
+    pair.ip_in(1, "link set far up");
     pair.ip_in(1, "route add 10.77.0.0/24 dev far");
     pair.enable_forwarding(1);
     pair.ip_in(0, &format!("route add 10.77.0.0/24 via {}", pair.ip(1)));

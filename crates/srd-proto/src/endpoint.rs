@@ -1,13 +1,13 @@
 //! One device instance: its peers, who of them has work, and who is who.
 
-use crate::peer::{Peer, SenderCount, Shared};
+use crate::peer::{Peer, SenderCount, Shared, introduction};
 use crate::timer_wheel::TimerWheel;
 use crate::{Config, PathReport, Payload, PeerId, PeerLoss, Stats, Token, Upper};
 use crate::messages::Purpose;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use srd_wire::{
-    Body, Gid, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, Status, Tag, Time, VERSION,
+    Body, Gid, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, Status, Tag, Time,
 };
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
@@ -111,6 +111,8 @@ pub struct Endpoint<P: Payload> {
     shared: Shared,
     peers: Vec<Peer<P>>,
     by_addr: HashMap<(u8, InstanceAddr), u32, AddressHash>,
+    /// The peer of the last packet: packets come in bursts.
+    last_peer: Option<((u8, InstanceAddr), u32)>,
     /// Peers that may have something to send.
     ready: VecDeque<u32>,
     timers: TimerWheel,
@@ -138,6 +140,7 @@ impl<P: Payload> Endpoint<P> {
             },
             peers: Vec::new(),
             by_addr: HashMap::with_hasher(AddressHash(seed ^ incarnation.0)),
+            last_peer: None,
             ready: VecDeque::new(),
             timers: TimerWheel::new(),
             replies: VecDeque::new(),
@@ -249,7 +252,7 @@ impl<P: Payload> Endpoint<P> {
         now: Time,
         port: u8,
         from: Gid,
-        packet: Packet<P>,
+        packet: &Packet<P>,
         bytes: usize,
         ce: bool,
         upper: &mut U,
@@ -258,13 +261,13 @@ impl<P: Payload> Endpoint<P> {
         let ours = self.shared.incarnation.tag();
         let addr = InstanceAddr { gid: from, port: packet.src_port };
         if let Body::Reset { stale } = packet.body {
-            return self.on_reset(port, addr, &packet, stale, upper);
+            return self.on_reset(port, addr, packet, stale, upper);
         }
         if packet.dst_tag != Tag::UNKNOWN && packet.dst_tag != ours {
             self.shared.stats.stale_incarnation += 1;
-            return self.reply_reset(port, addr, &packet);
+            return self.refuse(now, port, addr, packet.src_tag, packet.dst_tag);
         }
-        let Some(slot) = self.identify(port, addr, &packet, upper) else { return };
+        let Some(slot) = self.identify(port, addr, packet, upper) else { return };
         let shared = &mut self.shared;
         let peer = &mut self.peers[slot as usize];
         if packet.dst_tag == ours || packet.hello.is_some_and(|hello| hello.echo == shared.incarnation.0) {
@@ -297,15 +300,28 @@ impl<P: Payload> Endpoint<P> {
         if let Some(ack) = &packet.ack {
             peer.on_ack(now, ack, shared, upper);
         }
-        match packet.body {
+        match &packet.body {
             Body::Data(data) => {
                 peer.last_active = now;
                 peer.on_data(now, data, bytes, shared, upper);
             }
-            Body::Probe(probe) => peer.on_probe(now, &probe),
+            Body::Probe(probe) => peer.on_probe(now, probe),
             Body::None | Body::Reset { .. } => {}
         }
         self.make_ready(slot);
+    }
+
+    /// A packet from instance `from` cannot be for any context here: its sender is told so, at a limited rate. Called
+    /// here for packets that name another incarnation, and by the edge for sealed packets that no key opens.
+    pub fn refuse(&mut self, now: Time, port: u8, from: InstanceAddr, src_tag: Tag, dst_tag: Tag) {
+        self.advance(now);
+        if dst_tag == Tag::UNKNOWN || src_tag == Tag::UNKNOWN {
+            return;
+        }
+        self.shared.stats.resets_sent += 1;
+        // In sealed mode only an introduction opens without a context.
+        let hello = self.shared.config.confirm_first.then(|| self.introduction(0));
+        self.reply(port, from, src_tag, hello, Body::Reset { stale: dst_tag });
     }
 
     /// The next packet to send now, if any. Call until it returns `None`.
@@ -384,8 +400,12 @@ impl<P: Payload> Endpoint<P> {
 
     /// The context that a packet belongs to; a new one, or a new incarnation's, if the packet introduces it.
     fn identify<U: Upper<P>>(&mut self, port: u8, addr: InstanceAddr, packet: &Packet<P>, upper: &mut U) -> Option<u32> {
-        let known = self.by_addr.get(&(port, addr)).copied();
+        let known = match self.last_peer {
+            Some((key, slot)) if key == (port, addr) => Some(slot),
+            _ => self.by_addr.get(&(port, addr)).copied(),
+        };
         if let Some(slot) = known {
+            self.last_peer = Some(((port, addr), slot));
             let peer = &self.peers[slot as usize];
             if peer.remote.is_some() && peer.remote_tag == packet.src_tag {
                 return Some(slot);
@@ -402,7 +422,7 @@ impl<P: Payload> Endpoint<P> {
         let Some(hello) = packet.hello.or_else(candidate) else {
             self.shared.stats.unintroduced += 1;
             // Its sender believes that we know it: whatever it has outstanding here is lost.
-            self.reply_reset(port, addr, packet);
+            self.refuse(self.now, port, addr, packet.src_tag, packet.dst_tag);
             return None;
         };
         let slot = match known {
@@ -420,7 +440,8 @@ impl<P: Payload> Endpoint<P> {
             // packet could end the context.
             if packet.dst_tag == Tag::UNKNOWN {
                 self.peers[slot as usize].candidate = Some(hello);
-                self.reply_introduction(port, addr, &hello);
+                let ours = self.introduction(hello.incarnation.0);
+                self.reply(port, addr, hello.incarnation.tag(), Some(ours), Body::None);
                 return None;
             }
             self.replace(slot, upper);
@@ -459,39 +480,11 @@ impl<P: Payload> Endpoint<P> {
         }
     }
 
-    fn reply_reset(&mut self, port: u8, addr: InstanceAddr, packet: &Packet<P>) {
-        self.shared.stats.resets_sent += 1;
-        let stale = packet.dst_tag;
-        let body = Body::Reset { stale };
-        if stale == Tag::UNKNOWN {
-            return;
-        }
-        self.reply(port, addr, packet.src_tag, None, None, body);
+    fn introduction(&self, echo: u64) -> Hello {
+        introduction(&self.shared, echo)
     }
 
-    fn reply_introduction(&mut self, port: u8, addr: InstanceAddr, hello: &Hello) {
-        let shared = &self.shared;
-        let ours = Hello {
-            incarnation: shared.incarnation,
-            echo: hello.incarnation.0,
-            version_min: VERSION,
-            version_max: VERSION,
-            features: 0,
-            max_datagram: shared.config.max_datagram,
-            rcvbuf_kib: (shared.config.rcvbuf_bytes / 1024) as u32,
-        };
-        self.reply(port, addr, hello.incarnation.tag(), None, Some(ours), Body::None);
-    }
-
-    fn reply(
-        &mut self,
-        port: u8,
-        to: InstanceAddr,
-        dst_tag: Tag,
-        peer_incarnation: Option<Incarnation>,
-        hello: Option<Hello>,
-        body: Body<P>,
-    ) {
+    fn reply(&mut self, port: u8, to: InstanceAddr, dst_tag: Tag, hello: Option<Hello>, body: Body<P>) {
         if self.replies.len() >= MAX_REPLIES {
             return;
         }
@@ -504,6 +497,6 @@ impl<P: Payload> Endpoint<P> {
             body,
         };
         let peer = PeerId { slot: u32::MAX, generation: 0 };
-        self.replies.push_back(Transmit { peer, to, peer_incarnation, entropy: 0, pad_to: 0, packet });
+        self.replies.push_back(Transmit { peer, to, peer_incarnation: None, entropy: 0, pad_to: 0, packet });
     }
 }

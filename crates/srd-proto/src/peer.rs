@@ -12,7 +12,7 @@ use crate::sent::SentPackets;
 use crate::{Config, Payload, PeerId, PeerLoss, Stats, Transmit, Upper};
 use rand::Rng;
 use rand::rngs::SmallRng;
-use srd_wire::{Ack, Body, Hello, Incarnation, InstanceAddr, Nanos, Packet, PathId, Probe, Psn, Stamp, Status, Tag, Time, VERSION};
+use srd_wire::{AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Packet, PathId, Probe, Psn, Stamp, Status, Tag, Time, VERSION};
 use std::collections::VecDeque;
 
 /// What an endpoint's peers share.
@@ -57,6 +57,19 @@ pub(crate) struct Outgoing {
     pub(crate) paths: PathTable,
     pub(crate) selector: Box<dyn PathSelector>,
     pub(crate) controller: Box<dyn CongestionController>,
+}
+
+/// Our introduction to a peer of whose incarnation we know `echo` (0: nothing).
+pub(crate) fn introduction(shared: &Shared, echo: u64) -> Hello {
+    Hello {
+        incarnation: shared.incarnation,
+        echo,
+        version_min: VERSION,
+        version_max: VERSION,
+        features: 0,
+        max_datagram: shared.config.max_datagram,
+        rcvbuf_kib: (shared.config.rcvbuf_bytes / 1024) as u32,
+    }
 }
 
 /// See the module.
@@ -218,30 +231,23 @@ impl<P: Payload> Peer<P> {
         !self.incompatible && (!shared.config.confirm_first || self.remote.is_some() && self.knows_us)
     }
 
-    /// A packet with the parts that every packet has.
-    pub(crate) fn packet(&self, shared: &Shared, ack: Option<Ack>, body: Body<P>) -> Packet<P> {
-        let hello = (!self.knows_us || self.remote.is_none()).then(|| Hello {
-            incarnation: shared.incarnation,
-            echo: self.remote.map_or(0, |remote| remote.0),
-            version_min: VERSION,
-            version_max: VERSION,
-            features: 0,
-            max_datagram: shared.config.max_datagram,
-            rcvbuf_kib: (shared.config.rcvbuf_bytes / 1024) as u32,
-        });
-        Packet {
-            src_port: shared.ports[self.port as usize],
-            dst_tag: self.remote_tag,
-            src_tag: shared.incarnation.tag(),
-            hello,
-            ack,
-            body,
-        }
+    /// Whether packets carry an introduction.
+    pub(crate) fn introducing(&self) -> bool {
+        !self.knows_us || self.remote.is_none()
     }
 
-    /// Wraps a packet for the wire.
-    pub(crate) fn transmit(&self, shared: &mut Shared, entropy: u16, pad_to: u16, packet: Packet<P>) -> Transmit<P> {
+    /// A packet for the wire.
+    #[inline]
+    pub(crate) fn transmit(
+        &self,
+        shared: &mut Shared,
+        entropy: u16,
+        pad_to: u16,
+        ack: Option<AckBox>,
+        body: Body<P>,
+    ) -> Transmit<P> {
         shared.stats.tx_pkts += 1;
+        let hello = self.introducing().then(|| introduction(shared, self.remote.map_or(0, |remote| remote.0)));
         Transmit {
             peer: self.id,
             to: self.addr,
@@ -249,16 +255,24 @@ impl<P: Payload> Peer<P> {
             peer_incarnation: self.remote.filter(|_| self.knows_us),
             entropy,
             pad_to,
-            packet,
+            packet: Packet {
+                src_port: shared.ports[self.port as usize],
+                dst_tag: self.remote_tag,
+                src_tag: shared.incarnation.tag(),
+                hello,
+                ack,
+                body,
+            },
         }
     }
+
 
     /// An introduction or an ACK on its own. ACKs are spread over paths: each says everything, so that a path that
     /// swallows them costs little.
     pub(crate) fn bare_transmit(&mut self, now: Time, shared: &mut Shared) -> Transmit<P> {
         let ack = (self.remote.is_some() && self.open(shared) && self.arrivals.ack_at != Time::NEVER).then(|| {
             shared.stats.pure_acks_sent += 1;
-            self.arrivals.take_ack(now, shared.load.senders())
+            self.arrivals.take_ack(now, shared.load.senders()).into()
         });
         self.ack_entropy = self.ack_entropy.wrapping_add(1);
         let entropy = match &self.outgoing {
@@ -274,8 +288,7 @@ impl<P: Payload> Peer<P> {
             }
             None => (self.ack_entropy % shared.config.entropy as u32) as u16,
         };
-        let packet = self.packet(shared, ack, Body::None);
-        self.transmit(shared, entropy, 0, packet)
+        self.transmit(shared, entropy, 0, ack, Body::None)
     }
 
     /// Ends every open message with `status`. Packets on their way end as skips if they must be sent again.

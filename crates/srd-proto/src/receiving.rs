@@ -15,7 +15,7 @@ const ACKS_ON_DOUBT: u8 = 2;
 
 impl<P: Payload> Peer<P> {
     /// A data packet has arrived.
-    pub(crate) fn on_data<U: Upper<P>>(&mut self, now: Time, data: Data<P>, bytes: usize, shared: &mut Shared, upper: &mut U) {
+    pub(crate) fn on_data<U: Upper<P>>(&mut self, now: Time, data: &Data<P>, bytes: usize, shared: &mut Shared, upper: &mut U) {
         match self.arrivals.classify(data.psn) {
             Arrival::New => {}
             Arrival::Duplicate => {
@@ -37,8 +37,8 @@ impl<P: Payload> Peer<P> {
                 self.on_refusal(refused, status, shared, upper);
                 true
             }
-            Op::Skip => self.on_skip(&data, shared, upper),
-            _ => self.on_segment(&data, shared, upper),
+            Op::Skip => self.on_skip(data, shared, upper),
+            _ => self.on_segment(data, shared, upper),
         };
         if !accepted {
             return; // it comes again

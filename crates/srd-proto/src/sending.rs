@@ -4,6 +4,7 @@ use crate::messages::Purpose;
 use crate::paths::NO_PSN;
 use crate::peer::{Outgoing, Peer, Shared};
 use crate::selector::PathSet;
+use crate::sent::SentPacket;
 use crate::controller::AckSample;
 use crate::{Payload, PeerLoss, Transmit, Upper};
 use arrayvec::ArrayVec;
@@ -484,8 +485,7 @@ impl<P: Payload> Peer<P> {
         }
         if let Some(probe) = self.probes.pop_front() {
             let entropy = self.outgoing(shared).paths.get(probe.path).entropy;
-            let packet = self.packet(shared, None, Body::Probe(probe));
-            return Some(self.transmit(shared, entropy, 0, packet));
+            return Some(self.transmit(shared, entropy, 0, None, Body::Probe(probe)));
         }
         let data = self.poll_data(now, shared);
         if data.is_none() && ack_due {
@@ -562,30 +562,27 @@ impl<P: Payload> Peer<P> {
         let mut outgoing = self.outgoing.take()?;
         let blocked_next = self.sent.inflight_bytes() + 2 * packet_bytes > window;
         let ack_request = urgent || blocked_next;
-        let transmit = match (again, fresh) {
-            (Some(psn), _) => self.send_again(now, psn, ack_request, &mut outgoing, shared),
-            (None, Some(slot)) => self.send_fresh(now, slot, ack_request, allowance.burst_bytes, &mut outgoing, shared),
+        let (psn, pad_to) = match (again, fresh) {
+            (Some(psn), _) => (self.send_again(now, psn, &mut outgoing, shared), 0),
+            (None, Some(slot)) => self.send_fresh(now, slot, allowance.burst_bytes, &mut outgoing, shared),
             (None, None) => unreachable!("checked above"),
         };
-        self.outgoing = Some(outgoing);
+        let Some(&sent) = self.sent.get(psn) else { unreachable!("just sent") };
         if allowance.rate.is_finite() {
             let credit = Nanos((allowance.burst_bytes as f64 / allowance.rate) as u64);
             let earliest = Time(now.0.saturating_sub(credit.0));
             // +- 5 %, so that senders do not lock step: CC_FINDINGS, law.
-            let bytes = (transmit.packet_bytes as f64) * shared.rng.random_range(0.95..1.05);
+            let bytes = (sent.bytes as f64) * shared.rng.random_range(0.95..1.05);
             self.next_send = self.next_send.max(earliest) + Nanos((bytes / allowance.rate) as u64);
         }
-        Some(transmit.inner)
+        let path = outgoing.paths.get_mut(sent.path);
+        path.bytes += sent.len as u64;
+        let entropy = path.entropy;
+        self.outgoing = Some(outgoing);
+        Some(self.data_transmit(now, psn, &sent, ack_request, pad_to, entropy, shared))
     }
 
-    fn send_again(
-        &mut self,
-        now: Time,
-        psn: Psn,
-        ack_request: bool,
-        outgoing: &mut Outgoing,
-        shared: &mut Shared,
-    ) -> Charged<P> {
+    fn send_again(&mut self, now: Time, psn: Psn, outgoing: &mut Outgoing, shared: &mut Shared) -> Psn {
         self.lost.pop_front();
         let Some(&lost) = self.sent.get(psn) else { unreachable!("only lost packets are sent again") };
         if self.messages.get(lost.message).over {
@@ -600,19 +597,18 @@ impl<P: Payload> Peer<P> {
         shared.stats.retrans_pkts += 1;
         shared.stats.retrans_bytes += packet.len as u64;
         self.burst_left = 0;
-        self.data_transmit(now, psn, ack_request, 0, outgoing, shared)
+        psn
     }
 
     fn send_fresh(
         &mut self,
         now: Time,
         slot: u32,
-        ack_request: bool,
         burst_bytes: u64,
         outgoing: &mut Outgoing,
         shared: &mut Shared,
-    ) -> Charged<P> {
-        let hello = if self.knows_us && self.remote.is_some() { 0 } else { HELLO_LEN };
+    ) -> (Psn, u16) {
+        let hello = if self.introducing() { HELLO_LEN } else { 0 };
         let room = codec::max_payload(&self.messages.get(slot).op, self.max_datagram as usize - hello, false) as u32;
         let chunk = shared.config.chunk_bytes;
         let message = self.messages.get(slot);
@@ -660,19 +656,20 @@ impl<P: Payload> Peer<P> {
         self.burst_left -= (bytes as u64).min(self.burst_left);
         let path = self.burst_path;
         let psn = self.sent.first_transmission(now, path, slot, offset, len as u16, bytes as u16, &mut outgoing.paths);
-        self.data_transmit(now, psn, ack_request, pad_to, outgoing, shared)
+        (psn, pad_to)
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn data_transmit(
         &mut self,
         now: Time,
         psn: Psn,
+        sent: &SentPacket,
         ack_request: bool,
         pad_to: u16,
-        outgoing: &mut Outgoing,
+        entropy: u16,
         shared: &mut Shared,
-    ) -> Charged<P> {
-        let Some(&sent) = self.sent.get(psn) else { unreachable!("just sent") };
+    ) -> Transmit<P> {
         let message = self.messages.get(sent.message);
         let (op, len, offset, payload) = if message.over {
             (Op::Skip, 0, 0, P::empty())
@@ -697,21 +694,11 @@ impl<P: Payload> Peer<P> {
         let fits = sent.bytes as usize + HELLO_LEN + self.ack_bytes() <= room;
         let ack = (lone && fits && self.arrivals.ack_at != Time::NEVER).then(|| {
             shared.stats.piggybacked_acks_sent += 1;
-            self.arrivals.take_ack(now, shared.load.senders())
+            self.arrivals.take_ack(now, shared.load.senders()).into()
         });
-        let path = outgoing.paths.get_mut(sent.path);
-        path.bytes += sent.len as u64;
-        let entropy = path.entropy;
         shared.stats.tx_bytes += sent.len as u64;
-        let packet = self.packet(shared, ack, Body::Data(data));
-        Charged { packet_bytes: sent.bytes as u64, inner: self.transmit(shared, entropy, pad_to, packet) }
+        self.transmit(shared, entropy, pad_to, ack, Body::Data(data))
     }
-}
-
-/// A packet to be sent and the bytes for which the pacing charges it.
-struct Charged<P> {
-    packet_bytes: u64,
-    inner: Transmit<P>,
 }
 
 /// Payload bytes per packet of a message: equal shares for one that crosses in a single chunk; whole blocks for a

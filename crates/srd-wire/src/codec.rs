@@ -183,7 +183,7 @@ fn data_len(op: &Op) -> usize {
 pub fn header_len<P>(packet: &Packet<P>) -> usize {
     COMMON_LEN
         + packet.hello.as_ref().map_or(0, |_| HELLO_LEN)
-        + packet.ack.as_ref().map_or(0, ack_len)
+        + packet.ack.as_ref().map_or(0, |ack| ack_len(ack))
         + match &packet.body {
             Body::None => 0,
             Body::Data(data) => data_len(&data.op),
@@ -475,9 +475,9 @@ pub fn decode(datagram: &[u8]) -> Result<Packet<&[u8]>, DecodeError> {
     }
     let ack = take_ack(&mut from)?;
     match kind {
-        raw::KIND_DATA => take_data(from, |data| with(Some(ack), Body::Data(data))),
+        raw::KIND_DATA => take_data(from, |data| with(Some(ack.into()), Body::Data(data))),
         raw::KIND_RESET => Err(DecodeError::BadFlags),
-        _ => Ok(with(Some(ack), take_bare(from, kind)?)),
+        _ => Ok(with(Some(ack.into()), take_bare(from, kind)?)),
     }
 }
 

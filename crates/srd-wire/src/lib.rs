@@ -6,11 +6,13 @@
 //! The format is specified in `docs/SPEC.md`.
 #![forbid(unsafe_code)]
 
+mod ack_box;
 pub mod codec;
 mod layout;
 pub mod packet;
 pub mod seal;
 pub mod units;
 
+pub use ack_box::AckBox;
 pub use packet::*;
 pub use units::*;

@@ -1,6 +1,7 @@
 //! What a packet says, as types. `P` is the payload: a slice of a receive buffer, a reference into registered
 //! memory, or in a simulator a mere length.
 
+use crate::ack_box::AckBox;
 use crate::units::*;
 use arrayvec::ArrayVec;
 
@@ -28,7 +29,7 @@ pub struct Packet<P> {
     /// Introduction; on every packet until the peer is known to know us.
     pub hello: Option<Hello>,
     /// Acknowledgement of the other direction; rides on data where there is any.
-    pub ack: Option<Ack>,
+    pub ack: Option<AckBox>,
     /// The rest.
     pub body: Body<P>,
 }

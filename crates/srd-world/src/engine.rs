@@ -128,7 +128,7 @@ impl World {
             let Some(packet) = packet else { continue };
             self.heard(node, from, &packet);
             let local = self.nodes[node].local(self.now);
-            self.nodes[node].device().handle_packet(local, to.port, from, packet, bytes, marked);
+            self.nodes[node].device().handle_packet(local, to.port, from, &packet, bytes, marked);
         }
         Ok(taken)
     }
@@ -245,6 +245,8 @@ impl World {
         let ours = self.nodes[node].config.transport.max_datagram;
         let Some(peer) = peer else { return ours };
         let contact = &mut self.ledger.contacts[node][peer];
+        // A new context knows nothing.
+        contact.introduced &= packet.dst_tag != srd_wire::Tag::UNKNOWN;
         let message = match &packet.body {
             Body::Data(data) => Some(data.msg.0),
             _ => None,

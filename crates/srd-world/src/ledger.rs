@@ -660,9 +660,8 @@ impl Ledger {
                 format!("length beyond the receive's {capacity}: {completion:?}"),
             );
         }
-        if self.regions_gone.contains_key(&(qp.node, region)) {
-            // Its memory is gone; what was in it cannot be looked at.
-            return Ok(());
+        if completion.byte_len > 0 && self.regions_gone.contains_key(&(qp.node, region)) {
+            return broken("stray memory access", format!("received into a region that is gone: {completion:?}"));
         }
         let mut bytes = std::mem::take(&mut self.look_room);
         let seen = memory.look(pieces, completion.byte_len as usize, &mut bytes);
@@ -798,6 +797,7 @@ impl Ledger {
             recv.open &= self.qps[recv.qp].node != node;
         }
         self.killed[node] = Some(now);
+        self.regions_gone.retain(|(owner, _), _| *owner != node);
         self.lives[node] = (self.lives[node].0 + 1, now);
         for peer in 0..self.lives.len() {
             self.handles[node][peer] = Since { so: false, at: now };

@@ -31,6 +31,9 @@ struct Arguments {
     /// Change the plan: NAME=VALUE, several separated by commas. Names are those that a failure prints.
     #[arg(long, value_delimiter = ',', value_parser = setting)]
     set: Vec<(String, u64)>,
+    /// Start from a plan in which nothing goes wrong instead of the one that the seed draws.
+    #[arg(long)]
+    calm: bool,
     /// Make a failing plan smaller.
     #[arg(long)]
     shrink: bool,
@@ -70,7 +73,7 @@ fn main() -> ExitCode {
 }
 
 fn plan_of(seed: u64, arguments: &Arguments) -> Plan {
-    let mut plan = Plan::draw(seed);
+    let mut plan = if arguments.calm { Plan::calm(seed) } else { Plan::draw(seed) };
     for (name, value) in &arguments.set {
         plan.set(name, *value).expect("checked when it was parsed");
     }
@@ -139,13 +142,12 @@ fn describe(summary: &Summary) -> String {
 
 fn report(failure: &Failure, arguments: &Arguments) {
     print_failure(failure);
-    let drawn = Plan::draw(failure.plan.seed);
-    print_command(&failure.plan, &drawn);
+    print_command(&failure.plan);
     if arguments.shrink {
         let (smaller, runs) = shrink::shrink(Box::new(failure.clone()), 2_000);
         println!("after {runs} runs this is left of it:");
         print_failure(&smaller);
-        print_command(&smaller.plan, &drawn);
+        print_command(&smaller.plan);
     }
 }
 
@@ -159,20 +161,13 @@ fn print_failure(failure: &Failure) {
     );
 }
 
-fn print_command(plan: &Plan, drawn: &Plan) {
+/// The command that runs this plan again: the seed alone if it draws the plan, otherwise what differs from calm.
+fn print_command(plan: &Plan) {
     let mut changes = String::new();
-    let names = srd_world::plan::Shape::NAMES.iter().chain(srd_world::plan::Faults::NAMES);
-    for name in names {
-        let value = |plan: &Plan| {
-            let mut plan = plan.clone();
-            plan.shape.field(name).or_else(|| plan.faults.field(name)).copied()
-        };
-        if let (Some(now), Some(before)) = (value(plan), value(drawn))
-            && now != before
-        {
-            let comma = if changes.is_empty() { " --set " } else { "," };
-            changes.push_str(&format!("{comma}{name}={now}"));
-        }
+    if *plan != Plan::draw(plan.seed) {
+        let (shape, faults) = (format!("{:?}", plan.shape), format!("{:?}", plan.faults));
+        let both = [shape, faults].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",");
+        changes = if both.is_empty() { " --calm".to_string() } else { format!(" --calm --set {both}") };
     }
     println!("  cargo run --release -p srd-world -- --seed {} --trace{changes}", plan.seed);
 }

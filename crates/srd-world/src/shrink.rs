@@ -35,6 +35,13 @@ pub fn shrink(failure: Box<Failure>, budget: u32) -> (Box<Failure>, u32) {
     }
 }
 
+/// Fields in which less is calmer; of the others only the calm value is.
+const GRADUAL: &[&str] = &[
+    "processes", "qps", "post_burst", "invalid_percent", "self_percent", "loss_ppm", "dup_ppm", "reorder_ppm",
+    "corrupt_ppm", "blackholes", "flaps", "delay_steps", "cuts", "slow_receivers", "qp_destroys", "qp_errors",
+    "ah_destroys", "mr_deregs", "restarts", "pauses", "jumps_forward", "jumps_back",
+];
+
 /// Values of a field that are calmer than the one it has, the calmest first.
 fn candidates(plan: &mut Plan, name: &str) -> Vec<u64> {
     let (mut shape, mut faults) = (Shape::calm(), Faults::calm());
@@ -47,7 +54,7 @@ fn candidates(plan: &mut Plan, name: &str) -> Vec<u64> {
     // Counts can also go below what a calm run has.
     if name == "messages" {
         values.extend([1, 2, 4, 8, now / 2, now.saturating_sub(1)].into_iter().filter(|&n| n < now && n > 0));
-    } else if now > calm.saturating_add(1) {
+    } else if GRADUAL.contains(&name) && now > calm + 1 {
         values.push(calm + (now - calm) / 2);
         if now - calm < 16 {
             values.push(now - 1);

@@ -4,6 +4,7 @@ mod client;
 pub mod control;
 mod histogram;
 mod memory;
+mod pattern;
 mod plan;
 mod processor;
 mod result;

@@ -477,6 +477,7 @@ impl ReceiveSocket {
         // The kernel doubles the value, for its own overhead (socket(7)).
         let rcvbuf = get_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)? as u64 / 2;
         set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+        set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         if addr.is_ipv6() {
             set_option(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
         } else {
@@ -558,6 +559,8 @@ pub struct Run<'a> {
     pub ce: bool,
     /// Datagrams that the socket has dropped so far because its buffer was full, if the kernel said so. Wraps.
     pub drops: Option<u32>,
+    /// When the kernel received the first of them: nanoseconds of the system's real-time clock.
+    pub arrived: Option<u64>,
 }
 
 impl<'a> Run<'a> {
@@ -653,6 +656,7 @@ impl ReceiveBatch {
             segment: len,
             ce: false,
             drops: None,
+            arrived: None,
         };
         let control = &self.controls[i].0[..header.msg_hdr.msg_controllen.min(CONTROL_BYTES)];
         for_each_control_in(control, |level, kind, data| match (level, kind) {
@@ -661,6 +665,7 @@ impl ReceiveBatch {
                     run.segment = size.max(1) as usize;
                 }
             }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => run.arrived = timespec_nanos(data),
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => run.drops = first_int(data).map(|n| n as u32),
             (libc::IPPROTO_IP, libc::IP_TOS) => run.ce = data.first().is_some_and(|tos| tos & 3 == CE),
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
@@ -670,6 +675,17 @@ impl ReceiveBatch {
         });
         Some(run)
     }
+}
+
+/// The time in `data`, a `struct timespec`.
+#[inline]
+fn timespec_nanos(data: &[u8]) -> Option<u64> {
+    if data.len() < size_of::<libc::timespec>() {
+        return None;
+    }
+    // SAFETY: there are that many bytes, and every bit pattern is a value.
+    let time: libc::timespec = unsafe { ptr::read_unaligned(data.as_ptr().cast()) };
+    Some((time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64))
 }
 
 fn first_int(data: &[u8]) -> Option<i32> {

@@ -120,6 +120,19 @@ impl Host {
         completion
     }
 
+    /// As [`Host::success`]; meanwhile does `more` again and again.
+    pub fn success_while(&self, more: impl Fn()) -> Completion {
+        let start = Instant::now();
+        loop {
+            more();
+            if let Some(completion) = self.poll() {
+                assert_eq!(completion.status, Status::Ok, "{completion:?}; {}", self.report());
+                return completion;
+            }
+            assert!(start.elapsed() < PATIENCE, "no completion; {}", self.report());
+        }
+    }
+
     pub fn report(&self) -> String {
         serde_json::to_string(&self.instance.stats().unwrap()).unwrap()
     }

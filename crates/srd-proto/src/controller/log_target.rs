@@ -6,7 +6,7 @@
 
 use super::{AckSample, Allowance, CongestionController};
 use crate::Config;
-use srd_wire::{Nanos, Time};
+use srd_wire::Time;
 
 /// Queueing target of a full window, as a share of B. CC_FINDINGS, profile F.
 const T0: f64 = 0.40;
@@ -74,6 +74,8 @@ pub(super) struct LogTarget {
     delay: f64,
     delay_ewma: f64,
     packet_time_ns: f64,
+    /// What follows from all this; asked for per packet, changed per ACK.
+    allowance: Allowance,
 }
 
 impl LogTarget {
@@ -81,7 +83,7 @@ impl LogTarget {
         let base_ns = config.base_rtt.as_f64();
         let bdp = (config.line_rate.bytes_in(config.base_rtt) as f64 / packet_bytes as f64).max(1.0);
         let max_window = MAX_WINDOW * bdp;
-        LogTarget {
+        let mut law = LogTarget {
             base_ns,
             packet_bytes: packet_bytes as f64,
             max_window,
@@ -96,7 +98,10 @@ impl LogTarget {
             delay: 0.0,
             delay_ewma: 0.0,
             packet_time_ns: 0.0,
-        }
+            allowance: Allowance { window_bytes: 0, rate: 0.0, burst_bytes: 0 },
+        };
+        law.settle();
+        law
     }
 
     fn target_ns(&self) -> f64 {
@@ -105,6 +110,17 @@ impl LogTarget {
 
     fn clamp(&mut self) {
         self.window = self.window.clamp(self.min_window, self.max_window);
+    }
+
+    /// Works out the allowance.
+    fn settle(&mut self) {
+        let rate = self.window * self.packet_bytes / (self.base_ns + self.delay_ewma);
+        let burst = (rate * self.target_ns()).clamp(self.packet_bytes, self.max_burst.max(self.packet_bytes));
+        self.allowance = Allowance {
+            window_bytes: (self.window.ceil() * self.packet_bytes) as u64,
+            rate,
+            burst_bytes: burst as u64,
+        };
     }
 }
 
@@ -149,6 +165,7 @@ impl CongestionController for LogTarget {
             let share = HINT_SHARE * self.bdp / sample.senders as f64;
             self.window = self.window.min(share.max(self.min_window));
         }
+        self.settle();
     }
 
     fn on_loss(&mut self, _: Time) {
@@ -162,22 +179,18 @@ impl CongestionController for LogTarget {
             self.window *= 0.95;
         }
         self.clamp();
+        self.settle();
     }
 
     fn allowance(&self) -> Allowance {
-        let rate = self.window * self.packet_bytes / (self.base_ns + self.delay_ewma);
-        let target = Nanos(self.target_ns() as u64).as_f64();
-        Allowance {
-            window_bytes: (self.window.ceil() * self.packet_bytes) as u64,
-            rate,
-            burst_bytes: (rate * target).clamp(self.packet_bytes, self.max_burst.max(self.packet_bytes)) as u64,
-        }
+        self.allowance
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use srd_wire::Nanos;
 
     fn sample(rtt_us: u64) -> AckSample {
         AckSample {

@@ -195,7 +195,7 @@ impl World {
             let (to, from, packet) = self.flying.remove(&key).unwrap();
             let host = &mut self.hosts[to];
             host.log.now = self.now;
-            host.endpoint.handle_packet(self.now, 0, from, packet, 100, false, &mut host.log);
+            host.endpoint.handle_packet(self.now, 0, from, &packet, 100, false, &mut host.log);
         }
         for host in &mut self.hosts {
             host.log.now = self.now;

@@ -278,7 +278,7 @@ fn a_refusal_needs_a_reason() {
 fn counts_beyond_an_acks_limits_are_refused() {
     let mut packet = send();
     packet.body = Body::None;
-    packet.ack = Some(Ack::default());
+    packet.ack = Some(Ack::default().into());
     let mut bytes = to_bytes(&packet, 0);
     let ack = HELLO + codec::HELLO_LEN;
     bytes[ack + 17] = MAX_ECHOES as u8 + 1;

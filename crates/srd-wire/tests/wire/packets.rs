@@ -127,7 +127,7 @@ pub fn with_body(body: impl Strategy<Value = Body<Vec<u8>>>) -> impl Strategy<Va
             dst_tag: if unknown { Tag::UNKNOWN } else { Incarnation(peer).tag() },
             src_tag: Incarnation(own).tag(),
             hello,
-            ack: if matches!(body, Body::Reset { .. }) { None } else { ack },
+            ack: if matches!(body, Body::Reset { .. }) { None } else { ack.map(AckBox::from) },
             body,
         }
     })

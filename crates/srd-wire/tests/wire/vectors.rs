@@ -71,14 +71,14 @@ fn plain() -> Vec<(&'static str, Packet<Vec<u8>>)> {
     let (rkey, addr) = (MrKey(0x0055_6677), 0x7f00_1234_5678_9abc);
     let mut piggyback = data(Op::Skip, 0, 0, b"");
     piggyback.hello = Some(hello(BOB.0));
-    piggyback.ack = Some(Ack { echoes: ack().echoes.into_iter().take(1).collect(), ..Ack::default() });
+    piggyback.ack = Some(Ack { echoes: ack().echoes.into_iter().take(1).collect(), ..Ack::default() }.into());
     let mut urgent = data(Op::Send { route: ROUTE, imm: Some(0xdead_beef), datagram: true }, 3, 0, b"SRD");
     if let Body::Data(data) = &mut urgent.body {
         data.ack_request = true;
     }
     vec![
         ("introduction", introduction()),
-        ("ack", Packet { ack: Some(ack()), ..from_alice(Body::None) }),
+        ("ack", Packet { ack: Some(ack().into()), ..from_alice(Body::None) }),
         (
             "probe",
             from_alice(Body::Probe(Probe { path: PathId(0x2b), number: 5, stamp: Stamp(0x0a0b_0c0d) })),

@@ -144,7 +144,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             tcp.push(measured);
         }
     }
-    client.control.send(&Request::Bye)?;
+    client.control.part()?;
 
     let outcome = Outcome::new(&srd, &tcp);
     if args.json {

@@ -206,6 +206,15 @@ impl Control {
         self.take_line()
     }
 
+    /// Says goodbye and waits until the server has let go of everything, so that it is ready for the next client.
+    pub fn part(mut self) -> anyhow::Result<()> {
+        self.send(&Request::Bye)?;
+        self.stream.set_read_timeout(Some(ANSWER))?;
+        // Whatever ends this, there is nothing left to do.
+        let _ = self.stream.read(&mut [0]);
+        Ok(())
+    }
+
     fn take_line<T: DeserializeOwned>(&mut self) -> anyhow::Result<Option<T>> {
         let Some(end) = self.received.iter().position(|&byte| byte == b'\n') else {
             if self.received.len() > LONGEST {

@@ -1,16 +1,12 @@
 //! The processor: binding to one, and how much time of it this process has used.
 
 use anyhow::Context;
-use nix::sched::{CpuSet, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
 use std::time::Duration;
 
 /// Binds this thread, and those that it starts from now on, to one processor.
 pub fn bind(cpu: usize) -> anyhow::Result<()> {
-    let mut set = CpuSet::new();
-    set.set(cpu)
-        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
+    srd_net::confine_thread_to(cpu)
         .with_context(|| format!("cannot run on processor {cpu} (`nproc` tells how many there are, from 0)"))
 }
 

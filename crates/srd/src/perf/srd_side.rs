@@ -62,9 +62,12 @@ impl SrdSide {
         let instance = Instance::open_separate(options)?;
         let size = plan.size as usize;
         let window = plan.window as usize;
-        let outbox = Slots::new(window, size);
+        let mut outbox = Slots::new(window, size);
         // Twice the window: while the ones that came are posted again, as many may be on their way.
         let inbox = Slots::new(2 * window.max(REPOST), size);
+        if plan.op == Op::Read {
+            (0..window).for_each(|slot| outbox.fill(slot, slot as u64));
+        }
         let qkey = Qkey(rand_qkey());
 
         let (pd, send_cq, recv_cq, outbox_key, inbox_key) = instance
@@ -141,9 +144,6 @@ impl SrdSide {
         self.instance
             .with(|device, now| steps.into_iter().try_for_each(|step| device.modify_qp(now, qpn, step)))
             .expect("nobody has forked")?;
-        if self.plan.op == Op::Read {
-            (0..self.outbox.count()).for_each(|slot| self.outbox.fill(slot, slot as u64));
-        }
         self.to_repost = (0..self.inbox.count() as u32).collect();
         self.repost();
         Ok(())
@@ -302,7 +302,7 @@ impl SrdSide {
                     let peer = &peers[(first + index) % peers.len()];
                     let (memory, lkey) =
                         if plan.op == Op::Read { (&*inbox, *inbox_key) } else { (&*outbox, *outbox_key) };
-                    let offset = memory.offset(slot as usize);
+                    let offset = memory.offset(slot as usize) as u64;
                     let remote = peer.memory + offset;
                     let op = match plan.op {
                         Op::Send => SendOp::Send { imm: None },
@@ -314,10 +314,11 @@ impl SrdSide {
                         Op::Read => SendOp::Read { rkey: peer.rkey, addr: remote },
                     };
                     let sges = [Sge { addr: memory.address() + offset, len: plan.size, lkey }];
-                    let inline;
+                    let mut inline = [0; MAX_INLINE];
                     let data = if plan.op == Op::Send && plan.size as usize <= MAX_INLINE {
-                        inline = memory.first_bytes::<MAX_INLINE>(slot as usize);
-                        SendData::Inline(&inline[..plan.size as usize])
+                        let inline = &mut inline[..plan.size as usize];
+                        memory.read(slot as usize, inline);
+                        SendData::Inline(inline)
                     } else {
                         SendData::Sges(&sges)
                     };
@@ -350,7 +351,7 @@ impl SrdSide {
         instance
             .with(|device, _| {
                 for slot in to_repost.drain(..) {
-                    let addr = inbox.address() + inbox.offset(slot as usize);
+                    let addr = inbox.address() + inbox.offset(slot as usize) as u64;
                     let sges = [Sge { addr, len: plan.size, lkey: *inbox_key }];
                     device
                         .post_recv(*qpn, &RecvWr { wr_id: slot.into(), sges: &sges })
@@ -377,8 +378,8 @@ impl SrdSide {
             } else {
                 watch.idle()?
             };
-            if next != Next::Poll {
-                // Sends that failed complete there, and the answer that is waited for never comes.
+            if next != Next::Poll && cq == self.recv_cq {
+                // Sends that failed complete elsewhere, and the answer that is waited for never comes.
                 self.reap_sends()?;
             }
             return Ok((next != Next::Stop).then_some(0));

@@ -5,7 +5,7 @@
 //! receiver takes all that is there with one read and acknowledges it with one write.
 
 use super::histogram::Histogram;
-use super::memory::pattern;
+use super::pattern::fill;
 use super::plan::{Amount, Op, Plan, Test};
 use super::round::{Arrived, Clock, Counted};
 use super::watch::{NAP, Next, Watch};
@@ -374,14 +374,6 @@ impl Link {
 
 fn is_temporary(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-}
-
-/// Writes the pattern of a message, as the other side of the comparison has it in its memory.
-fn fill(message: &mut [u8], number: u64) {
-    let size = message.len();
-    for (index, word) in message.chunks_mut(8).enumerate() {
-        word.copy_from_slice(&pattern(number, index, size).to_ne_bytes()[..word.len()]);
-    }
 }
 
 /// Compares a stream of messages, which arrive in pieces of any length, with what it should be.

@@ -47,7 +47,8 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Begins; nothing may stand still for longer than `timeout`.
+    /// Begins. For the client nothing may stand still for longer than `timeout`; a server need not see what moves
+    /// (one-sided operations), and learns of the end from its client, be it that the client dies.
     pub fn new(control: &'a mut Control, role: Role, timeout: Duration) -> Watch<'a> {
         let now = Instant::now();
         let next_look = now + PERIOD;
@@ -77,7 +78,7 @@ impl<'a> Watch<'a> {
         if now >= self.next_look {
             self.next_look = now + PERIOD;
             self.listen()?;
-            if !self.ended && now - self.last_progress > self.timeout {
+            if self.role == Role::Client && now - self.last_progress > self.timeout {
                 bail!(
                     "nothing has moved between here and {} for {:.1} s, though the control connection stands; \
                      `srd doctor` may tell why",

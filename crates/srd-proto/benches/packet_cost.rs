@@ -1,0 +1,94 @@
+//! Cost of the transport per wire packet, in memory: sending, receiving and the share of ACKs together, without
+//! payload copies and sockets. `cargo bench -p srd-proto` prints nanoseconds per data packet.
+
+use srd_proto::*;
+use srd_wire::*;
+use std::time::Instant;
+
+#[derive(Clone, Copy)]
+struct Length(usize);
+
+impl Payload for Length {
+    fn empty() -> Length {
+        Length(0)
+    }
+
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn slice(&self, _: usize, len: usize) -> Length {
+        Length(len)
+    }
+}
+
+#[derive(Default)]
+struct Sink {
+    received: u64,
+    completed: u64,
+}
+
+impl Upper<Length> for Sink {
+    fn begin(&mut self, _: &Incoming) -> Result<Cookie, Status> {
+        Ok(Cookie(0))
+    }
+    fn place(&mut self, _: Cookie, _: &Incoming, _: u32, _: &Length) {}
+    fn finish(&mut self, _: Cookie, _: &Incoming) {
+        self.received += 1;
+    }
+    fn abandon(&mut self, _: Cookie, _: &Incoming) {}
+    fn outcome(&mut self, _: PeerId, _: Token, _: Result<(), Status>) {
+        self.completed += 1;
+    }
+    fn peer_lost(&mut self, _: PeerId, _: InstanceAddr, _: PeerLoss) {}
+}
+
+fn run(size: usize, messages: u64, batch: usize) -> (f64, f64) {
+    let config = Config { ack_every: 16, ..Config::default() };
+    let gids = [Gid([1; 16]), Gid([2; 16])];
+    let addrs = gids.map(|gid| InstanceAddr { gid, port: 1 });
+    let mut ends: [Endpoint<Length>; 2] =
+        [1, 2].map(|i| Endpoint::new(config.clone(), Incarnation(i), &[1], i));
+    let mut sinks = [Sink::default(), Sink::default()];
+    let mut now = Time(1000);
+    let route = Route { dst_qpn: Qpn(2), src_qpn: Qpn(2), qkey: Qkey(1) };
+    let mut posted = 0;
+    let mut wire: Vec<Transmit<Length>> = Vec::with_capacity(4096);
+    let mut packets = 0u64;
+    let start = Instant::now();
+    while sinks[0].completed < messages {
+        while posted < messages && posted - sinks[0].completed < 64 {
+            let peer = ends[0].connect(now, 0, addrs[1]).unwrap();
+            let op = Op::Send { route, imm: None, datagram: false };
+            ends[0].send(now, peer, Token(posted), op, Length(size)).unwrap();
+            posted += 1;
+        }
+        for from in 0..2 {
+            wire.clear();
+            while wire.len() < batch
+                && let Some(transmit) = ends[from].poll_transmit(now)
+            {
+                wire.push(transmit);
+            }
+            packets += if from == 0 { wire.len() as u64 } else { 0 };
+            now += Nanos::from_micros(2);
+            for transmit in wire.drain(..) {
+                ends[1 - from].handle_packet(now, 0, gids[from], &transmit.packet, 1472, false, &mut sinks[1 - from]);
+            }
+            now += Nanos::from_micros(5);
+        }
+        for i in 0..2 {
+            ends[i].handle_timeout(now, &mut sinks[i]);
+        }
+    }
+    let ns = start.elapsed().as_nanos() as f64;
+    assert_eq!(ends[0].stats().retrans_pkts, 0);
+    (ns / packets as f64, ends[1].stats().tx_pkts as f64 / packets as f64)
+}
+
+fn main() {
+    for (size, messages) in [(8, 2_000_000), (1400, 1_000_000), (8192, 400_000), (1 << 20, 3_000)] {
+        let best = (0..3).map(|_| run(size, messages, 44)).min_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+        println!("{size:>8} B messages: {:6.1} ns per data packet, {:.3} ACK packets each", best.0, best.1);
+    }
+}

@@ -1,0 +1,72 @@
+//! Where a packet keeps its ACK: on the heap, so that the many packets without one are cheap to move, and out of a
+//! per-thread store, so that nothing is allocated once traffic flows.
+
+use crate::Ack;
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+
+/// Most boxes that a thread keeps.
+const KEPT: usize = 256;
+
+thread_local! {
+    static STORE: RefCell<Vec<Box<Ack>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An [`Ack`] on the heap.
+#[derive(PartialEq, Eq)]
+pub struct AckBox(Option<Box<Ack>>);
+
+impl From<Ack> for AckBox {
+    fn from(ack: Ack) -> AckBox {
+        let kept = STORE.try_with(|store| store.borrow_mut().pop()).ok().flatten();
+        AckBox(Some(match kept {
+            Some(mut place) => {
+                *place = ack;
+                place
+            }
+            None => Box::new(ack),
+        }))
+    }
+}
+
+impl Drop for AckBox {
+    fn drop(&mut self) {
+        if let Some(place) = self.0.take() {
+            // While a thread ends, its store may be gone: then the box is simply freed.
+            let _ = STORE.try_with(|store| {
+                let mut store = store.borrow_mut();
+                if store.capacity() == 0 {
+                    store.reserve_exact(KEPT);
+                }
+                if store.len() < KEPT {
+                    store.push(place);
+                }
+            });
+        }
+    }
+}
+
+impl Deref for AckBox {
+    type Target = Ack;
+    fn deref(&self) -> &Ack {
+        self.0.as_deref().expect("emptied by drop only")
+    }
+}
+
+impl DerefMut for AckBox {
+    fn deref_mut(&mut self) -> &mut Ack {
+        self.0.as_deref_mut().expect("emptied by drop only")
+    }
+}
+
+impl Clone for AckBox {
+    fn clone(&self) -> AckBox {
+        AckBox::from(Ack::clone(self))
+    }
+}
+
+impl std::fmt::Debug for AckBox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Ack::fmt(self, f)
+    }
+}
