@@ -35,10 +35,11 @@ def read(directory: Path) -> Counters:
 
 def _add(total: Counters, document: dict) -> None:
     total.processes += 1
-    total.sent_packets += document.get("tx_pkts", 0)
-    total.received_packets += document.get("rx_pkts", 0)
-    total.retransmitted_packets += document.get("retrans_pkts", 0)
-    total.retransmission_timeouts += document.get("retrans_timeout_events", 0)
+    device = document["device"]
+    total.sent_packets += device["tx_pkts"]
+    total.received_packets += device["rx_pkts"]
+    total.retransmitted_packets += device["retrans_pkts"]
+    total.retransmission_timeouts += device["retrans_timeout_events"]
     for path in document.get("paths", []):
         name = str(path.get("path", path.get("index", "?")))
         total.path_bytes[name] = total.path_bytes.get(name, 0) + path.get("tx_bytes", 0)

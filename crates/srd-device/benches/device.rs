@@ -7,7 +7,7 @@ use srd_device::*;
 use srd_proto::{Config, Cookie, Endpoint, Incoming, Payload, PeerId, PeerLoss, Token, Upper};
 use srd_wire::{Gid, Incarnation, InstanceAddr, Nanos, Op, Qkey, Qpn, Route, Status, Time};
 
-const MESSAGES: u64 = 200_000;
+const MESSAGES: u64 = 2_000_000;
 const DEPTH: u64 = 64;
 const QKEY: Qkey = Qkey(7);
 
@@ -83,7 +83,7 @@ fn transport(len: u32) -> Figures {
             }
         }
         if !moved {
-            now = now + Nanos(500);
+            now += Nanos(500);
             for (endpoint, upper) in &mut ends {
                 if endpoint.next_timeout() <= now {
                     endpoint.handle_timeout(now, upper);
@@ -146,7 +146,7 @@ fn device<M: Memory>(len: u32, memory: impl Fn() -> M, addrs: [u64; 2]) -> Figur
             }
         }
         if !moved {
-            now = now + Nanos(500);
+            now += Nanos(500);
             for (device, ..) in &mut sides {
                 if device.next_timeout() <= now {
                     device.handle_timeout(now);
@@ -180,7 +180,7 @@ fn main() {
         "{:>8} {:>10} {:>10} {:>7} {:>14} {:>12}",
         "bytes", "transport", "+ device", "ratio", "device/packet", "+ copy"
     );
-    for len in [0, 64, 1024, 8192] {
+    for len in std::env::var("LEN").map_or(vec![0, 64, 1024, 8192], |l| vec![l.parse().unwrap()]) {
         let best = |run: &dyn Fn() -> Figures| {
             (0..3).map(|_| run()).min_by(|a, b| a.ns_per_message.total_cmp(&b.ns_per_message)).unwrap()
         };

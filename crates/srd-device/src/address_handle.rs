@@ -2,6 +2,7 @@
 //! on EFA (`efa_com_create_ah`: the device answers the same destination with the same handle).
 
 use crate::api::*;
+use srd_proto::PeerId;
 use srd_wire::Gid;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -12,6 +13,9 @@ pub(crate) struct Host {
     pub gid: Gid,
     /// How many handles each protection domain has.
     holders: Vec<(PdId, u32)>,
+    /// Contexts with the instances of this host that messages have gone to, by our receive port's index and the slot
+    /// of theirs. Some may have ended; who uses one finds out.
+    contexts: Vec<Vec<Option<PeerId>>>,
 }
 
 impl Host {
@@ -19,6 +23,23 @@ impl Host {
     #[inline]
     pub fn is_open_to(&self, pd: PdId) -> bool {
         self.holders.iter().any(|&(holder, _)| holder == pd)
+    }
+
+    #[inline]
+    pub fn context(&self, port: u8, slot: u16) -> Option<PeerId> {
+        *self.contexts.get(port as usize)?.get(slot as usize)?
+    }
+
+    pub fn set_context(&mut self, port: u8, slot: u16, peer: PeerId) {
+        let (port, slot) = (port as usize, slot as usize);
+        if self.contexts.len() <= port {
+            self.contexts.resize(port + 1, Vec::new());
+        }
+        let slots = &mut self.contexts[port];
+        if slots.len() <= slot {
+            slots.resize(slot + 1, None);
+        }
+        slots[slot] = Some(peer);
     }
 }
 
@@ -29,13 +50,31 @@ pub(crate) struct AddressHandles {
     free: Vec<u16>,
     by_gid: HashMap<Gid, u16, BuildHasherDefault<FastHasher>>,
     max_handles: u32,
+    /// The number of each peer's host, by the peer's slot, as it was found last.
+    of_peers: Vec<Found>,
+    /// Changes with the set of hosts, so that what was found before does not count.
+    epoch: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    generation: u32,
+    epoch: u32,
+    number: u16,
 }
 
 impl AddressHandles {
     pub fn new(max_handles: u32) -> AddressHandles {
         // 0xFFFF is no number: it says "none" in a completion.
         let max_handles = max_handles.min(AhNumber::NONE.0 as u32);
-        AddressHandles { hosts: Vec::new(), free: Vec::new(), by_gid: HashMap::default(), max_handles }
+        AddressHandles {
+            hosts: Vec::new(),
+            free: Vec::new(),
+            by_gid: HashMap::default(),
+            max_handles,
+            of_peers: Vec::new(),
+            epoch: 1,
+        }
     }
 
     pub fn create(&mut self, pd: PdId, gid: Gid) -> Result<AhNumber, DeviceError> {
@@ -65,7 +104,9 @@ impl AddressHandles {
             }
             None => return Err(DeviceError::Full("address handles (DeviceConfig::max_ah)")),
         };
-        self.hosts[number as usize] = Some(Host { gid, holders: Vec::with_capacity(1) });
+        self.hosts[number as usize] =
+            Some(Host { gid, holders: Vec::with_capacity(1), contexts: Vec::new() });
+        self.epoch += 1;
         self.by_gid.insert(gid, number);
         Ok(number)
     }
@@ -88,6 +129,7 @@ impl AddressHandles {
         self.by_gid.remove(&gid);
         self.hosts[ah.0 as usize] = None;
         self.free.push(ah.0);
+        self.epoch += 1;
         Ok(Last::OfDevice)
     }
 
@@ -96,10 +138,29 @@ impl AddressHandles {
         self.hosts.get(ah.0 as usize)?.as_ref()
     }
 
-    /// The number under which completions report a host.
+    pub fn get_mut(&mut self, ah: AhNumber) -> Option<&mut Host> {
+        self.hosts.get_mut(ah.0 as usize)?.as_mut()
+    }
+
+    /// The number of a peer's host.
     #[inline]
-    pub fn number_of(&self, gid: Gid) -> AhNumber {
-        self.by_gid.get(&gid).map_or(AhNumber::NONE, |&number| AhNumber(number))
+    pub fn number_of(&mut self, peer: PeerId, gid: Gid) -> AhNumber {
+        if let Some(found) = self.of_peers.get(peer.slot as usize)
+            && (found.generation, found.epoch) == (peer.generation, self.epoch)
+        {
+            return AhNumber(found.number);
+        }
+        self.look_up(peer, gid)
+    }
+
+    fn look_up(&mut self, peer: PeerId, gid: Gid) -> AhNumber {
+        let number = self.by_gid.get(&gid).map_or(AhNumber::NONE.0, |&number| number);
+        let slot = peer.slot as usize;
+        if self.of_peers.len() <= slot {
+            self.of_peers.resize(slot + 1, Found::default());
+        }
+        self.of_peers[slot] = Found { generation: peer.generation, epoch: self.epoch, number };
+        AhNumber(number)
     }
 }
 
@@ -190,10 +251,15 @@ mod tests {
         assert_eq!(handles.destroy(p, a), Ok(Last::No));
         assert_eq!(handles.destroy(p, a), Ok(Last::OfDomain));
         assert!(handles.destroy(p, a).is_err());
-        assert_eq!(handles.number_of(gid(1)), a);
+        let peer = PeerId { slot: 3, generation: 5 };
+        assert_eq!(handles.number_of(peer, gid(1)), a);
+        assert_eq!(handles.number_of(peer, gid(1)), a);
         assert_eq!(handles.destroy(q, a), Ok(Last::OfDevice));
-        assert_eq!(handles.number_of(gid(1)), AhNumber::NONE);
+        assert_eq!(handles.number_of(peer, gid(1)), AhNumber::NONE);
         assert!(handles.get(a).is_none());
+        let b = handles.create(p, gid(1)).unwrap();
+        assert_eq!(handles.number_of(peer, gid(1)), b);
+        assert_eq!(handles.number_of(PeerId { generation: 6, ..peer }, gid(3)), AhNumber::NONE);
     }
 
     #[test]

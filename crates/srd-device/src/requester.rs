@@ -81,11 +81,10 @@ impl<M: Memory> Tables<M> {
             return Err(DeviceError::Full("send work requests of the device (4,194,304)"));
         }
         match self.prepare(index, wr) {
-            Ok((to, posted)) => {
+            Ok(posted) => {
                 let qp = self.qp(index);
                 let (held, retries) = (qp.state == QpState::Sqd, RnrRetries::new(qp.rnr_retry));
-                let request = SendRequest::new(index, wr, to, posted, retries, self.config.rnr_wait);
-                let key = self.link(request);
+                let key = self.link(SendRequest::new(index, wr, posted, retries));
                 if held {
                     self.requests.get_mut(key).expect("just linked").progress = Progress::Held;
                 } else if let Err(refused) = self.start(transport, key) {
@@ -138,7 +137,7 @@ impl<M: Memory> Tables<M> {
 
     /// What the device refuses: the work request completes with the status.
     #[inline]
-    fn prepare(&self, index: u32, wr: &SendWr<'_>) -> Result<(InstanceAddr, Posted<M::Payload>), Status> {
+    fn prepare(&self, index: u32, wr: &SendWr<'_>) -> Result<Posted<M::Payload>, Status> {
         let qp = self.qp(index);
         let offered = match wr.op {
             SendOp::Send { .. } => true,
@@ -149,14 +148,13 @@ impl<M: Memory> Tables<M> {
             return Err(Status::LocalUnsupportedOp);
         }
         let pd = qp.init.pd;
-        let host =
-            self.handles.get(wr.ah).filter(|host| host.is_open_to(pd)).ok_or(Status::LocalInvalidAh)?;
-        let port = self.config.port_base + wr.dst_qpn.0 / QPS_PER_PORT;
-        let posted = match wr.data {
-            SendData::Inline(bytes) => self.prepare_inline(wr.op, bytes)?,
-            SendData::Sges(sges) => self.prepare_memory(pd, wr.op, sges)?,
-        };
-        Ok((InstanceAddr { gid: host.gid, port }, posted))
+        if !self.handles.get(wr.ah).is_some_and(|host| host.is_open_to(pd)) {
+            return Err(Status::LocalInvalidAh);
+        }
+        match wr.data {
+            SendData::Inline(bytes) => self.prepare_inline(wr.op, bytes),
+            SendData::Sges(sges) => self.prepare_memory(pd, wr.op, sges),
+        }
     }
 
     fn longest(&self, op: SendOp) -> u32 {
@@ -219,40 +217,26 @@ impl<M: Memory> Tables<M> {
     fn start<T: Transport<M::Payload>>(&mut self, transport: &mut T, key: Key) -> Result<(), DeviceError> {
         let request = self.requests.get(key).expect("the caller has looked it up");
         let qp = self.queue_pairs.at(request.qp).expect("work of a queue pair ends before it does");
-        let (port, to) = (qp.port, request.to);
+        let (port, slot) = (qp.port, request.dst_qpn.0 / QPS_PER_PORT);
         let op = message_op(request, qp.qpn, qp.init.kind, key);
-        let payload = request.payload.clone();
         let token = TokenOf::Request(key).token();
-        let peer = self.send(transport, port, to, token, op, payload)?;
+        let host = self.handles.get_mut(request.ah).expect("a host stays while work to it is under way");
+        let mut sent = match host.context(port, slot) {
+            Some(peer) => transport.send(self.now, peer, token, op, request.payload.clone()).map(|()| peer),
+            None => Err(SendError::NoPeer),
+        };
+        if sent == Err(SendError::NoPeer) {
+            // The first message to that instance, or the context has ended.
+            let to = InstanceAddr { gid: host.gid, port: self.config.port_base + slot };
+            sent = transport.connect(self.now, port, to).and_then(|peer| {
+                host.set_context(port, slot, peer);
+                transport.send(self.now, peer, token, op, request.payload.clone()).map(|()| peer)
+            });
+        }
+        let peer = sent.map_err(transport_full)?;
         self.requests.get_mut(key).expect("the transport does not call back").progress =
             Progress::InFlight(peer);
         Ok(())
-    }
-
-    /// Sends in the context with `to`, making it if there is none (any more).
-    #[inline]
-    fn send<T: Transport<M::Payload>>(
-        &mut self,
-        transport: &mut T,
-        port: u8,
-        to: InstanceAddr,
-        token: Token,
-        op: Op,
-        payload: M::Payload,
-    ) -> Result<PeerId, DeviceError> {
-        if let Some(&peer) = self.contexts.get(&(port, to)) {
-            match transport.send(self.now, peer, token, op, payload.clone()) {
-                Ok(()) => return Ok(peer),
-                Err(SendError::NoPeer) => {
-                    self.contexts.remove(&(port, to));
-                }
-                Err(error) => return Err(transport_full(error)),
-            }
-        }
-        let peer = transport.connect(self.now, port, to).map_err(transport_full)?;
-        self.contexts.insert((port, to), peer);
-        transport.send(self.now, peer, token, op, payload).map_err(transport_full)?;
-        Ok(peer)
     }
 
     /// Hands a request to the transport that nobody waits to be refused: if the transport is full, it is tried again.
@@ -302,12 +286,10 @@ impl<M: Memory> Tables<M> {
     /// the same receiver may find a buffer meanwhile, order is not promised.
     fn receiver_not_ready(&mut self, key: Key) {
         let request = self.requests.get_mut(key).expect("the caller has looked it up");
-        if !request.rnr_left.take() {
+        let Some(wait) = request.rnr.take(self.config.rnr_wait, self.config.rnr_wait_max) else {
             return self.end_request(key, Status::RemoteRnr);
-        }
+        };
         request.progress = Progress::Waiting;
-        let wait = request.rnr_wait;
-        request.rnr_wait = Nanos(wait.0.saturating_mul(2)).min(self.config.rnr_wait_max).max(wait);
         let index = request.qp;
         self.work.push_later(self.now + wait, Work::Start(key));
         self.counters.rnr_retries += 1;
@@ -457,13 +439,16 @@ impl<M: Memory> Tables<M> {
     /// accepted, and messages that wait for a receive buffer over there.
     pub fn peer_is_lost(&mut self, peer: PeerId, addr: InstanceAddr, why: PeerLoss) {
         self.watched.remove(&peer);
-        self.contexts.retain(|_, known| *known != peer);
+        let slot = addr.port.wrapping_sub(self.config.port_base);
         let lost: Vec<Key> = self
             .requests
             .iter()
             .filter(|(_, request)| match request.progress {
                 Progress::AwaitingData(from) | Progress::InFlight(from) => from == peer,
-                Progress::Waiting => request.to == addr,
+                Progress::Waiting => {
+                    request.dst_qpn.0 / QPS_PER_PORT == slot
+                        && self.handles.get(request.ah).is_some_and(|host| host.gid == addr.gid)
+                }
                 Progress::Held => false,
             })
             .map(|(key, _)| key)

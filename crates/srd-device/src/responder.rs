@@ -262,7 +262,7 @@ impl<M: Memory> Tables<M> {
             return Err(self.refuse(None, Status::FeatureMismatch));
         }
         // efa_io_defs.h: "No valid AH at remote side (required for RDMA operations)".
-        if self.handles.number_of(message.from.gid) == AhNumber::NONE {
+        if self.handles.number_of(message.peer, message.from.gid) == AhNumber::NONE {
             return Err(self.refuse(None, Status::UnknownPeer));
         }
         Ok(())
@@ -375,7 +375,7 @@ impl<M: Memory> Tables<M> {
             op: CompletionOp::Recv,
             qpn: route.dst_qpn,
             src_qpn: route.src_qpn,
-            src_ah: self.source(landing.qp, message.from.gid),
+            src_ah: self.source(landing.qp, message),
             src_gid: message.from.gid,
             byte_len: landing.skip + message.len,
             imm,
@@ -386,8 +386,8 @@ impl<M: Memory> Tables<M> {
 
     /// The number under which the queue pair's protection domain knows a host.
     #[inline]
-    fn source(&self, index: u32, gid: Gid) -> AhNumber {
-        let ah = self.handles.number_of(gid);
+    fn source(&mut self, index: u32, message: &Incoming) -> AhNumber {
+        let ah = self.handles.number_of(message.peer, message.from.gid);
         let pd = self.qp(index).init.pd;
         if self.handles.get(ah).is_some_and(|host| host.is_open_to(pd)) { ah } else { AhNumber::NONE }
     }
@@ -413,7 +413,7 @@ impl<M: Memory> Tables<M> {
             op: CompletionOp::RecvRdmaWithImm,
             qpn: route.dst_qpn,
             src_qpn: route.src_qpn,
-            src_ah: self.source(index, message.from.gid),
+            src_ah: self.source(index, message),
             src_gid: message.from.gid,
             byte_len: message.len,
             imm,

@@ -4,7 +4,7 @@
 use crate::api::*;
 use crate::slab::{Key, Slab};
 use srd_proto::PeerId;
-use srd_wire::{InstanceAddr, MrKey, Nanos, Qkey, Qpn};
+use srd_wire::{MrKey, Nanos, Qkey, Qpn};
 
 /// Where a work request stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,8 +26,8 @@ pub(crate) struct SendRequest<P> {
     /// The queue pair's slot.
     pub qp: u32,
     pub op: SendOp,
+    /// Its host is there as long as the request is.
     pub ah: AhNumber,
-    pub to: InstanceAddr,
     pub dst_qpn: Qpn,
     pub qkey: Qkey,
     /// Kept to the end: a message that found no receive buffer is sent again.
@@ -41,10 +41,8 @@ pub(crate) struct SendRequest<P> {
     pub progress: Progress,
     /// A read's data is arriving: the landing's name.
     pub landing: Option<Key>,
-    /// Retries left when the receiver has no buffer.
-    pub rnr_left: RnrRetries,
-    /// How long to wait before the next of them.
-    pub rnr_wait: Nanos,
+    /// Retries when the receiver has no buffer.
+    pub rnr: RnrRetries,
     /// Chosen to be ended; only between choosing and ending.
     pub doomed: bool,
     prev: u32,
@@ -60,20 +58,12 @@ pub(crate) struct Posted<P> {
 }
 
 impl<P> SendRequest<P> {
-    pub fn new(
-        qp: u32,
-        wr: &SendWr<'_>,
-        to: InstanceAddr,
-        posted: Posted<P>,
-        rnr_left: RnrRetries,
-        rnr_wait: Nanos,
-    ) -> Self {
+    pub fn new(qp: u32, wr: &SendWr<'_>, posted: Posted<P>, rnr: RnrRetries) -> Self {
         SendRequest {
             wr_id: wr.wr_id,
             qp,
             op: wr.op,
             ah: wr.ah,
-            to,
             dst_qpn: wr.dst_qpn,
             qkey: wr.qkey,
             payload: posted.payload,
@@ -82,8 +72,7 @@ impl<P> SendRequest<P> {
             keys: posted.keys,
             progress: Progress::Waiting,
             landing: None,
-            rnr_left,
-            rnr_wait,
+            rnr,
             doomed: false,
             prev: END,
             next: END,
@@ -101,26 +90,30 @@ impl<P> SendRequest<P> {
 
 /// How often a message that found no receive buffer is sent again: `rnr_retry` of the queue pair, 7 for ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RnrRetries(u8);
+pub(crate) struct RnrRetries {
+    left: u8,
+    taken: u8,
+}
 
 impl RnrRetries {
     /// IB specification, RNR retry: 7 is infinite; libfabric's `EFA_RNR_INFINITE_RETRY`.
     pub const FOR_EVER: u8 = 7;
 
     pub fn new(rnr_retry: u8) -> RnrRetries {
-        RnrRetries(rnr_retry)
+        RnrRetries { left: rnr_retry, taken: 0 }
     }
 
-    /// Takes one; false if none is left.
-    pub fn take(&mut self) -> bool {
-        match self.0 {
-            0 => false,
-            RnrRetries::FOR_EVER => true,
-            _ => {
-                self.0 -= 1;
-                true
-            }
+    /// Takes one and returns how long to wait before it: `first`, and twice as long each time up to `longest`. `None`
+    /// if none is left.
+    pub fn take(&mut self, first: Nanos, longest: Nanos) -> Option<Nanos> {
+        match self.left {
+            0 => return None,
+            RnrRetries::FOR_EVER => {}
+            _ => self.left -= 1,
         }
+        let wait = Nanos(first.0.saturating_mul(1 << self.taken.min(32))).min(longest.max(first));
+        self.taken = self.taken.saturating_add(1);
+        Some(wait)
     }
 }
 
@@ -184,10 +177,12 @@ mod tests {
 
     #[test]
     fn seven_rnr_retries_are_for_ever() {
+        let take = |retries: &mut RnrRetries| retries.take(Nanos(10), Nanos(30)).map(|wait| wait.0);
         let mut three = RnrRetries::new(3);
-        assert_eq!([(); 5].map(|()| three.take()), [true, true, true, false, false]);
+        assert_eq!([(); 5].map(|()| take(&mut three)), [Some(10), Some(20), Some(30), None, None]);
         let mut ever = RnrRetries::new(7);
-        assert!((0..1000).all(|_| ever.take()));
-        assert!(!RnrRetries::new(0).take());
+        assert!((0..1000).all(|_| take(&mut ever).is_some()));
+        assert_eq!(take(&mut ever), Some(30));
+        assert_eq!(take(&mut RnrRetries::new(0)), None);
     }
 }

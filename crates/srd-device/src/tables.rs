@@ -15,7 +15,7 @@ use crate::slab::Slab;
 use crate::transport::Transport;
 use crate::work::{Work, WorkQueues};
 use srd_proto::PeerId;
-use srd_wire::{Gid, InstanceAddr, MrKey, Qpn, Status, Time};
+use srd_wire::{Gid, MrKey, Qpn, Status, Time};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
@@ -36,8 +36,7 @@ pub(crate) struct Tables<M: Memory> {
     pub landings: Slab<Landing>,
     pub answers: Slab<Answer<M::Payload>>,
     pub work: WorkQueues,
-    /// Contexts by (our port, address of the peer instance).
-    pub contexts: FastMap<(u8, InstanceAddr), PeerId>,
+
     /// Peers that owe us read data and are asked for a sign of life now and then; whether one is asked for.
     pub watched: FastMap<PeerId, bool>,
     /// Scratch: peers whose messages are being cancelled.
@@ -72,7 +71,7 @@ impl<M: Memory> Tables<M> {
             landings: Slab::new(),
             answers: Slab::new(),
             work: WorkQueues::default(),
-            contexts: FastMap::default(),
+
             watched: FastMap::default(),
             peers: Vec::new(),
             counters: Counters::default(),

@@ -296,7 +296,7 @@ fn rdma_that_the_responder_does_not_offer_gives_feature_mismatch() {
 }
 
 /// Loses everything that data of `host` carries from its `n`-th data packet on, until told otherwise.
-fn lose_data_after(host: usize, n: u64) -> Box<dyn FnMut(usize, &srd_proto::Transmit<VecPayload>) -> Fate> {
+fn lose_data_after(host: usize, n: u64) -> Judge<VecPayload> {
     let mut seen = 0;
     Box::new(move |from, transmit| {
         let data = matches!(transmit.packet.body, srd_wire::Body::Data(_));
@@ -346,7 +346,7 @@ fn after_the_requester_deregisters_nothing_of_a_read_is_written() {
 }
 
 /// Nothing of the host leaves, or everything again.
-fn silence(host: usize) -> Box<dyn FnMut(usize, &srd_proto::Transmit<VecPayload>) -> Fate> {
+fn silence(host: usize) -> Judge<VecPayload> {
     Box::new(move |from, _| if from == host { Fate::Lost } else { Fate::Arrives })
 }
 

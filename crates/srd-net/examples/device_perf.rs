@@ -5,6 +5,7 @@
 //! device_perf serve ADDR [CORE]        one end (the other variables, such as SRD_MTU, come from the environment)
 //! device_perf run ADDR PEER [CORE]     the other end
 //! ```
+//! `only=latency`, `only=send` or `only=write` before these runs one kind of test.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -22,7 +23,9 @@ const WARM_UP: usize = 2000;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (only, args): (Vec<_>, Vec<_>) =
+        args.iter().map(String::as_str).partition(|arg| arg.starts_with("only="));
+    let only = only.first().map_or("", |arg| &arg["only=".len()..]);
     let ip = |text: &str| text.parse::<IpAddr>().expect("an IP address");
     let core = |text: &str| text.parse::<usize>().expect("a core's number");
     match args[..] {
@@ -30,13 +33,13 @@ fn main() {
             let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
             let server = std::thread::spawn(move || serve(ip("127.0.0.2"), cores - 1));
             std::thread::sleep(Duration::from_millis(200));
-            run(ip("127.0.0.1"), ip("127.0.0.2"), cores.saturating_sub(2));
+            run(ip("127.0.0.1"), ip("127.0.0.2"), cores.saturating_sub(2), only);
             server.join().expect("server panicked");
         }
         ["serve", addr] => serve(ip(addr), 1),
         ["serve", addr, on] => serve(ip(addr), core(on)),
-        ["run", addr, peer] => run(ip(addr), ip(peer), 0),
-        ["run", addr, peer, on] => run(ip(addr), ip(peer), core(on)),
+        ["run", addr, peer] => run(ip(addr), ip(peer), 0, only),
+        ["run", addr, peer, on] => run(ip(addr), ip(peer), core(on), only),
         _ => panic!("usage: device_perf [serve ADDR [CORE] | run ADDR PEER [CORE]]"),
     }
 }
@@ -223,19 +226,34 @@ impl Client {
     }
 }
 
-fn run(ip: IpAddr, peer: IpAddr, core: usize) {
+fn run(ip: IpAddr, peer: IpAddr, core: usize, only: &str) {
     let mut client = Client { host: open(ip, core), peer: (Gid::from(peer), FIRST_QPN) };
+    let wanted = |kind: &str| only.is_empty() || only == kind;
     client.announce(Test::Latency, 0);
-    for len in [8, 1000, 4096, 8192] {
-        client.latency(len, 20_000);
+    if wanted("latency") {
+        for len in [8, 1000, 4096, 8192] {
+            client.latency(len, 20_000);
+        }
     }
-    for (len, messages) in [(8, 1_000_000), (64, 500_000), (1024, 500_000), (8192, 200_000)] {
-        client.rate(len, messages, 64);
+    if wanted("send") {
+        for (len, messages, window) in [
+            (8, 1_000_000, 64),
+            (64, 500_000, 64),
+            (1024, 500_000, 64),
+            (8192, 200_000, 64),
+            (8192, 200_000, 256),
+        ] {
+            client.rate(len, messages, window);
+        }
     }
-    client.rate(8192, 200_000, 256);
-    for (len, messages) in [(65_536, 20_000), (1 << 20, 2_000)] {
-        client.write(len, messages, 16);
+    if wanted("write") {
+        for (len, messages) in [(65_536, 20_000), (1 << 20, 2_000)] {
+            client.write(len, messages, 16);
+        }
     }
     client.announce(Test::End, 0);
-    println!("{}", client.host.report());
+    let stats = client.host.instance.stats().unwrap();
+    println!("{:#?}\n{:?}\n{:?}", stats.transmit, stats.rounds, stats.progress);
+    let counted: Vec<_> = stats.transport.iter().filter(|(_, n)| **n > 0).collect();
+    println!("{counted:?}\n{:?}", stats.peers);
 }

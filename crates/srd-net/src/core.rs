@@ -15,6 +15,9 @@ const ROUND_BYTES: u64 = 4 << 20;
 /// good part of a send.
 const MOST_DEFERRED: u32 = 32;
 
+/// Calls that were left longer ago are transmitted by the next call, be it a poll or not.
+const LONGEST_DEFERRAL: Nanos = Nanos::from_micros(20);
+
 /// A program polls "soon" after it has posted if it does so within this time.
 const SOON: Nanos = Nanos::from_micros(50);
 
@@ -50,8 +53,10 @@ pub struct Core {
     next_timeout: Time,
     /// Packets have left since the program last polled.
     sent_since_poll: bool,
-    /// When the first call since the last poll was left, or would have been if the program were trusted.
+    /// When the newest call since the last poll was left, or would have been if the program were trusted.
     deferred_at: Option<Time>,
+    /// When the oldest call that has been left was made.
+    untransmitted_since: Time,
     /// Calls that have been left and not transmitted since.
     untransmitted: u32,
     /// How often in a row the program polled soon after such calls.
@@ -80,6 +85,7 @@ impl Core {
             next_timeout: Time(0),
             sent_since_poll: false,
             deferred_at: None,
+            untransmitted_since: Time(0),
             untransmitted: 0,
             trust: 0,
             polls_without_look: 0,
@@ -138,17 +144,21 @@ impl Core {
         }
     }
 
-    /// After the program has called the device. `polling`: it has polled a moment ago.
+    /// After the program has called the device. `busy`: it has also done so a moment ago.
     ///
     /// The first posts after a poll leave at once. While a program keeps polling soon after it has posted, further
     /// posts wait for that poll: many small messages then leave in one send. A program that has ever not come back
     /// in time loses that trust, and must earn it again.
     #[inline]
-    pub fn after_call(&mut self, now: Time, polling: bool) {
+    pub fn after_call(&mut self, now: Time, busy: bool) {
         self.receiver.note_time(now);
-        if self.sent_since_poll && polling {
-            self.deferred_at.get_or_insert(now);
-            if self.trust >= TRUST && self.untransmitted < MOST_DEFERRED {
+        if self.sent_since_poll && busy {
+            self.deferred_at = Some(now);
+            if self.untransmitted == 0 {
+                self.untransmitted_since = now;
+            }
+            let too_old = now.since(self.untransmitted_since) > LONGEST_DEFERRAL;
+            if self.trust >= TRUST && self.untransmitted < MOST_DEFERRED && !too_old {
                 self.counters.deferred += 1;
                 self.untransmitted += 1;
                 self.next_timeout = self.next_timeout.min(self.device.next_timeout());

@@ -238,9 +238,10 @@ impl Instance {
         let mut core = shared.lock()?;
         let now = clock::now();
         let result = f(&mut core.device, now);
-        let polling = shared.pulse.polls_now(now);
-        core.after_call(now, polling);
-        shared.leave(core, now, polling);
+        let busy = shared.pulse.calls_now(now);
+        core.after_call(now, busy);
+        shared.pulse.called(now);
+        shared.leave(core, now, busy);
         Ok(result)
     }
 
@@ -437,7 +438,7 @@ impl Shared {
     #[inline]
     fn poll(&self, core: &mut Core) -> Time {
         let now = clock::now();
-        self.pulse.beat(now);
+        self.pulse.called(now);
         match self.mode {
             ProgressMode::Thread => {}
             ProgressMode::Auto => core.poll_round(now),
@@ -451,12 +452,12 @@ impl Shared {
 
     /// Lets go of the lock, tells what has fired, and wakes the thread if it would sleep past something.
     #[inline]
-    pub(crate) fn leave(&self, mut core: MutexGuard<'_, Core>, now: Time, polling: bool) {
+    pub(crate) fn leave(&self, mut core: MutexGuard<'_, Core>, now: Time, busy: bool) {
         let fired = core.fired();
         let due = core.next_timeout();
         drop(core);
         self.notifier.tell(fired);
-        if self.mode != ProgressMode::Inline && self.pulse.sleeps_past(due, now, polling) {
+        if self.mode != ProgressMode::Inline && self.pulse.sleeps_past(due, now, busy) {
             self.kick.signal();
         }
     }

@@ -395,7 +395,11 @@ impl Options {
 fn nearest_name(name: &str) -> Option<&'static str> {
     VARIABLES
         .iter()
-        .map(|known| (edit_distance(name, known.name), known.name))
+        .map(|known| {
+            // Half a name, or a name and more, is a slip of its own kind.
+            let part = name.starts_with(known.name) || known.name.starts_with(name);
+            (if part { 1 } else { edit_distance(name, known.name) }, known.name)
+        })
         .min()
         .filter(|&(distance, known)| distance <= 2.max((known.len() - "SRD_".len()) / 2))
         .map(|(_, known)| known)

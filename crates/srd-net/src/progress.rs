@@ -21,13 +21,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A program polls "now" if it polled less than this ago.
-const POLLS_NOW: Nanos = Nanos::from_micros(100);
+/// A program is at the device "now" if it called less than this ago.
+const CALLS_NOW: Nanos = Nanos::from_micros(100);
 /// Shortest time that the thread parks.
 const SHORTEST_PARK: Nanos = Nanos::from_micros(50);
 /// Longest time that the thread parks: how late it takes over at worst.
 const LONGEST_PARK: Nanos = Nanos::from_millis(1);
-/// The thread is woken if a program that does not poll has something due this much before the thread would wake.
+/// The thread is woken if a program that has not called for a while has something due this much before the thread would wake.
 const KICK_AHEAD: Nanos = Nanos::from_micros(50);
 /// How often counters are written.
 const STATS_EVERY: Nanos = Nanos::from_secs(1);
@@ -39,11 +39,11 @@ const QUIET: Nanos = Nanos::from_millis(5);
 /// If nothing has arrived for this long, nobody expects an answer.
 const LONG_AGO: Nanos = Nanos::from_millis(100);
 
-/// Who polled when, and until when the thread sleeps. Written without the lock.
+/// Who called when, and until when the thread sleeps. Read without the lock.
 pub(crate) struct Pulse {
-    last_poll: AtomicU64,
-    /// Since when polls have come without a longer pause.
-    polling_since: AtomicU64,
+    last_call: AtomicU64,
+    /// Since when calls have come without a longer pause.
+    calling_since: AtomicU64,
     /// When the thread wakes by itself at the latest.
     thread_wakes: AtomicU64,
     counters: AtomicCounters,
@@ -70,37 +70,37 @@ pub struct ProgressCounters {
 impl Pulse {
     pub(crate) fn new() -> Pulse {
         Pulse {
-            last_poll: AtomicU64::new(0),
-            polling_since: AtomicU64::new(0),
+            last_call: AtomicU64::new(0),
+            calling_since: AtomicU64::new(0),
             thread_wakes: AtomicU64::new(0),
             counters: AtomicCounters::default(),
         }
     }
 
-    /// The program polls.
+    /// The program calls the device.
     #[inline]
-    pub(crate) fn beat(&self, now: Time) {
-        if !self.polls_now(now) {
-            self.polling_since.store(now.0, Ordering::Relaxed);
+    pub(crate) fn called(&self, now: Time) {
+        if !self.calls_now(now) {
+            self.calling_since.store(now.0, Ordering::Relaxed);
         }
-        self.last_poll.store(now.0, Ordering::Relaxed);
+        self.last_call.store(now.0, Ordering::Relaxed);
     }
 
-    /// Whether the program polls at this time.
+    /// Whether the program calls the device at this time.
     #[inline]
-    pub(crate) fn polls_now(&self, now: Time) -> bool {
-        now.since(Time(self.last_poll.load(Ordering::Relaxed))) < POLLS_NOW
+    pub(crate) fn calls_now(&self, now: Time) -> bool {
+        now.since(Time(self.last_call.load(Ordering::Relaxed))) < CALLS_NOW
     }
 
     /// Whether the thread would sleep past `due`.
     #[inline]
-    pub(crate) fn sleeps_past(&self, due: Time, now: Time, polling: bool) -> bool {
+    pub(crate) fn sleeps_past(&self, due: Time, now: Time, busy: bool) -> bool {
         if due == Time::NEVER {
             return false;
         }
         let wakes = Time(self.thread_wakes.load(Ordering::Relaxed));
-        // While the program polls, its polls are in time; the thread must only be there when they stop.
-        let latest = if polling { due.max(now) + LONGEST_PARK } else { due.max(now) + KICK_AHEAD };
+        // While the program calls, its calls are in time; the thread must only be there when they stop.
+        let latest = if busy { due.max(now) + LONGEST_PARK } else { due.max(now) + KICK_AHEAD };
         let past = wakes > latest;
         if past {
             self.thread_wakes.store(now.0, Ordering::Relaxed); // once is enough
@@ -119,8 +119,8 @@ impl Pulse {
     }
 
     fn park_time(&self) -> Nanos {
-        let last = self.last_poll.load(Ordering::Relaxed);
-        let since = self.polling_since.load(Ordering::Relaxed);
+        let last = self.last_call.load(Ordering::Relaxed);
+        let since = self.calling_since.load(Ordering::Relaxed);
         Nanos(last.saturating_sub(since) / 4).clamp(SHORTEST_PARK, LONGEST_PARK)
     }
 }
@@ -158,7 +158,7 @@ fn run(shared: &Shared) {
     while !shared.closing.load(Ordering::SeqCst) {
         let now = clock::now();
         let others_move = shared.mode == ProgressMode::Auto
-            && (shared.pulse.polls_now(now) || shared.notifier.sleepers().any());
+            && (shared.pulse.calls_now(now) || shared.notifier.sleepers().any());
         if others_move {
             park(shared, now, shared.pulse.park_time());
             continue;

@@ -16,7 +16,6 @@ impl Errno {
     pub const BUSY: Errno = Errno(libc::EBUSY);
     pub const IO: Errno = Errno(libc::EIO);
     pub const FAULT: Errno = Errno(libc::EFAULT);
-    pub const NO_ENTRY: Errno = Errno(libc::ENOENT);
 
     /// The calling thread's `errno`.
     pub fn last() -> Errno {

@@ -265,6 +265,8 @@ pub struct Ledger {
     pub outstanding: u64,
     /// Totals.
     pub score: Score,
+    /// When sends were received, if somebody wants to know.
+    pub deliveries: Option<Vec<Time>>,
     look_room: Vec<u8>,
 }
 
@@ -290,6 +292,7 @@ impl Ledger {
             confirm_first,
             outstanding: 0,
             score: Score::default(),
+            deliveries: None,
             look_room: Vec::new(),
         }
     }
@@ -651,7 +654,9 @@ impl Ledger {
         completion: &Completion,
         memory: &WorldMemory,
     ) -> Result<(), Violation> {
-        let _ = now;
+        if let Some(deliveries) = &mut self.deliveries {
+            deliveries.push(now);
+        }
         let qp = &self.qps[at];
         let header = if qp.kind == QpKind::Ud { 40 } else { 0 };
         if completion.byte_len < header || completion.byte_len > capacity {
@@ -661,7 +666,10 @@ impl Ledger {
             );
         }
         if completion.byte_len > 0 && self.regions_gone.contains_key(&(qp.node, region)) {
-            return broken("stray memory access", format!("received into a region that is gone: {completion:?}"));
+            return broken(
+                "stray memory access",
+                format!("received into a region that is gone: {completion:?}"),
+            );
         }
         let mut bytes = std::mem::take(&mut self.look_room);
         let seen = memory.look(pieces, completion.byte_len as usize, &mut bytes);

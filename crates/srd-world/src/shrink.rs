@@ -37,9 +37,28 @@ pub fn shrink(failure: Box<Failure>, budget: u32) -> (Box<Failure>, u32) {
 
 /// Fields in which less is calmer; of the others only the calm value is.
 const GRADUAL: &[&str] = &[
-    "processes", "qps", "post_burst", "invalid_percent", "self_percent", "loss_ppm", "dup_ppm", "reorder_ppm",
-    "corrupt_ppm", "blackholes", "flaps", "delay_steps", "cuts", "slow_receivers", "qp_destroys", "qp_errors",
-    "ah_destroys", "mr_deregs", "restarts", "pauses", "jumps_forward", "jumps_back",
+    "processes",
+    "qps",
+    "post_burst",
+    "invalid_percent",
+    "self_percent",
+    "loss_ppm",
+    "dup_ppm",
+    "reorder_ppm",
+    "corrupt_ppm",
+    "blackholes",
+    "flaps",
+    "delay_steps",
+    "cuts",
+    "slow_receivers",
+    "qp_destroys",
+    "qp_errors",
+    "ah_destroys",
+    "mr_deregs",
+    "restarts",
+    "pauses",
+    "jumps_forward",
+    "jumps_back",
 ];
 
 /// Values of a field that are calmer than the one it has, the calmest first.

@@ -142,7 +142,7 @@ fn without_a_receive_buffer_a_message_is_sent_again_with_doubling_waits() {
         bench.tables.now = now;
         bench.outcome(Err(Status::RemoteRnr));
         assert!(bench.transport.open.is_empty());
-        now = now + Nanos(wait.0 << retry);
+        now += Nanos(wait.0 << retry);
         assert_eq!(bench.tables.work.next_due(), now, "retry {retry}");
         bench.advance_to(now);
         let again = &bench.transport.open[0];

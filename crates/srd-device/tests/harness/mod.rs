@@ -20,7 +20,8 @@ pub enum Fate {
     Twice(Nanos),
 }
 
-type Judge<P> = Box<dyn FnMut(usize, &Transmit<P>) -> Fate>;
+/// See [`Net::judge`].
+pub type Judge<P> = Box<dyn FnMut(usize, &Transmit<P>) -> Fate>;
 
 struct Flying<P> {
     to: InstanceAddr,

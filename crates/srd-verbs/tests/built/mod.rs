@@ -1,0 +1,83 @@
+//! The two libraries as programs get them, and C programs compiled against the installed headers.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Where cargo puts what a test makes.
+pub fn scratch() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// Whether a missing prerequisite is a failure: where the project's checks run, nothing may be skipped.
+fn strict() -> bool {
+    std::env::var_os("CI").is_some()
+}
+
+/// Says why a test cannot run here. Fails where nothing may be skipped.
+pub fn skip(reason: &str) {
+    assert!(!strict(), "cannot run: {reason}");
+    eprintln!("skipped: {reason}");
+}
+
+/// Whether rdma-core's headers are installed.
+pub fn headers() -> bool {
+    let there = Path::new("/usr/include/infiniband/efadv.h").exists();
+    if !there {
+        skip("no /usr/include/infiniband/efadv.h; apt-get install libibverbs-dev");
+    }
+    there
+}
+
+/// The directory of the two libraries, linked from the archive that cargo has built beside this test.
+pub fn libraries() -> &'static Path {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        let profile = test.parent().and_then(Path::parent).unwrap();
+        let output = scratch().join(format!("libraries-{}", std::process::id()));
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("link.sh");
+        let status = Command::new(script).arg(profile).arg(&output).status().unwrap();
+        assert!(status.success(), "link.sh failed");
+        output
+    })
+}
+
+/// Compiles a C program of `tests/c`.
+pub fn compile(name: &str) -> PathBuf {
+    let program = scratch().join(format!("{name}-{}", std::process::id()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
+    let output = Command::new("cc")
+        .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-o"])
+        .arg(&program)
+        .arg(source)
+        .arg("-L")
+        .arg(libraries())
+        .args(["-lefa", "-libverbs", "-lpthread"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// Compiles a C program from its text.
+pub fn compile_text(name: &str, text: &str, program: &Path) -> Result<(), String> {
+    let source = scratch().join(format!("{name}-{}.c", std::process::id()));
+    std::fs::write(&source, text).unwrap();
+    let output = Command::new("cc").arg("-w").arg("-o").arg(program).arg(&source).output().unwrap();
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+/// A command that runs with our libraries, on loopback, and with nothing else of ours set.
+pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SRD_") {
+            command.env_remove(name);
+        }
+    }
+    command.env_remove("SYSFS_PATH").env_remove("FI_EFA_ENABLE_SHM_TRANSFER");
+    command.env("LD_LIBRARY_PATH", libraries()).env("SRD_ADDR", "127.0.0.1");
+    command
+}
