@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Links the software EFA: libibverbs.so.1 and libefa.so.1, with the unversioned names that some programs ask for.
 #
-#   crates/srd-verbs/link.sh TARGET_DIRECTORY OUTPUT_DIRECTORY
+#   crates/srd-verbs/link.sh TARGET OUTPUT_DIRECTORY
 #
-# TARGET_DIRECTORY holds libsrd_verbs.a (target/release, say, after `cargo build --release -p srd-verbs`).
+# TARGET is libsrd_verbs.a or its directory (target/release, say, after `cargo build --release -p srd-verbs`).
 #
 # The symbols must carry rdma-core's version nodes, and rustc cannot give them: an archive of the crate is therefore
 # linked by the C compiler with a version script. Script and stubs come from exports/libibverbs.exports.
@@ -15,7 +15,8 @@ set -euo pipefail
 
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 [[ $# -eq 2 ]] || { sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
-archive=$1/libsrd_verbs.a
+archive=$1
+[[ -d $archive ]] && archive=$archive/libsrd_verbs.a
 output=$2
 cc=${CC:-cc}
 [[ -f $archive ]] || { echo "link.sh: no $archive; build it: cargo build --release -p srd-verbs" >&2; exit 1; }

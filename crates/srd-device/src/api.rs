@@ -399,7 +399,8 @@ impl Default for DeviceConfig {
             max_msg: 8832,
             max_rdma: 1 << 30,
             port_base: 21_000,
-            max_qp: 1024,
+            // libfabric masks QPNs by this, so that a smaller number would let two collide (EFA_VERBS.md section 4).
+            max_qp: 1 << 16,
             max_cq: 1024,
             // libfabric asks for 20 to 32 thousand (EFA_VERBS.md section 4).
             max_cqe: 1 << 16,

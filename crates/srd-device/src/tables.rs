@@ -15,7 +15,7 @@ use crate::slab::Slab;
 use crate::transport::Transport;
 use crate::work::{Work, WorkQueues};
 use srd_proto::PeerId;
-use srd_wire::{Gid, MrKey, Qpn, Status, Time};
+use srd_wire::{Gid, MrKey, Nanos, Qpn, Status, Time};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
@@ -52,7 +52,9 @@ pub(crate) const NO_QP: DeviceError = DeviceError::NotFound("queue pair: take th
 const NO_CQ: DeviceError = DeviceError::NotFound("completion queue: take the number from create_cq");
 
 impl<M: Memory> Tables<M> {
-    pub fn new(config: DeviceConfig, gid: Gid, memory: M) -> Tables<M> {
+    pub fn new(mut config: DeviceConfig, gid: Gid, memory: M) -> Tables<M> {
+        // Work that is put off must lie in the future, or putting it off would never end.
+        config.rnr_wait = config.rnr_wait.max(Nanos(1));
         assert!(
             config.port_base as usize + SLOTS <= 1 << 16,
             "port_base {}: 65024 is the highest, all {SLOTS} slots need a port",

@@ -1,6 +1,7 @@
 //! The tables without a transport: what they hand over is looked at, and peers say whatever a test wants. What shows
 //! between two whole devices is tested in `tests/`.
 
+mod model;
 mod requester;
 mod responder;
 mod tables;

@@ -243,10 +243,11 @@ impl SendSocket {
             header.msg_control = ptr::from_mut(&mut control).cast();
             header.msg_controllen = size_of::<SegmentControl>();
         }
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // The system call itself: the C library's function is a cancellation point, which costs two atomic writes.
         // SAFETY: address, control message and the array of pieces outlive the call. What the pieces point to
         // can be read, by the promise of whoever added them.
-        let sent =
-            unsafe { libc::sendmsg(self.fd.as_raw_fd(), &header, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+        let sent = unsafe { libc::syscall(libc::SYS_sendmsg, self.fd.as_raw_fd(), &header, flags) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
@@ -615,26 +616,19 @@ impl ReceiveBatch {
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
             header.msg_hdr.msg_controllen = CONTROL_BYTES;
         }
-        let fd = socket.fd.as_raw_fd();
-        let got = if most == 1 {
-            let header = &mut self.headers[0];
-            // SAFETY: every pointer in the header leads to memory of the given length that `self` owns.
-            let len = unsafe { libc::recvmsg(fd, &mut header.msg_hdr, libc::MSG_DONTWAIT) };
-            header.msg_len = len.max(0) as u32;
-            if len < 0 { -1 } else { 1 }
-        } else {
-            // SAFETY: as above, for `most` headers.
-            unsafe {
-                libc::recvmmsg(
-                    fd,
-                    self.headers.as_mut_ptr(),
-                    most as u32,
-                    libc::MSG_DONTWAIT,
-                    ptr::null_mut(),
-                )
-            }
+        // The system call itself, as in `send_pieces`.
+        // SAFETY: every pointer in the first `most` headers leads to memory of the given length that `self` owns.
+        let got = unsafe {
+            libc::syscall(
+                libc::SYS_recvmmsg,
+                socket.fd.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                most as libc::c_uint,
+                libc::MSG_DONTWAIT,
+                ptr::null_mut::<libc::timespec>(),
+            )
         };
-        match check(got) {
+        match check(got as libc::c_int) {
             Ok(n) => {
                 self.filled = n as usize;
                 Ok(self.filled)

@@ -34,14 +34,28 @@ pub fn headers() -> bool {
 pub fn libraries() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let profile = test.parent().and_then(Path::parent).unwrap();
         let output = scratch().join(format!("libraries-{}", std::process::id()));
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("link.sh");
-        let status = Command::new(script).arg(profile).arg(&output).status().unwrap();
+        let status = Command::new(script).arg(archive()).arg(&output).status().unwrap();
         assert!(status.success(), "link.sh failed");
         output
     })
+}
+
+/// The crate's archive: the newest of those beside this test, since cargo has built it just before.
+fn archive() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    std::fs::read_dir(test.parent().unwrap())
+        .unwrap()
+        .flatten()
+        .filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.starts_with("libsrd_verbs-") && name.ends_with(".a")
+        })
+        .max_by_key(|entry| entry.metadata().unwrap().modified().unwrap())
+        .expect("cargo builds the archive together with this test")
+        .path()
 }
 
 /// Compiles a C program of `tests/c`.

@@ -27,6 +27,7 @@ fn dark_quarter(seed: u64) -> Result<(Nanos, Nanos, u64), String> {
     (shape.paths, shape.entropy, shape.messages) = (64, 64, 100_000);
     shape.receives = 500;
     let mut stream = Stream::new(&plan, 8_192, 128).map_err(|violation| format!("{violation:?}"))?;
+    stream.world.tracing = std::env::var("TRACE_FAILOVER").is_ok();
     let dark = Time(2_000_000);
     let run = |stream: &mut Stream, until| stream.run(until).map_err(|violation| format!("{violation:?}"));
     run(&mut stream, dark)?;
