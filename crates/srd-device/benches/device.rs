@@ -38,8 +38,9 @@ impl<P: Payload> Upper<P> for Count {
         Ok(Cookie(0))
     }
     fn place(&mut self, _: Cookie, _: &Incoming, _: u32, _: &P) {}
-    fn finish(&mut self, _: Cookie, _: &Incoming) {
+    fn finish(&mut self, _: Cookie, _: &Incoming) -> Result<(), Status> {
         self.finished += 1;
+        Ok(())
     }
     fn abandon(&mut self, _: Cookie, _: &Incoming) {}
     fn outcome(&mut self, _: PeerId, _: Token, _: Result<(), Status>) {

@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod address_handle;
+mod answers;
 pub mod api;
 mod async_event;
 mod completion_queue;
@@ -17,6 +18,7 @@ mod device;
 mod host_memory;
 mod length_memory;
 mod memory_region;
+mod peer_watch;
 mod queue_pair;
 mod receive_queue;
 mod requester;
@@ -28,6 +30,7 @@ mod status;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod token;
 mod transport;
 mod vec_memory;
 mod work;

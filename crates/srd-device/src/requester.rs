@@ -6,47 +6,11 @@ use crate::send_queue::{Posted, Progress, RnrRetries, SendRequest};
 use crate::slab::Key;
 use crate::status;
 use crate::tables::Tables;
+use crate::token::TokenOf;
 use crate::transport::Transport;
 use crate::work::Work;
-use srd_proto::{Payload, PeerId, PeerLoss, SendError, Token};
-use srd_wire::{Gid, InstanceAddr, MrKey, Nanos, Op, Qkey, Qpn, Route, Status};
-
-/// What a token of the transport stands for. Two bits beside a slab key (its generation has 30).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TokenOf {
-    /// A send work request: its message, or the request of a read.
-    Request(Key),
-    /// The answer to a peer's read.
-    Answer(Key),
-    /// A sign of life asked of a watched peer.
-    Watch(PeerId),
-    /// A message whose outcome nobody waits for.
-    Nobody,
-}
-
-impl TokenOf {
-    pub fn token(self) -> Token {
-        let pack = |kind: u64, index: u32, generation: u32| {
-            Token((generation as u64) << 34 | kind << 32 | index as u64)
-        };
-        match self {
-            TokenOf::Request(key) => pack(0, key.index, key.generation),
-            TokenOf::Answer(key) => pack(1, key.index, key.generation),
-            TokenOf::Watch(peer) => pack(2, peer.slot, peer.generation),
-            TokenOf::Nobody => pack(3, 0, 0),
-        }
-    }
-
-    pub fn of(token: Token) -> TokenOf {
-        let (index, generation) = (token.0 as u32, (token.0 >> 34) as u32);
-        match token.0 >> 32 & 3 {
-            0 => TokenOf::Request(Key { index, generation }),
-            1 => TokenOf::Answer(Key { index, generation }),
-            2 => TokenOf::Watch(PeerId { slot: index, generation }),
-            _ => TokenOf::Nobody,
-        }
-    }
-}
+use srd_proto::{Payload, PeerId, SendError};
+use srd_wire::{Gid, InstanceAddr, MrKey, Op, Qpn, Route, Status};
 
 /// A peer knows a read of ours by slot and the low bits of its generation, since the wire has room for 32 bits.
 const READ_SLOT_BITS: u32 = 22;
@@ -434,74 +398,7 @@ impl<M: Memory> Tables<M> {
             }
         }
     }
-
-    /// A context has ended. The transport has reported the messages in it; what is left are reads whose request was
-    /// accepted, and messages that wait for a receive buffer over there.
-    pub fn peer_is_lost(&mut self, peer: PeerId, addr: InstanceAddr, why: PeerLoss) {
-        self.watched.remove(&peer);
-        let slot = addr.port.wrapping_sub(self.config.port_base);
-        let lost: Vec<Key> = self
-            .requests
-            .iter()
-            .filter(|(_, request)| match request.progress {
-                Progress::AwaitingData(from) | Progress::InFlight(from) => from == peer,
-                Progress::Waiting => {
-                    request.dst_qpn.0 / QPS_PER_PORT == slot
-                        && self.handles.get(request.ah).is_some_and(|host| host.gid == addr.gid)
-                }
-                Progress::Held => false,
-            })
-            .map(|(key, _)| key)
-            .collect();
-        for key in lost {
-            self.end_request(key, status::of_loss(why));
-        }
-        if let PeerLoss::Dead { answered_before } = why {
-            // SRD.txt 3.3.2.1, Remote Unresponsive Event.
-            self.raise(AsyncEvent::RemoteUnresponsive { gid: addr.gid, answered_before });
-        }
-    }
-
-    /// While a peer owes us read data there may be nothing of ours on the way to it, and so nothing that would show
-    /// that it is gone. So it is asked for a sign of life now and then, as long as a read waits.
-    fn watch(&mut self, peer: PeerId) {
-        if let std::collections::hash_map::Entry::Vacant(entry) = self.watched.entry(peer) {
-            entry.insert(false);
-            self.work.push_later(self.now + self.watch_interval(), Work::Watch(peer));
-        }
-    }
-
-    fn watch_interval(&self) -> Nanos {
-        Nanos((self.config.transport.peer_timeout.0 / 4).max(1))
-    }
-
-    /// The sign of life: an empty datagram to queue pair 0, which nobody has, so that the transport over there
-    /// acknowledges it and the device drops it.
-    pub fn ask_watched<T: Transport<M::Payload>>(&mut self, transport: &mut T, peer: PeerId) {
-        let waits = self.requests.iter().any(|(_, request)| request.progress == Progress::AwaitingData(peer));
-        if !waits {
-            self.watched.remove(&peer);
-            return;
-        }
-        let Some(asked) = self.watched.get_mut(&peer) else { return };
-        if !*asked {
-            let route = Route { dst_qpn: SIGN_OF_LIFE_QPN, src_qpn: SIGN_OF_LIFE_QPN, qkey: Qkey(0) };
-            let op = Op::Send { route, imm: None, datagram: true };
-            let token = TokenOf::Watch(peer).token();
-            *asked = transport.send(self.now, peer, token, op, M::Payload::empty()).is_ok();
-        }
-        self.work.push_later(self.now + self.watch_interval(), Work::Watch(peer));
-    }
-
-    pub fn watch_outcome(&mut self, peer: PeerId) {
-        if let Some(asked) = self.watched.get_mut(&peer) {
-            *asked = false;
-        }
-    }
 }
-
-/// See [`Tables::ask_watched`].
-pub(crate) const SIGN_OF_LIFE_QPN: Qpn = Qpn(0);
 
 fn is_local(status: Status) -> bool {
     matches!(
@@ -531,20 +428,6 @@ fn message_op<P>(request: &SendRequest<P>, src_qpn: Qpn, kind: QpKind, key: Key)
         SendOp::Write { rkey, addr, imm } => Op::Write { route, rkey, addr, imm },
         SendOp::Read { rkey, addr } => {
             Op::ReadRequest { route, rkey, addr, read_len: request.len, read: read_name(key) }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_carry_what_they_stand_for() {
-        let key = Key { index: u32::MAX, generation: (1 << 30) - 1 };
-        let peer = PeerId { slot: 7, generation: 9 };
-        for of in [TokenOf::Request(key), TokenOf::Answer(key), TokenOf::Watch(peer), TokenOf::Nobody] {
-            assert_eq!(TokenOf::of(of.token()), of);
         }
     }
 }

@@ -1,35 +1,34 @@
 //! The responder: messages of peers, from their first segment to their last. Lets them in or refuses them, places
-//! their bytes, completes receives, and answers reads.
+//! their bytes, and completes receives. What becomes of their reads is in [`crate::answers`].
 
 use crate::api::*;
 use crate::memory_region::RemoteAccess;
+use crate::peer_watch::SIGN_OF_LIFE_QPN;
 use crate::receive_queue::Receive;
-use crate::requester::{SIGN_OF_LIFE_QPN, TokenOf};
 use crate::routing_header::{ROUTING_HEADER_LEN, routing_header};
 use crate::slab::Key;
 use crate::status;
 use crate::tables::Tables;
-use crate::transport::Transport;
-use crate::work::Work;
-use srd_proto::{Cookie, Incoming, Payload, PeerId, PeerLoss, SendError, Token, Upper};
+use crate::token::TokenOf;
+use srd_proto::{Cookie, Incoming, Payload, PeerId, PeerLoss, Token, Upper};
 use srd_wire::{Gid, InstanceAddr, MrKey, Op, Qpn, Route, Status};
 
 /// An incoming message between its first segment and its last.
 #[derive(Debug)]
 pub(crate) struct Landing {
     /// The queue pair's slot.
-    qp: u32,
-    purpose: Purpose,
+    pub qp: u32,
+    pub purpose: Purpose,
     /// Where it goes.
-    pieces: [Piece; MAX_RECV_SGE],
+    pub pieces: [Piece; MAX_RECV_SGE],
     /// Bytes of the pieces to leave free in front.
-    skip: u32,
+    pub skip: u32,
     /// Keys of the memory in use; 0 is none.
-    keys: [MrKey; MAX_RECV_SGE],
+    pub keys: [MrKey; MAX_RECV_SGE],
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Purpose {
+pub(crate) enum Purpose {
     /// A send, into a receive buffer.
     Receive(Receive),
     /// An RDMA write; with immediate data also a receive, unless the queue pair takes them unsolicited.
@@ -42,23 +41,8 @@ enum Purpose {
     Dead(Status),
 }
 
-/// The answer to a peer's read, until the peer has all of it.
-#[derive(Debug)]
-pub(crate) struct Answer<P> {
-    /// The queue pair that was spoken to.
-    pub qp: u32,
-    pub peer: PeerId,
-    pub rkey: MrKey,
-    read: u32,
-    payload: P,
-    doomed: bool,
-}
-
 /// A message that is let in but dropped: a datagram for which there is no place.
 const DROPPED: Cookie = Cookie(u64::MAX);
-
-/// Reads of peers that are answered at once. Further ones are told to come back, as for a lack of receive buffers.
-const MAX_ANSWERS: u32 = 1 << 16;
 
 impl<M: Memory> Upper<M::Payload> for Tables<M> {
     #[inline]
@@ -92,9 +76,17 @@ impl<M: Memory> Upper<M::Payload> for Tables<M> {
     }
 
     #[inline]
-    fn finish(&mut self, cookie: Cookie, message: &Incoming) {
-        // The transport has no way yet to refuse a message that it has let in; its sender believes it accepted.
-        let _ = self.conclude(cookie, message);
+    fn finish(&mut self, cookie: Cookie, message: &Incoming) -> Result<(), Status> {
+        // It takes effect, unless what it was for has gone since.
+        let Some(landing) = self.landings.remove(key_of(cookie)) else { return Ok(()) };
+        match landing.purpose {
+            Purpose::Receive(receive) => self.receive_complete(&landing, receive, message),
+            Purpose::Write(receive) => self.write_complete(landing.qp, receive, message),
+            Purpose::ReadRequest => self.answer(&landing, message),
+            Purpose::ReadData(request) => self.read_complete(request),
+            Purpose::Dead(status) => return Err(self.refuse(None, status)),
+        }
+        Ok(())
     }
 
     fn abandon(&mut self, cookie: Cookie, _message: &Incoming) {
@@ -137,25 +129,11 @@ fn key_of(cookie: Cookie) -> Key {
 }
 
 impl<M: Memory> Tables<M> {
-    /// All of a message is there: it takes effect, unless what it was for has gone since.
-    #[inline]
-    pub fn conclude(&mut self, cookie: Cookie, message: &Incoming) -> Result<(), Status> {
-        let Some(landing) = self.landings.remove(key_of(cookie)) else { return Ok(()) };
-        match landing.purpose {
-            Purpose::Receive(receive) => self.receive_complete(&landing, receive, message),
-            Purpose::Write(receive) => self.write_complete(landing.qp, receive, message),
-            Purpose::ReadRequest => self.answer(&landing, message),
-            Purpose::ReadData(request) => self.read_complete(request),
-            Purpose::Dead(status) => return Err(self.refuse(None, status)),
-        }
-        Ok(())
-    }
-
     /// The SRD queue pair that a message is for. A queue key that differs is refused like a queue pair that does not
     /// exist (our choice; the sources do not say, EFA_VERBS.md section 5): a stranger learns nothing from it, and the
     /// program that restarts with a new key sees the error that it expects of a queue pair that has gone.
     #[inline]
-    fn destination(&mut self, route: Route) -> Result<u32, Status> {
+    pub fn destination(&mut self, route: Route) -> Result<u32, Status> {
         let found = self.numbers.find(route.dst_qpn).filter(|&index| {
             let qp = self.qp(index);
             qp.init.kind == QpKind::Srd && qp.receives() && qp.qkey == route.qkey
@@ -164,7 +142,7 @@ impl<M: Memory> Tables<M> {
     }
 
     /// Counts a refusal and returns its status.
-    fn refuse(&mut self, qp: Option<u32>, status: Status) -> Status {
+    pub fn refuse(&mut self, qp: Option<u32>, status: Status) -> Status {
         let rnr = status == Status::RemoteRnr;
         *if rnr { &mut self.counters.rnr_refused } else { &mut self.counters.refused_msgs } += 1;
         if let Some(index) = qp {
@@ -174,7 +152,7 @@ impl<M: Memory> Tables<M> {
         status
     }
 
-    fn land(&mut self, landing: Landing) -> Cookie {
+    pub fn land(&mut self, landing: Landing) -> Cookie {
         cookie_of(self.landings.insert(landing))
     }
 
@@ -257,7 +235,7 @@ impl<M: Memory> Tables<M> {
     }
 
     /// What RDMA needs beyond a send: the device offers it, and knows the requester.
-    fn check_rdma(&mut self, message: &Incoming, offered: bool) -> Result<(), Status> {
+    pub fn check_rdma(&mut self, message: &Incoming, offered: bool) -> Result<(), Status> {
         if !offered {
             return Err(self.refuse(None, Status::FeatureMismatch));
         }
@@ -296,36 +274,6 @@ impl<M: Memory> Tables<M> {
         Ok(self.land(Landing {
             qp: index,
             purpose: Purpose::Write(receive),
-            pieces: [piece, Piece::default()],
-            skip: 0,
-            keys: [key, MrKey(0)],
-        }))
-    }
-
-    fn begin_read_request(
-        &mut self,
-        message: &Incoming,
-        route: Route,
-        rkey: MrKey,
-        addr: u64,
-        read_len: u32,
-    ) -> Result<Cookie, Status> {
-        self.check_rdma(message, self.config.rdma_read)?;
-        let index = self.destination(route)?;
-        if read_len > self.config.max_rdma {
-            return Err(self.refuse(Some(index), Status::RemoteBadLength));
-        }
-        let pd = self.qp(index).init.pd;
-        let Some(piece) = self.regions.remote(pd, rkey, addr, read_len, RemoteAccess::Read) else {
-            return Err(self.refuse(Some(index), Status::RemoteBadAddress));
-        };
-        if self.answers.len() == MAX_ANSWERS {
-            return Err(self.refuse(Some(index), Status::RemoteRnr));
-        }
-        let key = if read_len == 0 { MrKey(0) } else { rkey };
-        Ok(self.land(Landing {
-            qp: index,
-            purpose: Purpose::ReadRequest,
             pieces: [piece, Piece::default()],
             skip: 0,
             keys: [key, MrKey(0)],
@@ -445,99 +393,6 @@ impl<M: Memory> Tables<M> {
             unsolicited: false,
         };
         self.complete_receive(index, completion);
-    }
-
-    // Reads of peers.
-
-    fn answer(&mut self, landing: &Landing, message: &Incoming) {
-        let Op::ReadRequest { read, read_len, .. } = message.op else { return };
-        let payload = match read_len {
-            0 => M::Payload::empty(),
-            _ => self.memory.reference(&landing.pieces[..1]),
-        };
-        let (qp, peer, rkey) = (landing.qp, message.peer, landing.keys[0]);
-        let key = self.answers.insert(Answer { qp, peer, rkey, read, payload, doomed: false });
-        self.work.push_ready(Work::Answer(key));
-    }
-
-    pub fn send_answer<T: Transport<M::Payload>>(&mut self, transport: &mut T, key: Key) {
-        let Some(answer) = self.answers.get(key) else { return };
-        let op = Op::ReadResponse { read: answer.read };
-        let token = TokenOf::Answer(key).token();
-        match transport.send(self.now, answer.peer, token, op, answer.payload.clone()) {
-            Ok(()) => {}
-            Err(SendError::NoPeer) => {
-                // The requester's transport has lost us too, and with it the read.
-                self.answers.remove(key);
-            }
-            Err(SendError::Full | SendError::TooManyPeers) => {
-                self.work.push_later(self.now + self.config.rnr_wait, Work::Answer(key));
-            }
-        }
-    }
-
-    fn answer_outcome(&mut self, key: Key, outcome: Result<(), Status>) {
-        let Some(answer) = self.answers.remove(key) else { return };
-        match outcome {
-            Ok(()) => self.counters.rdma_read_resp_bytes += answer.payload.len() as u64,
-            Err(status @ (Status::Unresponsive | Status::Unreachable)) => {
-                // The requester may have heard us all the while, or hear us again, and would wait for ever.
-                self.work.push_ready(Work::FailRead { peer: answer.peer, read: answer.read, status });
-            }
-            // It does not want it any more, or is another process now.
-            Err(_) => {}
-        }
-    }
-
-    /// Ends the answers that `which` picks; their requesters are told, for they have been promised an answer.
-    pub fn end_answers<T: Transport<M::Payload>>(
-        &mut self,
-        transport: &mut T,
-        status: Status,
-        mut which: impl FnMut(&Answer<M::Payload>) -> bool,
-    ) {
-        let mut peers = std::mem::take(&mut self.peers);
-        let mut ended = Vec::new();
-        for (key, answer) in self.answers.iter_mut() {
-            if which(answer) {
-                answer.doomed = true;
-                ended.push(key);
-                peers.push(answer.peer);
-            }
-        }
-        peers.sort_unstable();
-        peers.dedup();
-        for &peer in &peers {
-            transport.cancel(self.now, peer, &mut |token| match TokenOf::of(token) {
-                TokenOf::Answer(key) => self.answers.get(key).is_some_and(|answer| answer.doomed),
-                _ => false,
-            });
-        }
-        peers.clear();
-        self.peers = peers;
-        for key in ended {
-            if let Some(answer) = self.answers.remove(key) {
-                self.fail_read(transport, answer.peer, answer.read, status);
-            }
-        }
-    }
-
-    pub fn fail_read<T: Transport<M::Payload>>(
-        &mut self,
-        transport: &mut T,
-        peer: PeerId,
-        read: u32,
-        status: Status,
-    ) {
-        let op = Op::ReadFailed { read, status };
-        match transport.send(self.now, peer, TokenOf::Nobody.token(), op, M::Payload::empty()) {
-            // Without a context there is nobody who waits.
-            Ok(()) | Err(SendError::NoPeer) => {}
-            Err(SendError::Full | SendError::TooManyPeers) => {
-                let work = Work::FailRead { peer, read, status };
-                self.work.push_later(self.now + self.config.rnr_wait, work);
-            }
-        }
     }
 
     // Landings that end before their time. The transport does not know: it goes on to deliver.

@@ -2,6 +2,7 @@
 //! an object is decided here; what happens to work requests is in [`crate::requester`] and [`crate::responder`].
 
 use crate::address_handle::{AddressHandles, FastHasher, Last};
+use crate::answers::Answer;
 use crate::api::*;
 use crate::async_event::AsyncEvents;
 use crate::completion_queue::{CompletionQueue, Pushed};
@@ -9,7 +10,7 @@ use crate::counters::Counters;
 use crate::memory_region::Regions;
 use crate::queue_pair::{QpNumbers, QueuePair, SLOTS};
 use crate::requester::Ending;
-use crate::responder::{Answer, Landing};
+use crate::responder::Landing;
 use crate::send_queue::{Progress, SendRequest};
 use crate::slab::Slab;
 use crate::transport::Transport;

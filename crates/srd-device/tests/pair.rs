@@ -496,6 +496,52 @@ fn destroying_a_queue_pair_cancels_its_sends_and_no_others() {
 }
 
 #[test]
+fn after_destroy_no_packet_carries_bytes_of_the_queue_pair() {
+    let (mut net, a, b) = two(&default());
+    net.post_recv(&b, 1, 0, 8000);
+    net.post(&a, &b, 1, SEND, 0, 8000);
+    net.post(&a, &b, 2, write_to(&b, 0, None), 0, 1 << 20);
+    net.post(&b, &a, 3, read_from(&a, 0), 0, 1 << 20);
+    net.judge = Some(lose_data_after(0, 10));
+    net.settle(Nanos::from_micros(500));
+    net.devices[0].destroy_qp(net.now, a.qpn).unwrap();
+    net.devices[0].dereg_mr(a.key).unwrap();
+    net.judge = Some(Box::new(|host, transmit| {
+        if let srd_wire::Body::Data(data) = &transmit.packet.body {
+            assert!(host != 0 || srd_proto::Payload::is_empty(&data.payload), "{data:?}");
+        }
+        Fate::Arrives
+    }));
+    net.settle(SECOND);
+    net.expect_none(&a);
+    let mut of_b = std::iter::from_fn(|| net.devices[1].poll_cq(b.cq));
+    let read = of_b.find(|completion| completion.op == CompletionOp::Read).unwrap();
+    assert_eq!((read.wr_id, read.status), (3, Status::RemoteBadDestQpn));
+}
+
+/// Half of a long message has arrived when `end` does something to the receiver.
+fn ended_midway(op: fn(&Side) -> SendOp, end: fn(&mut Hosts, &Side)) -> Status {
+    let (mut net, a, b) = two(&default());
+    net.post_recv(&b, 1, 0, 8832);
+    net.judge = Some(lose_data_after(0, 3));
+    net.post(&a, &b, 1, op(&b), 0, 8832);
+    net.settle(Nanos::from_micros(300));
+    end(&mut net, &b);
+    net.judge = None;
+    net.next_completion(&a).status
+}
+
+#[test]
+fn a_message_whose_receiver_goes_midway_is_refused() {
+    let dereg = |net: &mut Hosts, b: &Side| net.devices[1].dereg_mr(b.key).unwrap();
+    let destroy = |net: &mut Hosts, b: &Side| net.devices[1].destroy_qp(net.now, b.qpn).unwrap();
+    let write = |b: &Side| write_to(b, 0, None);
+    assert_eq!(ended_midway(write, dereg), Status::RemoteBadAddress);
+    assert_eq!(ended_midway(write, destroy), Status::RemoteBadDestQpn);
+    assert_eq!(ended_midway(|_| SEND, destroy), Status::RemoteBadDestQpn);
+}
+
+#[test]
 fn destroying_a_handle_flushes_what_is_on_its_way() {
     let (mut net, a, b) = two(&default());
     net.judge = Some(silence(1));
@@ -561,6 +607,28 @@ fn a_packet_for_a_port_that_is_not_ours_is_dropped_and_counted() {
     net.post(&a, &nobody, 1, SEND, 0, 8);
     net.expect(&a, 1, Status::Unreachable);
     assert!(net.devices[1].counters().rx_drops > 0);
+}
+
+#[test]
+fn bytes_go_from_process_memory_to_process_memory() {
+    // SAFETY: `memory` outlives the devices; nobody refers to it while they run.
+    let mut net = Net::new(2, &default(), || unsafe { HostMemory::new() });
+    let mut memory = [pattern(60_000, 1), pattern(60_000, 2)];
+    let addrs = [memory[0].as_mut_ptr() as u64, memory[1].as_mut_ptr() as u64];
+    let [a, b] = [0, 1].map(|host| net.side(host, addrs[host], 60_000, srd));
+    net.post_recv(&b, 1, 7, 8000);
+    net.post(&a, &b, 1, SEND, 100, 8000);
+    net.expect(&a, 1, Status::Ok);
+    net.post(&a, &b, 2, write_to(&b, 10_001, None), 20_000, 15_000);
+    net.expect(&a, 2, Status::Ok);
+    net.post(&a, &b, 3, read_from(&b, 40_000), 40_003, 19_000);
+    net.expect(&a, 3, Status::Ok);
+    drop(net);
+    let (one, two) = (pattern(60_000, 1), pattern(60_000, 2));
+    assert_eq!(memory[1][7..8007], one[100..8100]);
+    assert_eq!(memory[1][10_001..25_001], one[20_000..35_000]);
+    assert_eq!(memory[0][40_003..59_003], two[40_000..59_000]);
+    assert_eq!(memory[0][..40_003], one[..40_003]);
 }
 
 #[test]

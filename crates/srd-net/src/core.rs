@@ -53,6 +53,9 @@ pub struct Core {
     next_timeout: Time,
     /// Packets have left since the program last polled.
     sent_since_poll: bool,
+    /// Whether calls may be left for the next poll: not where only polls move packets, lest a program that posts and
+    /// then computes for long has posted in vain.
+    may_defer: bool,
     /// When the newest call since the last poll was left, or would have been if the program were trusted.
     deferred_at: Option<Time>,
     /// When the oldest call that has been left was made.
@@ -74,6 +77,7 @@ impl Core {
         transmitter: Transmitter,
         receiver: Receiver,
         keyring: Option<Keyring>,
+        may_defer: bool,
     ) -> Core {
         Core {
             device,
@@ -84,6 +88,7 @@ impl Core {
             last_arrival: Time(0),
             next_timeout: Time(0),
             sent_since_poll: false,
+            may_defer,
             deferred_at: None,
             untransmitted_since: Time(0),
             untransmitted: 0,
@@ -152,7 +157,13 @@ impl Core {
     #[inline]
     pub fn after_call(&mut self, now: Time, busy: bool) {
         self.receiver.note_time(now);
-        if self.sent_since_poll && busy {
+        let due = self.device.next_timeout();
+        if due > now {
+            // Nothing to send: a receive was posted, or the transport waits for its time.
+            self.next_timeout = self.next_timeout.min(due);
+            return;
+        }
+        if self.may_defer && self.sent_since_poll && busy {
             self.deferred_at = Some(now);
             if self.untransmitted == 0 {
                 self.untransmitted_since = now;
@@ -161,7 +172,7 @@ impl Core {
             if self.trust >= TRUST && self.untransmitted < MOST_DEFERRED && !too_old {
                 self.counters.deferred += 1;
                 self.untransmitted += 1;
-                self.next_timeout = self.next_timeout.min(self.device.next_timeout());
+                self.next_timeout = self.next_timeout.min(due);
                 return;
             }
         }
@@ -201,7 +212,7 @@ impl Core {
     #[inline]
     pub fn may_skip_look(&mut self) -> bool {
         self.polls_without_look += 1;
-        self.polls_without_look <= POLLS_WITHOUT_LOOK
+        self.polls_without_look <= POLLS_WITHOUT_LOOK && self.untransmitted == 0
     }
 
     /// Takes completions, as many as there are and fit.

@@ -31,6 +31,8 @@ pub fn max_datagram(mtu: u16, v6: bool, sealed: bool) -> u16 {
 /// |---|---|---|
 /// | `base_rtt` | 30 us | two passages through each kernel; half of it is wake-up and interrupt time |
 /// | `line_rate` | the link's, else 100 Gb/s | virtual links know no rate |
+/// | `learn_base_rtt` | yes | on slow links a packet alone takes longer than `base_rtt` |
+/// | `min_window` | 1 packet | below it the ACK clock stops, and timers of a host are coarse |
 /// | `min_rto` | 1 ms | a descheduled process answers after a scheduler tick, not after a round trip |
 /// | `min_pto` | 300 us | a thread that sleeps in epoll wakes within this time |
 /// | `max_rto` | 100 ms | |
@@ -49,6 +51,8 @@ pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) ->
         controller: options.cc,
         line_rate: options.line_rate.or(local.line_rate).unwrap_or(BitRate(100_000_000_000)),
         base_rtt: options.base_rtt.unwrap_or(Nanos::from_micros(30)),
+        learn_base_rtt: true,
+        min_window: 1.0,
         rcvbuf_bytes: rcvbuf / 2,
         min_rto: Nanos::from_millis(1),
         min_pto: Nanos::from_micros(300),

@@ -2,6 +2,7 @@
 
 use crate::address::LocalAddress;
 use crate::clock;
+use crate::contention::{Contention, REST};
 use crate::core::Core;
 use crate::fault::Injector;
 use crate::host;
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     pub(crate) core: Mutex<Core>,
     pub(crate) notifier: Notifier,
     pub(crate) pulse: Pulse,
+    pub(crate) contention: Contention,
     /// What the thread sleeps on: the receive sockets and `kick`.
     pub(crate) epoll: Epoll,
     pub(crate) kick: EventFd,
@@ -185,9 +187,16 @@ impl Instance {
         let sealed = keyring.is_some();
         let shared = Arc::new(Shared {
             canary: ForkCanary::new().map_err(system("cannot map a page that forks leave behind"))?,
-            core: Mutex::new(Core::new(device, transmitter, receiver, keyring)),
+            core: Mutex::new(Core::new(
+                device,
+                transmitter,
+                receiver,
+                keyring,
+                options.progress != ProgressMode::Inline,
+            )),
             notifier,
             pulse: Pulse::new(),
+            contention: Contention::new(),
             epoll,
             kick,
             closing: AtomicBool::new(false),
@@ -299,7 +308,7 @@ impl Instance {
         }
         let now = shared.poll(&mut core);
         let n = n + core.take(cq, &mut out[n..]);
-        shared.leave(core, now, true);
+        shared.leave_poll(core, now, n > 0);
         Ok(n)
     }
 
@@ -314,7 +323,7 @@ impl Instance {
         }
         let now = shared.poll(&mut core);
         let first = first.or_else(|| core.device.poll_cq(cq));
-        shared.leave(core, now, true);
+        shared.leave_poll(core, now, first.is_some());
         Ok(first)
     }
 
@@ -462,8 +471,27 @@ impl Shared {
         }
     }
 
+    /// The same after a poll. One that found nothing rests for a moment where others want the cores.
+    #[inline]
+    fn leave_poll(&self, core: MutexGuard<'_, Core>, now: Time, found: bool) {
+        let due = core.next_timeout();
+        self.leave(core, now, true);
+        if !found && self.mode != ProgressMode::Thread && self.contention.should_rest(now) {
+            let until = due.min(now + REST);
+            self.epoll.wait(Some(Duration::from_nanos(until.since(now).0)));
+            self.contention.rested(clock::now(), until);
+        }
+    }
+
     pub(crate) fn stats_of(&self, core: &Core) -> Stats {
-        Stats::collect(core, self.address, &self.local.interface, self.mtu, self.sealed, &self.pulse)
+        Stats::collect(
+            core,
+            self.address,
+            &self.local.interface,
+            self.mtu,
+            self.sealed,
+            self.pulse.counters(self.contention.rests()),
+        )
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod address;
 mod clock;
+mod contention;
 mod core;
 pub mod fault;
 pub mod host;

@@ -65,6 +65,8 @@ pub struct ProgressCounters {
     pub thread_parks: u64,
     /// Times that the thread was woken for something due before it would have woken.
     pub thread_kicks: u64,
+    /// Times that a poll found nothing and slept for a moment, because others wanted the cores.
+    pub rests: u64,
 }
 
 impl Pulse {
@@ -109,12 +111,13 @@ impl Pulse {
         past
     }
 
-    pub(crate) fn counters(&self) -> ProgressCounters {
+    pub(crate) fn counters(&self, rests: u64) -> ProgressCounters {
         let counters = &self.counters;
         ProgressCounters {
             thread_wakes: counters.wakes.load(Ordering::Relaxed),
             thread_parks: counters.parks.load(Ordering::Relaxed),
             thread_kicks: counters.kicks.load(Ordering::Relaxed),
+            rests,
         }
     }
 

@@ -3,11 +3,12 @@
 use crate::core::{Core, CoreCounters};
 use crate::instance::Shared;
 use crate::log;
-use crate::progress::{ProgressCounters, Pulse};
+use crate::progress::ProgressCounters;
 use crate::receive::ReceiveCounters;
 use crate::sys::process;
 use crate::transmit::TransmitCounters;
 use serde::Serialize;
+use srd_proto::PathState;
 use srd_wire::InstanceAddr;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,8 @@ pub struct Stats {
     pub rounds: CoreCounters,
     /// What the thread did.
     pub progress: ProgressCounters,
+    /// What each source port has carried.
+    pub paths: Vec<PathStats>,
     /// The peers with the most traffic waiting or in flight, at most 256.
     pub peers: Vec<PeerStats>,
 }
@@ -70,7 +73,30 @@ pub struct PeerStats {
     pub window_bytes: u64,
 }
 
+/// What one source port has carried, over all peers.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PathStats {
+    /// Number of the source port in the pool.
+    pub path: u16,
+    /// Payload bytes sent.
+    pub tx_bytes: u64,
+    /// Peers whose path over this port is out of use at present.
+    pub down: u32,
+}
+
 const MOST_PEERS: usize = 256;
+
+fn paths(core: &Core) -> Vec<PathStats> {
+    let endpoint = core.device.endpoint();
+    let mut ports: BTreeMap<u16, PathStats> = BTreeMap::new();
+    for report in endpoint.peers().take(MOST_PEERS).flat_map(|peer| endpoint.paths(peer.id)) {
+        let port = ports.entry(report.entropy).or_default();
+        port.path = report.entropy;
+        port.tx_bytes += report.bytes;
+        port.down += (report.state != PathState::Active) as u32;
+    }
+    ports.into_values().collect()
+}
 
 impl Stats {
     pub(crate) fn collect(
@@ -79,7 +105,7 @@ impl Stats {
         interface: &str,
         mtu: u16,
         sealed: bool,
-        pulse: &Pulse,
+        progress: ProgressCounters,
     ) -> Stats {
         let endpoint = core.device.endpoint();
         let mut peers: Vec<_> = endpoint.peers().collect();
@@ -100,7 +126,8 @@ impl Stats {
             transmit: core.transmitter.counters(),
             receive: core.receiver.counters(),
             rounds: core.counters,
-            progress: pulse.counters(),
+            progress,
+            paths: paths(core),
             peers: peers
                 .into_iter()
                 .take(MOST_PEERS)

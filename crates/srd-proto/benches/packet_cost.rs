@@ -33,8 +33,9 @@ impl Upper<Length> for Sink {
         Ok(Cookie(0))
     }
     fn place(&mut self, _: Cookie, _: &Incoming, _: u32, _: &Length) {}
-    fn finish(&mut self, _: Cookie, _: &Incoming) {
+    fn finish(&mut self, _: Cookie, _: &Incoming) -> Result<(), Status> {
         self.received += 1;
+        Ok(())
     }
     fn abandon(&mut self, _: Cookie, _: &Incoming) {}
     fn outcome(&mut self, _: PeerId, _: Token, _: Result<(), Status>) {

@@ -47,6 +47,9 @@ pub struct Config {
     /// Round trip of an unloaded fabric. Configured, never learned from a connection's own first packets
     /// (CC_FINDINGS, ablation 1).
     pub base_rtt: Nanos,
+    /// Take a context's own smallest round trip of late for its base if that is longer: for hosts, whose links may be
+    /// so slow that one packet takes longer than `base_rtt` (LAB_MEASUREMENTS). Off where flows start in step.
+    pub learn_base_rtt: bool,
     /// Follow the receiver's count of senders when it names two or more.
     pub receiver_hint: bool,
     /// Smallest window of the controller, in packets; below one, a lone packet is paced.
@@ -89,6 +92,7 @@ impl Default for Config {
             controller: ControllerKind::LogTarget,
             line_rate: BitRate(100_000_000_000),
             base_rtt: Nanos::from_micros(14),
+            learn_base_rtt: false,
             receiver_hint: true,
             min_window: 0.02, // CC_FINDINGS, law
             rcvbuf_bytes: 8 << 20,

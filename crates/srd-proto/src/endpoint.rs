@@ -85,11 +85,9 @@ impl std::hash::Hasher for AddressHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|&word| self.write_u64(u64::from_le_bytes(word)));
+        rest.iter().for_each(|&byte| self.write_u8(byte));
     }
 
     fn write_u64(&mut self, word: u64) {

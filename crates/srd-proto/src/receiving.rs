@@ -67,13 +67,16 @@ impl<P: Payload> Peer<P> {
                     if here > 0 {
                         upper.place(cookie, &head, 0, &data.payload);
                     }
-                    upper.finish(cookie, &head);
                     shared.stats.rx_bytes += here as u64;
+                    if let Err(status) = upper.finish(cookie, &head) {
+                        self.refuse(data, status, shared);
+                    }
                 }
                 Err(status) => self.refuse(data, status, shared),
             }
             return true;
         }
+        let may_refuse = self.may_refuse();
         let Some(partial) = self.partials.get_mut(data.msg) else {
             return self.first_segment(data, head, shared, upper);
         };
@@ -82,12 +85,19 @@ impl<P: Payload> Peer<P> {
             shared.stats.inconsistent += 1;
             return true;
         }
+        let last = partial.placed + here == data.len;
+        if last && !may_refuse {
+            shared.stats.partial_limit_drops += 1;
+            return false;
+        }
         upper.place(cookie, &head, data.offset, &data.payload);
         shared.stats.rx_bytes += here as u64;
         partial.placed += here;
-        if partial.placed == data.len {
+        if last {
             self.partials.remove(data.msg);
-            upper.finish(cookie, &head);
+            if let Err(status) = upper.finish(cookie, &head) {
+                self.refuse(data, status, shared);
+            }
         }
         true
     }

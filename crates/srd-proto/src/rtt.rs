@@ -1,6 +1,9 @@
 //! Round-trip estimation (RFC 6298 form) over all paths of a context.
 
-use srd_wire::Nanos;
+use srd_wire::{Nanos, Time};
+
+/// How long a smallest round trip is remembered at least; at most twice as long.
+const MIN_MEMORY: Nanos = Nanos::from_secs(5);
 
 /// Smoothed round trip and its variation.
 #[derive(Clone, Copy, Debug)]
@@ -8,17 +11,23 @@ pub(crate) struct RttEstimator {
     /// 0 until the first sample.
     smoothed_ns: f64,
     variation_ns: f64,
-    min_ns: f64,
+    /// Smallest of this period and of the last.
+    min: [Nanos; 2],
+    period_end: Time,
 }
 
 impl RttEstimator {
     pub(crate) fn new() -> RttEstimator {
-        RttEstimator { smoothed_ns: 0.0, variation_ns: 0.0, min_ns: f64::INFINITY }
+        RttEstimator { smoothed_ns: 0.0, variation_ns: 0.0, min: [Nanos(u64::MAX); 2], period_end: Time(0) }
     }
 
-    pub(crate) fn add(&mut self, sample: Nanos) {
+    pub(crate) fn add(&mut self, now: Time, sample: Nanos) {
+        if now >= self.period_end {
+            self.min = [Nanos(u64::MAX), self.min[0]];
+            self.period_end = now + MIN_MEMORY;
+        }
+        self.min[0] = self.min[0].min(sample);
         let sample = sample.as_f64();
-        self.min_ns = self.min_ns.min(sample);
         if self.smoothed_ns == 0.0 {
             self.smoothed_ns = sample;
             self.variation_ns = sample / 2.0;
@@ -37,6 +46,11 @@ impl RttEstimator {
     /// The smoothed value and `k` times the variation.
     pub(crate) fn with_variation(&self, k: f64) -> Nanos {
         Nanos((self.smoothed_ns + k * self.variation_ns) as u64)
+    }
+
+    /// The smallest of late.
+    pub(crate) fn min(&self) -> Option<Nanos> {
+        Some(self.min[0].min(self.min[1])).filter(|min| min.0 != u64::MAX)
     }
 
     /// Whether there was a sample.

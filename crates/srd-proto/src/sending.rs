@@ -258,6 +258,7 @@ impl<P: Payload> Peer<P> {
         let mut sample = AckSample {
             now,
             rtt: None,
+            min_rtt: self.rtt.min(),
             newly_acked,
             inflight_bytes,
             window_limited: self.window_limited,
@@ -271,7 +272,7 @@ impl<P: Payload> Peer<P> {
             let usual = self.rtt.smoothed(shared.config.base_rtt) + Nanos(shared.config.base_rtt.0 / 4);
             outgoing.selector.on_ack(path, rtt.is_some_and(|rtt| rtt <= usual));
             if let Some(rtt) = rtt {
-                self.rtt.add(rtt);
+                self.rtt.add(now, rtt);
             }
             sample.rtt = rtt;
             outgoing.controller.on_ack(&sample);

@@ -62,8 +62,9 @@ pub trait Upper<P: Payload> {
     /// A segment, each exactly once, in any order. Within `begin`'s length.
     fn place(&mut self, cookie: Cookie, message: &Incoming, offset: u32, payload: &P);
 
-    /// All of the message is there. After this, and not before, its sender is told so.
-    fn finish(&mut self, cookie: Cookie, message: &Incoming);
+    /// All of the message is there. After this, and not before, its sender is told so; or that it was refused after
+    /// all, if what it was for has gone in the meantime.
+    fn finish(&mut self, cookie: Cookie, message: &Incoming) -> Result<(), Status>;
 
     /// The message will never be complete: its sender gave it up, or the context ended. Undo `begin`.
     fn abandon(&mut self, cookie: Cookie, message: &Incoming);

@@ -147,7 +147,7 @@ pub(crate) unsafe fn wait_for_acknowledgements(
     // SAFETY: as the caller says.
     unsafe {
         libc::pthread_mutex_lock(mutex);
-        while *completed != reported {
+        while completed.read_volatile() != reported {
             libc::pthread_cond_wait(cond, mutex);
         }
         libc::pthread_mutex_unlock(mutex);

@@ -123,22 +123,18 @@ impl Cq {
     fn destroy(&self) -> Outcome<()> {
         let context = self.context();
         if context.is_inherited() {
-            return Ok(());
-        }
-        if let Ok(instance) = self.link.instance() {
-            instance.with(|device, _| device.destroy_cq(self.id))??;
-            context.objects.remove(|live| &mut live.cqs, self);
-            context.async_events.forget_cq(self);
-            self.close_channel();
-        }
-        let ex = self.ex.get();
-        // SAFETY: fields of this live object.
-        unsafe {
-            let (mutex, cond) = (&raw mut (*ex).mutex, &raw mut (*ex).cond);
-            let comp = self.comp_events_reported.load(Ordering::Relaxed);
-            wait_for_acknowledgements(mutex, cond, &raw const (*ex).comp_events_completed, comp);
-            let asynchronous = self.async_events_reported.load(Ordering::Relaxed);
-            wait_for_acknowledgements(mutex, cond, &raw const (*ex).async_events_completed, asynchronous);
+            // The list of handlers is the parent's, and may have been locked at the fork.
+            std::mem::forget(
+                self.subscription.try_lock().ok().and_then(|mut subscription| subscription.take()),
+            );
+        } else {
+            if let Ok(instance) = self.link.instance() {
+                instance.with(|device, _| device.destroy_cq(self.id))??;
+                context.objects.remove(|live| &mut live.cqs, self);
+                context.async_events.forget_cq(self);
+                self.close_channel();
+            }
+            self.wait_for_acknowledgements();
         }
         if let Some(channel) = self.channel() {
             channel.count_user(false);
@@ -147,6 +143,18 @@ impl Cq {
             parent.count_user(false);
         }
         Ok(())
+    }
+
+    fn wait_for_acknowledgements(&self) {
+        let ex = self.ex.get();
+        let comp = self.comp_events_reported.load(Ordering::Relaxed);
+        let asynchronous = self.async_events_reported.load(Ordering::Relaxed);
+        // SAFETY: fields of this live object.
+        unsafe {
+            let (mutex, cond) = (&raw mut (*ex).mutex, &raw mut (*ex).cond);
+            wait_for_acknowledgements(mutex, cond, &raw const (*ex).comp_events_completed, comp);
+            wait_for_acknowledgements(mutex, cond, &raw const (*ex).async_events_completed, asynchronous);
+        }
     }
 
     /// As libefa's `create_cq` and the kernel's `efa_create_cq` check and round.
@@ -170,7 +178,9 @@ impl Cq {
         }
         // SAFETY: by the manual page NULL or a live channel.
         let channel: Option<&'static CompChannel> = unsafe { CompChannel::of(attr.channel) }.ok();
-        if attr.cqe == 0 || attr.cqe > profile::MAX_CQE || attr.comp_vector >= profile::COMPLETION_VECTORS as u32
+        if attr.cqe == 0
+            || attr.cqe > profile::MAX_CQE
+            || attr.comp_vector >= profile::COMPLETION_VECTORS as u32
         {
             return Err(Errno::INVALID);
         }

@@ -126,8 +126,11 @@ fn parse_pci(text: &str) -> Option<String> {
         (!text.is_empty() && text.len() <= digits).then(|| u16::from_str_radix(text, 16).ok()).flatten()
     };
     let (device, function) = (number(device, 2)?, number(function, 1)?);
-    (device < 32 && function < 8)
-        .then_some(format!("{:04x}:{:02x}:{device:02x}.{function}", number(domain, 4)?, number(bus, 2)?))
+    (device < 32 && function < 8).then_some(format!(
+        "{:04x}:{:02x}:{device:02x}.{function}",
+        number(domain, 4)?,
+        number(bus, 2)?
+    ))
 }
 
 /// What this process has found. A forked child starts anew: the files belong to its parent, and a lock may have been

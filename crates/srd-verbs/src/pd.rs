@@ -62,7 +62,11 @@ impl Pd {
     /// Counts or uncounts a user of a parent domain. (The device counts those of a domain.)
     pub fn count_user(&self, more: bool) {
         if self.original.is_some() {
-            if more { self.users.fetch_add(1, Ordering::Relaxed) } else { self.users.fetch_sub(1, Ordering::Relaxed) };
+            if more {
+                self.users.fetch_add(1, Ordering::Relaxed)
+            } else {
+                self.users.fetch_sub(1, Ordering::Relaxed)
+            };
         }
     }
 

@@ -269,8 +269,16 @@ fn check_limits(attr: &ibv_qp_init_attr_ex) -> Outcome<()> {
     if over {
         log::debug(format_args!(
             "queue pair refused: at most {} sends of {} elements, {} receives of {} elements, {} bytes inline; asked for {} of {}, {} of {}, {}",
-            profile::MAX_SQ_WR, profile::MAX_SQ_SGE, profile::MAX_RQ_WR, profile::MAX_RQ_SGE, profile::INLINE_BYTES,
-            cap.max_send_wr, cap.max_send_sge, cap.max_recv_wr, cap.max_recv_sge, cap.max_inline_data,
+            profile::MAX_SQ_WR,
+            profile::MAX_SQ_SGE,
+            profile::MAX_RQ_WR,
+            profile::MAX_RQ_SGE,
+            profile::INLINE_BYTES,
+            cap.max_send_wr,
+            cap.max_send_sge,
+            cap.max_recv_wr,
+            cap.max_recv_sge,
+            cap.max_inline_data,
         ));
         return Err(Errno::INVALID);
     }

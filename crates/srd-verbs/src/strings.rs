@@ -58,14 +58,8 @@ pub extern "C" fn ibv_node_type_str(kind: c_int) -> *const c_char {
 /// Tools look for these very words.
 #[unsafe(no_mangle)]
 pub extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
-    const NAMES: [&CStr; 6] = [
-        c"no state change (NOP)",
-        c"down",
-        c"init",
-        c"armed",
-        c"active",
-        c"active deferred",
-    ];
+    const NAMES: [&CStr; 6] =
+        [c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active deferred"];
     name(&NAMES, 0, state)
 }
 

@@ -149,13 +149,13 @@ fn may_be_inline(qp: &Qp, op: SendOp) -> bool {
 ///
 /// # Safety
 /// Each piece may be read.
-unsafe fn gather(
-    pieces: impl Iterator<Item = (*const u8, usize)>,
-    most: u32,
-) -> Outcome<Data> {
+unsafe fn gather(pieces: impl Iterator<Item = (*const u8, usize)>, most: u32) -> Outcome<Data> {
     let (mut bytes, mut count) = ([0u8; MAX_INLINE], 0usize);
     for (from, len) in pieces {
-        let end = count.checked_add(len).filter(|&end| end <= MAX_INLINE.min(most as usize)).ok_or(Errno::INVALID)?;
+        let end = count
+            .checked_add(len)
+            .filter(|&end| end <= MAX_INLINE.min(most as usize))
+            .ok_or(Errno::INVALID)?;
         // SAFETY: as the caller says; the target is within `bytes`.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes[count..end].as_mut_ptr(), len) };
         count = end;
@@ -186,7 +186,9 @@ unsafe fn built_of(qp: &Qp, wr: &ibv_send_wr) -> Outcome<Built> {
     unsafe {
         if wr.send_flags & IBV_SEND_INLINE != 0 {
             let count = usize::try_from(wr.num_sge).map_err(|_| Errno::INVALID)?;
-            let pieces = (0..count).map(|at| &*wr.sg_list.add(at)).map(|sge| (sge.addr as *const u8, sge.length as usize));
+            let pieces = (0..count)
+                .map(|at| &*wr.sg_list.add(at))
+                .map(|sge| (sge.addr as *const u8, sge.length as usize));
             built.data = gather(pieces, qp.abilities.inline)?;
         } else {
             let mut list = [Sge::default(); MAX_SEND_SGE];
@@ -332,9 +334,9 @@ unsafe fn set_inline(
 
 /// Posts all requests, or none: what comes after a refused one is never seen again by the program.
 fn post_all(qp: &Qp, requests: &[Built]) -> Outcome<()> {
-    qp.link.instance()?.with(|device, now| {
-        requests.iter().try_for_each(|request| request.post(device, now, qp.qpn))
-    })?
+    qp.link
+        .instance()?
+        .with(|device, now| requests.iter().try_for_each(|request| request.post(device, now, qp.qpn)))?
 }
 
 /// An advice to the device how to handle a request. It changes nothing here, so it may come at any time.

@@ -91,8 +91,7 @@ fn every_export_has_a_version() {
 }
 
 fn dynamic(library: &str, tag: &str) -> Vec<String> {
-    let output =
-        Command::new("readelf").arg("-dW").arg(built::libraries().join(library)).output().unwrap();
+    let output = Command::new("readelf").arg("-dW").arg(built::libraries().join(library)).output().unwrap();
     String::from_utf8(output.stdout)
         .unwrap()
         .lines()

@@ -9,6 +9,7 @@ use std::ops::{Deref, DerefMut};
 const KEPT: usize = 256;
 
 thread_local! {
+    #[allow(clippy::vec_box)] // the boxes are what is kept
     static STORE: RefCell<Vec<Box<Ack>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -10,7 +10,7 @@ use crate::world::{Event, Sabotage, World};
 use srd_device::{Completion, CompletionOp};
 use srd_proto::{Payload, Transmit};
 use srd_wire::seal::{Keyring, Limits, Psk};
-use srd_wire::{Body, Incarnation, Packet, Status, Time, codec};
+use srd_wire::{Body, Incarnation, Nanos, Packet, Status, Time, codec};
 
 /// Who a living process is.
 pub struct Identity {
@@ -97,7 +97,7 @@ impl World {
             self.after(lag, Event::Poll(node));
         }
         self.plan_next_wake(node, full);
-        if due { self.count_idle(node, moved) } else { Ok(()) }
+        if due || moved > 0 { self.count_idle(node, moved) } else { Ok(()) }
     }
 
     fn run_timers(&mut self, node: usize) {
@@ -154,7 +154,10 @@ impl World {
             };
         };
         match keyring.open(from, &mut raw) {
-            Err(_) => Ok(None),
+            Err(error) => {
+                self.tell(|| format!("{node} refuses a packet from {from:?}: {error}"));
+                Ok(None)
+            }
             Ok(_) if damaged => broken("codec", "a damaged packet is opened".to_string()),
             Ok(opened) => match codec::decode(opened.packet) {
                 Ok(packet) => Ok(Some(own(&packet))),
@@ -226,6 +229,7 @@ impl World {
             self.tell(|| format!("{node} to {peer} by {entropy}, {bytes} B: {}", trace::packet(&packet)));
             let local = self.nodes[node].local(self.now);
             self.ledger.contacts[node][peer].asked.get_or_insert(local);
+            self.watch_stubborn(node, peer, &packet)?;
         }
         if matches!(&packet.body, Body::Data(data) if !data.payload.is_empty())
             && self.sabotage(Sabotage::ChangePayload, 10)
@@ -237,6 +241,25 @@ impl World {
             data.payload = Bytes::wire(&changed);
         }
         self.put_on_wire(node, to, peer_incarnation, entropy, pad_to, packet, bytes)
+    }
+
+    /// A packet that is not acknowledged is sent less and less often.
+    fn watch_stubborn(&mut self, node: usize, peer: usize, packet: &Packet<Bytes>) -> Result<(), Violation> {
+        let Body::Data(data) = &packet.body else { return Ok(()) };
+        match data.tx_count {
+            20 => {
+                self.stubborn.insert((node, peer, data.psn.0), self.now);
+            }
+            120 => {
+                let since = self.stubborn.remove(&(node, peer, data.psn.0));
+                if since.is_some_and(|since| self.now.since(since) < Nanos::from_millis(20)) {
+                    let line = trace::packet(packet);
+                    return broken("storm", format!("100 times in 20 ms from {node} to {peer}: {line}"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// How large a packet may be. The pieces of a message that was begun before the peer had said what it can take
@@ -406,7 +429,9 @@ impl World {
                 );
             }
             self.nodes[node].device().handle_timeout(local);
-            self.send_packets(node)?;
+            if self.send_packets(node)?.1 {
+                return Ok(());
+            }
         }
         Ok(())
     }

@@ -503,7 +503,9 @@ impl Ledger {
             Status::LocalBadLength => just(flaw == Flaw::TooLong, "the length is allowed"),
             Status::RemoteBadAddress => just(
                 matches!(flaw, Flaw::Rkey | Flaw::Range | Flaw::Access)
-                    || (rdma && (another_life || region_gone(d, message.remote_region))),
+                    || (rdma && (another_life || region_gone(d, message.remote_region)))
+                    // The region of the receive buffer that it was landing in.
+                    || (!rdma && self.any_region_gone_since(d, message.posted)),
                 "the remote key and address are valid",
             ),
             Status::RemoteAbort => {
@@ -529,6 +531,10 @@ impl Ledger {
             Status::Unresponsive | Status::Unreachable => self.may_be_dead(s, d, status, now, local),
             _ => Err("there is never a cause for this status".to_string()),
         }
+    }
+
+    fn any_region_gone_since(&self, node: usize, since: Time) -> bool {
+        self.regions_gone.iter().any(|(&(owner, _), &at)| owner == node && at >= since)
     }
 
     fn may_be_dead(

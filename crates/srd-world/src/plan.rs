@@ -110,6 +110,10 @@ fields! {
         rtt_ns = 14_000,
         /// Configured round trip in percent of the true one.
         base_rtt_percent = 100,
+        /// Learn the base round trip.
+        learn_base = 0,
+        /// Smallest window of the default congestion control in thousandths of a packet.
+        min_window_milli = 20,
         /// Lower bound of the retransmission timer.
         min_rto_ns = 100_000,
         /// Lower bound of the probe timer.
@@ -340,6 +344,8 @@ impl Plan {
         s.line_mbps = rng.pick(&[100_000, 400_000, 25_000, 1_000]);
         s.rtt_ns = rng.pick(&[14_000, 6_000, 50_000, 200_000, 2_000_000]);
         s.base_rtt_percent = rng.pick(&[100, 100, 100, 20, 50, 300]);
+        s.learn_base = rng.pick(&[1, 1, 0]);
+        s.min_window_milli = rng.pick(&[20, 500, 1_000]);
         s.min_rto_ns = rng.pick(&[100_000, 1_000_000, 20_000]);
         s.min_pto_ns = rng.pick(&[50_000, 500_000, 10_000]);
         s.max_rto_ns = rng.pick(&[5_000_000, 50_000_000]);

@@ -149,6 +149,8 @@ pub struct World {
     pub(crate) wakes: u64,
     pub(crate) keys: Vec<Option<crate::engine::Identity>>,
     pub(crate) idle_wakes: Vec<(u64, Time)>,
+    /// When packets were sent for the twentieth time, by sender, destination and number.
+    pub(crate) stubborn: BTreeMap<(usize, usize, u32), Time>,
     /// Completions of the current poll; kept for its room.
     pub(crate) polled: Vec<srd_device::Completion>,
 }
@@ -195,6 +197,7 @@ impl World {
             wakes: 0,
             keys: (0..processes).map(|_| None).collect(),
             idle_wakes: vec![(0, Time(0)); processes],
+            stubborn: BTreeMap::new(),
             polled: Vec::new(),
             nodes,
         }
@@ -292,6 +295,9 @@ impl World {
             format!("== the faults are over; everything must end within {} ms", patience.0 / 1_000_000)
         });
         self.run_until(self.now + patience, |world| world.ledger.outstanding == 0)?;
+        for node in 0..self.nodes.len() {
+            self.poll(node)?;
+        }
         self.all_ended()?;
         self.run_until(self.now + self.longest_flight(), |_| false)?;
         self.greet()?;
@@ -314,12 +320,23 @@ impl World {
     /// How long a packet may be on its way.
     fn longest_flight(&self) -> Nanos {
         let (shape, faults) = (&self.plan.shape, &self.plan.faults);
-        let path =
-            shape.rtt_ns * faults.skew_percent.max(100) / 100 + faults.delay_step_ns + faults.jitter_ns;
         let queue = |mbps: u64, packets: u64| (packets * 12_000_000).checked_div(mbps).unwrap_or(0);
         let queues = queue(faults.slow_mbps, faults.slow_packets)
             + queue(faults.downlink_mbps, faults.downlink_packets);
-        Nanos(2 * path + faults.dup_ns + faults.reorder_ns + 2 * queues + shape.batch_ns + shape.late_ns)
+        Nanos(
+            2 * self.longest_path()
+                + faults.dup_ns
+                + faults.reorder_ns
+                + 2 * queues
+                + shape.batch_ns
+                + shape.late_ns,
+        )
+    }
+
+    /// One way, without queues.
+    fn longest_path(&self) -> u64 {
+        let (shape, faults) = (&self.plan.shape, &self.plan.faults);
+        shape.rtt_ns * faults.skew_percent.max(100) / 200 + faults.delay_step_ns + faults.jitter_ns
     }
 
     /// By when after the end of the faults everything outstanding must have ended: a peer may have to be given up,
@@ -330,14 +347,22 @@ impl World {
         let dead = shape.peer_timeout_ns + shape.peer_timeout_ns / 4;
         let timers = 8 * (shape.max_rto_ns + shape.late_ns + shape.batch_ns);
         let receives = 8 * shape.rnr_wait_max_ns;
-        let bytes: u64 = self.ledger.messages.iter().map(|m| m.len as u64).sum();
-        // Windows start small and the configured round trip may be far off: a packet per round trip on each side.
-        let packets = bytes / 500 + shape.messages * 2;
-        let transfer = packets * 2 * shape.rtt_ns * self.plan.faults.skew_percent.max(100) / 100;
-        Nanos(dead + timers + receives + transfer + 100_000_000)
+        Nanos(dead + timers + receives + 100_000_000)
+            + self.slowest_transfer()
             + self.longest_flight()
             + self.jumped_back
             + self.jumped_back
+    }
+
+    /// How long what is outstanding takes if every sender is at its smallest window all the while: a congestion
+    /// control that takes slow hosts or a wrong base round trip for congestion goes no further down than that.
+    fn slowest_transfer(&self) -> Nanos {
+        let shape = &self.plan.shape;
+        let outstanding = self.ledger.messages.iter().filter(|message| message.state == State::Outstanding);
+        let packets: u64 = outstanding.map(|message| 4 + message.len as u64 / 400).sum();
+        let round = 2 * self.longest_path() + 2 * (shape.late_ns + shape.batch_ns) + shape.ack_delay_ns;
+        let window_milli = if shape.window_bytes == 0 { shape.min_window_milli } else { 1_000 };
+        Nanos(packets * round * 1_000 / window_milli)
     }
 
     fn all_ended(&self) -> Result<(), Violation> {

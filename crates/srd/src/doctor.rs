@@ -17,6 +17,7 @@ use anyhow::Context;
 use finding::{Finding, Level};
 use probe::Prober;
 use srd_net::Options;
+use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 
@@ -124,11 +125,22 @@ fn towards(host: &str, port: u16, options: &Options) -> anyhow::Result<Vec<Findi
         );
         return Ok(findings);
     };
+    show_progress("trying SRD's ports there");
     findings.extend(ports::examine(&mut prober, options.port_base)?);
+    show_progress("looking for the longest packet that passes");
     findings.extend(path_mtu::examine(&mut prober, options)?);
+    show_progress("probing from every source port");
     findings.extend(paths::examine(to, options.paths)?);
+    show_progress("looking for the routers on the way");
     findings.extend(hops::examine(to, options.paths)?);
     Ok(findings)
+}
+
+/// For a person who waits: most of this takes a second, but dead paths and black holes take longer.
+fn show_progress(what: &str) {
+    if std::io::stderr().is_terminal() {
+        eprintln!("srd doctor: {what} …");
+    }
 }
 
 /// Bytes of IP and UDP header towards an address.

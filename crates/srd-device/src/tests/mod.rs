@@ -7,8 +7,8 @@ mod responder;
 mod tables;
 
 use crate::api::*;
-use crate::requester::TokenOf;
 use crate::tables::Tables;
+use crate::token::TokenOf;
 use crate::transport::Transport;
 use crate::vec_memory::{VecMemory, VecPayload};
 use srd_proto::{Incoming, PeerId, SendError, Token, Upper};
@@ -133,7 +133,7 @@ impl Bench {
         let mut tables = Tables::new(config, gid, VecMemory::default());
         tables.numbers.add_slot(0).unwrap();
         let pd = tables.alloc_pd().unwrap();
-        let cq = tables.create_cq(64).unwrap();
+        let cq = tables.create_cq(1024).unwrap();
         let addr = tables.memory.allocate(1 << 16);
         let mut access = ALL;
         access.remote_read = tables.config.rdma_read;
@@ -233,7 +233,7 @@ impl Bench {
         if !bytes.is_empty() {
             self.tables.place(cookie, &message, 0, &VecPayload::from(bytes));
         }
-        let concluded = self.tables.conclude(cookie, &message);
+        let concluded = self.tables.finish(cookie, &message);
         self.do_ready();
         concluded
     }

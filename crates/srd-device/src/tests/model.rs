@@ -233,7 +233,7 @@ impl Model {
         }
         if arriving.placed == arriving.message.len {
             let Arriving { cookie, message, .. } = self.arriving.swap_remove(at);
-            self.bench.tables.finish(cookie, &message);
+            let _ = self.bench.tables.finish(cookie, &message);
         }
     }
 

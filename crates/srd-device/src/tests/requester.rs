@@ -256,7 +256,7 @@ fn a_read_completes_when_all_its_bytes_are_there() {
     bench.tables.place(cookie, &message, 60, &VecPayload::from(&[2; 40][..]));
     assert_eq!(bench.poll(), []);
     bench.tables.place(cookie, &message, 0, &VecPayload::from(&[1; 60][..]));
-    bench.tables.finish(cookie, &message);
+    bench.tables.finish(cookie, &message).unwrap();
     assert_eq!(bench.poll(), [(1, Status::Ok)]);
     assert_eq!((bench.memory(0, 60), bench.memory(60, 40)), (&[1; 60][..], &[2; 40][..]));
     assert_eq!(bench.tables.counters.rdma_read_bytes, 100);
@@ -295,7 +295,7 @@ fn a_read_that_fails_after_it_was_accepted_fails() {
     assert_eq!(bench.poll(), [(1, Status::RemoteBadAddress)]);
     bench.tables.place(cookie, &message, 0, &VecPayload::from(&[1; 100][..]));
     assert_eq!(bench.memory(0, 100), [0; 100]);
-    bench.tables.finish(cookie, &message);
+    assert_eq!(bench.tables.finish(cookie, &message), Err(Status::RemoteBadStatus));
     assert_eq!(bench.poll(), []);
 }
 

@@ -148,7 +148,7 @@ fn segments_are_placed_in_any_order() {
     bench.tables.place(cookie, &message, 0, &VecPayload::from(&b"ABCD"[..]));
     bench.tables.place(cookie, &message, 4, &VecPayload::from(&b"EFGH"[..]));
     assert_eq!(bench.poll(), []);
-    bench.tables.finish(cookie, &message);
+    bench.tables.finish(cookie, &message).unwrap();
     assert_eq!(bench.poll(), [(1, Status::Ok)]);
     assert_eq!((bench.memory(0, 5), bench.memory(100, 7)), (&b"ABCDE"[..], &b"FGHIJKL"[..]));
 }
@@ -163,7 +163,7 @@ fn deregistering_the_memory_of_a_half_filled_receive_fails_it_and_refuses_the_me
     assert_eq!(bench.poll(), [(1, Status::LocalInvalidLkey)]);
     bench.tables.place(cookie, &message, 0, &VecPayload::from(&b"0123456789"[..]));
     assert_eq!(bench.memory(0, 10), [0; 10]);
-    assert_eq!(bench.tables.conclude(cookie, &message), Err(Status::RemoteBadAddress));
+    assert_eq!(bench.tables.finish(cookie, &message), Err(Status::RemoteBadAddress));
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn deregistering_memory_stops_a_write_that_is_under_way() {
     bench.tables.dereg_mr(&mut bench.transport, bench.key).unwrap();
     bench.tables.place(cookie, &message, 0, &VecPayload::from(&[1; 8][..]));
     assert_eq!(bench.memory(1000, 8), [0; 8]);
-    assert_eq!(bench.tables.conclude(cookie, &message), Err(Status::RemoteBadAddress));
+    assert_eq!(bench.tables.finish(cookie, &message), Err(Status::RemoteBadAddress));
     assert_eq!(bench.poll(), [(5, Status::Flushed)]);
 }
 

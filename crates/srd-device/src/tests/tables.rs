@@ -211,7 +211,7 @@ fn to_err_everything_posted_completes_flushed_in_order() {
     assert_eq!(bench.transport.cancelled.len(), 2);
     // The rest of that message touches nothing and completes nothing.
     bench.tables.place(cookie, &message, 0, &VecPayload::from(&[7; 100][..]));
-    assert_eq!(bench.tables.conclude(cookie, &message), Err(Status::RemoteBadDestQpn));
+    assert_eq!(bench.tables.finish(cookie, &message), Err(Status::RemoteBadDestQpn));
     assert_eq!(bench.memory(0, 100), [0; 100]);
     bench.advance_to(Time(u64::MAX - 1));
     assert!(bench.transport.open.is_empty() && bench.poll().is_empty());

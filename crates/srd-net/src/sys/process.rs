@@ -159,3 +159,14 @@ pub fn at_exit(f: extern "C" fn()) -> bool {
     // SAFETY: `f` is a function without arguments, as asked for.
     unsafe { libc::atexit(f) == 0 }
 }
+
+/// How often the calling thread lost its core although it could have gone on.
+pub fn involuntary_switches() -> u64 {
+    // SAFETY: `usage` is plain data that the call fills; RUSAGE_THREAD with a valid pointer cannot fail.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage
+    };
+    usage.ru_nivcsw as u64
+}

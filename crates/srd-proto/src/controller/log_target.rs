@@ -59,7 +59,11 @@ impl RecentMin {
 
 /// See the module.
 pub(super) struct LogTarget {
+    /// Configured base round trip: the unit in which delays are judged.
+    unit_ns: f64,
+    /// Base round trip of this context.
     base_ns: f64,
+    learn_base: bool,
     packet_bytes: f64,
     max_window: f64,
     min_window: f64,
@@ -84,7 +88,9 @@ impl LogTarget {
         let bdp = (config.line_rate.bytes_in(config.base_rtt) as f64 / packet_bytes as f64).max(1.0);
         let max_window = MAX_WINDOW * bdp;
         let mut law = LogTarget {
+            unit_ns: base_ns,
             base_ns,
+            learn_base: config.learn_base_rtt,
             packet_bytes: packet_bytes as f64,
             max_window,
             min_window: config.min_window.min(max_window),
@@ -105,7 +111,7 @@ impl LogTarget {
     }
 
     fn target_ns(&self) -> f64 {
-        self.base_ns * (T0 + S * (self.max_window / self.window).ln()) + PACKET_TIMES * self.packet_time_ns
+        self.unit_ns * (T0 + S * (self.max_window / self.window).ln()) + PACKET_TIMES * self.packet_time_ns
     }
 
     fn clamp(&mut self) {
@@ -128,9 +134,12 @@ impl CongestionController for LogTarget {
     fn on_ack(&mut self, sample: &AckSample) {
         if sample.delivery_rate > 0.0 {
             self.packet_time_ns = (self.packet_bytes / sample.delivery_rate).min(MAX_PACKET_TIME_NS);
-            if self.packet_time_ns < self.base_ns / 8.0 {
+            if self.packet_time_ns < self.unit_ns / 8.0 {
                 self.packet_time_ns = 0.0;
             }
+        }
+        if let Some(min) = sample.min_rtt.filter(|_| self.learn_base) {
+            self.base_ns = self.unit_ns.max(min.as_f64());
         }
         if let Some(rtt) = sample.rtt {
             let delay = (rtt.as_f64() - self.base_ns).max(0.0);
@@ -138,7 +147,8 @@ impl CongestionController for LogTarget {
             self.delay_ewma += (delay - self.delay_ewma) / 8.0;
         }
         let target = self.target_ns();
-        let excess = (target - self.delay) / self.base_ns;
+        // In units of the base, or of the target where packet times make that far longer.
+        let excess = (target - self.delay) / self.unit_ns.max(target / 4.0);
         for _ in 0..sample.newly_acked {
             if self.startup {
                 if excess < 0.0 {
@@ -146,7 +156,7 @@ impl CongestionController for LogTarget {
                 } else if sample.window_limited {
                     self.window += 1.0;
                     // 3 us of B = 14 us: CC_FINDINGS, law.
-                    self.clean_acks = if self.delay < 0.2 * self.base_ns { self.clean_acks + 1 } else { 0 };
+                    self.clean_acks = if self.delay < 0.2 * self.unit_ns { self.clean_acks + 1 } else { 0 };
                     if self.clean_acks as f64 > self.window.max(4.0) {
                         self.window = self.max_window;
                         self.startup = false;
@@ -170,7 +180,7 @@ impl CongestionController for LogTarget {
 
     fn on_loss(&mut self, _: Time) {
         self.startup = false;
-        if self.delay < T0 * self.base_ns {
+        if self.delay < T0 * self.unit_ns {
             return; // a fault of the path, not of the load
         }
         if self.window >= 1.0 {
@@ -196,6 +206,7 @@ mod tests {
         AckSample {
             now: Time(0),
             rtt: Some(Nanos::from_micros(rtt_us)),
+            min_rtt: None,
             newly_acked: 1,
             inflight_bytes: 0,
             window_limited: true,

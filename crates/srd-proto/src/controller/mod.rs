@@ -17,6 +17,8 @@ pub struct AckSample {
     pub now: Time,
     /// Round trip without the receiver's hold time, if it can be told.
     pub rtt: Option<Nanos>,
+    /// Smallest round trip of late.
+    pub min_rtt: Option<Nanos>,
     /// Packets newly acknowledged, counted once per ACK (0 on its further echoes).
     pub newly_acked: u32,
     /// Bytes in flight before this ACK.

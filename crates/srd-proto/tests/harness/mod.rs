@@ -64,10 +64,11 @@ impl Upper<Bytes> for Log {
         buffer[offset as usize..offset as usize + payload.len()].copy_from_slice(payload.as_slice());
     }
 
-    fn finish(&mut self, cookie: Cookie, message: &Incoming) {
+    fn finish(&mut self, cookie: Cookie, message: &Incoming) -> Result<(), Status> {
         let buffer = self.open.remove(&cookie.0).expect("finish once");
         self.received.push((message.op, buffer));
         self.received_at.push(self.now);
+        Ok(())
     }
 
     fn abandon(&mut self, cookie: Cookie, _: &Incoming) {

@@ -2,8 +2,9 @@
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Where cargo puts what a test makes.
 pub fn scratch() -> &'static Path {
@@ -60,10 +61,25 @@ fn archive() -> PathBuf {
 
 /// Compiles a C program of `tests/c`.
 pub fn compile(name: &str) -> PathBuf {
+    static BUSY: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = BUSY.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let program = scratch().join(format!("{name}-{}", std::process::id()));
+    if program.exists() {
+        return program;
+    }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(format!("{name}.c"));
     let output = Command::new("cc")
-        .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-o"])
+        .args([
+            "-std=gnu11",
+            "-O1",
+            "-g",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-Wno-unused-parameter",
+            "-Wno-stringop-overread",
+            "-o",
+        ])
         .arg(&program)
         .arg(source)
         .arg("-L")
@@ -94,4 +110,34 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command.env_remove("SYSFS_PATH").env_remove("FI_EFA_ENABLE_SHM_TRANSFER");
     command.env("LD_LIBRARY_PATH", libraries()).env("SRD_ADDR", "127.0.0.1");
     command
+}
+
+/// Longest that a C test may take, on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs one test of a C program of `tests/c` with these variables. It must end with success.
+pub fn run(program: &str, test: &str, variables: &[(&str, &str)]) {
+    if !headers() {
+        return;
+    }
+    let mut command = command(compile(program));
+    command.arg(test).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A process group of its own: what it forked ends with it.
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut child = command.spawn().unwrap();
+    let group = child.id();
+    let end = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if Instant::now() > end => break None,
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let _ = Command::new("kill").args(["-KILL", "--", &format!("-{group}")]).stderr(Stdio::null()).status();
+    let output = child.wait_with_output().unwrap();
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(status.is_some(), "{program} {test}: still running after {PATIENCE:?}\n{text}");
+    assert!(output.status.success(), "{program} {test}: {}\n{text}", output.status);
 }

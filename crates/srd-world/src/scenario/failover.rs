@@ -7,16 +7,17 @@ use srd_wire::{Nanos, Time};
 
 /// Longest time without a delivery: at most three round trips and a probe timeout.
 pub fn failover() -> Result<String, String> {
-    let mut report = String::new();
+    let (mut report, mut all_lost) = (String::new(), 0);
     for seed in 0..20 {
         let (gap, bound, lost) = dark_quarter(seed)?;
         if gap > bound {
             return Err(format!("seed {seed}: nothing arrived for {} ns; at most {} ns", gap.0, bound.0));
         }
         report.push_str(&format!("{}{:.1}", if seed == 0 { "" } else { " " }, gap.0 as f64 / 1e3));
-        if lost == 0 {
-            return Err(format!("seed {seed}: nothing was lost, so nothing was shown"));
-        }
+        all_lost += lost;
+    }
+    if all_lost == 0 {
+        return Err("nothing was lost, so nothing was shown".to_string());
     }
     Ok(format!("longest gaps between deliveries in us: {report}"))
 }
@@ -26,8 +27,10 @@ fn dark_quarter(seed: u64) -> Result<(Nanos, Nanos, u64), String> {
     let shape = &mut plan.shape;
     (shape.paths, shape.entropy, shape.messages) = (64, 64, 100_000);
     shape.receives = 500;
+    // REPS and oblivious spraying.
+    shape.selector = seed % 2;
+    (plan.faults.downlink_mbps, plan.faults.downlink_packets) = (100_000, 2_000);
     let mut stream = Stream::new(&plan, 8_192, 128).map_err(|violation| format!("{violation:?}"))?;
-    stream.world.tracing = std::env::var("TRACE_FAILOVER").is_ok();
     let dark = Time(2_000_000);
     let run = |stream: &mut Stream, until| stream.run(until).map_err(|violation| format!("{violation:?}"));
     run(&mut stream, dark)?;

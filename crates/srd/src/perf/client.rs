@@ -15,7 +15,7 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,9 +36,9 @@ pub struct Args {
     /// What to measure
     #[arg(long, value_enum, default_value_t = Test::Latency)]
     test: Test,
-    /// How the data moves
-    #[arg(long, value_enum, default_value_t = Op::Send)]
-    op: Op,
+    /// How the data moves [default: send; write for messages too long to send]
+    #[arg(long, value_enum)]
+    op: Option<Op>,
     /// Bytes of a message [default: 8; bandwidth: 8192]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     size: Option<u32>,
@@ -104,7 +104,7 @@ impl Args {
         }
         Plan {
             test: self.test,
-            op: self.op,
+            op: self.op.unwrap_or(Plan::default_op(size)),
             size,
             window: self.window.unwrap_or(Plan::default_window(self.test, size)),
             blocking: self.blocking,
@@ -132,7 +132,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     introduce(&mut control, &plan, &mut side)?;
     let mtu = side.mtu();
 
-    let mut client = Client { control, plan, amount: args.amount(), side, histogram: Histogram::new() };
+    let amount = args.amount();
+    let mut client = Client { control, plan, amount, side, histogram: Histogram::new(), least_share: 1.0 };
     let (mut srd, mut tcp) = (Vec::new(), Vec::new());
     for round in 1..=args.rounds.unwrap_or(if args.vs_tcp { 3 } else { 1 }) {
         let measured = client.srd_round()?.measure(&client.plan, Carrier::Srd, paths, mtu);
@@ -144,6 +145,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             tcp.push(measured);
         }
     }
+    client.warn_about_load();
     client.control.part()?;
 
     let outcome = Outcome::new(&srd, &tcp);
@@ -172,48 +174,59 @@ fn introduce(control: &mut Control, plan: &Plan, side: &mut SrdSide) -> anyhow::
     }
 }
 
+/// A side that polls and has less of a processor than this shares it with another program.
+const FULL_SHARE: f64 = 0.9;
+
+/// What a round has taken of this process's time and of everybody's.
+struct Spent {
+    cpu: Duration,
+    wall: Duration,
+}
+
 struct Client {
     control: Control,
     plan: Plan,
     amount: Amount,
     side: SrdSide,
     histogram: Histogram,
+    /// Least share of a processor that a side has had in a round.
+    least_share: f64,
 }
 
 impl Client {
     fn srd_round(&mut self) -> anyhow::Result<Round> {
         self.begin(Carrier::Srd)?;
         let resent_before = self.side.retransmissions();
-        let cpu_before = processor::time_used();
+        let (cpu_before, began) = (processor::time_used(), Instant::now());
         let mut watch = Watch::new(&mut self.control, Role::Client, self.plan.timeout());
         let counted = match self.plan.test {
             Test::Latency => self.side.ping(self.amount, &mut self.histogram, &mut watch),
             _ => self.side.stream(self.amount, &mut self.histogram, &mut watch),
         }?;
-        let cpu = processor::time_used() - cpu_before;
+        let spent = Spent { cpu: processor::time_used() - cpu_before, wall: began.elapsed() };
         self.side.finish(&mut watch)?;
         let report = self.end()?;
         if !self.plan.is_one_sided() {
             self.compare(&counted, &report)?;
         }
         let resent = self.side.retransmissions() - resent_before;
-        Ok(self.round(counted, cpu, resent, &report))
+        Ok(self.round(counted, spent, resent, &report))
     }
 
     fn tcp_round(&mut self) -> anyhow::Result<Round> {
         let port = self.begin(Carrier::Tcp)?.context("the server names no TCP port")?;
         let mut side = TcpSide::connect(self.control.peer_address()?, port, &self.plan, ANSWER)?;
         let resent_before = tcp_retransmissions();
-        let cpu_before = processor::time_used();
+        let (cpu_before, began) = (processor::time_used(), Instant::now());
         let mut watch = Watch::new(&mut self.control, Role::Client, self.plan.timeout());
         let counted = side.run(self.amount, &mut self.histogram, &mut watch)?;
-        let cpu = processor::time_used() - cpu_before;
+        let spent = Spent { cpu: processor::time_used() - cpu_before, wall: began.elapsed() };
         let report = self.end()?;
         if self.plan.op != Op::Read && report.messages != counted.all_messages {
             bail!("{} messages went out over TCP, {} arrived", counted.all_messages, report.messages);
         }
         let resent = tcp_retransmissions().saturating_sub(resent_before);
-        Ok(self.round(counted, cpu, resent, &report))
+        Ok(self.round(counted, spent, resent, &report))
     }
 
     fn begin(&mut self, carrier: Carrier) -> anyhow::Result<Option<u16>> {
@@ -249,12 +262,26 @@ impl Client {
         Ok(())
     }
 
-    fn round(&self, counted: Counted, cpu: Duration, resent: u64, report: &Report) -> Round {
+    fn round(&mut self, counted: Counted, spent: Spent, resent: u64, report: &Report) -> Round {
+        let cpu_us = spent.cpu.as_secs_f64() * 1e6;
+        let least = cpu_us.min(report.cpu_us) / (spent.wall.as_secs_f64() * 1e6);
+        self.least_share = self.least_share.min(least);
         Round {
             counted,
             half_rtt_us: self.histogram.half_in_microseconds().filter(|_| self.plan.test == Test::Latency),
-            cpu_us: cpu.as_secs_f64() * 1e6 + report.cpu_us,
+            cpu_us: cpu_us + report.cpu_us,
             retransmissions: resent + report.retransmissions,
+        }
+    }
+
+    /// One who polls without end and yet did not have the processor all the time shared it with others.
+    fn warn_about_load(&self) {
+        if !self.plan.blocking && self.least_share < FULL_SHARE {
+            eprintln!(
+                "srd: a side had only {:.0} % of a processor: others were running, and the figures tell more of them \
+                 than of the transports; measure on idle hosts, each side on a processor of its own (--cpu)",
+                100.0 * self.least_share
+            );
         }
     }
 }

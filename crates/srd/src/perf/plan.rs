@@ -1,6 +1,7 @@
 //! What is to be measured, as both sides must know it.
 
 use serde::{Deserialize, Serialize};
+use srd_device::DeviceConfig;
 use std::time::Duration;
 
 /// What is measured.
@@ -65,6 +66,11 @@ impl Plan {
             Test::Latency | Test::Msgrate => 8,
             Test::Bandwidth => 8192,
         }
+    }
+
+    /// Default operation: the simplest that takes messages of this size.
+    pub fn default_op(size: u32) -> Op {
+        if size <= DeviceConfig::default().max_msg { Op::Send } else { Op::Write }
     }
 
     /// Default number of messages outstanding: for bandwidth 2 MiB, within what a queue holds.

@@ -47,6 +47,8 @@ pub struct SrdSide {
     outbox: Slots,
     inbox: Slots,
     peers: Vec<Peer>,
+    /// Index of the one that the next message goes to.
+    next_peer: usize,
     plan: Plan,
     completions: Vec<Completion>,
     /// Slots of the inbox whose receive has completed.
@@ -60,6 +62,16 @@ impl SrdSide {
     /// Opens a device as `options` say and prepares a queue pair for the plan.
     pub fn open(options: &Options, plan: &Plan) -> anyhow::Result<SrdSide> {
         let instance = Instance::open_separate(options)?;
+        let longest = instance.with(|device, _| match plan.op {
+            Op::Send => device.config().max_msg,
+            Op::Write | Op::Read => device.config().max_rdma,
+        })?;
+        if plan.size > longest {
+            bail!(
+                "a {:?} is at most {longest} bytes; --op write and --op read take longer messages",
+                plan.op
+            );
+        }
         let size = plan.size as usize;
         let window = plan.window as usize;
         let mut outbox = Slots::new(window, size);
@@ -111,6 +123,7 @@ impl SrdSide {
             outbox,
             inbox,
             peers: Vec::new(),
+            next_peer: 0,
             plan: plan.clone(),
             completions: vec![no_completion(); BATCH],
             to_repost: Vec::new(),
@@ -208,7 +221,7 @@ impl SrdSide {
         let mut trips = 0;
         let mut began = Instant::now();
         loop {
-            self.post_batch(&[0], trips as usize % self.peers.len())?;
+            self.post_batch(&[0])?;
             let mut answers = 0;
             while answers == 0 {
                 answers = self.next(answer_cq, watch)?.ok_or_else(|| anyhow!("the round has ended early"))?;
@@ -233,11 +246,11 @@ impl SrdSide {
     ) -> anyhow::Result<Counted> {
         let mut clock = Clock::start(amount);
         let mut free: Vec<u32> = (0..self.plan.window).collect();
-        let (mut posted, mut completed) = (0usize, 0u64);
+        let (mut posted, mut completed) = (0, 0);
         loop {
             if !free.is_empty() {
-                self.post_batch(&free, posted)?;
-                posted += free.len();
+                self.post_batch(&free)?;
+                posted += free.len() as u64;
                 free.clear();
             }
             let count =
@@ -251,7 +264,7 @@ impl SrdSide {
             if clock.is_over(now, completed, histogram) {
                 let counted = clock.counted(now, completed);
                 self.drain(watch)?;
-                return Ok(Counted { all_messages: posted as u64, ..counted });
+                return Ok(Counted { all_messages: posted, ..counted });
             }
         }
     }
@@ -263,7 +276,7 @@ impl SrdSide {
         let Some(count) = self.next(self.recv_cq, watch)? else { return Ok(None) };
         if count > 0 && self.plan.test == Test::Latency {
             // Slot 0 is the only one of a window of 1, and its last answer has long arrived.
-            (0..count).try_for_each(|_| self.post_batch(&[0], 0))?;
+            (0..count).try_for_each(|_| self.post_batch(&[0]))?;
         }
         Ok(Some(count))
     }
@@ -286,20 +299,25 @@ impl SrdSide {
 
     // ---- what the loops are made of ----
 
-    /// Posts the outbox's slots as one message each, to the peers in turn from number `first` on. Uses the occasion
-    /// to take completed sends, and to post receives, after the messages are on their way.
-    fn post_batch(&mut self, slots: &[u32], first: usize) -> anyhow::Result<()> {
+    /// Posts the outbox's slots as one message each, to the peers in turn. Uses the occasion to take completed sends,
+    /// and to post receives, after the messages are on their way.
+    fn post_batch(&mut self, slots: &[u32]) -> anyhow::Result<()> {
         if self.plan.check && self.plan.op != Op::Read {
             for &slot in slots {
                 self.outbox.fill(slot as usize, self.next_number);
                 self.next_number += 1;
             }
         }
-        let SrdSide { instance, qpn, outbox, outbox_key, inbox, inbox_key, peers, plan, .. } = self;
+        let SrdSide { instance, qpn, outbox, outbox_key, inbox, inbox_key, peers, next_peer, plan, .. } =
+            self;
         instance
             .with(|device, now| {
-                for (index, &slot) in slots.iter().enumerate() {
-                    let peer = &peers[(first + index) % peers.len()];
+                for &slot in slots {
+                    let peer = &peers[*next_peer];
+                    *next_peer += 1;
+                    if *next_peer == peers.len() {
+                        *next_peer = 0;
+                    }
                     let (memory, lkey) =
                         if plan.op == Op::Read { (&*inbox, *inbox_key) } else { (&*outbox, *outbox_key) };
                     let offset = memory.offset(slot as usize) as u64;
@@ -419,12 +437,8 @@ impl SrdSide {
         }
         let completion = &self.completions[index];
         if completion.status != Status::Ok {
-            bail!(
-                "{:?} ended with status {} ({:?})",
-                completion.op,
-                completion.status as u8,
-                completion.status
-            );
+            let (op, status) = (completion.op, completion.status);
+            bail!("{op:?} ended with status {}: {}", status as u8, srd_device::describe(status));
         }
         Ok(())
     }
@@ -459,7 +473,7 @@ impl SrdSide {
 }
 
 fn refused(what: &str, error: DeviceError) -> anyhow::Error {
-    anyhow!("{what}: the device refuses: {error:?}")
+    anyhow!("{what}: {error}")
 }
 
 fn no_completion() -> Completion {

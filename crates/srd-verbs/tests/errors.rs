@@ -1,0 +1,33 @@
+//! Errors: completion statuses with EFA's numbers, asynchronous events, and calls that are refused.
+
+mod built;
+
+#[test]
+fn every_error_has_its_status_and_fails_its_own_request_only() {
+    built::run("errors", "statuses", &[]);
+}
+
+#[test]
+fn rdma_from_a_requester_without_address_handle_is_refused() {
+    built::run("errors", "unknown_requester", &[]);
+}
+
+#[test]
+fn a_peer_that_dies_is_reported() {
+    built::run("errors", "death", &[("SRD_PEER_TIMEOUT_S", "1")]);
+}
+
+#[test]
+fn wrong_calls_are_refused_with_the_errors_of_libefa_and_its_driver() {
+    built::run("errors", "refusals", &[]);
+}
+
+#[test]
+fn null_is_an_error_and_no_crash() {
+    built::run("errors", "nulls", &[]);
+}
+
+#[test]
+fn a_completion_queue_that_overflows_says_so() {
+    built::run("errors", "overrun", &[]);
+}

@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# SRD beside the kernel's TCP, in the same run and the same shape: latency, bandwidth and message rate between two
+# network namespaces joined by a veth pair (needs root; otherwise over loopback, which it says).
+#
+#   datapath.sh [--seconds S] [--rounds N] [--quick] [--out DIR]
+#
+# Configurations: MTU 1500, MTU 9000, and MTU 1500 with segmentation offloads off, each in clear and sealed. In each,
+# rounds of SRD and TCP alternate and the medians count. One JSON file per measurement goes to target/bench/, and a
+# table of ratios to standard output: half round trip below 1 and rates above 1 mean that SRD is ahead.
+#
+# The command is that of SRD=PATH, else target/srd/bin/srd, else target/release/srd.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
+
+seconds=1 rounds=3 out=target/bench quick=no
+while (($#)); do
+  case $1 in
+    --seconds) seconds=$2; shift 2 ;;
+    --rounds) rounds=$2; shift 2 ;;
+    --out) out=$2; shift 2 ;;
+    --quick) quick=yes; seconds=0.3 rounds=1; shift ;;
+    *) echo "usage: datapath.sh [--seconds S] [--rounds N] [--quick] [--out DIR]" >&2; exit 2 ;;
+  esac
+done
+
+say()  { printf 'datapath: %s\n' "$*" >&2; }
+fail() { printf 'datapath: error: %s\n' "$*" >&2; exit 1; }
+
+for srd in "${SRD:-}" target/srd/bin/srd target/release/srd; do [[ -n $srd && -x $srd ]] && break; done
+[[ -x $srd ]] || fail "no srd command; run: cargo build --release -p srd"
+srd=$(realpath "$srd")
+mkdir -p "$out"
+
+prefix=srdbench$$
+work=$(mktemp -d)
+server=
+cleanup() {
+  [[ -n $server ]] && kill "$server" 2>/dev/null || true
+  ip netns del "$prefix-a" 2>/dev/null || true
+  ip netns del "$prefix-b" 2>/dev/null || true
+  rm -rf "$work"
+}
+trap cleanup EXIT
+
+# ---- the two hosts ----
+
+namespaces=yes
+if [[ $(id -u) != 0 ]] || ! ip netns add "$prefix-a" 2>/dev/null; then
+  namespaces=no
+  say "no permission to make network namespaces: measuring over loopback, which has one MTU and no offloads to turn off"
+fi
+
+link() { # MTU OFFLOADS
+  [[ $namespaces == yes ]] || return 0
+  ip netns del "$prefix-a" 2>/dev/null || true
+  ip netns del "$prefix-b" 2>/dev/null || true
+  ip netns add "$prefix-a"
+  ip netns add "$prefix-b"
+  ip link add e0 netns "$prefix-a" mtu "$1" type veth peer name e0 netns "$prefix-b" mtu "$1"
+  local host address
+  for host in a b; do
+    address=10.79.0.1
+    [[ $host == b ]] && address=10.79.0.2
+    ip -n "$prefix-$host" addr add "$address/24" dev e0
+    ip -n "$prefix-$host" link set lo up
+    ip -n "$prefix-$host" link set e0 up
+    if [[ $2 == off ]]; then
+      ip netns exec "$prefix-$host" ethtool -K e0 tso off gso off gro off >/dev/null
+    fi
+  done
+}
+
+# Command words that run what follows on a host.
+on_a=() on_b=()
+[[ $namespaces == no ]] || on_a=(ip netns exec "$prefix-a") on_b=(ip netns exec "$prefix-b")
+
+# ---- one measurement ----
+
+cpu_of() { # client|server: processors of their own where there are two
+  (($(nproc) > 1)) || return 0
+  [[ $1 == client ]] && echo "--cpu 0" || echo "--cpu 1"
+}
+
+start_server() { # KEY_FILE
+  : >"$work/server"
+  # shellcheck disable=SC2046
+  "${on_b[@]}" env ${1:+SRD_KEY_FILE=$1} "$srd" perf server --port 17407 $(cpu_of server) >"$work/server" 2>&1 &
+  server=$!
+  for ((i = 0; i < 100; i++)); do
+    grep -q ready "$work/server" && return 0
+    sleep 0.1
+  done
+  fail "the server does not start: $(cat "$work/server")"
+}
+
+stop_server() {
+  kill "$server"
+  wait "$server" 2>/dev/null || true
+  server=
+}
+
+measure() { # NAME KEY_FILE TEST [ARGUMENT…]
+  local name=$1 key=$2 test=$3 to=127.0.0.1
+  shift 3
+  [[ $namespaces == yes ]] && to=10.79.0.2
+  say "$name $test $*"
+  # shellcheck disable=SC2046
+  "${on_a[@]}" env ${key:+SRD_KEY_FILE=$key} "$srd" perf client "$to" --port 17407 --test "$test" "$@" --vs-tcp \
+    --rounds "$rounds" --seconds "$seconds" $(cpu_of client) --json >"$out/$name-$test.json" \
+    || fail "$name $test failed; the server says: $(cat "$work/server")"
+}
+
+od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' >"$work/key"
+configurations=("mtu1500 1500 on" "mtu9000 9000 on" "mtu1500-nooffload 1500 off")
+[[ $namespaces == yes ]] || configurations=("loopback 0 on")
+[[ $quick == no ]] || configurations=("${configurations[0]}")
+
+for configuration in "${configurations[@]}"; do
+  read -r name mtu offloads <<<"$configuration"
+  link "$mtu" "$offloads"
+  for sealing in clear sealed; do
+    key=
+    [[ $sealing == sealed ]] && key=$work/key
+    start_server "$key"
+    measure "$name-$sealing" "$key" latency
+    measure "$name-$sealing" "$key" bandwidth
+    measure "$name-$sealing" "$key" msgrate
+    stop_server
+  done
+done
+
+# ---- the table ----
+
+python3 - "$out" "${configurations[@]%% *}" <<'PYTHON'
+import json, sys
+from pathlib import Path
+
+out, names = Path(sys.argv[1]), sys.argv[2:]
+print(f"{'':27}{'half RTT us (8 B)':>27}{'bandwidth Gb/s (8 KiB)':>29}{'messages/s (8 B)':>31}")
+print(f"{'':27}" + "".join(f"{'SRD':>{w}}{'TCP':>{w}}{'ratio':>8}" for w in (9, 10, 11)))
+for name in names:
+    for sealing in ("clear", "sealed"):
+        row = f"{name + ' ' + sealing:27}"
+        for test, width, figure, form in (
+            ("latency", 9, lambda m: m["half_rtt_us"]["p50"], ".2f"),
+            ("bandwidth", 10, lambda m: m["gbps"], ".2f"),
+            ("msgrate", 11, lambda m: m["msgs_per_s"], ".0f"),
+        ):
+            measured = json.loads((out / f"{name}-{sealing}-{test}.json").read_text())
+            for part in (measured, measured["tcp"]):
+                row += f"{format(figure(part), form):>{width}}"
+            row += f"{figure(measured['ratio']):8.2f}"
+        print(row)
+PYTHON

@@ -1,0 +1,415 @@
+//! The command as programs and people use it: what it prints, with which code it ends.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn srd(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_srd"));
+    command.args(arguments);
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("SRD_") || name.starts_with("FI_") || name == "LD_LIBRARY_PATH" {
+            command.env_remove(name);
+        }
+    }
+    command.env("SRD_ADDR", "127.0.0.1").stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// A directory that looks as if it held the software EFA.
+fn library_directory(name: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&directory).unwrap();
+    for library in ["libibverbs.so.1", "libefa.so.1"] {
+        std::fs::write(directory.join(library), "").unwrap();
+    }
+    directory
+}
+
+/// A server on a port of its own; killed when dropped.
+struct Server {
+    child: Child,
+    port: String,
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Server {
+        let mut child = srd(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Server { child, port: line.rsplit(' ').next().unwrap().trim().to_owned() }
+    }
+
+    fn perf() -> Server {
+        Server::start(&["perf", "server", "--port", "0"])
+    }
+
+    fn client(&self, arguments: &[&str]) -> Command {
+        let mut command = srd(&["perf", "client", "127.0.0.1", "--port", &self.port]);
+        command.args(arguments);
+        command
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn every_command_explains_itself_with_examples() {
+    for command in
+        [&["info"][..], &["doctor"], &["env"], &["run"], &["perf", "server"], &["perf", "client"], &["perf"]]
+    {
+        let output = srd(command).arg("--help").output().unwrap();
+        assert!(output.status.success());
+        assert!(text(&output.stdout).contains("Examples:"), "{command:?}");
+    }
+}
+
+#[test]
+fn a_senseless_command_line_ends_with_2() {
+    for arguments in [
+        &["fly"][..],
+        &["env", "--efa", "--provider"],
+        &["run"],
+        &["perf", "client"],
+        &["perf", "client", "h", "--size", "0"],
+        &["perf", "client", "h", "--seconds", "soon"],
+        &["perf", "client", "h", "--test", "latency", "--window", "7"],
+        &["perf", "client", "h", "--blocking", "--peers", "2"],
+    ] {
+        assert_eq!(srd(arguments).output().unwrap().status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_provider_is_said_to_be_missing() {
+    for arguments in [&["env", "--provider"][..], &["run", "--provider", "--", "true"]] {
+        let output = srd(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains("use --efa"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_shell_that_evaluates_env_gets_the_variables() {
+    let directory = library_directory("it's here");
+    let script = format!(
+        "eval \"$('{}' env --shell sh)\"; echo \"$LD_LIBRARY_PATH|$FI_PROVIDER|$FI_EFA_ENABLE_SHM_TRANSFER\"",
+        env!("CARGO_BIN_EXE_srd")
+    );
+    let output = Command::new("sh")
+        .args(["-c", &script])
+        .env("SRD_LIB_DIR", &directory)
+        .env("LD_LIBRARY_PATH", "/opt/mpi/lib")
+        .output()
+        .unwrap();
+    assert_eq!(text(&output.stdout).trim(), format!("{}:/opt/mpi/lib|efa|0", directory.display()));
+}
+
+#[test]
+fn the_list_names_every_variable() {
+    let output = srd(&["env", "--list", "--json"]).output().unwrap();
+    let list = json(&output);
+    let names: Vec<&str> =
+        list.as_array().unwrap().iter().map(|variable| variable["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"SRD_PATHS") && names.contains(&"SRD_LIB_DIR"), "{names:?}");
+    let plain = text(&srd(&["env", "--list"]).output().unwrap().stdout);
+    assert!(names.iter().all(|name| plain.contains(name)));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let script = format!(
+        "'{}' env --list | true; '{}' env --list | head -n 1",
+        env!("CARGO_BIN_EXE_srd"),
+        env!("CARGO_BIN_EXE_srd")
+    );
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn run_becomes_the_program() {
+    let directory = library_directory("run");
+    let output = srd(&[
+        "run",
+        "--efa",
+        "--",
+        "sh",
+        "-c",
+        "echo $FI_PROVIDER $LD_LIBRARY_PATH \"$1\"; exit 7",
+        "sh",
+        "a  b",
+    ])
+    .env("SRD_LIB_DIR", &directory)
+    .output()
+    .unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(text(&output.stdout).trim(), format!("efa {} a  b", directory.display()));
+}
+
+#[test]
+fn run_says_where_it_looked_for_missing_libraries() {
+    let output = srd(&["run", "--", "true"]).env("SRD_LIB_DIR", "/nowhere").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("/nowhere"), "{output:?}");
+    let output = srd(&["run", "--", "true"]).output().unwrap();
+    assert!(text(&output.stderr).contains("make build"), "{output:?}");
+}
+
+#[test]
+fn run_reports_a_missing_program_as_shells_do() {
+    let directory = library_directory("missing");
+    let code =
+        |program: &str| srd(&["run", program]).env("SRD_LIB_DIR", &directory).output().unwrap().status.code();
+    assert_eq!(code("no-such-program-anywhere"), Some(127));
+    assert_eq!(code("/"), Some(126));
+}
+
+#[test]
+fn info_tells_what_a_program_would_get() {
+    let info = json(&srd(&["info", "--json"]).output().unwrap());
+    assert_eq!(info["transport"]["address"], "127.0.0.1");
+    assert_eq!(info["transport"]["interface"], "lo");
+    assert!(info["transport"]["port"].as_u64().unwrap() >= 17408);
+    assert_eq!(info["transport"]["paths"], 64);
+    assert!(info["interfaces"].as_array().unwrap().iter().any(|interface| interface["name"] == "lo"));
+    assert!(srd(&["info"]).output().unwrap().status.success());
+}
+
+#[test]
+fn an_impossible_option_is_named() {
+    let output = srd(&["info"]).env("SRD_PATHS", "0").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("SRD_PATHS"), "{output:?}");
+    let doctor = json(&srd(&["doctor", "--json"]).env("SRD_PATHS", "0").output().unwrap());
+    let finding = &doctor["findings"][0];
+    assert_eq!((&finding["level"], &finding["mend"]), (&"fail".into(), &"unset SRD_PATHS".into()));
+}
+
+#[test]
+fn the_doctor_finds_and_its_code_says_whether_anything_failed() {
+    let output = srd(&["doctor", "--json"]).output().unwrap();
+    let diagnosis = json(&output);
+    let findings = diagnosis["findings"].as_array().unwrap();
+    let failed = findings.iter().any(|finding| finding["level"] == "fail");
+    assert_eq!(output.status.code(), Some(i32::from(failed)));
+    for check in ["address", "receive buffer", "open files", "memlock", "UDP offload", "firewall", "bypass"] {
+        assert!(findings.iter().any(|finding| finding["check"] == check), "{check} missing: {findings:?}");
+    }
+    // What is wrong comes with its remedy.
+    for finding in findings.iter().filter(|finding| finding["level"] == "warn" || finding["level"] == "fail")
+    {
+        assert!(finding["mend"].is_string(), "{finding}");
+    }
+}
+
+#[test]
+fn the_doctor_warns_of_a_way_around() {
+    let output = srd(&["doctor", "--json"]).env("FI_EFA_ENABLE_SHM_TRANSFER", "1").output().unwrap();
+    let diagnosis = json(&output);
+    let bypass = diagnosis["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|finding| finding["check"] == "bypass")
+        .unwrap();
+    assert_eq!(bypass["level"], "warn");
+    assert!(bypass["mend"].as_str().unwrap().contains("FI_EFA_ENABLE_SHM_TRANSFER=0"));
+}
+
+#[test]
+fn the_doctor_looks_at_the_way_to_another_host() {
+    let server = Server::start(&["doctor", "--serve", "--port", "0"]);
+    let diagnosis = json(&srd(&["doctor", "127.0.0.1", "--json", "--port", &server.port]).output().unwrap());
+    let level = |check: &str| {
+        let findings = diagnosis["findings"].as_array().unwrap();
+        findings.iter().find(|finding| finding["check"] == check).map(|finding| finding["level"].clone())
+    };
+    assert_eq!(level("remote ports"), Some("ok".into()), "{diagnosis}");
+    assert_eq!(level("path MTU"), Some("ok".into()), "{diagnosis}");
+    assert_eq!(level("hops"), Some("skip".into()), "{diagnosis}");
+    assert!(level("paths").is_some(), "{diagnosis}");
+}
+
+#[test]
+fn the_doctor_says_what_it_could_not_check() {
+    let server = Server::start(&["doctor", "--serve", "--port", "0"]);
+    let port = server.port.clone();
+    drop(server);
+    let diagnosis = json(&srd(&["doctor", "127.0.0.1", "--json", "--port", &port]).output().unwrap());
+    let findings = diagnosis["findings"].as_array().unwrap();
+    let probes = findings.iter().find(|finding| finding["check"] == "probes").unwrap();
+    assert_eq!(probes["level"], "skip");
+    assert!(probes["mend"].as_str().unwrap().contains("srd doctor --serve"));
+}
+
+#[test]
+fn every_test_and_operation_brings_its_content() {
+    let server = Server::perf();
+    for test in ["latency", "bandwidth", "msgrate"] {
+        for op in ["send", "write", "read"] {
+            for waiting in ["--polling", "--blocking"] {
+                let arguments = ["--test", test, "--op", op, waiting, "--check", "--iters", "300", "--json"];
+                let output = server.client(&arguments).output().unwrap();
+                assert!(output.status.success(), "{arguments:?}: {output:?}");
+                let measured = json(&output);
+                assert_eq!((&measured["test"], &measured["transport"]), (&test.into(), &"srd".into()));
+                assert!(measured["msgs_per_s"].as_f64().unwrap() > 0.0);
+                assert_eq!(measured["half_rtt_us"].is_object(), test == "latency");
+            }
+        }
+    }
+}
+
+#[test]
+fn messages_of_several_packets_to_several_peers_arrive() {
+    let server = Server::perf();
+    for op in ["send", "write", "read"] {
+        let size = if op == "send" { "8000" } else { "100001" };
+        let arguments =
+            ["--test", "bandwidth", "--op", op, "--peers", "5", "--size", size, "--check", "--iters", "500"];
+        let output = server.client(&arguments).env("SRD_MTU", "1500").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn content_survives_loss_duplication_and_reordering() {
+    let server = Server::perf();
+    for test in ["latency", "msgrate"] {
+        let arguments = ["--test", test, "--size", "3000", "--check", "--iters", "2000", "--json"];
+        let output = server
+            .client(&arguments)
+            .env("SRD_MTU", "1500")
+            .env("SRD_FAULT", "loss=0.02,dup=0.02,reorder=0.05,seed=1")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{test}: {output:?}");
+        assert!(json(&output)["retransmissions"].as_u64().unwrap() > 0, "{test}");
+    }
+}
+
+#[test]
+fn tcp_runs_beside_and_the_ratio_is_theirs() {
+    let server = Server::perf();
+    let output = server
+        .client(&["--test", "msgrate", "--vs-tcp", "--iters", "2000", "--rounds", "1", "--json"])
+        .output()
+        .unwrap();
+    let outcome = json(&output);
+    let rate = |of: &serde_json::Value| of["msgs_per_s"].as_f64().unwrap();
+    assert_eq!(outcome["tcp"]["transport"], "tcp");
+    let expected = rate(&outcome) / rate(&outcome["tcp"]);
+    assert!((rate(&outcome["ratio"]) / expected - 1.0).abs() < 1e-9, "{outcome}");
+}
+
+#[test]
+fn a_message_too_long_to_send_is_refused_with_a_reason() {
+    let server = Server::perf();
+    let output = server.client(&["--op", "send", "--size", "1000000", "--iters", "1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--op write"), "{output:?}");
+}
+
+#[test]
+fn without_a_server_the_client_says_what_to_start() {
+    let server = Server::perf();
+    let client = server.client(&[]);
+    drop(server);
+    let output = { client }.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("srd perf server"), "{output:?}");
+}
+
+#[test]
+fn another_version_is_refused_by_name() {
+    let server = Server::perf();
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{}", server.port)).unwrap();
+    stream.write_all(b"{\"protocol\":99,\"version\":\"7.7\"}\n").unwrap();
+    let mut answer = String::new();
+    BufReader::new(&stream).read_line(&mut answer).unwrap();
+    assert!(
+        answer.contains("7.7") && answer.contains("99") && answer.contains("use the same srd"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn a_second_client_is_told_to_wait() {
+    let server = Server::perf();
+    let mut first = server.client(&["--seconds", "60"]).stdout(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let output = server.client(&["--iters", "1"]).output().unwrap();
+        if !output.status.success() {
+            assert!(text(&output.stderr).contains("another client"), "{output:?}");
+            break;
+        }
+        // The first has not got there yet.
+        assert!(Instant::now() < deadline);
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
+}
+
+#[test]
+fn a_server_that_dies_ends_its_client() {
+    for carrier in [&[][..], &["--blocking"]] {
+        let server = Server::perf();
+        let mut client = server
+            .client(&["--seconds", "600"])
+            .args(carrier)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+        assert_eq!(client.try_wait().unwrap(), None);
+        drop(server);
+        let status = client.wait().unwrap();
+        let mut message = String::new();
+        client.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+        assert_eq!(status.code(), Some(1), "{message}");
+        assert!(message.contains("has died"), "{message}");
+    }
+}
+
+#[test]
+fn a_client_that_dies_leaves_the_server_to_the_next() {
+    let server = Server::perf();
+    let mut first =
+        server.client(&["--seconds", "600"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !server.client(&["--iters", "10"]).output().unwrap().status.success() {
+        assert!(Instant::now() < deadline, "the server does not recover");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_path_that_carries_nothing_ends_the_client_in_time() {
+    let server = Server::perf();
+    let output =
+        server.client(&["--iters", "10", "--timeout", "1"]).env("SRD_FAULT", "loss=1").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("nothing has moved"), "{output:?}");
+}
