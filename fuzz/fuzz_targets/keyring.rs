@@ -26,6 +26,7 @@ fn seal(alice: &mut Keyring, hello: bool, known: bool) -> Vec<u8> {
         version_max: 1,
         features: 0,
         max_datagram: 9000,
+        context: 0,
         rcvbuf_kib: 1,
     });
     let peer = known.then_some(BOB);

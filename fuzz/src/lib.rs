@@ -27,6 +27,7 @@ fn hello(u: &mut Unstructured<'_>, own: Incarnation, peer: u64) -> Result<Hello>
         version_max: u.arbitrary()?,
         features: u.arbitrary()?,
         max_datagram: u.arbitrary()?,
+        context: u.arbitrary()?,
         rcvbuf_kib: u.arbitrary()?,
     })
 }

@@ -5,7 +5,7 @@
 //! device_perf serve ADDR [CORE]        one end (the other variables, such as SRD_MTU, come from the environment)
 //! device_perf run ADDR PEER [CORE]     the other end
 //! ```
-//! `only=latency`, `only=send` or `only=write` before these runs one kind of test.
+//! `only=latency`, `only=blocking`, `only=send` or `only=write` before these runs one kind of test.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -62,6 +62,7 @@ enum Test {
     Latency,
     Rate,
     Write,
+    Blocking,
     End,
 }
 
@@ -75,7 +76,11 @@ fn serve(ip: IpAddr, core: usize) {
     let mut test = Test::Latency;
     let mut left = 0u64;
     loop {
-        poll_many(&host.instance, &host, &mut completions);
+        if test == Test::Blocking {
+            completions.push(blocking(&host));
+        } else {
+            poll_many(&host.instance, &host, &mut completions);
+        }
         for got in completions.drain(..) {
             if got.op != srd_device::CompletionOp::Recv {
                 continue;
@@ -84,7 +89,7 @@ fn serve(ip: IpAddr, core: usize) {
             let from = *peer.insert((got.src_gid, got.src_qpn));
             if got.byte_len as usize == HELLO {
                 let head = host.buffer.to_vec(place, HELLO);
-                test = [Test::Latency, Test::Rate, Test::Write, Test::End][head[0] as usize];
+                test = [Test::Latency, Test::Rate, Test::Write, Test::Blocking, Test::End][head[0] as usize];
                 left = u64::from_le_bytes(head[8..16].try_into().unwrap());
                 host.recv(got.wr_id, place, 16384);
                 let mut answer = vec![0; HELLO];
@@ -103,7 +108,7 @@ fn serve(ip: IpAddr, core: usize) {
             }
             host.recv(got.wr_id, place, 16384);
             match test {
-                Test::Latency => host.send(u64::MAX, from, 1 << 19, got.byte_len as usize),
+                Test::Latency | Test::Blocking => host.send(u64::MAX, from, 1 << 19, got.byte_len as usize),
                 Test::Rate => {
                     left -= 1;
                     if left == 0 {
@@ -123,6 +128,17 @@ fn poll_many(instance: &Instance, host: &Host, out: &mut Vec<srd_device::Complet
             None => return,
         }
     }
+}
+
+/// The next completion, slept for.
+fn blocking(host: &Host) -> srd_device::Completion {
+    let mut got = None;
+    let ready = || {
+        got = host.poll();
+        got.is_some()
+    };
+    assert!(host.instance.wait_until(Some(support::PATIENCE), ready).unwrap(), "{}", host.report());
+    got.expect("ready")
 }
 
 struct Client {
@@ -151,8 +167,8 @@ impl Client {
         (addr, MrKey(u32::from_le_bytes(answer[8..12].try_into().unwrap())))
     }
 
-    fn latency(&mut self, len: usize, rounds: usize) {
-        self.announce(Test::Latency, 0);
+    fn latency(&mut self, len: usize, rounds: usize, test: Test) {
+        self.announce(test, 0);
         let mut samples = Vec::with_capacity(rounds);
         for _ in 0..rounds {
             self.host.recv(7, 1 << 18, 16384);
@@ -160,7 +176,8 @@ impl Client {
             self.host.send(9, self.peer, 0, len);
             let mut sent = false;
             loop {
-                match self.host.success().wr_id {
+                let done = if test == Test::Blocking { blocking(&self.host) } else { self.host.success() };
+                match done.wr_id {
                     7 => break,
                     _ => sent = true,
                 }
@@ -232,8 +249,11 @@ fn run(ip: IpAddr, peer: IpAddr, core: usize, only: &str) {
     client.announce(Test::Latency, 0);
     if wanted("latency") {
         for len in [8, 1000, 4096, 8192] {
-            client.latency(len, 20_000);
+            client.latency(len, 20_000, Test::Latency);
         }
+    }
+    if wanted("blocking") {
+        client.latency(8, 20_000, Test::Blocking);
     }
     if wanted("send") {
         for (len, messages, window) in [

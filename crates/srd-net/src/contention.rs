@@ -90,7 +90,7 @@ mod tests {
         let contention = Contention::new();
         let ms = |n: u64| Time(1_000_000_000 + n * 1_000_000);
         for i in 0..WAITS as u64 {
-            contention.rested(ms(10 * i), ms(10 * i - 1));
+            contention.rested(ms(10 * i), Time(ms(10 * i).0 - 1_000_000));
         }
         assert!(!contention.should_rest(ms(21)), "three waits are no evidence without a fourth");
         contention.rested(ms(30), ms(29));

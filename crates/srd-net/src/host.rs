@@ -31,14 +31,12 @@ pub fn max_datagram(mtu: u16, v6: bool, sealed: bool) -> u16 {
 /// |---|---|---|
 /// | `base_rtt` | 30 us | two passages through each kernel; half of it is wake-up and interrupt time |
 /// | `line_rate` | the link's, else 100 Gb/s | virtual links know no rate |
-/// | `learn_base_rtt` | yes | on slow links a packet alone takes longer than `base_rtt` |
-/// | `min_window` | 1 packet | below it the ACK clock stops, and timers of a host are coarse |
 /// | `min_rto` | 1 ms | a descheduled process answers after a scheduler tick, not after a round trip |
 /// | `min_pto` | 300 us | a thread that sleeps in epoll wakes within this time |
 /// | `max_rto` | 100 ms | |
 /// | `ack_delay` | 15 us | a program that answers a message does so within this time |
 /// | `entropy` | twice the paths, 16 to 512 | a bad port must be replaceable by another one |
-/// | `rcvbuf_bytes` | half of what the system granted | the kernel charges each datagram for its buffer, not its bytes |
+/// | `rcvbuf_bytes` | what the system granted | which is half of what it really gives: it charges a datagram for all memory it takes |
 /// | `burst_bytes` | 63,000 | one GSO send |
 pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) -> Config {
     let sealed = options.key_file.is_some();
@@ -51,9 +49,7 @@ pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) ->
         controller: options.cc,
         line_rate: options.line_rate.or(local.line_rate).unwrap_or(BitRate(100_000_000_000)),
         base_rtt: options.base_rtt.unwrap_or(Nanos::from_micros(30)),
-        learn_base_rtt: true,
-        min_window: 1.0,
-        rcvbuf_bytes: rcvbuf / 2,
+        rcvbuf_bytes: rcvbuf,
         min_rto: Nanos::from_millis(1),
         min_pto: Nanos::from_micros(300),
         max_rto: Nanos::from_millis(100),

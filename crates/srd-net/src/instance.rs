@@ -25,6 +25,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -513,6 +514,12 @@ fn read_key(path: &std::path::Path) -> Result<Psk, OpenError> {
     let bytes = std::fs::read(path).map_err(|e| {
         OpenError::new(format!("cannot read the key file {}", path.display()), Some(e), ADVICE)
     })?;
+    if std::fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o007 != 0) {
+        log::warn_once(format_args!(
+            "everybody on this host can read the key file {0}; `chmod 600 {0}`",
+            path.display()
+        ));
+    }
     let key = match std::str::from_utf8(&bytes) {
         Ok(text) if bytes.len() != Psk::LEN => text.parse(),
         _ => Psk::from_bytes(&bytes),

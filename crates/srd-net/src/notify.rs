@@ -135,6 +135,8 @@ impl Notifier {
 /// anyone who moves packets) has something to tell.
 pub struct Sleepers {
     count: AtomicUsize,
+    /// How often a thread has begun to sleep.
+    begun: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
     epoll: Epoll,
@@ -153,6 +155,7 @@ impl Sleepers {
         epoll.add_readable(std::os::fd::AsFd::as_fd(&wake_leader))?;
         Ok(Sleepers {
             count: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
             state: Mutex::default(),
             changed: Condvar::new(),
             epoll,
@@ -169,6 +172,11 @@ impl Sleepers {
     #[inline]
     pub fn any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// How often a thread has begun to sleep.
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// Wakes all.
@@ -188,6 +196,7 @@ impl Sleepers {
     /// From now on there is one more sleeper.
     pub fn enter(&self) -> Asleep<'_> {
         self.count.fetch_add(1, Ordering::SeqCst);
+        self.begun.fetch_add(1, Ordering::Relaxed);
         Asleep { sleepers: self }
     }
 }

@@ -158,13 +158,18 @@ fn leave_cores_to(program: &Cores) {
 }
 
 fn run(shared: &Shared) {
+    let mut long_sleep = LongSleep::default();
     while !shared.closing.load(Ordering::SeqCst) {
         let now = clock::now();
-        let others_move = shared.mode == ProgressMode::Auto
-            && (shared.pulse.calls_now(now) || shared.notifier.sleepers().any());
-        if others_move {
-            park(shared, now, shared.pulse.park_time());
-            continue;
+        if shared.mode == ProgressMode::Auto {
+            if shared.notifier.sleepers().any() {
+                park(shared, now, long_sleep.park_time(shared.notifier.sleepers().begun()));
+                continue;
+            }
+            if shared.pulse.calls_now(now) {
+                park(shared, now, shared.pulse.park_time());
+                continue;
+            }
         }
         match shared.core.try_lock() {
             Ok(mut core) => {
@@ -190,6 +195,26 @@ fn run(shared: &Shared) {
                 return;
             }
         }
+    }
+}
+
+/// How long the thread parks while threads of the program sleep on the sockets and move packets: longer and longer
+/// while it is the same sleep. A program that comes back from a long sleep wakes the thread
+/// ([`Shared::hand_over`]); from a short one it need not, for the thread wakes soon enough by itself.
+#[derive(Default)]
+struct LongSleep {
+    begun: u64,
+    parked: Nanos,
+}
+
+impl LongSleep {
+    const LONGEST: Nanos = Nanos::from_millis(100);
+
+    fn park_time(&mut self, begun: u64) -> Nanos {
+        self.parked =
+            if begun == self.begun { Nanos(2 * self.parked.0).min(Self::LONGEST) } else { LONGEST_PARK };
+        self.begun = begun;
+        self.parked
     }
 }
 

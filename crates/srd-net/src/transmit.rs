@@ -476,7 +476,9 @@ impl Transmitter {
 
     fn note_path_mtu(&mut self, gid: Gid, mtu: u16) {
         if mtu >= 576 && !self.path_mtus.contains(&(gid, mtu)) {
-            log::warn_once(format_args!("the path to {gid:?} takes packets of at most {mtu} bytes"));
+            log::warn_once(format_args!(
+                "the path to {gid:?} takes packets of at most {mtu} bytes; if nothing arrives there, set SRD_MTU={mtu} on all hosts"
+            ));
             self.path_mtus.push((gid, mtu));
         }
     }

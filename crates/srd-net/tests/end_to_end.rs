@@ -8,6 +8,7 @@ use srd_device::{CompletionOp, SendOp};
 use srd_net::{Instance, Options};
 use srd_wire::{Gid, InstanceAddr, Qpn, Status};
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -82,6 +83,7 @@ impl TempFile {
     fn new(name: &str, content: &[u8]) -> TempFile {
         let path = std::env::temp_dir().join(format!("srd-net-test-{}-{name}", std::process::id()));
         std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         TempFile(path)
     }
 
@@ -574,6 +576,20 @@ fn a_link_that_goes_down_and_up_loses_nothing() {
         b.success();
     }
     exchange(&mut b, &mut a, 2);
+}
+
+#[test]
+fn a_slow_link_holds_packets_back_and_loses_few() {
+    let Some(pair) = Namespaces::new("slow", 1500) else { return };
+    for side in [0, 1] {
+        pair.tc_in(side, "qdisc add dev e0 root tbf rate 200mbit burst 3028 limit 30000");
+    }
+    let mut a = pair.run(0, || Host::with_options(&options("e0", &["SRD_LINE_RATE_GBPS=0.2"])));
+    let mut b = pair.run(1, || Host::with_options(&options("e0", &["SRD_LINE_RATE_GBPS=0.2"])));
+    write_and_read(&mut a, &mut b, 500_000, 5);
+    exchange(&mut a, &mut b, 5);
+    let counters = a.instance.stats().unwrap().transmit;
+    assert_eq!(counters.dropped_refused, 0, "{counters:?}");
 }
 
 #[test]

@@ -49,10 +49,10 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    pub(crate) fn new() -> Arrivals {
+    pub(crate) fn new(first: Psn) -> Arrivals {
         Arrivals {
-            cum: Psn(0),
-            end: Psn(0),
+            cum: first,
+            end: first,
             accepted: PsnBits::new(),
             withheld: Vec::new(),
             echoes: ArrayVec::new(),
@@ -213,9 +213,7 @@ mod tests {
         /// Any order of arrival: each PSN is new once, and the ACK names exactly what was accepted.
         #[test]
         fn ack_names_exactly_what_was_accepted(seed_order in prop::collection::vec(0u32..600, 1..400), base in any::<u32>()) {
-            let mut arrivals = Arrivals::new();
-            arrivals.cum = Psn(base);
-            arrivals.end = Psn(base);
+            let mut arrivals = Arrivals::new(Psn(base));
             let mut model = std::collections::BTreeSet::new();
             for offset in seed_order {
                 let psn = Psn(base).plus(offset);

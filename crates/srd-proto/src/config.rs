@@ -92,9 +92,9 @@ impl Default for Config {
             controller: ControllerKind::LogTarget,
             line_rate: BitRate(100_000_000_000),
             base_rtt: Nanos::from_micros(14),
-            learn_base_rtt: false,
+            learn_base_rtt: true,
             receiver_hint: true,
-            min_window: 0.02, // CC_FINDINGS, law
+            min_window: 1.0, // below it the ACK clock stops; CC_FINDINGS' law goes down to 1/50 with ideal timers
             rcvbuf_bytes: 8 << 20,
             min_rto: Nanos::from_micros(100),
             min_pto: Nanos::from_micros(50),

@@ -117,6 +117,9 @@ pub struct Endpoint<P: Payload> {
     /// Answers to packets that belong to no context.
     replies: VecDeque<Transmit<P>>,
     next_reply: Time,
+    /// The caller's clock at the last call.
+    clock: Time,
+    /// Our own, which counts the steps forward of the caller's and never runs backwards.
     now: Time,
 }
 
@@ -143,6 +146,7 @@ impl<P: Payload> Endpoint<P> {
             timers: TimerWheel::new(),
             replies: VecDeque::new(),
             next_reply: Time(0),
+            clock: Time(0),
             now: Time(0),
         }
     }
@@ -220,7 +224,7 @@ impl<P: Payload> Endpoint<P> {
         }
         peer.last_active = now;
         peer.revive(now);
-        peer.messages.add(Purpose::Upper(token), op, payload, None, false);
+        peer.messages.add(Purpose::Upper(token), op, payload, None);
         self.make_ready(slot);
         Ok(())
     }
@@ -268,8 +272,20 @@ impl<P: Payload> Endpoint<P> {
         let Some(slot) = self.identify(port, addr, packet, upper) else { return };
         let shared = &mut self.shared;
         let peer = &mut self.peers[slot as usize];
-        if packet.dst_tag == ours || packet.hello.is_some_and(|hello| hello.echo == shared.incarnation.0) {
+        // An introduction alone may be the answer to a stranger, from an instance that has no context with us; where
+        // contexts need keys, only an instance that has made one can name us at all.
+        let out_of_context = packet.ack.is_some() || !matches!(packet.body, Body::None);
+        if packet.dst_tag == ours && (out_of_context || shared.config.confirm_first) {
             peer.knows_us = true;
+        }
+        if let Some(hello) = &packet.hello
+            && hello.context != peer.remote_context
+        {
+            if hello.context.wrapping_sub(peer.remote_context) > u16::MAX / 2 {
+                shared.stats.replaced_incarnation += 1;
+                return;
+            }
+            peer.restart_receiving(hello, upper);
         }
         peer.last_heard = now;
         peer.revive(now);
@@ -318,7 +334,7 @@ impl<P: Payload> Endpoint<P> {
         }
         self.shared.stats.resets_sent += 1;
         // In sealed mode only an introduction opens without a context.
-        let hello = self.shared.config.confirm_first.then(|| self.introduction(0));
+        let hello = self.shared.config.confirm_first.then(|| self.introduction(port, from, 0));
         self.reply(port, from, src_tag, hello, Body::Reset { stale: dst_tag });
     }
 
@@ -362,15 +378,19 @@ impl<P: Payload> Endpoint<P> {
     /// [`Time::NEVER`] if nothing is due. May be early, never late.
     pub fn next_timeout(&self) -> Time {
         if !self.ready.is_empty() {
-            return self.now;
+            return self.clock;
         }
         let replies = if self.replies.is_empty() { Time::NEVER } else { self.next_reply };
-        self.timers.next().min(replies).max(self.now)
+        match self.timers.next().min(replies) {
+            Time::NEVER => Time::NEVER,
+            due => self.clock + due.since(self.now),
+        }
     }
 
     /// Time never runs backwards here, whatever the caller's clock does.
     fn advance(&mut self, now: Time) -> Time {
-        self.now = self.now.max(now);
+        self.now += now.since(self.clock);
+        self.clock = now;
         self.now
     }
 
@@ -383,7 +403,7 @@ impl<P: Payload> Endpoint<P> {
             return None;
         }
         let id = PeerId { slot: self.peers.len() as u32, generation: 0 };
-        self.peers.push(Peer::new(id, addr, port, self.now, &mut self.shared));
+        self.peers.push(Peer::new(id, addr, port, 0, self.now, &mut self.shared));
         self.by_addr.insert((port, addr), id.slot);
         Some(id)
     }
@@ -438,7 +458,7 @@ impl<P: Payload> Endpoint<P> {
             // packet could end the context.
             if packet.dst_tag == Tag::UNKNOWN {
                 self.peers[slot as usize].candidate = Some(hello);
-                let ours = self.introduction(hello.incarnation.0);
+                let ours = self.introduction(port, addr, hello.incarnation.0);
                 self.reply(port, addr, hello.incarnation.tag(), Some(ours), Body::None);
                 return None;
             }
@@ -457,7 +477,8 @@ impl<P: Payload> Endpoint<P> {
             shared.stats.impaired_remote_conn_events += 1;
         }
         let id = PeerId { slot, generation: old.id.generation.wrapping_add(1) };
-        let mut new = Peer::new(id, old.addr, old.port, self.now, shared);
+        let context = old.context.wrapping_add(1);
+        let mut new = Peer::new(id, old.addr, old.port, context, self.now, shared);
         new.replaced = [old.remote_tag, old.replaced[0]];
         new.ready = old.ready;
         let mut old = std::mem::replace(&mut self.peers[slot as usize], new);
@@ -472,14 +493,26 @@ impl<P: Payload> Endpoint<P> {
             let peer = &self.peers[slot as usize];
             peer.remote.is_some() && peer.remote_tag == stale
         });
-        match slot {
-            Some(slot) if current && packet.dst_tag == ours => self.replace(slot, upper),
-            _ => self.shared.stats.resets_ignored += 1,
+        let Some(slot) = slot.filter(|_| current && packet.dst_tag == ours) else {
+            self.shared.stats.resets_ignored += 1;
+            return;
+        };
+        let peer = &mut self.peers[slot as usize];
+        if stale == packet.src_tag && !peer.acknowledged {
+            // It is whom we mean, but has no context with us, and nothing of ours can have counted there: introduce
+            // ourselves again.
+            peer.knows_us = false;
+            peer.introduce_at = self.now;
+            self.make_ready(slot);
+        } else {
+            self.replace(slot, upper);
         }
     }
 
-    fn introduction(&self, echo: u64) -> Hello {
-        introduction(&self.shared, echo)
+    /// An introduction to an instance with which there may be a context.
+    fn introduction(&self, port: u8, to: InstanceAddr, echo: u64) -> Hello {
+        let context = self.by_addr.get(&(port, to)).map_or(0, |&slot| self.peers[slot as usize].context);
+        introduction(&self.shared, echo, context)
     }
 
     fn reply(&mut self, port: u8, to: InstanceAddr, dst_tag: Tag, hello: Option<Hello>, body: Body<P>) {

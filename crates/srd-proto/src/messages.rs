@@ -1,5 +1,6 @@
-//! Outgoing messages of one context: a slab, and the queue of those that have something left to send. Messages take
-//! turns chunk by chunk, so that a long one does not hold up the others.
+//! Outgoing messages of one context: a slab, and the queues of those that have something left to send. Messages take
+//! turns chunk by chunk, so that a long one does not hold up the others; but only so many are begun at a time, since
+//! the receiver keeps state for each. What the transport itself has to tell goes first.
 
 use crate::{Payload, Token};
 use srd_wire::{MsgId, Op, Psn};
@@ -46,18 +47,43 @@ pub(crate) struct OutMessage<P> {
     live: bool,
 }
 
+/// Most messages that are sent in part at a time; far below the receiver's limit.
+const MAX_BEGUN: usize = 256;
+
 /// See the module.
 pub(crate) struct Messages<P> {
     slab: Vec<OutMessage<P>>,
     free: Vec<u32>,
-    queue: VecDeque<u32>,
+    /// Refusals and the like, one packet each.
+    control: VecDeque<u32>,
+    /// Not begun.
+    waiting: VecDeque<u32>,
+    /// Sent in part.
+    begun: VecDeque<u32>,
+    max_begun: usize,
+    /// The one whose turn it is, taken out of its queue.
+    current: Option<u32>,
+    /// Whether the next turn is one of the begun ones'.
+    begun_next: bool,
     counter: u32,
     queued_bytes: u64,
 }
 
 impl<P: Payload> Messages<P> {
-    pub(crate) fn new() -> Messages<P> {
-        Messages { slab: Vec::new(), free: Vec::new(), queue: VecDeque::new(), counter: 0, queued_bytes: 0 }
+    /// `max_partial`: incomplete messages that a receiver keeps.
+    pub(crate) fn new(max_partial: u32) -> Messages<P> {
+        Messages {
+            slab: Vec::new(),
+            free: Vec::new(),
+            control: VecDeque::new(),
+            waiting: VecDeque::new(),
+            begun: VecDeque::new(),
+            max_begun: (max_partial as usize / 2).clamp(1, MAX_BEGUN),
+            current: None,
+            begun_next: false,
+            counter: 0,
+            queued_bytes: 0,
+        }
     }
 
     /// Live messages.
@@ -72,15 +98,23 @@ impl<P: Payload> Messages<P> {
 
     /// Whether messages are queued to be sent (some of them perhaps given up since).
     pub(crate) fn has_queued(&self) -> bool {
-        !self.queue.is_empty()
+        self.current.is_some()
+            || !self.control.is_empty()
+            || !self.waiting.is_empty()
+            || !self.begun.is_empty()
     }
 
     pub(crate) fn get(&mut self, slot: u32) -> &mut OutMessage<P> {
         &mut self.slab[slot as usize]
     }
 
-    /// Adds a message at the end of the queue, or at its head.
-    pub(crate) fn add(&mut self, purpose: Purpose, op: Op, payload: P, id: Option<MsgId>, first: bool) -> u32 {
+    /// Whether something of the transport's own waits, which neither window nor pacing may hold up.
+    pub(crate) fn has_control(&self) -> bool {
+        !self.control.is_empty()
+    }
+
+    /// Adds a message to its queue.
+    pub(crate) fn add(&mut self, purpose: Purpose, op: Op, payload: P, id: Option<MsgId>) -> u32 {
         let len = payload.len() as u32;
         let slot = self.free.pop().unwrap_or(self.slab.len() as u32);
         self.counter = self.counter.wrapping_add(1);
@@ -105,10 +139,9 @@ impl<P: Payload> Messages<P> {
         } else {
             self.slab[slot as usize] = message;
         }
-        if first {
-            self.queue.push_front(slot);
-        } else {
-            self.queue.push_back(slot);
+        match purpose {
+            Purpose::Upper(_) => self.waiting.push_back(slot),
+            Purpose::Refusal { .. } | Purpose::Forget => self.control.push_back(slot),
         }
         self.queued_bytes += len as u64;
         slot
@@ -120,24 +153,43 @@ impl<P: Payload> Messages<P> {
         self.slab.get(slot as usize).filter(|message| message.live && message.id == id).map(|_| slot)
     }
 
-    /// The message whose turn it is. Messages that are over or wholly sent leave the queue here.
+    /// The message whose turn it is. Messages that are over or wholly sent leave the queues here.
     pub(crate) fn head(&mut self) -> Option<u32> {
-        while let Some(&slot) = self.queue.front() {
-            let message = &mut self.slab[slot as usize];
-            if !message.all_sent {
+        while let Some(&slot) = self.control.front() {
+            if !self.slab[slot as usize].all_sent {
                 return Some(slot);
             }
-            message.queued = false;
-            self.queue.pop_front();
-            self.free_if_done(slot);
+            self.control.pop_front();
+            self.leave_queue(slot);
         }
-        None
+        loop {
+            if let Some(slot) = self.current {
+                if !self.slab[slot as usize].all_sent {
+                    return Some(slot);
+                }
+                self.current = None;
+                self.leave_queue(slot);
+            }
+            let may_begin = !self.waiting.is_empty() && self.begun.len() < self.max_begun;
+            let next = if may_begin && (!self.begun_next || self.begun.is_empty()) {
+                self.waiting.pop_front()
+            } else {
+                self.begun.pop_front()
+            };
+            self.begun_next = !self.begun_next;
+            self.current = Some(next?);
+        }
     }
 
-    /// The message at the head has had its turn.
-    pub(crate) fn rotate(&mut self) {
-        if let Some(slot) = self.queue.pop_front() {
-            self.queue.push_back(slot);
+    fn leave_queue(&mut self, slot: u32) {
+        self.slab[slot as usize].queued = false;
+        self.free_if_done(slot);
+    }
+
+    /// The message whose turn it was has had it.
+    pub(crate) fn end_turn(&mut self) {
+        if let Some(slot) = self.current.take() {
+            self.begun.push_back(slot);
         }
     }
 
@@ -189,7 +241,10 @@ impl<P: Payload> Messages<P> {
         if self.len() == 0 && self.slab.capacity() > 16 {
             self.slab = Vec::new();
             self.free = Vec::new();
-            self.queue = VecDeque::new();
+            self.control = VecDeque::new();
+            self.waiting = VecDeque::new();
+            self.begun = VecDeque::new();
+            self.current = None;
         }
     }
 }

@@ -43,8 +43,14 @@ pub(crate) struct Partials {
 }
 
 impl Partials {
+    /// Messages that are half there. Those given up do not count: they go when the window has passed them.
     pub(crate) fn len(&self) -> usize {
-        self.messages.len()
+        self.messages.len() - self.closed.len()
+    }
+
+    /// Whether nothing at all is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
     }
 
     pub(crate) fn get_mut(&mut self, id: MsgId) -> Option<&mut Partial> {

@@ -12,7 +12,7 @@ use crate::sent::SentPackets;
 use crate::{Config, Payload, PeerId, PeerLoss, Stats, Transmit, Upper};
 use rand::Rng;
 use rand::rngs::SmallRng;
-use srd_wire::{AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Packet, PathId, Probe, Psn, Stamp, Status, Tag, Time, VERSION};
+use srd_wire::{AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Packet, PathId, Probe, Psn, Stamp, Status, Tag, Time, VERSION, first_psn};
 use std::collections::VecDeque;
 
 /// What an endpoint's peers share.
@@ -59,14 +59,15 @@ pub(crate) struct Outgoing {
     pub(crate) controller: Box<dyn CongestionController>,
 }
 
-/// Our introduction to a peer of whose incarnation we know `echo` (0: nothing).
-pub(crate) fn introduction(shared: &Shared, echo: u64) -> Hello {
+/// Our introduction to a peer of whose incarnation we know `echo` (0: nothing), in our context number `context`.
+pub(crate) fn introduction(shared: &Shared, echo: u64, context: u16) -> Hello {
     Hello {
         incarnation: shared.incarnation,
         echo,
         version_min: VERSION,
         version_max: VERSION,
         features: 0,
+        context,
         max_datagram: shared.config.max_datagram,
         rcvbuf_kib: (shared.config.rcvbuf_bytes / 1024) as u32,
     }
@@ -87,8 +88,14 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) candidate: Option<Hello>,
     /// Tags of incarnations that were replaced.
     pub(crate) replaced: [Tag; 2],
-    /// The peer has named our incarnation.
+    /// Number of the peer's context with us.
+    pub(crate) remote_context: u16,
+    /// Number of our context with this address.
+    pub(crate) context: u16,
+    /// The peer has shown that it has a context with us.
     pub(crate) knows_us: bool,
+    /// It has acknowledged something of ours.
+    pub(crate) acknowledged: bool,
     /// The peer speaks no version of ours.
     pub(crate) incompatible: bool,
     /// Largest datagram towards it.
@@ -105,6 +112,8 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) messages: Messages<P>,
     pub(crate) sent: SentPackets,
     pub(crate) lost: VecDeque<Psn>,
+    /// Packets that have arrived and are not acknowledged (of refused messages), and when they are sent again.
+    pub(crate) held: VecDeque<(Time, Psn)>,
     /// Path probes that are to leave.
     pub(crate) probes: VecDeque<Probe>,
     pub(crate) outgoing: Option<Box<Outgoing>>,
@@ -152,7 +161,15 @@ pub(crate) struct Peer<P: Payload> {
 }
 
 impl<P: Payload> Peer<P> {
-    pub(crate) fn new(id: PeerId, addr: InstanceAddr, port: u8, now: Time, shared: &mut Shared) -> Peer<P> {
+    /// Context number `context` with the instance at `addr`.
+    pub(crate) fn new(
+        id: PeerId,
+        addr: InstanceAddr,
+        port: u8,
+        context: u16,
+        now: Time,
+        shared: &mut Shared,
+    ) -> Peer<P> {
         shared.stats.peers_created += 1;
         Peer {
             id,
@@ -163,15 +180,19 @@ impl<P: Payload> Peer<P> {
             remote_tag: Tag::UNKNOWN,
             candidate: None,
             replaced: [Tag::UNKNOWN; 2],
+            remote_context: 0,
+            context,
             knows_us: false,
+            acknowledged: false,
             incompatible: false,
             max_datagram: shared.config.max_datagram,
             remote_rcvbuf: 0,
             introduce_at: now,
             introductions: 0,
             last_heard: now,
-            messages: Messages::new(),
-            sent: SentPackets::new(),
+            messages: Messages::new(shared.config.max_partial_per_peer),
+            sent: SentPackets::new(first_psn(shared.incarnation, context)),
+            held: VecDeque::new(),
             lost: VecDeque::new(),
             probes: VecDeque::new(),
             outgoing: None,
@@ -194,7 +215,7 @@ impl<P: Payload> Peer<P> {
             delivered: None,
             delivery_rate: 0.0,
             share_of: 0,
-            arrivals: Arrivals::new(),
+            arrivals: Arrivals::new(Psn(0)),
             partials: Partials::default(),
             ack_entropy: shared.rng.random(),
             counted_epoch: 0,
@@ -218,12 +239,25 @@ impl<P: Payload> Peer<P> {
     pub(crate) fn adopt(&mut self, hello: &Hello, shared: &mut Shared) {
         self.remote = Some(hello.incarnation);
         self.remote_tag = hello.incarnation.tag();
+        self.remote_context = hello.context;
+        self.arrivals = Arrivals::new(first_psn(hello.incarnation, hello.context));
         self.max_datagram = shared.config.max_datagram.min(hello.max_datagram);
         self.remote_rcvbuf = hello.rcvbuf_kib as u64 * 1024;
         if hello.version_min > VERSION || hello.version_max < VERSION {
             self.incompatible = true;
             shared.stats.version_mismatch += 1;
         }
+    }
+
+    /// The peer has begun a new context with us: what was half received of the old one is gone.
+    pub(crate) fn restart_receiving<U: Upper<P>>(&mut self, hello: &Hello, upper: &mut U) {
+        for partial in self.partials.drain() {
+            if let Some(cookie) = partial.cookie {
+                upper.abandon(cookie, &partial.head);
+            }
+        }
+        self.remote_context = hello.context;
+        self.arrivals = Arrivals::new(first_psn(hello.incarnation, hello.context));
     }
 
     /// Whether messages and their packets may flow (in sealed mode only once each side knows the other).
@@ -233,7 +267,8 @@ impl<P: Payload> Peer<P> {
 
     /// Whether packets carry an introduction.
     pub(crate) fn introducing(&self) -> bool {
-        !self.knows_us || self.remote.is_none()
+        // The peer must have seen the number of this context before packets may go without it.
+        !self.knows_us || self.remote.is_none() || (!self.acknowledged && self.sent.span() > 0)
     }
 
     /// A packet for the wire.
@@ -247,7 +282,7 @@ impl<P: Payload> Peer<P> {
         body: Body<P>,
     ) -> Transmit<P> {
         shared.stats.tx_pkts += 1;
-        let hello = self.introducing().then(|| introduction(shared, self.remote.map_or(0, |remote| remote.0)));
+        let hello = self.introducing().then(|| introduction(shared, self.remote.map_or(0, |remote| remote.0), self.context));
         Transmit {
             peer: self.id,
             to: self.addr,
@@ -330,12 +365,12 @@ impl<P: Payload> Peer<P> {
             let wanted = !self.dead && (self.messages.len() > 0 || self.arrivals.ack_at != Time::NEVER);
             return if wanted { self.introduce_at } else { Time::NEVER };
         }
-        let mut at = self.arrivals.ack_at.min(self.loss_deadline(shared));
+        let mut at = self.arrivals.ack_at.min(self.loss_deadline(shared)).min(self.held_deadline());
         if !self.dead && self.has_data() && self.pace_gate > Time(0) {
             at = at.min(self.pace_gate);
         }
         if let Some(outgoing) = &self.outgoing
-            && self.probing_worthwhile()
+            && self.probing_worthwhile(outgoing.paths.next_event())
         {
             at = at.min(outgoing.paths.next_event());
         }
@@ -351,7 +386,7 @@ impl<P: Payload> Peer<P> {
     }
 
     fn holds_spare_memory(&self) -> bool {
-        !self.busy() && self.partials.len() == 0 && self.lost.capacity() > 0
+        !self.busy() && self.partials.is_empty() && self.lost.capacity() > 0
     }
 
     /// Gives back what an idle context does not need.

@@ -37,7 +37,10 @@ impl<P: Payload> Peer<P> {
                 self.on_refusal(refused, status, shared, upper);
                 true
             }
-            Op::Skip => self.on_skip(data, shared, upper),
+            Op::Skip => {
+                self.on_skip(data, upper);
+                true
+            }
             _ => self.on_segment(data, shared, upper),
         };
         if !accepted {
@@ -130,23 +133,16 @@ impl<P: Payload> Peer<P> {
         shared.stats.refused_messages += 1;
         self.arrivals.withhold(data.psn);
         let op = Op::Refuse { refused: data.msg, status };
-        self.messages.add(Purpose::Refusal { withheld: data.psn }, op, P::empty(), None, true);
-        self.turn_left = 0;
+        self.messages.add(Purpose::Refusal { withheld: data.psn }, op, P::empty(), None);
     }
 
-    /// The sender has given the message up. Whether the PSN is used up.
-    fn on_skip<U: Upper<P>>(&mut self, data: &Data<P>, shared: &mut Shared, upper: &mut U) -> bool {
-        if self.partials.get_mut(data.msg).is_none() && self.partials.len() >= shared.config.max_partial_per_peer as usize
-        {
-            shared.stats.partial_limit_drops += 1;
-            return false;
-        }
+    /// The sender has given the message up.
+    fn on_skip<U: Upper<P>>(&mut self, data: &Data<P>, upper: &mut U) {
         let head = Incoming { peer: self.id, from: self.addr, port: self.port, op: Op::Skip, len: 0 };
         let old = self.partials.close(data.msg, head, self.arrivals.cum());
         if let Some(Partial { cookie: Some(cookie), head, .. }) = old {
             upper.abandon(cookie, &head);
         }
-        true
     }
 
     /// A question on one path has arrived.

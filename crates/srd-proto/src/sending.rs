@@ -18,6 +18,12 @@ const PROBES_TO_DEATH: u32 = 8;
 const PROBES_TO_FORGIVE: u32 = 4;
 /// Other paths asked when a packet is sent again into silence.
 const PATHS_ASKED: usize = 2;
+/// Transmissions of one packet before the timer doubles, and how often it does. It stays short: it holds up the timers
+/// of the packets behind.
+const FREE_RETRIES: u8 = 2;
+const MAX_BACKOFF: u8 = 4;
+/// How long after the last message paths that are down are still asked.
+const PROBE_AFTERTIME: Nanos = Nanos::from_secs(1);
 /// Round trips within which two spurious retransmissions mean that paths are not FIFO. CONGESTION_CONTROL, section 6.
 const SPURIOUS_ROUNDS: u64 = 64;
 /// Longest round trip believed; beyond it the stamp may have wrapped.
@@ -59,7 +65,10 @@ impl<P: Payload> Peer<P> {
         }
         let Some(packet) = self.sent.oldest().and_then(|psn| self.sent.get(psn)) else { return Time::NEVER };
         if packet.sent < self.newest_delivered {
-            packet.sent + self.retransmission_timeout(shared)
+            // A packet that is lost again and again waits longer each time.
+            let backoff = packet.tx_count.saturating_sub(FREE_RETRIES).min(MAX_BACKOFF);
+            let wait = Nanos(self.retransmission_timeout(shared).0 << backoff);
+            packet.sent + wait.min(shared.config.max_rto)
         } else if self.messages.queued_bytes() == 0 {
             (packet.sent + self.probe_timeout(shared)).max(self.quiet_until)
         } else {
@@ -67,15 +76,33 @@ impl<P: Payload> Peer<P> {
         }
     }
 
-    /// Whether it is worth asking paths that are not in use.
-    pub(crate) fn probing_worthwhile(&self) -> bool {
-        !self.dead && (self.busy() || self.last_active <= self.last_heard + Nanos::from_secs(1))
+    /// Whether it is worth asking paths that are not in use at time `at`: while there is traffic, or was a moment ago.
+    pub(crate) fn probing_worthwhile(&self, at: Time) -> bool {
+        !self.dead && (self.busy() || at <= self.last_active + PROBE_AFTERTIME)
+    }
+
+    /// When the oldest held packet is sent again.
+    pub(crate) fn held_deadline(&self) -> Time {
+        self.held.front().map_or(Time::NEVER, |&(at, _)| at)
+    }
+
+    /// Sends held packets again that have been held for very long: the peer may have lost its mind, or the refusal.
+    fn check_held(&mut self, now: Time) {
+        while let Some(&(at, psn)) = self.held.front()
+            && at <= now
+        {
+            self.held.pop_front();
+            if self.sent.is_lost(psn) {
+                self.lost.push_back(psn);
+            }
+        }
     }
 
     /// Does what is due by the clock.
     pub(crate) fn on_timer<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
         if self.outgoing.is_some() {
             if self.open(shared) {
+                self.check_held(now);
                 self.check_losses(now, shared, upper);
                 self.check_paths(now, shared, upper);
             } else if self.messages.len() > 0 {
@@ -160,7 +187,7 @@ impl<P: Payload> Peer<P> {
     }
 
     fn check_paths<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
-        if !self.probing_worthwhile() {
+        if !self.probing_worthwhile(now) {
             return;
         }
         let patience = self.probe_timeout(shared);
@@ -206,8 +233,7 @@ impl<P: Payload> Peer<P> {
         let (id, in_parts) = (message.id, message.started && message.len > message.segment as u32);
         self.messages.give_up(slot);
         if in_parts {
-            self.messages.add(Purpose::Forget, Op::Skip, P::empty(), Some(id), true);
-            self.turn_left = 0;
+            self.messages.add(Purpose::Forget, Op::Skip, P::empty(), Some(id));
         }
     }
 
@@ -249,7 +275,8 @@ impl<P: Payload> Peer<P> {
             }
             self.on_echo(now, echo, &mut outgoing, &mut reached, &mut samples, shared);
         }
-        let newly_acked = self.settle(now, ack, &mut outgoing, shared, upper);
+        let newly_acked = self.settle(now, ack, &mut outgoing, upper);
+        self.hold_withheld(now, ack, &mut outgoing, shared);
         if newly_acked > 0 || !samples.is_empty() {
             self.note_answer(now, &mut outgoing, shared);
         }
@@ -341,7 +368,6 @@ impl<P: Payload> Peer<P> {
         now: Time,
         ack: &Ack,
         outgoing: &mut Outgoing,
-        shared: &mut Shared,
         upper: &mut U,
     ) -> u32 {
         let mut newly_acked = 0;
@@ -369,8 +395,21 @@ impl<P: Payload> Peer<P> {
             }
         }
         self.sent.advance();
-        let _ = shared;
+        if newly_acked > 0 {
+            self.acknowledged = true;
+        }
         newly_acked
+    }
+
+    /// Packets that have arrived and are not acknowledged all the same: their messages are refused, and the peer waits
+    /// to hear that we know. There is nothing to send again.
+    fn hold_withheld(&mut self, now: Time, ack: &Ack, outgoing: &mut Outgoing, shared: &Shared) {
+        for echo in &ack.echoes {
+            if echo.tx_count != Echo::PROBE && self.sent.is_in_flight(echo.psn) {
+                self.sent.lose(echo.psn, &mut outgoing.paths);
+                self.held.push_back((now + shared.config.max_rto, echo.psn));
+            }
+        }
     }
 
     fn settle_packet<U: Upper<P>>(&mut self, now: Time, psn: Psn, outgoing: &mut Outgoing, upper: &mut U) -> bool {
@@ -528,9 +567,11 @@ impl<P: Payload> Peer<P> {
         {
             self.lost.pop_front();
         }
-        let again = self.lost.front().copied();
+        let control = self.messages.has_control() && self.messages.head().is_some() && self.messages.has_control();
+        let control = control && !self.sent.window_exhausted();
+        let again = self.lost.front().copied().filter(|_| !control);
         let fresh = if again.is_none() { self.messages.head() } else { None };
-        if again.is_none() && (fresh.is_none() || self.sent.window_full()) {
+        if again.is_none() && !control && (fresh.is_none() || self.sent.window_full()) {
             self.window_limited = fresh.is_some();
             return None;
         }
@@ -538,7 +579,7 @@ impl<P: Payload> Peer<P> {
         let window = self.window_bytes(allowance.window_bytes, shared);
         let packet_bytes = self.max_datagram as u64;
         let urgent = again.is_some() && self.urgent > 0;
-        if !urgent {
+        if !urgent && !control {
             if self.sent.in_flight() > 0 && self.sent.inflight_bytes() + packet_bytes > window {
                 self.window_limited = true;
                 self.pace_gate = Time(0);
@@ -637,16 +678,17 @@ impl<P: Payload> Peer<P> {
         let bytes = header_bytes(&message.op) + (pad_to as u32).max(len);
         let whole = if starting { message.len.min(chunk) } else { len };
         let all_sent = message.all_sent;
+        let control = !matches!(message.purpose, Purpose::Upper(_));
         self.messages.note_sent(len);
 
-        if self.turn_left == 0 {
-            self.turn_left = chunk;
-        }
-        self.turn_left = self.turn_left.saturating_sub(len.max(1));
-        if all_sent {
-            self.turn_left = 0;
-        } else if self.turn_left == 0 {
-            self.messages.rotate();
+        if !control {
+            if self.turn_left == 0 {
+                self.turn_left = chunk;
+            }
+            self.turn_left = if all_sent { 0 } else { self.turn_left.saturating_sub(len) };
+            if self.turn_left == 0 && !all_sent {
+                self.messages.end_turn();
+            }
         }
 
         let needed = (whole as u64).min(burst_bytes).max(bytes as u64);

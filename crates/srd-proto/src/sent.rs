@@ -62,6 +62,9 @@ const BLANK: SentPacket = SentPacket {
     newer: NO_PSN,
 };
 
+/// PSNs that only refusals and the like may take: each side's can wait for the other's.
+const CONTROL_RESERVE: u32 = 256;
+
 /// Smallest ring.
 const MIN_RING: usize = 16;
 
@@ -81,12 +84,12 @@ pub(crate) struct SentPackets {
 }
 
 impl SentPackets {
-    pub(crate) fn new() -> SentPackets {
+    pub(crate) fn new(first: Psn) -> SentPackets {
         SentPackets {
             ring: Vec::new(),
             acked: PsnBits::new(),
-            una: Psn(0),
-            next: Psn(0),
+            una: first,
+            next: first,
             oldest: NO_PSN,
             newest: NO_PSN,
             order: 0,
@@ -104,7 +107,13 @@ impl SentPackets {
         self.next.offset_from(self.una)
     }
 
+    /// Whether no PSN is left in the window but those kept for the transport's own messages.
     pub(crate) fn window_full(&self) -> bool {
+        self.span() >= WINDOW_PACKETS - CONTROL_RESERVE
+    }
+
+    /// Whether no PSN is left at all.
+    pub(crate) fn window_exhausted(&self) -> bool {
         self.span() >= WINDOW_PACKETS
     }
 
@@ -151,7 +160,7 @@ impl SentPackets {
         bytes: u16,
         paths: &mut PathTable,
     ) -> Psn {
-        debug_assert!(!self.window_full());
+        debug_assert!(!self.window_exhausted());
         if self.ring.len() <= self.span() as usize {
             self.grow();
         }
@@ -176,6 +185,11 @@ impl SentPackets {
         let packet = self.at(psn.0);
         packet.bytes -= packet.len.min(packet.bytes);
         packet.len = 0;
+    }
+
+    /// Whether `psn` is on its way.
+    pub(crate) fn is_in_flight(&self, psn: Psn) -> bool {
+        self.get(psn).is_some_and(|packet| packet.state == SentState::InFlight)
     }
 
     /// Whether `psn` waits to be sent again.

@@ -144,6 +144,12 @@ c_structs! {
 
     /// Grows at its beginning; `sz` tells programs how much of it is there.
     struct verbs_context {
+        free_buf: Unused,
+        alloc_buf: Unused,
+        dm_export_dmabuf_fd: Unused,
+        reg_mr_ex: Unused,
+        dealloc_dmah: Unused,
+        alloc_dmah: Unused,
         query_port: Op<QueryPort>,
         advise_mr: Unused,
         alloc_null_mr: Unused,

@@ -60,7 +60,7 @@ impl Tree {
 
     /// Removes the files, at the end of the process.
     pub fn remove(&self) {
-        let _ = fs::remove_dir_all(&self.root);
+        remove_tree(&self.root);
     }
 
     fn create(base: &Path) -> io::Result<Tree> {
@@ -200,18 +200,35 @@ fn try_lock(file: &File) -> io::Result<()> {
     Err(io::Error::last_os_error())
 }
 
-/// Removes directories whose process is gone.
+/// Removes a tree, the lock last: if the process is killed meanwhile, the next one still sees that nobody holds it.
+fn remove_tree(root: &Path) {
+    for entry in
+        fs::read_dir(root).into_iter().flatten().flatten().filter(|entry| entry.file_name() != "lock")
+    {
+        let _ = fs::remove_dir_all(entry.path());
+    }
+    let _ = fs::remove_dir_all(root);
+}
+
+/// Removes trees whose process is gone.
 fn sweep(base: &Path) {
     // SAFETY: cannot fail.
     let uid = unsafe { libc::geteuid() };
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
-            && entry.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == uid);
-        // Without a lock file it is being made at this moment.
-        let Some(lock) = ours.then(|| File::open(entry.path().join("lock")).ok()).flatten() else { continue };
-        if try_lock(&lock).is_ok() {
+        let Ok(meta) = entry.metadata() else { continue };
+        let ours =
+            entry.file_name().to_string_lossy().starts_with(PREFIX) && meta.is_dir() && meta.uid() == uid;
+        if !ours {
+            continue;
+        }
+        let abandoned = match File::open(entry.path().join("lock")) {
+            Ok(lock) => try_lock(&lock).is_ok(),
+            // It is being made, which takes a moment, or was being removed.
+            Err(_) => meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age.as_secs() > 60)),
+        };
+        if abandoned {
             log::debug(format_args!("removing {}: its process is gone", entry.path().display()));
-            let _ = fs::remove_dir_all(entry.path());
+            remove_tree(&entry.path());
         }
     }
 }

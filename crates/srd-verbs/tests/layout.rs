@@ -10,6 +10,12 @@ use std::process::Command;
 /// Structures and fields that headers older than ours lack: compared where they are there.
 const NEWER: &[&str] = &[
     "ibv_mr_init_attr",
+    "verbs_context.free_buf",
+    "verbs_context.alloc_buf",
+    "verbs_context.dm_export_dmabuf_fd",
+    "verbs_context.reg_mr_ex",
+    "verbs_context.dealloc_dmah",
+    "verbs_context.alloc_dmah",
     "ibv_port_attr.active_speed_ex",
     "ibv_qp_ex.wr_flush",
     "efadv_device_attr.inline_buf_size_ex",
@@ -56,6 +62,11 @@ fn in_c(test: &str, items: &[(String, String, Option<String>)]) -> Option<BTreeM
     for (name, c_type, field) in items {
         let (offset, size) = match field {
             None => ("(size_t)0".to_owned(), format!("sizeof({c_type})")),
+            // It grows at its beginning: what counts is the distance to its last field.
+            Some(field) if c_type == "struct verbs_context" => (
+                format!("offsetof({c_type}, context) - offsetof({c_type}, {field})"),
+                format!("sizeof((({c_type} *)0)->{field})"),
+            ),
             Some(field) => {
                 (format!("offsetof({c_type}, {field})"), format!("sizeof((({c_type} *)0)->{field})"))
             }
@@ -99,7 +110,12 @@ fn ours() -> BTreeMap<String, [usize; 2]> {
     for structure in LAYOUT {
         all.insert(structure.name.to_owned(), [0, structure.size]);
         for (field, offset, size) in structure.fields {
-            all.insert(format!("{}.{field}", structure.name), [*offset, *size]);
+            let offset = if structure.name == "verbs_context" {
+                offset_of!(srd_verbs::layout::verbs_context, context) - offset
+            } else {
+                *offset
+            };
+            all.insert(format!("{}.{field}", structure.name), [offset, *size]);
         }
     }
     all

@@ -105,6 +105,7 @@ fn keyrings() -> (seal::Keyring, seal::Keyring) {
         version_max: 1,
         features: 0,
         max_datagram: 9000,
+        context: 0,
         rcvbuf_kib: 4096,
     };
     let mut bytes = bytes_of(&Packet { hello: Some(hello), body: Body::None, ..send(&[]) });

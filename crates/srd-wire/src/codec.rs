@@ -331,7 +331,7 @@ fn put_hello(to: &mut Writer<'_>, hello: &Hello) {
         version_max: hello.version_max,
         features: hello.features.into(),
         max_datagram: hello.max_datagram.into(),
-        reserved: 0.into(),
+        context: hello.context.into(),
         rcvbuf_kib: hello.rcvbuf_kib.into(),
     });
 }
@@ -494,7 +494,6 @@ fn take_bare<'a>(mut from: Reader<'a>, kind: u8) -> Result<Body<&'a [u8]>, Decod
 
 fn take_hello(from: &mut Reader<'_>) -> Result<Hello, DecodeError> {
     let hello = from.take::<raw::Hello>()?;
-    zero(hello.reserved.as_bytes())?;
     Ok(Hello {
         incarnation: Incarnation(hello.incarnation.get()),
         echo: hello.echo.get(),
@@ -502,6 +501,7 @@ fn take_hello(from: &mut Reader<'_>) -> Result<Hello, DecodeError> {
         version_max: hello.version_max,
         features: hello.features.get(),
         max_datagram: hello.max_datagram.get(),
+        context: hello.context.get(),
         rcvbuf_kib: hello.rcvbuf_kib.get(),
     })
 }

@@ -51,7 +51,7 @@ header!(
 header!(
     Hello, 28 {
         incarnation: U64, echo: U64, version_min: u8, version_max: u8, features: U16, max_datagram: U16,
-        reserved: U16, rcvbuf_kib: U32,
+        context: U16, rcvbuf_kib: U32,
     }
 );
 header!(

@@ -49,8 +49,21 @@ pub struct Hello {
     pub features: u16,
     /// Largest datagram (UDP payload) that the sender can receive, in bytes.
     pub max_datagram: u16,
+    /// Which context of the sending instance with this address it is: 0 for the first, one more each time that the
+    /// sender had to begin anew because the peer had restarted. First PSN of a context: [`first_psn`].
+    pub context: u16,
     /// Receive buffer of the sender's socket in KiB: the limit on what all its peers together may have in flight.
     pub rcvbuf_kib: u32,
+}
+
+/// The first PSN of context number `context` of an instance. Contexts begin far apart, so that a late packet of an old
+/// one falls outside the window of its successor.
+pub fn first_psn(incarnation: Incarnation, context: u16) -> Psn {
+    // splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+    let mut z = incarnation.0.wrapping_add((context as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    Psn((z ^ (z >> 31)) as u32)
 }
 
 /// Acknowledgement: what arrived, over which paths, and what the receiver knows about its own load.

@@ -128,8 +128,10 @@ impl World {
     /// With nothing to do nobody sends anything.
     pub(crate) fn fall_silent(&mut self) -> Result<(), Violation> {
         let shape = &self.plan.shape;
-        let settle = Nanos(2 * shape.max_rto_ns + 2 * shape.idle_release_ns.min(2_000_000_000) + 500_000_000)
-            + self.jumped_back;
+        // What is still to be said to the dead is said until they are given up.
+        let dead = shape.peer_timeout_ns + shape.peer_timeout_ns / 4;
+        let idle = 2 * shape.idle_release_ns.min(2_000_000_000);
+        let settle = Nanos(dead + 2 * shape.max_rto_ns + idle + 1_500_000_000) + self.jumped_back;
         self.run_until(self.now + settle, |_| false)?;
         let (packets, wakes) = (self.net.tally.sent, self.wakes);
         self.run_until(self.now + Nanos(1_000_000_000), |_| false)?;

@@ -97,6 +97,10 @@ impl World {
             self.after(lag, Event::Poll(node));
         }
         self.plan_next_wake(node, full);
+        if due && moved == 0 {
+            let next = self.nodes[node].device().next_timeout();
+            self.tell(|| format!("{node} wakes for nothing; again in {} ns", next.since(local).0));
+        }
         if due || moved > 0 { self.count_idle(node, moved) } else { Ok(()) }
     }
 

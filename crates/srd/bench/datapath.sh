@@ -32,6 +32,7 @@ srd=$(realpath "$srd")
 mkdir -p "$out"
 
 prefix=srdbench$$
+umask 077
 work=$(mktemp -d)
 server=
 cleanup() {

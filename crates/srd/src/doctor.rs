@@ -104,8 +104,8 @@ fn towards(host: &str, port: u16, options: &Options) -> anyhow::Result<Vec<Findi
         .with_context(|| format!("{host} has no address"))?;
     let to = SocketAddr::new(to.ip().to_canonical(), port);
     let mut findings = Vec::new();
-    match system::address_towards(to) {
-        Ok(local) => findings.push(system::examine_address(options, local)),
+    match system::examine_route(options, host, to) {
+        Ok(finding) => findings.push(finding),
         Err(error) => {
             findings
                 .push(Finding::fail("route", format!("there is no way to {host}: {error}")).mend("ip route"));

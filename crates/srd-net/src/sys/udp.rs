@@ -582,12 +582,12 @@ impl ReceiveBatch {
     /// Buffers for [`MAX_RUNS`] runs. The memory is only really taken when it is first written.
     pub fn new() -> ReceiveBatch {
         let mut bytes = vec![0; MAX_RUNS * RUN_BYTES].into_boxed_slice();
-        // SAFETY: these structures are pointers and integers, for which zero is a value.
-        let (mut headers, mut names, mut iovecs): (
-            Box<[libc::mmsghdr; MAX_RUNS]>,
-            Box<[libc::sockaddr_in6; MAX_RUNS]>,
-            Box<[libc::iovec; MAX_RUNS]>,
-        ) = unsafe { (Box::new(zeroed()), Box::new(zeroed()), Box::new(zeroed())) };
+        // SAFETY: the structures are pointers and integers, for which zero is a value.
+        let mut headers: Box<[libc::mmsghdr; MAX_RUNS]> = unsafe { Box::new(zeroed()) };
+        // SAFETY: as above.
+        let mut names: Box<[libc::sockaddr_in6; MAX_RUNS]> = unsafe { Box::new(zeroed()) };
+        // SAFETY: as above.
+        let mut iovecs: Box<[libc::iovec; MAX_RUNS]> = unsafe { Box::new(zeroed()) };
         let mut controls = Box::new([ControlBuffer([0; CONTROL_BYTES]); MAX_RUNS]);
         let base = bytes.as_mut_ptr();
         let iovec_base = iovecs.as_mut_ptr();

@@ -62,6 +62,11 @@ impl Namespaces {
         ip(&format!("-n {} {command}", self.netns(side))).unwrap();
     }
 
+    /// Runs `tc` with these arguments in a namespace.
+    pub fn tc_in(&self, side: usize, command: &str) {
+        command_of("tc", &format!("-n {} {command}", self.netns(side))).unwrap();
+    }
+
     pub fn enable_forwarding(&self, side: usize) {
         self.run(side, || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
     }
@@ -89,12 +94,16 @@ impl Drop for Namespaces {
 }
 
 fn ip(command: &str) -> Result<(), String> {
+    command_of("ip", command)
+}
+
+fn command_of(program: &str, command: &str) -> Result<(), String> {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-    let out = Command::new("ip").args(command.split_whitespace()).env("PATH", path).output();
+    let out = Command::new(program).args(command.split_whitespace()).env("PATH", path).output();
     match out {
         Ok(out) if out.status.success() => Ok(()),
-        Ok(out) => Err(format!("ip {command}: {}", String::from_utf8_lossy(&out.stderr).trim())),
-        Err(e) => Err(format!("ip: {e}")),
+        Ok(out) => Err(format!("{program} {command}: {}", String::from_utf8_lossy(&out.stderr).trim())),
+        Err(e) => Err(format!("{program}: {e}")),
     }
 }
 

@@ -114,6 +114,7 @@ fn send() -> Packet<Vec<u8>> {
             version_max: 1,
             features: 0,
             max_datagram: 8900,
+            context: 0,
             rcvbuf_kib: 4096,
         }),
         ack: None,

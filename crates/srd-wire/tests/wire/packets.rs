@@ -120,6 +120,7 @@ pub fn with_body(body: impl Strategy<Value = Body<Vec<u8>>>) -> impl Strategy<Va
             features,
             max_datagram,
             rcvbuf_kib,
+            context: features ^ max_datagram,
         });
         let unknown = hello.is_some() && knowledge == 0;
         Packet {

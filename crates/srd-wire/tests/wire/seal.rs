@@ -41,6 +41,7 @@ impl Instance {
             version_max: 1,
             features: 0,
             max_datagram: 9000,
+            context: 0,
             rcvbuf_kib: 1024,
         };
         Packet {

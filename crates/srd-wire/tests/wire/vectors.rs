@@ -38,6 +38,7 @@ fn hello(echo: u64) -> Hello {
         version_max: 2,
         features: 0x8001,
         max_datagram: 8952,
+        context: 0,
         rcvbuf_kib: 4096,
     }
 }

@@ -3,7 +3,7 @@
 use super::finding::Finding;
 use crate::host::interfaces::{self, Interface, Kind};
 use crate::host::{self, limits, offload};
-use srd_net::{Instance, Options};
+use srd_net::{Instance, LocalAddress, Options};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// UDP ports from the base on that instances receive on.
@@ -44,8 +44,29 @@ pub fn address_towards(to: SocketAddr) -> std::io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
+/// Whether SRD uses the address by which `to` is reached.
+pub fn examine_route(options: &Options, host: &str, to: SocketAddr) -> std::io::Result<Finding> {
+    let by = address_towards(to)?;
+    let interface = interfaces::of_address(by).map_or_else(|| "unknown".into(), |interface| interface.name);
+    Ok(match LocalAddress::find(&options.addr) {
+        Ok(chosen) if chosen.ip == by || to.ip().is_loopback() => {
+            Finding::ok("route", format!("{host} is reached from {by} on {interface}"))
+        }
+        Ok(chosen) => Finding::warn(
+            "route",
+            format!(
+                "SRD uses {} on {}, but {host} is reached from {by} on {interface}",
+                chosen.ip, chosen.interface
+            ),
+        )
+        .mend(format!("export SRD_ADDR={interface}")),
+        // Said already, where the address was looked at.
+        Err(_) => Finding::skip("route", format!("{host} is reached from {by} on {interface}")),
+    })
+}
+
 /// The interface of a local address.
-pub fn examine_address(options: &Options, address: IpAddr) -> Finding {
+fn examine_address(options: &Options, address: IpAddr) -> Finding {
     let Some(Interface { name, kind, mtu, .. }) = interfaces::of_address(address) else {
         return Finding::warn("address", format!("{address} belongs to no interface")).mend("ip address");
     };

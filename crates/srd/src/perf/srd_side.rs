@@ -74,9 +74,9 @@ impl SrdSide {
         }
         let size = plan.size as usize;
         let window = plan.window as usize;
-        let mut outbox = Slots::new(window, size);
+        let mut outbox = Slots::new(window, size, plan.check);
         // Twice the window: while the ones that came are posted again, as many may be on their way.
-        let inbox = Slots::new(2 * window.max(REPOST), size);
+        let inbox = Slots::new(2 * window.max(REPOST), size, plan.check);
         if plan.op == Op::Read {
             (0..window).for_each(|slot| outbox.fill(slot, slot as u64));
         }

@@ -17,7 +17,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// What iperf3 writes and reads at a time.
-const CHUNK: usize = 128 << 10;
+const CHUNK: usize = super::memory::SHARED_BYTES;
 
 /// Bytes that ask for a read: an address, a key and a length.
 const READ_REQUEST: usize = 16;
