@@ -191,7 +191,7 @@ impl Client {
         samples.sort_by(f64::total_cmp);
         let at = |share: f64| samples[(samples.len() as f64 * share) as usize];
         println!(
-            "latency {len} B: half round trip p50 {:.2} p99 {:.2} p99.9 {:.2} us",
+            "{test:?} {len} B: half round trip p50 {:.2} p99 {:.2} p99.9 {:.2} us",
             at(0.5),
             at(0.99),
             at(0.999)

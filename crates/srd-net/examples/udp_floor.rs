@@ -10,6 +10,7 @@
 use srd_net::udp::{Destination, Gather, MAX_RUNS, MAX_SEND, ReceiveBatch, ReceiveSocket, SendSocket};
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 17_300;
@@ -17,6 +18,8 @@ const PORT: u16 = 17_300;
 const STOP: usize = 1;
 /// Length of the datagram that asks how many bytes have arrived.
 const REPORT: usize = 2;
+/// Length of the datagram after which the server sleeps between datagrams, or spins again.
+const SLEEP_OR_SPIN: usize = 3;
 /// Datagrams of this length and longer are counted, not answered.
 const COUNTED: usize = 1400;
 const ECHO_8K: usize = 1399;
@@ -81,8 +84,11 @@ impl End {
 
 fn serve(ip: IpAddr, core: usize) -> Outcome<()> {
     let mut end = End::open(ip, PORT, SocketAddr::new(ip, PORT + 1), core)?;
-    let (mut bytes, mut runs) = (0u64, 0u64);
+    let (mut bytes, mut runs, mut sleeping) = (0u64, 0u64, false);
     loop {
+        if sleeping {
+            sleep_until_readable(&end.receiver);
+        }
         let got = end.batch.receive(&end.receiver, MAX_RUNS)?;
         let mut answers = Vec::new();
         for i in 0..got {
@@ -90,6 +96,7 @@ fn serve(ip: IpAddr, core: usize) -> Outcome<()> {
             end.peer = Destination::new(SocketAddr::new(run.from.ip(), PORT + 1));
             match run.bytes.len() {
                 STOP => return Ok(()),
+                SLEEP_OR_SPIN => sleeping = !sleeping,
                 REPORT => answers.push(REPORT),
                 _ if run.segment >= COUNTED => {
                     bytes += run.bytes.len() as u64;
@@ -123,9 +130,13 @@ fn run(ip: IpAddr, peer: IpAddr, core: usize) -> Outcome<()> {
         ("80 B, recvmmsg again", 80, MAX_RUNS),
         ("1399 B", ECHO_8K, 1),
     ] {
-        let (p50, p99) = ping_pong(&mut end, len, most)?;
+        let (p50, p99) = ping_pong(&mut end, len, most, false)?;
         println!("half round trip, {name}: p50 {p50:.2} us, p99 {p99:.2} us");
     }
+    end.send(&[SLEEP_OR_SPIN], None)?;
+    let (p50, p99) = ping_pong(&mut end, 80, 1, true)?;
+    println!("half round trip, 80 B, both ends sleep: p50 {p50:.2} us, p99 {p99:.2} us");
+    end.send(&[SLEEP_OR_SPIN], None)?;
     cost_of_calls(&mut end)?;
     for segment in [1472usize, 8972] {
         for count in [1, 4, 16, 44] {
@@ -137,11 +148,20 @@ fn run(ip: IpAddr, peer: IpAddr, core: usize) -> Outcome<()> {
     Ok(())
 }
 
-fn ping_pong(end: &mut End, len: usize, most: usize) -> Outcome<(f64, f64)> {
+fn sleep_until_readable(socket: &ReceiveSocket) {
+    let mut poll = libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry.
+    unsafe { libc::poll(&mut poll, 1, 1000) };
+}
+
+fn ping_pong(end: &mut End, len: usize, most: usize, sleeping: bool) -> Outcome<(f64, f64)> {
     let mut samples = Vec::new();
     for _ in 0..30_000 {
         let start = Instant::now();
         end.send(&[len], None)?;
+        if sleeping {
+            sleep_until_readable(&end.receiver);
+        }
         while end.batch.receive(&end.receiver, most)? == 0 {
             if start.elapsed() > Duration::from_secs(1) {
                 return Err("no answer".into());

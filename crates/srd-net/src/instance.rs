@@ -169,7 +169,7 @@ impl Instance {
         let incarnation = Incarnation(random()? | 1);
         let keyring = psk.map(|psk| {
             let mut keyring = Keyring::new(incarnation, psk, Limits::default());
-            keyring.allow_self(address);
+            keyring.allow_self(address.gid);
             keyring
         });
         let config = DeviceConfig { port_base: options.port_base, transport, ..DeviceConfig::default() };
@@ -290,9 +290,6 @@ impl Instance {
                 None,
                 "this is a mistake here",
             )));
-        }
-        if let Some(keyring) = &mut core.keyring {
-            keyring.allow_self(InstanceAddr { gid: shared.address.gid, port });
         }
         core.receiver.add(socket, port);
         Ok(Ok(()))

@@ -64,15 +64,15 @@ pub struct Opened<'a> {
     pub introduction: bool,
 }
 
-/// Where the context of a packet without trailing incarnation is found: the peer's address, and which of the
-/// processes there.
-type Name = (InstanceAddr, Tag);
+/// Where the context of a packet without trailing incarnation is found: the peer's host, and which of the processes
+/// there. Not the port: an instance may receive on several.
+type Name = (Gid, Tag);
 
 /// The keys with one incarnation of one peer.
 struct Context {
     peer: Incarnation,
     /// Of a confirmed context the only one that is accepted.
-    address: InstanceAddr,
+    address: Gid,
     sealer: Sealer,
     opener: Opener,
     introductions: IntroductionWindow,
@@ -100,7 +100,7 @@ struct Slot {
 /// so the peer has seen ours, and ours is new with this process.
 pub struct Keyring {
     own: Incarnation,
-    own_addresses: Vec<InstanceAddr>,
+    own_addresses: Vec<Gid>,
     psk: Psk,
     limits: Limits,
     epochs: Epochs,
@@ -187,7 +187,7 @@ impl Outside {
         }
         Ok(Outside {
             header,
-            name: (InstanceAddr { gid: from, port: preamble.src_port }, preamble.src_tag),
+            name: (from, preamble.src_tag),
             dst_tag: preamble.dst_tag,
             counter: u64::from_be_bytes(*counter),
             incarnation,
@@ -227,9 +227,9 @@ impl Keyring {
         }
     }
 
-    /// Lets this instance talk to itself at `address`. From any other address its own packets are refused, so that
+    /// Lets this instance talk to itself at the host `address`. From any other address its own packets are refused, so that
     /// nobody can pass for a peer by sending them back.
-    pub fn allow_self(&mut self, address: InstanceAddr) {
+    pub fn allow_self(&mut self, address: Gid) {
         self.own_addresses.push(address);
     }
 
@@ -238,8 +238,8 @@ impl Keyring {
         (self.confirmed, self.by_peer.len() - self.confirmed)
     }
 
-    /// Where `peer` is, if it has proved to be alive.
-    pub fn confirmed_address(&self, peer: Incarnation) -> Option<InstanceAddr> {
+    /// On which host `peer` is, if it has proved to be alive.
+    pub fn confirmed_address(&self, peer: Incarnation) -> Option<Gid> {
         let slot = self.slots[*self.by_peer.get(&peer)?].as_ref()?;
         slot.confirmed.then_some(slot.context.address)
     }
@@ -276,7 +276,7 @@ impl Keyring {
             None => FLAG_SEALED | FLAG_INITIAL,
         };
         let own = self.own;
-        let at = peer.map(|peer| self.slot_for(peer, to));
+        let at = peer.map(|peer| self.slot_for(peer, to.gid));
         self.uses += 1;
         let sealer = match at.map(|at| &mut self.slots[at]) {
             Some(Some(slot)) => {
@@ -379,7 +379,7 @@ impl Keyring {
     }
 
     /// The place of the context with `peer`; if there is none, of a new one, unconfirmed, with the peer at `address`.
-    fn slot_for(&mut self, peer: Incarnation, address: InstanceAddr) -> usize {
+    fn slot_for(&mut self, peer: Incarnation, address: Gid) -> usize {
         if let Some(&at) = self.by_peer.get(&peer) {
             return at;
         }
@@ -389,7 +389,7 @@ impl Keyring {
         self.insert(self.new_context(peer, address))
     }
 
-    fn new_context(&self, peer: Incarnation, address: InstanceAddr) -> Box<Context> {
+    fn new_context(&self, peer: Incarnation, address: Gid) -> Box<Context> {
         Box::new(Context {
             peer,
             address,
@@ -413,7 +413,7 @@ impl Keyring {
     }
 
     /// The peer of the context at `at` is at `address`.
-    fn move_to(&mut self, at: usize, address: InstanceAddr) {
+    fn move_to(&mut self, at: usize, address: Gid) {
         let slot = self.slots[at].as_mut().expect("a slot that is named is filled");
         if slot.context.address != address {
             let before = slot.context.name();

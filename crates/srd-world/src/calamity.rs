@@ -297,11 +297,14 @@ impl World {
     fn jump_some_clock(&mut self, rng: &mut Rng, sign: i64) {
         let node = self.any_process(rng);
         // The device takes a clock that was set back for one that stands still until it has caught up.
-        let most = if sign < 0 { self.plan.faults.jump_ns.min(100_000_000) } else { self.plan.faults.jump_ns };
+        let most =
+            if sign < 0 { self.plan.faults.jump_ns.min(100_000_000) } else { self.plan.faults.jump_ns };
         let by = rng.below(most + 1);
         self.tell(|| format!("{node}: the clock jumps by {} us", sign * (by / 1_000) as i64));
         self.nodes[node].clock_ahead += sign * by as i64;
-        if sign < 0 {
+        if sign > 0 {
+            self.ledger.jumped[node] = Some(self.now);
+        } else {
             self.jumped_back = self.jumped_back + Nanos(by);
         }
         self.nodes[node].wake_at = Time::NEVER;

@@ -30,7 +30,7 @@ impl Identity {
         let keyring = sealed.then(|| {
             let psk = Psk::from_bytes(&[7; Psk::LEN]).expect("of the right length");
             let mut keyring = Keyring::new(incarnation, psk, Limits::default());
-            own.for_each(|addr| keyring.allow_self(addr));
+            own.for_each(|addr| keyring.allow_self(addr.gid));
             keyring
         });
         Identity { incarnation, keyring }

@@ -259,6 +259,8 @@ pub struct Ledger {
     pub contacts: Vec<Vec<Contact>>,
     /// When a region of a process was taken away.
     pub regions_gone: BTreeMap<(usize, usize), Time>,
+    /// When the clock of a process last jumped forward.
+    pub jumped: Vec<Option<Time>>,
     peer_timeout: Nanos,
     confirm_first: bool,
     /// Messages outstanding.
@@ -287,6 +289,7 @@ impl Ledger {
             handle_numbers: vec![vec![None; n]; n],
             contacts: vec![vec![Contact::default(); n]; n],
             regions_gone: BTreeMap::new(),
+            jumped: vec![None; n],
             gids,
             peer_timeout,
             confirm_first,
@@ -390,7 +393,7 @@ impl Ledger {
             self.score.succeeded += 1;
         } else {
             let dst = self.qps[self.messages[id].dst_qp].node;
-            self.may_fail(id, completion.status, now, local).map_err(|why| Violation {
+            self.may_fail(id, completion.status, local).map_err(|why| Violation {
                 rule: "status",
                 detail: format!(
                     "message {id} from process {node} to {dst} ended {:?}: {why}; {:?}",
@@ -475,7 +478,7 @@ impl Ledger {
     }
 
     /// Whether `status` has a cause; the error says why not.
-    fn may_fail(&self, id: usize, status: Status, now: Time, local: Time) -> Result<(), String> {
+    fn may_fail(&self, id: usize, status: Status, local: Time) -> Result<(), String> {
         let message = &self.messages[id];
         let (src, dst) = (&self.qps[message.qp], &self.qps[message.dst_qp]);
         let flaw = message.flaw;
@@ -528,7 +531,9 @@ impl Ledger {
                 let lacked = !handle.so || handle.at >= message.posted || another_life;
                 just(rdma && lacked, "the responder has an address handle of us")
             }
-            Status::Unresponsive | Status::Unreachable => self.may_be_dead(s, d, status, now, local),
+            Status::Unresponsive | Status::Unreachable => {
+                self.may_be_dead(s, d, status, message.posted, local)
+            }
             _ => Err("there is never a cause for this status".to_string()),
         }
     }
@@ -542,10 +547,12 @@ impl Ledger {
         node: usize,
         peer: usize,
         status: Status,
-        _now: Time,
+        posted: Time,
         local: Time,
     ) -> Result<(), String> {
         let contact = &self.contacts[node][peer];
+        // A clock that jumps makes any silence long.
+        let jumped = self.jumped[node].is_some_and(|at| at + self.peer_timeout >= posted);
         if status == Status::Unreachable && contact.answered {
             return Err("the peer has answered".to_string());
         }
@@ -554,7 +561,7 @@ impl Ledger {
         };
         let silent = local.since(contact.heard.map_or(asked, |heard| heard.max(asked)));
         // An eighth for the resolution of timers.
-        if silent.0 + silent.0 / 8 < self.peer_timeout.0 {
+        if !jumped && silent.0 + silent.0 / 8 < self.peer_timeout.0 {
             return Err(format!(
                 "the peer has been silent for {} us of {}",
                 silent.0 / 1_000,

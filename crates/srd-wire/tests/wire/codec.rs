@@ -142,7 +142,6 @@ mod at {
     pub const FLAGS: usize = 1;
     pub const INCARNATION: usize = HELLO;
     pub const VERSION_MIN: usize = HELLO + 16;
-    pub const HELLO_RESERVED: usize = HELLO + 22;
     pub const LEN: usize = DATA + 12;
     pub const OFFSET: usize = DATA + 16;
     pub const SEG_LEN: usize = DATA + 20;
@@ -203,7 +202,6 @@ fn undefined_bits_and_values_are_refused() {
     for bit in 3..8 {
         refused(|b| b[at::OP_FLAGS] |= 1 << bit, DecodeError::BadFlags);
     }
-    refused(|b| b[at::HELLO_RESERVED] = 1, DecodeError::BadReserved);
     refused(|b| b[at::DATA_RESERVED + 1] = 1, DecodeError::BadReserved);
     for op in [0, 8, 255] {
         refused(|b| b[at::OP] = op, DecodeError::UnknownOp);
