@@ -80,7 +80,7 @@ impl<M: Memory> Tables<M> {
                 self.answers.remove(key);
             }
             Err(SendError::Full | SendError::TooManyPeers) => {
-                self.work.push_later(self.now + self.config.rnr_wait, Work::Answer(key));
+                self.work.push_later(self.now + self.config.rnr_wait_max, Work::Answer(key));
             }
         }
     }
@@ -144,7 +144,7 @@ impl<M: Memory> Tables<M> {
             Ok(()) | Err(SendError::NoPeer) => {}
             Err(SendError::Full | SendError::TooManyPeers) => {
                 let work = Work::FailRead { peer, read, status };
-                self.work.push_later(self.now + self.config.rnr_wait, work);
+                self.work.push_later(self.now + self.config.rnr_wait_max, work);
             }
         }
     }

@@ -209,7 +209,7 @@ impl<M: Memory> Tables<M> {
             return;
         }
         if self.start(transport, key).is_err() {
-            self.work.push_later(self.now + self.config.rnr_wait, Work::Start(key));
+            self.work.push_later(self.now + self.config.rnr_wait_max, Work::Start(key));
         }
     }
 

@@ -304,8 +304,8 @@ impl<P: Payload> Endpoint<P> {
             self.make_ready(slot);
             return;
         }
-        if packet.hello.is_some_and(|hello| hello.echo == 0) {
-            peer.arrivals.ack_by(now); // it does not know us yet
+        if packet.hello.is_some() {
+            peer.arrivals.ack_by(now); // it does not know yet that we know it
         }
         if ce {
             shared.stats.ce_marks += 1;

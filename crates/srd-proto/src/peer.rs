@@ -265,10 +265,10 @@ impl<P: Payload> Peer<P> {
         !self.incompatible && (!shared.config.confirm_first || self.remote.is_some() && self.knows_us)
     }
 
-    /// Whether packets carry an introduction.
-    pub(crate) fn introducing(&self) -> bool {
-        // The peer must have seen the number of this context before packets may go without it.
-        !self.knows_us || self.remote.is_none() || (!self.acknowledged && self.sent.span() > 0)
+    /// Whether packets carry an introduction. With data it goes on until something of this context has been
+    /// acknowledged: the peer must have seen the context's number.
+    pub(crate) fn introducing(&self, with_data: bool) -> bool {
+        !self.knows_us || self.remote.is_none() || (with_data && !self.acknowledged)
     }
 
     /// A packet for the wire.
@@ -282,7 +282,7 @@ impl<P: Payload> Peer<P> {
         body: Body<P>,
     ) -> Transmit<P> {
         shared.stats.tx_pkts += 1;
-        let hello = self.introducing().then(|| introduction(shared, self.remote.map_or(0, |remote| remote.0), self.context));
+        let hello = self.introducing(matches!(body, Body::Data(_))).then(|| introduction(shared, self.remote.map_or(0, |remote| remote.0), self.context));
         Transmit {
             peer: self.id,
             to: self.addr,

@@ -26,8 +26,8 @@ const MAX_BACKOFF: u8 = 4;
 const PROBE_AFTERTIME: Nanos = Nanos::from_secs(1);
 /// Round trips within which two spurious retransmissions mean that paths are not FIFO. CONGESTION_CONTROL, section 6.
 const SPURIOUS_ROUNDS: u64 = 64;
-/// Longest round trip believed; beyond it the stamp may have wrapped.
-const MAX_RTT: Nanos = Nanos::from_secs(30);
+/// Longest round trip believed; beyond it a host stood still, or a clock was set.
+const MAX_RTT: Nanos = Nanos::from_secs(1);
 /// RDMA payloads are cut at multiples of this, so that aligned blocks are written whole.
 const BLOCK: u32 = 128;
 /// Padding that is worth an equal size within a burst, in bytes.
@@ -579,6 +579,9 @@ impl<P: Payload> Peer<P> {
         let window = self.window_bytes(allowance.window_bytes, shared);
         let packet_bytes = self.max_datagram as u64;
         let urgent = again.is_some() && self.urgent > 0;
+        // Whatever the rate says, a packet never waits longer than for its timer.
+        self.next_send = self.next_send.min(now + shared.config.max_rto);
+        self.pace_gate = self.pace_gate.min(now + shared.config.max_rto);
         if !urgent && !control {
             if self.sent.in_flight() > 0 && self.sent.inflight_bytes() + packet_bytes > window {
                 self.window_limited = true;
@@ -650,7 +653,7 @@ impl<P: Payload> Peer<P> {
         outgoing: &mut Outgoing,
         shared: &mut Shared,
     ) -> (Psn, u16) {
-        let hello = if self.introducing() { HELLO_LEN } else { 0 };
+        let hello = if self.introducing(true) { HELLO_LEN } else { 0 };
         let room = codec::max_payload(&self.messages.get(slot).op, self.max_datagram as usize - hello, false) as u32;
         let chunk = shared.config.chunk_bytes;
         let message = self.messages.get(slot);

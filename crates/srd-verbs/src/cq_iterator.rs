@@ -7,6 +7,7 @@ use crate::boundary::{Outcome, abi};
 use crate::cq::Cq;
 use crate::layout::constant::*;
 use crate::layout::*;
+use crate::stack::clear_stack;
 use crate::status::{vendor_err, wc_status};
 use libc::{c_int, c_uint};
 use srd_device::{AhNumber, Completion, CompletionOp};
@@ -157,6 +158,9 @@ abi! {
         if result != 0 {
             // Who found nothing does not call `end_poll` (ibv_create_cq_ex(3)).
             cq.polled.unlock();
+            if cq.serves_datagrams() {
+                clear_stack();
+            }
         }
         result
     }
@@ -166,7 +170,11 @@ abi! {
     }
 
     table value fn end_poll(cq: *mut ibv_cq_ex) -> () {
-        Cq::of_ex(cq).polled.unlock()
+        let cq = Cq::of_ex(cq);
+        cq.polled.unlock();
+        if cq.serves_datagrams() {
+            clear_stack();
+        }
     }
 
     table value fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ibv_wc) -> c_int {

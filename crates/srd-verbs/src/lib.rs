@@ -27,6 +27,7 @@ mod pd;
 mod poll_lock;
 mod profile;
 mod qp;
+mod stack;
 mod start;
 mod status;
 mod strings;
