@@ -51,6 +51,8 @@ pub struct Core {
     pub last_arrival: Time,
     /// When there is something to do even if nothing arrives.
     next_timeout: Time,
+    /// Packets have moved, or timers have run, since [`Core::take_moved`].
+    moved: bool,
     /// Packets have left since the program last polled.
     sent_since_poll: bool,
     /// Whether calls may be left for the next poll: not where only polls move packets, lest a program that posts and
@@ -87,6 +89,7 @@ impl Core {
             counters: CoreCounters::default(),
             last_arrival: Time(0),
             next_timeout: Time(0),
+            moved: false,
             sent_since_poll: false,
             may_defer,
             deferred_at: None,
@@ -117,9 +120,16 @@ impl Core {
             self.counters.idle_rounds += 1;
             return false;
         }
+        self.moved = true;
         self.run_timers(now);
         self.transmit(now);
         true
+    }
+
+    /// Whether packets have moved, or timers have run, since the last call.
+    #[inline]
+    pub fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
     }
 
     /// A round on behalf of a program that polls.

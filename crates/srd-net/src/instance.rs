@@ -352,12 +352,13 @@ impl Instance {
         let shared = &*self.shared;
         let until =
             timeout.map(|timeout| clock::now() + Nanos(timeout.as_nanos().min(u64::MAX as u128) as u64));
-        let asleep = shared.notifier.sleepers().enter();
+        let sleepers = shared.notifier.sleepers();
+        let asleep = sleepers.enter();
         let result = loop {
             let mark = asleep.mark();
             let mut core = shared.lock()?;
             let now = shared.poll(&mut core);
-            let due = core.next_timeout();
+            core.take_moved(); // this thread is about to look by itself
             shared.leave(core, now, true);
             if ready() {
                 break true;
@@ -365,8 +366,15 @@ impl Instance {
             if until.is_some_and(|until| now >= until) {
                 break false;
             }
+            // Asked again, because `ready` may have called the device; under the lock, because whoever calls it later
+            // looks whether the leader would sleep past something.
+            let core = shared.lock()?;
+            let due = core.next_timeout();
+            asleep.will_wake_at(due);
+            drop(core);
+            let now = clock::now();
             let span = |to: Time| (to != Time::NEVER).then(|| Duration::from_nanos(to.since(now).0));
-            asleep.sleep(mark, until.and_then(span), span(due));
+            asleep.sleep(mark, until.and_then(span), span(due), shared.mode != ProgressMode::Thread);
         };
         drop(asleep);
         shared.hand_over();
@@ -457,14 +465,21 @@ impl Shared {
         now
     }
 
-    /// Lets go of the lock, tells what has fired, and wakes the thread if it would sleep past something.
+    /// Lets go of the lock, tells what has fired, and wakes whoever would sleep past something. `busy`: the program
+    /// was calling already, so that its next call is in time.
     #[inline]
     pub(crate) fn leave(&self, mut core: MutexGuard<'_, Core>, now: Time, busy: bool) {
         let fired = core.fired();
         let due = core.next_timeout();
+        let moved = core.take_moved();
         drop(core);
         self.notifier.tell(fired);
-        if self.mode != ProgressMode::Inline && self.pulse.sleeps_past(due, now, busy) {
+        let sleepers = self.notifier.sleepers();
+        if sleepers.any() {
+            sleepers.moved(moved, due);
+        }
+        let leader = sleepers.any() && self.mode != ProgressMode::Thread;
+        if self.mode != ProgressMode::Inline && !leader && self.pulse.sleeps_past(due, now, busy) {
             self.kick.signal();
         }
     }

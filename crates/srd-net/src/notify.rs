@@ -3,6 +3,7 @@
 
 use crate::sys::event::{Epoll, EventFd};
 use srd_device::{AsyncEvent, CqId};
+use srd_wire::Time;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -137,6 +138,8 @@ pub struct Sleepers {
     count: AtomicUsize,
     /// How often a thread has begun to sleep.
     begun: AtomicU64,
+    /// When the leader wakes by itself.
+    leader_wakes: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
     epoll: Epoll,
@@ -156,6 +159,7 @@ impl Sleepers {
         Ok(Sleepers {
             count: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
+            leader_wakes: AtomicU64::new(0),
             state: Mutex::default(),
             changed: Condvar::new(),
             epoll,
@@ -177,6 +181,18 @@ impl Sleepers {
     /// How often a thread has begun to sleep.
     pub fn begun(&self) -> u64 {
         self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Another thread has called the device. Wakes all if it has moved packets, and the leader if there is something
+    /// due before it would wake.
+    #[cold]
+    pub fn moved(&self, moved: bool, due: Time) {
+        if moved {
+            self.wake();
+        } else if due.0 < self.leader_wakes.load(Ordering::Relaxed) {
+            self.leader_wakes.store(due.0, Ordering::Relaxed);
+            self.wake_leader.signal();
+        }
     }
 
     /// Wakes all.
@@ -218,15 +234,20 @@ impl Asleep<'_> {
         lock(&self.sleepers.state).told
     }
 
-    /// Sleeps until something has been told since `mark`, or packets are there, or a time is over: `timeout`, and for
-    /// the leader also `due`, when packets must be moved.
-    pub fn sleep(&self, mark: u64, timeout: Option<Duration>, due: Option<Duration>) {
+    /// To be called with the device locked, before [`Asleep::sleep`]: when something is due.
+    pub fn will_wake_at(&self, due: Time) {
+        self.sleepers.leader_wakes.store(due.0, Ordering::Relaxed);
+    }
+
+    /// Sleeps until something has been told since `mark`, or a time is over: `timeout`, and for the leader also `due`,
+    /// when packets must be moved; the leader also wakes when packets are there. `lead`: this thread may be it.
+    pub fn sleep(&self, mark: u64, timeout: Option<Duration>, due: Option<Duration>, lead: bool) {
         let sleepers = self.sleepers;
         let mut state = lock(&sleepers.state);
         if state.told != mark {
             return;
         }
-        if state.leader {
+        if state.leader || !lead {
             match timeout {
                 None => drop(sleepers.changed.wait(state)),
                 Some(timeout) => drop(sleepers.changed.wait_timeout(state, timeout)),

@@ -180,8 +180,12 @@ fn run(shared: &Shared) {
                 let due = core.next_timeout().min(stats_due);
                 shared.pulse.thread_wakes.store(due.0, Ordering::Relaxed);
                 let fired = core.fired();
+                let moved = core.take_moved();
                 drop(core);
                 shared.notifier.tell(fired);
+                if moved {
+                    shared.notifier.sleepers().wake();
+                }
                 let sleep = due.since(clock::now());
                 if sleep > Nanos::ZERO {
                     shared.epoll.wait((due != Time::NEVER).then(|| Duration::from_nanos(sleep.0)));

@@ -10,8 +10,8 @@ use crate::payload;
 use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket};
 use serde::Serialize;
 use srd_device::{Device, HostMemory};
-use srd_wire::seal::Keyring;
-use srd_wire::{Gid, Nanos, Time, codec};
+use srd_wire::seal::{Keyring, OpenError};
+use srd_wire::{Gid, InstanceAddr, Nanos, Time, codec};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -164,6 +164,13 @@ impl Receiver {
                     Ok(opened) => &*opened.packet,
                     Err(e) => {
                         *counters.not_opened.entry(e.name()).or_default() += 1;
+                        if matches!(e, OpenError::NoContext | OpenError::WrongDestination)
+                            && let Some(outside) = codec::peek(datagram)
+                        {
+                            // It was for a predecessor of this process, perhaps: its sender should know.
+                            let sender = InstanceAddr { gid: from, port: outside.src_port };
+                            device.refuse(arrived, port.port, sender, outside.src_tag, outside.dst_tag);
+                        }
                         continue;
                     }
                 },

@@ -212,8 +212,10 @@ impl<P: Payload> Endpoint<P> {
     /// Queues a message. Its outcome comes through [`Upper::outcome`], once.
     pub fn send(&mut self, now: Time, peer: PeerId, token: Token, op: Op, payload: P) -> Result<(), SendError> {
         let now = self.advance(now);
-        let context = self.context(peer).ok_or(SendError::NoPeer)?;
+        self.context(peer).ok_or(SendError::NoPeer)?;
         let slot = peer.slot;
+        let context = &mut self.peers[slot as usize];
+        context.revive(now);
         if context.messages.len() >= self.shared.config.max_messages_per_peer as usize {
             return Err(SendError::Full);
         }
@@ -243,6 +245,7 @@ impl<P: Payload> Endpoint<P> {
                 context.close_message(slot);
             }
         }
+        context.messages.purge();
         self.make_ready(peer.slot);
     }
 

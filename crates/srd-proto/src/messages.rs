@@ -210,6 +210,21 @@ impl<P: Payload> Messages<P> {
         self.free_if_done(slot);
     }
 
+    /// Takes messages that were given up out of the queues.
+    pub(crate) fn purge(&mut self) {
+        for queue in [&mut self.waiting, &mut self.begun] {
+            let slab = &mut self.slab;
+            queue.retain(|&slot| {
+                let message = &mut slab[slot as usize];
+                message.queued = !message.over;
+                message.queued
+            });
+        }
+        for slot in 0..self.slab.len() as u32 {
+            self.free_if_done(slot);
+        }
+    }
+
     /// Frees the slot if nothing refers to it any more.
     pub(crate) fn free_if_done(&mut self, slot: u32) {
         let message = &mut self.slab[slot as usize];

@@ -336,6 +336,7 @@ impl<P: Payload> Peer<P> {
                 upper.outcome(self.id, token, Err(status));
             }
         }
+        self.messages.purge();
     }
 
     /// Ends the context for good: its messages end with `status`, what was coming in is abandoned.

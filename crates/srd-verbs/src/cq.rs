@@ -39,8 +39,6 @@ pub(crate) struct Cq {
     /// Asynchronous events that the program was given.
     pub async_events_reported: AtomicU32,
     parent: Option<&'static Pd>,
-    /// See [`crate::stack`].
-    datagrams: AtomicBool,
 }
 
 // SAFETY: the fields of the C part that change belong to the program or to the holder of `polled`.
@@ -84,17 +82,6 @@ impl Cq {
     #[inline]
     pub fn ex(&self) -> *mut ibv_cq_ex {
         self.ex.get()
-    }
-
-    /// A datagram queue pair completes here from now on.
-    pub fn serve_datagrams(&self) {
-        self.datagrams.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether datagram queue pairs complete here.
-    #[inline]
-    pub fn serves_datagrams(&self) -> bool {
-        self.datagrams.load(Ordering::Relaxed)
     }
 
     fn context(&self) -> &Context {
@@ -223,7 +210,6 @@ impl Cq {
             comp_events_reported: AtomicU32::new(0),
             async_events_reported: AtomicU32::new(0),
             parent,
-            datagrams: AtomicBool::new(false),
         }));
         let cq: &'static Cq = cq;
         if let Some(channel) = channel {

@@ -7,7 +7,6 @@ use crate::boundary::{Outcome, abi};
 use crate::cq::Cq;
 use crate::layout::constant::*;
 use crate::layout::*;
-use crate::stack::clear_stack;
 use crate::status::{vendor_err, wc_status};
 use libc::{c_int, c_uint};
 use srd_device::{AhNumber, Completion, CompletionOp};
@@ -158,9 +157,6 @@ abi! {
         if result != 0 {
             // Who found nothing does not call `end_poll` (ibv_create_cq_ex(3)).
             cq.polled.unlock();
-            if cq.serves_datagrams() {
-                clear_stack();
-            }
         }
         result
     }
@@ -170,11 +166,7 @@ abi! {
     }
 
     table value fn end_poll(cq: *mut ibv_cq_ex) -> () {
-        let cq = Cq::of_ex(cq);
-        cq.polled.unlock();
-        if cq.serves_datagrams() {
-            clear_stack();
-        }
+        Cq::of_ex(cq).polled.unlock()
     }
 
     table value fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ibv_wc) -> c_int {

@@ -27,7 +27,6 @@ mod pd;
 mod poll_lock;
 mod profile;
 mod qp;
-mod stack;
 mod start;
 mod status;
 mod strings;

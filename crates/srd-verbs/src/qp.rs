@@ -8,7 +8,6 @@ use crate::layout::constant::*;
 use crate::layout::*;
 use crate::objects::Link;
 use crate::pd::Pd;
-use crate::stack::clear_stack;
 use crate::wr_builder::{self, Builder};
 use crate::{log, profile};
 use libc::c_int;
@@ -156,9 +155,6 @@ impl Qp {
         let extended = attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0;
         let ops = if extended { attr.send_ops_flags } else { 0 };
         let kind = if attr.qp_type == IBV_QPT_DRIVER { QpKind::Srd } else { QpKind::Ud };
-        if kind == QpKind::Ud {
-            [send_cq, recv_cq].into_iter().for_each(Cq::serve_datagrams);
-        }
         let cap = &mut attr.cap;
         cap.max_send_wr = cap.max_send_wr.max(1).next_power_of_two();
         // EFA counts descriptors, one for each element.
@@ -537,9 +533,6 @@ abi! {
         });
         if let Some(bad) = bad.as_mut().filter(|_| result.is_err()) {
             *bad = next;
-        }
-        if qp.abilities.kind == QpKind::Ud {
-            clear_stack();
         }
         result
     }

@@ -8,9 +8,8 @@ use crate::layout::*;
 use crate::poll_lock::PollLock;
 use crate::profile;
 use crate::qp::{Qp, take_sges};
-use crate::stack::clear_stack;
 use libc::{c_int, c_void, size_t};
-use srd_device::{AhNumber, Device, MAX_INLINE, MAX_SEND_SGE, QpKind, SendData, SendOp, SendWr, Sge};
+use srd_device::{AhNumber, Device, MAX_INLINE, MAX_SEND_SGE, SendData, SendOp, SendWr, Sge};
 use srd_wire::{MrKey, Qkey, Qpn, Time};
 
 /// Requests for which a builder has room from the start.
@@ -217,9 +216,6 @@ abi! {
         });
         if let Some(bad) = bad.as_mut().filter(|_| result.is_err()) {
             *bad = next;
-        }
-        if qp.abilities.kind == QpKind::Ud {
-            clear_stack();
         }
         result
     }

@@ -9,8 +9,8 @@ use crate::trace;
 use crate::world::{Event, Sabotage, World};
 use srd_device::{Completion, CompletionOp};
 use srd_proto::{Payload, Transmit};
-use srd_wire::seal::{Keyring, Limits, Psk};
-use srd_wire::{Body, Incarnation, Nanos, Packet, Status, Time, codec};
+use srd_wire::seal::{Keyring, Limits, OpenError, Psk};
+use srd_wire::{Body, Incarnation, InstanceAddr, Nanos, Packet, Status, Time, codec};
 
 /// Who a living process is.
 pub struct Identity {
@@ -127,7 +127,7 @@ impl World {
             let packet = match packet {
                 Carried::Typed(packet) if !damaged => Some(*packet),
                 Carried::Typed(_) => None,
-                Carried::Raw(raw) => self.open(node, from, raw, damaged)?,
+                Carried::Raw(raw) => self.open(node, from, to.port, raw, damaged)?,
             };
             let Some(packet) = packet else { continue };
             self.heard(node, from, &packet);
@@ -142,6 +142,7 @@ impl World {
         &mut self,
         node: usize,
         from: srd_wire::Gid,
+        port: u16,
         mut raw: Vec<u8>,
         damaged: bool,
     ) -> Result<Option<Packet<Bytes>>, Violation> {
@@ -159,6 +160,13 @@ impl World {
         };
         match keyring.open(from, &mut raw) {
             Err(error) => {
+                if matches!(error, OpenError::NoContext | OpenError::WrongDestination)
+                    && let Some(outside) = codec::peek(&raw)
+                {
+                    let sender = InstanceAddr { gid: from, port: outside.src_port };
+                    let local = self.nodes[node].local(self.now);
+                    self.nodes[node].device().refuse(local, port, sender, outside.src_tag, outside.dst_tag);
+                }
                 self.tell(|| format!("{node} refuses a packet from {from:?}: {error}"));
                 Ok(None)
             }

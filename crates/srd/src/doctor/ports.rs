@@ -1,7 +1,9 @@
 //! Whether packets to SRD's UDP ports reach the other host.
 
 use super::finding::Finding;
-use super::probe::{Prober, Request, SHORTEST, answered, any_address, nonce, unfragmented, wait_readable};
+use super::probe::{
+    Prober, Request, SHORTEST, answered, any_address, listening, nonce, unfragmented, wait_readable,
+};
 use super::system::PORTS;
 use std::io;
 use std::net::SocketAddr;
@@ -17,35 +19,29 @@ const FRUITLESS_ROUNDS: u32 = 3;
 /// How long each round waits.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Asks the host to listen on the ports that it has free, and tries each.
+/// Asks the host to listen on a sample of the ports, as far as it has them free, and tries each.
 pub fn examine(prober: &mut Prober, port_base: u16) -> io::Result<Vec<Finding>> {
+    let check = "remote ports";
     let to = prober.to();
-    let count = PORTS.min(u16::MAX - port_base);
-    let request = Request { open_ports: true, first_port: port_base, ports: count, ..Request::default() };
+    let request = Request { open_ports: true, first_port: port_base, ..Request::default() };
     let Some(answer) = prober.ask(request, SHORTEST)? else {
-        return Ok(vec![Finding::skip("remote ports", format!("{} stopped answering", to.ip()))]);
+        return Ok(vec![Finding::skip(check, format!("{} stopped answering", to.ip()))]);
     };
-    let is_open = |offset: u16| answer[24 + usize::from(offset / 8)] >> (offset % 8) & 1 == 1;
-    let open: Vec<u16> =
-        (0..count).filter(|&offset| is_open(offset)).map(|offset| port_base + offset).collect();
+    let open = listening(&answer, port_base);
     let silent = silent(to, &open)?;
-    let used = usize::from(count) - open.len();
-    let what = format!("UDP ports {port_base}-{} of {}", port_base + count - 1, to.ip());
-    let used_note =
-        if used > 0 { format!(" ({used} are in use there and were not tried)") } else { String::new() };
-    Ok(vec![if silent.is_empty() {
-        Finding::ok("remote ports", format!("{what} are reached{used_note}"))
-    } else {
-        let range = format!("{port_base}-{}", port_base + count - 1);
-        Finding::fail(
-            "remote ports",
-            format!("{} of {what} are not reached, such as {}{used_note}", silent.len(), silent[0]),
-        )
-        .mend(format!(
-            "nft insert rule inet filter input udp dport {range} accept, on {} and on every firewall between \
-                 (a cloud's security group: UDP {range} in and out)",
-            to.ip()
-        ))
+    let range = format!("{port_base}-{}", port_base.saturating_add(PORTS - 1));
+    let what = format!("UDP ports {range} of {}: of a sample of {}", to.ip(), open.len());
+    Ok(vec![match silent.first() {
+        None if open.is_empty() => Finding::skip(check, format!("{what}, as all are in use there")),
+        None => Finding::ok(check, format!("{what}, all are reached")),
+        Some(first) => {
+            let what = format!("{what}, {} are not reached, such as {first}", silent.len());
+            Finding::fail(check, what).mend(format!(
+                "nft insert rule inet filter input udp dport {range} accept, on {} and on every firewall between \
+                 (`srd doctor` there names its own chain; a cloud's security group: UDP {range} in and out)",
+                to.ip()
+            ))
+        }
     }])
 }
 

@@ -6,13 +6,13 @@
 //! |---|---|---|
 //! | 0..4 | `SRDq` | `SRDa` |
 //! | 4 | version, 1 | the same |
-//! | 5 | 0: answer only; 1: also listen on the ports named below for a while | the same |
+//! | 5 | 0: answer only; 1: also listen on a sample of SRD's ports for a while | the same |
 //! | 6..8 | wanted length of the answer | length of the request |
 //! | 8..16 | nonce of the asking program | returned |
 //! | 16..20 | number of the request | returned |
-//! | 20..22 | first port | returned |
-//! | 22..24 | count of ports | returned |
-//! | 24..88 | | bit i of byte j: it listens on the port 8 j + i places after the first |
+//! | 20..22 | first port of the sample | returned |
+//! | 22..24 | 0 | 0 |
+//! | 24..32 | 0 | bit i: it listens on the port 8 i places after the first |
 //!
 //! Numbers are little-endian.
 
@@ -26,7 +26,10 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// Length of the shortest request and answer.
-pub const SHORTEST: usize = 88;
+pub const SHORTEST: usize = 32;
+
+/// Distance between the ports of a sample. Between them, programs find ports for themselves meanwhile.
+const STRIDE: u16 = 8;
 
 /// Longest datagram over IPv4.
 pub const LONGEST: usize = 65_507;
@@ -45,7 +48,7 @@ const VERSION: u8 = 1;
 /// What is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Request {
-    /// Listen on the ports too.
+    /// Listen on a sample of ports too.
     pub open_ports: bool,
     /// Wanted length of the answer.
     pub answer_len: u16,
@@ -53,10 +56,8 @@ pub struct Request {
     pub nonce: u64,
     /// Which one.
     pub number: u32,
-    /// First port.
+    /// First port of the sample.
     pub first_port: u16,
-    /// Count of ports, at most 512.
-    pub ports: u16,
 }
 
 impl Request {
@@ -70,7 +71,6 @@ impl Request {
         datagram[8..16].copy_from_slice(&self.nonce.to_le_bytes());
         datagram[16..20].copy_from_slice(&self.number.to_le_bytes());
         datagram[20..22].copy_from_slice(&self.first_port.to_le_bytes());
-        datagram[22..24].copy_from_slice(&self.ports.to_le_bytes());
         datagram
     }
 
@@ -86,18 +86,28 @@ impl Request {
             nonce: u64::from_le_bytes(datagram[8..16].try_into().ok()?),
             number: u32::from_le_bytes(datagram[16..20].try_into().ok()?),
             first_port: u16_at(20),
-            ports: u16_at(22),
         })
     }
 
     /// The answer to this request, which came in a datagram of `len` bytes.
-    pub fn answer(&self, len: usize, listening: &[u8; 64]) -> Vec<u8> {
+    pub fn answer(&self, len: usize, listening: u64) -> Vec<u8> {
         let mut datagram = self.encode(usize::from(self.answer_len).min(len));
         datagram[..4].copy_from_slice(b"SRDa");
         datagram[6..8].copy_from_slice(&(len.min(usize::from(u16::MAX)) as u16).to_le_bytes());
-        datagram[24..88].copy_from_slice(listening);
+        datagram[24..32].copy_from_slice(&listening.to_le_bytes());
         datagram
     }
+}
+
+/// The ports of a sample, 64 at most.
+pub fn sample(first_port: u16) -> impl Iterator<Item = u16> {
+    (first_port..=u16::MAX).step_by(STRIDE.into()).take(64)
+}
+
+/// Those of a sample's ports on which the sender of an answer listens.
+pub fn listening(answer: &[u8], first_port: u16) -> Vec<u16> {
+    let bits = answer.get(24..32).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
+    sample(first_port).enumerate().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, port)| port).collect()
 }
 
 /// Nonce and number of the request that a datagram answers, if it is an answer.
@@ -233,9 +243,16 @@ mod tests {
         let datagram = request.encode(1472);
         assert_eq!(datagram.len(), 1472);
         assert_eq!(Request::decode(&datagram), Some(request));
-        let answer = request.answer(datagram.len(), &[0xff; 64]);
+        let answer = request.answer(datagram.len(), 0b101);
         assert_eq!(answer.len(), 1472);
         assert_eq!(answered(&answer), Some((7, 8)));
+        assert_eq!(listening(&answer, 17408), [17408, 17424]);
+    }
+
+    #[test]
+    fn a_sample_ends_where_ports_do() {
+        assert_eq!(sample(17408).count(), 64);
+        assert_eq!(sample(65_520).collect::<Vec<_>>(), [65_520, 65_528]);
     }
 
     #[test]

@@ -1,24 +1,21 @@
 //! Answers the doctor's probes, and on request listens on SRD's ports for a while to show whether they are open.
 
-use super::probe::{LONGEST, Request, forbid_fragments, wait_readable};
+use super::probe::{LONGEST, Request, forbid_fragments, sample, wait_readable};
 use anyhow::Context;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How long the extra ports stay open without a probe. Meanwhile no SRD program can take them.
+/// How long the extra ports stay open without a probe. Meanwhile SRD programs that start here take others.
 const LINGER: Duration = Duration::from_secs(3);
-
-/// Most ports that are opened on request: those of one host's instances.
-const MOST_PORTS: u16 = 512;
 
 /// Answers on one port, at times on more.
 pub struct Responder {
     /// The first is the responder's own; the others were asked for.
     sockets: Vec<UdpSocket>,
     /// Of those that were asked for, which are open: see [`super::probe`].
-    listening: [u8; 64],
+    listening: u64,
     close_at: Instant,
 }
 
@@ -28,7 +25,7 @@ impl Responder {
         let socket = bind(port).with_context(|| {
             format!("cannot listen on UDP port {port}; do srd doctor or srd perf already run here?")
         })?;
-        Ok(Responder { sockets: vec![socket], listening: [0; 64], close_at: Instant::now() })
+        Ok(Responder { sockets: vec![socket], listening: 0, close_at: Instant::now() })
     }
 
     /// The port.
@@ -49,7 +46,7 @@ impl Responder {
             }
             if Instant::now() >= self.close_at {
                 self.sockets.truncate(1);
-                self.listening = [0; 64];
+                self.listening = 0;
             }
         }
     }
@@ -71,7 +68,7 @@ impl Responder {
             self.close_at = Instant::now() + LINGER;
         }
         // An answer that cannot be sent is one that was lost, and the other side counts it so.
-        let _ = self.sockets[index].send_to(&request.answer(len, &self.listening), from);
+        let _ = self.sockets[index].send_to(&request.answer(len, self.listening), from);
         Ok(())
     }
 
@@ -80,11 +77,10 @@ impl Responder {
         if self.sockets.len() > 1 {
             return;
         }
-        for offset in 0..request.ports.min(MOST_PORTS) {
-            let Some(port) = request.first_port.checked_add(offset) else { break };
+        for (bit, port) in sample(request.first_port).enumerate() {
             if let Ok(socket) = bind(port) {
                 self.sockets.push(socket);
-                self.listening[usize::from(offset / 8)] |= 1 << (offset % 8);
+                self.listening |= 1 << bit;
             }
         }
     }
