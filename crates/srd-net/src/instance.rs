@@ -354,25 +354,35 @@ impl Instance {
             timeout.map(|timeout| clock::now() + Nanos(timeout.as_nanos().min(u64::MAX as u128) as u64));
         let sleepers = shared.notifier.sleepers();
         let asleep = sleepers.enter();
+        let mut rounds = u64::MAX;
         let result = loop {
             let mark = asleep.mark();
-            let mut core = shared.lock()?;
-            let now = shared.poll(&mut core);
-            core.take_moved(); // this thread is about to look by itself
-            shared.leave(core, now, true);
             if ready() {
                 break true;
             }
-            if until.is_some_and(|until| now >= until) {
-                break false;
+            let mut core = shared.lock()?;
+            if core.counters.rounds == rounds || rounds == u64::MAX {
+                // `ready` only looks, and does not poll: that is to be done here, before it looks again.
+                shared.poll(&mut core);
+                core.take_moved(); // this thread is about to look by itself
+                rounds = core.counters.rounds;
+                let now = clock::now();
+                shared.leave(core, now, true);
+                if ready() {
+                    break true;
+                }
+                core = shared.lock()?;
             }
-            // Asked again, because `ready` may have called the device; under the lock, because whoever calls it later
-            // looks whether the leader would sleep past something.
-            let core = shared.lock()?;
+            rounds = core.counters.rounds;
+            // Under the lock, because whoever calls the device later looks whether the leader would sleep past
+            // something.
             let due = core.next_timeout();
             asleep.will_wake_at(due);
             drop(core);
             let now = clock::now();
+            if until.is_some_and(|until| now >= until) {
+                break false;
+            }
             let span = |to: Time| (to != Time::NEVER).then(|| Duration::from_nanos(to.since(now).0));
             asleep.sleep(mark, until.and_then(span), span(due), shared.mode != ProgressMode::Thread);
         };

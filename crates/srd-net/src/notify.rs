@@ -7,7 +7,7 @@ use srd_wire::Time;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -144,6 +144,8 @@ pub struct Sleepers {
     changed: Condvar,
     epoll: Epoll,
     wake_leader: EventFd,
+    /// `wake_leader` is readable, or is about to be.
+    woken: AtomicBool,
 }
 
 #[derive(Default)]
@@ -164,6 +166,7 @@ impl Sleepers {
             changed: Condvar::new(),
             epoll,
             wake_leader,
+            woken: AtomicBool::new(false),
         })
     }
 
@@ -191,8 +194,13 @@ impl Sleepers {
             self.wake();
         } else if due.0 < self.leader_wakes.load(Ordering::Relaxed) {
             self.leader_wakes.store(due.0, Ordering::Relaxed);
-            self.wake_leader.signal();
+            self.wake_leader();
         }
+    }
+
+    fn wake_leader(&self) {
+        self.woken.store(true, Ordering::SeqCst);
+        self.wake_leader.signal();
     }
 
     /// Wakes all.
@@ -203,7 +211,7 @@ impl Sleepers {
         let mut state = lock(&self.state);
         state.told += 1;
         if state.leader {
-            self.wake_leader.signal();
+            self.wake_leader();
         }
         drop(state);
         self.changed.notify_all();
@@ -261,7 +269,10 @@ impl Asleep<'_> {
             (a, b) => a.or(b),
         });
         lock(&sleepers.state).leader = false;
-        sleepers.wake_leader.drain();
+        // Most often it was a packet that woke us, and the system call can be saved.
+        if sleepers.woken.swap(false, Ordering::SeqCst) {
+            sleepers.wake_leader.drain();
+        }
         // Whoever wakes takes over if this thread does not come back.
         sleepers.changed.notify_one();
     }

@@ -302,9 +302,8 @@ impl World {
         let by = rng.below(most + 1);
         self.tell(|| format!("{node}: the clock jumps by {} us", sign * (by / 1_000) as i64));
         self.nodes[node].clock_ahead += sign * by as i64;
-        if sign > 0 {
-            self.ledger.jumped[node] = Some(self.now);
-        } else {
+        self.ledger.jumped[node] = Some(self.now);
+        if sign < 0 {
             self.jumped_back = self.jumped_back + Nanos(by);
         }
         self.nodes[node].wake_at = Time::NEVER;

@@ -68,8 +68,7 @@ impl World {
             return Ok(());
         }
         if !self.nodes[node].runs(self.now) {
-            let until = self.nodes[node].paused_until;
-            self.at(until, Event::Resume(node));
+            self.wake_at(node, self.nodes[node].paused_until);
             return Ok(());
         }
         self.wakes += 1;
@@ -97,9 +96,9 @@ impl World {
             self.after(lag, Event::Poll(node));
         }
         self.plan_next_wake(node, full);
-        if due && moved == 0 {
+        if moved == 0 {
             let next = self.nodes[node].device().next_timeout();
-            self.tell(|| format!("{node} wakes for nothing; again in {} ns", next.since(local).0));
+            self.tell(|| format!("{node} wakes for nothing (due: {due}); next at {} ns", self.nodes[node].world(next).0));
         }
         if due || moved > 0 { self.count_idle(node, moved) } else { Ok(()) }
     }

@@ -259,7 +259,7 @@ pub struct Ledger {
     pub contacts: Vec<Vec<Contact>>,
     /// When a region of a process was taken away.
     pub regions_gone: BTreeMap<(usize, usize), Time>,
-    /// When the clock of a process last jumped forward.
+    /// When the clock of a process last jumped.
     pub jumped: Vec<Option<Time>>,
     peer_timeout: Nanos,
     confirm_first: bool,
@@ -551,7 +551,7 @@ impl Ledger {
         local: Time,
     ) -> Result<(), String> {
         let contact = &self.contacts[node][peer];
-        // A clock that jumps makes any silence long.
+        // A clock that jumps makes a silence look longer, here or there.
         let jumped = self.jumped[node].is_some_and(|at| at + self.peer_timeout >= posted);
         if status == Status::Unreachable && contact.answered {
             return Err("the peer has answered".to_string());

@@ -232,14 +232,7 @@ mod tests {
 
     #[test]
     fn a_request_survives_the_wire_and_an_answer_is_never_longer() {
-        let request = Request {
-            open_ports: true,
-            answer_len: 9000,
-            nonce: 7,
-            number: 8,
-            first_port: 17408,
-            ports: 512,
-        };
+        let request = Request { open_ports: true, answer_len: 9000, nonce: 7, number: 8, first_port: 17408 };
         let datagram = request.encode(1472);
         assert_eq!(datagram.len(), 1472);
         assert_eq!(Request::decode(&datagram), Some(request));
