@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 PREFIX ?= /usr/local
 SEEDS ?= 2000
-FIRST ?= 1
+FIRST ?= 0
 FUZZ_SECONDS ?= 60
 
 help:            ## this list

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# campaign.sh SEEDS [FIRST]: that many runs of the deterministic world, each from a seed of its own. A failing seed is
-# printed as the command that replays it.
+# campaign.sh SEEDS [FIRST]: the named scenarios and that many runs of the deterministic world, each from a seed of its
+# own. A failing seed is printed as the command that replays it.
 set -euo pipefail
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
 PATH=$PATH:$HOME/.cargo/bin
 
-exec cargo run --release --quiet -p srd-world -- --seeds "${1:-2000}" --first "${2:-1}"
+seeds=${1:-2000} first=${2:-0}
+cargo run --release --quiet -p srd-world -- --scenario all
+exec cargo run --release --quiet -p srd-world -- --seeds "$first..$((first + seeds))" --jobs "$(nproc)"

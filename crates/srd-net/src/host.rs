@@ -53,7 +53,7 @@ pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) ->
         min_rto: Nanos::from_millis(1),
         min_pto: Nanos::from_micros(300),
         max_rto: Nanos::from_millis(100),
-        ack_delay: Nanos::from_micros(60),
+        ack_delay: Nanos::from_micros(15),
         peer_timeout: options.peer_timeout,
         confirm_first: sealed,
         ..Config::default()

@@ -354,26 +354,23 @@ impl Instance {
             timeout.map(|timeout| clock::now() + Nanos(timeout.as_nanos().min(u64::MAX as u128) as u64));
         let sleepers = shared.notifier.sleepers();
         let asleep = sleepers.enter();
-        let mut rounds = u64::MAX;
         let result = loop {
             let mark = asleep.mark();
+            let rounds = shared.lock()?.counters.rounds;
             if ready() {
                 break true;
             }
             let mut core = shared.lock()?;
-            if core.counters.rounds == rounds || rounds == u64::MAX {
-                // `ready` only looks, and does not poll: that is to be done here, before it looks again.
-                shared.poll(&mut core);
-                core.take_moved(); // this thread is about to look by itself
-                rounds = core.counters.rounds;
-                let now = clock::now();
+            if core.counters.rounds == rounds {
+                // `ready` looks, but does not poll: that is done here, and then it looks again.
+                let now = shared.poll(&mut core);
+                core.take_moved();
                 shared.leave(core, now, true);
                 if ready() {
                     break true;
                 }
                 core = shared.lock()?;
             }
-            rounds = core.counters.rounds;
             // Under the lock, because whoever calls the device later looks whether the leader would sleep past
             // something.
             let due = core.next_timeout();

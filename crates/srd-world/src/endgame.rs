@@ -128,8 +128,9 @@ impl World {
     /// With nothing to do nobody sends anything.
     pub(crate) fn fall_silent(&mut self) -> Result<(), Violation> {
         let shape = &self.plan.shape;
-        // What is still to be said to the dead is said until they are given up.
-        let dead = shape.peer_timeout_ns + shape.peer_timeout_ns / 4;
+        // What is still to be said to the dead is said until they are given up; then those who wait for an answer of
+        // ours are told, which takes as long again.
+        let dead = shape.peer_timeout_ns * 5 / 2;
         let idle = 2 * shape.idle_release_ns.min(2_000_000_000);
         let settle = Nanos(dead + 2 * shape.max_rto_ns + idle + 1_500_000_000) + self.jumped_back;
         self.run_until(self.now + settle, |_| false)?;
