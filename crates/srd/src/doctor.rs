@@ -8,6 +8,7 @@ mod path_mtu;
 mod paths;
 mod ports;
 mod probe;
+mod programs;
 pub mod responder;
 mod system;
 
@@ -16,6 +17,7 @@ use crate::perf::control::DEFAULT_PORT;
 use anyhow::Context;
 use finding::{Finding, Level};
 use probe::Prober;
+use programs::Stranger;
 use srd_net::Options;
 use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -112,28 +114,41 @@ fn towards(host: &str, port: u16, options: &Options) -> anyhow::Result<Vec<Findi
             return Ok(findings);
         }
     }
+    show_progress("looking for SRD programs there");
+    let stranger = Stranger::open(to)?;
+    let programs = stranger.find(to, options.port_base)?;
+    if !programs.is_empty() {
+        findings.push(programs::describe(to.ip(), &programs));
+    }
     let Some(mut prober) = Prober::open(to)? else {
-        findings.push(
-            Finding::skip(
-                "probes",
-                format!(
-                    "{host} does not answer on UDP port {port}, so its ports, the path MTU and the paths between \
-                     could not be checked"
-                ),
-            )
-            .mend(format!("run `srd doctor --serve` on {host}, and let UDP port {port} pass its firewall")),
-        );
+        if let Some(&program) = programs.first() {
+            show_progress("looking for the longest packet that passes");
+            findings.push(path_mtu::examine_one_way(&stranger, SocketAddr::new(to.ip(), program), options)?);
+        }
+        findings.push(unanswered(host, port, !programs.is_empty()));
         return Ok(findings);
     };
     show_progress("trying SRD's ports there");
     findings.extend(ports::examine(&mut prober, options.port_base)?);
     show_progress("looking for the longest packet that passes");
-    findings.extend(path_mtu::examine(&mut prober, options)?);
+    findings.push(path_mtu::examine(&mut prober, options)?);
     show_progress("probing from every source port");
     findings.extend(paths::examine(to, options.paths)?);
     show_progress("looking for the routers on the way");
     findings.extend(hops::examine(to, options.paths)?);
     Ok(findings)
+}
+
+/// Nobody answers the doctor's probes there; perhaps SRD programs did what they could.
+fn unanswered(host: &str, port: u16, programs: bool) -> Finding {
+    let unchecked = if programs { "its other ports" } else { "its ports, the path MTU" };
+    Finding::skip(
+        "probes",
+        format!(
+            "{host} does not answer on UDP port {port}, so {unchecked} and the paths between could not be checked"
+        ),
+    )
+    .mend(format!("run `srd doctor --serve` on {host}, and let UDP port {port} pass its firewall"))
 }
 
 /// For a person who waits: most of this takes a second, but dead paths and black holes take longer.

@@ -45,7 +45,11 @@ struct Server {
 
 impl Server {
     fn start(arguments: &[&str]) -> Server {
-        let mut child = srd(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        Server::spawn(srd(arguments))
+    }
+
+    fn spawn(mut command: Command) -> Server {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         Server { child, port: line.rsplit(' ').next().unwrap().trim().to_owned() }
@@ -259,6 +263,42 @@ fn the_doctor_says_what_it_could_not_check() {
     let probes = findings.iter().find(|finding| finding["check"] == "probes").unwrap();
     assert_eq!(probes["level"], "skip");
     assert!(probes["mend"].as_str().unwrap().contains("srd doctor --serve"));
+}
+
+#[test]
+fn the_doctor_finds_srd_programs_and_asks_them() {
+    let free = Server::start(&["doctor", "--serve", "--port", "0"]).port.clone();
+    for key in [None, Some("key")] {
+        let mut child = srd(&["perf", "server", "--port", "0"]);
+        let mut doctor = srd(&["doctor", "127.0.0.1", "--json", "--port", &free]);
+        for command in [&mut child, &mut doctor] {
+            command.env("SRD_PORT_BASE", "14000");
+            if let Some(name) = key {
+                let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+                std::fs::write(&file, "0123456789abcdef".repeat(4)).unwrap();
+                command.env("SRD_KEY_FILE", file);
+            }
+        }
+        let server = Server::spawn(child);
+        let mut client = server.client(&["--seconds", "600"]);
+        client.envs(doctor.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let mut client = client.stdout(Stdio::null()).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let diagnosis = json(&doctor.output().unwrap());
+            let findings = diagnosis["findings"].as_array().unwrap();
+            let level =
+                |check: &str| findings.iter().find(|f| f["check"] == check).map(|f| f["level"].clone());
+            if level("programs").is_some() {
+                assert_eq!(level("path MTU"), Some("ok".into()), "{diagnosis}");
+                assert_eq!(level("probes"), Some("skip".into()), "{diagnosis}");
+                break;
+            }
+            assert!(Instant::now() < deadline, "{diagnosis}");
+        }
+        client.kill().unwrap();
+        client.wait().unwrap();
+    }
 }
 
 #[test]

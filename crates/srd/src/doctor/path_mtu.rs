@@ -3,6 +3,7 @@
 use super::finding::Finding;
 use super::header_bytes;
 use super::probe::{Prober, Request, any_address};
+use super::programs::Stranger;
 use super::system::address_towards;
 use crate::host::interfaces;
 use rustix::net::sockopt::{ip_mtu, ipv6_mtu};
@@ -16,22 +17,41 @@ const LONGEST_BY_DEFAULT: u16 = 9216;
 /// What every IP host takes (IPv4) or forwards (IPv6: 1280).
 const SHORTEST: u16 = 576;
 
-/// Tries the size that SRD would use; if it does not pass, finds the one that does.
-pub fn examine(prober: &mut Prober, options: &Options) -> io::Result<Vec<Finding>> {
+/// Tries the size that SRD would use, each way; if it does not pass, finds the one that does.
+pub fn examine(prober: &mut Prober, options: &Options) -> io::Result<Finding> {
     let to = prober.to();
-    let interface = interfaces::of_address(address_towards(to)?).and_then(|interface| interface.mtu);
-    let interface = interface.map_or(1500, |mtu| mtu.min(u16::MAX.into()) as u16);
-    let wanted = options.mtu.unwrap_or(LONGEST_BY_DEFAULT.min(interface));
-    let there = longest(prober, wanted, false)?;
-    let back = longest(prober, there, true)?;
-    Ok(vec![judge(to, wanted, there, back, known_mtu(to).ok())])
+    let wanted = wanted(to, options)?;
+    let mut passes = |size: u16, both_ways: bool| -> io::Result<bool> {
+        let len = size - header_bytes(to.ip());
+        let answer_len = if both_ways { len } else { 0 };
+        Ok(prober.ask(Request { answer_len, ..Request::default() }, len.into())?.is_some())
+    };
+    let there = longest(wanted, |size| passes(size, false))?;
+    let back = longest(there, |size| passes(size, true))?;
+    Ok(judge(to, wanted, there, Some(back), known_mtu(to).ok()))
 }
 
-fn judge(to: SocketAddr, wanted: u16, there: u16, back: u16, known: Option<u16>) -> Finding {
+/// The same towards an SRD program, which answers shortly whatever it is asked: one way only.
+pub fn examine_one_way(stranger: &Stranger, to: SocketAddr, options: &Options) -> io::Result<Finding> {
+    let wanted = wanted(to, options)?;
+    let there = longest(wanted, |size| stranger.reaches(to, (size - header_bytes(to.ip())).into()))?;
+    Ok(judge(to, wanted, there, None, known_mtu(to).ok()))
+}
+
+/// The longest packet that SRD would send.
+fn wanted(to: SocketAddr, options: &Options) -> io::Result<u16> {
+    let interface = interfaces::of_address(address_towards(to)?).and_then(|interface| interface.mtu);
+    let interface = interface.map_or(1500, |mtu| mtu.min(u16::MAX.into()) as u16);
+    Ok(options.mtu.unwrap_or(LONGEST_BY_DEFAULT.min(interface)))
+}
+
+fn judge(to: SocketAddr, wanted: u16, there: u16, back: Option<u16>, known: Option<u16>) -> Finding {
     let check = "path MTU";
     let host = to.ip();
+    let and_back = if back.is_some() { " and back" } else { " (the way back was not tried)" };
+    let back = back.unwrap_or(there);
     if there >= wanted && back >= wanted {
-        return Finding::ok(check, format!("packets of {wanted} bytes pass to {host} and back"));
+        return Finding::ok(check, format!("packets of {wanted} bytes pass to {host}{and_back}"));
     }
     let fits = there.min(back);
     let mend = format!("export SRD_MTU={fits}, on both hosts; or give the whole path an MTU of {wanted}");
@@ -49,15 +69,8 @@ fn judge(to: SocketAddr, wanted: u16, there: u16, back: u16, known: Option<u16>)
     .mend(mend)
 }
 
-/// The longest packet up to `most` that is answered; with `both_ways` the answer is as long.
-fn longest(prober: &mut Prober, most: u16, both_ways: bool) -> io::Result<u16> {
-    let header = header_bytes(prober.to().ip());
-    let mut passes = |size: u16| -> io::Result<bool> {
-        let len = size - header;
-        let answer_len = if both_ways { len } else { 0 };
-        let request = Request { answer_len, ..Request::default() };
-        Ok(prober.ask(request, len.into())?.is_some())
-    };
+/// The longest packet up to `most` that passes.
+fn longest(most: u16, mut passes: impl FnMut(u16) -> io::Result<bool>) -> io::Result<u16> {
     if passes(most)? {
         return Ok(most);
     }
@@ -83,13 +96,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_longest_packet_that_passes_is_found() {
+        for limit in [576, 577, 1499, 1500, 8999, 9000] {
+            assert_eq!(longest(9000, |size| Ok(size <= limit)).unwrap(), limit);
+        }
+    }
+
+    #[test]
     fn a_black_hole_is_worse_than_a_narrow_path() {
         let to = "192.0.2.1:17407".parse().unwrap();
-        let level = |there, back, known| judge(to, 9000, there, back, known).level;
+        let level = |there, back, known| judge(to, 9000, there, Some(back), known).level;
         assert_eq!(level(9000, 9000, Some(9000)), Level::Ok);
         assert_eq!(level(1500, 1500, Some(1500)), Level::Warn);
         assert_eq!(level(1500, 1500, Some(9000)), Level::Fail);
         assert_eq!(level(9000, 1500, Some(9000)), Level::Fail);
-        assert!(judge(to, 9000, 9000, 1500, None).mend.unwrap().contains("SRD_MTU=1500"));
+        assert_eq!(judge(to, 9000, 1500, None, Some(9000)).level, Level::Fail);
+        assert!(judge(to, 9000, 9000, Some(1500), None).mend.unwrap().contains("SRD_MTU=1500"));
     }
 }
