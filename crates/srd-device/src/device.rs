@@ -206,6 +206,11 @@ impl<M: Memory> Device<M> {
         self.do_ready();
     }
 
+    /// As [`srd_proto::Endpoint::limit_datagram`].
+    pub fn limit_datagram(&mut self, gid: Gid, bytes: u16) {
+        self.endpoint.limit_datagram(gid, bytes);
+    }
+
     /// As [`srd_proto::Endpoint::refuse`]; `port` is the receive port's number (UDP).
     pub fn refuse(&mut self, now: Time, port: u16, from: InstanceAddr, src_tag: Tag, dst_tag: Tag) {
         let slot = port.wrapping_sub(self.tables.config.port_base);

@@ -1,5 +1,6 @@
 //! The device with its sockets: what one thread at a time does while it holds the lock.
 
+use crate::host;
 use crate::notify::Fired;
 use crate::receive::Receiver;
 use crate::transmit::Transmitter;
@@ -213,8 +214,8 @@ impl Core {
             self.next_timeout = self.next_timeout.min(self.device.next_timeout());
         } // else the device would ask to be polled at once, again and again
         while let Some((gid, mtu)) = self.transmitter.take_path_mtu() {
-            // The transport has no means yet to use another size towards one host.
-            let _ = (gid, mtu);
+            let bytes = host::max_datagram(mtu, gid.ip().is_ipv6(), self.keyring.is_some());
+            self.device.limit_datagram(gid, bytes);
         }
     }
 

@@ -31,6 +31,7 @@ pub fn max_datagram(mtu: u16, v6: bool, sealed: bool) -> u16 {
 /// |---|---|---|
 /// | `base_rtt` | 30 us | two passages through each kernel; half of it is wake-up and interrupt time |
 /// | `line_rate` | the link's, else 100 Gb/s | virtual links know no rate |
+/// | `probe_path_mtu` | yes | networks that swallow large packets exist |
 /// | `min_rto` | 1 ms | a descheduled process answers after a scheduler tick, not after a round trip |
 /// | `min_pto` | 300 us | a thread that sleeps in epoll wakes within this time |
 /// | `max_rto` | 100 ms | |
@@ -44,6 +45,7 @@ pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) ->
         paths: options.paths,
         entropy: (2 * options.paths).clamp(16, 512),
         max_datagram: max_datagram(path_mtu(options, local), local.ip.is_ipv6(), sealed),
+        probe_path_mtu: true,
         burst_bytes: 63_000,
         selector: options.selector,
         controller: options.cc,

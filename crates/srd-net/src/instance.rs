@@ -496,7 +496,8 @@ impl Shared {
     fn leave_poll(&self, core: MutexGuard<'_, Core>, now: Time, found: bool) {
         let due = core.next_timeout();
         self.leave(core, now, true);
-        if !found && self.mode != ProgressMode::Thread && self.contention.should_rest(now) {
+        let sleeps_anyway = self.notifier.sleepers().any();
+        if !found && !sleeps_anyway && self.mode != ProgressMode::Thread && self.contention.should_rest(now) {
             let until = due.min(now + REST);
             self.epoll.wait(Some(Duration::from_nanos(until.since(now).0)));
             self.contention.rested(clock::now(), until);

@@ -225,7 +225,7 @@ impl Transmitter {
         let packet = &transmit.packet;
         let (payload, pad_to) = match &packet.body {
             Body::Data(data) => (Some(&data.payload), transmit.pad_to as usize),
-            _ => (None, 0),
+            _ => (None, transmit.pad_to as usize),
         };
         let payload_len = payload.map_or(0, |payload| payload.len());
         let header_len = codec::header_len(packet);

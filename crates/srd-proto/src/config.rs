@@ -34,6 +34,8 @@ pub struct Config {
     pub entropy: u16,
     /// Largest UDP payload that fits the path MTU, in bytes, sealing overhead already taken off.
     pub max_datagram: u16,
+    /// Send nothing above 1,232 bytes to a peer before a probe of that size has been answered.
+    pub probe_path_mtu: bool,
     /// Longest message that crosses in one piece on one path; longer ones are cut into such chunks. In bytes.
     pub chunk_bytes: u32,
     /// Most bytes that leave back to back on one path; the datapath's largest GSO send. The pacing may allow less.
@@ -86,6 +88,7 @@ impl Default for Config {
             paths: 64,
             entropy: 128,
             max_datagram: 1472,
+            probe_path_mtu: false,
             chunk_bytes: 8928,
             burst_bytes: 65000,
             selector: SelectorKind::Reps,

@@ -1,13 +1,13 @@
 //! One device instance: its peers, who of them has work, and who is who.
 
-use crate::peer::{Peer, SenderCount, Shared, introduction};
+use crate::peer::{Candidate, Peer, SenderCount, Shared, introduction};
 use crate::timer_wheel::TimerWheel;
 use crate::{Config, PathReport, Payload, PeerId, PeerLoss, Stats, Token, Upper};
 use crate::messages::Purpose;
-use rand::SeedableRng;
+use rand::{Rng, SeedableRng};
 use rand::rngs::SmallRng;
 use srd_wire::{
-    Body, Gid, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, Status, Tag, Time,
+    Body, Echo, Gid, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, PathId, Probe, Psn, Status, Tag, Time,
 };
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
@@ -195,6 +195,11 @@ impl<P: Payload> Endpoint<P> {
         self.peers.get(peer.slot as usize).into_iter().flat_map(|peer| peer.path_reports())
     }
 
+    /// The system reports that datagrams above `bytes` do not reach host `gid`.
+    pub fn limit_datagram(&mut self, gid: Gid, bytes: u16) {
+        self.peers.iter_mut().filter(|peer| peer.addr.gid == gid).for_each(|peer| peer.mtu.limit(bytes));
+    }
+
     /// Whether nothing is in flight and nothing waits, towards any peer.
     pub fn is_quiet(&self) -> bool {
         self.peers.iter().all(|peer| !peer.busy())
@@ -216,7 +221,7 @@ impl<P: Payload> Endpoint<P> {
         let slot = peer.slot;
         let context = &mut self.peers[slot as usize];
         context.revive(now);
-        if context.messages.len() >= self.shared.config.max_messages_per_peer as usize {
+        if context.messages.upper_len() >= self.shared.config.max_messages_per_peer as usize {
             return Err(SendError::Full);
         }
         let peer = &mut self.peers[slot as usize];
@@ -275,9 +280,9 @@ impl<P: Payload> Endpoint<P> {
         let Some(slot) = self.identify(port, addr, packet, upper) else { return };
         let shared = &mut self.shared;
         let peer = &mut self.peers[slot as usize];
-        // An introduction alone may be the answer to a stranger, from an instance that has no context with us; where
-        // contexts need keys, only an instance that has made one can name us at all.
-        let out_of_context = packet.ack.is_some() || !matches!(packet.body, Body::None);
+        // An introduction, alone or with a probe, may be the question to a stranger, from an instance that has no
+        // context with us; where contexts need keys, only an instance that has made one can name us at all.
+        let out_of_context = packet.ack.is_some() || matches!(packet.body, Body::Data(_));
         if packet.dst_tag == ours && (out_of_context || shared.config.confirm_first) {
             peer.knows_us = true;
         }
@@ -338,7 +343,7 @@ impl<P: Payload> Endpoint<P> {
         self.shared.stats.resets_sent += 1;
         // In sealed mode only an introduction opens without a context.
         let hello = self.shared.config.confirm_first.then(|| self.introduction(port, from, 0));
-        self.reply(port, from, src_tag, hello, Body::Reset { stale: dst_tag });
+        self.reply(port, from, src_tag, None, hello, Body::Reset { stale: dst_tag });
     }
 
     /// The next packet to send now, if any. Call until it returns `None`.
@@ -406,6 +411,7 @@ impl<P: Payload> Endpoint<P> {
             return None;
         }
         let id = PeerId { slot: self.peers.len() as u32, generation: 0 };
+        self.shared.stats.peers_created += 1;
         self.peers.push(Peer::new(id, addr, port, 0, self.now, &mut self.shared));
         self.by_addr.insert((port, addr), id.slot);
         Some(id)
@@ -431,16 +437,11 @@ impl<P: Payload> Endpoint<P> {
             if peer.remote.is_some() && peer.remote_tag == packet.src_tag {
                 return Some(slot);
             }
-            if peer.replaced.contains(&packet.src_tag) {
-                self.shared.stats.replaced_incarnation += 1;
-                return None;
-            }
         }
-        let candidate = || {
-            let waiting = self.peers[known? as usize].candidate?;
-            (waiting.incarnation.tag() == packet.src_tag).then_some(waiting)
-        };
-        let Some(hello) = packet.hello.or_else(candidate) else {
+        let candidate = known
+            .and_then(|slot| self.peers[slot as usize].candidate)
+            .filter(|candidate| candidate.hello.incarnation.tag() == packet.src_tag);
+        let Some(hello) = packet.hello.or(candidate.map(|candidate| candidate.hello)) else {
             self.shared.stats.unintroduced += 1;
             // Its sender believes that we know it: whatever it has outstanding here is lost.
             self.refuse(self.now, port, addr, packet.src_tag, packet.dst_tag);
@@ -457,12 +458,13 @@ impl<P: Payload> Endpoint<P> {
             },
         };
         if self.peers[slot as usize].remote.is_some() {
-            // Another incarnation at the address of a live context: it must show that it hears us first, or an old
-            // packet could end the context.
-            if packet.dst_tag == Tag::UNKNOWN {
-                self.peers[slot as usize].candidate = Some(hello);
-                let ours = self.introduction(port, addr, hello.incarnation.0);
-                self.reply(port, addr, hello.incarnation.tag(), Some(ours), Body::None);
+            let answers = |number: u32| {
+                let echoes = packet.ack.iter().flat_map(|ack| &ack.echoes);
+                echoes.into_iter().any(|echo| echo.tx_count == Echo::PROBE && echo.psn == Psn(number))
+            };
+            if !candidate.is_some_and(|candidate| answers(candidate.number)) {
+                self.shared.stats.replaced_incarnation += 1;
+                self.ask_candidate(slot, candidate, hello);
                 return None;
             }
             self.replace(slot, upper);
@@ -475,6 +477,7 @@ impl<P: Payload> Endpoint<P> {
     fn replace<U: Upper<P>>(&mut self, slot: u32, upper: &mut U) {
         let shared = &mut self.shared;
         shared.stats.peer_restarts += 1;
+        shared.stats.peers_created += 1;
         let old = &mut self.peers[slot as usize];
         if old.busy() {
             shared.stats.impaired_remote_conn_events += 1;
@@ -482,11 +485,25 @@ impl<P: Payload> Endpoint<P> {
         let id = PeerId { slot, generation: old.id.generation.wrapping_add(1) };
         let context = old.context.wrapping_add(1);
         let mut new = Peer::new(id, old.addr, old.port, context, self.now, shared);
-        new.replaced = [old.remote_tag, old.replaced[0]];
         new.ready = old.ready;
         let mut old = std::mem::replace(&mut self.peers[slot as usize], new);
         old.end(Status::RemoteAbort, PeerLoss::Restarted, upper);
         self.timers.set(slot, Time::NEVER);
+    }
+
+    /// Asks the process that has introduced itself at the address of the live context in `slot` for a sign of life.
+    fn ask_candidate(&mut self, slot: u32, candidate: Option<Candidate>, hello: Hello) {
+        if candidate.is_some_and(|candidate| self.now < candidate.ask_at) {
+            return;
+        }
+        let number = candidate.map_or_else(|| self.shared.rng.random(), |candidate| candidate.number);
+        let ask_at = self.now + self.shared.config.min_rto;
+        let peer = &mut self.peers[slot as usize];
+        peer.candidate = Some(Candidate { hello, number, ask_at });
+        let (port, addr) = (peer.port, peer.addr);
+        let ours = self.introduction(port, addr, hello.incarnation.0);
+        let probe = Probe { path: PathId(0), number, stamp: self.now.stamp() };
+        self.reply(port, addr, hello.incarnation.tag(), Some(hello.incarnation), Some(ours), Body::Probe(probe));
     }
 
     fn on_reset<U: Upper<P>>(&mut self, port: u8, addr: InstanceAddr, packet: &Packet<P>, stale: Tag, upper: &mut U) {
@@ -518,7 +535,15 @@ impl<P: Payload> Endpoint<P> {
         introduction(&self.shared, echo, context)
     }
 
-    fn reply(&mut self, port: u8, to: InstanceAddr, dst_tag: Tag, hello: Option<Hello>, body: Body<P>) {
+    fn reply(
+        &mut self,
+        port: u8,
+        to: InstanceAddr,
+        dst_tag: Tag,
+        peer_incarnation: Option<Incarnation>,
+        hello: Option<Hello>,
+        body: Body<P>,
+    ) {
         if self.replies.len() >= MAX_REPLIES {
             return;
         }
@@ -531,6 +556,6 @@ impl<P: Payload> Endpoint<P> {
             body,
         };
         let peer = PeerId { slot: u32::MAX, generation: 0 };
-        self.replies.push_back(Transmit { peer, to, peer_incarnation: None, entropy: 0, pad_to: 0, packet });
+        self.replies.push_back(Transmit { peer, to, peer_incarnation, entropy: 0, pad_to: 0, packet });
     }
 }

@@ -14,6 +14,7 @@ pub mod controller;
 mod endpoint;
 mod messages;
 mod partial;
+mod path_mtu;
 mod paths;
 mod peer;
 mod psn_bits;

@@ -67,6 +67,7 @@ pub(crate) struct Messages<P> {
     begun_next: bool,
     counter: u32,
     queued_bytes: u64,
+    upper_len: usize,
 }
 
 impl<P: Payload> Messages<P> {
@@ -83,12 +84,18 @@ impl<P: Payload> Messages<P> {
             begun_next: false,
             counter: 0,
             queued_bytes: 0,
+            upper_len: 0,
         }
     }
 
     /// Live messages.
     pub(crate) fn len(&self) -> usize {
         self.slab.len() - self.free.len()
+    }
+
+    /// Live messages of the upper layer.
+    pub(crate) fn upper_len(&self) -> usize {
+        self.upper_len
     }
 
     /// Bytes that wait to be sent for the first time.
@@ -140,17 +147,14 @@ impl<P: Payload> Messages<P> {
             self.slab[slot as usize] = message;
         }
         match purpose {
-            Purpose::Upper(_) => self.waiting.push_back(slot),
+            Purpose::Upper(_) => {
+                self.upper_len += 1;
+                self.waiting.push_back(slot);
+            }
             Purpose::Refusal { .. } | Purpose::Forget => self.control.push_back(slot),
         }
         self.queued_bytes += len as u64;
         slot
-    }
-
-    /// The slot of the live message that bears `id`.
-    pub(crate) fn find(&self, id: MsgId) -> Option<u32> {
-        let slot = id.0 & ((1 << SLOT_BITS) - 1);
-        self.slab.get(slot as usize).filter(|message| message.live && message.id == id).map(|_| slot)
     }
 
     /// The message whose turn it is. Messages that are over or wholly sent leave the queues here.
@@ -231,6 +235,7 @@ impl<P: Payload> Messages<P> {
         if message.live && message.over && message.all_sent && message.outstanding == 0 && !message.queued {
             message.live = false;
             message.payload = P::empty();
+            self.upper_len -= matches!(message.purpose, Purpose::Upper(_)) as usize;
             self.free.push(slot);
         }
     }
@@ -240,6 +245,13 @@ impl<P: Payload> Messages<P> {
         (0..self.slab.len() as u32).filter(|&slot| {
             let message = &self.slab[slot as usize];
             message.live && !message.over
+        })
+    }
+
+    /// Refusals that the peer has not acknowledged.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = &OutMessage<P>> {
+        self.slab.iter().filter(|message| {
+            message.live && !message.over && matches!(message.purpose, Purpose::Refusal { .. })
         })
     }
 

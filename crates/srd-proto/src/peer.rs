@@ -5,6 +5,7 @@ use crate::arrivals::Arrivals;
 use crate::controller::{CongestionController, controller};
 use crate::messages::Messages;
 use crate::partial::Partials;
+use crate::path_mtu::PathMtu;
 use crate::paths::{PathReport, PathTable};
 use crate::rtt::RttEstimator;
 use crate::selector::{PathSelector, selector};
@@ -73,6 +74,18 @@ pub(crate) fn introduction(shared: &Shared, echo: u64, context: u16) -> Hello {
     }
 }
 
+/// Another incarnation than that of the context at its address: the peer has restarted, or a packet of a dead process
+/// has been long on its way. It is asked, and the context is its own once it returns the number of the question: that a
+/// dead process cannot have known.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate {
+    pub(crate) hello: Hello,
+    /// Number of the question.
+    pub(crate) number: u32,
+    /// When it is asked again, should it still be unknown.
+    pub(crate) ask_at: Time,
+}
+
 /// See the module.
 pub(crate) struct Peer<P: Payload> {
     pub(crate) id: PeerId,
@@ -84,10 +97,8 @@ pub(crate) struct Peer<P: Payload> {
     // Identity.
     pub(crate) remote: Option<Incarnation>,
     pub(crate) remote_tag: Tag,
-    /// Another incarnation that has introduced itself at this address, and must yet name ours.
-    pub(crate) candidate: Option<Hello>,
-    /// Tags of incarnations that were replaced.
-    pub(crate) replaced: [Tag; 2],
+    /// Another incarnation that has introduced itself at this address, and must yet show that it lives.
+    pub(crate) candidate: Option<Candidate>,
     /// Number of the peer's context with us.
     pub(crate) remote_context: u16,
     /// Number of our context with this address.
@@ -98,8 +109,10 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) acknowledged: bool,
     /// The peer speaks no version of ours.
     pub(crate) incompatible: bool,
-    /// Largest datagram towards it.
+    /// Largest datagram that both ends can handle.
     pub(crate) max_datagram: u16,
+    /// How much of that the network carries.
+    pub(crate) mtu: PathMtu,
     /// Its receive buffer in bytes; 0 until it has said so.
     pub(crate) remote_rcvbuf: u64,
     /// When an introduction may be sent again, and how often it was.
@@ -170,7 +183,6 @@ impl<P: Payload> Peer<P> {
         now: Time,
         shared: &mut Shared,
     ) -> Peer<P> {
-        shared.stats.peers_created += 1;
         Peer {
             id,
             addr,
@@ -179,13 +191,13 @@ impl<P: Payload> Peer<P> {
             remote: None,
             remote_tag: Tag::UNKNOWN,
             candidate: None,
-            replaced: [Tag::UNKNOWN; 2],
             remote_context: 0,
             context,
             knows_us: false,
             acknowledged: false,
             incompatible: false,
             max_datagram: shared.config.max_datagram,
+            mtu: PathMtu::new(shared.config.max_datagram, !shared.config.probe_path_mtu),
             remote_rcvbuf: 0,
             introduce_at: now,
             introductions: 0,
@@ -242,6 +254,7 @@ impl<P: Payload> Peer<P> {
         self.remote_context = hello.context;
         self.arrivals = Arrivals::new(first_psn(hello.incarnation, hello.context));
         self.max_datagram = shared.config.max_datagram.min(hello.max_datagram);
+        self.mtu.limit(self.max_datagram);
         self.remote_rcvbuf = hello.rcvbuf_kib as u64 * 1024;
         if hello.version_min > VERSION || hello.version_max < VERSION {
             self.incompatible = true;
@@ -326,17 +339,39 @@ impl<P: Payload> Peer<P> {
         self.transmit(shared, entropy, 0, ack, Body::None)
     }
 
-    /// Ends every open message with `status`. Packets on their way end as skips if they must be sent again.
-    pub(crate) fn fail_messages<U: Upper<P>>(&mut self, status: Status, upper: &mut U) {
-        let open: Vec<u32> = self.messages.open().collect();
-        for slot in open {
-            // Refusals and the like stay: they concern the peer's messages.
-            if let Some(token) = self.messages.token(slot) {
-                self.close_message(slot);
-                upper.outcome(self.id, token, Err(status));
-            }
+    /// Ends every message with `status` and begins a new sending half under the next context number, so that nothing
+    /// of the old one has to be settled with the peer, should it ever answer. The receiving half stays: what was
+    /// accepted from the peer must not be accepted again, and what is withheld is refused again.
+    pub(crate) fn restart_sending<U: Upper<P>>(
+        &mut self,
+        now: Time,
+        status: Status,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
+        let context = self.context.wrapping_add(1);
+        let new = Peer::new(self.id, self.addr, self.port, context, now, shared);
+        let old = std::mem::replace(self, new);
+        for token in old.messages.open().filter_map(|slot| old.messages.token(slot)) {
+            upper.outcome(self.id, token, Err(status));
         }
-        self.messages.purge();
+        for refusal in old.messages.refusals() {
+            self.messages.add(refusal.purpose, refusal.op, P::empty(), None);
+        }
+        self.ready = old.ready;
+        self.remote = old.remote;
+        self.remote_tag = old.remote_tag;
+        self.remote_context = old.remote_context;
+        self.candidate = old.candidate;
+        self.knows_us = old.knows_us;
+        self.incompatible = old.incompatible;
+        self.max_datagram = old.max_datagram;
+        self.remote_rcvbuf = old.remote_rcvbuf;
+        self.last_heard = old.last_heard;
+        self.last_active = old.last_active;
+        self.arrivals = old.arrivals;
+        self.partials = old.partials;
+        self.counted_epoch = old.counted_epoch;
     }
 
     /// Ends the context for good: its messages end with `status`, what was coming in is abandoned.
@@ -374,6 +409,9 @@ impl<P: Payload> Peer<P> {
             && self.probing_worthwhile(outgoing.paths.next_event())
         {
             at = at.min(outgoing.paths.next_event());
+        }
+        if self.busy() {
+            at = at.min(self.mtu.next_event());
         }
         if self.holds_spare_memory() {
             at = at.min(self.last_active + shared.config.idle_release);

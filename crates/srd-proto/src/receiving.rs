@@ -132,7 +132,7 @@ impl<P: Payload> Peer<P> {
     fn refuse(&mut self, data: &Data<P>, status: Status, shared: &mut Shared) {
         shared.stats.refused_messages += 1;
         self.arrivals.withhold(data.psn);
-        let op = Op::Refuse { refused: data.msg, status };
+        let op = Op::Refuse { refused: data.psn, status };
         self.messages.add(Purpose::Refusal { withheld: data.psn }, op, P::empty(), None);
     }
 

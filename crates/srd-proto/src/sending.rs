@@ -10,7 +10,7 @@ use crate::{Payload, PeerLoss, Transmit, Upper};
 use arrayvec::ArrayVec;
 use rand::Rng;
 use srd_wire::codec::{self, ACK_LEN, ECHO_LEN, HELLO_LEN, SACK_WORD_LEN};
-use srd_wire::{Ack, Body, Data, Echo, MAX_ECHOES, MsgId, Nanos, Op, PathId, Probe, Psn, Status, Time};
+use srd_wire::{Ack, Body, Data, Echo, MAX_ECHOES, Nanos, Op, PathId, Probe, Psn, Status, Time};
 
 /// Probes into silence before a peer can count as dead: a clock that jumps is not a peer that died.
 const PROBES_TO_DEATH: u32 = 8;
@@ -127,10 +127,23 @@ impl<P: Payload> Peer<P> {
             }
             self.lose(psn, &mut outgoing, upper);
             self.outgoing = Some(outgoing);
+            if path_fault && self.mtu.on_loss(now, packet.bytes) {
+                self.fail_unsendable(packet.message, upper);
+            }
             if !path_fault {
                 self.probe_silence(now, psn, packet.path, shared, upper);
                 return;
             }
+        }
+    }
+
+    /// The packets of this message are too large for what the network has become.
+    fn fail_unsendable<U: Upper<P>>(&mut self, slot: u32, upper: &mut U) {
+        if !self.messages.get(slot).over
+            && let Some(token) = self.messages.token(slot)
+        {
+            self.close_message(slot);
+            upper.outcome(self.id, token, Err(Status::Unresponsive));
         }
     }
 
@@ -165,12 +178,11 @@ impl<P: Payload> Peer<P> {
         if silence < shared.config.peer_timeout || probes < PROBES_TO_DEATH {
             return;
         }
-        self.dead = true;
-        self.urgent = 0;
         shared.stats.unresponsive_remote_events += 1;
         let answered_before = self.remote.is_some();
         let status = if answered_before { Status::Unresponsive } else { Status::Unreachable };
-        self.fail_messages(status, upper);
+        self.restart_sending(now, status, shared, upper);
+        self.dead = true;
         upper.peer_lost(self.id, self.addr, PeerLoss::Dead { answered_before });
     }
 
@@ -237,10 +249,10 @@ impl<P: Payload> Peer<P> {
         }
     }
 
-    /// The peer has refused a message.
-    pub(crate) fn on_refusal<U: Upper<P>>(&mut self, refused: MsgId, status: Status, shared: &mut Shared, upper: &mut U) {
+    /// The peer has refused the message of packet `refused`, which it will not acknowledge before it knows that we know.
+    pub(crate) fn on_refusal<U: Upper<P>>(&mut self, refused: Psn, status: Status, shared: &mut Shared, upper: &mut U) {
         shared.stats.refusals_received += 1;
-        let Some(slot) = self.messages.find(refused) else { return };
+        let Some(slot) = self.sent.get(refused).map(|packet| packet.message) else { return };
         if self.messages.get(slot).over {
             return;
         }
@@ -322,6 +334,7 @@ impl<P: Payload> Peer<P> {
         let rtt = echo.hold.nanos().map(|hold| elapsed - hold).filter(|&rtt| rtt < MAX_RTT);
         if echo.tx_count == Echo::PROBE {
             outgoing.paths.on_probe_echo(now, echo, &mut shared.stats);
+            self.mtu.on_echo(now, echo.psn.0);
             // What was sent before this probe and is not acknowledged by its answer is late.
             let sent = Time(now.0.saturating_sub(elapsed.0 + 16));
             if rtt.is_some() {
@@ -417,6 +430,7 @@ impl<P: Payload> Peer<P> {
         if packet.tx_count == 0 {
             self.newest_delivered = self.newest_delivered.max(packet.sent);
         }
+        self.mtu.on_ack(packet.bytes);
         let slot = packet.message;
         let message = self.messages.get(slot);
         message.outstanding -= 1;
@@ -527,11 +541,29 @@ impl<P: Payload> Peer<P> {
             let entropy = self.outgoing(shared).paths.get(probe.path).entropy;
             return Some(self.transmit(shared, entropy, 0, None, Body::Probe(probe)));
         }
+        if now >= self.mtu.next_event() && self.busy() {
+            let patience = self.retransmission_timeout(shared);
+            if let Some((number, size)) = self.mtu.poll(now, patience) {
+                return Some(self.size_probe(now, number, size, shared));
+            }
+        }
         let data = self.poll_data(now, shared);
         if data.is_none() && ack_due {
             return Some(self.bare_transmit(now, shared));
         }
         data
+    }
+
+    /// A probe that is padded to `size` bytes.
+    fn size_probe(&mut self, now: Time, number: u32, size: u16, shared: &mut Shared) -> Transmit<P> {
+        let outgoing = self.outgoing(shared);
+        let path = outgoing.selector.pick(now, outgoing.paths.usable(), None);
+        let entropy = outgoing.paths.get(path).entropy;
+        shared.stats.mtu_probes_sent += 1;
+        let probe = Body::Probe(Probe { path, number, stamp: now.stamp() });
+        let mut transmit = self.transmit(shared, entropy, 0, None, probe);
+        transmit.pad_to = size.saturating_sub(codec::header_len(&transmit.packet) as u16);
+        transmit
     }
 
     /// Bytes that the pending ACK would add.
@@ -546,7 +578,7 @@ impl<P: Payload> Peer<P> {
         }
         let Some(slot) = self.messages.head() else { return false };
         let message = self.messages.get(slot);
-        let room = codec::max_payload(&message.op, self.max_datagram as usize, false);
+        let room = codec::max_payload(&message.op, self.mtu.datagram() as usize, false);
         message.len as usize + HELLO_LEN + self.ack_bytes() <= room
     }
 
@@ -654,7 +686,8 @@ impl<P: Payload> Peer<P> {
         shared: &mut Shared,
     ) -> (Psn, u16) {
         let hello = if self.introducing(true) { HELLO_LEN } else { 0 };
-        let room = codec::max_payload(&self.messages.get(slot).op, self.max_datagram as usize - hello, false) as u32;
+        let datagram = self.mtu.datagram() as usize;
+        let room = codec::max_payload(&self.messages.get(slot).op, datagram - hello, false) as u32;
         let chunk = shared.config.chunk_bytes;
         let message = self.messages.get(slot);
         let starting = !message.started;
@@ -736,7 +769,7 @@ impl<P: Payload> Peer<P> {
         };
         // An ACK rides on lone packets only: within a burst it would break the equal sizes.
         let lone = message.len == sent.len as u32 || len == 0;
-        let room = self.max_datagram as usize;
+        let room = self.mtu.datagram() as usize;
         let fits = sent.bytes as usize + HELLO_LEN + self.ack_bytes() <= room;
         let ack = (lone && fits && self.arrivals.ack_at != Time::NEVER).then(|| {
             shared.stats.piggybacked_acks_sent += 1;

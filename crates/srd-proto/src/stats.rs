@@ -60,7 +60,7 @@ counters! {
         inconsistent,
         /// Packets for another incarnation of this instance.
         stale_incarnation,
-        /// Packets from an incarnation that has been replaced.
+        /// Packets of an earlier context, or of another incarnation than the context's that has not shown that it lives.
         replaced_incarnation,
         /// Packets of an instance that has not introduced itself.
         unintroduced,
@@ -92,6 +92,8 @@ counters! {
         paths_rerolled,
         /// Path probes sent.
         path_probes_sent,
+        /// Probes sent to find how large packets may be.
+        mtu_probes_sent,
         /// Packets that arrived with a congestion mark.
         ce_marks,
         /// Peers found restarted.

@@ -211,10 +211,11 @@ pub enum Op {
         /// Why.
         status: Status,
     },
-    /// Message `refused` of the other direction was not accepted. It is empty (`len` 0).
+    /// The message that packet `refused` of the other direction belongs to was not accepted. It is empty (`len` 0).
     Refuse {
-        /// The refused message.
-        refused: MsgId,
+        /// The packet with which the message was refused. It is not acknowledged before this refusal is, so its number
+        /// means one packet of one context only, where a message's number could mean one of a later context.
+        refused: Psn,
         /// Why.
         status: Status,
     },

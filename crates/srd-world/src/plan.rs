@@ -354,7 +354,7 @@ impl Plan {
         s.peer_timeout_ns = rng.pick(&[200_000_000, 1_000_000_000, 60_000_000, 5_000_000_000]);
         s.confirm_first = rng.pick(&[0, 0, 1]).max((s.codec == 2) as u64);
         s.messages_per_peer = rng.pick(&[1 << 20, 1 << 20, 64, 8]);
-        s.partial_per_peer = rng.pick(&[4096, 4096, 64, 4, 1]);
+        s.partial_per_peer = rng.pick(&[4096, 4096, 64, 16, 8]);
         s.idle_release_ns = rng.pick(&[2_000_000_000, 1_000_000, 100_000]);
         s.rcvbuf_bytes = rng.pick(&[8 << 20, 8 << 20, 1 << 20, 200_000, 40_000]);
         s.receiver_hint = rng.below(2);

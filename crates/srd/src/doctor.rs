@@ -116,14 +116,14 @@ fn towards(host: &str, port: u16, options: &Options) -> anyhow::Result<Vec<Findi
     }
     show_progress("looking for SRD programs there");
     let stranger = Stranger::open(to)?;
-    let programs = stranger.find(to, options.port_base)?;
+    let programs = stranger.find(to.ip(), options.port_base)?;
     if !programs.is_empty() {
-        findings.push(programs::describe(to.ip(), &programs));
+        findings.push(programs::describe(to.ip(), &programs, options.key_file.is_some()));
     }
     let Some(mut prober) = Prober::open(to)? else {
         if let Some(&program) = programs.first() {
             show_progress("looking for the longest packet that passes");
-            findings.push(path_mtu::examine_one_way(&stranger, SocketAddr::new(to.ip(), program), options)?);
+            findings.push(path_mtu::examine_one_way(&stranger, to, program, options)?);
         }
         findings.push(unanswered(host, port, !programs.is_empty()));
         return Ok(findings);

@@ -289,7 +289,8 @@ fn the_doctor_finds_srd_programs_and_asks_them() {
             let findings = diagnosis["findings"].as_array().unwrap();
             let level =
                 |check: &str| findings.iter().find(|f| f["check"] == check).map(|f| f["level"].clone());
-            if level("programs").is_some() {
+            if let Some(programs) = level("programs") {
+                assert_eq!(programs, "ok", "{diagnosis}");
                 assert_eq!(level("path MTU"), Some("ok".into()), "{diagnosis}");
                 assert_eq!(level("probes"), Some("skip".into()), "{diagnosis}");
                 break;

@@ -17,10 +17,10 @@ proptest! {
     }
 
     #[test]
-    fn padding_follows_data_and_nothing_else(packet in packet(), padding in 1usize..100) {
+    fn padding_follows_data_and_probes_and_nothing_else(packet in packet(), padding in 1usize..100) {
         let bytes = to_bytes(&packet, padding);
         let decoded = decode(&bytes).map(to_owned);
-        if matches!(packet.body, Body::Data(_)) {
+        if matches!(packet.body, Body::Data(_) | Body::Probe(_)) {
             prop_assert_eq!(decoded, Ok(packet));
         } else {
             prop_assert_eq!(decoded, Err(DecodeError::TrailingBytes));
@@ -256,7 +256,7 @@ fn lengths_that_contradict_each_other_are_refused() {
 fn a_refusal_needs_a_reason() {
     let mut packet = send();
     if let Body::Data(data) = &mut packet.body {
-        data.op = Op::Refuse { refused: MsgId(1), status: Status::RemoteRnr };
+        data.op = Op::Refuse { refused: Psn(1), status: Status::RemoteRnr };
         (data.len, data.offset) = (0, 0);
         data.payload.clear();
     }

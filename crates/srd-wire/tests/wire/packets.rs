@@ -34,7 +34,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         }),
         any::<u32>().prop_map(|read| Op::ReadResponse { read }),
         (any::<u32>(), status()).prop_map(|(read, status)| Op::ReadFailed { read, status }),
-        (any::<u32>(), status()).prop_map(|(id, status)| Op::Refuse { refused: MsgId(id), status }),
+        (any::<u32>(), status()).prop_map(|(id, status)| Op::Refuse { refused: Psn(id), status }),
         Just(Op::Skip),
     ]
 }

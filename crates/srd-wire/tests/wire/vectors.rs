@@ -106,7 +106,7 @@ fn plain() -> Vec<(&'static str, Packet<Vec<u8>>)> {
             "read failed",
             data(Op::ReadFailed { read: 0x0000_0009, status: Status::RemoteBadAddress }, 0, 0, b""),
         ),
-        ("refuse", data(Op::Refuse { refused: MsgId(0x0000_0008), status: Status::RemoteRnr }, 0, 0, b"")),
+        ("refuse", data(Op::Refuse { refused: Psn(0x0000_0008), status: Status::RemoteRnr }, 0, 0, b"")),
         ("skip with hello and ACK", piggyback),
     ]
 }

@@ -3,7 +3,7 @@
 use super::finding::Finding;
 use super::header_bytes;
 use super::probe::{Prober, Request, any_address};
-use super::programs::Stranger;
+use super::programs::{Program, Stranger};
 use super::system::address_towards;
 use crate::host::interfaces;
 use rustix::net::sockopt::{ip_mtu, ipv6_mtu};
@@ -32,9 +32,15 @@ pub fn examine(prober: &mut Prober, options: &Options) -> io::Result<Finding> {
 }
 
 /// The same towards an SRD program, which answers shortly whatever it is asked: one way only.
-pub fn examine_one_way(stranger: &Stranger, to: SocketAddr, options: &Options) -> io::Result<Finding> {
+pub fn examine_one_way(
+    stranger: &Stranger,
+    to: SocketAddr,
+    program: Program,
+    options: &Options,
+) -> io::Result<Finding> {
     let wanted = wanted(to, options)?;
-    let there = longest(wanted, |size| stranger.reaches(to, (size - header_bytes(to.ip())).into()))?;
+    let header = header_bytes(to.ip());
+    let there = longest(wanted, |size| stranger.reaches(to.ip(), program, (size - header).into()))?;
     Ok(judge(to, wanted, there, None, known_mtu(to).ok()))
 }
 

@@ -1,0 +1,168 @@
+//! How large a datagram towards one peer may be. Networks that swallow large packets without a word exist (path-MTU black
+//! holes), so that nothing above the size that every network carries is sent before a padded probe of that size has been
+//! answered: packetization layer path MTU discovery, after RFC 8899.
+
+use srd_wire::{Nanos, Time};
+
+/// What every network carries: IPv6's smallest MTU, 1280, less the IPv6 and UDP headers.
+pub(crate) const BASE_DATAGRAM: u16 = 1232;
+/// Tried if the largest size does not get through: Ethernet's MTU, less the IPv6 and UDP headers.
+const ETHERNET_DATAGRAM: u16 = 1452;
+/// Probes of one size. RFC 8899, section 5.1.2 (MAX_PROBES).
+const MAX_PROBES: u8 = 3;
+/// When a larger size is tried again.
+const RAISE_AFTER: Nanos = Nanos::from_secs(10);
+/// Losses of larger packets in a row, while smaller ones arrive, that make the proven size doubtful...
+const DOUBT_AFTER: u32 = 6;
+/// ...and that end the message: its packets cannot be cut smaller.
+const GIVE_UP_AFTER: u32 = 24;
+/// Bit that tells probes of size from probes of paths.
+const SIZE_PROBE: u32 = 1 << 31;
+
+/// See the module.
+pub(crate) struct PathMtu {
+    max: u16,
+    proven: u16,
+    trying: u16,
+    attempts: u8,
+    number: u32,
+    probe_at: Time,
+    large_losses: u32,
+}
+
+impl PathMtu {
+    /// Up to `max` bytes; at once if `trusted`.
+    pub(crate) fn new(max: u16, trusted: bool) -> PathMtu {
+        let proven = if trusted { max } else { max.min(BASE_DATAGRAM) };
+        let probe_at = if proven == max { Time::NEVER } else { Time(0) };
+        PathMtu { max, proven, trying: max, attempts: 0, number: SIZE_PROBE, probe_at, large_losses: 0 }
+    }
+
+    /// Largest datagram for new packets.
+    pub(crate) fn datagram(&self) -> u16 {
+        self.proven
+    }
+
+    /// Whoever knows says that nothing larger than `max` gets through.
+    pub(crate) fn limit(&mut self, max: u16) {
+        if max < self.max {
+            *self = PathMtu::new(max, false);
+        }
+    }
+
+    /// When [`PathMtu::poll`] has something to do.
+    pub(crate) fn next_event(&self) -> Time {
+        self.probe_at
+    }
+
+    /// The number and size of a probe to be sent now. `patience`: how long an answer may take.
+    pub(crate) fn poll(&mut self, now: Time, patience: Nanos) -> Option<(u32, u16)> {
+        if now < self.probe_at {
+            return None;
+        }
+        if self.attempts == MAX_PROBES {
+            self.attempts = 0;
+            if self.trying > ETHERNET_DATAGRAM && self.proven < ETHERNET_DATAGRAM {
+                self.trying = ETHERNET_DATAGRAM;
+            } else {
+                self.trying = self.max;
+                self.probe_at = now + RAISE_AFTER;
+                return None;
+            }
+        }
+        self.attempts += 1;
+        self.number = (self.number + 1) | SIZE_PROBE;
+        self.probe_at = now + Nanos(patience.0 << self.attempts);
+        Some((self.number, self.trying))
+    }
+
+    /// A probe has been answered.
+    pub(crate) fn on_echo(&mut self, now: Time, number: u32) {
+        if number & SIZE_PROBE == 0 || number != self.number || self.trying <= self.proven {
+            return;
+        }
+        self.proven = self.trying;
+        self.attempts = 0;
+        self.trying = self.max;
+        self.probe_at = if self.proven == self.max { Time::NEVER } else { now + RAISE_AFTER };
+    }
+
+    /// A packet of `bytes` has been acknowledged.
+    #[inline]
+    pub(crate) fn on_ack(&mut self, bytes: u16) {
+        if bytes > BASE_DATAGRAM {
+            self.large_losses = 0;
+        }
+    }
+
+    /// A packet of `bytes` was lost while others arrived. Whether its message should be given up.
+    pub(crate) fn on_loss(&mut self, now: Time, bytes: u16) -> bool {
+        if bytes <= BASE_DATAGRAM {
+            return false;
+        }
+        self.large_losses += 1;
+        if self.large_losses == DOUBT_AFTER && self.proven > BASE_DATAGRAM {
+            self.proven = BASE_DATAGRAM;
+            self.trying = self.max;
+            self.attempts = 0;
+            self.probe_at = now;
+        }
+        self.large_losses >= GIVE_UP_AFTER && self.proven <= BASE_DATAGRAM
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Nanos = Nanos::from_micros(100);
+
+    /// Answers every probe of at most `carried` bytes, until `mtu` asks no more for a while.
+    fn discover(mtu: &mut PathMtu, carried: u16) {
+        let end = Time(1_000_000_000);
+        while mtu.next_event() < end {
+            let now = mtu.next_event();
+            if let Some((number, size)) = mtu.poll(now, PATIENCE)
+                && size <= carried
+            {
+                mtu.on_echo(now + PATIENCE, number);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_large_is_sent_before_a_probe_of_that_size_was_answered() {
+        let mut mtu = PathMtu::new(8972, false);
+        assert_eq!(mtu.datagram(), BASE_DATAGRAM);
+        discover(&mut mtu, 9000);
+        assert_eq!(mtu.datagram(), 8972);
+    }
+
+    #[test]
+    fn a_black_hole_for_jumbo_frames_leaves_ethernets_size() {
+        let mut mtu = PathMtu::new(8972, false);
+        discover(&mut mtu, 1472);
+        assert_eq!(mtu.datagram(), ETHERNET_DATAGRAM);
+    }
+
+    #[test]
+    fn a_black_hole_that_opens_later_is_found() {
+        let mut mtu = PathMtu::new(8972, true);
+        for _ in 0..DOUBT_AFTER {
+            assert!(!mtu.on_loss(Time(5), 8972));
+        }
+        assert_eq!(mtu.datagram(), BASE_DATAGRAM);
+        discover(&mut mtu, 1472);
+        assert_eq!(mtu.datagram(), ETHERNET_DATAGRAM);
+    }
+
+    #[test]
+    fn losses_among_deliveries_are_no_black_hole() {
+        let mut mtu = PathMtu::new(8972, true);
+        for _ in 0..100 {
+            mtu.on_loss(Time(5), 8972);
+            mtu.on_ack(8972);
+        }
+        assert_eq!(mtu.datagram(), 8972);
+    }
+}
