@@ -457,7 +457,10 @@ impl<P: Payload> Endpoint<P> {
                 }
             },
         };
-        if self.peers[slot as usize].remote.is_some() {
+        let peer = &self.peers[slot as usize];
+        // The first context with an address belongs to whoever introduces itself first. Later ones do not: a packet of a
+        // dead process, late on its way, could end a live context, or bring a message a second time.
+        if peer.remote.is_some() || peer.context > 0 {
             let answers = |number: u32| {
                 let echoes = packet.ack.iter().flat_map(|ack| &ack.echoes);
                 echoes.into_iter().any(|echo| echo.tx_count == Echo::PROBE && echo.psn == Psn(number))
@@ -467,6 +470,8 @@ impl<P: Payload> Endpoint<P> {
                 self.ask_candidate(slot, candidate, hello);
                 return None;
             }
+        }
+        if peer.remote.is_some() {
             self.replace(slot, upper);
         }
         self.peers[slot as usize].adopt(&hello, &mut self.shared);
@@ -491,7 +496,7 @@ impl<P: Payload> Endpoint<P> {
         self.timers.set(slot, Time::NEVER);
     }
 
-    /// Asks the process that has introduced itself at the address of the live context in `slot` for a sign of life.
+    /// Asks the process that has introduced itself at the address of the context in `slot` for a sign of life.
     fn ask_candidate(&mut self, slot: u32, candidate: Option<Candidate>, hello: Hello) {
         if candidate.is_some_and(|candidate| self.now < candidate.ask_at) {
             return;

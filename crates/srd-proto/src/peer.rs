@@ -74,9 +74,9 @@ pub(crate) fn introduction(shared: &Shared, echo: u64, context: u16) -> Hello {
     }
 }
 
-/// Another incarnation than that of the context at its address: the peer has restarted, or a packet of a dead process
-/// has been long on its way. It is asked, and the context is its own once it returns the number of the question: that a
-/// dead process cannot have known.
+/// An incarnation that introduces itself where there has been a context before: the peer has restarted, or a packet of
+/// a dead process has been long on its way. It is asked, and the context is its own once it returns the number of the
+/// question: that a dead process cannot have known.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate {
     pub(crate) hello: Hello,
@@ -97,7 +97,7 @@ pub(crate) struct Peer<P: Payload> {
     // Identity.
     pub(crate) remote: Option<Incarnation>,
     pub(crate) remote_tag: Tag,
-    /// Another incarnation that has introduced itself at this address, and must yet show that it lives.
+    /// Who has introduced itself at this address, and must yet show that it lives.
     pub(crate) candidate: Option<Candidate>,
     /// Number of the peer's context with us.
     pub(crate) remote_context: u16,
@@ -366,6 +366,7 @@ impl<P: Payload> Peer<P> {
         self.knows_us = old.knows_us;
         self.incompatible = old.incompatible;
         self.max_datagram = old.max_datagram;
+        self.mtu = old.mtu;
         self.remote_rcvbuf = old.remote_rcvbuf;
         self.last_heard = old.last_heard;
         self.last_active = old.last_active;

@@ -199,7 +199,8 @@ impl<P: Payload> Peer<P> {
     }
 
     fn check_paths<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
-        if !self.probing_worthwhile(now) {
+        // The question must be that of `deadline`, or a clock that has jumped leaves a deadline that nothing meets.
+        if !self.outgoing.as_ref().is_some_and(|outgoing| self.probing_worthwhile(outgoing.paths.next_event())) {
             return;
         }
         let patience = self.probe_timeout(shared);

@@ -508,7 +508,7 @@ impl Ledger {
                 matches!(flaw, Flaw::Rkey | Flaw::Range | Flaw::Access)
                     || (rdma && (another_life || region_gone(d, message.remote_region)))
                     // The region of the receive buffer that it was landing in.
-                    || (!rdma && self.any_region_gone_since(d, message.posted)),
+                    || (!rdma && (another_life || self.any_region_gone_since(d, message.posted))),
                 "the remote key and address are valid",
             ),
             Status::RemoteAbort => {

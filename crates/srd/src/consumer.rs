@@ -30,7 +30,6 @@ fn efa_after(directory: &Path, preload: bool, old: &dyn Fn(&str) -> Option<OsStr
         Variable { name: "FI_EFA_ENABLE_SHM_TRANSFER", value: "0".into() },
     ];
     if preload {
-        // libefa is bound to libibverbs, so it comes last in front of the old value and is loaded first.
         let value = crate::libraries::NAMES.iter().fold(old("LD_PRELOAD"), |value, name| {
             Some(in_front(directory.join(name).as_os_str(), value.as_deref(), is_preload_separator))
         });

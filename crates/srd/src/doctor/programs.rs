@@ -8,7 +8,7 @@ use super::system::PORTS;
 use srd_wire::codec::{encode_header, peek};
 use srd_wire::seal::{Keyring, Limits, Psk, overhead};
 use srd_wire::{
-    Body, Data, Gid, Incarnation, InstanceAddr, MsgId, Op, Packet, PathId, Psn, Qkey, Qpn, Route, Stamp, Tag,
+    Body, Data, Gid, Incarnation, InstanceAddr, MsgId, Op, Packet, PathId, Psn, Qkey, Qpn, Route, Stamp,
 };
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
