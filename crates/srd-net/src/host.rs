@@ -29,7 +29,7 @@ pub fn max_datagram(mtu: u16, v6: bool, sealed: bool) -> u16 {
 ///
 /// | value | here | why |
 /// |---|---|---|
-/// | `base_rtt` | 30 us | two passages through each kernel; half of it is wake-up and interrupt time |
+/// | `base_rtt` | 200 us | delays below a fraction of it are the schedulers' of both hosts, not queues in the network |
 /// | `line_rate` | the link's, else 100 Gb/s | virtual links know no rate |
 /// | `probe_path_mtu` | yes | networks that swallow large packets exist |
 /// | `min_rto` | 1 ms | a descheduled process answers after a scheduler tick, not after a round trip |
@@ -50,7 +50,7 @@ pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) ->
         selector: options.selector,
         controller: options.cc,
         line_rate: options.line_rate.or(local.line_rate).unwrap_or(BitRate(100_000_000_000)),
-        base_rtt: options.base_rtt.unwrap_or(Nanos::from_micros(30)),
+        base_rtt: options.base_rtt.unwrap_or(Nanos::from_micros(200)),
         rcvbuf_bytes: rcvbuf,
         min_rto: Nanos::from_millis(1),
         min_pto: Nanos::from_micros(300),

@@ -6,7 +6,8 @@ use srd_wire::*;
 
 /// Time that this thread has spent on a processor, in nanoseconds: what others do on the machine does not count.
 fn cpu_ns() -> f64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux with scheduler statistics");
+    let stat =
+        std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux with scheduler statistics");
     stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("a number of nanoseconds")
 }
 
@@ -75,7 +76,15 @@ fn run(size: usize, messages: u64, batch: usize) -> (f64, f64) {
             {
                 burst += 1;
                 let arrival = now + Nanos::from_micros(2);
-                ends[1 - from].handle_packet(arrival, 0, gids[from], &transmit.packet, 1472, false, &mut sinks[1 - from]);
+                ends[1 - from].handle_packet(
+                    arrival,
+                    0,
+                    gids[from],
+                    &transmit.packet,
+                    1472,
+                    false,
+                    &mut sinks[1 - from],
+                );
             }
             packets += if from == 0 { burst as u64 } else { 0 };
             now += Nanos::from_micros(7);

@@ -131,7 +131,9 @@ impl Arrivals {
     pub(crate) fn note(&mut self, now: Time, path: PathId, tx_count: u8, psn: Psn, stamp: Stamp) {
         self.newest = now;
         let pending = PendingEcho { path, tx_count, psn, stamp, at: now };
-        if let Some(echo) = self.echoes.iter_mut().find(|echo| echo.path == path && echo.tx_count != Echo::PROBE) {
+        if let Some(echo) =
+            self.echoes.iter_mut().find(|echo| echo.path == path && echo.tx_count != Echo::PROBE)
+        {
             *echo = pending;
         } else if self.echoes.try_push(pending).is_err() {
             self.echoes.remove(0);

@@ -1,13 +1,14 @@
 //! One device instance: its peers, who of them has work, and who is who.
 
+use crate::messages::Purpose;
 use crate::peer::{Candidate, Peer, SenderCount, Shared, introduction};
 use crate::timer_wheel::TimerWheel;
 use crate::{Config, PathReport, Payload, PeerId, PeerLoss, Stats, Token, Upper};
-use crate::messages::Purpose;
-use rand::{Rng, SeedableRng};
 use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use srd_wire::{
-    Body, Echo, Gid, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, PathId, Probe, Psn, Status, Tag, Time,
+    Ack, Body, Echo, Gid, Hello, Hold, Incarnation, InstanceAddr, Nanos, Op, Packet, PathId, Probe, Psn,
+    Status, Tag, Time, first_psn,
 };
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
@@ -128,7 +129,10 @@ impl<P: Payload> Endpoint<P> {
     /// choice.
     pub fn new(config: Config, incarnation: Incarnation, ports: &[u16], seed: u64) -> Endpoint<P> {
         assert!(!ports.is_empty(), "an endpoint needs a receive port");
-        assert!((1..=256).contains(&config.paths) && config.entropy > 0, "1 to 256 paths, at least one source port");
+        assert!(
+            (1..=256).contains(&config.paths) && config.entropy > 0,
+            "1 to 256 paths, at least one source port"
+        );
         let rng = SmallRng::seed_from_u64(seed);
         Endpoint {
             shared: Shared {
@@ -215,7 +219,14 @@ impl<P: Payload> Endpoint<P> {
     }
 
     /// Queues a message. Its outcome comes through [`Upper::outcome`], once.
-    pub fn send(&mut self, now: Time, peer: PeerId, token: Token, op: Op, payload: P) -> Result<(), SendError> {
+    pub fn send(
+        &mut self,
+        now: Time,
+        peer: PeerId,
+        token: Token,
+        op: Op,
+        payload: P,
+    ) -> Result<(), SendError> {
         let now = self.advance(now);
         self.context(peer).ok_or(SendError::NoPeer)?;
         let slot = peer.slot;
@@ -343,7 +354,7 @@ impl<P: Payload> Endpoint<P> {
         self.shared.stats.resets_sent += 1;
         // In sealed mode only an introduction opens without a context.
         let hello = self.shared.config.confirm_first.then(|| self.introduction(port, from, 0));
-        self.reply(port, from, src_tag, None, hello, Body::Reset { stale: dst_tag });
+        self.reply(port, from, None, src_tag, hello, None, Body::Reset { stale: dst_tag });
     }
 
     /// The next packet to send now, if any. Call until it returns `None`.
@@ -426,7 +437,13 @@ impl<P: Payload> Endpoint<P> {
     }
 
     /// The context that a packet belongs to; a new one, or a new incarnation's, if the packet introduces it.
-    fn identify<U: Upper<P>>(&mut self, port: u8, addr: InstanceAddr, packet: &Packet<P>, upper: &mut U) -> Option<u32> {
+    fn identify<U: Upper<P>>(
+        &mut self,
+        port: u8,
+        addr: InstanceAddr,
+        packet: &Packet<P>,
+        upper: &mut U,
+    ) -> Option<u32> {
         let known = match self.last_peer {
             Some((key, slot)) if key == (port, addr) => Some(slot),
             _ => self.by_addr.get(&(port, addr)).copied(),
@@ -468,6 +485,9 @@ impl<P: Payload> Endpoint<P> {
             if !candidate.is_some_and(|candidate| answers(candidate.number)) {
                 self.shared.stats.replaced_incarnation += 1;
                 self.ask_candidate(slot, candidate, hello);
+                if let Body::Probe(probe) = &packet.body {
+                    self.answer_question(slot, &hello, probe); // both sides may be in doubt about each other
+                }
                 return None;
             }
         }
@@ -508,10 +528,44 @@ impl<P: Payload> Endpoint<P> {
         let (port, addr) = (peer.port, peer.addr);
         let ours = self.introduction(port, addr, hello.incarnation.0);
         let probe = Probe { path: PathId(0), number, stamp: self.now.stamp() };
-        self.reply(port, addr, hello.incarnation.tag(), Some(hello.incarnation), Some(ours), Body::Probe(probe));
+        self.reply(
+            port,
+            addr,
+            Some(hello.incarnation),
+            hello.incarnation.tag(),
+            Some(ours),
+            None,
+            Body::Probe(probe),
+        );
     }
 
-    fn on_reset<U: Upper<P>>(&mut self, port: u8, addr: InstanceAddr, packet: &Packet<P>, stale: Tag, upper: &mut U) {
+    /// Answers the question of an instance that is not the peer of the context in `slot`: nothing has been received of
+    /// the context that it names.
+    fn answer_question(&mut self, slot: u32, hello: &Hello, probe: &Probe) {
+        let peer = &self.peers[slot as usize];
+        let (port, addr) = (peer.port, peer.addr);
+        let echo = Echo {
+            path: probe.path,
+            tx_count: Echo::PROBE,
+            hold: Hold::TOO_LONG,
+            psn: Psn(probe.number),
+            stamp: probe.stamp,
+        };
+        let cum = first_psn(hello.incarnation, hello.context);
+        let ack = Ack { cum, echoes: [echo].into_iter().collect(), ..Ack::default() };
+        let ours = self.introduction(port, addr, hello.incarnation.0);
+        let (incarnation, tag) = (hello.incarnation, hello.incarnation.tag());
+        self.reply(port, addr, Some(incarnation), tag, Some(ours), Some(ack), Body::None);
+    }
+
+    fn on_reset<U: Upper<P>>(
+        &mut self,
+        port: u8,
+        addr: InstanceAddr,
+        packet: &Packet<P>,
+        stale: Tag,
+        upper: &mut U,
+    ) {
         let ours = self.shared.incarnation.tag();
         let slot = self.by_addr.get(&(port, addr)).copied();
         let current = slot.is_some_and(|slot| {
@@ -540,13 +594,15 @@ impl<P: Payload> Endpoint<P> {
         introduction(&self.shared, echo, context)
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn reply(
         &mut self,
         port: u8,
         to: InstanceAddr,
-        dst_tag: Tag,
         peer_incarnation: Option<Incarnation>,
+        dst_tag: Tag,
         hello: Option<Hello>,
+        ack: Option<Ack>,
         body: Body<P>,
     ) {
         if self.replies.len() >= MAX_REPLIES {
@@ -557,7 +613,7 @@ impl<P: Payload> Endpoint<P> {
             dst_tag,
             src_tag: self.shared.incarnation.tag(),
             hello,
-            ack: None,
+            ack: ack.map(Into::into),
             body,
         };
         let peer = PeerId { slot: u32::MAX, generation: 0 };

@@ -17,9 +17,7 @@ pub(crate) enum Purpose {
     Upper(Token),
     /// It tells the peer that the message that ended at this PSN was refused; once this is acknowledged, so may the
     /// PSN be.
-    Refusal {
-        withheld: Psn,
-    },
+    Refusal { withheld: Psn },
     /// It tells the peer to forget a message.
     Forget,
 }

@@ -12,7 +12,8 @@ const ETHERNET_DATAGRAM: u16 = 1452;
 const MAX_PROBES: u8 = 3;
 /// When a larger size is tried again.
 const RAISE_AFTER: Nanos = Nanos::from_secs(10);
-/// Losses of larger packets in a row, while smaller ones arrive, that make the proven size doubtful...
+/// Rounds in a row with losses of larger packets and deliveries of smaller ones only that make the proven size
+/// doubtful...
 const DOUBT_AFTER: u32 = 6;
 /// ...and that end the message: its packets cannot be cut smaller.
 const GIVE_UP_AFTER: u32 = 24;
@@ -27,7 +28,9 @@ pub(crate) struct PathMtu {
     attempts: u8,
     number: u32,
     probe_at: Time,
-    large_losses: u32,
+    bad_rounds: u32,
+    /// Packets sent before this belong to rounds that are counted.
+    counted_until: Time,
 }
 
 impl PathMtu {
@@ -35,7 +38,7 @@ impl PathMtu {
     pub(crate) fn new(max: u16, trusted: bool) -> PathMtu {
         let proven = if trusted { max } else { max.min(BASE_DATAGRAM) };
         let probe_at = if proven == max { Time::NEVER } else { Time(0) };
-        PathMtu { max, proven, trying: max, attempts: 0, number: SIZE_PROBE, probe_at, large_losses: 0 }
+        PathMtu { max, proven, trying: max, attempts: 0, number: SIZE_PROBE, probe_at, bad_rounds: 0, counted_until: Time(0) }
     }
 
     /// Largest datagram for new packets.
@@ -91,23 +94,26 @@ impl PathMtu {
     #[inline]
     pub(crate) fn on_ack(&mut self, bytes: u16) {
         if bytes > BASE_DATAGRAM {
-            self.large_losses = 0;
+            self.bad_rounds = 0;
         }
     }
 
-    /// A packet of `bytes` was lost while others arrived. Whether its message should be given up.
-    pub(crate) fn on_loss(&mut self, now: Time, bytes: u16) -> bool {
+    /// A packet of `bytes`, sent at `sent`, was lost while others arrived. Whether its message should be given up.
+    pub(crate) fn on_loss(&mut self, now: Time, sent: Time, bytes: u16) -> bool {
         if bytes <= BASE_DATAGRAM {
             return false;
         }
-        self.large_losses += 1;
-        if self.large_losses == DOUBT_AFTER && self.proven > BASE_DATAGRAM {
+        if sent >= self.counted_until {
+            self.counted_until = now;
+            self.bad_rounds += 1;
+        }
+        if self.bad_rounds == DOUBT_AFTER && self.proven > BASE_DATAGRAM {
             self.proven = BASE_DATAGRAM;
             self.trying = self.max;
             self.attempts = 0;
             self.probe_at = now;
         }
-        self.large_losses >= GIVE_UP_AFTER && self.proven <= BASE_DATAGRAM
+        self.bad_rounds >= GIVE_UP_AFTER && self.proven <= BASE_DATAGRAM
     }
 }
 
@@ -148,8 +154,10 @@ mod tests {
     #[test]
     fn a_black_hole_that_opens_later_is_found() {
         let mut mtu = PathMtu::new(8972, true);
-        for _ in 0..DOUBT_AFTER {
-            assert!(!mtu.on_loss(Time(5), 8972));
+        for round in 0..DOUBT_AFTER as u64 {
+            for _ in 0..100 {
+                assert!(!mtu.on_loss(Time(1000 * round + 500), Time(1000 * round), 8972));
+            }
         }
         assert_eq!(mtu.datagram(), BASE_DATAGRAM);
         discover(&mut mtu, 1472);
@@ -159,8 +167,8 @@ mod tests {
     #[test]
     fn losses_among_deliveries_are_no_black_hole() {
         let mut mtu = PathMtu::new(8972, true);
-        for _ in 0..100 {
-            mtu.on_loss(Time(5), 8972);
+        for round in 0..100 {
+            mtu.on_loss(Time(1000 * round + 500), Time(1000 * round), 8972);
             mtu.on_ack(8972);
         }
         assert_eq!(mtu.datagram(), 8972);

@@ -235,7 +235,8 @@ impl PathTable {
         let mut next = Time::NEVER;
         for (i, p) in self.paths.iter_mut().enumerate() {
             if p.probe_at <= now && probe.is_none() {
-                let out = p.state == PathState::Probing || p.state == PathState::Suspect && p.probe_number != 0;
+                let out =
+                    p.state == PathState::Probing || p.state == PathState::Suspect && p.probe_number != 0;
                 if out {
                     if p.state == PathState::Suspect {
                         stats.paths_down += 1;
@@ -252,7 +253,8 @@ impl PathTable {
                         p.entropy = rng.random_range(0..self.entropy_pool);
                         stats.paths_rerolled += 1;
                     }
-                    let pause = Nanos(patience.0.saturating_mul(PROBE_ROUNDS) << p.backoff).min(MAX_PROBE_PAUSE);
+                    let pause =
+                        Nanos(patience.0.saturating_mul(PROBE_ROUNDS) << p.backoff).min(MAX_PROBE_PAUSE);
                     p.probe_at = now + jittered(pause, rng);
                 } else {
                     self.next_probe_number = self.next_probe_number.wrapping_add(1).max(1);
@@ -305,7 +307,10 @@ mod tests {
     fn down(table: &mut PathTable, path: PathId, rng: &mut SmallRng, stats: &mut Stats) {
         table.on_timeout(Time(1000), path, Time(900));
         let mut gone = PathSet::default();
-        assert!(table.poll_probe(Time(1000), RTT, rng, stats, &mut gone).is_some(), "a suspect is asked at once");
+        assert!(
+            table.poll_probe(Time(1000), RTT, rng, stats, &mut gone).is_some(),
+            "a suspect is asked at once"
+        );
         assert_eq!(table.poll_probe(table.next_event(), RTT, rng, stats, &mut gone), None);
         assert!(gone.contains(path));
         assert_eq!(table.get(path).state, PathState::Down);

@@ -13,7 +13,10 @@ use crate::sent::SentPackets;
 use crate::{Config, Payload, PeerId, PeerLoss, Stats, Transmit, Upper};
 use rand::Rng;
 use rand::rngs::SmallRng;
-use srd_wire::{AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Packet, PathId, Probe, Psn, Stamp, Status, Tag, Time, VERSION, first_psn};
+use srd_wire::{
+    AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Packet, PathId, Probe, Psn, Stamp, Status, Tag,
+    Time, VERSION, first_psn,
+};
 use std::collections::VecDeque;
 
 /// What an endpoint's peers share.
@@ -295,7 +298,9 @@ impl<P: Payload> Peer<P> {
         body: Body<P>,
     ) -> Transmit<P> {
         shared.stats.tx_pkts += 1;
-        let hello = self.introducing(matches!(body, Body::Data(_))).then(|| introduction(shared, self.remote.map_or(0, |remote| remote.0), self.context));
+        let hello = self
+            .introducing(matches!(body, Body::Data(_)))
+            .then(|| introduction(shared, self.remote.map_or(0, |remote| remote.0), self.context));
         Transmit {
             peer: self.id,
             to: self.addr,
@@ -314,14 +319,14 @@ impl<P: Payload> Peer<P> {
         }
     }
 
-
     /// An introduction or an ACK on its own. ACKs are spread over paths: each says everything, so that a path that
     /// swallows them costs little.
     pub(crate) fn bare_transmit(&mut self, now: Time, shared: &mut Shared) -> Transmit<P> {
-        let ack = (self.remote.is_some() && self.open(shared) && self.arrivals.ack_at != Time::NEVER).then(|| {
-            shared.stats.pure_acks_sent += 1;
-            self.arrivals.take_ack(now, shared.load.senders()).into()
-        });
+        let ack =
+            (self.remote.is_some() && self.open(shared) && self.arrivals.ack_at != Time::NEVER).then(|| {
+                shared.stats.pure_acks_sent += 1;
+                self.arrivals.take_ack(now, shared.load.senders()).into()
+            });
         self.ack_entropy = self.ack_entropy.wrapping_add(1);
         let entropy = match &self.outgoing {
             Some(outgoing) => {

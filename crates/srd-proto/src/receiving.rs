@@ -15,7 +15,14 @@ const ACKS_ON_DOUBT: u8 = 2;
 
 impl<P: Payload> Peer<P> {
     /// A data packet has arrived.
-    pub(crate) fn on_data<U: Upper<P>>(&mut self, now: Time, data: &Data<P>, bytes: usize, shared: &mut Shared, upper: &mut U) {
+    pub(crate) fn on_data<U: Upper<P>>(
+        &mut self,
+        now: Time,
+        data: &Data<P>,
+        bytes: usize,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
         match self.arrivals.classify(data.psn) {
             Arrival::New => {}
             Arrival::Duplicate => {
@@ -105,7 +112,13 @@ impl<P: Payload> Peer<P> {
         true
     }
 
-    fn first_segment<U: Upper<P>>(&mut self, data: &Data<P>, head: Incoming, shared: &mut Shared, upper: &mut U) -> bool {
+    fn first_segment<U: Upper<P>>(
+        &mut self,
+        data: &Data<P>,
+        head: Incoming,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) -> bool {
         if self.partials.len() >= shared.config.max_partial_per_peer as usize || !self.may_refuse() {
             shared.stats.partial_limit_drops += 1;
             return false;

@@ -1,11 +1,11 @@
 //! The sending half of a context: what leaves next, what an ACK settles, what is lost, and when silence is death.
 
+use crate::controller::AckSample;
 use crate::messages::Purpose;
 use crate::paths::NO_PSN;
 use crate::peer::{Outgoing, Peer, Shared};
 use crate::selector::PathSet;
 use crate::sent::SentPacket;
-use crate::controller::AckSample;
 use crate::{Payload, PeerLoss, Transmit, Upper};
 use arrayvec::ArrayVec;
 use rand::Rng;
@@ -127,7 +127,7 @@ impl<P: Payload> Peer<P> {
             }
             self.lose(psn, &mut outgoing, upper);
             self.outgoing = Some(outgoing);
-            if path_fault && self.mtu.on_loss(now, packet.bytes) {
+            if path_fault && self.mtu.on_loss(now, packet.sent, packet.bytes) {
                 self.fail_unsendable(packet.message, upper);
             }
             if !path_fault {
@@ -148,7 +148,14 @@ impl<P: Payload> Peer<P> {
     }
 
     /// Nothing sent since has been answered either: one packet is sent again to draw an answer; the rest waits.
-    fn probe_silence<U: Upper<P>>(&mut self, now: Time, psn: Psn, path: PathId, shared: &mut Shared, upper: &mut U) {
+    fn probe_silence<U: Upper<P>>(
+        &mut self,
+        now: Time,
+        psn: Psn,
+        path: PathId,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
         shared.stats.tail_probes += 1;
         self.sent.blame(psn, path);
         if self.lost.back() == Some(&psn) {
@@ -200,7 +207,11 @@ impl<P: Payload> Peer<P> {
 
     fn check_paths<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
         // The question must be that of `deadline`, or a clock that has jumped leaves a deadline that nothing meets.
-        if !self.outgoing.as_ref().is_some_and(|outgoing| self.probing_worthwhile(outgoing.paths.next_event())) {
+        if !self
+            .outgoing
+            .as_ref()
+            .is_some_and(|outgoing| self.probing_worthwhile(outgoing.paths.next_event()))
+        {
             return;
         }
         let patience = self.probe_timeout(shared);
@@ -251,7 +262,13 @@ impl<P: Payload> Peer<P> {
     }
 
     /// The peer has refused the message of packet `refused`, which it will not acknowledge before it knows that we know.
-    pub(crate) fn on_refusal<U: Upper<P>>(&mut self, refused: Psn, status: Status, shared: &mut Shared, upper: &mut U) {
+    pub(crate) fn on_refusal<U: Upper<P>>(
+        &mut self,
+        refused: Psn,
+        status: Status,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
         shared.stats.refusals_received += 1;
         let Some(slot) = self.sent.get(refused).map(|packet| packet.message) else { return };
         if self.messages.get(slot).over {
@@ -377,13 +394,7 @@ impl<P: Payload> Peer<P> {
     }
 
     /// Settles what the ACK covers; how many packets it newly covers.
-    fn settle<U: Upper<P>>(
-        &mut self,
-        now: Time,
-        ack: &Ack,
-        outgoing: &mut Outgoing,
-        upper: &mut U,
-    ) -> u32 {
+    fn settle<U: Upper<P>>(&mut self, now: Time, ack: &Ack, outgoing: &mut Outgoing, upper: &mut U) -> u32 {
         let mut newly_acked = 0;
         let ahead = ack.cum.offset_from(self.sent.una());
         if ahead < u32::MAX / 2 {
@@ -426,7 +437,13 @@ impl<P: Payload> Peer<P> {
         }
     }
 
-    fn settle_packet<U: Upper<P>>(&mut self, now: Time, psn: Psn, outgoing: &mut Outgoing, upper: &mut U) -> bool {
+    fn settle_packet<U: Upper<P>>(
+        &mut self,
+        now: Time,
+        psn: Psn,
+        outgoing: &mut Outgoing,
+        upper: &mut U,
+    ) -> bool {
         let Some(packet) = self.sent.acknowledge(psn, &mut outgoing.paths) else { return false };
         if packet.tx_count == 0 {
             self.newest_delivered = self.newest_delivered.max(packet.sent);
@@ -529,7 +546,8 @@ impl<P: Payload> Peer<P> {
                 return None;
             }
             self.introductions += 1;
-            let pause = Nanos(shared.config.min_rto.0 << self.introductions.min(16)).min(shared.config.max_rto);
+            let pause =
+                Nanos(shared.config.min_rto.0 << self.introductions.min(16)).min(shared.config.max_rto);
             self.introduce_at = now + pause;
             self.arrivals.ack_at = Time::NEVER;
             return Some(self.bare_transmit(now, shared));
@@ -600,7 +618,8 @@ impl<P: Payload> Peer<P> {
         {
             self.lost.pop_front();
         }
-        let control = self.messages.has_control() && self.messages.head().is_some() && self.messages.has_control();
+        let control =
+            self.messages.has_control() && self.messages.head().is_some() && self.messages.has_control();
         let control = control && !self.sent.window_exhausted();
         let again = self.lost.front().copied().filter(|_| !control);
         let fresh = if again.is_none() { self.messages.head() } else { None };
@@ -704,11 +723,12 @@ impl<P: Payload> Peer<P> {
             len -= (addr % BLOCK as u64) as u32; // from here on at block boundaries of the destination
         }
         let offset = message.next;
-        let pad_to = if message.len > message.segment as u32 && message.segment as u32 - len <= MAX_PADDING as u32 {
-            message.segment
-        } else {
-            0
-        };
+        let pad_to =
+            if message.len > message.segment as u32 && message.segment as u32 - len <= MAX_PADDING as u32 {
+                message.segment
+            } else {
+                0
+            };
         message.next += len;
         message.outstanding += 1;
         message.all_sent = message.next == message.len;
@@ -735,7 +755,15 @@ impl<P: Payload> Peer<P> {
         }
         self.burst_left -= (bytes as u64).min(self.burst_left);
         let path = self.burst_path;
-        let psn = self.sent.first_transmission(now, path, slot, offset, len as u16, bytes as u16, &mut outgoing.paths);
+        let psn = self.sent.first_transmission(
+            now,
+            path,
+            slot,
+            offset,
+            len as u16,
+            bytes as u16,
+            &mut outgoing.paths,
+        );
         (psn, pad_to)
     }
 
@@ -754,7 +782,12 @@ impl<P: Payload> Peer<P> {
         let (op, len, offset, payload) = if message.over {
             (Op::Skip, 0, 0, P::empty())
         } else {
-            (message.op, message.len, sent.offset, message.payload.slice(sent.offset as usize, sent.len as usize))
+            (
+                message.op,
+                message.len,
+                sent.offset,
+                message.payload.slice(sent.offset as usize, sent.len as usize),
+            )
         };
         let data = Data {
             psn,

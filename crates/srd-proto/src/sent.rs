@@ -172,7 +172,13 @@ impl SentPackets {
     }
 
     /// A lost packet leaves again now.
-    pub(crate) fn retransmission(&mut self, now: Time, psn: Psn, path: PathId, paths: &mut PathTable) -> SentPacket {
+    pub(crate) fn retransmission(
+        &mut self,
+        now: Time,
+        psn: Psn,
+        path: PathId,
+        paths: &mut PathTable,
+    ) -> SentPacket {
         let packet = self.at(psn.0);
         debug_assert_eq!(packet.state, SentState::Lost);
         packet.tx_count = (packet.tx_count + 1).min(254);

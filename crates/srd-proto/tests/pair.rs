@@ -59,7 +59,8 @@ fn every_message_arrives_once_under_loss_reordering_and_duplication() {
         let mut expected = vec![Vec::new(); 3];
         for i in 0..120u64 {
             let (from, to) = [(0, 1), (1, 0), (0, 2), (2, 1)][rng.random_range(0..4)];
-            let size = if rng.random_bool(0.1) { rng.random_range(0..100_000) } else { rng.random_range(0..9000) };
+            let size =
+                if rng.random_bool(0.1) { rng.random_range(0..100_000) } else { rng.random_range(0..9000) };
             expected[to].push(pattern(size, i as u8));
             world.send(from, to, pattern(size, i as u8));
         }
@@ -94,9 +95,12 @@ fn a_quarter_of_the_paths_blackholed_delays_no_message_beyond_three_rtt_and_a_pr
     let mut world = World::new(2, &config);
     let start = world.now;
     let fail_at = start + Nanos::from_micros(500);
-    world.network = Box::new(move |now, _, t| {
-        if now >= fail_at && t.entropy % 4 == 1 { vec![] } else { vec![Nanos::from_micros(7)] }
-    });
+    world.network =
+        Box::new(
+            move |now, _, t| {
+                if now >= fail_at && t.entropy % 4 == 1 { vec![] } else { vec![Nanos::from_micros(7)] }
+            },
+        );
     let mut longest = Nanos::ZERO;
     let mut last = world.now;
     while world.now < start + Nanos::from_millis(5) {

@@ -19,6 +19,8 @@ pub enum Calamity {
     DelayStep(u64),
     /// Two hosts are cut off from each other.
     Cut(u64),
+    /// Large datagrams disappear between two hosts.
+    MtuDrop(u64),
     /// A process stops posting receives.
     SlowReceiver(u64),
     /// A queue pair is destroyed.
@@ -47,7 +49,7 @@ type Kind = fn(u64) -> Calamity;
 impl World {
     pub(crate) fn schedule_calamities(&mut self) {
         let f = &self.plan.faults;
-        let kinds: [(u64, Kind); 14] = [
+        let kinds: [(u64, Kind); 15] = [
             (f.blackholes, Calamity::Blackhole),
             (f.flaps, Calamity::Flap),
             (f.delay_steps, Calamity::DelayStep),
@@ -62,6 +64,7 @@ impl World {
             (f.jumps_forward, Calamity::JumpForward),
             (f.jumps_back, Calamity::JumpBack),
             (f.deaths, Calamity::Death),
+            (f.mtu_drops, Calamity::MtuDrop),
         ];
         for (at, (count, kind)) in kinds.into_iter().enumerate() {
             // A stream for each kind, so that one can be taken away without changing the others.
@@ -83,6 +86,7 @@ impl World {
             Calamity::Flap(draw) => self.flap(&mut Rng::new(draw, 0)),
             Calamity::DelayStep(draw) => self.delay_step(&mut Rng::new(draw, 0)),
             Calamity::Cut(draw) => self.cut(&mut Rng::new(draw, 0)),
+            Calamity::MtuDrop(draw) => self.drop_mtu(&mut Rng::new(draw, 0)),
             Calamity::SlowReceiver(draw) => self.slow_receiver(&mut Rng::new(draw, 0)),
             Calamity::QpDestroy(draw) => return self.destroy_some_qp(&mut Rng::new(draw, 0)),
             Calamity::QpError(draw) => return self.break_some_qp(&mut Rng::new(draw, 0)),
@@ -156,6 +160,12 @@ impl World {
         if rng.percent(60) {
             self.net.cut(b, a, until);
         }
+    }
+
+    fn drop_mtu(&mut self, rng: &mut Rng) {
+        let (a, b) = self.two_hosts(rng);
+        self.net.limit(a, b, self.plan.faults.mtu_to);
+        self.ledger.mtu_dropped = Some(self.now);
     }
 
     fn slow_receiver(&mut self, rng: &mut Rng) {

@@ -98,7 +98,12 @@ impl World {
         self.plan_next_wake(node, full);
         if moved == 0 {
             let next = self.nodes[node].device().next_timeout();
-            self.tell(|| format!("{node} wakes for nothing (due: {due}); next at {} ns", self.nodes[node].world(next).0));
+            self.tell(|| {
+                format!(
+                    "{node} wakes for nothing (due: {due}); next at {} ns",
+                    self.nodes[node].world(next).0
+                )
+            });
         }
         if due || moved > 0 { self.count_idle(node, moved) } else { Ok(()) }
     }

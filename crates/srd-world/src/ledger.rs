@@ -259,6 +259,8 @@ pub struct Ledger {
     pub contacts: Vec<Vec<Contact>>,
     /// When a region of a process was taken away.
     pub regions_gone: BTreeMap<(usize, usize), Time>,
+    /// When the network last began to swallow packets that it had carried before.
+    pub mtu_dropped: Option<Time>,
     /// When the clock of a process last jumped.
     pub jumped: Vec<Option<Time>>,
     peer_timeout: Nanos,
@@ -289,6 +291,7 @@ impl Ledger {
             handle_numbers: vec![vec![None; n]; n],
             contacts: vec![vec![Contact::default(); n]; n],
             regions_gone: BTreeMap::new(),
+            mtu_dropped: None,
             jumped: vec![None; n],
             gids,
             peer_timeout,

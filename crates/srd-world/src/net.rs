@@ -86,6 +86,7 @@ pub struct Net {
     /// Per direction between two hosts.
     slow: Vec<Option<Link>>,
     cut_until: Vec<Time>,
+    mtu: Vec<u64>,
     downlinks: Vec<Option<Link>>,
     /// Packets so far.
     pub tally: Tally,
@@ -103,6 +104,7 @@ impl Net {
             paths: vec![Path::default(); pairs * entropy],
             slow: vec![None; pairs],
             cut_until: vec![Time(0); pairs],
+            mtu: vec![if faults.mtu_bytes == 0 { u64::MAX } else { faults.mtu_bytes }; pairs],
             downlinks: vec![None; hosts],
             tally: Tally::default(),
             rtt,
@@ -180,6 +182,12 @@ impl Net {
         self.cut_until[pair] = until;
     }
 
+    /// Makes datagrams above `bytes` disappear in one direction between two hosts.
+    pub fn limit(&mut self, src: usize, dst: usize, bytes: u64) {
+        let pair = self.pair(src, dst);
+        self.mtu[pair] = self.mtu[pair].min(bytes);
+    }
+
     /// Ends every fault. Packets on their way stay on their way.
     pub fn heal(&mut self) {
         let skew = (self.faults.skew_percent, self.faults.asymmetric);
@@ -192,6 +200,7 @@ impl Net {
         self.slow.fill(None);
         self.downlinks.fill(None);
         self.cut_until.fill(Time(0));
+        self.mtu.fill(u64::MAX);
     }
 
     /// Sends a packet; says when it and its copies come out.
@@ -207,7 +216,7 @@ impl Net {
         self.tally.bytes += bytes as u64;
         let mut arrivals = ArrayVec::new();
         let (at, pair) = (self.at(src, dst, port), self.pair(src, dst));
-        if self.swallowed(now, at, pair) {
+        if bytes as u64 > self.mtu[pair] || self.swallowed(now, at, pair) {
             self.tally.lost += 1;
             return arrivals;
         }

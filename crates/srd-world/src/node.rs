@@ -317,6 +317,7 @@ fn transport_config(shape: &Shape, rng: &mut Rng) -> Config {
         base_rtt: Nanos(shape.rtt_ns * shape.base_rtt_percent / 100),
         learn_base_rtt: shape.learn_base != 0,
         min_window: shape.min_window_milli as f64 / 1_000.0,
+        probe_path_mtu: shape.probe_mtu != 0,
         receiver_hint: shape.receiver_hint != 0,
         rcvbuf_bytes: shape.rcvbuf_bytes,
         min_rto: Nanos(shape.min_rto_ns),

@@ -42,6 +42,9 @@ macro_rules! fields {
     };
 }
 
+/// UDP payload that every network carries: IPv6's smallest MTU, 1280, less the IPv6 and UDP headers.
+pub const MIN_MTU: u64 = 1_232;
+
 fields! {
     /// Topology, configuration and workload.
     Shape {
@@ -141,6 +144,8 @@ fields! {
         /// Each process draws its own variation of the above.
         mixed = 0,
 
+        /// What the network carries is found out, not trusted.
+        probe_mtu = 0,
         /// Packets cross as bytes: 0 no, 1 encoded and decoded, 2 sealed as well.
         codec = 0,
         /// The engine of a process wakes at most this long after a packet has come.
@@ -209,6 +214,12 @@ fields! {
         delay_steps = 0,
         /// To at most so much more.
         delay_step_ns = 100_000,
+        /// Datagrams above this size disappear; 0 for no limit.
+        mtu_bytes = 0,
+        /// Times that the limit between two hosts sinks...
+        mtu_drops = 0,
+        /// ...to this.
+        mtu_to = 1_232,
         /// Times that two hosts are cut off from each other altogether.
         cuts = 0,
         /// For so long at most.
@@ -359,6 +370,7 @@ impl Plan {
         s.rcvbuf_bytes = rng.pick(&[8 << 20, 8 << 20, 1 << 20, 200_000, 40_000]);
         s.receiver_hint = rng.below(2);
         s.mixed = rng.pick(&[0, 0, 1]);
+        s.probe_mtu = rng.below(2);
     }
 
     fn draw_packet_faults(&mut self, rng: &mut Rng, share: u64) {
@@ -417,6 +429,11 @@ impl Plan {
         if rng.percent(share) {
             f.delay_steps = rng.within(1, 10);
             f.delay_step_ns = rng.pick(&[rtt, 10 * rtt, 1_000_000]);
+        }
+        if rng.percent(share) && self.shape.probe_mtu != 0 {
+            f.mtu_bytes = rng.pick(&[0, MIN_MTU, 1_452, 4_000]);
+            f.mtu_drops = rng.pick(&[0, 0, 1, 3]);
+            f.mtu_to = rng.pick(&[MIN_MTU, 1_452]);
         }
         if rng.percent(share) {
             f.cuts = rng.within(1, 3);

@@ -24,7 +24,9 @@ impl Oblivious {
             if self.next == 0 {
                 // splitmix64's increment and one of its multipliers: any good mixing would do.
                 self.salt = self.salt.wrapping_add(0x9E37_79B9_7F4A_7C15);
-                self.mask = ((self.salt ^ (self.salt >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 40) as u16 & (span - 1);
+                self.mask = ((self.salt ^ (self.salt >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 40)
+                    as u16
+                    & (span - 1);
             }
             let slot = self.next ^ self.mask;
             self.next = (self.next + 1) % span;

@@ -118,7 +118,12 @@ pub fn addr(host: usize) -> InstanceAddr {
 impl World {
     pub fn new(hosts: usize, config: &Config) -> World {
         let host = |i| Host {
-            endpoint: Endpoint::new(config.clone(), Incarnation(0x1234_0000 + i as u64), &[PORT], 7 + i as u64),
+            endpoint: Endpoint::new(
+                config.clone(),
+                Incarnation(0x1234_0000 + i as u64),
+                &[PORT],
+                7 + i as u64,
+            ),
             log: Log::default(),
             gid: gid(i),
             sent: 0,
@@ -151,7 +156,8 @@ impl World {
     }
 
     pub fn restart(&mut self, host: usize, config: &Config, incarnation: u64) {
-        self.hosts[host].endpoint = Endpoint::new(config.clone(), Incarnation(incarnation), &[PORT], incarnation);
+        self.hosts[host].endpoint =
+            Endpoint::new(config.clone(), Incarnation(incarnation), &[PORT], incarnation);
         self.hosts[host].log = Log::default();
     }
 
@@ -168,11 +174,17 @@ impl World {
                 };
                 let header = srd_wire::codec::header_len(&transmit.packet);
                 srd_wire::codec::check(&transmit.packet, size).expect("consistent packet");
-                assert!(header + size.max(transmit.pad_to as usize) <= self.hosts[i].endpoint.config().max_datagram as usize);
+                assert!(
+                    header + size.max(transmit.pad_to as usize)
+                        <= self.hosts[i].endpoint.config().max_datagram as usize
+                );
                 for delay in (self.network)(self.now, i, &transmit) {
                     self.serial += 1;
                     let to = self.hosts.iter().position(|host| host.gid == transmit.to.gid).unwrap();
-                    self.flying.insert((self.now + delay, self.serial), (to, self.hosts[i].gid, transmit.packet.clone()));
+                    self.flying.insert(
+                        (self.now + delay, self.serial),
+                        (to, self.hosts[i].gid, transmit.packet.clone()),
+                    );
                 }
             }
         }
