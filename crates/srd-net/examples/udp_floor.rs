@@ -205,6 +205,10 @@ fn bandwidth(end: &mut End, segment: usize, count: usize) -> Outcome<()> {
         match end.send(&pieces, (count > 1).then_some(segment as u16)) {
             Ok(()) => sent += (segment * count) as u64,
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(e) if e.raw_os_error() == Some(libc::EMSGSIZE) => {
+                println!("{count} x {segment} B per send: larger than the MTU");
+                return Ok(());
+            }
             Err(e) => return Err(format!("{count} x {segment} B: {e}").into()),
         }
     }

@@ -18,18 +18,9 @@ pub struct Variable {
     pub read_by: &'static str,
 }
 
-/// What only this command reads, unless the transport's table knows it too.
-const LIBRARIES: Variable = Variable {
-    name: crate::libraries::DIRECTORY_VARIABLE,
-    meaning: "directory of the software EFA's libibverbs.so.1 and libefa.so.1",
-    default: "../lib/srd/efa from the directory of the srd command",
-    allowed: "a directory",
-    read_by: "command",
-};
-
 /// All of them.
 pub fn all() -> impl Iterator<Item = Variable> {
-    let known = VARIABLES.iter().map(|variable| Variable {
+    VARIABLES.iter().map(|variable| Variable {
         name: variable.name,
         meaning: variable.meaning,
         default: variable.default,
@@ -40,7 +31,5 @@ pub fn all() -> impl Iterator<Item = Variable> {
             ReadBy::Command => "command",
             ReadBy::Lab => "lab",
         },
-    });
-    let missing = !VARIABLES.iter().any(|variable| variable.name == LIBRARIES.name);
-    known.chain(missing.then_some(LIBRARIES))
+    })
 }
