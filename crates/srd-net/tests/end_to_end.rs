@@ -579,6 +579,28 @@ fn a_link_that_goes_down_and_up_loses_nothing() {
 }
 
 #[test]
+fn a_route_with_a_smaller_mtu_is_noticed() {
+    let Some(pair) = Namespaces::new("routemtu", 9000) else { return };
+    pair.ip_in(0, "route replace 10.66.0.0/24 dev e0 mtu 1400");
+    let mut a = pair.run(0, || Host::with_options(&options("e0", &[])));
+    let mut b = pair.run(1, || Host::with_options(&options("e0", &[])));
+    exchange(&mut a, &mut b, 2);
+    write_and_read(&mut a, &mut b, 300_000, 6);
+}
+
+#[test]
+fn a_path_that_swallows_large_packets_is_noticed() {
+    let Some(pair) = Namespaces::new("blackhole", 9000) else { return };
+    // A virtual Ethernet device drops what is larger than its own MTU, and tells nobody.
+    pair.ip_in(1, "link set e0 mtu 1500");
+    let jumbo = ["SRD_MTU=9000"];
+    let mut a = pair.run(0, || Host::with_options(&options("e0", &jumbo)));
+    let mut b = pair.run(1, || Host::with_options(&options("e0", &[])));
+    exchange(&mut a, &mut b, 2);
+    write_and_read(&mut a, &mut b, 300_000, 6);
+}
+
+#[test]
 fn a_slow_link_holds_packets_back_and_loses_few() {
     let Some(pair) = Namespaces::new("slow", 1500) else { return };
     for side in [0, 1] {

@@ -199,10 +199,16 @@ impl Arrivals {
         }
         if self.repeat_acks == 0 {
             self.echoes.clear();
-            self.unacked = 0;
-            self.ack_at = Time::NEVER;
+            self.clear_due();
         }
         ack
+    }
+
+    /// Nothing is to be acknowledged for now.
+    pub(crate) fn clear_due(&mut self) {
+        self.unacked = 0;
+        self.repeat_acks = 0;
+        self.ack_at = Time::NEVER;
     }
 }
 

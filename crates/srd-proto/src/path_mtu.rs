@@ -38,7 +38,16 @@ impl PathMtu {
     pub(crate) fn new(max: u16, trusted: bool) -> PathMtu {
         let proven = if trusted { max } else { max.min(BASE_DATAGRAM) };
         let probe_at = if proven == max { Time::NEVER } else { Time(0) };
-        PathMtu { max, proven, trying: max, attempts: 0, number: SIZE_PROBE, probe_at, bad_rounds: 0, counted_until: Time(0) }
+        PathMtu {
+            max,
+            proven,
+            trying: max,
+            attempts: 0,
+            number: SIZE_PROBE,
+            probe_at,
+            bad_rounds: 0,
+            counted_until: Time(0),
+        }
     }
 
     /// Largest datagram for new packets.

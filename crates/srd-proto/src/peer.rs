@@ -322,11 +322,13 @@ impl<P: Payload> Peer<P> {
     /// An introduction or an ACK on its own. ACKs are spread over paths: each says everything, so that a path that
     /// swallows them costs little.
     pub(crate) fn bare_transmit(&mut self, now: Time, shared: &mut Shared) -> Transmit<P> {
-        let ack =
-            (self.remote.is_some() && self.open(shared) && self.arrivals.ack_at != Time::NEVER).then(|| {
-                shared.stats.pure_acks_sent += 1;
-                self.arrivals.take_ack(now, shared.load.senders()).into()
-            });
+        let ack = if self.remote.is_some() && self.open(shared) && self.arrivals.ack_at != Time::NEVER {
+            shared.stats.pure_acks_sent += 1;
+            Some(self.arrivals.take_ack(now, shared.load.senders()).into())
+        } else {
+            self.arrivals.clear_due(); // this packet is the answer
+            None
+        };
         self.ack_entropy = self.ack_entropy.wrapping_add(1);
         let entropy = match &self.outgoing {
             Some(outgoing) => {
@@ -416,13 +418,23 @@ impl<P: Payload> Peer<P> {
         {
             at = at.min(outgoing.paths.next_event());
         }
-        if self.busy() {
+        if self.busy() && !self.dead {
             at = at.min(self.mtu.next_event());
         }
+        at = at.min(self.sign_of_life_at(shared));
         if self.holds_spare_memory() {
             at = at.min(self.last_active + shared.config.idle_release);
         }
         at
+    }
+
+    /// When the peer is asked for a sign of life: if more of its messages is awaited, and nothing of ours on its way
+    /// that would show that it is gone.
+    pub(crate) fn sign_of_life_at(&self, shared: &Shared) -> Time {
+        if self.dead || self.busy() || !self.partials.await_more() {
+            return Time::NEVER;
+        }
+        self.last_heard + Nanos(shared.config.peer_timeout.0 / 4)
     }
 
     /// Whether something waits to be sent or to be acknowledged.

@@ -90,6 +90,13 @@ impl<P: Payload> Peer<P> {
         let Some(partial) = self.partials.get_mut(data.msg) else {
             return self.first_segment(data, head, shared, upper);
         };
+        if partial.refusal_due {
+            if may_refuse {
+                self.partials.close(data.msg, head, self.arrivals.cum());
+                self.refuse(data, Status::Unresponsive, shared);
+            }
+            return may_refuse;
+        }
         let Some(cookie) = partial.cookie else { return true };
         if partial.head.len != data.len || partial.head.op != data.op || partial.placed + here > data.len {
             shared.stats.inconsistent += 1;
@@ -128,7 +135,8 @@ impl<P: Payload> Peer<P> {
                 upper.place(cookie, &head, data.offset, &data.payload);
                 let placed = data.payload.len() as u32;
                 shared.stats.rx_bytes += placed as u64;
-                self.partials.insert(data.msg, Partial { cookie: Some(cookie), head, placed });
+                self.partials
+                    .insert(data.msg, Partial { cookie: Some(cookie), refusal_due: false, head, placed });
             }
             Err(status) => {
                 self.partials.close(data.msg, head, self.arrivals.cum());
@@ -155,6 +163,15 @@ impl<P: Payload> Peer<P> {
         let old = self.partials.close(data.msg, head, self.arrivals.cum());
         if let Some(Partial { cookie: Some(cookie), head, .. }) = old {
             upper.abandon(cookie, &head);
+        }
+    }
+
+    /// More of a message is awaited, and its sender is silent: it is sent something to acknowledge, so that its death is
+    /// found as that of any peer.
+    pub(crate) fn ask_for_life(&mut self, now: Time, shared: &mut Shared) {
+        if now >= self.sign_of_life_at(shared) {
+            self.outgoing(shared);
+            self.messages.add(Purpose::Forget, Op::Skip, P::empty(), None);
         }
     }
 

@@ -100,6 +100,7 @@ impl<P: Payload> Peer<P> {
 
     /// Does what is due by the clock.
     pub(crate) fn on_timer<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
+        self.ask_for_life(now, shared);
         if self.outgoing.is_some() {
             if self.open(shared) {
                 self.check_held(now);
@@ -190,6 +191,9 @@ impl<P: Payload> Peer<P> {
         let status = if answered_before { Status::Unresponsive } else { Status::Unreachable };
         self.restart_sending(now, status, shared, upper);
         self.dead = true;
+        for (cookie, head) in self.partials.abandon() {
+            upper.abandon(cookie, &head);
+        }
         upper.peer_lost(self.id, self.addr, PeerLoss::Dead { answered_before });
     }
 
@@ -560,7 +564,7 @@ impl<P: Payload> Peer<P> {
             let entropy = self.outgoing(shared).paths.get(probe.path).entropy;
             return Some(self.transmit(shared, entropy, 0, None, Body::Probe(probe)));
         }
-        if now >= self.mtu.next_event() && self.busy() {
+        if now >= self.mtu.next_event() && self.busy() && !self.dead {
             let patience = self.retransmission_timeout(shared);
             if let Some((number, size)) = self.mtu.poll(now, patience) {
                 return Some(self.size_probe(now, number, size, shared));

@@ -40,7 +40,14 @@ fn ack() -> Packet<&'static [u8]> {
     let mut ack = Ack { cum: Psn(90), rcvd_bytes: 800_000, ..Ack::default() };
     ack.echoes.extend([echo; 4]);
     ack.sack.extend([0x55; 2]);
-    Packet { src_port: 4791, dst_tag: Tag(1), src_tag: Tag(2), hello: None, ack: Some(ack.into()), body: Body::None }
+    Packet {
+        src_port: 4791,
+        dst_tag: Tag(1),
+        src_tag: Tag(2),
+        hello: None,
+        ack: Some(ack.into()),
+        body: Body::None,
+    }
 }
 
 fn bytes_of(packet: &Packet<&[u8]>) -> Vec<u8> {

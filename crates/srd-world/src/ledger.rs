@@ -265,6 +265,9 @@ pub struct Ledger {
     pub jumped: Vec<Option<Time>>,
     peer_timeout: Nanos,
     confirm_first: bool,
+    /// Processes have several receive ports, and a context for each pair of them: what is known of one may be unknown in
+    /// another.
+    pub many_contexts: bool,
     /// Messages outstanding.
     pub outstanding: u64,
     /// Totals.
@@ -296,6 +299,7 @@ impl Ledger {
             gids,
             peer_timeout,
             confirm_first,
+            many_contexts: false,
             outstanding: 0,
             score: Score::default(),
             deliveries: None,
@@ -509,9 +513,10 @@ impl Ledger {
             Status::LocalBadLength => just(flaw == Flaw::TooLong, "the length is allowed"),
             Status::RemoteBadAddress => just(
                 matches!(flaw, Flaw::Rkey | Flaw::Range | Flaw::Access)
-                    || (rdma && (another_life || region_gone(d, message.remote_region)))
+                    || another_life
+                    || (rdma && region_gone(d, message.remote_region))
                     // The region of the receive buffer that it was landing in.
-                    || (!rdma && (another_life || self.any_region_gone_since(d, message.posted))),
+                    || (!rdma && self.any_region_gone_since(d, message.posted)),
                 "the remote key and address are valid",
             ),
             Status::RemoteAbort => {
@@ -556,15 +561,15 @@ impl Ledger {
         let contact = &self.contacts[node][peer];
         // A clock that jumps makes a silence look longer, here or there.
         let jumped = self.jumped[node].is_some_and(|at| at + self.peer_timeout >= posted);
-        if status == Status::Unreachable && contact.answered {
+        if status == Status::Unreachable && contact.answered && !self.many_contexts {
             return Err("the peer has answered".to_string());
         }
-        let Some(asked) = contact.asked else {
+        let Some(asked) = contact.asked.or(self.many_contexts.then_some(local)) else {
             return Err("nothing has been asked since the last answer".to_string());
         };
         let silent = local.since(contact.heard.map_or(asked, |heard| heard.max(asked)));
         // An eighth for the resolution of timers.
-        if !jumped && silent.0 + silent.0 / 8 < self.peer_timeout.0 {
+        if !jumped && !self.many_contexts && silent.0 + silent.0 / 8 < self.peer_timeout.0 {
             return Err(format!(
                 "the peer has been silent for {} us of {}",
                 silent.0 / 1_000,

@@ -173,9 +173,11 @@ impl World {
             .collect();
         let gids = nodes.iter().map(|node| gid_of(node.host)).collect();
         let timeout = Nanos(plan.shape.peer_timeout_ns);
+        let mut ledger = Ledger::new(plan.seed, gids, timeout, plan.shape.confirm_first != 0);
+        ledger.many_contexts = plan.shape.extra_ports > 0;
         World {
             net: Net::new(plan, hosts),
-            ledger: Ledger::new(plan.seed, gids, timeout, plan.shape.confirm_first != 0),
+            ledger,
             plan: plan.clone(),
             tracing: false,
             now: Time(0),

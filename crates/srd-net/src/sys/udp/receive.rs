@@ -1,0 +1,235 @@
+//! The receiving socket, and the buffers that it is read into.
+
+use super::address::{address_from, bind, get_option, local_address, open_socket, set_option};
+use super::control::{ControlBuffer, first_int, for_each_control_in, timespec_nanos};
+use crate::sys::check;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+/// Size of a receive buffer: the longest run of datagrams that GRO hands over.
+const RUN_BYTES: usize = 65_536;
+
+/// Most runs that one call receives.
+pub const MAX_RUNS: usize = 8;
+
+/// Place of the count of drops in what `SO_MEMINFO` gives (linux/sock_diag.h).
+const SK_MEMINFO_DROPS: usize = 8;
+
+/// Room for the control messages that a receive socket asks for: segment size, drops, traffic class, time.
+const CONTROL_BYTES: usize = 128;
+
+/// "Congestion experienced", RFC 3168, section 5.
+const CE: u8 = 0b11;
+
+/// A socket that receives, on a port of its own.
+#[derive(Debug)]
+pub struct ReceiveSocket {
+    fd: OwnedFd,
+    rcvbuf: u64,
+    gro: bool,
+}
+
+impl ReceiveSocket {
+    /// Binds to `addr` alone: `AddrInUse` if anyone else has the port. `rcvbuf` is the buffer to ask for, in bytes.
+    pub fn bind(addr: SocketAddr, rcvbuf: u64) -> io::Result<ReceiveSocket> {
+        let fd = open_socket(addr.is_ipv6())?;
+        // The buffer first: from the moment it is bound, the socket fills.
+        let wanted = rcvbuf.min(libc::c_int::MAX as u64 / 2) as libc::c_int;
+        // FORCE ignores net.core.rmem_max, with CAP_NET_ADMIN.
+        if set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted).is_err() {
+            set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, wanted)?;
+        }
+        // The kernel doubles the value, for its own overhead (socket(7)).
+        let rcvbuf = get_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)? as u64 / 2;
+        set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+        set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        if addr.is_ipv6() {
+            set_option(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        } else {
+            set_option(fd.as_fd(), libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+        }
+        let gro = set_option(fd.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+        bind(fd.as_fd(), addr)?;
+        Ok(ReceiveSocket { fd, rcvbuf, gro })
+    }
+
+    /// The receive buffer that the system granted, in bytes.
+    pub fn rcvbuf(&self) -> u64 {
+        self.rcvbuf
+    }
+
+    /// Whether the kernel joins datagrams (GRO).
+    pub fn has_gro(&self) -> bool {
+        self.gro
+    }
+
+    /// Datagrams that it has dropped because its buffer was full. Wraps.
+    pub fn drops(&self) -> Option<u32> {
+        let mut info = [0u32; SK_MEMINFO_DROPS + 1];
+        let mut len = size_of_val(&info) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `info`.
+        check(unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MEMINFO,
+                info.as_mut_ptr().cast(),
+                &mut len,
+            )
+        })
+        .ok()?;
+        (len as usize >= size_of_val(&info)).then_some(info[SK_MEMINFO_DROPS])
+    }
+
+    /// The address it is bound to.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        local_address(self.fd.as_fd())
+    }
+}
+
+impl AsFd for ReceiveSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Buffers for what one call receives, kept from call to call.
+pub struct ReceiveBatch {
+    headers: Box<[libc::mmsghdr; MAX_RUNS]>,
+    // The headers point into these three; none of them moves or is replaced while the batch lives.
+    names: Box<[libc::sockaddr_in6; MAX_RUNS]>,
+    controls: Box<[ControlBuffer<CONTROL_BYTES>; MAX_RUNS]>,
+    _iovecs: Box<[libc::iovec; MAX_RUNS]>,
+    bytes: Box<[u8]>,
+    filled: usize,
+}
+
+// SAFETY: the addresses in the headers lead to memory that the batch owns.
+unsafe impl Send for ReceiveBatch {}
+
+/// Datagrams from one sender, of equal length but for the last, which may be shorter.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// The sender.
+    pub from: SocketAddr,
+    /// The datagrams, one behind the other.
+    pub bytes: &'a mut [u8],
+    /// Length of each.
+    pub segment: usize,
+    /// Whether they carry a congestion mark.
+    pub ce: bool,
+    /// Datagrams that the socket has dropped so far because its buffer was full, if the kernel said so. Wraps.
+    pub drops: Option<u32>,
+    /// When the kernel received the first of them: nanoseconds of the system's real-time clock.
+    pub arrived: Option<u64>,
+}
+
+impl<'a> Run<'a> {
+    /// The datagrams.
+    #[inline]
+    pub fn datagrams(self) -> std::slice::ChunksMut<'a, u8> {
+        self.bytes.chunks_mut(self.segment.max(1))
+    }
+}
+
+impl Default for ReceiveBatch {
+    fn default() -> ReceiveBatch {
+        ReceiveBatch::new()
+    }
+}
+
+impl ReceiveBatch {
+    /// Buffers for [`MAX_RUNS`] runs. The memory is only really taken when it is first written.
+    pub fn new() -> ReceiveBatch {
+        let mut bytes = vec![0; MAX_RUNS * RUN_BYTES].into_boxed_slice();
+        // SAFETY: the structures are pointers and integers, for which zero is a value.
+        let mut headers: Box<[libc::mmsghdr; MAX_RUNS]> = unsafe { Box::new(zeroed()) };
+        // SAFETY: as above.
+        let mut names: Box<[libc::sockaddr_in6; MAX_RUNS]> = unsafe { Box::new(zeroed()) };
+        // SAFETY: as above.
+        let mut iovecs: Box<[libc::iovec; MAX_RUNS]> = unsafe { Box::new(zeroed()) };
+        let mut controls = Box::new([ControlBuffer([0; CONTROL_BYTES]); MAX_RUNS]);
+        let base = bytes.as_mut_ptr();
+        let iovec_base = iovecs.as_mut_ptr();
+        let control_base = controls.as_mut_ptr();
+        let name_base = names.as_mut_ptr();
+        for (i, header) in headers.iter_mut().enumerate() {
+            // Pointers derived once from the start of each array, so that later use of one element does not
+            // invalidate the others.
+            let iovec = libc::iovec { iov_base: base.wrapping_add(i * RUN_BYTES).cast(), iov_len: RUN_BYTES };
+            // SAFETY: `i` is below the length of the array.
+            unsafe { iovec_base.add(i).write(iovec) };
+            header.msg_hdr.msg_iov = iovec_base.wrapping_add(i);
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_name = name_base.wrapping_add(i).cast();
+            header.msg_hdr.msg_control = control_base.wrapping_add(i).cast();
+        }
+        ReceiveBatch { headers, names, controls, _iovecs: iovecs, bytes, filled: 0 }
+    }
+
+    /// Receives up to `most` runs (at most [`MAX_RUNS`]) that are there now. Returns how many.
+    #[inline]
+    pub fn receive(&mut self, socket: &ReceiveSocket, most: usize) -> io::Result<usize> {
+        let most = most.min(MAX_RUNS);
+        self.filled = 0;
+        for header in &mut self.headers[..most] {
+            header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+            header.msg_hdr.msg_controllen = CONTROL_BYTES;
+        }
+        // The system call itself, as in `send_pieces`.
+        // SAFETY: every pointer in the first `most` headers leads to memory of the given length that `self` owns.
+        let got = unsafe {
+            libc::syscall(
+                libc::SYS_recvmmsg,
+                socket.fd.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                most as libc::c_uint,
+                libc::MSG_DONTWAIT,
+                ptr::null_mut::<libc::timespec>(),
+            )
+        };
+        match check(got as libc::c_int) {
+            Ok(n) => {
+                self.filled = n as usize;
+                Ok(self.filled)
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Run number `i` of those that the last call received.
+    #[inline]
+    pub fn run(&mut self, i: usize) -> Option<Run<'_>> {
+        assert!(i < self.filled);
+        let header = &self.headers[i];
+        let len = header.msg_len as usize;
+        let mut run = Run {
+            from: address_from(&self.names[i])?,
+            bytes: &mut self.bytes[i * RUN_BYTES..i * RUN_BYTES + len],
+            segment: len,
+            ce: false,
+            drops: None,
+            arrived: None,
+        };
+        let control = &self.controls[i].0[..header.msg_hdr.msg_controllen.min(CONTROL_BYTES)];
+        for_each_control_in(control, |level, kind, data| match (level, kind) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                if let Some(size) = first_int(data) {
+                    run.segment = size.max(1) as usize;
+                }
+            }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => run.arrived = timespec_nanos(data),
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => run.drops = first_int(data).map(|n| n as u32),
+            (libc::IPPROTO_IP, libc::IP_TOS) => run.ce = data.first().is_some_and(|tos| tos & 3 == CE),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                run.ce = first_int(data).is_some_and(|class| class as u8 & 3 == CE);
+            }
+            _ => {}
+        });
+        Some(run)
+    }
+}

@@ -1,0 +1,160 @@
+//! The sending socket.
+
+use super::address::{
+    Destination, address_from, bind, get_option, local_address, open_socket, scoped, set_option,
+};
+use super::control::{ControlBuffer, for_each_control};
+use super::gather::Gather;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+/// "ECN-capable transport", RFC 3168, section 5.
+const ECT0: libc::c_int = 0b10;
+
+/// A socket that sends, from a port of its own, to whomever each call names.
+#[derive(Debug)]
+pub struct SendSocket {
+    fd: OwnedFd,
+    v6: bool,
+}
+
+impl SendSocket {
+    /// Binds to a port that the system chooses.
+    ///
+    /// Datagrams are never fragmented, by us or on the way; they carry ECT(0), so that a switch marks instead of
+    /// dropping; and asynchronous errors (ICMP) and local drops are reported (`IP_RECVERR`).
+    pub fn bind(ip: IpAddr, scope: u32) -> io::Result<SendSocket> {
+        let v6 = ip.is_ipv6();
+        let socket = SendSocket { fd: open_socket(v6)?, v6 };
+        let fd = socket.fd.as_fd();
+        // DO, not PROBE: the kernel then learns from routers and answers EMSGSIZE.
+        if v6 {
+            set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+            set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
+            set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, ECT0)?;
+        } else {
+            set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+            set_option(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
+            set_option(fd, libc::IPPROTO_IP, libc::IP_TOS, ECT0)?;
+        }
+        bind(fd, scoped(ip, 0, scope))?;
+        Ok(socket)
+    }
+
+    /// Whether the kernel can cut one buffer into many datagrams.
+    pub fn has_gso(&self) -> bool {
+        get_option(self.fd.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+    }
+
+    /// The port it is bound to.
+    pub fn port(&self) -> io::Result<u16> {
+        Ok(local_address(self.fd.as_fd())?.port())
+    }
+
+    /// Sends what `gather` names to `to`: as one datagram, or with `segment` as datagrams of that size of which the
+    /// last may be shorter. Never blocks.
+    #[inline]
+    pub fn send(&self, to: &Destination, gather: &Gather, segment: Option<u16>) -> io::Result<()> {
+        self.send_pieces(to, &gather.pieces, segment)
+    }
+
+    #[inline]
+    fn send_pieces(&self, to: &Destination, pieces: &[libc::iovec], segment: Option<u16>) -> io::Result<()> {
+        /// A control message with a 16-bit value, laid out as `CMSG_FIRSTHDR` and `CMSG_DATA` find it.
+        #[repr(C)]
+        struct SegmentControl {
+            header: libc::cmsghdr,
+            segment: u16,
+            pad: [u8; 6],
+        }
+        let mut control = SegmentControl {
+            header: libc::cmsghdr {
+                cmsg_len: size_of::<libc::cmsghdr>() + size_of::<u16>(),
+                cmsg_level: libc::SOL_UDP,
+                cmsg_type: libc::UDP_SEGMENT,
+            },
+            segment: segment.unwrap_or(0),
+            pad: [0; 6],
+        };
+        // SAFETY: the structure is pointers and integers, for which zero is a value.
+        let mut header: libc::msghdr = unsafe { zeroed() };
+        header.msg_name = to.as_ptr().cast_mut().cast();
+        header.msg_namelen = to.len;
+        header.msg_iov = pieces.as_ptr().cast_mut();
+        header.msg_iovlen = pieces.len();
+        if segment.is_some() {
+            header.msg_control = ptr::from_mut(&mut control).cast();
+            header.msg_controllen = size_of::<SegmentControl>();
+        }
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // The system call itself: the C library's function is a cancellation point, which costs two atomic writes.
+        // SAFETY: address, control message and the array of pieces outlive the call. What the pieces point to
+        // can be read, by the promise of whoever added them.
+        let sent = unsafe { libc::syscall(libc::SYS_sendmsg, self.fd.as_raw_fd(), &header, flags) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// As [`SendSocket::send`], one piece.
+    pub fn send_bytes(&self, to: &Destination, bytes: &[u8], segment: Option<u16>) -> io::Result<()> {
+        let pieces = [libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }];
+        self.send_pieces(to, &pieces, segment)
+    }
+
+    /// Takes the oldest asynchronous error that the socket has been told of.
+    pub fn take_error(&self) -> Option<SocketError> {
+        // SAFETY: address and header are plain integers and pointers.
+        let (mut name, mut header): (libc::sockaddr_in6, libc::msghdr) = unsafe { (zeroed(), zeroed()) };
+        let mut control = ControlBuffer([0; 512]);
+        header.msg_name = ptr::from_mut(&mut name).cast();
+        header.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = control.0.len();
+        // SAFETY: the kernel writes at most the given lengths to address and control buffer; there is no data buffer.
+        let got = unsafe {
+            libc::recvmsg(self.fd.as_raw_fd(), &mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
+        };
+        if got < 0 {
+            return None;
+        }
+        let mut error = SocketError { to: address_from(&name), errno: 0, from_network: false, mtu: None };
+        for_each_control(&header, |level, kind, data| {
+            let wanted = if self.v6 {
+                (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+            } else {
+                (libc::IPPROTO_IP, libc::IP_RECVERR)
+            };
+            if (level, kind) == wanted && data.len() >= size_of::<libc::sock_extended_err>() {
+                // SAFETY: the length has been checked, and every bit pattern is a value.
+                let report: libc::sock_extended_err = unsafe { ptr::read_unaligned(data.as_ptr().cast()) };
+                error.errno = report.ee_errno as i32;
+                error.from_network = report.ee_origin != libc::SO_EE_ORIGIN_LOCAL;
+                if error.errno == libc::EMSGSIZE {
+                    error.mtu = Some(report.ee_info.min(u16::MAX as u32) as u16);
+                }
+            }
+        });
+        Some(error)
+    }
+}
+
+impl AsFd for SendSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What a socket was told after a send had returned, or in place of sending.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SocketError {
+    /// Where the datagram was to go.
+    pub to: Option<SocketAddr>,
+    /// The error's number.
+    pub errno: i32,
+    /// Whether a router or the destination reported it (ICMP).
+    pub from_network: bool,
+    /// If the datagram was too large: what fits.
+    pub mtu: Option<u16>,
+}
