@@ -32,6 +32,11 @@ impl<T> Slab<T> {
         Slab { slots: Vec::new(), free: END, len: 0 }
     }
 
+    /// Empty, with room for `n`.
+    pub fn with_capacity(n: usize) -> Slab<T> {
+        Slab { slots: Vec::with_capacity(n), ..Slab::new() }
+    }
+
     /// Entries in use.
     pub fn len(&self) -> u32 {
         self.len

@@ -22,6 +22,9 @@ use std::hash::BuildHasherDefault;
 
 type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
 
+/// Read requests that are rarely under way in greater number.
+const ANSWERS_AT_ONCE: usize = 256;
+
 /// See the module.
 pub(crate) struct Tables<M: Memory> {
     pub config: DeviceConfig,
@@ -72,7 +75,7 @@ impl<M: Memory> Tables<M> {
             queue_pairs: Slab::new(),
             requests: Slab::new(),
             landings: Slab::new(),
-            answers: Slab::new(),
+            answers: Slab::with_capacity(ANSWERS_AT_ONCE),
             work: WorkQueues::default(),
 
             watched: FastMap::default(),

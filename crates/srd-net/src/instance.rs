@@ -8,31 +8,26 @@ use crate::fault::Injector;
 use crate::host;
 use crate::log;
 use crate::notify::{Notifier, Subscription};
+use crate::open::{OpenError, find_address, random, read_key, take_slot, warn_about_buffer};
 use crate::options::{LogLevel, Options, ProgressMode};
 use crate::progress::{self, Pulse};
 use crate::receive::Receiver;
+use crate::source_ports::SourcePorts;
 use crate::stats::{self, Stats};
 use crate::sys::event::{Epoll, EventFd};
 use crate::sys::process::ForkCanary;
-use crate::sys::udp::{ReceiveSocket, scoped};
 use crate::transmit::Transmitter;
-use rand::TryRngCore;
-use rand::rngs::OsRng;
 use srd_device::{AsyncEvent, Completion, CqId, Device, DeviceConfig, DeviceError, QpInit};
-use srd_wire::seal::{Keyring, Limits, Psk};
+use srd_wire::seal::{Keyring, Limits};
 use srd_wire::{Gid, Incarnation, InstanceAddr, Nanos, Qpn, Time};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-
-/// Receive ports that a host has: 16-bit queue pair numbers, 128 to a port.
-pub const SLOTS: u16 = 512;
 
 /// A device that runs over UDP sockets of this process. Its methods may be called from any thread.
 ///
@@ -78,39 +73,6 @@ impl fmt::Display for Forked {
 
 impl std::error::Error for Forked {}
 
-/// Why an instance could not be opened: what failed, where, and what to do.
-#[derive(Debug)]
-pub struct OpenError {
-    /// What failed.
-    pub what: String,
-    /// The system's reason, if it was the system that refused.
-    pub source: Option<io::Error>,
-    /// What to do.
-    pub advice: String,
-}
-
-impl OpenError {
-    fn new(what: impl Into<String>, source: Option<io::Error>, advice: impl Into<String>) -> OpenError {
-        OpenError { what: what.into(), source, advice: advice.into() }
-    }
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
-        if let Some(source) = &self.source {
-            write!(f, ": {source}")?;
-        }
-        write!(f, "; {}", self.advice)
-    }
-}
-
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|source| source as _)
-    }
-}
-
 /// The instances that [`Instance::open`] shares.
 static SHARED: Mutex<Vec<(IpAddr, Weak<Instance>)>> = Mutex::new(Vec::new());
 
@@ -153,13 +115,14 @@ impl Instance {
         warn_about_buffer(&socket, options.rcvbuf);
         let mut transport = host::transport_config(options, &local, socket.rcvbuf());
         let injector = options.fault.clone().map(|plan| Injector::new(plan, psk.is_some()));
-        let transmitter = Transmitter::new(local.clone(), transport.entropy, injector).map_err(|e| {
+        let ports = SourcePorts::open(local.clone(), transport.entropy).map_err(|e| {
             OpenError::new(
                 format!("cannot open a UDP socket to send from {}", local.ip),
                 Some(e),
                 "raise `ulimit -n` if there are too many open files",
             )
         })?;
+        let transmitter = Transmitter::new(ports, injector);
         transport.entropy = transmitter.source_ports() as u16;
         if !transmitter.has_gso() {
             transport.burst_bytes = transport.max_datagram as u32;
@@ -342,8 +305,8 @@ impl Instance {
         self.wait_until(timeout, || self.shared.notifier.take_unclaimed())
     }
 
-    /// Sleeps until `ready` says yes, moving packets meanwhile. `ready` is asked at the start and whenever packets
-    /// have moved or a handler has run. Returns whether it said yes within `timeout` (`None`: for ever).
+    /// Sleeps until `ready` says yes, moving packets meanwhile. `ready` is asked at the start, whenever packets have
+    /// moved (whoever moved them), after handlers have run, and after [`Instance::wake`]. Returns whether it said yes within `timeout` (`None`: for ever).
     pub fn wait_until(
         &self,
         timeout: Option<Duration>,
@@ -386,6 +349,11 @@ impl Instance {
         drop(asleep);
         shared.hand_over();
         Ok(result)
+    }
+
+    /// Makes all that sleep in [`Instance::wait_until`] ask again whether they are ready.
+    pub fn wake(&self) {
+        self.shared.notifier.sleepers().wake();
     }
 
     /// Calls `handler` whenever the armed notification of `cq` fires, from whatever thread moves packets at that
@@ -513,78 +481,5 @@ impl Shared {
             self.sealed,
             self.pulse.counters(self.contention.rests()),
         )
-    }
-}
-
-fn find_address(options: &Options) -> Result<LocalAddress, OpenError> {
-    LocalAddress::find(&options.addr).map_err(|e| {
-        OpenError::new(e.to_string(), None, "set SRD_ADDR to an address or interface of this host")
-    })
-}
-
-fn random() -> Result<u64, OpenError> {
-    OsRng.try_next_u64().map_err(|e| {
-        OpenError::new(format!("the system gives no random numbers: {e}"), None, "see getrandom(2)")
-    })
-}
-
-fn read_key(path: &std::path::Path) -> Result<Psk, OpenError> {
-    const ADVICE: &str =
-        "SRD_KEY_FILE names a file with 64 hexadecimal digits (`openssl rand -hex 32` makes them)";
-    let bytes = std::fs::read(path).map_err(|e| {
-        OpenError::new(format!("cannot read the key file {}", path.display()), Some(e), ADVICE)
-    })?;
-    if std::fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o007 != 0) {
-        log::warn_once(format_args!(
-            "everybody on this host can read the key file {0}; `chmod 600 {0}`",
-            path.display()
-        ));
-    }
-    let key = match std::str::from_utf8(&bytes) {
-        Ok(text) if bytes.len() != Psk::LEN => text.parse(),
-        _ => Psk::from_bytes(&bytes),
-    };
-    key.map_err(|e| OpenError::new(format!("key file {}: {e}", path.display()), None, ADVICE))
-}
-
-/// Binds to the lowest free port of the host's slots.
-fn take_slot(local: &LocalAddress, base: u16, rcvbuf: u64) -> Result<(u16, ReceiveSocket), OpenError> {
-    let last = base.saturating_add(SLOTS - 1);
-    for port in base..=last {
-        let addr: SocketAddr = scoped(local.ip, port, local.index);
-        match ReceiveSocket::bind(addr, rcvbuf) {
-            Ok(socket) => return Ok((port, socket)),
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
-            Err(e) => {
-                let advice = match e.kind() {
-                    io::ErrorKind::AddrNotAvailable => "the address has gone from its interface",
-                    io::ErrorKind::PermissionDenied => "set SRD_PORT_BASE to ports that this user may bind",
-                    _ => "raise `ulimit -n` if there are too many open files",
-                };
-                return Err(OpenError::new(format!("cannot receive on UDP {addr}"), Some(e), advice));
-            }
-        }
-    }
-    Err(OpenError::new(
-        format!("every UDP port from {base} to {last} of {} is in use", local.ip),
-        Some(io::Error::from_raw_os_error(libc::EADDRINUSE)),
-        format!(
-            "end processes that hold them (`ss -ulnp 'sport >= {base}'` lists them), or set SRD_PORT_BASE"
-        ),
-    ))
-}
-
-fn warn_about_buffer(socket: &ReceiveSocket, wanted: u64) {
-    let granted = socket.rcvbuf();
-    if granted < wanted {
-        log::warn_once(format_args!(
-            "the receive buffer is {granted} bytes, not {wanted}: bursts from many senders will be dropped here; \
-             `sysctl -w net.core.rmem_max={wanted}`, or set SRD_RCVBUF={granted} to accept it"
-        ));
-    }
-    if !socket.has_gro() {
-        log::warn_once(format_args!(
-            "this kernel does not join UDP datagrams on receive (Linux 5.0 does), which is slow"
-        ));
     }
 }

@@ -5,7 +5,8 @@
 //! move whenever the program polls, and in a thread that sleeps in epoll while it does not (see `progress.rs`).
 //!
 //! The way of a packet out: `core.rs` takes it from the device, `transmit.rs` encodes it, seals it and joins it with
-//! its neighbours, `fault.rs` may spoil it, `sys/udp.rs` sends it. The way in: `sys/udp.rs`, `receive.rs`, the device.
+//! its neighbours, `fault.rs` may spoil it, `source_ports.rs` sends it through `sys/udp`. The way in: `sys/udp`,
+//! `receive.rs`, the device.
 //!
 //! [`Options`] are read from the environment; [`VARIABLES`] lists all of them.
 #![deny(unsafe_code)]
@@ -19,22 +20,24 @@ pub mod host;
 mod instance;
 mod log;
 mod notify;
+mod open;
 pub mod options;
 mod payload;
 mod progress;
 mod receive;
+mod source_ports;
 mod stats;
 mod sys;
 mod transmit;
+mod variables;
 
 pub use self::core::CoreCounters;
 pub use address::{AddressError, LocalAddress};
 pub use fault::{FaultCounters, FaultPlan};
 pub use instance::*;
 pub use notify::Subscription;
-pub use options::{
-    Address, LogLevel, Options, OptionsError, ProgressMode, ReadBy, VARIABLES, Variable, Warning,
-};
+pub use open::{OpenError, SLOTS};
+pub use options::{Address, LogLevel, Options, OptionsError, ProgressMode, Warning};
 pub use progress::ProgressCounters;
 pub use receive::ReceiveCounters;
 pub use stats::{PeerStats, Stats};
@@ -42,6 +45,7 @@ pub use sys::event::EventFd;
 pub use sys::memory::Buffer;
 pub use sys::udp;
 pub use transmit::TransmitCounters;
+pub use variables::{ReadBy, VARIABLES, Variable};
 
 /// Confines the calling thread to one core. For benchmarks.
 pub fn confine_thread_to(core: usize) -> std::io::Result<()> {

@@ -18,6 +18,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::TryLockError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -128,18 +129,26 @@ impl Pulse {
     }
 }
 
-/// Starts the thread.
+/// Starts the thread, and waits until it has what memory a thread needs: libfabric's memory monitor overwrites `mmap`
+/// and `munmap` while the program starts, and a thread that happens to be in one of them then dies.
 pub(crate) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let program = Cores::allowed().ok();
-    process::with_signals_blocked(|| {
+    let (ready, started) = mpsc::channel();
+    let thread = process::with_signals_blocked(|| {
         std::thread::Builder::new().name("srd-progress".into()).stack_size(512 << 10).spawn(move || {
             if let Some(program) = program {
                 leave_cores_to(&program);
             }
             process::precise_timers();
+            drop(std::hint::black_box(Box::new([0u8; 256]))); // makes the thread's heap
+            let _ = ready.send(());
+            drop(ready);
             run(&shared);
         })
-    })
+    })?;
+    // An error means that the thread has ended already; its handle tells.
+    let _ = started.recv();
+    Ok(thread)
 }
 
 /// Keeps this thread off the cores of `program`, if it may run on others.

@@ -1,24 +1,18 @@
 //! From packets to sockets: packets that go to one peer from one port in datagrams of equal size are joined in one
 //! send (GSO). What the system does not take now is kept and offered again; what it refuses is counted by cause.
 
-use crate::address::LocalAddress;
 use crate::fault::{Datagram, FaultCounters, Injector};
 use crate::log;
-use crate::options::LogLevel;
 use crate::payload;
-use crate::sys::udp::{self, Destination, Gather, MAX_SEND, SendSocket};
+use crate::source_ports::{Burst, Bytes, Sent, SourcePorts};
+use crate::sys::udp::{Destination, Gather, MAX_SEND, scoped};
 use serde::Serialize;
 use srd_device::HostPayload;
 use srd_proto::{Payload, Transmit};
 use srd_wire::seal::{self, Keyring};
 use srd_wire::{Body, Gid, InstanceAddr, Nanos, Time, codec};
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::net::SocketAddr;
-
-/// Datagrams that one send may hold: `UDP_MAX_SEGMENTS` of Linux 6.9; before it was 64.
-const MOST_SEGMENTS: usize = 128;
-const MOST_SEGMENTS_BEFORE_6_9: usize = 64;
 
 /// What the system has not taken is offered again this often.
 const RETRY_AFTER: Nanos = Nanos::from_micros(50);
@@ -56,11 +50,7 @@ pub struct TransmitCounters {
 
 /// Packets that are being joined.
 struct Batch {
-    to: InstanceAddr,
-    destination: Destination,
-    entropy: u16,
-    /// Size of the first datagram, and of all but the last.
-    segment: usize,
+    burst: Burst,
     count: usize,
     /// A shorter datagram is the last.
     closed: bool,
@@ -69,98 +59,58 @@ struct Batch {
 
 /// Bytes that the system has not taken yet.
 struct Waiting {
-    to: InstanceAddr,
-    destination: Destination,
-    entropy: u16,
-    segment: usize,
+    burst: Burst,
     bytes: Vec<u8>,
     until: Time,
 }
 
-/// A datagram's destination on its way through the fault injector.
-type Target = (InstanceAddr, Destination);
-
-/// What became of a send.
-enum Sent {
-    Gone,
-    NotNow,
-    Refused,
-}
-
 /// The sending side of an instance.
 pub struct Transmitter {
-    local: LocalAddress,
-    sockets: Vec<SendSocket>,
-    gso: bool,
-    most_segments: usize,
+    ports: SourcePorts,
     batch: Batch,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    injector: Option<Injector<Target>>,
-    /// Path MTUs below the local one that the system has reported since the last call of `take_path_mtu`.
-    path_mtus: Vec<(Gid, u16)>,
+    injector: Option<Injector<Burst>>,
     pushed: u64,
     pushed_bytes: u64,
     counters: TransmitCounters,
 }
 
 impl Transmitter {
-    /// Sends from `local`, from `entropy` ports, or from as many as can be had.
-    pub fn new(
-        local: LocalAddress,
-        entropy: u16,
-        injector: Option<Injector<Target>>,
-    ) -> io::Result<Transmitter> {
+    /// Sends from `ports`, by way of `injector` if there is one.
+    pub fn new(ports: SourcePorts, injector: Option<Injector<Burst>>) -> Transmitter {
         let nowhere = InstanceAddr::default();
-        let batch = Batch {
-            to: nowhere,
-            destination: Destination::new(SocketAddr::new(nowhere.gid.ip(), 0)),
-            entropy: 0,
-            segment: 0,
-            count: 0,
-            closed: false,
-            gather: Gather::new(),
-        };
-        let mut sockets = Vec::with_capacity(entropy.max(1) as usize);
-        for _ in 0..entropy.max(1) {
-            match SendSocket::bind(local.ip, local.index) {
-                Ok(socket) => sockets.push(socket),
-                Err(e) if sockets.is_empty() => return Err(e),
-                Err(e) => {
-                    log::warn_once(format_args!(
-                        "only {} of {entropy} source ports could be opened, so there are fewer paths: {e}; raise `ulimit -n`, or lower SRD_PATHS",
-                        sockets.len()
-                    ));
-                    break;
-                }
-            }
-        }
-        let gso = sockets[0].has_gso();
-        if !gso {
-            log::warn_once(format_args!(
-                "this kernel has no UDP segmentation offload (Linux 4.18 has): every packet is a call of its own, which is slow"
-            ));
-        }
-        Ok(Transmitter {
-            local,
-            sockets,
-            gso,
-            most_segments: MOST_SEGMENTS,
-            batch,
+        let destination = Destination::new(SocketAddr::new(nowhere.gid.ip(), 0));
+        Transmitter {
+            ports,
+            batch: Batch {
+                burst: Burst { to: nowhere, destination, entropy: 0, segment: 0 },
+                count: 0,
+                closed: false,
+                gather: Gather::new(),
+            },
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             injector,
-            path_mtus: Vec::new(),
             pushed: 0,
             pushed_bytes: 0,
             counters: TransmitCounters::default(),
-        })
+        }
     }
 
     /// What happened so far.
     pub fn counters(&self) -> TransmitCounters {
-        let faults = self.injector.as_ref().map(Injector::counters).unwrap_or_default();
-        TransmitCounters { faults, ..self.counters.clone() }
+        let ports = self.ports.counters();
+        TransmitCounters {
+            packets: ports.packets,
+            bytes: ports.bytes,
+            sends: ports.sends,
+            dropped_refused: ports.refused,
+            errors: ports.errors.clone(),
+            network_errors: ports.network_errors.clone(),
+            faults: self.injector.as_ref().map(Injector::counters).unwrap_or_default(),
+            ..self.counters.clone()
+        }
     }
 
     /// Packets taken so far.
@@ -177,12 +127,12 @@ impl Transmitter {
 
     /// How many source ports there are.
     pub fn source_ports(&self) -> usize {
-        self.sockets.len()
+        self.ports.count()
     }
 
     /// Whether packets are joined in one send.
     pub fn has_gso(&self) -> bool {
-        self.gso
+        self.ports.most_segments() > 1
     }
 
     /// Whether the transport may be asked for more packets.
@@ -193,7 +143,7 @@ impl Transmitter {
 
     /// A host towards which packets of our MTU do not fit, and the MTU that does.
     pub fn take_path_mtu(&mut self) -> Option<(Gid, u16)> {
-        self.path_mtus.pop()
+        self.ports.take_path_mtu()
     }
 
     /// When [`Transmitter::due`] has something to do.
@@ -265,15 +215,15 @@ impl Transmitter {
             }
         }
         self.batch.count += 1;
-        self.batch.closed = len < self.batch.segment;
+        self.batch.closed = len < self.batch.burst.segment;
     }
 
     fn local_family(&self, to: InstanceAddr) -> bool {
-        let same = to.gid.ip().is_ipv6() == self.local.ip.is_ipv6();
+        let same = to.gid.ip().is_ipv6() == self.ports.local().ip.is_ipv6();
         if !same {
             log::warn_once(format_args!(
                 "{to} cannot be reached from {}: one is an IPv4 address, the other IPv6; set SRD_ADDR to an address of the other kind",
-                self.local.ip
+                self.ports.local().ip
             ));
         }
         same
@@ -284,11 +234,11 @@ impl Transmitter {
     fn make_room(&mut self, now: Time, to: InstanceAddr, entropy: u16, len: usize) {
         let batch = &mut self.batch;
         let joins = batch.count > 0
-            && batch.to == to
-            && batch.entropy == entropy
-            && len <= batch.segment
+            && batch.burst.to == to
+            && batch.burst.entropy == entropy
+            && len <= batch.burst.segment
             && !batch.closed
-            && batch.count < self.most_segments
+            && batch.count < self.ports.most_segments()
             // Header, two pieces of payload, padding.
             && batch.gather.has_room(4, len);
         if joins {
@@ -297,14 +247,14 @@ impl Transmitter {
         if batch.count > 0 {
             self.flush(now);
         }
-        let batch = &mut self.batch;
-        if batch.to != to {
-            batch.to = to;
-            batch.destination = Destination::new(udp::scoped(to.gid.ip(), to.port, self.local.index));
+        let burst = &mut self.batch.burst;
+        if burst.to != to {
+            burst.to = to;
+            burst.destination = Destination::new(scoped(to.gid.ip(), to.port, self.ports.local().index));
         }
-        batch.entropy = entropy;
-        batch.segment = len;
-        batch.closed = false;
+        burst.entropy = entropy;
+        burst.segment = len;
+        self.batch.closed = false;
     }
 
     /// Sends what has been pushed.
@@ -313,183 +263,25 @@ impl Transmitter {
         if self.batch.count == 0 {
             return;
         }
+        let burst = self.batch.burst;
         if self.injector.is_some() {
-            self.flush_through_injector(now);
-        } else if !self.waiting.is_empty() && self.waiting.iter().any(|it| it.entropy == self.batch.entropy) {
-            self.keep_batch(now);
-        } else {
-            let Batch { to, destination, entropy, segment, count, .. } = self.batch;
-            match self.send(to, &destination, entropy, segment, count, None) {
-                Sent::Gone | Sent::Refused => {}
-                Sent::NotNow => {
-                    self.counters.blocked += 1;
-                    self.keep_batch(now);
-                }
-            }
+            self.flush_through_injector(now, &burst);
+        } else if !self.waiting.is_empty() && self.waiting.iter().any(|it| it.burst.entropy == burst.entropy)
+        {
+            self.keep_batch(now, burst);
+        } else if self.ports.send(&burst, Bytes::Gathered(&self.batch.gather)) == Sent::NotNow {
+            self.counters.blocked += 1;
+            self.keep_batch(now, burst);
         }
         self.batch.gather.clear();
         self.batch.count = 0;
     }
 
-    /// Sends the batch, or `bytes` in its place.
-    #[inline]
-    fn send(
-        &mut self,
-        to: InstanceAddr,
-        destination: &Destination,
-        entropy: u16,
-        segment: usize,
-        count: usize,
-        bytes: Option<&[u8]>,
-    ) -> Sent {
-        let index = entropy as usize % self.sockets.len();
-        if count > 1 && !self.gso {
-            return self.send_singly(to, destination, index, segment, bytes);
-        }
-        let len = bytes.map_or(self.batch.gather.len(), <[u8]>::len);
-        let gso = (count > 1).then_some(segment as u16);
-        for attempt in 0..4 {
-            let socket = &self.sockets[index];
-            let result = match bytes {
-                None => socket.send(destination, &self.batch.gather, gso),
-                Some(bytes) => socket.send_bytes(destination, bytes, gso),
-            };
-            let Err(error) = result else {
-                self.counters.packets += count as u64;
-                self.counters.bytes += len as u64;
-                self.counters.sends += 1;
-                return Sent::Gone;
-            };
-            let errno = error.raw_os_error().unwrap_or(0);
-            match errno {
-                libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => {
-                    self.drain_errors(index, to);
-                    return Sent::NotNow;
-                }
-                libc::EINTR => {}
-                libc::EINVAL if count > MOST_SEGMENTS_BEFORE_6_9 => {
-                    self.most_segments = MOST_SEGMENTS_BEFORE_6_9;
-                    return self.send_singly(to, destination, index, segment, bytes);
-                }
-                // What answers these to many datagrams in one call may still take them one by one.
-                libc::EINVAL | libc::EIO | libc::EOPNOTSUPP if count > 1 => {
-                    return self.send_without_gso(error, to, destination, index, segment, bytes);
-                }
-                _ => {
-                    *self.counters.errors.entry(errno).or_default() += 1;
-                    // Errors of earlier sends, perhaps to other peers, are reported in place of sending: once all of
-                    // them have been taken, try again.
-                    let drained = self.drain_errors(index, to);
-                    if errno == libc::EMSGSIZE {
-                        self.learn_path_mtu(to);
-                        break;
-                    }
-                    if !drained || attempt == 3 {
-                        log::say(
-                            LogLevel::Debug,
-                            format_args!("{count} packets to {to} were not sent: {error}"),
-                        );
-                        break;
-                    }
-                }
-            }
-        }
-        self.counters.dropped_refused += count as u64;
-        Sent::Refused
-    }
-
-    /// Each datagram of the batch (or of `bytes`) by itself.
-    #[cold]
-    fn send_singly(
-        &mut self,
-        to: InstanceAddr,
-        destination: &Destination,
-        index: usize,
-        segment: usize,
-        bytes: Option<&[u8]>,
-    ) -> Sent {
-        let mut own = Vec::new();
-        let bytes = bytes.unwrap_or_else(|| {
-            self.batch.gather.copy_to(&mut own);
-            &own
-        });
-        for datagram in bytes.chunks(segment) {
-            if let Sent::NotNow = self.send(to, destination, index as u16, datagram.len(), 1, Some(datagram))
-            {
-                // The rest comes again with the transport's retransmissions: keeping part of a batch is not worth
-                // the trouble on a path that is slow anyway.
-                self.counters.blocked += 1;
-                self.counters.dropped_blocked += 1;
-            }
-        }
-        Sent::Gone
-    }
-
-    #[cold]
-    fn send_without_gso(
-        &mut self,
-        error: io::Error,
-        to: InstanceAddr,
-        destination: &Destination,
-        index: usize,
-        segment: usize,
-        bytes: Option<&[u8]>,
-    ) -> Sent {
-        let refused_before = self.counters.dropped_refused;
-        let sent = self.send_singly(to, destination, index, segment, bytes);
-        // EINVAL is also how some kernels say that the segments are larger than the path MTU; then single datagrams
-        // are refused as well, and it was not for GSO.
-        if self.counters.dropped_refused == refused_before {
-            self.gso = false;
-            log::warn_once(format_args!(
-                "the system does not send many datagrams in one call on {} ({error}): every packet is a call of its own from now on, which is slow; \
-                 `ethtool -K {} tx on` may help",
-                self.local.interface, self.local.interface
-            ));
-        }
-        sent
-    }
-
-    /// Takes all errors that the socket was told of; returns whether there were any.
-    #[cold]
-    fn drain_errors(&mut self, index: usize, to: InstanceAddr) -> bool {
-        let mut any = false;
-        while let Some(error) = self.sockets[index].take_error() {
-            any = true;
-            if error.from_network {
-                *self.counters.network_errors.entry(error.errno).or_default() += 1;
-            }
-            if let Some(mtu) = error.mtu {
-                let gid = error.to.map_or(to.gid, |addr| Gid::from(addr.ip()));
-                self.note_path_mtu(gid, mtu);
-            }
-        }
-        any
-    }
-
-    #[cold]
-    fn learn_path_mtu(&mut self, to: InstanceAddr) {
-        if let Ok(mtu) = udp::path_mtu(udp::scoped(to.gid.ip(), to.port, self.local.index)) {
-            self.note_path_mtu(to.gid, mtu);
-        }
-    }
-
-    fn note_path_mtu(&mut self, gid: Gid, mtu: u16) {
-        if mtu >= 576 && !self.path_mtus.contains(&(gid, mtu)) {
-            log::warn_once(format_args!(
-                "the path to {gid:?} takes packets of at most {mtu} bytes; if nothing arrives there, set SRD_MTU={mtu} on all hosts"
-            ));
-            self.path_mtus.push((gid, mtu));
-        }
-    }
-
     /// Copies the batch to be sent later.
     #[cold]
-    fn keep_batch(&mut self, now: Time) {
-        let Batch { to, destination, entropy, segment, .. } = self.batch;
-        let mut bytes = Vec::with_capacity(self.batch.gather.len());
-        self.batch.gather.copy_to(&mut bytes);
-        self.keep(Waiting { to, destination, entropy, segment, bytes, until: now + KEEP_FOR });
+    fn keep_batch(&mut self, now: Time, burst: Burst) {
+        let bytes = Bytes::Gathered(&self.batch.gather).to_vec();
+        self.keep(Waiting { burst, bytes, until: now + KEEP_FOR });
     }
 
     fn keep(&mut self, waiting: Waiting) {
@@ -503,43 +295,38 @@ impl Transmitter {
         for _ in 0..self.waiting.len() {
             let Some(waiting) = self.waiting.pop_front() else { break };
             self.waiting_bytes -= waiting.bytes.len();
-            let Waiting { to, destination, entropy, segment, bytes, until } = waiting;
-            let count = bytes.len().div_ceil(segment);
-            let sent = if blocked.contains(&entropy) {
-                Sent::NotNow
-            } else {
-                self.send(to, &destination, entropy, segment, count, Some(&bytes))
-            };
-            if let Sent::NotNow = sent {
+            let entropy = waiting.burst.entropy;
+            // In order: nothing passes what its own socket did not take.
+            let not_now = blocked.contains(&entropy)
+                || self.ports.send(&waiting.burst, Bytes::Whole(&waiting.bytes)) == Sent::NotNow;
+            if not_now {
                 blocked.push(entropy);
-                if until <= now {
-                    self.counters.dropped_blocked += count as u64;
+                if waiting.until <= now {
+                    self.counters.dropped_blocked +=
+                        waiting.bytes.len().div_ceil(waiting.burst.segment.max(1)) as u64;
                 } else {
-                    self.keep(Waiting { to, destination, entropy, segment, bytes, until });
+                    self.keep(waiting);
                 }
             }
         }
     }
 
     #[cold]
-    fn flush_through_injector(&mut self, now: Time) {
+    fn flush_through_injector(&mut self, now: Time, burst: &Burst) {
         let Some(mut injector) = self.injector.take() else { return };
-        let Batch { to, destination, entropy, segment, .. } = self.batch;
-        let mut bytes = Vec::with_capacity(self.batch.gather.len());
-        self.batch.gather.copy_to(&mut bytes);
-        for datagram in bytes.chunks(segment) {
-            let datagram = Datagram { entropy, to: (to, destination), bytes: datagram.to_vec() };
+        for datagram in Bytes::Gathered(&self.batch.gather).to_vec().chunks(burst.segment.max(1)) {
+            let single = Burst { segment: datagram.len(), ..*burst };
+            let datagram = Datagram { entropy: burst.entropy, to: single, bytes: datagram.to_vec() };
             injector.pass(now, datagram, &mut |datagram| self.send_datagram(now, datagram));
         }
         self.injector = Some(injector);
     }
 
-    fn send_datagram(&mut self, now: Time, datagram: Datagram<Target>) {
-        let Datagram { entropy, to: (to, destination), bytes } = datagram;
-        let len = bytes.len();
-        if let Sent::NotNow = self.send(to, &destination, entropy, len, 1, Some(&bytes)) {
+    fn send_datagram(&mut self, now: Time, datagram: Datagram<Burst>) {
+        let Datagram { to: burst, bytes, .. } = datagram;
+        if self.ports.send(&burst, Bytes::Whole(&bytes)) == Sent::NotNow {
             self.counters.blocked += 1;
-            self.keep(Waiting { to, destination, entropy, segment: len, bytes, until: now + KEEP_FOR });
+            self.keep(Waiting { burst, bytes, until: now + KEEP_FOR });
         }
     }
 }

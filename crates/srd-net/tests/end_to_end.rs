@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use support::{Host, PATIENCE, new_qp, options, pattern};
 
@@ -304,6 +304,31 @@ fn neither_program_polls_and_the_message_still_goes() {
 }
 
 #[test]
+fn an_idle_instance_sleeps() {
+    let (mut a, mut b) = (Host::open("127.0.0.1", &[]), Host::open("127.0.0.2", &[]));
+    exchange(&mut a, &mut b, 2);
+    std::thread::sleep(Duration::from_millis(100));
+    let wakes = |host: &Host| {
+        let progress = host.instance.stats().unwrap().progress;
+        progress.thread_wakes + progress.thread_parks
+    };
+    let before = (wakes(&a), wakes(&b));
+    std::thread::sleep(Duration::from_millis(500));
+    let during = (wakes(&a) - before.0, wakes(&b) - before.1);
+    assert!(during.0 < 20 && during.1 < 20, "{during:?} wake-ups with nothing to do");
+    // The same while the program sleeps in a wait.
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| b.instance.wait(Some(Duration::from_millis(600))).unwrap());
+        std::thread::sleep(Duration::from_millis(100));
+        let before = wakes(&b);
+        std::thread::sleep(Duration::from_millis(400));
+        let during = wakes(&b) - before;
+        assert!(during < 20, "{during} wake-ups beside a thread that waits");
+        assert!(!waiter.join().unwrap());
+    });
+}
+
+#[test]
 fn every_progress_mode_works_with_every_other() {
     for mode_a in ["auto", "thread", "inline"] {
         for mode_b in ["auto", "thread", "inline"] {
@@ -386,6 +411,54 @@ fn all_of_several_waiters_are_woken() {
             }
         });
     }
+}
+
+#[test]
+fn a_sleeper_learns_of_what_another_thread_received() {
+    let mut a = Host::open("127.0.0.1", &[]);
+    let b = Host::open("127.0.0.2", &[]);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::SeqCst) {
+                b.instance.progress().unwrap();
+            }
+        });
+        for _ in 0..100 {
+            b.recv(1, 0, 100);
+            let sleeper = scope.spawn(|| {
+                // Looks, and moves no packets.
+                let look = || b.instance.with(|device, _| device.poll_cq(b.cq).is_some()).unwrap();
+                b.instance.wait_until(Some(PATIENCE), look).unwrap()
+            });
+            a.send(1, b.address(), 0, 10);
+            a.success();
+            assert!(sleeper.join().unwrap(), "{}", b.report());
+        }
+        over.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn a_sleeper_minds_the_timers_of_what_another_thread_sends() {
+    let mut a = Host::open("127.0.0.1", &["SRD_FAULT=loss=0.4,seed=5", "SRD_PROGRESS=inline"]);
+    let b = Host::open("127.0.0.2", &[]);
+    let (instance, over) = (a.instance.clone(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        // The only one who moves a's packets.
+        scope.spawn(|| instance.wait_until(None, || over.load(Ordering::SeqCst)).unwrap());
+        let start = Instant::now();
+        for i in 0..50 {
+            b.recv(i, 0, 100);
+            a.send(i, b.address(), 0, 100);
+            while a.instance.stats().unwrap().device["send_wrs"] <= i {
+                assert!(start.elapsed() < PATIENCE, "{}", a.report());
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        over.store(true, Ordering::SeqCst);
+        a.instance.wake();
+    });
 }
 
 #[test]

@@ -286,7 +286,7 @@ impl<P: Payload> Endpoint<P> {
         }
         if packet.dst_tag != Tag::UNKNOWN && packet.dst_tag != ours {
             self.shared.stats.stale_incarnation += 1;
-            return self.refuse(now, port, addr, packet.src_tag, packet.dst_tag);
+            return self.reset(port, addr, packet.src_tag, packet.dst_tag);
         }
         let Some(slot) = self.identify(port, addr, packet, upper) else { return };
         let shared = &mut self.shared;
@@ -348,6 +348,10 @@ impl<P: Payload> Endpoint<P> {
     /// here for packets that name another incarnation, and by the edge for sealed packets that no key opens.
     pub fn refuse(&mut self, now: Time, port: u8, from: InstanceAddr, src_tag: Tag, dst_tag: Tag) {
         self.advance(now);
+        self.reset(port, from, src_tag, dst_tag);
+    }
+
+    fn reset(&mut self, port: u8, from: InstanceAddr, src_tag: Tag, dst_tag: Tag) {
         if dst_tag == Tag::UNKNOWN || src_tag == Tag::UNKNOWN {
             return;
         }
@@ -461,7 +465,7 @@ impl<P: Payload> Endpoint<P> {
         let Some(hello) = packet.hello.or(candidate.map(|candidate| candidate.hello)) else {
             self.shared.stats.unintroduced += 1;
             // Its sender believes that we know it: whatever it has outstanding here is lost.
-            self.refuse(self.now, port, addr, packet.src_tag, packet.dst_tag);
+            self.reset(port, addr, packet.src_tag, packet.dst_tag);
             return None;
         };
         let slot = match known {
@@ -477,7 +481,7 @@ impl<P: Payload> Endpoint<P> {
         let peer = &self.peers[slot as usize];
         // The first context with an address belongs to whoever introduces itself first. Later ones do not: a packet of a
         // dead process, late on its way, could end a live context, or bring a message a second time.
-        if peer.remote.is_some() || peer.context > 0 {
+        if peer.ever_known {
             let answers = |number: u32| {
                 let echoes = packet.ack.iter().flat_map(|ack| &ack.echoes);
                 echoes.into_iter().any(|echo| echo.tx_count == Echo::PROBE && echo.psn == Psn(number))
@@ -511,6 +515,7 @@ impl<P: Payload> Endpoint<P> {
         let context = old.context.wrapping_add(1);
         let mut new = Peer::new(id, old.addr, old.port, context, self.now, shared);
         new.ready = old.ready;
+        new.ever_known = old.ever_known;
         let mut old = std::mem::replace(&mut self.peers[slot as usize], new);
         old.end(Status::RemoteAbort, PeerLoss::Restarted, upper);
         self.timers.set(slot, Time::NEVER);

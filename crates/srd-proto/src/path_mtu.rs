@@ -22,6 +22,8 @@ const SIZE_PROBE: u32 = 1 << 31;
 
 /// See the module.
 pub(crate) struct PathMtu {
+    /// Bytes that sealing adds to what is counted here.
+    seal: u16,
     max: u16,
     proven: u16,
     trying: u16,
@@ -34,11 +36,12 @@ pub(crate) struct PathMtu {
 }
 
 impl PathMtu {
-    /// Up to `max` bytes; at once if `trusted`.
-    pub(crate) fn new(max: u16, trusted: bool) -> PathMtu {
-        let proven = if trusted { max } else { max.min(BASE_DATAGRAM) };
+    /// Up to `max` bytes; at once if `trusted`. On its way a datagram is `seal` bytes longer.
+    pub(crate) fn new(max: u16, trusted: bool, seal: u16) -> PathMtu {
+        let proven = if trusted { max } else { max.min(BASE_DATAGRAM - seal) };
         let probe_at = if proven == max { Time::NEVER } else { Time(0) };
         PathMtu {
+            seal,
             max,
             proven,
             trying: max,
@@ -58,8 +61,16 @@ impl PathMtu {
     /// Whoever knows says that nothing larger than `max` gets through.
     pub(crate) fn limit(&mut self, max: u16) {
         if max < self.max {
-            *self = PathMtu::new(max, false);
+            *self = PathMtu::new(max, false, self.seal);
         }
+    }
+
+    fn base(&self) -> u16 {
+        BASE_DATAGRAM - self.seal
+    }
+
+    fn ethernet(&self) -> u16 {
+        ETHERNET_DATAGRAM - self.seal
     }
 
     /// When [`PathMtu::poll`] has something to do.
@@ -74,8 +85,8 @@ impl PathMtu {
         }
         if self.attempts == MAX_PROBES {
             self.attempts = 0;
-            if self.trying > ETHERNET_DATAGRAM && self.proven < ETHERNET_DATAGRAM {
-                self.trying = ETHERNET_DATAGRAM;
+            if self.trying > self.ethernet() && self.proven < self.ethernet() {
+                self.trying = self.ethernet();
             } else {
                 self.trying = self.max;
                 self.probe_at = now + RAISE_AFTER;
@@ -102,27 +113,27 @@ impl PathMtu {
     /// A packet of `bytes` has been acknowledged.
     #[inline]
     pub(crate) fn on_ack(&mut self, bytes: u16) {
-        if bytes > BASE_DATAGRAM {
+        if bytes > self.base() {
             self.bad_rounds = 0;
         }
     }
 
     /// A packet of `bytes`, sent at `sent`, was lost while others arrived. Whether its message should be given up.
     pub(crate) fn on_loss(&mut self, now: Time, sent: Time, bytes: u16) -> bool {
-        if bytes <= BASE_DATAGRAM {
+        if bytes <= self.base() {
             return false;
         }
         if sent >= self.counted_until {
             self.counted_until = now;
             self.bad_rounds += 1;
         }
-        if self.bad_rounds == DOUBT_AFTER && self.proven > BASE_DATAGRAM {
-            self.proven = BASE_DATAGRAM;
+        if self.bad_rounds == DOUBT_AFTER && self.proven > self.base() {
+            self.proven = self.base();
             self.trying = self.max;
             self.attempts = 0;
             self.probe_at = now;
         }
-        self.bad_rounds >= GIVE_UP_AFTER && self.proven <= BASE_DATAGRAM
+        self.bad_rounds >= GIVE_UP_AFTER && self.proven <= self.base()
     }
 }
 
@@ -147,7 +158,7 @@ mod tests {
 
     #[test]
     fn nothing_large_is_sent_before_a_probe_of_that_size_was_answered() {
-        let mut mtu = PathMtu::new(8972, false);
+        let mut mtu = PathMtu::new(8972, false, 0);
         assert_eq!(mtu.datagram(), BASE_DATAGRAM);
         discover(&mut mtu, 9000);
         assert_eq!(mtu.datagram(), 8972);
@@ -155,14 +166,14 @@ mod tests {
 
     #[test]
     fn a_black_hole_for_jumbo_frames_leaves_ethernets_size() {
-        let mut mtu = PathMtu::new(8972, false);
+        let mut mtu = PathMtu::new(8972, false, 0);
         discover(&mut mtu, 1472);
         assert_eq!(mtu.datagram(), ETHERNET_DATAGRAM);
     }
 
     #[test]
     fn a_black_hole_that_opens_later_is_found() {
-        let mut mtu = PathMtu::new(8972, true);
+        let mut mtu = PathMtu::new(8972, true, 0);
         for round in 0..DOUBT_AFTER as u64 {
             for _ in 0..100 {
                 assert!(!mtu.on_loss(Time(1000 * round + 500), Time(1000 * round), 8972));
@@ -175,7 +186,7 @@ mod tests {
 
     #[test]
     fn losses_among_deliveries_are_no_black_hole() {
-        let mut mtu = PathMtu::new(8972, true);
+        let mut mtu = PathMtu::new(8972, true, 0);
         for round in 0..100 {
             mtu.on_loss(Time(1000 * round + 500), Time(1000 * round), 8972);
             mtu.on_ack(8972);

@@ -29,6 +29,13 @@ pub(crate) struct Shared {
     pub(crate) load: SenderCount,
 }
 
+impl Shared {
+    /// Bytes by which sealing makes a packet longer, at most.
+    fn seal_bytes(&self) -> u16 {
+        if self.config.confirm_first { srd_wire::seal::overhead(true) as u16 } else { 0 }
+    }
+}
+
 /// How many peers send to us: those with data in this epoch or the last one, of two base round trips each.
 pub(crate) struct SenderCount {
     pub(crate) epoch: u64,
@@ -89,6 +96,9 @@ pub(crate) struct Candidate {
     pub(crate) ask_at: Time,
 }
 
+/// Probes that rarely wait in greater number.
+const PROBES_AT_ONCE: usize = 16;
+
 /// See the module.
 pub(crate) struct Peer<P: Payload> {
     pub(crate) id: PeerId,
@@ -100,6 +110,8 @@ pub(crate) struct Peer<P: Payload> {
     // Identity.
     pub(crate) remote: Option<Incarnation>,
     pub(crate) remote_tag: Tag,
+    /// An instance has been known at this address, in this context or an earlier one.
+    pub(crate) ever_known: bool,
     /// Who has introduced itself at this address, and must yet show that it lives.
     pub(crate) candidate: Option<Candidate>,
     /// Number of the peer's context with us.
@@ -193,6 +205,7 @@ impl<P: Payload> Peer<P> {
             ready: false,
             remote: None,
             remote_tag: Tag::UNKNOWN,
+            ever_known: false,
             candidate: None,
             remote_context: 0,
             context,
@@ -200,7 +213,7 @@ impl<P: Payload> Peer<P> {
             acknowledged: false,
             incompatible: false,
             max_datagram: shared.config.max_datagram,
-            mtu: PathMtu::new(shared.config.max_datagram, !shared.config.probe_path_mtu),
+            mtu: PathMtu::new(shared.config.max_datagram, !shared.config.probe_path_mtu, shared.seal_bytes()),
             remote_rcvbuf: 0,
             introduce_at: now,
             introductions: 0,
@@ -241,6 +254,9 @@ impl<P: Payload> Peer<P> {
     /// The sending half, made when first needed.
     pub(crate) fn outgoing(&mut self, shared: &mut Shared) -> &mut Outgoing {
         let max_datagram = self.max_datagram;
+        if self.probes.capacity() == 0 {
+            self.probes.reserve(PROBES_AT_ONCE);
+        }
         self.outgoing.get_or_insert_with(|| {
             Box::new(Outgoing {
                 paths: PathTable::new(&shared.config, &mut shared.rng),
@@ -253,6 +269,7 @@ impl<P: Payload> Peer<P> {
     /// The peer's incarnation has become known.
     pub(crate) fn adopt(&mut self, hello: &Hello, shared: &mut Shared) {
         self.remote = Some(hello.incarnation);
+        self.ever_known = true;
         self.remote_tag = hello.incarnation.tag();
         self.remote_context = hello.context;
         self.arrivals = Arrivals::new(first_psn(hello.incarnation, hello.context));
@@ -369,6 +386,7 @@ impl<P: Payload> Peer<P> {
         self.remote = old.remote;
         self.remote_tag = old.remote_tag;
         self.remote_context = old.remote_context;
+        self.ever_known = old.ever_known;
         self.candidate = old.candidate;
         self.knows_us = old.knows_us;
         self.incompatible = old.incompatible;

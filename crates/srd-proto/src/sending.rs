@@ -10,7 +10,7 @@ use crate::{Payload, PeerLoss, Transmit, Upper};
 use arrayvec::ArrayVec;
 use rand::Rng;
 use srd_wire::codec::{self, ACK_LEN, ECHO_LEN, HELLO_LEN, SACK_WORD_LEN};
-use srd_wire::{Ack, Body, Data, Echo, MAX_ECHOES, Nanos, Op, PathId, Probe, Psn, Status, Time};
+use srd_wire::{Ack, Body, Data, Echo, MAX_ECHOES, Nanos, Op, PathId, Probe, Psn, Stamp, Status, Time};
 
 /// Probes into silence before a peer can count as dead: a clock that jumps is not a peer that died.
 const PROBES_TO_DEATH: u32 = 8;
@@ -64,16 +64,16 @@ impl<P: Payload> Peer<P> {
             return Time::NEVER;
         }
         let Some(packet) = self.sent.oldest().and_then(|psn| self.sent.get(psn)) else { return Time::NEVER };
-        if packet.sent < self.newest_delivered {
-            // A packet that is lost again and again waits longer each time.
-            let backoff = packet.tx_count.saturating_sub(FREE_RETRIES).min(MAX_BACKOFF);
-            let wait = Nanos(self.retransmission_timeout(shared).0 << backoff);
-            packet.sent + wait.min(shared.config.max_rto)
-        } else if self.messages.queued_bytes() == 0 {
-            (packet.sent + self.probe_timeout(shared)).max(self.quiet_until)
+        // A packet that is lost again and again waits longer each time.
+        let backoff = packet.tx_count.saturating_sub(FREE_RETRIES).min(MAX_BACKOFF);
+        let late = packet.sent < self.newest_delivered;
+        let timeout = if late || self.messages.queued_bytes() > 0 {
+            self.retransmission_timeout(shared)
         } else {
-            (packet.sent + self.retransmission_timeout(shared)).max(self.quiet_until)
-        }
+            self.probe_timeout(shared)
+        };
+        let at = packet.sent + Nanos(timeout.0 << backoff).min(shared.config.max_rto);
+        if late { at } else { at.max(self.quiet_until) }
     }
 
     /// Whether it is worth asking paths that are not in use at time `at`: while there is traffic, or was a moment ago.
@@ -107,14 +107,18 @@ impl<P: Payload> Peer<P> {
                 self.check_losses(now, shared, upper);
                 self.check_paths(now, shared, upper);
             } else if self.messages.len() > 0 {
-                self.check_death(now, shared, self.introductions, upper);
+                self.check_death(now, self.introduce_at, shared, self.introductions, upper);
             }
         }
         self.release_if_idle(now, shared);
     }
 
     fn check_losses<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
-        while now >= self.loss_deadline(shared) {
+        loop {
+            let due = self.loss_deadline(shared);
+            if now < due {
+                return;
+            }
             let Some(psn) = self.sent.oldest() else { return };
             let Some(&packet) = self.sent.get(psn) else { return };
             let Some(mut outgoing) = self.outgoing.take() else { return };
@@ -132,7 +136,7 @@ impl<P: Payload> Peer<P> {
                 self.fail_unsendable(packet.message, upper);
             }
             if !path_fault {
-                self.probe_silence(now, psn, packet.path, shared, upper);
+                self.probe_silence(now, due, psn, packet.path, shared, upper);
                 return;
             }
         }
@@ -149,9 +153,11 @@ impl<P: Payload> Peer<P> {
     }
 
     /// Nothing sent since has been answered either: one packet is sent again to draw an answer; the rest waits.
+    #[allow(clippy::too_many_arguments)]
     fn probe_silence<U: Upper<P>>(
         &mut self,
         now: Time,
+        due: Time,
         psn: Psn,
         path: PathId,
         shared: &mut Shared,
@@ -168,7 +174,7 @@ impl<P: Payload> Peer<P> {
         self.ask_other_paths(now, path, shared);
         let backoff = self.retransmission_timeout(shared).0 << self.silent_probes.min(16);
         self.quiet_until = now + Nanos(backoff).min(shared.config.max_rto);
-        self.check_death(now, shared, self.silent_probes, upper);
+        self.check_death(now, due, shared, self.silent_probes, upper);
     }
 
     /// Header-only questions on other paths: the path that the packet takes now may be as dead as its first.
@@ -181,13 +187,24 @@ impl<P: Payload> Peer<P> {
         }
     }
 
-    fn check_death<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, probes: u32, upper: &mut U) {
-        let silence = now.since(self.waiting_since.max(self.last_heard));
+    /// Whether the peer is dead, judged at a timer that was to fire at `due`. If it is later than any timer waits (this
+    /// process stood still, or its clock jumped), that time says nothing about the peer and does not count.
+    fn check_death<U: Upper<P>>(
+        &mut self,
+        now: Time,
+        due: Time,
+        shared: &mut Shared,
+        probes: u32,
+        upper: &mut U,
+    ) {
+        let stood_still = now.since(due) - shared.config.max_rto;
+        self.waiting_since = (self.waiting_since.max(self.last_heard) + stood_still).min(now);
+        let silence = now.since(self.waiting_since);
         if silence < shared.config.peer_timeout || probes < PROBES_TO_DEATH {
             return;
         }
         shared.stats.unresponsive_remote_events += 1;
-        let answered_before = self.remote.is_some();
+        let answered_before = self.ever_known;
         let status = if answered_before { Status::Unresponsive } else { Status::Unreachable };
         self.restart_sending(now, status, shared, upper);
         self.dead = true;
@@ -357,8 +374,9 @@ impl<P: Payload> Peer<P> {
         if echo.tx_count == Echo::PROBE {
             outgoing.paths.on_probe_echo(now, echo, &mut shared.stats);
             self.mtu.on_echo(now, echo.psn.0);
-            // What was sent before this probe and is not acknowledged by its answer is late.
-            let sent = Time(now.0.saturating_sub(elapsed.0 + 16));
+            // What was sent before this probe (within the resolution of its stamp) and is not acknowledged by its
+            // answer is late.
+            let sent = Time((now.0 + Stamp::UNIT.0).saturating_sub(elapsed.0));
             if rtt.is_some() {
                 self.newest_delivered = self.newest_delivered.max(sent);
                 self.note_answer(now, outgoing, shared);
@@ -560,8 +578,15 @@ impl<P: Payload> Peer<P> {
         if ack_due && !self.next_data_has_room_for_ack() {
             return Some(self.bare_transmit(now, shared));
         }
+        // A packet sent into silence goes before the probes that ask about it, so that their answers judge it.
+        if self.urgent > 0
+            && let Some(data) = self.poll_data(now, shared)
+        {
+            return Some(data);
+        }
         if let Some(probe) = self.probes.pop_front() {
             let entropy = self.outgoing(shared).paths.get(probe.path).entropy;
+            let probe = Probe { stamp: now.stamp(), ..probe };
             return Some(self.transmit(shared, entropy, 0, None, Body::Probe(probe)));
         }
         if now >= self.mtu.next_event() && self.busy() && !self.dead {
@@ -621,6 +646,9 @@ impl<P: Payload> Peer<P> {
             && !self.sent.is_lost(psn)
         {
             self.lost.pop_front();
+        }
+        if self.lost.is_empty() {
+            self.urgent = 0;
         }
         let control =
             self.messages.has_control() && self.messages.head().is_some() && self.messages.has_control();

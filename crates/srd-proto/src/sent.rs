@@ -312,7 +312,8 @@ impl SentPackets {
     }
 
     fn grow(&mut self) {
-        let size = (self.ring.len() * 2).max(MIN_RING);
+        // Whoever needs more than the little that most peers do gets the whole window: nothing is allocated later.
+        let size = if self.ring.is_empty() { MIN_RING } else { WINDOW_PACKETS as usize };
         let old = std::mem::replace(&mut self.ring, vec![BLANK; size]);
         for i in 0..self.span() {
             let psn = self.una.plus(i);

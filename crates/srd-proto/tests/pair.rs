@@ -270,6 +270,19 @@ fn a_clock_that_jumps_kills_no_peer() {
 }
 
 #[test]
+fn time_in_which_we_stood_still_ourselves_kills_no_peer() {
+    let mut world = World::new(2, &Config::default());
+    let end = world.now + Nanos::from_secs(5);
+    let pause = Nanos::from_secs(100);
+    world.network = Box::new(move |now, _, _| if now < end { vec![] } else { vec![Nanos::from_micros(7)] });
+    world.send(0, 1, pattern(10, 0));
+    world.run_for(Nanos::from_secs(2)); // far more than eight probes
+    world.now += pause;
+    world.settle(Nanos::from_secs(10));
+    assert_eq!(world.hosts[0].log.outcomes, [(0, Ok(()))]);
+}
+
+#[test]
 fn with_keys_nothing_counts_before_the_peer_has_named_us() {
     let config = Config { confirm_first: true, ..Config::default() };
     let mut world = World::new(2, &config);
@@ -316,4 +329,150 @@ fn an_idle_context_sends_nothing() {
     let sent: Vec<u64> = world.hosts.iter().map(|host| host.sent).collect();
     world.run_for(Nanos::from_secs(20));
     assert_eq!(sent, world.hosts.iter().map(|host| host.sent).collect::<Vec<_>>());
+}
+
+fn carries(t: &Transmit<Bytes>, len: usize) -> bool {
+    matches!(&t.packet.body, Body::Data(data) if data.payload.len() == len)
+}
+
+const RTT_HALF: Nanos = Nanos::from_micros(7);
+
+#[test]
+fn a_late_packet_of_a_dead_process_ends_no_context_and_comes_once() {
+    let config = Config::default();
+    let mut world = World::new(2, &config);
+    // A second copy of the first message comes when its sender has been replaced, and again when that is long known.
+    world.network = Box::new(|_, _, t| {
+        if carries(t, 10) {
+            vec![RTT_HALF, Nanos::from_micros(500), Nanos::from_micros(3000)]
+        } else {
+            vec![RTT_HALF]
+        }
+    });
+    world.send(0, 1, pattern(10, 0));
+    world.settle(SECOND);
+    world.restart(0, &config, 0x9999);
+    world.next_token = 0;
+    world.send(0, 1, pattern(20, 1));
+    world.settle(SECOND);
+    world.run_for(Nanos::from_millis(5));
+    world.send(0, 1, pattern(30, 2));
+    world.settle(SECOND);
+    let lengths: Vec<usize> = world.hosts[1].log.received.iter().map(|(_, bytes)| bytes.len()).collect();
+    assert_eq!(lengths, [10, 20, 30]);
+    assert_eq!(world.hosts[1].log.lost_peers, [PeerLoss::Restarted]);
+    assert!(world.hosts[0].log.outcomes.iter().all(|(_, outcome)| outcome.is_ok()));
+}
+
+#[test]
+fn a_refusal_concerns_no_message_of_a_later_context() {
+    let config = Config::default();
+    let mut world = World::new(2, &config);
+    world.network = Box::new(|_, from, t| match &t.packet.body {
+        Body::Data(data) if from == 1 && matches!(data.op, Op::Refuse { .. }) => {
+            vec![Nanos::from_micros(400)]
+        }
+        _ if carries(t, 10) => vec![RTT_HALF, Nanos::from_micros(500)],
+        _ if carries(t, 30) => vec![Nanos::from_micros(1500)],
+        _ => vec![RTT_HALF],
+    });
+    world.send(0, 1, pattern(10, 0));
+    world.settle(SECOND);
+    world.restart(1, &config, 0x9999);
+    world.hosts[1].log.refuse = vec![Status::RemoteRnr]; // the late copy, of the context with its predecessor
+    world.run_for(Nanos::from_micros(600));
+    assert!(world.hosts[1].log.refuse.is_empty() && world.hosts[0].log.lost_peers == [PeerLoss::Restarted]);
+    world.send(0, 1, pattern(30, 1)); // it bears the number that the refused message had
+    world.settle(SECOND);
+    assert_eq!(world.hosts[0].log.outcomes, [(0, Ok(())), (1, Ok(()))]);
+}
+
+#[test]
+fn death_leaves_nothing_to_be_settled() {
+    let config = Config { peer_timeout: SECOND, max_messages_per_peer: 4, ..Config::default() };
+    let mut world = World::new(2, &config);
+    world.send(0, 1, pattern(10, 0));
+    world.settle(SECOND);
+    let cut = std::rc::Rc::new(std::cell::Cell::new(true));
+    let is_cut = cut.clone();
+    world.network = Box::new(move |_, _, _| if is_cut.get() { vec![] } else { vec![RTT_HALF] });
+    for i in 0..4 {
+        world.send(0, 1, pattern(5000, i));
+    }
+    world.settle(Nanos::from_secs(5));
+    assert!(
+        world.hosts[0].log.outcomes[1..].iter().all(|(_, outcome)| *outcome == Err(Status::Unresponsive))
+    );
+    let sent = world.hosts[0].sent;
+    world.run_for(Nanos::from_secs(10));
+    assert_eq!(world.hosts[0].sent, sent, "nothing is said to the dead");
+    cut.set(false);
+    for i in 0..4 {
+        world.send(0, 1, pattern(5000, i));
+    }
+    world.settle(SECOND);
+    assert!(world.hosts[0].log.outcomes[5..].iter().all(|(_, outcome)| outcome.is_ok()));
+    assert_eq!(world.hosts[1].log.received.len(), 5);
+}
+
+#[test]
+fn what_is_half_received_of_a_silent_sender_is_abandoned_and_refused_should_it_go_on() {
+    let config = Config::default();
+    let mut world = World::new(2, &config);
+    let impatient = Config { peer_timeout: SECOND, ..Config::default() };
+    world.restart(1, &impatient, 0x9999);
+    let end = world.now + Nanos::from_secs(5);
+    let mut passed = 0;
+    world.network = Box::new(move |now, from, t| {
+        passed += (from == 0 && matches!(t.packet.body, Body::Data(_))) as u32;
+        if now < end && passed > 3 { vec![] } else { vec![RTT_HALF] }
+    });
+    world.send(0, 1, pattern(50_000, 0));
+    world.run_for(Nanos::from_secs(4));
+    assert!(world.hosts[1].log.open.is_empty() && world.hosts[1].log.abandoned == 1);
+    world.settle(Nanos::from_secs(10));
+    assert_eq!(world.hosts[0].log.outcomes, [(0, Err(Status::Unresponsive))], "never a false success");
+    world.send(0, 1, pattern(50_000, 1));
+    world.settle(SECOND);
+    assert_eq!(world.hosts[1].log.received.len(), 1);
+}
+
+#[test]
+fn a_lone_packet_that_does_not_arrive_is_sent_ever_more_rarely() {
+    let mut world = World::new(2, &Config::default());
+    world.send(0, 1, pattern(20, 0));
+    world.settle(SECOND);
+    world.network = Box::new(|_, _, t| if carries(t, 10) { vec![] } else { vec![RTT_HALF] });
+    let sent = world.hosts[0].sent;
+    world.send(0, 1, pattern(10, 0));
+    world.run_for(Nanos::from_millis(20));
+    assert!(world.hosts[0].sent - sent < 200, "{} packets", world.hosts[0].sent - sent);
+}
+
+#[test]
+fn a_clock_that_steps_back_and_packets_of_strangers_move_no_time() {
+    let mut world = World::new(2, &Config::default());
+    world.send(0, 1, pattern(10, 0));
+    world.settle(SECOND);
+    let log = &mut Log::default();
+    let endpoint = &mut world.hosts[0].endpoint;
+    endpoint.handle_timeout(Time(100_000_000_000), log);
+    let now = Time(50_000_000_000);
+    for _ in 0..100 {
+        let packet = Packet {
+            src_port: PORT,
+            dst_tag: Tag(77),
+            src_tag: Tag(5),
+            hello: None,
+            ack: None,
+            body: Body::None,
+        };
+        endpoint.handle_packet(now, 0, gid(1), &packet, 100, false, log);
+        while endpoint.poll_transmit(now).is_some() {}
+    }
+    let peer = endpoint.connect(now, 0, addr(1)).unwrap();
+    let op = Op::Send { route: World::route(1), imm: None, datagram: false };
+    endpoint.send(now, peer, Token(1), op, Bytes::new(pattern(10, 1))).unwrap();
+    while endpoint.poll_transmit(now).is_some() {}
+    assert!(endpoint.next_timeout() < now + SECOND);
 }

@@ -19,7 +19,14 @@ pub struct AckBox(Option<Box<Ack>>);
 
 impl From<Ack> for AckBox {
     fn from(ack: Ack) -> AckBox {
-        let kept = STORE.try_with(|store| store.borrow_mut().pop()).ok().flatten();
+        let take = |store: &RefCell<Vec<_>>| {
+            let mut store = store.borrow_mut();
+            if store.capacity() == 0 {
+                store.extend((0..KEPT).map(|_| Box::new(Ack::default()))); // all at once: nothing later
+            }
+            store.pop()
+        };
+        let kept = STORE.try_with(take).ok().flatten();
         AckBox(Some(match kept {
             Some(mut place) => {
                 *place = ack;
@@ -36,10 +43,7 @@ impl Drop for AckBox {
             // While a thread ends, its store may be gone: then the box is simply freed.
             let _ = STORE.try_with(|store| {
                 let mut store = store.borrow_mut();
-                if store.capacity() == 0 {
-                    store.reserve_exact(KEPT);
-                }
-                if store.len() < KEPT {
+                if store.len() < store.capacity() {
                     store.push(place);
                 }
             });

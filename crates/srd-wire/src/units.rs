@@ -91,6 +91,8 @@ pub struct Stamp(pub u32);
 
 impl Stamp {
     const SHIFT: u32 = 4;
+    /// One tick of its clock.
+    pub const UNIT: Nanos = Nanos(1 << Stamp::SHIFT);
 
     /// Nanoseconds from `earlier` to this stamp, modulo 68 s.
     #[inline]

@@ -140,6 +140,25 @@ impl World {
         if packets > 0 {
             return broken("silence", format!("{packets} packets in an idle second"));
         }
+        for node in self.nodes.iter().filter(|node| node.device.is_some()) {
+            let device = node.device.as_ref().expect("it lives");
+            if !device.endpoint().is_quiet() {
+                let index = node.index;
+                return broken(
+                    "silence",
+                    format!("process {index} still has something to send, and does not"),
+                );
+            }
+            let counters = device.counters();
+            let counted = counters.iter().find(|(name, _)| *name == "tx_pkts").map_or(0, |(_, value)| value);
+            if counted != node.sent {
+                let index = node.index;
+                return broken(
+                    "counters",
+                    format!("process {index} sent {} packets and counts {counted}", node.sent),
+                );
+            }
+        }
         let most = 20 * self.nodes.len() as u64;
         if wakes > most {
             return broken("silence", format!("{wakes} wake-ups in an idle second"));

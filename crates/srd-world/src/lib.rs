@@ -12,7 +12,7 @@
 //! What lies where: [`plan`] draws the flat structures that say what a run is made of; [`net`] is the network;
 //! [`memory`] the memory of a process, with every access checked; [`node`] a process: its device, its clock and the
 //! objects it has made; [`ledger`] the oracle; [`workload`] draws what the processes do; [`world`] is the event loop that
-//! joins them, with `engine` (how a process runs its device), `posting` (how it posts work) and `calamity` (what happens
+//! joins them, with `engine` (when a process runs its device), `traffic` (packets), `posting` (work), `polling` (completions) and `calamity` (what happens
 //! to it) and `endgame` (the liveness phase) beside it; [`shrink`] makes a failing plan smaller; [`scenario`] holds named situations with their own measures.
 #![forbid(unsafe_code)]
 
@@ -25,11 +25,13 @@ pub mod net;
 pub mod node;
 pub mod pattern;
 pub mod plan;
+mod polling;
 mod posting;
 pub mod rng;
 pub mod scenario;
 pub mod shrink;
 mod trace;
+mod traffic;
 pub mod workload;
 pub mod world;
 

@@ -106,6 +106,12 @@ pub struct Node {
     pub pd: PdId,
     /// Completion queues.
     pub cqs: Vec<CqId>,
+    /// Those that are armed.
+    pub armed: Vec<CqId>,
+    /// Those that have fired and were not looked at since.
+    pub fired: Vec<CqId>,
+    /// Packets that this life has sent.
+    pub sent: u64,
     /// Memory regions, the lost ones included.
     pub regions: Vec<Region>,
     /// Address handles it holds, by host.
@@ -144,6 +150,9 @@ impl Node {
             wake_at: Time::NEVER,
             pd: PdId(0),
             cqs: Vec::new(),
+            armed: Vec::new(),
+            fired: Vec::new(),
+            sent: 0,
             regions: Vec::new(),
             handles: vec![None; hosts],
             qps: Vec::new(),
@@ -176,6 +185,9 @@ impl Node {
         self.device = Some(device);
         self.inbox.clear();
         self.inbox_bytes = 0;
+        self.armed.clear();
+        self.fired.clear();
+        self.sent = 0;
         self.qps.clear();
         self.fillers.clear();
         self.handles.fill(None);

@@ -88,6 +88,8 @@ fields! {
         sq_depth = 256,
         /// A process leaves completions in their queues for this long.
         cq_lag_ns = 0,
+        /// Processes wait for notifications instead of looking at their queues.
+        notified = 0,
         /// First wait after a refusal for want of a receive.
         rnr_wait_ns = 50_000,
         /// Longest such wait.
@@ -329,6 +331,7 @@ impl Plan {
         s.no_ah_percent = rng.pick(&[0, 0, 0, 20]);
         s.sq_depth = rng.pick(&[256, 256, 64, 4, 1]);
         s.cq_lag_ns = rng.pick(&[0, 0, 5_000, 500_000]);
+        s.notified = rng.below(2);
         s.rnr_wait_ns = rng.pick(&[50_000, 10_000, 200_000]);
         s.rnr_wait_max_ns = rng.pick(&[2_000_000, 100_000, 20_000_000]);
         s.codec = rng.pick(&[0, 0, 0, 1, 1, 2]);

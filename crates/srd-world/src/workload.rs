@@ -41,7 +41,7 @@ pub fn draft(shape: &Shape, rng: &mut Rng) -> Draft {
     let edge = rng.percent(shape.edge_percent);
     let mut len = if edge { edge_len(shape, verb, rng) } else { rng.spread(1, 20_000) };
     let longest = if verb == Verb::Send { MAX_MSG as u64 } else { shape.rdma_len };
-    len = len.min(if datagram { datagram_room(shape) } else { longest });
+    len = len.min(if datagram { MAX_DATAGRAM } else { longest });
     let flaw = if rng.percent(shape.invalid_percent) { draw_flaw(verb, datagram, rng) } else { Flaw::None };
     if flaw == Flaw::TooLong {
         len = longest.max(MAX_MSG as u64) + 1;
@@ -62,10 +62,8 @@ pub fn draft(shape: &Shape, rng: &mut Rng) -> Draft {
     Draft { datagram, verb, imm, len: len as u32, inline, split, to_self, flaw }
 }
 
-/// A datagram keeps room for the routing header at the receiver, whose buffers hold the longest message.
-fn datagram_room(_shape: &Shape) -> u64 {
-    MAX_MSG as u64 - 40
-}
+/// Longest datagram: the receiver's buffers hold the longest message, and the routing header as well.
+const MAX_DATAGRAM: u64 = MAX_MSG as u64 - 40;
 
 fn edge_len(shape: &Shape, verb: Verb, rng: &mut Rng) -> u64 {
     let route = Route { dst_qpn: Qpn(0), src_qpn: Qpn(0), qkey: Qkey(0) };

@@ -173,7 +173,7 @@ impl World {
             .collect();
         let gids = nodes.iter().map(|node| gid_of(node.host)).collect();
         let timeout = Nanos(plan.shape.peer_timeout_ns);
-        let mut ledger = Ledger::new(plan.seed, gids, timeout, plan.shape.confirm_first != 0);
+        let mut ledger = Ledger::new(plan.seed, gids, timeout);
         ledger.many_contexts = plan.shape.extra_ports > 0;
         World {
             net: Net::new(plan, hosts),

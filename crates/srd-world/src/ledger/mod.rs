@@ -13,12 +13,19 @@
 //! | `status` | a message fails only for a cause that was there |
 //! | `wrong completion` | a completion says the truth about length, source, operation and immediate data |
 //! | `refused post` | valid work is refused only when a queue is full |
+//!
+//! Beside these, the world itself reports `liveness`, `silence`, `storm`, `livelock`, `codec` (packets that contradict
+//! themselves or do not fit), `isolation`, `notification`, `counters`, `refused call` and `panic`.
+
+mod causes;
+mod records;
+
+pub use records::*;
 
 use crate::memory::WorldMemory;
 use crate::pattern::Pattern;
-use arrayvec::ArrayVec;
-use srd_device::{AhNumber, Completion, CompletionOp, CqId, Piece, QpKind};
-use srd_wire::{Gid, MrKey, Nanos, Qkey, Qpn, Status, Time};
+use srd_device::{AhNumber, Completion, CompletionOp, Piece, QpKind};
+use srd_wire::{Gid, MrKey, Nanos, Status, Time};
 use std::collections::BTreeMap;
 
 /// A rule has been broken.
@@ -33,169 +40,6 @@ pub struct Violation {
 /// Shorthand for an error of `rule`.
 pub fn broken<T>(rule: &'static str, detail: String) -> Result<T, Violation> {
     Err(Violation { rule, detail })
-}
-
-/// Operation of a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verb {
-    /// Send.
-    Send,
-    /// RDMA read.
-    Read,
-    /// RDMA write.
-    Write,
-}
-
-/// What is wrong with a message from the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Flaw {
-    /// Nothing.
-    None,
-    /// Another queue key than the destination's.
-    Qkey,
-    /// A queue pair number that nobody has.
-    Qpn,
-    /// A remote key that nobody has.
-    Rkey,
-    /// Remote addresses outside the region.
-    Range,
-    /// A region that does not permit remote access.
-    Access,
-    /// A local key that does not exist.
-    Lkey,
-    /// Longer than allowed.
-    TooLong,
-    /// An address handle that does not exist.
-    Handle,
-}
-
-impl Flaw {
-    /// Whether the sender's own device sees it.
-    pub fn is_local(self) -> bool {
-        matches!(self, Flaw::Lkey | Flaw::TooLong | Flaw::Handle)
-    }
-}
-
-/// Where a message stands with its sender.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// Not completed.
-    Outstanding,
-    /// Completed.
-    Done(Status),
-    /// It will never complete: its queue pair or its process is gone.
-    Void,
-}
-
-/// A message, from the moment it was posted.
-#[derive(Clone, Debug)]
-pub struct Message {
-    /// Operation.
-    pub verb: Verb,
-    /// Immediate data.
-    pub imm: Option<u32>,
-    /// Length in bytes.
-    pub len: u32,
-    /// What is wrong with it.
-    pub flaw: Flaw,
-    /// The sending queue pair.
-    pub qp: usize,
-    /// The queue pair that it is for.
-    pub dst_qp: usize,
-    /// When it was posted.
-    pub posted: Time,
-    /// The same by the sender's clock.
-    pub posted_local: Time,
-    /// Where it stands.
-    pub state: State,
-    /// The destination has said that it is there.
-    pub delivered: bool,
-    /// The remote buffer held all of it when it was last looked at.
-    pub placed: bool,
-    /// Local buffers.
-    pub local: ArrayVec<u64, 2>,
-    /// Region of the local buffers.
-    pub local_region: usize,
-    /// Remote buffer.
-    pub remote: Option<u64>,
-    /// Region of the remote buffer.
-    pub remote_region: usize,
-}
-
-/// A receive.
-#[derive(Clone, Debug)]
-pub struct Recv {
-    /// Its queue pair.
-    pub qp: usize,
-    /// Where it puts what comes.
-    pub pieces: ArrayVec<Piece, 2>,
-    /// Its length.
-    pub len: u32,
-    /// Region of its buffers.
-    pub region: usize,
-    /// Not completed.
-    pub open: bool,
-}
-
-/// A queue pair, from creation on.
-#[derive(Clone, Debug)]
-pub struct Qp {
-    /// Its process...
-    pub node: usize,
-    /// ...and which life of it.
-    pub life: u32,
-    /// Its number.
-    pub qpn: Qpn,
-    /// Its kind.
-    pub kind: QpKind,
-    /// Its key.
-    pub qkey: Qkey,
-    /// Writes with immediate consume no receive.
-    pub unsolicited: bool,
-    /// Retries for want of a receive.
-    pub rnr_retry: u8,
-    /// Where sends complete.
-    pub send_cq: CqId,
-    /// Where receives complete.
-    pub recv_cq: CqId,
-    /// Entries of its receive queue.
-    pub rq_depth: u32,
-    /// There have been more receives than messages from the start.
-    pub ample: bool,
-    /// It has had receives shorter than the longest message.
-    pub short: bool,
-    /// Since when it is gone.
-    pub destroyed: Option<Time>,
-    /// Since when it is in the error state.
-    pub errored: Option<Time>,
-    /// Receives that are open.
-    pub recvs_open: u32,
-    /// Work requests in its send queue.
-    pub sends_open: u32,
-}
-
-/// A stretch of time since which something has been so.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Since {
-    /// So or not.
-    pub so: bool,
-    /// Since when.
-    pub at: Time,
-}
-
-/// What a process has heard of another one, by its own clock.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Contact {
-    /// Last packet with an acknowledgement, of the current incarnations.
-    pub heard: Option<Time>,
-    /// Whether anything was heard since the context was last lost.
-    pub answered: bool,
-    /// The first packet sent since then.
-    pub asked: Option<Time>,
-    /// The peer has said how large its packets may be.
-    pub introduced: bool,
-    /// The last message that was begun before that.
-    pub last_begun: Option<u32>,
 }
 
 /// What distinguishes messages for the eye of the receiver. Messages that look alike are counted together.
@@ -219,21 +63,6 @@ struct Count {
 
 /// `wr_id`s of receives begin here; below are messages.
 pub const RECV_BASE: u64 = 1 << 40;
-
-/// Keys and counts of what the run did, for the summary.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Score {
-    /// Messages posted.
-    pub posted: u64,
-    /// Completed with success.
-    pub succeeded: u64,
-    /// Completed with an error.
-    pub failed: u64,
-    /// Without completion because their queue pair or process went.
-    pub void: u64,
-    /// Receive completions with success.
-    pub received: u64,
-}
 
 /// See the module.
 pub struct Ledger {
@@ -264,7 +93,6 @@ pub struct Ledger {
     /// When the clock of a process last jumped.
     pub jumped: Vec<Option<Time>>,
     peer_timeout: Nanos,
-    confirm_first: bool,
     /// Processes have several receive ports, and a context for each pair of them: what is known of one may be unknown in
     /// another.
     pub many_contexts: bool,
@@ -279,7 +107,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// A ledger for processes on these hosts.
-    pub fn new(seed: u64, gids: Vec<Gid>, peer_timeout: Nanos, confirm_first: bool) -> Ledger {
+    pub fn new(seed: u64, gids: Vec<Gid>, peer_timeout: Nanos) -> Ledger {
         let n = gids.len();
         let never = Since { so: false, at: Time(0) };
         Ledger {
@@ -298,7 +126,6 @@ impl Ledger {
             jumped: vec![None; n],
             gids,
             peer_timeout,
-            confirm_first,
             many_contexts: false,
             outstanding: 0,
             score: Score::default(),
@@ -480,101 +307,6 @@ impl Ledger {
                     return lie("but the responder has not received it");
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Whether `status` has a cause; the error says why not.
-    fn may_fail(&self, id: usize, status: Status, local: Time) -> Result<(), String> {
-        let message = &self.messages[id];
-        let (src, dst) = (&self.qps[message.qp], &self.qps[message.dst_qp]);
-        let flaw = message.flaw;
-        let rdma = message.verb != Verb::Send;
-        let (s, d) = (src.node, dst.node);
-        let another_life = dst.life != self.lives[d].0;
-        let dst_gone = another_life || dst.destroyed.is_some() || dst.errored.is_some();
-        let region_gone =
-            |node, region| self.regions_gone.get(&(node, region)).is_some_and(|&t| t >= message.posted);
-        let handle_moved = |a: usize, b: usize| self.handles[a][b].at >= message.posted;
-        let just = |so: bool, why: &str| if so { Ok(()) } else { Err(why.to_string()) };
-        // A flawed message may fail for any other cause that is there, but for its flaw only as the flaw says.
-        match status {
-            Status::Ok => Ok(()),
-            Status::Flushed => {
-                just(src.errored.is_some() || handle_moved(s, d), "neither queue pair nor handle ended")
-            }
-            Status::LocalInvalidAh => {
-                just(flaw == Flaw::Handle || handle_moved(s, d), "the address handle is valid")
-            }
-            Status::LocalInvalidLkey => just(
-                flaw == Flaw::Lkey || region_gone(s, message.local_region),
-                "the local key is valid and covers the buffer",
-            ),
-            Status::LocalBadLength => just(flaw == Flaw::TooLong, "the length is allowed"),
-            Status::RemoteBadAddress => just(
-                matches!(flaw, Flaw::Rkey | Flaw::Range | Flaw::Access)
-                    || another_life
-                    || (rdma && region_gone(d, message.remote_region))
-                    // The region of the receive buffer that it was landing in.
-                    || (!rdma && self.any_region_gone_since(d, message.posted)),
-                "the remote key and address are valid",
-            ),
-            Status::RemoteAbort => {
-                just(self.killed[d].is_some(), "the peer has been one and the same process from the start")
-            }
-            Status::RemoteBadDestQpn => just(
-                matches!(flaw, Flaw::Qpn | Flaw::Qkey) || dst_gone,
-                "the destination queue pair is there",
-            ),
-            Status::RemoteRnr => {
-                let consumes = !rdma || (message.imm.is_some() && !dst.unsolicited);
-                if src.rnr_retry == 7 {
-                    return Err("retries have no end".to_string());
-                }
-                just(consumes && (!dst.ample || dst_gone), "there have always been receives")
-            }
-            Status::RemoteBadLength => just(dst.short, "every receive is long enough"),
-            Status::UnknownPeer => {
-                let handle = self.handles[d][s];
-                let lacked = !handle.so || handle.at >= message.posted || another_life;
-                just(rdma && lacked, "the responder has an address handle of us")
-            }
-            Status::Unresponsive | Status::Unreachable => {
-                self.may_be_dead(s, d, status, message.posted, local)
-            }
-            _ => Err("there is never a cause for this status".to_string()),
-        }
-    }
-
-    fn any_region_gone_since(&self, node: usize, since: Time) -> bool {
-        self.regions_gone.iter().any(|(&(owner, _), &at)| owner == node && at >= since)
-    }
-
-    fn may_be_dead(
-        &self,
-        node: usize,
-        peer: usize,
-        status: Status,
-        posted: Time,
-        local: Time,
-    ) -> Result<(), String> {
-        let contact = &self.contacts[node][peer];
-        // A clock that jumps makes a silence look longer, here or there.
-        let jumped = self.jumped[node].is_some_and(|at| at + self.peer_timeout >= posted);
-        if status == Status::Unreachable && contact.answered && !self.many_contexts {
-            return Err("the peer has answered".to_string());
-        }
-        let Some(asked) = contact.asked.or(self.many_contexts.then_some(local)) else {
-            return Err("nothing has been asked since the last answer".to_string());
-        };
-        let silent = local.since(contact.heard.map_or(asked, |heard| heard.max(asked)));
-        // An eighth for the resolution of timers.
-        if !jumped && !self.many_contexts && silent.0 + silent.0 / 8 < self.peer_timeout.0 {
-            return Err(format!(
-                "the peer has been silent for {} us of {}",
-                silent.0 / 1_000,
-                self.peer_timeout.0 / 1_000
-            ));
         }
         Ok(())
     }
@@ -848,11 +580,6 @@ impl Ledger {
                 message.local.iter().for_each(|&addr| memory.close(addr));
             }
         }
-    }
-
-    /// Whether messages from the dead may still be confirmed to a new process: only without keys.
-    pub fn confirms_first(&self) -> bool {
-        self.confirm_first
     }
 
     /// A key that no region has.

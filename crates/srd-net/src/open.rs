@@ -1,0 +1,131 @@
+//! What an instance needs of the system before it can run: an address, a port, a key. Each failure says what was
+//! tried, why it failed, and what to do.
+
+use crate::address::LocalAddress;
+use crate::log;
+use crate::options::Options;
+use crate::sys::udp::{ReceiveSocket, scoped};
+use rand::TryRngCore;
+use rand::rngs::OsRng;
+use srd_wire::seal::Psk;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+
+/// Receive ports that a host has: 16-bit queue pair numbers, 128 to a port.
+pub const SLOTS: u16 = 512;
+
+/// Why an instance could not be opened: what failed, where, and what to do.
+#[derive(Debug)]
+pub struct OpenError {
+    /// What failed.
+    pub what: String,
+    /// The system's reason, if it was the system that refused.
+    pub source: Option<io::Error>,
+    /// What to do.
+    pub advice: String,
+}
+
+impl OpenError {
+    pub(crate) fn new(
+        what: impl Into<String>,
+        source: Option<io::Error>,
+        advice: impl Into<String>,
+    ) -> OpenError {
+        OpenError { what: what.into(), source, advice: advice.into() }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        if let Some(source) = &self.source {
+            write!(f, ": {source}")?;
+        }
+        write!(f, "; {}", self.advice)
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}
+
+pub(crate) fn find_address(options: &Options) -> Result<LocalAddress, OpenError> {
+    LocalAddress::find(&options.addr).map_err(|e| {
+        OpenError::new(e.to_string(), None, "set SRD_ADDR to an address or interface of this host")
+    })
+}
+
+pub(crate) fn random() -> Result<u64, OpenError> {
+    OsRng.try_next_u64().map_err(|e| {
+        OpenError::new(format!("the system gives no random numbers: {e}"), None, "see getrandom(2)")
+    })
+}
+
+pub(crate) fn read_key(path: &std::path::Path) -> Result<Psk, OpenError> {
+    const ADVICE: &str =
+        "SRD_KEY_FILE names a file with 64 hexadecimal digits (`openssl rand -hex 32` makes them)";
+    let bytes = std::fs::read(path).map_err(|e| {
+        OpenError::new(format!("cannot read the key file {}", path.display()), Some(e), ADVICE)
+    })?;
+    if std::fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o007 != 0) {
+        log::warn_once(format_args!(
+            "everybody on this host can read the key file {0}; `chmod 600 {0}`",
+            path.display()
+        ));
+    }
+    let key = match std::str::from_utf8(&bytes) {
+        Ok(text) if bytes.len() != Psk::LEN => text.parse(),
+        _ => Psk::from_bytes(&bytes),
+    };
+    key.map_err(|e| OpenError::new(format!("key file {}: {e}", path.display()), None, ADVICE))
+}
+
+/// Binds to the lowest free port of the host's slots.
+pub(crate) fn take_slot(
+    local: &LocalAddress,
+    base: u16,
+    rcvbuf: u64,
+) -> Result<(u16, ReceiveSocket), OpenError> {
+    let last = base.saturating_add(SLOTS - 1);
+    for port in base..=last {
+        let addr: SocketAddr = scoped(local.ip, port, local.index);
+        match ReceiveSocket::bind(addr, rcvbuf) {
+            Ok(socket) => return Ok((port, socket)),
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
+            Err(e) => {
+                let advice = match e.kind() {
+                    io::ErrorKind::AddrNotAvailable => "the address has gone from its interface",
+                    io::ErrorKind::PermissionDenied => "set SRD_PORT_BASE to ports that this user may bind",
+                    _ => "raise `ulimit -n` if there are too many open files",
+                };
+                return Err(OpenError::new(format!("cannot receive on UDP {addr}"), Some(e), advice));
+            }
+        }
+    }
+    Err(OpenError::new(
+        format!("every UDP port from {base} to {last} of {} is in use", local.ip),
+        Some(io::Error::from_raw_os_error(libc::EADDRINUSE)),
+        format!(
+            "end processes that hold them (`ss -ulnp 'sport >= {base}'` lists them), or set SRD_PORT_BASE"
+        ),
+    ))
+}
+
+pub(crate) fn warn_about_buffer(socket: &ReceiveSocket, wanted: u64) {
+    let granted = socket.rcvbuf();
+    if granted < wanted {
+        log::warn_once(format_args!(
+            "the receive buffer is {granted} bytes, not {wanted}: bursts from many senders will be dropped here; \
+             `sysctl -w net.core.rmem_max={wanted}`, or set SRD_RCVBUF={granted} to accept it"
+        ));
+    }
+    if !socket.has_gro() {
+        log::warn_once(format_args!(
+            "this kernel does not join UDP datagrams on receive (Linux 5.0 does), which is slow"
+        ));
+    }
+}

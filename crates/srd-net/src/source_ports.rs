@@ -1,0 +1,315 @@
+//! The pool of sending sockets, each with a source port of its own: a path of any peer names one of them. Knows what
+//! to do with every error that a send can meet; does not know what is being sent.
+
+use crate::address::LocalAddress;
+use crate::log;
+use crate::options::LogLevel;
+use crate::sys::udp::{self, Destination, Gather, SendSocket};
+use srd_wire::{Gid, InstanceAddr};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Datagrams that one send may hold: `UDP_MAX_SEGMENTS` of Linux 6.9; before it was 64.
+const MOST_SEGMENTS: usize = 128;
+const MOST_SEGMENTS_BEFORE_6_9: usize = 64;
+
+/// A send is tried again so often when errors of earlier sends were reported in its place.
+const ATTEMPTS: usize = 4;
+
+/// An IPv4 host takes packets of this size in any case (RFC 791); who reports less is mistaken or means harm.
+const LEAST_MTU: u16 = 576;
+
+/// Datagrams of equal size, of which the last may be shorter, to one destination from one port.
+#[derive(Clone, Copy)]
+pub struct Burst {
+    /// Whom for.
+    pub to: InstanceAddr,
+    /// The same for the kernel.
+    pub destination: Destination,
+    /// Which source port.
+    pub entropy: u16,
+    /// Size of a datagram.
+    pub segment: usize,
+}
+
+/// Where a burst's bytes are.
+#[derive(Clone, Copy)]
+pub enum Bytes<'a> {
+    /// In pieces.
+    Gathered(&'a Gather),
+    /// In one piece.
+    Whole(&'a [u8]),
+}
+
+impl Bytes<'_> {
+    fn len(self) -> usize {
+        match self {
+            Bytes::Gathered(gather) => gather.len(),
+            Bytes::Whole(bytes) => bytes.len(),
+        }
+    }
+
+    /// A copy.
+    pub fn to_vec(self) -> Vec<u8> {
+        match self {
+            Bytes::Whole(bytes) => bytes.to_vec(),
+            Bytes::Gathered(gather) => {
+                let mut bytes = Vec::with_capacity(gather.len());
+                gather.copy_to(&mut bytes);
+                bytes
+            }
+        }
+    }
+}
+
+/// What became of a send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// The system has taken it.
+    Gone,
+    /// The system does not take it now: its buffer or queue is full.
+    NotNow,
+    /// The system does not take it (or not all of it); counted.
+    Refused,
+}
+
+/// What happened at the sockets.
+#[derive(Clone, Debug, Default)]
+pub struct PortCounters {
+    /// Packets given to the system.
+    pub packets: u64,
+    /// Bytes of their datagrams.
+    pub bytes: u64,
+    /// Calls that sent them.
+    pub sends: u64,
+    /// Packets that the system refused.
+    pub refused: u64,
+    /// Refused sends, by the error's number.
+    pub errors: BTreeMap<i32, u64>,
+    /// Errors that the network reported (ICMP), by number.
+    pub network_errors: BTreeMap<i32, u64>,
+}
+
+/// The pool.
+pub struct SourcePorts {
+    local: LocalAddress,
+    sockets: Vec<SendSocket>,
+    gso: bool,
+    most_segments: usize,
+    /// Path MTUs below ours that were reported since the last call of `take_path_mtu`.
+    path_mtus: Vec<(Gid, u16)>,
+    counters: PortCounters,
+}
+
+/// What a socket had been told.
+#[derive(Default)]
+struct Told {
+    anything: bool,
+    /// Of a datagram that is too large for what this host knows of the path, rather than for a router on it.
+    too_large_here: bool,
+}
+
+impl SourcePorts {
+    /// Opens `count` ports at `local`, or as many as can be had.
+    pub fn open(local: LocalAddress, count: u16) -> io::Result<SourcePorts> {
+        let mut sockets = Vec::with_capacity(count.max(1) as usize);
+        for _ in 0..count.max(1) {
+            match SendSocket::bind(local.ip, local.index) {
+                Ok(socket) => sockets.push(socket),
+                Err(e) if sockets.is_empty() => return Err(e),
+                Err(e) => {
+                    log::warn_once(format_args!(
+                        "only {} of {count} source ports could be opened, so there are fewer paths: {e}; \
+                         raise `ulimit -n`, or lower SRD_PATHS",
+                        sockets.len()
+                    ));
+                    break;
+                }
+            }
+        }
+        let gso = sockets[0].has_gso();
+        if !gso {
+            log::warn_once(format_args!(
+                "this kernel has no UDP segmentation offload (Linux 4.18 has): every packet is a call of its own, \
+                 which is slow"
+            ));
+        }
+        Ok(SourcePorts {
+            local,
+            sockets,
+            gso,
+            most_segments: MOST_SEGMENTS,
+            path_mtus: Vec::new(),
+            counters: PortCounters::default(),
+        })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Most datagrams of one send.
+    #[inline]
+    pub fn most_segments(&self) -> usize {
+        if self.gso { self.most_segments } else { 1 }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &PortCounters {
+        &self.counters
+    }
+
+    /// The local address.
+    pub fn local(&self) -> &LocalAddress {
+        &self.local
+    }
+
+    /// A host towards which packets of our MTU do not fit, and the MTU that does.
+    pub fn take_path_mtu(&mut self) -> Option<(Gid, u16)> {
+        self.path_mtus.pop()
+    }
+
+    /// Sends a burst.
+    #[inline]
+    pub fn send(&mut self, burst: &Burst, bytes: Bytes<'_>) -> Sent {
+        let len = bytes.len();
+        let count = len.div_ceil(burst.segment.max(1)).max(1);
+        if count > self.most_segments() {
+            return self.send_singly(burst, bytes);
+        }
+        let segment = (count > 1).then_some(burst.segment as u16);
+        for attempt in 1..=ATTEMPTS {
+            let socket = self.socket(burst);
+            let result = match bytes {
+                Bytes::Gathered(gather) => socket.send(&burst.destination, gather, segment),
+                Bytes::Whole(bytes) => socket.send_bytes(&burst.destination, bytes, segment),
+            };
+            let Err(error) = result else {
+                self.counters.packets += count as u64;
+                self.counters.bytes += len as u64;
+                self.counters.sends += 1;
+                return Sent::Gone;
+            };
+            if let Some(sent) = self.on_error(burst, bytes, count, &error, attempt == ATTEMPTS) {
+                return sent;
+            }
+        }
+        Sent::Refused
+    }
+
+    fn socket(&self, burst: &Burst) -> &SendSocket {
+        &self.sockets[burst.entropy as usize % self.sockets.len()]
+    }
+
+    /// What an error means; `None`: to be tried again.
+    #[cold]
+    fn on_error(
+        &mut self,
+        burst: &Burst,
+        bytes: Bytes<'_>,
+        count: usize,
+        error: &io::Error,
+        last: bool,
+    ) -> Option<Sent> {
+        let errno = error.raw_os_error().unwrap_or(0);
+        match errno {
+            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => {
+                self.take_errors(burst);
+                return Some(Sent::NotNow);
+            }
+            libc::EINTR if !last => return None,
+            libc::EINVAL if count > MOST_SEGMENTS_BEFORE_6_9 => {
+                self.most_segments = MOST_SEGMENTS_BEFORE_6_9;
+                return Some(self.send_singly(burst, bytes));
+            }
+            // What answers these to many datagrams in one call may still take them one by one.
+            libc::EINVAL | libc::EIO | libc::EOPNOTSUPP if count > 1 => {
+                return Some(self.send_without_gso(burst, bytes, error));
+            }
+            _ => {}
+        }
+        *self.counters.errors.entry(errno).or_default() += 1;
+        // Errors of earlier sends, perhaps to other peers, are reported in place of sending.
+        let told = self.take_errors(burst);
+        let too_large = errno == libc::EMSGSIZE && (told.too_large_here || !told.anything);
+        if too_large {
+            self.ask_for_path_mtu(burst.to);
+        } else if told.anything && !last {
+            return None;
+        }
+        log::say(LogLevel::Debug, format_args!("{count} packets to {} were not sent: {error}", burst.to));
+        self.counters.refused += count as u64;
+        Some(Sent::Refused)
+    }
+
+    /// Each datagram by itself.
+    #[cold]
+    fn send_singly(&mut self, burst: &Burst, bytes: Bytes<'_>) -> Sent {
+        let copy = bytes.to_vec();
+        let mut worst = Sent::Gone;
+        for datagram in copy.chunks(burst.segment.max(1)) {
+            let single = Burst { segment: datagram.len(), ..*burst };
+            match self.send(&single, Bytes::Whole(datagram)) {
+                Sent::Gone => {}
+                Sent::Refused => worst = Sent::Refused,
+                // The transport sends it again: keeping a part of a burst is not worth the trouble.
+                Sent::NotNow => {
+                    self.counters.refused += 1;
+                    worst = Sent::Refused;
+                }
+            }
+        }
+        worst
+    }
+
+    #[cold]
+    fn send_without_gso(&mut self, burst: &Burst, bytes: Bytes<'_>, error: &io::Error) -> Sent {
+        let sent = self.send_singly(burst, bytes);
+        // EINVAL is also how some kernels say that the segments are larger than the path MTU; then single datagrams
+        // are refused as well, and it was not for GSO.
+        if sent == Sent::Gone {
+            self.gso = false;
+            log::warn_once(format_args!(
+                "the system does not send many datagrams in one call on {0} ({error}): every packet is a call of its \
+                 own from now on, which is slow; `ethtool -K {0} tx on` may help",
+                self.local.interface
+            ));
+        }
+        sent
+    }
+
+    /// Takes all errors that the socket was told of.
+    #[cold]
+    fn take_errors(&mut self, burst: &Burst) -> Told {
+        let mut told = Told::default();
+        while let Some(error) = self.socket(burst).take_error() {
+            told.anything = true;
+            if error.from_network {
+                *self.counters.network_errors.entry(error.errno).or_default() += 1;
+            }
+            if let Some(mtu) = error.mtu {
+                told.too_large_here |= !error.from_network;
+                self.note_path_mtu(error.to.map_or(burst.to.gid, |addr| Gid::from(addr.ip())), mtu);
+            }
+        }
+        told
+    }
+
+    #[cold]
+    fn ask_for_path_mtu(&mut self, to: InstanceAddr) {
+        if let Ok(mtu) = udp::path_mtu(udp::scoped(to.gid.ip(), to.port, self.local.index)) {
+            self.note_path_mtu(to.gid, mtu);
+        }
+    }
+
+    fn note_path_mtu(&mut self, gid: Gid, mtu: u16) {
+        if mtu >= LEAST_MTU && !self.path_mtus.contains(&(gid, mtu)) {
+            log::say(
+                LogLevel::Info,
+                format_args!("the path to {gid:?} takes packets of at most {mtu} bytes"),
+            );
+            self.path_mtus.push((gid, mtu));
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A peer that says anything the wire format can say, at any time and in any order, never brings an endpoint down, and
+//! never makes it place a byte outside a message or end one twice. A failure prints its seed.
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use srd_proto::*;
+use srd_wire::*;
+use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A payload that is only a length.
+#[derive(Clone, PartialEq, Debug)]
+struct Length(usize);
+
+impl Payload for Length {
+    fn empty() -> Length {
+        Length(0)
+    }
+
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn slice(&self, offset: usize, len: usize) -> Length {
+        assert!(offset + len <= self.0);
+        Length(len)
+    }
+}
+
+/// Checks that the calls of the transport make sense.
+struct Strict {
+    rng: SmallRng,
+    next: u64,
+    open: HashMap<u64, (u32, u64)>,
+    owed: HashSet<u64>,
+}
+
+impl Upper<Length> for Strict {
+    fn begin(&mut self, message: &Incoming) -> Result<Cookie, Status> {
+        if self.rng.random_bool(0.1) {
+            return Err(Status::RemoteRnr);
+        }
+        self.next += 1;
+        self.open.insert(self.next, (message.len, 0));
+        Ok(Cookie(self.next))
+    }
+
+    fn place(&mut self, cookie: Cookie, _: &Incoming, offset: u32, payload: &Length) {
+        let (len, placed) = self.open.get_mut(&cookie.0).expect("place between begin and finish");
+        *placed += payload.0 as u64;
+        assert!(
+            offset as u64 + payload.0 as u64 <= *len as u64 && *placed <= *len as u64,
+            "within the message"
+        );
+    }
+
+    fn finish(&mut self, cookie: Cookie, _: &Incoming) -> Result<(), Status> {
+        let (len, placed) = self.open.remove(&cookie.0).expect("finish once");
+        assert_eq!(len as u64, placed);
+        if self.rng.random_bool(0.05) { Err(Status::RemoteBadDestQpn) } else { Ok(()) }
+    }
+
+    fn abandon(&mut self, cookie: Cookie, _: &Incoming) {
+        self.open.remove(&cookie.0).expect("abandon once");
+    }
+
+    fn outcome(&mut self, _: PeerId, token: Token, _: Result<(), Status>) {
+        assert!(self.owed.remove(&token.0), "one outcome per message");
+    }
+
+    fn peer_lost(&mut self, _: PeerId, _: InstanceAddr, _: PeerLoss) {}
+}
+
+const PORT: u16 = 17408;
+const OURS: Incarnation = Incarnation(0x1111_2222_3333_4444);
+
+/// Writes packets out of what it has seen and what it makes up.
+struct Attacker {
+    rng: SmallRng,
+    heard: Vec<Packet<Length>>,
+}
+
+impl Attacker {
+    /// One of `likely`, something near it, or anything.
+    fn number(&mut self, likely: &[u32]) -> u32 {
+        match self.rng.random_range(0..10) {
+            0 => self.rng.random(),
+            1..4 if !likely.is_empty() => {
+                let near = likely[self.rng.random_range(0..likely.len())];
+                near.wrapping_add(self.rng.random_range(0..2200)).wrapping_sub(1100)
+            }
+            _ if !likely.is_empty() => {
+                likely[self.rng.random_range(0..likely.len())].wrapping_add(self.rng.random_range(0..8))
+            }
+            _ => self.rng.random_range(0..4),
+        }
+    }
+
+    fn psns(&self) -> Vec<u32> {
+        let psn = |packet: &Packet<Length>| match &packet.body {
+            Body::Data(data) => Some(data.psn.0),
+            _ => None,
+        };
+        self.heard.iter().filter_map(psn).collect()
+    }
+
+    fn op(&mut self) -> Op {
+        let route = Route { dst_qpn: Qpn(2), src_qpn: Qpn(3), qkey: Qkey(5) };
+        match self.rng.random_range(0..8) {
+            0 | 1 => Op::Send { route, imm: None, datagram: self.rng.random() },
+            2 => Op::Write { route, rkey: MrKey(self.rng.random()), addr: self.rng.random(), imm: None },
+            3 => Op::ReadRequest {
+                route,
+                rkey: MrKey(1),
+                addr: 0,
+                read_len: self.rng.random(),
+                read: self.rng.random(),
+            },
+            4 => Op::ReadResponse { read: self.rng.random() },
+            5 => Op::ReadFailed { read: self.rng.random(), status: Status::Flushed },
+            6 => {
+                let psns = self.psns();
+                Op::Refuse { refused: Psn(self.number(&psns)), status: Status::RemoteRnr }
+            }
+            _ => Op::Skip,
+        }
+    }
+
+    fn data(&mut self, who: Incarnation) -> Data<Length> {
+        let op = self.op();
+        let bytes = matches!(op, Op::Send { .. } | Op::Write { .. } | Op::ReadResponse { .. });
+        let len = if !bytes { 0 } else { [0, 1, 100, 5000, 100_000, u32::MAX][self.rng.random_range(0..6)] };
+        let offset = if len > 1 { self.rng.random_range(0..len.min(6000)) } else { 0 };
+        let here = (len - offset).min([1, 100, 1400, 5000][self.rng.random_range(0..4)]);
+        let context = self.rng.random_range(0..3);
+        let likely = [first_psn(who, context).0];
+        Data {
+            psn: Psn(self.number(&likely)),
+            stamp: Stamp(self.rng.random()),
+            path: PathId(self.rng.random()),
+            tx_count: self.rng.random_range(0..=254),
+            ack_request: self.rng.random(),
+            msg: MsgId(self.number(&[1 << 20])),
+            len,
+            offset,
+            op,
+            payload: Length(here as usize),
+        }
+    }
+
+    fn ack(&mut self) -> Ack {
+        let psns = self.psns();
+        let numbers: Vec<u32> = self
+            .heard
+            .iter()
+            .filter_map(|p| match &p.body {
+                Body::Probe(probe) => Some(probe.number),
+                _ => None,
+            })
+            .collect();
+        let mut ack = Ack {
+            cum: Psn(self.number(&psns)),
+            rcvd_bytes: self.rng.random(),
+            rx_time: Stamp(self.rng.random()),
+            senders: self.rng.random(),
+            ce_count: self.rng.random(),
+            buffer_level: self.rng.random(),
+            ..Ack::default()
+        };
+        for _ in 0..self.rng.random_range(0..=MAX_ECHOES) {
+            let probe = self.rng.random_bool(0.4);
+            let psn = if probe { self.number(&numbers) } else { self.number(&psns) };
+            let tx_count = if probe { Echo::PROBE } else { self.rng.random_range(0..3) };
+            let hold = Hold(self.rng.random());
+            let path =
+                PathId(if self.rng.random() { self.rng.random_range(0..8) } else { self.rng.random() });
+            ack.echoes.push(Echo { path, tx_count, hold, psn: Psn(psn), stamp: Stamp(self.rng.random()) });
+        }
+        for _ in 0..self.rng.random_range(0..=MAX_SACK_WORDS) {
+            ack.sack.push(self.rng.random());
+        }
+        ack
+    }
+
+    fn packet(&mut self) -> Packet<Length> {
+        let who = Incarnation(0xAAAA_0000_0000_0001 + self.rng.random_range(0..3));
+        let dst_tag = match self.rng.random_range(0..10) {
+            0 => Tag::UNKNOWN,
+            1 => Tag(self.rng.random()),
+            _ => OURS.tag(),
+        };
+        let hello = self.rng.random_bool(0.4).then(|| Hello {
+            incarnation: who,
+            echo: if dst_tag == OURS.tag() && self.rng.random() { OURS.0 } else { 0 },
+            version_min: self.rng.random_bool(0.01) as u8 * 200 + VERSION,
+            version_max: 255,
+            features: self.rng.random(),
+            max_datagram: if self.rng.random_bool(0.1) { self.rng.random() } else { 1472 },
+            context: if self.rng.random_bool(0.1) { self.rng.random() } else { self.rng.random_range(0..3) },
+            rcvbuf_kib: if self.rng.random_bool(0.2) {
+                self.rng.random_range(0..4)
+            } else {
+                self.rng.random()
+            },
+        });
+        let ack = self.rng.random_bool(0.5).then(|| self.ack().into());
+        let body = match self.rng.random_range(0..20) {
+            0 => Body::None,
+            1 => Body::Reset { stale: if self.rng.random() { who.tag() } else { Tag(self.rng.random()) } },
+            2 | 3 => Body::Probe(Probe {
+                path: PathId(self.rng.random()),
+                number: self.number(&[1]),
+                stamp: Stamp(self.rng.random()),
+            }),
+            _ => Body::Data(self.data(who)),
+        };
+        Packet { src_port: PORT, dst_tag, src_tag: who.tag(), hello, ack, body }
+    }
+}
+
+fn attack(seed: u64) {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let config = Config {
+        paths: [1, 2, 64, 256][rng.random_range(0..4)],
+        entropy: [1, 7, 128][rng.random_range(0..3)],
+        max_datagram: [576, 1472, 8972][rng.random_range(0..3)],
+        confirm_first: rng.random(),
+        probe_path_mtu: rng.random(),
+        peer_timeout: Nanos::from_millis(rng.random_range(1..3000)),
+        max_partial_per_peer: rng.random_range(1..20),
+        max_messages_per_peer: rng.random_range(1..40),
+        max_peers: 2,
+        ..Config::default()
+    };
+    let mut endpoint = Endpoint::new(config, OURS, &[PORT], seed);
+    let mut upper = Strict { rng: rng.clone(), next: 0, open: HashMap::new(), owed: HashSet::new() };
+    let mut attacker = Attacker { rng: rng.clone(), heard: Vec::new() };
+    let host = |i: u8| Gid::from(std::net::IpAddr::from([10, 0, 0, i]));
+    let (mut now, mut token) = (Time(rng.random_range(0..1 << 40)), 0);
+    for _ in 0..1500 {
+        match rng.random_range(0..10) {
+            0 => now += Nanos(rng.random_range(0..1_000_000)),
+            1 => now = endpoint.next_timeout().min(now + Nanos::from_secs(40)).max(now),
+            2 if rng.random_bool(0.1) => now = Time(now.0.saturating_sub(rng.random_range(0..1 << 34))),
+            2 | 3 => {
+                let to = InstanceAddr { gid: host(rng.random_range(1..3)), port: PORT };
+                if let Ok(peer) = endpoint.connect(now, 0, to) {
+                    let route = Route { dst_qpn: Qpn(2), src_qpn: Qpn(3), qkey: Qkey(5) };
+                    let op = Op::Send { route, imm: None, datagram: rng.random() };
+                    token += 1;
+                    upper.owed.insert(token);
+                    let len = rng.random_range(0..20_000);
+                    if endpoint.send(now, peer, Token(token), op, Length(len)).is_err() {
+                        upper.owed.remove(&token);
+                    }
+                    if rng.random_bool(0.05) {
+                        let owed = &mut upper.owed;
+                        endpoint.cancel(now, peer, &mut |token| token.0 % 2 == 0 && owed.remove(&token.0));
+                    }
+                }
+            }
+            _ => {
+                let packet = attacker.packet();
+                let seg_len = if let Body::Data(data) = &packet.body { data.payload.0 } else { 0 };
+                if codec::check(&packet, seg_len).is_ok() {
+                    let (from, ce) = (host(rng.random_range(1..4)), rng.random());
+                    endpoint.handle_packet(now, 0, from, &packet, 100 + seg_len, ce, &mut upper);
+                }
+            }
+        }
+        if endpoint.next_timeout() <= now {
+            endpoint.handle_timeout(now, &mut upper);
+        }
+        let mut burst = 0;
+        while let Some(transmit) = endpoint.poll_transmit(now) {
+            burst += 1;
+            assert!(burst < 20_000, "sends without end");
+            let seg_len = if let Body::Data(data) = &transmit.packet.body { data.payload.0 } else { 0 };
+            codec::check(&transmit.packet, seg_len).expect("consistent packet");
+            if attacker.heard.len() == 32 {
+                attacker.heard.remove(0);
+            }
+            attacker.heard.push(transmit.packet);
+        }
+    }
+}
+
+#[test]
+fn no_packet_brings_an_endpoint_down() {
+    for seed in 0..400 {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| attack(seed))) {
+            eprintln!("hostile peer: seed {seed}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
