@@ -45,10 +45,13 @@ pub(crate) struct CompletionQueue {
     pub notified: bool,
 }
 
+/// Completions for which there is room from the start; a program that polls seldom leaves more.
+const AT_ONCE: u32 = 1024;
+
 impl CompletionQueue {
     pub fn new(depth: u32) -> CompletionQueue {
         CompletionQueue {
-            entries: VecDeque::new(),
+            entries: VecDeque::with_capacity(depth.min(AT_ONCE) as usize),
             depth,
             armed: Armed::No,
             overrun: false,

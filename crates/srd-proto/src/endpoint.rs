@@ -204,9 +204,9 @@ impl<P: Payload> Endpoint<P> {
         self.peers.iter_mut().filter(|peer| peer.addr.gid == gid).for_each(|peer| peer.mtu.limit(bytes));
     }
 
-    /// Whether nothing is in flight and nothing waits, towards any peer.
+    /// Whether nothing is in flight and nothing waits, towards any living peer.
     pub fn is_quiet(&self) -> bool {
-        self.peers.iter().all(|peer| !peer.busy())
+        self.peers.iter().all(|peer| peer.dead || !peer.busy())
     }
 
     /// The context with `to`, seen from our port number `port`; made if there is none.

@@ -141,6 +141,10 @@ impl<P: Payload> Messages<P> {
         };
         if slot as usize == self.slab.len() {
             self.slab.push(message);
+            // The lists grow with the slab, so that none grows later than it.
+            let room = self.slab.capacity();
+            self.free.reserve(room - self.free.len());
+            self.waiting.reserve(room - self.waiting.len());
         } else {
             self.slab[slot as usize] = message;
         }

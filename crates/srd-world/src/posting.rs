@@ -108,7 +108,7 @@ impl World {
             send_cq: init.send_cq,
             recv_cq: init.recv_cq,
             rq_depth: init.rq_depth,
-            ample: ample && self.now >= self.slow_until[node],
+            ample: ample && self.now >= self.slow_until[node] && self.nodes[node].runs(self.now),
             short: false,
             destroyed: None,
             errored: None,
@@ -133,6 +133,14 @@ impl World {
             self.post_receive(qp)?;
         }
         Ok(())
+    }
+
+    /// A process that was stopped goes on: it posts the receives that it owes, and runs its engine.
+    pub(crate) fn resume(&mut self, node: usize) -> Result<(), Violation> {
+        for qp in self.nodes[node].qps.clone() {
+            self.stock(qp)?;
+        }
+        self.serve(node)
     }
 
     fn post_receive(&mut self, qp: usize) -> Result<(), Violation> {

@@ -259,7 +259,7 @@ impl World {
             Event::Poll(node) => self.poll(node)?,
             Event::Calamity(calamity) => self.strike(calamity)?,
             Event::Restart(node) => self.start(node)?,
-            Event::Resume(node) => self.serve(node)?,
+            Event::Resume(node) => self.resume(node)?,
             Event::Handle(node, host) => self.make_handle(node, host)?,
         }
         Ok(())
