@@ -406,6 +406,7 @@ fn death_leaves_nothing_to_be_settled() {
     let sent = world.hosts[0].sent;
     world.run_for(Nanos::from_secs(10));
     assert_eq!(world.hosts[0].sent, sent, "nothing is said to the dead");
+    assert!(world.hosts[0].endpoint.is_quiet());
     cut.set(false);
     for i in 0..4 {
         world.send(0, 1, pattern(5000, i));

@@ -165,7 +165,7 @@ impl World {
     fn drop_mtu(&mut self, rng: &mut Rng) {
         let (a, b) = self.two_hosts(rng);
         self.net.limit(a, b, self.plan.faults.mtu_to);
-        self.ledger.mtu_dropped = Some(self.now);
+        self.ledger.mtu_dropped = true;
     }
 
     fn slow_receiver(&mut self, rng: &mut Rng) {

@@ -4,7 +4,7 @@
 use crate::ledger::{Violation, broken};
 use crate::world::{Event, Sabotage, World};
 use srd_wire::seal::{Keyring, Limits, Psk};
-use srd_wire::{Incarnation, InstanceAddr, Time};
+use srd_wire::{Incarnation, InstanceAddr, Nanos, Time};
 
 /// Who a living process is.
 pub struct Identity {
@@ -26,6 +26,12 @@ impl Identity {
         Identity { incarnation, keyring }
     }
 }
+
+/// Wake-ups in a row that may have no effect...
+const MAX_IDLE: u64 = 4_096;
+
+/// ...within this time.
+const IDLE_SPAN: Nanos = Nanos::from_millis(1);
 
 /// Times that a device may want to be called again at once without doing anything.
 const MAX_SPINS: u32 = 64;
@@ -150,7 +156,8 @@ impl World {
         }
     }
 
-    /// Wake-ups for nothing are allowed, but not one after the other without time passing.
+    /// Wake-ups for nothing are allowed, but not one after the other without time passing. (Packets that came within a
+    /// nanosecond of each other have timers that expire so, and there may be a window of them.)
     fn count_idle(&mut self, node: usize, moved: u64) -> Result<(), Violation> {
         let (count, since) = &mut self.idle_wakes[node];
         if moved > 0 {
@@ -158,9 +165,15 @@ impl World {
             return Ok(());
         }
         *count += 1;
-        if *count % 256 == 0 {
-            if self.now.since(*since).0 < 256 * 1_000 && !self.healed {
-                return broken("livelock", format!("process {node}: 256 wake-ups without effect in 256 us"));
+        if *count % MAX_IDLE == 0 {
+            if self.now.since(*since) < IDLE_SPAN && !self.healed {
+                return broken(
+                    "livelock",
+                    format!(
+                        "process {node}: {MAX_IDLE} wake-ups without effect in {} us",
+                        IDLE_SPAN.0 / 1_000
+                    ),
+                );
             }
             *since = self.now;
         }

@@ -174,7 +174,7 @@ impl World {
         let gids = nodes.iter().map(|node| gid_of(node.host)).collect();
         let timeout = Nanos(plan.shape.peer_timeout_ns);
         let mut ledger = Ledger::new(plan.seed, gids, timeout);
-        ledger.many_contexts = plan.shape.extra_ports > 0;
+        ledger.vague_silence = plan.shape.extra_ports > 0 || plan.shape.cq_lag_ns > 0;
         World {
             net: Net::new(plan, hosts),
             ledger,

@@ -81,15 +81,15 @@ impl Ledger {
         let contact = &self.contacts[node][peer];
         // A clock that jumps makes a silence look longer, here or there.
         let jumped = self.jumped[node].is_some_and(|at| at + self.peer_timeout >= posted);
-        if status == Status::Unreachable && contact.answered && !self.many_contexts {
+        if status == Status::Unreachable && contact.answered && !self.vague_silence {
             return Err("the peer has answered".to_string());
         }
-        let Some(asked) = contact.asked.or(self.many_contexts.then_some(local)) else {
+        let Some(asked) = contact.asked.or(self.vague_silence.then_some(local)) else {
             return Err("nothing has been asked since the last answer".to_string());
         };
         let silent = local.since(contact.heard.map_or(asked, |heard| heard.max(asked)));
         // An eighth for the resolution of timers.
-        if !jumped && !self.many_contexts && silent.0 + silent.0 / 8 < self.peer_timeout.0 {
+        if !jumped && !self.vague_silence && silent.0 + silent.0 / 8 < self.peer_timeout.0 {
             return Err(format!(
                 "the peer has been silent for {} us of {}",
                 silent.0 / 1_000,

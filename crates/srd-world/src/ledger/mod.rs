@@ -88,14 +88,14 @@ pub struct Ledger {
     pub contacts: Vec<Vec<Contact>>,
     /// When a region of a process was taken away.
     pub regions_gone: BTreeMap<(usize, usize), Time>,
-    /// When the network last began to swallow packets that it had carried before.
-    pub mtu_dropped: Option<Time>,
+    /// The network has begun to swallow packets of a size that it had carried before.
+    pub mtu_dropped: bool,
     /// When the clock of a process last jumped.
     pub jumped: Vec<Option<Time>>,
     peer_timeout: Nanos,
-    /// Processes have several receive ports, and a context for each pair of them: what is known of one may be unknown in
-    /// another.
-    pub many_contexts: bool,
+    /// It cannot be said exactly how long a peer had been silent: processes have several receive ports, and a context
+    /// for each pair of them, or they look at their completions late.
+    pub vague_silence: bool,
     /// Messages outstanding.
     pub outstanding: u64,
     /// Totals.
@@ -122,11 +122,11 @@ impl Ledger {
             handle_numbers: vec![vec![None; n]; n],
             contacts: vec![vec![Contact::default(); n]; n],
             regions_gone: BTreeMap::new(),
-            mtu_dropped: None,
+            mtu_dropped: false,
             jumped: vec![None; n],
             gids,
             peer_timeout,
-            many_contexts: false,
+            vague_silence: false,
             outstanding: 0,
             score: Score::default(),
             deliveries: None,
