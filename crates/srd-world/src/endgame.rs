@@ -132,7 +132,10 @@ impl World {
         // ours are told, which takes as long again.
         let dead = shape.peer_timeout_ns * 5 / 2;
         let idle = 2 * shape.idle_release_ns.min(2_000_000_000);
-        let settle = Nanos(dead + 2 * shape.max_rto_ns + idle + 1_500_000_000) + self.jumped_back;
+        // And whoever was asked to be read goes on to answer, though the reader may not want it any more.
+        let orphans =
+            self.crawl(|message| message.verb == Verb::Read && message.state != State::Done(Status::Ok));
+        let settle = Nanos(dead + 2 * shape.max_rto_ns + idle + 1_500_000_000) + orphans + self.jumped_back;
         self.run_until(self.now + settle, |_| false)?;
         let (packets, wakes) = (self.net.tally.sent, self.wakes);
         self.run_until(self.now + Nanos(1_000_000_000), |_| false)?;

@@ -1,7 +1,7 @@
 //! The event loop: virtual time, what happens next, and the two phases of a run.
 
 use crate::calamity::Calamity;
-use crate::ledger::{Ledger, Score, State, Violation, broken};
+use crate::ledger::{Ledger, Message, Score, State, Violation, broken};
 use crate::memory::WorldMemory;
 use crate::net::{Net, Tally};
 use crate::node::{Datagram, Node, gid_of};
@@ -356,12 +356,17 @@ impl World {
             + self.jumped_back
     }
 
-    /// How long what is outstanding takes if every sender is at its smallest window all the while: a congestion
-    /// control that takes slow hosts or a wrong base round trip for congestion goes no further down than that.
+    /// How long what is outstanding takes at the slowest.
     fn slowest_transfer(&self) -> Nanos {
+        self.crawl(|message| message.state == State::Outstanding)
+    }
+
+    /// How long the messages that `which` picks take if every sender is at its smallest window all the while: a
+    /// congestion control that takes slow hosts or a wrong base round trip for congestion goes no further down.
+    pub(crate) fn crawl(&self, which: impl Fn(&Message) -> bool) -> Nanos {
         let shape = &self.plan.shape;
-        let outstanding = self.ledger.messages.iter().filter(|message| message.state == State::Outstanding);
-        let packets: u64 = outstanding.map(|message| 4 + message.len as u64 / 400).sum();
+        let chosen = self.ledger.messages.iter().filter(|message| which(message));
+        let packets: u64 = chosen.map(|message| 4 + message.len as u64 / 400).sum();
         let round = 2 * self.longest_path() + 2 * (shape.late_ns + shape.batch_ns) + shape.ack_delay_ns;
         let window_milli = if shape.window_bytes == 0 { shape.min_window_milli } else { 1_000 };
         Nanos(packets * round * 1_000 / window_milli)

@@ -59,6 +59,8 @@ impl Ledger {
                 let lacked = !handle.so || handle.at >= message.posted || another_life;
                 just(rdma && lacked, "the responder has an address handle of us")
             }
+            // The packets of a message that has been begun cannot be cut smaller.
+            Status::Unresponsive if self.mtu_dropped => Ok(()),
             Status::Unresponsive | Status::Unreachable => {
                 self.may_be_dead(s, d, status, message.posted, local)
             }
