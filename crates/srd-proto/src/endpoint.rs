@@ -582,9 +582,9 @@ impl<P: Payload> Endpoint<P> {
             return;
         };
         let peer = &mut self.peers[slot as usize];
-        if stale == packet.src_tag && !peer.acknowledged {
-            // It is whom we mean, but has no context with us, and nothing of ours can have counted there: introduce
-            // ourselves again.
+        if stale == packet.src_tag {
+            // It is whom we mean, but does not know us, or did not when it sent this: an instance that lives forgets
+            // nobody, but may have no key for us any more. Introduce ourselves again; the context goes on.
             peer.knows_us = false;
             peer.introduce_at = self.now;
             self.make_ready(slot);
