@@ -1,12 +1,24 @@
 #!/usr/bin/env bash
 # fuzz.sh SECONDS [TARGET…]: runs each fuzz target of fuzz/ that long. A crash is kept under fuzz/artifacts.
+# fuzz.sh corpus:            builds the targets without instrumentation and runs each on its corpus once.
 set -euo pipefail
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
 PATH=$PATH:$HOME/.cargo/bin
 
 fail() { printf 'fuzz: error: %s\n' "$@" >&2; exit 1; }
+
+if [[ ${1:-} == corpus ]]; then
+  cargo build --quiet --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
+  for source in fuzz/fuzz_targets/*.rs; do
+    target=$(basename "$source" .rs)
+    target/fuzz/debug/"$target" fuzz/corpus/"$target"/* 2>target/fuzz/"$target".log ||
+      { cat target/fuzz/"$target".log; fail "$target fails on its corpus"; }
+    echo "$target: $(find fuzz/corpus/"$target" -type f | wc -l) inputs"
+  done
+  exit
+fi
+
 seconds=${1:-60}; shift || true
-[[ -f fuzz/Cargo.toml ]] || fail "this version has no fuzz targets (no fuzz/Cargo.toml)"
 cargo fuzz --version >/dev/null 2>&1 || fail "cargo-fuzz is not installed" "run: cargo install cargo-fuzz"
 cargo +nightly --version >/dev/null 2>&1 || fail "fuzzing instruments the code, which takes a nightly toolchain" "run: rustup toolchain install nightly"
 

@@ -48,6 +48,7 @@ step "format" cargo fmt --all --check
 step "lints" cargo clippy --workspace --all-targets --quiet -- -D warnings
 step "build" scripts/build.sh || finish
 step "unit and property tests" cargo test --release --workspace --quiet
+step "fuzz targets on their corpus" scripts/fuzz.sh corpus
 step "campaign, $seeds seeds" scripts/campaign.sh "$seeds"
 step "ABI" tests/abi/check.py
 step "consumer matrix" tests/consumers/run.py

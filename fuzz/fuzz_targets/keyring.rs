@@ -82,7 +82,7 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
         if opened.is_ok() {
             assert_eq!(bob.open(from, &mut datagram), Err(OpenError::Replayed));
         }
-        assert_eq!((bob.contexts(), bob.confirmed_address(ALICE)), ((1, 0), Some(AT)));
+        assert_eq!((bob.contexts(), bob.confirmed_address(ALICE)), ((1, 0), Some(AT.gid)));
         assert!(bob.open(AT.gid, &mut seal(&mut alice, false, true)).is_ok());
     }
     Ok(())

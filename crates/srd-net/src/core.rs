@@ -149,6 +149,7 @@ impl Core {
             self.trust = 0;
             self.counters.deferred_in_vain += 1;
         }
+        self.receiver.expect_many();
         self.round(now);
     }
 

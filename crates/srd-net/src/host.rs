@@ -33,7 +33,7 @@ pub fn max_datagram(mtu: u16, v6: bool, sealed: bool) -> u16 {
 /// | `line_rate` | the link's, else 100 Gb/s | virtual links know no rate |
 /// | `probe_path_mtu` | yes | networks that swallow large packets exist |
 /// | `min_rto` | 1 ms | a descheduled process answers after a scheduler tick, not after a round trip |
-/// | `min_pto` | 300 us | a thread that sleeps in epoll wakes within this time |
+/// | `min_pto` | 300 us | a thread that sleeps on a socket wakes within this time |
 /// | `max_rto` | 100 ms | |
 /// | `ack_delay` | 15 us | a program that answers a message does so within this time |
 /// | `entropy` | twice the paths, 16 to 512 | a bad port must be replaceable by another one |

@@ -14,7 +14,7 @@ use crate::progress::{self, Pulse};
 use crate::receive::Receiver;
 use crate::source_ports::SourcePorts;
 use crate::stats::{self, Stats};
-use crate::sys::event::{Epoll, EventFd};
+use crate::sys::event::{EventFd, PollSet};
 use crate::sys::process::ForkCanary;
 use crate::transmit::Transmitter;
 use srd_device::{AsyncEvent, Completion, CqId, Device, DeviceConfig, DeviceError, QpInit};
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) pulse: Pulse,
     pub(crate) contention: Contention,
     /// What the thread sleeps on: the receive sockets and `kick`.
-    pub(crate) epoll: Epoll,
+    pub(crate) poll_set: PollSet,
     pub(crate) kick: EventFd,
     pub(crate) closing: AtomicBool,
     pub(crate) mode: ProgressMode,
@@ -140,13 +140,13 @@ impl Instance {
             Device::new(config, gid, port, incarnation, random()?, crate::sys::memory::host_memory());
         let rcvbuf = socket.rcvbuf();
         let mut receiver = Receiver::new();
-        let epoll = Epoll::new().map_err(system("cannot make an epoll set"))?;
+        let poll_set = PollSet::new();
         let kick = EventFd::new().map_err(system("cannot make an event counter"))?;
         let notifier = Notifier::new().map_err(system("cannot make an event counter"))?;
         for watched in [socket.as_fd(), kick.as_fd()] {
-            epoll.add_readable(watched).map_err(system("cannot watch a socket"))?;
+            poll_set.add_readable(watched);
         }
-        notifier.sleepers().watch(socket.as_fd()).map_err(system("cannot watch a socket"))?;
+        notifier.sleepers().watch(socket.as_fd());
         receiver.add(socket, port);
         let sealed = keyring.is_some();
         let shared = Arc::new(Shared {
@@ -161,7 +161,7 @@ impl Instance {
             notifier,
             pulse: Pulse::new(),
             contention: Contention::new(),
-            epoll,
+            poll_set,
             kick,
             closing: AtomicBool::new(false),
             mode: options.progress,
@@ -240,13 +240,6 @@ impl Instance {
             Ok(taken) => taken,
             Err(e) => return Ok(Err(e)),
         };
-        let watched = shared
-            .epoll
-            .add_readable(socket.as_fd())
-            .and_then(|()| shared.notifier.sleepers().watch(socket.as_fd()));
-        if let Err(e) = watched {
-            return Ok(Err(OpenError::new("cannot watch a socket", Some(e), "raise `ulimit -n`")));
-        }
         if let Err(e) = core.device.add_port(port) {
             return Ok(Err(OpenError::new(
                 format!("port {port} is not taken: {e:?}"),
@@ -254,6 +247,8 @@ impl Instance {
                 "this is a mistake here",
             )));
         }
+        shared.poll_set.add_readable(socket.as_fd());
+        shared.notifier.sleepers().watch(socket.as_fd());
         core.receiver.add(socket, port);
         Ok(Ok(()))
     }
@@ -467,7 +462,7 @@ impl Shared {
         let sleeps_anyway = self.notifier.sleepers().any();
         if !found && !sleeps_anyway && self.mode != ProgressMode::Thread && self.contention.should_rest(now) {
             let until = due.min(now + REST);
-            self.epoll.wait(Some(Duration::from_nanos(until.since(now).0)));
+            self.poll_set.wait(Some(Duration::from_nanos(until.since(now).0)));
             self.contention.rested(clock::now(), until);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! An [`Instance`] owns a [`srd_device::Device`] and its sockets. Whatever a program does with the device goes
 //! through [`Instance::with`]; completions come through [`Instance::poll_cq`], or after [`Instance::wait`]. Packets
-//! move whenever the program polls, and in a thread that sleeps in epoll while it does not (see `progress.rs`).
+//! move whenever the program polls, and in a thread that sleeps on the sockets while it does not (see `progress.rs`).
 //!
 //! The way of a packet out: `core.rs` takes it from the device, `transmit.rs` encodes it, seals it and joins it with
 //! its neighbours, `fault.rs` may spoil it, `source_ports.rs` sends it through `sys/udp`. The way in: `sys/udp`,

@@ -1,12 +1,12 @@
 //! Who is told what: handlers of completion notifications and of asynchronous events, and threads that sleep until
 //! something has happened.
 
-use crate::sys::event::{Epoll, EventFd};
+use crate::sys::event::{EventFd, PollSet};
 use srd_device::{AsyncEvent, CqId};
 use srd_wire::Time;
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -142,7 +142,7 @@ pub struct Sleepers {
     leader_wakes: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
-    epoll: Epoll,
+    poll_set: PollSet,
     wake_leader: EventFd,
     /// `wake_leader` is readable, or is about to be.
     woken: AtomicBool,
@@ -156,23 +156,23 @@ struct State {
 
 impl Sleepers {
     fn new() -> io::Result<Sleepers> {
-        let (epoll, wake_leader) = (Epoll::new()?, EventFd::new()?);
-        epoll.add_readable(std::os::fd::AsFd::as_fd(&wake_leader))?;
+        let (poll_set, wake_leader) = (PollSet::new(), EventFd::new()?);
+        poll_set.add_readable(wake_leader.as_fd());
         Ok(Sleepers {
             count: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
             leader_wakes: AtomicU64::new(0),
             state: Mutex::default(),
             changed: Condvar::new(),
-            epoll,
+            poll_set,
             wake_leader,
             woken: AtomicBool::new(false),
         })
     }
 
     /// The leader also wakes when `socket` has something.
-    pub fn watch(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        self.epoll.add_readable(socket)
+    pub fn watch(&self, socket: BorrowedFd<'_>) {
+        self.poll_set.add_readable(socket);
     }
 
     /// Whether a thread sleeps (or is about to) that will move packets.
@@ -264,7 +264,7 @@ impl Asleep<'_> {
         }
         state.leader = true;
         drop(state);
-        sleepers.epoll.wait(match (timeout, due) {
+        sleepers.poll_set.wait(match (timeout, due) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         });

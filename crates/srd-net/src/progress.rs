@@ -1,4 +1,4 @@
-//! Who moves packets. While the program polls, its polls do; while it does not, a thread does, which sleeps in epoll.
+//! Who moves packets. While the program polls, its polls do; while it does not, a thread does, which sleeps on the sockets.
 //!
 //! The thread must not wake for packets that a polling program takes anyway: on a core of its own that costs power
 //! and the sender's core the wake-up, on the program's core it costs the program its time. So each poll leaves the
@@ -197,7 +197,7 @@ fn run(shared: &Shared) {
                 }
                 let sleep = due.since(clock::now());
                 if sleep > Nanos::ZERO {
-                    shared.epoll.wait((due != Time::NEVER).then(|| Duration::from_nanos(sleep.0)));
+                    shared.poll_set.wait((due != Time::NEVER).then(|| Duration::from_nanos(sleep.0)));
                     shared.kick.drain();
                 }
             }
@@ -284,7 +284,7 @@ impl Shared {
             }
             let due = core.next_timeout().since(now).0.clamp(20_000, 1_000_000);
             drop(core);
-            self.epoll.wait(Some(Duration::from_nanos(due)));
+            self.poll_set.wait(Some(Duration::from_nanos(due)));
         }
     }
 }

@@ -44,6 +44,8 @@ struct Port {
     socket: ReceiveSocket,
     port: u16,
     drops: u32,
+    /// The last look found something: there may be more.
+    busy: bool,
 }
 
 /// The receiving side of an instance.
@@ -70,7 +72,7 @@ impl Receiver {
 
     /// Adds a socket, which is bound to `port`.
     pub fn add(&mut self, socket: ReceiveSocket, port: u16) {
-        self.ports.push(Port { socket, port, drops: 0 });
+        self.ports.push(Port { socket, port, drops: 0, busy: false });
     }
 
     /// The ports.
@@ -96,7 +98,16 @@ impl Receiver {
         self.latest = self.latest.max(now);
     }
 
+    /// Much may be there: nobody has looked for a while.
+    pub fn expect_many(&mut self) {
+        self.ports.iter_mut().for_each(|port| port.busy = true);
+    }
+
     /// Receives what is there and gives it to `device`. Returns how many packets came.
+    ///
+    /// Where the last look found nothing, one run is taken, with the call that costs least: for most of the time a
+    /// program that polls finds nothing, and what it then waits for is one answer. What else has come waits for the
+    /// next look.
     #[inline]
     pub fn receive(
         &mut self,
@@ -107,14 +118,19 @@ impl Receiver {
         let before = self.counters.packets;
         for i in 0..self.ports.len() {
             for _ in 0..CALLS_PER_ROUND {
-                let runs = match self.batch.receive(&self.ports[i].socket, MAX_RUNS) {
-                    Ok(0) => break,
+                let port = &mut self.ports[i];
+                let most = if port.busy { MAX_RUNS } else { 1 };
+                let runs = match self.batch.receive(&port.socket, most) {
                     Ok(runs) => runs,
                     Err(e) => {
                         self.count_error(&e);
                         break;
                     }
                 };
+                port.busy = runs > 0;
+                if runs == 0 {
+                    break;
+                }
                 self.counters.receives += 1;
                 for run in 0..runs {
                     self.handle_run(now, i, run, device, keyring.as_deref_mut());
