@@ -76,11 +76,17 @@ fn transport(len: u32) -> Figures {
         }
         let mut moved = false;
         for host in [0, 1] {
-            while let Some(transmit) = ends[host].0.poll_transmit(now) {
+            let [first, second] = &mut ends;
+            let (sender, (receiver, upper)) = if host == 0 { (first, second) } else { (second, first) };
+            while sender
+                .0
+                .poll_transmit_with(now, |transmit| {
+                    receiver.handle_packet(now, 0, gid(host), &transmit.packet, 1472, false, upper);
+                })
+                .is_some()
+            {
                 moved = true;
                 packets += 1;
-                let (endpoint, upper) = &mut ends[1 - host];
-                endpoint.handle_packet(now, 0, gid(host), &transmit.packet, 1472, false, upper);
             }
         }
         if !moved {
@@ -134,11 +140,18 @@ fn device<M: Memory>(len: u32, memory: impl Fn() -> M, addrs: [u64; 2]) -> Figur
         }
         let mut moved = false;
         for host in [0, 1] {
-            while let Some(transmit) = sides[host].0.poll_transmit(now) {
+            let [first, second] = &mut sides;
+            let (sender, receiver) = if host == 0 { (first, second) } else { (second, first) };
+            while sender
+                .0
+                .poll_transmit_with(now, |transmit| {
+                    let port = transmit.to.port;
+                    receiver.0.handle_packet(now, port, gid(host), &transmit.packet, 1472, false);
+                })
+                .is_some()
+            {
                 moved = true;
                 packets += 1;
-                let port = transmit.to.port;
-                sides[1 - host].0.handle_packet(now, port, gid(host), &transmit.packet, 1472, false);
             }
             let (device, cq, ..) = &mut sides[host];
             while let Some(completion) = device.poll_cq(*cq) {

@@ -225,6 +225,16 @@ impl<M: Memory> Device<M> {
         self.endpoint.poll_transmit(now)
     }
 
+    /// As [`srd_proto::Endpoint::poll_transmit_with`].
+    #[inline]
+    pub fn poll_transmit_with<R>(
+        &mut self,
+        now: Time,
+        sink: impl FnMut(Transmit<M::Payload>) -> R,
+    ) -> Option<R> {
+        self.endpoint.poll_transmit_with(now, sink)
+    }
+
     /// As [`srd_proto::Endpoint::handle_timeout`].
     pub fn handle_timeout(&mut self, now: Time) {
         self.tables.now = now;

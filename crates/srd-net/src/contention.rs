@@ -5,9 +5,11 @@
 
 use crate::sys::process;
 use srd_wire::{Nanos, Time};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Two polls further apart than this: the thread was away, computing or waiting for a core.
+/// Two polls that find nothing further apart than this: the thread was away, computing or waiting for a core. Longer
+/// than this without a core: others want it too.
 const AWAY: Nanos = Nanos::from_micros(300);
 /// So many waits for a core...
 const WAITS: usize = 3;
@@ -18,8 +20,8 @@ pub(crate) const REST: Nanos = Nanos::from_micros(100);
 
 /// See the module. Shared by the threads that poll; races between them cost an observation at worst.
 pub(crate) struct Contention {
+    /// When the last poll was, if it found nothing; else 0.
     last_poll: AtomicU64,
-    switches: AtomicU64,
     waits: [AtomicU64; WAITS],
     contended_until: AtomicU64,
     rests: AtomicU64,
@@ -29,11 +31,16 @@ impl Contention {
     pub(crate) fn new() -> Contention {
         Contention {
             last_poll: AtomicU64::new(0),
-            switches: AtomicU64::new(0),
             waits: Default::default(),
             contended_until: AtomicU64::new(0),
             rests: AtomicU64::new(0),
         }
+    }
+
+    /// After a poll that found something. What it does with that takes time for which nobody else is to blame.
+    #[inline]
+    pub(crate) fn found(&self) {
+        self.last_poll.store(0, Ordering::Relaxed);
     }
 
     /// After a poll that found nothing: whether it should rest.
@@ -41,7 +48,7 @@ impl Contention {
     pub(crate) fn should_rest(&self, now: Time) -> bool {
         let last = Time(self.last_poll.load(Ordering::Relaxed));
         self.last_poll.store(now.0, Ordering::Relaxed);
-        if now.since(last) > AWAY {
+        if last > Time(0) && now.since(last) > AWAY {
             self.was_away(now);
         }
         now.0 < self.contended_until.load(Ordering::Relaxed)
@@ -63,8 +70,13 @@ impl Contention {
 
     #[cold]
     fn was_away(&self, now: Time) {
-        let switches = process::involuntary_switches();
-        if self.switches.swap(switches, Ordering::Relaxed) < switches {
+        thread_local! {
+            /// When this thread was last away, and how long it had waited for a core by then.
+            static BEFORE: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+        }
+        let Some(waited) = process::waited_for_core() else { return };
+        let (at, before) = BEFORE.replace((now.0, waited));
+        if now.since(Time(at)) < MEMORY && waited - before > AWAY.0 {
             self.note_wait(now);
         }
     }

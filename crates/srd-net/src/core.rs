@@ -127,6 +127,12 @@ impl Core {
         true
     }
 
+    /// Whether packets have moved, or timers have run, since the last call of [`Core::take_moved`].
+    #[inline]
+    pub fn has_moved(&self) -> bool {
+        self.moved
+    }
+
     /// Whether packets have moved, or timers have run, since the last call.
     #[inline]
     pub fn take_moved(&mut self) -> bool {
@@ -201,10 +207,10 @@ impl Core {
         let limit = transmitter.bytes_pushed() + ROUND_BYTES;
         while transmitter.has_room()
             && transmitter.bytes_pushed() < limit
-            && let Some(transmit) = device.poll_transmit(now)
-        {
-            transmitter.push(now, &transmit, keyring.as_mut());
-        }
+            && device
+                .poll_transmit_with(now, |transmit| transmitter.push(now, &transmit, keyring.as_mut()))
+                .is_some()
+        {}
         transmitter.flush(now);
         if transmitter.packets_pushed() != before {
             self.sent_since_poll = true;

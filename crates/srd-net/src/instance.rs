@@ -458,10 +458,16 @@ impl Shared {
     #[inline]
     fn leave_poll(&self, core: MutexGuard<'_, Core>, now: Time, found: bool) {
         let due = core.next_timeout();
+        let found = found || core.has_moved();
         self.leave(core, now, true);
+        if found {
+            self.contention.found();
+            return;
+        }
         let sleeps_anyway = self.notifier.sleepers().any();
-        if !found && !sleeps_anyway && self.mode != ProgressMode::Thread && self.contention.should_rest(now) {
+        if self.mode != ProgressMode::Thread && self.contention.should_rest(now) && !sleeps_anyway {
             let until = due.min(now + REST);
+            self.pulse.rests(until);
             self.poll_set.wait(Some(Duration::from_nanos(until.since(now).0)));
             self.contention.rested(clock::now(), until);
         }

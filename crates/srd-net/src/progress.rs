@@ -89,6 +89,12 @@ impl Pulse {
         self.last_call.store(now.0, Ordering::Relaxed);
     }
 
+    /// The program's poll rests until `until`, and goes on then.
+    #[inline]
+    pub(crate) fn rests(&self, until: Time) {
+        self.last_call.store(until.0, Ordering::Relaxed);
+    }
+
     /// Whether the program calls the device at this time.
     #[inline]
     pub(crate) fn calls_now(&self, now: Time) -> bool {
@@ -102,8 +108,10 @@ impl Pulse {
             return false;
         }
         let wakes = Time(self.thread_wakes.load(Ordering::Relaxed));
-        // While the program calls, its calls are in time; the thread must only be there when they stop.
-        let latest = if busy { due.max(now) + LONGEST_PARK } else { due.max(now) + KICK_AHEAD };
+        // While the program calls, its calls are in time; the thread must only be there when they stop. It parks by
+        // its own clock, which is read later than `now`.
+        let ahead = if busy { Nanos(2 * LONGEST_PARK.0) } else { KICK_AHEAD };
+        let latest = due.max(now) + ahead;
         let past = wakes > latest;
         if past {
             self.thread_wakes.store(now.0, Ordering::Relaxed); // once is enough

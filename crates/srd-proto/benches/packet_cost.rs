@@ -71,20 +71,18 @@ fn run(size: usize, messages: u64, batch: usize) -> (f64, f64) {
         }
         for from in 0..2 {
             let mut burst = 0;
+            let [first, second] = &mut ends;
+            let (sender, receiver) = if from == 0 { (first, second) } else { (second, first) };
+            let arrival = now + Nanos::from_micros(2);
             while burst < batch
-                && let Some(transmit) = ends[from].poll_transmit(now)
+                && sender
+                    .poll_transmit_with(now, |transmit| {
+                        let sink = &mut sinks[1 - from];
+                        receiver.handle_packet(arrival, 0, gids[from], &transmit.packet, 1472, false, sink);
+                    })
+                    .is_some()
             {
                 burst += 1;
-                let arrival = now + Nanos::from_micros(2);
-                ends[1 - from].handle_packet(
-                    arrival,
-                    0,
-                    gids[from],
-                    &transmit.packet,
-                    1472,
-                    false,
-                    &mut sinks[1 - from],
-                );
             }
             packets += if from == 0 { burst as u64 } else { 0 };
             now += Nanos::from_micros(7);

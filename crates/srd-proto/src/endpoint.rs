@@ -363,21 +363,28 @@ impl<P: Payload> Endpoint<P> {
 
     /// The next packet to send now, if any. Call until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit<P>> {
+        self.poll_transmit_with(now, |transmit| transmit)
+    }
+
+    /// As [`Endpoint::poll_transmit`], but gives the packet to `sink`: packets are large, and moving one costs as much
+    /// as making it.
+    #[inline]
+    pub fn poll_transmit_with<R>(&mut self, now: Time, mut sink: impl FnMut(Transmit<P>) -> R) -> Option<R> {
         let now = self.advance(now);
         if now >= self.next_reply
             && let Some(reply) = self.replies.pop_front()
         {
             self.next_reply = now + REPLY_PAUSE;
             self.shared.stats.tx_pkts += 1;
-            return Some(reply);
+            return Some(sink(reply));
         }
         while let Some(&slot) = self.ready.front() {
             let peer = &mut self.peers[slot as usize];
-            if let Some(transmit) = peer.poll_transmit(now, &mut self.shared) {
+            if let Some(result) = peer.poll_transmit(now, &mut self.shared, &mut sink) {
                 if peer.burst_left == 0 && self.ready.len() > 1 {
                     self.ready.rotate_left(1); // its burst is over: the next peer's turn
                 }
-                return Some(transmit);
+                return Some(result);
             }
             self.ready.pop_front();
             peer.ready = false;

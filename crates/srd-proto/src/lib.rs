@@ -8,11 +8,14 @@
 //! through [`Endpoint::send`], come out through [`Upper`], and complete in any order.
 #![forbid(unsafe_code)]
 
+mod acks;
 mod arrivals;
 mod config;
 pub mod controller;
 mod endpoint;
+mod loss;
 mod messages;
+mod pacing;
 mod partial;
 mod path_mtu;
 mod paths;

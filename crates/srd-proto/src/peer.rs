@@ -4,6 +4,7 @@
 use crate::arrivals::Arrivals;
 use crate::controller::{CongestionController, controller};
 use crate::messages::Messages;
+use crate::pacing::Pacer;
 use crate::partial::Partials;
 use crate::path_mtu::PathMtu;
 use crate::paths::{PathReport, PathTable};
@@ -96,6 +97,10 @@ pub(crate) struct Candidate {
     pub(crate) ask_at: Time,
 }
 
+/// Share of the receiver's socket buffer that all senders together may fill: the kernel charges a datagram with up to
+/// twice its size.
+const RCVBUF_SHARE: u64 = 2;
+
 /// Probes that rarely wait in greater number.
 const PROBES_AT_ONCE: usize = 16;
 
@@ -158,10 +163,7 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) urgent: u32,
     /// Stopped: the peer counts as dead; sending resumes with the next message or packet from it.
     pub(crate) dead: bool,
-    /// Pacing: when the next packet may leave.
-    pub(crate) next_send: Time,
-    /// Blocked by pacing until here (a little later than `next_send`, so that bursts form).
-    pub(crate) pace_gate: Time,
+    pub(crate) pacer: Pacer,
     /// The window or the pacing, not a lack of messages, ended the last turn.
     pub(crate) window_limited: bool,
     pub(crate) burst_path: PathId,
@@ -175,8 +177,8 @@ pub(crate) struct Peer<P: Payload> {
     /// Receiver's byte count and clock at the last delivery sample, and the best rate of late (bytes per ns).
     pub(crate) delivered: Option<(u32, Stamp)>,
     pub(crate) delivery_rate: f64,
-    /// Senders that the receiver serves.
-    pub(crate) share_of: u16,
+    /// Bytes that may be in flight for the receiver's sake: our share of its socket buffer.
+    pub(crate) share_bytes: u64,
 
     // Receiving.
     pub(crate) arrivals: Arrivals,
@@ -231,8 +233,7 @@ impl<P: Payload> Peer<P> {
             waiting_since: now,
             urgent: 0,
             dead: false,
-            next_send: Time(0),
-            pace_gate: Time(0),
+            pacer: Pacer::default(),
             window_limited: false,
             burst_path: PathId(0),
             burst_left: 0,
@@ -242,7 +243,7 @@ impl<P: Payload> Peer<P> {
             spurious_at: Time(0),
             delivered: None,
             delivery_rate: 0.0,
-            share_of: 0,
+            share_bytes: u64::MAX,
             arrivals: Arrivals::new(Psn(0)),
             partials: Partials::default(),
             ack_entropy: shared.rng.random(),
@@ -276,9 +277,17 @@ impl<P: Payload> Peer<P> {
         self.max_datagram = shared.config.max_datagram.min(hello.max_datagram);
         self.mtu.limit(self.max_datagram);
         self.remote_rcvbuf = hello.rcvbuf_kib as u64 * 1024;
+        self.note_senders(1);
         if hello.version_min > VERSION || hello.version_max < VERSION {
             self.incompatible = true;
             shared.stats.version_mismatch += 1;
+        }
+    }
+
+    /// The receiver serves so many senders.
+    pub(crate) fn note_senders(&mut self, senders: u16) {
+        if self.remote_rcvbuf > 0 {
+            self.share_bytes = self.remote_rcvbuf / RCVBUF_SHARE / senders.max(1) as u64;
         }
     }
 
@@ -305,7 +314,7 @@ impl<P: Payload> Peer<P> {
     }
 
     /// A packet for the wire.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn transmit(
         &self,
         shared: &mut Shared,
@@ -393,6 +402,7 @@ impl<P: Payload> Peer<P> {
         self.max_datagram = old.max_datagram;
         self.mtu = old.mtu;
         self.remote_rcvbuf = old.remote_rcvbuf;
+        self.note_senders(1);
         self.last_heard = old.last_heard;
         self.last_active = old.last_active;
         self.arrivals = old.arrivals;
@@ -428,8 +438,11 @@ impl<P: Payload> Peer<P> {
             return if wanted { self.introduce_at } else { Time::NEVER };
         }
         let mut at = self.arrivals.ack_at.min(self.loss_deadline(shared)).min(self.held_deadline());
-        if !self.dead && self.has_data() && self.pace_gate > Time(0) {
-            at = at.min(self.pace_gate);
+        if !self.dead
+            && self.has_data()
+            && let Some(gate) = self.pacer.gate()
+        {
+            at = at.min(gate);
         }
         if let Some(outgoing) = &self.outgoing
             && self.probing_worthwhile(outgoing.paths.next_event())

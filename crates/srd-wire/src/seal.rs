@@ -110,6 +110,9 @@ pub struct Keyring {
     confirmed: usize,
     by_peer: HashMap<Incarnation, usize>,
     by_name: HashMap<Name, usize>,
+    /// The entries of the two that were last looked up: packets come and go in bursts.
+    last_peer: Option<(Incarnation, usize)>,
+    last_name: Option<(Name, usize)>,
     retired: Retired,
     /// Counts uses of contexts, to know the longest unused.
     uses: u64,
@@ -222,6 +225,8 @@ impl Keyring {
             confirmed: 0,
             by_peer: HashMap::new(),
             by_name: HashMap::new(),
+            last_peer: None,
+            last_name: None,
             retired: Retired::default(),
             uses: 0,
         }
@@ -350,7 +355,7 @@ impl Keyring {
             return Err(OpenError::WrongDestination);
         }
         let known = match outside.incarnation {
-            None => Some(*self.by_name.get(&outside.name).ok_or(OpenError::NoContext)?),
+            None => Some(self.find_name(&outside.name).ok_or(OpenError::NoContext)?),
             Some(peer) => self.by_peer.get(&peer).copied(),
         };
         let Some(at) = known else {
@@ -378,9 +383,27 @@ impl Keyring {
         Ok(())
     }
 
+    #[inline]
+    fn find_name(&mut self, name: &Name) -> Option<usize> {
+        if let Some((last, at)) = self.last_name
+            && last == *name
+        {
+            return Some(at);
+        }
+        let at = *self.by_name.get(name)?;
+        self.last_name = Some((*name, at));
+        Some(at)
+    }
+
     /// The place of the context with `peer`; if there is none, of a new one, unconfirmed, with the peer at `address`.
     fn slot_for(&mut self, peer: Incarnation, address: Gid) -> usize {
+        if let Some((last, at)) = self.last_peer
+            && last == peer
+        {
+            return at;
+        }
         if let Some(&at) = self.by_peer.get(&peer) {
+            self.last_peer = Some((peer, at));
             return at;
         }
         if self.by_peer.len() - self.confirmed >= self.limits.unconfirmed.max(1) {
@@ -407,6 +430,7 @@ impl Keyring {
         });
         self.by_peer.insert(context.peer, at);
         self.by_name.insert(context.name(), at);
+        self.last_name = None;
         self.uses += 1;
         self.slots[at] = Some(Slot { used: self.uses, confirmed: false, context });
         at
@@ -416,6 +440,7 @@ impl Keyring {
     fn move_to(&mut self, at: usize, address: Gid) {
         let slot = self.slots[at].as_mut().expect("a slot that is named is filled");
         if slot.context.address != address {
+            self.last_name = None;
             let before = slot.context.name();
             slot.context.address = address;
             let after = slot.context.name();
@@ -457,6 +482,7 @@ impl Keyring {
         let Some(Slot { confirmed, context, .. }) = self.slots[at].take() else {
             return;
         };
+        (self.last_peer, self.last_name) = (None, None);
         self.free.push(at);
         self.by_peer.remove(&context.peer);
         if self.by_name.get(&context.name()) == Some(&at) {

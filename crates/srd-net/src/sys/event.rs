@@ -40,7 +40,10 @@ impl EventFd {
 
     /// Sleeps until it is readable or `timeout` is over. Returns whether it is readable.
     pub fn wait(&self, timeout: Duration) -> bool {
-        ppoll(&mut [libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }], Some(timeout))
+        ppoll(
+            &mut [libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }],
+            Some(timeout),
+        )
     }
 }
 

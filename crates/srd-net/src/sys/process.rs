@@ -160,13 +160,7 @@ pub fn at_exit(f: extern "C" fn()) -> bool {
     unsafe { libc::atexit(f) == 0 }
 }
 
-/// How often the calling thread lost its core although it could have gone on.
-pub fn involuntary_switches() -> u64 {
-    // SAFETY: `usage` is plain data that the call fills; RUSAGE_THREAD with a valid pointer cannot fail.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
-        usage
-    };
-    usage.ru_nivcsw as u64
+/// Nanoseconds for which the calling thread has been able to run and had no core (`/proc/thread-self/schedstat`).
+pub fn waited_for_core() -> Option<u64> {
+    std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split_whitespace().nth(1)?.parse().ok()
 }

@@ -3,8 +3,8 @@
 use super::replay::Window;
 use super::{OpenError, Psk, TAG_LEN};
 use crate::units::Incarnation;
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use ring::hkdf;
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hkdf;
 
 /// Counters of one epoch, and packets under one key: 2^24. A datagram has fewer than 2^12 blocks of 16 bytes, so that fewer than 2^36 blocks
 /// meet one key, and an observer's advantage stays below 2^-57 (AES-GCM as a permutation: blocks^2 / 2^129).

@@ -51,7 +51,7 @@ pub struct Args {
     /// Rounds [default: 1; with --vs-tcp 3 of each]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Messages outstanding [default: latency 1; msgrate 256; bandwidth 2 MiB of them]
+    /// Messages outstanding [default: latency 1; msgrate 256; bandwidth 512 KiB of them]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16384))]
     window: Option<u32>,
     /// Sleep until something arrives

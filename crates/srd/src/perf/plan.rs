@@ -73,11 +73,11 @@ impl Plan {
         if size <= DeviceConfig::default().max_msg { Op::Send } else { Op::Write }
     }
 
-    /// Default number of messages outstanding: for bandwidth 2 MiB, within what a queue holds.
+    /// Default number of messages outstanding: for bandwidth 512 KiB, what 100 Gb/s carry in 40 us.
     pub fn default_window(test: Test, size: u32) -> u32 {
         match test {
             Test::Latency => 1,
-            Test::Bandwidth => ((2 << 20) / size.max(1)).clamp(2, 512),
+            Test::Bandwidth => ((512 << 10) / size.max(1)).clamp(2, 512),
             Test::Msgrate => 256,
         }
     }

@@ -1,0 +1,136 @@
+//! Pacing: packets leave at the controller's rate, in bursts where it allows bursts.
+
+use crate::controller::Allowance;
+use rand::Rng;
+use rand::rngs::SmallRng;
+use srd_wire::{Nanos, Time};
+
+/// Times per byte are in units of 2^-20 ns.
+const SHIFT: u32 = 20;
+
+/// When the next packet may leave.
+#[derive(Default)]
+pub(crate) struct Pacer {
+    next: Time,
+    /// Closed until here, a little later than `next`, so that bursts form. Zero: not closed.
+    gate: Time,
+    /// The rate and burst for which the next two were computed: divisions cost as much as the rest of a packet's pacing.
+    rate: f64,
+    burst_bytes: u64,
+    /// How long a burst takes: so much of an idle time may be made up for.
+    credit: Nanos,
+    per_byte: u64,
+}
+
+impl Pacer {
+    /// When to try again, if the last try was too early.
+    pub(crate) fn gate(&self) -> Option<Time> {
+        (self.gate > Time(0)).then_some(self.gate)
+    }
+
+    /// Nothing waits for its time any more.
+    pub(crate) fn open(&mut self) {
+        self.gate = Time(0);
+    }
+
+    /// Whatever the rate says, no packet waits longer than until `latest`.
+    pub(crate) fn wait_at_most(&mut self, latest: Time) {
+        self.next = self.next.min(latest);
+        self.gate = self.gate.min(latest);
+    }
+
+    /// Whether it is too early for a packet of `packet_bytes`.
+    pub(crate) fn blocks(&mut self, now: Time, allowance: &Allowance, packet_bytes: u64) -> bool {
+        if now >= self.next.max(self.gate) {
+            return false;
+        }
+        if self.gate < self.next {
+            self.adopt(allowance);
+            // Half a burst more than needed.
+            let half = allowance.burst_bytes.saturating_sub(packet_bytes) / 2;
+            self.gate = self.next + self.time_of(half);
+        }
+        true
+    }
+
+    /// A packet leaves.
+    pub(crate) fn sent(&mut self, now: Time, allowance: &Allowance, bytes: u64, rng: &mut SmallRng) {
+        if !allowance.rate.is_finite() {
+            return;
+        }
+        self.adopt(allowance);
+        let takes = self.time_of(bytes);
+        // +- 5 %, so that senders do not lock step: CC_FINDINGS, law.
+        let factor = 973 + ((rng.random::<u32>() as u64 * 103) >> 32); // of 1024
+        let varied = Nanos(takes.0.saturating_mul(factor) >> 10);
+        // This packet is a part of the burst, so that no burst is longer than it may be.
+        let earliest = Time(now.0.saturating_sub((self.credit - takes).0));
+        self.next = self.next.max(earliest) + varied;
+    }
+
+    fn adopt(&mut self, allowance: &Allowance) {
+        if allowance.rate != self.rate || allowance.burst_bytes != self.burst_bytes {
+            self.rate = allowance.rate;
+            self.burst_bytes = allowance.burst_bytes;
+            self.credit = Nanos((allowance.burst_bytes as f64 / allowance.rate) as u64);
+            self.per_byte = ((1u64 << SHIFT) as f64 / allowance.rate) as u64;
+        }
+    }
+
+    fn time_of(&self, bytes: u64) -> Nanos {
+        Nanos(((bytes as u128 * self.per_byte as u128) >> SHIFT) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn packets_leave_at_the_rate_and_a_burst_at_a_time() {
+        // 1 B/ns, bursts of 4 packets of 1000 B.
+        let allowance = Allowance { window_bytes: u64::MAX, rate: 1.0, burst_bytes: 4000 };
+        let (mut pacer, mut rng) = (Pacer::default(), SmallRng::seed_from_u64(1));
+        let (mut now, mut left, mut visits) = (Time(1_000_000), 0u64, 0u64);
+        let end = now + Nanos::from_millis(1);
+        while now < end {
+            while !pacer.blocks(now, &allowance, 1000) {
+                pacer.open();
+                pacer.sent(now, &allowance, 1000, &mut rng);
+                left += 1;
+            }
+            visits += 1;
+            now = pacer.gate().expect("it is too early");
+        }
+        assert!((985..1020).contains(&left), "{left} packets in 1 ms at 1 B/ns");
+        assert!(visits < left / 2 + 10, "{visits} visits for {left} packets");
+    }
+
+    #[test]
+    fn a_burst_is_no_longer_than_allowed() {
+        let allowance = Allowance { window_bytes: u64::MAX, rate: 1.0, burst_bytes: 7600 };
+        let (mut pacer, mut rng) = (Pacer::default(), SmallRng::seed_from_u64(1));
+        let now = Time(1_000_000);
+        let mut left = 0;
+        while !pacer.blocks(now, &allowance, 1000) {
+            pacer.sent(now, &allowance, 1000, &mut rng);
+            left += 1;
+        }
+        assert_eq!(left, 7);
+    }
+
+    #[test]
+    fn a_very_low_rate_does_not_overflow_and_an_infinite_one_does_not_pace() {
+        let (mut pacer, mut rng) = (Pacer::default(), SmallRng::seed_from_u64(1));
+        let slow = Allowance { window_bytes: 1, rate: 1e-9, burst_bytes: 65_536 };
+        pacer.sent(Time(0), &slow, 9000, &mut rng);
+        assert!(pacer.blocks(Time(1_000_000_000), &slow, 9000));
+        pacer.wait_at_most(Time(2_000_000_000));
+        assert!(!pacer.blocks(Time(2_000_000_000), &slow, 9000));
+        let mut pacer = Pacer::default();
+        let free = Allowance { rate: f64::INFINITY, ..slow };
+        pacer.sent(Time(5), &free, 9000, &mut rng);
+        assert!(!pacer.blocks(Time(5), &free, 9000));
+    }
+}
