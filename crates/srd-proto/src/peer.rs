@@ -3,7 +3,7 @@
 
 use crate::arrivals::Arrivals;
 use crate::controller::{CongestionController, controller};
-use crate::messages::Messages;
+use crate::messages::{Messages, Purpose};
 use crate::pacing::Pacer;
 use crate::partial::Partials;
 use crate::path_mtu::PathMtu;
@@ -15,8 +15,8 @@ use crate::{Config, Payload, PeerId, PeerLoss, Stats, Transmit, Upper};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use srd_wire::{
-    AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Packet, PathId, Probe, Psn, Stamp, Status, Tag,
-    Time, VERSION, first_psn,
+    AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, PathId, Probe, Psn, Stamp, Status,
+    Tag, Time, VERSION, first_psn,
 };
 use std::collections::VecDeque;
 
@@ -390,6 +390,11 @@ impl<P: Payload> Peer<P> {
         }
         for refusal in old.messages.refusals() {
             self.messages.add(refusal.purpose, refusal.op, P::empty(), None);
+        }
+        if old.sent.span() > 0 {
+            // The peer may hold a part of a message, and with it a receive buffer. It forgets that when it hears of the
+            // new context, so there must be something to hear.
+            self.messages.add(Purpose::Forget, Op::Skip, P::empty(), None);
         }
         self.ready = old.ready;
         self.remote = old.remote;
