@@ -439,6 +439,47 @@ fn what_is_half_received_of_a_silent_sender_is_abandoned_and_refused_should_it_g
 }
 
 #[test]
+fn a_sender_that_gave_up_says_so_when_it_hears_the_peer_again() {
+    let mut world = World::new(2, &Config::default());
+    world.restart(0, &Config { peer_timeout: SECOND, ..Config::default() }, 0x9999);
+    let end = world.now + Nanos::from_secs(3);
+    let mut passed = 0;
+    world.network = Box::new(move |now, from, t| {
+        passed += (from == 0 && matches!(t.packet.body, Body::Data(_))) as u32;
+        if now < end && (from == 1 || passed > 3) { vec![] } else { vec![RTT_HALF] }
+    });
+    world.send(0, 1, pattern(50_000, 0));
+    world.run_for(Nanos::from_secs(4));
+    assert_eq!(world.hosts[0].log.outcomes.len(), 1);
+    assert_eq!(world.hosts[1].log.open.len(), 1, "it holds a buffer, and awaits more");
+    world.send(1, 0, pattern(10, 1));
+    world.run_for(SECOND);
+    assert!(world.hosts[1].log.open.is_empty() && world.hosts[1].log.abandoned == 1);
+}
+
+#[test]
+fn a_living_peer_that_once_did_not_know_us_ends_nothing() {
+    let mut world = World::new(2, &Config::default());
+    world.send(0, 1, pattern(10, 0));
+    world.settle(SECOND);
+    let [ours, theirs] = [0, 1].map(|i| world.hosts[i].endpoint.incarnation().tag());
+    let late = Packet {
+        src_port: PORT,
+        dst_tag: ours,
+        src_tag: theirs,
+        hello: None,
+        ack: None,
+        body: Body::Reset { stale: theirs },
+    };
+    world.send(0, 1, pattern(50_000, 1));
+    let (now, host) = (world.now, &mut world.hosts[0]);
+    host.endpoint.handle_packet(now, 0, gid(1), &late, 100, false, &mut host.log);
+    world.settle(SECOND);
+    assert_eq!(world.hosts[0].log.outcomes, [(0, Ok(())), (1, Ok(()))]);
+    assert_eq!(world.hosts[1].log.received.len(), 2);
+}
+
+#[test]
 fn a_lone_packet_that_does_not_arrive_is_sent_ever_more_rarely() {
     let mut world = World::new(2, &Config::default());
     world.send(0, 1, pattern(20, 0));
