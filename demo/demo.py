@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 import fabric as fabrics
 import page
 import physics
-from harness import layout, processes, transport
+from harness import layout, processes, scheduling, transport
 from job import MPI, RANKS, Carrier, Fault, Happened, run
 from results import Melt, Side, as_text, read_steady
 
@@ -195,8 +195,11 @@ def main() -> int:
     try:
         OUTPUT.mkdir(parents=True, exist_ok=True)
         demo = Demo(options, fabric)
-        demo.compute_reference()
-        sides = [demo.side(ours), demo.side(KERNEL_TCP)]
+        with scheduling.one_group("opensrd-demo") as reason:
+            if reason:
+                print(f"demo: warning: the ranks are scheduled by session: {reason}")
+            demo.compute_reference()
+            sides = [demo.side(ours), demo.side(KERNEL_TCP)]
     finally:
         if fabric:
             fabric.down()
