@@ -178,6 +178,11 @@ impl<M: Memory> Device<M> {
         self.tables.post_send(&mut self.endpoint, qpn, wr)
     }
 
+    /// How many sends the queue pair takes now. So many posts do not fail for lack of room.
+    pub fn send_room(&self, qpn: Qpn) -> Result<usize, DeviceError> {
+        self.tables.send_room(qpn)
+    }
+
     /// Posts a receive. Its keys are looked at when a message takes it.
     #[inline]
     pub fn post_recv(&mut self, qpn: Qpn, wr: &RecvWr<'_>) -> Result<(), DeviceError> {

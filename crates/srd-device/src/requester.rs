@@ -65,6 +65,13 @@ impl<M: Memory> Tables<M> {
         Ok(())
     }
 
+    /// How many sends the queue pair takes now.
+    pub fn send_room(&self, qpn: Qpn) -> Result<usize, DeviceError> {
+        let qp = self.qp(self.qp_index(qpn)?);
+        let queue = qp.init.sq_depth.saturating_sub(qp.sq.used);
+        Ok(queue.min(MAX_REQUESTS - self.requests.len()) as usize)
+    }
+
     fn count_posted(&mut self, index: u32) {
         self.counters.submitted_wrs += 1;
         let qp = self.qp_mut(index);

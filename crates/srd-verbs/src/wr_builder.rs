@@ -332,11 +332,15 @@ unsafe fn set_inline(
     Ok(())
 }
 
-/// Posts all requests, or none: what comes after a refused one is never seen again by the program.
+/// Posts all requests or, if the queue has no room for all, none. Nothing else can be wrong with one and not with the
+/// others by now: form is looked at as they are built, and what the device finds shows in completions.
 fn post_all(qp: &Qp, requests: &[Built]) -> Outcome<()> {
-    qp.link
-        .instance()?
-        .with(|device, now| requests.iter().try_for_each(|request| request.post(device, now, qp.qpn)))?
+    qp.link.instance()?.with(|device, now| {
+        if device.send_room(qp.qpn)? < requests.len() {
+            return Err(Errno::NO_MEMORY);
+        }
+        requests.iter().try_for_each(|request| request.post(device, now, qp.qpn))
+    })?
 }
 
 /// An advice to the device how to handle a request. It changes nothing here, so it may come at any time.

@@ -264,6 +264,16 @@ static void refusals(void)
 	begin_wr(s, 1);
 	ibv_wr_send(s->qpx);
 	ibv_wr_abort(s->qpx);
+	/* One more than the queue holds: all are refused. */
+	ibv_wr_start(s->qpx);
+	for (int i = 0; i <= DEPTH; i++) {
+		s->qpx->wr_id = i;
+		s->qpx->wr_flags = IBV_SEND_SIGNALED;
+		ibv_wr_send(s->qpx);
+		ibv_wr_set_sge(s->qpx, sge.lkey, sge.addr, 64);
+		set_peer(s);
+	}
+	CHECK_EQUAL(ibv_wr_complete(s->qpx), ENOMEM);
 	/* The one good receive of the list above is the only thing posted. */
 	CHECK(quiet(s, 0.05));
 
