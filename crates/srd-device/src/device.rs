@@ -26,7 +26,8 @@ impl<M: Memory> Device<M> {
         seed: u64,
         memory: M,
     ) -> Device<M> {
-        let endpoint = Endpoint::new(config.transport.clone(), incarnation, &[port], seed);
+        let mut endpoint = Endpoint::new(config.transport.clone(), incarnation, &[port], seed);
+        endpoint.allow_self(gid);
         let mut tables = Tables::new(config, gid, memory);
         let slot = tables.slot_of_port(port).unwrap_or_else(|error| panic!("port {port}: {error}"));
         tables.numbers.add_slot(slot).expect("the first slot is free");
@@ -129,6 +130,11 @@ impl<M: Memory> Device<M> {
     /// Asynchronous events.
     pub fn poll_async_event(&mut self) -> Option<AsyncEvent> {
         self.tables.poll_async_event()
+    }
+
+    /// A peer that has not answered for seconds, and whether it ever did. No event: it may still answer.
+    pub fn poll_silent_peer(&mut self) -> Option<(InstanceAddr, bool)> {
+        self.tables.silent.take()
     }
 
     /// Address handle of a host. Each call makes a handle; handles of one GID share a number (as EFA's do). Queue pairs
@@ -277,6 +283,7 @@ impl<M: Memory> Device<M> {
             + stats.out_of_window
             + stats.partial_limit_drops
             + stats.peer_limit_drops
+            + stats.reflected
             + stats.inconsistent;
         Counters {
             tx_bytes: stats.tx_bytes,

@@ -114,6 +114,10 @@ impl<M: Memory> Upper<M::Payload> for Tables<M> {
         }
     }
 
+    fn peer_silent(&mut self, addr: InstanceAddr, answered_before: bool) {
+        self.silent = Some((addr, answered_before));
+    }
+
     fn peer_lost(&mut self, peer: PeerId, addr: InstanceAddr, why: PeerLoss) {
         self.peer_is_lost(peer, addr, why);
     }

@@ -49,6 +49,8 @@ pub(crate) struct Tables<M: Memory> {
     completion_queues: Vec<Option<CompletionQueue>>,
     notifications: VecDeque<CqId>,
     events: AsyncEvents,
+    /// The last peer that fell silent, and whether it had ever answered.
+    pub silent: Option<(srd_wire::InstanceAddr, bool)>,
 }
 
 /// Why a call failed that needs a queue pair.
@@ -84,6 +86,7 @@ impl<M: Memory> Tables<M> {
             completion_queues: Vec::new(),
             notifications: VecDeque::new(),
             events: AsyncEvents::default(),
+            silent: None,
         }
     }
 

@@ -72,6 +72,7 @@ impl LocalAddress {
         let all = interface::addresses().map_err(AddressError::List)?;
         let list = |names: &mut dyn Iterator<Item = String>| {
             let mut names: Vec<String> = names.collect();
+            names.sort();
             names.dedup();
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }
         };

@@ -1,5 +1,6 @@
 //! The device with its sockets: what one thread at a time does while it holds the lock.
 
+use crate::hints;
 use crate::host;
 use crate::notify::Fired;
 use crate::receive::Receiver;
@@ -253,7 +254,11 @@ impl Core {
         while let Some(cq) = self.device.poll_notification() {
             fired.cqs.push(cq);
         }
+        if let Some((peer, answered_before)) = self.device.poll_silent_peer() {
+            hints::silent(peer, answered_before, self.device.config().transport.peer_timeout);
+        }
         while let Some(event) = self.device.poll_async_event() {
+            hints::event(&event);
             fired.events.push(event);
         }
         fired

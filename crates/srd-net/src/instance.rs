@@ -8,7 +8,7 @@ use crate::fault::Injector;
 use crate::host;
 use crate::log;
 use crate::notify::{Notifier, Subscription};
-use crate::open::{OpenError, find_address, random, read_key, take_slot, warn_about_buffer};
+use crate::open::{OpenError, advice_for, find_address, random, read_key, take_slot, warn_about_buffer};
 use crate::options::{LogLevel, Options, ProgressMode};
 use crate::progress::{self, Pulse};
 use crate::receive::Receiver;
@@ -108,7 +108,8 @@ impl Instance {
         let psk = options.key_file.as_deref().map(read_key).transpose()?;
         let system = |what: &'static str| {
             move |e: io::Error| {
-                OpenError::new(what, Some(e), "the system lacks something that is always there")
+                let advice = advice_for(&e);
+                OpenError::new(what, Some(e), advice)
             }
         };
         let (port, socket) = take_slot(&local, options.port_base, options.rcvbuf)?;
@@ -122,6 +123,17 @@ impl Instance {
                 "raise `ulimit -n` if there are too many open files",
             )
         })?;
+        if let Some(plan) = &options.fault {
+            let ports = ports.count();
+            log::warn_once(format_args!("SRD_FAULT is set: packets are lost, delayed or changed on purpose"));
+            if let Some(port) = plan.blackhole.filter(|&port| port as usize >= ports) {
+                return Err(OpenError::new(
+                    format!("SRD_FAULT: there is no source port {port}, only 0 to {}", ports - 1),
+                    None,
+                    "name ports below twice SRD_PATHS",
+                ));
+            }
+        }
         let transmitter = Transmitter::new(ports, injector);
         transport.entropy = transmitter.source_ports() as u16;
         if !transmitter.has_gso() {

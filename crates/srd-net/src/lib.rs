@@ -16,6 +16,7 @@ mod clock;
 mod contention;
 mod core;
 pub mod fault;
+mod hints;
 pub mod host;
 mod instance;
 mod log;

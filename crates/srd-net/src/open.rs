@@ -47,16 +47,30 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|source| source as _)
+impl std::error::Error for OpenError {} // the text names the source already
+
+/// What to do about an error of the system that nobody expects.
+pub(crate) fn advice_for(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => "raise `ulimit -n`, or lower SRD_PATHS: each path takes two sockets",
+        Some(libc::ENFILE) => "the system has no open file left; see fs.file-max",
+        Some(libc::ENOMEM | libc::ENOBUFS) => "the system is out of memory",
+        _ => "the system lacks something that is always there",
     }
 }
 
 pub(crate) fn find_address(options: &Options) -> Result<LocalAddress, OpenError> {
-    LocalAddress::find(&options.addr).map_err(|e| {
+    let local = LocalAddress::find(&options.addr).map_err(|e| {
         OpenError::new(e.to_string(), None, "set SRD_ADDR to an address or interface of this host")
-    })
+    })?;
+    match options.mtu {
+        Some(mtu) if mtu as u32 > local.mtu => Err(OpenError::new(
+            format!("SRD_MTU is {mtu}, but {} carries no packet above {} bytes", local.interface, local.mtu),
+            None,
+            "lower SRD_MTU, or unset it to use what the interface carries",
+        )),
+        _ => Ok(local),
+    }
 }
 
 pub(crate) fn random() -> Result<u64, OpenError> {
@@ -68,10 +82,15 @@ pub(crate) fn random() -> Result<u64, OpenError> {
 pub(crate) fn read_key(path: &std::path::Path) -> Result<Psk, OpenError> {
     const ADVICE: &str =
         "SRD_KEY_FILE names a file with 64 hexadecimal digits (`openssl rand -hex 32` makes them)";
-    let bytes = std::fs::read(path).map_err(|e| {
-        OpenError::new(format!("cannot read the key file {}", path.display()), Some(e), ADVICE)
-    })?;
-    if std::fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o007 != 0) {
+    /// Key and white space.
+    const LONGEST: u64 = 4096;
+    let failed = |e| OpenError::new(format!("cannot read the key file {}", path.display()), Some(e), ADVICE);
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() || metadata.len() > LONGEST {
+        return Err(OpenError::new(format!("{} is no key file", path.display()), None, ADVICE));
+    }
+    let bytes = std::fs::read(path).map_err(failed)?;
+    if metadata.permissions().mode() & 0o007 != 0 {
         log::warn_once(format_args!(
             "everybody on this host can read the key file {0}; `chmod 600 {0}`",
             path.display()

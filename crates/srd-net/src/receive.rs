@@ -6,6 +6,7 @@
 //! is told. Congestion control on a busy host would otherwise take its own scheduler for a queue in the network.
 
 use crate::clock::KernelClock;
+use crate::hints::KeyHints;
 use crate::payload;
 use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket};
 use serde::Serialize;
@@ -55,6 +56,7 @@ pub struct Receiver {
     clock: KernelClock,
     /// The latest time that the device has been told.
     latest: Time,
+    hints: KeyHints,
     counters: ReceiveCounters,
 }
 
@@ -66,6 +68,7 @@ impl Receiver {
             batch: ReceiveBatch::new(),
             clock: KernelClock::default(),
             latest: Time(0),
+            hints: KeyHints::default(),
             counters: ReceiveCounters::default(),
         }
     }
@@ -157,7 +160,7 @@ impl Receiver {
         device: &mut Device<HostMemory>,
         mut keyring: Option<&mut Keyring>,
     ) {
-        let Receiver { ports, batch, clock, latest, counters } = self;
+        let Receiver { ports, batch, clock, latest, hints, counters } = self;
         let Some(run) = batch.run(run) else { return };
         let port = &mut ports[port];
         if let Some(drops) = run.drops {
@@ -180,6 +183,7 @@ impl Receiver {
                     Ok(opened) => &*opened.packet,
                     Err(e) => {
                         *counters.not_opened.entry(e.name()).or_default() += 1;
+                        hints.not_opened(from, e);
                         if matches!(e, OpenError::NoContext | OpenError::WrongDestination)
                             && let Some(outside) = codec::peek(datagram)
                         {
@@ -196,7 +200,10 @@ impl Receiver {
                     let packet = payload::received(packet);
                     device.handle_packet(arrived, port.port, from, &packet, bytes, ce);
                 }
-                Err(e) => *counters.not_decoded.entry(e.name()).or_default() += 1,
+                Err(e) => {
+                    *counters.not_decoded.entry(e.name()).or_default() += 1;
+                    hints.not_decoded(from, e);
+                }
             }
         }
     }

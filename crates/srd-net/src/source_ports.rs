@@ -4,6 +4,7 @@
 use crate::address::LocalAddress;
 use crate::log;
 use crate::options::LogLevel;
+use crate::sys::process;
 use crate::sys::udp::{self, Destination, Gather, SendSocket};
 use srd_wire::{Gid, InstanceAddr};
 use std::collections::BTreeMap;
@@ -110,22 +111,29 @@ struct Told {
 }
 
 impl SourcePorts {
-    /// Opens `count` ports at `local`, or as many as can be had.
+    /// Opens `count` ports at `local`, or as many as can be had while half of the descriptors that this process may
+    /// still open are left to it.
     pub fn open(local: LocalAddress, count: u16) -> io::Result<SourcePorts> {
-        let mut sockets = Vec::with_capacity(count.max(1) as usize);
-        for _ in 0..count.max(1) {
+        let most = process::free_descriptors().map_or(usize::MAX, |free| free / 2);
+        let wanted = count.max(1) as usize;
+        let mut sockets = Vec::with_capacity(wanted);
+        let mut shortage = None;
+        while sockets.len() < wanted && shortage.is_none() {
             match SendSocket::bind(local.ip, local.index) {
+                _ if sockets.len() >= most.max(1) => {
+                    shortage = Some(io::Error::from_raw_os_error(libc::EMFILE))
+                }
                 Ok(socket) => sockets.push(socket),
                 Err(e) if sockets.is_empty() => return Err(e),
-                Err(e) => {
-                    log::warn_once(format_args!(
-                        "only {} of {count} source ports could be opened, so there are fewer paths: {e}; \
-                         raise `ulimit -n`, or lower SRD_PATHS",
-                        sockets.len()
-                    ));
-                    break;
-                }
+                Err(e) => shortage = Some(e),
             }
+        }
+        if let Some(e) = shortage {
+            log::warn_once(format_args!(
+                "only {} of {wanted} source ports are opened, so there are fewer paths: {e}; raise `ulimit -n`, or \
+                 lower SRD_PATHS",
+                sockets.len()
+            ));
         }
         let gso = sockets[0].has_gso();
         if !gso {

@@ -183,7 +183,7 @@ fn without_the_key_nothing_is_accepted_and_the_send_fails() {
     let (key, other) = (key.variable("SRD_KEY_FILE"), other.variable("SRD_KEY_FILE"));
     let fast = "SRD_PEER_TIMEOUT_S=0.5";
     let cases: [(&[&str], &str); 3] =
-        [(&[&other, fast], "bad_tag"), (&[fast], "not_sealed"), (&[&key, fast], "")];
+        [(&[&other, fast], "wrong_key"), (&[fast], "not_sealed"), (&[&key, fast], "")];
     for (variables, cause) in cases {
         let b = Host::open("127.0.0.2", &[&key]);
         let mut a = Host::open("127.0.0.1", variables);

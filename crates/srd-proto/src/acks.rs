@@ -202,6 +202,7 @@ impl<P: Payload> Peer<P> {
             outgoing.paths.forgive(&mut shared.stats);
         }
         self.silent_probes = 0;
+        self.silence_told = false;
         self.quiet_until = Time(0);
         self.waiting_since = now;
     }

@@ -65,6 +65,11 @@ impl Arrivals {
         }
     }
 
+    /// Nothing has ever been accepted or refused.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.newest == Time(0) && self.rcvd_bytes == 0
+    }
+
     pub(crate) fn cum(&self) -> Psn {
         self.cum
     }

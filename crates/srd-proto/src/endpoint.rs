@@ -15,6 +15,8 @@ use std::hash::BuildHasher;
 
 /// Most resets and introductions that wait to be sent to strangers.
 const MAX_REPLIES: usize = 64;
+/// Contexts looked at, where the table is full, to find one that may go.
+const LOOKS_FOR_ROOM: usize = 64;
 /// Least time between two replies to strangers: they are answers to what anyone may send.
 const REPLY_PAUSE: Nanos = Nanos::from_micros(20);
 
@@ -110,6 +112,12 @@ pub struct Endpoint<P: Payload> {
     shared: Shared,
     peers: Vec<Peer<P>>,
     by_addr: HashMap<(u8, InstanceAddr), u32, AddressHash>,
+    /// Host from which this instance's own packets are welcome.
+    own: Option<Gid>,
+    /// Where the next search for a context that may go begins.
+    next_look: usize,
+    /// Number of new contexts: above those of contexts that have gone, whose PSNs their peers may remember.
+    first_context: u16,
     /// The peer of the last packet: packets come in bursts.
     last_peer: Option<((u8, InstanceAddr), u32)>,
     /// Peers that may have something to send.
@@ -145,6 +153,9 @@ impl<P: Payload> Endpoint<P> {
             },
             peers: Vec::new(),
             by_addr: HashMap::with_hasher(AddressHash(seed ^ incarnation.0)),
+            own: None,
+            next_look: 0,
+            first_context: 0,
             last_peer: None,
             ready: VecDeque::new(),
             timers: TimerWheel::new(),
@@ -153,6 +164,11 @@ impl<P: Payload> Endpoint<P> {
             clock: Time(0),
             now: Time(0),
         }
+    }
+
+    /// Lets this instance talk to itself at `gid`. From elsewhere its own packets are refused: they have been sent back.
+    pub fn allow_self(&mut self, gid: Gid) {
+        self.own = Some(gid);
     }
 
     /// Adds a receive port and returns its index.
@@ -281,6 +297,10 @@ impl<P: Payload> Endpoint<P> {
         let now = self.advance(now);
         let ours = self.shared.incarnation.tag();
         let addr = InstanceAddr { gid: from, port: packet.src_port };
+        if packet.src_tag == ours && self.own != Some(from) {
+            self.shared.stats.reflected += 1;
+            return;
+        }
         if let Body::Reset { stale } = packet.body {
             return self.on_reset(port, addr, packet, stale, upper);
         }
@@ -429,14 +449,38 @@ impl<P: Payload> Endpoint<P> {
     }
 
     fn add_peer(&mut self, port: u8, addr: InstanceAddr) -> Option<PeerId> {
-        if self.peers.len() >= self.shared.config.max_peers as usize {
-            return None;
+        if self.peers.len() < self.shared.config.max_peers as usize {
+            let id = PeerId { slot: self.peers.len() as u32, generation: 0 };
+            self.peers.push(Peer::new(id, addr, port, self.first_context, self.now, &mut self.shared));
+            self.shared.stats.peers_created += 1;
+            self.by_addr.insert((port, addr), id.slot);
+            return Some(id);
         }
-        let id = PeerId { slot: self.peers.len() as u32, generation: 0 };
+        let slot = self.find_room()?;
+        let old = &self.peers[slot as usize];
+        let (id, ready) = (PeerId { slot, generation: old.id.generation.wrapping_add(1) }, old.ready);
+        if old.has_sent() {
+            self.first_context = self.first_context.max(old.context.wrapping_add(1));
+        }
+        self.by_addr.remove(&(old.port, old.addr));
+        self.last_peer = None;
+        let mut peer = Peer::new(id, addr, port, self.first_context, self.now, &mut self.shared);
+        peer.ready = ready;
+        self.peers[slot as usize] = peer;
+        self.timers.set(slot, Time::NEVER);
         self.shared.stats.peers_created += 1;
-        self.peers.push(Peer::new(id, addr, port, 0, self.now, &mut self.shared));
-        self.by_addr.insert((port, addr), id.slot);
+        self.shared.stats.peers_evicted += 1;
+        self.by_addr.insert((port, addr), slot);
         Some(id)
+    }
+
+    /// A context of a full table that may go.
+    fn find_room(&mut self) -> Option<u32> {
+        (0..LOOKS_FOR_ROOM.min(self.peers.len())).find_map(|_| {
+            let slot = self.next_look % self.peers.len();
+            self.next_look = slot + 1;
+            self.peers[slot].may_go(self.now, &self.shared).then_some(slot as u32)
+        })
     }
 
     fn make_ready(&mut self, slot: u32) {
@@ -602,7 +646,8 @@ impl<P: Payload> Endpoint<P> {
 
     /// An introduction to an instance with which there may be a context.
     fn introduction(&self, port: u8, to: InstanceAddr, echo: u64) -> Hello {
-        let context = self.by_addr.get(&(port, to)).map_or(0, |&slot| self.peers[slot as usize].context);
+        let known = self.by_addr.get(&(port, to));
+        let context = known.map_or(self.first_context, |&slot| self.peers[slot as usize].context);
         introduction(&self.shared, echo, context)
     }
 

@@ -8,6 +8,8 @@ use srd_wire::{Nanos, Op, PathId, Probe, Psn, Status, Time};
 
 /// Probes into silence before a peer can count as dead: a clock that jumps is not a peer that died.
 const PROBES_TO_DEATH: u32 = 8;
+/// Silence that is worth telling, though it need not be death.
+const SILENCE_TO_TELL: Nanos = Nanos::from_secs(3);
 /// Other paths asked when a packet is sent again into silence.
 const PATHS_ASKED: usize = 2;
 /// Transmissions of one packet before the timer doubles, and how often it does. It stays short: it holds up the timers
@@ -179,6 +181,10 @@ impl<P: Payload> Peer<P> {
         let stood_still = now.since(due) - shared.config.max_rto;
         self.waiting_since = (self.waiting_since.max(self.last_heard) + stood_still).min(now);
         let silence = now.since(self.waiting_since);
+        if silence >= SILENCE_TO_TELL && !self.silence_told {
+            self.silence_told = true;
+            upper.peer_silent(self.addr, self.ever_known);
+        }
         if silence < shared.config.peer_timeout || probes < PROBES_TO_DEATH {
             return;
         }

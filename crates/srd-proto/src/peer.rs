@@ -155,6 +155,8 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) newest_delivered: Time,
     /// Probes sent into silence since the last answer.
     pub(crate) silent_probes: u32,
+    /// The upper layer has been told of this silence.
+    pub(crate) silence_told: bool,
     /// No further probe before this.
     pub(crate) quiet_until: Time,
     /// Since when something has been outstanding without an answer.
@@ -229,6 +231,7 @@ impl<P: Payload> Peer<P> {
             rtt: RttEstimator::new(),
             newest_delivered: Time(0),
             silent_probes: 0,
+            silence_told: false,
             quiet_until: Time(0),
             waiting_since: now,
             urgent: 0,
@@ -476,6 +479,21 @@ impl<P: Payload> Peer<P> {
     /// Whether something waits to be sent or to be acknowledged.
     pub(crate) fn busy(&self) -> bool {
         self.messages.len() > 0 || self.sent.span() > 0
+    }
+
+    /// Whether nothing is lost with this context: nobody has ever shown that he is at its address and knows us, nothing
+    /// is to be sent there or never will be, and nothing was taken from there, or so long ago that no copy of it is on
+    /// its way.
+    pub(crate) fn may_go(&self, now: Time, shared: &Shared) -> bool {
+        let to_send = self.messages.upper_len() > 0 || (!self.dead && self.busy());
+        let settled = now > self.last_heard + shared.config.peer_timeout;
+        let taken = !self.arrivals.is_untouched() && !settled;
+        !self.knows_us && !to_send && !taken && !self.partials.await_more()
+    }
+
+    /// Whether the peer may have seen a PSN of this context or an earlier one.
+    pub(crate) fn has_sent(&self) -> bool {
+        self.outgoing.is_some() || self.context > 0
     }
 
     fn holds_spare_memory(&self) -> bool {

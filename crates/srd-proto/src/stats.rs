@@ -70,6 +70,10 @@ counters! {
         version_mismatch,
         /// Packets from new peers beyond the limit of contexts.
         peer_limit_drops,
+        /// Contexts that nobody had proved to be behind, and that made way for new ones where the table was full.
+        peers_evicted,
+        /// Packets of this instance that came back from another host.
+        reflected,
         /// Resets sent.
         resets_sent,
         /// Resets received that did not name the current context.

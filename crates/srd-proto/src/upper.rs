@@ -72,6 +72,9 @@ pub trait Upper<P: Payload> {
     /// What became of a message that was given to [`crate::Endpoint::send`]. Its payload is not read any more.
     fn outcome(&mut self, peer: PeerId, token: Token, outcome: Result<(), Status>);
 
+    /// A peer has not answered for seconds, though it may be asked for longer before it counts as dead. Once per silence.
+    fn peer_silent(&mut self, _addr: InstanceAddr, _answered_before: bool) {}
+
     /// The context with a peer has ended; the outcomes of its messages have been reported just before.
     fn peer_lost(&mut self, peer: PeerId, addr: InstanceAddr, why: PeerLoss);
 }

@@ -480,6 +480,71 @@ fn a_living_peer_that_once_did_not_know_us_ends_nothing() {
 }
 
 #[test]
+fn packets_that_are_sent_back_change_nothing() {
+    let mut world = World::new(2, &Config::default());
+    let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let tap = seen.clone();
+    world.network = Box::new(move |_, from, t| {
+        tap.borrow_mut().push((from, t.packet.clone()));
+        vec![RTT_HALF]
+    });
+    for round in 0..50 {
+        world.send(0, 1, pattern(3000, round));
+        world.send(1, 0, pattern(3000, round));
+        world.run_for(Nanos::from_micros(20));
+        for (from, packet) in seen.borrow_mut().drain(..) {
+            let (now, host) = (world.now, &mut world.hosts[from]);
+            host.endpoint.handle_packet(now, 0, gid(1 - from), &packet, 100, false, &mut host.log);
+        }
+    }
+    world.settle(SECOND);
+    for host in &world.hosts {
+        assert!(host.log.outcomes.iter().all(|(_, outcome)| outcome.is_ok()));
+        assert_eq!((host.log.outcomes.len(), host.log.received.len()), (50, 50));
+        assert!(host.log.lost_peers.is_empty() && host.endpoint.stats().reflected > 50);
+    }
+}
+
+#[test]
+fn strangers_keep_no_peer_out() {
+    let config = Config { max_peers: 64, ..Config::default() };
+    let mut world = World::new(3, &config);
+    world.send(0, 1, pattern(100, 0));
+    world.settle(SECOND);
+    for stranger in 1..=1000u16 {
+        let incarnation = Incarnation(0x7777_0000_0000 + stranger as u64);
+        let hello = Hello {
+            incarnation,
+            echo: 0,
+            version_min: VERSION,
+            version_max: VERSION,
+            features: 0,
+            context: 0,
+            max_datagram: 1400,
+            rcvbuf_kib: 1000,
+        };
+        let packet = Packet {
+            src_port: stranger,
+            dst_tag: Tag::UNKNOWN,
+            src_tag: incarnation.tag(),
+            hello: Some(hello),
+            ack: None,
+            body: Body::None,
+        };
+        let (now, host) = (world.now, &mut world.hosts[1]);
+        host.endpoint.handle_packet(now, 0, gid(7), &packet, 100, false, &mut host.log);
+        while host.endpoint.poll_transmit(now).is_some() {}
+    }
+    assert_eq!(world.hosts[1].endpoint.peers().count(), 64);
+    world.send(2, 1, pattern(100, 1)); // a new peer
+    world.send(0, 1, pattern(100, 2)); // and an old one
+    world.settle(SECOND);
+    assert_eq!(world.hosts[1].log.received.len(), 3);
+    let stats = world.hosts[1].endpoint.stats();
+    assert!(stats.peers_evicted >= 937 && stats.peer_limit_drops == 0 && stats.peer_restarts == 0);
+}
+
+#[test]
 fn a_lone_packet_that_does_not_arrive_is_sent_ever_more_rarely() {
     let mut world = World::new(2, &Config::default());
     world.send(0, 1, pattern(20, 0));

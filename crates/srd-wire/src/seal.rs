@@ -337,7 +337,9 @@ impl Keyring {
         if known.is_some_and(|slot| !slot.context.introductions.is_fresh(outside.counter)) {
             return Err(OpenError::Replayed);
         }
-        Secret::introduction(&self.psk, peer).open_once(outside.counter, &outside.header, text)?;
+        Secret::introduction(&self.psk, peer)
+            .open_once(outside.counter, &outside.header, text)
+            .map_err(|_| OpenError::WrongKey)?;
         check_hello(peer, text)?;
         let at = self.slot_for(peer, outside.name.0);
         self.uses += 1;

@@ -160,6 +160,18 @@ pub fn at_exit(f: extern "C" fn()) -> bool {
     unsafe { libc::atexit(f) == 0 }
 }
 
+/// How many more descriptors this process may open.
+pub fn free_descriptors() -> Option<usize> {
+    let open = std::fs::read_dir("/proc/self/fd").ok()?.count();
+    // SAFETY: `limit` is plain data that the call fills.
+    let limit = unsafe {
+        let mut limit: libc::rlimit = zeroed();
+        check(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit)).ok()?;
+        limit
+    };
+    Some(usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX).saturating_sub(open))
+}
+
 /// Nanoseconds for which the calling thread has been able to run and had no core (`/proc/thread-self/schedstat`).
 pub fn waited_for_core() -> Option<u64> {
     std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split_whitespace().nth(1)?.parse().ok()

@@ -53,8 +53,10 @@ pub enum OpenError {
     IncarnationMismatch,
     /// It comes from another address, but this instance has sealed it.
     Reflected,
-    /// It is not authentic: another key, or changed on its way.
+    /// It is not authentic: changed on its way, or forged.
     BadTag,
+    /// It is an introduction that is not authentic: its sender has another key, most likely.
+    WrongKey,
     /// It has been received before, or is too old to tell.
     Replayed,
 }
@@ -73,6 +75,7 @@ impl OpenError {
             OpenError::IncarnationMismatch => "incarnation_mismatch",
             OpenError::Reflected => "reflected",
             OpenError::BadTag => "bad_tag",
+            OpenError::WrongKey => "wrong_key",
             OpenError::Replayed => "replayed",
         }
     }
@@ -92,7 +95,10 @@ impl fmt::Display for OpenError {
             OpenError::WrongAddress => "from a peer that is known at another address",
             OpenError::IncarnationMismatch => "trailer names an incarnation that is not the packet's",
             OpenError::Reflected => "a packet of our own came back from another address",
-            OpenError::BadTag => "not authentic: sealed with another key, or changed on its way",
+            OpenError::BadTag => "not authentic: changed on its way, or forged",
+            OpenError::WrongKey => {
+                "an introduction that is not authentic: sealed with another key, or changed on its way"
+            }
             OpenError::Replayed => "received before, or too old to tell",
         })
     }

@@ -196,11 +196,12 @@ fn another_key_opens_nothing() {
     // Counters that Bob has seen are not looked at any further.
     eve.introduce();
     eve.greet(&bob);
-    for packet in [eve.introduce(), eve.greet(&bob), eve.send(&bob)] {
+    assert_eq!(bob.open(&alice, &eve.introduce()), Err(OpenError::WrongKey));
+    for packet in [eve.greet(&bob), eve.send(&bob)] {
         assert_eq!(bob.open(&alice, &packet), Err(OpenError::BadTag));
     }
     let mut fresh = Instance::new(BOB, 2);
-    assert_eq!(fresh.open(&alice, &eve.introduce()), Err(OpenError::BadTag));
+    assert_eq!(fresh.open(&alice, &eve.introduce()), Err(OpenError::WrongKey));
     assert_eq!(fresh.open(&alice, &eve.greet(&bob)), Err(OpenError::BadTag));
     assert_eq!(fresh.ring.contexts(), (0, 0), "forged packets cost no memory");
     let data = alice.send(&bob);
