@@ -12,8 +12,10 @@ command -v cargo >/dev/null || {
 
 stage=target/srd
 cargo build --release --workspace
+# cargo's directory may be elsewhere (CARGO_TARGET_DIR, build.target-dir); the stage stays here, where others look.
+built=$(cargo metadata --format-version 1 --no-deps | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/release
 mkdir -p $stage/bin $stage/lib/srd/efa
-install -m 755 target/release/srd $stage/bin/srd
+install -m 755 "$built/srd" $stage/bin/srd
 # A Rust cdylib cannot carry the symbol versions that programs were linked against; the crate links the libraries.
-crates/srd-verbs/link.sh target/release $stage/lib/srd/efa
+crates/srd-verbs/link.sh "$built" $stage/lib/srd/efa
 echo "build: $stage/bin/srd, $(cd $stage/lib/srd/efa && echo lib*.so.1)"

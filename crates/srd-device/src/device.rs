@@ -1,10 +1,11 @@
 //! The device: owns every object and the transport endpoint, and brings the two together. Decisions are in the tables.
 
+use crate::answers::Answer;
 use crate::api::*;
 use crate::counters::Counters;
 use crate::tables::Tables;
 use crate::work::Work;
-use srd_proto::{Endpoint, Transmit};
+use srd_proto::{Endpoint, PeerId, Transmit};
 use srd_wire::*;
 
 /// See the module. `now` must not run backwards from one call to the next.
@@ -244,6 +245,15 @@ impl<M: Memory> Device<M> {
         sink: impl FnMut(Transmit<M::Payload>) -> R,
     ) -> Option<R> {
         self.endpoint.poll_transmit_with(now, sink)
+    }
+
+    /// The memory that peer `peer` reads under the name `read` is not there any more, though its region is registered: a
+    /// program may unmap memory of which it knows that nobody needs it (libfabric deregisters what it caches later).
+    /// Nothing more of it is sent.
+    pub fn unreadable(&mut self, now: Time, peer: PeerId, read: u32) {
+        self.tables.now = now;
+        let which = |answer: &Answer<M::Payload>| answer.is(peer, read);
+        self.tables.end_answers(&mut self.endpoint, Status::RemoteBadAddress, which);
     }
 
     /// As [`srd_proto::Endpoint::handle_timeout`].

@@ -213,6 +213,9 @@ impl Core {
                 .is_some()
         {}
         transmitter.flush(now);
+        while let Some((peer, read)) = transmitter.take_unreadable() {
+            device.unreadable(now, peer, read);
+        }
         if transmitter.packets_pushed() != before {
             self.sent_since_poll = true;
         }

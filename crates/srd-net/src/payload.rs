@@ -1,13 +1,15 @@
 //! Between packets and memory: how payload goes into a send, and how a received datagram becomes payload.
 #![allow(unsafe_code)]
 
+use crate::sys::memory::read_pieces;
 use crate::sys::udp::Gather;
+use arrayvec::ArrayVec;
 use srd_device::HostPayload;
 use srd_proto::Payload;
 use srd_wire::{Body, Data, Packet};
 
 /// Shorter payload is copied behind its header: that costs less than another piece for the kernel to gather.
-const COPY_BELOW: usize = 512;
+pub const COPY_BELOW: usize = 512;
 
 /// Adds `payload`, which the device has just handed out, to `gather`, which is sent before the device is called
 /// again.
@@ -36,6 +38,18 @@ pub fn copy(payload: &HostPayload, out: &mut [u8]) {
     // SAFETY: as in `append`. A program that writes to a buffer while that is being sent breaks the promise, and
     // may get either content sent.
     unsafe { payload.copy_to(out) };
+}
+
+/// Copies `payload`, which the device has just handed out, to `out`, which is as long. Returns false if it is not there
+/// any more.
+pub fn try_copy(payload: &HostPayload, out: &mut [u8]) -> bool {
+    let pieces = payload
+        .ranges()
+        .into_iter()
+        .map(|(addr, len)| libc::iovec { iov_base: addr.cast_mut().cast(), iov_len: len });
+    let pieces: ArrayVec<libc::iovec, 2> = pieces.collect();
+    // SAFETY: as in `append`, but that the program may have unmapped it.
+    unsafe { read_pieces(&pieces, out) }
 }
 
 /// The packet with its payload as the device wants it. To be handled before the datagram's buffer is used again.

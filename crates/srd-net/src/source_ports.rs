@@ -50,15 +50,11 @@ impl Bytes<'_> {
         }
     }
 
-    /// A copy.
-    pub fn to_vec(self) -> Vec<u8> {
+    /// A copy; `None` if memory of the program among them has gone.
+    pub fn to_vec(self) -> Option<Vec<u8>> {
         match self {
-            Bytes::Whole(bytes) => bytes.to_vec(),
-            Bytes::Gathered(gather) => {
-                let mut bytes = Vec::with_capacity(gather.len());
-                gather.copy_to(&mut bytes);
-                bytes
-            }
+            Bytes::Whole(bytes) => Some(bytes.to_vec()),
+            Bytes::Gathered(gather) => gather.to_vec(),
         }
     }
 }
@@ -254,7 +250,10 @@ impl SourcePorts {
     /// Each datagram by itself.
     #[cold]
     fn send_singly(&mut self, burst: &Burst, bytes: Bytes<'_>) -> Sent {
-        let copy = bytes.to_vec();
+        let Some(copy) = bytes.to_vec() else {
+            self.counters.refused += bytes.len().div_ceil(burst.segment.max(1)) as u64;
+            return Sent::Refused;
+        };
         let mut worst = Sent::Gone;
         for datagram in copy.chunks(burst.segment.max(1)) {
             let single = Burst { segment: datagram.len(), ..*burst };

@@ -8,9 +8,9 @@ use crate::source_ports::{Burst, Bytes, Sent, SourcePorts};
 use crate::sys::udp::{Destination, Gather, MAX_SEND, scoped};
 use serde::Serialize;
 use srd_device::HostPayload;
-use srd_proto::{Payload, Transmit};
+use srd_proto::{Payload, PeerId, Transmit};
 use srd_wire::seal::{self, Keyring};
-use srd_wire::{Body, Gid, InstanceAddr, Nanos, Time, codec};
+use srd_wire::{Body, Gid, InstanceAddr, Nanos, Op, Packet, Time, codec};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -38,6 +38,8 @@ pub struct TransmitCounters {
     pub dropped_refused: u64,
     /// Packets given up because they could not be sealed.
     pub dropped_unsealed: u64,
+    /// Packets of reads whose memory the program has unmapped; the transport sends them again, or gives the read up.
+    pub dropped_unreadable: u64,
     /// Packets to an address of the other family.
     pub dropped_unroutable: u64,
     /// Refused sends, by the error's number.
@@ -71,6 +73,10 @@ pub struct Transmitter {
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     injector: Option<Injector<Burst>>,
+    /// The payload of a packet that is copied with care.
+    scratch: Vec<u8>,
+    /// Reads whose memory has gone, since [`Transmitter::take_unreadable`].
+    unreadable: Vec<(PeerId, u32)>,
     pushed: u64,
     pushed_bytes: u64,
     counters: TransmitCounters,
@@ -92,6 +98,8 @@ impl Transmitter {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             injector,
+            scratch: Vec::new(),
+            unreadable: Vec::new(),
             pushed: 0,
             pushed_bytes: 0,
             counters: TransmitCounters::default(),
@@ -146,6 +154,12 @@ impl Transmitter {
         self.ports.take_path_mtu()
     }
 
+    /// A read of a peer (and its name there) whose memory the program has unmapped.
+    #[inline]
+    pub fn take_unreadable(&mut self) -> Option<(PeerId, u32)> {
+        self.unreadable.pop()
+    }
+
     /// When [`Transmitter::due`] has something to do.
     #[inline]
     pub fn next_timeout(&self, now: Time) -> Time {
@@ -186,13 +200,19 @@ impl Transmitter {
             return;
         }
         self.pushed_bytes += len as u64;
+        let with_care = self.needs_care(packet, keyring.is_some());
+        if with_care && !self.copy_with_care(transmit) {
+            return;
+        }
         self.make_room(now, transmit.to, transmit.entropy, len);
-        let gather = &mut self.batch.gather;
+        let (gather, scratch) = (&mut self.batch.gather, &self.scratch);
         match keyring {
             None => {
                 codec::encode_header(packet, payload_len, gather.append(header_len));
-                if let Some(payload) = payload {
-                    payload::append(payload, gather);
+                match payload {
+                    Some(_) if with_care => gather.append(payload_len).copy_from_slice(scratch),
+                    Some(payload) => payload::append(payload, gather),
+                    None => {}
                 }
                 if plain_len > header_len + payload_len {
                     gather.append(plain_len - header_len - payload_len).fill(0);
@@ -201,8 +221,11 @@ impl Transmitter {
             Some(keyring) => {
                 let out = gather.append(len);
                 codec::encode_header(packet, payload_len, out);
-                if let Some(payload) = payload {
-                    payload::copy(payload, &mut out[header_len..header_len + payload_len]);
+                let place = &mut out[header_len..header_len + payload_len];
+                match payload {
+                    Some(_) if with_care => place.copy_from_slice(scratch),
+                    Some(payload) => payload::copy(payload, place),
+                    None => {}
                 }
                 out[header_len + payload_len..plain_len].fill(0);
                 if let Err(e) = keyring.seal(transmit.to, transmit.peer_incarnation, out, plain_len) {
@@ -216,6 +239,29 @@ impl Transmitter {
         }
         self.batch.count += 1;
         self.batch.closed = len < self.batch.burst.segment;
+    }
+
+    /// Whether the payload may have gone though its region is registered, and would be read by this process rather than
+    /// by the kernel, which answers where a process dies. That is so for the answers to reads: their reader may have all
+    /// of it, and have told the program so, before we hear of it; and a program that unmaps memory then may deregister
+    /// it later (libfabric's cache of registrations does).
+    #[inline]
+    fn needs_care(&self, packet: &Packet<HostPayload>, sealed: bool) -> bool {
+        let Body::Data(data) = &packet.body else { return false };
+        let short = data.payload.len() < payload::COPY_BELOW;
+        matches!(data.op, Op::ReadResponse { .. }) && (data.tx_count > 0 || short || sealed)
+    }
+
+    /// Copies the payload to `scratch`. Returns false, and notes the read, if it has gone.
+    fn copy_with_care(&mut self, transmit: &Transmit<HostPayload>) -> bool {
+        let Body::Data(data) = &transmit.packet.body else { return false };
+        self.scratch.resize(data.payload.len(), 0);
+        let there = payload::try_copy(&data.payload, &mut self.scratch);
+        if !there && let Op::ReadResponse { read } = data.op {
+            self.counters.dropped_unreadable += 1;
+            self.unreadable.push((transmit.peer, read));
+        }
+        there
     }
 
     fn local_family(&self, to: InstanceAddr) -> bool {
@@ -280,8 +326,10 @@ impl Transmitter {
     /// Copies the batch to be sent later.
     #[cold]
     fn keep_batch(&mut self, now: Time, burst: Burst) {
-        let bytes = Bytes::Gathered(&self.batch.gather).to_vec();
-        self.keep(Waiting { burst, bytes, until: now + KEEP_FOR });
+        match Bytes::Gathered(&self.batch.gather).to_vec() {
+            Some(bytes) => self.keep(Waiting { burst, bytes, until: now + KEEP_FOR }),
+            None => self.counters.dropped_unreadable += self.batch.count as u64,
+        }
     }
 
     fn keep(&mut self, waiting: Waiting) {
@@ -313,8 +361,12 @@ impl Transmitter {
 
     #[cold]
     fn flush_through_injector(&mut self, now: Time, burst: &Burst) {
+        let Some(bytes) = Bytes::Gathered(&self.batch.gather).to_vec() else {
+            self.counters.dropped_unreadable += self.batch.count as u64;
+            return;
+        };
         let Some(mut injector) = self.injector.take() else { return };
-        for datagram in Bytes::Gathered(&self.batch.gather).to_vec().chunks(burst.segment.max(1)) {
+        for datagram in bytes.chunks(burst.segment.max(1)) {
             let single = Burst { segment: datagram.len(), ..*burst };
             let datagram = Datagram { entropy: burst.entropy, to: single, bytes: datagram.to_vec() };
             injector.pass(now, datagram, &mut |datagram| self.send_datagram(now, datagram));

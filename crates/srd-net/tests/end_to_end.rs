@@ -4,7 +4,7 @@ mod namespace;
 mod support;
 
 use namespace::Namespaces;
-use srd_device::{CompletionOp, SendOp};
+use srd_device::{Access, CompletionOp, SendOp};
 use srd_net::{Instance, Options};
 use srd_wire::{Gid, InstanceAddr, Qpn, Status};
 use std::collections::BTreeSet;
@@ -153,6 +153,31 @@ fn everything_arrives_in_spite_of_faults() {
         faults.lost > 0 && faults.duplicated > 0 && faults.reordered > 0 && faults.corrupted > 0,
         "{faults:?}"
     );
+}
+
+#[test]
+fn a_read_of_memory_that_has_gone_fails_and_kills_nobody() {
+    for (variables, len) in [
+        (&[][..], 100),
+        (&[][..], 20_000),
+        (&["SRD_FAULT=loss=0.1,seed=3"][..], 20_000),
+        (&["SRD_FAULT=dup=0.1"][..], 100),
+    ] {
+        let (mut a, mut b) = (Host::open("127.0.0.1", variables), Host::open("127.0.0.2", variables));
+        let access = Access { remote_read: true, ..Access::default() };
+        // Nothing is mapped below vm.mmap_min_addr.
+        let gone = b.instance.with(|device, _| device.reg_mr(b.pd, 4096, 1 << 15, 4096, access));
+        let rkey = gone.expect("not forked").expect("a region");
+        let _ = b
+            .instance
+            .with(|device, _| device.create_ah(b.pd, a.gid()))
+            .expect("not forked")
+            .expect("a handle");
+        a.post(1, SendOp::Read { rkey, addr: 4096 }, b.address(), 0, len);
+        let done = a.completion();
+        assert_eq!((done.wr_id, done.status), (1, Status::RemoteBadAddress), "{len} B, {variables:?}");
+        assert!(b.instance.stats().is_ok());
+    }
 }
 
 #[test]

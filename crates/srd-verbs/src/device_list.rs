@@ -44,13 +44,13 @@ impl Device {
                 ibdev_path: [0; IBV_SYSFS_PATH_MAX],
             },
             address,
-            profile: Profile::current(),
+            profile: Profile::from_env()?,
         };
         let files = DeviceFiles {
             name: &name,
             gid: device.gid(),
             guid: device.guid(),
-            pci: &pci_address(index),
+            pci: &pci_address(index)?,
             gbps: device.address.gbps,
             profile: device.profile,
         };
@@ -106,16 +106,19 @@ fn bytes(path: &Path) -> &[u8] {
 
 /// PCI address of the device with number `index`. All zeros mean "not on PCI" to MPICH, which otherwise insists that
 /// its hwloc knows the address; programs that match network and GPU by PCI want a real one (trap 5).
-fn pci_address(index: usize) -> String {
+/// The error says in words what is wrong with `SRD_EFA_PCI`.
+fn pci_address(index: usize) -> Result<String, String> {
     const NONE: &str = "0000:00:00.0";
-    let Ok(list) = std::env::var("SRD_EFA_PCI") else { return NONE.into() };
-    let Some(text) = list.split(',').nth(index) else { return NONE.into() };
-    parse_pci(text.trim()).unwrap_or_else(|| {
-        log::error(format_args!(
-            "SRD_EFA_PCI={text:?} is not possible; allowed: domain:bus:device.function in hexadecimal, such as {NONE}; taking {NONE}"
-        ));
-        NONE.into()
-    })
+    let Some(list) = std::env::var_os("SRD_EFA_PCI") else { return Ok(NONE.into()) };
+    let addresses: Option<Vec<String>> =
+        list.to_string_lossy().split(',').map(|text| parse_pci(text.trim())).collect();
+    let mut addresses = addresses.ok_or_else(|| {
+        format!(
+            "SRD_EFA_PCI={list:?} is not possible; allowed: domain:bus:device.function in hexadecimal, such as {NONE} \
+             or 0000:9a:1f.0"
+        )
+    })?;
+    Ok(if index < addresses.len() { addresses.swap_remove(index) } else { NONE.into() })
 }
 
 fn parse_pci(text: &str) -> Option<String> {

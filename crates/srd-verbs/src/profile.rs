@@ -1,8 +1,6 @@
 //! Which generation of EFA the device resembles, and the limits that it reports.
 
-use crate::log;
 use srd_device::{MAX_INLINE, MAX_RECV_SGE, MAX_SEND_SGE};
-use std::sync::OnceLock;
 
 /// Vendor of the PCI device (Amazon), as programs look for it.
 pub(crate) const VENDOR_ID: u32 = 0x1d0f;
@@ -85,18 +83,12 @@ const PROFILES: [Profile; 3] = [
 const DEFAULT: Profile = PROFILES[2];
 
 impl Profile {
-    /// The one that `SRD_EFA_PROFILE` names.
-    pub fn current() -> Profile {
-        static CURRENT: OnceLock<Profile> = OnceLock::new();
-        *CURRENT.get_or_init(|| {
-            let Some(value) = std::env::var_os("SRD_EFA_PROFILE") else { return DEFAULT };
-            Profile::named(&value.to_string_lossy()).unwrap_or_else(|| {
-                log::error(format_args!(
-                    "SRD_EFA_PROFILE={value:?} is not possible; allowed: gen1, gen2 or gen3; taking {}",
-                    DEFAULT.name
-                ));
-                DEFAULT
-            })
+    /// The one that `SRD_EFA_PROFILE` names; an error in words if there is none of that name.
+    pub fn from_env() -> Result<Profile, String> {
+        let Some(value) = std::env::var_os("SRD_EFA_PROFILE") else { return Ok(DEFAULT) };
+        Profile::named(value.to_string_lossy().trim()).ok_or_else(|| {
+            let names = PROFILES.map(|profile| profile.name).join(", ");
+            format!("SRD_EFA_PROFILE={value:?} is not possible; allowed: {names}")
         })
     }
 

@@ -285,7 +285,7 @@ mod tests {
             guid: 0x0253_5244_0a01_0203,
             pci: "0000:00:00.0",
             gbps: 100,
-            profile: Profile::current(),
+            profile: Profile::from_env().unwrap(),
         }
     }
 

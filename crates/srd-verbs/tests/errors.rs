@@ -28,6 +28,20 @@ fn null_is_an_error_and_no_crash() {
 }
 
 #[test]
+fn an_impossible_setting_gives_no_device_and_is_named() {
+    for (name, value, allowed) in [
+        ("SRD_MTU", "abc", "576 to 65535"),
+        ("SRD_EFA_PROFILE", "gen9", "gen1, gen2, gen3"),
+        ("SRD_EFA_PCI", "zzz", "domain:bus:device.function"),
+        ("SRD_EFA_PCI", "0000:9a:1f.0,zzz", "domain:bus:device.function"),
+    ] {
+        let Some(said) = built::run("errors", "no_device", &[(name, value)]) else { return };
+        assert!(said.contains(&format!("no device: {name}=\"{value}\" is not possible")), "{said}");
+        assert!(said.contains(allowed), "{said}");
+    }
+}
+
+#[test]
 fn a_completion_queue_that_overflows_says_so() {
     built::run("errors", "overrun", &[]);
 }

@@ -11,7 +11,7 @@ const EXAMPLES: &str = "\
 Examples:
   eval \"$(srd env)\"                this shell and what it starts use the software EFA
   srd env --shell fish | source    the same in fish
-  srd env --list                   every SRD_* variable, its default and what it does
+  srd env --list                   every SRD_* variable, its default, what it does and takes
   srd env --json                   the variables for another program to read";
 
 /// Arguments of `srd env`.
@@ -124,8 +124,10 @@ fn list(json: bool) -> anyhow::Result<()> {
             Some(value) => format!("; now {}", value.display()),
             None => String::new(),
         };
-        text +=
-            &format!("{} (default: {}{now})\n    {}\n", variable.name, variable.default, variable.meaning);
+        text += &format!(
+            "{} (default: {}{now})\n    {}\n    allowed: {}\n",
+            variable.name, variable.default, variable.meaning, variable.allowed
+        );
     }
     output::text(&text)
 }

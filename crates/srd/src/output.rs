@@ -1,5 +1,6 @@
 //! Where the command's results go: standard output, as text or as one line of JSON.
 
+use anyhow::Context;
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -8,7 +9,7 @@ pub fn text(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-        result => Ok(result?),
+        result => result.context("cannot write to standard output"),
     }
 }
 

@@ -134,6 +134,18 @@ fn the_list_names_every_variable() {
     assert!(names.contains(&"SRD_PATHS") && names.contains(&"SRD_LIB_DIR"), "{names:?}");
     let plain = text(&srd(&["env", "--list"]).output().unwrap().stdout);
     assert!(names.iter().all(|name| plain.contains(name)));
+    let allowed = list.as_array().unwrap().iter().map(|variable| variable["allowed"].as_str().unwrap());
+    for values in allowed {
+        assert!(plain.contains(&format!("    allowed: {values}\n")), "{values}");
+    }
+}
+
+#[test]
+fn a_full_standard_output_is_named() {
+    let full = std::fs::File::create("/dev/full").unwrap();
+    let output = srd(&["info"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("standard output: No space left"), "{output:?}");
 }
 
 #[test]
@@ -391,6 +403,35 @@ fn another_version_is_refused_by_name() {
         answer.contains("7.7") && answer.contains("99") && answer.contains("use the same srd"),
         "{answer}"
     );
+}
+
+#[test]
+fn addresses_of_two_families_are_refused_at_once() {
+    if std::net::UdpSocket::bind("[::1]:0").is_err() {
+        eprintln!("skipped: no IPv6 on this host");
+        return;
+    }
+    let server = Server::perf();
+    let output = server.client(&["--iters", "1"]).env("SRD_ADDR", "::1").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let message = text(&output.stderr);
+    assert!(message.contains("127.0.0.1 and ::1 cannot reach each other"), "{message}");
+    assert!(message.contains("SRD_ADDR"), "{message}");
+}
+
+#[test]
+fn the_server_names_a_client_that_dies_once() {
+    let mut command = srd(&["perf", "server", "--port", "0"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let server = Server { child, port: line.rsplit(' ').next().unwrap().trim().to_owned() };
+    drop(TcpStream::connect(format!("127.0.0.1:{}", server.port)).unwrap());
+    line.clear();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("127.0.0.1: the client has closed the connection"), "{line}");
+    assert_eq!(line.matches("127.0.0.1").count(), 1, "{line}");
 }
 
 #[test]

@@ -2,12 +2,63 @@
 
 use srd_device::HostMemory;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The process's memory, as the device wants it.
 pub fn host_memory() -> HostMemory {
     // SAFETY: the promise is about memory that is registered later; `Instance::open` hands it on to the program.
     unsafe { HostMemory::new() }
+}
+
+/// Set once the system has refused `process_vm_readv` (a seccomp filter may).
+static PLAIN_COPIES: AtomicBool = AtomicBool::new(false);
+
+/// Copies `pieces`, at most `UIO_MAXIOV`, to `out`, which is as long as all of them. Returns false if some of it is not
+/// there: the kernel copies, and answers where a plain copy would end the process.
+///
+/// # Safety
+///
+/// The pieces can be read, but for what their owner has unmapped meanwhile. Where the system refuses the call, they can
+/// be read without this exception.
+pub unsafe fn read_pieces(pieces: &[libc::iovec], out: &mut [u8]) -> bool {
+    let total: usize = pieces.iter().map(|piece| piece.iov_len).sum();
+    assert_eq!(total, out.len(), "there is room for exactly the pieces");
+    if total == 0 {
+        return true;
+    }
+    if !PLAIN_COPIES.load(Ordering::Relaxed) {
+        let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+        // SAFETY: the kernel writes at most `out.len()` bytes to `out`, and checks what it reads.
+        let got = unsafe {
+            libc::process_vm_readv(
+                libc::getpid(),
+                &local,
+                1,
+                pieces.as_ptr(),
+                pieces.len() as libc::c_ulong,
+                0,
+            )
+        };
+        if got >= 0 {
+            return got as usize == total;
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EPERM | libc::ENOSYS) => PLAIN_COPIES.store(true, Ordering::Relaxed),
+            _ => return false,
+        }
+    }
+    let mut at = out.as_mut_ptr();
+    for piece in pieces {
+        // SAFETY: by the caller's promise; `out` has room for all pieces. A program that writes its buffer while it is
+        // being sent may get either content sent, as with any device that reads memory.
+        unsafe {
+            piece.iov_base.cast::<u8>().copy_to_nonoverlapping(at, piece.iov_len);
+            at = at.add(piece.iov_len);
+        }
+    }
+    true
 }
 
 /// Memory that the device and peers may read and write while the program does: it is reached by copying only, never
@@ -85,5 +136,25 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout, and freed once.
         unsafe { dealloc(self.addr.as_ptr(), self.layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_said_so() {
+        let here = [7u8; 100];
+        let piece = |addr: *const u8, len| libc::iovec { iov_base: addr.cast_mut().cast(), iov_len: len };
+        let mut out = [0; 150];
+        // SAFETY: the first can be read, and the second range is unmapped, as is allowed.
+        unsafe {
+            assert!(read_pieces(&[piece(here.as_ptr(), 100), piece(here.as_ptr(), 50)], &mut out));
+            assert_eq!(out, [7; 150]);
+            assert!(!read_pieces(&[piece(here.as_ptr(), 100), piece(4096 as *const u8, 50)], &mut out));
+            assert!(!read_pieces(&[piece(4096 as *const u8, 50)], &mut out[..50]));
+            assert!(read_pieces(&[], &mut []));
+        }
     }
 }

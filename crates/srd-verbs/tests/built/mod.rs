@@ -115,10 +115,11 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
 /// Longest that a C test may take, on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs one test of a C program of `tests/c` with these variables. It must end with success.
-pub fn run(program: &str, test: &str, variables: &[(&str, &str)]) {
+/// Runs one test of a C program of `tests/c` with these variables. It must end with success. Returns what it said,
+/// unless it cannot run here.
+pub fn run(program: &str, test: &str, variables: &[(&str, &str)]) -> Option<String> {
     if !headers() {
-        return;
+        return None;
     }
     let mut command = command(compile(program));
     command.arg(test).envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -140,4 +141,5 @@ pub fn run(program: &str, test: &str, variables: &[(&str, &str)]) {
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(status.is_some(), "{program} {test}: still running after {PATIENCE:?}\n{text}");
     assert!(output.status.success(), "{program} {test}: {}\n{text}", output.status);
+    Some(text)
 }

@@ -386,11 +386,22 @@ static void overrun(void)
 	tear_down(s);
 }
 
+/* A setting that makes no sense: no device, and that for every caller. */
+static void no_device(void)
+{
+	for (int i = 0; i < 2; i++) {
+		int count = -1;
+		errno = 0;
+		CHECK(!ibv_get_device_list(&count) && errno == ENODEV);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		{ "statuses", statuses }, { "unknown_requester", unknown_requester }, { "death", death },
-		{ "refusals", refusals }, { "nulls", nulls }, { "overrun", overrun }, { 0 },
+		{ "refusals", refusals }, { "nulls", nulls }, { "overrun", overrun },
+		{ "no_device", no_device }, { 0 },
 	};
 	return run_test(tests, argc, argv);
 }

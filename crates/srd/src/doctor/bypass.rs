@@ -68,6 +68,38 @@ const TRAPS: [Trap; 8] = [
     },
 ];
 
+/// An MPI stack that carries messages between ranks of one host through shared memory, unless a variable keeps it from
+/// that.
+struct Local {
+    stack: &'static str,
+    variable: &'static str,
+    /// The value that turns it off.
+    off: &'static str,
+    /// Whether a value turns it off.
+    turns_off: fn(&str) -> bool,
+}
+
+const LOCALS: [Local; 3] = [
+    Local {
+        stack: "MPICH",
+        variable: "MPIR_CVAR_NOLOCAL",
+        off: "1",
+        turns_off: |value| matches!(value.to_lowercase().as_str(), "1" | "on" | "yes" | "true"),
+    },
+    Local {
+        stack: "Intel MPI",
+        variable: "I_MPI_FABRICS",
+        off: "ofi",
+        turns_off: |value| !value.contains("shm"),
+    },
+    Local {
+        stack: "UCX",
+        variable: "UCX_TLS",
+        off: "srd,self",
+        turns_off: |value| value.split(',').all(|transport| matches!(transport, "srd" | "self")),
+    },
+];
+
 /// Looks at the libraries and at the variables.
 pub fn examine() -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -86,9 +118,30 @@ pub fn examine() -> Vec<Finding> {
     let before = findings.len();
     findings.extend(set);
     if findings.len() == before {
-        findings.push(Finding::ok("bypass", "no variable makes libfabric, UCX or MPI go another way"));
+        findings.push(Finding::ok(
+            "bypass",
+            "no variable makes libfabric, UCX or MPI go another way between hosts",
+        ));
     }
+    findings.extend(shared_memory(&|name| std::env::var(name).ok()));
     findings
+}
+
+/// Which MPI stacks would not send over SRD between ranks of one host. That is usually what one wants, and surprises
+/// only who tries SRD on one host.
+fn shared_memory(variable: &dyn Fn(&str) -> Option<String>) -> Option<Finding> {
+    let stacks: Vec<String> = LOCALS
+        .iter()
+        .filter(|local| !variable(local.variable).is_some_and(|value| (local.turns_off)(&value)))
+        .map(|local| format!("{} (unless {}={})", local.stack, local.variable, local.off))
+        .collect();
+    (!stacks.is_empty()).then(|| {
+        let stacks = stacks.join(", ");
+        Finding::ok(
+            "shared memory",
+            format!("ranks of one host may use it instead of SRD: {stacks}; SRD_STATS tells which it was"),
+        )
+    })
 }
 
 /// Which libibverbs a program started now would get.
@@ -151,5 +204,21 @@ mod tests {
         assert!(!harms("FI_EFA_ENABLE_SHM_TRANSFER", "0"));
         assert!(harms("FI_PROVIDER", "tcp;ofi_rxm"));
         assert!(!harms("FI_PROVIDER", "efa"));
+    }
+
+    #[test]
+    fn stacks_that_may_use_shared_memory_are_named_until_they_may_not() {
+        let with = |set: &[(&str, &str)]| {
+            let value = |name: &str| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            };
+            shared_memory(&value).map(|finding| finding.what)
+        };
+        let all = with(&[]).unwrap();
+        assert!(LOCALS.iter().all(|local| all.contains(local.stack)), "{all}");
+        let off = LOCALS.map(|local| (local.variable, local.off));
+        assert_eq!(with(&off), None);
+        let rest = with(&[off[0], ("I_MPI_FABRICS", "shm:ofi"), ("UCX_TLS", "all")]).unwrap();
+        assert!(!rest.contains("MPICH") && rest.contains("Intel MPI") && rest.contains("UCX"), "{rest}");
     }
 }

@@ -12,7 +12,7 @@ use super::{local_options, processor, tcp_retransmissions};
 use crate::doctor::responder::Responder;
 use crate::output;
 use anyhow::{Context, bail};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
@@ -56,10 +56,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let turn = Arc::new(Mutex::new(()));
     loop {
         let (stream, from) = listener.accept().context("accepting connections")?;
-        let control = Control::new(stream, from.ip().to_canonical().to_string())?;
+        let control = Control::new(stream, "the client".into())?;
+        let from = from.ip().to_canonical();
         let turn = Arc::clone(&turn);
         let once = args.once;
-        let conversation = std::thread::spawn(move || converse(control, &turn));
+        let conversation = std::thread::spawn(move || converse(control, from, &turn));
         if once && conversation.join().expect("a conversation does not panic") {
             return Ok(ExitCode::SUCCESS);
         }
@@ -78,14 +79,13 @@ fn listen(port: u16) -> anyhow::Result<TcpListener> {
 }
 
 /// One client from its first word to its last. Returns whether it was served.
-fn converse(mut control: Control, turn: &Mutex<()>) -> bool {
-    let peer = control.peer().to_owned();
+fn converse(mut control: Control, from: IpAddr, turn: &Mutex<()>) -> bool {
     let result = greet(&mut control).and_then(|hello| match turn.try_lock() {
         Ok(_turn) => session(&mut control, &hello),
         Err(_) => refuse(&mut control, "another client is being served; try again when it has finished"),
     });
     if let Err(error) = &result {
-        eprintln!("srd perf server: {peer}: {error:#}");
+        eprintln!("srd perf server: {from}: {error:#}");
         // The client may be waiting for an answer; if it is gone, there is nobody to tell.
         let _ = control.send(&Answer::Failed { reason: format!("{error:#}") });
     }

@@ -181,6 +181,14 @@ impl SrdSide {
 
     /// Adds a queue pair to talk to.
     pub fn add_peer(&mut self, endpoint: &Endpoint) -> anyhow::Result<()> {
+        let own = self.instance.address().gid.ip();
+        if own.is_ipv4() != endpoint.address.is_ipv4() {
+            bail!(
+                "{own} and {} cannot reach each other: one is an IPv4 address, the other IPv6; set SRD_ADDR to an \
+                 address of the same kind on both hosts, or unset it",
+                endpoint.address
+            );
+        }
         let pd = self.pd;
         let ah = self
             .instance

@@ -1,5 +1,6 @@
 //! What one send consists of: pieces of memory that lie apart.
 
+use crate::sys::memory::read_pieces;
 use std::ptr::{self, NonNull};
 
 /// Most bytes that one call sends: what fits an IPv6 packet without extension headers behind an IPv6 and a UDP
@@ -114,21 +115,10 @@ impl Gather {
         self.pieces.push(libc::iovec { iov_base: addr.cast(), iov_len: len });
     }
 
-    /// A copy of all bytes at the end of `out`.
-    pub fn copy_to(&self, out: &mut Vec<u8>) {
-        for piece in &self.pieces {
-            let start = out.len();
-            out.resize(start + piece.iov_len, 0);
-            // SAFETY: the piece can be read, by the promise of whoever added it or because it is ours; `out` has
-            // just been made long enough. A program that writes its buffer while it is being sent may get either
-            // content sent, as with any device that reads memory.
-            unsafe {
-                ptr::copy_nonoverlapping(
-                    piece.iov_base.cast::<u8>(),
-                    out.as_mut_ptr().add(start),
-                    piece.iov_len,
-                )
-            };
-        }
+    /// A copy of all bytes; `None` if memory of the program among them has gone.
+    pub fn to_vec(&self) -> Option<Vec<u8>> {
+        let mut out = vec![0; self.total];
+        // SAFETY: the pieces can be read, by the promise of whoever added them or because they are ours.
+        unsafe { read_pieces(&self.pieces, &mut out) }.then_some(out)
     }
 }
