@@ -164,15 +164,11 @@ fn a_read_of_memory_that_has_gone_fails_and_kills_nobody() {
         (&["SRD_FAULT=dup=0.1"][..], 100),
     ] {
         let (mut a, mut b) = (Host::open("127.0.0.1", variables), Host::open("127.0.0.2", variables));
+        b.handle(a.gid());
         let access = Access { remote_read: true, ..Access::default() };
         // Nothing is mapped below vm.mmap_min_addr.
         let gone = b.instance.with(|device, _| device.reg_mr(b.pd, 4096, 1 << 15, 4096, access));
         let rkey = gone.expect("not forked").expect("a region");
-        let _ = b
-            .instance
-            .with(|device, _| device.create_ah(b.pd, a.gid()))
-            .expect("not forked")
-            .expect("a handle");
         a.post(1, SendOp::Read { rkey, addr: 4096 }, b.address(), 0, len);
         let done = a.completion();
         assert_eq!((done.wr_id, done.status), (1, Status::RemoteBadAddress), "{len} B, {variables:?}");
