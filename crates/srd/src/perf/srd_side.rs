@@ -292,6 +292,9 @@ impl SrdSide {
     /// Takes what the round has left. Returns what has arrived since the last call.
     pub fn finish(&mut self, watch: &mut Watch) -> anyhow::Result<Arrived> {
         self.drain(watch)?;
+        // The end of the round may have been seen in the same waking as its last messages: they are here by now, since
+        // the client ends it when all have been acknowledged.
+        self.reap(self.recv_cq)?;
         if self.plan.check && self.plan.op == Op::Write && self.plan.is_one_sided() {
             // Their order and number are unknown here, but each slot must hold one whole message (or none yet).
             for slot in 0..self.plan.window as usize {
@@ -366,7 +369,7 @@ impl SrdSide {
             self.repost();
         }
         if self.plan.test == Test::Latency && self.sends_outstanding >= REPOST as u32 / 2 {
-            self.reap_sends()?;
+            self.reap(self.send_cq)?;
         }
         Ok(())
     }
@@ -406,7 +409,7 @@ impl SrdSide {
             };
             if next != Next::Poll && cq == self.recv_cq {
                 // Sends that failed complete elsewhere, and the answer that is waited for never comes.
-                self.reap_sends()?;
+                self.reap(self.send_cq)?;
             }
             return Ok((next != Next::Stop).then_some(0));
         }
@@ -461,10 +464,9 @@ impl SrdSide {
         Ok(())
     }
 
-    /// Takes the completions of sends without moving packets.
-    fn reap_sends(&mut self) -> anyhow::Result<()> {
-        let send_cq = self.send_cq;
-        while let Some(completion) = self.instance.with(|device, _| device.poll_cq(send_cq))? {
+    /// Takes the completions of `cq` without moving packets.
+    fn reap(&mut self, cq: CqId) -> anyhow::Result<()> {
+        while let Some(completion) = self.instance.with(|device, _| device.poll_cq(cq))? {
             self.completions[0] = completion;
             self.take(0)?;
         }
