@@ -1,0 +1,159 @@
+//! Everything about a run that is neither its topology nor its traffic.
+
+use crate::units::Ps;
+use srd_proto::{ControllerKind, SelectorKind};
+use srd_wire::BitRate;
+
+/// A run, complete.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Shown in reports.
+    pub name: String,
+    /// Feeds every random choice.
+    pub seed: u64,
+    /// The run ends here even if flows are unfinished.
+    pub end: Ps,
+    /// Switches' queues.
+    pub queues: QueueSettings,
+    /// Hosts' network cards and their jitter.
+    pub hosts: HostSettings,
+    /// The transport.
+    pub transport: TransportSettings,
+    /// What goes wrong when.
+    pub faults: Vec<Fault>,
+    /// Pause between samples of queues, rates and paths; zero: none are taken.
+    pub sample_every: Ps,
+    /// Bytes per packet beyond those of Ethernet, IP, UDP and the transport's headers: preamble, check sequence and gap
+    /// between frames (24 on real Ethernet; 0 to compare with htsim, which counts none).
+    pub frame_overhead: u32,
+}
+
+/// Output queues of switches.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct QueueSettings {
+    /// Capacity of a port in bytes.
+    pub capacity: u64,
+    /// Memory that all ports of a switch share; a port may then hold `alpha` times what is free, and at most `capacity`.
+    pub shared: Option<SharedBuffer>,
+    /// Congestion marks.
+    pub ecn: Option<Ecn>,
+    /// Cut what does not fit down to its headers, and send these first, instead of dropping it.
+    pub trim: bool,
+    /// How the classes of a port share it. `ClassSchedule::None`: one queue.
+    pub classes: ClassSchedule,
+}
+
+/// Memory shared by a switch's ports, with dynamic thresholds (Choudhury and Hahne, 1998).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SharedBuffer {
+    /// Bytes of the switch.
+    pub bytes: u64,
+    /// What a port may hold, in units of what is free.
+    pub alpha: f64,
+}
+
+/// When a packet that joins a queue of so many bytes is marked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ecn {
+    /// Never below this.
+    pub min_bytes: u64,
+    /// Always from here on; equal to `min_bytes` for a plain threshold.
+    pub max_bytes: u64,
+    /// Probability just below `max_bytes`; it rises linearly from 0 at `min_bytes`.
+    pub max_probability: f64,
+}
+
+/// How classes share a port.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum ClassSchedule {
+    /// One queue for everything.
+    None,
+    /// A packet of a class goes when all classes with lower numbers are empty.
+    Strict,
+    /// Weighted round robin: so many bytes of each class in turn, in proportion to the weights.
+    Weighted([u32; 8]),
+}
+
+/// A host's network card.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct HostSettings {
+    /// Time that each packet costs the host when sent and when received: a ceiling on packets per second.
+    pub per_packet: Ps,
+    /// From the program to the wire, and from the wire to the program, beside `per_packet`.
+    pub latency: Ps,
+    /// Packets received that may wait for the host; more are dropped.
+    pub receive_ring: u32,
+    /// Receive queues that share the load (a flow stays in one); each works through its packets on its own.
+    pub queues: u16,
+    /// The host looks at what has arrived, and at its timers, up to so long after it should have (uniformly).
+    pub jitter: Ps,
+}
+
+/// The transport of all hosts.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TransportSettings {
+    /// Largest IP datagram in bytes.
+    pub mtu: u16,
+    /// Paths per peer.
+    pub paths: u16,
+    /// Path selection.
+    pub selector: SelectorKind,
+    /// Congestion control.
+    pub controller: ControllerKind,
+    /// Unloaded round trip; `None`: computed from the topology (the longest).
+    pub base_rtt: Option<Ps>,
+    /// Rate of a host's link; `None`: that of the topology (the fastest).
+    pub line_rate: Option<BitRate>,
+    /// Heed the receiver's count of senders; `None`: as the controller likes it.
+    pub receiver_hint: Option<bool>,
+    /// Data packets per ACK.
+    pub ack_every: u32,
+    /// The controller's options for software hosts, whose round trips are noisy.
+    pub noisy_host: bool,
+}
+
+/// Something goes wrong, or right again.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fault {
+    /// When.
+    pub at: Ps,
+    /// Which cables, as indices into the topology's.
+    pub cables: Vec<u32>,
+    /// Which direction of each.
+    pub direction: Direction,
+    /// What.
+    pub kind: FaultKind,
+}
+
+/// Direction of a cable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// Both.
+    Both,
+    /// From `a` to `b`.
+    AToB,
+    /// From `b` to `a`.
+    BToA,
+}
+
+/// What may befall a cable.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum FaultKind {
+    /// Nothing passes, and switches know: ECMP avoids it after so long.
+    Down {
+        /// Until switches have noticed.
+        noticed_after: Ps,
+    },
+    /// Nothing passes, and nobody knows.
+    BlackHole,
+    /// Whole again, at the rate it was built with.
+    Heal,
+    /// Slower or faster: this share of its rate.
+    Rate(f64),
+    /// Longer: this much more delay.
+    Delay(Ps),
+    /// This share of packets is lost.
+    Loss(f64),
+    /// This share of packets arrives damaged and is thrown away by the receiver's check.
+    Corruption(f64),
+}
