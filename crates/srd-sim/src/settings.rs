@@ -89,6 +89,21 @@ pub struct HostSettings {
     pub jitter: Ps,
 }
 
+impl HostSettings {
+    /// Whether a received packet is dealt with at the moment at which it comes.
+    pub fn is_instant(&self) -> bool {
+        self.per_packet == Ps::ZERO && self.latency == Ps::ZERO && self.jitter == Ps::ZERO
+    }
+}
+
+impl Default for HostSettings {
+    /// An ideal host, one receive queue.
+    fn default() -> HostSettings {
+        let none = Ps::ZERO;
+        HostSettings { per_packet: none, latency: none, receive_ring: 4096, queues: 1, jitter: none }
+    }
+}
+
 /// The transport of all hosts.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TransportSettings {

@@ -1,0 +1,108 @@
+//! What is wrong with cables, and what that does to frames.
+
+use super::{Fabric, PortId, Routes};
+use crate::event_queue::EventQueue;
+use crate::frame::{Content, FrameHead};
+use crate::settings::{Direction, Fault, FaultKind};
+use crate::simulation::Event;
+use crate::units::Ps;
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+/// State of one direction.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct State {
+    /// Nothing passes.
+    dead: bool,
+    /// Switches know.
+    withdrawn: bool,
+    loss: f64,
+    corruption: f64,
+}
+
+/// See the module.
+pub(super) struct Faults {
+    ports: Vec<State>,
+}
+
+impl Faults {
+    pub(super) fn new(cables: usize) -> Faults {
+        Faults { ports: vec![State::default(); 2 * cables] }
+    }
+
+    /// Whether a frame that leaves now gets to the other end.
+    pub(super) fn passes(&self, port: PortId, head: &mut FrameHead, rng: &mut SmallRng) -> bool {
+        let state = &self.ports[port.0 as usize];
+        if state.dead || (state.loss > 0.0 && rng.random::<f64>() < state.loss) {
+            return false;
+        }
+        if state.corruption > 0.0 && rng.random::<f64>() < state.corruption {
+            head.corrupt = true;
+        }
+        true
+    }
+}
+
+impl<C: Content> Fabric<C> {
+    /// Something goes wrong, or right again.
+    pub fn fault(&mut self, now: Ps, fault: &Fault, events: &mut EventQueue<Event>) {
+        for &cable in &fault.cables {
+            let ports = match fault.direction {
+                Direction::Both => vec![PortId::at_a(cable), PortId::at_b(cable)],
+                Direction::AToB => vec![PortId::at_a(cable)],
+                Direction::BToA => vec![PortId::at_b(cable)],
+            };
+            for port in ports {
+                self.afflict(port, fault.kind);
+            }
+        }
+        match fault.kind {
+            FaultKind::Down { noticed_after } => events.push(now + noticed_after, Event::Reroute),
+            FaultKind::Heal => events.push(now, Event::Reroute),
+            _ => {}
+        }
+    }
+
+    fn afflict(&mut self, id: PortId, kind: FaultKind) {
+        let state = &mut self.faults.ports[id.0 as usize];
+        let port = &mut self.ports[id.0 as usize];
+        let cable = &self.topology.cables[id.cable() as usize];
+        match kind {
+            FaultKind::Down { .. } | FaultKind::BlackHole => {
+                state.dead = true;
+                state.withdrawn = matches!(kind, FaultKind::Down { .. });
+                port.epoch = port.epoch.wrapping_add(1); // what is on the cable is lost
+            }
+            FaultKind::Heal => {
+                *state = super::faults::State::default();
+                port.delay = cable.delay;
+                if let Some(switch) = port.to.0.checked_sub(self.hosts) {
+                    port.delay += self.topology.switches[switch as usize].latency;
+                }
+                port.set_rate(cable.rate.0 as f64);
+            }
+            FaultKind::Rate(share) => port.set_rate(cable.rate.0 as f64 * share),
+            FaultKind::Delay(more) => port.delay += more,
+            FaultKind::Loss(share) => state.loss = share,
+            FaultKind::Corruption(share) => state.corruption = share,
+        }
+        let state = *state;
+        port.faulty = state != State::default();
+        let from_switch = if id.0 % 2 == 0 { cable.a } else { cable.b }.0 >= self.hosts;
+        if matches!(kind, FaultKind::Rate(_) | FaultKind::Heal) && from_switch {
+            // Capacity and thresholds are times: they follow the rate.
+            let bytes = cable.queue_bytes[id.0 as usize % 2].unwrap_or(self.settings.capacity);
+            let mut port = std::mem::replace(&mut self.ports[id.0 as usize], super::Port::new(cable.b, cable.rate, Ps::ZERO));
+            self.limit(&mut port, bytes);
+            self.ports[id.0 as usize] = port;
+        }
+    }
+
+    /// Switches learn which cables are down: those that were withdrawn carry nothing any more.
+    pub fn reroute(&mut self) {
+        let faults = &self.faults;
+        self.routes = Routes::new(&self.topology, self.seed, |port| {
+            !faults.ports[port.0 as usize].withdrawn && !faults.ports[port.0 as usize ^ 1].withdrawn
+        });
+    }
+}

@@ -1,0 +1,531 @@
+//! One run: hosts, fabric and traffic, driven by events.
+
+use crate::event_queue::EventQueue;
+use crate::fabric::{Arrival, Fabric, PortId, mix};
+use crate::flow::{Size, Start, Traffic, TriggerKind};
+use crate::frame::{FrameHead, FrameId, FramePool};
+use crate::settings::Settings;
+use crate::topology::Topology;
+use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport};
+use crate::units::Ps;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use srd_wire::{BitRate, Nanos};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Bytes before an IP datagram on Ethernet: two addresses and the type.
+const ETHERNET_HEADER: u32 = 14;
+/// Shortest Ethernet frame without its check sequence.
+const SHORTEST_FRAME: u32 = 60;
+
+/// What happens at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A frame comes to the other end of a port's cable.
+    Arrive {
+        /// The port that sent it.
+        port: PortId,
+        /// The frame.
+        frame: FrameId,
+    },
+    /// A port with several queues has sent a frame.
+    PortFree {
+        /// The port.
+        port: PortId,
+        /// Bytes of the frame.
+        bytes: u32,
+    },
+    /// A host has worked through a received frame.
+    Deliver {
+        /// The host.
+        host: u32,
+        /// The frame.
+        frame: FrameId,
+    },
+    /// A host may send its next frame.
+    Transmit(u32),
+    /// A process has something to do by the clock.
+    Wake(u32),
+    /// A flow starts.
+    Start(u32),
+    /// A flow without end ends.
+    Stop(u32),
+    /// Something goes wrong, or right again.
+    Fault(u32),
+    /// Switches learn of it.
+    Reroute,
+}
+
+/// A process.
+struct Process<T> {
+    transport: T,
+    host: u32,
+    /// When it wakes, as far as an event says so.
+    wakes_at: Ps,
+    /// It waits for its turn to send.
+    ready: bool,
+    /// Flow of each inbox.
+    inboxes: Vec<u32>,
+}
+
+struct Host {
+    uplink: PortId,
+    /// Its processes, by number.
+    processes: Vec<u32>,
+    /// Processes that may have something to send.
+    ready: VecDeque<u32>,
+    transmit_at: Ps,
+    /// The network card may take the next frame.
+    next_frame: Ps,
+    receive: Vec<ReceiveQueue>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct ReceiveQueue {
+    free_at: Ps,
+    waiting: u32,
+}
+
+/// What has become of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowState {
+    /// When it started.
+    pub started: Option<Ps>,
+    /// When the sender had every byte acknowledged.
+    pub sent: Option<Ps>,
+    /// When the receiver had every byte.
+    pub received: Option<Ps>,
+    /// Why it failed.
+    pub failed: Option<&'static str>,
+    /// Index of the sending process.
+    pub from: u32,
+    /// Index of the receiving process.
+    pub to: u32,
+    /// Inbox there.
+    pub inbox: u32,
+}
+
+/// Frames that hosts have lost.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct HostLosses {
+    /// The receive ring was full.
+    pub ring: u64,
+    /// The check sequence was wrong.
+    pub corrupt: u64,
+}
+
+/// See the module.
+pub struct Simulation<'a, T: Transport> {
+    /// The present.
+    pub now: Ps,
+    settings: &'a Settings,
+    traffic: &'a Traffic,
+    events: EventQueue<Event>,
+    frames: FramePool<T::Content>,
+    /// The network.
+    pub fabric: Fabric<T::Content>,
+    hosts: Vec<Host>,
+    processes: Vec<Process<T>>,
+    addresses: Vec<T::Address>,
+    /// By index of the traffic's flows.
+    pub flows: Vec<FlowState>,
+    /// How often each trigger has fired.
+    fired: Vec<u32>,
+    /// Flows with an end that have not come to it.
+    unfinished: u32,
+    /// When the last flow without end is told to stop.
+    endless_until: Ps,
+    /// Hosts take no time.
+    instant: bool,
+    rng: SmallRng,
+    /// What hosts have lost.
+    pub host_losses: HostLosses,
+    /// First error of the traffic itself.
+    pub mistake: Option<String>,
+}
+
+impl<'a, T: Transport> Simulation<'a, T> {
+    /// Builds everything. The topology must be one that its check accepts, and the traffic one for it.
+    pub fn new(
+        settings: &'a Settings,
+        topology: &'a Topology,
+        traffic: &'a Traffic,
+        line_rate: BitRate,
+        base_rtt: Nanos,
+    ) -> Simulation<'a, T> {
+        let mut simulation = Simulation {
+            now: Ps::ZERO,
+            settings,
+            traffic,
+            events: EventQueue::new(),
+            frames: FramePool::default(),
+            fabric: Fabric::new(topology, settings),
+            hosts: Vec::new(),
+            processes: Vec::new(),
+            addresses: Vec::new(),
+            flows: Vec::new(),
+            fired: vec![0; traffic.triggers.len()],
+            unfinished: traffic.flows.iter().filter(|flow| matches!(flow.size, Size::Bytes(_))).count() as u32,
+            endless_until: Ps::ZERO,
+            instant: settings.hosts.is_instant(),
+            rng: SmallRng::seed_from_u64(settings.seed ^ 0x405),
+            host_losses: HostLosses::default(),
+            mistake: None,
+        };
+        simulation.populate(topology, line_rate, base_rtt);
+        for (index, flow) in traffic.flows.iter().enumerate() {
+            if let Start::At(at) = flow.start {
+                simulation.events.push(at, Event::Start(index as u32));
+            }
+            if let Size::Until(until) = flow.size {
+                simulation.events.push(until, Event::Stop(index as u32));
+                simulation.endless_until = simulation.endless_until.max(until);
+            }
+        }
+        for (index, fault) in settings.faults.iter().enumerate() {
+            simulation.events.push(fault.at, Event::Fault(index as u32));
+        }
+        simulation
+    }
+
+    /// Makes the processes that flows name, and their hosts.
+    fn populate(&mut self, topology: &Topology, line_rate: BitRate, base_rtt: Nanos) {
+        let mut places: BTreeMap<(u32, u16), (u32, Vec<u32>)> = BTreeMap::new();
+        for (index, flow) in self.traffic.flows.iter().enumerate() {
+            places.entry((flow.src.host, flow.src.process)).or_default().0 += 1;
+            places.entry((flow.dst.host, flow.dst.process)).or_default().1.push(index as u32);
+        }
+        let blank = FlowState { started: None, sent: None, received: None, failed: None, from: 0, to: 0, inbox: 0 };
+        self.flows = vec![blank; self.traffic.flows.len()];
+        let numbers: BTreeMap<(u32, u16), u32> = places.keys().copied().zip(0u32..).collect();
+        for (index, flow) in self.traffic.flows.iter().enumerate() {
+            self.flows[index].from = numbers[&(flow.src.host, flow.src.process)];
+        }
+        let queues = self.settings.hosts.queues.max(1) as usize;
+        let uplinks = self.fabric.uplinks();
+        self.hosts = (0..topology.hosts)
+            .map(|host| Host {
+                uplink: uplinks[host as usize],
+                processes: Vec::new(),
+                ready: VecDeque::new(),
+                transmit_at: Ps::NEVER,
+                next_frame: Ps::ZERO,
+                receive: vec![ReceiveQueue::default(); queues],
+            })
+            .collect();
+        for (number, ((host, process), (flows_out, inboxes))) in places.into_iter().enumerate() {
+            for (inbox, &flow) in inboxes.iter().enumerate() {
+                self.flows[flow as usize].to = number as u32;
+                self.flows[flow as usize].inbox = inbox as u32;
+            }
+            let bytes = |&flow: &u32| match self.traffic.flows[flow as usize].size {
+                Size::Bytes(bytes) => bytes,
+                Size::Until(_) => u64::MAX,
+            };
+            let role = Role {
+                settings: self.settings,
+                host,
+                process,
+                flows_out,
+                inboxes: inboxes.iter().map(bytes).collect(),
+                seed: self.rng.random(),
+                line_rate,
+                base_rtt,
+            };
+            let transport = T::new(role);
+            self.addresses.push(transport.address());
+            let of_host = &mut self.hosts[host as usize].processes;
+            of_host.resize((process as usize + 1).max(of_host.len()), u32::MAX);
+            of_host[process as usize] = number as u32;
+            self.processes.push(Process { transport, host, wakes_at: Ps::NEVER, ready: false, inboxes });
+        }
+    }
+
+    /// Runs until `until` or the run's end, whichever is first. Returns whether there is more to do.
+    pub fn run(&mut self, until: Ps) -> bool {
+        let until = until.min(self.settings.end);
+        while self.unfinished > 0 || self.now < self.endless_until {
+            let Some((at, event)) = self.events.pop(until) else {
+                self.now = until;
+                return until < self.settings.end;
+            };
+            self.now = at;
+            self.happen(event);
+        }
+        false
+    }
+
+    #[inline]
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrive { port, frame } => {
+                let arrival = self.fabric.arrive(self.now, port, frame, &mut self.frames, &mut self.events);
+                if let Arrival::Host(host) = arrival {
+                    self.receive(host, frame);
+                }
+            }
+            Event::PortFree { port, bytes } => {
+                self.fabric.port_free(self.now, port, bytes, &mut self.frames, &mut self.events);
+            }
+            Event::Deliver { host, frame } => {
+                let queue = self.receive_queue(host, frame);
+                self.hosts[host as usize].receive[queue].waiting -= 1;
+                self.deliver(host, frame);
+            }
+            Event::Transmit(host) => {
+                self.hosts[host as usize].transmit_at = Ps::NEVER;
+                self.transmit(host);
+            }
+            Event::Wake(process) => self.wake(process),
+            Event::Start(flow) => self.start(flow),
+            Event::Stop(flow) => {
+                let from = self.flows[flow as usize].from;
+                self.processes[from as usize].transport.stop(self.now.time(), flow);
+                self.attend(from);
+            }
+            Event::Fault(fault) => {
+                let fault = &self.settings.faults[fault as usize];
+                self.fabric.fault(self.now, fault, &mut self.events);
+            }
+            Event::Reroute => self.fabric.reroute(),
+        }
+    }
+
+    // ---- receiving ----
+
+    /// A frame has come to a host's network card.
+    fn receive(&mut self, host: u32, frame: FrameId) {
+        if self.frames.head(frame).corrupt {
+            self.host_losses.corrupt += 1;
+            self.frames.take(frame);
+            return;
+        }
+        let card = &self.settings.hosts;
+        if self.instant {
+            return self.deliver(host, frame);
+        }
+        let number = self.receive_queue(host, frame);
+        let queue = &mut self.hosts[host as usize].receive[number];
+        if queue.waiting >= card.receive_ring {
+            self.host_losses.ring += 1;
+            self.frames.take(frame);
+            return;
+        }
+        let mut begins = queue.free_at.max(self.now + card.latency);
+        if queue.waiting == 0 && card.jitter > Ps::ZERO {
+            begins += Ps(self.rng.random_range(0..=card.jitter.0)); // it must be woken first
+        }
+        queue.waiting += 1;
+        queue.free_at = begins + card.per_packet;
+        self.events.push(queue.free_at, Event::Deliver { host, frame });
+    }
+
+    fn receive_queue(&mut self, host: u32, frame: FrameId) -> usize {
+        let queues = self.hosts[host as usize].receive.len();
+        (mix(self.frames.head(frame).tuple_hash) as usize) % queues
+    }
+
+    fn deliver(&mut self, host: u32, frame: FrameId) {
+        let (head, content) = self.frames.take(frame);
+        let Some(&process) = self.hosts[host as usize].processes.get(head.process as usize) else { return };
+        self.processes[process as usize].transport.receive(self.now.time(), &head, content);
+        self.attend(process);
+    }
+
+    // ---- sending ----
+
+    /// Something has happened to a process: takes its reports, and lets it send.
+    fn attend(&mut self, number: u32) {
+        while let Some(report) = self.processes[number as usize].transport.poll_report() {
+            self.note(number, report);
+        }
+        let process = &mut self.processes[number as usize];
+        let host = process.host;
+        if !process.ready {
+            process.ready = true;
+            self.hosts[host as usize].ready.push_back(number);
+        }
+        self.transmit(host);
+    }
+
+    /// The host's network card sends what processes have, in turn, as long as it may.
+    fn transmit(&mut self, host: u32) {
+        loop {
+            let card = &mut self.hosts[host as usize];
+            let Some(&number) = card.ready.front() else { return };
+            let free_at = self.fabric.free_at(card.uplink).max(card.next_frame);
+            if free_at > self.now {
+                if free_at < card.transmit_at {
+                    card.transmit_at = free_at;
+                    self.events.push(free_at, Event::Transmit(host));
+                }
+                return;
+            }
+            card.ready.pop_front();
+            let process = &mut self.processes[number as usize];
+            match process.transport.poll_transmit(self.now.time()) {
+                Some(outgoing) => {
+                    card.ready.push_back(number);
+                    card.next_frame = self.now + self.settings.hosts.per_packet;
+                    self.put_on_cable(host, outgoing);
+                }
+                None => {
+                    process.ready = false;
+                    self.set_alarm(number);
+                }
+            }
+        }
+    }
+
+    fn put_on_cable(&mut self, host: u32, outgoing: Outgoing<T::Content>) {
+        let Outgoing { to, process, ports, bytes, class, ecn_capable, content } = outgoing;
+        let bytes = (bytes + ETHERNET_HEADER).max(SHORTEST_FRAME) + self.settings.frame_overhead;
+        let tuple_hash = mix(mix(mix(host) ^ to) ^ (ports.0 as u32) << 16 ^ ports.1 as u32);
+        let head = FrameHead {
+            tuple_hash,
+            dst: to,
+            bytes,
+            class,
+            ecn_capable,
+            marked: false,
+            trimmed: false,
+            corrupt: false,
+            epoch: 0,
+            process,
+        };
+        let frame = self.frames.put(head, content);
+        let uplink = self.hosts[host as usize].uplink;
+        self.fabric.send(self.now, uplink, frame, &mut self.frames, &mut self.events);
+    }
+
+    // ---- time ----
+
+    fn set_alarm(&mut self, number: u32) {
+        let process = &mut self.processes[number as usize];
+        let mut at = Ps::of(process.transport.next_timeout());
+        if at == Ps::NEVER {
+            return;
+        }
+        at = at.max(self.now + Ps::from_nanos(1));
+        if at >= process.wakes_at {
+            return;
+        }
+        if self.settings.hosts.jitter > Ps::ZERO {
+            at += Ps(self.rng.random_range(0..=self.settings.hosts.jitter.0));
+        }
+        if at < process.wakes_at {
+            process.wakes_at = at;
+            self.events.push(at, Event::Wake(number));
+        }
+    }
+
+    fn wake(&mut self, number: u32) {
+        let process = &mut self.processes[number as usize];
+        if process.wakes_at != self.now {
+            return; // an earlier alarm has taken its place
+        }
+        process.wakes_at = Ps::NEVER;
+        process.transport.handle_timeout(self.now.time());
+        self.attend(number);
+    }
+
+    // ---- flows ----
+
+    fn start(&mut self, index: u32) {
+        let state = &mut self.flows[index as usize];
+        if state.started.is_some() {
+            return;
+        }
+        state.started = Some(self.now);
+        let (from, to, inbox) = (state.from, state.to, state.inbox);
+        let bytes = match self.traffic.flows[index as usize].size {
+            Size::Bytes(bytes) => bytes,
+            Size::Until(_) => u64::MAX,
+        };
+        let order = Order { flow: index, inbox, bytes };
+        let transport = &mut self.processes[from as usize].transport;
+        transport.start(self.now.time(), order, &self.addresses[to as usize]);
+        self.attend(from);
+    }
+
+    fn note(&mut self, number: u32, report: Report) {
+        let traffic = self.traffic;
+        match report {
+            Report::Sent { flow } => {
+                self.flows[flow as usize].sent = Some(self.now);
+                self.unfinished -= 1;
+                traffic.flows[flow as usize].on_sent.iter().for_each(|&trigger| self.fire(trigger));
+            }
+            Report::Received { inbox } => {
+                let flow = self.processes[number as usize].inboxes[inbox as usize];
+                self.flows[flow as usize].received = Some(self.now);
+                traffic.flows[flow as usize].on_received.iter().for_each(|&trigger| self.fire(trigger));
+            }
+            Report::Failed { flow, why } => {
+                self.flows[flow as usize].failed = Some(why);
+                if matches!(traffic.flows[flow as usize].size, Size::Bytes(_)) {
+                    self.unfinished -= 1;
+                }
+            }
+        }
+    }
+
+    /// Starts what a trigger starts, at this moment.
+    fn fire(&mut self, number: u32) {
+        let trigger = &self.traffic.triggers[number as usize];
+        let fired = &mut self.fired[number as usize];
+        *fired += 1;
+        let last = match trigger.kind {
+            TriggerKind::Oneshot => 1,
+            TriggerKind::Barrier(count) => count,
+            TriggerKind::Multishot => {
+                if let Some(&flow) = trigger.flows.get(*fired as usize - 1) {
+                    self.events.push(self.now, Event::Start(flow));
+                }
+                return;
+            }
+        };
+        if *fired == last {
+            trigger.flows.iter().for_each(|&flow| self.events.push(self.now, Event::Start(flow)));
+        } else if *fired > last && self.mistake.is_none() {
+            self.mistake = Some(format!("trigger number {number} fires more than {last} times"));
+        }
+    }
+
+    // ---- what has become of it ----
+
+    /// Bytes that have come to the receiver of a flow.
+    pub fn delivered(&mut self, flow: u32) -> u64 {
+        let state = &self.flows[flow as usize];
+        self.processes[state.to as usize].transport.delivered(state.inbox)
+    }
+
+    /// Sums of the processes' counters.
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for process in &self.processes {
+            let counts = process.transport.counts();
+            sum.data_new += counts.data_new;
+            sum.data_again += counts.data_again;
+            sum.spurious += counts.spurious;
+            sum.bare += counts.bare;
+            sum.timeouts += counts.timeouts;
+        }
+        sum
+    }
+
+    /// The processes' transports, to look at.
+    pub fn transports(&self) -> impl Iterator<Item = &T> {
+        self.processes.iter().map(|process| &process.transport)
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> u64 {
+        self.events.taken
+    }
+
+    /// Whether every flow that has an end has come to it.
+    pub fn complete(&self) -> bool {
+        self.unfinished == 0
+    }
+}

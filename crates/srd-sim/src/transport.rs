@@ -1,0 +1,135 @@
+//! The surface by which a host runs a transport: what a simulated process can be asked to do. SRD is one, and so are
+//! the transports it is compared with.
+
+use crate::frame::{Content, FrameHead};
+use crate::settings::Settings;
+use srd_wire::{BitRate, Nanos, Time};
+
+/// What a process must know before it begins.
+#[derive(Clone, Debug)]
+pub struct Role<'a> {
+    /// Everything about the run.
+    pub settings: &'a Settings,
+    /// Host number.
+    pub host: u32,
+    /// Number among the host's processes.
+    pub process: u16,
+    /// Flows that it will send, at most.
+    pub flows_out: u32,
+    /// Bytes of each flow that it will receive, by inbox (`u64::MAX` if without end).
+    pub inboxes: Vec<u64>,
+    /// Seed of its own.
+    pub seed: u64,
+    /// Rate of the fastest host's link.
+    pub line_rate: BitRate,
+    /// Longest unloaded round trip between two hosts.
+    pub base_rtt: Nanos,
+}
+
+/// A transfer that a process is asked to begin.
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    /// The flow's index.
+    pub flow: u32,
+    /// Which inbox of the receiver it fills.
+    pub inbox: u32,
+    /// Bytes; `u64::MAX`: until it is told to stop.
+    pub bytes: u64,
+}
+
+/// What a process hands to its network card.
+#[derive(Clone, Debug)]
+pub struct Outgoing<C> {
+    /// Destination host.
+    pub to: u32,
+    /// Process there.
+    pub process: u16,
+    /// Source and destination port, of which ECMP makes a path.
+    pub ports: (u16, u16),
+    /// Bytes of the IP datagram.
+    pub bytes: u32,
+    /// Class, 0 to 7.
+    pub class: u8,
+    /// Whether congestion marks are understood.
+    pub ecn_capable: bool,
+    /// What it carries.
+    pub content: C,
+}
+
+/// What has become of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Report {
+    /// The sender has every byte acknowledged.
+    Sent {
+        /// The flow.
+        flow: u32,
+    },
+    /// The receiver has every byte.
+    Received {
+        /// The inbox that is full.
+        inbox: u32,
+    },
+    /// The transport has given up.
+    Failed {
+        /// The flow.
+        flow: u32,
+        /// Why.
+        why: &'static str,
+    },
+}
+
+/// Counters of one process.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counts {
+    /// Data packets sent for the first time.
+    pub data_new: u64,
+    /// Data packets sent again.
+    pub data_again: u64,
+    /// Of those, for nothing: the first copy had arrived.
+    pub spurious: u64,
+    /// Packets without data.
+    pub bare: u64,
+    /// Timers that ran out.
+    pub timeouts: u64,
+}
+
+/// A process that moves flows.
+pub trait Transport: Sized {
+    /// What its frames carry.
+    type Content: Content;
+    /// How others name it.
+    type Address: Clone;
+
+    /// A process as `role` says.
+    fn new(role: Role<'_>) -> Self;
+
+    /// Its address.
+    fn address(&self) -> Self::Address;
+
+    /// Begins a transfer.
+    fn start(&mut self, now: Time, order: Order, to: &Self::Address);
+
+    /// A transfer without end ends: nothing more is to be sent.
+    fn stop(&mut self, now: Time, flow: u32);
+
+    /// A frame has come.
+    fn receive(&mut self, now: Time, head: &FrameHead, content: Self::Content);
+
+    /// The next frame to send, if there is one now.
+    fn poll_transmit(&mut self, now: Time) -> Option<Outgoing<Self::Content>>;
+
+    /// Work that is due by the clock.
+    fn handle_timeout(&mut self, now: Time);
+
+    /// When [`Transport::handle_timeout`] or [`Transport::poll_transmit`] wants to be called again.
+    fn next_timeout(&self) -> Time;
+
+    /// What has become of flows, each once.
+    fn poll_report(&mut self) -> Option<Report>;
+
+    /// Bytes that have come for an inbox.
+    fn delivered(&mut self, inbox: u32) -> u64;
+
+    /// Counters.
+    fn counts(&self) -> Counts;
+}
