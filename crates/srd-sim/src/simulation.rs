@@ -443,6 +443,7 @@ impl<'a, T: Transport> Simulation<'a, T> {
             Size::Until(_) => u64::MAX,
         };
         let order = Order { flow: index, inbox, bytes };
+        self.processes[to as usize].transport.expect(&self.addresses[from as usize]);
         let transport = &mut self.processes[from as usize].transport;
         transport.start(self.now.time(), order, &self.addresses[to as usize]);
         self.attend(from);

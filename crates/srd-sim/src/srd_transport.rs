@@ -3,7 +3,6 @@
 use crate::frame::{Content, FrameHead};
 use crate::settings::TransportSettings;
 use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport};
-use crate::units::Ps;
 use srd_device::{
     Access, AhNumber, CompletionOp, CqId, Device, DeviceConfig, Length, Memory, PdId, Piece, QpInit, QpKind,
     QpModify, QpState, SendData, SendOp, SendWr, Sge,
@@ -160,6 +159,13 @@ impl Srd {
         self.device.endpoint()
     }
 
+    /// The address handle of a host.
+    fn handle(&mut self, host: u32) -> AhNumber {
+        let (device, pd) = (&mut self.device, self.pd);
+        let make = || device.create_ah(pd, gid(host)).expect("there are fewer hosts than handles");
+        *self.handles.entry(host).or_insert_with(make)
+    }
+
     fn post(&mut self, now: Time, flow: u32) {
         let Some(sending) = self.sending.get_mut(&flow) else { return };
         let endless = sending.total == u64::MAX;
@@ -284,12 +290,12 @@ impl Transport for Srd {
         SrdAddress { host: self.host, qpn: self.qpn, rkey: self.key }
     }
 
+    fn expect(&mut self, from: &SrdAddress) {
+        self.handle(from.host); // RDMA is refused from hosts without one (EFA_VERBS, section 5)
+    }
+
     fn start(&mut self, now: Time, order: Order, to: &SrdAddress) {
-        let (device, pd) = (&mut self.device, self.pd);
-        let ah = *self
-            .handles
-            .entry(to.host)
-            .or_insert_with(|| device.create_ah(pd, gid(to.host)).expect("there are fewer hosts than handles"));
+        let ah = self.handle(to.host);
         let Order { flow, inbox, bytes } = order;
         let sending = Sending {
             to: *to,

@@ -106,6 +106,9 @@ pub trait Transport: Sized {
     /// Its address.
     fn address(&self) -> Self::Address;
 
+    /// A flow is about to come from that process.
+    fn expect(&mut self, from: &Self::Address);
+
     /// Begins a transfer.
     fn start(&mut self, now: Time, order: Order, to: &Self::Address);
 

@@ -1,4 +1,16 @@
 //! What a fabric is made of: hosts, switches, cables. Which packet goes where is the fabric's business (`fabric`).
+//!
+//! [`clos`] builds the usual shapes, `check` says whether a topology holds together, `cables` finds cables by name,
+//! [`base_rtt`] measures distances.
+
+pub mod base_rtt;
+mod cables;
+mod check;
+pub mod clos;
+
+pub use base_rtt::PacketSizes;
+pub use cables::NamedCable;
+pub use clos::{Clos, LeafSpine, OneSwitch, Tier};
 
 use crate::units::Ps;
 use srd_wire::BitRate;
