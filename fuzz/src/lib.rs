@@ -97,7 +97,7 @@ fn op(u: &mut Unstructured<'_>) -> Result<Op> {
 
 /// The packet's bytes, with `padding` bytes behind its payload.
 pub fn to_bytes<P: AsRef<[u8]>>(packet: &Packet<P>, padding: usize) -> Vec<u8> {
-    let payload = if let Body::Data(data) = &packet.body { data.payload.as_ref() } else { &[] };
+    let payload = payload_of(packet);
     let mut bytes = vec![0; codec::MAX_HEADER];
     let len = codec::encode_header(packet, payload.len(), &mut bytes);
     assert_eq!(len, codec::header_len(packet));
@@ -107,43 +107,18 @@ pub fn to_bytes<P: AsRef<[u8]>>(packet: &Packet<P>, padding: usize) -> Vec<u8> {
     bytes
 }
 
+fn payload_of<P: AsRef<[u8]>>(packet: &Packet<P>) -> &[u8] {
+    if let Body::Data(data) = &packet.body { data.payload.as_ref() } else { &[] }
+}
+
 fn borrowed(packet: &Packet<Vec<u8>>) -> Packet<&[u8]> {
-    let Packet { src_port, dst_tag, src_tag, hello, ack, body } = packet;
-    let body = match body {
-        Body::None => Body::None,
-        Body::Data(data) => {
-            let Data { psn, stamp, path, tx_count, ack_request, msg, len, offset, op, payload } = data;
-            Body::Data(Data {
-                psn: *psn,
-                stamp: *stamp,
-                path: *path,
-                tx_count: *tx_count,
-                ack_request: *ack_request,
-                msg: *msg,
-                len: *len,
-                offset: *offset,
-                op: *op,
-                payload: &payload[..],
-            })
-        }
-        Body::Probe(probe) => Body::Probe(*probe),
-        Body::Reset { stale } => Body::Reset { stale: *stale },
-    };
-    Packet {
-        src_port: *src_port,
-        dst_tag: *dst_tag,
-        src_tag: *src_tag,
-        hello: *hello,
-        ack: ack.clone(),
-        body,
-    }
+    packet.clone().map_payload(|_| payload_of(packet))
 }
 
 /// A consistent packet survives being written and read, also with padding where that may be, and cut short it is
 /// refused.
 pub fn round_trip(packet: &Packet<Vec<u8>>) {
-    let payload_len = if let Body::Data(data) = &packet.body { data.payload.len() } else { 0 };
-    if codec::check(packet, payload_len).is_err() {
+    if codec::check(packet, payload_of(packet).len()).is_err() {
         return;
     }
     let bytes = to_bytes(packet, 0);
@@ -152,5 +127,8 @@ pub fn round_trip(packet: &Packet<Vec<u8>>) {
         assert!(decode(&bytes[..len]).is_err());
     }
     let padded = to_bytes(packet, 7);
-    assert_eq!(decode(&padded).ok(), matches!(packet.body, Body::Data(_) | Body::Probe(_)).then(|| borrowed(packet)));
+    assert_eq!(
+        decode(&padded).ok(),
+        matches!(packet.body, Body::Data(_) | Body::Probe(_)).then(|| borrowed(packet))
+    );
 }

@@ -165,6 +165,9 @@ impl Core {
         if now >= self.device.next_timeout() {
             self.receiver.note_time(now);
             self.device.handle_timeout(now);
+            if let Some((peer, answered_before)) = self.device.poll_silent_peer() {
+                hints::silent(peer, answered_before, self.device.config().transport.peer_timeout);
+            }
         }
     }
 
@@ -256,9 +259,6 @@ impl Core {
         let mut fired = Fired::default();
         while let Some(cq) = self.device.poll_notification() {
             fired.cqs.push(cq);
-        }
-        if let Some((peer, answered_before)) = self.device.poll_silent_peer() {
-            hints::silent(peer, answered_before, self.device.config().transport.peer_timeout);
         }
         while let Some(event) = self.device.poll_async_event() {
             hints::event(&event);

@@ -6,7 +6,7 @@ use crate::sys::udp::Gather;
 use arrayvec::ArrayVec;
 use srd_device::HostPayload;
 use srd_proto::Payload;
-use srd_wire::{Body, Data, Packet};
+use srd_wire::Packet;
 
 /// Shorter payload is copied behind its header: that costs less than another piece for the kernel to gather.
 pub const COPY_BELOW: usize = 512;
@@ -55,18 +55,7 @@ pub fn try_copy(payload: &HostPayload, out: &mut [u8]) -> bool {
 /// The packet with its payload as the device wants it. To be handled before the datagram's buffer is used again.
 #[inline]
 pub fn received(packet: Packet<&[u8]>) -> Packet<HostPayload> {
-    let Packet { src_port, dst_tag, src_tag, hello, ack, body } = packet;
-    let body = match body {
-        Body::None => Body::None,
-        Body::Probe(probe) => Body::Probe(probe),
-        Body::Reset { stale } => Body::Reset { stale },
-        Body::Data(data) => {
-            let Data { psn, stamp, path, tx_count, ack_request, msg, len, offset, op, payload } = data;
-            // SAFETY: the device reads the payload only during `handle_packet`, which is called right away, while
-            // the buffer is borrowed.
-            let payload = unsafe { HostPayload::borrowed(payload) };
-            Body::Data(Data { psn, stamp, path, tx_count, ack_request, msg, len, offset, op, payload })
-        }
-    };
-    Packet { src_port, dst_tag, src_tag, hello, ack, body }
+    // SAFETY: the device reads the payload only during `handle_packet`, which is called right away, while the buffer
+    // is borrowed.
+    packet.map_payload(|payload| unsafe { HostPayload::borrowed(payload) })
 }

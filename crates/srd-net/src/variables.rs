@@ -67,7 +67,7 @@ pub const VARIABLES: &[Variable] = &[
         "SRD_MTU",
         "MTU of the path in bytes, IP header included",
         "the interface's MTU, at most 9216",
-        "576 to 65535",
+        "576 to 65535, at most the interface's",
     ),
     row(
         "SRD_KEY_FILE",
@@ -120,9 +120,9 @@ pub const VARIABLES: &[Variable] = &[
     elsewhere(
         ReadBy::Efa,
         "SRD_EFA_PCI",
-        "PCI address to report for the device",
-        "0000:00:00.0",
-        "a PCI address",
+        "PCI addresses to report, one for each device in turn",
+        "0000:00:00.0, also for devices beyond the list",
+        "comma-separated: domain:bus:device.function in hexadecimal",
     ),
     elsewhere(
         ReadBy::Command,

@@ -1,6 +1,10 @@
 //! Cost of the transport per wire packet, in memory: sending, receiving and the share of ACKs together, without
 //! payload copies and sockets. `cargo bench -p srd-proto` prints nanoseconds per data packet.
 
+#[path = "../tests/harness/length.rs"]
+mod length;
+
+use length::Length;
 use srd_proto::*;
 use srd_wire::*;
 
@@ -9,23 +13,6 @@ fn cpu_ns() -> f64 {
     let stat =
         std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux with scheduler statistics");
     stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("a number of nanoseconds")
-}
-
-#[derive(Clone, Copy)]
-struct Length(usize);
-
-impl Payload for Length {
-    fn empty() -> Length {
-        Length(0)
-    }
-
-    fn len(&self) -> usize {
-        self.0
-    }
-
-    fn slice(&self, _: usize, len: usize) -> Length {
-        Length(len)
-    }
 }
 
 #[derive(Default)]

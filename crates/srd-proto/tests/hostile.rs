@@ -1,31 +1,16 @@
 //! A peer that says anything the wire format can say, at any time and in any order, never brings an endpoint down, and
 //! never makes it place a byte outside a message or end one twice. A failure prints its seed.
 
+#[path = "harness/length.rs"]
+mod length;
+
+use length::Length;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use srd_proto::*;
 use srd_wire::*;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// A payload that is only a length.
-#[derive(Clone, PartialEq, Debug)]
-struct Length(usize);
-
-impl Payload for Length {
-    fn empty() -> Length {
-        Length(0)
-    }
-
-    fn len(&self) -> usize {
-        self.0
-    }
-
-    fn slice(&self, offset: usize, len: usize) -> Length {
-        assert!(offset + len <= self.0);
-        Length(len)
-    }
-}
 
 /// Checks that the calls of the transport make sense.
 struct Strict {

@@ -6,7 +6,6 @@ use crate::cq::Cq;
 use crate::event_queue::EventQueue;
 use crate::layout::constant::*;
 use crate::layout::*;
-use crate::log;
 use crate::objects::Objects;
 use crate::qp::Qp;
 use libc::c_int;
@@ -47,9 +46,7 @@ impl AsyncQueue {
             AsyncEvent::CqOverrun(id) => {
                 objects.with_cq(id, |cq| self.0.push_if(Waiting::CqError(cq), || true));
             }
-            AsyncEvent::RemoteUnresponsive { gid, answered_before } => {
-                let since = if answered_before { "any more" } else { "and never did" };
-                log::info(format_args!("{gid:?} does not answer {since}"));
+            AsyncEvent::RemoteUnresponsive { .. } => {
                 self.0.push_if(Waiting::RemoteUnresponsive, || true);
             }
         }

@@ -35,10 +35,6 @@ pub(crate) fn warn(message: fmt::Arguments<'_>) {
     say(LogLevel::Warn, message);
 }
 
-pub(crate) fn info(message: fmt::Arguments<'_>) {
-    say(LogLevel::Info, message);
-}
-
 pub(crate) fn debug(message: fmt::Arguments<'_>) {
     say(LogLevel::Debug, message);
 }

@@ -34,6 +34,25 @@ pub struct Packet<P> {
     pub body: Body<P>,
 }
 
+impl<P> Packet<P> {
+    /// The same packet with what `f` makes of its payload; `f` is called for a segment of a message only.
+    #[inline]
+    pub fn map_payload<Q>(self, f: impl FnOnce(P) -> Q) -> Packet<Q> {
+        let Packet { src_port, dst_tag, src_tag, hello, ack, body } = self;
+        let body = match body {
+            Body::None => Body::None,
+            Body::Data(data) => {
+                let Data { psn, stamp, path, tx_count, ack_request, msg, len, offset, op, payload } = data;
+                let payload = f(payload);
+                Body::Data(Data { psn, stamp, path, tx_count, ack_request, msg, len, offset, op, payload })
+            }
+            Body::Probe(probe) => Body::Probe(probe),
+            Body::Reset { stale } => Body::Reset { stale },
+        };
+        Packet { src_port, dst_tag, src_tag, hello, ack, body }
+    }
+}
+
 /// Who the sender is and what it can do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {

@@ -9,7 +9,7 @@ use crate::trace;
 use crate::world::{Event, Sabotage, World};
 use srd_proto::{Payload, Transmit};
 use srd_wire::seal::{OpenError, overhead};
-use srd_wire::{Body, Data, Gid, Incarnation, InstanceAddr, Nanos, Packet, Tag, Time, codec};
+use srd_wire::{Body, Gid, Incarnation, InstanceAddr, Nanos, Packet, Tag, Time, codec};
 
 /// Most packets that a device may want to send at one moment.
 const MAX_AT_ONCE: u64 = 50_000;
@@ -52,7 +52,7 @@ impl World {
                 return Ok(None);
             }
             return match packet {
-                Ok(packet) => Ok(Some(own(&packet))),
+                Ok(packet) => Ok(Some(packet.map_payload(Bytes::wire))),
                 Err(error) => broken("codec", format!("a packet that was sent is refused: {error}")),
             };
         };
@@ -70,7 +70,7 @@ impl World {
             }
             Ok(_) if damaged => broken("codec", "a damaged packet is opened".to_string()),
             Ok(opened) => match codec::decode(opened.packet) {
-                Ok(packet) => Ok(Some(own(&packet))),
+                Ok(packet) => Ok(Some(packet.map_payload(Bytes::wire))),
                 Err(error) => broken("codec", format!("a packet that was sealed is refused: {error}")),
             },
         }
@@ -321,35 +321,6 @@ impl World {
         let batch = self.engine.below(self.plan.shape.batch_ns + 1);
         self.wake_at(node, Time(self.now.0 + batch));
         Ok(())
-    }
-}
-
-/// The packet with a payload of its own.
-fn own(packet: &Packet<&[u8]>) -> Packet<Bytes> {
-    let body = match &packet.body {
-        Body::None => Body::None,
-        Body::Probe(probe) => Body::Probe(*probe),
-        Body::Reset { stale } => Body::Reset { stale: *stale },
-        Body::Data(data) => Body::Data(Data {
-            psn: data.psn,
-            stamp: data.stamp,
-            path: data.path,
-            tx_count: data.tx_count,
-            ack_request: data.ack_request,
-            msg: data.msg,
-            len: data.len,
-            offset: data.offset,
-            op: data.op,
-            payload: Bytes::wire(data.payload),
-        }),
-    };
-    Packet {
-        src_port: packet.src_port,
-        dst_tag: packet.dst_tag,
-        src_tag: packet.src_tag,
-        hello: packet.hello,
-        ack: packet.ack.clone(),
-        body,
     }
 }
 

@@ -2,24 +2,29 @@
 # SRD beside the kernel's TCP, in the same run and the same shape: latency, bandwidth and message rate between two
 # network namespaces joined by a veth pair (needs root; otherwise over loopback, which it says).
 #
-#   datapath.sh [--seconds S] [--rounds N] [--quick] [--out DIR]
+#   datapath.sh [--seconds S] [--rounds N] [--quick] [--floor] [--out DIR]
 #
 # Configurations: MTU 1500, MTU 9000, and MTU 1500 with segmentation offloads off, each in clear and sealed. In each,
 # rounds of SRD and TCP alternate and the medians count. One JSON file per measurement goes to target/bench/, and a
 # table of ratios to standard output: half round trip below 1 and rates above 1 mean that SRD is ahead.
 #
-# The command is that of SRD=PATH, else target/srd/bin/srd, else target/release/srd.
+# --floor: bare UDP too, with the calls that OpenSRD makes and nothing above them (the example udp_floor of srd-net,
+# which must have been built), in the same minutes as the measurements in clear.
+#
+# The command is that of SRD=PATH, else target/srd/bin/srd, else target/release/srd; udp_floor that of UDP_FLOOR=PATH,
+# else target/release/examples/udp_floor.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 
-seconds=1 rounds=3 out=target/bench quick=no
+seconds=1 rounds=3 out=target/bench quick=no floor=
 while (($#)); do
   case $1 in
     --seconds) seconds=$2; shift 2 ;;
     --rounds) rounds=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --quick) quick=yes; seconds=0.3 rounds=1; shift ;;
-    *) echo "usage: datapath.sh [--seconds S] [--rounds N] [--quick] [--out DIR]" >&2; exit 2 ;;
+    --floor) floor=${UDP_FLOOR:-target/release/examples/udp_floor}; shift ;;
+    *) echo "usage: datapath.sh [--seconds S] [--rounds N] [--quick] [--floor] [--out DIR]" >&2; exit 2 ;;
   esac
 done
 
@@ -29,6 +34,7 @@ fail() { printf 'datapath: error: %s\n' "$*" >&2; exit 1; }
 for srd in "${SRD:-}" target/srd/bin/srd target/release/srd; do [[ -n $srd && -x $srd ]] && break; done
 [[ -x $srd ]] || fail "no srd command; run: cargo build --release -p srd"
 srd=$(realpath "$srd")
+[[ -z $floor || -x $floor ]] || fail "no $floor; run: cargo build --release -p srd-net --example udp_floor"
 mkdir -p "$out"
 
 prefix=srdbench$$
@@ -111,6 +117,18 @@ measure() { # NAME KEY_FILE TEST [ARGUMENT…]
     || fail "$name $test failed; the server says: $(cat "$work/server")"
 }
 
+measure_floor() { # NAME
+  local from=127.0.0.1 to=127.0.0.1 last=$(($(nproc) > 1))
+  [[ $namespaces == yes ]] && from=10.79.0.1 to=10.79.0.2
+  say "$1 bare UDP"
+  "${on_b[@]}" "$floor" serve "$to" "$last" >"$work/server" 2>&1 &
+  server=$!
+  sleep 0.3
+  "${on_a[@]}" "$floor" run "$from" "$to" 0 >"$out/$1-floor.txt" || fail "udp_floor failed: $(cat "$work/server")"
+  wait "$server"
+  server=
+}
+
 od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' >"$work/key"
 configurations=("mtu1500 1500 on" "mtu9000 9000 on" "mtu1500-nooffload 1500 off")
 [[ $namespaces == yes ]] || configurations=("loopback 0 on")
@@ -127,6 +145,7 @@ for configuration in "${configurations[@]}"; do
     measure "$name-$sealing" "$key" bandwidth
     measure "$name-$sealing" "$key" msgrate
     stop_server
+    [[ -z $floor || $sealing == sealed ]] || measure_floor "$name-$sealing"
   done
 done
 
@@ -153,3 +172,9 @@ for name in names:
             row += f"{figure(measured['ratio']):8.2f}"
         print(row)
 PYTHON
+
+[[ -n $floor ]] || exit 0
+for configuration in "${configurations[@]%% *}"; do
+  printf '\n%s, bare UDP:\n' "$configuration"
+  cat "$out/$configuration-clear-floor.txt"
+done

@@ -298,46 +298,13 @@ pub fn two_with(config: &DeviceConfig, init: fn(PdId, CqId) -> QpInit) -> (Hosts
 
 /// Encodes and decodes.
 pub fn over_the_wire(packet: Packet<VecPayload>) -> Packet<VecPayload> {
-    let Packet { src_port, dst_tag, src_tag, hello, ack, body } = packet;
-    let (payload, body) = match body {
-        Body::None => (VecPayload::empty(), Body::None),
-        Body::Probe(probe) => (VecPayload::empty(), Body::Probe(probe)),
-        Body::Reset { stale } => (VecPayload::empty(), Body::Reset { stale }),
-        Body::Data(data) => {
-            let payload = data.payload.clone();
-            (payload, Body::Data(with_payload(data, ())))
-        }
-    };
-    let packet = Packet { src_port, dst_tag, src_tag, hello, ack, body };
+    let payload =
+        if let Body::Data(data) = &packet.body { data.payload.clone() } else { VecPayload::empty() };
     let mut datagram = vec![0; codec::header_len(&packet)];
     codec::encode_header(&packet, payload.len(), &mut datagram);
     datagram.extend_from_slice(payload.as_slice());
     let decoded = codec::decode(&datagram).unwrap_or_else(|error| panic!("{error:?}: {packet:?}"));
-    let body = match decoded.body {
-        Body::None => Body::None,
-        Body::Probe(probe) => Body::Probe(probe),
-        Body::Reset { stale } => Body::Reset { stale },
-        Body::Data(data) => {
-            let payload = VecPayload::from(data.payload);
-            Body::Data(with_payload(data, payload))
-        }
-    };
-    Packet { src_port, dst_tag, src_tag, hello: decoded.hello, ack: decoded.ack, body }
-}
-
-fn with_payload<P, Q>(data: srd_wire::Data<P>, payload: Q) -> srd_wire::Data<Q> {
-    srd_wire::Data {
-        psn: data.psn,
-        stamp: data.stamp,
-        path: data.path,
-        tx_count: data.tx_count,
-        ack_request: data.ack_request,
-        msg: data.msg,
-        len: data.len,
-        offset: data.offset,
-        op: data.op,
-        payload,
-    }
+    decoded.map_payload(VecPayload::from)
 }
 
 impl Hosts {

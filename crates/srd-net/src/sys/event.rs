@@ -1,6 +1,7 @@
 //! Sleeping until something happens: event counters and sets of descriptors, with deadlines in nanoseconds.
 
 use super::check;
+use crate::open::SLOTS;
 use arrayvec::ArrayVec;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -60,25 +61,29 @@ fn timespec(span: Duration) -> libc::timespec {
     }
 }
 
+/// Most descriptors of a set: a socket for each receive port that an instance can have, and an event counter.
+const MOST_DESCRIPTORS: usize = SLOTS as usize + 1;
+
 /// A set of descriptors to sleep on.
 ///
-/// It sleeps in `ppoll`, not in epoll: a socket that belongs to an epoll set makes each packet's sender pay for the
-/// wake-up of that set (about 0.15 us, on one host), though nobody sleeps there.
+/// It sleeps in `ppoll`, not in epoll: a socket that belongs to an epoll set makes each packet's sender run the wake-up
+/// of that set, though nobody sleeps there. And descriptors are few.
 #[derive(Debug)]
 pub struct PollSet {
-    fds: Mutex<Vec<RawFd>>,
+    fds: Mutex<ArrayVec<RawFd, MOST_DESCRIPTORS>>,
 }
 
 impl PollSet {
-    /// Most descriptors for which no memory is allocated.
-    const FEW: usize = 16;
-
     /// An empty set.
     pub fn new() -> PollSet {
-        PollSet { fds: Mutex::new(Vec::with_capacity(Self::FEW)) }
+        PollSet { fds: Mutex::default() }
     }
 
     /// Sleeps end when `fd` is readable, too. The caller keeps it open as long as the set is used.
+    ///
+    /// # Panics
+    ///
+    /// If the set is full: it has room for what one instance sleeps on.
     pub fn add_readable(&self, fd: BorrowedFd<'_>) {
         self.fds.lock().unwrap_or_else(PoisonError::into_inner).push(fd.as_raw_fd());
     }
@@ -87,15 +92,9 @@ impl PollSet {
     pub fn wait(&self, timeout: Option<Duration>) {
         let entry = |&fd: &RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let fds = self.fds.lock().unwrap_or_else(PoisonError::into_inner);
-        if fds.len() <= Self::FEW {
-            let mut entries: ArrayVec<_, { Self::FEW }> = fds.iter().map(entry).collect();
-            drop(fds);
-            ppoll(&mut entries, timeout);
-        } else {
-            let mut entries: Vec<_> = fds.iter().map(entry).collect();
-            drop(fds);
-            ppoll(&mut entries, timeout);
-        }
+        let mut entries: ArrayVec<_, MOST_DESCRIPTORS> = fds.iter().map(entry).collect();
+        drop(fds);
+        ppoll(&mut entries, timeout);
     }
 }
 

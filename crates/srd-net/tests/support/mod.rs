@@ -1,6 +1,8 @@
 //! A host with one queue pair, for tests.
 #![allow(dead_code)]
 
+pub mod traffic;
+
 use srd_device::{
     Access, AhNumber, Completion, CqId, PdId, QpInit, QpKind, QpModify, QpState, RecvWr, SendData, SendOp,
     SendWr, Sge,

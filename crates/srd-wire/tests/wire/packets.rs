@@ -163,15 +163,5 @@ pub fn to_bytes(packet: &Packet<Vec<u8>>, padding: usize) -> Vec<u8> {
 
 /// The packet with a payload of its own.
 pub fn to_owned(packet: Packet<&[u8]>) -> Packet<Vec<u8>> {
-    let Packet { src_port, dst_tag, src_tag, hello, ack, body } = packet;
-    let body = match body {
-        Body::None => Body::None,
-        Body::Data(Data { psn, stamp, path, tx_count, ack_request, msg, len, offset, op, payload }) => {
-            let payload = payload.to_vec();
-            Body::Data(Data { psn, stamp, path, tx_count, ack_request, msg, len, offset, op, payload })
-        }
-        Body::Probe(probe) => Body::Probe(probe),
-        Body::Reset { stale } => Body::Reset { stale },
-    };
-    Packet { src_port, dst_tag, src_tag, hello, ack, body }
+    packet.map_payload(<[u8]>::to_vec)
 }

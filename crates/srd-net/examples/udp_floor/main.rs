@@ -6,13 +6,19 @@
 //! udp_floor serve ADDR [CORE]        one end
 //! udp_floor run ADDR PEER [CORE]     the other end
 //! ```
+//!
+//! It also measures what this crate does otherwise than one might: `recvmmsg` for `recvmsg`, sockets in an epoll set,
+//! sockets without our options, and those connected.
+
+mod plain;
 
 use srd_net::udp::{Destination, Gather, MAX_RUNS, MAX_SEND, ReceiveBatch, ReceiveSocket, SendSocket};
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+/// The server's port; the client's is the next one. The two after those are for plain sockets.
 const PORT: u16 = 17_300;
 /// Length of the datagram that ends a phase.
 const STOP: usize = 1;
@@ -20,9 +26,19 @@ const STOP: usize = 1;
 const REPORT: usize = 2;
 /// Length of the datagram after which the server sleeps between datagrams, or spins again.
 const SLEEP_OR_SPIN: usize = 3;
+/// Length of the datagram after which the server's socket is in an epoll set, or no more.
+const IN_EPOLL_SET: usize = 4;
+/// Length of the datagram after which the server answers on a plain socket, until [`STOP`] comes there.
+const PLAIN: usize = 5;
+/// The same, and that socket is connected.
+const CONNECTED: usize = 6;
 /// Datagrams of this length and longer are counted, not answered.
 const COUNTED: usize = 1400;
-const ECHO_8K: usize = 1399;
+const LONGEST_ECHO: usize = COUNTED - 1;
+/// Length of a small packet of ours: a header and 8 bytes.
+const SMALL: usize = 80;
+/// Latencies are medians of so many rounds, in which all ways take turns.
+const ROUNDS: usize = 15;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -52,6 +68,7 @@ struct End {
     gather: Gather,
     bytes: Vec<u8>,
     peer: Destination,
+    epoll_set: Option<OwnedFd>,
 }
 
 impl End {
@@ -64,6 +81,7 @@ impl End {
             gather: Gather::new(),
             bytes: vec![0; MAX_SEND],
             peer: Destination::new(peer),
+            epoll_set: None,
         })
     }
 
@@ -79,6 +97,52 @@ impl End {
             }
         }
         self.sender.send(&self.peer, &self.gather, segment)
+    }
+
+    /// Puts the receiving socket into an epoll set, or takes it out.
+    fn toggle_epoll_set(&mut self) -> std::io::Result<()> {
+        self.epoll_set = match self.epoll_set.take() {
+            Some(_) => None,
+            None => Some(epoll_set(self.receiver.as_fd().as_raw_fd())?),
+        };
+        Ok(())
+    }
+
+    /// Sends one datagram and waits for its echo.
+    fn exchange(&mut self, len: usize, most: usize, sleeping: bool) -> Outcome<()> {
+        let start = Instant::now();
+        self.send(&[len], None)?;
+        if sleeping {
+            sleep_until_readable(&self.receiver);
+        }
+        let mut asked = start;
+        while self.batch.receive(&self.receiver, most)? == 0 {
+            if start.elapsed() > Duration::from_secs(10) {
+                return Err("no answer".into());
+            }
+            // Lost, or the other end has no core for so long.
+            if asked.elapsed() > Duration::from_secs(1) {
+                asked = Instant::now();
+                self.send(&[len], None)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn epoll_set(member: i32) -> std::io::Result<OwnedFd> {
+    // SAFETY: no memory is involved.
+    let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    let set = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    // SAFETY: one event.
+    match unsafe { libc::epoll_ctl(fd, libc::EPOLL_CTL_ADD, member, &mut event) } {
+        0 => Ok(set),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 
@@ -97,6 +161,11 @@ fn serve(ip: IpAddr, core: usize) -> Outcome<()> {
             match run.bytes.len() {
                 STOP => return Ok(()),
                 SLEEP_OR_SPIN => sleeping = !sleeping,
+                IN_EPOLL_SET => end.toggle_epoll_set()?,
+                len @ (PLAIN | CONNECTED) => {
+                    let client = SocketAddr::new(run.from.ip(), PORT + 3);
+                    plain::echo(SocketAddr::new(ip, PORT + 2), (len == CONNECTED).then_some(client))?;
+                }
                 REPORT => answers.push(REPORT),
                 _ if run.segment >= COUNTED => {
                     bytes += run.bytes.len() as u64;
@@ -123,20 +192,7 @@ fn serve(ip: IpAddr, core: usize) -> Outcome<()> {
 fn run(ip: IpAddr, peer: IpAddr, core: usize) -> Outcome<()> {
     let mut end = End::open(ip, PORT + 1, SocketAddr::new(peer, PORT), core)?;
     std::thread::sleep(Duration::from_millis(100));
-    for (name, len, most) in [
-        ("80 B, recvmsg", 80, 1),
-        ("80 B, recvmmsg", 80, MAX_RUNS),
-        ("80 B, recvmsg again", 80, 1),
-        ("80 B, recvmmsg again", 80, MAX_RUNS),
-        ("1399 B", ECHO_8K, 1),
-    ] {
-        let (p50, p99) = ping_pong(&mut end, len, most, false)?;
-        println!("half round trip, {name}: p50 {p50:.2} us, p99 {p99:.2} us");
-    }
-    end.send(&[SLEEP_OR_SPIN], None)?;
-    let (p50, p99) = ping_pong(&mut end, 80, 1, true)?;
-    println!("half round trip, 80 B, both ends sleep: p50 {p50:.2} us, p99 {p99:.2} us");
-    end.send(&[SLEEP_OR_SPIN], None)?;
+    latencies(&mut end, SocketAddr::new(ip, PORT + 3), SocketAddr::new(peer, PORT + 2))?;
     cost_of_calls(&mut end)?;
     for segment in [1472usize, 8972] {
         for count in [1, 4, 16, 44] {
@@ -148,36 +204,93 @@ fn run(ip: IpAddr, peer: IpAddr, core: usize) -> Outcome<()> {
     Ok(())
 }
 
+/// A way of exchanging datagrams.
+#[derive(Clone, Copy)]
+enum Way {
+    /// Length, and most runs of one receiving call.
+    Spin(usize, usize),
+    /// The sockets of both ends are in an epoll set, on which nobody sleeps.
+    InEpollSet,
+    /// Both ends sleep until something comes.
+    Sleep,
+    /// One plain socket at each end for both directions; connected, if this says so.
+    Plain(bool),
+}
+
+/// `plain` and `plain_peer`: addresses of the plain sockets.
+fn latencies(end: &mut End, plain: SocketAddr, plain_peer: SocketAddr) -> Outcome<()> {
+    let ways = [
+        ("80 B, recvmsg", Way::Spin(SMALL, 1)),
+        ("80 B, recvmmsg", Way::Spin(SMALL, MAX_RUNS)),
+        ("80 B, recvmsg, sockets in an epoll set", Way::InEpollSet),
+        ("80 B, plain sockets", Way::Plain(false)),
+        ("80 B, plain sockets, connected", Way::Plain(true)),
+        ("80 B, both ends sleep", Way::Sleep),
+        ("1399 B, recvmsg", Way::Spin(LONGEST_ECHO, 1)),
+    ];
+    let mut measured = vec![Vec::new(); ways.len()];
+    for _ in 0..ROUNDS {
+        for (figures, &(_, way)) in measured.iter_mut().zip(&ways) {
+            figures.push(measure(end, plain, plain_peer, way)?);
+        }
+    }
+    println!("half round trip, medians of {ROUNDS} rounds:");
+    for (figures, (name, _)) in measured.iter().zip(&ways) {
+        let middle = |figure: fn(&(f64, f64)) -> f64| {
+            let mut all: Vec<f64> = figures.iter().map(figure).collect();
+            all.sort_by(f64::total_cmp);
+            all[all.len() / 2]
+        };
+        println!("  {name}: p50 {:.2} us, p99 {:.2} us", middle(|f| f.0), middle(|f| f.1));
+    }
+    Ok(())
+}
+
+/// Median and 99th percentile of half a round trip in microseconds.
+fn measure(end: &mut End, plain: SocketAddr, plain_peer: SocketAddr, way: Way) -> Outcome<(f64, f64)> {
+    match way {
+        Way::Spin(len, most) => ping_pong(|| end.exchange(len, most, false)),
+        Way::Sleep => {
+            end.send(&[SLEEP_OR_SPIN], None)?;
+            let figures = ping_pong(|| end.exchange(SMALL, 1, true));
+            end.send(&[SLEEP_OR_SPIN], None)?;
+            figures
+        }
+        Way::InEpollSet => {
+            end.toggle_epoll_set()?;
+            end.send(&[IN_EPOLL_SET], None)?;
+            let figures = ping_pong(|| end.exchange(SMALL, 1, false));
+            end.send(&[IN_EPOLL_SET], None)?;
+            end.toggle_epoll_set()?;
+            figures
+        }
+        Way::Plain(connected) => {
+            end.send(&[if connected { CONNECTED } else { PLAIN }], None)?;
+            std::thread::sleep(Duration::from_millis(10));
+            let mut socket = plain::Plain::open(plain, plain_peer, connected)?;
+            let figures = ping_pong(|| socket.exchange(SMALL));
+            socket.send(STOP)?;
+            figures
+        }
+    }
+}
+
+fn ping_pong(mut exchange: impl FnMut() -> Outcome<()>) -> Outcome<(f64, f64)> {
+    let mut samples = Vec::new();
+    for _ in 0..12_000 {
+        let start = Instant::now();
+        exchange()?;
+        samples.push(start.elapsed().as_nanos() as f64 / 2e3);
+    }
+    samples.drain(..2000);
+    samples.sort_by(f64::total_cmp);
+    Ok((samples[samples.len() / 2], samples[samples.len() * 99 / 100]))
+}
+
 fn sleep_until_readable(socket: &ReceiveSocket) {
     let mut poll = libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry.
     unsafe { libc::poll(&mut poll, 1, 1000) };
-}
-
-fn ping_pong(end: &mut End, len: usize, most: usize, sleeping: bool) -> Outcome<(f64, f64)> {
-    let mut samples = Vec::new();
-    for _ in 0..30_000 {
-        let start = Instant::now();
-        end.send(&[len], None)?;
-        if sleeping {
-            sleep_until_readable(&end.receiver);
-        }
-        let mut asked = start;
-        while end.batch.receive(&end.receiver, most)? == 0 {
-            if start.elapsed() > Duration::from_secs(10) {
-                return Err("no answer".into());
-            }
-            // Lost, or the other end has no core for so long.
-            if asked.elapsed() > Duration::from_secs(1) {
-                asked = Instant::now();
-                end.send(&[len], None)?;
-            }
-        }
-        samples.push(start.elapsed().as_nanos() as f64 / 2e3);
-    }
-    samples.drain(..5000);
-    samples.sort_by(f64::total_cmp);
-    Ok((samples[samples.len() / 2], samples[samples.len() * 99 / 100]))
 }
 
 /// Cost of calls that do not get anywhere, and of a send to a port where nobody is.
