@@ -65,6 +65,11 @@ impl<M: Memory> Device<M> {
         &self.endpoint
     }
 
+    /// As [`srd_proto::Endpoint::set_neighbours`].
+    pub fn set_neighbours(&mut self, senders: u16) {
+        self.endpoint.set_neighbours(senders);
+    }
+
     /// The memory.
     pub fn memory(&mut self) -> &mut M {
         &mut self.tables.memory
@@ -208,13 +213,29 @@ impl<M: Memory> Device<M> {
         bytes: usize,
         ce: bool,
     ) {
+        self.handle_packet_from(now, now, port, from, packet, bytes, ce);
+    }
+
+    /// As [`srd_proto::Endpoint::handle_packet_from`]; `port` is the receive port's number (UDP).
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    pub fn handle_packet_from(
+        &mut self,
+        now: Time,
+        arrived: Time,
+        port: u16,
+        from: Gid,
+        packet: &Packet<M::Payload>,
+        bytes: usize,
+        ce: bool,
+    ) {
         self.tables.now = now;
         let slot = port.wrapping_sub(self.tables.config.port_base);
         let Some(index) = self.tables.numbers.port_of_slot(slot) else {
             self.tables.counters.rx_drops += 1;
             return;
         };
-        self.endpoint.handle_packet(now, index, from, packet, bytes, ce, &mut self.tables);
+        self.endpoint.handle_packet_from(now, arrived, index, from, packet, bytes, ce, &mut self.tables);
         self.do_ready();
     }
 

@@ -14,6 +14,15 @@ const SPURIOUS_ROUNDS: u64 = 64;
 /// Longest round trip believed; beyond it a host stood still, or a clock was set.
 const MAX_RTT: Nanos = Nanos::from_secs(1);
 
+/// What an echo tells of a path.
+struct Sample {
+    path: PathId,
+    /// The network's part of the round trip.
+    rtt: Option<Nanos>,
+    /// The hosts'.
+    host: Nanos,
+}
+
 impl<P: Payload> Peer<P> {
     /// An ACK has come.
     pub(crate) fn on_ack<U: Upper<P>>(&mut self, now: Time, ack: &Ack, shared: &mut Shared, upper: &mut U) {
@@ -29,7 +38,7 @@ impl<P: Payload> Peer<P> {
         };
         let inflight_bytes = self.sent.inflight_bytes();
         let mut reached: ArrayVec<(PathId, u64), MAX_ECHOES> = ArrayVec::new();
-        let mut samples: ArrayVec<(PathId, Option<Nanos>), MAX_ECHOES> = ArrayVec::new();
+        let mut samples: ArrayVec<Sample, MAX_ECHOES> = ArrayVec::new();
         for echo in &ack.echoes {
             if !outgoing.paths.has(echo.path) {
                 shared.stats.bad_acks += 1;
@@ -37,7 +46,7 @@ impl<P: Payload> Peer<P> {
             }
             self.on_echo(now, echo, &mut outgoing, &mut reached, &mut samples, shared);
         }
-        let newly_acked = self.settle(now, ack, &mut outgoing, upper);
+        let mut newly_acked = self.settle(now, ack, &mut outgoing, upper);
         self.hold_withheld(now, ack, &mut outgoing, shared);
         if newly_acked > 0 || !samples.is_empty() {
             self.note_answer(now, &mut outgoing, shared);
@@ -47,6 +56,8 @@ impl<P: Payload> Peer<P> {
         let mut sample = AckSample {
             now,
             rtt: None,
+            host: Nanos::ZERO,
+            local: now.since(shared.arrived),
             min_rtt: self.rtt.min(),
             newly_acked,
             inflight_bytes,
@@ -57,15 +68,19 @@ impl<P: Payload> Peer<P> {
         if samples.is_empty() {
             outgoing.controller.on_ack(&sample);
         }
-        for &(path, rtt) in &samples {
+        let mut left = samples.len() as u32;
+        for &Sample { path, rtt, host } in &samples {
             let usual = self.rtt.smoothed(shared.config.base_rtt) + Nanos(shared.config.base_rtt.0 / 4);
             outgoing.selector.on_ack(path, rtt.is_some_and(|rtt| rtt <= usual));
             if let Some(rtt) = rtt {
                 self.rtt.add(now, rtt);
             }
-            sample.rtt = rtt;
+            (sample.rtt, sample.host) = (rtt, host);
+            // What the ACK covers, divided among what it says of paths.
+            sample.newly_acked = newly_acked / left + (newly_acked % left != 0) as u32;
+            newly_acked -= sample.newly_acked;
+            left -= 1;
             outgoing.controller.on_ack(&sample);
-            sample.newly_acked = 0;
         }
         self.find_losses(now, &reached, &mut outgoing, shared, upper);
         self.outgoing = Some(outgoing);
@@ -77,27 +92,29 @@ impl<P: Payload> Peer<P> {
         echo: &Echo,
         outgoing: &mut Outgoing,
         reached: &mut ArrayVec<(PathId, u64), MAX_ECHOES>,
-        samples: &mut ArrayVec<(PathId, Option<Nanos>), MAX_ECHOES>,
+        samples: &mut ArrayVec<Sample, MAX_ECHOES>,
         shared: &mut Shared,
     ) {
-        let elapsed = now.stamp().since(echo.stamp);
-        let rtt = echo.hold.nanos().map(|hold| elapsed - hold).filter(|&rtt| rtt < MAX_RTT);
+        let elapsed = shared.arrived.stamp().since(echo.stamp);
+        let hold = echo.hold.nanos();
+        let rtt = hold.map(|hold| elapsed - hold).filter(|&rtt| rtt < MAX_RTT);
+        let host = hold.unwrap_or_default() + now.since(shared.arrived);
         if echo.tx_count == Echo::PROBE {
             outgoing.paths.on_probe_echo(now, echo, &mut shared.stats);
             self.mtu.on_echo(now, echo.psn.0);
             // What was sent before this probe (within the resolution of its stamp) and is not acknowledged by its
             // answer is late.
-            let sent = Time((now.0 + Stamp::UNIT.0).saturating_sub(elapsed.0));
+            let sent = Time((shared.arrived.0 + Stamp::UNIT.0).saturating_sub(elapsed.0));
             if rtt.is_some() {
                 self.newest_delivered = self.newest_delivered.max(sent);
                 self.note_answer(now, outgoing, shared);
             }
             return;
         }
-        samples.push((echo.path, rtt));
+        samples.push(Sample { path: echo.path, rtt, host });
         let Some(&packet) = self.sent.get(echo.psn) else {
             // Settled by an earlier ACK; the path has carried it all the same.
-            let sent = rtt.map_or(Time(0), |_| Time(now.0.saturating_sub(elapsed.0)));
+            let sent = rtt.map_or(Time(0), |_| Time(shared.arrived.0.saturating_sub(elapsed.0)));
             outgoing.paths.on_success(echo.path, sent, &mut shared.stats);
             return;
         };

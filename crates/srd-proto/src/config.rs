@@ -1,5 +1,6 @@
 //! Everything that can be set about the transport, with the defaults and their sources.
 
+use crate::controller::Law;
 use srd_wire::{BitRate, Nanos};
 
 /// Which algorithm chooses paths.
@@ -44,6 +45,8 @@ pub struct Config {
     pub selector: SelectorKind,
     /// Congestion control.
     pub controller: ControllerKind,
+    /// Constants of [`ControllerKind::LogTarget`].
+    pub law: Law,
     /// Rate of the host's link.
     pub line_rate: BitRate,
     /// Round trip of an unloaded fabric. Configured, never learned from a connection's own first packets
@@ -93,6 +96,7 @@ impl Default for Config {
             burst_bytes: 65000,
             selector: SelectorKind::Reps,
             controller: ControllerKind::LogTarget,
+            law: Law::default(),
             line_rate: BitRate(100_000_000_000),
             base_rtt: Nanos::from_micros(14),
             learn_base_rtt: true,

@@ -1,7 +1,8 @@
 //! One device instance: its peers, who of them has work, and who is who.
 
 use crate::messages::Purpose;
-use crate::peer::{Candidate, Peer, SenderCount, Shared, introduction};
+use crate::peer::{Candidate, Peer, Shared, introduction};
+use crate::senders::SenderCount;
 use crate::timer_wheel::TimerWheel;
 use crate::{Config, PathReport, Payload, PeerId, PeerLoss, Stats, Token, Upper};
 use rand::rngs::SmallRng;
@@ -122,6 +123,9 @@ pub struct Endpoint<P: Payload> {
     last_peer: Option<((u8, InstanceAddr), u32)>,
     /// Peers that may have something to send.
     ready: VecDeque<u32>,
+    /// Those of them that have an acknowledgement due: it goes before data of others, whose windows would stand still for
+    /// want of it.
+    owing: VecDeque<u32>,
     timers: TimerWheel,
     /// Answers to packets that belong to no context.
     replies: VecDeque<Transmit<P>>,
@@ -149,7 +153,8 @@ impl<P: Payload> Endpoint<P> {
                 ports: ports.to_vec(),
                 stats: Stats::default(),
                 rng,
-                load: SenderCount { epoch: 0, current: 0, previous: 0 },
+                load: SenderCount::default(),
+                arrived: Time(0),
             },
             peers: Vec::new(),
             by_addr: HashMap::with_hasher(AddressHash(seed ^ incarnation.0)),
@@ -158,6 +163,7 @@ impl<P: Payload> Endpoint<P> {
             first_context: 0,
             last_peer: None,
             ready: VecDeque::new(),
+            owing: VecDeque::new(),
             timers: TimerWheel::new(),
             replies: VecDeque::new(),
             next_reply: Time(0),
@@ -169,6 +175,16 @@ impl<P: Payload> Endpoint<P> {
     /// Lets this instance talk to itself at `gid`. From elsewhere its own packets are refused: they have been sent back.
     pub fn allow_self(&mut self, gid: Gid) {
         self.own = Some(gid);
+    }
+
+    /// How many peers send to this instance now.
+    pub fn senders(&self, now: Time) -> u16 {
+        self.shared.load.own(self.now + now.since(self.clock), self.shared.config.base_rtt)
+    }
+
+    /// So many peers send to other instances behind the same link: each sender's share is the smaller.
+    pub fn set_neighbours(&mut self, senders: u16) {
+        self.shared.load.neighbours = senders;
     }
 
     /// Adds a receive port and returns its index.
@@ -294,7 +310,26 @@ impl<P: Payload> Endpoint<P> {
         ce: bool,
         upper: &mut U,
     ) {
+        self.handle_packet_from(now, now, port, from, packet, bytes, ce, upper);
+    }
+
+    /// As [`Endpoint::handle_packet`], for a packet that came to the network card at `arrived`, before `now`: what the
+    /// host takes to look at it is not taken for the network's.
+    #[allow(clippy::too_many_arguments)]
+    pub fn handle_packet_from<U: Upper<P>>(
+        &mut self,
+        now: Time,
+        arrived: Time,
+        port: u8,
+        from: Gid,
+        packet: &Packet<P>,
+        bytes: usize,
+        ce: bool,
+        upper: &mut U,
+    ) {
+        let late = now.since(arrived);
         let now = self.advance(now);
+        self.shared.arrived = Time(now.0.saturating_sub(late.0));
         let ours = self.shared.incarnation.tag();
         let addr = InstanceAddr { gid: from, port: packet.src_port };
         if packet.src_tag == ours && self.own != Some(from) {
@@ -358,7 +393,7 @@ impl<P: Payload> Endpoint<P> {
                 peer.last_active = now;
                 peer.on_data(now, data, bytes, shared, upper);
             }
-            Body::Probe(probe) => peer.on_probe(now, probe),
+            Body::Probe(probe) => peer.on_probe(now, probe, shared),
             Body::None | Body::Reset { .. } => {}
         }
         self.make_ready(slot);
@@ -397,6 +432,15 @@ impl<P: Payload> Endpoint<P> {
             self.next_reply = now + REPLY_PAUSE;
             self.shared.stats.tx_pkts += 1;
             return Some(sink(reply));
+        }
+        while let Some(slot) = self.owing.pop_front() {
+            let peer = &mut self.peers[slot as usize];
+            peer.owing = false;
+            if peer.owes_ack(now, &self.shared)
+                && let Some(result) = peer.poll_transmit(now, &mut self.shared, &mut sink)
+            {
+                return Some(result);
+            }
         }
         while let Some(&slot) = self.ready.front() {
             let peer = &mut self.peers[slot as usize];
@@ -458,14 +502,15 @@ impl<P: Payload> Endpoint<P> {
         }
         let slot = self.find_room()?;
         let old = &self.peers[slot as usize];
-        let (id, ready) = (PeerId { slot, generation: old.id.generation.wrapping_add(1) }, old.ready);
+        let id = PeerId { slot, generation: old.id.generation.wrapping_add(1) };
+        let (ready, owing) = (old.ready, old.owing);
         if old.has_sent() {
             self.first_context = self.first_context.max(old.context.wrapping_add(1));
         }
         self.by_addr.remove(&(old.port, old.addr));
         self.last_peer = None;
         let mut peer = Peer::new(id, addr, port, self.first_context, self.now, &mut self.shared);
-        peer.ready = ready;
+        (peer.ready, peer.owing) = (ready, owing);
         self.peers[slot as usize] = peer;
         self.timers.set(slot, Time::NEVER);
         self.shared.stats.peers_created += 1;
@@ -488,6 +533,10 @@ impl<P: Payload> Endpoint<P> {
         if !peer.ready {
             peer.ready = true;
             self.ready.push_back(slot);
+        }
+        if self.ready.len() > 1 && !peer.owing && peer.owes_ack(self.now, &self.shared) {
+            peer.owing = true;
+            self.owing.push_back(slot);
         }
     }
 
@@ -565,7 +614,7 @@ impl<P: Payload> Endpoint<P> {
         let id = PeerId { slot, generation: old.id.generation.wrapping_add(1) };
         let context = old.context.wrapping_add(1);
         let mut new = Peer::new(id, old.addr, old.port, context, self.now, shared);
-        new.ready = old.ready;
+        (new.ready, new.owing) = (old.ready, old.owing);
         new.ever_known = old.ever_known;
         let mut old = std::mem::replace(&mut self.peers[slot as usize], new);
         old.end(Status::RemoteAbort, PeerLoss::Restarted, upper);

@@ -24,6 +24,7 @@ mod psn_bits;
 mod receiving;
 mod rtt;
 pub mod selector;
+mod senders;
 mod sending;
 mod sent;
 mod stats;

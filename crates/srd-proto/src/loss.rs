@@ -16,6 +16,8 @@ const PATHS_ASKED: usize = 2;
 /// of the packets behind.
 const FREE_RETRIES: u8 = 2;
 const MAX_BACKOFF: u8 = 4;
+/// Packets of so many bytes of payload are sent again where larger ones are asked about. CONGESTION_CONTROL, section 6.
+const SMALL: u16 = 256;
 /// How long after the last message paths that are down are still asked.
 const PROBE_AFTERTIME: Nanos = Nanos::from_secs(1);
 
@@ -31,9 +33,6 @@ impl<P: Payload> Peer<P> {
     /// How long silence may last when nothing more is to be sent.
     fn probe_timeout(&self, shared: &Shared) -> Nanos {
         let config = &shared.config;
-        if !self.rtt.measured() {
-            return self.retransmission_timeout(shared);
-        }
         // 2B and srtt + 2 var: CC_FINDINGS, "Loss".
         let floor = Nanos(2 * config.base_rtt.0).max(config.min_pto);
         (self.rtt.with_variation(2.0) + config.ack_delay).max(floor).min(config.max_rto)
@@ -48,11 +47,7 @@ impl<P: Payload> Peer<P> {
         // A packet that is lost again and again waits longer each time.
         let backoff = packet.tx_count.saturating_sub(FREE_RETRIES).min(MAX_BACKOFF);
         let late = packet.sent < self.newest_delivered;
-        let timeout = if late || self.messages.queued_bytes() > 0 {
-            self.retransmission_timeout(shared)
-        } else {
-            self.probe_timeout(shared)
-        };
+        let timeout = if late { self.retransmission_timeout(shared) } else { self.probe_timeout(shared) };
         let at = packet.sent + Nanos(timeout.0 << backoff).min(shared.config.max_rto);
         if late { at } else { at.max(self.quiet_until) }
     }
@@ -103,8 +98,13 @@ impl<P: Payload> Peer<P> {
             let Some(psn) = self.sent.oldest() else { return };
             let Some(&packet) = self.sent.get(psn) else { return };
             let Some(mut outgoing) = self.outgoing.take() else { return };
-            shared.stats.retrans_timeout_events += 1;
             let path_fault = packet.sent < self.newest_delivered;
+            if !path_fault && self.silent_probes == 0 && packet.len > SMALL {
+                self.outgoing = Some(outgoing);
+                self.ask(now, packet.path, shared);
+                return;
+            }
+            shared.stats.retrans_timeout_events += 1;
             if path_fault {
                 shared.stats.lost_by_timer += 1;
                 outgoing.selector.on_timeout(packet.path);
@@ -156,6 +156,15 @@ impl<P: Payload> Peer<P> {
         let backoff = self.retransmission_timeout(shared).0 << self.silent_probes.min(16);
         self.quiet_until = now + Nanos(backoff).min(shared.config.max_rto);
         self.check_death(now, due, shared, self.silent_probes, upper);
+    }
+
+    /// The first answer to silence, unless the packet is small: header-only questions, whose answers name all that has
+    /// arrived. They find room where a hundred senders that are silent together would drown each other in data.
+    fn ask(&mut self, now: Time, path: PathId, shared: &mut Shared) {
+        shared.stats.tail_probes += 1;
+        self.silent_probes += 1;
+        self.ask_other_paths(now, path, shared);
+        self.quiet_until = now + self.retransmission_timeout(shared);
     }
 
     /// Header-only questions on other paths: the path that the packet takes now may be as dead as its first.

@@ -12,11 +12,14 @@ const SHIFT: u32 = 20;
 #[derive(Default)]
 pub(crate) struct Pacer {
     next: Time,
+    /// From when the last packet's time counts, and how long that is at the present rate.
+    since: Time,
+    takes: Nanos,
     /// Closed until here, a little later than `next`, so that bursts form. Zero: not closed.
     gate: Time,
     /// The rate and burst for which the next two were computed: divisions cost as much as the rest of a packet's pacing.
     rate: f64,
-    burst_bytes: u64,
+    credit_bytes: u64,
     /// How long a burst takes: so much of an idle time may be made up for.
     credit: Nanos,
     per_byte: u64,
@@ -44,6 +47,16 @@ impl Pacer {
         if now >= self.next.max(self.gate) {
             return false;
         }
+        if allowance.rate > self.rate {
+            // Whoever may go faster does so at once, not after a wait that was measured by the old rate.
+            self.takes = Nanos((self.takes.as_f64() * self.rate / allowance.rate) as u64);
+            self.next = self.next.min(self.since + self.takes);
+            self.gate = Time(0);
+            self.adopt(allowance);
+            if now >= self.next {
+                return false;
+            }
+        }
         if self.gate < self.next {
             self.adopt(allowance);
             // Half a burst more than needed.
@@ -65,14 +78,16 @@ impl Pacer {
         let varied = Nanos(takes.0.saturating_mul(factor) >> 10);
         // This packet is a part of the burst, so that no burst is longer than it may be.
         let earliest = Time(now.0.saturating_sub((self.credit - takes).0));
-        self.next = self.next.max(earliest) + varied;
+        self.since = self.next.max(earliest);
+        self.takes = varied;
+        self.next = self.since + varied;
     }
 
     fn adopt(&mut self, allowance: &Allowance) {
-        if allowance.rate != self.rate || allowance.burst_bytes != self.burst_bytes {
+        if allowance.rate != self.rate || allowance.credit_bytes != self.credit_bytes {
             self.rate = allowance.rate;
-            self.burst_bytes = allowance.burst_bytes;
-            self.credit = Nanos((allowance.burst_bytes as f64 / allowance.rate) as u64);
+            self.credit_bytes = allowance.credit_bytes;
+            self.credit = Nanos((allowance.credit_bytes as f64 / allowance.rate) as u64);
             self.per_byte = ((1u64 << SHIFT) as f64 / allowance.rate) as u64;
         }
     }
@@ -90,7 +105,13 @@ mod tests {
     #[test]
     fn packets_leave_at_the_rate_and_a_burst_at_a_time() {
         // 1 B/ns, bursts of 4 packets of 1000 B.
-        let allowance = Allowance { window_bytes: u64::MAX, rate: 1.0, burst_bytes: 4000 };
+        let allowance = Allowance {
+            window_bytes: u64::MAX,
+            rate: 1.0,
+            burst_bytes: 4000,
+            credit_bytes: 4000,
+            memory: Nanos(u64::MAX),
+        };
         let (mut pacer, mut rng) = (Pacer::default(), SmallRng::seed_from_u64(1));
         let (mut now, mut left, mut visits) = (Time(1_000_000), 0u64, 0u64);
         let end = now + Nanos::from_millis(1);
@@ -109,7 +130,13 @@ mod tests {
 
     #[test]
     fn a_burst_is_no_longer_than_allowed() {
-        let allowance = Allowance { window_bytes: u64::MAX, rate: 1.0, burst_bytes: 7600 };
+        let allowance = Allowance {
+            window_bytes: u64::MAX,
+            rate: 1.0,
+            burst_bytes: 7600,
+            credit_bytes: 7600,
+            memory: Nanos(u64::MAX),
+        };
         let (mut pacer, mut rng) = (Pacer::default(), SmallRng::seed_from_u64(1));
         let now = Time(1_000_000);
         let mut left = 0;
@@ -123,7 +150,13 @@ mod tests {
     #[test]
     fn a_very_low_rate_does_not_overflow_and_an_infinite_one_does_not_pace() {
         let (mut pacer, mut rng) = (Pacer::default(), SmallRng::seed_from_u64(1));
-        let slow = Allowance { window_bytes: 1, rate: 1e-9, burst_bytes: 65_536 };
+        let slow = Allowance {
+            window_bytes: 1,
+            rate: 1e-9,
+            burst_bytes: 65_536,
+            credit_bytes: 65_536,
+            memory: Nanos(u64::MAX),
+        };
         pacer.sent(Time(0), &slow, 9000, &mut rng);
         assert!(pacer.blocks(Time(1_000_000_000), &slow, 9000));
         pacer.wait_at_most(Time(2_000_000_000));

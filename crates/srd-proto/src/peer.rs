@@ -10,6 +10,7 @@ use crate::path_mtu::PathMtu;
 use crate::paths::{PathReport, PathTable};
 use crate::rtt::RttEstimator;
 use crate::selector::{PathSelector, selector};
+use crate::senders::{Counted, SenderCount};
 use crate::sent::SentPackets;
 use crate::{Config, Payload, PeerId, PeerLoss, Stats, Transmit, Upper};
 use rand::Rng;
@@ -28,39 +29,14 @@ pub(crate) struct Shared {
     pub(crate) stats: Stats,
     pub(crate) rng: SmallRng,
     pub(crate) load: SenderCount,
+    /// When the packet that is being handled came to the network card.
+    pub(crate) arrived: Time,
 }
 
 impl Shared {
     /// Bytes by which sealing makes a packet longer, at most.
     fn seal_bytes(&self) -> u16 {
         if self.config.confirm_first { srd_wire::seal::overhead(true) as u16 } else { 0 }
-    }
-}
-
-/// How many peers send to us: those with data in this epoch or the last one, of two base round trips each.
-pub(crate) struct SenderCount {
-    pub(crate) epoch: u64,
-    pub(crate) current: u16,
-    pub(crate) previous: u16,
-}
-
-impl SenderCount {
-    pub(crate) fn senders(&self) -> u16 {
-        self.current.max(self.previous)
-    }
-
-    /// Counts a peer's packet; `seen` is the epoch in which the peer was counted last.
-    pub(crate) fn count(&mut self, now: Time, base_rtt: Nanos, seen: &mut u64) {
-        let epoch = now.0 / (2 * base_rtt.0.max(1)) + 1;
-        if epoch != self.epoch {
-            self.previous = if epoch == self.epoch + 1 { self.current } else { 0 };
-            self.current = 0;
-            self.epoch = epoch;
-        }
-        if *seen != epoch {
-            *seen = epoch;
-            self.current = self.current.saturating_add(1);
-        }
     }
 }
 
@@ -111,6 +87,8 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) port: u8,
     /// Whether it is in the endpoint's queue of peers with something to send.
     pub(crate) ready: bool,
+    /// In the queue of those that have an acknowledgement due.
+    pub(crate) owing: bool,
 
     // Identity.
     pub(crate) remote: Option<Incarnation>,
@@ -186,7 +164,7 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) arrivals: Arrivals,
     pub(crate) partials: Partials,
     pub(crate) ack_entropy: u32,
-    pub(crate) counted_epoch: u64,
+    pub(crate) counted: Counted,
 
     /// Last time anything was sent or received.
     pub(crate) last_active: Time,
@@ -207,6 +185,7 @@ impl<P: Payload> Peer<P> {
             addr,
             port,
             ready: false,
+            owing: false,
             remote: None,
             remote_tag: Tag::UNKNOWN,
             ever_known: false,
@@ -250,7 +229,7 @@ impl<P: Payload> Peer<P> {
             arrivals: Arrivals::new(Psn(0)),
             partials: Partials::default(),
             ack_entropy: shared.rng.random(),
-            counted_epoch: 0,
+            counted: Counted::default(),
             last_active: now,
         }
     }
@@ -353,7 +332,7 @@ impl<P: Payload> Peer<P> {
     pub(crate) fn bare_transmit(&mut self, now: Time, shared: &mut Shared) -> Transmit<P> {
         let ack = if self.remote.is_some() && self.open(shared) && self.arrivals.ack_at != Time::NEVER {
             shared.stats.pure_acks_sent += 1;
-            Some(self.arrivals.take_ack(now, shared.load.senders()).into())
+            Some(self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt)).into())
         } else {
             self.arrivals.clear_due(); // this packet is the answer
             None
@@ -399,7 +378,7 @@ impl<P: Payload> Peer<P> {
             // new context, so there must be something to hear.
             self.messages.add(Purpose::Forget, Op::Skip, P::empty(), None);
         }
-        self.ready = old.ready;
+        (self.ready, self.owing) = (old.ready, old.owing);
         self.remote = old.remote;
         self.remote_tag = old.remote_tag;
         self.remote_context = old.remote_context;
@@ -415,7 +394,7 @@ impl<P: Payload> Peer<P> {
         self.last_active = old.last_active;
         self.arrivals = old.arrivals;
         self.partials = old.partials;
-        self.counted_epoch = old.counted_epoch;
+        self.counted = old.counted;
     }
 
     /// Ends the context for good: its messages end with `status`, what was coming in is abandoned.

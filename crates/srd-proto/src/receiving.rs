@@ -27,7 +27,7 @@ impl<P: Payload> Peer<P> {
             Arrival::New => {}
             Arrival::Duplicate => {
                 shared.stats.duplicates += 1;
-                self.arrivals.note(now, data.path, data.tx_count, data.psn, data.stamp);
+                self.arrivals.note(shared.arrived, data.path, data.tx_count, data.psn, data.stamp);
                 self.arrivals.repeat_acks = ACKS_ON_DOUBT;
                 self.arrivals.ack_by(now);
                 return;
@@ -37,7 +37,6 @@ impl<P: Payload> Peer<P> {
                 return;
             }
         }
-        shared.load.count(now, shared.config.base_rtt, &mut self.counted_epoch);
         let psn = data.psn;
         let accepted = match data.op {
             Op::Refuse { refused, status } => {
@@ -50,10 +49,12 @@ impl<P: Payload> Peer<P> {
             }
             _ => self.on_segment(data, shared, upper),
         };
+        let awaited = self.partials.await_more();
+        shared.load.count(now, shared.config.base_rtt, &mut self.counted, awaited);
         if !accepted {
             return; // it comes again
         }
-        self.arrivals.note(now, data.path, data.tx_count, psn, data.stamp);
+        self.arrivals.note(shared.arrived, data.path, data.tx_count, psn, data.stamp);
         self.arrivals.unacked += 1;
         self.arrivals.ack_by(if data.ack_request { now } else { now + shared.config.ack_delay });
         if !self.arrivals.is_withheld(psn) {
@@ -176,8 +177,11 @@ impl<P: Payload> Peer<P> {
     }
 
     /// A question on one path has arrived.
-    pub(crate) fn on_probe(&mut self, now: Time, probe: &Probe) {
-        self.arrivals.note(now, probe.path, Echo::PROBE, Psn(probe.number), probe.stamp);
+    pub(crate) fn on_probe(&mut self, now: Time, probe: &Probe, shared: &mut Shared) {
+        // Who asks has something outstanding, though nothing of it may have come through.
+        let awaited = self.partials.await_more();
+        shared.load.count(now, shared.config.base_rtt, &mut self.counted, awaited);
+        self.arrivals.note(shared.arrived, probe.path, Echo::PROBE, Psn(probe.number), probe.stamp);
         self.arrivals.repeat_acks = ACKS_ON_DOUBT;
         self.arrivals.ack_by(now);
     }

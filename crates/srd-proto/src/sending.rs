@@ -1,5 +1,6 @@
 //! What leaves next: whose turn it is, on which path, and whether window and pacing permit it.
 
+use crate::controller::Allowance;
 use crate::messages::Purpose;
 use crate::peer::{Outgoing, Peer, Shared};
 use crate::sent::SentPacket;
@@ -50,7 +51,7 @@ impl<P: Payload> Peer<P> {
             self.arrivals.ack_at = Time::NEVER;
             return Some(sink(self.bare_transmit(now, shared)));
         }
-        let ack_due = self.arrivals.ack_at <= now || self.arrivals.unacked >= shared.config.ack_every;
+        let ack_due = self.owes_ack(now, shared);
         if ack_due && !self.next_data_has_room_for_ack() {
             return Some(sink(self.bare_transmit(now, shared)));
         }
@@ -67,6 +68,19 @@ impl<P: Payload> Peer<P> {
         let other = self.poll_probe(now, shared);
         let other = if ack_due && other.is_none() { Some(self.bare_transmit(now, shared)) } else { other };
         other.map(sink)
+    }
+
+    /// Bytes that count as in flight.
+    fn counted_bytes(&mut self, now: Time, allowance: &Allowance) -> u64 {
+        if now.since(self.waiting_since) > allowance.memory {
+            return self.sent.inflight_bytes(); // silence: nobody knows what has become of it
+        }
+        self.sent.young_bytes(Time(now.0.saturating_sub(allowance.memory.0)))
+    }
+
+    /// Whether an acknowledgement is due.
+    pub(crate) fn owes_ack(&self, now: Time, shared: &Shared) -> bool {
+        self.arrivals.ack_at <= now || self.arrivals.unacked >= shared.config.ack_every
     }
 
     /// The next probe, of a path or of a size.
@@ -137,6 +151,7 @@ impl<P: Payload> Peer<P> {
         let fresh = if again.is_none() { self.messages.head() } else { None };
         if again.is_none() && !control && (fresh.is_none() || self.sent.window_full()) {
             self.window_limited = fresh.is_some();
+            self.pacer.open(); // not the pace is in the way
             return None;
         }
         let allowance = self.outgoing(shared).controller.allowance();
@@ -145,7 +160,8 @@ impl<P: Payload> Peer<P> {
         let urgent = again.is_some() && self.urgent > 0;
         self.pacer.wait_at_most(now + shared.config.max_rto); // no longer than for its timer
         if !urgent && !control {
-            if self.sent.in_flight() > 0 && self.sent.inflight_bytes() + packet_bytes > window {
+            let inflight = self.counted_bytes(now, &allowance);
+            if inflight > 0 && inflight + packet_bytes > window {
                 self.window_limited = true;
                 self.pacer.open();
                 return None;
@@ -163,7 +179,12 @@ impl<P: Payload> Peer<P> {
         self.last_active = now;
         let mut outgoing = self.outgoing.take()?;
         let blocked_next = self.sent.inflight_bytes() + 2 * packet_bytes > window;
-        let ack_request = urgent || blocked_next;
+        // What begins a transfer of several packets, and what ends it, is answered at once.
+        let long = self.messages.queued_bytes() > packet_bytes
+            || fresh.is_some_and(|slot| self.messages.get(slot).len as u64 > packet_bytes);
+        let first = self.sent.span() == 0;
+        let last = self.messages.queued_bytes() <= packet_bytes;
+        let ack_request = urgent || blocked_next || long && (first || last);
         let (psn, pad_to) = match (again, fresh) {
             (Some(psn), _) => (self.send_again(now, psn, &mut outgoing, shared), 0),
             (None, Some(slot)) => self.send_fresh(now, slot, allowance.burst_bytes, &mut outgoing, shared),
@@ -253,6 +274,9 @@ impl<P: Payload> Peer<P> {
             self.burst_left = burst_bytes.max(bytes as u64);
         }
         self.burst_left -= (bytes as u64).min(self.burst_left);
+        if self.burst_left < bytes as u64 {
+            self.burst_left = 0; // no room for another: the next peer's turn
+        }
         let path = self.burst_path;
         let psn = self.sent.first_transmission(
             now,
@@ -307,7 +331,7 @@ impl<P: Payload> Peer<P> {
         let fits = sent.bytes as usize + HELLO_LEN + self.ack_bytes() <= room;
         let ack = (lone && fits && self.arrivals.ack_at != Time::NEVER).then(|| {
             shared.stats.piggybacked_acks_sent += 1;
-            self.arrivals.take_ack(now, shared.load.senders()).into()
+            self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt)).into()
         });
         shared.stats.tx_bytes += sent.len as u64;
         self.transmit(shared, entropy, pad_to, ack, Body::Data(data))

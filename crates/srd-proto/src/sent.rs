@@ -67,6 +67,7 @@ const CONTROL_RESERVE: u32 = 256;
 
 /// Smallest ring.
 const MIN_RING: usize = 16;
+const RING_GROWTH: usize = 8;
 
 /// See the module.
 pub(crate) struct SentPackets {
@@ -81,6 +82,10 @@ pub(crate) struct SentPackets {
     order: u64,
     inflight_bytes: u64,
     in_flight: u32,
+    /// Transmissions before this time have aged: bytes of those still in flight, and the oldest that has not aged.
+    aged_until: Time,
+    aged_bytes: u64,
+    youth: u32,
 }
 
 impl SentPackets {
@@ -95,6 +100,9 @@ impl SentPackets {
             order: 0,
             inflight_bytes: 0,
             in_flight: 0,
+            aged_until: Time(0),
+            aged_bytes: 0,
+            youth: NO_PSN,
         }
     }
 
@@ -119,6 +127,23 @@ impl SentPackets {
 
     pub(crate) fn inflight_bytes(&self) -> u64 {
         self.inflight_bytes
+    }
+
+    /// Bytes in flight that were sent at `since` or later. `since` does not go back.
+    pub(crate) fn young_bytes(&mut self, since: Time) -> u64 {
+        if since > self.aged_until {
+            self.aged_until = since;
+            while self.youth != NO_PSN {
+                let packet = self.at(self.youth);
+                if packet.sent >= since {
+                    break;
+                }
+                let (bytes, newer) = (packet.bytes as u64, packet.newer);
+                self.aged_bytes += bytes;
+                self.youth = newer;
+            }
+        }
+        self.inflight_bytes - self.aged_bytes
     }
 
     pub(crate) fn in_flight(&self) -> u32 {
@@ -232,12 +257,15 @@ impl SentPackets {
             self.oldest = psn.0;
         }
         self.newest = psn.0;
+        if self.youth == NO_PSN {
+            self.youth = psn.0;
+        }
         self.inflight_bytes += bytes;
         self.in_flight += 1;
     }
 
     fn unlink(&mut self, psn: Psn, paths: &mut PathTable) {
-        let SentPacket { path, path_prev, path_next, older, newer, bytes, .. } = *self.at(psn.0);
+        let SentPacket { path, path_prev, path_next, older, newer, bytes, sent, .. } = *self.at(psn.0);
         let slot = paths.get_mut(path);
         if path_prev == NO_PSN {
             slot.head = path_next;
@@ -260,6 +288,11 @@ impl SentPackets {
             self.at(newer).older = older;
         } else {
             self.newest = older;
+        }
+        if psn.0 == self.youth {
+            self.youth = newer;
+        } else if sent < self.aged_until {
+            self.aged_bytes -= bytes as u64;
         }
         self.inflight_bytes -= bytes as u64;
         self.in_flight -= 1;
@@ -312,8 +345,7 @@ impl SentPackets {
     }
 
     fn grow(&mut self) {
-        // Whoever needs more than the little that most peers do gets the whole window: nothing is allocated later.
-        let size = if self.ring.is_empty() { MIN_RING } else { WINDOW_PACKETS as usize };
+        let size = (self.ring.len() * RING_GROWTH).clamp(MIN_RING, WINDOW_PACKETS as usize);
         let old = std::mem::replace(&mut self.ring, vec![BLANK; size]);
         for i in 0..self.span() {
             let psn = self.una.plus(i);

@@ -141,6 +141,13 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
+    /// An event that comes soon: the one after `distance` others, if its bucket is open.
+    #[inline]
+    pub fn soon(&self, distance: usize) -> Option<E> {
+        let place = self.current.len().checked_sub(distance + 1)?;
+        Some(self.current[place].1)
+    }
+
     /// Opens the next bucket that has something in it.
     fn open_next(&mut self) -> bool {
         let near = self.next_used();

@@ -43,13 +43,13 @@ pub struct FramePool<C> {
     heads: Vec<FrameHead>,
     contents: Vec<Option<C>>,
     free: Vec<u32>,
-    /// When each frame arrived where it waits now (for reports of queueing).
-    pub since: Vec<Ps>,
+    /// When each frame came to the host where it waits.
+    arrived: Vec<Ps>,
 }
 
 impl<C> Default for FramePool<C> {
     fn default() -> FramePool<C> {
-        FramePool { heads: Vec::new(), contents: Vec::new(), free: Vec::new(), since: Vec::new() }
+        FramePool { heads: Vec::new(), contents: Vec::new(), free: Vec::new(), arrived: Vec::new() }
     }
 }
 
@@ -66,7 +66,7 @@ impl<C> FramePool<C> {
             None => {
                 self.heads.push(head);
                 self.contents.push(Some(content));
-                self.since.push(Ps::ZERO);
+                self.arrived.push(Ps::ZERO);
                 FrameId((self.heads.len() - 1) as u32)
             }
         }
@@ -76,6 +76,12 @@ impl<C> FramePool<C> {
     #[inline]
     pub fn head(&mut self, frame: FrameId) -> &mut FrameHead {
         &mut self.heads[frame.0 as usize]
+    }
+
+    /// When it came to the host where it waits.
+    #[inline]
+    pub fn arrived(&mut self, frame: FrameId) -> &mut Ps {
+        &mut self.arrived[frame.0 as usize]
     }
 
     /// What it carries.

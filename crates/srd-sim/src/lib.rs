@@ -4,13 +4,20 @@
 //! One run is one thread and depends on its scenario and seed alone; sweeps run many at once.
 #![forbid(unsafe_code)]
 
-pub mod flow;
-pub mod settings;
-pub mod topology;
-pub mod units;
 pub mod event_queue;
 pub mod fabric;
+pub mod flow;
 pub mod frame;
+pub mod htsim;
+pub mod ideal;
+pub mod input;
+pub mod outcome;
+pub mod run;
+pub mod scenario;
+pub mod settings;
 pub mod simulation;
 pub mod srd_transport;
+pub mod topology;
 pub mod transport;
+pub mod units;
+pub mod workload;

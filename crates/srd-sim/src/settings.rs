@@ -1,6 +1,7 @@
 //! Everything about a run that is neither its topology nor its traffic.
 
 use crate::units::Ps;
+use srd_proto::controller::Law;
 use srd_proto::{ControllerKind, SelectorKind};
 use srd_wire::BitRate;
 
@@ -115,6 +116,8 @@ pub struct TransportSettings {
     pub selector: SelectorKind,
     /// Congestion control.
     pub controller: ControllerKind,
+    /// Constants of the default controller.
+    pub law: Law,
     /// Unloaded round trip; `None`: computed from the topology (the longest).
     pub base_rtt: Option<Ps>,
     /// Rate of a host's link; `None`: that of the topology (the fastest).

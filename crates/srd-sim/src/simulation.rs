@@ -14,9 +14,12 @@ use srd_wire::{BitRate, Nanos};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes before an IP datagram on Ethernet: two addresses and the type.
-const ETHERNET_HEADER: u32 = 14;
+pub const ETHERNET_HEADER: u32 = 14;
 /// Shortest Ethernet frame without its check sequence.
 const SHORTEST_FRAME: u32 = 60;
+
+/// Events between the present one and the one that is prepared.
+const LOOK_AHEAD: usize = 6;
 
 /// What happens at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +67,8 @@ struct Process<T> {
     wakes_at: Ps,
     /// It waits for its turn to send.
     ready: bool,
+    /// How many send to it.
+    senders: u16,
     /// Flow of each inbox.
     inboxes: Vec<u32>,
 }
@@ -75,6 +80,8 @@ struct Host {
     /// Processes that may have something to send.
     ready: VecDeque<u32>,
     transmit_at: Ps,
+    /// How many send to its processes.
+    senders: u16,
     /// The network card may take the next frame.
     next_frame: Ps,
     receive: Vec<ReceiveQueue>,
@@ -165,7 +172,8 @@ impl<'a, T: Transport> Simulation<'a, T> {
             addresses: Vec::new(),
             flows: Vec::new(),
             fired: vec![0; traffic.triggers.len()],
-            unfinished: traffic.flows.iter().filter(|flow| matches!(flow.size, Size::Bytes(_))).count() as u32,
+            unfinished: traffic.flows.iter().filter(|flow| matches!(flow.size, Size::Bytes(_))).count()
+                as u32,
             endless_until: Ps::ZERO,
             instant: settings.hosts.is_instant(),
             rng: SmallRng::seed_from_u64(settings.seed ^ 0x405),
@@ -195,7 +203,8 @@ impl<'a, T: Transport> Simulation<'a, T> {
             places.entry((flow.src.host, flow.src.process)).or_default().0 += 1;
             places.entry((flow.dst.host, flow.dst.process)).or_default().1.push(index as u32);
         }
-        let blank = FlowState { started: None, sent: None, received: None, failed: None, from: 0, to: 0, inbox: 0 };
+        let blank =
+            FlowState { started: None, sent: None, received: None, failed: None, from: 0, to: 0, inbox: 0 };
         self.flows = vec![blank; self.traffic.flows.len()];
         let numbers: BTreeMap<(u32, u16), u32> = places.keys().copied().zip(0u32..).collect();
         for (index, flow) in self.traffic.flows.iter().enumerate() {
@@ -209,6 +218,7 @@ impl<'a, T: Transport> Simulation<'a, T> {
                 processes: Vec::new(),
                 ready: VecDeque::new(),
                 transmit_at: Ps::NEVER,
+                senders: 0,
                 next_frame: Ps::ZERO,
                 receive: vec![ReceiveQueue::default(); queues],
             })
@@ -237,7 +247,14 @@ impl<'a, T: Transport> Simulation<'a, T> {
             let of_host = &mut self.hosts[host as usize].processes;
             of_host.resize((process as usize + 1).max(of_host.len()), u32::MAX);
             of_host[process as usize] = number as u32;
-            self.processes.push(Process { transport, host, wakes_at: Ps::NEVER, ready: false, inboxes });
+            self.processes.push(Process {
+                transport,
+                host,
+                wakes_at: Ps::NEVER,
+                ready: false,
+                senders: 0,
+                inboxes,
+            });
         }
     }
 
@@ -250,9 +267,23 @@ impl<'a, T: Transport> Simulation<'a, T> {
                 return until < self.settings.end;
             };
             self.now = at;
+            self.look_ahead();
             self.happen(event);
         }
         false
+    }
+
+    /// Brings what an event to come needs nearer to the processor: a large fabric is more than its caches hold, and most
+    /// of the time goes in waiting for memory.
+    #[inline]
+    fn look_ahead(&mut self) {
+        match self.events.soon(LOOK_AHEAD) {
+            Some(Event::Arrive { port, frame }) => {
+                std::hint::black_box(self.frames.head(frame).dst);
+                self.fabric.touch(port);
+            }
+            _ => {}
+        }
     }
 
     #[inline]
@@ -301,6 +332,7 @@ impl<'a, T: Transport> Simulation<'a, T> {
             return;
         }
         let card = &self.settings.hosts;
+        *self.frames.arrived(frame) = self.now + card.latency;
         if self.instant {
             return self.deliver(host, frame);
         }
@@ -326,9 +358,10 @@ impl<'a, T: Transport> Simulation<'a, T> {
     }
 
     fn deliver(&mut self, host: u32, frame: FrameId) {
+        let arrived = self.frames.arrived(frame).time();
         let (head, content) = self.frames.take(frame);
         let Some(&process) = self.hosts[host as usize].processes.get(head.process as usize) else { return };
-        self.processes[process as usize].transport.receive(self.now.time(), &head, content);
+        self.processes[process as usize].transport.receive(self.now.time(), arrived, &head, content);
         self.attend(process);
     }
 
@@ -341,11 +374,25 @@ impl<'a, T: Transport> Simulation<'a, T> {
         }
         let process = &mut self.processes[number as usize];
         let host = process.host;
+        if self.hosts[host as usize].processes.len() > 1 {
+            self.compare_loads(number);
+        }
+        let process = &mut self.processes[number as usize];
         if !process.ready {
             process.ready = true;
             self.hosts[host as usize].ready.push_back(number);
         }
         self.transmit(host);
+    }
+
+    /// Processes of a host tell each other how many send to them: they share a link.
+    fn compare_loads(&mut self, number: u32) {
+        let process = &mut self.processes[number as usize];
+        let host = &mut self.hosts[process.host as usize];
+        let senders = process.transport.senders(self.now.time());
+        host.senders = host.senders - process.senders + senders;
+        process.senders = senders;
+        process.transport.set_neighbours(host.senders - senders);
     }
 
     /// The host's network card sends what processes have, in turn, as long as it may.
@@ -518,6 +565,16 @@ impl<'a, T: Transport> Simulation<'a, T> {
     /// The processes' transports, to look at.
     pub fn transports(&self) -> impl Iterator<Item = &T> {
         self.processes.iter().map(|process| &process.transport)
+    }
+
+    /// What it was made with.
+    pub fn settings(&self) -> &Settings {
+        self.settings
+    }
+
+    /// Number of hosts.
+    pub fn hosts(&self) -> u32 {
+        self.hosts.len() as u32
     }
 
     /// Events so far.

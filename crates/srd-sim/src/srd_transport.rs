@@ -1,14 +1,16 @@
 //! SRD as the transport of a simulated process: a device whose memory is mere lengths. A flow is an RDMA write.
 
 use crate::frame::{Content, FrameHead};
+use crate::ideal::WireCost;
 use crate::settings::TransportSettings;
+use crate::simulation::ETHERNET_HEADER;
 use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport};
 use srd_device::{
     Access, AhNumber, CompletionOp, CqId, Device, DeviceConfig, Length, Memory, PdId, Piece, QpInit, QpKind,
     QpModify, QpState, SendData, SendOp, SendWr, Sge,
 };
 use srd_proto::{Config, Payload, Stats};
-use srd_wire::{Body, Gid, Incarnation, MrKey, Nanos, Packet, Qkey, Qpn, Status, Time, codec};
+use srd_wire::{Body, Gid, Incarnation, MrKey, Nanos, Op, Packet, Qkey, Qpn, Route, Status, Time, codec};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -36,6 +38,18 @@ pub fn gid(host: u32) -> Gid {
 fn host_of(gid: Gid) -> u32 {
     let [.., b, c, d] = gid.0;
     u32::from_be_bytes([0, b, c, d])
+}
+
+/// What a write costs on the wire in packets of at most `mtu` bytes of IP.
+pub fn wire_cost(mtu: u16, frame_overhead: u32) -> WireCost {
+    let route = Route { dst_qpn: Qpn(0), src_qpn: Qpn(0), qkey: QKEY };
+    let op = Op::Write { route, rkey: MrKey(0), addr: 0, imm: None };
+    let datagram = mtu as usize - IP_UDP as usize;
+    let room = codec::max_payload(&op, datagram, false);
+    // The transport cuts long messages at multiples of 128 bytes.
+    let payload = room - room % 128;
+    let headers = (datagram - room) as u64 + IP_UDP as u64 + ETHERNET_HEADER as u64 + frame_overhead as u64;
+    WireCost { payload: payload as u64, headers }
 }
 
 /// What an SRD frame carries.
@@ -134,6 +148,7 @@ fn config(settings: &TransportSettings, role: &Role<'_>) -> Config {
         burst_bytes: datagram as u32, // no GSO: a network card takes packets one by one
         selector: settings.selector,
         controller: settings.controller,
+        law: settings.law,
         line_rate: settings.line_rate.unwrap_or(role.line_rate),
         base_rtt,
         learn_base_rtt: false,
@@ -318,9 +333,10 @@ impl Transport for Srd {
     }
 
     #[inline]
-    fn receive(&mut self, now: Time, head: &FrameHead, content: SrdContent) {
+    fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: SrdContent) {
         let SrdContent { from, ports, datagram, packet } = content;
-        self.device.handle_packet(now, ports.1, gid(from), &packet, datagram as usize, head.marked);
+        let (gid, bytes) = (gid(from), datagram as usize);
+        self.device.handle_packet_from(now, arrived, ports.1, gid, &packet, bytes, head.marked);
         self.reap(now);
     }
 
@@ -349,6 +365,14 @@ impl Transport for Srd {
             _ => self.bare += 1,
         }
         Some(outgoing)
+    }
+
+    fn senders(&self, now: Time) -> u16 {
+        self.device.endpoint().senders(now)
+    }
+
+    fn set_neighbours(&mut self, senders: u16) {
+        self.device.set_neighbours(senders);
     }
 
     fn handle_timeout(&mut self, now: Time) {

@@ -115,11 +115,17 @@ pub trait Transport: Sized {
     /// A transfer without end ends: nothing more is to be sent.
     fn stop(&mut self, now: Time, flow: u32);
 
-    /// A frame has come.
-    fn receive(&mut self, now: Time, head: &FrameHead, content: Self::Content);
+    /// A frame has come to the network card at `arrived`, and the host looks at it now.
+    fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: Self::Content);
 
     /// The next frame to send, if there is one now.
     fn poll_transmit(&mut self, now: Time) -> Option<Outgoing<Self::Content>>;
+
+    /// How many processes send to this one now, as far as it knows.
+    fn senders(&self, now: Time) -> u16;
+
+    /// So many send to other processes of the host.
+    fn set_neighbours(&mut self, senders: u16);
 
     /// Work that is due by the clock.
     fn handle_timeout(&mut self, now: Time);

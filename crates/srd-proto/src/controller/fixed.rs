@@ -2,7 +2,7 @@
 
 use super::{AckSample, Allowance, CongestionController};
 use crate::Config;
-use srd_wire::Time;
+use srd_wire::{Nanos, Time};
 
 /// See the module.
 pub(super) struct Fixed {
@@ -12,7 +12,15 @@ pub(super) struct Fixed {
 impl Fixed {
     pub(super) fn new(window_bytes: u64, config: &Config) -> Fixed {
         let burst_bytes = config.burst_bytes as u64;
-        Fixed { allowance: Allowance { window_bytes, rate: f64::INFINITY, burst_bytes } }
+        Fixed {
+            allowance: Allowance {
+                window_bytes,
+                rate: f64::INFINITY,
+                burst_bytes,
+                credit_bytes: burst_bytes,
+                memory: Nanos(u64::MAX),
+            },
+        }
     }
 }
 

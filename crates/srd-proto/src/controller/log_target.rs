@@ -6,25 +6,82 @@
 
 use super::{AckSample, Allowance, CongestionController};
 use crate::Config;
-use srd_wire::Time;
+use srd_wire::{Nanos, Time};
 
-/// Queueing target of a full window, as a share of B. CC_FINDINGS, profile F.
-const T0: f64 = 0.40;
-/// Growth of the target per e-fold of a smaller window, as a share of B. CC_FINDINGS, profile F.
-const S: f64 = 0.06;
-/// Gain of the decrease. CC_FINDINGS, profile F.
-const KD: f64 = 0.3;
-/// Gain and ceiling of the increase per ACK. CC_FINDINGS, law.
-const KI: f64 = 0.6;
-const MAX_INCREASE: f64 = 0.25;
-/// Floor of the change per ACK. CC_FINDINGS, law.
-const MAX_DECREASE: f64 = -0.5;
-/// Largest window in units of the bandwidth-delay product. CC_FINDINGS, law (NSCC has the same).
-const MAX_WINDOW: f64 = 1.5;
-/// First window in units of the bandwidth-delay product. CC_FINDINGS, profile H.
-const FIRST_WINDOW: f64 = 0.25;
-/// Most of the bandwidth-delay product, divided by the senders, that the hint leaves. CC_FINDINGS, hint.
-const HINT_SHARE: f64 = 1.6;
+/// The constants of the law. Times are shares of the base round trip B, windows of the bandwidth-delay product.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Law {
+    /// Queueing target of a full window.
+    pub target: f64,
+    /// Growth of the target per e-fold of a smaller window: what makes flows equal.
+    pub slope: f64,
+    /// Gain of the increase, per ACK and share of B below the target.
+    pub increase: f64,
+    /// Most packets that one ACK adds.
+    pub max_increase: f64,
+    /// Gain of the decrease.
+    pub decrease: f64,
+    /// Most packets that one ACK takes away.
+    pub max_decrease: f64,
+    /// The delay is the least of the last samples, this share of the window in number.
+    pub filter: f64,
+    /// First window.
+    pub first_window: f64,
+    /// Largest window.
+    pub max_window: f64,
+    /// Acknowledgements without delay that end the start with a full window.
+    pub clean_acks: u32,
+    /// What all senders of one receiver together have in flight when they heed its count.
+    pub hint_share: f64,
+    /// Delay beyond which the receiver's count does not explain what is measured.
+    pub hint_delay: f64,
+    /// How much the pace of one who heeds the count follows the delay, near its target and far from it.
+    pub hint_gain: f64,
+    /// See `hint_gain`.
+    pub hint_far_gain: f64,
+    /// Least share of its part that one who heeds the count sends: queues drain while the link stays busy.
+    pub hint_least: f64,
+    /// Share of the window that a lost packet takes away, at least `0.6 * decrease` packets.
+    pub loss: f64,
+    /// Below a window of one packet an ACK counts for the round trips since the last, up to so many.
+    pub catch_up: f64,
+    /// Packets sent this many B ago and longer, beside the delay, do not count as in flight.
+    pub memory: f64,
+}
+
+impl Default for Law {
+    /// Up to `hint_share`: CC_FINDINGS, "Winning law" with profile F and the hint. The rest: docs/CONGESTION.md.
+    fn default() -> Law {
+        Law {
+            target: 0.40,
+            slope: 0.06,
+            increase: 0.6,
+            max_increase: 0.25,
+            decrease: 0.3,
+            max_decrease: 0.5,
+            filter: 0.5,
+            first_window: 0.5,
+            max_window: 1.5,
+            clean_acks: 4,
+            hint_share: 1.6,
+            hint_delay: 0.85,
+            hint_gain: 0.1,
+            hint_far_gain: 0.6,
+            hint_least: 0.85,
+            loss: 0.1,
+            catch_up: 4.0,
+            memory: 1.5,
+        }
+    }
+}
+
+/// Delay that counts as none, as a share of B: 3 us of 14. CC_FINDINGS, law.
+const CLEAN: f64 = 0.2;
+/// Base round trips that the first windows of all senders are given to leave the queues, beside the time they take.
+const PATIENCE: f64 = 4.0;
+/// Base round trips for which a count that did not explain the delay is taken for a mere ceiling.
+const DISTRUST: f64 = 1000.0;
+
 /// Packets' worth of the measured delivery rate that count as no queue: at rates where one packet takes longer to send
 /// than B, every delay is a multiple of the packet time (LAB_MEASUREMENTS).
 const PACKET_TIMES: f64 = 4.0;
@@ -57,26 +114,64 @@ impl RecentMin {
     }
 }
 
+/// Distance from the target up to which `hint_gain` holds, as a share of B.
+const NEAR: f64 = 0.4;
+/// Weight of a delay sample in the mean, where ACKs come many to a round trip and where they come one by one.
+const MEAN_GAIN: f64 = 0.125;
+const LONE_GAIN: f64 = 0.5;
+/// A count that is a mere ceiling leaves at least this share of what it allows.
+const CEILING_FLOOR: f64 = 0.02;
+
+/// Follows a noisy quantity near its upper end: rises to it by a quarter, and falls slowly.
+fn follow_high(estimate: &mut f64, sample: f64) {
+    let gain = if sample > *estimate { 1.0 / 4.0 } else { 1.0 / 64.0 };
+    *estimate += (sample - *estimate) * gain;
+}
+
+/// What the controller makes of the receiver's count of senders.
+#[derive(Clone, Copy, Default)]
+struct Hint {
+    senders: u16,
+    /// The window and the pace are what the count says.
+    rules: bool,
+    since: Time,
+    /// The count is believed to be all that matters until then, if delays stay high; then it is a mere ceiling until
+    /// `ceiling_until`.
+    patient_until: Time,
+    ceiling_until: Time,
+}
+
 /// See the module.
 pub(super) struct LogTarget {
+    law: Law,
     /// Configured base round trip: the unit in which delays are judged.
     unit_ns: f64,
-    /// Base round trip of this context.
+    /// Base round trip of this context, over which its delays are taken.
     base_ns: f64,
+    /// Base round trip of the fabric, by which everybody paces, so that who is near gets no more.
+    pace_base_ns: f64,
     learn_base: bool,
     packet_bytes: f64,
     max_window: f64,
     min_window: f64,
     bdp: f64,
-    hint: bool,
+    heed_hint: bool,
+    hint: Hint,
     max_burst: f64,
     /// Window in packets, possibly below one.
     window: f64,
     startup: bool,
+    /// When the first packet that was answered had left, and whether a base round trip has passed since.
+    began: Time,
+    heard_all: bool,
     clean_acks: u32,
     recent: RecentMin,
     delay: f64,
     delay_ewma: f64,
+    /// Time for which hosts, not the network, often hold a packet and its ACK.
+    host_ns: f64,
+    /// That for which this host does.
+    local_ns: f64,
     packet_time_ns: f64,
     /// What follows from all this; asked for per packet, changed per ACK.
     allowance: Allowance,
@@ -85,33 +180,48 @@ pub(super) struct LogTarget {
 impl LogTarget {
     pub(super) fn new(config: &Config, packet_bytes: u32) -> LogTarget {
         let base_ns = config.base_rtt.as_f64();
+        let law = config.law;
         let bdp = (config.line_rate.bytes_in(config.base_rtt) as f64 / packet_bytes as f64).max(1.0);
-        let max_window = MAX_WINDOW * bdp;
-        let mut law = LogTarget {
+        let max_window = law.max_window * bdp;
+        let mut controller = LogTarget {
+            law,
             unit_ns: base_ns,
             base_ns,
+            pace_base_ns: base_ns,
             learn_base: config.learn_base_rtt,
             packet_bytes: packet_bytes as f64,
             max_window,
             min_window: config.min_window.min(max_window),
             bdp,
-            hint: config.receiver_hint,
+            heed_hint: config.receiver_hint,
+            hint: Hint::default(),
             max_burst: config.burst_bytes as f64,
-            window: (FIRST_WINDOW * bdp).max(4.0).min(max_window),
+            window: (law.first_window * bdp).max(4.0).min(max_window),
             startup: true,
+            began: Time(0),
+            heard_all: false,
             clean_acks: 0,
             recent: RecentMin::new(),
             delay: 0.0,
             delay_ewma: 0.0,
+            host_ns: 0.0,
+            local_ns: 0.0,
             packet_time_ns: 0.0,
-            allowance: Allowance { window_bytes: 0, rate: 0.0, burst_bytes: 0 },
+            allowance: Allowance {
+                window_bytes: 0,
+                rate: 0.0,
+                burst_bytes: 0,
+                credit_bytes: 0,
+                memory: Nanos(u64::MAX),
+            },
         };
-        law.settle();
-        law
+        controller.settle();
+        controller
     }
 
     fn target_ns(&self) -> f64 {
-        self.unit_ns * (T0 + S * (self.max_window / self.window).ln()) + PACKET_TIMES * self.packet_time_ns
+        let small = (self.max_window / self.window).ln();
+        self.unit_ns * (self.law.target + self.law.slope * small) + PACKET_TIMES * self.packet_time_ns
     }
 
     fn clamp(&mut self) {
@@ -120,74 +230,159 @@ impl LogTarget {
 
     /// Works out the allowance.
     fn settle(&mut self) {
-        let rate = self.window * self.packet_bytes / (self.base_ns + self.delay_ewma);
+        let rate = if self.hint.rules {
+            self.shared_rate()
+        } else {
+            self.window * self.packet_bytes / (self.pace_base_ns + self.delay_ewma)
+        };
         let burst = (rate * self.target_ns()).clamp(self.packet_bytes, self.max_burst.max(self.packet_bytes));
+        // What hosts hold up is in flight too, but in nobody's queue.
+        let held = self.host_ns / (self.pace_base_ns + self.delay_ewma);
+        let window = self.window.ceil() + (self.window * held).floor();
         self.allowance = Allowance {
-            window_bytes: (self.window.ceil() * self.packet_bytes) as u64,
+            window_bytes: (window * self.packet_bytes) as u64,
             rate,
             burst_bytes: burst as u64,
+            credit_bytes: burst.max(rate * self.local_ns) as u64,
+            memory: Nanos((self.law.memory * self.pace_base_ns + self.delay_ewma + self.host_ns) as u64),
         };
     }
-}
 
-impl CongestionController for LogTarget {
-    fn on_ack(&mut self, sample: &AckSample) {
+    /// The pace of one of several senders that share a port, in bytes per nanosecond: its part of the line, whatever it
+    /// measures, and a little more or less so that the queue stays where all want it. A pace that followed the delay
+    /// more closely would follow chance: with a packet every 40 us, who always meets a short queue would get more.
+    fn shared_rate(&self) -> f64 {
+        let part = self.bdp * self.packet_bytes / self.unit_ns / self.hint.senders as f64;
+        let short = (self.law.hint_share - 1.0) - self.delay_ewma / self.unit_ns;
+        let near = short.clamp(-NEAR, NEAR);
+        let factor = 1.0 + self.law.hint_gain * near + self.law.hint_far_gain * (short - near);
+        part * factor.max(self.law.hint_least)
+    }
+
+    fn learn(&mut self, sample: &AckSample) {
         if sample.delivery_rate > 0.0 {
             self.packet_time_ns = (self.packet_bytes / sample.delivery_rate).min(MAX_PACKET_TIME_NS);
             if self.packet_time_ns < self.unit_ns / 8.0 {
                 self.packet_time_ns = 0.0;
             }
         }
-        if let Some(min) = sample.min_rtt.filter(|_| self.learn_base) {
-            self.base_ns = self.unit_ns.max(min.as_f64());
+        if let Some(min) = sample.min_rtt {
+            // The configured base is that of the longest way; who has a shorter one must not take its queue for nothing.
+            let min_ns = min.as_f64();
+            if self.learn_base {
+                self.base_ns = self.unit_ns.max(min_ns);
+                self.pace_base_ns = self.base_ns;
+            } else {
+                self.base_ns = self.unit_ns.min(min_ns);
+            }
         }
         if let Some(rtt) = sample.rtt {
-            let delay = (rtt.as_f64() - self.base_ns).max(0.0);
-            self.delay = self.recent.add(delay, (self.window / 2.0).max(1.0));
-            self.delay_ewma += (delay - self.delay_ewma) / 8.0;
-        }
-        let target = self.target_ns();
-        // In units of the base, or of the target where packet times make that far longer.
-        let excess = (target - self.delay) / self.unit_ns.max(target / 4.0);
-        for _ in 0..sample.newly_acked {
-            if self.startup {
-                if excess < 0.0 {
-                    self.startup = false;
-                } else if sample.window_limited {
-                    self.window += 1.0;
-                    // 3 us of B = 14 us: CC_FINDINGS, law.
-                    self.clean_acks = if self.delay < 0.2 * self.unit_ns { self.clean_acks + 1 } else { 0 };
-                    if self.clean_acks as f64 > self.window.max(4.0) {
-                        self.window = self.max_window;
-                        self.startup = false;
-                    }
-                }
-            } else if excess > 0.0 {
-                if sample.window_limited {
-                    self.window += (KI * excess).min(MAX_INCREASE) * self.window.min(1.0);
-                }
-            } else {
-                self.window += (KD * excess).max(MAX_DECREASE) * self.window.min(1.0);
+            // Who is near hears of the others only when the farthest of them has been heard at the receiver.
+            if self.began == Time(0) {
+                self.began = Time(sample.now.0.saturating_sub(rtt.0));
             }
-            self.clamp();
+            self.heard_all = self.heard_all || sample.now >= self.began + Nanos(self.unit_ns as u64);
+            let delay = (rtt.as_f64() - self.base_ns).max(0.0);
+            let span = if self.startup { 4.0 } else { (self.window * self.law.filter).max(1.0) };
+            self.delay = self.recent.add(delay, span);
+            let gain = if self.window < 1.0 { LONE_GAIN } else { MEAN_GAIN };
+            self.delay_ewma += (delay - self.delay_ewma) * gain;
+            follow_high(&mut self.host_ns, sample.host.as_f64());
+            follow_high(&mut self.local_ns, sample.local.as_f64());
+            self.clean_acks = if delay < CLEAN * self.unit_ns { self.clean_acks + 1 } else { 0 };
         }
-        if self.hint && sample.senders >= 2 {
-            let share = HINT_SHARE * self.bdp / sample.senders as f64;
-            self.window = self.window.min(share.max(self.min_window));
+    }
+
+    /// One packet has been acknowledged; `excess`: how far the delay is below the target, in units of B.
+    fn acknowledged(&mut self, excess: f64, window_limited: bool) {
+        let law = self.law;
+        if self.startup {
+            if excess < 0.0 {
+                self.startup = false;
+            } else if window_limited && self.heard_all {
+                self.window += 1.0;
+                if self.clean_acks >= law.clean_acks {
+                    self.window = self.max_window;
+                    self.startup = false;
+                }
+            }
+        } else if excess > 0.0 {
+            if window_limited {
+                // Below one packet ACKs are farther apart than round trips.
+                let rounds = (1.0 / self.window).clamp(1.0, law.catch_up);
+                self.window += (law.increase * excess).min(law.max_increase) * self.window.min(1.0) * rounds;
+            }
+        } else {
+            self.window += (law.decrease * excess).max(-law.max_decrease) * self.window.min(1.0);
+        }
+        self.clamp();
+    }
+
+    /// The receiver serves so many senders: each takes its share. Where the rate of the line is known, a window is not
+    /// only limited to that but set to it, so that flows that share a port are equal at once; unless delays show that
+    /// others, whom the receiver does not count, are in the way too.
+    fn heed(&mut self, now: Time, senders: u16) {
+        if senders < 2 {
+            if senders == 1 && std::mem::take(&mut self.hint.rules) {
+                self.window = self.window.max(self.bdp); // the others have gone
+                self.clamp();
+            }
+            return;
+        }
+        self.note_senders(now, senders);
+        let share = (self.law.hint_share * self.bdp / senders as f64).max(self.min_window);
+        let explained = self.delay < self.law.hint_delay * self.unit_ns;
+        if !explained && now > self.hint.patient_until {
+            self.hint.ceiling_until = now + Nanos((DISTRUST * self.unit_ns) as u64);
+        }
+        let trusted = now > self.hint.ceiling_until && (explained || now <= self.hint.patient_until);
+        self.hint.rules = trusted && !self.learn_base;
+        if self.hint.rules {
+            self.window = share;
+            self.startup = false;
+        } else {
+            self.window = self.window.min(share).max(share * CEILING_FLOOR);
+        }
+        self.clamp();
+    }
+
+    /// As many first windows as there are senders must leave the queues before delays tell anything.
+    fn note_senders(&mut self, now: Time, senders: u16) {
+        if senders == self.hint.senders {
+            return;
+        }
+        if self.hint.senders == 0 {
+            self.hint.since = now;
+        }
+        let rounds = senders as f64 * self.law.first_window + PATIENCE;
+        let until = self.hint.since + Nanos((rounds * self.unit_ns) as u64);
+        self.hint.patient_until = self.hint.patient_until.max(until);
+        self.hint.senders = senders;
+    }
+}
+
+impl CongestionController for LogTarget {
+    fn on_ack(&mut self, sample: &AckSample) {
+        self.learn(sample);
+        for _ in 0..sample.newly_acked {
+            let target = self.target_ns();
+            // In units of the base, or of the target where packet times make that far longer.
+            let excess = (target - self.delay) / self.unit_ns.max(target / 4.0);
+            self.acknowledged(excess, sample.window_limited);
+        }
+        if self.heed_hint {
+            self.heed(sample.now, sample.senders);
         }
         self.settle();
     }
 
     fn on_loss(&mut self, _: Time) {
         self.startup = false;
-        if self.delay < T0 * self.unit_ns {
+        if self.delay < self.law.target * self.unit_ns {
             return; // a fault of the path, not of the load
         }
-        if self.window >= 1.0 {
-            self.window -= 0.6 * KD;
-        } else {
-            self.window *= 0.95;
-        }
+        let share = self.window * self.law.loss;
+        self.window -= if self.window >= 1.0 { share.max(0.6 * self.law.decrease) } else { share };
         self.clamp();
         self.settle();
     }
@@ -200,13 +395,14 @@ impl CongestionController for LogTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use srd_wire::Nanos;
 
     fn sample(rtt_us: u64) -> AckSample {
         AckSample {
-            now: Time(0),
+            now: Time(1_000_000),
             rtt: Some(Nanos::from_micros(rtt_us)),
             min_rtt: None,
+            host: Nanos::ZERO,
+            local: Nanos::ZERO,
             newly_acked: 1,
             inflight_bytes: 0,
             window_limited: true,

@@ -7,6 +7,8 @@
 mod fixed;
 mod log_target;
 
+pub use log_target::Law;
+
 use crate::{Config, ControllerKind};
 use srd_wire::{Nanos, Time};
 
@@ -17,6 +19,10 @@ pub struct AckSample {
     pub now: Time,
     /// Round trip without the receiver's hold time, if it can be told.
     pub rtt: Option<Nanos>,
+    /// Time that hosts, not the network, have held the packet or its ACK.
+    pub host: Nanos,
+    /// Of that, time for which this host has held the ACK.
+    pub local: Nanos,
     /// Smallest round trip of late.
     pub min_rtt: Option<Nanos>,
     /// Packets newly acknowledged, counted once per ACK (0 on its further echoes).
@@ -38,8 +44,14 @@ pub struct Allowance {
     pub window_bytes: u64,
     /// Bytes per nanosecond; infinite if unpaced.
     pub rate: f64,
-    /// Most bytes that may leave back to back: what the rate sends within the queueing target.
+    /// Most bytes that may leave back to back on one path: what the rate sends within the queueing target.
     pub burst_bytes: u64,
+    /// Most bytes by which the pacing may be made up for after a pause: a burst, or what the rate sends while this host
+    /// looks elsewhere.
+    pub credit_bytes: u64,
+    /// Packets sent longer ago than this do not count as in flight as long as others are answered: they are lost, though
+    /// their timers have yet to say so.
+    pub memory: Nanos,
 }
 
 /// See the module.

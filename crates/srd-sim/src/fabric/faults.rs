@@ -92,7 +92,10 @@ impl<C: Content> Fabric<C> {
         if matches!(kind, FaultKind::Rate(_) | FaultKind::Heal) && from_switch {
             // Capacity and thresholds are times: they follow the rate.
             let bytes = cable.queue_bytes[id.0 as usize % 2].unwrap_or(self.settings.capacity);
-            let mut port = std::mem::replace(&mut self.ports[id.0 as usize], super::Port::new(cable.b, cable.rate, Ps::ZERO));
+            let mut port = std::mem::replace(
+                &mut self.ports[id.0 as usize],
+                super::Port::new(cable.b, cable.rate, Ps::ZERO),
+            );
             self.limit(&mut port, bytes);
             self.ports[id.0 as usize] = port;
         }

@@ -103,9 +103,8 @@ impl<C: Content> Fabric<C> {
             hops: 0,
             watcher: None,
         };
-        let plain = queues.shared.is_none()
-            && !queues.trim
-            && queues.classes == crate::settings::ClassSchedule::None;
+        let plain =
+            queues.shared.is_none() && !queues.trim && queues.classes == crate::settings::ClassSchedule::None;
         for cable in &topology.cables {
             for (from, to, capacity) in
                 [(cable.a, cable.b, cable.queue_bytes[0]), (cable.b, cable.a, cable.queue_bytes[1])]
@@ -127,7 +126,9 @@ impl<C: Content> Fabric<C> {
     }
 
     fn latency(&self, node: NodeId) -> Ps {
-        node.0.checked_sub(self.hosts).map_or(Ps::ZERO, |switch| self.topology.switches[switch as usize].latency)
+        node.0
+            .checked_sub(self.hosts)
+            .map_or(Ps::ZERO, |switch| self.topology.switches[switch as usize].latency)
     }
 
     /// Sets capacity and thresholds of marking.
@@ -187,6 +188,12 @@ impl<C: Content> Fabric<C> {
     /// Shows a port's frames to the watcher.
     pub fn watch(&mut self, port: PortId) {
         self.ports[port.0 as usize].watched = true;
+    }
+
+    /// Reads a port, so that it is at hand soon.
+    #[inline]
+    pub fn touch(&self, port: PortId) {
+        std::hint::black_box(self.ports[port.0 as usize].to);
     }
 
     /// Puts a frame into the queue of a port.
@@ -305,7 +312,8 @@ impl<C: Content> Fabric<C> {
         let queued = &mut self.queued[number];
         if let Some(ecn) = self.settings.ecn.filter(|_| head.ecn_capable) {
             let waiting = queued.class_bytes(head.class);
-            let share = waiting.saturating_sub(ecn.min_bytes) as f64 / (ecn.max_bytes - ecn.min_bytes).max(1) as f64;
+            let share =
+                waiting.saturating_sub(ecn.min_bytes) as f64 / (ecn.max_bytes - ecn.min_bytes).max(1) as f64;
             let chance = || self.rng.random::<f64>() < share * ecn.max_probability;
             if waiting >= ecn.max_bytes || (waiting >= ecn.min_bytes && { chance }()) {
                 head.marked = true;

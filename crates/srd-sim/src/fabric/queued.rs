@@ -49,7 +49,9 @@ impl QueuedPort {
             return Some(header);
         }
         let class = match schedule {
-            ClassSchedule::None | ClassSchedule::Strict => self.queues.iter().position(|queue| !queue.is_empty())?,
+            ClassSchedule::None | ClassSchedule::Strict => {
+                self.queues.iter().position(|queue| !queue.is_empty())?
+            }
             ClassSchedule::Weighted(weights) => self.weighted(&weights)?,
         };
         let (frame, bytes) = self.queues[class].pop_front()?;
@@ -107,8 +109,12 @@ mod tests {
         let mut port = filled();
         let mut weights = [1; CLASSES];
         weights[1] = 3;
-        let first = (0..2000).filter(|_| port.pop(ClassSchedule::Weighted(weights)).unwrap().0.0 % 2 == 0).count();
-        assert!((490..=510).contains(&first), "{first} of 2000 frames of the class with a quarter of the weight");
+        let first =
+            (0..2000).filter(|_| port.pop(ClassSchedule::Weighted(weights)).unwrap().0.0 % 2 == 0).count();
+        assert!(
+            (490..=510).contains(&first),
+            "{first} of 2000 frames of the class with a quarter of the weight"
+        );
     }
 
     #[test]

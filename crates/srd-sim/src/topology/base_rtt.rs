@@ -1,4 +1,4 @@
-//! Distances: the unloaded round trip of a pair of hosts, the longest of all, and how fast a pair can go.
+//! Distances: the unloaded round trip of a pair of hosts, and how fast it can go. `longest_rtt` looks at all pairs.
 //!
 //! Switches store and forward: a packet is sent in full on each cable before the next. Packets take a path of the
 //! fewest cables, as ECMP does; of several the quickest counts.
@@ -31,7 +31,7 @@ impl PacketSizes {
 }
 
 /// What a hop costs both ways: data one way, its ACK the other.
-fn there_and_back(rate: BitRate, delay: Ps, sizes: PacketSizes) -> [Ps; 2] {
+pub(super) fn there_and_back(rate: BitRate, delay: Ps, sizes: PacketSizes) -> [Ps; 2] {
     [Ps::to_send(sizes.data, rate) + delay, Ps::to_send(sizes.ack, rate) + delay]
 }
 
@@ -44,38 +44,8 @@ impl Topology {
         self.access(src, sizes) + self.access(dst, sizes) + data + ack
     }
 
-    /// The longest [`Topology::base_rtt`] of all pairs.
-    pub fn longest_base_rtt(&self, sizes: PacketSizes) -> Ps {
-        let links = SwitchLinks::of(self);
-        // The two hosts of each switch that are farthest from it: both count for pairs that share the switch.
-        let mut farthest = vec![[Ps::ZERO; 2]; self.switches.len()];
-        for host in 0..self.hosts {
-            let access = self.access(host, sizes);
-            let [first, second] = &mut farthest[self.leaf_of(host) as usize];
-            if access > *first {
-                *second = std::mem::replace(first, access);
-            } else {
-                *second = access.max(*second);
-            }
-        }
-        let leaves: Vec<u32> =
-            (0..self.switches.len() as u32).filter(|&leaf| farthest[leaf as usize][0] > Ps::ZERO).collect();
-        let mut longest = Ps::ZERO;
-        for &from in &leaves {
-            let costs = self.costs_from(&links, from, sizes);
-            for &to in leaves.iter().filter(|&&to| to >= from) {
-                let Some((_, [data, ack])) = costs[to as usize] else { continue };
-                let far = farthest[to as usize][if to == from { 1 } else { 0 }];
-                if far > Ps::ZERO {
-                    longest = longest.max(farthest[from as usize][0] + far + data + ack);
-                }
-            }
-        }
-        longest
-    }
-
     /// What the cable of `host` adds to the round trip.
-    fn access(&self, host: u32, sizes: PacketSizes) -> Ps {
+    pub(super) fn access(&self, host: u32, sizes: PacketSizes) -> Ps {
         let cable = self.host_cable(host);
         let [data, ack] = there_and_back(cable.rate, cable.delay, sizes);
         data + ack

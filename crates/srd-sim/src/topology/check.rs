@@ -16,7 +16,10 @@ impl Topology {
             return Err(format!("{nodes} hosts and switches are too many"));
         }
         self.check_names()?;
-        self.cables.iter().enumerate().try_for_each(|(number, cable)| self.check_cable(number, cable, nodes as u32))?;
+        self.cables
+            .iter()
+            .enumerate()
+            .try_for_each(|(number, cable)| self.check_cable(number, cable, nodes as u32))?;
         self.check_hosts()?;
         self.check_reach()
     }
@@ -74,7 +77,9 @@ impl Topology {
         let links = SwitchLinks::of(self);
         let hops = links.hops_from(self.leaf_of(0));
         match (1..self.hosts).find(|&host| hops[self.leaf_of(host) as usize].is_none()) {
-            Some(host) => Err(format!("hosts h0 and h{host} cannot reach each other: no cables join their switches")),
+            Some(host) => {
+                Err(format!("hosts h0 and h{host} cannot reach each other: no cables join their switches"))
+            }
             None => Ok(()),
         }
     }
@@ -89,7 +94,11 @@ impl Topology {
     pub fn host_cable(&self, host: u32) -> &Cable {
         match self.cables.get(host as usize) {
             Some(cable) if cable.a == NodeId(host) => cable,
-            _ => self.cables.iter().find(|cable| cable.a == NodeId(host)).expect("the topology has been checked"),
+            _ => self
+                .cables
+                .iter()
+                .find(|cable| cable.a == NodeId(host))
+                .expect("the topology has been checked"),
         }
     }
 }

@@ -112,7 +112,9 @@ impl Clos {
     /// (Al-Fares and others, 2008).
     pub fn fat_tree(k: u32, tier: Tier) -> Result<Clos, String> {
         if k < 2 || !k.is_multiple_of(2) || k > 160 {
-            return Err(format!("a fat tree's k is an even number from 2 to 160 (k = 160 has 1,024,000 hosts), not {k}"));
+            return Err(format!(
+                "a fat tree's k is an even number from 2 to 160 (k = 160 has 1,024,000 hosts), not {k}"
+            ));
         }
         Ok(Clos {
             pods: k,
@@ -129,9 +131,8 @@ impl Clos {
         let [leaf, agg, core] = &self.tiers;
         if self.aggs_per_pod == 0 || self.cores == 0 || !self.cores.is_multiple_of(self.aggs_per_pod) {
             return Err(format!(
-                "{} cannot be shared out among {} per pod: the cores must be a multiple of those",
-                counted(self.cores.into(), "core"),
-                counted(self.aggs_per_pod.into(), "aggregation switch").replace("switchs", "switches")
+                "the number of cores must be a multiple of the aggregation switches per pod; {} and {} do not go together",
+                self.cores, self.aggs_per_pod
             ));
         }
         let hosts = [self.pods, self.leaves_per_pod, self.hosts_per_leaf];

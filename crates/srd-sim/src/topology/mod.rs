@@ -7,6 +7,7 @@ pub mod base_rtt;
 mod cables;
 mod check;
 pub mod clos;
+mod longest_rtt;
 
 pub use base_rtt::PacketSizes;
 pub use cables::NamedCable;

@@ -1,0 +1,173 @@
+//! Scenario files: TOML that says what a run is made of. docs/SCENARIOS.md is the reference.
+//!
+//! `document` knows where everything was written, `section` reads values and complains about them, the other files
+//! hold one section each. Nothing is passed over in silence: unknown keys are errors, all else is in
+//! [`Scenario::notes`].
+
+mod document;
+mod fabric;
+mod faults;
+mod hosts;
+mod law;
+mod quantity;
+mod queues;
+mod section;
+mod transport;
+mod workloads;
+
+use crate::flow::{Size, Start, Traffic};
+use crate::input::{InputError, shown};
+use crate::settings::Settings;
+use crate::topology::Topology;
+use crate::units::Ps;
+use document::Document;
+use section::Section;
+use std::path::Path;
+
+/// Keys of the top level.
+pub const KEYS: [&str; 11] =
+    ["name", "seed", "end_us", "fabric", "queues", "host", "transport", "law", "workload", "fault", "sample"];
+const SAMPLE_KEYS: [&str; 1] = ["every_us"];
+
+/// End of runs whose flows all have a size, unless the file says otherwise: an emergency brake.
+const DEFAULT_END: Ps = Ps::from_micros(10_000_000);
+
+/// A run, complete.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Everything but topology and traffic.
+    pub settings: Settings,
+    /// The fabric.
+    pub topology: Topology,
+    /// What it is to move.
+    pub traffic: Traffic,
+    /// What a person should know about the reading of the files: words that were passed over.
+    pub notes: Vec<String>,
+}
+
+/// What all sections may need.
+struct Context<'a> {
+    document: &'a Document,
+    /// Where files named in the scenario are looked for.
+    directory: &'a Path,
+    notes: Vec<String>,
+}
+
+impl Context<'_> {
+    /// The text of the file that `key` of `section` names, and the name for messages.
+    fn read_file(&self, section: &Section<'_>, key: &str) -> Result<(String, String), InputError> {
+        let name = section.needed(key, section.text(key)?, "\"file\"")?;
+        let path = self.directory.join(name);
+        let text = read_text(&path).map_err(|message| section.error_at(key, message))?;
+        Ok((text, path.display().to_string()))
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let what = match error.kind() {
+            std::io::ErrorKind::NotFound => "there is no such file".to_string(),
+            std::io::ErrorKind::InvalidData => "this is not a text file".to_string(),
+            _ => error.to_string(),
+        };
+        format!("{}: {what}", path.display())
+    })
+}
+
+impl Scenario {
+    /// Reads the file at `path` and applies the overrides `sets`, each `section.key=value`.
+    pub fn load(path: &Path, sets: &[String]) -> Result<Scenario, InputError> {
+        let text = read_text(path).map_err(|message| InputError::of("scenario", message))?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        Scenario::parse(&text, &path.display().to_string(), directory, sets)
+    }
+
+    /// Reads `text`, called `file` in errors; files that it names are looked for in `directory`.
+    pub fn parse(text: &str, file: &str, directory: &Path, sets: &[String]) -> Result<Scenario, InputError> {
+        let mut document = Document::parse(text, file)?;
+        sets.iter().try_for_each(|set| document.set(set))?;
+        let mut context = Context { document: &document, directory, notes: Vec::new() };
+        let root = Section::root(&document, &KEYS)?;
+        let name = match root.text("name")? {
+            Some(name) => name.to_string(),
+            None => Path::new(file)
+                .file_stem()
+                .map_or("scenario".into(), |stem| stem.to_string_lossy().into_owned()),
+        };
+        let seed = root.whole("seed", 0..=i64::MAX as u64)?.unwrap_or(1);
+        let given_end = root.some_micros("end_us")?;
+        let end = given_end.unwrap_or(DEFAULT_END);
+
+        let wire = transport::wire(&document)?;
+        let fabric::Fabric { topology, frame_overhead } = fabric::read(&mut context, wire.mtu)?;
+        let sizes = crate::topology::PacketSizes::of(wire.mtu, frame_overhead);
+        let bdp = transport::bdp(&wire, &topology, sizes);
+        let workloads::Load { traffic, mut faults } =
+            workloads::read(&mut context, &topology, bdp, seed, given_end)?;
+        check_times(&root, &traffic, given_end, end)?;
+        faults.extend(faults::read(&document, &topology, end)?);
+        faults.sort_by_key(|fault| fault.at);
+        let settings = Settings {
+            name,
+            seed,
+            end,
+            queues: queues::read(&document, bdp)?,
+            hosts: hosts::read(&document)?,
+            transport: transport::read(&document, wire, bdp)?,
+            faults,
+            sample_every: Section::of(&document, "sample")?
+                .only(&SAMPLE_KEYS)?
+                .micros("every_us")?
+                .unwrap_or(Ps::ZERO),
+            frame_overhead,
+        };
+        Ok(Scenario { settings, topology, traffic, notes: context.notes })
+    }
+}
+
+/// Flows must begin, and those that go on until a time must end, before the run does.
+fn check_times(
+    root: &Section<'_>,
+    traffic: &Traffic,
+    given_end: Option<Ps>,
+    end: Ps,
+) -> Result<(), InputError> {
+    let workload = |index: u16| shown(&traffic.workloads[index as usize]);
+    for flow in &traffic.flows {
+        if matches!(flow.size, Size::Until(_)) && given_end.is_none() {
+            let message = format!("workload {} goes on until a time", workload(flow.workload));
+            return Err(root.error(format!("`end_us` is missing, and {message}: say when the run ends")));
+        }
+        if let Start::At(start) = flow.start
+            && start >= end
+        {
+            let (start, end) = (start.as_micros(), end.as_micros());
+            let message =
+                format!("the run ends at {end} us, but a flow of workload {}", workload(flow.workload));
+            return Err(
+                root.error_at("end_us", format!("{message} begins at {start} us: write a larger `end_us`"))
+            );
+        }
+        if let Size::Until(until) = flow.size
+            && until > end
+        {
+            let (until, end) = (until.as_micros(), end.as_micros());
+            let message =
+                format!("the run ends at {end} us, but a flow of workload {}", workload(flow.workload));
+            return Err(root
+                .error_at("end_us", format!("{message} goes on until {until} us: write a larger `end_us`")));
+        }
+    }
+    Ok(())
+}
+
+/// Every section with its keys, and with the kinds that have keys of their own: what docs/SCENARIOS.md must explain.
+pub fn all_keys() -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut all = vec![("top level", KEYS.to_vec()), ("sample", SAMPLE_KEYS.to_vec())];
+    all.extend([("queues", queues::KEYS.to_vec()), ("host", hosts::KEYS.to_vec())]);
+    all.extend([("transport", transport::KEYS.to_vec()), ("law", law::keys())]);
+    all.extend(fabric::KINDS.iter().map(|(kind, keys)| (*kind, keys.to_vec())));
+    all.extend(workloads::KINDS.iter().map(|(kind, keys)| (*kind, keys.to_vec())));
+    all.extend(faults::KINDS.iter().map(|(kind, keys)| (*kind, keys.to_vec())));
+    all
+}
