@@ -66,6 +66,7 @@ pub fn data(u: &mut Unstructured<'_>) -> Result<Data<Vec<u8>>> {
         path: PathId(u.arbitrary()?),
         tx_count: u.arbitrary()?,
         ack_request: u.arbitrary()?,
+        more: u.arbitrary()?,
         msg: MsgId(u.arbitrary()?),
         len: u.arbitrary()?,
         offset: u.arbitrary()?,

@@ -46,6 +46,9 @@ pub(crate) struct Arrivals {
     rcvd_bytes: u32,
     newest: Time,
     ce_count: u16,
+    /// The highest PSN that has come, and whether its sender had more to send then.
+    last: Psn,
+    more: bool,
 }
 
 impl Arrivals {
@@ -62,7 +65,21 @@ impl Arrivals {
             rcvd_bytes: 0,
             newest: Time(0),
             ce_count: 0,
+            last: first,
+            more: false,
         }
+    }
+
+    /// Packet `psn` says whether its sender has more to send.
+    pub(crate) fn note_more(&mut self, psn: Psn, more: bool) {
+        if !psn.before(self.last) {
+            (self.last, self.more) = (psn, more);
+        }
+    }
+
+    /// Whether the sender had more to send when the last of its packets left.
+    pub(crate) fn more(&self) -> bool {
+        self.more
     }
 
     /// Nothing has ever been accepted or refused.

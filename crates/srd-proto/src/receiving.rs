@@ -49,7 +49,8 @@ impl<P: Payload> Peer<P> {
             }
             _ => self.on_segment(data, shared, upper),
         };
-        let awaited = self.partials.await_more();
+        self.arrivals.note_more(psn, data.more);
+        let awaited = self.partials.await_more() || self.arrivals.more();
         shared.load.count(now, shared.config.base_rtt, &mut self.counted, awaited);
         if !accepted {
             return; // it comes again
@@ -179,7 +180,7 @@ impl<P: Payload> Peer<P> {
     /// A question on one path has arrived.
     pub(crate) fn on_probe(&mut self, now: Time, probe: &Probe, shared: &mut Shared) {
         // Who asks has something outstanding, though nothing of it may have come through.
-        let awaited = self.partials.await_more();
+        let awaited = self.partials.await_more() || self.arrivals.more();
         shared.load.count(now, shared.config.base_rtt, &mut self.counted, awaited);
         self.arrivals.note(shared.arrived, probe.path, Echo::PROBE, Psn(probe.number), probe.stamp);
         self.arrivals.repeat_acks = ACKS_ON_DOUBT;

@@ -302,6 +302,7 @@ impl<P: Payload> Peer<P> {
         entropy: u16,
         shared: &mut Shared,
     ) -> Transmit<P> {
+        let more = self.messages.queued_bytes() > 0;
         let message = self.messages.get(sent.message);
         let (op, len, offset, payload) = if message.over {
             (Op::Skip, 0, 0, P::empty())
@@ -319,6 +320,7 @@ impl<P: Payload> Peer<P> {
             path: sent.path,
             tx_count: sent.tx_count,
             ack_request,
+            more,
             msg: message.id,
             len,
             offset,

@@ -21,6 +21,7 @@ fn send(payload: &[u8]) -> Packet<&[u8]> {
             path: PathId(9),
             tx_count: 0,
             ack_request: false,
+            more: false,
             msg: MsgId(5),
             len: payload.len() as u32,
             offset: 0,

@@ -385,6 +385,7 @@ fn put_data<P>(to: &mut Writer<'_>, data: &Data<P>, seg_len: u16) {
         tx_count: data.tx_count,
         op,
         op_flags: bit(data.ack_request, raw::OP_ACK_REQUEST)
+            | bit(data.more, raw::OP_MORE)
             | bit(imm.is_some(), raw::OP_IMM)
             | bit(datagram, raw::OP_DATAGRAM),
         reserved: 0.into(),
@@ -558,9 +559,9 @@ fn take_data<'a>(
 ) -> Result<Packet<&'a [u8]>, DecodeError> {
     let data = from.take::<raw::Data>()?;
     let allowed = match data.op {
-        raw::OP_SEND => raw::OP_ACK_REQUEST | raw::OP_IMM | raw::OP_DATAGRAM,
-        raw::OP_WRITE => raw::OP_ACK_REQUEST | raw::OP_IMM,
-        _ => raw::OP_ACK_REQUEST,
+        raw::OP_SEND => raw::OP_ANY | raw::OP_IMM | raw::OP_DATAGRAM,
+        raw::OP_WRITE => raw::OP_ANY | raw::OP_IMM,
+        _ => raw::OP_ANY,
     };
     if data.op_flags & !allowed != 0 {
         return Err(DecodeError::BadFlags);
@@ -644,6 +645,7 @@ fn finish_data<'a>(
         path: PathId(data.path),
         tx_count,
         ack_request: data.op_flags & raw::OP_ACK_REQUEST != 0,
+        more: data.op_flags & raw::OP_MORE != 0,
         msg: MsgId(data.msg.get()),
         len,
         offset,

@@ -25,6 +25,9 @@ pub const OP_ACK_REQUEST: u8 = 1 << 0;
 pub const OP_IMM: u8 = 1 << 1;
 /// Bit of [`Data::op_flags`]: from a UD queue pair.
 pub const OP_DATAGRAM: u8 = 1 << 2;
+pub const OP_MORE: u8 = 1 << 3;
+/// Flags of every operation.
+pub const OP_ANY: u8 = OP_ACK_REQUEST | OP_MORE;
 
 pub const OP_SEND: u8 = 1;
 pub const OP_WRITE: u8 = 2;

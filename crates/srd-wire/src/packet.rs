@@ -42,9 +42,22 @@ impl<P> Packet<P> {
         let body = match body {
             Body::None => Body::None,
             Body::Data(data) => {
-                let Data { psn, stamp, path, tx_count, ack_request, msg, len, offset, op, payload } = data;
+                let Data { psn, stamp, path, tx_count, ack_request, more, msg, len, offset, op, payload } =
+                    data;
                 let payload = f(payload);
-                Body::Data(Data { psn, stamp, path, tx_count, ack_request, msg, len, offset, op, payload })
+                Body::Data(Data {
+                    psn,
+                    stamp,
+                    path,
+                    tx_count,
+                    ack_request,
+                    more,
+                    msg,
+                    len,
+                    offset,
+                    op,
+                    payload,
+                })
             }
             Body::Probe(probe) => Body::Probe(probe),
             Body::Reset { stale } => Body::Reset { stale },
@@ -168,6 +181,8 @@ pub struct Data<P> {
     pub tx_count: u8,
     /// The sender wants an ACK at once.
     pub ack_request: bool,
+    /// The sender has more to send for the first time: it goes on taking its share of the receiver's link.
+    pub more: bool,
     /// The message that this segment belongs to.
     pub msg: MsgId,
     /// Length of the whole message in bytes.

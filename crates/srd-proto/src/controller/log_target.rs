@@ -65,7 +65,7 @@ impl Default for Law {
             clean_acks: 4,
             hint_share: 1.6,
             hint_delay: 0.85,
-            hint_gain: 0.1,
+            hint_gain: 0.05,
             hint_far_gain: 0.6,
             hint_least: 0.85,
             loss: 0.1,

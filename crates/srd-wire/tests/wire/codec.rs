@@ -87,7 +87,7 @@ proptest! {
     #[test]
     fn payload_room_is_used_to_the_last_byte(op in crate::packets::op(), max_datagram in 100usize..9000) {
         let data = Data {
-            psn: Psn(0), stamp: Stamp(0), path: PathId(0), tx_count: 0, ack_request: false, msg: MsgId(0),
+            psn: Psn(0), stamp: Stamp(0), path: PathId(0), tx_count: 0, ack_request: false, more: false, msg: MsgId(0),
             len: 0, offset: 0, op, payload: (),
         };
         let packet = Packet {
@@ -124,6 +124,7 @@ fn send() -> Packet<Vec<u8>> {
             path: PathId(0),
             tx_count: 0,
             ack_request: false,
+            more: false,
             msg: MsgId(0),
             len: 10,
             offset: 2,
@@ -199,7 +200,7 @@ fn undefined_bits_and_values_are_refused() {
     }
     refused(|b| b[at::FLAGS] |= 1 << 3, DecodeError::BadFlags);
     refused(|b| b[at::FLAGS] |= 1 << 2, DecodeError::Sealed);
-    for bit in 3..8 {
+    for bit in 4..8 {
         refused(|b| b[at::OP_FLAGS] |= 1 << bit, DecodeError::BadFlags);
     }
     refused(|b| b[at::DATA_RESERVED + 1] = 1, DecodeError::BadReserved);

@@ -41,10 +41,11 @@ pub fn op() -> impl Strategy<Value = Op> {
 
 /// A data packet's body; length, offset and payload fit each other and the operation.
 pub fn data() -> impl Strategy<Value = Data<Vec<u8>>> {
-    let numbers = (any::<u32>(), any::<u32>(), any::<u8>(), 0u8..=254, any::<bool>(), any::<u32>());
+    let numbers =
+        (any::<u32>(), any::<u32>(), any::<u8>(), 0u8..=254, any::<bool>(), any::<bool>(), any::<u32>());
     let lengths = (any::<u32>(), any::<u32>(), vec(any::<u8>(), 0..300));
     (numbers, lengths, op()).prop_map(|(numbers, (before, after, bytes), op)| {
-        let (psn, stamp, path, tx_count, ack_request, msg) = numbers;
+        let (psn, stamp, path, tx_count, ack_request, more, msg) = numbers;
         let (len, offset, payload) = match op {
             Op::ReadRequest { .. } | Op::ReadFailed { .. } | Op::Refuse { .. } => (0, 0, Vec::new()),
             Op::Skip => (before, after, Vec::new()),
@@ -61,6 +62,7 @@ pub fn data() -> impl Strategy<Value = Data<Vec<u8>>> {
             path: PathId(path),
             tx_count,
             ack_request,
+            more,
             msg: MsgId(msg),
             len,
             offset,

@@ -62,6 +62,7 @@ impl Instance {
             path: PathId(3),
             tx_count: 0,
             ack_request: false,
+            more: false,
             msg: MsgId(4),
             len: 5,
             offset: 0,

@@ -22,6 +22,7 @@ fn data(op: Op, len: u32, offset: u32, payload: &[u8]) -> Packet<Vec<u8>> {
         path: PathId(0x2a),
         tx_count: 1,
         ack_request: false,
+        more: false,
         msg: MsgId(0x0000_0007),
         len,
         offset,

@@ -115,6 +115,7 @@ impl Stranger {
             path: PathId(0),
             tx_count: 0,
             ack_request: false,
+            more: false,
             msg: MsgId(0),
             len: 0,
             offset: 0,
