@@ -221,6 +221,9 @@ impl<P: Payload> Peer<P> {
     }
 
     fn check_paths<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
+        if self.outgoing.as_ref().is_none_or(|outgoing| outgoing.paths.next_event() > now) {
+            return;
+        }
         // The question must be that of `deadline`, or a clock that has jumped leaves a deadline that nothing meets.
         if !self
             .outgoing

@@ -8,17 +8,11 @@ use crate::units::Ps;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Width of a bucket: 2^10 ps, about a nanosecond; a fabric of a thousand busy hosts has some tens of events in it.
-const WIDTH: u32 = 10;
+/// Width of a bucket: 2^12 ps, four nanoseconds; a fabric of a thousand busy hosts has some tens of events in it.
+const WIDTH: u32 = 12;
 /// Buckets: 67 us, more than a packet takes through a fabric.
-const BUCKETS: usize = 1 << 16;
+const BUCKETS: usize = 1 << 14;
 const NONE: u32 = u32::MAX;
-
-struct Node<E> {
-    at: Ps,
-    next: u32,
-    event: E,
-}
 
 struct Far<E> {
     at: Ps,
@@ -48,16 +42,20 @@ impl<E> Ord for Far<E> {
 
 /// See the module.
 pub struct EventQueue<E> {
-    nodes: Vec<Node<E>>,
-    free: u32,
+    /// Events of buckets, in the order of insertion. Lists are used again as soon as they are empty, so that few of them
+    /// serve, and the processor's caches hold these.
+    lists: Vec<Vec<(Ps, E)>>,
+    free: Vec<u32>,
+    /// The list of each bucket.
     heads: Vec<u32>,
     /// Which buckets are not empty, and which words of that are not zero.
     used: Vec<u64>,
     used_words: [u64; BUCKETS / 64 / 64],
     /// Number (time divided by the width) of the bucket that is open.
     open: u64,
-    /// Its events, the latest first.
+    /// Its events in order, and how many of them have been taken out.
     current: Vec<(Ps, E)>,
+    cursor: usize,
     far: BinaryHeap<Reverse<Far<E>>>,
     far_order: u64,
     /// Events taken out so far.
@@ -74,13 +72,14 @@ impl<E: Copy> EventQueue<E> {
     /// Empty, at time zero.
     pub fn new() -> EventQueue<E> {
         EventQueue {
-            nodes: Vec::new(),
-            free: NONE,
+            lists: Vec::new(),
+            free: Vec::new(),
             heads: vec![NONE; BUCKETS],
             used: vec![0; BUCKETS / 64],
             used_words: [0; BUCKETS / 64 / 64],
             open: 0,
             current: Vec::new(),
+            cursor: 0,
             far: BinaryHeap::new(),
             far_order: 0,
             taken: 0,
@@ -92,10 +91,11 @@ impl<E: Copy> EventQueue<E> {
     pub fn push(&mut self, at: Ps, event: E) {
         let bucket = at.0 >> WIDTH;
         if bucket <= self.open {
-            let place = self.current.partition_point(|&(other, _)| other > at);
+            let rest = &self.current[self.cursor..];
+            let place = self.cursor + rest.partition_point(|&(other, _)| other <= at);
             self.current.insert(place, (at, event));
         } else if bucket - self.open < BUCKETS as u64 {
-            self.link(at, event);
+            self.put(at, event);
         } else {
             self.far_order += 1;
             self.far.push(Reverse(Far { at, order: self.far_order, event }));
@@ -103,35 +103,30 @@ impl<E: Copy> EventQueue<E> {
     }
 
     #[inline]
-    fn link(&mut self, at: Ps, event: E) {
+    fn put(&mut self, at: Ps, event: E) {
         let slot = (at.0 >> WIDTH) as usize % BUCKETS;
-        let next = self.heads[slot];
-        let node = Node { at, next, event };
-        let index = match self.free {
-            NONE => {
-                self.nodes.push(node);
-                (self.nodes.len() - 1) as u32
-            }
-            free => {
-                self.free = self.nodes[free as usize].next;
-                self.nodes[free as usize] = node;
-                free
-            }
-        };
-        self.heads[slot] = index;
-        self.used[slot / 64] |= 1 << (slot % 64);
-        self.used_words[slot / 4096] |= 1 << (slot / 64 % 64);
+        let mut list = self.heads[slot];
+        if list == NONE {
+            list = self.free.pop().unwrap_or_else(|| {
+                self.lists.push(Vec::new());
+                (self.lists.len() - 1) as u32
+            });
+            self.heads[slot] = list;
+            self.used[slot / 64] |= 1 << (slot % 64);
+            self.used_words[slot / 4096] |= 1 << (slot / 64 % 64);
+        }
+        self.lists[list as usize].push((at, event));
     }
 
     /// Takes the next event if it is due at `until` or before.
     #[inline]
     pub fn pop(&mut self, until: Ps) -> Option<(Ps, E)> {
         loop {
-            if let Some(&(at, event)) = self.current.last() {
+            if let Some(&(at, event)) = self.current.get(self.cursor) {
                 if at > until {
                     return None;
                 }
-                self.current.pop();
+                self.cursor += 1;
                 self.taken += 1;
                 return Some((at, event));
             }
@@ -144,8 +139,7 @@ impl<E: Copy> EventQueue<E> {
     /// An event that comes soon: the one after `distance` others, if its bucket is open.
     #[inline]
     pub fn soon(&self, distance: usize) -> Option<E> {
-        let place = self.current.len().checked_sub(distance + 1)?;
-        Some(self.current[place].1)
+        self.current.get(self.cursor + distance).map(|&(_, event)| event)
     }
 
     /// Opens the next bucket that has something in it.
@@ -159,23 +153,19 @@ impl<E: Copy> EventQueue<E> {
             && (far.at.0 >> WIDTH) - bucket < BUCKETS as u64
         {
             let Some(Reverse(far)) = self.far.pop() else { unreachable!("just seen") };
-            self.link(far.at, far.event);
+            self.put(far.at, far.event);
         }
         let slot = bucket as usize % BUCKETS;
-        let mut index = std::mem::replace(&mut self.heads[slot], NONE);
+        let list = std::mem::replace(&mut self.heads[slot], NONE);
         self.used[slot / 64] &= !(1 << (slot % 64));
         if self.used[slot / 64] == 0 {
             self.used_words[slot / 4096] &= !(1 << (slot / 64 % 64));
         }
-        while index != NONE {
-            let node = &mut self.nodes[index as usize];
-            self.current.push((node.at, node.event));
-            let next = std::mem::replace(&mut node.next, self.free);
-            self.free = index;
-            index = next;
-        }
-        // The list has the newest first, and so must what is taken from its end; a stable sort keeps that.
-        self.current.sort_by(|a, b| b.0.cmp(&a.0));
+        self.current.clear();
+        self.cursor = 0;
+        std::mem::swap(&mut self.current, &mut self.lists[list as usize]);
+        self.free.push(list);
+        self.current.sort_by_key(|&(at, _)| at); // stable
         true
     }
 

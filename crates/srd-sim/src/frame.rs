@@ -92,10 +92,9 @@ impl<C> FramePool<C> {
 
     /// Takes it out.
     #[inline]
-    pub fn take(&mut self, frame: FrameId) -> (FrameHead, C) {
-        let content = self.contents[frame.0 as usize].take().expect("a frame in flight has content");
+    pub fn drop(&mut self, frame: FrameId) {
+        self.contents[frame.0 as usize] = None;
         self.free.push(frame.0);
-        (self.heads[frame.0 as usize], content)
     }
 
     /// Frames in flight.

@@ -151,6 +151,27 @@ pub struct Simulation<'a, T: Transport> {
     pub mistake: Option<String>,
 }
 
+/// Puts what a process of `host` sends into a frame.
+#[inline]
+fn framed<C>(host: u32, outgoing: Outgoing<C>, overhead: u32, frames: &mut FramePool<C>) -> FrameId {
+    let Outgoing { to, process, ports, bytes, class, ecn_capable, content } = outgoing;
+    let bytes = (bytes + ETHERNET_HEADER).max(SHORTEST_FRAME) + overhead;
+    let tuple_hash = mix(mix(mix(host) ^ to) ^ (ports.0 as u32) << 16 ^ ports.1 as u32);
+    let head = FrameHead {
+        tuple_hash,
+        dst: to,
+        bytes,
+        class,
+        ecn_capable,
+        marked: false,
+        trimmed: false,
+        corrupt: false,
+        epoch: 0,
+        process,
+    };
+    frames.put(head, content)
+}
+
 impl<'a, T: Transport> Simulation<'a, T> {
     /// Builds everything. The topology must be one that its check accepts, and the traffic one for it.
     pub fn new(
@@ -328,7 +349,7 @@ impl<'a, T: Transport> Simulation<'a, T> {
     fn receive(&mut self, host: u32, frame: FrameId) {
         if self.frames.head(frame).corrupt {
             self.host_losses.corrupt += 1;
-            self.frames.take(frame);
+            self.frames.drop(frame);
             return;
         }
         let card = &self.settings.hosts;
@@ -340,7 +361,7 @@ impl<'a, T: Transport> Simulation<'a, T> {
         let queue = &mut self.hosts[host as usize].receive[number];
         if queue.waiting >= card.receive_ring {
             self.host_losses.ring += 1;
-            self.frames.take(frame);
+            self.frames.drop(frame);
             return;
         }
         let mut begins = queue.free_at.max(self.now + card.latency);
@@ -359,10 +380,16 @@ impl<'a, T: Transport> Simulation<'a, T> {
 
     fn deliver(&mut self, host: u32, frame: FrameId) {
         let arrived = self.frames.arrived(frame).time();
-        let (head, content) = self.frames.take(frame);
-        let Some(&process) = self.hosts[host as usize].processes.get(head.process as usize) else { return };
-        self.processes[process as usize].transport.receive(self.now.time(), arrived, &head, content);
-        self.attend(process);
+        let head = *self.frames.head(frame);
+        let process = self.hosts[host as usize].processes.get(head.process as usize).copied();
+        if let Some(process) = process {
+            let transport = &mut self.processes[process as usize].transport;
+            transport.receive(self.now.time(), arrived, &head, self.frames.content(frame));
+        }
+        self.frames.drop(frame);
+        if let Some(process) = process {
+            self.attend(process);
+        }
     }
 
     // ---- sending ----
@@ -410,11 +437,12 @@ impl<'a, T: Transport> Simulation<'a, T> {
             }
             card.ready.pop_front();
             let process = &mut self.processes[number as usize];
-            match process.transport.poll_transmit(self.now.time()) {
-                Some(outgoing) => {
+            let (frames, overhead) = (&mut self.frames, self.settings.frame_overhead);
+            match process.transport.poll_transmit(self.now.time(), |it| framed(host, it, overhead, frames)) {
+                Some(frame) => {
                     card.ready.push_back(number);
                     card.next_frame = self.now + self.settings.hosts.per_packet;
-                    self.put_on_cable(host, outgoing);
+                    self.fabric.send(self.now, card.uplink, frame, &mut self.frames, &mut self.events);
                 }
                 None => {
                     process.ready = false;
@@ -422,27 +450,6 @@ impl<'a, T: Transport> Simulation<'a, T> {
                 }
             }
         }
-    }
-
-    fn put_on_cable(&mut self, host: u32, outgoing: Outgoing<T::Content>) {
-        let Outgoing { to, process, ports, bytes, class, ecn_capable, content } = outgoing;
-        let bytes = (bytes + ETHERNET_HEADER).max(SHORTEST_FRAME) + self.settings.frame_overhead;
-        let tuple_hash = mix(mix(mix(host) ^ to) ^ (ports.0 as u32) << 16 ^ ports.1 as u32);
-        let head = FrameHead {
-            tuple_hash,
-            dst: to,
-            bytes,
-            class,
-            ecn_capable,
-            marked: false,
-            trimmed: false,
-            corrupt: false,
-            epoch: 0,
-            process,
-        };
-        let frame = self.frames.put(head, content);
-        let uplink = self.hosts[host as usize].uplink;
-        self.fabric.send(self.now, uplink, frame, &mut self.frames, &mut self.events);
     }
 
     // ---- time ----

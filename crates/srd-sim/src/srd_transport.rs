@@ -333,24 +333,31 @@ impl Transport for Srd {
     }
 
     #[inline]
-    fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: SrdContent) {
-        let SrdContent { from, ports, datagram, packet } = content;
+    fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &SrdContent) {
+        let &SrdContent { from, ports, datagram, ref packet } = content;
         let (gid, bytes) = (gid(from), datagram as usize);
-        self.device.handle_packet_from(now, arrived, ports.1, gid, &packet, bytes, head.marked);
+        self.device.handle_packet_from(now, arrived, ports.1, gid, packet, bytes, head.marked);
         self.reap(now);
     }
 
     #[inline]
-    fn poll_transmit(&mut self, now: Time) -> Option<Outgoing<SrdContent>> {
+    fn poll_transmit<R>(&mut self, now: Time, mut sink: impl FnMut(Outgoing<SrdContent>) -> R) -> Option<R> {
         let (from, port_base) = (self.host, self.port_base);
-        let outgoing = self.device.poll_transmit_with(now, |transmit| {
+        let (data, bare) = (&mut self.data, &mut self.bare);
+        self.device.poll_transmit_with(now, |transmit| {
             let ports = (FIRST_SOURCE_PORT + transmit.entropy, transmit.to.port);
             let payload = match &transmit.packet.body {
-                Body::Data(data) => data.payload.len().max(transmit.pad_to as usize),
-                _ => transmit.pad_to as usize,
+                Body::Data(segment) => {
+                    *data += 1;
+                    segment.payload.len().max(transmit.pad_to as usize)
+                }
+                _ => {
+                    *bare += 1;
+                    transmit.pad_to as usize
+                }
             };
             let datagram = (codec::header_len(&transmit.packet) + payload) as u16;
-            Outgoing {
+            sink(Outgoing {
                 to: host_of(transmit.to.gid),
                 process: transmit.to.port - port_base,
                 ports,
@@ -358,13 +365,8 @@ impl Transport for Srd {
                 class: 0,
                 ecn_capable: true,
                 content: SrdContent { from, ports, datagram, packet: transmit.packet },
-            }
-        })?;
-        match outgoing.content.packet.body {
-            Body::Data(_) => self.data += 1,
-            _ => self.bare += 1,
-        }
-        Some(outgoing)
+            })
+        })
     }
 
     fn senders(&self, now: Time) -> u16 {

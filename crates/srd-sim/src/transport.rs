@@ -116,10 +116,10 @@ pub trait Transport: Sized {
     fn stop(&mut self, now: Time, flow: u32);
 
     /// A frame has come to the network card at `arrived`, and the host looks at it now.
-    fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: Self::Content);
+    fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &Self::Content);
 
-    /// The next frame to send, if there is one now.
-    fn poll_transmit(&mut self, now: Time) -> Option<Outgoing<Self::Content>>;
+    /// Gives the next frame to send to `sink`, if there is one now.
+    fn poll_transmit<R>(&mut self, now: Time, sink: impl FnMut(Outgoing<Self::Content>) -> R) -> Option<R>;
 
     /// How many processes send to this one now, as far as it knows.
     fn senders(&self, now: Time) -> u16;

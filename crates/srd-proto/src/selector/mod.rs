@@ -40,8 +40,13 @@ impl PathSet {
 
     /// The slots that are in.
     pub fn iter(&self) -> impl Iterator<Item = PathId> {
-        let set = *self;
-        (0..=255).map(PathId).filter(move |&path| set.contains(path))
+        self.0.into_iter().enumerate().flat_map(|(word, mut bits)| {
+            std::iter::from_fn(move || {
+                let bit = bits.trailing_zeros();
+                bits &= bits.checked_sub(1)?;
+                Some(PathId((64 * word as u32 + bit) as u8))
+            })
+        })
     }
 
     /// How many are in.

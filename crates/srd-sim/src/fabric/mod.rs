@@ -270,7 +270,7 @@ impl<C: Content> Fabric<C> {
             self.ports[id.0 as usize].counters.lost += 1;
         }
         self.show(now, id, frame, Sight::Gone(why), frames);
-        frames.take(frame);
+        frames.drop(frame);
     }
 
     /// Joins the queues of a port that has several, or shared memory.
