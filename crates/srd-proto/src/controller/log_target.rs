@@ -50,19 +50,19 @@ pub struct Law {
 }
 
 impl Default for Law {
-    /// Up to `hint_share`: CC_FINDINGS, "Winning law" with profile F and the hint. The rest: docs/CONGESTION.md.
+    /// The form is CC_FINDINGS' "Winning law" with the hint; docs/CONGESTION.md tells where each value comes from.
     fn default() -> Law {
         Law {
-            target: 0.40,
+            target: 0.60,
             slope: 0.06,
             increase: 0.6,
             max_increase: 0.25,
             decrease: 0.3,
             max_decrease: 0.5,
             filter: 0.5,
-            first_window: 0.5,
-            max_window: 1.5,
-            clean_acks: 4,
+            first_window: 0.66,
+            max_window: 1.7,
+            clean_acks: 1,
             hint_share: 1.6,
             hint_delay: 0.85,
             hint_gain: 0.05,
@@ -114,6 +114,8 @@ impl RecentMin {
     }
 }
 
+/// Largest first window where neither the base nor the rate of the line is known.
+const UNSURE_WINDOW: f64 = 0.25;
 /// Distance from the target up to which `hint_gain` holds, as a share of B.
 const NEAR: f64 = 0.4;
 /// Weight of a delay sample in the mean, where ACKs come many to a round trip and where they come one by one.
@@ -183,6 +185,8 @@ impl LogTarget {
         let law = config.law;
         let bdp = (config.line_rate.bytes_in(config.base_rtt) as f64 / packet_bytes as f64).max(1.0);
         let max_window = law.max_window * bdp;
+        let first_window =
+            if config.learn_base_rtt { law.first_window.min(UNSURE_WINDOW) } else { law.first_window };
         let mut controller = LogTarget {
             law,
             unit_ns: base_ns,
@@ -196,7 +200,7 @@ impl LogTarget {
             heed_hint: config.receiver_hint,
             hint: Hint::default(),
             max_burst: config.burst_bytes as f64,
-            window: (law.first_window * bdp).max(4.0).min(max_window),
+            window: (first_window * bdp).max(4.0).min(max_window),
             startup: true,
             began: Time(0),
             heard_all: false,
@@ -226,6 +230,12 @@ impl LogTarget {
 
     fn clamp(&mut self) {
         self.window = self.window.clamp(self.min_window, self.max_window);
+    }
+
+    /// How many answers without delay show that the way is free. Where neither the base nor the rate of the line is
+    /// known, a window full of them.
+    fn clean_acks_needed(&self) -> u32 {
+        if self.learn_base { self.window.max(4.0) as u32 } else { self.law.clean_acks }
     }
 
     /// Works out the allowance.
@@ -301,7 +311,7 @@ impl LogTarget {
                 self.startup = false;
             } else if window_limited && self.heard_all {
                 self.window += 1.0;
-                if self.clean_acks >= law.clean_acks {
+                if self.clean_acks >= self.clean_acks_needed() {
                     self.window = self.max_window;
                     self.startup = false;
                 }
