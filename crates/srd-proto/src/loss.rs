@@ -152,7 +152,7 @@ impl<P: Payload> Peer<P> {
         self.lost.push_front(psn);
         self.urgent += 1;
         self.silent_probes += 1;
-        self.ask_other_paths(now, path, shared);
+        self.ask_other_paths(now, path, PATHS_ASKED, shared);
         let backoff = self.retransmission_timeout(shared).0 << self.silent_probes.min(16);
         self.quiet_until = now + Nanos(backoff).min(shared.config.max_rto);
         self.check_death(now, due, shared, self.silent_probes, upper);
@@ -163,14 +163,14 @@ impl<P: Payload> Peer<P> {
     fn ask(&mut self, now: Time, path: PathId, shared: &mut Shared) {
         shared.stats.tail_probes += 1;
         self.silent_probes += 1;
-        self.ask_other_paths(now, path, shared);
-        self.quiet_until = now + self.retransmission_timeout(shared);
+        self.ask_other_paths(now, path, PATHS_ASKED + 1, shared);
+        self.quiet_until = now + self.probe_timeout(shared);
     }
 
     /// Header-only questions on other paths: the path that the packet takes now may be as dead as its first.
-    fn ask_other_paths(&mut self, now: Time, failed: PathId, shared: &mut Shared) {
+    fn ask_other_paths(&mut self, now: Time, failed: PathId, count: usize, shared: &mut Shared) {
         let Some(outgoing) = &mut self.outgoing else { return };
-        for _ in 0..PATHS_ASKED {
+        for _ in 0..count {
             let path = outgoing.paths.any_usable(failed, &mut shared.rng);
             self.probes.push_back(Probe { path, number: 0, stamp: now.stamp() });
             shared.stats.path_probes_sent += 1;
