@@ -30,6 +30,7 @@ impl<P: Payload> Peer<P> {
                 self.arrivals.note(shared.arrived, data.path, data.tx_count, data.psn, data.stamp);
                 self.arrivals.repeat_acks = ACKS_ON_DOUBT;
                 self.arrivals.ack_by(now);
+                self.change_way_back();
                 return;
             }
             Arrival::OutOfWindow => {
@@ -40,7 +41,7 @@ impl<P: Payload> Peer<P> {
         let psn = data.psn;
         let accepted = match data.op {
             Op::Refuse { refused, status } => {
-                self.on_refusal(refused, status, shared, upper);
+                self.on_refusal(now, refused, status, shared, upper);
                 true
             }
             Op::Skip => {
@@ -49,7 +50,8 @@ impl<P: Payload> Peer<P> {
             }
             _ => self.on_segment(data, shared, upper),
         };
-        let awaited = self.partials.await_more();
+        self.arrivals.note_more(psn, data.more);
+        let awaited = self.partials.await_more() || self.arrivals.more();
         shared.load.count(now, shared.config.base_rtt, &mut self.counted, awaited);
         if !accepted {
             return; // it comes again
@@ -179,7 +181,7 @@ impl<P: Payload> Peer<P> {
     /// A question on one path has arrived.
     pub(crate) fn on_probe(&mut self, now: Time, probe: &Probe, shared: &mut Shared) {
         // Who asks has something outstanding, though nothing of it may have come through.
-        let awaited = self.partials.await_more();
+        let awaited = self.partials.await_more() || self.arrivals.more();
         shared.load.count(now, shared.config.base_rtt, &mut self.counted, awaited);
         self.arrivals.note(shared.arrived, probe.path, Echo::PROBE, Psn(probe.number), probe.stamp);
         self.arrivals.repeat_acks = ACKS_ON_DOUBT;

@@ -125,6 +125,7 @@ impl Attacker {
             path: PathId(self.rng.random()),
             tx_count: self.rng.random_range(0..=254),
             ack_request: self.rng.random(),
+            more: self.rng.random(),
             msg: MsgId(self.number(&[1 << 20])),
             len,
             offset,

@@ -65,7 +65,7 @@ impl Default for Law {
             clean_acks: 4,
             hint_share: 1.6,
             hint_delay: 0.85,
-            hint_gain: 0.1,
+            hint_gain: 0.05,
             hint_far_gain: 0.6,
             hint_least: 0.85,
             loss: 0.1,
@@ -398,16 +398,10 @@ mod tests {
 
     fn sample(rtt_us: u64) -> AckSample {
         AckSample {
-            now: Time(1_000_000),
             rtt: Some(Nanos::from_micros(rtt_us)),
-            min_rtt: None,
-            host: Nanos::ZERO,
-            local: Nanos::ZERO,
             newly_acked: 1,
-            inflight_bytes: 0,
             window_limited: true,
-            senders: 0,
-            delivery_rate: 0.0,
+            ..AckSample::default()
         }
     }
 
