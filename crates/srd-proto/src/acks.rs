@@ -1,26 +1,41 @@
 //! What an ACK settles, and what it teaches of round trips, paths and rates.
 
 use crate::controller::AckSample;
+use crate::events::Event;
 use crate::messages::Purpose;
 use crate::peer::{Outgoing, Peer, Shared};
+use crate::selector::AckedPath;
 use crate::{Payload, Upper};
 use arrayvec::ArrayVec;
 use srd_wire::{Ack, Echo, MAX_ECHOES, Nanos, PathId, Psn, Stamp, Status, Time};
 
 /// Probes into silence after which the silence was the peer's and not the paths'.
 const PROBES_TO_FORGIVE: u32 = 4;
-/// Round trips within which two spurious retransmissions mean that paths are not FIFO. CONGESTION_CONTROL, section 6.
-const SPURIOUS_ROUNDS: u64 = 64;
+/// Shortest interval in which a rate is measured: the resolution of hosts' timers. CONGESTION_CONTROL, section 2.
+const MIN_INTERVAL: Nanos = Nanos::from_micros(1);
 /// Longest round trip believed; beyond it a host stood still, or a clock was set.
 const MAX_RTT: Nanos = Nanos::from_secs(1);
 
 /// What an echo tells of a path.
 struct Sample {
-    path: PathId,
+    echo: Echo,
     /// The network's part of the round trip.
     rtt: Option<Nanos>,
     /// The hosts'.
     host: Nanos,
+}
+
+/// What an ACK has brought to light.
+#[derive(Default)]
+struct Evidence {
+    /// Transmissions that arrived, by path: those before them on the same path are lost. The echoes', and those that the
+    /// ACK covers while older ones of their path are outstanding (the ACK with their echo may have been lost).
+    reached: ArrayVec<(PathId, u64), { 2 * MAX_ECHOES }>,
+    samples: ArrayVec<Sample, MAX_ECHOES>,
+    newly_acked: u32,
+    /// The last first transmission that is newly acknowledged.
+    newest: Option<Psn>,
+    newest_order: u64,
 }
 
 impl<P: Payload> Peer<P> {
@@ -37,24 +52,57 @@ impl<P: Payload> Peer<P> {
             return;
         };
         let inflight_bytes = self.sent.inflight_bytes();
-        let mut reached: ArrayVec<(PathId, u64), MAX_ECHOES> = ArrayVec::new();
-        let mut samples: ArrayVec<Sample, MAX_ECHOES> = ArrayVec::new();
+        let mut evidence = Evidence::default();
         for echo in &ack.echoes {
             if !outgoing.paths.has(echo.path) {
                 shared.stats.bad_acks += 1;
                 continue;
             }
-            self.on_echo(now, echo, &mut outgoing, &mut reached, &mut samples, shared);
+            self.on_echo(now, echo, &mut outgoing, &mut evidence, shared);
         }
-        let mut newly_acked = self.settle(now, ack, &mut outgoing, upper);
+        self.settle(now, ack, &mut outgoing, &mut evidence, shared, upper);
         self.hold_withheld(now, ack, &mut outgoing, shared);
-        if newly_acked > 0 || !samples.is_empty() {
+        if evidence.newly_acked > 0 || !evidence.samples.is_empty() {
             self.note_answer(now, &mut outgoing, shared);
         }
+        self.learn(now, ack, inflight_bytes, &evidence, &mut outgoing, shared);
+        self.find_losses(now, &evidence.reached, &mut outgoing, shared, upper);
+        self.trace_controller(now, &outgoing, shared);
+        self.outgoing = Some(outgoing);
+    }
+
+    /// Tells the estimators, the selector and the controller.
+    fn learn(
+        &mut self,
+        now: Time,
+        ack: &Ack,
+        inflight_bytes: u64,
+        evidence: &Evidence,
+        outgoing: &mut Outgoing,
+        shared: &mut Shared,
+    ) {
         self.estimate_delivery(ack, shared);
         self.note_senders(ack.senders);
+        let ce_marks = self.new_marks(ack.ce_count);
+        let next = self.sent.next_order();
+        let least = Nanos((shared.config.base_rtt.0 / 4).max(MIN_INTERVAL.0));
+        let rate = evidence.newest.and_then(|psn| {
+            let newest = *self.sent.record(psn);
+            self.sent.deliveries.on_ack(now, ack, &newest, next, least)
+        });
+        let newly_acked = evidence.newly_acked;
+        let senders = ack.senders;
+        shared.trace.emit(now, self.id, || Event::AckReceived {
+            newly_acked,
+            inflight: inflight_bytes,
+            ce_marks,
+            senders,
+            delivery_rate: rate.map_or(0.0, |sample| sample.rate),
+            app_limited: rate.is_some_and(|sample| sample.app_limited),
+        });
         let mut sample = AckSample {
             now,
+            path: None,
             rtt: None,
             host: Nanos::ZERO,
             local: now.since(shared.arrived),
@@ -62,28 +110,82 @@ impl<P: Payload> Peer<P> {
             newly_acked,
             inflight_bytes,
             window_limited: self.window_limited,
-            senders: ack.senders,
+            senders,
             delivery_rate: self.delivery_rate,
+            rate,
+            ce_marks,
+            round: self.sent.deliveries.rounds(),
+            sent_bytes: self.sent.deliveries.sent_bytes,
         };
-        if samples.is_empty() {
+        if evidence.samples.is_empty() {
             outgoing.controller.on_ack(&sample);
         }
-        let mut left = samples.len() as u32;
-        for &Sample { path, rtt, host } in &samples {
+        // ACKs count marks and do not say whose they are.
+        let all_marked = ce_marks > 0 && (evidence.samples.len() == 1 || ce_marks >= newly_acked.max(1));
+        let (mut newly_acked, mut left) = (newly_acked, evidence.samples.len() as u32);
+        for &Sample { echo, rtt, host } in &evidence.samples {
             let usual = self.rtt.smoothed(shared.config.base_rtt) + Nanos(shared.config.base_rtt.0 / 4);
-            outgoing.selector.on_ack(path, rtt.is_some_and(|rtt| rtt <= usual));
+            let acked = AckedPath {
+                now,
+                path: echo.path,
+                rtt,
+                early: rtt.is_some_and(|rtt| rtt <= usual),
+                ce: all_marked,
+            };
+            self.trace_echo(&acked, &echo, shared);
+            outgoing.selector.on_ack(&acked);
             if let Some(rtt) = rtt {
-                self.rtt.add(now, rtt);
+                let path = outgoing.paths.get(echo.path);
+                self.rtt.add(now, rtt, rtt - path.least_rtt().unwrap_or(shared.config.base_rtt));
+                outgoing.paths.add_rtt(now, echo.path, rtt, shared.config.base_rtt);
             }
-            (sample.rtt, sample.host) = (rtt, host);
+            (sample.path, sample.rtt, sample.host) = (Some(echo.path), rtt, host);
             // What the ACK covers, divided among what it says of paths.
             sample.newly_acked = newly_acked / left + (newly_acked % left != 0) as u32;
             newly_acked -= sample.newly_acked;
             left -= 1;
             outgoing.controller.on_ack(&sample);
+            (sample.ce_marks, sample.rate) = (0, None);
         }
-        self.find_losses(now, &reached, &mut outgoing, shared, upper);
-        self.outgoing = Some(outgoing);
+    }
+
+    fn trace_echo(&self, acked: &AckedPath, echo: &Echo, shared: &mut Shared) {
+        let base = shared.config.base_rtt;
+        shared.trace.emit(acked.now, self.id, || Event::PathAcked {
+            path: acked.path,
+            psn: echo.psn,
+            tx_count: echo.tx_count,
+            rtt: acked.rtt,
+            delay: acked.rtt.map(|rtt| rtt - base),
+            early: acked.early,
+            marked: acked.ce,
+        });
+    }
+
+    /// What the controller makes of it all.
+    pub(crate) fn trace_controller(&self, now: Time, outgoing: &Outgoing, shared: &mut Shared) {
+        shared.trace.emit(now, self.id, || {
+            let (allowance, view) = (outgoing.controller.allowance(), outgoing.controller.view());
+            Event::ControllerUpdated {
+                window: allowance.window_bytes,
+                rate: allowance.rate,
+                phase: view.phase,
+                delay: view.delay_ns,
+                target: view.target_ns,
+                delivery_rate: view.delivery_rate,
+                transmit_rate: view.transmit_rate,
+            }
+        });
+    }
+
+    /// Congestion marks that the peer has not reported before.
+    fn new_marks(&mut self, reported: u16) -> u32 {
+        let new = reported.wrapping_sub(self.ce_count);
+        if new > u16::MAX / 2 {
+            return 0; // an ACK that was overtaken
+        }
+        self.ce_count = reported;
+        new as u32
     }
 
     fn on_echo(
@@ -91,8 +193,7 @@ impl<P: Payload> Peer<P> {
         now: Time,
         echo: &Echo,
         outgoing: &mut Outgoing,
-        reached: &mut ArrayVec<(PathId, u64), MAX_ECHOES>,
-        samples: &mut ArrayVec<Sample, MAX_ECHOES>,
+        evidence: &mut Evidence,
         shared: &mut Shared,
     ) {
         let elapsed = shared.arrived.stamp().since(echo.stamp);
@@ -100,7 +201,7 @@ impl<P: Payload> Peer<P> {
         let rtt = hold.map(|hold| elapsed - hold).filter(|&rtt| rtt < MAX_RTT);
         let host = hold.unwrap_or_default() + now.since(shared.arrived);
         if echo.tx_count == Echo::PROBE {
-            outgoing.paths.on_probe_echo(now, echo, &mut shared.stats);
+            outgoing.paths.on_probe_echo(now, echo, shared);
             self.mtu.on_echo(now, echo.psn.0);
             // What was sent before this probe (within the resolution of its stamp) and is not acknowledged by its
             // answer is late.
@@ -111,46 +212,52 @@ impl<P: Payload> Peer<P> {
             }
             return;
         }
-        samples.push(Sample { path: echo.path, rtt, host });
+        evidence.samples.push(Sample { echo: *echo, rtt, host });
         let Some(&packet) = self.sent.get(echo.psn) else {
             // Settled by an earlier ACK; the path has carried it all the same.
             let sent = rtt.map_or(Time(0), |_| Time(shared.arrived.0.saturating_sub(elapsed.0)));
-            outgoing.paths.on_success(echo.path, sent, &mut shared.stats);
+            outgoing.paths.on_success(now, echo.path, sent, shared);
             return;
         };
         if packet.tx_count == echo.tx_count && packet.path == echo.path {
-            outgoing.paths.on_success(echo.path, packet.sent, &mut shared.stats);
+            outgoing.paths.on_success(now, echo.path, packet.sent, shared);
             self.newest_delivered = self.newest_delivered.max(packet.sent);
-            reached.push((echo.path, packet.order));
+            evidence.reached.push((echo.path, packet.order));
             if let Some(blamed) = packet.blamed {
-                outgoing.selector.on_timeout(blamed);
-                outgoing.paths.on_timeout(now, blamed, packet.sent);
+                outgoing.selector.on_timeout(now, blamed);
+                outgoing.paths.on_timeout(now, blamed, packet.sent, shared);
             }
         } else if echo.tx_count < packet.tx_count {
-            self.on_spurious(now, shared);
+            self.on_spurious(now, echo, outgoing, shared);
         }
     }
 
     /// A packet was sent again although its first copy has arrived.
-    fn on_spurious(&mut self, now: Time, shared: &mut Shared) {
+    fn on_spurious(&mut self, now: Time, echo: &Echo, outgoing: &Outgoing, shared: &mut Shared) {
         shared.stats.spurious_retrans += 1;
-        let rtt = self.rtt.smoothed(shared.config.base_rtt);
-        if self.spurious_at > Time(0) && now.since(self.spurious_at).0 < SPURIOUS_ROUNDS * rtt.0 {
-            self.reordering = true;
-            let step = Nanos(shared.config.base_rtt.0 / 4);
-            self.reorder_window = (self.reorder_window + step).min(rtt);
+        shared.trace.emit(now, self.id, || Event::Spurious { psn: echo.psn, path: echo.path });
+        let (rtt, base) = (self.rtt.smoothed(shared.config.base_rtt), shared.config.base_rtt);
+        if self.reordering.on_spurious(now, rtt, base) {
+            let window = self.reorder_window(now, outgoing, shared);
+            shared.trace.emit(now, self.id, || Event::LossRule { rule: "reordering", window });
         }
-        self.spurious_at = now;
     }
 
-    /// Settles what the ACK covers; how many packets it newly covers.
-    fn settle<U: Upper<P>>(&mut self, now: Time, ack: &Ack, outgoing: &mut Outgoing, upper: &mut U) -> u32 {
-        let mut newly_acked = 0;
+    /// Settles what the ACK covers.
+    fn settle<U: Upper<P>>(
+        &mut self,
+        now: Time,
+        ack: &Ack,
+        outgoing: &mut Outgoing,
+        evidence: &mut Evidence,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
         let ahead = ack.cum.offset_from(self.sent.una());
         if ahead < u32::MAX / 2 {
             for i in 0..ahead {
                 let psn = self.sent.una().plus(i);
-                newly_acked += self.settle_packet(now, psn, outgoing, upper) as u32;
+                self.settle_packet(now, psn, outgoing, evidence, shared, upper);
             }
         }
         for (word, &bits) in ack.sack.iter().enumerate() {
@@ -166,14 +273,13 @@ impl<P: Payload> Peer<P> {
             while new != 0 {
                 let psn = first.plus(new.trailing_zeros());
                 new &= new - 1;
-                newly_acked += self.settle_packet(now, psn, outgoing, upper) as u32;
+                self.settle_packet(now, psn, outgoing, evidence, shared, upper);
             }
         }
         self.sent.advance();
-        if newly_acked > 0 {
+        if evidence.newly_acked > 0 {
             self.acknowledged = true;
         }
-        newly_acked
     }
 
     /// Packets that have arrived and are not acknowledged all the same: their messages are refused, and the peer waits
@@ -187,16 +293,31 @@ impl<P: Payload> Peer<P> {
         }
     }
 
+    #[inline(always)]
     fn settle_packet<U: Upper<P>>(
         &mut self,
         now: Time,
         psn: Psn,
         outgoing: &mut Outgoing,
+        evidence: &mut Evidence,
+        shared: &mut Shared,
         upper: &mut U,
-    ) -> bool {
-        let Some(packet) = self.sent.acknowledge(psn, &mut outgoing.paths) else { return false };
+    ) {
+        let Some(packet) = self.sent.acknowledge(psn, &mut outgoing.paths) else { return };
+        evidence.newly_acked += 1;
         if packet.tx_count == 0 {
             self.newest_delivered = self.newest_delivered.max(packet.sent);
+            if packet.order >= evidence.newest_order {
+                evidence.newest_order = packet.order;
+                evidence.newest = Some(psn);
+            }
+            if packet.overtook {
+                let _ = evidence.reached.try_push((packet.path, packet.order)); // more than fit come again with the next
+            }
+            if !outgoing.paths.usable().contains(packet.path) {
+                // Only its answer was late: the path was suspected for the way back.
+                outgoing.paths.on_success(now, packet.path, packet.sent, shared);
+            }
         }
         self.mtu.on_ack(packet.bytes);
         let slot = packet.message;
@@ -205,18 +326,17 @@ impl<P: Payload> Peer<P> {
         if message.outstanding == 0 && message.all_sent && !message.over {
             message.over = true;
             match message.purpose {
-                Purpose::Upper(token) => upper.outcome(self.id, token, Ok(())),
+                Purpose::Upper(token) => self.complete(now, token, Ok(()), shared, upper),
                 Purpose::Refusal { withheld } => self.refusal_known(now, withheld),
                 Purpose::Forget => {}
             }
         }
         self.messages.free_if_done(slot);
-        true
     }
 
     fn note_answer(&mut self, now: Time, outgoing: &mut Outgoing, shared: &mut Shared) {
         if self.silent_probes >= PROBES_TO_FORGIVE {
-            outgoing.paths.forgive(&mut shared.stats);
+            outgoing.paths.forgive(now, shared);
         }
         self.silent_probes = 0;
         self.silence_told = false;
@@ -231,7 +351,7 @@ impl<P: Payload> Peer<P> {
         };
         let span = ack.rx_time.since(at);
         // Shorter spans are artefacts of batching (CONGESTION_CONTROL, section 2); very long ones are old ACKs.
-        if span.0 < (shared.config.base_rtt.0 / 4).max(1000) {
+        if span.0 < (shared.config.base_rtt.0 / 4).max(MIN_INTERVAL.0) {
             return;
         }
         if span > MAX_RTT {
@@ -246,6 +366,7 @@ impl<P: Payload> Peer<P> {
     /// The peer has refused the message of packet `refused`, which it will not acknowledge before it knows that we know.
     pub(crate) fn on_refusal<U: Upper<P>>(
         &mut self,
+        now: Time,
         refused: Psn,
         status: Status,
         shared: &mut Shared,
@@ -259,7 +380,7 @@ impl<P: Payload> Peer<P> {
         let token = self.messages.token(slot);
         self.messages.give_up(slot); // the peer has closed it already
         if let Some(token) = token {
-            upper.outcome(self.id, token, Err(status));
+            self.complete(now, token, Err(status), shared, upper);
         }
     }
 }

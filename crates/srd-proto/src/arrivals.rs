@@ -45,6 +45,9 @@ pub(crate) struct Arrivals {
     pub(crate) repeat_acks: u8,
     rcvd_bytes: u32,
     newest: Time,
+    newest_path: PathId,
+    /// The last ACK was for what has come last.
+    repeated: bool,
     ce_count: u16,
     /// The highest PSN that has come, and whether its sender had more to send then.
     last: Psn,
@@ -64,6 +67,8 @@ impl Arrivals {
             repeat_acks: 0,
             rcvd_bytes: 0,
             newest: Time(0),
+            newest_path: PathId(0),
+            repeated: false,
             ce_count: 0,
             last: first,
             more: false,
@@ -152,6 +157,8 @@ impl Arrivals {
     /// Notes that a packet came, for the echo of its path.
     pub(crate) fn note(&mut self, now: Time, path: PathId, tx_count: u8, psn: Psn, stamp: Stamp) {
         self.newest = now;
+        self.newest_path = path;
+        self.repeated = false;
         let pending = PendingEcho { path, tx_count, psn, stamp, at: now };
         if let Some(echo) =
             self.echoes.iter_mut().find(|echo| echo.path == path && echo.tx_count != Echo::PROBE)
@@ -180,6 +187,16 @@ impl Arrivals {
     pub(crate) fn sack_words(&self) -> usize {
         let beyond = self.end.offset_from(self.cum);
         if beyond > WINDOW_PACKETS { 0 } else { (beyond as usize).div_ceil(64).min(MAX_SACK_WORDS) }
+    }
+
+    /// The path of the newest packet.
+    pub(crate) fn newest_path(&self) -> PathId {
+        self.newest_path
+    }
+
+    /// Whether the next ACK says again what the last one said.
+    pub(crate) fn repeats(&self) -> bool {
+        self.repeated
     }
 
     /// How many echoes wait.
@@ -218,6 +235,7 @@ impl Arrivals {
         }
         if self.repeat_acks > 0 {
             self.repeat_acks -= 1;
+            self.repeated = true;
         }
         if self.repeat_acks == 0 {
             self.echoes.clear();

@@ -10,8 +10,26 @@ pub enum SelectorKind {
     Pinned,
     /// All paths in turn, in a permuted order.
     Oblivious,
+    /// All paths in turn, leaving out those with penalties for marks, losses and timeouts.
+    Bitmap,
     /// Recycle the paths whose ACKs came back early (REPS); otherwise the next of the sweep.
     Reps,
+    /// Recycle as `Reps` does; otherwise sweep as `Bitmap` does.
+    Mixed,
+    /// Of two random paths the one with the shorter round trip.
+    RttP2c,
+}
+
+impl SelectorKind {
+    /// All of them.
+    pub const ALL: [SelectorKind; 6] = [
+        SelectorKind::Pinned,
+        SelectorKind::Oblivious,
+        SelectorKind::Bitmap,
+        SelectorKind::Reps,
+        SelectorKind::Mixed,
+        SelectorKind::RttP2c,
+    ];
 }
 
 /// Which algorithm limits the rate.
@@ -24,6 +42,14 @@ pub enum ControllerKind {
     },
     /// Window updated per ACK towards a delay target that falls with the logarithm of the window.
     LogTarget,
+    /// What the SRD paper says: a rate limit that follows the rate of delivery, and an inflight limit.
+    Paper,
+}
+
+impl ControllerKind {
+    /// All of them.
+    pub const ALL: [ControllerKind; 3] =
+        [ControllerKind::Fixed { window_bytes: 65_536 }, ControllerKind::LogTarget, ControllerKind::Paper];
 }
 
 /// Configuration of an endpoint.

@@ -2,9 +2,8 @@
 
 use crate::messages::Purpose;
 use crate::peer::{Candidate, Peer, Shared, introduction};
-use crate::senders::SenderCount;
 use crate::timer_wheel::TimerWheel;
-use crate::{Config, PathReport, Payload, PeerId, PeerLoss, Stats, Token, Upper};
+use crate::{Config, Event, PathReport, Payload, PeerId, PeerLoss, Stats, Token, Tracer, Upper};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use srd_wire::{
@@ -145,17 +144,8 @@ impl<P: Payload> Endpoint<P> {
             (1..=256).contains(&config.paths) && config.entropy > 0,
             "1 to 256 paths, at least one source port"
         );
-        let rng = SmallRng::seed_from_u64(seed);
         Endpoint {
-            shared: Shared {
-                config,
-                incarnation,
-                ports: ports.to_vec(),
-                stats: Stats::default(),
-                rng,
-                load: SenderCount::default(),
-                arrived: Time(0),
-            },
+            shared: Shared::new(config, incarnation, ports, SmallRng::seed_from_u64(seed)),
             peers: Vec::new(),
             by_addr: HashMap::with_hasher(AddressHash(seed ^ incarnation.0)),
             own: None,
@@ -170,6 +160,11 @@ impl<P: Payload> Endpoint<P> {
             clock: Time(0),
             now: Time(0),
         }
+    }
+
+    /// From now on `tracer` is told what the transport decides, as it decides it ([`crate::EVENTS`]); `None`: nobody is.
+    pub fn set_tracer(&mut self, tracer: Option<Tracer>) {
+        self.shared.trace.set(tracer);
     }
 
     /// Lets this instance talk to itself at `gid`. From elsewhere its own packets are refused: they have been sent back.
@@ -274,7 +269,12 @@ impl<P: Payload> Endpoint<P> {
         }
         peer.last_active = now;
         peer.revive(now);
+        let bytes = payload.len() as u32;
         peer.messages.add(Purpose::Upper(token), op, payload, None);
+        self.shared.trace.emit(now, peer.id, || {
+            let queued = peer.messages.queued_bytes();
+            Event::MessageQueued { token: token.0, bytes, queued }
+        });
         self.make_ready(slot);
         Ok(())
     }
@@ -365,7 +365,7 @@ impl<P: Payload> Endpoint<P> {
         peer.revive(now);
         shared.stats.rx_pkts += 1;
         if peer.incompatible {
-            peer.end(Status::FeatureMismatch, PeerLoss::Incompatible, upper);
+            peer.end(now, Status::FeatureMismatch, PeerLoss::Incompatible, shared, upper);
             self.make_ready(slot);
             return;
         }
@@ -617,7 +617,7 @@ impl<P: Payload> Endpoint<P> {
         (new.ready, new.owing) = (old.ready, old.owing);
         new.ever_known = old.ever_known;
         let mut old = std::mem::replace(&mut self.peers[slot as usize], new);
-        old.end(Status::RemoteAbort, PeerLoss::Restarted, upper);
+        old.end(self.now, Status::RemoteAbort, PeerLoss::Restarted, shared, upper);
         self.timers.set(slot, Time::NEVER);
     }
 

@@ -1,8 +1,26 @@
 //! Loss and silence: when a packet counts as lost, when paths are asked, and when silence is death.
+//!
+//! Against CONGESTION_CONTROL, section 6:
+//!
+//! - `dup_i` is 1: one packet that overtakes on its path is enough. The time rule beside it (`srtt_i + reo_i` after a later
+//!   arrival on the path) could then never come first, and is left to the timer.
+//! - The timer is max(3 B, srtt + 4 var), over the context and over the packet's own path, whichever is longer: the
+//!   context's alone knows only the paths in use, the path's alone may be older than the queue that all share. It is also
+//!   as long as a round trip over the longest paths there and back, and 5 B on a path of which nothing is known, unless
+//!   the receiver has several senders or every packet waits in a queue. So paths of different length cause no retransmission. Doubling begins after the second
+//!   retransmission: a packet that waits longer holds up those behind it.
+//! - The tail probe comes after max(2 B, srtt + 2 var), shorter than there (CC_FINDINGS, "Loss"): questions on two other
+//!   paths, or, if the packet is small or the questions were not answered, the packet again and the questions. An answer
+//!   does not prove loss by its own delay: it makes what was sent before it late, and late packets have the timer above.
+//! - A retransmission takes the path that answered last, else the selector's choice without the path that failed. That all
+//!   earlier paths should be avoided is not remembered; a path that fails twice is suspected by then.
+//! - No PSN is sent again within a round trip of its last transmission: the timers are longer than that, and the two rules
+//!   by order wait for it ([`Peer::too_recent`]). What a dead path held is exempt: that path was asked for longer.
 
-use crate::paths::NO_PSN;
+use crate::events::{Event, LossCause};
+use crate::paths::{Findings, NO_PSN};
 use crate::peer::{Outgoing, Peer, Shared};
-use crate::selector::PathSet;
+use crate::sent::SentPacket;
 use crate::{Payload, PeerLoss, Upper};
 use srd_wire::{Nanos, Op, PathId, Probe, Psn, Status, Time};
 
@@ -20,9 +38,16 @@ const MAX_BACKOFF: u8 = 4;
 const SMALL: u16 = 256;
 /// How long after the last message paths that are down are still asked.
 const PROBE_AFTERTIME: Nanos = Nanos::from_secs(1);
+/// Base round trips that a packet may take on a path of which nothing is known, while others show no queue: it may be
+/// four times as long as they are. [the 4 of the 4x difference that must cause no retransmission, and one for queues]
+const UNKNOWN_ROUNDS: u64 = 5;
+/// The shortest of the last waits in units of the base from which on all packets wait in a queue.
+const QUEUED: f64 = 0.25;
+/// Late packets looked at to find the one whose time is up first: those behind the oldest may have shorter timers.
+const LOOK_AHEAD: usize = 16;
 
 impl<P: Payload> Peer<P> {
-    /// How long a packet may go unanswered while others are answered.
+    /// How long a packet may go unanswered while others are answered, as far as the context as a whole tells.
     pub(crate) fn retransmission_timeout(&self, shared: &Shared) -> Nanos {
         let config = &shared.config;
         // 3B and srtt + 4 var: CC_FINDINGS, "Loss".
@@ -30,7 +55,7 @@ impl<P: Payload> Peer<P> {
         (self.rtt.with_variation(4.0) + config.ack_delay).max(floor).min(config.max_rto)
     }
 
-    /// How long silence may last when nothing more is to be sent.
+    /// How long silence may last when nothing more is to be sent, as far as the context as a whole tells.
     fn probe_timeout(&self, shared: &Shared) -> Nanos {
         let config = &shared.config;
         // 2B and srtt + 2 var: CC_FINDINGS, "Loss".
@@ -38,18 +63,77 @@ impl<P: Payload> Peer<P> {
         (self.rtt.with_variation(2.0) + config.ack_delay).max(floor).min(config.max_rto)
     }
 
-    /// When the oldest outstanding packet must be looked at.
+    /// How long an answer may take on this very path, and on paths as long as some are. The ACK may come for the newest
+    /// packet and then takes the way back of that one's path, which may be a long one.
+    fn path_timeout(&self, path: PathId, shared: &Shared) -> Nanos {
+        let config = &shared.config;
+        let Some(outgoing) = &self.outgoing else { return Nanos::ZERO };
+        let newest = self.sent.newest_path().unwrap_or(path);
+        let [there, back] = [path, newest].map(|path| outgoing.paths.get(path).rtt_with_variation(4.0));
+        // Where many send to one, or every packet waits in queues, what is late is rather lost than on a long way.
+        let queued = config.receiver_hint && self.receiver_senders > 1
+            || self.rtt.least_wait().as_f64() > QUEUED * config.base_rtt.as_f64();
+        let unknown = (there.is_none() || back.is_none()) && !queued;
+        let far = if unknown { Nanos(UNKNOWN_ROUNDS * config.base_rtt.0) } else { Nanos::ZERO };
+        let known = there.unwrap_or_default().max(back.unwrap_or_default()).max(outgoing.paths.longest());
+        (known.max(far) + config.ack_delay).min(config.max_rto)
+    }
+
+    /// When the outstanding packet must be looked at that is due first, and which one that is. Packets are in sending
+    /// order, and those that are late come before the others.
+    fn first_due(&self, shared: &Shared) -> Option<(Psn, Time)> {
+        let oldest = self.sent.oldest()?;
+        let head = self.sent.get(oldest)?;
+        if head.sent >= self.newest_delivered {
+            let soon = self.probe_timeout(shared);
+            // To ask too early does no harm.
+            let patience =
+                if self.asks_first(head) { soon } else { soon.max(self.path_timeout(head.path, shared)) };
+            return Some((oldest, self.due(head, patience, shared).max(self.quiet_until).max(self.next_ask)));
+        }
+        let least = self.retransmission_timeout(shared);
+        let (mut psn, mut packet, mut first) = (oldest, head, (oldest, Time::NEVER));
+        for _ in 0..LOOK_AHEAD {
+            let due = self.due(packet, least.max(self.path_timeout(packet.path, shared)), shared);
+            if due < first.1 {
+                first = (psn, due);
+            }
+            let Some(next) = self.sent.newer(packet) else { break };
+            let Some(newer) = self.sent.get(next) else { break };
+            if newer.sent >= self.newest_delivered || newer.sent + least >= first.1 {
+                break;
+            }
+            (psn, packet) = (next, newer);
+        }
+        Some(first)
+    }
+
+    /// Whether silence about this packet is answered by questions before it is sent again.
+    fn asks_first(&self, packet: &SentPacket) -> bool {
+        self.silent_probes == 0 && packet.len > SMALL
+    }
+
+    /// When `packet` is due with this timer. One that is lost again and again waits longer each time.
+    fn due(&self, packet: &SentPacket, timeout: Nanos, shared: &Shared) -> Time {
+        let backoff = packet.tx_count.saturating_sub(FREE_RETRIES).min(MAX_BACKOFF);
+        packet.sent + Nanos(timeout.0 << backoff).min(shared.config.max_rto)
+    }
+
+    /// When the first outstanding packet must be looked at.
     pub(crate) fn loss_deadline(&self, shared: &Shared) -> Time {
         if self.dead {
             return Time::NEVER;
         }
-        let Some(packet) = self.sent.oldest().and_then(|psn| self.sent.get(psn)) else { return Time::NEVER };
-        // A packet that is lost again and again waits longer each time.
-        let backoff = packet.tx_count.saturating_sub(FREE_RETRIES).min(MAX_BACKOFF);
-        let late = packet.sent < self.newest_delivered;
-        let timeout = if late { self.retransmission_timeout(shared) } else { self.probe_timeout(shared) };
-        let at = packet.sent + Nanos(timeout.0 << backoff).min(shared.config.max_rto);
-        if late { at } else { at.max(self.quiet_until) }
+        self.first_due(shared).map_or(Time::NEVER, |(_, due)| due)
+    }
+
+    /// Whether `packet` was sent again less than a round trip ago: no answer to that can have come yet.
+    fn too_recent(&self, now: Time, packet: &SentPacket, outgoing: &Outgoing, shared: &Shared) -> bool {
+        let rtt = || {
+            let path = outgoing.paths.get(packet.path).rtt();
+            path.unwrap_or(self.rtt.smoothed(shared.config.base_rtt))
+        };
+        packet.tx_count > 0 && now.since(packet.sent) < rtt()
     }
 
     /// Whether it is worth asking paths that are not in use at time `at`: while there is traffic, or was a moment ago.
@@ -90,16 +174,15 @@ impl<P: Payload> Peer<P> {
     }
 
     fn check_losses<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
-        loop {
-            let due = self.loss_deadline(shared);
-            if now < due {
-                return;
-            }
-            let Some(psn) = self.sent.oldest() else { return };
+        while let Some((psn, due)) = self.first_due(shared).filter(|_| !self.dead)
+            && due <= now
+        {
             let Some(&packet) = self.sent.get(psn) else { return };
             let Some(mut outgoing) = self.outgoing.take() else { return };
+            let (outstanding, inflight) = (self.sent.span(), self.sent.inflight_bytes());
+            shared.trace.emit(now, self.id, || Event::TimerFired { outstanding, inflight });
             let path_fault = packet.sent < self.newest_delivered;
-            if !path_fault && self.silent_probes == 0 && packet.len > SMALL {
+            if !path_fault && self.asks_first(&packet) {
                 self.outgoing = Some(outgoing);
                 self.ask(now, packet.path, shared);
                 return;
@@ -107,14 +190,16 @@ impl<P: Payload> Peer<P> {
             shared.stats.retrans_timeout_events += 1;
             if path_fault {
                 shared.stats.lost_by_timer += 1;
-                outgoing.selector.on_timeout(packet.path);
-                outgoing.paths.on_timeout(now, packet.path, packet.sent);
+                outgoing.selector.on_timeout(now, packet.path);
+                outgoing.paths.on_timeout(now, packet.path, packet.sent, shared);
                 outgoing.controller.on_loss(now);
+                self.trace_controller(now, &outgoing, shared);
             }
-            self.lose(psn, &mut outgoing, upper);
+            let cause = if path_fault { LossCause::Timer } else { LossCause::Silence };
+            self.lose(now, psn, cause, &mut outgoing, shared, upper);
             self.outgoing = Some(outgoing);
             if path_fault && self.mtu.on_loss(now, packet.sent, packet.bytes) {
-                self.fail_unsendable(packet.message, upper);
+                self.fail_unsendable(now, packet.message, shared, upper);
             }
             if !path_fault {
                 self.probe_silence(now, due, psn, packet.path, shared, upper);
@@ -124,12 +209,12 @@ impl<P: Payload> Peer<P> {
     }
 
     /// The packets of this message are too large for what the network has become.
-    fn fail_unsendable<U: Upper<P>>(&mut self, slot: u32, upper: &mut U) {
+    fn fail_unsendable<U: Upper<P>>(&mut self, now: Time, slot: u32, shared: &mut Shared, upper: &mut U) {
         if !self.messages.get(slot).over
             && let Some(token) = self.messages.token(slot)
         {
             self.close_message(slot);
-            upper.outcome(self.id, token, Err(Status::Unresponsive));
+            self.complete(now, token, Err(Status::Unresponsive), shared, upper);
         }
     }
 
@@ -152,6 +237,8 @@ impl<P: Payload> Peer<P> {
         self.lost.push_front(psn);
         self.urgent += 1;
         self.silent_probes += 1;
+        let probes = self.silent_probes;
+        shared.trace.emit(now, self.id, || Event::TailProbe { psn, path, probes });
         self.ask_other_paths(now, path, PATHS_ASKED, shared);
         let backoff = self.retransmission_timeout(shared).0 << self.silent_probes.min(16);
         self.quiet_until = now + Nanos(backoff).min(shared.config.max_rto);
@@ -165,6 +252,7 @@ impl<P: Payload> Peer<P> {
         self.silent_probes += 1;
         self.ask_other_paths(now, path, PATHS_ASKED + 1, shared);
         self.quiet_until = now + self.probe_timeout(shared);
+        self.next_ask = self.quiet_until;
     }
 
     /// Header-only questions on other paths: the path that the packet takes now may be as dead as its first.
@@ -174,6 +262,7 @@ impl<P: Payload> Peer<P> {
             let path = outgoing.paths.any_usable(failed, &mut shared.rng);
             self.probes.push_back(Probe { path, number: 0, stamp: now.stamp() });
             shared.stats.path_probes_sent += 1;
+            shared.trace.emit(now, self.id, || Event::PathProbed { path, number: 0 });
         }
     }
 
@@ -198,6 +287,7 @@ impl<P: Payload> Peer<P> {
             return;
         }
         shared.stats.unresponsive_remote_events += 1;
+        shared.trace.emit(now, self.id, || Event::PeerDied { silence });
         let answered_before = self.ever_known;
         let status = if answered_before { Status::Unresponsive } else { Status::Unreachable };
         self.restart_sending(now, status, shared, upper);
@@ -234,38 +324,75 @@ impl<P: Payload> Peer<P> {
         }
         let patience = self.probe_timeout(shared);
         let Some(mut outgoing) = self.outgoing.take() else { return };
-        let mut down = PathSet::default();
-        while let Some(probe) =
-            outgoing.paths.poll_probe(now, patience, &mut shared.rng, &mut shared.stats, &mut down)
-        {
+        let mut findings = Findings::default();
+        while let Some(probe) = outgoing.paths.poll_probe(now, patience, shared, &mut findings) {
             self.probes.push_back(probe);
         }
-        for path in down.iter() {
-            shared.stats.impaired_remote_conn_events += 1;
-            while outgoing.paths.get(path).head != NO_PSN {
-                shared.stats.lost_by_path_down += 1;
-                let psn = Psn(outgoing.paths.get(path).head);
-                self.lose(psn, &mut outgoing, upper);
-            }
+        if !findings.down.is_empty() {
+            self.leave_paths(now, patience, &findings, &mut outgoing, shared, upper);
         }
+        findings.rerolled.iter().for_each(|path| outgoing.selector.on_reroll(path));
         self.outgoing = Some(outgoing);
     }
 
+    /// Paths have gone down: what they held is lost, unless it is not the paths at all. (The controller has been told of
+    /// each packet whose timer made a path suspect.)
+    fn leave_paths<U: Upper<P>>(
+        &mut self,
+        now: Time,
+        patience: Nanos,
+        findings: &Findings,
+        outgoing: &mut Outgoing,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
+        shared.stats.impaired_remote_conn_events += findings.down.len() as u64;
+        if outgoing.paths.undo_collapse(now, patience, shared) {
+            return;
+        }
+        for path in findings.down.iter() {
+            outgoing.selector.on_path_down(now, path);
+            while outgoing.paths.get(path).head != NO_PSN {
+                shared.stats.lost_by_path_down += 1;
+                let psn = Psn(outgoing.paths.get(path).head);
+                self.lose(now, psn, LossCause::PathDown, outgoing, shared, upper);
+            }
+        }
+    }
+
     /// A packet is lost: it waits to be sent again, or, of an unreliable message, is given up.
-    fn lose<U: Upper<P>>(&mut self, psn: Psn, outgoing: &mut Outgoing, upper: &mut U) {
+    fn lose<U: Upper<P>>(
+        &mut self,
+        now: Time,
+        psn: Psn,
+        cause: LossCause,
+        outgoing: &mut Outgoing,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
         let packet = self.sent.lose(psn, &mut outgoing.paths);
         self.lost.push_back(psn);
+        shared.trace.emit(now, self.id, || {
+            let age = now.since(packet.sent);
+            Event::PacketLost { psn, path: packet.path, tx_count: packet.tx_count, cause, age }
+        });
         let message = self.messages.get(packet.message);
         if !message.over && matches!(message.op, Op::Send { datagram: true, .. }) {
             let token = self.messages.token(packet.message);
             self.close_message(packet.message);
             if let Some(token) = token {
-                upper.outcome(self.id, token, Ok(()));
+                self.complete(now, token, Ok(()), shared, upper);
             }
         }
     }
 
-    /// Finds lost what paths have overtaken: `reached` are the newest transmissions that arrived, by path.
+    /// How much later than a lost packet another one was sent that has arrived, where paths are not FIFO.
+    pub(crate) fn reorder_window(&mut self, now: Time, outgoing: &Outgoing, shared: &Shared) -> Nanos {
+        let (base, variation) = (shared.config.base_rtt, self.rtt.variation());
+        self.reordering.window(now, base, variation, || outgoing.paths.rtt_span())
+    }
+
+    /// Finds lost what has been overtaken: `reached` are transmissions that arrived, by path.
     pub(crate) fn find_losses<U: Upper<P>>(
         &mut self,
         now: Time,
@@ -274,31 +401,49 @@ impl<P: Payload> Peer<P> {
         shared: &mut Shared,
         upper: &mut U,
     ) {
-        if self.reordering {
-            while let Some(psn) = self.sent.oldest() {
-                let Some(&packet) = self.sent.get(psn) else { break };
-                if packet.sent + self.reorder_window >= self.newest_delivered {
-                    break;
-                }
-                shared.stats.lost_by_rack += 1;
-                outgoing.selector.on_loss(packet.path);
-                outgoing.controller.on_loss(now);
-                self.lose(psn, outgoing, upper);
+        if self.reordering.is_active() {
+            if !self.reordering.settle(now, self.rtt.smoothed(shared.config.base_rtt)) {
+                return self.find_late(now, outgoing, shared, upper);
             }
-            return;
+            let rule = Event::LossRule { rule: "path_order", window: Nanos::ZERO };
+            shared.trace.emit(now, self.id, || rule);
         }
         // On one path packets arrive in order: what was sent before the newest arrival and is not there is lost.
         for &(path, order) in reached {
             loop {
                 let head = outgoing.paths.get(path).head;
-                if head == NO_PSN || self.sent.get(Psn(head)).is_none_or(|packet| packet.order >= order) {
+                let Some(&packet) = self.sent.get(Psn(head)).filter(|_| head != NO_PSN) else { break };
+                if packet.order >= order || self.too_recent(now, &packet, outgoing, shared) {
                     break;
                 }
                 shared.stats.lost_by_path_order += 1;
-                outgoing.selector.on_loss(path);
+                outgoing.selector.on_loss(now, path);
                 outgoing.controller.on_loss(now);
-                self.lose(Psn(head), outgoing, upper);
+                self.lose(now, Psn(head), LossCause::PathOrder, outgoing, shared, upper);
             }
+        }
+    }
+
+    /// Finds lost what was sent more than a reordering window before something that has arrived.
+    fn find_late<U: Upper<P>>(
+        &mut self,
+        now: Time,
+        outgoing: &mut Outgoing,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
+        let window = self.reorder_window(now, outgoing, shared);
+        while let Some(psn) = self.sent.oldest() {
+            let Some(&packet) = self.sent.get(psn) else { break };
+            if packet.sent + window >= self.newest_delivered
+                || self.too_recent(now, &packet, outgoing, shared)
+            {
+                break;
+            }
+            shared.stats.lost_by_rack += 1;
+            outgoing.selector.on_loss(now, packet.path);
+            outgoing.controller.on_loss(now);
+            self.lose(now, psn, LossCause::Reordering, outgoing, shared, upper);
         }
     }
 }

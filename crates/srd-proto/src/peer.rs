@@ -3,16 +3,18 @@
 
 use crate::arrivals::Arrivals;
 use crate::controller::{CongestionController, controller};
+use crate::events::{Event, Trace};
 use crate::messages::{Messages, Purpose};
 use crate::pacing::Pacer;
 use crate::partial::Partials;
 use crate::path_mtu::PathMtu;
 use crate::paths::{PathReport, PathTable};
+use crate::reordering::Reordering;
 use crate::rtt::RttEstimator;
 use crate::selector::{PathSelector, selector};
 use crate::senders::{Counted, SenderCount};
 use crate::sent::SentPackets;
-use crate::{Config, Payload, PeerId, PeerLoss, Stats, Transmit, Upper};
+use crate::{Config, Payload, PeerId, PeerLoss, Stats, Token, Transmit, Upper};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use srd_wire::{
@@ -29,11 +31,31 @@ pub(crate) struct Shared {
     pub(crate) stats: Stats,
     pub(crate) rng: SmallRng,
     pub(crate) load: SenderCount,
+    pub(crate) trace: Trace,
     /// When the packet that is being handled came to the network card.
     pub(crate) arrived: Time,
 }
 
 impl Shared {
+    pub(crate) fn new(config: Config, incarnation: Incarnation, ports: &[u16], rng: SmallRng) -> Shared {
+        Shared {
+            config,
+            incarnation,
+            ports: ports.to_vec(),
+            stats: Stats::default(),
+            rng,
+            load: SenderCount::default(),
+            arrived: Time(0),
+            trace: Trace::default(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(config: Config) -> Shared {
+        use rand::SeedableRng;
+        Shared::new(config, Incarnation(1), &[1], SmallRng::seed_from_u64(1))
+    }
+
     /// Bytes by which sealing makes a packet longer, at most.
     fn seal_bytes(&self) -> u16 {
         if self.config.confirm_first { srd_wire::seal::overhead(true) as u16 } else { 0 }
@@ -137,6 +159,9 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) silence_told: bool,
     /// No further probe before this.
     pub(crate) quiet_until: Time,
+    /// Nor are paths asked about silence before this, whatever has been heard: late answers to earlier questions would
+    /// draw new ones without end.
+    pub(crate) next_ask: Time,
     /// Since when something has been outstanding without an answer.
     pub(crate) waiting_since: Time,
     /// Packets that may leave whatever window and pacing say.
@@ -150,20 +175,24 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) burst_left: u64,
     /// Bytes that the message at the head may still send before the next one has its turn.
     pub(crate) turn_left: u32,
-    /// Paths are not FIFO (spurious retransmissions were seen): judge loss over the whole context.
-    pub(crate) reordering: bool,
-    pub(crate) reorder_window: Nanos,
-    pub(crate) spurious_at: Time,
+    /// Whether paths are FIFO.
+    pub(crate) reordering: Reordering,
+    /// Congestion marks that the peer has reported, low 16 bits.
+    pub(crate) ce_count: u16,
     /// Receiver's byte count and clock at the last delivery sample, and the best rate of late (bytes per ns).
     pub(crate) delivered: Option<(u32, Stamp)>,
     pub(crate) delivery_rate: f64,
+    /// Senders that the receiver serves, as it said last.
+    pub(crate) receiver_senders: u16,
     /// Bytes that may be in flight for the receiver's sake: our share of its socket buffer.
     pub(crate) share_bytes: u64,
 
     // Receiving.
     pub(crate) arrivals: Arrivals,
     pub(crate) partials: Partials,
-    pub(crate) ack_entropy: u32,
+    /// Way back of what comes on path 0; see [`Peer::way_back`].
+    ack_offset: u16,
+    ack_turn: u16,
     pub(crate) counted: Counted,
 
     /// Last time anything was sent or received.
@@ -212,6 +241,7 @@ impl<P: Payload> Peer<P> {
             silent_probes: 0,
             silence_told: false,
             quiet_until: Time(0),
+            next_ask: Time(0),
             waiting_since: now,
             urgent: 0,
             dead: false,
@@ -220,33 +250,40 @@ impl<P: Payload> Peer<P> {
             burst_path: PathId(0),
             burst_left: 0,
             turn_left: 0,
-            reordering: false,
-            reorder_window: Nanos::ZERO,
-            spurious_at: Time(0),
+            reordering: Reordering::default(),
+            ce_count: 0,
             delivered: None,
             delivery_rate: 0.0,
+            receiver_senders: 0,
             share_bytes: u64::MAX,
             arrivals: Arrivals::new(Psn(0)),
             partials: Partials::default(),
-            ack_entropy: shared.rng.random(),
+            ack_offset: shared.rng.random(),
+            ack_turn: 0,
             counted: Counted::default(),
             last_active: now,
         }
     }
 
     /// The sending half, made when first needed.
+    #[inline]
     pub(crate) fn outgoing(&mut self, shared: &mut Shared) -> &mut Outgoing {
-        let max_datagram = self.max_datagram;
+        if self.outgoing.is_none() {
+            self.make_outgoing(shared);
+        }
+        self.outgoing.as_mut().expect("made just now")
+    }
+
+    #[cold]
+    fn make_outgoing(&mut self, shared: &mut Shared) {
         if self.probes.capacity() == 0 {
             self.probes.reserve(PROBES_AT_ONCE);
         }
-        self.outgoing.get_or_insert_with(|| {
-            Box::new(Outgoing {
-                paths: PathTable::new(&shared.config, &mut shared.rng),
-                selector: selector(&shared.config, shared.rng.random()),
-                controller: controller(&shared.config, max_datagram as u32),
-            })
-        })
+        self.outgoing = Some(Box::new(Outgoing {
+            paths: PathTable::new(self.id, &shared.config, &mut shared.rng),
+            selector: selector(&shared.config, shared.rng.random()),
+            controller: controller(&shared.config, self.max_datagram as u32),
+        }));
     }
 
     /// The peer's incarnation has become known.
@@ -268,6 +305,7 @@ impl<P: Payload> Peer<P> {
 
     /// The receiver serves so many senders.
     pub(crate) fn note_senders(&mut self, senders: u16) {
+        self.receiver_senders = senders;
         if self.remote_rcvbuf > 0 {
             self.share_bytes = self.remote_rcvbuf / RCVBUF_SHARE / senders.max(1) as u64;
         }
@@ -327,9 +365,9 @@ impl<P: Payload> Peer<P> {
         }
     }
 
-    /// An introduction or an ACK on its own. ACKs are spread over paths: each says everything, so that a path that
-    /// swallows them costs little.
+    /// An introduction or an ACK on its own.
     pub(crate) fn bare_transmit(&mut self, now: Time, shared: &mut Shared) -> Transmit<P> {
+        let entropy = self.way_back(shared);
         let ack = if self.remote.is_some() && self.open(shared) && self.arrivals.ack_at != Time::NEVER {
             shared.stats.pure_acks_sent += 1;
             Some(self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt)).into())
@@ -337,21 +375,41 @@ impl<P: Payload> Peer<P> {
             self.arrivals.clear_due(); // this packet is the answer
             None
         };
-        self.ack_entropy = self.ack_entropy.wrapping_add(1);
-        let entropy = match &self.outgoing {
-            Some(outgoing) => {
-                let mut turn = self.ack_entropy;
-                let count = shared.config.paths as u32;
-                let usable = (0..count).find_map(|_| {
-                    let path = PathId((turn % count) as u8);
-                    turn = turn.wrapping_add(1);
-                    outgoing.paths.usable().contains(path).then_some(path)
-                });
-                outgoing.paths.get(usable.unwrap_or_default()).entropy
-            }
-            None => (self.ack_entropy % shared.config.entropy as u32) as u16,
-        };
         self.transmit(shared, entropy, 0, ack, Body::None)
+    }
+
+    /// The source port of an ACK. The newest packet's path decides, so that each path of the peer's has a way back of its
+    /// own (CONGESTION_CONTROL, section 7): its round trips are alike, and a path whose way back is dead looks like a bad
+    /// path, which the peer's selector leaves. What is said again, or says nothing of a path, takes another way each time.
+    fn way_back(&mut self, shared: &Shared) -> u16 {
+        let again = self.arrivals.repeats() || self.arrivals.echo_count() == 0;
+        self.ack_turn = if again { self.ack_turn.wrapping_add(1) } else { self.ack_offset };
+        let turn = self.ack_turn.wrapping_add(self.arrivals.newest_path().0 as u16) as u32;
+        let Some(outgoing) = &self.outgoing else { return (turn % shared.config.entropy as u32) as u16 };
+        let count = shared.config.paths as u32;
+        let path = (0..count)
+            .map(|i| PathId(((turn + i) % count) as u8))
+            .find(|&path| outgoing.paths.usable().contains(path));
+        outgoing.paths.get(path.unwrap_or_default()).entropy
+    }
+
+    /// A packet has come twice, so that an ACK may have been lost: from now on each path has another way back.
+    pub(crate) fn change_way_back(&mut self) {
+        self.ack_offset = self.ack_offset.wrapping_add(1);
+    }
+
+    /// Tells the upper layer what became of a message.
+    pub(crate) fn complete<U: Upper<P>>(
+        &self,
+        now: Time,
+        token: Token,
+        outcome: Result<(), Status>,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
+        let status = outcome.err().unwrap_or(Status::Ok);
+        shared.trace.emit(now, self.id, || Event::MessageCompleted { token: token.0, status });
+        upper.outcome(self.id, token, outcome);
     }
 
     /// Ends every message with `status` and begins a new sending half under the next context number, so that nothing
@@ -368,7 +426,7 @@ impl<P: Payload> Peer<P> {
         let new = Peer::new(self.id, self.addr, self.port, context, now, shared);
         let old = std::mem::replace(self, new);
         for token in old.messages.open().filter_map(|slot| old.messages.token(slot)) {
-            upper.outcome(self.id, token, Err(status));
+            self.complete(now, token, Err(status), shared, upper);
         }
         for refusal in old.messages.refusals() {
             self.messages.add(refusal.purpose, refusal.op, P::empty(), None);
@@ -398,13 +456,20 @@ impl<P: Payload> Peer<P> {
     }
 
     /// Ends the context for good: its messages end with `status`, what was coming in is abandoned.
-    pub(crate) fn end<U: Upper<P>>(&mut self, status: Status, why: PeerLoss, upper: &mut U) {
+    pub(crate) fn end<U: Upper<P>>(
+        &mut self,
+        now: Time,
+        status: Status,
+        why: PeerLoss,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
         let open: Vec<u32> = self.messages.open().collect();
         for slot in open {
             let token = self.messages.token(slot);
             self.messages.give_up(slot);
             if let Some(token) = token {
-                upper.outcome(self.id, token, Err(status));
+                self.complete(now, token, Err(status), shared, upper);
             }
         }
         for partial in self.partials.drain() {

@@ -30,6 +30,7 @@ impl<P: Payload> Peer<P> {
                 self.arrivals.note(shared.arrived, data.path, data.tx_count, data.psn, data.stamp);
                 self.arrivals.repeat_acks = ACKS_ON_DOUBT;
                 self.arrivals.ack_by(now);
+                self.change_way_back();
                 return;
             }
             Arrival::OutOfWindow => {
@@ -40,7 +41,7 @@ impl<P: Payload> Peer<P> {
         let psn = data.psn;
         let accepted = match data.op {
             Op::Refuse { refused, status } => {
-                self.on_refusal(refused, status, shared, upper);
+                self.on_refusal(now, refused, status, shared, upper);
                 true
             }
             Op::Skip => {

@@ -2,6 +2,8 @@
 
 use srd_wire::{Nanos, Time};
 
+/// Samples of which the smallest tells whether all packets wait in queues.
+const WAIT_SAMPLES: u32 = 8;
 /// How long a smallest round trip is remembered at least; at most twice as long.
 const MIN_MEMORY: Nanos = Nanos::from_secs(5);
 
@@ -14,19 +16,36 @@ pub(crate) struct RttEstimator {
     /// Smallest of this period and of the last.
     min: [Nanos; 2],
     period_end: Time,
+    /// Shortest wait of these few samples and of the few before.
+    waits: [Nanos; 2],
+    waits_count: u32,
 }
 
 impl RttEstimator {
     pub(crate) fn new() -> RttEstimator {
-        RttEstimator { smoothed_ns: 0.0, variation_ns: 0.0, min: [Nanos(u64::MAX); 2], period_end: Time(0) }
+        RttEstimator {
+            smoothed_ns: 0.0,
+            variation_ns: 0.0,
+            min: [Nanos(u64::MAX); 2],
+            period_end: Time(0),
+            waits: [Nanos(u64::MAX); 2],
+            waits_count: 0,
+        }
     }
 
-    pub(crate) fn add(&mut self, now: Time, sample: Nanos) {
+    /// A round trip took so long, and `wait` longer than its path does without queues.
+    pub(crate) fn add(&mut self, now: Time, sample: Nanos, wait: Nanos) {
         if now >= self.period_end {
             self.min = [Nanos(u64::MAX), self.min[0]];
             self.period_end = now + MIN_MEMORY;
         }
         self.min[0] = self.min[0].min(sample);
+        if self.waits_count == WAIT_SAMPLES {
+            self.waits = [Nanos(u64::MAX), self.waits[0]];
+            self.waits_count = 0;
+        }
+        self.waits[0] = self.waits[0].min(wait);
+        self.waits_count += 1;
         let sample = sample.as_f64();
         if self.smoothed_ns == 0.0 {
             self.smoothed_ns = sample;
@@ -48,13 +67,19 @@ impl RttEstimator {
         Nanos((self.smoothed_ns + k * self.variation_ns) as u64)
     }
 
+    /// The variation.
+    pub(crate) fn variation(&self) -> Nanos {
+        Nanos(self.variation_ns as u64)
+    }
+
     /// The smallest of late.
     pub(crate) fn min(&self) -> Option<Nanos> {
         Some(self.min[0].min(self.min[1])).filter(|min| min.0 != u64::MAX)
     }
 
-    /// Whether there was a sample.
-    pub(crate) fn measured(&self) -> bool {
-        self.smoothed_ns != 0.0
+    /// The shortest wait of the last 8 to 16 samples.
+    pub(crate) fn least_wait(&self) -> Nanos {
+        let least = self.waits[0].min(self.waits[1]);
+        if least.0 == u64::MAX { Nanos::ZERO } else { least }
     }
 }

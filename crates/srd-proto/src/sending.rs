@@ -1,6 +1,7 @@
 //! What leaves next: whose turn it is, on which path, and whether window and pacing permit it.
 
 use crate::controller::Allowance;
+use crate::events::Event;
 use crate::messages::Purpose;
 use crate::peer::{Outgoing, Peer, Shared};
 use crate::sent::SentPacket;
@@ -102,7 +103,7 @@ impl<P: Payload> Peer<P> {
     /// A probe that is padded to `size` bytes.
     fn size_probe(&mut self, now: Time, number: u32, size: u16, shared: &mut Shared) -> Transmit<P> {
         let outgoing = self.outgoing(shared);
-        let path = outgoing.selector.pick(now, outgoing.paths.usable(), None);
+        let path = outgoing.selector.pick(&outgoing.paths.candidates(now, None));
         let entropy = outgoing.paths.get(path).entropy;
         shared.stats.mtu_probes_sent += 1;
         let probe = Body::Probe(Probe { path, number, stamp: now.stamp() });
@@ -151,6 +152,9 @@ impl<P: Payload> Peer<P> {
         let fresh = if again.is_none() { self.messages.head() } else { None };
         if again.is_none() && !control && (fresh.is_none() || self.sent.window_full()) {
             self.window_limited = fresh.is_some();
+            if fresh.is_none() {
+                self.sent.note_dry();
+            }
             self.pacer.open(); // not the pace is in the way
             return None;
         }
@@ -209,8 +213,17 @@ impl<P: Payload> Peer<P> {
         let path = outgoing
             .paths
             .proven(failed)
-            .unwrap_or_else(|| outgoing.selector.pick(now, outgoing.paths.usable(), Some(failed)));
+            .unwrap_or_else(|| outgoing.selector.pick(&outgoing.paths.candidates(now, Some(failed))));
         let packet = self.sent.retransmission(now, psn, path, &mut outgoing.paths);
+        let inflight = self.sent.inflight_bytes();
+        shared.trace.emit(now, self.id, || Event::PacketResent {
+            psn,
+            path,
+            lost_on: failed,
+            tx_count: packet.tx_count,
+            bytes: packet.bytes,
+            inflight,
+        });
         shared.stats.retrans_pkts += 1;
         shared.stats.retrans_bytes += packet.len as u64;
         self.burst_left = 0;
@@ -270,7 +283,8 @@ impl<P: Payload> Peer<P> {
 
         let needed = (whole as u64).min(burst_bytes).max(bytes as u64);
         if self.burst_left < needed || !outgoing.paths.usable().contains(self.burst_path) {
-            self.burst_path = outgoing.selector.pick(now, outgoing.paths.usable(), None);
+            self.burst_path = outgoing.selector.pick(&outgoing.paths.candidates(now, None));
+            self.trace_choice(now, outgoing, shared);
             self.burst_left = burst_bytes.max(bytes as u64);
         }
         self.burst_left -= (bytes as u64).min(self.burst_left);
@@ -287,7 +301,39 @@ impl<P: Payload> Peer<P> {
             bytes as u16,
             &mut outgoing.paths,
         );
+        if shared.trace.is_on() {
+            self.trace_fresh(now, psn, slot, starting, shared);
+        }
         (psn, pad_to)
+    }
+
+    #[cold]
+    fn trace_fresh(&mut self, now: Time, psn: Psn, slot: u32, starting: bool, shared: &mut Shared) {
+        let message = self.messages.get(slot);
+        let (id, len) = (message.id, message.len);
+        let token = self.messages.token(slot).map(|token| token.0);
+        let SentPacket { path, offset, bytes, .. } = *self.sent.record(psn);
+        let inflight = self.sent.inflight_bytes();
+        if starting {
+            let event = Event::MessageStarted { message: id, token, bytes: len };
+            shared.trace.emit(now, self.id, || event);
+        }
+        let event = Event::PacketSent { psn, path, message: id, offset, bytes, inflight };
+        shared.trace.emit(now, self.id, || event);
+    }
+
+    fn trace_choice(&self, now: Time, outgoing: &Outgoing, shared: &mut Shared) {
+        shared.trace.emit(now, self.id, || {
+            let choice = outgoing.selector.last_choice();
+            Event::PathChosen {
+                path: self.burst_path,
+                rule: choice.rule,
+                other: choice.other,
+                score: choice.score as f64,
+                other_score: choice.other_score as f64,
+                usable: outgoing.paths.usable().len(),
+            }
+        });
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -2,6 +2,7 @@
 //! in sending order (for timers), and those of each path in sending order (for the FIFO rule). No record is copied and
 //! nothing is allocated once the ring has grown to the window in use.
 
+use crate::delivery::{Deliveries, DeliveryMark};
 use crate::paths::{NO_PSN, PathTable};
 use crate::psn_bits::PsnBits;
 use srd_wire::{PathId, Psn, Time, WINDOW_PACKETS};
@@ -39,10 +40,26 @@ pub(crate) struct SentPacket {
     pub(crate) sent: Time,
     /// Transmission number within the context.
     pub(crate) order: u64,
+    /// What had been delivered when it left, and whether the program's pace shows in that.
+    pub(crate) mark: DeliveryMark,
+    pub(crate) app_limited: bool,
     path_prev: u32,
     path_next: u32,
     older: u32,
     newer: u32,
+}
+
+/// What settling a packet needs to know of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled {
+    pub(crate) tx_count: u8,
+    pub(crate) path: PathId,
+    /// One that was sent before it on its path is still outstanding.
+    pub(crate) overtook: bool,
+    pub(crate) bytes: u16,
+    pub(crate) message: u32,
+    pub(crate) sent: Time,
+    pub(crate) order: u64,
 }
 
 const BLANK: SentPacket = SentPacket {
@@ -56,17 +73,23 @@ const BLANK: SentPacket = SentPacket {
     bytes: 0,
     sent: Time(0),
     order: 0,
+    mark: DeliveryMark::NONE,
+    app_limited: false,
     path_prev: NO_PSN,
     path_next: NO_PSN,
     older: NO_PSN,
     newer: NO_PSN,
 };
 
+const _: () = assert!(size_of::<SentPacket>() == 64, "one cache line a record");
+
 /// PSNs that only refusals and the like may take: each side's can wait for the other's.
 const CONTROL_RESERVE: u32 = 256;
 
 /// Smallest ring.
 const MIN_RING: usize = 16;
+/// A ring that is too small grows by this: 16, 128, 1024 records. Whoever has needed a size once needs it again, so that
+/// nothing is allocated later; a simulator's thousands of hosts mostly stay with the middle one (8 KiB).
 const RING_GROWTH: usize = 8;
 
 /// See the module.
@@ -81,7 +104,7 @@ pub(crate) struct SentPackets {
     newest: u32,
     order: u64,
     inflight_bytes: u64,
-    in_flight: u32,
+    pub(crate) deliveries: Deliveries,
     /// Transmissions before this time have aged: bytes of those still in flight, and the oldest that has not aged.
     aged_until: Time,
     aged_bytes: u64,
@@ -99,11 +122,31 @@ impl SentPackets {
             newest: NO_PSN,
             order: 0,
             inflight_bytes: 0,
-            in_flight: 0,
+            deliveries: Deliveries::new(),
             aged_until: Time(0),
             aged_bytes: 0,
             youth: NO_PSN,
         }
+    }
+
+    /// Number of the next transmission.
+    pub(crate) fn next_order(&self) -> u64 {
+        self.order
+    }
+
+    /// The program has nothing more to send for now.
+    pub(crate) fn note_dry(&mut self) {
+        self.deliveries.note_dry(self.order);
+    }
+
+    /// The path of the newest outstanding transmission.
+    pub(crate) fn newest_path(&self) -> Option<PathId> {
+        (self.newest != NO_PSN).then(|| self.record(Psn(self.newest)).path)
+    }
+
+    /// The outstanding transmission that follows the one of `packet`.
+    pub(crate) fn newer(&self, packet: &SentPacket) -> Option<Psn> {
+        (packet.newer != NO_PSN).then_some(Psn(packet.newer))
     }
 
     pub(crate) fn una(&self) -> Psn {
@@ -111,11 +154,13 @@ impl SentPackets {
     }
 
     /// PSNs given out and not acknowledged, those beyond a gap included.
+    #[inline]
     pub(crate) fn span(&self) -> u32 {
         self.next.offset_from(self.una)
     }
 
     /// Whether no PSN is left in the window but those kept for the transport's own messages.
+    #[inline]
     pub(crate) fn window_full(&self) -> bool {
         self.span() >= WINDOW_PACKETS - CONTROL_RESERVE
     }
@@ -146,10 +191,6 @@ impl SentPackets {
         self.inflight_bytes - self.aged_bytes
     }
 
-    pub(crate) fn in_flight(&self) -> u32 {
-        self.in_flight
-    }
-
     /// The PSN whose last transmission is the oldest.
     pub(crate) fn oldest(&self) -> Option<Psn> {
         (self.oldest != NO_PSN).then_some(Psn(self.oldest))
@@ -159,6 +200,7 @@ impl SentPackets {
         psn.0 as usize & (self.ring.len() - 1)
     }
 
+    #[inline]
     fn at(&mut self, psn: u32) -> &mut SentPacket {
         let mask = self.ring.len() - 1;
         &mut self.ring[psn as usize & mask]
@@ -171,6 +213,11 @@ impl SentPackets {
         }
         let packet = &self.ring[self.index(psn)];
         (packet.state != SentState::Acked).then_some(packet)
+    }
+
+    /// The record of `psn`, which was settled since the last transmission.
+    pub(crate) fn record(&self, psn: Psn) -> &SentPacket {
+        &self.ring[self.index(psn)]
     }
 
     /// Gives out the next PSN for a packet that leaves now.
@@ -233,12 +280,18 @@ impl SentPackets {
         self.order += 1;
         let newest = self.newest;
         let slot = paths.get_mut(path);
+        slot.in_flight += 1;
         let path_tail = slot.tail;
         slot.tail = psn.0;
         if path_tail == NO_PSN {
             slot.head = psn.0;
         }
+        if newest == NO_PSN {
+            self.deliveries.note_idle(now);
+        }
+        let (mark, app_limited) = self.deliveries.mark();
         let packet = self.at(psn.0);
+        (packet.mark, packet.app_limited) = (mark, app_limited);
         packet.state = SentState::InFlight;
         packet.path = path;
         packet.sent = now;
@@ -261,12 +314,13 @@ impl SentPackets {
             self.youth = psn.0;
         }
         self.inflight_bytes += bytes;
-        self.in_flight += 1;
+        self.deliveries.sent_bytes += bytes;
     }
 
     fn unlink(&mut self, psn: Psn, paths: &mut PathTable) {
         let SentPacket { path, path_prev, path_next, older, newer, bytes, sent, .. } = *self.at(psn.0);
         let slot = paths.get_mut(path);
+        slot.in_flight -= 1;
         if path_prev == NO_PSN {
             slot.head = path_next;
         }
@@ -295,7 +349,6 @@ impl SentPackets {
             self.aged_bytes -= bytes as u64;
         }
         self.inflight_bytes -= bytes as u64;
-        self.in_flight -= 1;
     }
 
     /// `psn` is lost: it is in flight no more. The caller queues it.
@@ -311,20 +364,31 @@ impl SentPackets {
         self.at(psn.0).blamed = Some(path);
     }
 
-    /// `psn` is acknowledged; its record if it was not before.
-    pub(crate) fn acknowledge(&mut self, psn: Psn, paths: &mut PathTable) -> Option<SentPacket> {
+    /// `psn` is acknowledged; what it was if it was not before.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, psn: Psn, paths: &mut PathTable) -> Option<Settled> {
         if psn.offset_from(self.una) >= self.span() {
             return None;
         }
-        let packet = *self.at(psn.0);
-        match packet.state {
+        let packet = self.at(psn.0);
+        let SentPacket { state, tx_count, path, bytes, message, sent, order, .. } = *packet;
+        let overtook = packet.path_prev != NO_PSN;
+        packet.state = SentState::Acked;
+        match state {
             SentState::Acked => return None,
             SentState::InFlight => self.unlink(psn, paths),
             SentState::Lost => {}
         }
-        self.at(psn.0).state = SentState::Acked;
         self.acked.insert(psn);
-        Some(packet)
+        Some(Settled {
+            tx_count,
+            path,
+            overtook: overtook && state == SentState::InFlight,
+            bytes,
+            message,
+            sent,
+            order,
+        })
     }
 
     /// Moves the lower edge over everything that is acknowledged.

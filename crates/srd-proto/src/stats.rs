@@ -92,6 +92,8 @@ counters! {
         paths_down,
         /// Paths that came back.
         paths_up,
+        /// Times that most paths went down at once, which was taken for the peer's or the first hop's fault and undone.
+        path_collapses,
         /// Path slots that were given another source port.
         paths_rerolled,
         /// Path probes sent.

@@ -410,14 +410,9 @@ mod tests {
         AckSample {
             now: Time(1_000_000),
             rtt: Some(Nanos::from_micros(rtt_us)),
-            min_rtt: None,
-            host: Nanos::ZERO,
-            local: Nanos::ZERO,
             newly_acked: 1,
-            inflight_bytes: 0,
             window_limited: true,
-            senders: 0,
-            delivery_rate: 0.0,
+            ..AckSample::default()
         }
     }
 

@@ -1,22 +1,27 @@
 //! Congestion control: how much one peer context may have in flight, and how fast it may send.
 //!
-//! A controller sees acknowledgements and losses, never paths by name; the path selector is the other half
-//! (`selector`), and neither knows the other. To add one: a file here, a variant of
+//! A controller sees acknowledgements and losses, and of paths only how many of them agree; the path selector is the
+//! other half (`selector`), and neither knows the other. To add one: a file here, a variant of
 //! [`crate::ControllerKind`], a line in [`controller`].
 
 mod fixed;
 mod log_target;
+mod paper;
 
 pub use log_target::Law;
 
 use crate::{Config, ControllerKind};
-use srd_wire::{Nanos, Time};
+use srd_wire::{Nanos, PathId, Time};
+
+pub use crate::delivery::RateSample;
 
 /// What one acknowledgement tells about one path's newest packet.
 #[derive(Clone, Copy, Debug)]
 pub struct AckSample {
     /// When the ACK came.
     pub now: Time,
+    /// The path of which it tells, if of any.
+    pub path: Option<PathId>,
     /// Round trip without the receiver's hold time, if it can be told.
     pub rtt: Option<Nanos>,
     /// Time that hosts, not the network, have held the packet or its ACK.
@@ -25,7 +30,7 @@ pub struct AckSample {
     pub local: Nanos,
     /// Smallest round trip of late.
     pub min_rtt: Option<Nanos>,
-    /// Packets newly acknowledged, counted once per ACK (0 on its further echoes).
+    /// Packets newly acknowledged: those of the ACK, divided among what it tells of paths.
     pub newly_acked: u32,
     /// Bytes in flight before this ACK.
     pub inflight_bytes: u64,
@@ -35,6 +40,52 @@ pub struct AckSample {
     pub senders: u16,
     /// Rate at which data arrives at the receiver, in bytes per nanosecond, best of late; 0 if unknown.
     pub delivery_rate: f64,
+    /// How fast data arrived since the newest packet of this ACK left, once per ACK.
+    pub rate: Option<RateSample>,
+    /// Congestion marks newly reported, once per ACK.
+    pub ce_marks: u32,
+    /// Round trips completed: one ends when a packet is acknowledged that left after the last one's end.
+    pub round: u32,
+    /// Bytes sent so far, headers and retransmissions included.
+    pub sent_bytes: u64,
+}
+
+impl Default for AckSample {
+    /// An ACK that tells nothing.
+    fn default() -> AckSample {
+        AckSample {
+            now: Time(0),
+            path: None,
+            rtt: None,
+            host: Nanos::ZERO,
+            local: Nanos::ZERO,
+            min_rtt: None,
+            newly_acked: 0,
+            inflight_bytes: 0,
+            window_limited: false,
+            senders: 0,
+            delivery_rate: 0.0,
+            rate: None,
+            ce_marks: 0,
+            round: 0,
+            sent_bytes: 0,
+        }
+    }
+}
+
+/// What a controller goes by, for the event trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ControllerView {
+    /// Its own word for what it does.
+    pub phase: &'static str,
+    /// Queueing delay that it goes by.
+    pub delay_ns: f64,
+    /// Queueing delay that it aims at.
+    pub target_ns: f64,
+    /// Rate of delivery that it believes in, in bytes per nanosecond.
+    pub delivery_rate: f64,
+    /// Rate at which it has sent of late, in bytes per nanosecond.
+    pub transmit_rate: f64,
 }
 
 /// What a controller allows.
@@ -64,6 +115,11 @@ pub trait CongestionController: Send {
 
     /// What may be sent.
     fn allowance(&self) -> Allowance;
+
+    /// What it goes by.
+    fn view(&self) -> ControllerView {
+        ControllerView::default()
+    }
 }
 
 /// The controller that `config` names, for packets of `packet_bytes`.
@@ -71,5 +127,9 @@ pub(crate) fn controller(config: &Config, packet_bytes: u32) -> Box<dyn Congesti
     match config.controller {
         ControllerKind::Fixed { window_bytes } => Box::new(fixed::Fixed::new(window_bytes, config)),
         ControllerKind::LogTarget => Box::new(log_target::LogTarget::new(config, packet_bytes)),
+        ControllerKind::Paper => Box::new(paper::Paper::new(config, packet_bytes)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,12 +3,16 @@
 //! A selector sees what became of single paths, never the rate. Which paths are usable at all is decided by the path
 //! table (`paths`). To add one: a file here, a variant of [`crate::SelectorKind`], a line in [`selector`].
 
+mod bitmap;
+mod mixed;
 mod oblivious;
 mod pinned;
+mod recent;
 mod reps;
+mod rtt_p2c;
 
 use crate::{Config, SelectorKind};
-use srd_wire::{PathId, Time};
+use srd_wire::{Nanos, PathId, Time};
 
 /// A set of path slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,26 +64,113 @@ impl PathSet {
     }
 }
 
+/// Packets in flight, by path.
+pub trait PathLoad {
+    /// How many paths there are, usable or not.
+    fn paths(&self) -> u16;
+
+    /// Packets in flight on `path`.
+    fn on(&self, path: PathId) -> u32;
+
+    /// Packets in flight on all paths.
+    fn total(&self) -> u32 {
+        (0..self.paths()).map(|path| self.on(PathId(path as u8))).sum()
+    }
+}
+
+/// What a selector chooses from.
+#[derive(Clone, Copy)]
+pub struct Candidates<'a> {
+    /// When the packet leaves.
+    pub now: Time,
+    /// The paths that may be used; never empty.
+    pub usable: &'a PathSet,
+    /// A path to be taken only if there is no other.
+    pub avoid: Option<PathId>,
+    /// What is in flight on each.
+    pub load: &'a dyn PathLoad,
+}
+
+impl Candidates<'_> {
+    /// Whether `path` may be taken and need not be avoided.
+    #[inline]
+    pub fn fits(&self, path: PathId) -> bool {
+        self.usable.contains(path) && Some(path) != self.avoid
+    }
+}
+
+/// What an ACK tells about one path: what became of its newest packet.
+#[derive(Clone, Copy, Debug)]
+pub struct AckedPath {
+    /// When the ACK came.
+    pub now: Time,
+    /// The path.
+    pub path: PathId,
+    /// Round trip of that packet without the receiver's hold time, if it can be told.
+    pub rtt: Option<Nanos>,
+    /// It came no later than is usual on this context's paths.
+    pub early: bool,
+    /// It certainly carried a congestion mark. ACKs count marks and do not say whose they are, so that this is known only
+    /// where one path is acknowledged, or all packets were marked.
+    pub ce: bool,
+}
+
+/// Why a path was chosen, for the event trace.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Choice {
+    /// The rule that applied.
+    pub rule: &'static str,
+    /// The path that lost against the chosen one, if two were compared.
+    pub other: Option<PathId>,
+    /// Scores of the chosen path and of the other one, in nanoseconds; lower is better. 0 where nothing was compared.
+    pub score: f32,
+    /// See `score`.
+    pub other_score: f32,
+}
+
+impl Choice {
+    /// A choice in which nothing was compared.
+    pub const fn by(rule: &'static str) -> Choice {
+        Choice { rule, other: None, score: 0.0, other_score: 0.0 }
+    }
+}
+
 /// See the module.
 pub trait PathSelector: Send {
-    /// A path out of `usable` (never empty), if possible another than `avoid`.
-    fn pick(&mut self, now: Time, usable: &PathSet, avoid: Option<PathId>) -> PathId;
+    /// One of the candidates.
+    fn pick(&mut self, from: &Candidates) -> PathId;
 
-    /// A packet on `path` was acknowledged; `early` if its delay was not above what is usual.
-    fn on_ack(&mut self, path: PathId, early: bool);
+    /// Why the last path was picked.
+    fn last_choice(&self) -> Choice;
+
+    /// A packet on a path was acknowledged.
+    fn on_ack(&mut self, _acked: &AckedPath) {}
 
     /// A packet on `path` was lost although later ones on it arrived.
-    fn on_loss(&mut self, path: PathId);
+    fn on_loss(&mut self, _now: Time, _path: PathId) {}
 
     /// A packet on `path` was not answered in time.
-    fn on_timeout(&mut self, path: PathId);
+    fn on_timeout(&mut self, _now: Time, _path: PathId) {}
+
+    /// `path` did not answer a probe either.
+    fn on_path_down(&mut self, _now: Time, _path: PathId) {}
+
+    /// The slot of `path` leads elsewhere from now on: what was known of it says nothing any more.
+    fn on_reroll(&mut self, _path: PathId) {}
 }
 
 /// The selector that `config` names. `salt` differs from peer to peer, so that peers do not sweep in step.
 pub(crate) fn selector(config: &Config, salt: u64) -> Box<dyn PathSelector> {
+    let paths = config.paths;
     match config.selector {
         SelectorKind::Pinned => Box::new(pinned::Pinned),
-        SelectorKind::Oblivious => Box::new(oblivious::Oblivious::new(config.paths, salt)),
-        SelectorKind::Reps => Box::new(reps::Reps::new(config.paths, salt)),
+        SelectorKind::Oblivious => Box::new(oblivious::Oblivious::new(paths, salt)),
+        SelectorKind::Bitmap => Box::new(bitmap::Bitmap::new(paths, salt)),
+        SelectorKind::Reps => Box::new(reps::Reps::new(paths, config.base_rtt, salt)),
+        SelectorKind::Mixed => Box::new(mixed::Mixed::new(paths, salt)),
+        SelectorKind::RttP2c => Box::new(rtt_p2c::RttP2c::new(paths, config.base_rtt, salt)),
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,8 +1,8 @@
 //! All usable paths in turn, each sweep in another order: the counter is XORed with a number that changes per sweep,
 //! as htsim's oblivious spraying does.
 
-use super::{PathSelector, PathSet};
-use srd_wire::{PathId, Time};
+use super::{Candidates, Choice, PathSelector};
+use srd_wire::PathId;
 
 /// See the module.
 pub(super) struct Oblivious {
@@ -36,30 +36,30 @@ impl Oblivious {
         }
     }
 
-    /// The first slot of the sweep that `fits`, or any usable one.
-    pub(super) fn sweep(&mut self, usable: &PathSet, fits: impl Fn(PathId) -> bool) -> PathId {
-        let mut fallback = None;
+    /// The first slot of the sweep that is a candidate and that `clean` does not object to; failing that, any candidate.
+    pub(super) fn sweep(&mut self, from: &Candidates, mut clean: impl FnMut(PathId) -> bool) -> PathId {
+        let (mut fallback, mut last_resort) = (None, None);
         for _ in 0..2 * self.paths {
             let path = self.step();
-            if usable.contains(path) {
-                if fits(path) {
+            if from.fits(path) {
+                if clean(path) {
                     return path;
                 }
-                fallback = Some(path);
+                fallback = fallback.or(Some(path));
+            } else if from.usable.contains(path) {
+                last_resort = Some(path);
             }
         }
-        fallback.unwrap_or_default()
+        fallback.or(last_resort).unwrap_or_default()
     }
 }
 
 impl PathSelector for Oblivious {
-    fn pick(&mut self, _: Time, usable: &PathSet, avoid: Option<PathId>) -> PathId {
-        self.sweep(usable, |path| Some(path) != avoid)
+    fn pick(&mut self, from: &Candidates) -> PathId {
+        self.sweep(from, |_| true)
     }
 
-    fn on_ack(&mut self, _: PathId, _: bool) {}
-
-    fn on_loss(&mut self, _: PathId) {}
-
-    fn on_timeout(&mut self, _: PathId) {}
+    fn last_choice(&self) -> Choice {
+        Choice::by("sweep")
+    }
 }

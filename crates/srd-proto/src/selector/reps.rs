@@ -1,34 +1,45 @@
 //! Recycled entropies (REPS): a path whose ACK came back early is taken again; with none at hand, the sweep goes on,
 //! leaving out paths with penalties. CC_FINDINGS, "Paths"; arXiv 2407.21625.
+//!
+//! When a path goes down, others that share its link may be dead too. Until that is known, only paths that are known to
+//! work are taken, one after the other (REPS calls this freezing; it needs no trimming here, since a path that is down
+//! has failed a probe of its own).
 
 use super::oblivious::Oblivious;
-use super::{PathSelector, PathSet};
-use srd_wire::{PathId, Time};
+use super::recent::RecentPaths;
+use super::{AckedPath, Candidates, Choice, PathSelector};
+use srd_wire::{Nanos, PathId, Time};
 
-/// Good paths remembered. CC_FINDINGS: 4 to 64 make no difference.
-const RING: usize = 8;
 /// Steps for a loss and for a timeout, and the ceiling. CC_FINDINGS, "Paths"; ceiling as in htsim's bitmap selector.
 const LOSS: u8 = 1;
 const TIMEOUT: u8 = 4;
 const CEILING: u8 = 15;
+/// Base round trips that freezing lasts after the last path has gone down: long enough for every path that was in use to
+/// time out and be asked. htsim stays for 10 ms, some 700 round trips, and then forgets all; a path table that asks each
+/// path by itself needs no such quarantine.
+const FROZEN_ROUNDS: u64 = 16;
+/// Known paths that it takes to freeze: with fewer, the load would be heaped on them.
+const FREEZE_ON: usize = 4;
 
 /// See the module.
 pub(super) struct Reps {
-    ring: [PathId; RING],
-    oldest: usize,
-    count: usize,
+    recent: RecentPaths,
     penalties: Vec<u8>,
     sweep: Oblivious,
+    frozen_until: Time,
+    frozen_span: Nanos,
+    rule: &'static str,
 }
 
 impl Reps {
-    pub(super) fn new(paths: u16, salt: u64) -> Reps {
+    pub(super) fn new(paths: u16, base_rtt: Nanos, salt: u64) -> Reps {
         Reps {
-            ring: [PathId(0); RING],
-            oldest: 0,
-            count: 0,
+            recent: RecentPaths::default(),
             penalties: vec![0; paths as usize],
             sweep: Oblivious::new(paths, salt),
+            frozen_until: Time(0),
+            frozen_span: Nanos(FROZEN_ROUNDS * base_rtt.0),
+            rule: "sweep",
         }
     }
 
@@ -36,69 +47,153 @@ impl Reps {
         let penalty = &mut self.penalties[path.0 as usize];
         *penalty = (*penalty + steps).min(CEILING);
     }
+
+    fn is_clean(&self, path: PathId) -> bool {
+        self.penalties[path.0 as usize] == 0
+    }
+
+    /// The next path known to work, which stays known.
+    fn pick_frozen(&mut self, from: &Candidates) -> Option<PathId> {
+        for _ in 0..self.recent.len() {
+            let path = self.recent.pop()?;
+            if self.is_clean(path) && from.usable.contains(path) {
+                self.recent.push(path);
+                if from.fits(path) {
+                    return Some(path);
+                }
+            }
+        }
+        None
+    }
+
+    fn pick_recent(&mut self, from: &Candidates) -> Option<PathId> {
+        while let Some(path) = self.recent.pop() {
+            if from.fits(path) && self.is_clean(path) {
+                return Some(path);
+            }
+        }
+        None
+    }
 }
 
 impl PathSelector for Reps {
-    fn pick(&mut self, _: Time, usable: &PathSet, avoid: Option<PathId>) -> PathId {
-        while self.count > 0 {
-            let path = self.ring[self.oldest];
-            self.oldest = (self.oldest + 1) % RING;
-            self.count -= 1;
-            if usable.contains(path) && Some(path) != avoid && self.penalties[path.0 as usize] == 0 {
-                return path;
-            }
+    fn pick(&mut self, from: &Candidates) -> PathId {
+        if from.now < self.frozen_until
+            && let Some(path) = self.pick_frozen(from)
+        {
+            self.rule = "frozen";
+            return path;
         }
+        if let Some(path) = self.pick_recent(from) {
+            self.rule = "recycled";
+            return path;
+        }
+        self.rule = "sweep";
         let penalties = &mut self.penalties;
-        let path = self.sweep.sweep(usable, |path| Some(path) != avoid && penalties[path.0 as usize] == 0);
+        let path = self.sweep.sweep(from, |path| penalties[path.0 as usize] == 0);
         // A penalised path that had to be taken works its penalty off, so that no path is shunned for ever.
         penalties[path.0 as usize] = penalties[path.0 as usize].saturating_sub(1);
         path
     }
 
-    fn on_ack(&mut self, path: PathId, early: bool) {
-        let penalty = &mut self.penalties[path.0 as usize];
+    fn last_choice(&self) -> Choice {
+        Choice::by(self.rule)
+    }
+
+    fn on_ack(&mut self, acked: &AckedPath) {
+        let penalty = &mut self.penalties[acked.path.0 as usize];
         *penalty = penalty.saturating_sub(1);
-        if early && *penalty == 0 {
-            if self.count == RING {
-                self.oldest = (self.oldest + 1) % RING;
-                self.count -= 1;
-            }
-            self.ring[(self.oldest + self.count) % RING] = path;
-            self.count += 1;
+        let frozen = acked.now < self.frozen_until;
+        if acked.early && !acked.ce && *penalty == 0 && !(frozen && self.recent.contains(acked.path)) {
+            self.recent.push(acked.path);
         }
     }
 
-    fn on_loss(&mut self, path: PathId) {
+    fn on_loss(&mut self, _: Time, path: PathId) {
         self.penalise(path, LOSS);
     }
 
-    fn on_timeout(&mut self, path: PathId) {
+    fn on_timeout(&mut self, _: Time, path: PathId) {
         self.penalise(path, TIMEOUT);
+    }
+
+    fn on_path_down(&mut self, now: Time, _: PathId) {
+        let mut known = RecentPaths::default();
+        while let Some(path) = self.recent.pop() {
+            if self.is_clean(path) && !known.contains(path) {
+                known.push(path);
+            }
+        }
+        self.recent = known;
+        if self.recent.len() >= FREEZE_ON {
+            self.frozen_until = now + self.frozen_span;
+        }
+    }
+
+    fn on_reroll(&mut self, path: PathId) {
+        self.penalties[path.0 as usize] = 0;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{Field, acked};
     use super::*;
+    use std::collections::BTreeSet;
+
+    const BASE: Nanos = Nanos::from_micros(14);
 
     #[test]
     fn an_early_path_is_taken_again_and_a_lossy_one_is_not() {
-        let usable = PathSet::first(16);
-        let mut reps = Reps::new(16, 1);
-        reps.on_ack(PathId(7), true);
-        assert_eq!(reps.pick(Time(0), &usable, None), PathId(7));
-        reps.on_ack(PathId(7), true);
-        reps.on_loss(PathId(7));
-        assert_ne!(reps.pick(Time(0), &usable, None), PathId(7));
+        let field = Field::new(16);
+        let mut reps = Reps::new(16, BASE, 1);
+        reps.on_ack(&acked(0, PathId(7)));
+        assert_eq!(reps.pick(&field.all(0)), PathId(7));
+        reps.on_ack(&acked(0, PathId(7)));
+        reps.on_loss(Time(0), PathId(7));
+        assert_ne!(reps.pick(&field.all(0)), PathId(7));
     }
 
     #[test]
     fn a_sweep_visits_every_usable_path_once() {
-        let mut usable = PathSet::first(10);
-        usable.remove(PathId(3));
-        let mut reps = Reps::new(10, 5);
-        let mut seen: Vec<u8> = (0..9).map(|_| reps.pick(Time(0), &usable, None).0).collect();
+        let mut field = Field::new(10);
+        field.usable.remove(PathId(3));
+        let mut reps = Reps::new(10, BASE, 5);
+        let mut seen: Vec<u8> = (0..9).map(|_| reps.pick(&field.all(0)).0).collect();
         seen.sort_unstable();
         assert_eq!(seen, [0, 1, 2, 4, 5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn while_frozen_only_known_good_paths_are_taken_and_afterwards_all() {
+        let field = Field::new(64);
+        let mut reps = Reps::new(64, BASE, 5);
+        (10..16).for_each(|path| reps.on_ack(&acked(0, PathId(path))));
+        reps.on_path_down(Time(0), PathId(3));
+        let frozen: BTreeSet<u8> = (0..100).map(|_| reps.pick(&field.all(1000)).0).collect();
+        assert_eq!(frozen, (10..16).collect());
+        let later = FROZEN_ROUNDS * BASE.0;
+        let thawed: BTreeSet<u8> = (0..100).map(|_| reps.pick(&field.all(later)).0).collect();
+        assert_eq!(thawed.len(), 64);
+    }
+
+    #[test]
+    fn a_path_that_times_out_while_frozen_is_left() {
+        let field = Field::new(64);
+        let mut reps = Reps::new(64, BASE, 5);
+        (10..16).for_each(|path| reps.on_ack(&acked(0, PathId(path))));
+        reps.on_path_down(Time(0), PathId(3));
+        reps.on_timeout(Time(0), PathId(12));
+        assert!((0..100).all(|_| reps.pick(&field.all(1000)) != PathId(12)));
+    }
+
+    #[test]
+    fn with_few_known_paths_it_does_not_freeze() {
+        let field = Field::new(64);
+        let mut reps = Reps::new(64, BASE, 5);
+        (10..12).for_each(|path| reps.on_ack(&acked(0, PathId(path))));
+        reps.on_path_down(Time(0), PathId(3));
+        let taken: BTreeSet<u8> = (0..66).map(|_| reps.pick(&field.all(1000)).0).collect();
+        assert_eq!(taken.len(), 64);
     }
 }

@@ -100,6 +100,8 @@ pub struct World {
     pub now: Time,
     pub hosts: Vec<Host>,
     pub network: Network,
+    /// Which packets from a host arrive with a congestion mark.
+    pub marks: Box<dyn FnMut(usize, &Packet<Bytes>) -> bool>,
     flying: BTreeMap<(Time, u64), (usize, Gid, Packet<Bytes>)>,
     serial: u64,
     pub next_token: u64,
@@ -132,6 +134,7 @@ impl World {
             now: Time(1_000_000),
             hosts: (0..hosts).map(host).collect(),
             network: Box::new(|_, _, _| vec![Nanos::from_micros(7)]),
+            marks: Box::new(|_, _| false),
             flying: BTreeMap::new(),
             serial: 0,
             next_token: 0,
@@ -206,9 +209,11 @@ impl World {
                 break;
             }
             let (to, from, packet) = self.flying.remove(&key).unwrap();
+            let sender = self.hosts.iter().position(|host| host.gid == from).unwrap();
+            let ce = (self.marks)(sender, &packet);
             let host = &mut self.hosts[to];
             host.log.now = self.now;
-            host.endpoint.handle_packet(self.now, 0, from, &packet, 100, false, &mut host.log);
+            host.endpoint.handle_packet(self.now, 0, from, &packet, bytes(&packet), ce, &mut host.log);
         }
         for host in &mut self.hosts {
             host.log.now = self.now;
@@ -237,6 +242,15 @@ impl World {
             assert!(stuck.1 < 10_000, "time stands still at {:?}", self.now);
         }
     }
+}
+
+/// Size of a packet's datagram.
+pub fn bytes(packet: &Packet<Bytes>) -> usize {
+    let payload = match &packet.body {
+        Body::Data(data) => data.payload.len(),
+        _ => 0,
+    };
+    srd_wire::codec::header_len(packet) + payload
 }
 
 pub fn pattern(len: usize, salt: u8) -> Vec<u8> {

@@ -1,0 +1,270 @@
+//! The loss rules and path states of CONGESTION_CONTROL, sections 6 and 7, each in the smallest situation: two endpoints in
+//! virtual time, and a network that the test shapes.
+
+#[allow(dead_code)] // each test file uses a part of it
+mod harness;
+use harness::*;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use srd_proto::*;
+use srd_wire::*;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+const SECOND: Nanos = Nanos::from_secs(1);
+const BASE: Nanos = Nanos::from_micros(14);
+const HALF: Nanos = Nanos::from_micros(7);
+
+/// Timers as short as the rules allow: without the floors that hosts need.
+fn fabric() -> Config {
+    Config { base_rtt: BASE, min_rto: Nanos::ZERO, min_pto: Nanos::ZERO, ..Config::default() }
+}
+
+fn data<P>(packet: &Packet<P>) -> Option<&Data<P>> {
+    match &packet.body {
+        Body::Data(data) => Some(data),
+        _ => None,
+    }
+}
+
+/// All events of host `i`.
+fn trace(world: &mut World, i: usize) -> Arc<Mutex<Vec<(Time, Event)>>> {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = events.clone();
+    world.hosts[i].endpoint.set_tracer(Some(Box::new(move |now, _, event| {
+        sink.lock().unwrap().push((now, *event));
+    })));
+    events
+}
+
+/// A network without loss in which some ports, each way, are four times as long as the others.
+fn skewed(seed: u64) -> Network {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let share = rng.random_range(0.05..0.6);
+    let slow: Vec<[bool; 2]> = (0..512).map(|_| [rng.random_bool(share), rng.random_bool(share)]).collect();
+    Box::new(move |_, from, t| vec![Nanos(HALF.0 * if slow[t.entropy as usize][from] { 4 } else { 1 })])
+}
+
+#[test]
+fn paths_four_times_as_long_as_others_cause_no_retransmission() {
+    for seed in 0..60 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let selector = SelectorKind::ALL[seed as usize % SelectorKind::ALL.len()];
+        let burst_bytes = [1500, 9000, 65_000][rng.random_range(0..3)];
+        let mut world = World::new(2, &Config { selector, burst_bytes, ..fabric() });
+        world.network = skewed(seed);
+        let events = trace(&mut world, 0);
+        let start = world.now;
+        while world.now < start + Nanos::from_millis(10) {
+            let size = [100, 8192, 20_000, 300_000][rng.random_range(0..4)];
+            for i in 0..rng.random_range(1..10) {
+                world.send(0, 1, pattern(size, i));
+            }
+            world.run_for(Nanos::from_micros(rng.random_range(0..500)));
+        }
+        world.settle(SECOND);
+        let events = events.lock().unwrap();
+        let lost: Vec<_> =
+            events.iter().filter(|(_, event)| matches!(event, Event::PacketLost { .. })).collect();
+        assert!(lost.is_empty(), "seed {seed}, {selector:?}: {lost:?}");
+    }
+}
+
+#[test]
+fn what_one_path_shows_of_a_loss_is_not_lost_with_one_ack() {
+    // One path. The first packet is lost, and so is the ACK with the echo of the second: the third ACK covers it.
+    let mut world = World::new(2, &Config { paths: 1, ack_every: 1, ..fabric() });
+    world.send(0, 1, pattern(10, 9));
+    world.settle(SECOND);
+    world.run_for(Nanos::from_millis(1));
+    let (mut sent, mut acks) = (0, 0);
+    world.network = Box::new(move |_, from, t| {
+        sent += (from == 0 && data(&t.packet).is_some()) as u64;
+        acks += (from == 1) as u32;
+        let lost = from == 0 && sent == 1 || from == 1 && acks == 1;
+        if lost { vec![] } else { vec![HALF + Nanos(100 * sent)] }
+    });
+    for i in 0..3 {
+        world.send(0, 1, pattern(10, i));
+    }
+    world.settle(SECOND);
+    let stats = world.hosts[0].endpoint.stats();
+    assert_eq!((stats.lost_by_path_order, stats.lost_by_timer, stats.tail_probes), (1, 0, 0));
+}
+
+#[test]
+fn no_packet_is_sent_twice_within_a_round_trip() {
+    for seed in 0..30 {
+        let mut world = World::new(2, &fabric());
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let last: Rc<RefCell<HashMap<u32, Time>>> = Rc::default();
+        let seen = last.clone();
+        world.network = Box::new(move |now, from, t| {
+            if let Some(data) = data(&t.packet).filter(|_| from == 0)
+                && let Some(before) = seen.borrow_mut().insert(data.psn.0, now)
+            {
+                assert!(now.since(before) >= BASE, "sent again after {:?}", now.since(before));
+            }
+            // Losses, and an order that does not hold even on one path.
+            if rng.random_bool(0.1) { vec![] } else { vec![HALF + Nanos(rng.random_range(0..10_000))] }
+        });
+        for i in 0..50 {
+            world.send(0, 1, pattern(20_000, i));
+        }
+        world.settle(SECOND);
+        assert!(world.hosts[0].endpoint.stats().retrans_pkts > 10);
+    }
+}
+
+#[test]
+fn a_network_that_reorders_on_a_path_is_found_out_and_so_is_its_end() {
+    let mut world = World::new(2, &Config { paths: 4, ..fabric() });
+    let events = trace(&mut world, 0);
+    let reorders = Rc::new(Cell::new(true));
+    let (now_reorders, mut rng) = (reorders.clone(), SmallRng::seed_from_u64(1));
+    // Packets pass each other on the way there, within half a round trip.
+    world.network = Box::new(move |_, from, _| {
+        let more = if from == 0 && now_reorders.get() { rng.random_range(0..7_000) } else { 0 };
+        vec![HALF + Nanos(more)]
+    });
+    for i in 0..100 {
+        world.send(0, 1, pattern(20_000, i));
+    }
+    world.settle(SECOND);
+    let stats = *world.hosts[0].endpoint.stats();
+    let needless = stats.retrans_pkts;
+    assert!(needless < 200, "{needless} needless retransmissions of 1,500 packets");
+    for i in 0..100 {
+        world.send(0, 1, pattern(20_000, i));
+    }
+    world.settle(SECOND);
+    let later = world.hosts[0].endpoint.stats().retrans_pkts - needless;
+    // Each return to the rule of the path order costs a few, and takes twice as long to come again.
+    assert!(needless + later < 100, "{later} more of another 1,500");
+    reorders.set(false);
+    world.run_for(Nanos::from_millis(20));
+    for i in 0..20 {
+        world.send(0, 1, pattern(20_000, i));
+    }
+    world.settle(SECOND);
+    let rules: Vec<&str> = events
+        .lock()
+        .unwrap()
+        .iter()
+        .filter_map(|(_, event)| match event {
+            Event::LossRule { rule, .. } => Some(*rule),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((rules.first(), rules.last()), (Some(&"reordering"), Some(&"path_order")));
+}
+
+#[test]
+fn acks_avoid_paths_that_are_down() {
+    let config = fabric();
+    let mut world = World::new(2, &config);
+    // Host 1 sends too, so that it knows its paths; a quarter of them is dead in that direction.
+    let dead_since = world.now + Nanos::from_millis(1);
+    let (acks_lost, acks): (Rc<Cell<u32>>, Rc<Cell<u32>>) = Default::default();
+    let (lost, all) = (acks_lost.clone(), acks.clone());
+    let count_from = dead_since + Nanos::from_millis(1);
+    world.network = Box::new(move |now, from, t| {
+        let dead = from == 1 && now >= dead_since && t.entropy % 4 == 1;
+        if from == 1 && now >= count_from && matches!(t.packet.body, Body::None) {
+            all.set(all.get() + 1);
+            lost.set(lost.get() + dead as u32);
+        }
+        if dead { vec![] } else { vec![HALF] }
+    });
+    let start = world.now;
+    while world.now < start + Nanos::from_millis(5) {
+        world.send(0, 1, pattern(8192, 1));
+        world.send(1, 0, pattern(8192, 1));
+        world.run_for(Nanos::from_micros(5));
+    }
+    world.settle(SECOND);
+    assert!(acks.get() > 100);
+    assert!(
+        acks_lost.get() * 20 < acks.get(),
+        "{} of {} ACKs sent into the void",
+        acks_lost.get(),
+        acks.get()
+    );
+}
+
+#[test]
+fn a_way_back_that_is_dead_takes_no_path_down() {
+    let mut world = World::new(2, &fabric());
+    let dead_since = world.now + Nanos::from_millis(1);
+    // A quarter of the ports of host 1 is dead; its ACKs go round, and so some of them are lost.
+    world.network =
+        Box::new(
+            move |now, from, t| {
+                if from == 1 && now >= dead_since && t.entropy % 4 == 1 { vec![] } else { vec![HALF] }
+            },
+        );
+    let start = world.now;
+    while world.now < start + Nanos::from_millis(10) {
+        world.send(0, 1, pattern(8192, 1));
+        world.run_for(Nanos::from_micros(5));
+    }
+    world.settle(SECOND);
+    world.run_for(Nanos::from_millis(1));
+    let peer = world.hosts[0].endpoint.peers().next().unwrap().id;
+    let unused = world.hosts[0].endpoint.paths(peer).filter(|path| path.state != PathState::Active).count();
+    assert_eq!(unused, 0);
+    assert!(
+        world.hosts[0].endpoint.stats().paths_down <= 2,
+        "{}",
+        world.hosts[0].endpoint.stats().paths_down
+    );
+}
+
+#[test]
+fn a_first_hop_that_loses_most_packets_for_a_moment_costs_no_paths() {
+    let config = Config { selector: SelectorKind::Oblivious, burst_bytes: 1500, ..fabric() };
+    let mut world = World::new(2, &config);
+    let (from_then, until) = (world.now + Nanos::from_micros(500), world.now + Nanos::from_micros(700));
+    world.network = Box::new(move |now, from, t| {
+        let bad = from == 0 && (from_then..until).contains(&now) && t.entropy % 8 != 0;
+        if bad { vec![] } else { vec![HALF] }
+    });
+    let start = world.now;
+    while world.now < start + Nanos::from_micros(720) {
+        world.send(0, 1, pattern(20_000, 1));
+        world.run_for(Nanos::from_micros(2));
+    }
+    assert_eq!(world.hosts[0].endpoint.stats().path_collapses, 1);
+    let peer = world.hosts[0].endpoint.peers().next().unwrap().id;
+    assert!(world.hosts[0].endpoint.paths(peer).all(|path| path.state == PathState::Active));
+    world.settle(SECOND);
+}
+
+#[test]
+fn a_question_is_answered_on_two_paths() {
+    let mut world = World::new(2, &fabric());
+    world.send(0, 1, pattern(10, 0));
+    world.settle(SECOND);
+    let answers: Rc<RefCell<Vec<u16>>> = Rc::default();
+    let seen = answers.clone();
+    let mut lost = 0;
+    world.network = Box::new(move |_, from, t| {
+        if from == 0 && data(&t.packet).is_some() {
+            lost += 1;
+            return if lost <= 2 { vec![] } else { vec![HALF] }; // the packet, and its tail probe
+        }
+        let probes = t.packet.ack.iter().flat_map(|ack| &ack.echoes).any(|echo| echo.tx_count == Echo::PROBE);
+        if from == 1 && probes {
+            seen.borrow_mut().push(t.entropy);
+        }
+        vec![HALF]
+    });
+    world.send(0, 1, pattern(10, 1));
+    world.settle(SECOND);
+    let mut ports = answers.borrow().clone();
+    ports.sort_unstable();
+    ports.dedup();
+    assert!(ports.len() >= 2, "{ports:?}");
+}
