@@ -409,7 +409,8 @@ impl Default for DeviceConfig {
             max_mr: 1 << 18,
             max_ah: 65_000,
             max_pd: 1024,
-            rnr_wait: Nanos::from_micros(50),
+            // Three retries, as libfabric asks for, outlast the time for which a busy host does not run a receiver.
+            rnr_wait: Nanos::from_micros(300),
             rnr_wait_max: Nanos::from_millis(10),
             transport: srd_proto::Config::default(),
         }
