@@ -89,7 +89,7 @@ impl Ways {
 }
 
 /// The ideal completion time of flows that start together, the longest where several such groups exist; `None` if no
-/// flow has an end. `round_trip`: unloaded, of a full packet and its acknowledgement.
+/// flow has an end, or if some start alone while others run, so that there is no such time. `round_trip`: unloaded, of a full packet and its acknowledgement.
 pub fn completion_time(topology: &Topology, traffic: &Traffic, cost: WireCost, round_trip: Ps) -> Option<Ps> {
     let mut groups: BTreeMap<(bool, u64), Vec<&Flow>> = BTreeMap::new();
     for flow in &traffic.flows {
@@ -98,6 +98,9 @@ pub fn completion_time(topology: &Topology, traffic: &Traffic, cost: WireCost, r
             Start::Trigger(trigger) => (true, trigger as u64),
         };
         groups.entry(key).or_default().push(flow);
+    }
+    if groups.len() > 1 && groups.values().any(|flows| flows.len() == 1) {
+        return None;
     }
     let mut ways = Ways::new(topology);
     let mut access = vec![(0, PortId(0), PortId(0)); topology.hosts as usize];

@@ -39,7 +39,7 @@ impl Times {
 }
 
 /// One run. Everything but `cost` depends on the scenario and the seed alone.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct Outcome {
     /// The scenario's name.
     pub scenario: String,
@@ -88,7 +88,7 @@ pub struct Outcome {
 }
 
 /// What a run took.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
 pub struct Cost {
     /// Processor time of this run's thread.
     pub cpu_s: f64,
@@ -128,10 +128,10 @@ impl Meter {
     }
 }
 
-/// Processor time of this thread (proc(5), `schedstat`); 0 where the system does not tell.
+/// Processor time of this thread (clock_gettime(2)); to the nanosecond, where `/proc` counts in ticks.
 fn thread_cpu_ns() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Most memory held (proc(5), `VmHWM`); 0 where the system does not tell.

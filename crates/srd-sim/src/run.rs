@@ -1,13 +1,18 @@
 //! From a scenario to its outcome.
 
+use crate::flow::Size;
 use crate::ideal::{self, WireCost};
+use crate::input::counted;
 use crate::outcome::{Meter, Outcome};
+use crate::record::Observed;
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
 use crate::srd_transport::{self, Srd};
 use crate::topology::PacketSizes;
+use crate::transport::Transport;
 use crate::units::Ps;
 use srd_wire::Nanos;
+use std::time::{Duration, Instant};
 
 /// What the fabric of a scenario offers: rates and times that a transport is configured with.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +40,11 @@ impl Offer {
 
 /// A simulation of SRD hosts in the scenario, at its beginning.
 pub fn prepare<'a>(scenario: &'a Scenario, offer: &Offer) -> Simulation<'a, Srd> {
+    prepare_hosts(scenario, offer)
+}
+
+/// The same with hosts of any transport.
+pub fn prepare_hosts<'a, T: Transport>(scenario: &'a Scenario, offer: &Offer) -> Simulation<'a, T> {
     let line_rate = scenario.topology.fastest_host();
     let base_rtt = Nanos(offer.base_rtt.0.div_ceil(1000));
     Simulation::new(&scenario.settings, &scenario.topology, &scenario.traffic, line_rate, base_rtt)
@@ -47,4 +57,134 @@ pub fn run(scenario: &Scenario) -> Outcome {
     let mut simulation = prepare(scenario, &offer);
     simulation.run(Ps::NEVER);
     Outcome::of(&simulation, "srd", offer.ideal, &meter)
+}
+
+/// What became of a run that somebody watched.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ran {
+    /// Its outcome.
+    pub outcome: Outcome,
+    /// What did not go as the scenario wants it: flows that are not done, or have failed. A line each.
+    pub complaints: Vec<String>,
+}
+
+/// Runs a scenario to its end and tells `watch` every now and then which share of the work is done. `None` if `watch`
+/// returned false: the run was given up. Who watches, and when, makes no difference to the outcome.
+pub fn run_watched(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool) -> Option<Ran> {
+    let meter = Meter::start();
+    let offer = Offer::of(scenario);
+    let mut simulation = prepare(scenario, &offer);
+    drive(&mut simulation, scenario, &offer, watch).then(|| Ran {
+        outcome: Outcome::of(&simulation, "srd", offer.ideal, &meter),
+        complaints: complaints(&simulation, scenario),
+    })
+}
+
+/// As [`run_watched`], and runs it a second time in which every packet is encoded, decoded and compared. The error says
+/// what was not the same: a packet, or the outcome.
+pub fn run_verified(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool) -> Option<Result<Ran, String>> {
+    let ran = run_watched(scenario, &mut |share| watch(share / 2.0))?;
+    let offer = Offer::of(scenario);
+    let mut simulation: Simulation<'_, Observed> = prepare_hosts(scenario, &offer);
+    simulation.transports_mut().for_each(Observed::verify);
+    if !drive(&mut simulation, scenario, &offer, &mut |share| watch(0.5 + share / 2.0)) {
+        return None;
+    }
+    let second = Outcome::of(&simulation, "srd", offer.ideal, &Meter::start());
+    Some(match simulation.transports().find_map(Observed::defect) {
+        Some(defect) => Err(defect.to_string()),
+        None if (Outcome { cost: ran.outcome.cost, ..second }) == ran.outcome => Ok(ran),
+        None => Err("the run came to another outcome when packets went through the wire format".to_string()),
+    })
+}
+
+/// How often the watcher is told, about.
+const WATCH_EVERY: Duration = Duration::from_millis(30);
+
+/// Runs to the end in spans that take about [`WATCH_EVERY`]. Returns whether it came there.
+pub fn drive<T: Transport>(
+    simulation: &mut Simulation<'_, T>,
+    scenario: &Scenario,
+    offer: &Offer,
+    watch: &mut dyn FnMut(f64) -> bool,
+) -> bool {
+    let work = Work::of(scenario, offer);
+    let mut span = Ps::from_micros(10);
+    loop {
+        let began = Instant::now();
+        if !simulation.run(simulation.now + span) {
+            watch(1.0);
+            return true;
+        }
+        if !watch(work.done(simulation)) {
+            return false;
+        }
+        let took = began.elapsed();
+        if took < WATCH_EVERY / 2 {
+            span = Ps(span.0.saturating_mul(2));
+        } else if took > WATCH_EVERY * 2 {
+            span = Ps((span.0 / 2).max(1));
+        }
+    }
+}
+
+/// What a run has to do, to say how much of it is done.
+struct Work {
+    packets: u64,
+    endless_until: Ps,
+}
+
+impl Work {
+    fn of(scenario: &Scenario, offer: &Offer) -> Work {
+        let mut work = Work { packets: 0, endless_until: Ps::ZERO };
+        for flow in &scenario.traffic.flows {
+            match flow.size {
+                Size::Bytes(bytes) => work.packets += bytes.div_ceil(offer.cost.payload),
+                Size::Until(until) => work.endless_until = work.endless_until.max(until),
+            }
+        }
+        work
+    }
+
+    fn done<T: Transport>(&self, simulation: &Simulation<'_, T>) -> f64 {
+        let share =
+            |part: u64, whole: u64| if whole > 0 { (part as f64 / whole as f64).min(1.0) } else { 1.0 };
+        let sent = simulation.counts();
+        // Where endless flows run beside others, nobody can tell whose packets were counted.
+        match self.endless_until {
+            Ps::ZERO => share(sent.data_new, self.packets),
+            until => share(simulation.now.0, until.0),
+        }
+    }
+}
+
+/// Flows that are not done, and other things that a person must be told.
+pub(crate) fn complaints<T: Transport>(simulation: &Simulation<'_, T>, scenario: &Scenario) -> Vec<String> {
+    let flows = || simulation.flows.iter().zip(&scenario.traffic.flows);
+    let count = |n: usize| format!("{n} of {}", counted(simulation.flows.len() as u64, "flow"));
+    let finite = flows().filter(|(_, flow)| matches!(flow.size, Size::Bytes(_)));
+    let open: Vec<_> = finite.filter(|(state, _)| state.sent.is_none() && state.failed.is_none()).collect();
+    let mut complaints = Vec::new();
+    if !open.is_empty() {
+        let waiting = open.iter().filter(|(state, _)| state.started.is_none()).count();
+        let waiting = if waiting > 0 { format!(" ({waiting} of them never began)") } else { String::new() };
+        complaints.push(format!(
+            "{} unfinished when the run ends at {} us{waiting}: a larger `end_us` gives them more time",
+            count(open.len()),
+            simulation.now.as_micros()
+        ));
+    }
+    let mut failed = flows().filter_map(|(state, flow)| Some((state.failed?, flow)));
+    let failures = failed.clone().count();
+    if let Some((why, flow)) = failed.next() {
+        complaints.push(format!(
+            "{} failed; the first is flow {}, h{} to h{}: {why}",
+            count(failures),
+            flow.id,
+            flow.src.host,
+            flow.dst.host
+        ));
+    }
+    complaints.extend(simulation.mistake.clone());
+    complaints
 }

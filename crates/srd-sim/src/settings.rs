@@ -126,8 +126,6 @@ pub struct TransportSettings {
     pub receiver_hint: Option<bool>,
     /// Data packets per ACK.
     pub ack_every: u32,
-    /// The controller's options for software hosts, whose round trips are noisy.
-    pub noisy_host: bool,
 }
 
 /// Something goes wrong, or right again.

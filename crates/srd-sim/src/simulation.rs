@@ -298,12 +298,9 @@ impl<'a, T: Transport> Simulation<'a, T> {
     /// of the time goes in waiting for memory.
     #[inline]
     fn look_ahead(&mut self) {
-        match self.events.soon(LOOK_AHEAD) {
-            Some(Event::Arrive { port, frame }) => {
-                std::hint::black_box(self.frames.head(frame).dst);
-                self.fabric.touch(port);
-            }
-            _ => {}
+        if let Some(Event::Arrive { port, frame }) = self.events.soon(LOOK_AHEAD) {
+            std::hint::black_box(self.frames.head(frame).dst);
+            self.fabric.touch(port);
         }
     }
 
@@ -339,7 +336,7 @@ impl<'a, T: Transport> Simulation<'a, T> {
                 let fault = &self.settings.faults[fault as usize];
                 self.fabric.fault(self.now, fault, &mut self.events);
             }
-            Event::Reroute => self.fabric.reroute(),
+            Event::Reroute => self.fabric.reroute(self.now),
         }
     }
 
@@ -572,6 +569,11 @@ impl<'a, T: Transport> Simulation<'a, T> {
     /// The processes' transports, to look at.
     pub fn transports(&self) -> impl Iterator<Item = &T> {
         self.processes.iter().map(|process| &process.transport)
+    }
+
+    /// The same, before the run, to be set up.
+    pub fn transports_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.processes.iter_mut().map(|process| &mut process.transport)
     }
 
     /// What it was made with.

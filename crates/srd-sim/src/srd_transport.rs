@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Bytes of IPv4 and UDP headers.
 const IP_UDP: u32 = 28;
 /// First source port of the pool that paths are made of.
-const FIRST_SOURCE_PORT: u16 = 0xC000;
+pub const FIRST_SOURCE_PORT: u16 = 0xC000;
 /// Source ports in the pool.
 const SOURCE_PORTS: u16 = 4096;
 /// Address space of an inbox: 2^33 bytes.
@@ -63,6 +63,19 @@ pub struct SrdContent {
     pub datagram: u16,
     /// The packet.
     pub packet: Packet<Length>,
+}
+
+impl SrdContent {
+    /// The receiver's inbox that the packet's payload fills.
+    pub fn inbox(&self) -> Option<u32> {
+        match &self.packet.body {
+            Body::Data(data) => match data.op {
+                Op::Write { addr, .. } => u32::try_from((addr >> INBOX_SHIFT).checked_sub(1)?).ok(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
 }
 
 impl Content for SrdContent {

@@ -1,4 +1,5 @@
-//! `srd`, the command of OpenSRD: what a host offers, what holds it back, running programs over it, measuring it.
+//! `srd`, the command of OpenSRD: what a host offers, what holds it back, running programs over it, measuring it,
+//! simulating it.
 #![forbid(unsafe_code)]
 
 mod consumer;
@@ -10,6 +11,8 @@ mod libraries;
 mod output;
 mod perf;
 mod run;
+mod sim;
+mod trace;
 mod variables;
 
 use clap::{Parser, Subcommand};
@@ -22,6 +25,7 @@ Examples:
   srd run -- mpirun -np 2 ./program         a program written for EFA, over this host's network
   srd perf server                           on one host, and on another:
   srd perf client nodeb --test latency --vs-tcp
+  srd sim scenarios/fig2-incast-48.toml     48 flows into one 100 Gb/s port, simulated
 
 Exit code: 0 if all went well, 1 if something failed, 2 if the command line makes no sense.";
 
@@ -45,6 +49,10 @@ enum Command {
     Run(run::Args),
     /// Measure latency, bandwidth and message rate between two hosts
     Perf(perf::Args),
+    /// Simulate SRD on fabrics that one does not have: 100 to 800 Gb/s, thousands of hosts, faults
+    Sim(Box<sim::Args>),
+    /// Tell from a trace of a simulated run why its messages were late
+    Trace(trace::Args),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +63,8 @@ fn main() -> ExitCode {
         Command::Env(args) => env::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Perf(args) => perf::run(&args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Trace(args) => trace::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("srd: {error:#}");

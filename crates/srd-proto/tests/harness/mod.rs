@@ -100,6 +100,7 @@ pub struct World {
     pub now: Time,
     pub hosts: Vec<Host>,
     pub network: Network,
+    #[allow(clippy::type_complexity)]
     /// Which packets from a host arrive with a congestion mark.
     pub marks: Box<dyn FnMut(usize, &Packet<Bytes>) -> bool>,
     flying: BTreeMap<(Time, u64), (usize, Gid, Packet<Bytes>)>,

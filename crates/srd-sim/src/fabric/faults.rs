@@ -14,8 +14,8 @@ use rand::rngs::SmallRng;
 struct State {
     /// Nothing passes.
     dead: bool,
-    /// Switches know.
-    withdrawn: bool,
+    /// From when on switches know.
+    noticed_at: Option<Ps>,
     loss: f64,
     corruption: f64,
 }
@@ -53,7 +53,7 @@ impl<C: Content> Fabric<C> {
                 Direction::BToA => vec![PortId::at_b(cable)],
             };
             for port in ports {
-                self.afflict(port, fault.kind);
+                self.afflict(now, port, fault.kind);
             }
         }
         match fault.kind {
@@ -63,14 +63,17 @@ impl<C: Content> Fabric<C> {
         }
     }
 
-    fn afflict(&mut self, id: PortId, kind: FaultKind) {
+    fn afflict(&mut self, now: Ps, id: PortId, kind: FaultKind) {
         let state = &mut self.faults.ports[id.0 as usize];
         let port = &mut self.ports[id.0 as usize];
         let cable = &self.topology.cables[id.cable() as usize];
         match kind {
             FaultKind::Down { .. } | FaultKind::BlackHole => {
                 state.dead = true;
-                state.withdrawn = matches!(kind, FaultKind::Down { .. });
+                state.noticed_at = match kind {
+                    FaultKind::Down { noticed_after } => Some(now + noticed_after),
+                    _ => None,
+                };
                 port.epoch = port.epoch.wrapping_add(1); // what is on the cable is lost
             }
             FaultKind::Heal => {
@@ -88,7 +91,7 @@ impl<C: Content> Fabric<C> {
         }
         let state = *state;
         port.faulty = state != State::default();
-        let from_switch = if id.0 % 2 == 0 { cable.a } else { cable.b }.0 >= self.hosts;
+        let from_switch = if id.0.is_multiple_of(2) { cable.a } else { cable.b }.0 >= self.hosts;
         if matches!(kind, FaultKind::Rate(_) | FaultKind::Heal) && from_switch {
             // Capacity and thresholds are times: they follow the rate.
             let bytes = cable.queue_bytes[id.0 as usize % 2].unwrap_or(self.settings.capacity);
@@ -102,10 +105,9 @@ impl<C: Content> Fabric<C> {
     }
 
     /// Switches learn which cables are down: those that were withdrawn carry nothing any more.
-    pub fn reroute(&mut self) {
-        let faults = &self.faults;
-        self.routes = Routes::new(&self.topology, self.seed, |port| {
-            !faults.ports[port.0 as usize].withdrawn && !faults.ports[port.0 as usize ^ 1].withdrawn
-        });
+    pub fn reroute(&mut self, now: Ps) {
+        let known_dead = |port: u32| self.faults.ports[port as usize].noticed_at.is_some_and(|at| at <= now);
+        let usable = |port: PortId| !known_dead(port.0) && !known_dead(port.0 ^ 1);
+        self.routes = Routes::new(&self.topology, self.seed, usable);
     }
 }

@@ -44,6 +44,8 @@ pub enum Gone {
 /// What happens to a frame on a watched port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sight {
+    /// It joins the queues of a port that has several; when it leaves is seen then.
+    Joins,
     /// It begins to leave at this moment.
     Leaves(Ps),
     /// It is gone.
@@ -323,7 +325,9 @@ impl<C: Content> Fabric<C> {
         queued.push(frame, bytes, head.class, cut);
         port.counters.most_waiting = port.counters.most_waiting.max(queued.bytes);
         self.buffers[owner].used += bytes as u64;
-        if !queued.busy {
+        let idle = !queued.busy;
+        self.show(now, id, frame, Sight::Joins, frames);
+        if idle {
             self.dequeue(now, id, frames, events);
         }
     }

@@ -52,8 +52,6 @@ pub(super) struct Port {
     /// Whoever watches the fabric wants to see this port's frames.
     pub(super) watched: bool,
     pub(super) counters: PortCounters,
-    /// As built.
-    pub(super) rate: BitRate,
 }
 
 impl Port {
@@ -72,7 +70,6 @@ impl Port {
             faulty: false,
             watched: false,
             counters: PortCounters::default(),
-            rate,
         };
         port.set_rate(rate.0 as f64);
         port
@@ -85,7 +82,7 @@ impl Port {
     /// How long so many bytes take.
     #[inline]
     pub(super) fn time_of(&self, bytes: u64) -> Ps {
-        Ps((bytes as u128 * self.per_byte as u128 >> SHIFT) as u64)
+        Ps(((bytes as u128 * self.per_byte as u128) >> SHIFT) as u64)
     }
 
     /// As [`Port::time_of`], for a frame.

@@ -109,8 +109,9 @@ mod tests {
         let mut port = filled();
         let mut weights = [1; CLASSES];
         weights[1] = 3;
-        let first =
-            (0..2000).filter(|_| port.pop(ClassSchedule::Weighted(weights)).unwrap().0.0 % 2 == 0).count();
+        let first = (0..2000)
+            .filter(|_| port.pop(ClassSchedule::Weighted(weights)).unwrap().0.0.is_multiple_of(2))
+            .count();
         assert!(
             (490..=510).contains(&first),
             "{first} of 2000 frames of the class with a quarter of the weight"

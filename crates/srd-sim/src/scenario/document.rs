@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Where a value was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     /// Line of the file, from 1.
     Line(u32),
     /// The text of an override, `transport.paths=32`.
@@ -15,14 +15,14 @@ pub(super) enum Origin {
 
 /// A value and where it was written.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Node {
-    pub(super) origin: Origin,
-    pub(super) content: Content,
+pub(crate) struct Node {
+    pub(crate) origin: Origin,
+    pub(crate) content: Content,
 }
 
 /// A value.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Content {
+pub(crate) enum Content {
     Text(String),
     Whole(i64),
     Number(f64),
@@ -34,23 +34,23 @@ pub(super) enum Content {
 }
 
 /// Keys and values, in the order in which they were written.
-pub(super) type Table = Vec<(String, Node)>;
+pub(crate) type Table = Vec<(String, Node)>;
 
 /// A scenario file.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Document {
-    pub(super) file: String,
-    pub(super) root: Table,
+pub(crate) struct Document {
+    pub(crate) file: String,
+    pub(crate) root: Table,
 }
 
 /// The value of `key`.
-pub(super) fn entry<'a>(table: &'a Table, key: &str) -> Option<&'a Node> {
+pub(crate) fn entry<'a>(table: &'a Table, key: &str) -> Option<&'a Node> {
     table.iter().find(|(name, _)| name == key).map(|(_, node)| node)
 }
 
 impl Document {
     /// Reads `text`, called `file` in errors.
-    pub(super) fn parse(text: &str, file: &str) -> Result<Document, InputError> {
+    pub(crate) fn parse(text: &str, file: &str) -> Result<Document, InputError> {
         let lines = Lines::of(text);
         let root = DeTable::parse(text).map_err(|error| {
             let line = error.span().map(|span| lines.line(span.start));
@@ -63,7 +63,7 @@ impl Document {
 
     /// Applies an override: `section.key=value`. A number in the path picks one of several sections (`workload.0.size`);
     /// without it all are meant. The value is TOML, or a bare word.
-    pub(super) fn set(&mut self, text: &str) -> Result<(), InputError> {
+    pub(crate) fn set(&mut self, text: &str) -> Result<(), InputError> {
         let error = |message: String| InputError::of(&format!("--set {text}"), message);
         let form = "write `section.key=value`, such as `transport.paths=32`";
         let (path, value) = text.split_once('=').ok_or_else(|| error(form.to_string()))?;
@@ -76,7 +76,7 @@ impl Document {
     }
 
     /// An error about something written at `origin`.
-    pub(super) fn error(&self, origin: &Origin, message: impl Into<String>) -> InputError {
+    pub(crate) fn error(&self, origin: &Origin, message: impl Into<String>) -> InputError {
         match origin {
             Origin::Line(line) => InputError::at(&self.file, *line, message),
             Origin::Set(text) => InputError::of(&format!("--set {text}"), message),

@@ -4,14 +4,14 @@
 //! hold one section each. Nothing is passed over in silence: unknown keys are errors, all else is in
 //! [`Scenario::notes`].
 
-mod document;
+pub(crate) mod document;
 mod fabric;
 mod faults;
 mod hosts;
 mod law;
-mod quantity;
+pub(crate) mod quantity;
 mod queues;
-mod section;
+pub(crate) mod section;
 mod transport;
 mod workloads;
 
@@ -63,7 +63,7 @@ impl Context<'_> {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, String> {
+pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| {
         let what = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file".to_string(),

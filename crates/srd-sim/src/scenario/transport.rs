@@ -11,7 +11,7 @@ use srd_proto::{Config, ControllerKind, SelectorKind};
 use srd_wire::BitRate;
 
 /// Keys of the section.
-pub(super) const KEYS: [&str; 10] = [
+pub(super) const KEYS: [&str; 9] = [
     "mtu",
     "paths",
     "selector",
@@ -21,7 +21,6 @@ pub(super) const KEYS: [&str; 10] = [
     "line_rate_gbps",
     "receiver_hint",
     "ack_every",
-    "noisy_host",
 ];
 
 /// Largest IP datagram unless the file says otherwise: EC2's jumbo frames without tags (SRD paper, 9000).
@@ -34,12 +33,21 @@ const MTU: std::ops::RangeInclusive<u64> = 576..=9216;
 const ACK_EVERY: u32 = 2;
 
 /// Path selectors by name.
-pub const SELECTORS: &[(&str, SelectorKind)] =
-    &[("pinned", SelectorKind::Pinned), ("oblivious", SelectorKind::Oblivious), ("reps", SelectorKind::Reps)];
+pub const SELECTORS: &[(&str, SelectorKind)] = &[
+    ("pinned", SelectorKind::Pinned),
+    ("oblivious", SelectorKind::Oblivious),
+    ("bitmap", SelectorKind::Bitmap),
+    ("reps", SelectorKind::Reps),
+    ("mixed", SelectorKind::Mixed),
+    ("rtt-p2c", SelectorKind::RttP2c),
+];
 
 /// Congestion controllers by name. The fixed one's window is the section's `window`.
-pub const CONTROLLERS: &[(&str, ControllerKind)] =
-    &[("log-target", ControllerKind::LogTarget), ("fixed", ControllerKind::Fixed { window_bytes: 0 })];
+pub const CONTROLLERS: &[(&str, ControllerKind)] = &[
+    ("log-target", ControllerKind::LogTarget),
+    ("paper", ControllerKind::Paper),
+    ("fixed", ControllerKind::Fixed { window_bytes: 0 }),
+];
 
 /// What must be known before the fabric is.
 #[derive(Clone, Copy)]
@@ -82,7 +90,6 @@ pub(super) fn read(document: &Document, wire: Wire, bdp: u64) -> Result<Transpor
         line_rate: wire.line_rate,
         receiver_hint: section.flag("receiver_hint")?,
         ack_every: section.whole("ack_every", 1..=1024)?.map_or(ACK_EVERY, |every| every as u32),
-        noisy_host: section.flag("noisy_host")?.unwrap_or(false),
     })
 }
 

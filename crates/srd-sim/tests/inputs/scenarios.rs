@@ -47,7 +47,7 @@ fn defaults_make_sense() {
     assert_eq!(settings.transport.paths, 64);
     assert_eq!(settings.transport.selector, SelectorKind::Reps);
     assert_eq!(settings.transport.controller, srd_proto::Config::default().controller);
-    assert_eq!(settings.transport.ack_every, 4);
+    assert_eq!(settings.transport.ack_every, 2);
     assert_eq!(settings.frame_overhead, 24);
     assert_eq!((settings.queues.ecn, settings.queues.shared, settings.queues.trim), (None, None, false));
     assert_eq!(settings.queues.classes, ClassSchedule::None);
@@ -68,7 +68,7 @@ fn values_are_read_in_the_units_of_people() {
          ecn_probability = 0.5\ntrim = true\nclasses = \"weighted\"\nclass_weights = [8, 1, 1, 1, 1, 1, 1, 1]\n[host]\n\
          per_packet_us = 0.05\nlatency_us = 1.5\nreceive_ring = 256\nqueues = 4\njitter_us = 50\n[transport]\nmtu = 4096\npaths = 16\n\
          selector = \"oblivious\"\ncontroller = \"fixed\"\nwindow = \"1.5bdp\"\nbase_rtt_us = 10\nline_rate_gbps = 80\nreceiver_hint = false\n\
-         ack_every = 1\nnoisy_host = true\n[law]\nslope = 0\n[sample]\nevery_us = 10",
+         ack_every = 1\n[law]\nslope = 0\n[sample]\nevery_us = 10",
     )
     .replace("until_us = 0\n", "");
     let settings = good(&text, &[]).settings;
@@ -93,7 +93,6 @@ fn values_are_read_in_the_units_of_people() {
     assert_eq!(settings.transport.base_rtt, Some(Ps::from_micros(10)));
     assert_eq!(settings.transport.line_rate, Some(BitRate(80_000_000_000)));
     assert_eq!(settings.transport.receiver_hint, Some(false));
-    assert!(settings.transport.noisy_host);
     assert_eq!(settings.transport.law.slope, 0.0);
     assert_eq!(settings.sample_every, Ps::from_micros(10));
 }

@@ -1,0 +1,100 @@
+//! A simulated frame as the bytes that a network would carry: Ethernet, IPv4, UDP, and the packet in SRD's wire format
+//! with zeros for its payload.
+
+use crate::frame::FrameHead;
+use crate::simulation::ETHERNET_HEADER;
+use crate::srd_transport::SrdContent;
+use srd_proto::Payload;
+use srd_wire::{Body, codec};
+
+const IP: usize = 20;
+const UDP: usize = 8;
+/// Bytes before the UDP payload.
+const BEFORE: usize = ETHERNET_HEADER as usize + IP + UDP;
+/// Shortest Ethernet frame without its check sequence (IEEE 802.3, clause 3.2.8).
+const SHORTEST: usize = 60;
+/// Fields of IPv4 (RFC 791) and Ethernet (RFC 894).
+const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+const DONT_FRAGMENT: [u8; 2] = [0x40, 0x00];
+const TIME_TO_LIVE: u8 = 64;
+const PROTOCOL_UDP: u8 = 17;
+/// Congestion field (RFC 3168): capable of marks, and marked.
+const ECT: u8 = 0b10;
+const CE: u8 = 0b11;
+
+/// Writes the frame to `out`, which is emptied first, up to the end of the packet's headers: what would follow is
+/// zeros. Returns the length of the whole frame, without check sequence.
+pub(super) fn write_headers(head: &FrameHead, content: &SrdContent, out: &mut Vec<u8>) -> usize {
+    let packet = &content.packet;
+    let payload = match &packet.body {
+        Body::Data(data) => data.payload.len(),
+        _ => 0,
+    };
+    out.clear();
+    out.resize(BEFORE + codec::MAX_HEADER, 0);
+    let header = codec::encode_header(packet, payload, &mut out[BEFORE..]);
+    out.truncate(BEFORE + header);
+    ethernet(content.from, head.dst, &mut out[..ETHERNET_HEADER as usize]);
+    let datagram = content.datagram as usize;
+    let (ip, rest) = out[ETHERNET_HEADER as usize..].split_at_mut(IP);
+    ipv4(head, content.from, (IP + UDP + datagram) as u16, ip);
+    udp(content.ports, (UDP + datagram) as u16, &ip[12..20], rest);
+    (BEFORE + datagram).max(SHORTEST)
+}
+
+/// Addresses are locally administered and end with the host's number.
+fn ethernet(from: u32, to: u32, out: &mut [u8]) {
+    for (host, place) in [(to, 0), (from, 6)] {
+        out[place..place + 2].copy_from_slice(&[0x02, 0]);
+        out[place + 2..place + 6].copy_from_slice(&host.to_be_bytes());
+    }
+    out[12..14].copy_from_slice(&ETHERTYPE_IPV4);
+}
+
+fn ipv4(head: &FrameHead, from: u32, length: u16, out: &mut [u8]) {
+    let congestion = match (head.ecn_capable, head.marked) {
+        (_, true) => CE,
+        (true, false) => ECT,
+        (false, false) => 0,
+    };
+    out[0] = 0x45;
+    out[1] = head.class << 5 | congestion; // class selector codepoints (RFC 2474)
+    out[2..4].copy_from_slice(&length.to_be_bytes());
+    out[4..6].fill(0); // no identification: whole datagrams need none (RFC 6864)
+    out[6..8].copy_from_slice(&DONT_FRAGMENT);
+    out[8..12].copy_from_slice(&[TIME_TO_LIVE, PROTOCOL_UDP, 0, 0]);
+    for (host, place) in [(from, 12), (head.dst, 16)] {
+        let [_, b, c, d] = host.to_be_bytes();
+        out[place..place + 4].copy_from_slice(&[10, b, c, d]);
+    }
+    let sum = checksum(sum_of(out));
+    out[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// `rest` begins with the UDP header and ends with the packet's.
+fn udp(ports: (u16, u16), length: u16, addresses: &[u8], rest: &mut [u8]) {
+    rest[0..2].copy_from_slice(&ports.0.to_be_bytes());
+    rest[2..4].copy_from_slice(&ports.1.to_be_bytes());
+    rest[4..6].copy_from_slice(&length.to_be_bytes());
+    rest[6..8].fill(0);
+    // The payload is zeros, which add nothing.
+    let pseudo_header = sum_of(addresses) + PROTOCOL_UDP as u32 + length as u32;
+    let sum = match checksum(pseudo_header + sum_of(rest)) {
+        0 => 0xFFFF, // 0 means that there is none (RFC 768)
+        sum => sum,
+    };
+    rest[6..8].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Sum of 16-bit words; a last odd byte counts as a word's first.
+fn sum_of(bytes: &[u8]) -> u32 {
+    bytes.chunks(2).map(|word| (word[0] as u32) << 8 | word.get(1).copied().unwrap_or(0) as u32).sum()
+}
+
+/// The Internet checksum (RFC 1071).
+fn checksum(mut sum: u32) -> u16 {
+    while sum > 0xFFFF {
+        sum = (sum >> 16) + (sum & 0xFFFF);
+    }
+    !(sum as u16)
+}

@@ -1,0 +1,352 @@
+//! What a run leaves in a directory: its outcome, tables over flows and time, captures of cables, a trace, and a page
+//! with figures. docs/OUTPUTS.md is the reference.
+//!
+//! A run that is recorded runs twice. The first time nobody looks, so that what it costs is what it costs; the second
+//! time everybody does, and it must come to the same outcome. Everything but costs, and the command and program that the
+//! page names, depends on scenario and seed alone.
+//!
+//! `plan` decides what is looked at, `roster` knows who is who, `samples` and `tables` write the tables (`table`),
+//! `frame_bytes` and `capture` the captures, `trace` and `observed` the trace, `page` and `chart` the page.
+//! `trace_report` reads traces: why was this message late.
+
+mod capture;
+mod chart;
+mod folder;
+mod frame_bytes;
+mod observed;
+mod page;
+mod plan;
+mod roster;
+mod samples;
+mod table;
+mod tables;
+mod trace;
+pub mod trace_report;
+
+pub use observed::Observed;
+pub use table::Columns;
+pub use trace::Event;
+
+use crate::fabric::{Fabric, PortId, Sight, Watcher};
+use crate::flow::Size;
+use crate::frame::FrameHead;
+use crate::outcome::{Meter, Outcome};
+use crate::run::{self, Offer, Ran};
+use crate::scenario::Scenario;
+use crate::simulation::Simulation;
+use crate::srd_transport::SrdContent;
+use crate::units::Ps;
+use capture::Captures;
+use folder::Folder;
+use plan::Plan;
+use roster::Roster;
+use samples::Sampler;
+use std::cell::RefCell;
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use trace::Trace;
+
+/// The outcome, as `srd sim --json` prints it.
+pub const OUTCOME: &str = "outcome.json";
+/// The trace.
+pub const TRACE: &str = "trace.jsonl";
+/// The page.
+pub const PAGE: &str = "index.html";
+/// All tables.
+pub const TABLES: [Columns; 6] =
+    [tables::FLOWS, samples::RATES, samples::TOTALS, samples::QUEUES, samples::PATHS, tables::PORTS];
+
+/// How often whoever watches is told how far it is.
+const WATCH_EVERY: Duration = Duration::from_millis(30);
+
+/// Which flows' packets are traced.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Traced {
+    /// None: there is no trace.
+    No,
+    /// As many as make a trace of some 25 MB: the slowest, and the fastest to compare with.
+    AsManyAsFit,
+    /// So many of the slowest.
+    Slowest(u32),
+    /// Those with these numbers.
+    Flows(Vec<u32>),
+    /// All.
+    All,
+}
+
+/// What a run is to leave behind.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Directory; made if it is not there.
+    pub dir: PathBuf,
+    /// Cables to capture, as [`crate::topology::Topology::cables_named`] understands them.
+    pub pcap: Vec<String>,
+    /// Bytes kept of each captured frame; `None`: its headers.
+    pub snap_len: Option<u32>,
+    /// Flows to trace.
+    pub traced: Traced,
+    /// Puts every packet through the wire format: encoded, decoded, and compared.
+    pub verify: bool,
+    /// The command line, for the page.
+    pub command: String,
+    /// Which program this is, for the page: a version or a commit.
+    pub program: String,
+}
+
+impl Recording {
+    /// The usual: no captures, a trace that fits.
+    pub fn to(dir: impl Into<PathBuf>) -> Recording {
+        Recording {
+            dir: dir.into(),
+            pcap: Vec::new(),
+            snap_len: None,
+            traced: Traced::AsManyAsFit,
+            verify: false,
+            command: String::new(),
+            program: program(),
+        }
+    }
+}
+
+/// The commit that this program was built from, if that can be known, or its version.
+pub fn program() -> String {
+    let version = concat!("OpenSRD ", env!("CARGO_PKG_VERSION"));
+    if let Some(commit) = option_env!("SRD_COMMIT") {
+        return format!("{version} ({commit})");
+    }
+    let source = env!("CARGO_MANIFEST_DIR");
+    let git = Command::new("git").args(["-C", source, "describe", "--always", "--dirty", "--tags"]).output();
+    let said = git.ok().filter(|output| output.status.success());
+    match said.and_then(|output| String::from_utf8(output.stdout).ok()) {
+        Some(commit) => format!("{version} ({})", commit.trim()),
+        None => version.to_string(),
+    }
+}
+
+/// A run that has been recorded.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Recorded {
+    /// What became of it.
+    pub ran: Ran,
+    /// Names of the files in the directory.
+    pub files: Vec<String>,
+    /// What a person should know about them: what was left out.
+    pub notes: Vec<String>,
+}
+
+/// Runs a scenario and records it. `watch` is told every now and then which share of the work is done; `None` if it
+/// returned false: the run was given up.
+pub fn run(
+    scenario: &Scenario,
+    recording: &Recording,
+    watch: &mut dyn FnMut(f64) -> bool,
+) -> io::Result<Option<Recorded>> {
+    plan::check_traced(&recording.traced, scenario)?;
+    let cables = capture::chosen(&scenario.topology, &recording.pcap)?;
+    let folder = Folder::open(&recording.dir)?;
+    let mut names: Vec<&str> = vec![OUTCOME, TRACE, PAGE];
+    names.extend(TABLES.iter().map(|table| table.file));
+    folder.clear(&names)?;
+
+    let meter = Meter::start();
+    let offer = Offer::of(scenario);
+    let mut plain = run::prepare(scenario, &offer);
+    if !run::drive(&mut plain, scenario, &offer, &mut |share| watch(share / 2.0)) {
+        return Ok(None);
+    }
+    let outcome = Outcome::of(&plain, "srd", offer.ideal, &meter);
+    let ran = Ran { complaints: run::complaints(&plain, scenario), outcome };
+    let json = serde_json::to_string_pretty(&ran.outcome)?;
+    folder.write(OUTCOME, &(json + "\n"))?;
+    let plan = Plan::after(&mut plain, scenario, &offer, &recording.traced);
+    drop(plain);
+
+    let mut second = Second::prepare(scenario, &offer, recording, &folder, plan, &cables)?;
+    if !second.run(&ran.outcome, watch)? {
+        return Ok(None);
+    }
+    let mut files: Vec<String> = vec![PAGE.into(), OUTCOME.into()];
+    files.extend(TABLES.iter().map(|table| table.file.to_string()));
+    files.extend(second.trace.iter().map(|_| TRACE.to_string()));
+    files.extend(cables.into_iter().map(|(_, file)| file));
+    let notes = second.finish(&ran, &files, recording)?;
+    Ok(Some(Recorded { ran, files, notes }))
+}
+
+/// The run that is looked at.
+struct Second<'a> {
+    scenario: &'a Scenario,
+    offer: &'a Offer,
+    folder: &'a Folder,
+    simulation: Simulation<'a, Observed>,
+    roster: Arc<Roster>,
+    sampler: Sampler,
+    captures: Option<Rc<RefCell<Captures>>>,
+    trace: Option<Arc<Mutex<Trace>>>,
+    notes: Vec<String>,
+}
+
+impl<'a> Second<'a> {
+    fn prepare(
+        scenario: &'a Scenario,
+        offer: &'a Offer,
+        recording: &Recording,
+        folder: &'a Folder,
+        mut plan: Plan,
+        cables: &[(u32, String)],
+    ) -> io::Result<Second<'a>> {
+        let mut simulation: Simulation<'_, Observed> = run::prepare_hosts(scenario, offer);
+        let roster = Arc::new(Roster::of(scenario, &simulation));
+        let notes = std::mem::take(&mut plan.notes);
+        let trace = match recording.traced {
+            Traced::No => None,
+            _ => Some(Arc::new(Mutex::new(start_trace(scenario, offer, folder, &roster, &plan.traced)?))),
+        };
+        let captures = match cables {
+            [] => None,
+            _ => Some(Rc::new(RefCell::new(Captures::create(folder, cables, recording.snap_len)?))),
+        };
+        for (process, transport) in (0..).zip(simulation.transports_mut()) {
+            if recording.verify {
+                transport.verify();
+            }
+            if let Some(trace) = &trace {
+                transport.trace_to(trace.clone(), process);
+            }
+        }
+        let onlooker = Onlooker { captures: captures.clone(), trace: trace.clone() };
+        onlooker.watch(&mut simulation.fabric);
+        let sampler = Sampler::create(folder, roster.clone(), plan, scenario)?;
+        Ok(Second { scenario, offer, folder, simulation, roster, sampler, captures, trace, notes })
+    }
+
+    /// Runs to the end. Returns whether it came there, and fails if it came to another outcome than `first`.
+    fn run(&mut self, first: &Outcome, watch: &mut dyn FnMut(f64) -> bool) -> io::Result<bool> {
+        let mut told = Instant::now();
+        let mut until = Ps::ZERO;
+        loop {
+            until += self.sampler.step();
+            let more = self.simulation.run(until);
+            self.sampler.sample(&mut self.simulation)?;
+            if !more {
+                watch(1.0);
+                break;
+            }
+            if told.elapsed() >= WATCH_EVERY {
+                told = Instant::now();
+                if !watch(0.5 + 0.5 * self.simulation.now.as_micros() / first.sim_us) {
+                    return Ok(false);
+                }
+            }
+        }
+        let defect = self.simulation.transports().find_map(Observed::defect).map(str::to_string);
+        let second = Outcome::of(&self.simulation, "srd", self.offer.ideal, &Meter::start());
+        let same = Outcome { cost: first.cost, ..second } == *first;
+        match defect {
+            Some(defect) => Err(io::Error::other(format!("verification: {defect}"))),
+            None if !same => Err(io::Error::other(
+                "the run came to another outcome when it was recorded, which is a defect of the simulator: please \
+                 report it with scenario and seed",
+            )),
+            None => Ok(true),
+        }
+    }
+
+    /// Writes what is written at the end. Returns what a person should know.
+    fn finish(mut self, ran: &Ran, files: &[String], recording: &Recording) -> io::Result<Vec<String>> {
+        let mut notes = self.notes;
+        self.simulation.fabric.watcher = None;
+        if let Some(captures) = self.captures {
+            notes.extend(captures.take().finish(self.simulation.now)?);
+        }
+        let traced = self.trace.is_some();
+        if let Some(trace) = self.trace {
+            notes.extend(trace.lock().expect("nobody panics while writing a trace").finish()?);
+        }
+        let (plan, series, more) = self.sampler.finish(&self.simulation)?;
+        notes.extend(more);
+        let delivered =
+            tables::write_flows(self.folder, self.scenario, self.offer, &self.roster, &mut self.simulation)?;
+        tables::write_ports(self.folder, self.scenario, &self.roster, &self.simulation)?;
+        let told = match traced {
+            true => Some(trace_report::TraceFile::read(&recording.dir.join(TRACE))?),
+            false => None,
+        };
+        let page = page::Page {
+            scenario: self.scenario,
+            offer: self.offer,
+            ran,
+            recording,
+            files,
+            notes: &notes,
+            plan: &plan,
+            series: &series,
+            roster: &self.roster,
+            simulation: &self.simulation,
+            delivered: &delivered,
+            told: told.as_ref(),
+        };
+        self.folder.write(PAGE, &page.html())?;
+        Ok(notes)
+    }
+}
+
+fn start_trace(
+    scenario: &Scenario,
+    offer: &Offer,
+    folder: &Folder,
+    roster: &Arc<Roster>,
+    traced: &[u32],
+) -> io::Result<Trace> {
+    let flows = &scenario.traffic.flows;
+    let first_line = Event::Run {
+        format: trace::FORMAT,
+        scenario: scenario.settings.name.clone(),
+        seed: scenario.settings.seed,
+        flows: flows.len() as u32,
+        traced: traced.len() as u32,
+        base_rtt_us: offer.base_rtt.as_micros(),
+    };
+    let sized = traced.iter().map(|&flow| match flows[flow as usize].size {
+        Size::Bytes(bytes) => (flow, Some(bytes)),
+        Size::Until(_) => (flow, None),
+    });
+    Ok(Trace::new(roster.clone(), folder.create(TRACE)?, trace::MAX_LINES, sized, &first_line))
+}
+
+/// Sees frames on ports, for captures and the trace.
+struct Onlooker {
+    captures: Option<Rc<RefCell<Captures>>>,
+    trace: Option<Arc<Mutex<Trace>>>,
+}
+
+impl Onlooker {
+    /// Takes its place at the ports that matter.
+    fn watch(self, fabric: &mut Fabric<SrdContent>) {
+        if let Some(captures) = &self.captures {
+            captures.borrow().ports().for_each(|port| fabric.watch(port));
+        }
+        if self.trace.is_some() {
+            (0..fabric.ports()).for_each(|port| fabric.watch(PortId(port)));
+        }
+        if self.captures.is_some() || self.trace.is_some() {
+            fabric.watcher = Some(Box::new(self));
+        }
+    }
+}
+
+impl Watcher<SrdContent> for Onlooker {
+    fn see(&mut self, now: Ps, port: PortId, head: &FrameHead, content: &SrdContent, sight: Sight) {
+        if let Some(captures) = &self.captures {
+            captures.borrow_mut().add(now, port, head, content, sight);
+        }
+        if let Some(trace) = &self.trace {
+            let mut trace = trace.lock().expect("nobody panics while writing a trace");
+            trace.see(now, port, head, content, sight);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! What is drawn of a run: completion times, rates, queues, paths.
+
+use super::super::chart::{Axis, Chart, MAX_LINES, plain};
+use super::super::roster::ends_of;
+use super::Page;
+use crate::input::counted;
+use crate::units::Ps;
+use std::collections::BTreeMap;
+
+/// Most points of a line.
+const POINTS: usize = 400;
+/// Least points of a line of rates, even if that makes them shorter than a round trip.
+const LEAST_POINTS: usize = 20;
+/// Bars of the histogram of paths.
+const BARS: usize = 24;
+/// Slowest by fastest flow from which on completion times are drawn by orders of magnitude.
+const WIDE_SPREAD: f64 = 20.0;
+
+/// A chart and what is to be said about it.
+pub(super) struct Figure {
+    pub(super) chart: String,
+    pub(super) caption: String,
+}
+
+/// A unit of time and how many microseconds it has.
+fn time_unit(longest: Ps) -> (&'static str, f64) {
+    match longest.as_micros() {
+        us if us >= 2e6 => ("s", 1e6),
+        us if us >= 2e3 => ("ms", 1e3),
+        _ => ("us", 1.0),
+    }
+}
+
+/// A unit of bytes.
+fn bytes_unit(most: u64) -> (&'static str, f64) {
+    match most {
+        2_000_000.. => ("MB", 1e6),
+        2_000.. => ("KB", 1e3),
+        _ => ("bytes", 1.0),
+    }
+}
+
+impl Page<'_> {
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let figures = [self.completion_times(), self.rates(), self.delivered(), self.queues(), self.paths()];
+        figures.into_iter().flatten().collect()
+    }
+
+    /// The x axis of everything over time.
+    fn time_axis(&self) -> (Axis, f64) {
+        let (unit, micros) = time_unit(self.simulation.now);
+        (Axis::new(format!("time ({unit})"), 0.0, self.simulation.now.as_micros() / micros), micros)
+    }
+
+    // ---- completion times ----
+
+    fn completion_times(&self) -> Option<Figure> {
+        let mut of_workload: BTreeMap<u16, Vec<Ps>> = BTreeMap::new();
+        for (flow, state) in self.scenario.traffic.flows.iter().zip(&self.simulation.flows) {
+            if let (Some(started), Some(sent)) = (state.started, state.sent) {
+                of_workload.entry(flow.workload).or_default().push(sent - started);
+            }
+        }
+        let fastest = *of_workload.values().flatten().min()?;
+        let slowest = *of_workload.values().flatten().max()?;
+        let ideal = self.ran.outcome.ideal_us;
+        let (unit, micros) = time_unit(slowest);
+        let low = fastest.as_micros().min(ideal.unwrap_or(f64::INFINITY)) / micros;
+        let high = slowest.as_micros().max(ideal.unwrap_or(0.0)) / micros;
+        let title = format!("completion time ({unit})");
+        let x = match high / low > WIDE_SPREAD && low > 0.0 {
+            true => Axis::new(title, low * 0.9, high * 1.1).logarithmic(),
+            false => {
+                let room = (high - low).max(high * 0.02) * 0.08;
+                Axis::new(title, (low - room).max(0.0), high + room)
+            }
+        };
+        let mut chart =
+            Chart::new("Distribution of completion times", x, Axis::new("share of flows", 0.0, 1.0));
+        let lines = of_workload.len();
+        if lines <= MAX_LINES {
+            for (workload, times) in of_workload {
+                let name = match lines {
+                    1 => "flows",
+                    _ => &self.scenario.traffic.workloads[workload as usize],
+                };
+                chart.line(name, distribution(times, micros));
+            }
+        } else {
+            chart.line("flows", distribution(of_workload.into_values().flatten().collect(), micros));
+        }
+        if let Some(ideal) = ideal {
+            chart.upright("ideal", ideal / micros);
+        }
+        let ideal =
+            if ideal.is_some() { " Dashed: the best that is possible for all of them together." } else { "" };
+        let caption = format!(
+            "Which share of flows was done within which time, from a flow's start to its last acknowledgement.{ideal}"
+        );
+        Some(Figure { chart: chart.finish(), caption })
+    }
+
+    // ---- rates ----
+
+    fn rates(&self) -> Option<Figure> {
+        let series = &self.series.rates;
+        let points = self.rate_points();
+        let averaged = self.plan.step.as_micros().max(self.simulation.now.as_micros() / points as f64);
+        let averaged = format!("on average over {} us", plain(averaged));
+        let (x, micros) = self.time_axis();
+        let chart = |highest: f64| {
+            let y = Axis::new("rate of a flow (Gb/s)", 0.0, highest * 1.05);
+            (highest > 0.0).then(|| Chart::new("Rates of flows over time", x, y))
+        };
+        if series.len() <= MAX_LINES {
+            let value = |values: &[Option<f32>]| mean(values.iter().copied().flatten());
+            let line =
+                |rates: &'_ Vec<Option<f32>>| self.points(points, rates, micros, value).collect::<Vec<_>>();
+            let lines: Vec<_> = series.iter().map(line).collect();
+            let mut chart = chart(lines.iter().flatten().filter_map(|&(_, rate)| rate).fold(0.0, f64::max))?;
+            for (&flow, line) in self.plan.flows.iter().zip(lines) {
+                chart.line(&self.flow_name(flow), line);
+            }
+            let caption = format!("Payload delivered by each flow, {averaged}.");
+            return Some(Figure { chart: chart.finish(), caption });
+        }
+        let quantiles = self.quantiles(series, micros);
+        let mut chart = chart(quantiles.iter().filter_map(|(_, q)| Some((*q)?[4])).fold(0.0, f64::max))?;
+        let between = |low: usize, high: usize| -> Vec<_> {
+            quantiles.iter().map(|&(x, q)| (x, q.map(|q| (q[low], q[high])))).collect()
+        };
+        chart.band("slowest to fastest", 0.15, &between(0, 4));
+        chart.band("middle half", 0.3, &between(1, 3));
+        chart.line("median", quantiles.iter().map(|&(x, q)| (x, q.map(|q| q[2]))));
+        let all = self.scenario.traffic.flows.len();
+        let which =
+            if series.len() < all { format!("{} of {all}", series.len()) } else { format!("all {all}") };
+        let caption =
+            format!("Payload delivered by flows that were on their way ({which} flows sampled), {averaged}.");
+        Some(Figure { chart: chart.finish(), caption })
+    }
+
+    /// Points of a line of rates: what is shorter than a round trip is a matter of single packets.
+    fn rate_points(&self) -> usize {
+        let round_trips = self.simulation.now.0 / self.offer.base_rtt.0.max(1);
+        (round_trips as usize).clamp(LEAST_POINTS, POINTS)
+    }
+
+    fn flow_name(&self, flow: u32) -> String {
+        let Some(of) = self.scenario.traffic.flows.get(flow as usize) else { return String::new() };
+        format!("flow {}: h{} to h{}", self.roster.id(flow), of.src.host, of.dst.host)
+    }
+
+    /// Least, quarter, median, three quarters and most of all flows' rates at each point.
+    fn quantiles(&self, series: &[Vec<Option<f32>>], micros: f64) -> Vec<(f64, Option<[f64; 5]>)> {
+        let samples = self.series.times.len();
+        buckets(samples, self.rate_points())
+            .map(|(from, to)| {
+                let mut rates: Vec<f64> = series
+                    .iter()
+                    .filter_map(|rates| mean(rates[from..to].iter().copied().flatten()))
+                    .collect();
+                rates.sort_by(f64::total_cmp);
+                let at = |share: f64| rates[((rates.len() - 1) as f64 * share).round() as usize];
+                let quantiles = (!rates.is_empty()).then(|| [0.0, 0.25, 0.5, 0.75, 1.0].map(at));
+                (self.series.times[to - 1].as_micros() / micros, quantiles)
+            })
+            .collect()
+    }
+
+    fn delivered(&self) -> Option<Figure> {
+        if self.scenario.traffic.flows.len() < 2 {
+            return None;
+        }
+        let (x, micros) = self.time_axis();
+        let value = |values: &[f64]| mean(values.iter().map(|&value| value as f32));
+        let points: Vec<_> = self.points(self.rate_points(), &self.series.delivered, micros, value).collect();
+        let highest = points.iter().filter_map(|&(_, rate)| rate).fold(0.0, f64::max);
+        let y = Axis::new("all flows together (Gb/s)", 0.0, highest * 1.05);
+        let mut chart = Chart::new("Rate of all flows together over time", x, y);
+        chart.line("delivered", points);
+        let caption = "Payload delivered by all flows together. What headers take is not in it.".to_string();
+        (highest > 0.0).then(|| Figure { chart: chart.finish(), caption })
+    }
+
+    /// A line through samples, of which several make a point where there are many.
+    fn points<'s, T>(
+        &'s self,
+        most: usize,
+        samples: &'s [T],
+        micros: f64,
+        value: impl Fn(&[T]) -> Option<f64> + 's,
+    ) -> impl Iterator<Item = (f64, Option<f64>)> + 's {
+        buckets(samples.len(), most).map(move |(from, to)| {
+            (self.series.times[to - 1].as_micros() / micros, value(&samples[from..to]))
+        })
+    }
+
+    // ---- queues ----
+
+    fn queues(&self) -> Option<Figure> {
+        let shown = self.plan.ports.len().min(MAX_LINES - 1);
+        let most = self.series.queues.iter().take(shown).flatten().copied().max()?;
+        if most == 0 {
+            return None;
+        }
+        let (x, micros) = self.time_axis();
+        let (unit, bytes) = bytes_unit(most);
+        let capacity = self.plan.ports.first().map(|&port| self.capacity(port))?;
+        let y = Axis::new(format!("waiting ({unit})"), 0.0, most as f64 * 1.08 / bytes);
+        let mut chart = Chart::new("Queues over time", x, y);
+        for (&port, waiting) in self.plan.ports.iter().zip(&self.series.queues).take(shown) {
+            let points = self.points(POINTS, waiting, micros, |values| {
+                values.iter().max().map(|&most| most as f64 / bytes)
+            });
+            chart.line(&self.roster.port_name(port), points);
+        }
+        if capacity <= most as f64 * 1.08 {
+            chart.level("capacity", capacity / bytes);
+        }
+        let counters = self.simulation.fabric.counters(self.plan.ports[0]);
+        let all = self.plan.ports.len();
+        let which = if all > shown { format!(" The {shown} longest of {all}.") } else { String::new() };
+        let caption = format!(
+            "Bytes that wait at ports of switches, the frame that is leaving included.{which} The longest queue of all, at \
+             {}, held {} {unit} for a moment, of {} that fit; samples may miss such moments.",
+            self.roster.port_name(self.plan.ports[0]),
+            plain(counters.most_waiting as f64 / bytes),
+            plain(capacity / bytes)
+        );
+        Some(Figure { chart: chart.finish(), caption })
+    }
+
+    /// What a port may hold, in bytes.
+    fn capacity(&self, port: crate::fabric::PortId) -> f64 {
+        let topology = &self.scenario.topology;
+        let cable = &topology.cables[port.cable() as usize];
+        let at_a = ends_of(topology, port).0 == cable.a;
+        let own = cable.queue_bytes[if at_a { 0 } else { 1 }];
+        own.unwrap_or(self.scenario.settings.queues.capacity) as f64
+    }
+
+    // ---- paths ----
+
+    fn paths(&self) -> Option<Figure> {
+        let shares = &self.series.path_shares;
+        if shares.len() as u64 <= self.series.connections {
+            return None; // one path each: nothing was chosen
+        }
+        let most = shares.iter().copied().fold(0.0, f32::max) as f64;
+        let width = most * 1.0001 / BARS as f64;
+        let mut bars = [0u64; BARS];
+        for &share in shares {
+            bars[((share as f64 / width) as usize).min(BARS - 1)] += 1;
+        }
+        let highest = bars.iter().copied().max()?;
+        let percent = |count: u64| 100.0 * count as f64 / shares.len() as f64;
+        let x = Axis::new("bytes on a path, by an equal share", 0.0, width * BARS as f64);
+        let y = Axis::new("paths (%)", 0.0, percent(highest) * 1.05);
+        let mut chart = Chart::new("Use of paths", x, y);
+        chart.bars(bars.iter().enumerate().map(|(n, &count)| {
+            let (from, to) = (n as f64 * width, (n + 1) as f64 * width);
+            let label = format!("{} to {}: {}", plain(from), plain(to), counted(count, "path"));
+            (from, to, percent(count), label)
+        }));
+        if most > 1.0 {
+            chart.upright("an equal share", 1.0);
+        }
+        let unused = match self.series.paths_unused {
+            0 => "all in use at the end".to_string(),
+            n => format!("{n} not in use at the end"),
+        };
+        let caption = format!(
+            "How evenly connections used their paths: 1 is what each path would carry if all carried the same. {} of {}, \
+             {unused}.",
+            counted(shares.len() as u64, "path"),
+            counted(self.series.connections, "connection")
+        );
+        Some(Figure { chart: chart.finish(), caption })
+    }
+}
+
+/// Which samples make each point of a line.
+fn buckets(samples: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let points = samples.min(most);
+    (0..points).map(move |n| (n * samples / points, (n + 1) * samples / points))
+}
+
+fn mean(values: impl Iterator<Item = f32>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value as f64, count + 1));
+    (count > 0).then(|| sum / count as f64)
+}
+
+/// Which share is done within which time: a staircase from 0 to 1.
+fn distribution(mut times: Vec<Ps>, micros: f64) -> Vec<(f64, Option<f64>)> {
+    times.sort_unstable();
+    let count = times.len();
+    let mut points = Vec::new();
+    let mut reached = 0.0;
+    for (from, to) in buckets(count, POINTS) {
+        let x = times[to - 1].as_micros() / micros;
+        // Where several flows make a step, it is drawn at the last of them: never better than it was.
+        debug_assert!(from < to, "each point has a flow");
+        points.push((x, Some(reached)));
+        reached = to as f64 / count as f64;
+        points.push((x, Some(reached)));
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distribution_goes_from_nothing_to_everything() {
+        let points = distribution(vec![Ps(3_000_000), Ps(1_000_000)], 1.0);
+        assert_eq!(points, [(1.0, Some(0.0)), (1.0, Some(0.5)), (3.0, Some(0.5)), (3.0, Some(1.0))]);
+    }
+
+    #[test]
+    fn every_sample_is_in_one_point() {
+        for samples in [0, 1, 399, 400, 401, 5000] {
+            let all: Vec<_> = buckets(samples, POINTS).collect();
+            assert!(all.len() <= POINTS);
+            assert_eq!(all.iter().map(|(from, to)| to - from).sum::<usize>(), samples);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Who is who in a run: processes by address, flows by what their packets say, ports by name.
+
+use crate::fabric::PortId;
+use crate::flow::{Flow, Place, Traffic};
+use crate::record::observed::Observed;
+use crate::scenario::Scenario;
+use crate::simulation::Simulation;
+use crate::srd_transport::gid;
+use crate::topology::{NodeId, Topology};
+use crate::units::Ps;
+use srd_wire::InstanceAddr;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// See the module. Processes and flows are named by their index.
+pub(super) struct Roster {
+    topology: Topology,
+    /// Of each flow: the number that people see.
+    ids: Vec<u32>,
+    places: Vec<Place>,
+    addresses: Vec<InstanceAddr>,
+    by_address: HashMap<(u32, u16), u32>,
+    /// Of each process: number among those of its host, by which frames name it.
+    by_place: HashMap<Place, u32>,
+    /// Of each process: the flow of each inbox.
+    inboxes: Vec<Vec<u32>>,
+    ends: Vec<(u32, u32)>,
+    /// Of each cable: its number in its bundle, if that has several.
+    bundled: HashMap<u32, u32>,
+}
+
+impl Roster {
+    /// Of a simulation of `scenario` that has been built.
+    pub(super) fn of(scenario: &Scenario, simulation: &Simulation<'_, Observed>) -> Roster {
+        let Scenario { topology, traffic, .. } = scenario;
+        // The simulation numbers its processes in this order.
+        let places: BTreeSet<Place> = traffic.flows.iter().flat_map(|flow| [flow.src, flow.dst]).collect();
+        let places: Vec<Place> = places.into_iter().collect();
+        let addresses: Vec<InstanceAddr> = places
+            .iter()
+            .zip(simulation.transports())
+            .map(|(place, transport)| InstanceAddr {
+                gid: gid(place.host),
+                port: transport.srd().endpoint().ports()[0],
+            })
+            .collect();
+        let hosts = places.iter().zip(&addresses).zip(0..);
+        let mut inboxes = vec![Vec::new(); places.len()];
+        for (index, state) in (0..).zip(&simulation.flows) {
+            inboxes[state.to as usize].push(index); // inboxes are given out in the order of flows
+        }
+        Roster {
+            topology: topology.clone(),
+            ids: numbers(traffic),
+            by_address: hosts.map(|((place, addr), n)| ((place.host, addr.port), n)).collect(),
+            by_place: places.iter().copied().zip(0..).collect(),
+            addresses,
+            inboxes,
+            ends: simulation.flows.iter().map(|state| (state.from, state.to)).collect(),
+            bundled: bundled(topology),
+            places,
+        }
+    }
+
+    pub(super) fn place(&self, process: u32) -> Place {
+        self.places[process as usize]
+    }
+
+    pub(super) fn address(&self, process: u32) -> InstanceAddr {
+        self.addresses[process as usize]
+    }
+
+    /// The process of `host` that receives on a UDP port.
+    pub(super) fn process_on(&self, host: u32, port: u16) -> Option<u32> {
+        self.by_address.get(&(host, port)).copied()
+    }
+
+    /// The process that frames name so.
+    pub(super) fn process_at(&self, place: Place) -> Option<u32> {
+        self.by_place.get(&place).copied()
+    }
+
+    /// The flow that fills an inbox.
+    pub(super) fn flow_into(&self, process: u32, inbox: u32) -> Option<u32> {
+        self.inboxes.get(process as usize)?.get(inbox as usize).copied()
+    }
+
+    /// Sending and receiving process of a flow.
+    pub(super) fn ends(&self, flow: u32) -> (u32, u32) {
+        self.ends[flow as usize]
+    }
+
+    /// The number of a flow that people see.
+    pub(super) fn id(&self, flow: u32) -> u32 {
+        self.ids[flow as usize]
+    }
+
+    /// `leaf0->spine2`, or `leaf0->spine2#1` in a bundle.
+    pub(super) fn port_name(&self, port: PortId) -> String {
+        let (from, to) = ends_of(&self.topology, port);
+        let name = format!("{}->{}", self.topology.name(from), self.topology.name(to));
+        match self.bundled.get(&port.cable()) {
+            Some(number) => format!("{name}#{number}"),
+            None => name,
+        }
+    }
+
+    /// The host that sends by a port, if it is not a switch.
+    pub(super) fn host_at(&self, port: PortId) -> Option<u32> {
+        let (from, _) = ends_of(&self.topology, port);
+        (from.0 < self.topology.hosts).then_some(from.0)
+    }
+
+    /// How long so many bytes take on a port's cable, as it was built.
+    pub(super) fn time_on(&self, port: PortId, bytes: u32) -> Ps {
+        Ps::to_send(bytes as u64, self.topology.cables[port.cable() as usize].rate)
+    }
+}
+
+/// A number for each flow that no other has: its own, or if that has been given already, as to all messages of one
+/// htsim connection, the next free one.
+pub(super) fn numbers(traffic: &Traffic) -> Vec<u32> {
+    let mut taken: HashSet<u32> = HashSet::with_capacity(traffic.flows.len());
+    let mut next = traffic.next_id();
+    let mut number = |flow: &Flow| match taken.insert(flow.id) {
+        true => flow.id,
+        false => {
+            next = next.saturating_add(1);
+            next - 1
+        }
+    };
+    traffic.flows.iter().map(&mut number).collect()
+}
+
+/// Where a port's frames come from, and where its cable leads.
+pub(super) fn ends_of(topology: &Topology, port: PortId) -> (NodeId, NodeId) {
+    let cable = &topology.cables[port.cable() as usize];
+    if port == PortId::at_a(port.cable()) { (cable.a, cable.b) } else { (cable.b, cable.a) }
+}
+
+/// Numbers of cables in bundles, counted as `Topology::cables_named` does.
+pub(super) fn bundled(topology: &Topology) -> HashMap<u32, u32> {
+    let mut bundles: HashMap<(NodeId, NodeId), Vec<u32>> = HashMap::new();
+    for (index, cable) in (0..).zip(&topology.cables) {
+        bundles.entry((cable.a, cable.b)).or_default().push(index);
+    }
+    let several = bundles.into_values().filter(|cables| cables.len() > 1);
+    several.flat_map(|cables| cables.into_iter().zip(0..)).collect()
+}
+
+/// `h3.0`: as scenarios write a process.
+pub(super) fn place_name(place: Place) -> String {
+    format!("h{}.{}", place.host, place.process)
+}

@@ -1,0 +1,494 @@
+//! The trace of a run: what befell the packets of chosen flows, one JSON object per line, in the order in which it
+//! happened.
+//!
+//! [`Event`] is the fabric's part: what a simulation knows and a host does not. It comes from two sides, the ports
+//! ([`Trace::see`]) and the processes (`observed`). What a transport decides has a schema of its own (`srd-proto`); its
+//! events belong into the same file, under their own names, and `trace_report` passes by names that it does not know.
+
+use super::roster::{Roster, place_name};
+use crate::fabric::{Gone, PortId, Sight};
+use crate::flow::Place;
+use crate::frame::FrameHead;
+use crate::srd_transport::SrdContent;
+use crate::transport::Report;
+use crate::units::Ps;
+use serde::{Deserialize, Serialize};
+use srd_proto::Payload;
+use srd_wire::{Ack, Body, Psn, Time};
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+
+/// Version of the format, in the first line.
+pub const FORMAT: u32 = 1;
+/// Most lines of a trace whose flows were chosen by a person: some 250 MB.
+pub const MAX_LINES: u64 = 2_000_000;
+
+/// A line of a trace. Times are microseconds since the beginning of the run; `flow` is the flow's number; `psn` and
+/// `tx` together name one transmission of a packet: the first has `tx` 0.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// Which run this is.
+    Run {
+        /// Version of the format.
+        format: u32,
+        /// The scenario's name.
+        scenario: String,
+        /// The seed.
+        seed: u64,
+        /// Flows of the run.
+        flows: u32,
+        /// Those of which packets are told.
+        traced: u32,
+        /// Longest unloaded round trip.
+        base_rtt_us: f64,
+    },
+    /// A flow begins.
+    FlowStarted {
+        /// When.
+        t_us: f64,
+        /// The flow.
+        flow: u32,
+        /// Sending process.
+        src: String,
+        /// Receiving process.
+        dst: String,
+        /// Bytes to be moved; none for a flow without end.
+        bytes: Option<u64>,
+    },
+    /// A packet begins to leave its host.
+    FrameSent {
+        /// When.
+        t_us: f64,
+        /// The flow.
+        flow: u32,
+        /// Sequence number.
+        psn: u32,
+        /// Which transmission.
+        tx: u8,
+        /// Path slot.
+        path: u8,
+        /// UDP source port, of which ECMP makes a path.
+        source_port: u16,
+        /// The host's port.
+        port: String,
+        /// Bytes on the wire.
+        bytes: u32,
+        /// Of those, the flow's own.
+        payload: u32,
+        /// Since the flow's last packet (or its start) the host's link has stood idle for so long: the transport was
+        /// waiting for its window or its pace, or the host was busy.
+        idle_us: f64,
+        /// And carried other packets for so long.
+        others_us: f64,
+    },
+    /// A packet comes to a switch's port.
+    FrameQueued {
+        /// When.
+        t_us: f64,
+        /// The flow.
+        flow: u32,
+        /// Sequence number.
+        psn: u32,
+        /// Which transmission.
+        tx: u8,
+        /// The port.
+        port: String,
+        /// When it begins to leave.
+        leaves_us: f64,
+        /// Whether it carries a congestion mark.
+        marked: bool,
+    },
+    /// A packet is lost on its way.
+    FrameLost {
+        /// When.
+        t_us: f64,
+        /// The flow.
+        flow: u32,
+        /// Sequence number.
+        psn: u32,
+        /// Which transmission.
+        tx: u8,
+        /// The port: where it did not fit, or where the cable begins that lost it.
+        port: String,
+        /// `queue_full`, `cable` or `no_route`.
+        why: String,
+    },
+    /// The receiving host looks at a packet.
+    FrameArrived {
+        /// When.
+        t_us: f64,
+        /// The flow.
+        flow: u32,
+        /// Sequence number.
+        psn: u32,
+        /// Which transmission.
+        tx: u8,
+        /// When it came to the network card.
+        arrived_us: f64,
+    },
+    /// The sender learns that a packet has arrived.
+    PacketAcked {
+        /// When.
+        t_us: f64,
+        /// The flow.
+        flow: u32,
+        /// Sequence number.
+        psn: u32,
+    },
+    /// The receiver has every byte of a flow.
+    FlowReceived {
+        /// When.
+        t_us: f64,
+        /// The flow.
+        flow: u32,
+    },
+    /// The sender has every byte of a flow acknowledged.
+    FlowSent {
+        /// When.
+        t_us: f64,
+        /// The flow.
+        flow: u32,
+    },
+    /// The transport gives a flow up.
+    FlowFailed {
+        /// When.
+        t_us: f64,
+        /// The flow.
+        flow: u32,
+        /// Why.
+        why: String,
+    },
+    /// The trace ends before the run does.
+    Truncated {
+        /// Lines that are missing.
+        missing: u64,
+    },
+}
+
+/// Use of a host's link so far.
+#[derive(Clone, Copy, Default)]
+struct LinkUse {
+    /// Time that all its frames take.
+    busy: Ps,
+    /// When the last of them has left.
+    until: Ps,
+}
+
+impl LinkUse {
+    /// Time for which it has been busy until `now`.
+    fn busy_until(&self, now: Ps) -> Ps {
+        self.busy - self.until.since(now)
+    }
+}
+
+/// Since when a flow has had the chance to send its next packet, and how long its link had been busy by then.
+#[derive(Clone, Copy, Default)]
+struct Since {
+    at: Ps,
+    busy: Ps,
+}
+
+/// See the module.
+pub(super) struct Trace {
+    roster: Arc<Roster>,
+    out: BufWriter<File>,
+    lines: u64,
+    limit: u64,
+    failed: Option<io::Error>,
+    /// Flows of the trace.
+    flows: HashMap<u32, Since>,
+    bytes: HashMap<u32, Option<u64>>,
+    links: HashMap<u32, LinkUse>,
+    /// By sending and receiving process: packets that are not acknowledged, and their flows.
+    outstanding: HashMap<(u32, u32), Vec<(Psn, u32)>>,
+    /// What is on its host's cable.
+    on_first_cable: HashSet<Name>,
+    /// When what waits came to a port with several queues, which says later when it leaves.
+    joined: HashMap<Name, Ps>,
+}
+
+/// A transmission of a data packet: flow, PSN, number.
+type Name = (u32, u32, u8);
+
+impl Trace {
+    /// A trace of these flows with the bytes that they are to move.
+    pub(super) fn new(
+        roster: Arc<Roster>,
+        out: BufWriter<File>,
+        limit: u64,
+        flows: impl Iterator<Item = (u32, Option<u64>)>,
+        run: &Event,
+    ) -> Trace {
+        let bytes: HashMap<u32, Option<u64>> = flows.collect();
+        let hosts = bytes.keys().map(|&flow| roster.place(roster.ends(flow).0).host);
+        let mut trace = Trace {
+            links: hosts.map(|host| (host, LinkUse::default())).collect(),
+            flows: bytes.keys().map(|&flow| (flow, Since::default())).collect(),
+            roster,
+            out,
+            lines: 0,
+            limit,
+            failed: None,
+            bytes,
+            outstanding: HashMap::new(),
+            on_first_cable: HashSet::new(),
+            joined: HashMap::new(),
+        };
+        trace.write(run);
+        trace
+    }
+
+    fn write(&mut self, event: &Event) {
+        self.lines += 1;
+        if self.lines <= self.limit {
+            self.put(event);
+        }
+    }
+
+    fn put(&mut self, event: &Event) {
+        let line = serde_json::to_writer(&mut self.out, event).map_err(io::Error::from);
+        if let Err(error) = line.and_then(|()| self.out.write_all(b"\n")) {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    /// The run has ended. Returns what a person should know.
+    pub(super) fn finish(&mut self) -> io::Result<Vec<String>> {
+        let missing = self.lines.saturating_sub(self.limit);
+        let mut notes = Vec::new();
+        if missing > 0 {
+            self.put(&Event::Truncated { missing });
+            notes.push(format!(
+                "trace.jsonl ends after {} lines; {missing} more are missing: trace fewer flows",
+                self.limit
+            ));
+        }
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None => self.out.flush().map(|()| notes),
+        }
+    }
+
+    // ---- the processes' side ----
+
+    pub(super) fn flow_started(&mut self, now: Time, flow: u32) {
+        let (from, to) = self.roster.ends(flow);
+        let (src, dst) = (self.roster.place(from), self.roster.place(to));
+        let now = Ps::of(now);
+        let Some(since) = self.flows.get_mut(&flow) else { return };
+        *since = Since { at: now, busy: self.links[&src.host].busy_until(now) };
+        let bytes = self.bytes.get(&flow).copied().flatten();
+        let (t_us, id) = (now.as_micros(), self.roster.id(flow));
+        let (src, dst) = (place_name(src), place_name(dst));
+        self.write(&Event::FlowStarted { t_us, flow: id, src, dst, bytes });
+    }
+
+    pub(super) fn flow_reported(&mut self, now: Time, process: u32, report: Report) {
+        let flow = match report {
+            Report::Sent { flow } | Report::Failed { flow, .. } => Some(flow),
+            Report::Received { inbox } => self.roster.flow_into(process, inbox),
+        };
+        let Some(index) = flow.filter(|flow| self.flows.contains_key(flow)) else { return };
+        let (t_us, flow) = (Ps::of(now).as_micros(), self.roster.id(index));
+        self.write(&match report {
+            Report::Sent { .. } => Event::FlowSent { t_us, flow },
+            Report::Received { .. } => Event::FlowReceived { t_us, flow },
+            Report::Failed { why, .. } => Event::FlowFailed { t_us, flow, why: why.to_string() },
+        });
+    }
+
+    /// A process looks at a frame that came at `arrived`.
+    pub(super) fn frame_received(&mut self, process: u32, now: Time, arrived: Time, content: &SrdContent) {
+        if let Body::Data(data) = &content.packet.body
+            && let Some(flow) = self.traced(process, content)
+        {
+            self.write(&Event::FrameArrived {
+                t_us: Ps::of(now).as_micros(),
+                flow: self.roster.id(flow),
+                psn: data.psn.0,
+                tx: data.tx_count,
+                arrived_us: Ps::of(arrived).as_micros(),
+            });
+        }
+        if let Some(ack) = &content.packet.ack
+            && let Some(peer) = self.roster.process_on(content.from, content.packet.src_port)
+        {
+            self.acknowledged(now, process, peer, ack);
+        }
+    }
+
+    fn acknowledged(&mut self, now: Time, process: u32, peer: u32, ack: &Ack) {
+        let Some(outstanding) = self.outstanding.get_mut(&(process, peer)) else { return };
+        let mut acked = Vec::new();
+        outstanding.retain(|&(psn, flow)| {
+            let covered = covers(ack, psn);
+            if covered {
+                acked.push((psn, flow));
+            }
+            !covered
+        });
+        let t_us = Ps::of(now).as_micros();
+        for (psn, flow) in acked {
+            self.write(&Event::PacketAcked { t_us, flow: self.roster.id(flow), psn: psn.0 });
+        }
+    }
+
+    // ---- the fabric's side ----
+
+    /// The flow of a data packet to `process`, if it is one of the trace.
+    fn traced(&self, process: u32, content: &SrdContent) -> Option<u32> {
+        let flow = self.roster.flow_into(process, content.inbox()?)?;
+        self.flows.contains_key(&flow).then_some(flow)
+    }
+
+    /// A frame on a port.
+    pub(super) fn see(
+        &mut self,
+        now: Ps,
+        port: PortId,
+        head: &FrameHead,
+        content: &SrdContent,
+        sight: Sight,
+    ) {
+        let flow = content.inbox().and_then(|_| {
+            let to = Place { host: head.dst, process: head.process };
+            self.roster.process_at(to).and_then(|process| self.traced(process, content))
+        });
+        let host = self.roster.host_at(port);
+        let Some(host) = host else {
+            if let Some(flow) = flow {
+                match sight {
+                    Sight::Joins => self.joined.extend(name(flow, content).map(|name| (name, now))),
+                    Sight::Leaves(at) => self.queued(now, at, port, flow, head, content),
+                    Sight::Gone(why) => self.lost(now, port, flow, content, why),
+                }
+            }
+            return;
+        };
+        match sight {
+            Sight::Joins => {}
+            Sight::Leaves(at) => self.leaves_host(at, port, host, flow, head, content),
+            Sight::Gone(why) => {
+                let Some(flow) = flow else { return };
+                // A cable that is dead takes frames without their being seen to leave.
+                if !name(flow, content).is_some_and(|name| self.on_first_cable.contains(&name)) {
+                    self.leaves_host(now, port, host, Some(flow), head, content);
+                }
+                self.lost(now, port, flow, content, why);
+            }
+        }
+    }
+
+    fn leaves_host(
+        &mut self,
+        at: Ps,
+        port: PortId,
+        host: u32,
+        flow: Option<u32>,
+        head: &FrameHead,
+        content: &SrdContent,
+    ) {
+        if let Some(flow) = flow {
+            self.sent(at, port, host, flow, head, content);
+            self.on_first_cable.extend(name(flow, content));
+        }
+        self.occupy(host, port, at, head, flow);
+    }
+
+    /// A host's link is taken by a frame from `at` on.
+    fn occupy(&mut self, host: u32, port: PortId, at: Ps, head: &FrameHead, flow: Option<u32>) {
+        let Some(link) = self.links.get_mut(&host) else { return };
+        let takes = self.roster.time_on(port, head.bytes);
+        link.busy += takes;
+        link.until = at + takes;
+        if let Some(flow) = flow
+            && let Some(since) = self.flows.get_mut(&flow)
+        {
+            *since = Since { at: link.until, busy: link.busy };
+        }
+    }
+
+    fn sent(&mut self, at: Ps, port: PortId, host: u32, flow: u32, head: &FrameHead, content: &SrdContent) {
+        let Body::Data(data) = &content.packet.body else { return };
+        let (since, link) = (self.flows[&flow], self.links[&host]);
+        let waited = at - since.at;
+        let others = (link.busy_until(at) - since.busy).min(waited);
+        if data.tx_count == 0 {
+            self.outstanding.entry(self.roster.ends(flow)).or_default().push((data.psn, flow));
+        }
+        self.write(&Event::FrameSent {
+            t_us: at.as_micros(),
+            flow: self.roster.id(flow),
+            psn: data.psn.0,
+            tx: data.tx_count,
+            path: data.path.0,
+            source_port: content.ports.0,
+            port: self.roster.port_name(port),
+            bytes: head.bytes,
+            payload: data.payload.len() as u32,
+            idle_us: (waited - others).as_micros(),
+            others_us: others.as_micros(),
+        });
+    }
+
+    fn queued(
+        &mut self,
+        now: Ps,
+        leaves: Ps,
+        port: PortId,
+        flow: u32,
+        head: &FrameHead,
+        content: &SrdContent,
+    ) {
+        let Body::Data(data) = &content.packet.body else { return };
+        let name = (flow, data.psn.0, data.tx_count);
+        self.on_first_cable.remove(&name);
+        let came = self.joined.remove(&name).unwrap_or(now);
+        self.write(&Event::FrameQueued {
+            t_us: came.as_micros(),
+            flow: self.roster.id(flow),
+            psn: data.psn.0,
+            tx: data.tx_count,
+            port: self.roster.port_name(port),
+            leaves_us: leaves.as_micros(),
+            marked: head.marked,
+        });
+    }
+
+    fn lost(&mut self, now: Ps, port: PortId, flow: u32, content: &SrdContent, why: Gone) {
+        let Body::Data(data) = &content.packet.body else { return };
+        self.on_first_cable.remove(&(flow, data.psn.0, data.tx_count));
+        let why = match why {
+            Gone::NoRoom => "queue_full",
+            Gone::Fault => "cable",
+            Gone::NoRoute => "no_route",
+        };
+        self.write(&Event::FrameLost {
+            t_us: now.as_micros(),
+            flow: self.roster.id(flow),
+            psn: data.psn.0,
+            tx: data.tx_count,
+            port: self.roster.port_name(port),
+            why: why.to_string(),
+        });
+    }
+}
+
+fn name(flow: u32, content: &SrdContent) -> Option<Name> {
+    match &content.packet.body {
+        Body::Data(data) => Some((flow, data.psn.0, data.tx_count)),
+        _ => None,
+    }
+}
+
+/// Whether an ACK says that a packet has arrived.
+fn covers(ack: &Ack, psn: Psn) -> bool {
+    if psn.before(ack.cum) {
+        return true;
+    }
+    let Some(bit) = psn.offset_from(ack.cum).checked_sub(1) else { return false };
+    ack.sack.get(bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
+}

@@ -1,0 +1,87 @@
+//! Why was this message late? Reads a trace and tells, for each of some flows, where its time went: before its first
+//! packet, between packets, in queues, being sent again, on the way.
+//!
+//! `reading` makes flows, packets and their copies of a file, `story` works out what happened to a flow, `text` puts it
+//! into words. The parts of a flow's time add up to the whole: they follow the packet that was acknowledged last, which
+//! is the one that it was finished with.
+
+mod reading;
+mod story;
+mod text;
+
+pub use reading::TraceFile;
+pub use story::{
+    Compared, LastPacket, Loss, Moment, Part, PathUse, PortWaits, Resent, Sending, Story, Verdict,
+};
+
+use serde::Serialize;
+use std::io;
+
+/// What a trace says about some of its flows.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The seed.
+    pub seed: u64,
+    /// Flows of the run.
+    pub flows: u32,
+    /// Those whose packets are in the trace.
+    pub traced: u32,
+    /// Longest unloaded round trip.
+    pub base_rtt_us: f64,
+    /// Lines that the trace lacks because it became too long.
+    pub missing_lines: u64,
+    /// The fastest flow of the trace, to compare with.
+    pub fastest: Option<Compared>,
+    /// A story for each flow asked about.
+    pub stories: Vec<Story>,
+}
+
+/// Which flows are asked about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Question {
+    /// So many of the slowest.
+    Slowest(usize),
+    /// Those with these numbers.
+    Flows(Vec<u32>),
+}
+
+impl TraceFile {
+    /// Answers for the flows asked about, the slowest first; fails if one of them is not in the trace.
+    pub fn report(&self, question: &Question) -> io::Result<Report> {
+        let numbers = match question {
+            Question::Slowest(count) => self.slowest_first().into_iter().take(*count).collect(),
+            Question::Flows(numbers) => numbers.clone(),
+        };
+        let story = |&number: &u32| {
+            let flow = self.flow(number).ok_or_else(|| {
+                let message = format!("flow {number} is not in this trace, which has {}", self.numbers());
+                io::Error::new(io::ErrorKind::NotFound, message)
+            })?;
+            Ok(story::tell(self, flow))
+        };
+        Ok(Report {
+            scenario: self.scenario.clone(),
+            seed: self.seed,
+            flows: self.flows_of_run,
+            traced: self.traced,
+            base_rtt_us: self.base_rtt_us,
+            missing_lines: self.missing_lines,
+            fastest: self.fastest(),
+            stories: numbers.iter().map(story).collect::<io::Result<_>>()?,
+        })
+    }
+
+    fn fastest(&self) -> Option<Compared> {
+        let done = self.slowest_first().into_iter().rev().filter_map(|number| self.flow(number));
+        done.filter_map(|flow| Some(Compared { flow: flow.number, total_us: flow.total_us()? })).next()
+    }
+}
+
+impl Report {
+    /// For a person who reads a terminal.
+    pub fn text(&self) -> String {
+        text::of(self)
+    }
+}

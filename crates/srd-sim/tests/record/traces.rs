@@ -1,0 +1,182 @@
+//! Traces tell the whole way of every packet, and the stories that are made of them are right.
+
+use crate::{FAULTS, INCAST, directory, record, rows, scenario, text};
+use srd_sim::record::trace_report::{Question, Report, TraceFile, Verdict};
+use srd_sim::record::{Event, Recorded, Recording, TRACE, Traced};
+use srd_sim::scenario::Scenario;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn traced(name: &str, of: &str, sets: &[&str]) -> (Recording, Recorded) {
+    let recording = Recording { traced: Traced::All, ..Recording::to(directory(name)) };
+    let recorded = record(&scenario(of, sets), &recording);
+    (recording, recorded)
+}
+
+fn events(recording: &Recording) -> Vec<Event> {
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    text(recording, TRACE).lines().map(parse).collect()
+}
+
+fn report(recording: &Recording, question: &Question) -> Report {
+    let trace = TraceFile::read(&recording.dir.join(TRACE)).unwrap_or_else(|error| panic!("{error}"));
+    trace.report(question).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_trace_counts_what_the_outcome_counts() {
+    let (recording, recorded) = traced("counts", &format!("{INCAST}{FAULTS}"), &[]);
+    let outcome = &recorded.ran.outcome;
+    let (mut new, mut again, mut full, mut cable, mut done) = (0, 0, 0, 0, 0);
+    for event in events(&recording) {
+        match event {
+            Event::FrameSent { tx: 0, .. } => new += 1,
+            Event::FrameSent { .. } => again += 1,
+            Event::FrameLost { why, .. } if why == "queue_full" => full += 1,
+            Event::FrameLost { .. } => cable += 1,
+            Event::FlowSent { .. } => done += 1,
+            _ => {}
+        }
+    }
+    assert_eq!((new, again, done), (outcome.packets_new, outcome.packets_rtx, outcome.finished));
+    assert_eq!(full, outcome.packets_dropped, "only data packets are too large for the queue");
+    assert!(cable > 0 && cable <= outcome.packets_lost);
+}
+
+#[test]
+fn the_parts_of_a_flows_time_add_up_to_it() {
+    let slow_hosts = ["host.per_packet_us=0.3", "host.latency_us=1", "host.jitter_us=3"];
+    let several_queues = ["queues.shared=120KB", "queues.classes=strict"];
+    let many = ["workload.processes=3"];
+    for (n, sets) in [&[][..], &slow_hosts, &several_queues, &many].into_iter().enumerate() {
+        let (recording, recorded) = traced(&format!("parts{n}"), &format!("{INCAST}{FAULTS}"), sets);
+        let flows = rows(&recording, "flows.csv");
+        let report = report(&recording, &Question::Slowest(usize::MAX));
+        assert_eq!(report.stories.len(), flows.len());
+        for story in &report.stories {
+            let total = story.total_us.expect("every flow has an end");
+            let sum: f64 = story.parts.iter().map(|part| part.us).sum();
+            assert!((sum - total).abs() < 0.05, "flow {}: parts make {sum}, not {total}", story.flow);
+            let row = flows.iter().find(|row| row["id"] == story.flow.to_string()).unwrap();
+            let fct: f64 = row["fct_us"].parse().unwrap();
+            assert!((fct - total).abs() < 0.01, "flow {}: {total}, not {fct}", story.flow);
+            assert!(!story.last_packet.as_ref().unwrap().moments.is_empty());
+        }
+        let slowest = recorded.ran.outcome.fct_us.unwrap().max;
+        assert!((report.stories[0].total_us.unwrap() - slowest).abs() < 0.01, "the slowest comes first");
+    }
+}
+
+/// The first of these flows when they share a host's link or a queue, or nothing.
+fn verdict(name: &str, pairs: &str, sets: &[&str]) -> Verdict {
+    let start = INCAST.find("[[workload]]").unwrap();
+    let text =
+        format!("{}[[workload]]\nkind = \"flows\"\nsize = \"300KB\"\npairs = {pairs}\n", &INCAST[..start]);
+    let (recording, _) = traced(name, &text, sets);
+    let report = report(&recording, &Question::Flows(vec![1]));
+    report.stories[0].verdict.expect("the flow has an end")
+}
+
+#[test]
+fn the_verdict_is_where_the_time_went() {
+    let large = "queues.capacity=1MB";
+    assert_eq!(verdict("alone", r#"["4->0"]"#, &[large]), Verdict::OwnPackets);
+    assert_eq!(verdict("short", r#"["4->0"]"#, &[large, "workload.size=64B"]), Verdict::Distance);
+    let shared = r#"["4.0->0", "4.1->8", "4.2->9", "4.3->10", "4.4->1"]"#;
+    assert_eq!(verdict("shared", shared, &[large]), Verdict::SharedLink);
+    let incast = r#"["4->0", "5->0", "6->0", "7->0", "8->0", "9->0"]"#;
+    assert_eq!(verdict("held", incast, &[large]), Verdict::HeldBack);
+    let slow = ["host.latency_us=50", "workload.size=64B"];
+    assert!([Verdict::Receiver, Verdict::Distance].contains(&verdict("receiver", r#"["4->0"]"#, &slow)));
+}
+
+#[test]
+fn a_lost_packet_is_told_from_beginning_to_end() {
+    // The last packet of the flow is lost with all others of its time; what is late is that it is sent again.
+    let text =
+        INCAST.replace("senders = 8", "sender_hosts = [4]").replace("size = \"300KB\"", "size = \"9KB\"");
+    let fault = "[[fault]]\nkind = \"black-hole\"\nlink = \"leaf1-*\"\nat_us = 0\nfor_us = 30\n";
+    let (recording, recorded) = traced("lost", &format!("{text}{fault}"), &["workload.start_us=1"]);
+    assert!(recorded.ran.outcome.packets_rtx > 0);
+    let report = report(&recording, &Question::Slowest(1));
+    let story = &report.stories[0];
+    assert_eq!(story.verdict, Some(Verdict::SentAgain), "{}", report.text());
+    assert!(story.resent.packets > 0 && story.resent.max_delay_us > 20.0);
+    assert!(
+        story.resent.lost.iter().all(|loss| loss.why == "cable" || loss.why == "unknown"),
+        "{:?}",
+        story.resent
+    );
+    let words = report.text();
+    for word in ["A packet was lost", "sent again on path", "lost at", "acknowledgement reaches the sender"] {
+        assert!(words.contains(word), "{word:?} is not in\n{words}");
+    }
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["stories"][0]["verdict"], "sent_again");
+}
+
+#[test]
+fn full_queues_are_named() {
+    let (recording, _) = traced("full", INCAST, &[]);
+    let report = report(&recording, &Question::Slowest(8));
+    let lost: Vec<_> = report.stories.iter().flat_map(|story| &story.resent.lost).collect();
+    assert!(lost.iter().all(|loss| loss.why == "queue_full"), "{lost:?}");
+    let at_receiver = |port: &str| port == "leaf0->h0";
+    let most = lost.iter().max_by_key(|loss| loss.packets);
+    assert!(most.is_some_and(|loss| at_receiver(&loss.port)), "{lost:?}");
+    for story in &report.stories {
+        assert!(story.queues.iter().any(|queue| at_receiver(&queue.port)));
+        assert!(story.queues.iter().all(|queue| queue.max_us < 3.3), "a queue of 40 KB empties in 3.2 us");
+    }
+}
+
+#[test]
+fn waiting_is_the_same_whatever_the_port_is_made_of() {
+    let waits = |name: &str, sets: &[&str]| -> (f64, f64) {
+        let (recording, _) = traced(name, INCAST, sets);
+        let stories = report(&recording, &Question::Slowest(8)).stories;
+        let queues = stories.iter().flat_map(|story| &story.queues);
+        queues.fold((0.0, 0.0), |(sum, most), queue| (sum + queue.sum_us, queue.max_us.max(most)))
+    };
+    let large = "queues.capacity=2MB";
+    let (plain, several) = (waits("plain", &[large]), waits("classes", &[large, "queues.classes=strict"]));
+    // Events of one moment may come in another order.
+    assert!(plain.0 > 3000.0 && (several.0 / plain.0 - 1.0).abs() < 0.05, "{plain:?}, {several:?}");
+    assert!((several.1 / plain.1 - 1.0).abs() < 0.05, "{plain:?}, {several:?}");
+}
+
+#[test]
+fn flows_with_the_same_number_are_told_apart() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/htsim-triggers.toml");
+    let scenario = Scenario::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
+    let ids: BTreeSet<u32> = scenario.traffic.flows.iter().map(|flow| flow.id).collect();
+    assert!(
+        ids.len() < scenario.traffic.flows.len(),
+        "a connection of several messages is what is to be told"
+    );
+    let recording = Recording { traced: Traced::All, ..Recording::to(directory("numbers")) };
+    record(&scenario, &recording);
+    let numbers: BTreeSet<String> =
+        rows(&recording, "flows.csv").into_iter().map(|row| row["id"].clone()).collect();
+    assert_eq!(numbers.len(), scenario.traffic.flows.len());
+    let stories = report(&recording, &Question::Slowest(99)).stories;
+    assert!(stories.len() == numbers.len() && stories.iter().all(|story| story.verdict.is_some()));
+}
+
+#[test]
+fn chosen_flows_only_are_traced() {
+    for (traced, expected) in [(Traced::Flows(vec![3, 5]), 2), (Traced::Slowest(1), 1)] {
+        let recording = Recording { traced, ..Recording::to(directory("chosen")) };
+        record(&scenario(INCAST, &[]), &recording);
+        let trace = TraceFile::read(&recording.dir.join(TRACE)).unwrap();
+        assert_eq!(trace.report(&Question::Slowest(9)).unwrap().stories.len(), expected);
+        let missing = trace.report(&Question::Flows(vec![77])).expect_err("it is not there").to_string();
+        assert!(missing.contains("flow 77 is not in this trace"), "{missing}");
+    }
+}
+
+#[test]
+fn a_trace_that_is_not_there_says_how_to_make_one() {
+    let error = TraceFile::read(&directory("nothing").join(TRACE)).expect_err("it is not there").to_string();
+    assert!(error.contains("trace.jsonl") && error.contains("--out"), "{error}");
+}

@@ -1,0 +1,55 @@
+//! `srd sim`: runs scenarios in the simulator, htsim's inputs among them, and sweeps of many.
+
+mod batch;
+mod htsim;
+mod recording;
+mod scenario;
+mod sweep;
+mod table;
+
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  srd sim scenarios/fig2-incast-48.toml                          what 48 flows into one port come to
+  srd sim scenarios/fig2-incast-48.toml --set workload.size=64KB --set transport.selector=oblivious
+  srd sim scenarios/permutation-128.toml --seeds 1..8 --json     eight runs at once, one JSON array
+  srd sim scenarios/dead-uplink.toml --out /tmp/dead             with what is worth looking at in a directory
+  srd sim htsim --cm incast.cm --transport srd --link-gbps 100 --paths 64
+  srd sim sweep sweeps/ablations.toml --csv ablations.csv
+
+docs/SCENARIOS.md explains scenario files, --set and sweeps. A run takes one thread and depends on its scenario and seed
+alone: apart from `cost`, its JSON has the same bytes on any machine.
+
+Exit code: 0 if every flow came to its end (of a sweep: if every run did), 1 if not or if the input is at fault, 130 after
+an interrupt, which prints what is finished and says what is missing.";
+
+/// Arguments of `srd sim`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    override_usage = "srd sim [OPTIONS] <SCENARIO>\n       srd sim htsim [OPTIONS] --cm <FILE>\n       srd sim sweep [OPTIONS] <SWEEP>"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    scenario: scenario::Args,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Run htsim's connection matrices and topologies
+    Htsim(htsim::Args),
+    /// Run a sweep: scenarios with one thing or another changed, for several seeds
+    Sweep(sweep::Args),
+}
+
+/// Runs what was asked for.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        None => scenario::run(&args.scenario),
+        Some(Command::Htsim(args)) => htsim::run(args),
+        Some(Command::Sweep(args)) => sweep::run(args),
+    }
+}

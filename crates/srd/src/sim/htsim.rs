@@ -1,0 +1,214 @@
+//! `srd sim htsim`: htsim's inputs, with a command line like its own.
+
+use super::scenario::{Runs, run_all};
+use anyhow::bail;
+use srd_sim::htsim::{cm_file, default_tree, topo_file};
+use srd_sim::input::InputError;
+use srd_sim::scenario::Scenario;
+use srd_sim::srd_transport;
+use srd_sim::topology::{PacketSizes, Topology};
+use srd_wire::{BitRate, codec};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  srd sim htsim --cm incast.cm --transport srd --link-gbps 100 --paths 64
+  srd sim htsim --cm perm_32n_32c_2MB.cm --topo leaf_spine_tiny.topo --link-gbps 200 --paths 16 --json
+  srd sim htsim --cm incast_128.cm --link-gbps 100 --queue-packets 36 --seeds 1..8
+
+As htsim does it: without --topo the fabric is the k-ary fat tree with exactly as many hosts as the matrix has, 1 us per
+cable, switches without latency; frames have no preamble, check sequence or gap; data packets carry 4096 bytes; queues
+hold one bandwidth-delay product, which is rounded up to packets of 4150 bytes (43 of them on the default tree at
+100 Gb/s). docs/SCENARIOS.md says which files are understood and where this differs.";
+
+/// Bytes of payload in a full packet.
+const PAYLOAD: u64 = 4096;
+/// htsim's packets and their acknowledgements: what it counts queues in (main_uec.cpp, `packet_size`; uec.cpp, ACK size).
+const HTSIM_SIZES: PacketSizes = PacketSizes { data: 4150, ack: 64 };
+
+/// Arguments of `srd sim htsim`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Connection matrix (htsim's -tm)
+    #[arg(long, value_name = "FILE")]
+    cm: PathBuf,
+    /// Topology [default: the fat tree with as many hosts as the matrix has]
+    #[arg(long, value_name = "FILE")]
+    topo: Option<PathBuf>,
+    /// What the hosts speak
+    #[arg(long, value_enum, default_value_t = Transport::Srd)]
+    transport: Transport,
+    /// Rate of the hosts' links, and of all others unless --topo says otherwise
+    #[arg(long, value_name = "N", value_parser = gbps)]
+    link_gbps: f64,
+    /// Paths to each peer
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=256))]
+    paths: u16,
+    /// Capacity of a switch's port in bandwidth-delay products, as htsim counts them
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = multiple)]
+    queue_bdp: f64,
+    /// Instead: in packets of 4150 bytes (htsim's -q)
+    #[arg(long, value_name = "N", conflicts_with = "queue_bdp", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    queue_packets: Option<u32>,
+    /// Cut packets that find no room down to their headers: not with srd, which makes nothing of them
+    #[arg(long)]
+    trim: bool,
+    /// The run ends here even if flows are unfinished [default: 10 s]
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
+    end_us: Option<u64>,
+    #[command(flatten)]
+    runs: Runs,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Transport {
+    /// Scalable Reliable Datagram
+    Srd,
+}
+
+fn gbps(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(gbps) if (0.001..=16_000.0).contains(&gbps) => Ok(gbps),
+        _ => Err("a number of Gb/s, above 0 and up to 16000".into()),
+    }
+}
+
+fn multiple(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(times) if (0.001..=1e6).contains(&times) => Ok(times),
+        _ => Err("a number above 0, such as 1 or 0.5".into()),
+    }
+}
+
+/// Runs and prints.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.trim && args.transport == Transport::Srd {
+        bail!(
+            "--trim is not for srd: its receivers are not told which packet a header without payload stands for, so \
+             switches that trim would only send them bytes to throw away. Leave --trim out; srd is meant for switches \
+             that drop"
+        );
+    }
+    let inputs = Inputs::read(args)?;
+    run_all(&args.runs, &|sets| inputs.scenario(args, sets))
+}
+
+/// What the files say that the scenario depends on.
+struct Inputs {
+    /// `[fabric]`, but for what does not depend on files.
+    fabric: String,
+    /// Capacity of a port.
+    queue_bytes: u64,
+    /// The topology file has capacities of its own.
+    overrides_queues: bool,
+}
+
+impl Inputs {
+    fn read(args: &Args) -> anyhow::Result<Inputs> {
+        let rate = BitRate((args.link_gbps * 1e9).round() as u64);
+        let cm = read(&args.cm, "--cm")?;
+        let name = args.cm.display().to_string();
+        let (fabric, topology) = match &args.topo {
+            Some(path) => {
+                let file = topo_file::parse(&read(path, "--topo")?, &path.display().to_string())?;
+                cm_file::parse(&cm, &name, Some(file.topology.hosts))?;
+                (format!("kind = \"topo\"\nfile = {}\n", quoted(path)?), file.topology)
+            }
+            None => {
+                let hosts = cm_file::parse(&cm, &name, None)?.hosts;
+                let topology = default_tree(hosts, rate).map_err(|message| InputError::of(&name, message))?;
+                let k = (4.0 * hosts as f64).cbrt().round();
+                (format!("kind = \"fat-tree\"\nk = {k}\nhost_gbps = {}\n", args.link_gbps), topology)
+            }
+        };
+        let own = topology.cables.iter().any(|cable| cable.queue_bytes != [None; 2]);
+        Ok(Inputs { fabric, queue_bytes: queue_bytes(args, &topology, rate), overrides_queues: own })
+    }
+
+    fn scenario(&self, args: &Args, sets: &[String]) -> Result<Scenario, InputError> {
+        let cm = quoted(&args.cm).map_err(|error| InputError::of("--cm", error.to_string()))?;
+        let stem =
+            args.cm.file_stem().map_or_else(Default::default, |stem| stem.to_string_lossy().into_owned());
+        let text = format!(
+            "name = {}\nend_us = {}\n[fabric]\n{}frame_overhead = 0\n[queues]\ncapacity = {}\n[transport]\nmtu = {}\n\
+             paths = {}\nline_rate_gbps = {}\n[[workload]]\nkind = \"cm\"\nfile = {cm}\n",
+            toml_text(&stem),
+            args.end_us.unwrap_or(10_000_000),
+            self.fabric,
+            self.queue_bytes,
+            mtu(),
+            args.paths,
+            args.link_gbps,
+        );
+        let mut scenario =
+            Scenario::parse(&text, "srd sim htsim", Path::new(""), sets).map_err(|mut error| {
+                if error.place == "srd sim htsim" {
+                    error.line = None; // of a text that nobody has seen
+                }
+                error
+            })?;
+        if self.overrides_queues {
+            scenario.topology.cables.iter_mut().for_each(|cable| cable.queue_bytes = [None; 2]);
+            let what = "Queue_Down and Queue_Up of the topology give way to --queue-bdp or --queue-packets, as in htsim";
+            scenario.notes.push(what.to_string());
+        }
+        Ok(scenario)
+    }
+}
+
+fn read(path: &Path, option: &str) -> Result<String, InputError> {
+    std::fs::read_to_string(path).map_err(|error| {
+        InputError::of(&format!("{option} {}", path.display()), format!("cannot be read: {error}"))
+    })
+}
+
+/// A path as TOML.
+fn quoted(path: &Path) -> anyhow::Result<String> {
+    match path.to_str() {
+        Some(text) => Ok(toml_text(text)),
+        None => bail!("{}: names of files must be UTF-8", path.display()),
+    }
+}
+
+/// Text as TOML. JSON's way of writing it is one of TOML's.
+fn toml_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The MTU with which SRD's full packets carry [`PAYLOAD`], also those that introduce their sender: the smallest, so that
+/// round trips are those of these packets.
+fn mtu() -> u16 {
+    let hello = codec::HELLO_LEN as u16;
+    let fits = |&mtu: &u16| srd_transport::wire_cost(mtu - hello, 0).payload == PAYLOAD;
+    (4096..=4600).find(fits).expect("headers are shorter than 500 bytes")
+}
+
+/// Capacity of a port: so many bandwidth-delay products, each rounded up to whole packets as `calculate_bdp_pkt` of
+/// main_uec.cpp does.
+fn queue_bytes(args: &Args, topology: &Topology, rate: BitRate) -> u64 {
+    if let Some(packets) = args.queue_packets {
+        return packets as u64 * HTSIM_SIZES.data;
+    }
+    let rtt_s = topology.longest_base_rtt(HTSIM_SIZES).as_micros() / 1e6;
+    let packets = (rtt_s * rate.0 as f64 / 8.0 / HTSIM_SIZES.data as f64).ceil();
+    ((packets * HTSIM_SIZES.data as f64 * args.queue_bdp).round() as u64).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_packets_carry_htsims_payload() {
+        let cost = srd_transport::wire_cost(mtu(), 0);
+        assert_eq!(cost.payload, 4096);
+        let introduction = codec::HELLO_LEN as u64;
+        assert_eq!(
+            cost.headers + cost.payload + introduction,
+            mtu() as u64 + 14,
+            "no byte of the MTU is unused"
+        );
+    }
+}
