@@ -1,7 +1,7 @@
 # The commands of this repository. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench campaign fuzz install clean
+.PHONY: help setup build test demo bench ablations campaign fuzz install clean
 
 PREFIX ?= /usr/local
 SEEDS ?= 2000
@@ -25,6 +25,9 @@ demo: setup build ## an MPI program over OpenSRD and over TCP while a spine fail
 
 bench: setup build ## latency, bandwidth and message rate, with ratios against kernel TCP in the same run
 	@scripts/bench.sh
+
+ablations: build ## docs/ABLATIONS.md: what each part of congestion control is good for, simulated (some minutes)
+	@target/srd/bin/srd sim sweep sweeps/ablations.toml --markdown docs/ABLATIONS.md
 
 campaign:        ## SEEDS=N [FIRST=N]: the deterministic world, one run per seed
 	@scripts/campaign.sh $(SEEDS) $(FIRST)

@@ -4,6 +4,9 @@ use super::{Case, Combine, Figure, Row, Sweep};
 use crate::outcome::Outcome;
 use std::fmt::Write;
 
+/// Name of a case of which nothing is changed.
+const AS_IT_IS: &str = "as it is";
+
 /// A table: its head, and its rows. The first column is text, the others are figures.
 struct Table {
     head: Vec<String>,
@@ -83,16 +86,9 @@ impl Figure {
 }
 
 /// The cell of a figure: the worst of the seeds.
-fn cell(figure: Figure, runs: &[&Row], wanted: usize) -> String {
-    if runs.len() < wanted {
-        return format!("{} of {wanted} runs", runs.len());
-    }
+fn cell(figure: Figure, runs: &[&Row]) -> String {
     let worst = runs.iter().filter_map(|row| figure.of(&row.outcome)).reduce(f64::max);
-    let text = worst.map_or("-".to_string(), |worst| figure.shown(worst));
-    match runs.iter().all(|row| row.complaints.is_empty()) {
-        true => text,
-        false => format!("{text}, unfinished"),
-    }
+    worst.map_or_else(|| "-".to_string(), |worst| figure.shown(worst))
 }
 
 impl Sweep {
@@ -153,14 +149,15 @@ impl Sweep {
             head.push(self.cases[case].name.clone());
         }
         let line = |value: Option<&str>| {
-            let mut cells = vec![value.unwrap_or("as it is").to_string()];
+            let mut cells = vec![value.unwrap_or(AS_IT_IS).to_string()];
             for &case in &axis.cases {
                 let changed = |row: &&Row| match (value, &row.changes[..]) {
                     (None, []) => true,
                     (Some(value), [change]) => (&*change.axis, &*change.value) == (&axis.name, value),
                     _ => false,
                 };
-                cells.push(self.cells(case, rows, changed).join(" / "));
+                let (figures, note) = self.cells(case, rows, changed);
+                cells.push(figures.join(" / ") + note);
             }
             cells
         };
@@ -177,10 +174,10 @@ impl Sweep {
         let titles = figures.iter().map(|figure| figure.title().to_string());
         let head = std::iter::once("case".to_string()).chain(titles).collect();
         let line = |(number, case): (usize, &Case)| {
-            let cells = self.cells(number, rows, |_| true);
+            let (cells, note) = self.cells(number, rows, |_| true);
             let place = |figure: &Figure| case.show.iter().position(|shown| shown == figure);
             let cell = |figure: &Figure| place(figure).map_or_else(String::new, |place| cells[place].clone());
-            std::iter::once(case.name.clone()).chain(figures.iter().map(cell)).collect()
+            std::iter::once(case.name.clone() + note).chain(figures.iter().map(cell)).collect()
         };
         Table { head, rows: self.cases.iter().enumerate().map(line).collect() }
     }
@@ -195,17 +192,22 @@ impl Sweep {
         let line = |changes: &Vec<super::Change>| {
             let names: Vec<String> =
                 changes.iter().map(|change| format!("{} {}", change.axis, change.value)).collect();
-            let mut cells = vec![if names.is_empty() { "as it is".into() } else { names.join(", ") }];
-            cells.extend(self.cells(case, rows, |row| row.changes == *changes));
+            let (mut cells, note) = self.cells(case, rows, |row| row.changes == *changes);
+            cells.insert(0, if names.is_empty() { AS_IT_IS.into() } else { names.join(", ") } + note);
             cells
         };
         Table { head, rows: points.into_iter().map(line).collect() }
     }
 
-    fn cells(&self, case: usize, rows: &[Row], changed: impl Fn(&&Row) -> bool) -> Vec<String> {
+    /// The figures of some runs of a case, and what a person must know of them.
+    fn cells(&self, case: usize, rows: &[Row], changed: impl Fn(&&Row) -> bool) -> (Vec<String>, &'static str) {
         let case = &self.cases[case];
         let runs: Vec<&Row> = rows.iter().filter(|row| row.case == case.name).filter(changed).collect();
-        let wanted = case.seeds.iter().count();
-        case.show.iter().map(|&figure| cell(figure, &runs, wanted)).collect()
+        let note = match runs.len() < case.seeds.iter().count() {
+            true => ", runs are missing",
+            false if runs.iter().any(|row| !row.complaints.is_empty()) => ", flows unfinished",
+            false => "",
+        };
+        (case.show.iter().map(|&figure| cell(figure, &runs)).collect(), note)
     }
 }
