@@ -92,8 +92,10 @@ fn every_shipped_scenario_runs_to_its_end() {
         ("permutation-128", &["workload.size=500KB"]),
         ("slow-link", &["workload.size=500KB"]),
     ];
-    let mut names: Vec<PathBuf> =
-        std::fs::read_dir(repository().join("scenarios")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut names: Vec<PathBuf> = std::fs::read_dir(repository().join("scenarios"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     names.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     names.sort();
     assert!(names.len() >= 19);
@@ -107,7 +109,9 @@ fn every_shipped_scenario_runs_to_its_end() {
         let outcome = json(&arguments);
         assert_eq!(outcome["scenario"], *stem);
         assert!(outcome["packets_new"].as_u64().unwrap() > 0, "{outcome}");
-        if let (Some(fastest), Some(ideal)) = (outcome["fct_us"]["min"].as_f64(), outcome["ideal_us"].as_f64()) {
+        if let (Some(fastest), Some(ideal)) =
+            (outcome["fct_us"]["min"].as_f64(), outcome["ideal_us"].as_f64())
+        {
             let slowest = outcome["fct_us"]["max"].as_f64().unwrap();
             assert!(fastest <= slowest && slowest > 0.0 && ideal > 0.0, "{outcome}");
         }
@@ -117,17 +121,30 @@ fn every_shipped_scenario_runs_to_its_end() {
 #[test]
 fn the_same_scenario_and_seed_give_the_same_bytes() {
     let file = written("same.toml", SMALL);
-    let runs: Vec<Value> = ["1", "1", "2", "3"]
-        .iter()
-        .map(|threads| without_cost(json(&["sim", &file, "--seeds", "1..4", "--threads", threads, "--json"])))
-        .collect();
-    assert!(runs.iter().all(|run| run.to_string() == runs[0].to_string()), "{runs:?}");
-    let all = runs[0].as_array().unwrap();
+    let printed = |threads: &str| {
+        let output = run(&["sim", &file, "--seeds", "1..4", "--threads", threads, "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stdout)
+    };
+    // As bytes, the objects of `cost` cut out.
+    let bytes = |json: &str| {
+        let mut parts = json.split("\"cost\":{");
+        let first = parts.next().unwrap().to_string();
+        parts.fold(first, |all, part| all + part.split_once('}').unwrap().1)
+    };
+    let first = printed("1");
+    for threads in ["1", "2", "3"] {
+        assert_eq!(bytes(&printed(threads)), bytes(&first), "{threads} threads");
+    }
+    let all = without_cost(serde_json::from_str(&first).unwrap());
+    let all = all.as_array().unwrap();
     assert_eq!(all.iter().map(|run| run["seed"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert_ne!(all[0]["fct_us"], all[1]["fct_us"]);
     // One alone is what it is among others, and neither packets in their wire format nor records change anything.
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("same");
-    for more in [&[][..], &["--verify"], &["--out", out.to_str().unwrap(), "--trace", "--pcap", "leaf0-spine*"]] {
+    for more in
+        [&[][..], &["--verify"], &["--out", out.to_str().unwrap(), "--trace", "--pcap", "leaf0-spine*"]]
+    {
         let alone = json(&[&["sim", &file, "--seed", "3", "--json"], more].concat());
         assert_eq!(without_cost(alone), all[2], "{more:?}");
     }
@@ -139,8 +156,20 @@ fn the_same_scenario_and_seed_give_the_same_bytes() {
 fn json_has_the_promised_fields() {
     let outcome = json(&["sim", &written("fields.toml", SMALL), "--json"]);
     for field in [
-        "transport", "hosts", "flows", "seed", "fct_us", "ideal_us", "spread", "packets_new", "packets_rtx",
-        "packets_dropped", "packet_hops", "events", "sim_us", "cost",
+        "transport",
+        "hosts",
+        "flows",
+        "seed",
+        "fct_us",
+        "ideal_us",
+        "spread",
+        "packets_new",
+        "packets_rtx",
+        "packets_dropped",
+        "packet_hops",
+        "events",
+        "sim_us",
+        "cost",
     ] {
         assert!(!outcome[field].is_null(), "{field}: {outcome}");
     }
@@ -156,7 +185,8 @@ fn json_has_the_promised_fields() {
 fn overrides_change_what_runs() {
     let file = written("sets.toml", SMALL);
     let plain = json(&["sim", &file, "--json"]);
-    let changed = json(&["sim", &file, "--set", "workload.senders=3", "--set", "workload.0.size=100KB", "--json"]);
+    let changed =
+        json(&["sim", &file, "--set", "workload.senders=3", "--set", "workload.0.size=100KB", "--json"]);
     assert_eq!((&plain["flows"], &changed["flows"]), (&6.into(), &3.into()));
     assert!(changed["packets_new"].as_u64() < plain["packets_new"].as_u64());
     let table = text(&run(&["sim", &file, "--seeds", "1..2"]).stdout);
@@ -179,7 +209,9 @@ fn bad_input_is_laid_to_its_line() {
     assert!(code == 2 && message.contains("the last seed, 2, is below the first, 4"), "{message}");
     let (code, message) = refused(&["sim", &good, "--out", "/tmp/x", "--pcap", "leaf0-spine9"]);
     assert!(code == 1 && message.contains("no cable is called `leaf0-spine9`"), "{message}");
-    for senseless in [&["sim"][..], &["sim", &good, "--trace"], &["sim", &good, "--seed", "1", "--seeds", "1..2"]] {
+    for senseless in
+        [&["sim"][..], &["sim", &good, "--trace"], &["sim", &good, "--seed", "1", "--seeds", "1..2"]]
+    {
         assert_eq!(refused(senseless).0, 2, "{senseless:?}");
     }
 }
@@ -189,7 +221,10 @@ fn unfinished_flows_end_with_1() {
     let file = written("unfinished.toml", &SMALL.replacen("[fabric]", "end_us = 40\n[fabric]", 1));
     let output = run(&["sim", &file, "--json"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("6 of 6 flows unfinished when the run ends at 40 us"), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("6 of 6 flows unfinished when the run ends at 40 us"),
+        "{output:?}"
+    );
     let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&outcome["finished"], &outcome["fct_us"]), (&0.into(), &Value::Null));
 }
@@ -198,7 +233,19 @@ fn unfinished_flows_end_with_1() {
 fn htsims_matrices_run_with_htsims_packets() {
     let run = |name: &str, more: &[&str]| {
         let file = htsim(name);
-        let fixed = ["sim", "htsim", "--cm", &file, "--transport", "srd", "--link-gbps", "100", "--paths", "64", "--json"];
+        let fixed = [
+            "sim",
+            "htsim",
+            "--cm",
+            &file,
+            "--transport",
+            "srd",
+            "--link-gbps",
+            "100",
+            "--paths",
+            "64",
+            "--json",
+        ];
         json(&[&fixed[..], more].concat())
     };
     // 2 MB are 489 packets of 4096 bytes; the first few introduce their sender.
@@ -206,7 +253,8 @@ fn htsims_matrices_run_with_htsims_packets() {
         let outcome = run(name, &[]);
         assert_eq!((&outcome["hosts"], &outcome["flows"]), (&hosts.into(), &flows.into()));
         assert_eq!(outcome["packets_new"], 489 * flows, "{outcome}");
-        let (slowest, ideal) = (outcome["fct_us"]["max"].as_f64().unwrap(), outcome["ideal_us"].as_f64().unwrap());
+        let (slowest, ideal) =
+            (outcome["fct_us"]["max"].as_f64().unwrap(), outcome["ideal_us"].as_f64().unwrap());
         assert!(floor < ideal && ideal <= slowest * 1.001 && slowest < 1.25 * ideal, "{outcome}");
         assert_eq!(outcome["packets_lost"], 0);
     }
@@ -219,10 +267,26 @@ fn htsims_matrices_run_with_htsims_packets() {
 #[test]
 fn a_topology_of_htsims_runs_too() {
     let (cm, topo) = (htsim("perm_32n_32c_2MB.cm"), htsim("leaf_spine_tiny.topo"));
-    let outcome = json(&["sim", "htsim", "--cm", &cm, "--topo", &topo, "--link-gbps", "200", "--seeds", "2..2", "--json"]);
+    let outcome = json(&[
+        "sim",
+        "htsim",
+        "--cm",
+        &cm,
+        "--topo",
+        &topo,
+        "--link-gbps",
+        "200",
+        "--seeds",
+        "2..2",
+        "--json",
+    ]);
     assert_eq!((&outcome[0]["hosts"], &outcome[0]["seed"]), (&32.into(), &2.into()));
-    let (code, message) = refused(&["sim", "htsim", "--cm", &htsim("incast.cm"), "--topo", &topo, "--link-gbps", "200"]);
-    assert!(code == 1 && message.contains("incast.cm:1: Nodes says 16, but the topology has 32 hosts"), "{message}");
+    let (code, message) =
+        refused(&["sim", "htsim", "--cm", &htsim("incast.cm"), "--topo", &topo, "--link-gbps", "200"]);
+    assert!(
+        code == 1 && message.contains("incast.cm:1: Nodes says 16, but the topology has 32 hosts"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -246,11 +310,13 @@ fn bad_htsim_input_is_refused() {
     let good = htsim("one.cm");
     let (code, message) = refused(&["sim", "htsim", "--cm", &good, "--link-gbps", "100", "--trim"]);
     assert!(code == 1 && message.contains("--trim is not for srd"), "{message}");
-    let (code, message) = refused(&["sim", "htsim", "--cm", &good, "--link-gbps", "100", "--transport", "sctp"]);
+    let (code, message) =
+        refused(&["sim", "htsim", "--cm", &good, "--link-gbps", "100", "--transport", "sctp"]);
     assert!(code == 2 && message.contains("[possible values: srd]"), "{message}");
     let (code, message) = refused(&["sim", "htsim", "--cm", "none.cm", "--link-gbps", "100"]);
     assert!(code == 1 && message.contains("--cm none.cm: cannot be read"), "{message}");
-    let (code, message) = refused(&["sim", "htsim", "--cm", &good, "--link-gbps", "100", "--set", "workload.sizes=1"]);
+    let (code, message) =
+        refused(&["sim", "htsim", "--cm", &good, "--link-gbps", "100", "--set", "workload.sizes=1"]);
     assert!(code == 1 && message.contains("--set workload.sizes=1"), "{message}");
     assert_eq!(refused(&["sim", "htsim", "--cm", &good]).0, 2);
     let late = written("late.cm", "Nodes 16\nConnections 1\n0->1 start 20000000 size 100\n");
@@ -291,7 +357,10 @@ fn a_sweep_changes_one_thing_at_a_time() {
     assert!(lines[0].starts_with("case,paths,seed,scenario,") && lines.len() == 9, "{lines:?}");
     assert!(lines[5].starts_with("few,1,1,base,"), "{lines:?}");
     let page = text(&run(&["sim", "sweep", &file]).stdout);
-    assert!(page.contains("## paths") && page.contains("| as it is |") && page.contains("| 16       |"), "{page}");
+    assert!(
+        page.contains("## paths") && page.contains("| as it is |") && page.contains("| 16       |"),
+        "{page}"
+    );
     let all = json(&["sim", "sweep", &written("all.toml", &format!("combine = \"all\"\n{sweep}")), "--json"]);
     assert_eq!(all.as_array().unwrap().len(), 2 + 2 * 2);
 }
@@ -299,14 +368,21 @@ fn a_sweep_changes_one_thing_at_a_time() {
 #[test]
 fn a_sweep_is_checked_before_anything_runs() {
     written("base.toml", SMALL);
-    let sweep = |more: &str| written("bad-sweep.toml", &format!("[[case]]\nscenario = \"base.toml\"\n{more}"));
+    let sweep =
+        |more: &str| written("bad-sweep.toml", &format!("[[case]]\nscenario = \"base.toml\"\n{more}"));
     for (more, expected) in [
-        ("[[axis]]\nkey = \"law.slop\"\nvalues = [0]\n", "bad-sweep.toml:5: [[axis]] 0 values: law.slop=0: [law] has no key `slop`"),
+        (
+            "[[axis]]\nkey = \"law.slop\"\nvalues = [0]\n",
+            "bad-sweep.toml:5: [[axis]] 0 values: law.slop=0: [law] has no key `slop`",
+        ),
         ("[[axis]]\nkey = \"law.slope\"\nvalue = [0]\n", "bad-sweep.toml:5: [[axis]] 0 has no key `value`"),
         ("[[axis]]\nkey = \"law.slope\"\n", "`values` is missing"),
         ("[[axis]]\nvalues = [1]\n", "`name` is missing"),
         ("[[axis]]\nname = \"a\"\nvalues = [1]\n", "1 cannot be: write a list of overrides"),
-        ("[[axis]]\nkey = \"law.slope\"\nvalues = [1]\ncases = [\"none\"]\n", "write a list of names of cases; there are base"),
+        (
+            "[[axis]]\nkey = \"law.slope\"\nvalues = [1]\ncases = [\"none\"]\n",
+            "write a list of names of cases; there are base",
+        ),
         ("[[axis]]\nkey = \"law.slope\"\nvalues = [1, 1]\n", "`1` is there twice"),
         ("[[axis]]\nkey = \"law.slope\"\nvalues = [1]\nlabels = []\n", "0 labels for 1 values"),
         ("seeds = \"2..1\"\n", "the last seed, 1, is below the first, 2"),
@@ -320,6 +396,19 @@ fn a_sweep_is_checked_before_anything_runs() {
     }
     let (code, message) = refused(&["sim", "sweep", &written("empty.toml", "name = \"x\"\n")]);
     assert!(code == 1 && message.contains("empty.toml: there is no [[case]]"), "{message}");
+}
+
+#[test]
+fn the_reference_explains_every_key_of_sweeps() {
+    let page = std::fs::read_to_string(repository().join("docs/SCENARIOS.md")).unwrap();
+    for (section, keys) in srd_sim::sweep::KEYS {
+        for key in keys.iter().filter(|key| !["case", "axis"].contains(key)) {
+            assert!(
+                page.contains(&format!("| `{key}` |")),
+                "docs/SCENARIOS.md does not explain `{key}` of {section}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -380,7 +469,14 @@ fn a_run_that_does_not_fit_is_refused_with_the_number() {
     let sets = ["--set", "fabric.base_rtt_us=10000", "--set", "transport.mtu=576"];
     let (code, message) = refused(&[&["sim", &file], &sets[..]].concat());
     assert_eq!(code, 1);
-    for part in ["a run needs about ", " GB, and ", "are available: ", "packets in flight", "What helps: ", "--no-memory-check"] {
+    for part in [
+        "a run needs about ",
+        " GB, and ",
+        "are available: ",
+        "packets in flight",
+        "What helps: ",
+        "--no-memory-check",
+    ] {
         assert!(message.contains(part), "{message}");
     }
 }
@@ -394,7 +490,8 @@ fn the_memory_estimate_is_near_what_runs_take() {
         ("exchange", "kind = \"all-to-all\"\nhosts = 100\nsize = 1000\n"),
     ] {
         let file = written(&format!("memory-{name}.toml"), &format!("{fabric}[[workload]]\n{workload}"));
-        let estimate = MemoryEstimate::of(&Scenario::load(Path::new(&file), &[]).unwrap()).bytes() as f64 / 1e6;
+        let estimate =
+            MemoryEstimate::of(&Scenario::load(Path::new(&file), &[]).unwrap()).bytes() as f64 / 1e6;
         let taken = json(&["sim", &file, "--json"])["cost"]["rss_mb"].as_f64().unwrap() * 1.048576;
         let ratio = estimate / taken;
         assert!((0.6..1.7).contains(&ratio), "{name}: {taken:.1} MB taken, {estimate:.1} MB estimated");

@@ -200,7 +200,12 @@ impl Sweep {
     }
 
     /// The figures of some runs of a case, and what a person must know of them.
-    fn cells(&self, case: usize, rows: &[Row], changed: impl Fn(&&Row) -> bool) -> (Vec<String>, &'static str) {
+    fn cells(
+        &self,
+        case: usize,
+        rows: &[Row],
+        changed: impl Fn(&&Row) -> bool,
+    ) -> (Vec<String>, &'static str) {
         let case = &self.cases[case];
         let runs: Vec<&Row> = rows.iter().filter(|row| row.case == case.name).filter(changed).collect();
         let note = match runs.len() < case.seeds.iter().count() {
