@@ -10,7 +10,8 @@ use crate::{Incoming, Payload, Upper};
 use srd_wire::{Data, Echo, Op, Probe, Psn, Status, Time};
 
 /// ACKs sent, on different paths, when the last one seems to have been lost: a packet came that had been acknowledged
-/// before, or a question.
+/// before, or a question. (CONGESTION_CONTROL, section 7, has a gap as a third reason; with packets on many paths there is
+/// always one.)
 const ACKS_ON_DOUBT: u8 = 2;
 
 impl<P: Payload> Peer<P> {

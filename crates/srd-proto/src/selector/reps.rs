@@ -3,7 +3,8 @@
 //!
 //! When a path goes down, others that share its link may be dead too. Until that is known, only paths that are known to
 //! work are taken, one after the other (REPS calls this freezing; it needs no trimming here, since a path that is down
-//! has failed a probe of its own).
+//! has failed a probe of its own). It is a precaution: where whole uplinks die at once (scenarios dead-uplink and
+//! black-hole) the path table is quick enough that freezing changes nothing, neither there nor without faults.
 
 use super::oblivious::Oblivious;
 use super::recent::RecentPaths;
