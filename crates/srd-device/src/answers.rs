@@ -5,7 +5,7 @@ use crate::api::*;
 use crate::memory_region::RemoteAccess;
 use crate::responder::{Landing, Purpose};
 use crate::slab::Key;
-use crate::tables::Tables;
+use crate::tables::{ANSWERS_AT_ONCE, Tables};
 use crate::token::TokenOf;
 use crate::transport::Transport;
 use crate::work::Work;
@@ -72,6 +72,7 @@ impl<M: Memory> Tables<M> {
             _ => self.memory.reference(&landing.pieces[..1]),
         };
         let (qp, peer, rkey) = (landing.qp, message.peer, landing.keys[0]);
+        self.answers.reserve_first(ANSWERS_AT_ONCE);
         let key = self.answers.insert(Answer { qp, peer, rkey, read, payload, doomed: false });
         self.work.push_ready(Work::Answer(key));
     }

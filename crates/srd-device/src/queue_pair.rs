@@ -208,6 +208,7 @@ impl QpNumbers {
             return Err(DeviceError::Full("receive ports: 255 are the most"));
         }
         self.block_of_slot[slot as usize] = self.blocks.len() as u8;
+        self.blocks.reserve_exact(1); // rarely more, and they are large
         self.blocks.push(Block { slot, queue_pairs: [FREE; QPS_PER_PORT as usize] });
         Ok(())
     }

@@ -32,9 +32,11 @@ impl<T> Slab<T> {
         Slab { slots: Vec::new(), free: END, len: 0 }
     }
 
-    /// Empty, with room for `n`.
-    pub fn with_capacity(n: usize) -> Slab<T> {
-        Slab { slots: Vec::with_capacity(n), ..Slab::new() }
+    /// Makes room for `n`, when anything is in it: tables that are never used cost nothing.
+    pub fn reserve_first(&mut self, n: usize) {
+        if self.slots.capacity() < n {
+            self.slots.reserve(n - self.slots.len());
+        }
     }
 
     /// Entries in use.

@@ -23,7 +23,7 @@ use std::hash::BuildHasherDefault;
 type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
 
 /// Read requests that are rarely under way in greater number.
-const ANSWERS_AT_ONCE: usize = 256;
+pub(crate) const ANSWERS_AT_ONCE: usize = 256;
 
 /// See the module.
 pub(crate) struct Tables<M: Memory> {
@@ -77,7 +77,7 @@ impl<M: Memory> Tables<M> {
             queue_pairs: Slab::new(),
             requests: Slab::new(),
             landings: Slab::new(),
-            answers: Slab::with_capacity(ANSWERS_AT_ONCE),
+            answers: Slab::new(),
             work: WorkQueues::default(),
 
             watched: FastMap::default(),

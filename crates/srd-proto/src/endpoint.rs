@@ -379,7 +379,7 @@ impl<P: Payload> Endpoint<P> {
             return;
         }
         if packet.hello.is_some() {
-            peer.arrivals.ack_by(now); // it does not know yet that we know it
+            peer.answer_introduction(now, shared);
         }
         if ce {
             shared.stats.ce_marks += 1;

@@ -138,6 +138,8 @@ pub(crate) struct Peer<P: Payload> {
     /// When an introduction may be sent again, and how often it was.
     pub(crate) introduce_at: Time,
     pub(crate) introductions: u32,
+    /// No introduction is answered for its own sake before this.
+    answer_introduction_at: Time,
     /// Last packet from it.
     pub(crate) last_heard: Time,
 
@@ -229,6 +231,7 @@ impl<P: Payload> Peer<P> {
             remote_rcvbuf: 0,
             introduce_at: now,
             introductions: 0,
+            answer_introduction_at: Time(0),
             last_heard: now,
             messages: Messages::new(shared.config.max_partial_per_peer),
             sent: SentPackets::new(first_psn(shared.incarnation, context)),
@@ -331,6 +334,17 @@ impl<P: Payload> Peer<P> {
     /// acknowledged: the peer must have seen the context's number.
     pub(crate) fn introducing(&self, with_data: bool) -> bool {
         !self.knows_us || self.remote.is_none() || (with_data && !self.acknowledged)
+    }
+
+    /// The peer introduces itself: it does not know yet that we know it. All that it sends in its first round trip says so;
+    /// answers that are nothing else keep a distance.
+    pub(crate) fn answer_introduction(&mut self, now: Time, shared: &Shared) {
+        if now >= self.answer_introduction_at {
+            self.answer_introduction_at = now + shared.config.ack_delay;
+            self.arrivals.ack_by(now);
+        } else {
+            self.arrivals.ack_by(self.answer_introduction_at);
+        }
     }
 
     /// A packet for the wire.

@@ -14,6 +14,9 @@ const BLOCK: u32 = 128;
 /// Padding that is worth an equal size within a burst, in bytes.
 const MAX_PADDING: u16 = 128;
 
+/// With fewer packets outstanding, and no room for more, each is answered at once.
+const FEW_OUTSTANDING: u32 = 8;
+
 impl<P: Payload> Peer<P> {
     /// Nothing more of the message is sent or read. If a part of it may have arrived, the peer is told to forget it.
     pub(crate) fn close_message(&mut self, slot: u32) {
@@ -182,7 +185,9 @@ impl<P: Payload> Peer<P> {
         }
         self.last_active = now;
         let mut outgoing = self.outgoing.take()?;
-        let blocked_next = self.sent.inflight_bytes() + 2 * packet_bytes > window;
+        // With more outstanding, ACKs come often enough without being asked for.
+        let few = self.sent.span() < FEW_OUTSTANDING;
+        let blocked_next = few && self.sent.inflight_bytes() + 2 * packet_bytes > window;
         // What begins a transfer of several packets, and what ends it, is answered at once.
         let long = self.messages.queued_bytes() > packet_bytes
             || fresh.is_some_and(|slot| self.messages.get(slot).len as u64 > packet_bytes);

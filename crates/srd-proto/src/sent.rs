@@ -88,9 +88,9 @@ const CONTROL_RESERVE: u32 = 256;
 
 /// Smallest ring.
 const MIN_RING: usize = 16;
-/// A ring that is too small grows by this: 16, 128, 1024 records. Whoever has needed a size once needs it again, so that
-/// nothing is allocated later; a simulator's thousands of hosts mostly stay with the middle one (8 KiB).
-const RING_GROWTH: usize = 8;
+/// A ring that is too small grows by this: 16, 64, 256 records and so on. Whoever has needed a size once needs it again, so
+/// that nothing is allocated later; a simulator's thousands of hosts mostly stay with 4 or 16 KiB.
+const RING_GROWTH: usize = 4;
 
 /// See the module.
 pub(crate) struct SentPackets {

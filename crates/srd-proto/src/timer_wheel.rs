@@ -24,14 +24,14 @@ struct Entry {
 /// See the module.
 pub(crate) struct TimerWheel {
     entries: Vec<Entry>,
-    heads: [u32; LEVELS * SLOTS],
+    heads: Box<[u32; LEVELS * SLOTS]>,
     used: [u64; LEVELS],
     tick: u64,
 }
 
 impl TimerWheel {
     pub(crate) fn new() -> TimerWheel {
-        TimerWheel { entries: Vec::new(), heads: [NONE; LEVELS * SLOTS], used: [0; LEVELS], tick: 0 }
+        TimerWheel { entries: Vec::new(), heads: Box::new([NONE; LEVELS * SLOTS]), used: [0; LEVELS], tick: 0 }
     }
 
     /// Sets the deadline of `id`, replacing an earlier one; [`Time::NEVER`] takes it away.

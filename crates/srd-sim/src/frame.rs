@@ -38,67 +38,107 @@ pub struct FrameHead {
     pub process: u16,
 }
 
+/// Frames of a chunk: tables of millions grow without being copied.
+const CHUNK: usize = 1 << 12;
+
+/// What the fabric needs of a frame: half a cache line.
+#[derive(Clone, Copy)]
+#[repr(align(32))]
+struct Near {
+    head: FrameHead,
+    /// When the frame came to the host where it waits.
+    arrived: Ps,
+}
+
+const _: () = assert!(size_of::<Near>() == 32);
+
 /// All frames in flight.
 pub struct FramePool<C> {
-    heads: Vec<FrameHead>,
-    contents: Vec<Option<C>>,
+    near: Vec<Vec<Near>>,
+    contents: Vec<Vec<Option<C>>>,
     free: Vec<u32>,
-    /// When each frame came to the host where it waits.
-    arrived: Vec<Ps>,
+    made: usize,
 }
 
 impl<C> Default for FramePool<C> {
     fn default() -> FramePool<C> {
-        FramePool { heads: Vec::new(), contents: Vec::new(), free: Vec::new(), arrived: Vec::new() }
+        FramePool { near: Vec::new(), contents: Vec::new(), free: Vec::new(), made: 0 }
     }
+}
+
+/// Chunk and place in it.
+#[inline]
+fn place(frame: FrameId) -> (usize, usize) {
+    (frame.0 as usize / CHUNK, frame.0 as usize % CHUNK)
 }
 
 impl<C> FramePool<C> {
     /// Takes a frame in.
     #[inline]
     pub fn put(&mut self, head: FrameHead, content: C) -> FrameId {
-        match self.free.pop() {
-            Some(index) => {
-                self.heads[index as usize] = head;
-                self.contents[index as usize] = Some(content);
-                FrameId(index)
-            }
-            None => {
-                self.heads.push(head);
-                self.contents.push(Some(content));
-                self.arrived.push(Ps::ZERO);
-                FrameId((self.heads.len() - 1) as u32)
-            }
+        let near = Near { head, arrived: Ps::ZERO };
+        let Some(index) = self.free.pop() else { return self.grow(near, content) };
+        let (chunk, at) = place(FrameId(index));
+        self.near[chunk][at] = near;
+        self.contents[chunk][at] = Some(content);
+        FrameId(index)
+    }
+
+    fn grow(&mut self, near: Near, content: C) -> FrameId {
+        if self.made.is_multiple_of(CHUNK) {
+            self.near.push(Vec::with_capacity(CHUNK));
+            self.contents.push(Vec::with_capacity(CHUNK));
         }
+        let frame = FrameId(self.made as u32);
+        self.made += 1;
+        let (chunk, _) = place(frame);
+        self.near[chunk].push(near);
+        self.contents[chunk].push(Some(content));
+        frame
+    }
+
+    #[inline]
+    fn near(&mut self, frame: FrameId) -> &mut Near {
+        let (chunk, at) = place(frame);
+        &mut self.near[chunk][at]
     }
 
     /// What switches see of it.
     #[inline]
     pub fn head(&mut self, frame: FrameId) -> &mut FrameHead {
-        &mut self.heads[frame.0 as usize]
+        &mut self.near(frame).head
     }
 
     /// When it came to the host where it waits.
     #[inline]
     pub fn arrived(&mut self, frame: FrameId) -> &mut Ps {
-        &mut self.arrived[frame.0 as usize]
+        &mut self.near(frame).arrived
     }
 
     /// What it carries.
     #[inline]
     pub fn content(&mut self, frame: FrameId) -> &mut C {
-        self.contents[frame.0 as usize].as_mut().expect("a frame in flight has content")
+        let (chunk, at) = place(frame);
+        self.contents[chunk][at].as_mut().expect("a frame in flight has content")
+    }
+
+    /// Reads what the fabric needs of a frame, so that it is at hand soon.
+    #[inline]
+    pub fn touch(&self, frame: FrameId) {
+        let (chunk, at) = place(frame);
+        std::hint::black_box(self.near[chunk][at].head.dst);
     }
 
     /// Takes it out.
     #[inline]
     pub fn drop(&mut self, frame: FrameId) {
-        self.contents[frame.0 as usize] = None;
+        let (chunk, at) = place(frame);
+        self.contents[chunk][at] = None;
         self.free.push(frame.0);
     }
 
     /// Frames in flight.
     pub fn in_flight(&self) -> usize {
-        self.heads.len() - self.free.len()
+        self.made - self.free.len()
     }
 }

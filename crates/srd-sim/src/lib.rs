@@ -4,6 +4,7 @@
 //! One run is one thread and depends on its scenario and seed alone; sweeps run many at once.
 #![forbid(unsafe_code)]
 
+mod draws;
 pub mod event_queue;
 pub mod fabric;
 pub mod flow;

@@ -33,7 +33,7 @@ const PACKET: u64 = 110;
 const SLOT: u64 = 65;
 /// Rings begin with so many slots and grow by such factors (`srd-proto`, `sent.rs`).
 const FIRST_RING: u64 = 16;
-const RING_GROWTH: u64 = 8;
+const RING_GROWTH: u64 = 4;
 
 /// What a run needs, part by part.
 #[derive(Clone, Default, Debug)]
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn rings_hold_what_is_in_flight() {
-        assert_eq!([1, 16, 17, 128, 129].map(ring), [16, 16, 128, 128, 1024]);
+        assert_eq!([1, 16, 17, 128, 129].map(ring), [16, 16, 64, 256, 256]);
         assert!(ring(WINDOW_PACKETS as u64) >= WINDOW_PACKETS as u64);
     }
 }

@@ -124,8 +124,8 @@ pub struct TransportSettings {
     pub line_rate: Option<BitRate>,
     /// Heed the receiver's count of senders; `None`: as the controller likes it.
     pub receiver_hint: Option<bool>,
-    /// Data packets per ACK.
-    pub ack_every: u32,
+    /// Data packets per ACK; `None`: so that a bandwidth-delay product has some 24 of them.
+    pub ack_every: Option<u32>,
 }
 
 /// Something goes wrong, or right again.

@@ -1,6 +1,7 @@
 //! One run: hosts, fabric and traffic, driven by events.
 
-use crate::event_queue::EventQueue;
+use crate::draws;
+use crate::event_queue::{EventQueue, Scheduled, Spans};
 use crate::fabric::{Arrival, Fabric, PortId, mix};
 use crate::flow::{Size, Start, Traffic, TriggerKind};
 use crate::frame::{FrameHead, FrameId, FramePool};
@@ -59,6 +60,24 @@ pub enum Event {
     Reroute,
 }
 
+impl Scheduled for Event {
+    fn rank(self, at: Ps) -> u64 {
+        let (kind, whose) = match self {
+            Event::Fault(fault) => (0, fault),
+            Event::Reroute => (1, 0),
+            Event::Start(flow) => (2, flow),
+            Event::Stop(flow) => (3, flow),
+            Event::PortFree { port, .. } => (4, port.0),
+            Event::Arrive { port, .. } => (5, port.0),
+            Event::Deliver { host, .. } => (6, host),
+            Event::Wake(process) => (7, process),
+            Event::Transmit(host) => (8, host),
+        };
+        // Ports that are in step meet again and again: another one is first each time.
+        kind << 32 | mix(whose ^ at.0 as u32) as u64
+    }
+}
+
 /// A process.
 struct Process<T> {
     transport: T,
@@ -85,6 +104,8 @@ struct Host {
     /// The network card may take the next frame.
     next_frame: Ps,
     receive: Vec<ReceiveQueue>,
+    /// Random numbers drawn for it.
+    draws: u32,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -142,9 +163,12 @@ pub struct Simulation<'a, T: Transport> {
     unfinished: u32,
     /// When the last flow without end is told to stop.
     endless_until: Ps,
+    /// When the last flow that has an end came to it.
+    ended: Ps,
+    /// The run goes on to the end of that span in which it is over.
+    spans: Spans,
     /// Hosts take no time.
     instant: bool,
-    rng: SmallRng,
     /// What hosts have lost.
     pub host_losses: HostLosses,
     /// First error of the traffic itself.
@@ -181,13 +205,15 @@ impl<'a, T: Transport> Simulation<'a, T> {
         line_rate: BitRate,
         base_rtt: Nanos,
     ) -> Simulation<'a, T> {
+        let fabric = Fabric::new(topology, settings);
+        let spans = Spans::by_node(fabric.shortest_delay());
         let mut simulation = Simulation {
             now: Ps::ZERO,
             settings,
             traffic,
-            events: EventQueue::new(),
+            events: EventQueue::in_order(),
             frames: FramePool::default(),
-            fabric: Fabric::new(topology, settings),
+            fabric,
             hosts: Vec::new(),
             processes: Vec::new(),
             addresses: Vec::new(),
@@ -196,12 +222,16 @@ impl<'a, T: Transport> Simulation<'a, T> {
             unfinished: traffic.flows.iter().filter(|flow| matches!(flow.size, Size::Bytes(_))).count()
                 as u32,
             endless_until: Ps::ZERO,
+            ended: Ps::ZERO,
+            spans,
             instant: settings.hosts.is_instant(),
-            rng: SmallRng::seed_from_u64(settings.seed ^ 0x405),
             host_losses: HostLosses::default(),
             mistake: None,
         };
         simulation.populate(topology, line_rate, base_rtt);
+        if traffic.triggers.is_empty() && settings.faults.is_empty() {
+            simulation.go_by_node();
+        }
         for (index, flow) in traffic.flows.iter().enumerate() {
             if let Start::At(at) = flow.start {
                 simulation.events.push(at, Event::Start(index as u32));
@@ -215,6 +245,35 @@ impl<'a, T: Transport> Simulation<'a, T> {
             simulation.events.push(fault.at, Event::Fault(index as u32));
         }
         simulation
+    }
+
+    /// Lets events come node by node, if the fabric's cables are long enough.
+    fn go_by_node(&mut self) {
+        let hosts = self.hosts.len() as u32;
+        let nodes = hosts + self.fabric.switches();
+        let ends = self.fabric.ends();
+        let host_of: Vec<u32> = self.processes.iter().map(|process| process.host).collect();
+        let sender_of: Vec<u32> = self.flows.iter().map(|flow| host_of[flow.from as usize]).collect();
+        let node_of = move |event| match event {
+            Event::Arrive { port, .. } => ends[port.0 as usize].0,
+            Event::PortFree { port, .. } => ends[port.0 as usize ^ 1].0,
+            Event::Deliver { host, .. } | Event::Transmit(host) => host,
+            Event::Wake(process) => host_of[process as usize],
+            Event::Start(flow) | Event::Stop(flow) => sender_of[flow as usize],
+            Event::Fault(_) | Event::Reroute => unreachable!("only without faults do events come node by node"),
+        };
+        if let Some(events) = EventQueue::by_node(self.fabric.shortest_delay(), nodes, node_of) {
+            self.events = events;
+        }
+    }
+
+    /// From now on all events come in the order of time, for somebody who watches. That makes no difference to what happens.
+    pub fn keep_order(&mut self) {
+        let mut events = EventQueue::in_order();
+        while let Some((at, event)) = self.events.pop(Ps::NEVER) {
+            events.push(at, event);
+        }
+        self.events = events;
     }
 
     /// Makes the processes that flows name, and their hosts.
@@ -231,6 +290,7 @@ impl<'a, T: Transport> Simulation<'a, T> {
         for (index, flow) in self.traffic.flows.iter().enumerate() {
             self.flows[index].from = numbers[&(flow.src.host, flow.src.process)];
         }
+        let mut seeds = SmallRng::seed_from_u64(self.settings.seed ^ 0x405);
         let queues = self.settings.hosts.queues.max(1) as usize;
         let uplinks = self.fabric.uplinks();
         self.hosts = (0..topology.hosts)
@@ -242,8 +302,11 @@ impl<'a, T: Transport> Simulation<'a, T> {
                 senders: 0,
                 next_frame: Ps::ZERO,
                 receive: vec![ReceiveQueue::default(); queues],
+                draws: 0,
             })
             .collect();
+        self.processes.reserve_exact(places.len());
+        self.addresses.reserve_exact(places.len());
         for (number, ((host, process), (flows_out, inboxes))) in places.into_iter().enumerate() {
             for (inbox, &flow) in inboxes.iter().enumerate() {
                 self.flows[flow as usize].to = number as u32;
@@ -259,7 +322,7 @@ impl<'a, T: Transport> Simulation<'a, T> {
                 process,
                 flows_out,
                 inboxes: inboxes.iter().map(bytes).collect(),
-                seed: self.rng.random(),
+                seed: seeds.random(),
                 line_rate,
                 base_rtt,
             };
@@ -279,28 +342,34 @@ impl<'a, T: Transport> Simulation<'a, T> {
         }
     }
 
-    /// Runs until `until` or the run's end, whichever is first. Returns whether there is more to do.
+    /// Runs until `until` or the run's end, whichever is first; where events come node by node (see
+    /// [`Simulation::keep_order`]), a little longer. Returns whether there is more to do.
     pub fn run(&mut self, until: Ps) -> bool {
-        let until = until.min(self.settings.end);
-        while self.unfinished > 0 || self.now < self.endless_until {
-            let Some((at, event)) = self.events.pop(until) else {
-                self.now = until;
-                return until < self.settings.end;
+        let end = self.settings.end;
+        let until = self.events.next_stop(until).min(end);
+        loop {
+            // A run ends with the span of time in which its last flow does, so that it makes no difference in which order
+            // what happens there is looked at.
+            let over = match self.unfinished {
+                0 => self.spans.end(self.ended.max(self.endless_until)),
+                _ => Ps::NEVER,
+            };
+            let Some((at, event)) = self.events.pop(until.min(over)) else {
+                let done = over <= until;
+                self.now = if done { self.ended.max(self.endless_until) } else { until };
+                return !done && until < end;
             };
             self.now = at;
             self.look_ahead();
             self.happen(event);
         }
-        false
     }
 
-    /// Brings what an event to come needs nearer to the processor: a large fabric is more than its caches hold, and most
-    /// of the time goes in waiting for memory.
+    /// Brings the frame of an event to come nearer to the processor: there are more than its caches hold.
     #[inline]
-    fn look_ahead(&mut self) {
-        if let Some(Event::Arrive { port, frame }) = self.events.soon(LOOK_AHEAD) {
-            std::hint::black_box(self.frames.head(frame).dst);
-            self.fabric.touch(port);
+    fn look_ahead(&self) {
+        if let Some(Event::Arrive { frame, .. }) = self.events.soon(LOOK_AHEAD) {
+            self.frames.touch(frame);
         }
     }
 
@@ -355,7 +424,7 @@ impl<'a, T: Transport> Simulation<'a, T> {
             return self.deliver(host, frame);
         }
         let number = self.receive_queue(host, frame);
-        let queue = &mut self.hosts[host as usize].receive[number];
+        let queue = self.hosts[host as usize].receive[number];
         if queue.waiting >= card.receive_ring {
             self.host_losses.ring += 1;
             self.frames.drop(frame);
@@ -363,11 +432,20 @@ impl<'a, T: Transport> Simulation<'a, T> {
         }
         let mut begins = queue.free_at.max(self.now + card.latency);
         if queue.waiting == 0 && card.jitter > Ps::ZERO {
-            begins += Ps(self.rng.random_range(0..=card.jitter.0)); // it must be woken first
+            begins += self.jitter(host); // it must be woken first
         }
+        let queue = &mut self.hosts[host as usize].receive[number];
         queue.waiting += 1;
         queue.free_at = begins + card.per_packet;
         self.events.push(queue.free_at, Event::Deliver { host, frame });
+    }
+
+    /// How late a host is this time.
+    fn jitter(&mut self, host: u32) -> Ps {
+        let draws = &mut self.hosts[host as usize].draws;
+        *draws += 1;
+        let mut source = draws::source(self.settings.seed ^ 0x405, host, *draws);
+        Ps(source.random_range(0..=self.settings.hosts.jitter.0))
     }
 
     fn receive_queue(&mut self, host: u32, frame: FrameId) -> usize {
@@ -462,8 +540,9 @@ impl<'a, T: Transport> Simulation<'a, T> {
             return;
         }
         if self.settings.hosts.jitter > Ps::ZERO {
-            at += Ps(self.rng.random_range(0..=self.settings.hosts.jitter.0));
+            at += self.jitter(self.processes[number as usize].host);
         }
+        let process = &mut self.processes[number as usize];
         if at < process.wakes_at {
             process.wakes_at = at;
             self.events.push(at, Event::Wake(number));
@@ -505,7 +584,7 @@ impl<'a, T: Transport> Simulation<'a, T> {
         match report {
             Report::Sent { flow } => {
                 self.flows[flow as usize].sent = Some(self.now);
-                self.unfinished -= 1;
+                self.end_one();
                 traffic.flows[flow as usize].on_sent.iter().for_each(|&trigger| self.fire(trigger));
             }
             Report::Received { inbox } => {
@@ -516,10 +595,16 @@ impl<'a, T: Transport> Simulation<'a, T> {
             Report::Failed { flow, why } => {
                 self.flows[flow as usize].failed = Some(why);
                 if matches!(traffic.flows[flow as usize].size, Size::Bytes(_)) {
-                    self.unfinished -= 1;
+                    self.end_one();
                 }
             }
         }
+    }
+
+    /// A flow that has an end has come to it.
+    fn end_one(&mut self) {
+        self.unfinished -= 1;
+        self.ended = self.ended.max(self.now);
     }
 
     /// Starts what a trigger starts, at this moment.

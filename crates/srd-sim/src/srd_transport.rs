@@ -26,6 +26,8 @@ const INBOX_SHIFT: u32 = 33;
 const LONGEST_WRITE: u64 = 1 << 30;
 /// Writes of a flow without end, and how many of them wait at a time for each bandwidth-delay product they fill.
 const ENDLESS_WRITE: u64 = 64 << 10;
+/// ACKs that tell a sender of a bandwidth-delay product.
+const ACKS_PER_BDP: u64 = 24;
 const QKEY: Qkey = Qkey(0x5eed);
 
 /// The address of a simulated host.
@@ -150,9 +152,16 @@ pub struct Srd {
     data: u64,
 }
 
+/// Data packets per ACK: the more are in flight, the fewer of them need one of their own. Between 2 and 6, since an ACK has
+/// room for eight paths.
+fn ack_every(bdp: u64, datagram: u16) -> u32 {
+    (bdp / (ACKS_PER_BDP * datagram as u64)).clamp(2, 6) as u32
+}
+
 /// The transport's configuration in a run: the host's defaults, less what is about kernels and software timers.
 fn config(settings: &TransportSettings, role: &Role<'_>) -> Config {
     let datagram = settings.mtu - IP_UDP as u16;
+    let line_rate = settings.line_rate.unwrap_or(role.line_rate);
     let base_rtt = settings.base_rtt.map_or(role.base_rtt, |rtt| Nanos(rtt.0 / 1000));
     Config {
         paths: settings.paths,
@@ -162,7 +171,7 @@ fn config(settings: &TransportSettings, role: &Role<'_>) -> Config {
         selector: settings.selector,
         controller: settings.controller,
         law: settings.law,
-        line_rate: settings.line_rate.unwrap_or(role.line_rate),
+        line_rate,
         base_rtt,
         learn_base_rtt: false,
         receiver_hint: settings.receiver_hint.unwrap_or(true),
@@ -171,7 +180,7 @@ fn config(settings: &TransportSettings, role: &Role<'_>) -> Config {
         min_rto: Nanos::ZERO,
         min_pto: Nanos::ZERO,
         ack_delay: Nanos(base_rtt.0 / 4),
-        ack_every: settings.ack_every,
+        ack_every: settings.ack_every.unwrap_or_else(|| ack_every(line_rate.bytes_in(base_rtt), datagram)),
         ..Config::default()
     }
 }
@@ -259,7 +268,7 @@ impl Transport for Srd {
         let bdp = transport.line_rate.bytes_in(transport.base_rtt);
         let endless_depth = (2 * bdp).div_ceil(ENDLESS_WRITE).max(2) as u32;
         let config = DeviceConfig { transport, ..DeviceConfig::default() };
-        let sq_depth = (role.flows_out * endless_depth.min(8)).clamp(16, config.max_sq);
+        let sq_depth = (role.flows_out * endless_depth.min(8)).clamp(2, config.max_sq);
         let port_base = config.port_base;
         let boxes = role.inboxes.len() as u64;
         let memory =
@@ -269,7 +278,7 @@ impl Transport for Srd {
         let mut device = Device::new(config, gid(role.host), port, incarnation, role.seed ^ 0x5eed, memory);
         let never = "a new device has room for one of each";
         let pd = device.alloc_pd().expect(never);
-        let cq = device.create_cq(sq_depth + 16).expect(never);
+        let cq = device.create_cq(sq_depth + 1).expect(never);
         let access = Access { local_write: true, remote_write: true, ..Access::default() };
         let base = 1 << INBOX_SHIFT;
         let key = device.reg_mr(pd, base, (boxes + 1) << INBOX_SHIFT, base, access).expect(never);

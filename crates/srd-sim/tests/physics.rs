@@ -7,6 +7,7 @@ use srd_sim::event_queue::EventQueue;
 use srd_sim::fabric::{Fabric, Gone, PortId, Sight, Watcher};
 use srd_sim::flow::Size;
 use srd_sim::frame::{Content, FrameHead, FramePool};
+use srd_sim::outcome::{Meter, Outcome};
 use srd_sim::run::{self, Offer};
 use srd_sim::scenario::Scenario;
 use srd_sim::simulation::{Event, Simulation};
@@ -118,13 +119,13 @@ fn fct(simulation: &Simulation<'_, Srd>, flow: usize) -> Ps {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// All bytes through the narrowest link, one round trip: a lone flow takes no less, and with a window that never
     /// closes next to no more.
     #[test]
     fn a_lone_flow_takes_its_ideal_time(
-        (fabric, hosts) in fabrics(), mtu in mtus(), packets in 2u64..800, dst in 1u32..16, seed in 1u64..1000,
+        (fabric, hosts) in fabrics(), mtu in mtus(), packets in 2u64..690, dst in 1u32..16, seed in 1u64..1000,
     ) {
         let dst = 1 + dst % (hosts - 1);
         let text = |size| format!(
@@ -143,6 +144,26 @@ proptest! {
         // The last acknowledgement may wait for more to acknowledge: a quarter of a round trip.
         let most = 1.1 * ideal.0 as f64 + offer.base_rtt.0 as f64 / 4.0;
         prop_assert!(took.0 as f64 <= most, "{took:?} of {ideal:?}");
+    }
+
+    /// Whether events come node by node or all in order makes no difference.
+    #[test]
+    fn the_order_of_nodes_makes_no_difference(text in situations(), ecn in any::<bool>(), jitter in any::<bool>()) {
+        let ecn = if ecn { "ecn_min = \"10KB\"\necn_max = \"40KB\"\necn_probability = 0.5\n" } else { "" };
+        let jitter = if jitter { "[host]\njitter_us = 5\n" } else { "" };
+        let scenario = scenario(&format!("{text}[queues]\ncapacity = \"60KB\"\n{ecn}{jitter}"));
+        let offer = Offer::of(&scenario);
+        let outcome = |in_order| {
+            let mut simulation = run::prepare(&scenario, &offer);
+            if in_order {
+                simulation.keep_order();
+            }
+            while simulation.run(simulation.now + Ps::from_micros(7)) {}
+            let outcome = Outcome::of(&simulation, "srd", offer.ideal, &Meter::start());
+            let flows: Vec<_> = simulation.flows.iter().map(|flow| (flow.sent, flow.received)).collect();
+            (Outcome { cost: Default::default(), ..outcome }, flows)
+        };
+        prop_assert_eq!(outcome(false), outcome(true));
     }
 
     /// With its own congestion control, flows long enough for it to open up come close.
@@ -293,7 +314,7 @@ impl Content for Nothing {
 /// each comes out at the other end, with its bytes.
 fn departures(scenario: &Scenario, frames: &[(u64, u32)]) -> Vec<(Ps, u32)> {
     let mut fabric: Fabric<Nothing> = Fabric::new(&scenario.topology, &scenario.settings);
-    let (mut pool, mut events) = (FramePool::default(), EventQueue::new());
+    let (mut pool, mut events) = (FramePool::default(), EventQueue::in_order());
     let port = PortId::at_b(1);
     let mut coming: VecDeque<(Ps, u32)> = VecDeque::new();
     let mut now = Ps::ZERO;

@@ -6,8 +6,6 @@ use crate::frame::{Content, FrameHead};
 use crate::settings::{Direction, Fault, FaultKind};
 use crate::simulation::Event;
 use crate::units::Ps;
-use rand::Rng;
-use rand::rngs::SmallRng;
 
 /// State of one direction.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -31,12 +29,12 @@ impl Faults {
     }
 
     /// Whether a frame that leaves now gets to the other end.
-    pub(super) fn passes(&self, port: PortId, head: &mut FrameHead, rng: &mut SmallRng) -> bool {
+    pub(super) fn passes(&self, port: PortId, head: &mut FrameHead, mut draw: impl FnMut() -> f64) -> bool {
         let state = &self.ports[port.0 as usize];
-        if state.dead || (state.loss > 0.0 && rng.random::<f64>() < state.loss) {
+        if state.dead || (state.loss > 0.0 && draw() < state.loss) {
             return false;
         }
-        if state.corruption > 0.0 && rng.random::<f64>() < state.corruption {
+        if state.corruption > 0.0 && draw() < state.corruption {
             head.corrupt = true;
         }
         true

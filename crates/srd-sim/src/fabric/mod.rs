@@ -18,8 +18,6 @@ use crate::units::Ps;
 use faults::Faults;
 use port::Port;
 use queued::QueuedPort;
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 use route::Routes;
 
 /// What became of a frame at the end of a cable.
@@ -76,7 +74,6 @@ pub struct Fabric<C> {
     faults: Faults,
     topology: Topology,
     seed: u64,
-    rng: SmallRng,
     /// Frames that found no way.
     pub unroutable: u64,
     /// Hops of frames over cables.
@@ -100,7 +97,6 @@ impl<C: Content> Fabric<C> {
             faults: Faults::new(topology.cables.len()),
             topology: topology.clone(),
             seed: settings.seed,
-            rng: SmallRng::seed_from_u64(settings.seed ^ 0xFAB),
             unroutable: 0,
             hops: 0,
             watcher: None,
@@ -167,6 +163,21 @@ impl<C: Content> Fabric<C> {
         counters
     }
 
+    /// The least time that a frame is on any cable: so long does nothing that happens at one node touch another.
+    pub fn shortest_delay(&self) -> Ps {
+        self.ports.iter().map(|port| port.delay).min().unwrap_or(Ps::ZERO)
+    }
+
+    /// Of each port: the node at its other end.
+    pub fn ends(&self) -> Vec<NodeId> {
+        self.ports.iter().map(|port| port.to).collect()
+    }
+
+    /// Number of switches.
+    pub fn switches(&self) -> u32 {
+        self.topology.switches.len() as u32
+    }
+
     /// Number of ports.
     pub fn ports(&self) -> u32 {
         self.ports.len() as u32
@@ -190,12 +201,6 @@ impl<C: Content> Fabric<C> {
     /// Shows a port's frames to the watcher.
     pub fn watch(&mut self, port: PortId) {
         self.ports[port.0 as usize].watched = true;
-    }
-
-    /// Reads a port, so that it is at hand soon.
-    #[inline]
-    pub fn touch(&self, port: PortId) {
-        std::hint::black_box(self.ports[port.0 as usize].to);
     }
 
     /// Puts a frame into the queue of a port.
@@ -222,7 +227,7 @@ impl<C: Content> Fabric<C> {
         }
         if waits >= port.mark_from && head.ecn_capable {
             let share = (waits - port.mark_from).0 as f32 / (port.mark_all - port.mark_from).0.max(1) as f32;
-            if waits >= port.mark_all || self.rng.random::<f32>() < share * port.mark_probability {
+            if waits >= port.mark_all || port.draw(self.seed, id) < (share * port.mark_probability) as f64 {
                 head.marked = true;
                 port.counters.marked += 1;
             }
@@ -251,7 +256,8 @@ impl<C: Content> Fabric<C> {
         frames: &mut FramePool<C>,
         events: &mut EventQueue<Event>,
     ) {
-        if self.ports[id.0 as usize].faulty && !self.faults.passes(id, frames.head(frame), &mut self.rng) {
+        let port = &mut self.ports[id.0 as usize];
+        if port.faulty && !self.faults.passes(id, frames.head(frame), || port.draw(self.seed, id)) {
             return self.lose(now, id, frame, Gone::Fault, frames);
         }
         self.show(now, id, frame, Sight::Leaves(starts), frames);
@@ -316,8 +322,8 @@ impl<C: Content> Fabric<C> {
             let waiting = queued.class_bytes(head.class);
             let share =
                 waiting.saturating_sub(ecn.min_bytes) as f64 / (ecn.max_bytes - ecn.min_bytes).max(1) as f64;
-            let chance = || self.rng.random::<f64>() < share * ecn.max_probability;
-            if waiting >= ecn.max_bytes || (waiting >= ecn.min_bytes && { chance }()) {
+            let mut chance = || port.draw(self.seed, id) < share * ecn.max_probability;
+            if waiting >= ecn.max_bytes || (waiting >= ecn.min_bytes && chance()) {
                 head.marked = true;
                 port.counters.marked += 1;
             }

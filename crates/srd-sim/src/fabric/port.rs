@@ -3,8 +3,11 @@
 //! A plain first-in-first-out queue is a single number, the moment at which all that is in it has left: a packet's
 //! departure is known when it arrives, so that a hop is one event.
 
+use super::PortId;
+use crate::draws;
 use crate::topology::NodeId;
 use crate::units::Ps;
+use rand::Rng;
 use srd_wire::BitRate;
 
 /// Times per byte are in units of 2^-16 ps.
@@ -51,6 +54,8 @@ pub(super) struct Port {
     pub(super) faulty: bool,
     /// Whoever watches the fabric wants to see this port's frames.
     pub(super) watched: bool,
+    /// Random numbers drawn for its frames.
+    draws: u32,
     pub(super) counters: PortCounters,
 }
 
@@ -69,10 +74,18 @@ impl Port {
             epoch: 0,
             faulty: false,
             watched: false,
+            draws: 0,
             counters: PortCounters::default(),
         };
         port.set_rate(rate.0 as f64);
         port
+    }
+
+    /// The next random number for its frames, in 0..1: each port has a sequence of its own, so that the order in which ports
+    /// come to draw makes no difference.
+    pub(super) fn draw(&mut self, seed: u64, id: PortId) -> f64 {
+        self.draws += 1;
+        draws::source(seed ^ 0xFAB, id.0, self.draws).random()
     }
 
     pub(super) fn set_rate(&mut self, bits_per_second: f64) {

@@ -200,6 +200,7 @@ impl<'a> Second<'a> {
         cables: &[(u32, String)],
     ) -> io::Result<Second<'a>> {
         let mut simulation: Simulation<'_, Observed> = run::prepare_hosts(scenario, offer);
+        simulation.keep_order();
         let roster = Arc::new(Roster::of(scenario, &simulation));
         let notes = std::mem::take(&mut plan.notes);
         let trace = match recording.traced {

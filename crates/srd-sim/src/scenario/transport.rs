@@ -28,10 +28,6 @@ const DEFAULT_MTU: u64 = 9000;
 /// IPv4's least, and jumbo frames' usual most.
 const MTU: std::ops::RangeInclusive<u64> = 576..=9216;
 
-/// Data packets per ACK unless the file says otherwise. A card sends ACKs at no cost to a host, and paths are judged the
-/// sooner (docs/CONGESTION.md).
-const ACK_EVERY: u32 = 2;
-
 /// Path selectors by name.
 pub const SELECTORS: &[(&str, SelectorKind)] = &[
     ("pinned", SelectorKind::Pinned),
@@ -89,7 +85,7 @@ pub(super) fn read(document: &Document, wire: Wire, bdp: u64) -> Result<Transpor
         base_rtt: wire.base_rtt,
         line_rate: wire.line_rate,
         receiver_hint: section.flag("receiver_hint")?,
-        ack_every: section.whole("ack_every", 1..=1024)?.map_or(ACK_EVERY, |every| every as u32),
+        ack_every: section.whole("ack_every", 1..=1024)?.map(|every| every as u32),
     })
 }
 
