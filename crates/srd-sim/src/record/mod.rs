@@ -6,11 +6,12 @@
 //! page names, depends on scenario and seed alone.
 //!
 //! `plan` decides what is looked at, `roster` knows who is who, `samples` and `tables` write the tables (`table`),
-//! `frame_bytes` and `capture` the captures, `trace` and `observed` the trace, `page` and `chart` the page.
+//! `frame_bytes` and `capture` the captures, `trace`, `decisions` and `observed` the trace, `page` and `chart` the page.
 //! `trace_report` reads traces: why was this message late.
 
 mod capture;
 mod chart;
+mod decisions;
 mod folder;
 mod frame_bytes;
 mod observed;
