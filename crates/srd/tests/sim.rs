@@ -499,6 +499,29 @@ fn the_memory_estimate_is_near_what_runs_take() {
 }
 
 #[test]
+fn captures_keep_as_much_of_a_frame_as_is_asked_for() {
+    let file = written("captured.toml", SMALL);
+    let size = |name: &str, more: &[&str]| {
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let given = ["sim", &file, "--out", out.to_str().unwrap(), "--pcap", "h0-leaf0", "--json"];
+        json(&[&given, more].concat());
+        let bytes = std::fs::read(out.join("h0-leaf0.pcap")).unwrap();
+        (u32::from_le_bytes(bytes[16..20].try_into().unwrap()), bytes.len())
+    };
+    let [headers, short, whole] =
+        [("headers", &[][..]), ("short", &["--snap-len", "40"]), ("whole", &["--snap-len", "65549"])]
+            .map(|(name, more)| size(name, more));
+    assert_eq!((headers.0, short.0, whole.0), (65_549, 40, 65_549), "the file says how much it keeps");
+    assert!(short.1 < headers.1 && 2 * headers.1 < whole.1, "{short:?}, {headers:?}, {whole:?}");
+    for bad in [&["--snap-len", "0"][..], &["--snap-len", "65550"], &["--snap-len", "x"]] {
+        let given = ["sim", &file, "--out", "/tmp/x", "--pcap", "h0-leaf0"];
+        assert_eq!(refused(&[&given, bad].concat()).0, 2, "{bad:?}");
+    }
+    let (code, message) = refused(&["sim", &file, "--out", "/tmp/x", "--snap-len", "64"]);
+    assert!(code == 2 && message.contains("--pcap"), "{message}");
+}
+
+#[test]
 fn a_trace_is_told() {
     let file = written("traced.toml", SMALL);
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("traced");
@@ -512,6 +535,31 @@ fn a_trace_is_told() {
     let (code, message) = refused(&["trace", &trace, "--flow", "5"]);
     assert!(code == 1 && message.contains("flow 5 is not in this trace"), "{message}");
     assert_eq!(refused(&["trace", "none.jsonl"]).0, 1);
+}
+
+#[test]
+fn lines_of_a_trace_are_listed() {
+    let file = written("listed.toml", SMALL);
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("listed");
+    json(&["sim", &file, "--out", out.to_str().unwrap(), "--trace=all", "--json"]);
+    let trace = out.join("trace.jsonl").display().to_string();
+    let told = text(&run(&["trace", &trace, "--event", "packet_sent", "--flow", "1"]).stdout);
+    assert!(told.lines().count() > 1 && told.lines().all(|line| line.contains("  packet_sent  ")), "{told}");
+    let lines = text(&run(&["trace", &trace, "--from", "1", "--to", "3.5", "--json"]).stdout);
+    for line in lines.lines() {
+        let at = serde_json::from_str::<Value>(line).unwrap()["t_us"].as_f64().unwrap();
+        assert!((1.0..=3.5).contains(&at), "{line}");
+    }
+    for (arguments, code, word) in [
+        (&["--event", "packet_lots"][..], 1, "no event is called `packet_lots`; there are run, "),
+        (&["--flow", "99", "--from", "1"], 1, "flow 99 is not in this trace"),
+        (&["--from", "5", "--to", "4"], 1, "--to 4 lies before --from 5"),
+        (&["--from", "nan"], 2, "a number of microseconds"),
+        (&["--slowest", "2", "--from", "1"], 2, "cannot be used with"),
+    ] {
+        let (ended, message) = refused(&[&["trace", &trace], arguments].concat());
+        assert!(ended == code && message.contains(word), "{arguments:?}: {message}");
+    }
 }
 
 #[test]

@@ -50,6 +50,15 @@ fn every_figure_says_what_it_is_and_where_it_comes_from() {
 }
 
 #[test]
+fn the_program_says_of_which_commit_it_is() {
+    let program = srd_sim::record::program();
+    let version = concat!("OpenSRD ", env!("CARGO_PKG_VERSION"), " (commit ");
+    let commit = program.strip_prefix(version).and_then(|rest| rest.strip_suffix(')'));
+    let named = |commit: &str| commit.len() >= 12 && commit.chars().all(|c| c.is_ascii_hexdigit());
+    assert!(commit.is_some_and(|commit| commit == "unknown" || named(commit)), "{program}");
+}
+
+#[test]
 fn what_a_run_has_not_is_not_drawn() {
     let text = INCAST.replace("size = \"300KB\"\n", "persistent = true\n");
     let page = page("endless-page", &text, &["end_us=300", "transport.paths=1"]);

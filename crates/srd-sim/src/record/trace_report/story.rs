@@ -180,9 +180,9 @@ pub struct Story {
     /// What kept its packets back while its host's link stood idle; none if the trace does not tell what its transport
     /// decided.
     pub held_back: Option<HeldBack>,
-    /// What its transport decided that delayed it most, in order.
+    /// What its transport decided, of each kind what delayed it most, in order.
     pub decisions: Vec<Moment>,
-    /// Decisions of the same kinds that delayed it less.
+    /// Decisions of the same kinds that weigh less.
     pub lesser_decisions: u64,
     /// Where its packets waited, the most first.
     pub queues: Vec<PortWaits>,

@@ -155,7 +155,7 @@ fn tell_decisions(out: &mut String, story: &Story) {
     }
     let lesser = match story.lesser_decisions {
         0 => String::new(),
-        n => format!(" ({} more delayed it less)", counted(n, "decision")),
+        n => format!(" ({n} more that weigh less are left out)"),
     };
     let _ = writeln!(out, "  What its transport decided{lesser}:");
     for moment in &story.decisions {
