@@ -27,16 +27,16 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     flow: Vec<u32>,
     /// Tell of so many of the slowest flows
-    #[arg(long, value_name = "N", default_value_t = 3, conflicts_with_all = ["flow", "event", "from", "to"])]
-    slowest: usize,
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["flow", "event", "from", "to"])]
+    slowest: u32,
     /// List the lines of this event (may be given again) [default: all]
     #[arg(long, value_name = "NAME")]
     event: Vec<String>,
     /// List lines from this time on
-    #[arg(long, value_name = "US", value_parser = micros)]
+    #[arg(long, value_name = "US", allow_negative_numbers = true, value_parser = micros)]
     from: Option<f64>,
     /// List lines until this time
-    #[arg(long, value_name = "US", value_parser = micros)]
+    #[arg(long, value_name = "US", allow_negative_numbers = true, value_parser = micros)]
     to: Option<f64>,
     /// Print JSON: one object, or the lines as they are
     #[arg(long)]
@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return show(args);
     }
     let question = match &args.flow[..] {
-        [] => Question::Slowest(args.slowest),
+        [] => Question::Slowest(args.slowest as usize),
         flows => Question::Flows(flows.to_vec()),
     };
     let report = TraceFile::read(&args.file)?.report(&question)?;

@@ -340,6 +340,58 @@ fn chosen_flows_only_are_traced() {
 }
 
 #[test]
+fn spoilt_traces_are_refused_or_told_but_never_end_the_program() {
+    let text = INCAST.replace("size = \"300KB\"", "size = \"40KB\"");
+    let (recording, _) = traced("spoilt", &format!("{text}{FAULTS}"), &[]);
+    let whole = crate::text(&recording, TRACE);
+    let path = recording.dir.join("spoilt.jsonl");
+    let tell = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let words = TraceFile::read(&path).and_then(|trace| trace.report(&Question::Slowest(9)));
+        let _ = list(&path, &Wanted { flows: vec![2], ..Wanted::default() }, Form::Text, &mut |_| Ok(()));
+        words.map(|report| report.text())
+    };
+    assert!(tell(&whole).is_ok());
+    for name in [
+        "t_us",
+        "idle_us",
+        "others_us",
+        "leaves_us",
+        "arrived_us",
+        "bytes",
+        "window",
+        "inflight",
+        "rate",
+        "age",
+    ] {
+        for value in ["-1", "0", "1e300", "-1e300", "null", "18446744073709551615", "\"x\""] {
+            let spoilt: Vec<String> = whole.lines().map(|line| with(line, name, value)).collect();
+            let _ = tell(&spoilt.join("\n"));
+        }
+    }
+    for event in ["flow_started", "flow_sent", "frame_sent", "frame_arrived", "packet_acked", "packet_lost"] {
+        let less: Vec<&str> = whole.lines().filter(|line| !line.contains(&format!("\"{event}\""))).collect();
+        let _ = tell(&less.join("\n"));
+    }
+    for part in 1..40 {
+        let cut = whole.len() * part / 40;
+        let error = tell(&whole[..cut]);
+        assert!(error.is_err() || whole.as_bytes()[cut - 1] == b'\n' || whole.as_bytes()[cut] == b'\n');
+    }
+    let (first, rest) = whole.split_once('\n').unwrap();
+    let backwards: Vec<&str> = std::iter::once(first).chain(rest.lines().rev()).collect();
+    assert!(tell(&backwards.join("\n")).is_err_and(|error| error.to_string().contains("was never sent")));
+}
+
+/// A line with another value of a field.
+fn with(line: &str, name: &str, value: &str) -> String {
+    let key = format!("\"{name}\":");
+    let Some(at) = line.find(&key).map(|at| at + key.len()) else { return line.to_string() };
+    let end = line[at..].find([',', '}']).map_or(line.len(), |end| at + end);
+    format!("{}{value}{}", &line[..at], &line[end..])
+}
+
+#[test]
 fn a_trace_that_is_not_there_says_how_to_make_one() {
     let error = TraceFile::read(&directory("nothing").join(TRACE)).expect_err("it is not there").to_string();
     assert!(error.contains("trace.jsonl") && error.contains("--out"), "{error}");

@@ -26,6 +26,9 @@ const TOTAL: &str = "Rate of all flows together over time";
 const QUEUES: &str = "Queues over time";
 const PATHS: &str = "Use of paths";
 
+/// From so many on it is said what most of them have, not only the longest.
+const MANY_QUEUES: usize = 10;
+
 /// A chart and what is to be said about it.
 pub(super) struct Figure {
     pub(super) title: &'static str,
@@ -232,13 +235,16 @@ impl Page<'_> {
             let name = if alone > 0 { "longest of the others" } else { "longest of all" };
             let of = |rank: fn(&mut [u64]) -> u64| self.over_ports(rest, micros, bytes, rank);
             chart.line(name, of(|values| values.iter().copied().max().unwrap_or(0)));
-            chart.line("a tenth is longer", of(|values| nine_tenths(values)));
+            if rest.len() >= MANY_QUEUES {
+                chart.line("a tenth is longer", of(nine_tenths));
+            }
         }
         if capacity <= most as f64 * 1.08 {
             chart.level("capacity", capacity / bytes);
         }
         let which = match (alone, rest.len()) {
             (_, 0) => String::new(),
+            (0, all) if all < MANY_QUEUES => format!(" The longest of {all} queues at each moment."),
             (0, all) => {
                 format!(" The longest of {all} queues at each moment, and which a tenth of them exceeds.")
             }
@@ -323,7 +329,7 @@ impl Page<'_> {
 /// The value that a tenth of all exceed.
 fn nine_tenths(values: &mut [u64]) -> u64 {
     values.sort_unstable();
-    values.get((values.len() * 9 / 10).min(values.len().saturating_sub(1))).copied().unwrap_or(0)
+    values.get(values.len().saturating_sub(1) * 9 / 10).copied().unwrap_or(0)
 }
 
 /// Which samples make each point of a line.

@@ -1,6 +1,7 @@
 //! A trace file line by line. Whatever the file is, what is wrong with it is said with its line, and no line may be so long
 //! that it does not fit into memory.
 
+use super::super::trace::FORMAT;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
@@ -69,7 +70,7 @@ fn damaged(error: serde_json::Error) -> String {
     )
 }
 
-const NONE: &str = "this is no trace: the first line of one begins with {\"event\":\"run\"; `srd sim SCENARIO.toml --out \
+const NONE: &str = "this is no trace: the first line of a trace begins with {\"event\":\"run\"; `srd sim SCENARIO.toml --out \
                     DIR --trace` writes DIR/trace.jsonl";
 
 /// Gives each line of the file at `path` to `take`. Errors name the file and the line.
@@ -132,7 +133,7 @@ fn take_text(
     let Name { event } =
         serde_json::from_str(text).map_err(|error| if first { NONE.to_string() } else { damaged(error) })?;
     match (first, event.as_ref()) {
-        (true, "run") => {}
+        (true, "run") => check_format(text)?,
         (true, _) => return Err(NONE.to_string()),
         (false, "run") => {
             return Err("a second run begins here: a trace has one, in its first line".to_string());
@@ -144,6 +145,21 @@ fn take_text(
         false => Named::Decided(event.into_owned()),
     };
     take(&Line { text, named })
+}
+
+/// Refuses traces of other formats.
+fn check_format(run: &str) -> Result<(), String> {
+    #[derive(Deserialize)]
+    struct Format {
+        format: u32,
+    }
+    match serde_json::from_str(run).map_err(damaged)? {
+        Format { format: FORMAT } => Ok(()),
+        Format { format } => Err(format!(
+            "the trace has format {format}, and this program reads format {FORMAT}: run `srd sim` with --trace again, or \
+             use the program that wrote it"
+        )),
+    }
 }
 
 #[cfg(test)]

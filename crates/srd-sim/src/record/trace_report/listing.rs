@@ -2,7 +2,7 @@
 
 use super::super::Event;
 use super::lines::{self, Named, event_names};
-use super::not_there;
+use super::{harmless, not_there};
 use crate::input::shown;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,5 +133,5 @@ fn told(fields: &Map<String, Value>) -> String {
             };
         }
     }
-    format!("{at:>14.3} us  {:<18} {whose:<14}{rest}\n", text("event"))
+    harmless(&format!("{at:>14.3} us  {:<18} {whose:<14}{rest}\n", text("event")))
 }

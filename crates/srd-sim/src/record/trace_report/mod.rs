@@ -89,8 +89,8 @@ fn not_there(number: u32, there: impl Iterator<Item = u32>) -> io::Error {
     let all: Vec<String> = there.map(|number| number.to_string()).collect();
     let have = match &all[..] {
         [] => "none".to_string(),
-        [few @ ..] if few.len() <= 12 => few.join(", "),
-        [few @ ..] => format!("{}, ...", few[..12].join(", ")),
+        few if few.len() <= 12 => few.join(", "),
+        many => format!("{}, ...", many[..12].join(", ")),
     };
     io::Error::new(io::ErrorKind::NotFound, format!("flow {number} is not in this trace, which has {have}"))
 }
@@ -98,6 +98,11 @@ fn not_there(number: u32, there: impl Iterator<Item = u32>) -> io::Error {
 impl Report {
     /// For a person who reads a terminal.
     pub fn text(&self) -> String {
-        text::of(self)
+        harmless(&text::of(self))
     }
+}
+
+/// Text of a file as it may go to a terminal, which obeys control characters.
+fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{FFFD}' } else { c }).collect()
 }

@@ -1,6 +1,6 @@
 //! A trace file as flows, packets, and each packet's copies.
 
-use super::super::trace::{Event, FORMAT};
+use super::super::trace::Event;
 use super::contexts::{Context, Decided, Decision};
 use super::lines::{self, Line, Named};
 use std::collections::{BTreeMap, HashMap};
@@ -140,12 +140,6 @@ impl TraceFile {
 
     fn take(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Run { format, .. } if format != FORMAT => {
-                return Err(format!(
-                    "the trace has format {format}, and this program reads format {FORMAT}: run `srd sim` with --trace \
-                     again, or use the program that wrote it"
-                ));
-            }
             Event::Run { scenario, seed, flows, traced, base_rtt_us, .. } => {
                 (self.scenario, self.seed, self.base_rtt_us) = (scenario, seed, base_rtt_us);
                 (self.flows_of_run, self.traced) = (flows, traced);

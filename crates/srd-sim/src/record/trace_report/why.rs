@@ -148,7 +148,7 @@ impl Wait {
 
 fn keeper(span: &Span, packet: u64) -> Keeper {
     match span.window {
-        Some(window) if span.inflight > 0 && span.inflight + packet > window => Keeper::Window,
+        Some(window) if span.inflight > 0 && span.inflight.saturating_add(packet) > window => Keeper::Window,
         _ if span.rate.is_some() => Keeper::Pace,
         _ => Keeper::Other,
     }
@@ -233,7 +233,7 @@ fn reductions(from: f64, until: f64, context: &Context) -> Vec<(f64, Moment)> {
             (Decision::AckReceived { senders: now, ce_marks, .. }, fall) => {
                 senders = *now;
                 if let Some(fall) = fall {
-                    (fall.told.senders, fall.told.marks) = (*now, fall.told.marks + ce_marks);
+                    (fall.told.senders, fall.told.marks) = (*now, fall.told.marks.saturating_add(*ce_marks));
                 }
             }
             (Decision::PathAcked { delay: Some(delay) }, Some(fall)) => {
