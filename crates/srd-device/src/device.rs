@@ -65,6 +65,11 @@ impl<M: Memory> Device<M> {
         &self.endpoint
     }
 
+    /// As [`srd_proto::Endpoint::set_tracer`].
+    pub fn set_tracer(&mut self, tracer: Option<srd_proto::Tracer>) {
+        self.endpoint.set_tracer(tracer);
+    }
+
     /// As [`srd_proto::Endpoint::set_neighbours`].
     pub fn set_neighbours(&mut self, senders: u16) {
         self.endpoint.set_neighbours(senders);

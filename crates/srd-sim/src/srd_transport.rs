@@ -37,7 +37,7 @@ pub fn gid(host: u32) -> Gid {
 }
 
 /// The host with this address.
-fn host_of(gid: Gid) -> u32 {
+pub(crate) fn host_of(gid: Gid) -> u32 {
     let [.., b, c, d] = gid.0;
     u32::from_be_bytes([0, b, c, d])
 }
@@ -194,6 +194,11 @@ impl Srd {
     /// The device, to look at.
     pub fn endpoint(&self) -> &srd_proto::Endpoint<Length> {
         self.device.endpoint()
+    }
+
+    /// As [`srd_proto::Endpoint::set_tracer`].
+    pub fn set_tracer(&mut self, tracer: Option<srd_proto::Tracer>) {
+        self.device.set_tracer(tracer);
     }
 
     /// The address handle of a host.

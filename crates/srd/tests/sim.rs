@@ -217,6 +217,61 @@ fn bad_input_is_laid_to_its_line() {
 }
 
 #[test]
+fn files_that_are_no_text_are_refused_whatever_they_are() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("a-directory");
+    std::fs::create_dir_all(&directory).unwrap();
+    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join("binary.toml");
+    std::fs::write(&binary, b"seed = 1\n# \xff\n").unwrap();
+    for (file, told) in [
+        (directory.to_str().unwrap(), "a-directory: this is a directory"),
+        (binary.to_str().unwrap(), "binary.toml:2: here it is no longer text in UTF-8"),
+        ("/dev/zero", "/dev/zero: it has more than 256 MiB"),
+        ("none.toml", "none.toml: there is no such file"),
+    ] {
+        let htsim = ["sim", "htsim", "--link-gbps", "100", "--cm"];
+        let one = self::htsim("one.cm");
+        let topo = [&htsim[..], &[&one, "--topo"]].concat();
+        for command in [&["sim"][..], &["sim", "sweep"], &htsim, &topo] {
+            let (code, message) = refused(&[command, &[file]].concat());
+            assert!(code == 1 && message.contains(told), "{command:?} {file}: {message}");
+        }
+        let (code, message) = refused(&["trace", file]);
+        assert!(code == 1 && message.contains(file) && message.contains("trace"), "{file}: {message}");
+    }
+}
+
+#[test]
+fn what_is_too_much_is_refused() {
+    let good = written("much.toml", SMALL);
+    let deep = format!("{}b=1", "a.".repeat(50_000));
+    for (set, told) in [
+        (deep.as_str(), "write `section.key=value`"),
+        ("workload.processes=513", "513 cannot be: write a whole number from 1 to 512"),
+        ("queues.capacity=9000", "9000 bytes hold no full frame"),
+        ("queues.shared=5KB", "5000 bytes hold no full frame"),
+        ("end_us=1e300", "end_us: 1e300 cannot be"),
+    ] {
+        let (code, message) = refused(&["sim", &good, "--set", set]);
+        assert!(code == 1 && message.contains(told) && message.len() < 500, "{message}");
+    }
+    let one = htsim("one.cm");
+    for queue in [["--queue-packets", "1"], ["--queue-bdp", "0.001"]] {
+        let (code, message) =
+            refused(&[&["sim", "htsim", "--cm", &one, "--link-gbps", "100"], &queue[..]].concat());
+        assert!(code == 1 && message.contains("hold no full packet of srd"), "{message}");
+    }
+    run_with_most_processes();
+}
+
+/// As many as a host can have.
+fn run_with_most_processes() {
+    let file = written("processes.toml", SMALL);
+    let outcome =
+        json(&["sim", &file, "--set", "workload.processes=512", "--set", "workload.size=1KB", "--json"]);
+    assert_eq!(outcome["finished"], outcome["flows"]);
+}
+
+#[test]
 fn unfinished_flows_end_with_1() {
     let file = written("unfinished.toml", &SMALL.replacen("[fabric]", "end_us = 40\n[fabric]", 1));
     let output = run(&["sim", &file, "--json"]);
@@ -314,7 +369,7 @@ fn bad_htsim_input_is_refused() {
         refused(&["sim", "htsim", "--cm", &good, "--link-gbps", "100", "--transport", "sctp"]);
     assert!(code == 2 && message.contains("[possible values: srd]"), "{message}");
     let (code, message) = refused(&["sim", "htsim", "--cm", "none.cm", "--link-gbps", "100"]);
-    assert!(code == 1 && message.contains("--cm none.cm: cannot be read"), "{message}");
+    assert!(code == 1 && message.contains("none.cm: there is no such file"), "{message}");
     let (code, message) =
         refused(&["sim", "htsim", "--cm", &good, "--link-gbps", "100", "--set", "workload.sizes=1"]);
     assert!(code == 1 && message.contains("--set workload.sizes=1"), "{message}");
@@ -388,7 +443,7 @@ fn a_sweep_is_checked_before_anything_runs() {
         ("seeds = \"2..1\"\n", "the last seed, 1, is below the first, 2"),
         ("show = [\"all\"]\n", "write a list of ideal, median, slowest"),
         ("[[case]]\nscenario = \"base.toml\"\n", "another case is called `base` already"),
-        ("[[case]]\nscenario = \"gone.toml\"\n", "gone.toml: there is no such file"),
+        ("[[case]]\nscenario = \"gone.toml\"\n", "bad-sweep.toml:4: [[case]] 1 scenario: "),
         ("set = [\"fabric.leaves=0\"]\n", "bad-sweep.toml:3: [[case]] 0 set: fabric.leaves=0"),
     ] {
         let (code, message) = refused(&["sim", "sweep", &sweep(more)]);
@@ -464,7 +519,7 @@ fn an_interrupt_keeps_what_is_finished() {
 fn a_run_that_does_not_fit_is_refused_with_the_number() {
     let file = written(
         "huge.toml",
-        "[fabric]\nkind = \"one-switch\"\nhosts = 64\n[[workload]]\nkind = \"permutation\"\nprocesses = 4096\nsize = \"8GB\"\n",
+        "[fabric]\nkind = \"one-switch\"\nhosts = 512\n[[workload]]\nkind = \"permutation\"\nprocesses = 512\nsize = \"8GB\"\n",
     );
     let sets = ["--set", "fabric.base_rtt_us=10000", "--set", "transport.mtu=576"];
     let (code, message) = refused(&[&["sim", &file], &sets[..]].concat());
@@ -499,6 +554,29 @@ fn the_memory_estimate_is_near_what_runs_take() {
 }
 
 #[test]
+fn captures_keep_as_much_of_a_frame_as_is_asked_for() {
+    let file = written("captured.toml", SMALL);
+    let size = |name: &str, more: &[&str]| {
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let given = ["sim", &file, "--out", out.to_str().unwrap(), "--pcap", "h0-leaf0", "--json"];
+        json(&[&given, more].concat());
+        let bytes = std::fs::read(out.join("h0-leaf0.pcap")).unwrap();
+        (u32::from_le_bytes(bytes[16..20].try_into().unwrap()), bytes.len())
+    };
+    let [headers, short, whole] =
+        [("headers", &[][..]), ("short", &["--snap-len", "40"]), ("whole", &["--snap-len", "65549"])]
+            .map(|(name, more)| size(name, more));
+    assert_eq!((headers.0, short.0, whole.0), (65_549, 40, 65_549), "the file says how much it keeps");
+    assert!(short.1 < headers.1 && 2 * headers.1 < whole.1, "{short:?}, {headers:?}, {whole:?}");
+    for bad in [&["--snap-len", "0"][..], &["--snap-len", "65550"], &["--snap-len", "x"]] {
+        let given = ["sim", &file, "--out", "/tmp/x", "--pcap", "h0-leaf0"];
+        assert_eq!(refused(&[&given, bad].concat()).0, 2, "{bad:?}");
+    }
+    let (code, message) = refused(&["sim", &file, "--out", "/tmp/x", "--snap-len", "64"]);
+    assert!(code == 2 && message.contains("--pcap"), "{message}");
+}
+
+#[test]
 fn a_trace_is_told() {
     let file = written("traced.toml", SMALL);
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("traced");
@@ -512,6 +590,31 @@ fn a_trace_is_told() {
     let (code, message) = refused(&["trace", &trace, "--flow", "5"]);
     assert!(code == 1 && message.contains("flow 5 is not in this trace"), "{message}");
     assert_eq!(refused(&["trace", "none.jsonl"]).0, 1);
+}
+
+#[test]
+fn lines_of_a_trace_are_listed() {
+    let file = written("listed.toml", SMALL);
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("listed");
+    json(&["sim", &file, "--out", out.to_str().unwrap(), "--trace=all", "--json"]);
+    let trace = out.join("trace.jsonl").display().to_string();
+    let told = text(&run(&["trace", &trace, "--event", "packet_sent", "--flow", "1"]).stdout);
+    assert!(told.lines().count() > 1 && told.lines().all(|line| line.contains("  packet_sent  ")), "{told}");
+    let lines = text(&run(&["trace", &trace, "--from", "1", "--to", "3.5", "--json"]).stdout);
+    for line in lines.lines() {
+        let at = serde_json::from_str::<Value>(line).unwrap()["t_us"].as_f64().unwrap();
+        assert!((1.0..=3.5).contains(&at), "{line}");
+    }
+    for (arguments, code, word) in [
+        (&["--event", "packet_lots"][..], 1, "no event is called `packet_lots`; there are run, "),
+        (&["--flow", "99", "--from", "1"], 1, "flow 99 is not in this trace"),
+        (&["--from", "5", "--to", "4"], 1, "--to 4 lies before --from 5"),
+        (&["--from", "nan"], 2, "a number of microseconds"),
+        (&["--slowest", "2", "--from", "1"], 2, "cannot be used with"),
+    ] {
+        let (ended, message) = refused(&[&["trace", &trace], arguments].concat());
+        assert!(ended == code && message.contains(word), "{arguments:?}: {message}");
+    }
 }
 
 #[test]

@@ -19,12 +19,14 @@ use std::io::{self, BufWriter, Write};
 pub const MAX_CABLES: usize = 64;
 /// Most frames of a capture: some 150 MB of headers.
 pub const MAX_FRAMES: u64 = 1 << 20;
+/// Most bytes of frames in a capture, for those that keep more than headers.
+pub const MAX_BYTES: u64 = 1 << 30;
 /// Of times in nanoseconds, and the version (draft-ietf-opsawg-pcap).
 const MAGIC: u32 = 0xA1B2_3C4D;
 const VERSION: [u16; 2] = [2, 4];
 const LINKTYPE_ETHERNET: u32 = 1;
 /// The longest frame that readers must expect: that of an IP datagram of full size.
-const LONGEST: u32 = 65_535 + 14;
+pub const LONGEST_FRAME: u32 = 65_535 + 14;
 
 /// A frame that has joined a queue, and when it will begin to leave.
 struct Waiting {
@@ -61,6 +63,8 @@ pub(super) struct PcapWriter {
     /// Frames not yet written: those of one end are seen in order, those of both are not.
     waiting: BinaryHeap<Reverse<Waiting>>,
     seen: u64,
+    /// Frames and bytes taken.
+    taken: (u64, u64),
     /// Bytes kept of a frame; `None`: its headers.
     keep: Option<u32>,
     failed: Option<io::Error>,
@@ -72,22 +76,23 @@ impl PcapWriter {
         out.write_all(&MAGIC.to_le_bytes())?;
         VERSION.iter().try_for_each(|part| out.write_all(&part.to_le_bytes()))?;
         out.write_all(&[0; 8])?; // times are UTC and of unknown accuracy
-        out.write_all(&keep.unwrap_or(LONGEST).to_le_bytes())?;
+        out.write_all(&keep.unwrap_or(LONGEST_FRAME).to_le_bytes())?;
         out.write_all(&LINKTYPE_ETHERNET.to_le_bytes())?;
-        Ok(PcapWriter { name, out, waiting: BinaryHeap::new(), seen: 0, keep, failed: None })
+        Ok(PcapWriter { name, out, waiting: BinaryHeap::new(), seen: 0, taken: (0, 0), keep, failed: None })
     }
 
     fn add(&mut self, now: Ps, leaves: Ps, head: &FrameHead, content: &SrdContent) {
         self.write_until(now);
         self.seen += 1;
-        if self.seen > MAX_FRAMES {
-            return;
+        if self.taken.0 + 1 < self.seen || self.taken.0 == MAX_FRAMES || self.taken.1 >= MAX_BYTES {
+            return; // once one is missing, so are all after it
         }
         let mut bytes = Vec::new();
         let length = write_headers(head, content, &mut bytes);
         if let Some(keep) = self.keep {
             bytes.resize(length.min(keep as usize), 0);
         }
+        self.taken = (self.taken.0 + 1, self.taken.1 + bytes.len() as u64);
         self.waiting.push(Reverse(Waiting { at: leaves, order: self.seen, length: length as u32, bytes }));
     }
 
@@ -194,12 +199,9 @@ impl Captures {
                 return Err(error);
             }
             file.out.flush()?;
-            if file.seen > MAX_FRAMES {
-                let missing = file.seen - MAX_FRAMES;
-                notes.push(format!(
-                    "{} has the first {MAX_FRAMES} frames; {missing} more are missing",
-                    file.name
-                ));
+            let (taken, missing) = (file.taken.0, file.seen - file.taken.0);
+            if missing > 0 {
+                notes.push(format!("{} has the first {taken} frames; {missing} more are missing", file.name));
             }
         }
         Ok(notes)

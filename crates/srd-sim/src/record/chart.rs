@@ -13,7 +13,7 @@ const TOP: f64 = 12.0;
 const BOTTOM: f64 = 46.0;
 const LETTERS: u32 = 13;
 /// Ticks of an axis, about.
-const TICKS: f64 = 6.0;
+const TICKS: f64 = 8.0;
 /// Colours that can be told apart with any eyes (Okabe and Ito, 2008), but for the last, a grey.
 const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#882255", "#777777"];
@@ -268,7 +268,10 @@ mod tests {
     #[test]
     fn ticks_are_round_and_within_the_axis() {
         assert_eq!(labels(Axis::new("", 0.0, 104.0)), ["0", "20", "40", "60", "80", "100"]);
-        assert_eq!(labels(Axis::new("", 7.6, 7.74)), ["7.60", "7.65", "7.70"]);
+        assert_eq!(
+            labels(Axis::new("", 7.6, 7.74)),
+            ["7.60", "7.62", "7.64", "7.66", "7.68", "7.70", "7.72", "7.74"]
+        );
         assert_eq!(labels(Axis::new("", 0.0, 1.0)), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
         assert_eq!(labels(Axis::new("", 3.0, 3.0)).len(), 7, "an axis without length gets some");
         assert_eq!(labels(Axis::new("", 30.0, 700.0).logarithmic()), ["50", "100", "200", "500"]);

@@ -6,11 +6,12 @@
 //! page names, depends on scenario and seed alone.
 //!
 //! `plan` decides what is looked at, `roster` knows who is who, `samples` and `tables` write the tables (`table`),
-//! `frame_bytes` and `capture` the captures, `trace` and `observed` the trace, `page` and `chart` the page.
+//! `frame_bytes` and `capture` the captures, `trace`, `decisions` and `observed` the trace, `page` and `chart` the page.
 //! `trace_report` reads traces: why was this message late.
 
 mod capture;
 mod chart;
+mod decisions;
 mod folder;
 mod frame_bytes;
 mod observed;
@@ -23,8 +24,10 @@ mod tables;
 mod trace;
 pub mod trace_report;
 
+pub use capture::LONGEST_FRAME;
 pub use observed::Observed;
 pub use table::Columns;
+pub(crate) use table::quoted;
 pub use trace::Event;
 
 use crate::fabric::{Fabric, PortId, Sight, Watcher};
@@ -44,7 +47,6 @@ use samples::Sampler;
 use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
-use std::process::Command;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -112,19 +114,10 @@ impl Recording {
     }
 }
 
-/// The commit that this program was built from, if that can be known, or its version.
+/// This program: its version, and the commit that it was built from (`build.rs`).
 pub fn program() -> String {
-    let version = concat!("OpenSRD ", env!("CARGO_PKG_VERSION"));
-    if let Some(commit) = option_env!("SRD_COMMIT") {
-        return format!("{version} ({commit})");
-    }
-    let source = env!("CARGO_MANIFEST_DIR");
-    let git = Command::new("git").args(["-C", source, "describe", "--always", "--dirty", "--tags"]).output();
-    let said = git.ok().filter(|output| output.status.success());
-    match said.and_then(|output| String::from_utf8(output.stdout).ok()) {
-        Some(commit) => format!("{version} ({})", commit.trim()),
-        None => version.to_string(),
-    }
+    let commit = option_env!("SRD_COMMIT").unwrap_or("unknown");
+    format!("OpenSRD {} (commit {commit})", env!("CARGO_PKG_VERSION"))
 }
 
 /// A run that has been recorded.

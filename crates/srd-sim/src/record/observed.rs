@@ -8,7 +8,7 @@ use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport};
 use srd_device::Length;
 use srd_proto::Payload;
 use srd_wire::{Body, Packet, Time, codec};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// See the module.
 pub struct Observed {
@@ -40,15 +40,32 @@ impl Observed {
 
     /// From now on `trace` is told what this process, number `process`, does.
     pub(super) fn trace_to(&mut self, trace: Arc<Mutex<Trace>>, process: u32) {
+        if lock(&trace).decides(process) {
+            let to = trace.clone();
+            self.srd.set_tracer(Some(Box::new(move |now, peer, event| {
+                lock(&to).decided(process, now, peer, event);
+            })));
+        }
         self.trace = Some((trace, process));
     }
 
     fn tell(&mut self, now: Time, tell: impl FnOnce(&mut Trace, u32)) {
         self.now = now;
         if let Some((trace, process)) = &self.trace {
-            tell(&mut trace.lock().expect("nobody panics while writing a trace"), *process);
+            tell(&mut lock(trace), *process);
         }
     }
+
+    /// What was asked of the transport is done.
+    fn settle(&self) {
+        if let Some((trace, process)) = &self.trace {
+            lock(trace).settle(*process, &self.srd);
+        }
+    }
+}
+
+fn lock(trace: &Mutex<Trace>) -> MutexGuard<'_, Trace> {
+    trace.lock().expect("nobody panics while writing a trace")
 }
 
 /// A packet as its receiver would read it, and whether that is what was sent.
@@ -91,6 +108,7 @@ impl Transport for Observed {
     fn start(&mut self, now: Time, order: Order, to: &SrdAddress) {
         self.tell(now, |trace, _| trace.flow_started(now, order.flow));
         self.srd.start(now, order, to);
+        self.settle();
     }
 
     fn stop(&mut self, now: Time, flow: u32) {
@@ -100,21 +118,25 @@ impl Transport for Observed {
 
     fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &SrdContent) {
         self.tell(now, |trace, process| trace.frame_received(process, now, arrived, content));
-        if !self.verify {
-            return self.srd.receive(now, arrived, head, content);
-        }
-        match through_the_wire(content) {
-            Ok(packet) => self.srd.receive(now, arrived, head, &SrdContent { packet, ..content.clone() }),
-            Err(what) => {
+        let decoded = if self.verify { Some(through_the_wire(content)) } else { None };
+        match decoded {
+            None => self.srd.receive(now, arrived, head, content),
+            Some(Ok(packet)) => {
+                self.srd.receive(now, arrived, head, &SrdContent { packet, ..content.clone() });
+            }
+            Some(Err(what)) => {
                 let packet = &content.packet;
                 self.defect.get_or_insert_with(|| format!("{packet:?} does not survive: {what}"));
             }
         }
+        self.settle();
     }
 
     fn poll_transmit<R>(&mut self, now: Time, sink: impl FnMut(Outgoing<SrdContent>) -> R) -> Option<R> {
         self.now = now;
-        self.srd.poll_transmit(now, sink)
+        let result = self.srd.poll_transmit(now, sink);
+        self.settle();
+        result
     }
 
     fn senders(&self, now: Time) -> u16 {
@@ -128,6 +150,7 @@ impl Transport for Observed {
     fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         self.srd.handle_timeout(now);
+        self.settle();
     }
 
     fn next_timeout(&self) -> Time {

@@ -13,7 +13,7 @@ use crate::simulation::{FlowState, Simulation};
 use crate::srd_transport::Srd;
 use crate::topology::PacketSizes;
 use crate::units::Ps;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 /// Samples of a run that does not say how often: enough for a figure.
@@ -28,11 +28,14 @@ pub const MAX_PORTS: usize = 200;
 pub const MAX_CONNECTIONS: usize = 16;
 const PATH_SAMPLES: u64 = 100;
 /// Lines of a trace that nobody has chosen flows for: some 25 MB.
-const USUAL_LINES: u64 = 200_000;
+const USUAL_LINES: u64 = 180_000;
 /// Lines per packet beside those of its hops: sent, arrived, acknowledged.
 const LINES_PER_PACKET: u64 = 3;
 /// Ports of switches on a packet's way, about.
 const HOPS: u64 = 4;
+/// Decisions of transports per packet, about: its path, that it leaves, what its acknowledgement tells of it, and its part
+/// of what an acknowledgement of several comes to.
+const DECISIONS_PER_PACKET: u64 = 5;
 
 /// See the module. Flows are named by their index.
 pub(super) struct Plan {
@@ -174,10 +177,12 @@ fn chosen(
                 let fastest = order.remove(order.len() - 1);
                 order.insert(1, fastest); // to compare with
             }
-            as_many_as_fit(&order, |flow| match all[flow as usize].size {
+            let packets = (0..).zip(all).map(|(flow, of)| match of.size {
                 Size::Bytes(bytes) => bytes.div_ceil(offer.cost.payload),
                 Size::Until(_) => plain.delivered(flow).div_ceil(offer.cost.payload),
-            })
+            });
+            let packets = packets.collect();
+            as_many_as_fit(&order, &Lines::of(packets, |flow| context(&plain.flows[flow])))
         }
     };
     if matches!(traced, Traced::AsManyAsFit) && chosen.len() < all.len() {
@@ -188,14 +193,42 @@ fn chosen(
     chosen
 }
 
-/// Of flows in this order those whose packets fit into a trace, at least one.
-fn as_many_as_fit(order: &[u32], mut packets: impl FnMut(u32) -> u64) -> Vec<u32> {
+/// Processes at both ends of a flow, the same in both directions.
+fn context(state: &FlowState) -> (u32, u32) {
+    (state.from.min(state.to), state.from.max(state.to))
+}
+
+/// Lines that flows make in a trace.
+struct Lines {
+    /// Of each flow: its packets, and between which processes.
+    flows: Vec<(u64, (u32, u32))>,
+    /// Packets of all flows between two processes: the decisions about all of them are told.
+    contexts: BTreeMap<(u32, u32), u64>,
+}
+
+impl Lines {
+    fn of(packets: Vec<u64>, context: impl Fn(usize) -> (u32, u32)) -> Lines {
+        let flows: Vec<_> = packets.into_iter().enumerate().map(|(flow, n)| (n, context(flow))).collect();
+        let mut contexts = BTreeMap::new();
+        for &(packets, context) in &flows {
+            *contexts.entry(context).or_default() += packets;
+        }
+        Lines { flows, contexts }
+    }
+}
+
+/// Of flows in this order those whose packets fit into a trace, and the decisions about them; at least one.
+fn as_many_as_fit(order: &[u32], lines: &Lines) -> Vec<u32> {
     let mut room = USUAL_LINES;
     let mut taken = Vec::new();
+    let mut told = BTreeSet::new();
     for &flow in order {
-        let lines = packets(flow) * (HOPS + LINES_PER_PACKET);
-        if lines <= room || taken.is_empty() {
-            room = room.saturating_sub(lines);
+        let (packets, context) = lines.flows[flow as usize];
+        let decided = if told.contains(&context) { 0 } else { lines.contexts[&context] };
+        let needed = packets * (HOPS + LINES_PER_PACKET) + decided * DECISIONS_PER_PACKET;
+        if needed <= room || taken.is_empty() {
+            room = room.saturating_sub(needed);
+            told.insert(context);
             taken.push(flow);
         }
     }
@@ -239,7 +272,17 @@ mod tests {
 
     #[test]
     fn a_trace_has_at_least_one_flow() {
-        assert_eq!(as_many_as_fit(&[4, 1, 2], |_| USUAL_LINES), [4]);
-        assert_eq!(as_many_as_fit(&[4, 1, 2], |flow| if flow == 1 { USUAL_LINES } else { 10 }), [4, 2]);
+        let alike = Lines::of(vec![USUAL_LINES; 5], |flow| (0, flow as u32));
+        assert_eq!(as_many_as_fit(&[4, 1, 2], &alike), [4]);
+        let one_is_large = Lines::of(vec![10, USUAL_LINES, 10, 10, 10], |flow| (0, flow as u32));
+        assert_eq!(as_many_as_fit(&[4, 1, 2], &one_is_large), [4, 2]);
+    }
+
+    #[test]
+    fn flows_with_busy_connections_take_more_of_a_trace() {
+        let share = USUAL_LINES / DECISIONS_PER_PACKET / 2;
+        let lines = Lines::of(vec![10, 10, share, share, 10], |flow| (0, [0, 0, 0, 0, 1][flow]));
+        assert_eq!(as_many_as_fit(&[0, 1, 4], &lines), [0], "all packets of its connection are told of");
+        assert_eq!(as_many_as_fit(&[4, 0, 1], &lines), [4], "the others' connection does not fit");
     }
 }

@@ -5,7 +5,7 @@ use crate::flow::{Flow, Place, Traffic};
 use crate::record::observed::Observed;
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
-use crate::srd_transport::gid;
+use crate::srd_transport::{gid, host_of};
 use crate::topology::{NodeId, Topology};
 use crate::units::Ps;
 use srd_wire::InstanceAddr;
@@ -72,6 +72,11 @@ impl Roster {
     /// The process of `host` that receives on a UDP port.
     pub(super) fn process_on(&self, host: u32, port: u16) -> Option<u32> {
         self.by_address.get(&(host, port)).copied()
+    }
+
+    /// The process of an instance.
+    pub(super) fn process_of(&self, instance: &InstanceAddr) -> Option<u32> {
+        self.process_on(host_of(instance.gid), instance.port)
     }
 
     /// The process that frames name so.

@@ -112,7 +112,7 @@ fn put(line: &mut String, cell: Cell<'_>) {
 }
 
 /// A field, in quotes where it needs them.
-fn quoted(text: &str) -> Cow<'_, str> {
+pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")).into(),
         false => text.into(),

@@ -2,18 +2,19 @@
 //! happened.
 //!
 //! [`Event`] is the fabric's part: what a simulation knows and a host does not. It comes from two sides, the ports
-//! ([`Trace::see`]) and the processes (`observed`). What a transport decides has a schema of its own (`srd-proto`); its
-//! events belong into the same file, under their own names, and `trace_report` passes by names that it does not know.
+//! ([`Trace::see`]) and the processes (`observed`). What the transports decide has a schema of its own (`srd-proto`); its
+//! events stand between the others, under their own names (`decisions`).
 
+use super::decisions::{Contexts, Decision};
 use super::roster::{Roster, place_name};
 use crate::fabric::{Gone, PortId, Sight};
 use crate::flow::Place;
 use crate::frame::FrameHead;
-use crate::srd_transport::SrdContent;
+use crate::srd_transport::{Srd, SrdContent};
 use crate::transport::Report;
 use crate::units::Ps;
 use serde::{Deserialize, Serialize};
-use srd_proto::Payload;
+use srd_proto::{Payload, PeerId};
 use srd_wire::{Ack, Body, Psn, Time};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -21,8 +22,8 @@ use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
 /// Version of the format, in the first line.
-pub const FORMAT: u32 = 1;
-/// Most lines of a trace whose flows were chosen by a person: some 250 MB.
+pub const FORMAT: u32 = 2;
+/// Most lines of a trace, whoever has chosen its flows: some 250 MB.
 pub const MAX_LINES: u64 = 2_000_000;
 
 /// A line of a trace. Times are microseconds since the beginning of the run; `flow` is the flow's number; `psn` and
@@ -208,6 +209,7 @@ pub(super) struct Trace {
     on_first_cable: HashSet<Name>,
     /// When what waits came to a port with several queues, which says later when it leaves.
     joined: HashMap<Name, Ps>,
+    contexts: Contexts,
 }
 
 /// A transmission of a data packet: flow, PSN, number.
@@ -223,6 +225,7 @@ impl Trace {
         run: &Event,
     ) -> Trace {
         let bytes: HashMap<u32, Option<u64>> = flows.collect();
+        let contexts = Contexts::of(roster.clone(), bytes.keys().map(|&flow| roster.ends(flow)));
         let hosts = bytes.keys().map(|&flow| roster.place(roster.ends(flow).0).host);
         let mut trace = Trace {
             links: hosts.map(|host| (host, LinkUse::default())).collect(),
@@ -236,19 +239,20 @@ impl Trace {
             outstanding: HashMap::new(),
             on_first_cable: HashSet::new(),
             joined: HashMap::new(),
+            contexts,
         };
         trace.write(run);
         trace
     }
 
-    fn write(&mut self, event: &Event) {
+    fn write(&mut self, event: &impl Serialize) {
         self.lines += 1;
         if self.lines <= self.limit {
             self.put(event);
         }
     }
 
-    fn put(&mut self, event: &Event) {
+    fn put(&mut self, event: &impl Serialize) {
         let line = serde_json::to_writer(&mut self.out, event).map_err(io::Error::from);
         if let Err(error) = line.and_then(|()| self.out.write_all(b"\n")) {
             self.failed.get_or_insert(error);
@@ -334,6 +338,26 @@ impl Trace {
         for (psn, flow) in acked {
             self.write(&Event::PacketAcked { t_us, flow: self.roster.id(flow), psn: psn.0 });
         }
+    }
+
+    // ---- the transports' side ----
+
+    /// Whether decisions of this process belong into the trace.
+    pub(super) fn decides(&self, process: u32) -> bool {
+        self.contexts.has(process)
+    }
+
+    /// A transport has decided something about a context.
+    pub(super) fn decided(&mut self, process: u32, now: Time, peer: PeerId, event: &srd_proto::Event) {
+        if let Some(decision) = self.contexts.take(process, now, peer, event) {
+            self.write(&decision);
+        }
+    }
+
+    /// The transport of `process` has done what it was asked to: who its new contexts' peers are can be seen.
+    pub(super) fn settle(&mut self, process: u32, srd: &Srd) {
+        let late: Vec<Decision> = self.contexts.settle(process, srd);
+        late.iter().for_each(|decision| self.write(decision));
     }
 
     // ---- the fabric's side ----

@@ -33,6 +33,9 @@ pub(crate) enum Content {
     Other(&'static str, String),
 }
 
+/// Most names in the path of an override: `fabric.tier.0.down_gbps` and the like have fewer.
+const DEEPEST: usize = 8;
+
 /// Keys and values, in the order in which they were written.
 pub(crate) type Table = Vec<(String, Node)>;
 
@@ -64,11 +67,14 @@ impl Document {
     /// Applies an override: `section.key=value`. A number in the path picks one of several sections (`workload.0.size`);
     /// without it all are meant. The value is TOML, or a bare word.
     pub(crate) fn set(&mut self, text: &str) -> Result<(), InputError> {
-        let error = |message: String| InputError::of(&format!("--set {text}"), message);
+        let error = |message: String| match text.chars().nth(200) {
+            None => InputError::of(&format!("--set {text}"), message),
+            Some(_) => InputError::of(&format!("--set {}", shown(text)), message),
+        };
         let form = "write `section.key=value`, such as `transport.paths=32`";
         let (path, value) = text.split_once('=').ok_or_else(|| error(form.to_string()))?;
         let path: Vec<&str> = path.trim().split('.').map(str::trim).collect();
-        if path.iter().any(|key| key.is_empty()) {
+        if path.len() > DEEPEST || path.iter().any(|key| key.is_empty()) {
             return Err(error(form.to_string()));
         }
         let node = Node { origin: Origin::Set(text.to_string()), content: value_of(value.trim(), text) };

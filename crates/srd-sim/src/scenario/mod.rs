@@ -16,7 +16,7 @@ mod transport;
 mod workloads;
 
 use crate::flow::{Size, Start, Traffic};
-use crate::input::{InputError, shown};
+use crate::input::{InputError, read_text, shown};
 use crate::settings::Settings;
 use crate::topology::Topology;
 use crate::units::Ps;
@@ -58,26 +58,15 @@ impl Context<'_> {
     fn read_file(&self, section: &Section<'_>, key: &str) -> Result<(String, String), InputError> {
         let name = section.needed(key, section.text(key)?, "\"file\"")?;
         let path = self.directory.join(name);
-        let text = read_text(&path).map_err(|message| section.error_at(key, message))?;
+        let text = read_text(&path).map_err(|error| section.error_at(key, error.to_string()))?;
         Ok((text, path.display().to_string()))
     }
-}
-
-pub(crate) fn read_text(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| {
-        let what = match error.kind() {
-            std::io::ErrorKind::NotFound => "there is no such file".to_string(),
-            std::io::ErrorKind::InvalidData => "this is not a text file".to_string(),
-            _ => error.to_string(),
-        };
-        format!("{}: {what}", path.display())
-    })
 }
 
 impl Scenario {
     /// Reads the file at `path` and applies the overrides `sets`, each `section.key=value`.
     pub fn load(path: &Path, sets: &[String]) -> Result<Scenario, InputError> {
-        let text = read_text(path).map_err(|message| InputError::of("scenario", message))?;
+        let text = read_text(path)?;
         let directory = path.parent().unwrap_or(Path::new(""));
         Scenario::parse(&text, &path.display().to_string(), directory, sets)
     }
@@ -111,7 +100,7 @@ impl Scenario {
             name,
             seed,
             end,
-            queues: queues::read(&document, bdp)?,
+            queues: queues::read(&document, bdp, sizes.data)?,
             hosts: hosts::read(&document)?,
             transport: transport::read(&document, wire, bdp)?,
             faults,

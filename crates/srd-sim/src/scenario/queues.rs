@@ -25,13 +25,22 @@ const DEFAULT_CAPACITY: Bytes = Bytes::Bdp(1.0);
 const DEFAULT_ALPHA: f64 = 1.0;
 
 /// Reads `[queues]`.
-pub(super) fn read(document: &Document, bdp: u64) -> Result<QueueSettings, InputError> {
+///
+/// `frame`: bytes of a full frame; a queue that holds none lets nothing through, ever.
+pub(super) fn read(document: &Document, bdp: u64, frame: u64) -> Result<QueueSettings, InputError> {
     let section = Section::of(document, "queues")?.only(&KEYS)?;
     let capacity = section.bytes("capacity", 1)?.unwrap_or(DEFAULT_CAPACITY).with_bdp(bdp);
+    let holds_a_frame = |key: &str, bytes: u64| {
+        let what = format!("{bytes} bytes hold no full frame, which has {frame}: write at least that");
+        if bytes < frame { Err(section.error_at(key, what)) } else { Ok(()) }
+    };
+    holds_a_frame("capacity", capacity)?;
     let alpha = section.number("shared_alpha", 0.001..=1000.0)?;
     let shared = match section.bytes("shared", 1)? {
         Some(bytes) => {
-            Some(SharedBuffer { bytes: bytes.with_bdp(bdp), alpha: alpha.unwrap_or(DEFAULT_ALPHA) })
+            let bytes = bytes.with_bdp(bdp);
+            holds_a_frame("shared", bytes)?;
+            Some(SharedBuffer { bytes, alpha: alpha.unwrap_or(DEFAULT_ALPHA) })
         }
         None if alpha.is_some() => {
             return Err(

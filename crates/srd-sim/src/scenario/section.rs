@@ -334,6 +334,7 @@ fn describe(content: &Content) -> String {
     match content {
         Content::Text(text) => shown(text).replace('`', "\""),
         Content::Whole(number) => number.to_string(),
+        Content::Number(number) if number.abs() >= 1e16 => format!("{number:e}"),
         Content::Number(number) => number.to_string(),
         Content::Flag(flag) => flag.to_string(),
         Content::List(_) => "a list".to_string(),

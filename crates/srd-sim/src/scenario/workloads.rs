@@ -89,8 +89,8 @@ pub(super) const KINDS: [(&str, &[&str]); 10] = [
     ("cm", &["kind", "name", "start_us", "file"]),
 ];
 
-/// Most processes of a host.
-const MOST_PROCESSES: u64 = 4096;
+/// Most processes of a host: a device of SRD has one of 512 ports.
+const MOST_PROCESSES: u64 = 512;
 /// Most rounds and repeats.
 const MOST_ROUNDS: u64 = 1_000_000;
 
@@ -368,8 +368,7 @@ fn senders(section: &Section<'_>, around: &Surroundings<'_>, receiver: u32) -> R
 
 /// `["0->13", "1.2->12.0"]`: hosts, and processes on them.
 fn pairs(section: &Section<'_>) -> Result<Vec<(Place, Place)>, InputError> {
-    let expected =
-        "a list such as [\"0->13\", \"1.2->12.0\"]: hosts, and behind a point a process if it is not 0";
+    let expected = "a list such as [\"0->13\", \"1.2->12.0\"]: hosts, and behind a point a process up to 511 if it is not 0";
     let pairs = section.list("pairs", expected, |item| {
         let (src, dst) = item.text()?.split_once("->")?;
         Some((place(src.trim())?, place(dst.trim())?))

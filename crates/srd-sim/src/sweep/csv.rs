@@ -2,6 +2,7 @@
 
 use super::{Row, Sweep};
 use crate::outcome::{Outcome, Times};
+use crate::record::quoted;
 use std::fmt::Write;
 
 type Column = (&'static str, fn(&Outcome) -> String);
@@ -16,8 +17,8 @@ fn number(value: Option<f64>) -> String {
 
 /// Columns and what they hold; names are those of the JSON, a point written as `_`.
 const COLUMNS: &[Column] = &[
-    ("scenario", |o| quoted(&o.scenario)),
-    ("transport", |o| quoted(&o.transport)),
+    ("scenario", |o| quoted(&o.scenario).into_owned()),
+    ("transport", |o| quoted(&o.transport).into_owned()),
     ("hosts", |o| o.hosts.to_string()),
     ("flows", |o| o.flows.to_string()),
     ("finished", |o| o.finished.to_string()),
@@ -47,14 +48,6 @@ const COLUMNS: &[Column] = &[
     ("cost_events_per_cpu_s", |o| o.cost.events_per_cpu_s.to_string()),
 ];
 
-/// A field, in quotes where it needs them (RFC 4180).
-fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_string(),
-    }
-}
-
 /// Of a sweep: case, one column for each axis (empty where it was not changed), seed, then the outcome.
 pub fn of_sweep(sweep: &Sweep, rows: &[Row]) -> String {
     let mut text = "case".to_string();
@@ -69,7 +62,11 @@ pub fn of_sweep(sweep: &Sweep, rows: &[Row]) -> String {
         let _ = write!(text, "\n{}", quoted(&row.case));
         for axis in &sweep.axes {
             let change = row.changes.iter().find(|change| change.axis == axis.name);
-            let _ = write!(text, ",{}", change.map_or_else(String::new, |change| quoted(&change.value)));
+            let _ = write!(
+                text,
+                ",{}",
+                change.map_or_else(String::new, |change| quoted(&change.value).into_owned())
+            );
         }
         let _ = write!(text, ",{}", row.seed);
         for (_, column) in COLUMNS {

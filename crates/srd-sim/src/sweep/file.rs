@@ -1,10 +1,10 @@
 //! Sweep files: TOML, read and complained about like scenarios.
 
 use super::{Axis, Case, Combine, Figure, Seeds, Sweep, Value};
-use crate::input::{InputError, listed, shown};
+use crate::input::{InputError, listed, read_text, shown};
+use crate::scenario::Scenario;
 use crate::scenario::document::Document;
 use crate::scenario::section::Section;
-use crate::scenario::{Scenario, read_text};
 use std::path::Path;
 
 /// Sections with their keys: what docs/SCENARIOS.md must explain.
@@ -40,7 +40,7 @@ impl Sweep {
     /// Reads the file at `path`. `sets` are overrides of every scenario, before the sweep's own. Everything is tried
     /// that a run will need, so that no sweep stops in the middle for an error in its file.
     pub fn load(path: &Path, sets: &[String]) -> Result<Sweep, InputError> {
-        let text = read_text(path).map_err(|message| InputError::of("sweep", message))?;
+        let text = read_text(path)?;
         let directory = path.parent().unwrap_or(Path::new(""));
         Sweep::parse(&text, &path.display().to_string(), directory, sets)
     }
@@ -217,12 +217,13 @@ fn cases_of(section: &Section<'_>, cases: &[Case]) -> Result<Vec<usize>, InputEr
 /// Reads a scenario as a run will, and lays an error in an override to the line of the sweep that has it.
 fn try_out(case: &Case, sets: &[String], blame: &Blame<'_>) -> Result<(), InputError> {
     let all = [&case.sets, sets].concat();
-    Scenario::load(&case.scenario, &all).map(drop).map_err(|error| {
-        let ours = blame.sets.iter().any(|set| error.place == format!("--set {set}"));
-        match (ours, error.place.as_str()) {
-            (true, _) => blame.section.error_at(blame.key, error.to_string().trim_start_matches("--set ")),
-            (false, "scenario") => blame.section.error_at("scenario", error.message),
-            (false, _) => error,
-        }
-    })
+    let path = &case.scenario;
+    let text = read_text(path).map_err(|error| blame.section.error_at("scenario", error.to_string()))?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    Scenario::parse(&text, &path.display().to_string(), directory, &all).map(drop).map_err(
+        |error| match blame.sets.iter().any(|set| error.place == format!("--set {set}")) {
+            true => blame.section.error_at(blame.key, error.to_string().trim_start_matches("--set ")),
+            false => error,
+        },
+    )
 }

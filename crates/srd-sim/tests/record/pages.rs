@@ -45,8 +45,34 @@ fn every_figure_says_what_it_is_and_where_it_comes_from() {
             "{title}: whence"
         );
         assert!(figure.matches("<text").count() > 6, "{title}: ticks");
+        assert!(figure.contains("<h3>"), "{title}: a figure that travels alone has a title");
     }
     assert!(page.contains("Why the slowest flow took so long"));
+}
+
+#[test]
+fn few_queues_are_drawn_by_name_and_many_together() {
+    let queues = |name: &str, of: &str| {
+        let page = page(name, of, &["queues.capacity=1MB"]);
+        let figure = page.split("<h3>Queues over time</h3>").nth(1).unwrap_or_default();
+        figure.split("</figure>").next().unwrap_or_default().to_string()
+    };
+    let one = queues("one-queue", INCAST);
+    assert!(one.contains("<title>leaf0-&gt;h0</title>") && one.contains("longest of the others"), "{one}");
+    let senders = INCAST.find("[[workload]]").unwrap();
+    let everyone = format!("{}[[workload]]\nkind = \"all-to-all\"\nsize = \"300KB\"\n", &INCAST[..senders]);
+    let many = queues("many-queues", &everyone);
+    assert!(many.contains("longest of all") && many.contains("a tenth is longer"), "{many}");
+    assert!(many.matches("<title>").count() == 2, "lines hide one another");
+}
+
+#[test]
+fn the_program_says_of_which_commit_it_is() {
+    let program = srd_sim::record::program();
+    let version = concat!("OpenSRD ", env!("CARGO_PKG_VERSION"), " (commit ");
+    let commit = program.strip_prefix(version).and_then(|rest| rest.strip_suffix(')'));
+    let named = |commit: &str| commit.len() >= 12 && commit.chars().all(|c| c.is_ascii_hexdigit());
+    assert!(commit.is_some_and(|commit| commit == "unknown" || named(commit)), "{program}");
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Traces tell the whole way of every packet, and the stories that are made of them are right.
 
 use crate::{FAULTS, INCAST, directory, record, rows, scenario, text};
-use srd_sim::record::trace_report::{Question, Report, TraceFile, Verdict};
+use serde_json::Value;
+use srd_proto::EVENTS;
+use srd_sim::record::trace_report::{Form, Question, Report, TraceFile, Verdict, Wanted, list};
 use srd_sim::record::{Event, Recorded, Recording, TRACE, Traced};
+use srd_sim::run;
 use srd_sim::scenario::Scenario;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,9 +16,22 @@ fn traced(name: &str, of: &str, sets: &[&str]) -> (Recording, Recorded) {
     (recording, recorded)
 }
 
-fn events(recording: &Recording) -> Vec<Event> {
+/// All lines.
+fn lines(recording: &Recording) -> Vec<Value> {
     let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     text(recording, TRACE).lines().map(parse).collect()
+}
+
+/// What befell flows and packets.
+fn events(recording: &Recording) -> Vec<Event> {
+    let decided = |line: &Value| EVENTS.iter().any(|schema| line["event"] == schema.name);
+    let parse = |line: Value| serde_json::from_value(line).unwrap_or_else(|error| panic!("{error}"));
+    lines(recording).into_iter().filter(|line| !decided(line)).map(parse).collect()
+}
+
+/// Lines of this event.
+fn named<'a>(lines: &'a [Value], name: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["event"] == name).collect()
 }
 
 fn report(recording: &Recording, question: &Question) -> Report {
@@ -146,6 +162,154 @@ fn waiting_is_the_same_whatever_the_port_is_made_of() {
 }
 
 #[test]
+fn decisions_of_both_ends_stand_between_what_befalls_packets() {
+    let (recording, recorded) = traced("decisions", &format!("{INCAST}{FAULTS}"), &[]);
+    let (all, outcome) = (lines(&recording), &recorded.ran.outcome);
+    assert_eq!(all[0]["format"], 2);
+    for line in &all {
+        let name = line["event"].as_str().expect("every line has a name");
+        let Some(schema) = EVENTS.iter().find(|schema| schema.name == name) else { continue };
+        let fields: BTreeSet<&str> = schema.fields.iter().map(|field| field.name).collect();
+        let has: BTreeSet<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
+        let expected: BTreeSet<&str> = fields.into_iter().chain(["event", "t_us", "src", "dst"]).collect();
+        assert_eq!(has, expected, "{line}");
+    }
+    let again = named(&all, "packet_resent").len() as u64;
+    assert_eq!(named(&all, "packet_sent").len() as u64, outcome.packets_new);
+    assert_eq!(again, outcome.packets_rtx);
+    assert!(named(&all, "packet_lost").len() as u64 >= again);
+    assert_eq!(named(&all, "message_queued").len(), 8);
+    assert!(named(&all, "message_completed").iter().all(|line| line["status"] == 0));
+    let receivers = all.iter().any(|line| line["src"] == "h0.0" && line["dst"] != "h0.0");
+    let from_receiver =
+        EVENTS.iter().any(|schema| named(&all, schema.name).iter().any(|line| line["src"] == "h0.0"));
+    assert!(receivers == from_receiver, "what a receiver decides is told as well");
+
+    // One time line: a packet is decided on before it leaves, and its way comes after.
+    let place = |name: &str, psn: &Value, src: &str| {
+        all.iter().position(|line| {
+            let of_flow = line["flow"].is_u64() || line["src"] == src;
+            line["event"] == name && &line["psn"] == psn && of_flow
+        })
+    };
+    let first = named(&all, "flow_started")[0];
+    let src = first["src"].as_str().unwrap();
+    let sent = named(&all, "packet_sent").into_iter().find(|line| line["src"] == src).unwrap();
+    assert!(place("packet_sent", &sent["psn"], src) < place("frame_sent", &sent["psn"], src));
+    let times: Vec<f64> =
+        named(&all, "packet_sent").iter().filter_map(|line| line["t_us"].as_f64()).collect();
+    assert!(times.is_sorted(), "decisions stand in the order in which they are taken");
+}
+
+#[test]
+fn decisions_of_flows_that_are_not_traced_are_left_out() {
+    let recording = Recording { traced: Traced::Flows(vec![3]), ..Recording::to(directory("contexts")) };
+    record(&scenario(INCAST, &[]), &recording);
+    let all = lines(&recording);
+    let first = named(&all, "flow_started")[0];
+    for line in all.iter().filter(|line| line["src"].is_string()) {
+        let ends = [&line["src"], &line["dst"]];
+        assert!(ends == [&first["src"], &first["dst"]] || ends == [&first["dst"], &first["src"]], "{line}");
+    }
+    assert!(named(&all, "packet_sent").len() > 30);
+}
+
+#[test]
+fn a_trace_changes_no_byte_of_the_outcome() {
+    let scenario = scenario(&format!("{INCAST}{FAULTS}"), &["workload.processes=2"]);
+    let plain = run::run(&scenario);
+    let json = |outcome: &srd_sim::outcome::Outcome| {
+        let mut value = serde_json::to_value(outcome).unwrap();
+        value.as_object_mut().unwrap().remove("cost");
+        value.to_string()
+    };
+    for (name, traced) in [("none", Traced::No), ("one", Traced::Slowest(1)), ("all", Traced::All)] {
+        let recording = Recording { traced, ..Recording::to(directory(&format!("bytes-{name}"))) };
+        let recorded = record(&scenario, &recording);
+        assert_eq!(json(&recorded.ran.outcome), json(&plain), "{name}");
+    }
+}
+
+#[test]
+fn a_trace_that_nobody_has_chosen_flows_for_stays_near_its_bound() {
+    // 40 messages one after another on each of 8 connections: a flow's share of its connection is small.
+    let text = INCAST.replace("size = \"300KB\"", "size = \"1MB\"\nrepeats = 40");
+    let recording = Recording { traced: Traced::AsManyAsFit, ..Recording::to(directory("bound")) };
+    let recorded = record(&scenario(&text, &["queues.capacity=1MB"]), &recording);
+    let bytes = std::fs::metadata(recording.dir.join(TRACE)).unwrap().len();
+    assert!((5_000_000..35_000_000).contains(&bytes), "{bytes} bytes");
+    assert!(recorded.notes.iter().any(|note| note.contains("trace.jsonl has")), "{:?}", recorded.notes);
+}
+
+#[test]
+fn a_story_tells_what_the_transport_decided() {
+    let (recording, _) = traced("why", INCAST, &["queues.capacity=2MB"]);
+    let report = report(&recording, &Question::Slowest(1));
+    let (story, words) = (&report.stories[0], report.text());
+    let held = story.held_back.expect("the trace has decisions");
+    let sum = held.window_us + held.pace_us + held.other_us;
+    assert!((sum - story.sending.idle_us).abs() < 1e-3, "{held:?} is not {}", story.sending.idle_us);
+    assert!(held.other_us < 0.3 * sum, "almost all waiting has a reason: {held:?}");
+    assert!(words.contains("window reduced from") && words.contains("queueing delay was"), "{words}");
+    assert!(story.decisions.is_sorted_by(|a, b| a.t_us <= b.t_us));
+
+    let (recording, _) = traced("why-lost", &format!("{INCAST}{FAULTS}"), &[]);
+    let words = self::report(&recording, &Question::Slowest(99)).text();
+    for word in ["counts as lost", "after it left on path", "(rule ", "declared suspect", "sent again"] {
+        assert!(words.contains(word), "{word:?} is not in\n{words}");
+    }
+}
+
+/// What is listed.
+fn listed(recording: &Recording, wanted: &Wanted, form: Form) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut sink = |line: &str| {
+        lines.push(line.to_string());
+        Ok(())
+    };
+    list(&recording.dir.join(TRACE), wanted, form, &mut sink).unwrap_or_else(|error| panic!("{error}"));
+    lines
+}
+
+#[test]
+fn lines_are_listed_by_flow_event_and_time() {
+    let (recording, _) = traced("listing", &format!("{INCAST}{FAULTS}"), &[]);
+    let all = lines(&recording);
+    let everything = Wanted { from_us: Some(0.0), ..Wanted::default() };
+    assert_eq!(
+        listed(&recording, &everything, Form::Json).len(),
+        all.len() - 1,
+        "all but the run have a time"
+    );
+    let lost = Wanted { events: vec!["packet_lost".into(), "frame_lost".into()], ..Wanted::default() };
+    let count = named(&all, "packet_lost").len() + named(&all, "frame_lost").len();
+    assert_eq!(listed(&recording, &lost, Form::Text).len(), count);
+    let span = Wanted { flows: vec![2], from_us: Some(0.0), to_us: Some(40.0), ..Wanted::default() };
+    let first = named(&all, "flow_started").into_iter().find(|line| line["flow"] == 2).unwrap();
+    let own = listed(&recording, &span, Form::Json);
+    assert!(
+        own.iter().any(|line| line.contains("frame_sent"))
+            && own.iter().any(|line| line.contains("packet_sent"))
+    );
+    for line in own {
+        let line: Value = serde_json::from_str(&line).unwrap();
+        assert!((0.0..=40.0).contains(&line["t_us"].as_f64().unwrap()));
+        assert!(line["flow"] == 2 || line["src"] == first["src"] || line["dst"] == first["src"], "{line}");
+    }
+    let text = listed(&recording, &span, Form::Text).concat();
+    assert!(text.contains(" us  packet_sent") && text.contains("psn=") && text.contains("flow 2"), "{text}");
+
+    let path = recording.dir.join(TRACE);
+    let refused = |wanted: Wanted| {
+        list(&path, &wanted, Form::Text, &mut |_| Ok(())).expect_err("it is refused").to_string()
+    };
+    let unknown = refused(Wanted { events: vec!["packet_lots".into()], ..Wanted::default() });
+    assert!(unknown.contains("`packet_lots`") && unknown.contains("packet_lost, "), "{unknown}");
+    let nobody = refused(Wanted { flows: vec![77], ..Wanted::default() });
+    assert!(nobody.contains("flow 77 is not in this trace, which has 1, 2, 3"), "{nobody}");
+}
+
+#[test]
 fn flows_with_the_same_number_are_told_apart() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/htsim-triggers.toml");
     let scenario = Scenario::load(&path, &[]).unwrap_or_else(|error| panic!("{error}"));
@@ -173,6 +337,58 @@ fn chosen_flows_only_are_traced() {
         let missing = trace.report(&Question::Flows(vec![77])).expect_err("it is not there").to_string();
         assert!(missing.contains("flow 77 is not in this trace"), "{missing}");
     }
+}
+
+#[test]
+fn spoilt_traces_are_refused_or_told_but_never_end_the_program() {
+    let text = INCAST.replace("size = \"300KB\"", "size = \"40KB\"");
+    let (recording, _) = traced("spoilt", &format!("{text}{FAULTS}"), &[]);
+    let whole = crate::text(&recording, TRACE);
+    let path = recording.dir.join("spoilt.jsonl");
+    let tell = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let words = TraceFile::read(&path).and_then(|trace| trace.report(&Question::Slowest(9)));
+        let _ = list(&path, &Wanted { flows: vec![2], ..Wanted::default() }, Form::Text, &mut |_| Ok(()));
+        words.map(|report| report.text())
+    };
+    assert!(tell(&whole).is_ok());
+    for name in [
+        "t_us",
+        "idle_us",
+        "others_us",
+        "leaves_us",
+        "arrived_us",
+        "bytes",
+        "window",
+        "inflight",
+        "rate",
+        "age",
+    ] {
+        for value in ["-1", "0", "1e300", "-1e300", "null", "18446744073709551615", "\"x\""] {
+            let spoilt: Vec<String> = whole.lines().map(|line| with(line, name, value)).collect();
+            let _ = tell(&spoilt.join("\n"));
+        }
+    }
+    for event in ["flow_started", "flow_sent", "frame_sent", "frame_arrived", "packet_acked", "packet_lost"] {
+        let less: Vec<&str> = whole.lines().filter(|line| !line.contains(&format!("\"{event}\""))).collect();
+        let _ = tell(&less.join("\n"));
+    }
+    for part in 1..40 {
+        let cut = whole.len() * part / 40;
+        let error = tell(&whole[..cut]);
+        assert!(error.is_err() || whole.as_bytes()[cut - 1] == b'\n' || whole.as_bytes()[cut] == b'\n');
+    }
+    let (first, rest) = whole.split_once('\n').unwrap();
+    let backwards: Vec<&str> = std::iter::once(first).chain(rest.lines().rev()).collect();
+    assert!(tell(&backwards.join("\n")).is_err_and(|error| error.to_string().contains("was never sent")));
+}
+
+/// A line with another value of a field.
+fn with(line: &str, name: &str, value: &str) -> String {
+    let key = format!("\"{name}\":");
+    let Some(at) = line.find(&key).map(|at| at + key.len()) else { return line.to_string() };
+    let end = line[at..].find([',', '}']).map_or(line.len(), |end| at + end);
+    format!("{}{value}{}", &line[..at], &line[end..])
 }
 
 #[test]

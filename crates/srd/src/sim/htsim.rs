@@ -3,8 +3,9 @@
 use super::scenario::{Runs, run_all};
 use anyhow::bail;
 use srd_sim::htsim::{cm_file, default_tree, topo_file};
-use srd_sim::input::InputError;
+use srd_sim::input::{InputError, read_text};
 use srd_sim::scenario::Scenario;
+use srd_sim::simulation::ETHERNET_HEADER;
 use srd_sim::srd_transport;
 use srd_sim::topology::{PacketSizes, Topology};
 use srd_wire::{BitRate, codec};
@@ -108,11 +109,11 @@ struct Inputs {
 impl Inputs {
     fn read(args: &Args) -> anyhow::Result<Inputs> {
         let rate = BitRate((args.link_gbps * 1e9).round() as u64);
-        let cm = read(&args.cm, "--cm")?;
+        let cm = read_text(&args.cm)?;
         let name = args.cm.display().to_string();
         let (fabric, topology) = match &args.topo {
             Some(path) => {
-                let file = topo_file::parse(&read(path, "--topo")?, &path.display().to_string())?;
+                let file = topo_file::parse(&read_text(path)?, &path.display().to_string())?;
                 cm_file::parse(&cm, &name, Some(file.topology.hosts))?;
                 (format!("kind = \"topo\"\nfile = {}\n", quoted(path)?), file.topology)
             }
@@ -123,8 +124,16 @@ impl Inputs {
                 (format!("kind = \"fat-tree\"\nk = {k}\nhost_gbps = {}\n", args.link_gbps), topology)
             }
         };
+        let queue_bytes = queue_bytes(args, &topology, rate);
+        let frame = mtu() as u64 + ETHERNET_HEADER as u64;
+        if queue_bytes < frame {
+            bail!(
+                "queues of {queue_bytes} bytes hold no full packet of srd, whose frames have {frame}: nothing would ever \
+                 come through. Write --queue-packets 2 or more, or a larger --queue-bdp"
+            );
+        }
         let own = topology.cables.iter().any(|cable| cable.queue_bytes != [None; 2]);
-        Ok(Inputs { fabric, queue_bytes: queue_bytes(args, &topology, rate), overrides_queues: own })
+        Ok(Inputs { fabric, queue_bytes, overrides_queues: own })
     }
 
     fn scenario(&self, args: &Args, sets: &[String]) -> Result<Scenario, InputError> {
@@ -156,12 +165,6 @@ impl Inputs {
         }
         Ok(scenario)
     }
-}
-
-fn read(path: &Path, option: &str) -> Result<String, InputError> {
-    std::fs::read_to_string(path).map_err(|error| {
-        InputError::of(&format!("{option} {}", path.display()), format!("cannot be read: {error}"))
-    })
 }
 
 /// A path as TOML.

@@ -15,6 +15,9 @@ pub struct Record {
     /// Capture a cable for Wireshark: --pcap leaf0-spine1 (may be given again)
     #[arg(long, value_name = "LINK", requires = "out")]
     pcap: Vec<String>,
+    /// Keep so many bytes of each captured frame, 65549 for all of them [default: the headers]
+    #[arg(long, value_name = "BYTES", requires = "pcap", value_parser = clap::value_parser!(u32).range(1..=record::LONGEST_FRAME as i64))]
+    snap_len: Option<u32>,
     /// Write a trace of packets: of as many flows as fit 25 MB, of `all`, of `slowest:N`, or of those with these numbers
     #[arg(long, value_name = "FLOWS", requires = "out", num_args = 0..=1, require_equals = true, default_missing_value = "fit")]
     trace: Option<Wanted>,
@@ -72,6 +75,7 @@ impl Record {
         let dir = if several { out.join(format!("seed-{}", scenario.settings.seed)) } else { out.clone() };
         let recording = Recording {
             pcap: self.pcap.clone(),
+            snap_len: self.snap_len,
             traced: self.trace.as_ref().map_or(Traced::No, |Wanted(traced)| traced.clone()),
             verify: self.verify,
             command: command_line(),

@@ -3,6 +3,7 @@
 use super::super::chart::{Axis, Chart, MAX_LINES, plain};
 use super::super::roster::ends_of;
 use super::Page;
+use crate::fabric::PortId;
 use crate::input::counted;
 use crate::units::Ps;
 use std::collections::BTreeMap;
@@ -16,8 +17,21 @@ const BARS: usize = 24;
 /// Slowest by fastest flow from which on completion times are drawn by orders of magnitude.
 const WIDE_SPREAD: f64 = 20.0;
 
+/// Most queues that are drawn one by one: lines of more hide one another.
+const MAX_QUEUES: usize = 3;
+
+const TIMES: &str = "Completion times of flows";
+const RATES: &str = "Rates of flows over time";
+const TOTAL: &str = "Rate of all flows together over time";
+const QUEUES: &str = "Queues over time";
+const PATHS: &str = "Use of paths";
+
+/// From so many on it is said what most of them have, not only the longest.
+const MANY_QUEUES: usize = 10;
+
 /// A chart and what is to be said about it.
 pub(super) struct Figure {
+    pub(super) title: &'static str,
     pub(super) chart: String,
     pub(super) caption: String,
 }
@@ -75,8 +89,7 @@ impl Page<'_> {
                 Axis::new(title, (low - room).max(0.0), high + room)
             }
         };
-        let mut chart =
-            Chart::new("Distribution of completion times", x, Axis::new("share of flows", 0.0, 1.0));
+        let mut chart = Chart::new(TIMES, x, Axis::new("share of flows", 0.0, 1.0));
         let lines = of_workload.len();
         if lines <= MAX_LINES {
             for (workload, times) in of_workload {
@@ -97,7 +110,7 @@ impl Page<'_> {
         let caption = format!(
             "Which share of flows was done within which time, from a flow's start to its last acknowledgement.{ideal}"
         );
-        Some(Figure { chart: chart.finish(), caption })
+        Some(Figure { title: TIMES, chart: chart.finish(), caption })
     }
 
     // ---- rates ----
@@ -110,7 +123,7 @@ impl Page<'_> {
         let (x, micros) = self.time_axis();
         let chart = |highest: f64| {
             let y = Axis::new("rate of a flow (Gb/s)", 0.0, highest * 1.05);
-            (highest > 0.0).then(|| Chart::new("Rates of flows over time", x, y))
+            (highest > 0.0).then(|| Chart::new(RATES, x, y))
         };
         if series.len() <= MAX_LINES {
             let value = |values: &[Option<f32>]| mean(values.iter().copied().flatten());
@@ -122,7 +135,7 @@ impl Page<'_> {
                 chart.line(&self.flow_name(flow), line);
             }
             let caption = format!("Payload delivered by each flow, {averaged}.");
-            return Some(Figure { chart: chart.finish(), caption });
+            return Some(Figure { title: RATES, chart: chart.finish(), caption });
         }
         let quantiles = self.quantiles(series, micros);
         let mut chart = chart(quantiles.iter().filter_map(|(_, q)| Some((*q)?[4])).fold(0.0, f64::max))?;
@@ -137,7 +150,7 @@ impl Page<'_> {
             if series.len() < all { format!("{} of {all}", series.len()) } else { format!("all {all}") };
         let caption =
             format!("Payload delivered by flows that were on their way ({which} flows sampled), {averaged}.");
-        Some(Figure { chart: chart.finish(), caption })
+        Some(Figure { title: RATES, chart: chart.finish(), caption })
     }
 
     /// Points of a line of rates: what is shorter than a round trip is a matter of single packets.
@@ -177,10 +190,10 @@ impl Page<'_> {
         let points: Vec<_> = self.points(self.rate_points(), &self.series.delivered, micros, value).collect();
         let highest = points.iter().filter_map(|&(_, rate)| rate).fold(0.0, f64::max);
         let y = Axis::new("all flows together (Gb/s)", 0.0, highest * 1.05);
-        let mut chart = Chart::new("Rate of all flows together over time", x, y);
+        let mut chart = Chart::new(TOTAL, x, y);
         chart.line("delivered", points);
         let caption = "Payload delivered by all flows together. What headers take is not in it.".to_string();
-        (highest > 0.0).then(|| Figure { chart: chart.finish(), caption })
+        (highest > 0.0).then(|| Figure { title: TOTAL, chart: chart.finish(), caption })
     }
 
     /// A line through samples, of which several make a point where there are many.
@@ -199,40 +212,72 @@ impl Page<'_> {
     // ---- queues ----
 
     fn queues(&self) -> Option<Figure> {
-        let shown = self.plan.ports.len().min(MAX_LINES - 1);
-        let most = self.series.queues.iter().take(shown).flatten().copied().max()?;
-        if most == 0 {
-            return None;
-        }
+        let (ports, series) = (&self.plan.ports, &self.series.queues);
+        let most = series.iter().flatten().copied().max().filter(|&most| most > 0)?;
         let (x, micros) = self.time_axis();
         let (unit, bytes) = bytes_unit(most);
-        let capacity = self.plan.ports.first().map(|&port| self.capacity(port))?;
+        let capacity = self.capacity(*ports.first()?);
         let y = Axis::new(format!("waiting ({unit})"), 0.0, most as f64 * 1.08 / bytes);
-        let mut chart = Chart::new("Queues over time", x, y);
-        for (&port, waiting) in self.plan.ports.iter().zip(&self.series.queues).take(shown) {
+        let mut chart = Chart::new(QUEUES, x, y);
+        // Ports whose queue comes to half of the longest, if they are few; of others what is typical, and the extremes.
+        let counters = |&port: &PortId| self.simulation.fabric.counters(port);
+        let longest = counters(&ports[0]).most_waiting;
+        let long = ports.iter().filter(|port| counters(port).most_waiting * 2 >= longest).count();
+        let alone = if long <= MAX_QUEUES { long } else { 0 };
+        for (&port, waiting) in ports.iter().zip(series).take(alone) {
             let points = self.points(POINTS, waiting, micros, |values| {
                 values.iter().max().map(|&most| most as f64 / bytes)
             });
             chart.line(&self.roster.port_name(port), points);
         }
+        let rest = &series[alone..];
+        if !rest.is_empty() {
+            let name = if alone > 0 { "longest of the others" } else { "longest of all" };
+            let of = |rank: fn(&mut [u64]) -> u64| self.over_ports(rest, micros, bytes, rank);
+            chart.line(name, of(|values| values.iter().copied().max().unwrap_or(0)));
+            if rest.len() >= MANY_QUEUES {
+                chart.line("a tenth is longer", of(nine_tenths));
+            }
+        }
         if capacity <= most as f64 * 1.08 {
             chart.level("capacity", capacity / bytes);
         }
-        let counters = self.simulation.fabric.counters(self.plan.ports[0]);
-        let all = self.plan.ports.len();
-        let which = if all > shown { format!(" The {shown} longest of {all}.") } else { String::new() };
+        let which = match (alone, rest.len()) {
+            (_, 0) => String::new(),
+            (0, all) if all < MANY_QUEUES => format!(" The longest of {all} queues at each moment."),
+            (0, all) => {
+                format!(" The longest of {all} queues at each moment, and which a tenth of them exceeds.")
+            }
+            (_, others) => format!(" The longest by name; {} together.", counted(others as u64, "other")),
+        };
         let caption = format!(
             "Bytes that wait at ports of switches, the frame that is leaving included.{which} The longest queue of all, at \
              {}, held {} {unit} for a moment, of {} that fit; samples may miss such moments.",
-            self.roster.port_name(self.plan.ports[0]),
-            plain(counters.most_waiting as f64 / bytes),
+            self.roster.port_name(ports[0]),
+            plain(longest as f64 / bytes),
             plain(capacity / bytes)
         );
-        Some(Figure { chart: chart.finish(), caption })
+        Some(Figure { title: QUEUES, chart: chart.finish(), caption })
+    }
+
+    /// One value of many queues at each point, each at its longest there.
+    fn over_ports(
+        &self,
+        series: &[Vec<u64>],
+        micros: f64,
+        bytes: f64,
+        rank: fn(&mut [u64]) -> u64,
+    ) -> Vec<(f64, Option<f64>)> {
+        let point = |(from, to): (usize, usize)| {
+            let longest = |waiting: &Vec<u64>| waiting[from..to].iter().copied().max();
+            let mut values: Vec<u64> = series.iter().filter_map(longest).collect();
+            (self.series.times[to - 1].as_micros() / micros, Some(rank(&mut values) as f64 / bytes))
+        };
+        buckets(self.series.times.len(), POINTS).map(point).collect()
     }
 
     /// What a port may hold, in bytes.
-    fn capacity(&self, port: crate::fabric::PortId) -> f64 {
+    fn capacity(&self, port: PortId) -> f64 {
         let topology = &self.scenario.topology;
         let cable = &topology.cables[port.cable() as usize];
         let at_a = ends_of(topology, port).0 == cable.a;
@@ -257,7 +302,7 @@ impl Page<'_> {
         let percent = |count: u64| 100.0 * count as f64 / shares.len() as f64;
         let x = Axis::new("bytes on a path, by an equal share", 0.0, width * BARS as f64);
         let y = Axis::new("paths (%)", 0.0, percent(highest) * 1.05);
-        let mut chart = Chart::new("Use of paths", x, y);
+        let mut chart = Chart::new(PATHS, x, y);
         chart.bars(bars.iter().enumerate().map(|(n, &count)| {
             let (from, to) = (n as f64 * width, (n + 1) as f64 * width);
             let label = format!("{} to {}: {}", plain(from), plain(to), counted(count, "path"));
@@ -270,14 +315,21 @@ impl Page<'_> {
             0 => "all in use at the end".to_string(),
             n => format!("{n} not in use at the end"),
         };
+        let idle = shares.iter().filter(|&&share| share == 0.0).count();
         let caption = format!(
             "How evenly connections used their paths: 1 is what each path would carry if all carried the same. {} of {}, \
-             {unused}.",
+             {unused}; {idle} of them carried nothing.",
             counted(shares.len() as u64, "path"),
             counted(self.series.connections, "connection")
         );
-        Some(Figure { chart: chart.finish(), caption })
+        Some(Figure { title: PATHS, chart: chart.finish(), caption })
     }
+}
+
+/// The value that a tenth of all exceed.
+fn nine_tenths(values: &mut [u64]) -> u64 {
+    values.sort_unstable();
+    values.get(values.len().saturating_sub(1) * 9 / 10).copied().unwrap_or(0)
 }
 
 /// Which samples make each point of a line.

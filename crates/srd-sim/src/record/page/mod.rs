@@ -44,6 +44,7 @@ const STYLE: &str = "\
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 68rem; }
 h1 { font-size: 1.6rem; margin: .3rem 0; overflow-wrap: anywhere; } h2 { font-size: 1.2rem; margin: 1.6rem 0 .4rem; }
+h3 { font-size: 1rem; font-weight: 500; margin: 0 0 .3rem; }
 .tables, .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: 1.2rem 2rem; }
 table { border-collapse: collapse; width: 100%; align-self: start; }
 .wide { overflow-x: auto; }
@@ -79,7 +80,8 @@ impl Page<'_> {
         for figure in self.figures() {
             let _ = writeln!(
                 out,
-                "<figure>\n{}<figcaption>{}</figcaption>\n{from}</figure>",
+                "<figure>\n<h3>{}</h3>\n{}<figcaption>{}</figcaption>\n{from}</figure>",
+                figure.title,
                 figure.chart,
                 escape(&figure.caption)
             );

@@ -1,18 +1,26 @@
 //! Why was this message late? Reads a trace and tells, for each of some flows, where its time went: before its first
 //! packet, between packets, in queues, being sent again, on the way.
 //!
-//! `reading` makes flows, packets and their copies of a file, `story` works out what happened to a flow, `text` puts it
-//! into words. The parts of a flow's time add up to the whole: they follow the packet that was acknowledged last, which
+//! `lines` reads a file line by line, `listing` prints those that somebody wants to see. `reading` makes flows, packets and
+//! their copies of them, and `contexts` of what transports have decided; `story` works out what happened to a flow, `why`
+//! what its transport had to do with it, `text` puts it into words. The parts of a flow's time add up to the whole: they follow the packet that was acknowledged last, which
 //! is the one that it was finished with.
 
+mod contexts;
+mod lines;
+mod listing;
 mod reading;
 mod story;
 mod text;
+mod why;
 
+pub use lines::event_names;
+pub use listing::{Form, Wanted, list};
 pub use reading::TraceFile;
 pub use story::{
     Compared, LastPacket, Loss, Moment, Part, PathUse, PortWaits, Resent, Sending, Story, Verdict,
 };
+pub use why::HeldBack;
 
 use serde::Serialize;
 use std::io;
@@ -55,10 +63,7 @@ impl TraceFile {
             Question::Flows(numbers) => numbers.clone(),
         };
         let story = |&number: &u32| {
-            let flow = self.flow(number).ok_or_else(|| {
-                let message = format!("flow {number} is not in this trace, which has {}", self.numbers());
-                io::Error::new(io::ErrorKind::NotFound, message)
-            })?;
+            let flow = self.flow(number).ok_or_else(|| not_there(number, self.numbers()))?;
             Ok(story::tell(self, flow))
         };
         Ok(Report {
@@ -79,9 +84,25 @@ impl TraceFile {
     }
 }
 
+/// A flow is asked about that a trace does not have.
+fn not_there(number: u32, there: impl Iterator<Item = u32>) -> io::Error {
+    let all: Vec<String> = there.map(|number| number.to_string()).collect();
+    let have = match &all[..] {
+        [] => "none".to_string(),
+        few if few.len() <= 12 => few.join(", "),
+        many => format!("{}, ...", many[..12].join(", ")),
+    };
+    io::Error::new(io::ErrorKind::NotFound, format!("flow {number} is not in this trace, which has {have}"))
+}
+
 impl Report {
     /// For a person who reads a terminal.
     pub fn text(&self) -> String {
-        text::of(self)
+        harmless(&text::of(self))
     }
+}
+
+/// Text of a file as it may go to a terminal, which obeys control characters.
+fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{FFFD}' } else { c }).collect()
 }

@@ -1,11 +1,10 @@
 //! A trace file as flows, packets, and each packet's copies.
 
-use super::super::trace::{Event, FORMAT};
-use serde::Deserialize;
-use std::borrow::Cow;
+use super::super::trace::Event;
+use super::contexts::{Context, Decided, Decision};
+use super::lines::{self, Line, Named};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::Path;
 
 /// A trace, read. Times are microseconds.
@@ -20,8 +19,8 @@ pub struct TraceFile {
     flows: BTreeMap<u32, Flow>,
     ports: Vec<String>,
     port_numbers: HashMap<String, u32>,
-    /// By sending process, receiving process and PSN: why the transport took a packet for lost, and when.
-    verdicts: HashMap<(String, String, u32), Vec<(f64, String)>>,
+    /// What transports have decided, by the process of the transport and that of its peer.
+    contexts: HashMap<(String, String), Context>,
 }
 
 /// A flow.
@@ -117,85 +116,30 @@ impl Packet {
     }
 }
 
-/// All that is needed to know what a line is.
-#[derive(Deserialize)]
-struct Name<'a> {
-    #[serde(borrow)]
-    event: Cow<'a, str>,
-}
-
-/// A transport's own event: it found a packet lost (`packet_lost` of srd-proto).
-#[derive(Deserialize)]
-struct PacketLost {
-    t_us: f64,
-    src: String,
-    dst: String,
-    psn: u32,
-    cause: String,
-}
-
 impl TraceFile {
     /// Reads the file at `path`.
     pub fn read(path: &Path) -> io::Result<TraceFile> {
-        let name = path.display();
-        let file = File::open(path).map_err(|error| {
-            let advice = match error.kind() {
-                io::ErrorKind::NotFound => {
-                    "; `srd sim SCENARIO.toml --out DIR --trace` writes DIR/trace.jsonl"
-                }
-                _ => "",
-            };
-            io::Error::new(error.kind(), format!("{name}: {error}{advice}"))
-        })?;
-        TraceFile::of(BufReader::new(file))
-            .map_err(|error| io::Error::new(error.kind(), format!("{name}{error}")))
-    }
-
-    /// Reads lines. Errors begin with the number of the line, as in `:12: ...`.
-    pub(super) fn of(lines: impl BufRead) -> io::Result<TraceFile> {
         let mut trace = TraceFile::default();
-        let bad = |line: usize, what: String| {
-            Err(io::Error::new(io::ErrorKind::InvalidData, format!(":{line}: {what}")))
-        };
-        let mut count = 0;
-        for (line, number) in lines.lines().zip(1..) {
-            count = number;
-            if let Err(what) = trace.take_line(&line?, number == 1) {
-                return bad(number, what);
-            }
-        }
-        match count {
-            0 => bad(1, "the file is empty; `srd sim SCENARIO.toml --out DIR --trace` writes one".into()),
-            _ => Ok(trace),
-        }
+        lines::read(path, |line| trace.take_line(line))?;
+        Ok(trace)
     }
 
-    fn take_line(&mut self, line: &str, first: bool) -> Result<(), String> {
-        let told = |error: serde_json::Error| match first {
-            true => "this is no trace: the first line of one begins with {\"event\":\"run\"".to_string(),
-            false => format!("this is no line of a trace: {error}"),
-        };
-        let name: Name<'_> = serde_json::from_str(line).map_err(told)?;
-        if first && name.event != "run" {
-            return Err("this is no trace: the first line of one begins with {\"event\":\"run\"".to_string());
-        }
-        match name.event.as_ref() {
-            "packet_lost" => {
-                let lost: PacketLost = serde_json::from_str(line).map_err(told)?;
-                let key = (lost.src, lost.dst, lost.psn);
-                self.verdicts.entry(key).or_default().push((lost.t_us, lost.cause));
+    pub(super) fn take_line(&mut self, line: &Line<'_>) -> Result<(), String> {
+        match &line.named {
+            Named::Happened => self.take(line.parse()?),
+            Named::Decided(_) => {
+                let decision: Decision = line.parse()?;
+                if decision != Decision::Other {
+                    let Decided { t_us, src, dst } = line.parse()?;
+                    self.contexts.entry((src, dst)).or_default().decisions.push((t_us, decision));
+                }
                 Ok(())
             }
-            known if EVENTS.contains(&known) => self.take(serde_json::from_str(line).map_err(told)?),
-            _ => Ok(()), // what a transport decides: see `trace`
         }
     }
 
     fn take(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Run { format, .. } if format != FORMAT => {
-                return Err(format!("the trace has format {format}, and this program reads format {FORMAT}"));
-            }
             Event::Run { scenario, seed, flows, traced, base_rtt_us, .. } => {
                 (self.scenario, self.seed, self.base_rtt_us) = (scenario, seed, base_rtt_us);
                 (self.flows_of_run, self.traced) = (flows, traced);
@@ -275,10 +219,9 @@ impl TraceFile {
         self.flows.get(&number)
     }
 
-    /// Why the transport took a packet of a flow for lost, each time.
-    pub(super) fn verdicts(&self, flow: &Flow, psn: u32) -> &[(f64, String)] {
-        let key = (flow.src.clone(), flow.dst.clone(), psn);
-        self.verdicts.get(&key).map_or(&[], Vec::as_slice)
+    /// What a flow's sender has decided about its receiver.
+    pub(super) fn context(&self, flow: &Flow) -> Option<&Context> {
+        self.contexts.get(&(flow.src.clone(), flow.dst.clone()))
     }
 
     /// Numbers of its flows; those that did not end come first.
@@ -289,75 +232,8 @@ impl TraceFile {
         numbers
     }
 
-    /// For messages.
-    pub(super) fn numbers(&self) -> String {
-        let shown: Vec<String> = self.flows.keys().take(12).map(u32::to_string).collect();
-        let more = if self.flows.len() > shown.len() { ", ..." } else { "" };
-        match shown.is_empty() {
-            true => "none".to_string(),
-            false => format!("{}{more}", shown.join(", ")),
-        }
-    }
-}
-
-/// Names of [`Event`]'s variants in a file.
-const EVENTS: [&str; 11] = [
-    "run",
-    "flow_started",
-    "frame_sent",
-    "frame_queued",
-    "frame_lost",
-    "frame_arrived",
-    "packet_acked",
-    "flow_received",
-    "flow_sent",
-    "flow_failed",
-    "truncated",
-];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RUN: &str =
-        r#"{"event":"run","format":1,"scenario":"a","seed":1,"flows":1,"traced":1,"base_rtt_us":8}"#;
-
-    fn read(lines: &[&str]) -> Result<TraceFile, String> {
-        TraceFile::of(lines.join("\n").as_bytes()).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn what_is_no_trace_is_said_to_be_none() {
-        for (lines, word) in [
-            (&[][..], "empty"),
-            (&["time_us,flow"][..], ":1: this is no trace"),
-            (&[r#"{"event":"frame_sent"}"#][..], ":1: this is no trace"),
-            (&[RUN, "{"][..], ":2: this is no line of a trace"),
-            (&[RUN, r#"{"event":"flow_sent","t_us":1}"#][..], "missing field `flow`"),
-            (
-                &[RUN, r#"{"event":"frame_arrived","t_us":1,"flow":1,"psn":7,"tx":0,"arrived_us":1}"#],
-                "never sent",
-            ),
-        ] {
-            let error = read(lines).expect_err(word);
-            assert!(error.contains(word), "{error}");
-        }
-        let other = RUN.replace("\"format\":1", "\"format\":2");
-        assert!(read(&[&other]).is_err_and(|error| error.contains("format 2")));
-    }
-
-    #[test]
-    fn all_events_of_the_schema_are_read() {
-        let error = serde_json::from_str::<Event>(r#"{"event":"x"}"#).expect_err("unknown").to_string();
-        let names = error.split("expected one of ").nth(1).unwrap_or_default().split(" at line").next();
-        let names: Vec<&str> =
-            names.unwrap_or_default().split(", ").map(|name| name.trim_matches('`')).collect();
-        assert_eq!(names, EVENTS);
-    }
-
-    #[test]
-    fn events_of_others_are_passed_by() {
-        let trace = read(&[RUN, r#"{"event":"path_chosen","t_us":1.5,"src":"h1.0","dst":"h0.0","path":3}"#]);
-        assert!(trace.is_ok_and(|trace| trace.flows.is_empty()));
+    /// Numbers of its flows in order.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.flows.keys().copied()
     }
 }

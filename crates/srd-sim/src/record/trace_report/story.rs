@@ -1,6 +1,8 @@
 //! What happened to one flow, worked out from its packets.
 
+use super::contexts::Context;
 use super::reading::{Copy, Fate, Flow, Packet, TraceFile};
+use super::why::{self, HeldBack, Why};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -134,7 +136,7 @@ pub struct PathUse {
     pub max_us: Option<f64>,
 }
 
-/// Something that befell the last packet.
+/// Something that happened.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Moment {
     /// When.
@@ -175,6 +177,13 @@ pub struct Story {
     pub parts: Vec<Part>,
     /// How it sent.
     pub sending: Sending,
+    /// What kept its packets back while its host's link stood idle; none if the trace does not tell what its transport
+    /// decided.
+    pub held_back: Option<HeldBack>,
+    /// What its transport decided, of each kind what delayed it most, in order.
+    pub decisions: Vec<Moment>,
+    /// Decisions of the same kinds that weigh less.
+    pub lesser_decisions: u64,
     /// Where its packets waited, the most first.
     pub queues: Vec<PortWaits>,
     /// What was sent again.
@@ -192,6 +201,9 @@ pub(super) fn tell(trace: &TraceFile, flow: &Flow) -> Story {
     let parts = parts(flow).unwrap_or_default();
     let largest = parts.iter().max_by(|a, b| a.us.total_cmp(&b.us));
     let (paths_used, slowest_paths) = paths(flow);
+    let told = trace.context(flow).map(|context| why::explain(flow, context));
+    let held_back = told.as_ref().map(|why| why.held_back);
+    let Why { moments: decisions, left_out: lesser_decisions, .. } = told.unwrap_or_default();
     Story {
         flow: flow.number,
         src: flow.src.clone(),
@@ -202,6 +214,9 @@ pub(super) fn tell(trace: &TraceFile, flow: &Flow) -> Story {
         failed: flow.failed.as_ref().map(|(_, why)| why.clone()),
         verdict: largest.map(|part| part.what),
         sending: sending(flow),
+        held_back,
+        decisions,
+        lesser_decisions,
         queues: queues(trace, flow),
         resent: resent(trace, flow),
         paths_used,
@@ -226,7 +241,7 @@ fn parts(flow: &Flow) -> Option<Vec<Part>> {
     let last = last_packet(flow)?;
     let (first_sent, arrived) = (last.copies.first()?, last.arrived_first()?);
     let Fate::Arrived { at, looked } = arrived.fate else { return None };
-    let acked = last.acked?;
+    last.acked?;
     let begun = flow.packets.first()?.copies.first()?.sent;
     let until_last = copies_until(flow, first_sent.sent);
     let (idle, others) = until_last.fold((0.0, 0.0), |(idle, others), copy| {
@@ -245,27 +260,23 @@ fn parts(flow: &Flow) -> Option<Vec<Part>> {
         (Verdict::Receiver, looked - at),
         (Verdict::Acknowledgement, flow.started + total - looked),
     ];
-    debug_assert!(
-        acked <= flow.started + total + 1e-3,
-        "an acknowledgement comes before the end that it makes"
-    );
     let share = |us: f64| if total > 0.0 { us / total } else { 0.0 };
     // The transport's clock ticks in nanoseconds and the fabric's in picoseconds: differences may fall below zero.
     let part = |(what, us): (Verdict, f64)| Part {
         what,
         us: rounded(us.max(0.0)),
-        share: rounded(share(us).max(0.0)),
+        share: rounded(share(us).clamp(0.0, 1.0)),
     };
     Some(parts.into_iter().map(part).collect())
 }
 
 /// To the picosecond: sums of fractions end in digits that mean nothing.
-fn rounded(us: f64) -> f64 {
+pub(super) fn rounded(us: f64) -> f64 {
     (us * 1e6).round() / 1e6
 }
 
 /// Copies of all packets that left at `until` or before.
-fn copies_until(flow: &Flow, until: f64) -> impl Iterator<Item = &Copy> {
+pub(super) fn copies_until(flow: &Flow, until: f64) -> impl Iterator<Item = &Copy> {
     flow.packets.iter().flat_map(|packet| &packet.copies).filter(move |copy| copy.sent <= until)
 }
 
@@ -335,12 +346,13 @@ fn resent(trace: &TraceFile, flow: &Flow) -> Resent {
     let mut delays = Vec::new();
     let mut lost: BTreeMap<(u32, String), u64> = BTreeMap::new();
     let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
+    let verdicts = trace.context(flow).map(Context::losses).unwrap_or_default();
     for packet in &flow.packets {
         for place in packet.copies.iter().filter_map(|copy| loss(packet, copy)) {
             *lost.entry(place).or_default() += 1;
         }
-        for (_, cause) in trace.verdicts(flow, packet.psn) {
-            *reasons.entry(cause.clone()).or_default() += 1;
+        for (_, cause) in verdicts.get(&packet.psn).into_iter().flatten() {
+            *reasons.entry(cause.to_string()).or_default() += 1;
         }
         let [first, again @ ..] = packet.copies.as_slice() else { continue };
         if again.is_empty() {
@@ -434,7 +446,8 @@ fn story_of(trace: &TraceFile, flow: &Flow, packet: &Packet) -> LastPacket {
             Fate::Unknown => {}
         }
     }
-    for (at, cause) in trace.verdicts(flow, packet.psn) {
+    let losses = trace.context(flow).map(Context::losses).unwrap_or_default();
+    for (at, cause) in losses.get(&packet.psn).into_iter().flatten() {
         tell(*at, format!("counts as lost: {cause}"));
     }
     if let Some(acked) = packet.acked {

@@ -1,5 +1,6 @@
 //! A report in words.
 
+use super::HeldBack;
 use super::story::{Part, PathUse, PortWaits, Resent, Story, Verdict};
 use super::{Compared, Report};
 use crate::input::counted;
@@ -73,7 +74,7 @@ fn tell(out: &mut String, story: &Story, fastest: Option<&Compared>) {
     }
     if let Some(verdict) = story.verdict {
         let share = story.parts.iter().find(|part| part.what == verdict).map_or(0.0, |part| part.share);
-        let _ = writeln!(out, "  {} ({}).", sentence(verdict), percent(share));
+        let _ = writeln!(out, "  {} ({}).", sentence(verdict, story.held_back), percent(share));
     }
     story.parts.iter().filter(|part| part.us > 0.0).for_each(|part| tell_part(out, part));
     tell_sending(out, story);
@@ -88,8 +89,14 @@ fn tell(out: &mut String, story: &Story, fastest: Option<&Compared>) {
     }
 }
 
-fn sentence(verdict: Verdict) -> &'static str {
+fn sentence(verdict: Verdict, held: Option<HeldBack>) -> &'static str {
     match verdict {
+        Verdict::HeldBack if held.is_some_and(|held| held.window_us > held.pace_us + held.other_us) => {
+            "Its window was full: mostly its host's link stood idle"
+        }
+        Verdict::HeldBack if held.is_some_and(|held| held.pace_us > held.window_us + held.other_us) => {
+            "Its pace was slow: mostly its host's link stood idle"
+        }
         Verdict::LateStart => "Most of its time went by before its first packet left",
         Verdict::OwnPackets => "Nothing was in its way: mostly its own packets were on its host's link",
         Verdict::SharedLink => "It shared its host's link: mostly other packets were on it",
@@ -131,6 +138,29 @@ fn tell_sending(out: &mut String, story: &Story) {
         let _ = write!(out, "; the longest pause with the link idle was {gap} us, until {at} us");
     }
     out.push_str(".\n");
+    if let Some(held) = story.held_back.filter(|_| sending.idle_us > 0.0) {
+        let (window, pace, other) = (us(held.window_us), us(held.pace_us), us(held.other_us));
+        let _ = writeln!(
+            out,
+            "  While the link stood idle, its window was full for {window} us, its pace kept it back for {pace} us, \
+             neither for {other} us."
+        );
+    }
+    tell_decisions(out, story);
+}
+
+fn tell_decisions(out: &mut String, story: &Story) {
+    if story.decisions.is_empty() {
+        return;
+    }
+    let lesser = match story.lesser_decisions {
+        0 => String::new(),
+        n => format!(" ({n} more that weigh less are left out)"),
+    };
+    let _ = writeln!(out, "  What its transport decided{lesser}:");
+    for moment in &story.decisions {
+        let _ = writeln!(out, "  {:>14} us  {}", us(moment.t_us), moment.what);
+    }
 }
 
 fn tell_queues(out: &mut String, queues: &[PortWaits]) {
