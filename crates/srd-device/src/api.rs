@@ -378,6 +378,7 @@ pub struct DeviceConfig {
     /// Protection domains.
     pub max_pd: u32,
     /// First wait before a message that found no receive buffer is sent again; doubles up to `rnr_wait_max`.
+    /// Of the retries that a queue pair is given, only those count that follow a wait of that length.
     pub rnr_wait: Nanos,
     /// Longest such wait.
     pub rnr_wait_max: Nanos,
@@ -409,7 +410,8 @@ impl Default for DeviceConfig {
             max_mr: 1 << 18,
             max_ah: 65_000,
             max_pd: 1024,
-            // Three retries, as libfabric asks for, outlast the time for which a busy host does not run a receiver.
+            // Three retries, as libfabric asks for, take 49 ms: they outlast the time for which a busy host does not run a
+            // receiver. (libfabric then sends again itself, but can lose a message over it.)
             rnr_wait: Nanos::from_micros(300),
             rnr_wait_max: Nanos::from_millis(10),
             transport: srd_proto::Config::default(),

@@ -188,6 +188,12 @@ impl<M: Memory> Device<M> {
         self.tables.destroy_qp(&mut self.endpoint, qpn)
     }
 
+    /// Whether messages of a queue pair are with the transport and not yet answered.
+    pub fn sends_in_flight(&self, qpn: Qpn) -> Result<bool, DeviceError> {
+        let index = self.tables.qp_index(qpn)?;
+        Ok(self.tables.requests.iter().any(|(_, request)| request.qp == index && request.is_in_flight()))
+    }
+
     /// Posts a send. What the device finds wrong with it (key, length, handle, operation) shows in its completion.
     #[inline]
     pub fn post_send(&mut self, now: Time, qpn: Qpn, wr: &SendWr<'_>) -> Result<(), DeviceError> {

@@ -58,6 +58,11 @@ pub(crate) struct Posted<P> {
 }
 
 impl<P> SendRequest<P> {
+    /// It moves data to the peer, and is with the transport.
+    pub fn is_in_flight(&self) -> bool {
+        matches!(self.progress, Progress::InFlight(_)) && !matches!(self.op, SendOp::Read { .. })
+    }
+
     pub fn new(qp: u32, wr: &SendWr<'_>, posted: Posted<P>, rnr: RnrRetries) -> Self {
         SendRequest {
             wr_id: wr.wr_id,
@@ -103,15 +108,18 @@ impl RnrRetries {
         RnrRetries { left: rnr_retry, taken: 0 }
     }
 
-    /// Takes one and returns how long to wait before it: `first`, and twice as long each time up to `longest`. `None`
-    /// if none is left.
+    /// Returns how long to wait before the next one: `first`, and twice as long each time up to `longest`. `None` if none
+    /// is left. Shorter waits than `longest` are not counted: a receiver that merely waits for a core is back within them,
+    /// and who counts wants to know of one that is not.
     pub fn take(&mut self, first: Nanos, longest: Nanos) -> Option<Nanos> {
+        let wait = Nanos(first.0.saturating_mul(1 << self.taken.min(32)));
         match self.left {
             0 => return None,
             RnrRetries::FOR_EVER => {}
+            _ if wait < longest => {}
             _ => self.left -= 1,
         }
-        let wait = Nanos(first.0.saturating_mul(1 << self.taken.min(32))).min(longest.max(first));
+        let wait = wait.min(longest.max(first));
         self.taken = self.taken.saturating_add(1);
         Some(wait)
     }
@@ -179,7 +187,10 @@ mod tests {
     fn seven_rnr_retries_are_for_ever() {
         let take = |retries: &mut RnrRetries| retries.take(Nanos(10), Nanos(30)).map(|wait| wait.0);
         let mut three = RnrRetries::new(3);
-        assert_eq!([(); 5].map(|()| take(&mut three)), [Some(10), Some(20), Some(30), None, None]);
+        assert_eq!(
+            [(); 6].map(|()| take(&mut three)),
+            [10, 20, 30, 30, 30, 0].map(|wait| (wait > 0).then_some(wait))
+        );
         let mut ever = RnrRetries::new(7);
         assert!((0..1000).all(|_| take(&mut ever).is_some()));
         assert_eq!(take(&mut ever), Some(30));

@@ -77,6 +77,35 @@ fn two_instances_of_one_host_talk_and_so_does_one_to_itself() {
     assert_eq!(done, BTreeSet::from([5, 6]));
 }
 
+/// libfabric destroys its queue pair with messages on their way, and its peer counts on them.
+#[test]
+fn what_was_sent_before_a_queue_pair_was_destroyed_arrives() {
+    let b = Host::open("127.0.0.2", &["SRD_FAULT=loss=0.3,seed=1"]);
+    for round in 0..20 {
+        let fault = format!("SRD_FAULT=loss=0.3,seed={}", 2 + round);
+        let mut a = Host::open("127.0.0.1", &[&fault]);
+        for id in 0..4 {
+            b.recv(id, 4096 * id as usize, 100);
+            a.send(id, b.address(), 4096 * id as usize, 100);
+        }
+        a.instance.destroy_qp(a.qpn).unwrap().unwrap();
+        let done: BTreeSet<u64> = (0..4).map(|_| b.success().wr_id).collect();
+        assert_eq!(done, BTreeSet::from([0, 1, 2, 3]));
+    }
+}
+
+/// Nobody answers: the program must not wait for long.
+#[test]
+fn destroying_a_queue_pair_with_messages_to_nobody_takes_a_moment() {
+    let mut a = Host::open("127.0.0.1", &[]);
+    let mut nobody = a.address();
+    nobody.0 = Gid::from("127.0.0.77".parse::<std::net::IpAddr>().unwrap());
+    a.send(1, nobody, 0, 100);
+    let start = Instant::now();
+    a.instance.destroy_qp(a.qpn).unwrap().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
 #[test]
 fn everything_arrives_in_spite_of_faults() {
     let faults = "loss=0.05,dup=0.05,reorder=0.1,corrupt=0.02,delay_us=20";

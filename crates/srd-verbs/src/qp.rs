@@ -103,7 +103,7 @@ impl Qp {
     /// Ends it because its context closes.
     pub fn end(&self) {
         if let Some(instance) = self.link.end() {
-            let _ = instance.with(|device, now| device.destroy_qp(now, self.qpn));
+            let _ = instance.destroy_qp(self.qpn);
         }
     }
 
@@ -113,7 +113,7 @@ impl Qp {
             return Ok(());
         }
         if let Ok(instance) = self.link.instance() {
-            instance.with(|device, now| device.destroy_qp(now, self.qpn))??;
+            instance.destroy_qp(self.qpn)??;
             self.forget_completions();
             context.objects.remove(|live| &mut live.qps, self);
             context.async_events.forget_qp(self);
