@@ -31,7 +31,12 @@ pub(crate) struct TimerWheel {
 
 impl TimerWheel {
     pub(crate) fn new() -> TimerWheel {
-        TimerWheel { entries: Vec::new(), heads: Box::new([NONE; LEVELS * SLOTS]), used: [0; LEVELS], tick: 0 }
+        TimerWheel {
+            entries: Vec::new(),
+            heads: Box::new([NONE; LEVELS * SLOTS]),
+            used: [0; LEVELS],
+            tick: 0,
+        }
     }
 
     /// Sets the deadline of `id`, replacing an earlier one; [`Time::NEVER`] takes it away.

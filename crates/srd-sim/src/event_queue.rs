@@ -165,7 +165,11 @@ impl<E: Scheduled> EventQueue<E> {
         let starts = vec![0; nodes as usize + 1];
         let groups = Groups { node_of: Box::new(node_of), starts, events: Vec::new(), next: nodes as usize };
         let spans = Spans::by_node(lookahead);
-        (lookahead >= LEAST_BY_NODE).then(|| EventQueue { spans, groups: Some(groups), ..EventQueue::in_order() })
+        (lookahead >= LEAST_BY_NODE).then(|| EventQueue {
+            spans,
+            groups: Some(groups),
+            ..EventQueue::in_order()
+        })
     }
 
     /// The first moment from `at` on at which events may be left for later.
@@ -362,7 +366,8 @@ impl<E: Scheduled> Groups<E> {
     fn split(&mut self, chunks: &[Chunk<E>], tail: u32) {
         let Groups { node_of, starts, events, next } = self;
         let backwards = || {
-            let chunks = std::iter::successors(chunks.get(tail as usize), |chunk| chunks.get(chunk.before as usize));
+            let chunks =
+                std::iter::successors(chunks.get(tail as usize), |chunk| chunks.get(chunk.before as usize));
             chunks.flat_map(|chunk| chunk.events[..chunk.count as usize].iter().rev())
         };
         starts.fill(0);

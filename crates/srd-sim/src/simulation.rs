@@ -260,7 +260,9 @@ impl<'a, T: Transport> Simulation<'a, T> {
             Event::Deliver { host, .. } | Event::Transmit(host) => host,
             Event::Wake(process) => host_of[process as usize],
             Event::Start(flow) | Event::Stop(flow) => sender_of[flow as usize],
-            Event::Fault(_) | Event::Reroute => unreachable!("only without faults do events come node by node"),
+            Event::Fault(_) | Event::Reroute => {
+                unreachable!("only without faults do events come node by node")
+            }
         };
         if let Some(events) = EventQueue::by_node(self.fabric.shortest_delay(), nodes, node_of) {
             self.events = events;

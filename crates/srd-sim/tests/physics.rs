@@ -119,7 +119,7 @@ fn fct(simulation: &Simulation<'_, Srd>, flow: usize) -> Ps {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// All bytes through the narrowest link, one round trip: a lone flow takes no less, and with a window that never
     /// closes next to no more.

@@ -167,6 +167,8 @@ pub(super) struct LogTarget {
     began: Time,
     heard_all: bool,
     clean_acks: u32,
+    /// When the window was reduced last.
+    reduced: Time,
     recent: RecentMin,
     delay: f64,
     delay_ewma: f64,
@@ -205,6 +207,7 @@ impl LogTarget {
             began: Time(0),
             heard_all: false,
             clean_acks: 0,
+            reduced: Time(0),
             recent: RecentMin::new(),
             delay: 0.0,
             delay_ewma: 0.0,
@@ -304,8 +307,11 @@ impl LogTarget {
     }
 
     /// One packet has been acknowledged; `excess`: how far the delay is below the target, in units of B.
-    fn acknowledged(&mut self, excess: f64, window_limited: bool) {
-        let law = self.law;
+    fn acknowledged(&mut self, excess: f64, sample: &AckSample) {
+        let (law, now, window_limited) = (self.law, sample.now, sample.window_limited);
+        // Below one packet, what left before the last reduction says nothing of its effect, and there can be much of it:
+        // the first window, before its sender heard of the others.
+        let sent = sample.rtt.map_or(now, |rtt| Time(now.0.saturating_sub(rtt.0)));
         if self.startup {
             if excess < 0.0 {
                 self.startup = false;
@@ -322,8 +328,9 @@ impl LogTarget {
                 let rounds = (1.0 / self.window).clamp(1.0, law.catch_up);
                 self.window += (law.increase * excess).min(law.max_increase) * self.window.min(1.0) * rounds;
             }
-        } else {
+        } else if self.window >= 1.0 || sent >= self.reduced {
             self.window += (law.decrease * excess).max(-law.max_decrease) * self.window.min(1.0);
+            self.reduced = now;
         }
         self.clamp();
     }
@@ -332,8 +339,12 @@ impl LogTarget {
     /// only limited to that but set to it, so that flows that share a port are equal at once; unless delays show that
     /// others, whom the receiver does not count, are in the way too.
     fn heed(&mut self, now: Time, senders: u16) {
-        if senders < 2 {
-            if senders == 1 && std::mem::take(&mut self.hint.rules) {
+        if senders == 0 {
+            return; // it has not said
+        }
+        if senders == 1 {
+            self.hint.senders = 1;
+            if std::mem::take(&mut self.hint.rules) {
                 self.window = self.window.max(self.bdp); // the others have gone
                 self.clamp();
             }
@@ -351,6 +362,9 @@ impl LogTarget {
             self.window = share;
             self.startup = false;
         } else {
+            if self.window > share {
+                self.reduced = now;
+            }
             self.window = self.window.min(share).max(share * CEILING_FLOOR);
         }
         self.clamp();
@@ -361,8 +375,8 @@ impl LogTarget {
         if senders == self.hint.senders {
             return;
         }
-        if self.hint.senders == 0 {
-            self.hint.since = now;
+        if senders >= 2 * self.hint.senders {
+            self.hint.since = now; // many have begun
         }
         let rounds = senders as f64 * self.law.first_window + PATIENCE;
         let until = self.hint.since + Nanos((rounds * self.unit_ns) as u64);
@@ -378,7 +392,7 @@ impl CongestionController for LogTarget {
             let target = self.target_ns();
             // In units of the base, or of the target where packet times make that far longer.
             let excess = (target - self.delay) / self.unit_ns.max(target / 4.0);
-            self.acknowledged(excess, sample.window_limited);
+            self.acknowledged(excess, sample);
         }
         if self.heed_hint {
             self.heed(sample.now, sample.senders);

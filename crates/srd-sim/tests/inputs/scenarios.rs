@@ -47,7 +47,7 @@ fn defaults_make_sense() {
     assert_eq!(settings.transport.paths, 64);
     assert_eq!(settings.transport.selector, SelectorKind::Reps);
     assert_eq!(settings.transport.controller, srd_proto::Config::default().controller);
-    assert_eq!(settings.transport.ack_every, 2);
+    assert_eq!(settings.transport.ack_every, None);
     assert_eq!(settings.frame_overhead, 24);
     assert_eq!((settings.queues.ecn, settings.queues.shared, settings.queues.trim), (None, None, false));
     assert_eq!(settings.queues.classes, ClassSchedule::None);
@@ -86,7 +86,7 @@ fn values_are_read_in_the_units_of_people() {
     assert_eq!(settings.hosts.jitter, Ps::from_micros(50));
     assert_eq!(
         (settings.transport.mtu, settings.transport.paths, settings.transport.ack_every),
-        (4096, 16, 1)
+        (4096, 16, Some(1))
     );
     assert_eq!(settings.transport.controller, ControllerKind::Fixed { window_bytes: 150_000 });
     assert_eq!(settings.transport.selector, SelectorKind::Oblivious);
