@@ -4,7 +4,7 @@
 //! a queue see the same delay, so they settle where their targets, and with them their windows, are equal. All delays
 //! are taken over the base round trip B, which is configured.
 
-use super::{AckSample, Allowance, CongestionController};
+use super::{AckSample, Allowance, CongestionController, ControllerView};
 use crate::Config;
 use srd_wire::{Nanos, Time};
 
@@ -121,6 +121,9 @@ const NEAR: f64 = 0.4;
 /// Weight of a delay sample in the mean, where ACKs come many to a round trip and where they come one by one.
 const MEAN_GAIN: f64 = 0.125;
 const LONE_GAIN: f64 = 0.5;
+/// How late the host's card may send a packet, as a share of B, without that it counts: other processes' packets are before it,
+/// and where all are in step always the same ones.
+const CARD_WAIT: f64 = 0.25;
 /// A count that is a mere ceiling leaves at least this share of what it allows.
 const CEILING_FLOOR: f64 = 0.02;
 
@@ -256,7 +259,7 @@ impl LogTarget {
             window_bytes: (window * self.packet_bytes) as u64,
             rate,
             burst_bytes: burst as u64,
-            credit_bytes: burst.max(rate * self.local_ns) as u64,
+            credit_bytes: (burst.max(rate * self.local_ns) + rate * CARD_WAIT * self.unit_ns) as u64,
             memory: Nanos((self.law.memory * self.pace_base_ns + self.delay_ewma + self.host_ns) as u64),
         };
     }
@@ -352,7 +355,8 @@ impl LogTarget {
         }
         self.note_senders(now, senders);
         let share = (self.law.hint_share * self.bdp / senders as f64).max(self.min_window);
-        let explained = self.delay < self.law.hint_delay * self.unit_ns;
+        // One long delay is chance, where packets are few.
+        let explained = self.delay.min(self.delay_ewma) < self.law.hint_delay * self.unit_ns;
         if !explained && now > self.hint.patient_until {
             self.hint.ceiling_until = now + Nanos((DISTRUST * self.unit_ns) as u64);
         }
@@ -413,6 +417,21 @@ impl CongestionController for LogTarget {
 
     fn allowance(&self) -> Allowance {
         self.allowance
+    }
+
+    fn view(&self) -> ControllerView {
+        let phase = match (self.startup, self.hint.rules) {
+            (true, _) => "startup",
+            (false, true) => "count",
+            (false, false) => "law",
+        };
+        // The rate that it believes in is the line's: this law measures none.
+        ControllerView {
+            phase,
+            delay_ns: self.delay,
+            target_ns: self.target_ns(),
+            ..ControllerView::default()
+        }
     }
 }
 
