@@ -20,6 +20,9 @@ const LOOKS_FOR_ROOM: usize = 64;
 /// Least time between two replies to strangers: they are answers to what anyone may send.
 const REPLY_PAUSE: Nanos = Nanos::from_micros(20);
 
+/// Base round trips after which a peer that sends without a pause looks at its timers.
+const LOOK_AGAIN: u64 = 2;
+
 /// A packet to be put on the wire.
 #[derive(Clone, Debug)]
 pub struct Transmit<P> {
@@ -447,6 +450,11 @@ impl<P: Payload> Endpoint<P> {
             if let Some(result) = peer.poll_transmit(now, &mut self.shared, &mut sink) {
                 if peer.burst_left == 0 && self.ready.len() > 1 {
                     self.ready.rotate_left(1); // its burst is over: the next peer's turn
+                }
+                if self.timers.deadline(slot) > now + Nanos(LOOK_AGAIN * self.shared.config.base_rtt.0) {
+                    // Who always has something to send must look for losses, too.
+                    let deadline = peer.deadline(&self.shared);
+                    self.timers.set(slot, deadline);
                 }
                 return Some(result);
             }

@@ -521,11 +521,9 @@ impl<'a, T: Transport> Simulation<'a, T> {
                     card.next_frame = self.now + self.settings.hosts.per_packet;
                     self.fabric.send(self.now, card.uplink, frame, &mut self.frames, &mut self.events);
                 }
-                None => {
-                    process.ready = false;
-                    self.set_alarm(number);
-                }
+                None => process.ready = false,
             }
+            self.set_alarm(number);
         }
     }
 

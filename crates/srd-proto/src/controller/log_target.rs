@@ -53,7 +53,7 @@ impl Default for Law {
     /// The form is CC_FINDINGS' "Winning law" with the hint; docs/CONGESTION.md tells where each value comes from.
     fn default() -> Law {
         Law {
-            target: 0.75,
+            target: 0.70,
             slope: 0.06,
             increase: 0.6,
             max_increase: 0.25,
@@ -61,7 +61,7 @@ impl Default for Law {
             max_decrease: 0.5,
             filter: 0.5,
             first_window: 0.66,
-            max_window: 1.9,
+            max_window: 1.8,
             clean_acks: 1,
             hint_share: 1.6,
             hint_delay: 0.85,
