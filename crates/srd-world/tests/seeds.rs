@@ -63,7 +63,8 @@ fn expected(kind: Sabotage) -> &'static [&'static str] {
         Sabotage::LoseCompletion => &["liveness", "false success"],
         Sabotage::RepeatCompletion => &["exactly-once", "destroyed"],
         Sabotage::LieSuccess => &["false success"],
-        Sabotage::LieFailure => &["status"],
+        // An unsolicited one cannot fail at all.
+        Sabotage::LieFailure => &["status", "wrong completion"],
         Sabotage::WrongLength => &["corruption", "wrong completion"],
         Sabotage::StrayWrite => &["stray memory access"],
         Sabotage::SleepThrough => &["liveness", "silence", "livelock"],
