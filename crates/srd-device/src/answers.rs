@@ -5,12 +5,15 @@ use crate::api::*;
 use crate::memory_region::RemoteAccess;
 use crate::responder::{Landing, Purpose};
 use crate::slab::Key;
-use crate::tables::{ANSWERS_AT_ONCE, Tables};
+use crate::tables::Tables;
 use crate::token::TokenOf;
 use crate::transport::Transport;
 use crate::work::Work;
 use srd_proto::{Cookie, Incoming, Payload, PeerId, SendError};
 use srd_wire::{MrKey, Op, Route, Status};
+
+/// Read requests that are rarely under way in greater number.
+const ANSWERS_AT_ONCE: usize = 256;
 
 /// The answer to a peer's read, until the peer has all of it.
 #[derive(Debug)]

@@ -22,9 +22,6 @@ use std::hash::BuildHasherDefault;
 
 type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
 
-/// Read requests that are rarely under way in greater number.
-pub(crate) const ANSWERS_AT_ONCE: usize = 256;
-
 /// See the module.
 pub(crate) struct Tables<M: Memory> {
     pub config: DeviceConfig,

@@ -10,7 +10,7 @@ use crate::log;
 use crate::notify::{Notifier, Subscription};
 use crate::open::{OpenError, advice_for, find_address, random, read_key, take_slot, warn_about_buffer};
 use crate::options::{LogLevel, Options, ProgressMode};
-use crate::progress::{self, Pulse};
+use crate::progress::{self, LONGEST_FAREWELL, LONGEST_SILENCE, Pulse};
 use crate::receive::Receiver;
 use crate::source_ports::SourcePorts;
 use crate::stats::{self, Stats};
@@ -28,11 +28,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-
-/// Longest that a queue pair that is destroyed waits for what it has sent to be acknowledged, and how long nothing may arrive
-/// meanwhile: a lost packet is sent again several times within this.
-const LONGEST_FAREWELL: Nanos = Nanos::from_secs(1);
-const LONGEST_SILENCE: Nanos = Nanos::from_millis(100);
 
 /// A device that runs over UDP sockets of this process. Its methods may be called from any thread.
 ///
@@ -253,21 +248,12 @@ impl Instance {
     /// goes on when its program ends, and programs count on it (libfabric destroys its queue pair with a message on its
     /// way; were that lost, its receiver would wait for ever).
     pub fn destroy_qp(&self, qpn: Qpn) -> Result<Result<(), DeviceError>, Forked> {
-        let shared = &*self.shared;
         let start = clock::now();
-        loop {
-            let mut core = shared.lock()?;
-            let now = clock::now();
-            core.round(now);
-            let answered = now.since(core.last_arrival.max(start)) < LONGEST_SILENCE;
-            let patient = answered && now.since(start) < LONGEST_FAREWELL;
-            if !(patient && core.device.sends_in_flight(qpn) == Ok(true)) {
-                break;
-            }
-            let due = core.next_timeout().since(now).0.clamp(20_000, 1_000_000);
-            drop(core);
-            shared.poll_set.wait(Some(Duration::from_nanos(due)));
-        }
+        self.shared.go_on_until(|core, now| {
+            let silent = now.since(core.last_arrival.max(start)) >= LONGEST_SILENCE;
+            let long = now.since(start) >= LONGEST_FAREWELL;
+            silent || long || core.device.sends_in_flight(qpn) != Ok(true)
+        })?;
         self.with(|device, now| device.destroy_qp(now, qpn))
     }
 

@@ -8,7 +8,7 @@
 
 use crate::clock;
 use crate::core::Core;
-use crate::instance::Shared;
+use crate::instance::{Forked, Shared};
 use crate::log;
 use crate::options::{LogLevel, ProgressMode};
 use crate::sys::process::{self, Cores};
@@ -33,6 +33,10 @@ const KICK_AHEAD: Nanos = Nanos::from_micros(50);
 /// How often counters are written.
 const STATS_EVERY: Nanos = Nanos::from_secs(1);
 
+/// Longest that a queue pair that is destroyed waits for what it has sent to be acknowledged.
+pub(crate) const LONGEST_FAREWELL: Nanos = Nanos::from_secs(1);
+/// And for how long nothing may arrive meanwhile: a lost packet is sent again several times within this.
+pub(crate) const LONGEST_SILENCE: Nanos = Nanos::from_millis(100);
 /// Longest that an instance that ends goes on answering.
 const LONGEST_LINGER: Nanos = Nanos::from_millis(50);
 /// And for how long nothing must arrive before it is over. Three retransmissions of a peer come within this time.
@@ -272,27 +276,36 @@ impl Shared {
         Time::NEVER
     }
 
-    /// The end: answers for a little longer, so that peers learn that what they sent has arrived, and writes the
-    /// counters a last time.
-    pub(crate) fn finish(&self) {
-        let start = clock::now();
+    /// Rounds until `over` says so; between them, sleep.
+    pub(crate) fn go_on_until(&self, mut over: impl FnMut(&Core, Time) -> bool) -> Result<(), Forked> {
         loop {
-            let Ok(mut core) = self.lock() else { return };
+            let mut core = self.lock()?;
             let now = clock::now();
             core.round(now);
-            let quiet = now.since(core.last_arrival);
-            if quiet > LONG_AGO
-                || (quiet > QUIET && now.since(start) > QUIET)
-                || now.since(start) > LONGEST_LINGER
-            {
-                if let Some(file) = &self.stats_file {
-                    self.stats_of(&core).write(file);
-                }
-                return;
+            if over(&core, now) {
+                return Ok(());
             }
             let due = core.next_timeout().since(now).0.clamp(20_000, 1_000_000);
             drop(core);
             self.poll_set.wait(Some(Duration::from_nanos(due)));
+        }
+    }
+
+    /// The end: answers for a little longer, so that peers learn that what they sent has arrived, and writes the
+    /// counters a last time.
+    pub(crate) fn finish(&self) {
+        let start = clock::now();
+        let over = |core: &Core, now: Time| {
+            let quiet = now.since(core.last_arrival);
+            quiet > LONG_AGO
+                || (quiet > QUIET && now.since(start) > QUIET)
+                || now.since(start) > LONGEST_LINGER
+        };
+        if self.go_on_until(over).is_ok()
+            && let Some(file) = &self.stats_file
+            && let Ok(core) = self.lock()
+        {
+            self.stats_of(&core).write(file);
         }
     }
 }

@@ -451,8 +451,9 @@ impl<P: Payload> Endpoint<P> {
                 if peer.burst_left == 0 && self.ready.len() > 1 {
                     self.ready.rotate_left(1); // its burst is over: the next peer's turn
                 }
-                if self.timers.deadline(slot) > now + Nanos(LOOK_AGAIN * self.shared.config.base_rtt.0) {
+                if now >= peer.look_again {
                     // Who always has something to send must look for losses, too.
+                    peer.look_again = now + Nanos(LOOK_AGAIN * self.shared.config.base_rtt.0);
                     let deadline = peer.deadline(&self.shared);
                     self.timers.set(slot, deadline);
                 }

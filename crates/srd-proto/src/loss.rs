@@ -5,10 +5,11 @@
 //! - `dup_i` is 1: one packet that overtakes on its path is enough. The time rule beside it (`srtt_i + reo_i` after a later
 //!   arrival on the path) could then never come first, and is left to the timer.
 //! - The timer is max(3 B, srtt + 4 var), over the context and over the packet's own path, whichever is longer: the
-//!   context's alone knows only the paths in use, the path's alone may be older than the queue that all share. It is also
-//!   as long as a round trip over the longest paths there and back, and 5 B on a path of which nothing is known, unless
-//!   the receiver has several senders or every packet waits in a queue. So paths of different length cause no retransmission. Doubling begins after the second
-//!   retransmission: a packet that waits longer holds up those behind it.
+//!   context's alone knows only the paths in use, the path's alone may be older than the queue that all share. It is
+//!   also as long as a round trip over the longest paths there and back, and 5 B on a path of which nothing is known,
+//!   unless the receiver has several senders or every packet waits in a queue. So paths of different length cause no
+//!   retransmission. Doubling begins after the second retransmission: a packet that waits longer holds up those behind
+//!   it.
 //! - The tail probe comes after max(2 B, srtt + 2 var), shorter than there (CC_FINDINGS, "Loss"): questions on two other
 //!   paths, or, if the packet is small or the questions were not answered, the packet again and the questions. An answer
 //!   does not prove loss by its own delay: it makes what was sent before it late, and late packets have the timer above.

@@ -175,6 +175,8 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) window_limited: bool,
     pub(crate) burst_path: PathId,
     pub(crate) burst_left: u64,
+    /// When its deadline is worked out again although it has not stopped sending.
+    pub(crate) look_again: Time,
     /// Bytes that the message at the head may still send before the next one has its turn.
     pub(crate) turn_left: u32,
     /// Whether paths are FIFO.
@@ -252,6 +254,7 @@ impl<P: Payload> Peer<P> {
             window_limited: false,
             burst_path: PathId(0),
             burst_left: 0,
+            look_again: Time(0),
             turn_left: 0,
             reordering: Reordering::default(),
             ce_count: 0,

@@ -56,12 +56,6 @@ impl TimerWheel {
         }
     }
 
-    /// The deadline of `id`.
-    #[inline]
-    pub(crate) fn deadline(&self, id: u32) -> Time {
-        self.entries.get(id as usize).map_or(Time::NEVER, |entry| entry.deadline)
-    }
-
     /// The earliest time at which [`TimerWheel::expire`] has something to do: never after the earliest deadline.
     pub(crate) fn next(&self) -> Time {
         let Some((level, slot)) = self.first() else { return Time::NEVER };

@@ -5,21 +5,9 @@ mod harness;
 use harness::*;
 use srd_proto::*;
 use srd_wire::*;
-use std::sync::{Arc, Mutex};
 
 const SECOND: Nanos = Nanos::from_secs(1);
 const HALF: Nanos = Nanos::from_micros(7);
-
-type Events = Arc<Mutex<Vec<(Time, Event)>>>;
-
-fn trace(world: &mut World) -> Events {
-    let events = Events::default();
-    let sink = events.clone();
-    world.hosts[0].endpoint.set_tracer(Some(Box::new(move |now, _, event| {
-        sink.lock().unwrap().push((now, *event));
-    })));
-    events
-}
 
 /// Rates that ACKs from `from` on have shown, and whether the program limited them.
 fn rates(events: &Events, from: Time) -> Vec<(f64, bool)> {
@@ -58,7 +46,7 @@ fn the_rate_of_delivery_is_that_of_the_bottleneck() {
     for rate in [0.5, 2.0, 8.0] {
         let mut world = World::new(2, &saturating());
         world.network = bottleneck(rate, |_| HALF);
-        let events = trace(&mut world);
+        let events = trace(&mut world, 0);
         world.send(0, 1, pattern(3_000_000, 0));
         world.settle(SECOND);
         let middle = Time(world.now.0 / 2);
@@ -73,7 +61,7 @@ fn acks_that_come_in_bursts_make_no_fast_network() {
     let mut world = World::new(2, &saturating());
     // ACKs wait for the next full 30 us.
     world.network = bottleneck(1.0, |now| HALF + Nanos(30_000 - now.0 % 30_000));
-    let events = trace(&mut world);
+    let events = trace(&mut world, 0);
     world.send(0, 1, pattern(3_000_000, 0));
     world.settle(SECOND);
     let fastest = rates(&events, Time(2_000_000)).iter().map(|sample| sample.0).fold(0.0, f64::max);
@@ -83,7 +71,7 @@ fn acks_that_come_in_bursts_make_no_fast_network() {
 #[test]
 fn a_pause_of_the_program_is_not_taken_for_a_slow_network() {
     let mut world = World::new(2, &Config::default());
-    let events = trace(&mut world);
+    let events = trace(&mut world, 0);
     for i in 0..20 {
         world.send(0, 1, pattern(1000, i));
         world.settle(SECOND);
@@ -109,7 +97,7 @@ fn each_congestion_mark_is_reported_once() {
         count += (from == 0 && matches!(packet.body, Body::Data(_))) as u32;
         from == 0 && count % 3 == 0
     });
-    let events = trace(&mut world);
+    let events = trace(&mut world, 0);
     for i in 0..50 {
         world.send(0, 1, pattern(8192, i));
         world.run_for(Nanos::from_micros(20));
@@ -136,7 +124,7 @@ fn a_mark_is_laid_to_a_path_only_where_it_is_certain() {
     world.marks = Box::new(|from, packet| {
         from == 0 && matches!(&packet.body, Body::Data(data) if data.path.0.is_multiple_of(2))
     });
-    let events = trace(&mut world);
+    let events = trace(&mut world, 0);
     for i in 0..100 {
         world.send(0, 1, pattern(1000, i));
         world.settle(SECOND);

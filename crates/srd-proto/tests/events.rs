@@ -6,21 +6,10 @@ use harness::*;
 use srd_proto::*;
 use srd_wire::*;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 const HALF: Nanos = Nanos::from_micros(7);
-
-type Events = Arc<Mutex<Vec<(Time, Event)>>>;
-
-fn trace(world: &mut World) -> Events {
-    let events = Events::default();
-    let sink = events.clone();
-    world.hosts[0].endpoint.set_tracer(Some(Box::new(move |now, _, event| {
-        sink.lock().unwrap().push((now, *event));
-    })));
-    events
-}
 
 fn names(events: &Events) -> Vec<&'static str> {
     events.lock().unwrap().iter().map(|(_, event)| event.schema().name).collect()
@@ -73,7 +62,7 @@ fn an_event_gives_its_fields_in_the_order_of_its_schema() {
 #[test]
 fn a_message_is_told_from_its_queueing_to_its_completion() {
     let mut world = World::new(2, &Config::default());
-    let events = trace(&mut world);
+    let events = trace(&mut world, 0);
     world.send(0, 1, pattern(100, 0));
     world.settle(SECOND);
     let told = names(&events);
@@ -105,7 +94,7 @@ fn a_loss_is_told_with_its_cause_and_its_retransmission() {
     let mut world = World::new(2, &Config { paths: 1, ..Config::default() });
     world.send(0, 1, pattern(100, 0));
     world.settle(SECOND);
-    let events = trace(&mut world);
+    let events = trace(&mut world, 0);
     let mut sent = 0;
     world.network = Box::new(move |_, from, t| {
         sent += (from == 0 && matches!(t.packet.body, Body::Data(_))) as u32;
@@ -137,7 +126,7 @@ fn a_path_that_dies_is_told_through_all_its_states() {
                 if from == 0 && now >= dead_from && t.entropy % 16 == 1 { vec![] } else { vec![HALF] }
             },
         );
-    let events = trace(&mut world);
+    let events = trace(&mut world, 0);
     let start = world.now;
     while world.now < start + Nanos::from_millis(20) {
         world.send(0, 1, pattern(8192, 1));
@@ -166,7 +155,7 @@ fn a_path_that_dies_is_told_through_all_its_states() {
 fn a_trace_changes_nothing_and_can_be_ended() {
     let run = |traced: bool| {
         let mut world = World::new(2, &Config::default());
-        let events = traced.then(|| trace(&mut world));
+        let events = traced.then(|| trace(&mut world, 0));
         for i in 0..20 {
             world.send(0, 1, pattern(5000, i));
         }

@@ -1,5 +1,6 @@
 //! The transport between endpoints in virtual time: each test builds the smallest situation for one rule.
 
+#[allow(dead_code)] // each test file uses a part of it
 mod harness;
 use harness::*;
 use rand::rngs::SmallRng;

@@ -57,12 +57,11 @@ pub struct FramePool<C> {
     near: Vec<Vec<Near>>,
     contents: Vec<Vec<Option<C>>>,
     free: Vec<u32>,
-    made: usize,
 }
 
 impl<C> Default for FramePool<C> {
     fn default() -> FramePool<C> {
-        FramePool { near: Vec::new(), contents: Vec::new(), free: Vec::new(), made: 0 }
+        FramePool { near: Vec::new(), contents: Vec::new(), free: Vec::new() }
     }
 }
 
@@ -85,16 +84,20 @@ impl<C> FramePool<C> {
     }
 
     fn grow(&mut self, near: Near, content: C) -> FrameId {
-        if self.made.is_multiple_of(CHUNK) {
+        let frame = FrameId(self.made() as u32);
+        let (chunk, at) = place(frame);
+        if at == 0 {
             self.near.push(Vec::with_capacity(CHUNK));
             self.contents.push(Vec::with_capacity(CHUNK));
         }
-        let frame = FrameId(self.made as u32);
-        self.made += 1;
-        let (chunk, _) = place(frame);
         self.near[chunk].push(near);
         self.contents[chunk].push(Some(content));
         frame
+    }
+
+    /// Frames that there is room for: all chunks but the last are full.
+    fn made(&self) -> usize {
+        self.near.last().map_or(0, |last| (self.near.len() - 1) * CHUNK + last.len())
     }
 
     #[inline]
@@ -139,6 +142,6 @@ impl<C> FramePool<C> {
 
     /// Frames in flight.
     pub fn in_flight(&self) -> usize {
-        self.made - self.free.len()
+        self.made() - self.free.len()
     }
 }

@@ -122,7 +122,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// All bytes through the narrowest link, one round trip: a lone flow takes no less, and with a window that never
-    /// closes next to no more.
+    /// closes next to no more. (768 data packets may be outstanding, and the first ones are shorter.)
     #[test]
     fn a_lone_flow_takes_its_ideal_time(
         (fabric, hosts) in fabrics(), mtu in mtus(), packets in 2u64..690, dst in 1u32..16, seed in 1u64..1000,

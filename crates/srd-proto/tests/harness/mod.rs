@@ -4,6 +4,7 @@ use srd_proto::*;
 use srd_wire::*;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bytes(Rc<[u8]>, usize, usize);
@@ -256,4 +257,17 @@ pub fn bytes(packet: &Packet<Bytes>) -> usize {
 
 pub fn pattern(len: usize, salt: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(salt).wrapping_add((i >> 8) as u8)).collect()
+}
+
+/// What an endpoint has decided, and when.
+pub type Events = Arc<Mutex<Vec<(Time, Event)>>>;
+
+/// From now on host `i`'s decisions are kept.
+pub fn trace(world: &mut World, i: usize) -> Events {
+    let events = Events::default();
+    let sink = events.clone();
+    world.hosts[i].endpoint.set_tracer(Some(Box::new(move |now, _, event| {
+        sink.lock().unwrap().push((now, *event));
+    })));
+    events
 }
