@@ -136,6 +136,7 @@ impl<P: Payload> Peer<P> {
             outgoing.selector.on_ack(&acked);
             if let Some(rtt) = rtt {
                 let path = outgoing.paths.get(echo.path);
+                self.rtt.add_hosts(host);
                 self.rtt.add(now, rtt, rtt - path.least_rtt().unwrap_or(shared.config.base_rtt));
                 outgoing.paths.add_rtt(now, echo.path, rtt, shared.config.base_rtt);
             }

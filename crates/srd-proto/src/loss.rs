@@ -35,6 +35,9 @@ const PATHS_ASKED: usize = 2;
 /// of the packets behind.
 const FREE_RETRIES: u8 = 2;
 const MAX_BACKOFF: u8 = 4;
+/// Transmissions before it doubles more than once where what was sent later has been answered: the network is alive, and
+/// the pace limits what is sent again.
+const ANSWERED_RETRIES: u8 = 12;
 /// Packets of so many bytes of payload are sent again where larger ones are asked about. CONGESTION_CONTROL, section 6.
 const SMALL: u16 = 256;
 /// How long after the last message paths that are down are still asked.
@@ -53,7 +56,7 @@ impl<P: Payload> Peer<P> {
         let config = &shared.config;
         // 3B and srtt + 4 var: CC_FINDINGS, "Loss".
         let floor = Nanos(3 * config.base_rtt.0).max(config.min_rto);
-        (self.rtt.with_variation(4.0) + config.ack_delay).max(floor).min(config.max_rto)
+        (self.rtt.with_variation(4.0) + self.held_up(shared)).max(floor).min(config.max_rto)
     }
 
     /// How long silence may last when nothing more is to be sent, as far as the context as a whole tells.
@@ -61,7 +64,13 @@ impl<P: Payload> Peer<P> {
         let config = &shared.config;
         // 2B and srtt + 2 var: CC_FINDINGS, "Loss".
         let floor = Nanos(2 * config.base_rtt.0).max(config.min_pto);
-        (self.rtt.with_variation(2.0) + config.ack_delay).max(floor).min(config.max_rto)
+        (self.rtt.with_variation(2.0) + self.held_up(shared)).max(floor).min(config.max_rto)
+    }
+
+    /// How long hosts may hold a packet and its answer: the wait for another packet to answer with it, or a processor that
+    /// is busy.
+    fn held_up(&self, shared: &Shared) -> Nanos {
+        shared.config.ack_delay.max(self.rtt.hosts())
     }
 
     /// How long an answer may take on this very path, and on paths as long as some are. The ACK may come for the newest
@@ -77,7 +86,7 @@ impl<P: Payload> Peer<P> {
         let unknown = (there.is_none() || back.is_none()) && !queued;
         let far = if unknown { Nanos(UNKNOWN_ROUNDS * config.base_rtt.0) } else { Nanos::ZERO };
         let known = there.unwrap_or_default().max(back.unwrap_or_default()).max(outgoing.paths.longest());
-        (known.max(far) + config.ack_delay).min(config.max_rto)
+        (known.max(far) + self.held_up(shared)).min(config.max_rto)
     }
 
     /// When the outstanding packet must be looked at that is due first, and which one that is. Packets are in sending
@@ -116,7 +125,10 @@ impl<P: Payload> Peer<P> {
 
     /// When `packet` is due with this timer. One that is lost again and again waits longer each time.
     fn due(&self, packet: &SentPacket, timeout: Nanos, shared: &Shared) -> Time {
-        let backoff = packet.tx_count.saturating_sub(FREE_RETRIES).min(MAX_BACKOFF);
+        let doublings = packet.tx_count.saturating_sub(FREE_RETRIES);
+        let answered = packet.sent < self.newest_delivered;
+        let patient = packet.tx_count.saturating_sub(ANSWERED_RETRIES);
+        let backoff = if answered { patient.max(doublings.min(1)) } else { doublings }.min(MAX_BACKOFF);
         packet.sent + Nanos(timeout.0 << backoff).min(shared.config.max_rto)
     }
 

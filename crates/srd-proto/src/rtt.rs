@@ -7,6 +7,12 @@ const WAIT_SAMPLES: u32 = 8;
 /// How long a smallest round trip is remembered at least; at most twice as long.
 const MIN_MEMORY: Nanos = Nanos::from_secs(5);
 
+/// Follows a noisy quantity near its upper end: rises to it by a quarter, and falls slowly.
+pub(crate) fn follow_high(estimate: &mut f64, sample: f64) {
+    let gain = if sample > *estimate { 1.0 / 4.0 } else { 1.0 / 64.0 };
+    *estimate += (sample - *estimate) * gain;
+}
+
 /// Smoothed round trip and its variation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RttEstimator {
@@ -19,6 +25,8 @@ pub(crate) struct RttEstimator {
     /// Shortest wait of these few samples and of the few before.
     waits: [Nanos; 2],
     waits_count: u32,
+    /// Time for which hosts, not the network, often hold a packet and its answer.
+    hosts_ns: f64,
 }
 
 impl RttEstimator {
@@ -30,6 +38,7 @@ impl RttEstimator {
             period_end: Time(0),
             waits: [Nanos(u64::MAX); 2],
             waits_count: 0,
+            hosts_ns: 0.0,
         }
     }
 
@@ -55,6 +64,16 @@ impl RttEstimator {
             self.variation_ns += ((sample - self.smoothed_ns).abs() - self.variation_ns) / 4.0;
             self.smoothed_ns += (sample - self.smoothed_ns) / 8.0;
         }
+    }
+
+    /// Hosts have held a packet and its answer for so long.
+    pub(crate) fn add_hosts(&mut self, held: Nanos) {
+        follow_high(&mut self.hosts_ns, held.as_f64());
+    }
+
+    /// How long hosts often hold a packet and its answer, beside the round trip.
+    pub(crate) fn hosts(&self) -> Nanos {
+        Nanos(self.hosts_ns as u64)
     }
 
     /// The smoothed value, or `otherwise` before the first sample.

@@ -4,8 +4,10 @@
 //! a queue see the same delay, so they settle where their targets, and with them their windows, are equal. All delays
 //! are taken over the base round trip B, which is configured.
 
+use super::unused::Unused;
 use super::{AckSample, Allowance, CongestionController, ControllerView};
 use crate::Config;
+use crate::rtt::follow_high;
 use srd_wire::{Nanos, Time};
 
 /// The constants of the law. Times are shares of the base round trip B, windows of the bandwidth-delay product.
@@ -41,6 +43,10 @@ pub struct Law {
     pub hint_far_gain: f64,
     /// Least share of its part that one who heeds the count sends: queues drain while the link stays busy.
     pub hint_least: f64,
+    /// Mean delay below which others leave parts of the line unused, for one who heeds the count and has one part.
+    pub unused: f64,
+    /// How fast he takes them, in e-folds per B.
+    pub take: f64,
     /// Share of the window that a lost packet takes away, at least `0.6 * decrease` packets.
     pub loss: f64,
     /// Below a window of one packet an ACK counts for the round trips since the last, up to so many.
@@ -68,6 +74,8 @@ impl Default for Law {
             hint_gain: 0.05,
             hint_far_gain: 0.6,
             hint_least: 0.85,
+            unused: 0.25,
+            take: 0.2,
             loss: 0.1,
             catch_up: 4.0,
             memory: 1.5,
@@ -114,6 +122,35 @@ impl RecentMin {
     }
 }
 
+/// Least of a quantity within one to two periods.
+#[derive(Clone, Copy, Default)]
+struct LatelyLeast {
+    /// The least of the last full period, and what is less of this one.
+    ns: f64,
+    current: f64,
+    count: u32,
+    until: Time,
+}
+
+impl LatelyLeast {
+    fn add(&mut self, now: Time, ns: f64, period: Nanos) {
+        if now >= self.until && (self.count >= STANDING_SAMPLES || self.until == Time(0)) {
+            (self.ns, self.current) = (self.current, ns); // 0 in the first period
+            self.until = now + period;
+            self.count = 0;
+        }
+        self.count += 1;
+        self.current = self.current.min(ns);
+        self.ns = self.ns.min(ns);
+    }
+}
+
+/// Base round trips of the period of which the least time that hosts hold packets is taken, beside that time.
+const STANDING_PERIOD: f64 = 16.0;
+/// Windows that it reduces, as a share of the BDP. Small ones have too few samples to tell it from a host that looks late.
+const STANDING_LEAST: f64 = 0.5;
+/// Samples that the period has at least.
+const STANDING_SAMPLES: u32 = 64;
 /// Largest first window where neither the base nor the rate of the line is known.
 const UNSURE_WINDOW: f64 = 0.25;
 /// Distance from the target up to which `hint_gain` holds, as a share of B.
@@ -124,14 +161,10 @@ const LONE_GAIN: f64 = 0.5;
 /// How late the host's card may send a packet, as a share of B, without that it counts: other processes' packets are before it,
 /// and where all are in step always the same ones.
 const CARD_WAIT: f64 = 0.25;
+/// Base round trips after parts were given back for which none are taken: the queue must leave.
+const PAUSE: f64 = 16.0;
 /// A count that is a mere ceiling leaves at least this share of what it allows.
 const CEILING_FLOOR: f64 = 0.02;
-
-/// Follows a noisy quantity near its upper end: rises to it by a quarter, and falls slowly.
-fn follow_high(estimate: &mut f64, sample: f64) {
-    let gain = if sample > *estimate { 1.0 / 4.0 } else { 1.0 / 64.0 };
-    *estimate += (sample - *estimate) * gain;
-}
 
 /// What the controller makes of the receiver's count of senders.
 #[derive(Clone, Copy, Default)]
@@ -162,6 +195,7 @@ pub(super) struct LogTarget {
     bdp: f64,
     heed_hint: bool,
     hint: Hint,
+    unused: Unused,
     max_burst: f64,
     /// Window in packets, possibly below one.
     window: f64,
@@ -177,7 +211,9 @@ pub(super) struct LogTarget {
     delay_ewma: f64,
     /// Time for which hosts, not the network, often hold a packet and its ACK.
     host_ns: f64,
-    /// That for which this host does.
+    /// The least of it of late: packets wait in a host that is slower than its card, and not only until it looks.
+    standing: LatelyLeast,
+    /// Time for which this host holds them.
     local_ns: f64,
     packet_time_ns: f64,
     /// What follows from all this; asked for per packet, changed per ACK.
@@ -204,6 +240,7 @@ impl LogTarget {
             bdp,
             heed_hint: config.receiver_hint,
             hint: Hint::default(),
+            unused: Unused::new(),
             max_burst: config.burst_bytes as f64,
             window: (first_window * bdp).max(4.0).min(max_window),
             startup: true,
@@ -215,6 +252,7 @@ impl LogTarget {
             delay: 0.0,
             delay_ewma: 0.0,
             host_ns: 0.0,
+            standing: LatelyLeast::default(),
             local_ns: 0.0,
             packet_time_ns: 0.0,
             allowance: Allowance {
@@ -253,7 +291,7 @@ impl LogTarget {
         };
         let burst = (rate * self.target_ns()).clamp(self.packet_bytes, self.max_burst.max(self.packet_bytes));
         // What hosts hold up is in flight too, but in nobody's queue.
-        let held = self.host_ns / (self.pace_base_ns + self.delay_ewma);
+        let held = (self.host_ns - self.standing.ns).max(0.0) / (self.pace_base_ns + self.delay_ewma);
         let window = self.window.ceil() + (self.window * held).floor();
         self.allowance = Allowance {
             window_bytes: (window * self.packet_bytes) as u64,
@@ -272,7 +310,7 @@ impl LogTarget {
         let short = (self.law.hint_share - 1.0) - self.delay_ewma / self.unit_ns;
         let near = short.clamp(-NEAR, NEAR);
         let factor = 1.0 + self.law.hint_gain * near + self.law.hint_far_gain * (short - near);
-        part * factor.max(self.law.hint_least)
+        part * self.unused.parts() * factor.max(self.law.hint_least)
     }
 
     fn learn(&mut self, sample: &AckSample) {
@@ -298,12 +336,16 @@ impl LogTarget {
                 self.began = Time(sample.now.0.saturating_sub(rtt.0));
             }
             self.heard_all = self.heard_all || sample.now >= self.began + Nanos(self.unit_ns as u64);
-            let delay = (rtt.as_f64() - self.base_ns).max(0.0);
+            follow_high(&mut self.host_ns, sample.host.as_f64());
+            let period = STANDING_PERIOD * (self.unit_ns + self.host_ns);
+            let remote = (sample.host - sample.local).as_f64();
+            self.standing.add(sample.now, remote, Nanos(period as u64));
+            let standing = if self.window > STANDING_LEAST * self.bdp { self.standing.ns } else { 0.0 };
+            let delay = (rtt.as_f64() - self.base_ns).max(0.0) + standing;
             let span = if self.startup { 4.0 } else { (self.window * self.law.filter).max(1.0) };
             self.delay = self.recent.add(delay, span);
             let gain = if self.window < 1.0 { LONE_GAIN } else { MEAN_GAIN };
             self.delay_ewma += (delay - self.delay_ewma) * gain;
-            follow_high(&mut self.host_ns, sample.host.as_f64());
             follow_high(&mut self.local_ns, sample.local.as_f64());
             self.clean_acks = if delay < CLEAN * self.unit_ns { self.clean_acks + 1 } else { 0 };
         }
@@ -341,7 +383,7 @@ impl LogTarget {
     /// The receiver serves so many senders: each takes its share. Where the rate of the line is known, a window is not
     /// only limited to that but set to it, so that flows that share a port are equal at once; unless delays show that
     /// others, whom the receiver does not count, are in the way too.
-    fn heed(&mut self, now: Time, senders: u16) {
+    fn heed(&mut self, now: Time, senders: u16, window_limited: bool) {
         if senders == 0 {
             return; // it has not said
         }
@@ -354,9 +396,16 @@ impl LogTarget {
             return;
         }
         self.note_senders(now, senders);
-        let share = (self.law.hint_share * self.bdp / senders as f64).max(self.min_window);
         // One long delay is chance, where packets are few.
         let explained = self.delay.min(self.delay_ewma) < self.law.hint_delay * self.unit_ns;
+        if !explained {
+            self.give_back(now); // it may be this sender's own doing, as others use their parts again
+        }
+        let may_take = window_limited && now > self.hint.patient_until;
+        let delay = self.delay_ewma / self.unit_ns;
+        self.unused.judge(now, senders, delay, self.unit_ns, may_take, &self.law);
+        let share = self.law.hint_share * self.bdp / senders as f64 * self.unused.parts();
+        let share = share.clamp(self.min_window, self.max_window);
         if !explained && now > self.hint.patient_until {
             self.hint.ceiling_until = now + Nanos((DISTRUST * self.unit_ns) as u64);
         }
@@ -372,6 +421,14 @@ impl LogTarget {
             self.window = self.window.min(share).max(share * CEILING_FLOOR);
         }
         self.clamp();
+    }
+
+    /// Gives parts back that others have left, if there are any, and takes none for a while.
+    fn give_back(&mut self, now: Time) {
+        if self.unused.give_back() {
+            let until = now + Nanos((PAUSE * self.unit_ns + self.delay_ewma) as u64);
+            self.hint.patient_until = self.hint.patient_until.max(until);
+        }
     }
 
     /// As many first windows as there are senders must leave the queues before delays tell anything.
@@ -399,13 +456,14 @@ impl CongestionController for LogTarget {
             self.acknowledged(excess, sample);
         }
         if self.heed_hint {
-            self.heed(sample.now, sample.senders);
+            self.heed(sample.now, sample.senders, sample.window_limited);
         }
         self.settle();
     }
 
-    fn on_loss(&mut self, _: Time) {
+    fn on_loss(&mut self, now: Time) {
         self.startup = false;
+        self.give_back(now); // queues may be too short to show in the delay that there is nothing left to take
         if self.delay < self.law.target * self.unit_ns {
             return; // a fault of the path, not of the load
         }

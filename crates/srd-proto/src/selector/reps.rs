@@ -19,6 +19,9 @@ const CEILING: u8 = 15;
 /// time out and be asked. htsim stays for 10 ms, some 700 round trips, and then forgets all; a path table that asks each
 /// path by itself needs no such quarantine.
 const FROZEN_ROUNDS: u64 = 16;
+/// Packets in a row that take recycled paths. Then one goes on with the sweep: who has only ever tried paths over a slow
+/// cable finds all of them usual.
+const RECYCLED_AT_MOST: u32 = 32;
 /// Known paths that it takes to freeze: with fewer, the load would be heaped on them.
 const FREEZE_ON: usize = 4;
 
@@ -29,6 +32,8 @@ pub(super) struct Reps {
     sweep: Oblivious,
     frozen_until: Time,
     frozen_span: Nanos,
+    /// Packets since the last that went on with the sweep.
+    recycled: u32,
     rule: &'static str,
 }
 
@@ -40,6 +45,7 @@ impl Reps {
             sweep: Oblivious::new(paths, salt),
             frozen_until: Time(0),
             frozen_span: Nanos(FROZEN_ROUNDS * base_rtt.0),
+            recycled: 0,
             rule: "sweep",
         }
     }
@@ -85,16 +91,23 @@ impl PathSelector for Reps {
             self.rule = "frozen";
             return path;
         }
-        if let Some(path) = self.pick_recent(from) {
+        self.recycled += 1;
+        if self.recycled < RECYCLED_AT_MOST
+            && let Some(path) = self.pick_recent(from)
+        {
             self.rule = "recycled";
             return path;
         }
+        self.recycled = 0;
         self.rule = "sweep";
         let penalties = &mut self.penalties;
-        let path = self.sweep.sweep(from, |path| penalties[path.0 as usize] == 0);
-        // A penalised path that had to be taken works its penalty off, so that no path is shunned for ever.
-        penalties[path.0 as usize] = penalties[path.0 as usize].saturating_sub(1);
-        path
+        // A penalised path that is passed over works its penalty off, so that none is shunned for ever.
+        self.sweep.sweep(from, |path| {
+            let penalty = &mut penalties[path.0 as usize];
+            let clean = *penalty == 0;
+            *penalty -= !clean as u8;
+            clean
+        })
     }
 
     fn last_choice(&self) -> Choice {

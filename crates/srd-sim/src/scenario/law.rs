@@ -8,7 +8,7 @@ use srd_proto::controller::Law;
 /// A constant that is a plain number.
 type Constant = (&'static str, fn(&mut Law) -> &mut f64);
 
-const CONSTANTS: [Constant; 17] = [
+const CONSTANTS: [Constant; 19] = [
     ("target", |law| &mut law.target),
     ("slope", |law| &mut law.slope),
     ("increase", |law| &mut law.increase),
@@ -23,6 +23,8 @@ const CONSTANTS: [Constant; 17] = [
     ("hint_gain", |law| &mut law.hint_gain),
     ("hint_far_gain", |law| &mut law.hint_far_gain),
     ("hint_least", |law| &mut law.hint_least),
+    ("unused", |law| &mut law.unused),
+    ("take", |law| &mut law.take),
     ("loss", |law| &mut law.loss),
     ("catch_up", |law| &mut law.catch_up),
     ("memory", |law| &mut law.memory),
