@@ -4,6 +4,8 @@
 //!
 //! - `dup_i` is 1: one packet that overtakes on its path is enough. The time rule beside it (`srtt_i + reo_i` after a later
 //!   arrival on the path) could then never come first, and is left to the timer.
+//! - Where many send to one receiver, packets of all paths wait in the queue before it, and what was sent 2 B and the
+//!   variation before something that has arrived is lost, whatever their paths (the timers follow that queue and come late).
 //! - The timer is max(3 B, srtt + 4 var), over the context and over the packet's own path, whichever is longer: the
 //!   context's alone knows only the paths in use, the path's alone may be older than the queue that all share. It is
 //!   also as long as a round trip over the longest paths there and back, and 5 B on a path of which nothing is known,
@@ -47,6 +49,10 @@ const PROBE_AFTERTIME: Nanos = Nanos::from_secs(1);
 const UNKNOWN_ROUNDS: u64 = 5;
 /// The shortest of the last waits in units of the base from which on all packets wait in a queue.
 const QUEUED: f64 = 0.25;
+/// Senders of one receiver from which on the queue that matters is the last one, which packets of all paths share; and the
+/// base round trips by which paths may differ all the same, here where one is four times as long as another.
+const SHARED_QUEUE: u16 = 8;
+const SHARED_ROUNDS: u64 = 2;
 /// Late packets looked at to find the one whose time is up first: those behind the oldest may have shorter timers.
 const LOOK_AHEAD: usize = 16;
 
@@ -421,6 +427,11 @@ impl<P: Payload> Peer<P> {
             let rule = Event::LossRule { rule: "path_order", window: Nanos::ZERO };
             shared.trace.emit(now, self.id, || rule);
         }
+        let config = &shared.config;
+        if config.receiver_hint && self.receiver_senders >= SHARED_QUEUE && !config.learn_base_rtt {
+            let window = Nanos(SHARED_ROUNDS * config.base_rtt.0) + self.rtt.variation();
+            self.lose_older(now, window, outgoing, shared, upper);
+        }
         // On one path packets arrive in order: what was sent before the newest arrival and is not there is lost.
         for &(path, order) in reached {
             loop {
@@ -446,6 +457,18 @@ impl<P: Payload> Peer<P> {
         upper: &mut U,
     ) {
         let window = self.reorder_window(now, outgoing, shared);
+        self.lose_older(now, window, outgoing, shared, upper);
+    }
+
+    /// What was sent more than `window` before something that has arrived is lost.
+    fn lose_older<U: Upper<P>>(
+        &mut self,
+        now: Time,
+        window: Nanos,
+        outgoing: &mut Outgoing,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
         while let Some(psn) = self.sent.oldest() {
             let Some(&packet) = self.sent.get(psn) else { break };
             if packet.sent + window >= self.newest_delivered

@@ -174,11 +174,15 @@ struct Hint {
     senders: u16,
     /// The window and the pace are what the count says.
     rules: bool,
+    /// When many have begun, and when the count was heard last.
     since: Time,
+    heard: Time,
     /// The count is believed to be all that matters until then, if delays stay high; then it is a mere ceiling until
     /// `ceiling_until`.
     patient_until: Time,
     ceiling_until: Time,
+    /// By then the first windows of all have left the queues, unless others send more into them.
+    first_until: Time,
 }
 
 /// See the module.
@@ -400,6 +404,12 @@ impl LogTarget {
             return;
         }
         self.note_senders(now, senders);
+        if now <= self.hint.first_until {
+            // While all send the least that they may, a queue takes that long to leave.
+            let queue = self.delay_ewma / (1.0 - self.law.hint_least);
+            let until = now + Nanos((queue + PATIENCE * self.unit_ns) as u64);
+            self.hint.patient_until = self.hint.patient_until.max(until);
+        }
         // One long delay is chance, where packets are few.
         let explained = self.delay.min(self.delay_ewma) < self.law.hint_delay * self.unit_ns;
         if !explained {
@@ -437,14 +447,19 @@ impl LogTarget {
 
     /// As many first windows as there are senders must leave the queues before delays tell anything.
     fn note_senders(&mut self, now: Time, senders: u16) {
-        if senders == self.hint.senders {
+        // At twice the time that a packet of each sender takes this one must have been idle.
+        let rest = PATIENCE + 2.0 * senders as f64 / self.bdp;
+        let rested = now.since(self.hint.heard).as_f64() > rest * self.unit_ns;
+        self.hint.heard = now;
+        if senders == self.hint.senders && !rested {
             return;
         }
-        if senders >= 2 * self.hint.senders {
-            self.hint.since = now; // many have begun
+        if senders >= 2 * self.hint.senders || rested {
+            self.hint.since = now; // many have begun, or all begin again
         }
         let rounds = senders as f64 * self.law.first_window + PATIENCE;
         let until = self.hint.since + Nanos((rounds * self.unit_ns) as u64);
+        self.hint.first_until = until;
         self.hint.patient_until = self.hint.patient_until.max(until);
         self.hint.senders = senders;
     }
