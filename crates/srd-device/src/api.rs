@@ -378,7 +378,7 @@ pub struct DeviceConfig {
     /// Protection domains.
     pub max_pd: u32,
     /// First wait before a message that found no receive buffer is sent again; doubles up to `rnr_wait_max`.
-    /// Of the retries that a queue pair is given, only those count that follow a wait of that length.
+    /// Of the retries that a queue pair is given, each stands for 32 waits of that length.
     pub rnr_wait: Nanos,
     /// Longest such wait.
     pub rnr_wait_max: Nanos,

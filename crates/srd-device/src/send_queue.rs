@@ -98,6 +98,8 @@ impl<P> SendRequest<P> {
 pub(crate) struct RnrRetries {
     left: u8,
     taken: u8,
+    /// Of the longest length, since one was counted.
+    waits: u8,
 }
 
 impl RnrRetries {
@@ -105,25 +107,31 @@ impl RnrRetries {
     pub const FOR_EVER: u8 = 7;
 
     pub fn new(rnr_retry: u8) -> RnrRetries {
-        RnrRetries { left: rnr_retry, taken: 0 }
+        RnrRetries { left: rnr_retry, taken: 0, waits: 0 }
     }
 
     /// Returns how long to wait before the next one: `first`, and twice as long each time up to `longest`. `None` if none
-    /// is left. Shorter waits than `longest` are not counted: a receiver that merely waits for a core is back within them,
-    /// and who counts wants to know of one that is not.
+    /// is left. Shorter waits than `longest` are not counted, and of those one in [`WAITS_PER_RETRY`]: a receiver that merely
+    /// waits for a core is back within them, and who counts wants to know of one that is not.
     pub fn take(&mut self, first: Nanos, longest: Nanos) -> Option<Nanos> {
         let wait = Nanos(first.0.saturating_mul(1 << self.taken.min(32)));
-        match self.left {
-            0 => return None,
-            RnrRetries::FOR_EVER => {}
-            _ if wait < longest => {}
-            _ => self.left -= 1,
+        if self.left == 0 {
+            return None;
         }
-        let wait = wait.min(longest.max(first));
         self.taken = self.taken.saturating_add(1);
-        Some(wait)
+        if wait >= longest && self.left != RnrRetries::FOR_EVER {
+            self.waits += 1;
+            if self.waits == WAITS_PER_RETRY {
+                self.waits = 0;
+                self.left -= 1;
+            }
+        }
+        Some(wait.min(longest.max(first)))
     }
 }
+
+/// Longest waits that make up one retry: a third of a second with the default of 10 ms.
+pub(crate) const WAITS_PER_RETRY: u8 = 32;
 
 const END: u32 = u32::MAX;
 
@@ -187,10 +195,9 @@ mod tests {
     fn seven_rnr_retries_are_for_ever() {
         let take = |retries: &mut RnrRetries| retries.take(Nanos(10), Nanos(30)).map(|wait| wait.0);
         let mut three = RnrRetries::new(3);
-        assert_eq!(
-            [(); 6].map(|()| take(&mut three)),
-            [10, 20, 30, 30, 30, 0].map(|wait| (wait > 0).then_some(wait))
-        );
+        let waits: Vec<u64> = std::iter::from_fn(|| take(&mut three)).collect();
+        let longest = [30; 3 * WAITS_PER_RETRY as usize];
+        assert_eq!((&waits[..2], &waits[2..]), (&[10, 20][..], &longest[..]));
         let mut ever = RnrRetries::new(7);
         assert!((0..1000).all(|_| take(&mut ever).is_some()));
         assert_eq!(take(&mut ever), Some(30));

@@ -112,10 +112,10 @@ fn no_receive_after_three_retries_gives_remote_rnr_at_the_sender() {
     net.set_rnr_retry(&a, 3);
     net.post(&a, &b, 1, SEND, 0, 5000);
     net.expect(&a, 1, Status::RemoteRnr);
-    // Waits of 0.3, 0.6, 1.2, 2.4, 4.8 and 9.6 ms are not counted, three of 10 ms are.
-    assert_eq!(net.devices[0].counters().rnr_retries, 9);
-    assert_eq!(net.devices[0].qp_counters(a.qpn).unwrap().rnr_retries, 9);
-    assert_eq!(net.devices[1].counters().rnr_refused, 10);
+    // Waits of 0.3, 0.6, 1.2, 2.4, 4.8 and 9.6 ms are not counted, 32 of 10 ms make up a retry.
+    assert_eq!(net.devices[0].counters().rnr_retries, 6 + 96);
+    assert_eq!(net.devices[0].qp_counters(a.qpn).unwrap().rnr_retries, 6 + 96);
+    assert_eq!(net.devices[1].counters().rnr_refused, 6 + 97);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::address::LocalAddress;
 use crate::clock;
 use crate::contention::{Contention, REST};
 use crate::core::Core;
+use crate::core_lock::{CoreLock, Held};
 use crate::fault::Injector;
 use crate::host;
 use crate::log;
@@ -26,7 +27,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// A device that runs over UDP sockets of this process. Its methods may be called from any thread.
@@ -40,7 +41,7 @@ pub struct Instance {
 /// What the instance, its thread and the process's exit hook share.
 pub(crate) struct Shared {
     pub(crate) canary: ForkCanary,
-    pub(crate) core: Mutex<Core>,
+    pub(crate) core: CoreLock,
     pub(crate) notifier: Notifier,
     pub(crate) pulse: Pulse,
     pub(crate) contention: Contention,
@@ -58,20 +59,30 @@ pub(crate) struct Shared {
     sealed: bool,
 }
 
-/// This process is a fork of the one that opened the instance. The instance belongs to the parent; the child must
-/// open its own.
+/// Why an instance cannot be used here and now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Forked;
+pub enum Barred {
+    /// This process is a fork of the one that opened the instance. The instance belongs to the parent; the child must
+    /// open its own.
+    Forked,
+    /// A signal has interrupted this thread inside the device, and its handler calls the device again.
+    Interrupted,
+}
 
-impl fmt::Display for Forked {
+impl fmt::Display for Barred {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "the device was opened before fork() and belongs to the parent process; open it again in this process",
-        )
+        f.write_str(match self {
+            Barred::Forked => {
+                "the device was opened before fork() and belongs to the parent process; open it again in this process"
+            }
+            Barred::Interrupted => {
+                "a signal handler calls the device that the signal has interrupted; let it set a flag instead"
+            }
+        })
     }
 }
 
-impl std::error::Error for Forked {}
+impl std::error::Error for Barred {}
 
 /// The instances that [`Instance::open`] shares.
 static SHARED: Mutex<Vec<(IpAddr, Weak<Instance>)>> = Mutex::new(Vec::new());
@@ -163,7 +174,7 @@ impl Instance {
         let sealed = keyring.is_some();
         let shared = Arc::new(Shared {
             canary: ForkCanary::new().map_err(system("cannot map a page that forks leave behind"))?,
-            core: Mutex::new(Core::new(
+            core: CoreLock::new(Core::new(
                 device,
                 transmitter,
                 receiver,
@@ -218,7 +229,7 @@ impl Instance {
     pub fn with<R>(
         &self,
         f: impl FnOnce(&mut Device<srd_device::HostMemory>, Time) -> R,
-    ) -> Result<R, Forked> {
+    ) -> Result<R, Barred> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let now = clock::now();
@@ -231,7 +242,7 @@ impl Instance {
     }
 
     /// Creates a queue pair; takes another receive port if those in use have no number left.
-    pub fn create_qp(&self, init: QpInit) -> Result<Result<Qpn, DeviceError>, Forked> {
+    pub fn create_qp(&self, init: QpInit) -> Result<Result<Qpn, DeviceError>, Barred> {
         loop {
             match self.with(|device, _| device.create_qp(init))? {
                 Err(DeviceError::Full("port")) => {}
@@ -247,7 +258,7 @@ impl Instance {
     /// Destroys a queue pair. What it has sent and nobody has acknowledged is given a little time to arrive: a network card
     /// goes on when its program ends, and programs count on it (libfabric destroys its queue pair with a message on its
     /// way; were that lost, its receiver would wait for ever).
-    pub fn destroy_qp(&self, qpn: Qpn) -> Result<Result<(), DeviceError>, Forked> {
+    pub fn destroy_qp(&self, qpn: Qpn) -> Result<Result<(), DeviceError>, Barred> {
         let start = clock::now();
         self.shared.go_on_until(|core, now| {
             let silent = now.since(core.last_arrival.max(start)) >= LONGEST_SILENCE;
@@ -258,7 +269,7 @@ impl Instance {
     }
 
     /// Takes another receive port, for 128 more queue pairs.
-    fn add_port(&self) -> Result<Result<(), OpenError>, Forked> {
+    fn add_port(&self) -> Result<Result<(), OpenError>, Barred> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let (port, socket) = match take_slot(&shared.local, shared.port_base, shared.rcvbuf) {
@@ -267,9 +278,9 @@ impl Instance {
         };
         if let Err(e) = core.device.add_port(port) {
             return Ok(Err(OpenError::new(
-                format!("port {port} is not taken: {e:?}"),
+                format!("the device is full ({e:?})"),
                 None,
-                "this is a mistake here",
+                "destroy queue pairs that are no longer used, or let the program run in several processes",
             )));
         }
         shared.poll_set.add_readable(socket.as_fd());
@@ -280,7 +291,7 @@ impl Instance {
 
     /// Moves packets, then takes completions, as many as there are and fit. Returns how many.
     #[inline]
-    pub fn poll_cq(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, Forked> {
+    pub fn poll_cq(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, Barred> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let n = core.take(cq, out);
@@ -295,7 +306,7 @@ impl Instance {
 
     /// Moves packets, then takes the oldest completion.
     #[inline]
-    pub fn poll_one(&self, cq: CqId) -> Result<Option<Completion>, Forked> {
+    pub fn poll_one(&self, cq: CqId) -> Result<Option<Completion>, Barred> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let first = core.device.poll_cq(cq);
@@ -310,7 +321,7 @@ impl Instance {
 
     /// Moves packets: receives what is there, runs timers that are due, transmits.
     #[inline]
-    pub fn progress(&self) -> Result<(), Forked> {
+    pub fn progress(&self) -> Result<(), Barred> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let now = shared.poll(&mut core);
@@ -321,7 +332,7 @@ impl Instance {
     /// Sleeps until the notification of any armed completion queue fires (see `Device::arm_cq`), moving packets
     /// meanwhile; at once if one has fired since the last call. Returns whether one fired within `timeout` (`None`:
     /// for ever). For programs in which one thread waits; others use [`Instance::wait_until`].
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Forked> {
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Barred> {
         self.wait_until(timeout, || self.shared.notifier.take_unclaimed())
     }
 
@@ -331,7 +342,7 @@ impl Instance {
         &self,
         timeout: Option<Duration>,
         mut ready: impl FnMut() -> bool,
-    ) -> Result<bool, Forked> {
+    ) -> Result<bool, Barred> {
         let shared = &*self.shared;
         let until =
             timeout.map(|timeout| clock::now() + Nanos(timeout.as_nanos().min(u64::MAX as u128) as u64));
@@ -408,7 +419,7 @@ impl Instance {
     }
 
     /// All counters.
-    pub fn stats(&self) -> Result<Stats, Forked> {
+    pub fn stats(&self) -> Result<Stats, Barred> {
         Ok(self.shared.stats_of(&*self.shared.lock()?))
     }
 }
@@ -434,14 +445,14 @@ impl Drop for Instance {
 }
 
 impl Shared {
-    /// Takes the lock, unless this is a forked child: there another thread of the parent may have held it.
+    /// Takes the lock, unless this is a forked child: there another thread of the parent may have held it. Nor does a
+    /// thread wait for itself.
     #[inline]
-    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Core>, Forked> {
+    pub(crate) fn lock(&self) -> Result<Held<'_>, Barred> {
         if !self.canary.alive() {
-            return Err(Forked);
+            return Err(Barred::Forked);
         }
-        // A panic inside the device is a mistake there; going on may help a program to end in order.
-        Ok(self.core.lock().unwrap_or_else(PoisonError::into_inner))
+        self.core.lock().ok_or(Barred::Interrupted)
     }
 
     /// A round on behalf of a poll of the program.
@@ -463,7 +474,7 @@ impl Shared {
     /// Lets go of the lock, tells what has fired, and wakes whoever would sleep past something. `busy`: the program
     /// was calling already, so that its next call is in time.
     #[inline]
-    pub(crate) fn leave(&self, mut core: MutexGuard<'_, Core>, now: Time, busy: bool) {
+    pub(crate) fn leave(&self, mut core: Held<'_>, now: Time, busy: bool) {
         let fired = core.fired();
         let due = core.next_timeout();
         let moved = core.take_moved();
@@ -481,7 +492,7 @@ impl Shared {
 
     /// The same after a poll. One that found nothing rests for a moment where others want the cores.
     #[inline]
-    fn leave_poll(&self, core: MutexGuard<'_, Core>, now: Time, found: bool) {
+    fn leave_poll(&self, core: Held<'_>, now: Time, found: bool) {
         let due = core.next_timeout();
         let found = found || core.has_moved();
         self.leave(core, now, true);

@@ -59,6 +59,13 @@ pub(crate) fn advice_for(error: &io::Error) -> &'static str {
     }
 }
 
+/// The local address of an instance with these options, and what else can be known to be wrong with them before one is
+/// opened: an interface that does not carry so much, a key that cannot be read.
+pub fn check(options: &Options) -> Result<LocalAddress, OpenError> {
+    options.key_file.as_deref().map(read_key).transpose()?;
+    find_address(options)
+}
+
 pub(crate) fn find_address(options: &Options) -> Result<LocalAddress, OpenError> {
     let local = LocalAddress::find(&options.addr).map_err(|e| {
         OpenError::new(e.to_string(), None, "set SRD_ADDR to an address or interface of this host")

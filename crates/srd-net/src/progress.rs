@@ -8,7 +8,7 @@
 
 use crate::clock;
 use crate::core::Core;
-use crate::instance::{Forked, Shared};
+use crate::instance::{Barred, Shared};
 use crate::log;
 use crate::options::{LogLevel, ProgressMode};
 use crate::sys::process::{self, Cores};
@@ -16,7 +16,6 @@ use serde::Serialize;
 use srd_wire::{Nanos, Time};
 use std::io;
 use std::sync::Arc;
-use std::sync::TryLockError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -193,7 +192,7 @@ fn run(shared: &Shared) {
             }
         }
         match shared.core.try_lock() {
-            Ok(mut core) => {
+            Some(mut core) => {
                 let now = clock::now(); // behind whoever had the lock before
                 shared.pulse.counters.wakes.fetch_add(1, Ordering::Relaxed);
                 core.thread_round(now);
@@ -214,8 +213,8 @@ fn run(shared: &Shared) {
                 }
             }
             // Whoever holds the lock moves packets.
-            Err(TryLockError::WouldBlock) => park(shared, now, SHORTEST_PARK),
-            Err(TryLockError::Poisoned(_)) => {
+            None if !shared.core.has_failed() => park(shared, now, SHORTEST_PARK),
+            None => {
                 log::warn_once(format_args!("the device failed; nothing moves packets any more but polls"));
                 return;
             }
@@ -277,7 +276,7 @@ impl Shared {
     }
 
     /// Rounds until `over` says so; between them, sleep.
-    pub(crate) fn go_on_until(&self, mut over: impl FnMut(&Core, Time) -> bool) -> Result<(), Forked> {
+    pub(crate) fn go_on_until(&self, mut over: impl FnMut(&Core, Time) -> bool) -> Result<(), Barred> {
         loop {
             let mut core = self.lock()?;
             let now = clock::now();

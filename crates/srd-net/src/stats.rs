@@ -184,7 +184,7 @@ extern "C" fn finish_all() {
     for shared in list.iter().filter_map(Weak::upgrade).filter(|shared| shared.canary.alive()) {
         // Whoever called exit() inside the device has the lock for ever: that must not keep the process from ending.
         for _ in 0..100 {
-            if shared.core.try_lock().is_ok() {
+            if shared.core.try_lock().is_some() {
                 shared.finish();
                 break;
             }

@@ -4,7 +4,7 @@
 mod support;
 
 use srd_device::{Access, SendOp};
-use srd_net::Instance;
+use srd_net::{Barred, Instance};
 use srd_wire::{Gid, Qpn, Status};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -385,4 +385,16 @@ fn counters_are_written_while_running_and_at_the_end() {
     assert_eq!(last["device"]["send_wrs"], 2 * LENGTHS.len());
     assert_eq!(last["pid"], std::process::id());
     std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_call_from_within_a_call_is_refused_and_does_not_wait_for_itself() {
+    let host = Host::open("127.0.0.1", &[]);
+    let inner = host.instance.with(|_, _| {
+        // As a signal handler would, or a destructor that its exit() runs.
+        (host.instance.with(|_, _| ()), host.instance.progress(), host.instance.poll_one(host.cq).map(|_| ()))
+    });
+    let barred = Err(Barred::Interrupted);
+    assert_eq!(inner, Ok((barred, barred, barred)));
+    assert_eq!(host.instance.progress(), Ok(()), "and afterwards all is as it was");
 }

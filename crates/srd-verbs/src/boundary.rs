@@ -2,7 +2,7 @@
 
 use crate::log;
 use srd_device::DeviceError;
-use srd_net::Forked;
+use srd_net::Barred;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An error number of the operating system.
@@ -41,10 +41,19 @@ impl From<DeviceError> for Errno {
     }
 }
 
-impl From<Forked> for Errno {
-    fn from(forked: Forked) -> Errno {
-        log::once(log::Level::Warn, "forked", format_args!("{forked}"));
-        Errno::IO
+impl From<Barred> for Errno {
+    fn from(barred: Barred) -> Errno {
+        match barred {
+            Barred::Forked => {
+                log::once(log::Level::Warn, "forked", format_args!("{barred}"));
+                Errno::IO
+            }
+            // Mostly the handler has called exit(), and nobody can do anything about it.
+            Barred::Interrupted => {
+                log::debug(format_args!("{barred}"));
+                Errno::BUSY
+            }
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn all() -> Result<Vec<LocalAddress>, String> {
     for warning in warnings {
         log::once(log::Level::Warn, &warning.name, format_args!("{warning}"));
     }
-    let found = srd_net::LocalAddress::find(&options.addr).map_err(|error| error.to_string())?;
+    let found = srd_net::check(&options).map_err(|error| error.to_string())?;
     options.addr = Address::Ip(found.ip);
     let rate = options.line_rate.or(found.line_rate).unwrap_or(BitRate(100_000_000_000));
     Ok(vec![LocalAddress { ip: found.ip, gbps: (rate.0 / 1_000_000_000).max(1), options }])

@@ -52,8 +52,12 @@ impl Tree {
     /// Makes a tree for this process, and tells programs where it is.
     pub fn new() -> Result<Tree, String> {
         let base = base_directory();
-        let tree =
-            Tree::create(&base).map_err(|e| format!("cannot make a directory in {}: {e}", base.display()))?;
+        let tree = Tree::create(&base).map_err(|e| {
+            format!(
+                "cannot make a directory in {}: {e}; set TMPDIR to one that exists and can be written",
+                base.display()
+            )
+        })?;
         tree.announce();
         Ok(tree)
     }

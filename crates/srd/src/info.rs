@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         output::text(&describe(&info))?
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if info.transport.error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn gather(options: &Options) -> anyhow::Result<Info> {
@@ -150,6 +150,7 @@ fn describe(info: &Info) -> String {
         "packets",
         match transport.key {
             KeyMode::Clear => "in clear (SRD_KEY_FILE is not set)".into(),
+            KeyMode::Sealed if transport.error.is_some() => "to be sealed with the pre-shared key".into(),
             KeyMode::Sealed => "sealed with the pre-shared key".into(),
         },
     ));

@@ -23,7 +23,15 @@ const FAST_CLOCKS: [&str; 5] =
 pub fn examine(options: &Options) -> Vec<Finding> {
     let mut findings = vec![instance(options)];
     findings.extend(buffers(options));
-    findings.extend([open_files(options), memlock(), processors(), clock(), offloads(), port_range(options)]);
+    findings.extend([
+        directory(),
+        open_files(options),
+        memlock(),
+        processors(),
+        clock(),
+        offloads(),
+        port_range(options),
+    ]);
     findings.extend(rp_filter());
     findings
 }
@@ -33,6 +41,20 @@ fn instance(options: &Options) -> Finding {
     match Instance::open_separate(options) {
         Ok(instance) => examine_address(options, instance.address().gid.ip()),
         Err(error) => Finding::fail("address", error.what.clone()).mend(error.advice),
+    }
+}
+
+/// The software EFA keeps the files that describe its device in a directory of its own: in `XDG_RUNTIME_DIR` if that is
+/// this user's, or with other temporary files.
+fn directory() -> Finding {
+    let base = std::env::temp_dir();
+    let probe = base.join(format!("srd-doctor-{}", std::process::id()));
+    match std::fs::create_dir(&probe).and_then(|()| std::fs::remove_dir(&probe)) {
+        Ok(()) => Finding::ok("directory", format!("{} can be written", base.display())),
+        Err(error) => {
+            Finding::warn("directory", format!("nothing can be made in {}: {error}", base.display()))
+                .mend("export TMPDIR=/tmp")
+        }
     }
 }
 
