@@ -12,8 +12,11 @@ pub type Check = fn(usize, usize) -> bool;
 /// The smallest page that any machine has.
 const PAGE: u64 = 4096;
 
-/// Where packets follow one another, as much is looked at in advance, so that not each of them costs a look.
-const AHEAD: u64 = 64 << 10;
+/// Most that is looked at in advance where packets follow one another, so that not each of them costs a look.
+const MOST_AHEAD: u64 = 256 << 10;
+
+/// Packets follow one another if they are not further apart.
+const NEAR: u64 = 64 << 10;
 
 /// Ranges that are remembered: so many messages may come at the same time before they cost each other looks.
 const REMEMBERED: usize = 8;
@@ -26,6 +29,11 @@ pub struct HostMemory {
     there: [Range<u64>; REMEMBERED],
     /// Which of them was found last.
     newest: usize,
+    /// Where that ended; remembered longer than the range.
+    last_end: u64,
+    /// Bytes written with a look since [`HostMemory::forget_checks`], and between the two calls before.
+    written: u64,
+    expected: u64,
 }
 
 impl HostMemory {
@@ -43,7 +51,14 @@ impl HostMemory {
     ///   writes), and none that permits writing when it reads (sends, peers' reads). Memory that a foreign program
     ///   shares with its network card is of this kind.
     pub unsafe fn new() -> HostMemory {
-        HostMemory { check: None, there: [const { 0..0 }; REMEMBERED], newest: 0 }
+        HostMemory {
+            check: None,
+            there: [const { 0..0 }; REMEMBERED],
+            newest: 0,
+            last_end: 0,
+            written: 0,
+            expected: 0,
+        }
     }
 
     /// Has `check` look before anything is written on behalf of a peer, as far as the program may have unmapped the
@@ -54,7 +69,11 @@ impl HostMemory {
 
     /// From now on everything is looked at again: the program may have unmapped memory.
     pub fn forget_checks(&mut self) {
-        self.there.fill(0..0);
+        if self.written > 0 {
+            self.there.fill(0..0);
+            self.expected = self.written;
+            self.written = 0;
+        }
     }
 
     /// Whether `target`, which lies in `region`, can be written.
@@ -67,9 +86,9 @@ impl HostMemory {
     fn look(&mut self, check: Check, region: &Range<u64>, target: &Range<u64>) -> bool {
         // What is true of a byte is true of its page.
         let pages = target.start - target.start % PAGE..target.end.next_multiple_of(PAGE);
-        let last = &self.there[self.newest];
-        let goes_on = pages.start.abs_diff(last.end) < AHEAD && !last.is_empty();
-        let ahead = (pages.start + AHEAD).min(region.end.next_multiple_of(PAGE));
+        let goes_on = pages.start.abs_diff(self.last_end) < NEAR;
+        let ahead = self.expected.max(self.written).min(MOST_AHEAD);
+        let ahead = (target.start + ahead).min(region.end).next_multiple_of(PAGE);
         let there = |to: u64| check(pages.start as usize, (to - pages.start) as usize);
         let end = match pages.end {
             end if goes_on && ahead > end && there(ahead) => ahead,
@@ -78,6 +97,7 @@ impl HostMemory {
         };
         self.newest = (self.newest + 1) % REMEMBERED;
         self.there[self.newest] = pages.start..end;
+        self.last_end = end;
         true
     }
 }
@@ -261,6 +281,7 @@ impl Memory for HostMemory {
         let target = start..start + payload.len() as u64;
         let there = self.check.is_none_or(|check| self.is_there(check, &region, &target));
         if there {
+            self.written += payload.len() as u64;
             self.write(&[piece], skip, payload);
         }
         there
@@ -400,21 +421,27 @@ mod tests {
             (there, LOOKS.load(Ordering::Relaxed) - before)
         };
         END.store(addr as usize + 150_000, Ordering::Relaxed);
-        // A page is looked at once, and what follows it with more, until the looks are forgotten.
-        assert_eq!(write(&mut memory, 0), (true, 1));
-        assert_eq!(write(&mut memory, 1000), (true, 0));
-        assert_eq!(write(&mut memory, 5000), (true, 1));
-        assert_eq!(write(&mut memory, 60_000), (true, 0));
+        // A page is looked at once, until the looks are forgotten.
+        for offset in (0..40_000).step_by(1000) {
+            let looks = write(&mut memory, offset);
+            assert!(looks.0 && looks.1 <= 1, "{looks:?}");
+        }
+        assert_eq!(write(&mut memory, 0), (true, 0));
         memory.forget_checks();
-        assert_eq!(write(&mut memory, 60_000), (true, 1));
-        // Where not all that follows is there, each page is looked at by itself.
+        assert_eq!(write(&mut memory, 0), (true, 1));
+        // What follows is looked at together, as much as came the last time.
+        memory.forget_checks();
+        memory.expected = 40_000;
+        assert_eq!(write(&mut memory, 40_000), (true, 1));
+        assert_eq!(write(&mut memory, 79_000), (true, 0));
+        // Where not all of that is there, each page is looked at by itself.
         assert_eq!(write(&mut memory, 120_000), (true, 2));
         assert_eq!(write(&mut memory, 148_000), (false, 2));
         assert_eq!(write(&mut memory, 198_000), (false, 1));
         // SAFETY: allocated above with the same layout, and written before that.
         let written: Vec<usize> = (0..200_000).filter(|&at| unsafe { addr.add(at).read() } != 0).collect();
         let expected: Vec<usize> =
-            [0..2000, 5000..6000, 60_000..61_000, 120_000..121_000].into_iter().flatten().collect();
+            [0..41_000, 79_000..80_000, 120_000..121_000].into_iter().flatten().collect();
         assert_eq!(written, expected);
         // SAFETY: as above.
         unsafe { std::alloc::dealloc(addr, layout) };
