@@ -22,16 +22,10 @@ pub(crate) struct Answer<P> {
     pub qp: u32,
     pub peer: PeerId,
     pub rkey: MrKey,
-    read: u32,
+    /// What the peer calls it.
+    pub read: u32,
     payload: P,
     doomed: bool,
-}
-
-impl<P> Answer<P> {
-    /// Whether it answers what `peer` calls `read`.
-    pub fn is(&self, peer: PeerId, read: u32) -> bool {
-        self.peer == peer && self.read == read
-    }
 }
 
 /// Reads of peers that are answered at once. Further ones are told to come back, as for a lack of receive buffers.

@@ -2,6 +2,7 @@
 
 use srd_proto::Payload;
 use srd_wire::{Gid, MrKey, Nanos, Qkey, Qpn, Status};
+use std::ops::Range;
 
 /// Memory as the device sees it. On a host this is the process's own memory ([`crate::HostMemory`]), in tests a
 /// vector of bytes ([`crate::VecMemory`]), in a simulator nothing but lengths ([`crate::LengthMemory`]). The device has
@@ -21,6 +22,19 @@ pub trait Memory {
     /// Writes a payload to the pieces, starting `skip` bytes into them. Within a packet, aligned blocks of 128 bytes
     /// are written once and in order.
     fn write(&mut self, pieces: &[Piece], skip: usize, payload: &Self::Payload);
+
+    /// As [`Memory::write`] to one piece, for memory that the program may have unmapped though its `region` is
+    /// registered: then nothing is written, and the answer is false.
+    fn write_if_there(
+        &mut self,
+        _region: Range<u64>,
+        piece: Piece,
+        skip: usize,
+        payload: &Self::Payload,
+    ) -> bool {
+        self.write(&[piece], skip, payload);
+        true
+    }
 }
 
 /// Most bytes of inline data (`efa_io_defs.h`: `EFA_IO_TX_DESC_INLINE_MAX_SIZE`).

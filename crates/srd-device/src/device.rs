@@ -1,6 +1,5 @@
 //! The device: owns every object and the transport endpoint, and brings the two together. Decisions are in the tables.
 
-use crate::answers::Answer;
 use crate::api::*;
 use crate::counters::Counters;
 use crate::tables::Tables;
@@ -279,13 +278,13 @@ impl<M: Memory> Device<M> {
         self.endpoint.poll_transmit_with(now, sink)
     }
 
-    /// The memory that peer `peer` reads under the name `read` is not there any more, though its region is registered: a
-    /// program may unmap memory of which it knows that nobody needs it (libfabric deregisters what it caches later).
-    /// Nothing more of it is sent.
-    pub fn unreadable(&mut self, now: Time, peer: PeerId, read: u32) {
+    /// The memory of a message that packets to `peer` call `message` is not there any more, though its region is
+    /// registered: a program may unmap memory of which it knows that nobody needs it (libfabric deregisters what it caches
+    /// later). Nothing more of it is sent. A work request completes with a local key error; who reads is told.
+    pub fn unreadable(&mut self, now: Time, peer: PeerId, message: MsgId) {
         self.tables.now = now;
-        let which = |answer: &Answer<M::Payload>| answer.is(peer, read);
-        self.tables.end_answers(&mut self.endpoint, Status::RemoteBadAddress, which);
+        let Some(token) = self.endpoint.token_of(peer, message) else { return };
+        self.tables.unreadable(&mut self.endpoint, token);
     }
 
     /// As [`srd_proto::Endpoint::handle_timeout`].

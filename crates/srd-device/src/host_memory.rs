@@ -4,12 +4,36 @@
 use crate::api::{MAX_INLINE, MAX_SEND_SGE, Memory, Piece};
 use arrayvec::ArrayVec;
 use srd_proto::Payload;
+use std::ops::Range;
+
+/// Says whether a range (address, length) can be written.
+pub type Check = fn(usize, usize) -> bool;
+
+/// The smallest page that any machine has.
+const PAGE: u64 = 4096;
+
+/// Most that is looked at in advance where packets follow one another, so that not each of them costs a look.
+const MOST_AHEAD: u64 = 256 << 10;
+
+/// Packets follow one another if they are not further apart.
+const NEAR: u64 = 64 << 10;
+
+/// Ranges that are remembered: so many messages may come at the same time before they cost each other looks.
+const REMEMBERED: usize = 8;
 
 /// The process's own memory: the device reads and writes at the addresses that were registered with it.
 #[derive(Debug)]
 pub struct HostMemory {
-    /// Made by `new` only.
-    _promised: (),
+    check: Option<Check>,
+    /// What was found to be there since [`HostMemory::forget_checks`].
+    there: [Range<u64>; REMEMBERED],
+    /// Which of them was found last.
+    newest: usize,
+    /// Where that ended; remembered longer than the range.
+    last_end: u64,
+    /// Bytes written with a look since [`HostMemory::forget_checks`], and between the two calls before.
+    written: u64,
+    expected: u64,
 }
 
 impl HostMemory {
@@ -27,7 +51,54 @@ impl HostMemory {
     ///   writes), and none that permits writing when it reads (sends, peers' reads). Memory that a foreign program
     ///   shares with its network card is of this kind.
     pub unsafe fn new() -> HostMemory {
-        HostMemory { _promised: () }
+        HostMemory {
+            check: None,
+            there: [const { 0..0 }; REMEMBERED],
+            newest: 0,
+            last_end: 0,
+            written: 0,
+            expected: 0,
+        }
+    }
+
+    /// Has `check` look before anything is written on behalf of a peer, as far as the program may have unmapped the
+    /// memory since: its registrations are then no promise that it is still there.
+    pub fn checked_by(self, check: Check) -> HostMemory {
+        HostMemory { check: Some(check), ..self }
+    }
+
+    /// From now on everything is looked at again: the program may have unmapped memory.
+    pub fn forget_checks(&mut self) {
+        if self.written > 0 {
+            self.there.fill(0..0);
+            self.expected = self.written;
+            self.written = 0;
+        }
+    }
+
+    /// Whether `target`, which lies in `region`, can be written.
+    #[inline]
+    fn is_there(&mut self, check: Check, region: &Range<u64>, target: &Range<u64>) -> bool {
+        self.there.iter().any(|there| there.start <= target.start && target.end <= there.end)
+            || self.look(check, region, target)
+    }
+
+    fn look(&mut self, check: Check, region: &Range<u64>, target: &Range<u64>) -> bool {
+        // What is true of a byte is true of its page.
+        let pages = target.start - target.start % PAGE..target.end.next_multiple_of(PAGE);
+        let goes_on = pages.start.abs_diff(self.last_end) < NEAR;
+        let ahead = self.expected.max(self.written).min(MOST_AHEAD);
+        let ahead = (target.start + ahead).min(region.end).next_multiple_of(PAGE);
+        let there = |to: u64| check(pages.start as usize, (to - pages.start) as usize);
+        let end = match pages.end {
+            end if goes_on && ahead > end && there(ahead) => ahead,
+            end if there(end) => end,
+            _ => return false,
+        };
+        self.newest = (self.newest + 1) % REMEMBERED;
+        self.there[self.newest] = pages.start..end;
+        self.last_end = end;
+        true
     }
 }
 
@@ -197,6 +268,24 @@ impl Memory for HostMemory {
         }
         assert_eq!(left, 0, "the device has checked that the pieces have room");
     }
+
+    #[inline]
+    fn write_if_there(
+        &mut self,
+        region: Range<u64>,
+        piece: Piece,
+        skip: usize,
+        payload: &HostPayload,
+    ) -> bool {
+        let start = piece.addr + skip as u64;
+        let target = start..start + payload.len() as u64;
+        let there = self.check.is_none_or(|check| self.is_there(check, &region, &target));
+        if there {
+            self.written += payload.len() as u64;
+            self.write(&[piece], skip, payload);
+        }
+        there
+    }
 }
 
 /// Copies so that every byte is written once, from the first to the last; see [`HostMemory::WRITES_IN_ORDER`].
@@ -307,6 +396,55 @@ mod tests {
             prop_assert_eq!(&got[skip..], &expected[offset..offset + part]);
             prop_assert!(target[..shift].iter().chain(&target[shift + first..]).all(|&byte| byte == 0xAA));
         }
+    }
+
+    #[test]
+    fn nothing_is_written_where_the_check_says_no() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static LOOKS: AtomicUsize = AtomicUsize::new(0);
+        static END: AtomicUsize = AtomicUsize::new(0);
+        let check: Check = |addr, len| {
+            LOOKS.fetch_add(1, Ordering::Relaxed);
+            addr + len <= END.load(Ordering::Relaxed)
+        };
+        let layout = std::alloc::Layout::from_size_align(200_000, PAGE as usize).expect("a layout");
+        // SAFETY: of a size that is not zero; freed below.
+        let addr = unsafe { std::alloc::alloc_zeroed(layout) };
+        let region = addr as u64..addr as u64 + 200_000;
+        let message = Piece { addr: addr as u64, len: 200_000 };
+        let mut source = vec![1u8; 1000];
+        let mut memory = memory().checked_by(check);
+        let payload = memory.reference(&[piece(&mut source)]);
+        let write = |memory: &mut HostMemory, offset| {
+            let before = LOOKS.load(Ordering::Relaxed);
+            let there = memory.write_if_there(region.clone(), message, offset, &payload);
+            (there, LOOKS.load(Ordering::Relaxed) - before)
+        };
+        END.store(addr as usize + 150_000, Ordering::Relaxed);
+        // A page is looked at once, until the looks are forgotten.
+        for offset in (0..40_000).step_by(1000) {
+            let looks = write(&mut memory, offset);
+            assert!(looks.0 && looks.1 <= 1, "{looks:?}");
+        }
+        assert_eq!(write(&mut memory, 0), (true, 0));
+        memory.forget_checks();
+        assert_eq!(write(&mut memory, 0), (true, 1));
+        // What follows is looked at together, as much as came the last time.
+        memory.forget_checks();
+        memory.expected = 40_000;
+        assert_eq!(write(&mut memory, 40_000), (true, 1));
+        assert_eq!(write(&mut memory, 79_000), (true, 0));
+        // Where not all of that is there, each page is looked at by itself.
+        assert_eq!(write(&mut memory, 120_000), (true, 2));
+        assert_eq!(write(&mut memory, 148_000), (false, 2));
+        assert_eq!(write(&mut memory, 198_000), (false, 1));
+        // SAFETY: allocated above with the same layout, and written before that.
+        let written: Vec<usize> = (0..200_000).filter(|&at| unsafe { addr.add(at).read() } != 0).collect();
+        let expected: Vec<usize> =
+            [0..41_000, 79_000..80_000, 120_000..121_000].into_iter().flatten().collect();
+        assert_eq!(written, expected);
+        // SAFETY: as above.
+        unsafe { std::alloc::dealloc(addr, layout) };
     }
 
     #[test]

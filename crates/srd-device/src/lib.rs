@@ -38,7 +38,7 @@ mod work;
 pub use api::*;
 pub use counters::Counters;
 pub use device::Device;
-pub use host_memory::{HostMemory, HostPayload};
+pub use host_memory::{Check, HostMemory, HostPayload};
 pub use length_memory::{Length, LengthMemory};
 pub use routing_header::ROUTING_HEADER_LEN;
 pub use status::{describe, ibv_wc_status};

@@ -2,6 +2,7 @@
 
 use crate::api::*;
 use srd_wire::MrKey;
+use std::ops::Range;
 
 /// A registered region.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +161,13 @@ impl Regions {
         self.free.push(index as u32);
         self.leave(region.pd);
         Ok(())
+    }
+
+    /// Where a region really lies.
+    #[inline]
+    pub fn extent(&self, key: MrKey) -> Option<Range<u64>> {
+        let region = self.slots.get(self.index(key)).filter(|slot| slot.key == key.0)?.region.as_ref()?;
+        Some(region.addr..region.addr + region.len)
     }
 
     #[inline]

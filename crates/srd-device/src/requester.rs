@@ -1,6 +1,7 @@
 //! The requester: send work requests from posting to completion. Checks what the local side can check, hands messages
 //! to the transport, sends again what found no receive buffer, and keeps the book of reads.
 
+use crate::answers::Answer;
 use crate::api::*;
 use crate::send_queue::{Posted, Progress, RnrRetries, SendRequest};
 use crate::slab::Key;
@@ -9,7 +10,7 @@ use crate::tables::Tables;
 use crate::token::TokenOf;
 use crate::transport::Transport;
 use crate::work::Work;
-use srd_proto::{Payload, PeerId, SendError};
+use srd_proto::{Payload, PeerId, SendError, Token};
 use srd_wire::{Gid, InstanceAddr, MrKey, Op, Qpn, Route, Status};
 
 /// A peer knows a read of ours by slot and the low bits of its generation, since the wire has room for 32 bits.
@@ -382,6 +383,24 @@ impl<M: Memory> Tables<M> {
         queues.dedup();
         for index in queues {
             self.end_doomed(index, ending);
+        }
+    }
+
+    /// The memory of a message of ours has gone.
+    pub fn unreadable<T: Transport<M::Payload>>(&mut self, transport: &mut T, token: Token) {
+        match TokenOf::of(token) {
+            TokenOf::Request(key) => {
+                let Some(request) = self.requests.get_mut(key) else { return };
+                let Progress::InFlight(peer) = request.progress else { return };
+                transport.cancel(self.now, peer, &mut |other| other == token);
+                self.end_request(key, Status::LocalInvalidLkey);
+            }
+            TokenOf::Answer(key) => {
+                let Some(Answer { peer, read, .. }) = self.answers.remove(key) else { return };
+                transport.cancel(self.now, peer, &mut |other| other == token);
+                self.fail_read(transport, peer, read, Status::RemoteBadAddress);
+            }
+            TokenOf::Watch(_) | TokenOf::Nobody => {}
         }
     }
 

@@ -72,7 +72,16 @@ impl<M: Memory> Upper<M::Payload> for Tables<M> {
         if matches!(landing.purpose, Purpose::Dead(_)) || payload.is_empty() {
             return;
         }
-        self.memory.write(&landing.pieces, (landing.skip + offset) as usize, payload);
+        if let Purpose::Receive(_) = landing.purpose {
+            // The program has posted the buffer, and knows that it is in use until it is told otherwise.
+            return self.memory.write(&landing.pieces, (landing.skip + offset) as usize, payload);
+        }
+        let there = self.regions.extent(landing.keys[0]).is_some_and(|region| {
+            self.memory.write_if_there(region, landing.pieces[0], offset as usize, payload)
+        });
+        if !there {
+            self.memory_has_gone(key_of(cookie));
+        }
     }
 
     #[inline]
@@ -405,6 +414,19 @@ impl<M: Memory> Tables<M> {
     pub fn kill_landing(&mut self, key: Key, status: Status) {
         if let Some(landing) = self.landings.get_mut(key) {
             landing.purpose = Purpose::Dead(status);
+        }
+    }
+
+    /// The program has unmapped memory that a message is for: its sender is told so at the end, as for an address out
+    /// of bounds. A read of ours fails at once.
+    #[cold]
+    fn memory_has_gone(&mut self, key: Key) {
+        let Some(landing) = self.landings.get_mut(key) else { return };
+        let index = landing.qp;
+        match std::mem::replace(&mut landing.purpose, Purpose::Dead(Status::RemoteBadAddress)) {
+            Purpose::Write(Some(receive)) => self.qp_mut(index).rq.give_back(receive),
+            Purpose::ReadData(request) => self.end_request(request, Status::LocalInvalidLkey),
+            _ => {}
         }
     }
 

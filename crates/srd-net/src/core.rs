@@ -115,6 +115,7 @@ impl Core {
     pub fn round(&mut self, now: Time) -> bool {
         self.counters.rounds += 1;
         self.polls_without_look = 0;
+        self.device.memory().forget_checks();
         let received = self.receiver.receive(now, &mut self.device, self.keyring.as_mut());
         if received > 0 {
             self.last_arrival = now;
@@ -216,8 +217,8 @@ impl Core {
                 .is_some()
         {}
         transmitter.flush(now);
-        while let Some((peer, read)) = transmitter.take_unreadable() {
-            device.unreadable(now, peer, read);
+        while let Some((peer, message)) = transmitter.take_unreadable() {
+            device.unreadable(now, peer, message);
         }
         if transmitter.packets_pushed() != before {
             self.sent_since_poll = true;

@@ -45,7 +45,7 @@ pub use progress::ProgressCounters;
 pub use receive::ReceiveCounters;
 pub use stats::{PeerStats, Stats};
 pub use sys::event::EventFd;
-pub use sys::memory::Buffer;
+pub use sys::memory::{Buffer, is_there};
 pub use sys::udp;
 pub use transmit::TransmitCounters;
 pub use variables::{ReadBy, VARIABLES, Variable};

@@ -10,7 +10,7 @@ use serde::Serialize;
 use srd_device::HostPayload;
 use srd_proto::{Payload, PeerId, Transmit};
 use srd_wire::seal::{self, Keyring};
-use srd_wire::{Body, Gid, InstanceAddr, Nanos, Op, Packet, Time, codec};
+use srd_wire::{Body, Gid, InstanceAddr, MsgId, Nanos, Op, Packet, Time, codec};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -38,7 +38,7 @@ pub struct TransmitCounters {
     pub dropped_refused: u64,
     /// Packets given up because they could not be sealed.
     pub dropped_unsealed: u64,
-    /// Packets of reads whose memory the program has unmapped; the transport sends them again, or gives the read up.
+    /// Packets whose memory the program has unmapped; the transport sends them again, or gives their messages up.
     pub dropped_unreadable: u64,
     /// Packets to an address of the other family.
     pub dropped_unroutable: u64,
@@ -75,8 +75,8 @@ pub struct Transmitter {
     injector: Option<Injector<Burst>>,
     /// The payload of a packet that is copied with care.
     scratch: Vec<u8>,
-    /// Reads whose memory has gone, since [`Transmitter::take_unreadable`].
-    unreadable: Vec<(PeerId, u32)>,
+    /// Messages whose memory has gone, since [`Transmitter::take_unreadable`].
+    unreadable: Vec<(PeerId, MsgId)>,
     pushed: u64,
     pushed_bytes: u64,
     counters: TransmitCounters,
@@ -154,9 +154,9 @@ impl Transmitter {
         self.ports.take_path_mtu()
     }
 
-    /// A read of a peer (and its name there) whose memory the program has unmapped.
+    /// A message whose memory the program has unmapped, and whom it is for.
     #[inline]
-    pub fn take_unreadable(&mut self) -> Option<(PeerId, u32)> {
+    pub fn take_unreadable(&mut self) -> Option<(PeerId, MsgId)> {
         self.unreadable.pop()
     }
 
@@ -241,25 +241,26 @@ impl Transmitter {
         self.batch.closed = len < self.batch.burst.segment;
     }
 
-    /// Whether the payload may have gone though its region is registered, and would be read by this process rather than
-    /// by the kernel, which answers where a process dies. That is so for the answers to reads: their reader may have all
-    /// of it, and have told the program so, before we hear of it; and a program that unmaps memory then may deregister
-    /// it later (libfabric's cache of registrations does).
+    /// Whether the payload may have gone though its region is registered, and is to be copied by the kernel, which
+    /// answers where a process dies. That is so for the answers to reads: their reader may have all of it, and have told
+    /// the program so, before we hear of it; and a program that unmaps memory then may deregister it later (libfabric's
+    /// cache of registrations does). And it is so for all that is sent again: a send that the kernel could not gather
+    /// was dropped with all that it held, and here it is found out whose memory has gone.
     #[inline]
     fn needs_care(&self, packet: &Packet<HostPayload>, sealed: bool) -> bool {
         let Body::Data(data) = &packet.body else { return false };
         let short = data.payload.len() < payload::COPY_BELOW;
-        matches!(data.op, Op::ReadResponse { .. }) && (data.tx_count > 0 || short || sealed)
+        data.tx_count > 0 || matches!(data.op, Op::ReadResponse { .. }) && (short || sealed)
     }
 
-    /// Copies the payload to `scratch`. Returns false, and notes the read, if it has gone.
+    /// Copies the payload to `scratch`. Returns false, and notes the message, if it has gone.
     fn copy_with_care(&mut self, transmit: &Transmit<HostPayload>) -> bool {
         let Body::Data(data) = &transmit.packet.body else { return false };
         self.scratch.resize(data.payload.len(), 0);
         let there = payload::try_copy(&data.payload, &mut self.scratch);
-        if !there && let Op::ReadResponse { read } = data.op {
+        if !there {
             self.counters.dropped_unreadable += 1;
-            self.unreadable.push((transmit.peer, read));
+            self.unreadable.push((transmit.peer, data.msg));
         }
         there
     }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use srd_device::{Access, SendOp};
+use srd_device::{CompletionOp, SendData, SendOp, SendWr, Sge};
 use srd_net::{Barred, Instance};
 use srd_wire::{Gid, Qpn, Status};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::traffic::{LENGTHS, exchange, write_and_read};
-use support::{Host, PATIENCE, new_qp, options, pattern};
+use support::{Host, PATIENCE, QKEY, new_qp, options, pattern};
 
 /// A file that goes when the test ends.
 struct TempFile(PathBuf);
@@ -132,14 +132,102 @@ fn a_read_of_memory_that_has_gone_fails_and_kills_nobody() {
     ] {
         let (mut a, mut b) = (Host::open("127.0.0.1", variables), Host::open("127.0.0.2", variables));
         b.handle(a.gid());
-        let access = Access { remote_read: true, ..Access::default() };
-        // Nothing is mapped below vm.mmap_min_addr.
-        let gone = b.instance.with(|device, _| device.reg_mr(b.pd, 4096, 1 << 15, 4096, access));
-        let rkey = gone.expect("not forked").expect("a region");
-        a.post(1, SendOp::Read { rkey, addr: 4096 }, b.address(), 0, len);
+        let gone = b.gone();
+        a.post(1, SendOp::Read { rkey: gone.lkey, addr: gone.addr }, b.address(), 0, len);
         let done = a.completion();
         assert_eq!((done.wr_id, done.status), (1, Status::RemoteBadAddress), "{len} B, {variables:?}");
         assert!(b.instance.stats().is_ok());
+    }
+}
+
+#[test]
+fn a_write_to_memory_that_has_gone_is_refused_and_kills_nobody() {
+    for variables in [&[][..], &["SRD_FAULT=loss=0.1,seed=3"]] {
+        let (mut a, mut b) = (Host::open("127.0.0.1", variables), Host::open("127.0.0.2", variables));
+        b.handle(a.gid());
+        let gone = b.gone();
+        b.recv(9, 0, 100);
+        for (wr_id, len, imm) in [(1, 100, None), (2, 20_000, None), (3, 100, Some(7)), (4, 20_000, Some(7))]
+        {
+            let op = SendOp::Write { rkey: gone.lkey, addr: gone.addr, imm };
+            a.post(wr_id, op, b.address(), 0, len);
+            let done = a.completion();
+            assert_eq!((done.wr_id, done.status), (wr_id, Status::RemoteBadAddress), "{variables:?}");
+        }
+        // No receive was used up.
+        a.send(5, b.address(), 0, 100);
+        assert_eq!(a.success().wr_id, 5);
+        assert_eq!(b.success().wr_id, 9);
+        exchange(&mut a, &mut b, 1);
+    }
+}
+
+#[test]
+fn a_read_into_memory_that_has_gone_fails_and_kills_nobody() {
+    for variables in [&[][..], &["SRD_FAULT=loss=0.1,seed=3"]] {
+        let (mut a, mut b) = (Host::open("127.0.0.1", variables), Host::open("127.0.0.2", variables));
+        b.handle(a.gid());
+        let gone = a.gone();
+        for (wr_id, len) in [(1, 100), (2, 20_000)] {
+            let op = SendOp::Read { rkey: b.key, addr: b.buffer.addr() };
+            a.post_sge(wr_id, op, b.address(), Sge { len, ..gone });
+            let done = a.completion();
+            assert_eq!((done.wr_id, done.status), (wr_id, Status::LocalInvalidLkey), "{variables:?}");
+        }
+        exchange(&mut a, &mut b, 1);
+        write_and_read(&mut a, &mut b, 20_000, 1);
+    }
+}
+
+#[test]
+fn what_is_sent_from_memory_that_has_gone_fails_alone() {
+    for variables in [&[][..], &["SRD_FAULT=loss=0.1,seed=3"]] {
+        let (mut a, mut b) = (Host::open("127.0.0.1", variables), Host::open("127.0.0.2", variables));
+        b.handle(a.gid());
+        let gone = a.gone();
+        for wr_id in 0..8 {
+            b.recv(wr_id, 0, 4096);
+        }
+        // At once, so that some leave in one call of the system.
+        let (to, handle) = (b.address(), a.handle(b.gid()));
+        let write = SendOp::Write { rkey: b.key, addr: b.buffer.addr() + 300_000, imm: None };
+        let send = SendOp::Send { imm: None };
+        let posts = [
+            (send, a.sge(0, 1000), 1000),
+            (send, gone, 1000),
+            (write, gone, 20_000),
+            (write, a.sge(0, 20_000), 20_000),
+        ];
+        let posts = posts.iter().cycle().take(8);
+        a.instance
+            .with(|device, now| {
+                for (wr_id, &(op, sge, len)) in posts.enumerate() {
+                    let sges = [Sge { len, ..sge }];
+                    let data = SendData::Sges(&sges);
+                    let wr = SendWr { wr_id: wr_id as u64, op, ah: handle, dst_qpn: to.1, qkey: QKEY, data };
+                    device.post_send(now, a.qpn, &wr).expect("there is room");
+                }
+            })
+            .expect("not forked");
+        let mut failed = BTreeSet::new();
+        for _ in 0..8 {
+            let done = a.completion();
+            if done.status != Status::Ok {
+                assert_eq!(done.status, Status::LocalInvalidLkey, "{done:?}, {variables:?}");
+                failed.insert(done.wr_id);
+            }
+        }
+        assert_eq!(failed, BTreeSet::from([1, 2, 5, 6]));
+        for _ in 0..2 {
+            assert_eq!(b.success().op, CompletionOp::Recv);
+        }
+        // The other receives are still there.
+        for wr_id in 10..16 {
+            a.send(wr_id, to, 0, 1000);
+            a.success();
+            b.success();
+        }
+        exchange(&mut a, &mut b, 1);
     }
 }
 

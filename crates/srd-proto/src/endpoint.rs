@@ -7,8 +7,8 @@ use crate::{Config, Event, PathReport, Payload, PeerId, PeerLoss, Stats, Token, 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use srd_wire::{
-    Ack, Body, Echo, Gid, Hello, Hold, Incarnation, InstanceAddr, Nanos, Op, Packet, PathId, Probe, Psn,
-    Status, Tag, Time, first_psn,
+    Ack, Body, Echo, Gid, Hello, Hold, Incarnation, InstanceAddr, MsgId, Nanos, Op, Packet, PathId, Probe,
+    Psn, Status, Tag, Time, first_psn,
 };
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
@@ -298,6 +298,11 @@ impl<P: Payload> Endpoint<P> {
         }
         context.messages.purge();
         self.make_ready(peer.slot);
+    }
+
+    /// The token of the message that packets to `peer` call `id`; `None` if its outcome is known or nobody waits for it.
+    pub fn token_of(&self, peer: PeerId, id: MsgId) -> Option<Token> {
+        self.context(peer)?.messages.token_of(id)
     }
 
     /// A packet has arrived at our port number `port` from host `from`. `bytes` is the size of its datagram, `ce`

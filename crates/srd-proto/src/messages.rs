@@ -265,6 +265,13 @@ impl<P: Payload> Messages<P> {
         }
     }
 
+    /// The token of a message of the upper layer that is not over.
+    pub(crate) fn token_of(&self, id: MsgId) -> Option<Token> {
+        let slot = id.0 & ((1 << SLOT_BITS) - 1);
+        let message = self.slab.get(slot as usize)?;
+        (message.id == id && message.live && !message.over).then(|| self.token(slot)).flatten()
+    }
+
     /// Gives memory back; only when there are no messages.
     pub(crate) fn release(&mut self) {
         if self.len() == 0 && self.slab.capacity() > 16 {

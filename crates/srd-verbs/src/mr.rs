@@ -9,6 +9,7 @@ use crate::objects::Link;
 use crate::pd::Pd;
 use libc::{c_int, c_uint, c_void, size_t};
 use srd_device::Access;
+use srd_net::is_there;
 use srd_wire::MrKey;
 
 #[repr(C)]
@@ -71,24 +72,6 @@ fn access(flags: u32, context: &Context) -> Outcome<Access> {
     })
 }
 
-/// Whether there is memory behind every page of the range. Hardware pins it and would answer EFAULT; for us it must be
-/// known now, as there is nobody to answer to when a packet arrives for memory that never was.
-fn is_mapped(addr: usize, len: usize) -> bool {
-    // SAFETY: cannot fail.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let mut resident = [0u8; 4096];
-    let (mut at, end) = (addr & !(page - 1), addr + len);
-    while at < end {
-        let step = (end - at).min(resident.len() * page);
-        // SAFETY: the vector has a byte for each page of the step; the kernel checks the range.
-        if unsafe { libc::mincore(at as *mut c_void, step, resident.as_mut_ptr()) } != 0 {
-            return false;
-        }
-        at += step;
-    }
-    true
-}
-
 /// Registers `len` bytes at `addr`, which peers and work requests are to name from `iova` on.
 fn register(pd: &Pd, addr: *mut c_void, len: usize, iova: u64, flags: u32) -> Outcome<*mut ibv_mr> {
     let context = pd.context();
@@ -96,10 +79,12 @@ fn register(pd: &Pd, addr: *mut c_void, len: usize, iova: u64, flags: u32) -> Ou
     if len == 0 || (addr as usize).checked_add(len).is_none() || iova.checked_add(len as u64).is_none() {
         return Err(Errno::INVALID);
     }
-    if !is_mapped(addr as usize, len) {
+    // Hardware pins the memory, for writing if anybody may write it, and answers EFAULT where that fails. For us it must be
+    // known now, as there is nobody to answer to when a packet arrives for memory that never was.
+    if !is_there(addr as usize, len, access.local_write || access.remote_write) {
         log::warn(format_args!(
-            "cannot register {len} bytes at {addr:p}: not memory of this process that the CPU can reach. Memory of a GPU \
-             cannot be used with the software EFA; have the program stage through host memory (with libfabric: FI_HMEM_CUDA_USE_GDRCOPY=0 \
+            "cannot register {len} bytes at {addr:p}: not memory of this process that the CPU can reach, or it is protected \
+             against the access that was asked for. Memory of a GPU cannot be used with the software EFA; have the program stage through host memory (with libfabric: FI_HMEM_CUDA_USE_GDRCOPY=0 \
              and FI_EFA_USE_DEVICE_RDMA=0, with NCCL: NCCL_NET_GDR_LEVEL=LOC)"
         ));
         return Err(Errno::FAULT);
@@ -188,33 +173,5 @@ abi! {
         object::<_, Mr>(mr)?.destroy()?;
         drop(Box::from_raw(mr.cast::<Mr>()));
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_that_is_not_there_is_recognised() {
-        let here = vec![0u8; 100_000];
-        assert!(is_mapped(here.as_ptr() as usize, here.len()));
-        assert!(is_mapped(here.as_ptr() as usize + 1, 1));
-        assert!(!is_mapped(0x1000, 4096));
-        // SAFETY: a mapping of our own, whose second page goes again.
-        unsafe {
-            let two = libc::mmap(
-                std::ptr::null_mut(),
-                8192,
-                libc::PROT_READ,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            );
-            libc::munmap(two.byte_add(4096), 4096);
-            assert!(is_mapped(two as usize, 4096));
-            assert!(!is_mapped(two as usize, 4097));
-            libc::munmap(two, 4096);
-        }
     }
 }

@@ -13,6 +13,16 @@ fn rdma_from_a_requester_without_address_handle_is_refused() {
 }
 
 #[test]
+fn memory_that_is_unmapped_after_registering_fails_its_own_requests_only() {
+    built::run("errors", "unmapped", &[]);
+}
+
+#[test]
+fn memory_that_is_protected_is_not_registered_for_more_than_it_permits() {
+    built::run("errors", "protected", &[]);
+}
+
+#[test]
 fn a_peer_that_dies_is_reported() {
     built::run("errors", "death", &[("SRD_PEER_TIMEOUT_S", "1")]);
 }

@@ -4,12 +4,53 @@ use srd_device::HostMemory;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
 use std::ptr::NonNull;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The process's memory, as the device wants it.
 pub fn host_memory() -> HostMemory {
     // SAFETY: the promise is about memory that is registered later; `Instance::open` hands it on to the program.
-    unsafe { HostMemory::new() }
+    unsafe { HostMemory::new() }.checked_by(|addr, len| is_there(addr, len, true))
+}
+
+static PAGE: LazyLock<usize> = LazyLock::new(|| {
+    // SAFETY: cannot fail.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+});
+
+/// Whether the kernel faults pages in when asked to (Linux 5.14 and later).
+static POPULATES: LazyLock<bool> = LazyLock::new(|| {
+    // SAFETY: an empty range: only the advice is looked at.
+    unsafe { libc::madvise(std::ptr::null_mut(), 0, libc::MADV_POPULATE_WRITE) == 0 }
+});
+
+/// Whether there is memory behind every byte of the range, and it may be read, or with `write` written. Its pages are
+/// faulted in as for a device that pins them, and the kernel refuses where it would refuse to pin. A kernel that cannot
+/// do that only says whether something is mapped.
+pub fn is_there(addr: usize, len: usize, write: bool) -> bool {
+    let Some(end) = addr.checked_add(len) else { return false };
+    let start = addr & !(*PAGE - 1);
+    if !*POPULATES {
+        return is_mapped(start, end);
+    }
+    let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    // SAFETY: populating changes no byte; the kernel checks the range.
+    unsafe { libc::madvise(start as *mut libc::c_void, end - start, advice) == 0 }
+}
+
+/// Whether something is mapped from `start`, where a page begins, to `end`.
+fn is_mapped(start: usize, end: usize) -> bool {
+    let mut resident = [0u8; 4096];
+    let mut at = start;
+    while at < end {
+        let step = (end - at).min(resident.len() * *PAGE);
+        // SAFETY: the vector has a byte for each page of the step; the kernel checks the range.
+        if unsafe { libc::mincore(at as *mut libc::c_void, step, resident.as_mut_ptr()) } != 0 {
+            return false;
+        }
+        at += step;
+    }
+    true
 }
 
 /// Set once the system has refused `process_vm_readv` (a seccomp filter may).
@@ -142,6 +183,43 @@ impl Drop for Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_is_not_there_or_is_protected_is_recognised() {
+        let here = vec![7u8; 100_000];
+        let addr = here.as_ptr() as usize;
+        for write in [false, true] {
+            assert!(is_there(addr, here.len(), write));
+            assert!(is_there(addr + 1, 1, write));
+            assert!(!is_there(*PAGE, *PAGE, write));
+            assert!(!is_there(addr, usize::MAX, write));
+        }
+        assert!(here.iter().all(|&byte| byte == 7));
+        let map = |pages: usize, protection| {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            // SAFETY: a mapping of our own.
+            let at = unsafe { libc::mmap(std::ptr::null_mut(), pages * *PAGE, protection, flags, -1, 0) };
+            assert_ne!(at, libc::MAP_FAILED);
+            at
+        };
+        let (two, none) = (map(2, libc::PROT_READ), map(1, libc::PROT_NONE));
+        // SAFETY: of the same mapping.
+        unsafe { libc::munmap(two.byte_add(*PAGE), *PAGE) };
+        let two = two as usize;
+        assert!(is_there(two, *PAGE, false));
+        assert!(!is_there(two, *PAGE + 1, false));
+        assert!(is_mapped(two, two + *PAGE));
+        assert!(!is_mapped(two, two + *PAGE + 1));
+        if *POPULATES {
+            assert!(!is_there(two, *PAGE, true));
+            assert!(!is_there(none as usize, 1, false));
+        }
+        // SAFETY: as above.
+        unsafe {
+            libc::munmap(two as *mut libc::c_void, *PAGE);
+            libc::munmap(none, *PAGE);
+        }
+    }
 
     #[test]
     fn what_is_not_there_is_said_so() {

@@ -59,6 +59,14 @@ impl Host {
         Host { instance, pd, cq, qpn, key, buffer, handles: HashMap::new() }
     }
 
+    /// A region whose memory has gone: nothing is mapped below vm.mmap_min_addr.
+    pub fn gone(&self) -> Sge {
+        let access = Access { local_write: true, remote_read: true, remote_write: true };
+        let (addr, len) = (4096, 1 << 15);
+        let key = self.instance.with(|device, _| device.reg_mr(self.pd, addr, len as u64, addr, access));
+        Sge { addr, len, lkey: key.expect("not forked").expect("a region") }
+    }
+
     pub fn gid(&self) -> Gid {
         self.instance.gid()
     }
@@ -76,8 +84,12 @@ impl Host {
     }
 
     pub fn post(&mut self, wr_id: u64, op: SendOp, to: (Gid, Qpn), offset: usize, len: usize) {
+        self.post_sge(wr_id, op, to, self.sge(offset, len));
+    }
+
+    pub fn post_sge(&mut self, wr_id: u64, op: SendOp, to: (Gid, Qpn), sge: Sge) {
         let ah = self.handle(to.0);
-        let sges = [self.sge(offset, len)];
+        let sges = [sge];
         let wr = SendWr { wr_id, op, ah, dst_qpn: to.1, qkey: QKEY, data: SendData::Sges(&sges) };
         self.instance.with(|device, now| device.post_send(now, self.qpn, &wr)).unwrap().unwrap();
     }

@@ -143,6 +143,123 @@ static void unknown_requester(void)
 	two_processes(unknown_here, unknown_there);
 }
 
+/* ---- memory that the program unmaps while it is registered ---- */
+
+#define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
+#define MAPPED 65536
+
+static uint8_t *map(int protection)
+{
+	void *at = mmap(NULL, MAPPED, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(at != MAP_FAILED);
+	return at;
+}
+
+struct region {
+	uint64_t addr;
+	uint32_t key;
+};
+
+static struct region unmapped_region(struct side *s, struct ibv_mr **mr)
+{
+	uint8_t *at = map(PROT_READ | PROT_WRITE);
+	*mr = ibv_reg_mr(s->pd, at, MAPPED, ALL_ACCESS);
+	CHECK(*mr);
+	CHECK_EQUAL(munmap(at, MAPPED), 0);
+	return (struct region){ .addr = (uintptr_t)at, .key = (*mr)->lkey };
+}
+
+/* One request between `local` and `remote`; a send if that is NULL. */
+static void request(struct side *s, uint64_t wr_id, bool read, struct region local, const struct region *remote)
+{
+	begin_wr(s, wr_id);
+	if (!remote)
+		ibv_wr_send(s->qpx);
+	else if (read)
+		ibv_wr_rdma_read(s->qpx, remote->key, remote->addr);
+	else
+		ibv_wr_rdma_write(s->qpx, remote->key, remote->addr);
+	ibv_wr_set_sge(s->qpx, local.key, local.addr, remote ? 50000 : 2000);
+	set_peer(s);
+	CHECK_EQUAL(ibv_wr_complete(s->qpx), 0);
+}
+
+static void unmapped_here(struct side *s)
+{
+	connect_srd(s, 0, 7);
+	struct region here = { (uintptr_t)s->buffer, s->mr->lkey }, there = { s->peer.buffer, s->peer.rkey };
+	struct region remote_gone, local_gone;
+	struct ibv_mr *mr;
+	local_gone = unmapped_region(s, &mr);
+	hear(s, &remote_gone, sizeof(remote_gone));
+
+	/* 7: a peer's memory, 5: our own. */
+	request(s, 1, false, here, &remote_gone);
+	expect_error(s, 1, IBV_WC_REM_ACCESS_ERR, 7);
+	request(s, 2, true, here, &remote_gone);
+	expect_error(s, 2, IBV_WC_REM_ACCESS_ERR, 7);
+	request(s, 3, true, local_gone, &there);
+	expect_error(s, 3, IBV_WC_LOC_PROT_ERR, 5);
+	request(s, 4, false, local_gone, &there);
+	expect_error(s, 4, IBV_WC_LOC_PROT_ERR, 5);
+	request(s, 5, false, local_gone, NULL);
+	expect_error(s, 5, IBV_WC_LOC_PROT_ERR, 5);
+	still_works(s, 6);
+	meet(s);
+	CHECK_EQUAL(ibv_dereg_mr(mr), 0);
+	tear_down(s);
+}
+
+static void unmapped_there(struct side *s)
+{
+	connect_srd(s, 0, 7);
+	struct ibv_mr *mr;
+	struct region gone = unmapped_region(s, &mr);
+	post_recv_at(s, 1, 0, 4096);
+	tell(s, &gone, sizeof(gone));
+	struct done d = next(s);
+	expect(d, 1, IBV_WC_SUCCESS, IBV_WC_RECV);
+	CHECK_EQUAL(d.byte_len, 64);
+	meet(s);
+	CHECK_EQUAL(ibv_dereg_mr(mr), 0);
+	tear_down(s);
+}
+
+static void unmapped(void)
+{
+	two_processes(unmapped_here, unmapped_there);
+}
+
+static void protected(void)
+{
+	struct side side = { 0 }, *s = &side;
+	set_up(s);
+	uint8_t *at = map(PROT_READ | PROT_WRITE), *second = at + MAPPED / 2;
+	memset(at, 7, MAPPED);
+	CHECK_EQUAL(mprotect(second, MAPPED / 2, PROT_READ), 0);
+	if (madvise(NULL, 0, 23 /* MADV_POPULATE_WRITE, Linux 5.14 */) == 0) {
+		static const int writing[] = { IBV_ACCESS_LOCAL_WRITE, ALL_ACCESS };
+		for (int i = 0; i < 2; i++) {
+			errno = 0;
+			CHECK(!ibv_reg_mr(s->pd, at, MAPPED, writing[i]) && errno == EFAULT);
+		}
+		CHECK_EQUAL(mprotect(second, MAPPED / 2, PROT_NONE), 0);
+		errno = 0;
+		CHECK(!ibv_reg_mr(s->pd, at, MAPPED, 0) && errno == EFAULT);
+		CHECK_EQUAL(mprotect(second, MAPPED / 2, PROT_READ), 0);
+	}
+	/* What it permits is registered, and nothing of it is lost. */
+	struct ibv_mr *reading = ibv_reg_mr(s->pd, at, MAPPED, IBV_ACCESS_REMOTE_READ);
+	struct ibv_mr *writing = ibv_reg_mr(s->pd, at, MAPPED / 2, ALL_ACCESS);
+	CHECK(reading && writing);
+	for (int i = 0; i < MAPPED; i++)
+		CHECK_EQUAL(at[i], 7);
+	CHECK_EQUAL(ibv_dereg_mr(reading), 0);
+	CHECK_EQUAL(ibv_dereg_mr(writing), 0);
+	munmap(at, MAPPED);
+	tear_down(s);
+}
+
 /* ---- a peer that dies ---- */
 
 static void death_here(struct side *s)
@@ -400,6 +517,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		{ "statuses", statuses }, { "unknown_requester", unknown_requester }, { "death", death },
+		{ "unmapped", unmapped }, { "protected", protected },
 		{ "refusals", refusals }, { "nulls", nulls }, { "overrun", overrun },
 		{ "no_device", no_device }, { 0 },
 	};
