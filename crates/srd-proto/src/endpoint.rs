@@ -131,6 +131,7 @@ pub struct Endpoint<P: Payload> {
     timers: TimerWheel,
     /// Answers to packets that belong to no context.
     replies: VecDeque<Transmit<P>>,
+    reply_turn: u16,
     next_reply: Time,
     /// The caller's clock at the last call.
     clock: Time,
@@ -159,6 +160,7 @@ impl<P: Payload> Endpoint<P> {
             owing: VecDeque::new(),
             timers: TimerWheel::new(),
             replies: VecDeque::new(),
+            reply_turn: 0,
             next_reply: Time(0),
             clock: Time(0),
             now: Time(0),
@@ -737,6 +739,9 @@ impl<P: Payload> Endpoint<P> {
             body,
         };
         let peer = PeerId { slot: u32::MAX, generation: 0 };
-        self.replies.push_back(Transmit { peer, to, peer_incarnation, entropy: 0, pad_to: 0, packet });
+        // Each another way: one may be dead, and a stranger asks until an answer comes.
+        self.reply_turn = self.reply_turn.wrapping_add(1);
+        let entropy = self.reply_turn % self.shared.config.entropy;
+        self.replies.push_back(Transmit { peer, to, peer_incarnation, entropy, pad_to: 0, packet });
     }
 }

@@ -17,6 +17,8 @@ const RAISE_AFTER: Nanos = Nanos::from_secs(10);
 const DOUBT_AFTER: u32 = 6;
 /// ...and that end the message: its packets cannot be cut smaller.
 const GIVE_UP_AFTER: u32 = 24;
+/// Losses in a row that count as one once the size is in doubt.
+const RESTS: u64 = 15;
 /// Bit that tells probes of size from probes of paths.
 const SIZE_PROBE: u32 = 1 << 31;
 
@@ -106,6 +108,7 @@ impl PathMtu {
         }
         self.proven = self.trying;
         self.attempts = 0;
+        self.bad_rounds = 0;
         self.trying = self.max;
         self.probe_at = if self.proven == self.max { Time::NEVER } else { now + RAISE_AFTER };
     }
@@ -124,8 +127,10 @@ impl PathMtu {
             return false;
         }
         if sent >= self.counted_until {
-            self.counted_until = now;
             self.bad_rounds += 1;
+            // The size is in doubt soon, the message is given up late: a full queue may be what swallows its packets.
+            let rest = if self.bad_rounds > DOUBT_AFTER { RESTS * now.since(sent).0 } else { 0 };
+            self.counted_until = now + Nanos(rest);
         }
         if self.bad_rounds == DOUBT_AFTER && self.proven > self.base() {
             self.proven = self.base();

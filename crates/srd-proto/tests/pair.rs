@@ -584,3 +584,19 @@ fn a_clock_that_steps_back_and_packets_of_strangers_move_no_time() {
     while endpoint.poll_transmit(now).is_some() {}
     assert!(endpoint.next_timeout() < now + SECOND);
 }
+
+#[test]
+fn one_dead_way_back_does_not_keep_a_restarted_peer_a_stranger() {
+    for dead in 0..4 {
+        let config = Config { entropy: 4, ..Config::default() };
+        let mut world = World::new(2, &config);
+        world.send(0, 1, pattern(100, 0));
+        world.settle(SECOND);
+        world.restart(0, &config, 0x9999);
+        world.network =
+            Box::new(move |_, from, t| if from == 1 && t.entropy == dead { vec![] } else { vec![RTT_HALF] });
+        world.send(0, 1, pattern(100, 1));
+        world.run_for(Nanos::from_millis(5));
+        assert_eq!(world.hosts[1].log.received.len(), 2, "port {dead} is dead");
+    }
+}
