@@ -299,7 +299,7 @@ fn a_peer_that_was_never_there_is_unreachable() {
 #[test]
 fn a_peer_that_has_died_is_unresponsive() {
     let mut a = Host::open("127.0.0.1", &["SRD_PEER_TIMEOUT_S=0.5"]);
-    let mut b = Host::open("127.0.0.2", &[]);
+    let mut b = Host::open("127.0.0.8", &[]); // no other test's, which might take the dead one's port
     let b_address = b.address();
     exchange(&mut a, &mut b, 1);
     drop(b);
