@@ -22,7 +22,8 @@ pub(crate) struct Held<'a> {
     core: MutexGuard<'a, Core>,
 }
 
-fn this_thread() -> usize {
+/// A number that no other living thread has.
+pub fn this_thread() -> usize {
     thread_local!(static MARK: u8 = const { 0 });
     MARK.with(|mark| &raw const *mark as usize)
 }

@@ -35,6 +35,7 @@ mod variables;
 
 pub use self::core::CoreCounters;
 pub use address::{AddressError, LocalAddress};
+pub use core_lock::this_thread;
 pub use fault::{FaultCounters, FaultPlan};
 pub use instance::*;
 pub use notify::Subscription;

@@ -105,6 +105,7 @@ impl<P: Payload> Peer<P> {
             path: None,
             rtt: None,
             host: Nanos::ZERO,
+            hosts_ns: 0.0,
             local: now.since(shared.arrived),
             min_rtt: self.rtt.min(),
             newly_acked,
@@ -141,6 +142,7 @@ impl<P: Payload> Peer<P> {
                 outgoing.paths.add_rtt(now, echo.path, rtt, shared.config.base_rtt);
             }
             (sample.path, sample.rtt, sample.host) = (Some(echo.path), rtt, host);
+            sample.hosts_ns = self.rtt.hosts_ns();
             // What the ACK covers, divided among what it says of paths.
             sample.newly_acked = newly_acked / left + (newly_acked % left != 0) as u32;
             newly_acked -= sample.newly_acked;

@@ -72,8 +72,8 @@ impl RttEstimator {
     }
 
     /// How long hosts often hold a packet and its answer, beside the round trip.
-    pub(crate) fn hosts(&self) -> Nanos {
-        Nanos(self.hosts_ns as u64)
+    pub(crate) fn hosts_ns(&self) -> f64 {
+        self.hosts_ns
     }
 
     /// The smoothed value, or `otherwise` before the first sample.

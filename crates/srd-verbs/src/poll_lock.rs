@@ -3,6 +3,7 @@
 //! It is held from `start_poll` to `end_poll`, so across calls, and the thread that holds it may come back meanwhile:
 //! programs destroy queue pairs and arm the queue while they iterate. It never covers posting (EFA_VERBS.md, trap 1).
 
+use srd_net::this_thread;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,11 +15,6 @@ pub(crate) struct PollLock<T> {
 
 // SAFETY: only one thread at a time reaches the value.
 unsafe impl<T: Send> Sync for PollLock<T> {}
-
-fn this_thread() -> usize {
-    thread_local!(static MARK: u8 = const { 0 });
-    MARK.with(|mark| &raw const *mark as usize)
-}
 
 impl<T> PollLock<T> {
     pub fn new(value: T) -> PollLock<T> {

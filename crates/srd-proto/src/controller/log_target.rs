@@ -181,8 +181,6 @@ struct Hint {
     /// `ceiling_until`.
     patient_until: Time,
     ceiling_until: Time,
-    /// By then the first windows of all have left the queues, unless others send more into them.
-    first_until: Time,
 }
 
 /// See the module.
@@ -344,7 +342,7 @@ impl LogTarget {
                 self.began = Time(sample.now.0.saturating_sub(rtt.0));
             }
             self.heard_all = self.heard_all || sample.now >= self.began + Nanos(self.unit_ns as u64);
-            follow_high(&mut self.host_ns, sample.host.as_f64());
+            self.host_ns = sample.hosts_ns;
             let period = STANDING_PERIOD * (self.unit_ns + self.host_ns);
             let remote = (sample.host - sample.local).as_f64();
             self.standing.add(sample.now, remote, Nanos(period as u64));
@@ -404,7 +402,7 @@ impl LogTarget {
             return;
         }
         self.note_senders(now, senders);
-        if now <= self.hint.first_until {
+        if now <= self.first_until() {
             // While all send the least that they may, a queue takes that long to leave.
             let queue = self.delay_ewma / (1.0 - self.law.hint_least);
             let until = now + Nanos((queue + PATIENCE * self.unit_ns) as u64);
@@ -457,11 +455,14 @@ impl LogTarget {
         if senders >= 2 * self.hint.senders || rested {
             self.hint.since = now; // many have begun, or all begin again
         }
-        let rounds = senders as f64 * self.law.first_window + PATIENCE;
-        let until = self.hint.since + Nanos((rounds * self.unit_ns) as u64);
-        self.hint.first_until = until;
-        self.hint.patient_until = self.hint.patient_until.max(until);
         self.hint.senders = senders;
+        self.hint.patient_until = self.hint.patient_until.max(self.first_until());
+    }
+
+    /// By then the first windows of all have left the queues, unless others send more into them.
+    fn first_until(&self) -> Time {
+        let rounds = self.hint.senders as f64 * self.law.first_window + PATIENCE;
+        self.hint.since + Nanos((rounds * self.unit_ns) as u64)
     }
 }
 

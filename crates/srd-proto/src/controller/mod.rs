@@ -27,7 +27,9 @@ pub struct AckSample {
     pub rtt: Option<Nanos>,
     /// Time that hosts, not the network, have held the packet or its ACK.
     pub host: Nanos,
-    /// Of that, time for which this host has held the ACK.
+    /// Time for which they often hold them.
+    pub hosts_ns: f64,
+    /// Of `host`, time for which this host has held the ACK.
     pub local: Nanos,
     /// Smallest round trip of late.
     pub min_rtt: Option<Nanos>,
@@ -59,6 +61,7 @@ impl Default for AckSample {
             path: None,
             rtt: None,
             host: Nanos::ZERO,
+            hosts_ns: 0.0,
             local: Nanos::ZERO,
             min_rtt: None,
             newly_acked: 0,

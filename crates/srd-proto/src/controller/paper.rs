@@ -13,6 +13,7 @@
 
 use super::{AckSample, Allowance, CongestionController, ControllerView, RateSample};
 use crate::Config;
+use crate::rtt::follow_high;
 use srd_wire::{Nanos, PathId, Time};
 
 /// Queueing target, as a share of the base round trip. CONGESTION_CONTROL, section 3, has 0.75 to 1; with 48 senders the
@@ -109,12 +110,6 @@ impl Transmission {
         }
         (self.round, self.began, self.bytes) = (sample.round, sample.now, sample.sent_bytes);
     }
-}
-
-/// Follows a noisy quantity near its upper end: rises to it by a quarter, and falls slowly.
-fn follow_high(estimate: &mut f64, sample: f64) {
-    let gain = if sample > *estimate { 1.0 / 4.0 } else { 1.0 / 64.0 };
-    *estimate += (sample - *estimate) * gain;
 }
 
 /// See the module.
@@ -231,7 +226,7 @@ impl Paper {
         self.delay = self.delays.median(Time(sample.now.0.saturating_sub(round.0))).unwrap_or(delay);
         self.mean_delay += (delay - self.mean_delay) * if self.packets() < 1.0 { 0.5 } else { 0.125 };
         self.clean_acks = if delay < CLEAN_DELAY * self.unit_ns { self.clean_acks + 1 } else { 0 };
-        follow_high(&mut self.host_ns, sample.host.as_f64());
+        self.host_ns = sample.hosts_ns;
         follow_high(&mut self.local_ns, sample.local.as_f64());
     }
 

@@ -55,7 +55,7 @@ impl Unused {
         }
         (self.of, self.at) = (senders, now);
         self.long_delay += (delay - self.long_delay) * (step.min(1.0) / LONG);
-        let taken = self.parts.ln() / (senders as f64).ln();
+        let taken = if self.parts > 1.0 { self.parts.ln() / (senders as f64).ln() } else { 0.0 };
         let unused = 1.0 - (1.0 - LEFT) * taken - self.long_delay / law.unused;
         let growth = if delay > TOO_LONG {
             -GIVE_BACK * (delay - TOO_LONG).min(1.0)
@@ -64,7 +64,9 @@ impl Unused {
         } else {
             0.0
         };
-        self.parts = (self.parts * (growth * step.min(LONGEST_STEP)).exp()).clamp(1.0, senders as f64);
+        if growth > 0.0 || self.parts > 1.0 {
+            self.parts = (self.parts * (growth * step.min(LONGEST_STEP)).exp()).clamp(1.0, senders as f64);
+        }
     }
 
     /// A packet is lost, or delays are longer than they should be: half of what was taken goes back. Whether there was
