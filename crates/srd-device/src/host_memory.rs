@@ -2,9 +2,12 @@
 #![allow(unsafe_code)]
 
 use crate::api::{MAX_INLINE, MAX_SEND_SGE, Memory, Piece};
+use crate::store::Store;
 use arrayvec::ArrayVec;
 use srd_proto::Payload;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Says whether a range (address, length) can be written.
 pub type Check = fn(usize, usize) -> bool;
@@ -285,6 +288,88 @@ impl Memory for HostMemory {
             self.write(&[piece], skip, payload);
         }
         there
+    }
+}
+
+/// Updates of values that no instruction changes at once.
+static UPDATES: Mutex<()> = Mutex::new(());
+
+/// A cache line.
+const LINE: usize = 64;
+
+fn own_layout(len: usize) -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(len.max(1), LINE).expect("no length is that large")
+}
+
+impl Store for HostMemory {
+    fn allocate(&mut self, len: usize) -> Option<u64> {
+        // SAFETY: the layout has a size.
+        let at = unsafe { std::alloc::alloc(own_layout(len)) };
+        (!at.is_null()).then_some(at as u64)
+    }
+
+    fn free(&mut self, addr: u64, len: usize) {
+        // SAFETY: `allocate` gave it with this layout, says the caller, whose promise to the device (`new`) covers its own
+        // buffers too.
+        unsafe { std::alloc::dealloc(addr as *mut u8, own_layout(len)) };
+    }
+
+    #[inline]
+    fn bytes(&self, addr: u64, len: usize) -> &[u8] {
+        // SAFETY: `allocate` gave it, says the caller, and the device does not write it now.
+        unsafe { std::slice::from_raw_parts(addr as *const u8, len) }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self, addr: u64, len: usize) -> &mut [u8] {
+        // SAFETY: as for `bytes`, and nobody else refers to it while this memory is borrowed.
+        unsafe { std::slice::from_raw_parts_mut(addr as *mut u8, len) }
+    }
+
+    #[inline]
+    fn copy(&mut self, from: u64, to: u64, len: usize) {
+        // SAFETY: buffers of the caller's, or registered or posted by the program, which by the promise of `new` are there.
+        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, len) };
+    }
+
+    fn is_there(&mut self, range: Range<u64>, write: bool) -> bool {
+        let Some(check) = self.check else { return true };
+        // Looking is the same for both: what cannot be written may not be read either.
+        let _ = write;
+        range.is_empty() || self.is_there(check, &range, &range)
+    }
+
+    fn update(&mut self, addr: u64, len: usize, change: &mut dyn FnMut(&mut [u8])) {
+        match len {
+            4 if addr.is_multiple_of(4) => {
+                // SAFETY: the value is there by the promise of `new`, and aligned.
+                let value = unsafe { AtomicU32::from_ptr(addr as *mut u32) };
+                let _ = value.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
+                    let mut bytes = old.to_ne_bytes();
+                    change(&mut bytes);
+                    Some(u32::from_ne_bytes(bytes))
+                });
+            }
+            8 if addr.is_multiple_of(8) => {
+                // SAFETY: as above.
+                let value = unsafe { AtomicU64::from_ptr(addr as *mut u64) };
+                let _ = value.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
+                    let mut bytes = old.to_ne_bytes();
+                    change(&mut bytes);
+                    Some(u64::from_ne_bytes(bytes))
+                });
+            }
+            _ => {
+                let _turn = UPDATES.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut bytes = [0; 32];
+                let bytes = &mut bytes[..len];
+                // SAFETY: the value is there by the promise of `new`; the copy is our own.
+                unsafe { std::ptr::copy_nonoverlapping(addr as *const u8, bytes.as_mut_ptr(), len) };
+                change(bytes);
+                // SAFETY: as above.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), addr as *mut u8, len) };
+            }
+        }
     }
 }
 

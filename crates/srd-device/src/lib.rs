@@ -27,6 +27,7 @@ mod routing_header;
 mod send_queue;
 mod slab;
 mod status;
+mod store;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -42,4 +43,5 @@ pub use host_memory::{Check, HostMemory, HostPayload};
 pub use length_memory::{Length, LengthMemory};
 pub use routing_header::ROUTING_HEADER_LEN;
 pub use status::{describe, ibv_wc_status};
+pub use store::Store;
 pub use vec_memory::{VecMemory, VecPayload};

@@ -2,6 +2,7 @@
 //! a test of what is read *when* needs [`crate::HostMemory`].
 
 use crate::api::{Memory, Piece};
+use crate::store::Store;
 use srd_proto::Payload;
 use std::ops::Range;
 use std::sync::Arc;
@@ -117,5 +118,33 @@ impl Memory for VecMemory {
             }
         }
         assert!(rest.is_empty(), "the device has checked that the pieces have room");
+    }
+}
+
+impl Store for VecMemory {
+    fn allocate(&mut self, len: usize) -> Option<u64> {
+        Some(VecMemory::allocate(self, len))
+    }
+
+    /// Tests end before their memory does.
+    fn free(&mut self, _addr: u64, _len: usize) {}
+
+    fn bytes(&self, addr: u64, len: usize) -> &[u8] {
+        self.at(addr, len)
+    }
+
+    fn bytes_mut(&mut self, addr: u64, len: usize) -> &mut [u8] {
+        self.at_mut(addr, len)
+    }
+
+    fn copy(&mut self, from: u64, to: u64, len: usize) {
+        if len > 0 {
+            let from = VecMemory::range(from, len);
+            self.bytes.copy_within(from, VecMemory::range(to, len).start);
+        }
+    }
+
+    fn update(&mut self, addr: u64, len: usize, change: &mut dyn FnMut(&mut [u8])) {
+        change(self.at_mut(addr, len));
     }
 }
