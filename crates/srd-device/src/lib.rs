@@ -25,7 +25,7 @@ mod requester;
 mod responder;
 mod routing_header;
 mod send_queue;
-mod slab;
+pub mod slab;
 mod status;
 mod store;
 mod tables;
@@ -36,6 +36,7 @@ mod transport;
 mod vec_memory;
 mod work;
 
+pub use address_handle::FastHasher;
 pub use api::*;
 pub use counters::Counters;
 pub use device::Device;
