@@ -78,7 +78,8 @@ fn rights_and_bounds_are_kept() {
         let (_, key) = hall.register(1, there, key, RemoteRights { read: true, write: false });
         let here = hall.room(0, 500);
         for (read, addr) in [(false, 0), (true, 501), (true, u64::MAX)] {
-            hall.rma(0, &rma(to, read, &[here], &[RemoteIov { addr, len: 500, key }], 1)).unwrap();
+            let remote = [RemoteIov { addr, len: 500, key }];
+            hall.rma(0, &rma(to, read, &[here], &remote, 1)).unwrap();
             assert_eq!(hall.next(0).error, Some(Failure::RemoteAccess { known: true }));
         }
         hall.rma(0, &rma(to, true, &[here], &[RemoteIov { addr: 500, len: 500, key }], 1)).unwrap();
@@ -100,12 +101,15 @@ fn data_comes_when_all_is_written() {
             let there = hall.room(1, 400_000);
             let (_, key) = hall.register(1, there, key, ALL_RIGHTS);
             let bytes = pattern(len, 3);
-            let from = hall.bytes(0, &bytes);
+            let local = [hall.bytes(0, &bytes)];
             let remote = [RemoteIov { addr: 0, len: len as u64, key }];
-            let write = Rma { data: Some(0xABCD_EF01_2345), ..rma(to, false, &[from], &remote, 4) };
+            let write = Rma { data: Some(0xABCD_EF01_2345), ..rma(to, false, &local, &remote, 4) };
             hall.rma(0, &write).unwrap();
             let told = hall.next(1);
-            assert_eq!((told.kind, told.data, told.len), (Kind::RemoteWrite, Some(0xABCD_EF01_2345), len as u64));
+            assert_eq!(
+                (told.kind, told.data, told.len),
+                (Kind::RemoteWrite, Some(0xABCD_EF01_2345), len as u64)
+            );
             assert_eq!(told.source, 0);
             assert!(hall.read(1, Iov { len: len as u64, ..there }) == bytes);
             assert_eq!((hall.next(0).error, hall.domains[0].poll_done()), (None, None));
@@ -198,11 +202,12 @@ fn compare_and_swap_swaps_what_is_equal() {
     assert_eq!(hall.next(0).error, None);
     assert_eq!(hall.read(0, result), [7u32.to_ne_bytes(), 8u32.to_ne_bytes()].concat());
     assert_eq!(hall.read(1, there), [1u32.to_ne_bytes(), 8u32.to_ne_bytes()].concat());
-    let wrong = Atomic { remote: &[RemoteIov { addr: 0, len: 8, key: 99 }], ..atomic };
+    let nowhere = [RemoteIov { addr: 0, len: 8, key: 99 }];
+    let wrong = Atomic { remote: &nowhere, ..atomic };
     hall.atomic(0, &wrong).unwrap();
     assert_eq!(hall.next(0).error, Some(Failure::RemoteAccess { known: false }));
-    let unsupported = Atomic { op: AtomicOp::BitAnd, datatype: Datatype::Float, ..atomic };
-    assert!(matches!(hall.atomic(0, &unsupported), Err(Refused::Unsupported(_))));
+    let bits = Atomic { op: AtomicOp::BitAnd, datatype: Datatype::Float, ..atomic };
+    assert!(matches!(hall.atomic(0, &bits), Err(Refused::Unsupported(_))));
 }
 
 #[test]
