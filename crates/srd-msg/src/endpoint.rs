@@ -65,6 +65,8 @@ impl<M: Store> Cx<'_, M> {
 #[derive(Debug)]
 pub(crate) struct Tx {
     pub peer: u32,
+    /// Our session with it at that time.
+    session: u32,
     pub purpose: Purpose,
     /// Ours to give back when it is done.
     pub buffer: Option<Buffer>,
@@ -492,7 +494,8 @@ impl Endpoint {
         op: SendOp,
         sges: ArrayVec<Sge, 2>,
     ) {
-        let key = self.tx.insert(Tx { peer, purpose, buffer, op, sges, queued: false });
+        let session = self.peers[peer as usize].session;
+        let key = self.tx.insert(Tx { peer, session, purpose, buffer, op, sges, queued: false });
         if !self.peers[peer as usize].backlog.is_empty() || !self.try_post(cx, key.index) {
             self.enqueue(key.index);
         }
@@ -591,7 +594,8 @@ impl Endpoint {
             let kind = Kind::Send { tagged };
             cx.shared.done.push_back(Done { error, ..self.done(kind, context, report) });
         }
-        if status != Status::Ok && is_of_peer(status) {
+        // A session that is over already needs no other end.
+        if is_of_peer(status) && tx.session == self.peers[peer as usize].session {
             self.lose_peer(cx, peer, status);
         }
         match tx.purpose {
