@@ -69,7 +69,7 @@ impl Endpoint {
                     cx.memory().copy(payload, buffer.addr, len as usize);
                     buffer
                 });
-                Early::Whole { body, payload: buffer, len }
+                Early::Whole { body: Box::new(body), payload: buffer, len }
             }
         };
         let place = ahead as usize - 1;

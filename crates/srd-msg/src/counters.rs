@@ -5,6 +5,8 @@
 pub struct Counters {
     /// Messages sent in one piece.
     pub eager_sent: u64,
+    /// Of them, those to processes of this host, by shared memory.
+    pub near_sent: u64,
     /// Messages sent in several pieces without asking.
     pub medium_sent: u64,
     /// Messages sent by rendezvous.
@@ -17,6 +19,8 @@ pub struct Counters {
     pub unexpected: u64,
     /// Messages whose rest was read from the sender's memory.
     pub fetched_by_read: u64,
+    /// Messages whose rest was copied out of a process of this host.
+    pub fetched_near: u64,
     /// Messages whose rest was sent when it was granted.
     pub fetched_by_grants: u64,
     /// Messages that came before their turn.

@@ -5,6 +5,7 @@ use crate::api::*;
 use crate::buffers::Buffers;
 use crate::counters::Counters;
 use crate::endpoint::{Cx, Endpoint, QKEY, Shared};
+use crate::lane::Lane;
 use crate::peer::epoch_from;
 use crate::regions::Regions;
 use srd_device::{Access, CqId, Device, DeviceError, QpInit, QpKind, QpModify, QpState, Store};
@@ -171,6 +172,7 @@ impl<M: Store> Domain<M> {
         let endpoint = endpoint.ok_or(Refused::Invalid("endpoint: no such endpoint"))?;
         let cx = &mut Cx { device, now, shared: &mut self.shared };
         let result = f(endpoint, cx);
+        endpoint.settle_at_once(cx);
         self.next_timeout = self.next_timeout.min(endpoint.next_ask);
         result
     }
@@ -198,6 +200,52 @@ impl<M: Store> Domain<M> {
     /// The program will not name this peer again (fi_av_remove). What is under way completes.
     pub fn forget_peer(&mut self, endpoint: EndpointId, peer: PeerId) {
         self.set_label(endpoint, peer, NO_LABEL);
+    }
+
+    /// From now on messages to that peer, which is another process of this host, take that lane; `None`: the network again.
+    pub fn set_lane(&mut self, endpoint: EndpointId, peer: PeerId, lane: Option<Box<dyn Lane>>) {
+        if let Some(peer) = self.at_mut(endpoint).and_then(|endpoint| endpoint.peers.get_mut(peer.0 as usize))
+        {
+            peer.lane = lane;
+        }
+    }
+
+    /// A peer of this host that has sent something and that the program has not named: it may get a lane.
+    pub fn poll_stranger(&mut self) -> Option<(EndpointId, PeerId, PeerAddr)> {
+        self.endpoints.iter_mut().flatten().find_map(|endpoint| {
+            let peer = endpoint.strangers.pop()?;
+            Some((endpoint.id, PeerId(peer), endpoint.peers[peer as usize].addr))
+        })
+    }
+
+    /// A message from the endpoint at `from`, which is near, lies at `at` until this returns.
+    #[inline]
+    pub fn arrived_near(
+        &mut self,
+        device: &mut Device<M>,
+        now: Time,
+        endpoint: EndpointId,
+        from: PeerAddr,
+        at: u64,
+        len: u32,
+    ) {
+        let _ = self.with(device, now, endpoint, |endpoint, cx| {
+            match endpoint.stranger_at(cx, from) {
+                Some(peer) => endpoint.arrived(cx, peer, at, len),
+                None => cx.shared.counters.strangers_dropped += 1,
+            }
+            Ok(())
+        });
+    }
+
+    /// The process of the endpoint at `from`, which was near, has ended.
+    pub fn lost_near(&mut self, device: &mut Device<M>, now: Time, endpoint: EndpointId, from: PeerAddr) {
+        let _ = self.with(device, now, endpoint, |endpoint, cx| {
+            let peer = endpoint.peer_at(cx, from)?;
+            endpoint.peers[peer as usize].lane = None;
+            endpoint.lose_peer(cx, peer, srd_wire::Status::Unresponsive);
+            Ok(())
+        });
     }
 
     // ---- registered memory ----
@@ -315,10 +363,9 @@ impl<M: Store> Domain<M> {
                 self.next_timeout = self.next_timeout.min(endpoint.next_ask);
             }
         }
-        if any {
-            for endpoint in self.endpoints.iter_mut().flatten() {
-                endpoint.unblock(cx);
-            }
+        for endpoint in self.endpoints.iter_mut().flatten() {
+            endpoint.unblock(cx);
+            endpoint.settle_at_once(cx);
         }
         if now >= self.next_timeout {
             self.next_timeout = Time::NEVER;

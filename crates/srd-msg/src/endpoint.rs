@@ -5,6 +5,7 @@ use crate::api::*;
 use crate::buffers::{Buffer, Buffers};
 use crate::counters::Counters;
 use crate::header::{self, Body, LONGEST};
+use crate::lane::LaneSend;
 use crate::matching::{FastMap, Place, Posted, Unexpected, Waiting, Wanted};
 use crate::peer::Peer;
 use crate::regions::Regions;
@@ -72,7 +73,6 @@ pub(crate) struct Tx {
     pub buffer: Option<Buffer>,
     op: SendOp,
     sges: ArrayVec<Sge, 2>,
-    queued: bool,
 }
 
 /// What a piece of work is for.
@@ -86,6 +86,8 @@ pub(crate) enum Purpose {
     Eager { context: u64, tagged: bool, report: bool },
     /// A part of an operation of ours.
     Part(u32),
+    /// A peer of this host has gone.
+    Gone,
     /// A read for a message of a peer's.
     Pull { incoming: u32, len: u32 },
 }
@@ -257,6 +259,10 @@ pub(crate) struct Endpoint {
     max_outstanding: u32,
     /// Peers with work that the device had no room for.
     blocked: VecDeque<u32>,
+    /// Work that was done as soon as it was posted, and what it was for.
+    at_once: Vec<(Purpose, u32)>,
+    /// Peers of this host that this layer has come to know by itself.
+    pub strangers: Vec<u32>,
     pub watched: Vec<u32>,
     pub next_ask: Time,
     receive_buffers: u64,
@@ -317,6 +323,8 @@ impl Endpoint {
                 tx => tx.min(cx.shared.config.max_outstanding),
             },
             blocked: VecDeque::new(),
+            at_once: Vec::new(),
+            strangers: Vec::new(),
             watched: Vec::new(),
             next_ask: Time::NEVER,
             receive_buffers,
@@ -396,12 +404,22 @@ impl Endpoint {
             Some(&peer) => peer,
             None => {
                 let addr = PeerAddr { gid: completion.src_gid, qpn: completion.src_qpn };
-                self.peer_at(cx, addr).ok()?
+                self.stranger_at(cx, addr)?
             }
         };
         // A host without a handle has no number of its own.
         if completion.src_ah != srd_device::AhNumber::NONE {
             self.last_route = (route, peer);
+        }
+        Some(peer)
+    }
+
+    /// The peer at an address that the program has not named.
+    pub fn stranger_at<M: Store>(&mut self, cx: &mut Cx<'_, M>, addr: PeerAddr) -> Option<u32> {
+        let known = self.peers.len();
+        let peer = self.peer_at(cx, addr).ok()?;
+        if peer as usize >= known && addr.gid == cx.device.gid() {
+            self.strangers.push(peer);
         }
         Some(peer)
     }
@@ -494,18 +512,98 @@ impl Endpoint {
         op: SendOp,
         sges: ArrayVec<Sge, 2>,
     ) {
+        if matches!(op, SendOp::Send { .. }) && self.peers[peer as usize].lane.is_some() {
+            return self.post_near(cx, peer, purpose, buffer, op, sges);
+        }
         let session = self.peers[peer as usize].session;
-        let key = self.tx.insert(Tx { peer, session, purpose, buffer, op, sges, queued: false });
+        let key = self.tx.insert(Tx { peer, session, purpose, buffer, op, sges });
         if !self.peers[peer as usize].backlog.is_empty() || !self.try_post(cx, key.index) {
             self.enqueue(key.index);
         }
     }
 
+    /// Gives a message to the peer's lane, now or as soon as there is room.
+    fn post_near<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        purpose: Purpose,
+        buffer: Option<Buffer>,
+        op: SendOp,
+        sges: ArrayVec<Sge, 2>,
+    ) {
+        let full = !self.peers[peer as usize].backlog.is_empty();
+        if full || !self.send_near(cx, peer, &sges) {
+            let session = self.peers[peer as usize].session;
+            let key = self.tx.insert(Tx { peer, session, purpose, buffer, op, sges });
+            return self.enqueue(key.index);
+        }
+        if let Some(buffer) = buffer {
+            cx.give_buffer(buffer);
+        }
+        match purpose {
+            Purpose::Eager { context, tagged, report } => {
+                self.ended(peer);
+                cx.shared.done.push_back(self.done(Kind::Send { tagged }, context, report));
+            }
+            Purpose::Control => {}
+            // Whoever posts it need not be ready to hear that it is done.
+            purpose => self.at_once.push((purpose, peer)),
+        }
+    }
+
+    /// False if the lane has no room.
+    fn send_near<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, sges: &[Sge]) -> bool {
+        let state = &mut self.peers[peer as usize];
+        let Some(lane) = &mut state.lane else { return true };
+        let memory = &*cx.device.memory();
+        let parts: ArrayVec<&[u8], 2> =
+            sges.iter().map(|sge| memory.bytes(sge.addr, sge.len as usize)).collect();
+        let sent = lane.send(&parts);
+        drop(parts);
+        match sent {
+            LaneSend::Sent { asleep: false } => true,
+            LaneSend::Sent { asleep: true } => {
+                self.wake_near(cx, peer);
+                true
+            }
+            LaneSend::Full => false,
+            LaneSend::Gone => {
+                self.at_once.push((Purpose::Gone, peer));
+                true
+            }
+        }
+    }
+
+    /// A message over the network, which wakes a peer that does not look at its lanes.
+    pub fn wake_near<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        let lane = self.peers[peer as usize].lane.take();
+        let told = self.peers[peer as usize].told;
+        self.tell_for(cx, peer, &Body::Ping, Purpose::Ask);
+        // What it says of the window arrives out of turn.
+        self.peers[peer as usize].told = told;
+        self.peers[peer as usize].lane = lane;
+    }
+
+    /// Does what follows from work that was done at once.
+    #[inline]
+    pub fn settle_at_once<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
+        while let Some((purpose, peer)) = self.at_once.pop() {
+            match purpose {
+                Purpose::Part(op) => self.part_done(cx, op, Status::Ok),
+                Purpose::Ask => self.peers[peer as usize].asked = false,
+                Purpose::Gone => {
+                    self.peers[peer as usize].lane = None;
+                    self.lose_peer(cx, peer, Status::Unresponsive);
+                }
+                Purpose::Control | Purpose::Eager { .. } | Purpose::Pull { .. } => {}
+            }
+        }
+    }
+
     #[cold]
     fn enqueue(&mut self, index: u32) {
-        let tx = self.tx.at_mut(index).expect("just inserted");
-        tx.queued = true;
-        let peer = tx.peer;
+        let peer = self.tx.at(index).expect("just inserted").peer;
         let backlog = &mut self.peers[peer as usize].backlog;
         if backlog.is_empty() {
             self.blocked.push_back(peer);
@@ -533,18 +631,23 @@ impl Endpoint {
         }
     }
 
-    /// Gives the device what it had no room for.
+    /// Gives the device, and lanes, what they had no room for.
     #[inline]
     pub fn unblock<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
         for _ in 0..self.blocked.len() {
             let Some(peer) = self.blocked.pop_front() else { return };
             while let Some(&index) = self.peers[peer as usize].backlog.front() {
-                if !self.try_post(cx, index) {
+                let tx = self.tx.at(index).expect("it waits");
+                let near = matches!(tx.op, SendOp::Send { .. }) && self.peers[peer as usize].lane.is_some();
+                let sges = tx.sges.clone();
+                if !(if near { self.send_near(cx, peer, &sges) } else { self.try_post(cx, index) }) {
                     self.blocked.push_back(peer);
                     break;
                 }
-                self.tx.at_mut(index).expect("it waits").queued = false;
                 self.peers[peer as usize].backlog.pop_front();
+                if near {
+                    self.work_done(cx, index, Status::Ok);
+                }
             }
         }
     }
@@ -599,7 +702,7 @@ impl Endpoint {
             self.lose_peer(cx, peer, status);
         }
         match tx.purpose {
-            Purpose::Control | Purpose::Eager { .. } => {}
+            Purpose::Control | Purpose::Eager { .. } | Purpose::Gone => {}
             Purpose::Ask => self.peers[peer as usize].asked = false,
             Purpose::Part(op) => self.part_done(cx, op, status),
             Purpose::Pull { incoming, len } => self.pulled(cx, incoming, len, status),

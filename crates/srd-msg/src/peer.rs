@@ -7,6 +7,7 @@
 use crate::api::{Config, NO_LABEL, PeerAddr};
 use crate::buffers::Buffer;
 use crate::header::Body;
+use crate::lane::Lane;
 use crate::matching::FastMap;
 use srd_device::AhNumber;
 use srd_wire::{MrKey, Time};
@@ -28,15 +29,16 @@ pub(crate) const MOST_EARLY: u32 = 1 << 16;
 #[derive(Debug)]
 pub(crate) enum Early {
     /// All of it, with its payload.
-    Whole { body: Body, payload: Option<Buffer>, len: u32 },
+    Whole { body: Box<Body>, payload: Option<Buffer>, len: u32 },
     /// Parts of it have come; they are collected there.
     Parts(u32),
 }
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Peer {
     pub addr: PeerAddr,
+    /// The way to it, if it is near.
+    pub lane: Option<Box<dyn Lane>>,
     pub ah: AhNumber,
     pub label: u64,
 
@@ -90,6 +92,7 @@ impl Peer {
     pub fn new(addr: PeerAddr, ah: AhNumber, epoch: u32) -> Peer {
         Peer {
             addr,
+            lane: None,
             ah,
             label: NO_LABEL,
             session: epoch << COUNT_BITS,

@@ -1,7 +1,9 @@
 //! The rest of a message by reading the sender's memory: several reads at a time, so that the way there and back is only
 //! waited for once.
 
-use crate::endpoint::{Cx, Endpoint, Fetch, Purpose, Standing};
+use crate::api::Iov;
+use crate::endpoint::{Cx, Endpoint, Fetch, Purpose, Standing, stretch};
+use crate::header::Source;
 use arrayvec::ArrayVec;
 use srd_device::{SendOp, Sge, Store};
 use srd_wire::{MrKey, Status};
@@ -9,10 +11,32 @@ use srd_wire::{MrKey, Status};
 impl Endpoint {
     /// Sees to the rest of a message that has its receive.
     pub fn fetch<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        self.copy_near(cx, index);
         match &self.incoming.at(index).expect("the caller has it").fetch {
             Fetch::Nothing => {}
             Fetch::Read { .. } => self.pull(cx, index),
             Fetch::Grant { .. } => self.grant(cx, index),
+        }
+    }
+
+    /// Copies the rest of a message out of the memory of a process of this host. What cannot be copied is read.
+    fn copy_near<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        let incoming = self.incoming.at_mut(index).expect("the caller has it");
+        let Some(lane) = &mut self.peers[incoming.peer as usize].lane else { return };
+        let Standing::Matched(matched) = &incoming.standing else { return };
+        let Fetch::Read { sources, next, done, reads: 0, .. } = &mut incoming.fetch else { return };
+        if !lane.can_read() {
+            return;
+        }
+        let end = incoming.total.min(matched.capacity);
+        cx.shared.counters.fetched_near += (*next < end) as u64;
+        while *next < end {
+            let Some((there, target)) = piece(sources, &matched.iov, *next, end) else { return };
+            if !lane.read(there.addr, target.addr, target.len) {
+                return;
+            }
+            *next += target.len;
+            *done += target.len;
         }
     }
 
@@ -27,18 +51,10 @@ impl Endpoint {
             if *next >= end || *reads >= config.reads_in_flight || *refused || incoming.failure.is_some() {
                 return;
             }
-            // Within one source and one piece of the receive.
-            let mut skip = *next;
-            let source = sources.iter().find(|source| {
-                let here = skip < source.len;
-                skip -= if here { 0 } else { source.len };
-                here
-            });
-            let Some(source) = source else { return };
-            let target = crate::endpoint::stretch(&matched.iov, *next, end - *next);
-            let Some(target) = target.first() else { return };
-            let len = target.len.min(source.len - skip).min(config.read_bytes) as u32;
-            let op = SendOp::Read { rkey: MrKey(source.key), addr: source.addr + skip };
+            let end = end.min(*next + config.read_bytes);
+            let Some((there, target)) = piece(sources, &matched.iov, *next, end) else { return };
+            let len = target.len as u32;
+            let op = SendOp::Read { rkey: MrKey(there.key), addr: there.addr };
             *next += len as u64;
             *reads += 1;
             let peer = incoming.peer;
@@ -78,4 +94,17 @@ impl Endpoint {
         self.fetch(cx, index);
         self.incoming_changed(cx, index);
     }
+}
+
+/// The bytes of a message from `next` on, up to `end`, that lie in one piece at both sides.
+fn piece(sources: &[Source], iov: &[Iov], next: u64, end: u64) -> Option<(Source, Iov)> {
+    let mut skip = next;
+    let source = sources.iter().find(|source| {
+        let here = skip < source.len;
+        skip -= if here { 0 } else { source.len };
+        here
+    })?;
+    let target = *stretch(iov, next, end - next).first()?;
+    let len = target.len.min(source.len - skip);
+    Some((Source { addr: source.addr + skip, len, key: source.key }, Iov { len, ..target }))
 }

@@ -27,6 +27,9 @@ impl Endpoint {
         let header =
             COMMON + 8 + if send.tag.is_some() { 8 } else { 0 } + if send.data.is_some() { 8 } else { 0 };
         let fits = len + MESSAGE_COST as u64 <= peer.room() as u64;
+        if let Some(lane) = &peer.lane {
+            return self.send_to_near(cx, send, len, fits && len + header as u64 <= lane.longest() as u64);
+        }
         if fits && len <= cx.shared.max_msg as u64 - header as u64 {
             self.send_whole(cx, send, len);
         } else if fits && len <= cx.shared.config.medium_limit {
@@ -36,6 +39,24 @@ impl Endpoint {
         } else {
             cx.shared.counters.rendezvous_sent += 1;
             cx.shared.counters.held_back += (len <= cx.shared.config.medium_limit) as u64;
+            self.send_rendezvous(cx, send, len);
+        }
+        Ok(())
+    }
+
+    /// To a process of this host: in one piece, or for it to read.
+    fn send_to_near<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        send: &Send<'_>,
+        len: u64,
+        fits: bool,
+    ) -> Result<(), Refused> {
+        if fits && len <= cx.shared.config.near_limit {
+            cx.shared.counters.near_sent += 1;
+            self.send_whole(cx, send, len);
+        } else {
+            cx.shared.counters.rendezvous_sent += 1;
             self.send_rendezvous(cx, send, len);
         }
         Ok(())
@@ -103,7 +124,8 @@ impl Endpoint {
         let room = self.peers[send.to.0 as usize].room().saturating_sub(MESSAGE_COST);
         let ahead = (room as u64).min(cx.shared.config.eager_ahead).min(len) as u32;
         // A short message is not worth a read of a part of it.
-        let ahead = if len <= cx.shared.config.medium_limit { 0 } else { ahead };
+        let near = self.peers[send.to.0 as usize].lane.is_some();
+        let ahead = if near || len <= cx.shared.config.medium_limit { 0 } else { ahead };
         let sources = self.expose(cx, op);
         self.send_parts(cx, op, send, len, ahead, Some(sources));
     }

@@ -6,7 +6,10 @@ use crate::header::{Body, Common};
 use crate::peer::{self, Early, Session, epoch_of};
 use srd_device::Store;
 use srd_device::slab::Key;
-use srd_wire::{Status, Time};
+use srd_wire::{Nanos, Status, Time};
+
+/// How long a process of this host may owe something before it is woken: it may be computing.
+const ASK_NEAR: Nanos = Nanos::from_millis(1);
 
 impl Endpoint {
     /// Whether a message is to be taken; begins and ends sessions.
@@ -162,9 +165,8 @@ impl Endpoint {
         state.watched = true;
         state.heard = cx.now;
         self.watched.push(peer);
-        if self.next_ask == Time::NEVER {
-            self.next_ask = cx.now + cx.shared.config.ask_every;
-        }
+        let every = if state.lane.is_some() { ASK_NEAR } else { cx.shared.config.ask_every };
+        self.next_ask = self.next_ask.min(cx.now + every);
     }
 
     /// A peer has done what it owed.
@@ -178,20 +180,32 @@ impl Endpoint {
     pub fn ask_watched<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
         let every = cx.shared.config.ask_every;
         let mut watched = std::mem::take(&mut self.watched);
+        let mut any_near = false;
         watched.retain(|&peer| {
             let state = &mut self.peers[peer as usize];
             if state.owed == 0 {
                 state.watched = false;
                 return false;
             }
-            if !state.asked && cx.now.since(state.heard) >= every {
+            let near = state.lane.is_some();
+            let silent = cx.now.since(state.heard) >= if near { ASK_NEAR } else { every };
+            if !state.asked && silent {
                 state.asked = true;
-                self.tell_for(cx, peer, &Body::Ping, Purpose::Ask);
+                match near {
+                    // It may be computing: what comes over the network is looked at nevertheless.
+                    true => self.wake_near(cx, peer),
+                    false => self.tell_for(cx, peer, &Body::Ping, Purpose::Ask),
+                }
             }
+            any_near |= near;
             true
         });
         // Asking may have found somebody gone, whose work was watched anew.
         self.watched.extend(watched);
-        self.next_ask = if self.watched.is_empty() { Time::NEVER } else { cx.now + every };
+        self.next_ask = match (self.watched.is_empty(), any_near) {
+            (true, _) => Time::NEVER,
+            (false, true) => cx.now + ASK_NEAR,
+            (false, false) => cx.now + every,
+        };
     }
 }

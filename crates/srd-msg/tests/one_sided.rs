@@ -146,14 +146,14 @@ fn atomic_operations_are_carried_out_once_each_whatever_the_network_does() {
         let one: Vec<Iov> = (0..2).map(|host| hall.bytes(host, &1u64.to_ne_bytes())).collect();
         let mut results = Vec::new();
         for n in 0..100 {
-            for host in 0..2 {
+            for (host, &operand) in one.iter().enumerate() {
                 let (to, result) = (hall.peer(host, 2), hall.room(host, 8));
                 results.push((host, result));
                 let atomic = Atomic {
                     to,
                     op: AtomicOp::Sum,
                     datatype: Datatype::Uint64,
-                    operand: &[one[host]],
+                    operand: &[operand],
                     compare: &[],
                     result: &[result],
                     remote: &remote,
