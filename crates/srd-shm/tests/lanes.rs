@@ -320,7 +320,7 @@ fn memory_is_copied_between_address_spaces() {
     unsafe { lane.read(remote, local, len) }.unwrap();
     assert!(here == there);
     here.fill(9);
-    let target = vec![0u8; 100];
+    let target = [0u8; 100];
     // SAFETY: within both, and nobody looks at the target before.
     unsafe { lane.write(target.as_ptr() as u64, local, 100) }.unwrap();
     assert!(target.iter().all(|&byte| byte == 9));
