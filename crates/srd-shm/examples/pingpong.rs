@@ -71,7 +71,9 @@ impl Side {
         loop {
             match post.connect(address(of, other)) {
                 Ok(lane) => return Side { post, lane },
-                Err(e) if e.may_pass() && Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+                Err(e) if e.may_pass() && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(1))
+                }
                 Err(e) => panic!("no lane: {e}"),
             }
         }
@@ -116,7 +118,8 @@ fn child(dir: &Path, of: u32, rounds: u32, core: Option<usize>) {
     side.send(&[&[0; 8]]);
     let mut left = rounds / 16;
     while left > 0 {
-        left -= side.post.receive(8, |_, bytes| into[..bytes.len() - 40].copy_from_slice(&bytes[40..])) as u32;
+        left -=
+            side.post.receive(8, |_, bytes| into[..bytes.len() - 40].copy_from_slice(&bytes[40..])) as u32;
         spin_loop();
     }
     side.send(&[&[0; 8]]);
