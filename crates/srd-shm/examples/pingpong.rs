@@ -80,22 +80,33 @@ impl Side {
     }
 
     fn send(&mut self, parts: &[&[u8]]) {
+        let mut spins = 0;
         while let Err(e) = self.lane.send(parts) {
             assert_eq!(e, srd_shm::SendError::Busy);
-            spin_loop();
+            self.spin(&mut spins);
+        }
+    }
+
+    /// Rests for an instant. Ends this process if the other has ended.
+    fn spin(&self, spins: &mut u32) {
+        spin_loop();
+        *spins = spins.wrapping_add(1);
+        if spins.is_multiple_of(1 << 20) && !self.lane.peer_alive() {
+            eprintln!("pingpong: the other process has ended");
+            std::process::exit(1);
         }
     }
 
     /// Waits for `count` records; answers the last eight bytes of the last one.
     fn take(&mut self, count: u32) -> u64 {
-        let (mut left, mut last) = (count, 0);
+        let (mut left, mut last, mut spins) = (count, 0, 0);
         while left > 0 {
             left -= self.post.receive(left as usize, |_, bytes| {
                 // As a receiver does: every byte is looked at.
                 black_box(bytes);
                 last = u64::from_le_bytes(bytes[bytes.len() - 8..].try_into().expect("eight bytes"));
             }) as u32;
-            spin_loop();
+            self.spin(&mut spins);
         }
         last
     }
@@ -116,11 +127,11 @@ fn child(dir: &Path, of: u32, rounds: u32, core: Option<usize>) {
     let mut into = vec![0u8; STREAMED];
     side.take(rounds);
     side.send(&[&[0; 8]]);
-    let mut left = rounds / 16;
+    let (mut left, mut spins) = (rounds / 16, 0);
     while left > 0 {
         left -=
             side.post.receive(8, |_, bytes| into[..bytes.len() - 40].copy_from_slice(&bytes[40..])) as u32;
-        spin_loop();
+        side.spin(&mut spins);
     }
     side.send(&[&[0; 8]]);
     // Copies: the other side says where.

@@ -9,7 +9,8 @@ use std::io;
 pub(crate) struct Process {
     /// Its number.
     pub pid: u32,
-    /// When it started, in clock ticks since the host booted (proc_pid_stat(5), field 22).
+    /// When it started, in clock ticks since the host booted (proc_pid_stat(5), field 22); 0: it cannot know, since its
+    /// `/proc` shows another namespace's processes.
     pub started: u64,
     /// The PID namespace in which `pid` is its number.
     pub namespace: u64,
@@ -19,14 +20,16 @@ impl Process {
     /// This process.
     pub fn this() -> io::Result<Process> {
         let pid = std::process::id();
-        let started = started(pid)?.ok_or_else(|| io::Error::other("/proc does not show this process"))?;
+        let shown = fs::read_link("/proc/self")?;
+        let started = if shown.as_os_str() == pid.to_string().as_str() { started(pid)? } else { None };
+        let started = started.unwrap_or(0);
         Ok(Process { pid, started, namespace: sys::namespace("pid")? })
     }
 
     /// Whether it has certainly ended. Of a process of another PID namespace nothing is certain.
     pub fn has_ended(&self, seen_from: &Process) -> bool {
-        self.namespace == seen_from.namespace
-            && matches!(started(self.pid), Ok(now) if now != Some(self.started))
+        let certain = self.namespace == seen_from.namespace && self.started != 0 && seen_from.started != 0;
+        certain && matches!(started(self.pid), Ok(now) if now != Some(self.started))
     }
 }
 
@@ -62,6 +65,8 @@ mod tests {
         assert!(Process { started: this.started + 1, ..this }.has_ended(&this));
         let elsewhere = Process { started: 0, namespace: 1, ..this };
         assert!(!elsewhere.has_ended(&this), "nothing is known of another namespace");
+        let blind = Process { started: 0, ..this };
+        assert!(!blind.has_ended(&this) && !Process { started: this.started + 1, ..this }.has_ended(&blind));
     }
 
     #[test]

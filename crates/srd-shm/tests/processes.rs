@@ -6,7 +6,7 @@ mod place;
 use place::{Place, address};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
-use srd_shm::{CopyError, Lane, NoLane, Options, Post, SendError, WhyEnded};
+use srd_shm::{CopyError, Lane, NoCopy, NoLane, Options, Post, SendError, WhyEnded};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -66,7 +66,12 @@ struct Other(Child);
 
 impl Other {
     fn start(place: &Place, part: &str) -> Other {
-        let child = Command::new(std::env::current_exe().unwrap())
+        Other::start_under(Command::new(std::env::current_exe().unwrap()), place, part)
+    }
+
+    /// `command`: this program, or one that starts it.
+    fn start_under(mut command: Command, place: &Place, part: &str) -> Other {
+        let child = command
             .args(["other_process", "--exact", "--nocapture"])
             .env(PART, part)
             .env(DIR, place.dir())
@@ -344,4 +349,34 @@ fn a_forked_child_does_not_keep_a_dead_process_alive() {
     drop(own);
     // SAFETY: a process that a process of this test has started.
     unsafe { libc::kill(child as libc::pid_t, libc::SIGKILL) };
+}
+
+/// Containers that share a network and `/dev/shm` may each have their own process numbers.
+#[test]
+fn between_pid_namespaces_records_go_and_copies_do_not() {
+    let flags = ["--user", "--map-current-user", "--pid", "--fork", "--kill-child"];
+    let permitted =
+        Command::new("unshare").args(flags).arg("true").output().is_ok_and(|ran| ran.status.success());
+    if !permitted {
+        eprintln!("not tested: unshare(1) may not make namespaces here");
+        return;
+    }
+    let place = Place::new();
+    let mut post = Post::open(place.dir(), address(1), 1, options()).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(flags).arg(std::env::current_exe().unwrap());
+    let other = Other::start_under(command, &place, "offer");
+    let lane = connect(&post, 2);
+    let there = offered(&mut post);
+    assert_eq!(lane.can_copy(), Err(NoCopy::OtherPidNamespace));
+    let mut here = 0u64;
+    // SAFETY: the word is good for a word.
+    let refused = unsafe { lane.read(there, &raw mut here as u64, 8) };
+    assert!(matches!(refused, Err(CopyError::NoCopy(NoCopy::OtherPidNamespace))), "{refused:?}");
+    assert!(lane.peer_alive());
+    post.sweep();
+    assert_eq!(post.senders(), 1);
+    other.kill();
+    assert_eq!(ended(&mut post, |_| {}), WhyEnded::Died);
+    assert!(!lane.peer_alive());
 }
