@@ -1,7 +1,7 @@
 //! Completion queues: what has completed and was not polled yet, and who wants to be woken.
 
 use crate::api::*;
-use srd_wire::{Qpn, Status};
+use srd_wire::{Qpn, Status, Time};
 use std::collections::VecDeque;
 
 /// What an armed queue waits for.
@@ -43,6 +43,10 @@ pub(crate) struct CompletionQueue {
     pub users: u32,
     /// Its notification waits in the device's list.
     pub notified: bool,
+    /// When its notification fires though nothing completes.
+    pub alarm: Time,
+    /// When the earliest work for that is queued.
+    pub alarm_queued: Time,
 }
 
 /// Completions for which there is room from the start; a program that polls seldom leaves more.
@@ -57,6 +61,8 @@ impl CompletionQueue {
             overrun: false,
             users: 0,
             notified: false,
+            alarm: Time::NEVER,
+            alarm_queued: Time::NEVER,
         }
     }
 
@@ -94,6 +100,12 @@ impl CompletionQueue {
             (Armed::No | Armed::Solicited, true) => Armed::Solicited,
             _ => Armed::Any,
         };
+    }
+
+    /// No notification until it is armed again.
+    pub fn disarm(&mut self) {
+        self.armed = Armed::No;
+        self.alarm = Time::NEVER;
     }
 
     /// Forgets the completions of a queue pair that is destroyed or reset.

@@ -131,6 +131,20 @@ impl<M: Memory> Device<M> {
         self.tables.arm_cq(cq, solicited_only)
     }
 
+    /// Takes back what [`Device::arm_cq`] asked for, a notification that has fired and was not taken yet, and the alarm:
+    /// for who is about to look anyway.
+    #[inline]
+    pub fn disarm_cq(&mut self, cq: CqId) -> Result<(), DeviceError> {
+        self.tables.disarm_cq(cq)
+    }
+
+    /// Asks for a notification at a time, armed or not, though nothing completes; [`Time::NEVER`] for none. The last time
+    /// asked for holds.
+    #[inline]
+    pub fn set_alarm(&mut self, cq: CqId, at: Time) -> Result<(), DeviceError> {
+        self.tables.set_alarm(cq, at)
+    }
+
     /// A completion queue whose armed notification has fired; each once, however often it fired since it was last
     /// taken here.
     pub fn poll_notification(&mut self) -> Option<CqId> {
@@ -162,6 +176,12 @@ impl<M: Memory> Device<M> {
     /// A queue pair in RESET; `Full("port")` if every QPN of the ports is taken.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, DeviceError> {
         self.tables.create_qp(init)
+    }
+
+    /// The same with a number of the caller's choice. `Full("port")` if the number's port (`port_base` + number / 128) has
+    /// not been added, `Busy` if another queue pair has the number, `Invalid` if it is reserved.
+    pub fn create_numbered_qp(&mut self, init: QpInit, number: Qpn) -> Result<Qpn, DeviceError> {
+        self.tables.create_numbered_qp(init, number)
     }
 
     /// Changes the state or attributes of a queue pair.

@@ -235,6 +235,18 @@ impl QpNumbers {
         })
     }
 
+    /// Whether a queue pair may be given this very number, and the index of its port.
+    pub fn check_free(&self, qpn: Qpn) -> Result<u8, DeviceError> {
+        if is_reserved(qpn.0) {
+            return Err(DeviceError::Invalid("queue pair number: 0, 1 and 65535 are reserved"));
+        }
+        let port = self.port_of_slot(qpn.0 / QPS_PER_PORT).ok_or(DeviceError::Full("port"))?;
+        match self.find(qpn) {
+            Some(_) => Err(DeviceError::Busy("queue pair number: another queue pair has it")),
+            None => Ok(port),
+        }
+    }
+
     /// Gives a free number to the queue pair in slot `index` of the device's table.
     pub fn take(&mut self, qpn: Qpn, index: u32) {
         let block = self.block_of_slot[(qpn.0 / QPS_PER_PORT) as usize];
@@ -399,5 +411,20 @@ mod tests {
         numbers.give_back(first);
         assert_ne!(numbers.free_number().unwrap().0, first);
         assert_eq!((numbers.find(b), numbers.find(Qpn(2000))), (None, None));
+    }
+
+    #[test]
+    fn a_number_of_a_port_that_is_there_can_be_chosen_once() {
+        let mut numbers = QpNumbers::new();
+        numbers.add_slot(7).unwrap();
+        numbers.add_slot(0).unwrap();
+        let chosen = Qpn(7 * 128 + 5);
+        assert_eq!(numbers.check_free(chosen), Ok(0));
+        numbers.take(chosen, 1);
+        assert!(matches!(numbers.check_free(chosen), Result::Err(DeviceError::Busy(_))));
+        numbers.give_back(chosen);
+        assert_eq!(numbers.check_free(chosen), Ok(0));
+        assert!(matches!(numbers.check_free(Qpn(1)), Result::Err(DeviceError::Invalid(_))));
+        assert_eq!(numbers.check_free(Qpn(8 * 128)), Result::Err(DeviceError::Full("port")));
     }
 }

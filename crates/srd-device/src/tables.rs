@@ -116,6 +116,7 @@ impl<M: Memory> Tables<M> {
             Work::Answer(key) => self.send_answer(transport, key),
             Work::FailRead { peer, read, status } => self.fail_read(transport, peer, read, status),
             Work::Watch(peer) => self.ask_watched(transport, peer),
+            Work::Alarm(cq) => self.ring(cq),
         }
     }
 
@@ -230,6 +231,52 @@ impl<M: Memory> Tables<M> {
         Ok(())
     }
 
+    /// Takes back what was armed, what has fired and the alarm: nobody need be told of anything until it is armed again.
+    #[inline]
+    pub fn disarm_cq(&mut self, cq: CqId) -> Result<(), DeviceError> {
+        let queue = self.cq(cq)?;
+        queue.disarm();
+        if std::mem::take(&mut queue.notified) {
+            self.notifications.retain(|&waiting| waiting != cq);
+        }
+        Ok(())
+    }
+
+    /// The alarm is a number in the queue. The work that rings is queued only for an earlier time than any before, so that
+    /// an alarm that is put off again and again costs nothing.
+    #[inline]
+    pub fn set_alarm(&mut self, cq: CqId, at: Time) -> Result<(), DeviceError> {
+        let queue = self.cq(cq)?;
+        queue.alarm = at;
+        if at < queue.alarm_queued {
+            queue.alarm_queued = at;
+            self.work.push_later(at, Work::Alarm(cq));
+        }
+        Ok(())
+    }
+
+    fn ring(&mut self, cq: CqId) {
+        let now = self.now;
+        let Ok(queue) = self.cq(cq) else { return };
+        if queue.alarm_queued <= now {
+            queue.alarm_queued = Time::NEVER;
+        }
+        let at = queue.alarm;
+        if at > now {
+            self.set_alarm(cq, at).expect("it was found a moment ago");
+            return;
+        }
+        queue.alarm = Time::NEVER;
+        self.notify(cq);
+    }
+
+    fn notify(&mut self, cq: CqId) {
+        let queue = self.cq(cq).expect("a queue stays while somebody is told of it");
+        if !std::mem::replace(&mut queue.notified, true) {
+            self.notifications.push_back(cq);
+        }
+    }
+
     pub fn poll_notification(&mut self) -> Option<CqId> {
         let cq = self.notifications.pop_front()?;
         self.cq(cq).expect("notifications go with their queue").notified = false;
@@ -273,11 +320,7 @@ impl<M: Memory> Tables<M> {
         let queue = self.cq(cq).expect("a queue stays while a queue pair completes there");
         match queue.push(completion) {
             Pushed::Queued => {}
-            Pushed::Notify => {
-                if !std::mem::replace(&mut queue.notified, true) {
-                    self.notifications.push_back(cq);
-                }
-            }
+            Pushed::Notify => self.notify(cq),
             Pushed::Lost { first } => {
                 self.counters.cq_overruns += 1;
                 self.free_slot(&completion);
@@ -291,16 +334,23 @@ impl<M: Memory> Tables<M> {
     // Queue pairs.
 
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, DeviceError> {
-        self.try_create_qp(init).inspect_err(|_| self.counters.create_qp_err += 1)
+        self.try_create_qp(init, None).inspect_err(|_| self.counters.create_qp_err += 1)
     }
 
-    fn try_create_qp(&mut self, init: QpInit) -> Result<Qpn, DeviceError> {
+    pub fn create_numbered_qp(&mut self, init: QpInit, number: Qpn) -> Result<Qpn, DeviceError> {
+        self.try_create_qp(init, Some(number)).inspect_err(|_| self.counters.create_qp_err += 1)
+    }
+
+    fn try_create_qp(&mut self, init: QpInit, number: Option<Qpn>) -> Result<Qpn, DeviceError> {
         self.check_qp(&init)?;
         if self.queue_pairs.len() == self.config.max_qp {
             return Err(DeviceError::Full("queue pairs (DeviceConfig::max_qp)"));
         }
-        // The one refusal that the caller mends: by adding a receive port.
-        let Some((qpn, port)) = self.numbers.free_number() else { return Err(DeviceError::Full("port")) };
+        // `Full("port")` is the one refusal that the caller mends: by adding a receive port.
+        let (qpn, port) = match number {
+            Some(qpn) => (qpn, self.numbers.check_free(qpn)?),
+            None => self.numbers.free_number().ok_or(DeviceError::Full("port"))?,
+        };
         self.regions.enter(init.pd)?;
         self.cq(init.send_cq)?.users += 1;
         self.cq(init.recv_cq)?.users += 1;

@@ -1,6 +1,7 @@
 //! Work that waits for the transport: what a call from the transport has left behind (it cannot be called back in the
 //! middle of its own call), and what waits for a time.
 
+use crate::api::CqId;
 use crate::slab::Key;
 use srd_proto::PeerId;
 use srd_wire::{Status, Time};
@@ -19,6 +20,8 @@ pub(crate) enum Work {
     FailRead { peer: PeerId, read: u32, status: Status },
     /// See whether a peer that owes us read data is alive.
     Watch(PeerId),
+    /// Fire the notification of a completion queue whose alarm was set for this time.
+    Alarm(CqId),
 }
 
 /// See the module.

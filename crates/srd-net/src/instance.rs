@@ -9,7 +9,9 @@ use crate::fault::Injector;
 use crate::host;
 use crate::log;
 use crate::notify::{Notifier, Subscription};
-use crate::open::{OpenError, advice_for, find_address, random, read_key, take_slot, warn_about_buffer};
+use crate::open::{
+    OpenError, advice_for, bind, find_address, is_taken, random, read_key, take_slot, warn_about_buffer,
+};
 use crate::options::{LogLevel, Options, ProgressMode};
 use crate::progress::{self, LONGEST_FAREWELL, LONGEST_SILENCE, Pulse};
 use crate::receive::Receiver;
@@ -18,7 +20,9 @@ use crate::stats::{self, Stats};
 use crate::sys::event::{EventFd, PollSet};
 use crate::sys::process::ForkCanary;
 use crate::transmit::Transmitter;
-use srd_device::{AsyncEvent, Completion, CqId, Device, DeviceConfig, DeviceError, QpInit};
+use srd_device::{
+    AsyncEvent, Completion, CqId, Device, DeviceConfig, DeviceError, HostMemory, QPS_PER_PORT, QpInit,
+};
 use srd_wire::seal::{Keyring, Limits};
 use srd_wire::{Gid, Incarnation, InstanceAddr, Nanos, Qpn, Time};
 use std::fmt;
@@ -226,10 +230,7 @@ impl Instance {
     /// Runs `f` on the device. Afterwards transmits what is due, or, while the program polls all the time, leaves it
     /// for the next poll to be joined with more.
     #[inline]
-    pub fn with<R>(
-        &self,
-        f: impl FnOnce(&mut Device<srd_device::HostMemory>, Time) -> R,
-    ) -> Result<R, Barred> {
+    pub fn with<R>(&self, f: impl FnOnce(&mut Device<HostMemory>, Time) -> R) -> Result<R, Barred> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let now = clock::now();
@@ -248,10 +249,32 @@ impl Instance {
                 Err(DeviceError::Full("port")) => {}
                 other => return Ok(other),
             }
-            if let Err(e) = self.add_port()? {
+            if let Err(e) = self.add_port(None)? {
                 log::say(LogLevel::Error, format_args!("no further queue pair: {e}"));
                 return Ok(Err(DeviceError::Full("port")));
             }
+        }
+    }
+
+    /// Creates a queue pair with this very number, and takes the receive port that belongs to it if it is not ours yet.
+    /// `Busy` if a queue pair of this process or of another has the number.
+    pub fn create_numbered_qp(&self, init: QpInit, number: Qpn) -> Result<Result<Qpn, DeviceError>, Barred> {
+        let create = || self.with(|device, _| device.create_numbered_qp(init, number));
+        match create()? {
+            Err(DeviceError::Full("port")) => {}
+            other => return Ok(other),
+        }
+        let port = self.shared.port_base + number.0 / QPS_PER_PORT;
+        match self.add_port(Some(port))? {
+            Err(e) if is_taken(&e) => {
+                log::say(LogLevel::Info, format_args!("no queue pair {}: {e}", number.0));
+                Ok(Err(DeviceError::Busy("queue pair number: its port is taken by another process")))
+            }
+            Err(e) => {
+                log::say(LogLevel::Error, format_args!("no queue pair {}: {e}", number.0));
+                Ok(Err(DeviceError::Full("port")))
+            }
+            Ok(()) => create(),
         }
     }
 
@@ -268,11 +291,15 @@ impl Instance {
         self.with(|device, now| device.destroy_qp(now, qpn))
     }
 
-    /// Takes another receive port, for 128 more queue pairs.
-    fn add_port(&self) -> Result<Result<(), OpenError>, Barred> {
+    /// Takes another receive port, for 128 more queue pairs: this one, or any.
+    fn add_port(&self, port: Option<u16>) -> Result<Result<(), OpenError>, Barred> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
-        let (port, socket) = match take_slot(&shared.local, shared.port_base, shared.rcvbuf) {
+        let taken = match port {
+            Some(port) => bind(&shared.local, port, shared.rcvbuf).map(|socket| (port, socket)),
+            None => take_slot(&shared.local, shared.port_base, shared.rcvbuf),
+        };
+        let (port, socket) = match taken {
             Ok(taken) => taken,
             Err(e) => return Ok(Err(e)),
         };
@@ -327,6 +354,55 @@ impl Instance {
         let now = shared.poll(&mut core);
         shared.leave(core, now, true);
         Ok(())
+    }
+
+    /// One poll of a layer above that takes the completions of `cq` itself: moves packets, runs `f`, transmits what follows.
+    /// `f` takes all completions, and answers whether it has found anything to do. Afterwards the queue is armed: what comes
+    /// later, while nobody calls, is told to the handlers of [`Instance::on_notification`].
+    #[inline]
+    pub fn drive(
+        &self,
+        cq: CqId,
+        f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
+    ) -> Result<bool, Barred> {
+        let shared = &*self.shared;
+        let mut core = shared.lock()?;
+        let _ = core.device.disarm_cq(cq); // a queue that has gone tells nobody anything
+        let now = shared.poll(&mut core);
+        let found = f(&mut core.device, now);
+        core.after_call(now, true);
+        let _ = core.device.arm_cq(cq, false);
+        shared.leave_poll(core, now, found);
+        Ok(found)
+    }
+
+    /// The same for a handler of [`Instance::on_notification`]: whoever called it has moved packets, and it is not the
+    /// program that polls.
+    pub fn attend(
+        &self,
+        cq: CqId,
+        f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
+    ) -> Result<bool, Barred> {
+        let shared = &*self.shared;
+        let mut core = shared.lock()?;
+        let _ = core.device.disarm_cq(cq);
+        let now = clock::now();
+        let found = f(&mut core.device, now);
+        core.after_call(now, false);
+        let _ = core.device.arm_cq(cq, false);
+        shared.leave(core, now, false);
+        Ok(found)
+    }
+
+    /// The program is about to sleep on something that only a handler will wake: the thread takes over now, not when it
+    /// notices that nobody polls any more.
+    pub fn hand_over(&self) {
+        let shared = &*self.shared;
+        shared.pulse.paused();
+        let now = clock::now();
+        if shared.mode != ProgressMode::Inline && shared.pulse.sleeps_past(now, now, false) {
+            shared.kick.signal();
+        }
     }
 
     /// Sleeps until the notification of any armed completion queue fires (see `Device::arm_cq`), moving packets
@@ -424,6 +500,24 @@ impl Instance {
     }
 }
 
+impl Instance {
+    /// Ends it while others still refer to it: a program that exits ends its threads first. What is called afterwards
+    /// finds a device whose packets only its polls move.
+    pub fn end(&self) {
+        if !self.shared.canary.alive() {
+            return;
+        }
+        self.shared.closing.store(true, Ordering::SeqCst);
+        self.shared.kick.signal();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The last reference may go in a handler, which runs in the thread itself.
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
+        self.shared.finish();
+    }
+}
+
 impl Drop for Instance {
     fn drop(&mut self) {
         if !self.shared.canary.alive() {
@@ -433,14 +527,7 @@ impl Drop for Instance {
             std::mem::forget(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
             return;
         }
-        self.shared.closing.store(true, Ordering::SeqCst);
-        self.shared.kick.signal();
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // The last reference may go in a handler, which runs in the thread itself.
-        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            let _ = thread.join();
-        }
-        self.shared.finish();
+        self.end();
     }
 }
 

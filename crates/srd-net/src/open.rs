@@ -118,18 +118,9 @@ pub(crate) fn take_slot(
 ) -> Result<(u16, ReceiveSocket), OpenError> {
     let last = base.saturating_add(SLOTS - 1);
     for port in base..=last {
-        let addr: SocketAddr = scoped(local.ip, port, local.index);
-        match ReceiveSocket::bind(addr, rcvbuf) {
-            Ok(socket) => return Ok((port, socket)),
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
-            Err(e) => {
-                let advice = match e.kind() {
-                    io::ErrorKind::AddrNotAvailable => "the address has gone from its interface",
-                    io::ErrorKind::PermissionDenied => "set SRD_PORT_BASE to ports that this user may bind",
-                    _ => "raise `ulimit -n` if there are too many open files",
-                };
-                return Err(OpenError::new(format!("cannot receive on UDP {addr}"), Some(e), advice));
-            }
+        match bind(local, port, rcvbuf) {
+            Err(e) if is_taken(&e) => {}
+            taken => return taken.map(|socket| (port, socket)),
         }
     }
     Err(OpenError::new(
@@ -139,6 +130,25 @@ pub(crate) fn take_slot(
             "end processes that hold them (`ss -ulnp 'sport >= {base}'` lists them), or set SRD_PORT_BASE"
         ),
     ))
+}
+
+/// Binds to this port.
+pub(crate) fn bind(local: &LocalAddress, port: u16, rcvbuf: u64) -> Result<ReceiveSocket, OpenError> {
+    let addr: SocketAddr = scoped(local.ip, port, local.index);
+    ReceiveSocket::bind(addr, rcvbuf).map_err(|e| {
+        let advice = match e.kind() {
+            io::ErrorKind::AddrInUse => "another process has the numbers of that port; choose another number",
+            io::ErrorKind::AddrNotAvailable => "the address has gone from its interface",
+            io::ErrorKind::PermissionDenied => "set SRD_PORT_BASE to ports that this user may bind",
+            _ => "raise `ulimit -n` if there are too many open files",
+        };
+        OpenError::new(format!("cannot receive on UDP {addr}"), Some(e), advice)
+    })
+}
+
+/// Whether it is another socket that is in the way.
+pub(crate) fn is_taken(error: &OpenError) -> bool {
+    error.source.as_ref().is_some_and(|source| source.kind() == io::ErrorKind::AddrInUse)
 }
 
 pub(crate) fn warn_about_buffer(socket: &ReceiveSocket, wanted: u64) {

@@ -98,6 +98,11 @@ impl Pulse {
         self.last_call.store(until.0, Ordering::Relaxed);
     }
 
+    /// The program will not call for a while.
+    pub(crate) fn paused(&self) {
+        self.last_call.store(0, Ordering::Relaxed);
+    }
+
     /// Whether the program calls the device at this time.
     #[inline]
     pub(crate) fn calls_now(&self, now: Time) -> bool {

@@ -43,6 +43,42 @@ fn a_notification_comes_once_and_goes_with_its_queue() {
 }
 
 #[test]
+fn a_disarmed_queue_notifies_nobody() {
+    let mut bench = Bench::new();
+    for already_fired in [false, true] {
+        bench.tables.arm_cq(bench.cq, false).unwrap();
+        if !already_fired {
+            bench.tables.disarm_cq(bench.cq).unwrap();
+        }
+        bench.post_recv(1, &[]);
+        bench.deliver(bench.send_op(), b"").unwrap();
+        bench.tables.disarm_cq(bench.cq).unwrap();
+        assert_eq!(bench.tables.poll_notification(), None);
+    }
+}
+
+#[test]
+fn an_alarm_rings_once_at_the_last_time_asked_for() {
+    let mut bench = Bench::new();
+    let mut ring_at = |times: &[u64], now: u64| {
+        let tables = &mut bench.tables;
+        times.iter().for_each(|&at| tables.set_alarm(bench.cq, Time(at)).unwrap());
+        tables.now = Time(now);
+        while let Some(work) = tables.work.pop_due(Time(now)) {
+            tables.work(&mut bench.transport, work);
+        }
+        bench.tables.poll_notification()
+    };
+    assert_eq!(ring_at(&[100], 99), None);
+    assert_eq!(ring_at(&[], 100), Some(bench.cq));
+    assert_eq!(ring_at(&[], 200), None);
+    assert_eq!(ring_at(&[300, 400, 500], 450), None);
+    assert_eq!(ring_at(&[], 500), Some(bench.cq));
+    assert_eq!(ring_at(&[900, 600], 700), Some(bench.cq));
+    assert_eq!(ring_at(&[800, Time::NEVER.0], 1000), None);
+}
+
+#[test]
 fn an_overrun_of_a_completion_queue_is_an_event_and_is_counted() {
     let mut bench = Bench::new();
     let small = bench.tables.create_cq(1).unwrap();

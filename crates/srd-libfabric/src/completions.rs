@@ -1,0 +1,207 @@
+//! From what the messaging layer says has completed to what programs see: which queue and which counter, with which flags
+//! (fi_cq(3), fi_cntr(3)), and which error.
+
+use crate::constants::*;
+use crate::counter::Count;
+use crate::cq::Queue;
+use srd_msg::{Done, Failure, Kind, NO_LABEL};
+use srd_wire::Status;
+use std::ffi::{CStr, CString};
+use std::sync::{Arc, OnceLock};
+
+/// An entry of a completion queue, of any format.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Entry {
+    pub context: u64,
+    pub flags: u64,
+    pub len: u64,
+    pub buf: u64,
+    pub data: u64,
+    pub tag: u64,
+    /// The sender's fi_addr_t, or FI_ADDR_NOTAVAIL.
+    pub source: u64,
+    /// Bytes that did not fit.
+    pub over: u64,
+    /// 0 unless it is an error.
+    pub err: i32,
+    /// The device's status, if that was why.
+    pub prov_errno: i32,
+}
+
+/// The counters of an endpoint, by what they count.
+#[derive(Clone, Default)]
+pub(crate) struct Counts {
+    pub send: Option<Arc<Count>>,
+    pub recv: Option<Arc<Count>>,
+    pub read: Option<Arc<Count>>,
+    pub write: Option<Arc<Count>>,
+    pub remote_write: Option<Arc<Count>>,
+}
+
+/// Where completions of an endpoint go.
+#[derive(Clone, Default)]
+pub(crate) struct Reports {
+    pub transmit: Option<Arc<Queue>>,
+    pub receive: Option<Arc<Queue>>,
+    pub counts: Counts,
+    /// Whether the program has asked for FI_SOURCE.
+    pub sources: bool,
+}
+
+impl Reports {
+    /// Enters a completion wherever it belongs.
+    #[inline]
+    pub fn deliver(&self, done: &Done) {
+        let (queue, count) = match done.kind {
+            Kind::Send { .. } => (&self.transmit, &self.counts.send),
+            Kind::Recv { .. } => (&self.receive, &self.counts.recv),
+            Kind::Read | Kind::Atomic { fetch: true } => (&self.transmit, &self.counts.read),
+            Kind::Write | Kind::Atomic { fetch: false } => (&self.transmit, &self.counts.write),
+            Kind::RemoteWrite => (&self.receive, &self.counts.remote_write),
+        };
+        if let Some(count) = count {
+            match done.error {
+                None => count.add(1),
+                Some(Failure::NoMessage) => {} // a look, not an operation
+                Some(_) => count.add_error(1),
+            }
+        }
+        if (done.report || done.error.is_some())
+            && let Some(queue) = queue
+        {
+            queue.push(self.entry(done));
+        }
+    }
+
+    #[inline]
+    fn entry(&self, done: &Done) -> Entry {
+        let mut flags = match done.kind {
+            Kind::Send { tagged } => FI_SEND | of_message(tagged),
+            Kind::Recv { tagged } => FI_RECV | of_message(tagged),
+            Kind::Read => FI_RMA | FI_READ,
+            Kind::Write => FI_RMA | FI_WRITE,
+            Kind::Atomic { fetch: true } => FI_ATOMIC | FI_READ,
+            Kind::Atomic { fetch: false } => FI_ATOMIC | FI_WRITE,
+            Kind::RemoteWrite => FI_RMA | FI_REMOTE_WRITE,
+        };
+        if done.data.is_some() {
+            flags |= FI_REMOTE_CQ_DATA;
+        }
+        if done.buffer_released {
+            flags |= FI_MULTI_RECV;
+        }
+        let known = self.sources && done.source != NO_LABEL;
+        let mut entry = Entry {
+            context: done.context,
+            flags,
+            len: done.len,
+            buf: done.buf,
+            data: done.data.unwrap_or(0),
+            tag: done.tag,
+            source: if known { done.source } else { FI_ADDR_NOTAVAIL },
+            ..Entry::default()
+        };
+        if let Some(failure) = done.error {
+            explain(&mut entry, failure);
+        }
+        entry
+    }
+}
+
+#[inline]
+fn of_message(tagged: bool) -> u64 {
+    if tagged { FI_TAGGED } else { FI_MSG }
+}
+
+#[cold]
+fn explain(entry: &mut Entry, failure: Failure) {
+    (entry.err, entry.prov_errno) = match failure {
+        Failure::Truncated { over } => {
+            entry.over = over;
+            (FI_ETRUNC, 0)
+        }
+        Failure::Canceled | Failure::Closing => (libc::ECANCELED, 0),
+        Failure::NoMessage => (libc::ENOMSG, 0),
+        Failure::PeerLost(status) => {
+            let err = match status {
+                Status::Unreachable => libc::EHOSTUNREACH,
+                Status::Unresponsive => libc::ETIMEDOUT,
+                _ => libc::ECONNRESET,
+            };
+            (err, status as i32)
+        }
+        Failure::RemoteAccess { known: true } => (libc::EACCES, 0),
+        Failure::RemoteAccess { known: false } => (libc::EKEYREJECTED, 0),
+        Failure::RemoteUnsupported => (libc::EOPNOTSUPP, 0),
+        Failure::Device(status) => (libc::EIO, status as i32),
+    };
+}
+
+/// What the device's status in an error entry means.
+pub(crate) fn in_words(prov_errno: i32) -> &'static CStr {
+    static WORDS: OnceLock<Vec<CString>> = OnceLock::new();
+    let words = WORDS.get_or_init(|| {
+        let known = |n| Status::from_u8(n).filter(|status| *status != Status::Ok).map(srd_device::describe);
+        (0..=LAST_STATUS).map(|n| CString::new(known(n).unwrap_or(UNKNOWN)).unwrap_or_default()).collect()
+    });
+    words.get(usize::try_from(prov_errno).unwrap_or(0)).unwrap_or(&words[0])
+}
+
+const LAST_STATUS: u8 = Status::FeatureMismatch as u8;
+const UNKNOWN: &str = "no more is known";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use srd_msg::EndpointId;
+
+    fn done(kind: Kind) -> Done {
+        Done {
+            endpoint: EndpointId(0),
+            kind,
+            context: 7,
+            report: true,
+            len: 8,
+            buf: 0,
+            tag: 9,
+            data: None,
+            source: 3,
+            from: None,
+            buffer_released: false,
+            error: None,
+        }
+    }
+
+    #[test]
+    fn flags_say_what_has_completed() {
+        let reports = Reports::default();
+        for (kind, flags) in [
+            (Kind::Send { tagged: false }, FI_SEND | FI_MSG),
+            (Kind::Recv { tagged: true }, FI_RECV | FI_TAGGED),
+            (Kind::Read, FI_RMA | FI_READ),
+            (Kind::Atomic { fetch: true }, FI_ATOMIC | FI_READ),
+            (Kind::Atomic { fetch: false }, FI_ATOMIC | FI_WRITE),
+        ] {
+            assert_eq!(reports.entry(&done(kind)).flags, flags, "{kind:?}");
+        }
+        let written = Done { data: Some(5), ..done(Kind::RemoteWrite) };
+        assert_eq!(reports.entry(&written).flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+    }
+
+    #[test]
+    fn the_source_is_told_to_who_has_asked_for_it() {
+        let recv = done(Kind::Recv { tagged: false });
+        assert_eq!(Reports::default().entry(&recv).source, FI_ADDR_NOTAVAIL);
+        assert_eq!(Reports { sources: true, ..Reports::default() }.entry(&recv).source, 3);
+    }
+
+    #[test]
+    fn an_error_has_its_number_and_what_is_left_over() {
+        let truncated =
+            Done { error: Some(Failure::Truncated { over: 4 }), ..done(Kind::Recv { tagged: true }) };
+        let entry = Reports::default().entry(&truncated);
+        assert_eq!((entry.err, entry.over), (FI_ETRUNC, 4));
+        let lost = Done { error: Some(Failure::PeerLost(Status::Unreachable)), ..done(Kind::Write) };
+        assert_eq!(Reports::default().entry(&lost).err, libc::EHOSTUNREACH);
+    }
+}

@@ -1,0 +1,237 @@
+//! The messaging layer of a domain, the device below it, and who moves them.
+//!
+//! There is one lock: the instance's, which every call into the device takes anyway. The messaging layer lies beside the
+//! device and is touched only under that lock, so that an operation locks once. Programs that poll drive it
+//! ([`Engine::drive`]); while they do not, the instance's thread moves packets, the device's completion queue notifies, and
+//! the handler here does what a poll would have done.
+
+use crate::boundary::{Errno, Outcome};
+use crate::completions::Reports;
+use crate::environment::Place;
+use crate::{log, offer};
+use srd_device::{CqId, Device, HostMemory};
+use srd_msg::{EndpointId, PeerId};
+use srd_net::{Instance, Subscription};
+use srd_wire::Time;
+use std::cell::UnsafeCell;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+/// The messaging layer over the memory of this process.
+pub(crate) type Messages = srd_msg::Domain<HostMemory>;
+
+/// Longest that an endpoint that closes goes on for peers that still wait for something of it.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub(crate) struct Engine {
+    /// The device.
+    pub instance: Arc<Instance>,
+    cq: CqId,
+    state: UnsafeCell<State>,
+    subscription: Mutex<Option<Subscription>>,
+}
+
+// SAFETY: `state` is touched under the instance's lock only, which one thread at a time holds, and never twice.
+unsafe impl Sync for Engine {}
+// SAFETY: as above; memory that the messaging layer knows by address belongs to the process.
+unsafe impl Send for Engine {}
+
+/// What the instance's lock protects besides the device.
+pub(crate) struct State {
+    /// The messaging layer.
+    pub messages: Messages,
+    /// By the number of [`EndpointId`].
+    endpoints: Vec<Option<Bound>>,
+    closed: bool,
+}
+
+/// What is known of an open endpoint.
+pub(crate) struct Bound {
+    /// By fi_addr_t: those that the endpoint has met.
+    pub peers: Vec<Option<PeerId>>,
+    /// Where its completions go.
+    pub reports: Reports,
+}
+
+/// All engines, to be ended when the process ends.
+static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
+
+impl State {
+    /// Enters an endpoint that was opened.
+    pub fn enter(&mut self, endpoint: EndpointId, bound: Bound) {
+        let index = endpoint.0 as usize;
+        if self.endpoints.len() <= index {
+            self.endpoints.resize_with(index + 1, || None);
+        }
+        self.endpoints[index] = Some(bound);
+    }
+
+    /// The messaging layer and an endpoint.
+    #[inline]
+    pub fn at(&mut self, endpoint: EndpointId) -> Outcome<(&mut Messages, &mut Bound)> {
+        match self.endpoints.get_mut(endpoint.0 as usize) {
+            Some(Some(bound)) => Ok((&mut self.messages, bound)),
+            _ => Err(Errno::BAD_STATE),
+        }
+    }
+
+    /// Hands what has completed to completion queues and counters. Returns whether there was anything.
+    #[inline]
+    fn collect(&mut self) -> bool {
+        let mut any = false;
+        while let Some(done) = self.messages.poll_done() {
+            any = true;
+            if let Some(Some(bound)) = self.endpoints.get(done.endpoint.0 as usize) {
+                bound.reports.deliver(&done);
+            }
+        }
+        any
+    }
+}
+
+impl Engine {
+    /// A messaging layer over the instance of a place.
+    pub fn open(place: &Place) -> Outcome<Arc<Engine>> {
+        let instance = Instance::open(&place.options).map_err(|why| {
+            log::error(format_args!("{why}"));
+            Errno(libc::ENODEV)
+        })?;
+        let messages = instance.with(|device, _| Messages::open(device, offer::config()))??;
+        let cq = messages.cq();
+        let state = UnsafeCell::new(State { messages, endpoints: Vec::new(), closed: false });
+        let engine = Arc::new(Engine { instance, cq, state, subscription: Mutex::new(None) });
+        let weak = Arc::downgrade(&engine);
+        let subscription = engine.instance.on_notification(cq, move |_| {
+            if let Some(engine) = weak.upgrade() {
+                engine.attend();
+            }
+        });
+        *engine.subscription.lock().unwrap_or_else(PoisonError::into_inner) = Some(subscription);
+        engine.instance.with(|device, _| device.arm_cq(cq, false))??;
+        let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+        engines.retain(|engine| engine.strong_count() > 0);
+        engines.push(Arc::downgrade(&engine));
+        Ok(engine)
+    }
+
+    /// # Safety
+    /// The instance is locked by this call, and nobody else refers to the state.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn state(&self) -> &mut State {
+        // SAFETY: as the caller says.
+        unsafe { &mut *self.state.get() }
+    }
+
+    /// Runs `f`, then transmits what is due.
+    #[inline]
+    pub fn with<R>(&self, f: impl FnOnce(&mut State, &mut Device<HostMemory>, Time) -> R) -> Outcome<R> {
+        let mut completed = false;
+        let result = self.instance.with(|device, now| {
+            // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
+            let state = unsafe { self.state() };
+            let result = f(state, device, now);
+            completed = state.collect();
+            let _ = device.set_alarm(self.cq, state.messages.next_timeout());
+            result
+        })?;
+        if completed {
+            self.instance.wake();
+        }
+        Ok(result)
+    }
+
+    /// One poll: moves packets, does what follows, hands out what has completed.
+    #[inline]
+    pub fn drive(&self) -> Outcome<()> {
+        let mut completed = false;
+        self.instance.drive(self.cq, |device, now| self.round(device, now, &mut completed))?;
+        if completed {
+            self.instance.wake();
+        }
+        Ok(())
+    }
+
+    /// What a notification asks for. The call has failed if the process is a fork, or a signal's handler calls; then
+    /// another poll does it.
+    fn attend(&self) {
+        let mut completed = false;
+        let _ = self.instance.attend(self.cq, |device, now| self.round(device, now, &mut completed));
+        if completed {
+            self.instance.wake();
+        }
+    }
+
+    #[inline]
+    fn round(&self, device: &mut Device<HostMemory>, now: Time, completed: &mut bool) -> bool {
+        // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
+        let state = unsafe { self.state() };
+        if state.closed {
+            return false;
+        }
+        let found = state.messages.progress(device, now);
+        *completed = state.collect();
+        let _ = device.set_alarm(self.cq, state.messages.next_timeout());
+        found || *completed
+    }
+
+    /// Sleeps until `ready` says yes, driving meanwhile. Returns whether it did within `timeout` (`None`: for ever).
+    pub fn wait(&self, timeout: Option<Duration>, mut ready: impl FnMut() -> bool) -> Outcome<bool> {
+        let mut failure = None;
+        let waited = self.instance.wait_until(timeout, || match self.drive() {
+            Ok(()) => ready(),
+            Err(errno) => {
+                failure = Some(errno);
+                true
+            }
+        })?;
+        failure.map_or(Ok(waited), Err)
+    }
+
+    /// Closes an endpoint, after a moment if peers still wait for something of it.
+    pub fn close_endpoint(&self, endpoint: EndpointId) -> Outcome<()> {
+        self.wait(Some(LONGEST_FAREWELL), || {
+            !self.with(|state, _, _| state.messages.is_busy(endpoint)).unwrap_or(false)
+        })?;
+        self.with(|state, device, now| {
+            state.messages.close_endpoint(device, now, endpoint);
+            if let Some(bound) = state.endpoints.get_mut(endpoint.0 as usize) {
+                *bound = None;
+            }
+        })
+    }
+
+    /// Gives everything back. Endpoints are closed already.
+    pub fn close(&self) {
+        let subscription = self.subscription.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(subscription);
+        let closed = self.instance.with(|device, now| {
+            // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
+            let state = unsafe { self.state() };
+            if !std::mem::replace(&mut state.closed, true) {
+                state.messages.close(device, now);
+            }
+        });
+        // Only in a forked child, in which the domain is the parent's.
+        let _ = closed;
+    }
+}
+
+/// Ends all endpoints and threads, because libfabric unloads its providers.
+pub(crate) fn end_all() {
+    let engines: Vec<Arc<Engine>> = match ENGINES.try_lock() {
+        Ok(mut engines) => engines.drain(..).filter_map(|engine| engine.upgrade()).collect(),
+        Err(_) => return, // a fork has copied a held lock
+    };
+    for engine in engines {
+        let open = engine.with(|state, _, _| {
+            let occupied = state.endpoints.iter().enumerate().filter(|(_, bound)| bound.is_some());
+            occupied.map(|(index, _)| EndpointId(index as u32)).collect::<Vec<_>>()
+        });
+        for endpoint in open.unwrap_or_default() {
+            let _ = engine.close_endpoint(endpoint);
+        }
+        engine.instance.end();
+    }
+}

@@ -1,0 +1,59 @@
+//! What the environment asks for, read whenever somebody asks what there is: programs set variables before their first
+//! call.
+
+use crate::log;
+use srd_net::{Address, LocalAddress, Options};
+use std::net::IpAddr;
+
+/// The environment's options. What is wrong with them has been said if there are none.
+fn options() -> Option<Options> {
+    match Options::from_env() {
+        Ok((options, warnings)) => {
+            for warning in warnings {
+                log::once(log::Level::Warn, &warning.name, format_args!("{warning}"));
+            }
+            Some(options)
+        }
+        Err(error) => {
+            let error = error.to_string();
+            log::once(log::Level::Error, &error, format_args!("{error}"));
+            None
+        }
+    }
+}
+
+/// Where an endpoint can be, and what else the environment asks for.
+pub(crate) struct Place {
+    /// The address and its interface.
+    pub local: LocalAddress,
+    /// With that address.
+    pub options: Options,
+}
+
+impl Place {
+    /// The place at `ip`, which must be an address of this host, and that which SRD_ADDR names if it names one; without,
+    /// the one that SRD_ADDR or the routing table choose. `towards`: who is to be reached from it.
+    pub fn find(ip: Option<IpAddr>, towards: Option<IpAddr>) -> Option<Place> {
+        let mut options = options()?;
+        let chosen = options.addr != Address::Auto;
+        if !chosen
+            && let Some(ip) = ip.or_else(|| towards.and_then(|to| srd_net::udp::source_towards(to).ok()))
+        {
+            options.addr = Address::Ip(ip);
+        }
+        let local = match srd_net::check(&options) {
+            Ok(local) => local,
+            Err(error) => {
+                let error = error.to_string();
+                log::once(log::Level::Warn, &error, format_args!("{error}"));
+                return None;
+            }
+        };
+        if let Some(ip) = ip.filter(|ip| *ip != local.ip) {
+            log::info(format_args!("asked for source address {ip}, but SRD_ADDR chooses {}", local.ip));
+            return None;
+        }
+        options.addr = Address::Ip(local.ip);
+        Some(Place { local, options })
+    }
+}

@@ -1,0 +1,203 @@
+//! fi_getinfo(3): what a program asks for against what there is. The answer is one info or -FI_ENODATA, and then the log says
+//! what was in the way. Addresses are chosen here, attributes in [`crate::attributes`].
+
+use crate::boundary::{Errno, Outcome, abi, readable, text, writable};
+use crate::constants::*;
+use crate::environment::Place;
+use crate::info::Info;
+use crate::layout::*;
+use crate::{address, attributes, domain, fabric, info, log, offer};
+use libc::c_char;
+use std::net::{IpAddr, SocketAddr};
+
+/// What a program asks for, with the parts of its hints that are there.
+pub(crate) struct Asked<'a> {
+    /// The API that it was written for.
+    pub api: u32,
+    pub info: Option<&'a fi_info>,
+    pub tx: Option<&'a fi_tx_attr>,
+    pub rx: Option<&'a fi_rx_attr>,
+    pub ep: Option<&'a fi_ep_attr>,
+    pub domain: Option<&'a fi_domain_attr>,
+    pub fabric: Option<&'a fi_fabric_attr>,
+}
+
+impl<'a> Asked<'a> {
+    /// # Safety
+    /// `hints` is NULL or a live info with live parts, of the structures of a libfabric of that API or later.
+    pub unsafe fn new(api: u32, hints: *const fi_info) -> Asked<'a> {
+        // SAFETY: as the caller says; the parts may be NULL.
+        unsafe {
+            let info: Option<&fi_info> = hints.as_ref();
+            Asked {
+                api,
+                info,
+                tx: info.and_then(|info| info.tx_attr.as_ref()),
+                rx: info.and_then(|info| info.rx_attr.as_ref()),
+                ep: info.and_then(|info| info.ep_attr.as_ref()),
+                domain: info.and_then(|info| info.domain_attr.as_ref()),
+                fabric: info.and_then(|info| info.fabric_attr.as_ref()),
+            }
+        }
+    }
+}
+
+/// Says what was in the way.
+pub(crate) fn refused(what: &str, asked: impl std::fmt::Display) -> Errno {
+    log::info(format_args!("fi_getinfo: {what} {asked} is not possible"));
+    Errno::NO_DATA
+}
+
+/// A set of bits, for the log.
+pub(crate) struct Bits(pub u64);
+
+impl std::fmt::Display for Bits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+abi! {
+    status fn getinfo(
+        version: u32,
+        node: *const c_char,
+        service: *const c_char,
+        flags: u64,
+        hints: *const fi_info,
+        answer: *mut *mut fi_info,
+    ) {
+        let answer = writable(answer)?;
+        *answer = std::ptr::null_mut();
+        let asked = Asked::new(version, hints);
+        *answer = answer_to(&asked, text(node)?, text(service)?, flags)?.into_raw();
+        Ok(())
+    }
+}
+
+fn answer_to(asked: &Asked<'_>, node: Option<&str>, service: Option<&str>, flags: u64) -> Outcome<Info> {
+    // rxm and rxd look for endpoints below them with every provider: the most frequent question, not worth a line.
+    if asked.ep.is_some_and(|ep| ep.r#type != FI_EP_UNSPEC && ep.r#type != FI_EP_RDM) {
+        return Err(Errno::NO_DATA);
+    }
+    let (node, service) = if flags & FI_PROV_ATTR_ONLY != 0 { (None, None) } else { (node, service) };
+    let wanted = Wanted::new(asked, node, service, flags)?;
+    let place = Place::find(wanted.source_ip(), wanted.destination.map(|to| to.ip()))
+        .ok_or_else(|| refused("an endpoint", "at that source address"))?;
+    let ip = place.local.ip;
+    let format = asked.info.map_or(FI_FORMAT_UNSPEC, |info| info.addr_format);
+    if ![FI_FORMAT_UNSPEC, FI_SOCKADDR, FI_SOCKADDR_IP, address::format_of(ip)].contains(&format) {
+        return Err(refused("address format", format));
+    }
+    if let Some(to) = wanted.destination.filter(|to| to.is_ipv6() != ip.is_ipv6()) {
+        return Err(refused("reaching", format_args!("{to} from {ip}")));
+    }
+    check_names(asked, &place.local.interface)?;
+
+    let mut answer = Info::new()?;
+    let parts = answer.parts();
+    attributes::negotiate(asked, parts)?;
+    let parts = answer.parts();
+    if let Some(attr) = asked.domain {
+        parts.domain.domain = attr.domain;
+    }
+    if let Some(attr) = asked.fabric {
+        parts.fabric.fabric = attr.fabric;
+    }
+    parts.domain.name = info::text(&place.local.interface)?;
+    parts.fabric.name = info::text(offer::FABRIC)?;
+    parts.fabric.prov_version = offer::PROVIDER_VERSION;
+    parts.fabric.api_version = asked.api;
+    parts.info.addr_format = address::format_of(ip);
+    let port = wanted.source.map_or(0, |source| source.port());
+    let source = address::scoped(SocketAddr::new(ip, port), place.local.index);
+    let len = address::length_of(ip);
+    parts.info.src_addr = info::bytes(&address::to_bytes(source)[..len], len)?;
+    parts.info.src_addrlen = len;
+    if let Some(to) = wanted.destination {
+        parts.info.dest_addr = info::bytes(&address::to_bytes(to)[..len], len)?;
+        parts.info.dest_addrlen = len;
+    }
+    Ok(answer)
+}
+
+/// Where a program wants to be, and whom it wants to reach.
+struct Wanted {
+    source: Option<SocketAddr>,
+    destination: Option<SocketAddr>,
+    /// That of a domain that is open already.
+    domain: Option<IpAddr>,
+}
+
+impl Wanted {
+    fn new(asked: &Asked<'_>, node: Option<&str>, service: Option<&str>, flags: u64) -> Outcome<Wanted> {
+        let of_hints = |pointer, len| {
+            // SAFETY: by fi_getinfo(3) the length goes with the address.
+            unsafe { address::read(pointer, len) }
+        };
+        let mut source = asked.info.and_then(|info| of_hints(info.src_addr, info.src_addrlen));
+        let mut destination = asked.info.and_then(|info| of_hints(info.dest_addr, info.dest_addrlen));
+        if node.is_some() || service.is_some() {
+            let is_source = flags & FI_SOURCE != 0;
+            let numeric = flags & FI_NUMERICHOST != 0;
+            let other = if is_source { destination } else { source };
+            let found = address::resolve(node, service, numeric, is_source, other.map(|addr| addr.ip()))
+                .inspect_err(|_| {
+                    log::info(format_args!(
+                        "fi_getinfo: no address for {}:{}",
+                        node.unwrap_or("*"),
+                        service.unwrap_or("*")
+                    ));
+                })?;
+            *(if is_source { &mut source } else { &mut destination }) = Some(found);
+        }
+        let domain = match asked.domain {
+            // SAFETY: by fi_getinfo(3) NULL or an open domain.
+            Some(attr) if !attr.domain.is_null() => Some(
+                unsafe { domain::Domain::recognize(attr.domain) }
+                    .ok_or_else(|| refused("an open domain", "of another provider"))?
+                    .ip(),
+            ),
+            _ => None,
+        };
+        Ok(Wanted { source, destination, domain })
+    }
+
+    fn source_ip(&self) -> Option<IpAddr> {
+        self.domain.or(self.source.map(|source| source.ip()).filter(|ip| !ip.is_unspecified()))
+    }
+}
+
+/// Names and open objects in the hints must be ours.
+fn check_names(asked: &Asked<'_>, interface: &str) -> Outcome<()> {
+    let check = |what: &str, pointer: *const c_char, ours: &str| {
+        // SAFETY: by fi_getinfo(3) NULL or a string.
+        match unsafe { text(pointer) }? {
+            Some(name) if !name.eq_ignore_ascii_case(ours) => Err(refused(what, name)),
+            _ => Ok(()),
+        }
+    };
+    if let Some(domain) = asked.domain {
+        check("domain", domain.name, interface)?;
+    }
+    if let Some(fabric) = asked.fabric {
+        check("fabric", fabric.name, offer::FABRIC)?;
+        check("provider", fabric.prov_name, &offer::name().to_string_lossy())?;
+        // SAFETY: by fi_getinfo(3) NULL or an open fabric.
+        if !fabric.fabric.is_null() && unsafe { fabric::Fabric::recognize(fabric.fabric) }.is_none() {
+            return Err(refused("an open fabric", "of another provider"));
+        }
+    }
+    Ok(())
+}
+
+/// The source address in an info, as programs hand it to fi_domain(3) and fi_endpoint(3).
+///
+/// # Safety
+/// The pointer is NULL or leads to a live info.
+pub(crate) unsafe fn source_of(info: *const fi_info) -> Outcome<Option<SocketAddr>> {
+    // SAFETY: as the caller says; by fi_getinfo(3) the length goes with the address.
+    unsafe {
+        let info = readable(info)?;
+        Ok(address::read(info.src_addr, info.src_addrlen))
+    }
+}

@@ -1,0 +1,308 @@
+//! Messages without a tag (fi_msg(3)) and with one (fi_tagged(3)).
+
+use crate::boundary::{Errno, Outcome, abi, readable};
+use crate::constants::*;
+use crate::endpoint::Endpoint;
+use crate::layout::*;
+use crate::pieces::{local, one};
+use libc::{c_void, iovec};
+use srd_msg::{Iov, Match, Peek, Recv, Send, TxFlags};
+
+/// What calls without flags do besides the endpoint's: nothing is reported of them, and the buffer is free at once.
+#[inline]
+pub(crate) fn injected(ep: &Endpoint) -> TxFlags {
+    TxFlags { inject: true, report: false, fence: false, ..ep.default_transmit() }
+}
+
+#[inline]
+fn send(
+    ep: &Endpoint,
+    to: fi_addr_t,
+    tag: Option<u64>,
+    iov: &[Iov],
+    data: Option<u64>,
+    context: *mut c_void,
+    flags: TxFlags,
+) -> Outcome<()> {
+    ep.post(to, |messages, device, now, id, to| {
+        let send = Send { to, tag, iov, data, context: context as u64, flags };
+        messages.send(device, now, id, &send)
+    })
+}
+
+/// Completion data, if the flags say that there is some.
+#[inline]
+pub(crate) fn data_of(flags: u64, data: u64) -> Option<u64> {
+    (flags & FI_REMOTE_CQ_DATA != 0).then_some(data)
+}
+
+#[inline]
+fn recv(
+    ep: &Endpoint,
+    from: fi_addr_t,
+    matching: Match,
+    iov: &[Iov],
+    context: *mut c_void,
+    flags: u64,
+    report: bool,
+) -> Outcome<()> {
+    if flags & (FI_PEEK | FI_DISCARD) != 0 {
+        return look(ep, from, matching, context as u64, flags);
+    }
+    ep.post_receive(from, |messages, device, now, id, from| {
+        let recv = Recv {
+            from,
+            matching,
+            iov,
+            context: context as u64,
+            report,
+            multi: flags & FI_MULTI_RECV != 0,
+            claim: flags & FI_CLAIM != 0,
+        };
+        messages.recv(device, now, id, &recv)
+    })
+}
+
+fn look(ep: &Endpoint, from: fi_addr_t, matching: Match, context: u64, flags: u64) -> Outcome<()> {
+    let (claim, discard) = (flags & FI_CLAIM != 0, flags & FI_DISCARD != 0);
+    if flags & FI_PEEK == 0 {
+        if !claim {
+            return Err(Errno::INVALID); // fi_tagged(3): with FI_PEEK or FI_CLAIM only
+        }
+        return ep.post_receive(FI_ADDR_UNSPEC, |messages, device, now, id, _| {
+            messages.discard_claimed(device, now, id, context)
+        });
+    }
+    ep.post_receive(from, |messages, device, now, id, from| {
+        messages.peek(device, now, id, &Peek { from, matching, context, claim, discard })
+    })
+}
+
+pub(crate) static MSG_OPS: fi_ops_msg = fi_ops_msg {
+    size: size_of::<fi_ops_msg>(),
+    recv: msg_recv,
+    recvv: msg_recvv,
+    recvmsg: msg_recvmsg,
+    send: msg_send,
+    sendv: msg_sendv,
+    sendmsg: msg_sendmsg,
+    inject: msg_inject,
+    senddata: msg_senddata,
+    injectdata: msg_injectdata,
+};
+
+pub(crate) static TAGGED_OPS: fi_ops_tagged = fi_ops_tagged {
+    size: size_of::<fi_ops_tagged>(),
+    recv: tagged_recv,
+    recvv: tagged_recvv,
+    recvmsg: tagged_recvmsg,
+    send: tagged_send,
+    sendv: tagged_sendv,
+    sendmsg: tagged_sendmsg,
+    inject: tagged_inject,
+    senddata: tagged_senddata,
+    injectdata: tagged_injectdata,
+};
+
+abi! {
+    posted fn msg_recv(
+        ep: *mut fid_ep,
+        buf: *mut c_void,
+        len: usize,
+        _desc: *mut c_void,
+        from: fi_addr_t,
+        context: *mut c_void,
+    ) {
+        let ep = Endpoint::of(ep)?;
+        let (flags, report) = ep.default_receive();
+        recv(ep, from, Match::Untagged, &one(buf, len), context, flags, report)
+    }
+
+    posted fn msg_recvv(
+        ep: *mut fid_ep,
+        iov: *const iovec,
+        _desc: *mut *mut c_void,
+        count: usize,
+        from: fi_addr_t,
+        context: *mut c_void,
+    ) {
+        let ep = Endpoint::of(ep)?;
+        let (flags, report) = ep.default_receive();
+        recv(ep, from, Match::Untagged, local(&mut Default::default(), iov, count)?, context, flags, report)
+    }
+
+    posted fn msg_recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) {
+        let ep = Endpoint::of(ep)?;
+        let msg = readable(msg)?;
+        let mut room = Default::default();
+        let iov = if flags & FI_DISCARD != 0 { &[] } else { local(&mut room, msg.msg_iov, msg.iov_count)? };
+        recv(ep, msg.addr, Match::Untagged, iov, msg.context, flags, ep.reports_receive(flags))
+    }
+
+    posted fn msg_send(
+        ep: *mut fid_ep,
+        buf: *const c_void,
+        len: usize,
+        _desc: *mut c_void,
+        to: fi_addr_t,
+        context: *mut c_void,
+    ) {
+        let ep = Endpoint::of(ep)?;
+        send(ep, to, None, &one(buf, len), None, context, ep.default_transmit())
+    }
+
+    posted fn msg_sendv(
+        ep: *mut fid_ep,
+        iov: *const iovec,
+        _desc: *mut *mut c_void,
+        count: usize,
+        to: fi_addr_t,
+        context: *mut c_void,
+    ) {
+        let ep = Endpoint::of(ep)?;
+        send(ep, to, None, local(&mut Default::default(), iov, count)?, None, context, ep.default_transmit())
+    }
+
+    posted fn msg_sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) {
+        let ep = Endpoint::of(ep)?;
+        let msg = readable(msg)?;
+        let mut room = Default::default();
+        let iov = local(&mut room, msg.msg_iov, msg.iov_count)?;
+        send(ep, msg.addr, None, iov, data_of(flags, msg.data), msg.context, ep.transmit(flags))
+    }
+
+    posted fn msg_inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: fi_addr_t) {
+        let ep = Endpoint::of(ep)?;
+        send(ep, to, None, &one(buf, len), None, std::ptr::null_mut(), injected(ep))
+    }
+
+    posted fn msg_senddata(
+        ep: *mut fid_ep,
+        buf: *const c_void,
+        len: usize,
+        _desc: *mut c_void,
+        data: u64,
+        to: fi_addr_t,
+        context: *mut c_void,
+    ) {
+        let ep = Endpoint::of(ep)?;
+        send(ep, to, None, &one(buf, len), Some(data), context, ep.default_transmit())
+    }
+
+    posted fn msg_injectdata(ep: *mut fid_ep, buf: *const c_void, len: usize, data: u64, to: fi_addr_t) {
+        let ep = Endpoint::of(ep)?;
+        send(ep, to, None, &one(buf, len), Some(data), std::ptr::null_mut(), injected(ep))
+    }
+
+    posted fn tagged_recv(
+        ep: *mut fid_ep,
+        buf: *mut c_void,
+        len: usize,
+        _desc: *mut c_void,
+        from: fi_addr_t,
+        tag: u64,
+        ignore: u64,
+        context: *mut c_void,
+    ) {
+        let ep = Endpoint::of(ep)?;
+        let (flags, report) = ep.default_receive();
+        let flags = flags & !FI_MULTI_RECV; // fi_tagged(3): not for tagged receives
+        recv(ep, from, Match::Tagged { tag, ignore }, &one(buf, len), context, flags, report)
+    }
+
+    posted fn tagged_recvv(
+        ep: *mut fid_ep,
+        iov: *const iovec,
+        _desc: *mut *mut c_void,
+        count: usize,
+        from: fi_addr_t,
+        tag: u64,
+        ignore: u64,
+        context: *mut c_void,
+    ) {
+        let ep = Endpoint::of(ep)?;
+        let (flags, report) = ep.default_receive();
+        let flags = flags & !FI_MULTI_RECV;
+        let mut room = Default::default();
+        let iov = local(&mut room, iov, count)?;
+        recv(ep, from, Match::Tagged { tag, ignore }, iov, context, flags, report)
+    }
+
+    posted fn tagged_recvmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) {
+        let ep = Endpoint::of(ep)?;
+        let msg = readable(msg)?;
+        if flags & FI_MULTI_RECV != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        let mut room = Default::default();
+        let iov = if flags & FI_DISCARD != 0 { &[] } else { local(&mut room, msg.msg_iov, msg.iov_count)? };
+        let matching = Match::Tagged { tag: msg.tag, ignore: msg.ignore };
+        recv(ep, msg.addr, matching, iov, msg.context, flags, ep.reports_receive(flags))
+    }
+
+    posted fn tagged_send(
+        ep: *mut fid_ep,
+        buf: *const c_void,
+        len: usize,
+        _desc: *mut c_void,
+        to: fi_addr_t,
+        tag: u64,
+        context: *mut c_void,
+    ) {
+        let ep = Endpoint::of(ep)?;
+        send(ep, to, Some(tag), &one(buf, len), None, context, ep.default_transmit())
+    }
+
+    posted fn tagged_sendv(
+        ep: *mut fid_ep,
+        iov: *const iovec,
+        _desc: *mut *mut c_void,
+        count: usize,
+        to: fi_addr_t,
+        tag: u64,
+        context: *mut c_void,
+    ) {
+        let ep = Endpoint::of(ep)?;
+        let mut room = Default::default();
+        send(ep, to, Some(tag), local(&mut room, iov, count)?, None, context, ep.default_transmit())
+    }
+
+    posted fn tagged_sendmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) {
+        let ep = Endpoint::of(ep)?;
+        let msg = readable(msg)?;
+        let mut room = Default::default();
+        let iov = local(&mut room, msg.msg_iov, msg.iov_count)?;
+        send(ep, msg.addr, Some(msg.tag), iov, data_of(flags, msg.data), msg.context, ep.transmit(flags))
+    }
+
+    posted fn tagged_inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: fi_addr_t, tag: u64) {
+        let ep = Endpoint::of(ep)?;
+        send(ep, to, Some(tag), &one(buf, len), None, std::ptr::null_mut(), injected(ep))
+    }
+
+    posted fn tagged_senddata(
+        ep: *mut fid_ep,
+        buf: *const c_void,
+        len: usize,
+        _desc: *mut c_void,
+        data: u64,
+        to: fi_addr_t,
+        tag: u64,
+        context: *mut c_void,
+    ) {
+        let ep = Endpoint::of(ep)?;
+        send(ep, to, Some(tag), &one(buf, len), Some(data), context, ep.default_transmit())
+    }
+
+    posted fn tagged_injectdata(
+        ep: *mut fid_ep,
+        buf: *const c_void,
+        len: usize,
+        data: u64,
+        to: fi_addr_t,
+        tag: u64,
+    ) {
+        let ep = Endpoint::of(ep)?;
+        send(ep, to, Some(tag), &one(buf, len), Some(data), std::ptr::null_mut(), injected(ep))
+    }
+}

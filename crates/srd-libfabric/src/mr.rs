@@ -1,0 +1,169 @@
+//! Registered memory (fi_mr(3)). Only peers need it: the messaging layer takes the program's own buffers as they are, so a
+//! registration without remote rights is nothing but an object, and its key is nobody's.
+
+use crate::boundary::{Absent, Errno, Outcome, abi, array, object, readable, writable};
+use crate::constants::*;
+use crate::domain::{Domain, Shared};
+use crate::layout::*;
+use libc::{c_int, c_void, iovec};
+use srd_msg::{RegionId, Registration, RemoteRights};
+use std::sync::Arc;
+
+#[repr(C)]
+pub(crate) struct Mr {
+    fid: fid_mr,
+    domain: Arc<Shared>,
+    region: Option<RegionId>,
+}
+
+/// What a registration may permit.
+const ACCESS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+impl Mr {
+    /// # Safety
+    /// The pointer is NULL or points to a live registration of ours.
+    unsafe fn of<'a>(pointer: *mut fid) -> Outcome<&'a Mr> {
+        // SAFETY: as the caller says; `fid` is the first field.
+        unsafe { object(pointer) }
+    }
+}
+
+fn register(
+    domain: &Domain,
+    range: &[iovec],
+    access: u64,
+    offset: u64,
+    requested_key: u64,
+    context: *mut c_void,
+) -> Outcome<*mut fid_mr> {
+    // mr_iov_limit is 1; the offset is reserved (fi_mr(3)).
+    let [range] = range else { return Err(Errno::INVALID) };
+    if access & !ACCESS != 0 || offset != 0 {
+        return Err(Errno::INVALID);
+    }
+    let (addr, len) = (range.iov_base as u64, range.iov_len as u64);
+    // From address 0 with the greatest length: all memory.
+    if addr.checked_add(len).is_none() {
+        return Err(Errno::INVALID);
+    }
+    let shared = &domain.shared;
+    let rights = RemoteRights { read: access & FI_REMOTE_READ != 0, write: access & FI_REMOTE_WRITE != 0 };
+    let key = (!shared.provider_keys).then_some(requested_key);
+    let (region, key) = if rights == RemoteRights::default() {
+        (None, key.unwrap_or(FI_KEY_NOTAVAIL))
+    } else {
+        let registration =
+            Registration { addr, len, key, virtual_addresses: shared.virtual_addresses, rights };
+        let (region, key) =
+            shared.engine.with(|state, device, _| state.messages.register(device, &registration))??;
+        (Some(region), key)
+    };
+    let made = Box::into_raw(Box::new(Mr {
+        fid: fid_mr {
+            fid: fid { fclass: FI_CLASS_MR, context, ops: &FID_OPS },
+            mem_desc: std::ptr::null_mut(),
+            key,
+        },
+        domain: shared.clone(),
+        region,
+    }));
+    if let Some(events) = shared.registrations() {
+        events.report(FI_MR_COMPLETE, fi_eq_entry { fid: made.cast(), context, data: 0 });
+    }
+    Ok(made.cast())
+}
+
+static FID_OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind,
+    control,
+    ops_open: Absent::ABSENT,
+    tostr: Absent::ABSENT,
+    ops_set: Absent::ABSENT,
+};
+
+pub(crate) static OPS: fi_ops_mr = fi_ops_mr { size: size_of::<fi_ops_mr>(), reg, regv, regattr };
+
+abi! {
+    status fn reg(
+        domain: *mut fid,
+        buf: *const c_void,
+        len: usize,
+        access: u64,
+        offset: u64,
+        requested_key: u64,
+        flags: u64,
+        mr: *mut *mut fid_mr,
+        context: *mut c_void,
+    ) {
+        if flags != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        let range = iovec { iov_base: buf.cast_mut(), iov_len: len };
+        *writable(mr)? = register(Domain::of(domain.cast())?, &[range], access, offset, requested_key, context)?;
+        Ok(())
+    }
+
+    status fn regv(
+        domain: *mut fid,
+        iov: *const iovec,
+        count: usize,
+        access: u64,
+        offset: u64,
+        requested_key: u64,
+        flags: u64,
+        mr: *mut *mut fid_mr,
+        context: *mut c_void,
+    ) {
+        if flags != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        let domain = Domain::of(domain.cast())?;
+        *writable(mr)? = register(domain, array(iov, count)?, access, offset, requested_key, context)?;
+        Ok(())
+    }
+
+    status fn regattr(domain: *mut fid, attr: *const fi_mr_attr, flags: u64, mr: *mut *mut fid_mr) {
+        let domain = Domain::of(domain.cast())?;
+        let attr = readable(attr)?;
+        if flags != 0 {
+            return Err(Errno::BAD_FLAGS);
+        }
+        // Memory of a device (the field is there since 1.10), or part of another registration (since 2.0).
+        if domain.shared.api() >= fi_version(1, 10) && attr.iface != 0
+            || domain.shared.api() >= fi_version(2, 0) && !attr.base_mr.is_null()
+        {
+            return Err(Errno::NO_SYS);
+        }
+        let ranges = array(attr.mr_iov, attr.iov_count)?;
+        *writable(mr)? =
+            register(domain, ranges, attr.access, attr.offset, attr.requested_key, attr.context)?;
+        Ok(())
+    }
+
+    status fn close(fid: *mut fid) {
+        let mr = Mr::of(fid)?;
+        if let Some(region) = mr.region {
+            mr.domain.engine.with(|state, device, now| state.messages.deregister(device, now, region))??;
+        }
+        drop(Box::from_raw(fid.cast::<Mr>()));
+        Ok(())
+    }
+
+    /// Registrations belong to the domain and count for all of its endpoints: there is nothing to bind.
+    status fn bind(fid: *mut fid, other: *mut fid, _flags: u64) {
+        Mr::of(fid)?;
+        match readable(other)?.fclass {
+            FI_CLASS_EP => Ok(()),
+            FI_CLASS_CNTR => Err(Errno::NO_SYS), // FI_RMA_EVENT
+            _ => Err(Errno::INVALID),
+        }
+    }
+
+    /// A registration is enabled from the start.
+    status fn control(fid: *mut fid, command: c_int, _arg: *mut c_void) {
+        Mr::of(fid)?;
+        if command == FI_ENABLE { Ok(()) } else { Err(Errno::NO_SYS) }
+    }
+}

@@ -1,0 +1,93 @@
+//! What the provider offers: capabilities, limits, names.
+
+use crate::constants::*;
+use srd_msg::{Config, IOV_LIMIT};
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+/// The newest API that programs may ask for: all of 2.x, whose additions lie at the ends of structures. libfabric skips
+/// providers that claim less than a program asks for.
+pub(crate) const NEWEST_API: u32 = fi_version(2, 99);
+
+/// Ours, as fi_info shows it.
+pub(crate) const PROVIDER_VERSION: u32 = fi_version(0, 1);
+
+/// The fabric: every host that speaks SRD.
+pub(crate) const FABRIC: &str = "srd";
+
+/// A protocol of our own (the highest bit says so).
+pub(crate) const PROTOCOL: u32 = 1 << 31 | 0x5352;
+pub(crate) const PROTOCOL_VERSION: u32 = 1;
+
+static NAME: OnceLock<&'static CStr> = OnceLock::new();
+
+/// Gives the provider another name than `srd`. Before libfabric asks for it, or never.
+pub fn call_it(name: &'static CStr) {
+    let _ = NAME.set(name);
+}
+
+/// The provider's name.
+pub(crate) fn name() -> &'static CStr {
+    NAME.get_or_init(|| c"srd")
+}
+
+/// The messaging layer's limits.
+pub(crate) fn config() -> Config {
+    Config::default()
+}
+
+/// What a program may do.
+pub(crate) const OPERATIONS: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
+/// In which direction messages go.
+pub(crate) const MESSAGE_DIRECTIONS: u64 = FI_SEND | FI_RECV;
+/// In which direction RMA and atomics go.
+pub(crate) const RMA_DIRECTIONS: u64 = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+/// Capabilities that cost nothing, so that all have them.
+pub(crate) const FREE: u64 = FI_MULTI_RECV | FI_FENCE | FI_LOCAL_COMM | FI_REMOTE_COMM;
+/// Those that are given to who asks.
+pub(crate) const ASKED: u64 = FI_SOURCE | FI_DIRECTED_RECV;
+/// Those that older programs mean something else by.
+pub(crate) const SINCE_2_0: u64 = FI_TAGGED_DIRECTED_RECV | FI_EXACT_DIRECTED_RECV;
+
+/// All capabilities for programs of that API.
+pub(crate) fn capabilities(api: u32) -> u64 {
+    let newer = if api >= fi_version(2, 0) { SINCE_2_0 } else { 0 };
+    OPERATIONS | MESSAGE_DIRECTIONS | RMA_DIRECTIONS | FREE | ASKED | newer
+}
+
+/// Those of a transmit context.
+pub(crate) const TRANSMIT_CAPS: u64 = OPERATIONS | FI_SEND | FI_READ | FI_WRITE | FI_FENCE;
+/// Those of a receive context.
+pub(crate) const RECEIVE_CAPS: u64 =
+    OPERATIONS | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | ASKED | SINCE_2_0;
+/// Those of a domain.
+pub(crate) const DOMAIN_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
+
+/// When a transmit operation completes.
+pub(crate) const COMPLETION_LEVELS: u64 =
+    FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+/// Flags that can hold for all operations of a transmit context.
+pub(crate) const TRANSMIT_FLAGS: u64 = FI_COMPLETION | FI_INJECT | FI_MORE | COMPLETION_LEVELS;
+/// The same of a receive context.
+pub(crate) const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV;
+
+/// Messages to a peer match there as they were sent; atomics are applied as they were started.
+pub(crate) const ORDER: u64 =
+    FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW;
+
+/// Messages and RMA of any length.
+pub(crate) const LONGEST_MESSAGE: usize = 1 << 40;
+/// All bits of a tag can be used (the format of fi_tagged(3) that says so).
+pub(crate) const TAG_FORMAT: u64 = 0xAAAA_AAAA_AAAA_AAAA;
+pub(crate) const KEY_BYTES: usize = 8;
+pub(crate) const DATA_BYTES: usize = 8;
+pub(crate) const IOV: usize = IOV_LIMIT;
+/// Receives are limited by memory only; this is what programs size their queues by.
+pub(crate) const RECEIVES: usize = 4096;
+pub(crate) const MOST_RECEIVES: usize = 1 << 20;
+/// Queue pair numbers have 16 bits.
+pub(crate) const ENDPOINTS: usize = 32_768;
+/// Completion queues and counters are limited by memory only.
+pub(crate) const OBJECTS: usize = 65_536;
+/// `DeviceConfig::max_mr`, less what the messaging layer takes.
+pub(crate) const REGIONS: usize = 1 << 17;

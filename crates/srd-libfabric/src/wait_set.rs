@@ -1,0 +1,155 @@
+//! Wait sets (fi_poll(3)): several queues and counters with one thing to sleep on.
+
+use crate::boundary::{Absent, Errno, Outcome, abi, object, readable, writable};
+use crate::constants::*;
+use crate::fabric::{Fabric, Shared};
+use crate::layout::*;
+use crate::wait::{Signal, WaitObject, timeout};
+use crate::{counter, cq, eq};
+use libc::{c_int, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+#[repr(C)]
+pub(crate) struct WaitSet {
+    fid: fid_wait,
+    _fabric: Arc<Shared>,
+    signal: Arc<Signal>,
+}
+
+/// The objects of all wait sets, each with the set's signal. Sets are few, and looked at before a sleep only.
+static MEMBERS: Mutex<Vec<Member>> = Mutex::new(Vec::new());
+
+struct Member {
+    signal: Arc<Signal>,
+    fid: *mut fid,
+}
+
+// SAFETY: the object leaves the list before it is closed.
+unsafe impl Send for Member {}
+
+fn members() -> MutexGuard<'static, Vec<Member>> {
+    MEMBERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The signal of a set.
+///
+/// # Safety
+/// The pointer is NULL or points to a live wait set of ours.
+pub(crate) unsafe fn signal_of(set: *mut fid_wait) -> Option<Arc<Signal>> {
+    // SAFETY: as the caller says.
+    unsafe { WaitSet::of(set) }.ok().map(|set| set.signal.clone())
+}
+
+/// Enters an object that was opened with that set.
+///
+/// # Safety
+/// As of [`signal_of`]; the object is live until [`leave`].
+pub(crate) unsafe fn enter(set: *mut fid_wait, fid: *mut fid) {
+    // SAFETY: as the caller says.
+    if let Some(signal) = unsafe { signal_of(set) } {
+        members().push(Member { signal, fid });
+    }
+}
+
+/// Takes out an object that is about to be closed.
+pub(crate) fn leave(wait: &WaitObject, fid: *mut fid) {
+    if wait.kind == FI_WAIT_SET {
+        members().retain(|member| member.fid != fid);
+    }
+}
+
+impl WaitSet {
+    /// # Safety
+    /// The pointer is NULL or points to a live wait set of ours.
+    pub unsafe fn of<'a>(pointer: *mut fid_wait) -> Outcome<&'a WaitSet> {
+        // SAFETY: as the caller says; `fid` is the first field.
+        unsafe { object(pointer) }
+    }
+
+    /// fi_trywait(3): whether none of its objects has anything.
+    pub fn try_wait(&self) -> Outcome<bool> {
+        self.signal.lower();
+        let mine: Vec<*mut fid> =
+            members().iter().filter(|it| Arc::ptr_eq(&it.signal, &self.signal)).map(|it| it.fid).collect();
+        for fid in mine {
+            // SAFETY: the program does not close an object of a set on which it waits.
+            let may_sleep = unsafe {
+                match readable(fid)?.fclass {
+                    FI_CLASS_CQ => cq::Cq::of(fid.cast())?.try_wait()?,
+                    FI_CLASS_CNTR => counter::Counter::of(fid.cast())?.try_wait()?,
+                    _ => eq::Eq::of(fid.cast())?.try_wait(),
+                }
+            };
+            if !may_sleep {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+static FID_OPS: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind: Absent::ABSENT,
+    control,
+    ops_open: Absent::ABSENT,
+    tostr: Absent::ABSENT,
+    ops_set: Absent::ABSENT,
+};
+
+static OPS: fi_ops_wait = fi_ops_wait { size: size_of::<fi_ops_wait>(), wait };
+
+abi! {
+    status fn open(fabric: *mut fid_fabric, attr: *mut fi_wait_attr, set: *mut *mut fid_wait) {
+        let fabric = Fabric::of(fabric)?;
+        if !matches!(readable(attr)?.wait_obj, FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD) {
+            return Err(Errno::NO_SYS);
+        }
+        let made = Box::new(WaitSet {
+            fid: fid_wait {
+                fid: fid { fclass: FI_CLASS_WAIT, context: std::ptr::null_mut(), ops: &FID_OPS },
+                ops: &OPS,
+            },
+            _fabric: fabric.shared.clone(),
+            signal: Signal::new()?,
+        });
+        *writable(set)? = Box::into_raw(made).cast();
+        Ok(())
+    }
+
+    status fn close(fid: *mut fid) {
+        let set = WaitSet::of(fid.cast())?;
+        if Arc::strong_count(&set.signal) > 1 {
+            return Err(Errno::BUSY);
+        }
+        drop(Box::from_raw(fid.cast::<WaitSet>()));
+        Ok(())
+    }
+
+    status fn control(fid: *mut fid, command: c_int, arg: *mut c_void) {
+        let set = WaitSet::of(fid.cast())?;
+        match command {
+            FI_GETWAIT => *writable(arg.cast::<c_int>())? = set.signal.fd(),
+            FI_GETWAITOBJ => *writable(arg.cast::<c_int>())? = FI_WAIT_FD as c_int,
+            _ => return Err(Errno::NO_SYS),
+        }
+        Ok(())
+    }
+
+    status fn wait(set: *mut fid_wait, milliseconds: c_int) {
+        let set = WaitSet::of(set)?;
+        let until = timeout(milliseconds).map(|timeout| Instant::now() + timeout);
+        loop {
+            if !set.try_wait()? {
+                return Ok(());
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Errno(libc::ETIMEDOUT));
+            }
+            set.signal.wait(left);
+        }
+    }
+}
