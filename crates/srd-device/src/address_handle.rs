@@ -177,8 +177,8 @@ pub(crate) enum Last {
 
 /// A multiplicative hasher for keys that nobody chooses to collide: what is looked up is given by this program, and a
 /// stranger's GID is only compared.
-#[derive(Default)]
-pub(crate) struct FastHasher(u64);
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FastHasher(u64);
 
 impl FastHasher {
     #[inline]

@@ -2,8 +2,10 @@
 
 /// Name of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Key {
+pub struct Key {
+    /// Slot.
     pub index: u32,
+    /// Use of the slot.
     pub generation: u32,
 }
 
@@ -12,7 +14,7 @@ const GENERATION_MASK: u32 = (1 << 30) - 1;
 
 /// See the module. Grows by what is needed at once and never shrinks; freed slots are used again, last freed first.
 #[derive(Debug)]
-pub(crate) struct Slab<T> {
+pub struct Slab<T> {
     slots: Vec<Slot<T>>,
     free: u32,
     len: u32,
@@ -28,6 +30,7 @@ struct Slot<T> {
 const END: u32 = u32::MAX;
 
 impl<T> Slab<T> {
+    /// An empty table.
     pub fn new() -> Slab<T> {
         Slab { slots: Vec::new(), free: END, len: 0 }
     }
@@ -44,6 +47,12 @@ impl<T> Slab<T> {
         self.len
     }
 
+    /// Whether no entry is in use.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes a slot for `value`.
     pub fn insert(&mut self, value: T) -> Key {
         self.len += 1;
         if self.free == END {
@@ -58,11 +67,13 @@ impl<T> Slab<T> {
         Key { index, generation: slot.generation }
     }
 
+    /// The entry of that name.
     #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
         self.slots.get(key.index as usize).filter(|slot| slot.generation == key.generation)?.value.as_ref()
     }
 
+    /// The entry of that name.
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.slots
@@ -79,16 +90,19 @@ impl<T> Slab<T> {
         slot.value.is_some().then_some(Key { index, generation: slot.generation })
     }
 
+    /// The entry in slot `index`.
     #[inline]
     pub fn at(&self, index: u32) -> Option<&T> {
         self.slots.get(index as usize)?.value.as_ref()
     }
 
+    /// The entry in slot `index`.
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> Option<&mut T> {
         self.slots.get_mut(index as usize)?.value.as_mut()
     }
 
+    /// Takes the entry out; its slot is free.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
         let value = slot.value.take()?;
@@ -99,6 +113,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// All entries, by slot.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let key = Key { index: index as u32, generation: slot.generation };
@@ -106,11 +121,18 @@ impl<T> Slab<T> {
         })
     }
 
+    /// All entries, by slot.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
         self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
             let key = Key { index: index as u32, generation: slot.generation };
             slot.value.as_mut().map(|value| (key, value))
         })
+    }
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab::new()
     }
 }
 

@@ -787,3 +787,23 @@ fn a_device_wants_a_port_of_its_range() {
     device.add_port(default().port_base).unwrap();
     assert_eq!(device.next_timeout(), Time::NEVER);
 }
+
+#[test]
+fn a_layers_header_crosses_in_front_of_payload_without_bytes() {
+    let mut net = Net::new(2, &default(), SketchMemory::default);
+    let all = SketchMemory::BASE * 2;
+    let [a, b] = [0, 1].map(|host| net.side(host, 0, all, srd));
+    let header: Vec<u8> = (0..100).collect();
+    let slot = net.devices[0].memory().allocate(128).unwrap();
+    net.devices[0].memory().bytes_mut(slot, 100).copy_from_slice(&header);
+    let buffer = net.devices[1].memory().allocate(8192).unwrap();
+    net.post_recv(&b, 1, buffer, 8192);
+    let sges = [(slot, 100), (0x5000, 7000)].map(|(addr, len)| Sge { addr, len, lkey: a.key });
+    let data = SendData::Sges(&sges);
+    let wr = SendWr { wr_id: 2, op: SEND, ah: a.ahs[1], dst_qpn: b.qpn, qkey: QKEY, data };
+    net.devices[0].post_send(net.now, a.qpn, &wr).unwrap();
+    net.expect(&a, 2, Status::Ok);
+    assert_eq!(net.expect(&b, 1, Status::Ok).byte_len, 7100);
+    assert_eq!(net.devices[1].memory().bytes(buffer, 100), header);
+    assert_eq!(net.devices[1].memory().held(), SketchMemory::HEAD);
+}

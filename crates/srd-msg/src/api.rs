@@ -340,6 +340,9 @@ pub struct Config {
     pub rendezvous_by_read: bool,
     /// Bytes of messages for which nobody waits that an endpoint holds at most. Divided among its peers.
     pub unexpected_bytes: u64,
+    /// Longest message that goes to a peer of the same host in one piece; longer ones are read from the sender's memory, where
+    /// that can be done.
+    pub near_limit: u64,
     /// How often a peer that owes something and is silent is asked whether it is there.
     pub ask_every: Nanos,
 }
@@ -357,6 +360,7 @@ impl Default for Config {
             grant_bytes: 256 << 10,
             rendezvous_by_read: true,
             unexpected_bytes: 64 << 20,
+            near_limit: 8 << 10,
             ask_every: Nanos::from_millis(500),
         }
     }

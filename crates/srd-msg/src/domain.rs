@@ -2,45 +2,99 @@
 //! that the domain works on, and the time.
 
 use crate::api::*;
-use srd_device::{CqId, Device, QpInit, Store};
+use crate::buffers::Buffers;
+use crate::counters::Counters;
+use crate::endpoint::{Cx, Endpoint, QKEY, Shared};
+use crate::lane::Lane;
+use crate::peer::epoch_from;
+use crate::regions::Regions;
+use srd_device::{Access, CqId, Device, DeviceError, QpInit, QpKind, QpModify, QpState, Store};
 use srd_wire::{Qpn, Time};
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 
 /// See the module.
 pub struct Domain<M: Store> {
-    memory: PhantomData<M>,
+    shared: Shared,
+    endpoints: Vec<Option<Endpoint>>,
+    next_timeout: Time,
+    memory: PhantomData<fn(M)>,
 }
 
-#[allow(unused_variables, missing_docs, clippy::todo)]
+/// A message that finds no buffer is sent again for ever: the receiver takes them as fast as it can.
+const RNR_FOR_EVER: u8 = 7;
+
 impl<M: Store> Domain<M> {
-    /// Takes a protection domain and a completion queue of the device.
+    /// Takes a protection domain, a completion queue and a key for all memory of the device.
     pub fn open(device: &mut Device<M>, config: Config) -> Result<Domain<M>, Refused> {
-        todo!()
+        let refused = |error| match error {
+            DeviceError::Full(what) => Refused::NoMemory(what),
+            _ => Refused::Invalid("device: offers too little"),
+        };
+        let pd = device.alloc_pd().map_err(refused)?;
+        let cq = device.create_cq(device.config().max_cqe).map_err(refused)?;
+        // For the layer's own use: what programs send from and receive into need not be registered. Peers cannot use it.
+        let access = Access { local_write: true, remote_read: false, remote_write: false };
+        let all_memory = device.reg_mr(pd, 0, u64::MAX, 0, access).map_err(refused)?;
+        let shared = Shared {
+            config,
+            pd,
+            cq,
+            all_memory,
+            max_msg: device.config().max_msg,
+            buffers: Buffers::default(),
+            regions: Regions::default(),
+            done: VecDeque::new(),
+            counters: Counters::default(),
+        };
+        Ok(Domain { shared, endpoints: Vec::new(), next_timeout: Time::NEVER, memory: PhantomData })
     }
 
-    /// Gives everything back to the device. Its endpoints are closed already.
-    pub fn close(&mut self, device: &mut Device<M>, now: Time) {
-        todo!()
+    /// Gives everything back to the device. Its endpoints are closed, and its regions deregistered.
+    pub fn close(&mut self, device: &mut Device<M>, _now: Time) {
+        self.shared.buffers.close(device.memory());
+        let _ = device.dereg_mr(self.shared.all_memory);
+        let _ = device.destroy_cq(self.shared.cq);
+        let _ = device.dealloc_pd(self.shared.pd);
     }
 
+    /// Limits and choices.
     pub fn config(&self) -> &Config {
-        todo!()
+        &self.shared.config
+    }
+
+    /// What has been counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
     }
 
     /// Where all queue pairs of this domain complete: to be armed, and waited for.
     pub fn cq(&self) -> CqId {
-        todo!()
+        self.shared.cq
     }
 
     // ---- endpoints ----
 
     /// What an endpoint's queue pair is to be made with (by `Device::create_qp`, or the instance's).
     pub fn qp_init(&self) -> QpInit {
-        todo!()
+        QpInit {
+            kind: QpKind::Srd,
+            pd: self.shared.pd,
+            send_cq: self.shared.cq,
+            recv_cq: self.shared.cq,
+            sq_depth: 4096,
+            rq_depth: self.shared.config.receive_buffers,
+            send_sge: 2,
+            recv_sge: 1,
+            inline: 0,
+            rdma_read: true,
+            rdma_write: true,
+            unsolicited_write_recv: false,
+        }
     }
 
-    /// Makes a queue pair an endpoint that can send and receive; `tx` limits its outstanding transmit operations (0: the
-    /// configuration's). The random `epoch` tells it from the endpoint that had that number before.
+    /// Makes a queue pair in RESET an endpoint that can send and receive; `tx` limits its outstanding transmit operations
+    /// (0: the configuration's). The random `epoch` tells it from the endpoint that had that number before.
     pub fn open_endpoint(
         &mut self,
         device: &mut Device<M>,
@@ -49,22 +103,78 @@ impl<M: Store> Domain<M> {
         epoch: u32,
         tx: u32,
     ) -> Result<EndpointId, Refused> {
-        todo!()
+        let none = QpModify::default();
+        let init = QpModify {
+            state: Some(QpState::Init),
+            qkey: Some(QKEY),
+            pkey_index: Some(0),
+            port: Some(1),
+            ..none
+        };
+        let rtr = QpModify { state: Some(QpState::Rtr), ..none };
+        let rts =
+            QpModify { state: Some(QpState::Rts), sq_psn: Some(0), rnr_retry: Some(RNR_FOR_EVER), ..none };
+        let invalid = |_| Refused::Invalid("qpn: an SRD queue pair in RESET, made with qp_init()");
+        device.modify_qp(now, qpn, init).map_err(invalid)?;
+        let index = self.endpoints.iter().position(Option::is_none).unwrap_or(self.endpoints.len());
+        let id = EndpointId(index as u32);
+        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        let endpoint = Endpoint::new(cx, id, qpn, epoch_from(epoch), tx)?;
+        for change in [rtr, rts] {
+            device.modify_qp(now, qpn, change).map_err(invalid)?;
+        }
+        match self.endpoints.get_mut(index) {
+            Some(slot) => *slot = Some(endpoint),
+            None => self.endpoints.push(Some(endpoint)),
+        }
+        Ok(id)
     }
 
-    /// Whether anything of this endpoint is under way that a peer still waits for: it should go on for a moment.
+    /// Whether anything that this endpoint has sent is not acknowledged: it should go on for a moment.
     pub fn is_busy(&self, endpoint: EndpointId) -> bool {
-        todo!()
+        self.at(endpoint).is_some_and(|endpoint| !endpoint.tx.is_empty())
     }
 
-    /// Ends an endpoint; nothing of it completes any more. The caller destroys the queue pair afterwards.
+    /// Ends an endpoint, whose queue pair the caller has destroyed. Nothing of it completes any more.
     pub fn close_endpoint(&mut self, device: &mut Device<M>, now: Time, endpoint: EndpointId) {
-        todo!()
+        let slot = self.endpoints.get_mut(endpoint.0 as usize);
+        let Some(mut closed) = slot.and_then(Option::take) else { return };
+        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        closed.close(cx);
+        self.shared.done.retain(|done| done.endpoint != endpoint);
     }
 
     /// FI_OPT_MIN_MULTI_RECV.
     pub fn set_min_multi_recv(&mut self, endpoint: EndpointId, bytes: u64) {
-        todo!()
+        if let Some(endpoint) = self.at_mut(endpoint) {
+            endpoint.min_multi_recv = bytes;
+        }
+    }
+
+    fn at(&self, endpoint: EndpointId) -> Option<&Endpoint> {
+        self.endpoints.get(endpoint.0 as usize)?.as_ref()
+    }
+
+    fn at_mut(&mut self, endpoint: EndpointId) -> Option<&mut Endpoint> {
+        self.endpoints.get_mut(endpoint.0 as usize)?.as_mut()
+    }
+
+    /// Runs `f` at an endpoint.
+    #[inline]
+    fn with<R>(
+        &mut self,
+        device: &mut Device<M>,
+        now: Time,
+        endpoint: EndpointId,
+        f: impl FnOnce(&mut Endpoint, &mut Cx<'_, M>) -> Result<R, Refused>,
+    ) -> Result<R, Refused> {
+        let endpoint = self.endpoints.get_mut(endpoint.0 as usize).and_then(Option::as_mut);
+        let endpoint = endpoint.ok_or(Refused::Invalid("endpoint: no such endpoint"))?;
+        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        let result = f(endpoint, cx);
+        endpoint.settle_at_once(cx);
+        self.next_timeout = self.next_timeout.min(endpoint.next_ask);
+        result
     }
 
     // ---- peers ----
@@ -76,17 +186,66 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         addr: PeerAddr,
     ) -> Result<PeerId, Refused> {
-        todo!()
+        self.with(device, Time(0), endpoint, |endpoint, cx| endpoint.peer_at(cx, addr).map(PeerId))
     }
 
     /// What [`Done::source`] says of messages from this peer (its fi_addr_t); [`NO_LABEL`] takes the label away.
     pub fn set_label(&mut self, endpoint: EndpointId, peer: PeerId, label: u64) {
-        todo!()
+        if let Some(peer) = self.at_mut(endpoint).and_then(|endpoint| endpoint.peers.get_mut(peer.0 as usize))
+        {
+            peer.label = label;
+        }
     }
 
     /// The program will not name this peer again (fi_av_remove). What is under way completes.
     pub fn forget_peer(&mut self, endpoint: EndpointId, peer: PeerId) {
-        todo!()
+        self.set_label(endpoint, peer, NO_LABEL);
+    }
+
+    /// From now on messages to that peer, which is another process of this host, take that lane; `None`: the network again.
+    pub fn set_lane(&mut self, endpoint: EndpointId, peer: PeerId, lane: Option<Box<dyn Lane>>) {
+        if let Some(peer) = self.at_mut(endpoint).and_then(|endpoint| endpoint.peers.get_mut(peer.0 as usize))
+        {
+            peer.lane = lane;
+        }
+    }
+
+    /// A peer of this host that has sent something and that the program has not named: it may get a lane.
+    pub fn poll_stranger(&mut self) -> Option<(EndpointId, PeerId, PeerAddr)> {
+        self.endpoints.iter_mut().flatten().find_map(|endpoint| {
+            let peer = endpoint.strangers.pop()?;
+            Some((endpoint.id, PeerId(peer), endpoint.peers[peer as usize].addr))
+        })
+    }
+
+    /// A message from the endpoint at `from`, which is near, lies at `at` until this returns.
+    #[inline]
+    pub fn arrived_near(
+        &mut self,
+        device: &mut Device<M>,
+        now: Time,
+        endpoint: EndpointId,
+        from: PeerAddr,
+        at: u64,
+        len: u32,
+    ) {
+        let _ = self.with(device, now, endpoint, |endpoint, cx| {
+            match endpoint.stranger_at(cx, from) {
+                Some(peer) => endpoint.arrived(cx, peer, at, len),
+                None => cx.shared.counters.strangers_dropped += 1,
+            }
+            Ok(())
+        });
+    }
+
+    /// The process of the endpoint at `from`, which was near, has ended.
+    pub fn lost_near(&mut self, device: &mut Device<M>, now: Time, endpoint: EndpointId, from: PeerAddr) {
+        let _ = self.with(device, now, endpoint, |endpoint, cx| {
+            let peer = endpoint.peer_at(cx, from)?;
+            endpoint.peers[peer as usize].lane = None;
+            endpoint.lose_peer(cx, peer, srd_wire::Status::Unresponsive);
+            Ok(())
+        });
     }
 
     // ---- registered memory ----
@@ -97,21 +256,23 @@ impl<M: Store> Domain<M> {
         device: &mut Device<M>,
         registration: &Registration,
     ) -> Result<(RegionId, u64), Refused> {
-        todo!()
+        self.shared.regions.register(device, self.shared.pd, registration)
     }
 
     /// Peers cannot reach it any more, and nothing of it is touched, when this returns.
     pub fn deregister(
         &mut self,
         device: &mut Device<M>,
-        now: Time,
+        _now: Time,
         region: RegionId,
     ) -> Result<(), Refused> {
-        todo!()
+        self.shared.regions.deregister(device, region)
     }
 
     // ---- operations ----
 
+    /// Sends a message.
+    #[inline]
     pub fn send(
         &mut self,
         device: &mut Device<M>,
@@ -119,9 +280,11 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         send: &Send<'_>,
     ) -> Result<(), Refused> {
-        todo!()
+        self.with(device, now, endpoint, |endpoint, cx| endpoint.send(cx, send))
     }
 
+    /// Gives a buffer for a message.
+    #[inline]
     pub fn recv(
         &mut self,
         device: &mut Device<M>,
@@ -129,9 +292,10 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         recv: &Recv<'_>,
     ) -> Result<(), Refused> {
-        todo!()
+        self.with(device, now, endpoint, |endpoint, cx| endpoint.recv(cx, recv))
     }
 
+    /// Looks for a message.
     pub fn peek(
         &mut self,
         device: &mut Device<M>,
@@ -139,7 +303,7 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         peek: &Peek,
     ) -> Result<(), Refused> {
-        todo!()
+        self.with(device, now, endpoint, |endpoint, cx| endpoint.peek(cx, peek))
     }
 
     /// FI_CLAIM | FI_DISCARD without FI_PEEK: drops the message that was set aside under `context`.
@@ -150,9 +314,11 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         context: u64,
     ) -> Result<(), Refused> {
-        todo!()
+        self.with(device, now, endpoint, |endpoint, cx| endpoint.discard_claimed(cx, context))
     }
 
+    /// Reads or writes a peer's memory.
+    #[inline]
     pub fn rma(
         &mut self,
         device: &mut Device<M>,
@@ -160,9 +326,11 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         rma: &Rma<'_>,
     ) -> Result<(), Refused> {
-        todo!()
+        self.with(device, now, endpoint, |endpoint, cx| endpoint.rma(cx, rma))
     }
 
+    /// Works on a peer's memory.
+    #[inline]
     pub fn atomic(
         &mut self,
         device: &mut Device<M>,
@@ -170,29 +338,56 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         atomic: &Atomic<'_>,
     ) -> Result<(), Refused> {
-        todo!()
+        self.with(device, now, endpoint, |endpoint, cx| endpoint.atomic(cx, atomic))
     }
 
     /// fi_cancel(3) of the oldest receive with that context that no message has matched: it completes with
     /// [`Failure::Canceled`]. False if there is none.
     pub fn cancel(&mut self, endpoint: EndpointId, context: u64) -> bool {
-        todo!()
+        let found = self.endpoints.get_mut(endpoint.0 as usize).and_then(Option::as_mut);
+        found.is_some_and(|endpoint| endpoint.cancel(&mut self.shared, context))
     }
 
     // ---- progress ----
 
     /// Takes what the device has completed and does what follows from it. Returns whether there was anything.
+    #[inline]
     pub fn progress(&mut self, device: &mut Device<M>, now: Time) -> bool {
-        todo!()
+        let mut any = false;
+        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        while let Some(completion) = cx.device.poll_cq(cx.shared.cq) {
+            any = true;
+            let of_qp = |endpoint: &&mut Endpoint| endpoint.qpn == completion.qpn;
+            if let Some(endpoint) = self.endpoints.iter_mut().flatten().find(of_qp) {
+                endpoint.completed(cx, &completion);
+                self.next_timeout = self.next_timeout.min(endpoint.next_ask);
+            }
+        }
+        for endpoint in self.endpoints.iter_mut().flatten() {
+            endpoint.unblock(cx);
+            endpoint.settle_at_once(cx);
+        }
+        if now >= self.next_timeout {
+            self.next_timeout = Time::NEVER;
+            for endpoint in self.endpoints.iter_mut().flatten() {
+                if now >= endpoint.next_ask {
+                    endpoint.ask_watched(cx);
+                }
+                self.next_timeout = self.next_timeout.min(endpoint.next_ask);
+            }
+        }
+        any
     }
 
     /// When [`Domain::progress`] is to be called though the device has completed nothing.
+    #[inline]
     pub fn next_timeout(&self) -> Time {
-        todo!()
+        self.next_timeout
     }
 
     /// The oldest completion that nobody has taken.
+    #[inline]
     pub fn poll_done(&mut self) -> Option<Done> {
-        todo!()
+        self.shared.done.pop_front()
     }
 }

@@ -320,7 +320,8 @@ impl Hosts {
 
     /// Replaces a host's process by a new one: another incarnation, nothing known.
     pub fn restart(&mut self, host: usize, config: &DeviceConfig) {
-        let incarnation = Incarnation(incarnation(host).0 ^ 0xFFFF);
+        self.serial += 1;
+        let incarnation = Incarnation(incarnation(host).0 ^ 0xFFFF_FFFF ^ self.serial << 8);
         let memory = std::mem::take(self.devices[host].memory());
         self.devices[host] = Device::new(config.clone(), gid(host), port(host), incarnation, 99, memory);
     }

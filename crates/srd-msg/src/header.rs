@@ -1,0 +1,590 @@
+//! What messages say to the layer at the other side, and the bytes of it. `docs/MESSAGES.md` draws them.
+//!
+//! Every message begins with the same sixteen bytes ([`Common`]). Those that take part in the order between two endpoints
+//! go on with their number in it. All fields are little-endian.
+
+use crate::api::IOV_LIMIT;
+use arrayvec::ArrayVec;
+
+/// What a message is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum MessageKind {
+    /// A message of the program, or a part of one. Ordered.
+    Message = 1,
+    /// A write that the layer over there carries out. Ordered.
+    Put = 2,
+    /// An atomic operation. Ordered.
+    Atomic = 3,
+    /// Completion data of writes that are done. Ordered.
+    Notice = 4,
+    /// Who I am, and how much may come.
+    Hello = 5,
+    /// What became of an operation of yours.
+    Answer = 6,
+    /// Send so many bytes of that message.
+    Grant = 7,
+    /// Bytes that were granted.
+    Granted = 8,
+    /// What is behind that key?
+    KeyQuery = 9,
+    /// That is.
+    KeyAnswer = 10,
+    /// Are you there? Nothing is to be done.
+    Ping = 11,
+    /// That session is over, or was with somebody else: begin anew.
+    Stale = 12,
+}
+
+impl MessageKind {
+    fn from_u8(n: u8) -> Option<MessageKind> {
+        use MessageKind::*;
+        [Message, Put, Atomic, Notice, Hello, Answer, Grant, Granted, KeyQuery, KeyAnswer, Ping, Stale]
+            .into_iter()
+            .find(|&kind| kind as u8 == n)
+    }
+}
+
+/// Version of all of this.
+const VERSION: u8 = 1;
+
+/// Flags of a message.
+pub(crate) mod flag {
+    /// It has a tag.
+    pub const TAGGED: u8 = 1 << 0;
+    /// It has completion data.
+    pub const DATA: u8 = 1 << 1;
+    /// Its sender wants to know when it is in the receiver's buffer.
+    pub const RECEIPT: u8 = 1 << 2;
+    /// It is one of several parts.
+    pub const PART: u8 = 1 << 3;
+    /// What does not come by itself is to be fetched.
+    pub const RENDEZVOUS: u8 = 1 << 4;
+    pub const ALL: u8 = TAGGED | DATA | RECEIPT | PART | RENDEZVOUS;
+}
+
+/// The first sixteen bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Common {
+    pub kind: MessageKind,
+    pub flags: u8,
+    /// The sender's session with this peer.
+    pub session: u32,
+    /// The epoch of the endpoint that the message is meant for; 0: not known yet.
+    pub toward: u32,
+    /// Bytes of the receiver's that the sender has consumed, modulo 2^32.
+    pub consumed: u32,
+}
+
+/// Bytes of [`Common`].
+pub(crate) const COMMON: usize = 16;
+
+/// The longest header of any message: a rendezvous with tag, data and all its sources.
+pub(crate) const LONGEST: usize = COMMON + 8 + 8 + 8 + 16 + 8 + IOV_LIMIT * 24;
+
+/// A stretch of the sender's memory that may be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Source {
+    pub addr: u64,
+    pub len: u64,
+    pub key: u32,
+}
+
+/// A message of the program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Message {
+    pub number: u32,
+    /// The sender's name of the operation.
+    pub op: u32,
+    pub tag: Option<u64>,
+    pub data: Option<u64>,
+    pub receipt: bool,
+    /// Of a message in parts.
+    pub part: Option<Part>,
+}
+
+/// Where a part belongs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    /// Length of the message.
+    pub total: u64,
+    /// Where this part begins.
+    pub offset: u32,
+    /// How much comes by itself.
+    pub ahead: u32,
+    /// The rest is to be fetched: from these, or if there are none by grants.
+    pub rendezvous: Option<Sources>,
+}
+
+pub(crate) type Sources = ArrayVec<Source, IOV_LIMIT>;
+
+/// A write by message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Put {
+    pub number: u32,
+    pub op: u32,
+    pub key: u64,
+    pub addr: u64,
+    pub data: Option<u64>,
+}
+
+/// An atomic operation. Its targets follow, then operands, then values to compare.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Atomic {
+    pub number: u32,
+    pub op: u32,
+    pub operation: u8,
+    pub datatype: u8,
+    pub form: u8,
+    pub targets: ArrayVec<Target, IOV_LIMIT>,
+}
+
+/// What an atomic operation works on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Target {
+    pub addr: u64,
+    pub key: u64,
+    pub len: u32,
+}
+
+/// Everything that is said, but for payload.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Body {
+    Message(Message),
+    Put(Put),
+    Atomic(Atomic),
+    Notice { number: u32, data: u64, len: u64 },
+    Hello { window: u32 },
+    Answer { op: u32, status: u32 },
+    Grant { op: u32, incoming: u32, offset: u64, len: u64 },
+    Granted { incoming: u32, offset: u64 },
+    KeyQuery { query: u32, key: u64 },
+    KeyAnswer { query: u32, found: bool, device_key: u32, key: u64 },
+    Ping,
+    Stale { session: u32 },
+}
+
+impl Body {
+    fn kind(&self) -> MessageKind {
+        match self {
+            Body::Message(_) => MessageKind::Message,
+            Body::Put(_) => MessageKind::Put,
+            Body::Atomic(_) => MessageKind::Atomic,
+            Body::Notice { .. } => MessageKind::Notice,
+            Body::Hello { .. } => MessageKind::Hello,
+            Body::Answer { .. } => MessageKind::Answer,
+            Body::Grant { .. } => MessageKind::Grant,
+            Body::Granted { .. } => MessageKind::Granted,
+            Body::KeyQuery { .. } => MessageKind::KeyQuery,
+            Body::KeyAnswer { .. } => MessageKind::KeyAnswer,
+            Body::Ping => MessageKind::Ping,
+            Body::Stale { .. } => MessageKind::Stale,
+        }
+    }
+
+    /// The number in the order of messages.
+    pub fn number(&self) -> Option<u32> {
+        match self {
+            Body::Message(message) => Some(message.number),
+            Body::Put(put) => Some(put.number),
+            Body::Atomic(atomic) => Some(atomic.number),
+            Body::Notice { number, .. } => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn flags(&self) -> u8 {
+        match self {
+            Body::Message(message) => message.flags(),
+            Body::Put(put) if put.data.is_some() => flag::DATA,
+            _ => 0,
+        }
+    }
+}
+
+impl Message {
+    fn flags(&self) -> u8 {
+        let mut flags = 0;
+        for (set, bit) in [
+            (self.tag.is_some(), flag::TAGGED),
+            (self.data.is_some(), flag::DATA),
+            (self.receipt, flag::RECEIPT),
+            (self.part.is_some(), flag::PART),
+            (self.part.as_ref().is_some_and(|part| part.rendezvous.is_some()), flag::RENDEZVOUS),
+        ] {
+            flags |= if set { bit } else { 0 };
+        }
+        flags
+    }
+}
+
+/// Writes a header from the front.
+struct Writer<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    #[inline]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.bytes[self.at..self.at + N].copy_from_slice(&bytes);
+        self.at += N;
+    }
+
+    #[inline]
+    fn u8(&mut self, n: u8) {
+        self.put([n]);
+    }
+
+    #[inline]
+    fn u32(&mut self, n: u32) {
+        self.put(n.to_le_bytes());
+    }
+
+    #[inline]
+    fn u64(&mut self, n: u64) {
+        self.put(n.to_le_bytes());
+    }
+}
+
+/// Writes a message's header to the front of `bytes`, which has room for [`LONGEST`]. Returns its length.
+pub(crate) fn encode(session: u32, toward: u32, consumed: u32, body: &Body, bytes: &mut [u8]) -> usize {
+    let mut to = Writer { bytes, at: 0 };
+    to.put([body.kind() as u8, body.flags(), VERSION, 0]);
+    to.u32(session);
+    to.u32(toward);
+    to.u32(consumed);
+    match body {
+        Body::Message(message) => message.encode(&mut to),
+        Body::Put(put) => {
+            to.u32(put.number);
+            to.u32(put.op);
+            to.u64(put.key);
+            to.u64(put.addr);
+            if let Some(data) = put.data {
+                to.u64(data);
+            }
+        }
+        Body::Atomic(atomic) => {
+            to.u32(atomic.number);
+            to.u32(atomic.op);
+            to.put([atomic.operation, atomic.datatype, atomic.form, atomic.targets.len() as u8]);
+            to.u32(0);
+            for target in &atomic.targets {
+                to.u64(target.addr);
+                to.u64(target.key);
+                to.u32(target.len);
+                to.u32(0);
+            }
+        }
+        &Body::Notice { number, data, len } => {
+            to.u32(number);
+            to.u32(0);
+            to.u64(data);
+            to.u64(len);
+        }
+        &Body::Hello { window } => to.u32(window),
+        &Body::Answer { op, status } => {
+            to.u32(op);
+            to.u32(status);
+        }
+        &Body::Grant { op, incoming, offset, len } => {
+            to.u32(op);
+            to.u32(incoming);
+            to.u64(offset);
+            to.u64(len);
+        }
+        &Body::Granted { incoming, offset } => {
+            to.u32(incoming);
+            to.u32(0);
+            to.u64(offset);
+        }
+        &Body::KeyQuery { query, key } => {
+            to.u32(query);
+            to.u32(0);
+            to.u64(key);
+        }
+        &Body::KeyAnswer { query, found, device_key, key } => {
+            to.u32(query);
+            to.u8(found as u8);
+            to.put([0; 3]);
+            to.u32(device_key);
+            to.u32(0);
+            to.u64(key);
+        }
+        Body::Ping => {}
+        &Body::Stale { session } => to.u32(session),
+    }
+    to.at
+}
+
+impl Message {
+    #[inline]
+    fn encode(&self, to: &mut Writer<'_>) {
+        to.u32(self.number);
+        to.u32(self.op);
+        if let Some(tag) = self.tag {
+            to.u64(tag);
+        }
+        if let Some(data) = self.data {
+            to.u64(data);
+        }
+        let Some(part) = &self.part else { return };
+        to.u64(part.total);
+        to.u32(part.offset);
+        to.u32(part.ahead);
+        let Some(sources) = &part.rendezvous else { return };
+        to.u32(sources.len() as u32);
+        to.u32(0);
+        for source in sources {
+            to.u64(source.addr);
+            to.u64(source.len);
+            to.u32(source.key);
+            to.u32(0);
+        }
+    }
+}
+
+/// Reads a header from the front.
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl Reader<'_> {
+    #[inline]
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.bytes.split_first_chunk::<N>()?;
+        self.bytes = rest;
+        Some(*head)
+    }
+
+    #[inline]
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    #[inline]
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn skip(&mut self, n: usize) -> Option<()> {
+        self.bytes = self.bytes.get(n..)?;
+        Some(())
+    }
+}
+
+/// Reads a message's header. Returns it and its length, after which the payload comes; `None` if it is none of ours.
+#[inline]
+pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
+    let mut from = Reader { bytes };
+    let [kind, flags, version, _] = from.take()?;
+    if version != VERSION || flags & !flag::ALL != 0 {
+        return None;
+    }
+    let kind = MessageKind::from_u8(kind)?;
+    let common = Common { kind, flags, session: from.u32()?, toward: from.u32()?, consumed: from.u32()? };
+    let body = match kind {
+        MessageKind::Message => Body::Message(Message::decode(flags, &mut from)?),
+        MessageKind::Put => Body::Put(Put {
+            number: from.u32()?,
+            op: from.u32()?,
+            key: from.u64()?,
+            addr: from.u64()?,
+            data: if flags & flag::DATA != 0 { Some(from.u64()?) } else { None },
+        }),
+        MessageKind::Atomic => Body::Atomic(Atomic::decode(&mut from)?),
+        MessageKind::Notice => {
+            let number = from.u32()?;
+            from.skip(4)?;
+            Body::Notice { number, data: from.u64()?, len: from.u64()? }
+        }
+        MessageKind::Hello => Body::Hello { window: from.u32()? },
+        MessageKind::Answer => Body::Answer { op: from.u32()?, status: from.u32()? },
+        MessageKind::Grant => {
+            Body::Grant { op: from.u32()?, incoming: from.u32()?, offset: from.u64()?, len: from.u64()? }
+        }
+        MessageKind::Granted => {
+            let incoming = from.u32()?;
+            from.skip(4)?;
+            Body::Granted { incoming, offset: from.u64()? }
+        }
+        MessageKind::KeyQuery => {
+            let query = from.u32()?;
+            from.skip(4)?;
+            Body::KeyQuery { query, key: from.u64()? }
+        }
+        MessageKind::KeyAnswer => {
+            let query = from.u32()?;
+            let [found, ..] = from.take::<4>()?;
+            let device_key = from.u32()?;
+            from.skip(4)?;
+            Body::KeyAnswer { query, found: found != 0, device_key, key: from.u64()? }
+        }
+        MessageKind::Ping => Body::Ping,
+        MessageKind::Stale => Body::Stale { session: from.u32()? },
+    };
+    Some((common, body, bytes.len() - from.bytes.len()))
+}
+
+impl Message {
+    #[inline]
+    fn decode(flags: u8, from: &mut Reader<'_>) -> Option<Message> {
+        let number = from.u32()?;
+        let op = from.u32()?;
+        let tag = if flags & flag::TAGGED != 0 { Some(from.u64()?) } else { None };
+        let data = if flags & flag::DATA != 0 { Some(from.u64()?) } else { None };
+        let part = if flags & flag::PART != 0 { Some(Part::decode(flags, from)?) } else { None };
+        Some(Message { number, op, tag, data, receipt: flags & flag::RECEIPT != 0, part })
+    }
+}
+
+impl Part {
+    fn decode(flags: u8, from: &mut Reader<'_>) -> Option<Part> {
+        let (total, offset, ahead) = (from.u64()?, from.u32()?, from.u32()?);
+        let mut rendezvous = None;
+        if flags & flag::RENDEZVOUS != 0 {
+            let count = from.u32()? as usize;
+            from.skip(4)?;
+            if count > IOV_LIMIT {
+                return None;
+            }
+            let mut sources = Sources::new();
+            let mut length = 0u64;
+            for _ in 0..count {
+                let source = Source { addr: from.u64()?, len: from.u64()?, key: from.u32()? };
+                from.skip(4)?;
+                length = length.checked_add(source.len)?;
+                sources.push(source);
+            }
+            if count > 0 && length != total {
+                return None;
+            }
+            rendezvous = Some(sources);
+        }
+        let pushed_all = rendezvous.is_some() || ahead as u64 == total;
+        (pushed_all && ahead as u64 <= total && offset <= ahead).then_some(Part {
+            total,
+            offset,
+            ahead,
+            rendezvous,
+        })
+    }
+}
+
+impl Atomic {
+    fn decode(from: &mut Reader<'_>) -> Option<Atomic> {
+        let (number, op) = (from.u32()?, from.u32()?);
+        let [operation, datatype, form, count] = from.take()?;
+        from.skip(4)?;
+        if count as usize > IOV_LIMIT {
+            return None;
+        }
+        let mut targets = ArrayVec::new();
+        for _ in 0..count {
+            targets.push(Target { addr: from.u64()?, key: from.u64()?, len: from.u32()? });
+            from.skip(4)?;
+        }
+        Some(Atomic { number, op, operation, datatype, form, targets })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn body() -> impl Strategy<Value = Body> {
+        let source = (any::<u64>(), 0u64..1 << 40, any::<u32>()).prop_map(|(addr, len, key)| Source {
+            addr,
+            len,
+            key,
+        });
+        let rendezvous = proptest::option::of(proptest::collection::vec(source, 0..=IOV_LIMIT));
+        let part = (0u64..1 << 40, any::<u32>(), any::<u32>(), rendezvous).prop_map(
+            |(total, ahead, offset, rendezvous)| {
+                let sources: Option<Sources> = rendezvous.map(|sources| sources.into_iter().collect());
+                let total = match &sources {
+                    Some(sources) if !sources.is_empty() => sources.iter().map(|source| source.len).sum(),
+                    Some(_) => total,
+                    None => total % (1 << 32),
+                };
+                let ahead = match sources {
+                    Some(_) => (ahead as u64).min(total) as u32,
+                    None => total as u32,
+                };
+                Part { total, offset: offset.min(ahead), ahead, rendezvous: sources }
+            },
+        );
+        let message = (
+            any::<u32>(),
+            any::<u32>(),
+            any::<Option<u64>>(),
+            any::<Option<u64>>(),
+            any::<bool>(),
+            proptest::option::of(part),
+        )
+            .prop_map(|(number, op, tag, data, receipt, part)| {
+                Body::Message(Message { number, op, tag, data, receipt, part })
+            });
+        let target =
+            (any::<u64>(), any::<u64>(), any::<u32>()).prop_map(|(addr, key, len)| Target { addr, key, len });
+        let targets = proptest::collection::vec(target, 0..=IOV_LIMIT);
+        let atomic = (any::<u32>(), any::<u32>(), any::<[u8; 3]>(), targets).prop_map(
+            |(number, op, [operation, datatype, form], targets)| {
+                let targets = targets.into_iter().collect();
+                Body::Atomic(Atomic { number, op, operation, datatype, form, targets })
+            },
+        );
+        prop_oneof![
+            message,
+            atomic,
+            (any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>(), any::<Option<u64>>())
+                .prop_map(|(number, op, key, addr, data)| Body::Put(Put { number, op, key, addr, data })),
+            (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(number, data, len)| Body::Notice {
+                number,
+                data,
+                len
+            }),
+            any::<u32>().prop_map(|window| Body::Hello { window }),
+            (any::<u32>(), any::<u32>()).prop_map(|(op, status)| Body::Answer { op, status }),
+            (any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>())
+                .prop_map(|(op, incoming, offset, len)| Body::Grant { op, incoming, offset, len }),
+            (any::<u32>(), any::<u64>()).prop_map(|(incoming, offset)| Body::Granted { incoming, offset }),
+            (any::<u32>(), any::<u64>()).prop_map(|(query, key)| Body::KeyQuery { query, key }),
+            (any::<u32>(), any::<bool>(), any::<u32>(), any::<u64>()).prop_map(
+                |(query, found, device_key, key)| Body::KeyAnswer { query, found, device_key, key }
+            ),
+            Just(Body::Ping),
+            any::<u32>().prop_map(|session| Body::Stale { session }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(body in body(), fields in any::<[u32; 3]>(), payload in 0usize..64) {
+            let [session, toward, consumed] = fields;
+            let mut bytes = [0xA5; LONGEST + 64];
+            let len = encode(session, toward, consumed, &body, &mut bytes);
+            prop_assert!(len <= LONGEST);
+            let (common, read, header) = decode(&bytes[..len + payload]).unwrap();
+            prop_assert_eq!(read, body);
+            prop_assert_eq!(header, len);
+            prop_assert_eq!([common.session, common.toward, common.consumed], fields);
+        }
+
+        #[test]
+        fn a_header_cut_short_is_none(body in body(), cut in any::<prop::sample::Index>()) {
+            let mut bytes = [0; LONGEST];
+            let len = encode(1, 2, 3, &body, &mut bytes);
+            prop_assert_eq!(decode(&bytes[..cut.index(len)]), None);
+        }
+
+        #[test]
+        fn arbitrary_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Some((_, _, header)) = decode(&bytes) {
+                prop_assert!(header <= bytes.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Ways to processes of the same host that do not lead over the network. Who makes them lies above this layer, which only
+//! prefers one where there is one.
+
+/// What became of a message given to a lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LaneSend {
+    /// It is where the peer will look. `asleep`: the peer does not look, it must be woken over the network.
+    Sent {
+        /// See above.
+        asleep: bool,
+    },
+    /// There is no room now.
+    Full,
+    /// The peer has gone.
+    Gone,
+}
+
+/// A way to one endpoint of another process of this host, in the order of sending. What comes the other way is given to
+/// [`crate::Domain::arrived_near`].
+pub trait Lane: Send {
+    /// The longest message that it takes.
+    fn longest(&self) -> usize;
+
+    /// Sends one message, whose bytes are those of `parts` one behind the other.
+    fn send(&mut self, parts: &[&[u8]]) -> LaneSend;
+
+    /// Whether [`Lane::read`] works.
+    fn can_read(&self) -> bool;
+
+    /// Copies `len` bytes at `there`, in the peer's process, to `here`, in this one. False if they cannot be read.
+    fn read(&mut self, there: u64, here: u64, len: u64) -> bool;
+}

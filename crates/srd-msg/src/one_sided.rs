@@ -1,0 +1,254 @@
+//! RMA. Where the device's key is known, the device reads and writes by itself. Where only the program's key is known, a
+//! short write goes as a message that the layer over there carries out; for anything else the key is asked for once.
+
+use crate::api::*;
+use crate::endpoint::{Await, Cx, Endpoint, Iovs, Op, Purpose, gather, length, name_of, stretch};
+use crate::header::{Body, LONGEST, Put};
+use crate::receiving::ANSWER_OK;
+use crate::regions::{Denied, device_key_in};
+use arrayvec::ArrayVec;
+use srd_device::slab::Key;
+use srd_device::{SendOp, Sge, Store};
+use srd_wire::MrKey;
+
+/// Answers to writes and atomic operations.
+pub(crate) const ANSWER_NO_KEY: u32 = 1;
+pub(crate) const ANSWER_DENIED: u32 = 2;
+pub(crate) const ANSWER_UNSUPPORTED: u32 = 3;
+
+/// Longest piece that the device is given at once.
+const LONGEST_PIECE: u64 = 64 << 20;
+
+impl Denied {
+    pub fn answer(self) -> u32 {
+        match self {
+            Denied::NoSuchKey => ANSWER_NO_KEY,
+            Denied::NotPermitted => ANSWER_DENIED,
+        }
+    }
+}
+
+impl Endpoint {
+    pub fn rma<M: Store>(&mut self, cx: &mut Cx<'_, M>, rma: &Rma<'_>) -> Result<(), Refused> {
+        self.check_room(rma.to, &rma.flags)?;
+        if rma.local.len() > IOV_LIMIT || rma.remote.len() > IOV_LIMIT {
+            return Err(Refused::Invalid("iov: more elements than the limit"));
+        }
+        let len = length(rma.local);
+        let there: u64 = rma.remote.iter().map(|piece| piece.len).fold(0, u64::saturating_add);
+        if there != len {
+            return Err(Refused::Invalid("rma_iov: not as long as the local list"));
+        }
+        if rma.flags.inject && len > cx.shared.config.inject_size {
+            return Err(Refused::TooLong);
+        }
+        let mut local: Iovs = rma.local.iter().copied().collect();
+        let copy = (rma.flags.inject && len > 0).then(|| {
+            let buffer = cx.take_buffer(len as usize);
+            gather(cx.memory(), &local, buffer.addr);
+            local.clear();
+            local.push(Iov { addr: buffer.addr, len });
+            buffer
+        });
+        let op = Op {
+            kind: if rma.read { Kind::Read } else { Kind::Write },
+            report: rma.flags.report,
+            copy,
+            remote: rma.remote.iter().copied().collect(),
+            data: rma.data,
+            ..Op::new(rma.to.0, rma.context, local)
+        };
+        let key = self.begin_op(cx, op);
+        self.start_one_sided(cx, key.index);
+        Ok(())
+    }
+
+    /// Starts an operation, or has it wait for what it needs to know.
+    pub fn start_one_sided<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        let op = self.ops.at(index).expect("the caller has it");
+        let peer = &self.peers[op.peer as usize];
+        let keys: Option<ArrayVec<MrKey, IOV_LIMIT>> = op
+            .remote
+            .iter()
+            .map(|piece| device_key_in(piece.key).or_else(|| peer.keys.get(&piece.key).copied()))
+            .collect();
+        let len = length(&op.local);
+        let short = len <= (cx.shared.max_msg as usize - LONGEST) as u64 && op.remote.len() == 1;
+        let write = op.kind == Kind::Write;
+        // Data that goes along spares the way back that a notice would wait for.
+        if write && short && (op.data.is_some() || keys.is_none() || peer.epoch == 0) {
+            return self.put(cx, index);
+        }
+        if op.remote.iter().all(|piece| piece.len == 0) && (write || op.remote.is_empty()) {
+            // Nothing to do but to tell the peer, if it is to be told.
+            return self.op_changed(cx, index);
+        }
+        match keys {
+            // The device over there answers only hosts that it knows.
+            Some(keys) if peer.epoch != 0 => self.start_direct(cx, index, &keys),
+            Some(_) => self.park(cx, index, None),
+            None => {
+                let unknown = op
+                    .remote
+                    .iter()
+                    .find(|piece| device_key_in(piece.key).is_none() && !peer.keys.contains_key(&piece.key));
+                let key = unknown.map(|piece| piece.key);
+                self.park(cx, index, key);
+            }
+        }
+    }
+
+    /// The operation waits: for the peer to say who it is, or what is behind `key`.
+    fn park<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, key: Option<u64>) {
+        let op = self.ops.at_mut(index).expect("the caller has it");
+        op.awaits = Await::Peer;
+        let peer = op.peer;
+        self.peers[peer as usize].parked.push(index);
+        self.owes(cx, peer);
+        match key {
+            Some(key) => self.tell(cx, peer, &Body::KeyQuery { query: 0, key }),
+            None if !self.peers[peer as usize].introduced => self.tell(cx, peer, &Body::Ping),
+            None => {}
+        }
+    }
+
+    /// The device does it.
+    fn start_direct<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, keys: &[MrKey]) {
+        let op = self.ops.at(index).expect("the caller has it");
+        let (peer, read, local, remote) =
+            (op.peer, op.kind == Kind::Read, op.local.clone(), op.remote.clone());
+        let mut at = 0;
+        for (piece, &rkey) in remote.iter().zip(keys) {
+            let mut offset = 0;
+            while offset < piece.len {
+                let here = stretch(&local, at, (piece.len - offset).min(LONGEST_PIECE))[0];
+                let addr = piece.addr.wrapping_add(offset);
+                let work = match read {
+                    true => SendOp::Read { rkey, addr },
+                    false => SendOp::Write { rkey, addr, imm: None },
+                };
+                let sge = Sge { addr: here.addr, len: here.len as u32, lkey: cx.shared.all_memory };
+                self.ops.at_mut(index).expect("it has parts").parts += 1;
+                self.post(cx, peer, Purpose::Part(index), None, work, ArrayVec::from_iter([sge]));
+                offset += here.len;
+                at += here.len;
+            }
+        }
+        self.op_changed(cx, index);
+    }
+
+    /// The layer over there does it.
+    fn put<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        let key = self.ops.key_at(index).expect("the caller has it");
+        let op = self.ops.at_mut(index).expect("the caller has it");
+        let (peer, target, data) = (op.peer, op.remote[0], op.data.take());
+        let local = op.local.clone();
+        op.parts += 1;
+        let number = self.peers[peer as usize].take_number();
+        let body = Body::Put(Put { number, op: name_of(key), key: target.key, addr: target.addr, data });
+        self.await_answer(cx, index);
+        self.send_with_payload(cx, peer, Purpose::Part(index), &body, &local);
+    }
+
+    /// All is written; the peer's program is to hear of it.
+    pub fn give_notice<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        let op = self.ops.at_mut(index).expect("the caller has it");
+        let data = op.data.take().expect("the caller has looked");
+        op.parts += 1;
+        let (peer, len) = (op.peer, length(&op.local));
+        let number = self.peers[peer as usize].take_number();
+        self.tell_for(cx, peer, &Body::Notice { number, data, len }, Purpose::Part(index));
+    }
+
+    /// An answer about a key may be out of date: once it is asked for again. False if that is of no use.
+    pub fn ask_again<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) -> bool {
+        let op = self.ops.at_mut(index).expect("the caller has it");
+        let peer = op.peer;
+        let one_sided = matches!(op.kind, Kind::Read | Kind::Write) && op.awaits == Await::Nothing;
+        if !one_sided || op.asked_again {
+            return false;
+        }
+        let keys = &mut self.peers[peer as usize].keys;
+        let cached = op.remote.iter().find(|piece| keys.contains_key(&piece.key)).map(|piece| piece.key);
+        // A key of the program's may look like one of ours.
+        let key = cached.or_else(|| op.remote.first().map(|piece| piece.key).filter(|_| false));
+        let Some(key) = key else { return false };
+        op.asked_again = true;
+        op.failure = None;
+        keys.remove(&key);
+        self.park(cx, index, Some(key));
+        true
+    }
+
+    // ---- at the target ----
+
+    /// A peer asks what is behind a key.
+    pub fn tell_key<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, query: u32, key: u64) {
+        let device_key = cx.shared.regions.device_key(key);
+        let body = Body::KeyAnswer {
+            query,
+            found: device_key.is_some(),
+            device_key: device_key.map_or(0, |key| key.0),
+            key,
+        };
+        self.tell(cx, peer, &body);
+    }
+
+    /// A peer says what is behind a key.
+    pub fn learn_key<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, key: u64, device_key: Option<u32>) {
+        if let Some(device_key) = device_key {
+            self.peers[peer as usize].keys.insert(key, MrKey(device_key));
+            return self.unpark(cx, peer);
+        }
+        let waiting: Vec<Key> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| {
+                op.peer == peer && op.awaits == Await::Peer && op.remote.iter().any(|piece| piece.key == key)
+            })
+            .map(|(key, _)| key)
+            .collect();
+        for op in waiting {
+            self.peers[peer as usize].parked.retain(|&parked| parked != op.index);
+            let entry = self.ops.get_mut(op).expect("collected a moment ago");
+            entry.awaits = Await::Nothing;
+            entry.asked_again = true;
+            entry.failure = Some(Failure::RemoteAccess { known: false });
+            self.has_paid(peer);
+            self.op_changed(cx, op.index);
+        }
+    }
+
+    /// A peer has a write carried out here.
+    pub fn put_here<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, put: &Put, payload: u64, len: u32) {
+        let needed = RemoteRights { read: false, write: true };
+        let mut status = ANSWER_OK;
+        // With nothing to write no key is needed.
+        if len > 0 {
+            match cx.shared.regions.locate(put.key, put.addr, len as u64, needed) {
+                Ok(target) if cx.memory().is_there(target.clone(), true) => {
+                    cx.memory().copy(payload, target.start, len as usize);
+                }
+                Ok(_) => status = ANSWER_DENIED,
+                Err(denied) => status = denied.answer(),
+            }
+        }
+        cx.shared.counters.puts += 1;
+        if let (ANSWER_OK, Some(data)) = (status, put.data) {
+            self.notice_here(cx, peer, data, len as u64);
+        }
+        self.tell(cx, peer, &Body::Answer { op: put.op, status });
+    }
+
+    /// A peer has written here, and says so.
+    pub fn notice_here<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, data: u64, len: u64) {
+        let from = &self.peers[peer as usize];
+        cx.shared.done.push_back(crate::api::Done {
+            len,
+            data: Some(data),
+            source: from.label,
+            from: Some(from.addr),
+            ..self.done(Kind::RemoteWrite, 0, true)
+        });
+    }
+}

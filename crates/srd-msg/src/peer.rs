@@ -1,0 +1,208 @@
+//! What an endpoint knows of a peer: the two sessions between them, the order of messages, and how much may come.
+//!
+//! A session is one direction of the traffic, from the first message on. It begins with number 0, is named by its sender's
+//! epoch and a count, and ends when either side has lost the other: whatever was in it is lost then, and the next message
+//! begins another. So nothing of a process that has ended, or of an endpoint that was closed, is taken for its successor's.
+
+use crate::api::{Config, NO_LABEL, PeerAddr};
+use crate::buffers::Buffer;
+use crate::header::Body;
+use crate::lane::Lane;
+use crate::matching::FastMap;
+use srd_device::AhNumber;
+use srd_wire::{MrKey, Time};
+use std::collections::VecDeque;
+
+/// Bits of a session's name that count the sessions of an endpoint with one peer.
+const COUNT_BITS: u32 = 10;
+
+/// Bytes that may be sent to a peer that has not said anything yet.
+pub(crate) const FIRST_WINDOW: u32 = 64 << 10;
+
+/// What a message costs of the window beside its bytes: that many messages without any must not be for nothing.
+pub(crate) const MESSAGE_COST: u32 = 64;
+
+/// Messages that may be ahead of one that is missing. A sender's device has fewer on the way.
+pub(crate) const MOST_EARLY: u32 = 1 << 16;
+
+/// A message that came before its turn.
+#[derive(Debug)]
+pub(crate) enum Early {
+    /// All of it, with its payload.
+    Whole { body: Box<Body>, payload: Option<Buffer>, len: u32 },
+    /// Parts of it have come; they are collected there.
+    Parts(u32),
+}
+
+/// See the module.
+pub(crate) struct Peer {
+    pub addr: PeerAddr,
+    /// The way to it, if it is near.
+    pub lane: Option<Box<dyn Lane>>,
+    pub ah: AhNumber,
+    pub label: u64,
+
+    /// Our session with it.
+    pub session: u32,
+    /// The epoch of its endpoint; 0 while it has said nothing.
+    pub epoch: u32,
+    /// Something has been sent in this session, to which it will say who it is.
+    pub introduced: bool,
+    /// Number of the next ordered message.
+    pub next_number: u32,
+    /// Bytes sent for which nobody may be waiting, and how many of them it has consumed; modulo 2^32.
+    pub pushed: u32,
+    pub consumed_there: u32,
+    /// How many more bytes it takes than it has consumed.
+    pub window: u32,
+    /// Operations that are not complete.
+    pub outstanding: u32,
+    /// Work that the device had no room for.
+    pub backlog: VecDeque<u32>,
+    /// Operations that wait to know it, or what is behind a key.
+    pub parked: Vec<u32>,
+    /// The device's keys behind keys of its program's.
+    pub keys: FastMap<u64, MrKey>,
+
+    /// Its session with us; 0: none.
+    pub their_session: u32,
+    /// A session of its that we have ended.
+    pub ended_session: u32,
+    /// Number of the message whose turn it is.
+    pub expected: u32,
+    /// Those behind it that have come; the first is `expected + 1`.
+    pub early: VecDeque<Option<Early>>,
+    /// Messages of which parts are missing, by number.
+    pub assemblies: FastMap<u32, u32>,
+    /// Bytes of its that we have consumed, and how many we have told it of.
+    pub consumed: u32,
+    pub told: u32,
+    /// How many more it may send than we have consumed, as it knows.
+    pub window_told: u32,
+
+    /// Things that it owes us.
+    pub owed: u32,
+    /// It is asked now and then whether it is there; and it is just being asked.
+    pub watched: bool,
+    pub asked: bool,
+    pub heard: Time,
+}
+
+impl Peer {
+    pub fn new(addr: PeerAddr, ah: AhNumber, epoch: u32) -> Peer {
+        Peer {
+            addr,
+            lane: None,
+            ah,
+            label: NO_LABEL,
+            session: epoch << COUNT_BITS,
+            epoch: 0,
+            introduced: false,
+            next_number: 0,
+            pushed: 0,
+            consumed_there: 0,
+            window: FIRST_WINDOW,
+            outstanding: 0,
+            backlog: VecDeque::new(),
+            parked: Vec::new(),
+            keys: FastMap::default(),
+            their_session: 0,
+            ended_session: 0,
+            expected: 0,
+            early: VecDeque::new(),
+            assemblies: FastMap::default(),
+            consumed: 0,
+            told: 0,
+            window_told: FIRST_WINDOW,
+            owed: 0,
+            watched: false,
+            asked: false,
+            heard: Time(0),
+        }
+    }
+
+    /// How many bytes may be sent for which nobody may be waiting.
+    #[inline]
+    pub fn room(&self) -> u32 {
+        self.window.saturating_sub(self.pushed.wrapping_sub(self.consumed_there))
+    }
+
+    #[inline]
+    pub fn take_number(&mut self) -> u32 {
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(1);
+        number
+    }
+
+    /// The next session of ours begins: nothing is known of the peer.
+    pub fn begin_session(&mut self) {
+        let count = self.session.wrapping_add(1) & ((1 << COUNT_BITS) - 1);
+        self.session = self.session >> COUNT_BITS << COUNT_BITS | count;
+        self.epoch = 0;
+        self.introduced = false;
+        self.next_number = 0;
+        self.pushed = 0;
+        self.consumed_there = 0;
+        self.window = FIRST_WINDOW;
+        self.keys.clear();
+    }
+
+    /// Its session with us ends. What had come of it and waits for its turn is returned, to be given back.
+    pub fn end_their_session(&mut self) -> VecDeque<Option<Early>> {
+        if self.their_session != 0 {
+            self.ended_session = self.their_session;
+        }
+        self.their_session = 0;
+        self.expected = 0;
+        self.consumed = 0;
+        self.told = 0;
+        self.window_told = FIRST_WINDOW;
+        self.assemblies.clear();
+        std::mem::take(&mut self.early)
+    }
+
+    /// How `session` relates to the one that goes on.
+    pub fn judge_session(&self, session: u32) -> Session {
+        if session == self.their_session {
+            return Session::Current;
+        }
+        if session == self.ended_session {
+            return Session::Ended;
+        }
+        let same_endpoint = self.their_session != 0 && epoch_of(session) == epoch_of(self.their_session);
+        let ahead = session.wrapping_sub(self.their_session) & ((1 << COUNT_BITS) - 1);
+        if same_endpoint && ahead >= 1 << (COUNT_BITS - 1) {
+            return Session::Old;
+        }
+        Session::New
+    }
+}
+
+/// The epoch of the endpoint whose session it is.
+#[inline]
+pub(crate) fn epoch_of(session: u32) -> u32 {
+    session >> COUNT_BITS
+}
+
+/// The epoch that random bits make: never 0.
+pub(crate) fn epoch_from(random: u32) -> u32 {
+    (random >> COUNT_BITS).max(1)
+}
+
+/// See [`Peer::judge_session`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Session {
+    /// It goes on.
+    Current,
+    /// It is one that we have ended.
+    Ended,
+    /// It is older than the one that goes on.
+    Old,
+    /// It begins.
+    New,
+}
+
+/// How much each of `peers` peers may send for which nobody may be waiting.
+pub(crate) fn window(config: &Config, peers: usize) -> u32 {
+    (config.unexpected_bytes / peers.max(1) as u64).clamp(FIRST_WINDOW as u64, 1 << 20) as u32
+}

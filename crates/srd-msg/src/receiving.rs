@@ -1,0 +1,432 @@
+//! Messages on their way in: what the program asks for, what arrives, and how one finds the other.
+
+use crate::api::*;
+use crate::endpoint::{
+    Cx, Endpoint, Fetch, Incoming, Iovs, Matched, Multi, Receive, Shared, Standing, length, scatter,
+};
+use crate::header::{Body, Message};
+use crate::matching::{ANY, Wanted};
+use crate::peer::MESSAGE_COST;
+use srd_device::Store;
+
+/// An answer to an operation: it went well.
+pub(crate) const ANSWER_OK: u32 = 0;
+
+impl Wanted {
+    fn new(matching: Match, from: Option<PeerId>) -> Wanted {
+        let peer = from.map_or(ANY, |peer| peer.0);
+        match matching {
+            Match::Untagged => Wanted { tag: 0, ignore: u64::MAX, peer },
+            Match::Tagged { tag, ignore } => Wanted { tag, ignore, peer },
+        }
+    }
+}
+
+impl Endpoint {
+    // ---- what the program asks for ----
+
+    pub fn recv<M: Store>(&mut self, cx: &mut Cx<'_, M>, recv: &Recv<'_>) -> Result<(), Refused> {
+        if recv.iov.len() > IOV_LIMIT || recv.multi && recv.iov.len() != 1 {
+            return Err(Refused::Invalid("iov: more elements than the limit, or not one with multi"));
+        }
+        if recv.from.is_some_and(|peer| peer.0 as usize >= self.peers.len()) {
+            return Err(Refused::Invalid("from: no such peer"));
+        }
+        let iov: Iovs = recv.iov.iter().copied().collect();
+        if recv.claim {
+            let index = self.claimed.remove(&recv.context).ok_or(Refused::NotClaimed)?;
+            let matched = Matched {
+                capacity: length(&iov),
+                iov,
+                context: recv.context,
+                report: recv.report,
+                multi: None,
+            };
+            self.attach(cx, index, matched);
+            return Ok(());
+        }
+        let wanted = Wanted::new(recv.matching, recv.from);
+        let tagged = recv.matching != Match::Untagged;
+        if !recv.multi {
+            if let Some(index) = self.find_unexpected(tagged, &wanted) {
+                self.leave_unexpected(index);
+                let capacity = length(&iov);
+                let matched =
+                    Matched { iov, capacity, context: recv.context, report: recv.report, multi: None };
+                self.attach(cx, index, matched);
+                return Ok(());
+            }
+            self.post_waiting(recv, wanted, tagged, iov);
+            return Ok(());
+        }
+        let receive = self.post_waiting(recv, wanted, tagged, iov);
+        while let Some(index) = self.find_unexpected(tagged, &wanted) {
+            if self.receives.at(receive).is_none_or(|receive| receive.place.is_none()) {
+                break;
+            }
+            self.leave_unexpected(index);
+            let total = self.incoming.at(index).expect("it waited").total;
+            let matched = self.take_receive(receive, total);
+            self.attach(cx, index, matched);
+        }
+        Ok(())
+    }
+
+    /// The receive waits for messages.
+    fn post_waiting(&mut self, recv: &Recv<'_>, wanted: Wanted, tagged: bool, iov: Iovs) -> u32 {
+        let receive = Receive {
+            wanted,
+            tagged,
+            place: None,
+            iov,
+            context: recv.context,
+            report: recv.report,
+            multi: recv.multi.then(Multi::default),
+        };
+        let index = self.receives.insert(receive).index;
+        let matcher = if tagged { &mut self.tagged } else { &mut self.untagged };
+        let place = matcher.posted.add(&wanted, index);
+        self.receives.at_mut(index).expect("just inserted").place = Some(place);
+        index
+    }
+
+    /// The message that nobody has asked for and that this receive would take.
+    fn find_unexpected(&mut self, tagged: bool, wanted: &Wanted) -> Option<u32> {
+        let Endpoint { tagged: with_tags, untagged, incoming, .. } = self;
+        let matcher = if tagged { with_tags } else { untagged };
+        matcher.unexpected.find(wanted, |index, table, node| {
+            if let Some(Incoming { standing: Standing::Unexpected(waiting), .. }) = incoming.at_mut(index) {
+                waiting.moved(table, node);
+            }
+        })
+    }
+
+    /// A message does not wait for a receive any more.
+    pub fn leave_unexpected(&mut self, index: u32) {
+        let incoming = self.incoming.at_mut(index).expect("it waits");
+        let tagged = incoming.tag.is_some();
+        let standing = std::mem::replace(&mut incoming.standing, Standing::Discarded);
+        if let Standing::Unexpected(waiting) = standing {
+            let matcher = if tagged { &mut self.tagged } else { &mut self.untagged };
+            matcher.unexpected.remove(&waiting);
+        }
+    }
+
+    pub fn peek<M: Store>(&mut self, cx: &mut Cx<'_, M>, peek: &Peek) -> Result<(), Refused> {
+        if peek.from.is_some_and(|peer| peer.0 as usize >= self.peers.len()) {
+            return Err(Refused::Invalid("from: no such peer"));
+        }
+        let tagged = peek.matching != Match::Untagged;
+        let wanted = Wanted::new(peek.matching, peek.from);
+        let done = self.done(Kind::Recv { tagged }, peek.context, true);
+        let Some(index) = self.find_unexpected(tagged, &wanted) else {
+            let tag = if tagged { wanted.tag } else { 0 };
+            cx.shared.done.push_back(Done { tag, error: Some(Failure::NoMessage), ..done });
+            return Ok(());
+        };
+        let done = self.describe(done, index);
+        if peek.claim {
+            if self.claimed.contains_key(&peek.context) {
+                return Err(Refused::Invalid("context: a message is claimed under it already"));
+            }
+            self.leave_unexpected(index);
+            self.incoming.at_mut(index).expect("it waited").standing = Standing::Claimed;
+            self.claimed.insert(peek.context, index);
+        } else if peek.discard {
+            self.leave_unexpected(index);
+            self.discard(cx, index);
+        }
+        cx.shared.done.push_back(done);
+        Ok(())
+    }
+
+    pub fn discard_claimed<M: Store>(&mut self, cx: &mut Cx<'_, M>, context: u64) -> Result<(), Refused> {
+        let index = self.claimed.remove(&context).ok_or(Refused::NotClaimed)?;
+        let tagged = self.incoming.at(index).expect("what is claimed is there").tag.is_some();
+        let done = self.describe(self.done(Kind::Recv { tagged }, context, true), index);
+        self.discard(cx, index);
+        cx.shared.done.push_back(done);
+        Ok(())
+    }
+
+    pub fn cancel(&mut self, shared: &mut Shared, context: u64) -> bool {
+        let waiting = |receive: &Receive| receive.context == context && receive.place.is_some();
+        let Some((key, _)) = self.receives.iter().find(|(_, receive)| waiting(receive)) else { return false };
+        self.stop_waiting(key.index);
+        let receive = self.receives.at_mut(key.index).expect("just found");
+        let kind = Kind::Recv { tagged: receive.tagged };
+        let tag = if receive.tagged { receive.wanted.tag } else { 0 };
+        if let Some(multi) = receive.multi.as_mut().filter(|multi| multi.active > 0) {
+            // The last of the messages that it has taken gives it back.
+            multi.full = true;
+            return true;
+        }
+        let buffer_released = receive.multi.is_some();
+        self.receives.remove(key);
+        let done = self.done(kind, context, true);
+        shared.done.push_back(Done { tag, buffer_released, error: Some(Failure::Canceled), ..done });
+        true
+    }
+
+    /// A receive takes no further message.
+    fn stop_waiting(&mut self, index: u32) {
+        let receive = self.receives.at_mut(index).expect("it waits");
+        if let Some(place) = receive.place.take() {
+            let matcher = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
+            matcher.posted.remove(&receive.wanted, place);
+        }
+    }
+
+    /// A message of `total` bytes takes a waiting receive, or its part of one that takes many.
+    fn take_receive(&mut self, index: u32, total: u64) -> Matched {
+        let min = self.min_multi_recv;
+        let receive = self.receives.at_mut(index).expect("it waits");
+        let Some(multi) = &mut receive.multi else {
+            self.stop_waiting(index);
+            let key = self.receives.key_at(index).expect("it waited");
+            let receive = self.receives.remove(key).expect("its key was found");
+            return Matched {
+                capacity: length(&receive.iov),
+                iov: receive.iov,
+                context: receive.context,
+                report: receive.report,
+                multi: None,
+            };
+        };
+        let left = receive.iov[0].len - multi.used;
+        let take = total.min(left);
+        let iov = Iovs::from_iter([Iov { addr: receive.iov[0].addr + multi.used, len: take }]);
+        multi.used += take;
+        multi.active += 1;
+        multi.full = left - take < min.max(1);
+        let full = multi.full;
+        let (context, report) = (receive.context, receive.report);
+        if full {
+            self.stop_waiting(index);
+        }
+        Matched { iov, capacity: take, context, report, multi: Some(index) }
+    }
+
+    // ---- what arrives ----
+
+    /// A whole message whose turn it is.
+    #[inline]
+    pub fn whole_message<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        message: &Message,
+        payload: u64,
+        len: u32,
+    ) {
+        let tagged = message.tag.is_some();
+        let matcher = if tagged { &self.tagged } else { &self.untagged };
+        let Some(receive) = matcher.posted.find(message.tag.unwrap_or(0), peer) else {
+            let index = self.keep(cx, peer, message, len as u64, len, Fetch::Nothing);
+            self.hold(cx, index, 0, payload, len);
+            self.wait_for_receive(cx, index);
+            return;
+        };
+        cx.shared.counters.expected += 1;
+        let matched = self.take_receive(receive, len as u64);
+        scatter(cx.memory(), payload, len as u64, &matched.iov, 0);
+        self.consumed(cx, peer, len);
+        if message.receipt {
+            self.tell(cx, peer, &Body::Answer { op: message.op, status: ANSWER_OK });
+        }
+        let (tag, data) = (message.tag, message.data);
+        self.received(cx, peer, tag, data, len as u64, matched, None);
+    }
+
+    /// A message is in its receiver's buffer, or has failed.
+    #[allow(clippy::too_many_arguments)]
+    fn received<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        tag: Option<u64>,
+        data: Option<u64>,
+        total: u64,
+        matched: Matched,
+        failure: Option<Failure>,
+    ) {
+        let over = total.saturating_sub(matched.capacity);
+        let truncated = (over > 0).then_some(Failure::Truncated { over });
+        let mut done = Done {
+            len: total.min(matched.capacity),
+            tag: tag.unwrap_or(0),
+            data,
+            error: failure.or(truncated),
+            ..self.done(Kind::Recv { tagged: tag.is_some() }, matched.context, matched.report)
+        };
+        let from = &self.peers[peer as usize];
+        (done.source, done.from) = (from.label, Some(from.addr));
+        if let Some(index) = matched.multi {
+            done.buf = matched.iov.first().map_or(0, |piece| piece.addr);
+            let receive = self.receives.at_mut(index).expect("it is active");
+            let multi = receive.multi.as_mut().expect("it takes many");
+            multi.active -= 1;
+            if multi.full && multi.active == 0 {
+                done.buffer_released = true;
+                let key = self.receives.key_at(index).expect("it is there");
+                self.receives.remove(key);
+            }
+        }
+        cx.shared.done.push_back(done);
+    }
+
+    /// Takes a message into the book.
+    pub fn keep<M: Store>(
+        &mut self,
+        _cx: &mut Cx<'_, M>,
+        peer: u32,
+        message: &Message,
+        total: u64,
+        ahead: u32,
+        fetch: Fetch,
+    ) -> u32 {
+        let incoming = Incoming {
+            peer,
+            number: message.number,
+            op: message.op,
+            tag: message.tag,
+            data: message.data,
+            receipt: message.receipt,
+            total,
+            ahead,
+            arrived: 0,
+            held: None,
+            standing: Standing::Early,
+            fetch,
+            failure: None,
+            owed: false,
+            orphan: false,
+        };
+        self.incoming.insert(incoming).index
+    }
+
+    /// Bytes of a message have come: into its receive, or where they can wait for one.
+    pub fn hold<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, offset: u32, from: u64, len: u32) {
+        let incoming = self.incoming.at_mut(index).expect("the caller has it");
+        incoming.arrived += len;
+        match &incoming.standing {
+            Standing::Matched(matched) => {
+                scatter(cx.device.memory(), from, len as u64, &matched.iov, offset as u64);
+            }
+            Standing::Discarded => {}
+            _ if incoming.ahead == 0 => {}
+            _ => {
+                let ahead = incoming.ahead as usize;
+                let held = incoming.held.get_or_insert_with(|| cx.take_buffer(ahead));
+                cx.device.memory().copy(from, held.addr + offset as u64, len as usize);
+            }
+        }
+    }
+
+    /// The turn of a message that was kept has come.
+    pub fn turn_of<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        let incoming = self.incoming.at(index).expect("it waited for its turn");
+        let (peer, tag, total) = (incoming.peer, incoming.tag, incoming.total);
+        let matcher = if tag.is_some() { &self.tagged } else { &self.untagged };
+        match matcher.posted.find(tag.unwrap_or(0), peer) {
+            Some(receive) => {
+                cx.shared.counters.expected += 1;
+                let matched = self.take_receive(receive, total);
+                self.attach(cx, index, matched);
+            }
+            None => self.wait_for_receive(cx, index),
+        }
+    }
+
+    fn wait_for_receive<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        cx.shared.counters.unexpected += 1;
+        let incoming = self.incoming.at_mut(index).expect("the caller has it");
+        let matcher = if incoming.tag.is_some() { &mut self.tagged } else { &mut self.untagged };
+        let waiting = matcher.unexpected.add(incoming.tag.unwrap_or(0), incoming.peer, index);
+        incoming.standing = Standing::Unexpected(waiting);
+    }
+
+    /// A message that was kept has found its receive.
+    fn attach<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, matched: Matched) {
+        let incoming = self.incoming.at_mut(index).expect("it waited");
+        if let Some(held) = incoming.held.take() {
+            // Not all of it need have come; what has not overwrites this later.
+            scatter(cx.device.memory(), held.addr, incoming.ahead as u64, &matched.iov, 0);
+            cx.give_buffer(held);
+        }
+        incoming.standing = Standing::Matched(matched);
+        self.fetch(cx, index);
+        self.incoming_changed(cx, index);
+    }
+
+    /// Nobody will get the message.
+    fn discard<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        let incoming = self.incoming.at_mut(index).expect("the caller has it");
+        incoming.standing = Standing::Discarded;
+        if let Some(held) = incoming.held.take() {
+            cx.give_buffer(held);
+        }
+        self.incoming_changed(cx, index);
+    }
+
+    /// Completes a message if all of it is there that will be.
+    pub fn incoming_changed<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        let incoming = self.incoming.at_mut(index).expect("the caller has it");
+        let capacity = match &incoming.standing {
+            Standing::Matched(matched) => matched.capacity,
+            Standing::Discarded => 0,
+            Standing::Early | Standing::Unexpected(_) | Standing::Claimed => return,
+        };
+        let wanted = incoming.total.min(capacity).saturating_sub(incoming.ahead as u64);
+        let (fetched, idle) = match &incoming.fetch {
+            Fetch::Nothing => (0, true),
+            Fetch::Read { done, reads, .. } => (*done, *reads == 0),
+            Fetch::Grant { done, .. } => (*done, true),
+        };
+        let complete = incoming.arrived == incoming.ahead && fetched >= wanted;
+        let failed = incoming.failure.is_some() && (incoming.orphan || incoming.arrived == incoming.ahead);
+        if !idle || !(complete || failed) {
+            return;
+        }
+        let key = self.incoming.key_at(index).expect("it is there");
+        let incoming = self.incoming.remove(key).expect("its key was found");
+        let peer = incoming.peer;
+        if !incoming.orphan {
+            self.peers[peer as usize].assemblies.remove(&incoming.number);
+            self.consumed(cx, peer, incoming.ahead);
+            if incoming.receipt || !matches!(incoming.fetch, Fetch::Nothing) {
+                self.tell(cx, peer, &Body::Answer { op: incoming.op, status: ANSWER_OK });
+            }
+            if incoming.owed {
+                self.has_paid(peer);
+            }
+        }
+        if let Standing::Matched(matched) = incoming.standing {
+            let Incoming { tag, data, total, failure, .. } = incoming;
+            self.received(cx, peer, tag, data, total, matched, failure);
+        }
+    }
+
+    /// Bytes that a peer sent are out of the way: it may send as many again.
+    pub fn consumed<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, bytes: u32) {
+        let state = &mut self.peers[peer as usize];
+        state.consumed = state.consumed.wrapping_add(bytes + MESSAGE_COST);
+        // A message that goes there anyway says so too; this one leaves before its window is used up.
+        if state.consumed.wrapping_sub(state.told) > state.window_told / 4 {
+            self.say_hello(cx, peer);
+        }
+    }
+
+    fn describe(&self, done: Done, index: u32) -> Done {
+        let incoming = self.incoming.at(index).expect("the caller has it");
+        let peer = &self.peers[incoming.peer as usize];
+        Done {
+            len: incoming.total,
+            tag: incoming.tag.unwrap_or(0),
+            data: incoming.data,
+            source: peer.label,
+            from: Some(peer.addr),
+            ..done
+        }
+    }
+}

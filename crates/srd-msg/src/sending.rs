@@ -1,0 +1,245 @@
+//! Messages on their way out. By length, and by what the receiver still takes without anybody waiting for it there:
+//! in one piece, in several pieces, or by rendezvous, where the first piece says where the rest is.
+
+use crate::api::*;
+use crate::buffers::Buffer;
+use crate::endpoint::{Await, Cx, Endpoint, Iovs, Op, Purpose, gather, length, name_of, stretch};
+use crate::header::{Body, COMMON, LONGEST, Message, Part, Source, Sources};
+use crate::peer::MESSAGE_COST;
+use arrayvec::ArrayVec;
+use srd_device::{Access, Store};
+
+/// Up to here a payload is copied beside its header: cheaper than a second piece for the device and the kernel.
+const COPIED: u64 = 512;
+
+impl Endpoint {
+    #[inline]
+    pub fn send<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>) -> Result<(), Refused> {
+        self.check_room(send.to, &send.flags)?;
+        if send.iov.len() > IOV_LIMIT {
+            return Err(Refused::Invalid("iov: more elements than the limit"));
+        }
+        let len = length(send.iov);
+        if send.flags.inject && len > cx.shared.config.inject_size {
+            return Err(Refused::TooLong);
+        }
+        let peer = &self.peers[send.to.0 as usize];
+        let header =
+            COMMON + 8 + if send.tag.is_some() { 8 } else { 0 } + if send.data.is_some() { 8 } else { 0 };
+        let fits = len + MESSAGE_COST as u64 <= peer.room() as u64;
+        if let Some(lane) = &peer.lane {
+            return self.send_to_near(cx, send, len, fits && len + header as u64 <= lane.longest() as u64);
+        }
+        if fits && len <= cx.shared.max_msg as u64 - header as u64 {
+            self.send_whole(cx, send, len);
+        } else if fits && len <= cx.shared.config.medium_limit {
+            cx.shared.counters.medium_sent += 1;
+            let op = self.begin_message(cx, send, send.flags.level == Level::Delivery);
+            self.send_parts(cx, op, send, len, len as u32, None);
+        } else {
+            cx.shared.counters.rendezvous_sent += 1;
+            cx.shared.counters.held_back += (len <= cx.shared.config.medium_limit) as u64;
+            self.send_rendezvous(cx, send, len);
+        }
+        Ok(())
+    }
+
+    /// To a process of this host: in one piece, or for it to read.
+    fn send_to_near<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        send: &Send<'_>,
+        len: u64,
+        fits: bool,
+    ) -> Result<(), Refused> {
+        if fits && len <= cx.shared.config.near_limit {
+            cx.shared.counters.near_sent += 1;
+            self.send_whole(cx, send, len);
+        } else {
+            cx.shared.counters.rendezvous_sent += 1;
+            self.send_rendezvous(cx, send, len);
+        }
+        Ok(())
+    }
+
+    /// In one piece.
+    #[inline]
+    fn send_whole<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, len: u64) {
+        cx.shared.counters.eager_sent += 1;
+        let receipt = send.flags.level == Level::Delivery;
+        let to = send.to.0;
+        let tagged = send.tag.is_some();
+        let (purpose, op) = if receipt {
+            let key = self.begin_message(cx, send, true);
+            self.ops.at_mut(key).expect("just begun").parts = 1;
+            let key = self.ops.key_at(key).expect("just begun");
+            (Purpose::Part(key.index), name_of(key))
+        } else {
+            self.begun(to);
+            (Purpose::Eager { context: send.context, tagged, report: send.flags.report }, 0)
+        };
+        let peer = &mut self.peers[to as usize];
+        peer.pushed = peer.pushed.wrapping_add(len as u32 + MESSAGE_COST);
+        let number = peer.take_number();
+        let message = Message { number, op, tag: send.tag, data: send.data, receipt, part: None };
+        let body = Body::Message(message);
+        let copied = len <= COPIED || send.flags.inject || send.iov.len() > 1;
+        let buffer = cx.take_buffer(LONGEST + if copied { len as usize } else { 0 });
+        let header = self.write_header(cx, to, &body, &buffer);
+        if copied {
+            gather(cx.memory(), send.iov, buffer.addr + header as u64);
+            self.send_buffer(cx, to, purpose, buffer, header + len as usize, None);
+        } else {
+            self.send_buffer(cx, to, purpose, buffer, header, send.iov.first().copied());
+        }
+    }
+
+    /// Takes a message into the book of operations, with a copy of it if it was injected.
+    fn begin_message<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, answered: bool) -> u32 {
+        let mut local: Iovs = send.iov.iter().copied().collect();
+        let copy = (send.flags.inject && !local.is_empty()).then(|| {
+            let len = length(&local);
+            let buffer = cx.take_buffer(len as usize);
+            gather(cx.memory(), &local, buffer.addr);
+            local.clear();
+            local.push(Iov { addr: buffer.addr, len });
+            buffer
+        });
+        let op = Op {
+            kind: Kind::Send { tagged: send.tag.is_some() },
+            report: send.flags.report,
+            copy,
+            ..Op::new(send.to.0, send.context, local)
+        };
+        let key = self.begin_op(cx, op);
+        if answered {
+            self.await_answer(cx, key.index);
+        }
+        key.index
+    }
+
+    /// By rendezvous: what the window permits goes ahead.
+    fn send_rendezvous<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, len: u64) {
+        let op = self.begin_message(cx, send, true);
+        let room = self.peers[send.to.0 as usize].room().saturating_sub(MESSAGE_COST);
+        let ahead = (room as u64).min(cx.shared.config.eager_ahead).min(len) as u32;
+        // A short message is not worth a read of a part of it.
+        let near = self.peers[send.to.0 as usize].lane.is_some();
+        let ahead = if near || len <= cx.shared.config.medium_limit { 0 } else { ahead };
+        let sources = self.expose(cx, op);
+        self.send_parts(cx, op, send, len, ahead, Some(sources));
+    }
+
+    /// Lets peers read an operation's memory for as long as it lasts. None if the device has no room, or must not.
+    fn expose<M: Store>(&mut self, cx: &mut Cx<'_, M>, op: u32) -> Sources {
+        let mut sources = Sources::new();
+        if !cx.shared.config.rendezvous_by_read {
+            return sources;
+        }
+        let op = self.ops.at_mut(op).expect("just begun");
+        let access = Access { local_write: false, remote_read: true, remote_write: false };
+        for piece in &op.local {
+            match cx.device.reg_mr(cx.shared.pd, piece.addr, piece.len, piece.addr, access) {
+                Ok(key) => {
+                    op.exposed.push(key);
+                    sources.push(Source { addr: piece.addr, len: piece.len, key: key.0 });
+                }
+                Err(_) => {
+                    for key in op.exposed.drain(..) {
+                        let _ = cx.device.dereg_mr(key);
+                    }
+                    return Sources::new();
+                }
+            }
+        }
+        sources
+    }
+
+    /// Sends the first `ahead` bytes in pieces, each of which says all that there is to say about the message.
+    fn send_parts<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        op: u32,
+        send: &Send<'_>,
+        total: u64,
+        ahead: u32,
+        rendezvous: Option<Sources>,
+    ) {
+        let to = send.to.0;
+        let peer = &mut self.peers[to as usize];
+        peer.pushed = peer.pushed.wrapping_add(ahead + MESSAGE_COST);
+        let number = peer.take_number();
+        let name = name_of(self.ops.key_at(op).expect("just begun"));
+        let receipt = send.flags.level == Level::Delivery && rendezvous.is_none();
+        let mut message = Message {
+            number,
+            op: name,
+            tag: send.tag,
+            data: send.data,
+            receipt,
+            part: Some(Part { total, offset: 0, ahead, rendezvous }),
+        };
+        let local = self.ops.at(op).expect("just begun").local.clone();
+        let longest = cx.shared.max_msg - LONGEST as u32;
+        // Equal pieces, the device's packets being equal too.
+        let pieces = ahead.div_ceil(longest).max(1);
+        let each = ahead.div_ceil(pieces).next_multiple_of(64).min(longest);
+        let mut offset = 0;
+        loop {
+            let len = each.min(ahead - offset);
+            if let Some(part) = &mut message.part {
+                part.offset = offset;
+            }
+            self.ops.at_mut(op).expect("it awaits its parts").parts += 1;
+            let body = Body::Message(message.clone());
+            let payload = stretch(&local, offset as u64, len as u64);
+            self.send_with_payload(cx, to, Purpose::Part(op), &body, &payload);
+            offset += len;
+            if offset >= ahead {
+                return;
+            }
+        }
+    }
+
+    /// Sends a message with a payload that lies in the program's memory until it is done.
+    pub fn send_with_payload<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        purpose: Purpose,
+        body: &Body,
+        payload: &[Iov],
+    ) {
+        let len = length(payload);
+        let copied = len <= COPIED || payload.len() > 1;
+        let buffer: Buffer = cx.take_buffer(LONGEST + if copied { len as usize } else { 0 });
+        let header = self.write_header(cx, peer, body, &buffer);
+        if copied {
+            gather(cx.memory(), payload, buffer.addr + header as u64);
+            self.send_buffer(cx, peer, purpose, buffer, header + len as usize, None);
+        } else {
+            self.send_buffer(cx, peer, purpose, buffer, header, payload.first().copied());
+        }
+    }
+}
+
+impl Op {
+    /// An operation of which nothing has been done.
+    pub fn new(peer: u32, context: u64, local: Iovs) -> Op {
+        Op {
+            peer,
+            kind: Kind::Read,
+            context,
+            report: true,
+            parts: 0,
+            awaits: Await::Nothing,
+            failure: None,
+            local,
+            copy: None,
+            exposed: ArrayVec::new(),
+            remote: ArrayVec::new(),
+            data: None,
+            asked_again: false,
+        }
+    }
+}

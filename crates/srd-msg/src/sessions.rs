@@ -1,0 +1,211 @@
+//! Sessions with peers: who is admitted, when one is over, and how the end of one that only owes us something is found.
+
+use crate::api::Failure;
+use crate::endpoint::{Await, Cx, Endpoint, Fetch, Purpose, Standing};
+use crate::header::{Body, Common};
+use crate::peer::{self, Early, Session, epoch_of};
+use srd_device::Store;
+use srd_device::slab::Key;
+use srd_wire::{Nanos, Status, Time};
+
+/// How long a process of this host may owe something before it is woken: it may be computing.
+const ASK_NEAR: Nanos = Nanos::from_millis(1);
+
+impl Endpoint {
+    /// Whether a message is to be taken; begins and ends sessions.
+    #[inline]
+    pub fn admit<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, common: &Common, body: &Body) -> bool {
+        let state = &self.peers[peer as usize];
+        let for_us = common.toward == 0 || common.toward == self.epoch;
+        if for_us && common.session == state.their_session {
+            return !matches!(body, Body::Stale { .. }) || self.admit_other(cx, peer, common, body);
+        }
+        self.admit_other(cx, peer, common, body)
+    }
+
+    #[cold]
+    fn admit_other<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, common: &Common, body: &Body) -> bool {
+        if let &Body::Stale { session } = body {
+            // Said of a session that is over already, it is no news.
+            if session == self.peers[peer as usize].session {
+                self.lose_peer(cx, peer, Status::RemoteAbort);
+            }
+            return false;
+        }
+        let verdict = self.peers[peer as usize].judge_session(common.session);
+        let for_us = common.toward == 0 || common.toward == self.epoch;
+        if !for_us || verdict == Session::Ended {
+            cx.shared.counters.stale += 1;
+            self.tell(cx, peer, &Body::Stale { session: common.session });
+            return false;
+        }
+        match verdict {
+            Session::Current => return true,
+            Session::Old | Session::Ended => {
+                cx.shared.counters.stale += 1;
+                return false;
+            }
+            Session::New => {}
+        }
+        let state = &self.peers[peer as usize];
+        let epoch = epoch_of(common.session);
+        if state.epoch != 0 && state.epoch != epoch {
+            // Another process, or another endpoint, has its address now. What we had to do with the old one has ended.
+            self.lose_peer(cx, peer, Status::RemoteAbort);
+        } else if state.their_session != 0 {
+            self.end_their_session(cx, peer, Status::RemoteAbort);
+        }
+        let state = &mut self.peers[peer as usize];
+        state.their_session = common.session;
+        state.epoch = epoch;
+        if !matches!(body, Body::Hello { .. }) || !state.introduced {
+            self.say_hello(cx, peer);
+        }
+        self.unpark(cx, peer);
+        true
+    }
+
+    /// Says who we are, and how much may come.
+    pub fn say_hello<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        let window = peer::window(&cx.shared.config, self.peers.len());
+        self.peers[peer as usize].window_told = window;
+        self.tell(cx, peer, &Body::Hello { window });
+    }
+
+    /// A peer has said how much it takes.
+    pub fn introduced<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, window: u32) {
+        self.peers[peer as usize].window = window;
+        self.unpark(cx, peer);
+    }
+
+    /// What waited for a peer to be known, or for what is behind a key, is tried again.
+    pub fn unpark<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        for op in std::mem::take(&mut self.peers[peer as usize].parked) {
+            if let Some(entry) =
+                self.ops.at_mut(op).filter(|entry| entry.peer == peer && entry.awaits == Await::Peer)
+            {
+                entry.awaits = Await::Nothing;
+                self.has_paid(peer);
+                self.start_one_sided(cx, op);
+            }
+        }
+    }
+
+    /// The session with a peer is over in both directions, because its device, its endpoint or the network has gone. All
+    /// that is under way with it fails; what has arrived whole stays.
+    pub fn lose_peer<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
+        cx.shared.counters.peers_lost += 1;
+        self.peers[peer as usize].begin_session();
+        self.drop_backlog(cx, peer, status);
+        let failure = Failure::PeerLost(status);
+        self.peers[peer as usize].parked.clear();
+        let ops: Vec<Key> = self.ops.iter().filter(|(_, op)| op.peer == peer).map(|(key, _)| key).collect();
+        for key in ops {
+            let Some(op) = self.ops.get_mut(key) else { continue };
+            // What is only with the device may still have arrived: its completion tells.
+            if op.awaits != Await::Nothing {
+                op.failure.get_or_insert(failure);
+                self.op_changed(cx, key.index);
+            }
+        }
+        self.end_their_session(cx, peer, status);
+        let state = &mut self.peers[peer as usize];
+        state.owed = 0;
+        state.asked = false;
+    }
+
+    /// Nothing more comes in the peer's session with us.
+    fn end_their_session<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
+        for early in self.peers[peer as usize].end_their_session().into_iter().flatten() {
+            if let Early::Whole { payload: Some(buffer), .. } = early {
+                cx.give_buffer(buffer);
+            }
+        }
+        let failure = Failure::PeerLost(status);
+        let theirs: Vec<Key> = self
+            .incoming
+            .iter()
+            .filter(|(_, incoming)| incoming.peer == peer && !incoming.orphan)
+            .map(|(key, _)| key)
+            .collect();
+        for key in theirs {
+            let Some(incoming) = self.incoming.get_mut(key) else { continue };
+            incoming.orphan = true;
+            let whole = matches!(incoming.fetch, Fetch::Nothing) && incoming.arrived == incoming.ahead;
+            if whole && !matches!(incoming.standing, Standing::Early) {
+                continue;
+            }
+            incoming.failure.get_or_insert(failure);
+            match incoming.standing {
+                // A claimed message has been promised; whoever receives it is told that it failed.
+                Standing::Claimed => {}
+                Standing::Matched(_) => self.incoming_changed(cx, key.index),
+                Standing::Early | Standing::Unexpected(_) | Standing::Discarded => {
+                    self.leave_unexpected(key.index);
+                    let incoming = self.incoming.get_mut(key).expect("it is there");
+                    incoming.standing = Standing::Discarded;
+                    if let Some(held) = incoming.held.take() {
+                        cx.give_buffer(held);
+                    }
+                    self.incoming_changed(cx, key.index);
+                }
+            }
+        }
+    }
+
+    // ---- signs of life ----
+
+    /// A peer owes us something: it is watched from now on.
+    pub fn owes<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        let state = &mut self.peers[peer as usize];
+        state.owed += 1;
+        if state.watched {
+            return;
+        }
+        state.watched = true;
+        state.heard = cx.now;
+        self.watched.push(peer);
+        let every = if state.lane.is_some() { ASK_NEAR } else { cx.shared.config.ask_every };
+        self.next_ask = self.next_ask.min(cx.now + every);
+    }
+
+    /// A peer has done what it owed.
+    #[inline]
+    pub fn has_paid(&mut self, peer: u32) {
+        let state = &mut self.peers[peer as usize];
+        state.owed = state.owed.saturating_sub(1);
+    }
+
+    /// Asks those that owe something and are silent whether they are there. The device finds out if they are not.
+    pub fn ask_watched<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
+        let every = cx.shared.config.ask_every;
+        let mut watched = std::mem::take(&mut self.watched);
+        let mut any_near = false;
+        watched.retain(|&peer| {
+            let state = &mut self.peers[peer as usize];
+            if state.owed == 0 {
+                state.watched = false;
+                return false;
+            }
+            let near = state.lane.is_some();
+            let silent = cx.now.since(state.heard) >= if near { ASK_NEAR } else { every };
+            if !state.asked && silent {
+                state.asked = true;
+                match near {
+                    // It may be computing: what comes over the network is looked at nevertheless.
+                    true => self.wake_near(cx, peer),
+                    false => self.tell_for(cx, peer, &Body::Ping, Purpose::Ask),
+                }
+            }
+            any_near |= near;
+            true
+        });
+        // Asking may have found somebody gone, whose work was watched anew.
+        self.watched.extend(watched);
+        self.next_ask = match (self.watched.is_empty(), any_near) {
+            (true, _) => Time::NEVER,
+            (false, true) => cx.now + ASK_NEAR,
+            (false, false) => cx.now + every,
+        };
+    }
+}

@@ -1,0 +1,247 @@
+//! Domains in virtual time, over the devices and the wire of the device's tests.
+#![allow(dead_code)]
+
+#[path = "../../../srd-device/tests/harness/mod.rs"]
+pub mod harness;
+
+use harness::{Fate, Hosts, Net, gid, over_the_wire};
+use srd_device::{DeviceConfig, VecMemory};
+use srd_msg::*;
+use srd_wire::{Nanos, Qpn};
+
+/// Hosts with one endpoint each.
+pub struct Hall {
+    pub net: Hosts,
+    pub domains: Vec<Domain<VecMemory>>,
+    pub endpoints: Vec<EndpointId>,
+    pub qpns: Vec<Qpn>,
+    pub config: Config,
+    pub device_config: DeviceConfig,
+    lives: u32,
+}
+
+pub fn device_config() -> DeviceConfig {
+    let mut config = DeviceConfig::default();
+    config.transport.peer_timeout = Nanos::from_secs(2);
+    config
+}
+
+impl Hall {
+    pub fn new(hosts: usize, config: Config) -> Hall {
+        Hall::with_device(hosts, config, device_config())
+    }
+
+    pub fn with_device(hosts: usize, config: Config, device_config: DeviceConfig) -> Hall {
+        let mut net = Net::new(hosts, &device_config, VecMemory::default);
+        net.carry = over_the_wire;
+        let mut hall = Hall {
+            net,
+            domains: Vec::new(),
+            endpoints: Vec::new(),
+            qpns: Vec::new(),
+            config,
+            device_config,
+            lives: 0,
+        };
+        for host in 0..hosts {
+            let (domain, endpoint, qpn) = hall.start(host);
+            hall.domains.push(domain);
+            hall.endpoints.push(endpoint);
+            hall.qpns.push(qpn);
+        }
+        hall
+    }
+
+    fn start(&mut self, host: usize) -> (Domain<VecMemory>, EndpointId, Qpn) {
+        self.lives += 1;
+        let device = &mut self.net.devices[host];
+        let mut domain = Domain::open(device, self.config).unwrap();
+        let qpn = device.create_qp(domain.qp_init()).unwrap();
+        let epoch = 0x9E37_79B9u32.wrapping_mul(self.lives);
+        let endpoint = domain.open_endpoint(device, self.net.now, qpn, epoch, 0).unwrap();
+        (domain, endpoint, qpn)
+    }
+
+    /// Another process takes a host's place.
+    pub fn restart(&mut self, host: usize) {
+        self.net.restart(host, &self.device_config);
+        let (domain, endpoint, qpn) = self.start(host);
+        self.domains[host] = domain;
+        self.endpoints[host] = endpoint;
+        assert_eq!(self.qpns[host], qpn, "the same address");
+    }
+
+    /// The endpoint closes and another takes its number.
+    pub fn reopen(&mut self, host: usize) {
+        self.net.devices[host].destroy_qp(self.net.now, self.qpns[host]).unwrap();
+        let (now, endpoint) = (self.net.now, self.endpoints[host]);
+        self.domains[host].close_endpoint(&mut self.net.devices[host], now, endpoint);
+        let (device, domain) = (&mut self.net.devices[host], &mut self.domains[host]);
+        let qpn = device.create_qp(domain.qp_init()).unwrap();
+        self.lives += 1;
+        self.endpoints[host] =
+            domain.open_endpoint(device, now, qpn, 0x9E37_79B9u32.wrapping_mul(self.lives), 0).unwrap();
+        self.qpns[host] = qpn;
+    }
+
+    pub fn addr(&self, host: usize) -> PeerAddr {
+        PeerAddr { gid: gid(host), qpn: self.qpns[host] }
+    }
+
+    pub fn peer(&mut self, at: usize, of: usize) -> PeerId {
+        let addr = self.addr(of);
+        let endpoint = self.endpoints[at];
+        let peer = self.domains[at].peer(&mut self.net.devices[at], endpoint, addr).unwrap();
+        self.domains[at].set_label(endpoint, peer, of as u64);
+        peer
+    }
+
+    /// Memory of a host's with these bytes.
+    pub fn bytes(&mut self, host: usize, bytes: &[u8]) -> Iov {
+        let memory = self.net.devices[host].memory();
+        let addr = memory.allocate(bytes.len());
+        memory.at_mut(addr, bytes.len()).copy_from_slice(bytes);
+        Iov { addr, len: bytes.len() as u64 }
+    }
+
+    pub fn room(&mut self, host: usize, len: usize) -> Iov {
+        Iov { addr: self.net.devices[host].memory().allocate(len), len: len as u64 }
+    }
+
+    pub fn read(&mut self, host: usize, iov: Iov) -> Vec<u8> {
+        self.net.devices[host].memory().at(iov.addr, iov.len as usize).to_vec()
+    }
+
+    pub fn try_send(
+        &mut self,
+        from: usize,
+        to: usize,
+        tag: Option<u64>,
+        iov: &[Iov],
+        context: u64,
+        flags: TxFlags,
+    ) -> Result<(), Refused> {
+        let send = Send { to: self.peer(from, to), tag, iov, data: None, context, flags };
+        self.domains[from].send(&mut self.net.devices[from], self.net.now, self.endpoints[from], &send)
+    }
+
+    #[track_caller]
+    pub fn send(&mut self, from: usize, to: usize, tag: u64, iov: Iov, context: u64) {
+        self.try_send(from, to, Some(tag), &[iov], context, REPORT).unwrap();
+    }
+
+    #[track_caller]
+    pub fn recv(&mut self, at: usize, from: Option<usize>, tag: u64, ignore: u64, iov: Iov, context: u64) {
+        let from = from.map(|from| self.peer(at, from));
+        let matching = Match::Tagged { tag, ignore };
+        let recv = Recv { from, matching, iov: &[iov], context, report: true, multi: false, claim: false };
+        self.post(at, &recv).unwrap();
+    }
+
+    pub fn post(&mut self, at: usize, recv: &Recv<'_>) -> Result<(), Refused> {
+        self.domains[at].recv(&mut self.net.devices[at], self.net.now, self.endpoints[at], recv)
+    }
+
+    pub fn rma(&mut self, at: usize, rma: &Rma<'_>) -> Result<(), Refused> {
+        self.domains[at].rma(&mut self.net.devices[at], self.net.now, self.endpoints[at], rma)
+    }
+
+    pub fn atomic(&mut self, at: usize, atomic: &Atomic<'_>) -> Result<(), Refused> {
+        self.domains[at].atomic(&mut self.net.devices[at], self.net.now, self.endpoints[at], atomic)
+    }
+
+    pub fn peek(&mut self, at: usize, peek: &Peek) -> Result<(), Refused> {
+        self.domains[at].peek(&mut self.net.devices[at], self.net.now, self.endpoints[at], peek)
+    }
+
+    pub fn register(
+        &mut self,
+        at: usize,
+        iov: Iov,
+        key: Option<u64>,
+        rights: RemoteRights,
+    ) -> (RegionId, u64) {
+        let registration =
+            Registration { addr: iov.addr, len: iov.len, key, virtual_addresses: false, rights };
+        self.domains[at].register(&mut self.net.devices[at], &registration).unwrap()
+    }
+
+    /// One step of the clock. False if nothing will ever happen again.
+    pub fn step(&mut self) -> bool {
+        self.net.flush();
+        let own = self.domains.iter().map(Domain::next_timeout).min().unwrap();
+        if own < self.net.next() {
+            self.net.now = self.net.now.max(own);
+            return true;
+        }
+        self.net.step()
+    }
+
+    pub fn progress(&mut self) {
+        for (domain, device) in self.domains.iter_mut().zip(&mut self.net.devices) {
+            domain.progress(device, self.net.now);
+        }
+    }
+
+    /// The next completion at a host.
+    #[track_caller]
+    pub fn next(&mut self, at: usize) -> Done {
+        let end = self.net.now + Nanos::from_secs(60);
+        loop {
+            self.progress();
+            if let Some(done) = self.domains[at].poll_done() {
+                return done;
+            }
+            assert!(self.step(), "nothing will happen any more, at {:?}", self.net.now);
+            assert!(self.net.now <= end, "nothing has completed within 60 s");
+        }
+    }
+
+    /// Lets everything happen that does within `span`.
+    pub fn settle(&mut self, span: Nanos) {
+        let end = self.net.now + span;
+        loop {
+            self.progress();
+            self.net.flush();
+            let own = self.domains.iter().map(Domain::next_timeout).min().unwrap();
+            if own.min(self.net.next()) > end {
+                break;
+            }
+            self.step();
+        }
+        self.net.now = self.net.now.max(end);
+        self.progress();
+    }
+
+    #[track_caller]
+    pub fn nothing(&mut self, at: usize) {
+        assert_eq!(self.domains[at].poll_done(), None);
+    }
+
+    /// Loses and reorders packets from now on.
+    pub fn rough(&mut self, seed: u64) {
+        let mut rng = harness::Rng(seed);
+        self.net.judge = Some(Box::new(move |_, _| match rng.below(10) {
+            0 => Fate::Lost,
+            1 => Fate::Twice(Nanos(rng.below(100_000))),
+            2..6 => Fate::Late(Nanos(rng.below(60_000))),
+            _ => Fate::Arrives,
+        }));
+    }
+
+    /// Nothing to or from that host crosses any more.
+    pub fn cut(&mut self, host: usize) {
+        self.net.judge = Some(Box::new(move |from, transmit| {
+            if from == host || transmit.to.gid == gid(host) { Fate::Lost } else { Fate::Arrives }
+        }));
+    }
+
+    pub fn counters(&self, at: usize) -> Counters {
+        *self.domains[at].counters()
+    }
+}
+
+pub const REPORT: TxFlags = TxFlags { inject: false, level: Level::Transmit, report: true, fence: false };
+pub const DELIVER: TxFlags = TxFlags { level: Level::Delivery, ..REPORT };
+pub const INJECT: TxFlags = TxFlags { inject: true, report: false, ..REPORT };
+pub const ALL_RIGHTS: RemoteRights = RemoteRights { read: true, write: true };

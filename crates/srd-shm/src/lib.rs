@@ -1,0 +1,42 @@
+//! Message lanes between processes of one host.
+//!
+//! An endpoint opens a [`Post`]: a segment, which is a file in a directory that processes of the host share (`/dev/shm`).
+//! A peer connects a [`Lane`] to it: a ring in that segment into which one process writes and out of which the owner
+//! reads, in order. Large messages are not written into rings: one side names the bytes and the other copies them out of
+//! the address space they are in ([`Lane::read`], [`Lane::write`]).
+//!
+//! What belongs where: `address.rs` names segments; `layout.rs` says what lies where in one; `segment.rs` creates, finds
+//! and removes them; `ring.rs` is the protocol of records in a ring; `post.rs` is the receiving end, `lane.rs` the sending
+//! one; `origin.rs` says who a process is and whether it is still there; `reason.rs` is everything that may not work, in
+//! words. `sys.rs` calls the system.
+//!
+//! # Who is trusted
+//!
+//! Processes of the same user, as the kernel trusts them: they may read each other's memory anyway. What one of them
+//! writes by mistake or leaves half written is not: lengths and positions are checked before use, a record that makes no
+//! sense ends its lane with a reason, and a process killed at any instruction keeps nobody waiting. Only two things are
+//! beyond that: a process of the same user that cuts the file short, and one that changes a record while it is read.
+//!
+//! # Signs of life
+//!
+//! The owner of a segment holds a lock on the file's first byte, the sender of a lane one on a byte of its own (open file
+//! description locks, fcntl(2)). The kernel drops them when the process ends, however it ends, and they mean the same in
+//! every PID namespace. A child that was forked without `exec` inherits them; so where both sides see the same PIDs the
+//! process itself is looked at as well. A forked child must not use the posts and lanes of its parent, and dropping them
+//! there changes nothing.
+#![deny(unsafe_code)]
+
+mod address;
+mod lane;
+mod layout;
+mod origin;
+mod post;
+mod reason;
+mod ring;
+mod segment;
+mod sys;
+
+pub use address::Address;
+pub use lane::{Iov, Lane};
+pub use post::{Ended, Options, Post, Sender};
+pub use reason::{CopyError, Damage, NoCopy, NoLane, SendError, WhyEnded};
