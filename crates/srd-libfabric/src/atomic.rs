@@ -1,6 +1,5 @@
 //! Atomic operations on the memory of peers (fi_atomic(3)), and which there are.
 
-use crate::atomic_types::{datatype, is_valid, operation, size};
 use crate::boundary::{Errno, Outcome, abi, readable, writable};
 use crate::constants::*;
 use crate::domain::Domain;
@@ -9,11 +8,9 @@ use crate::layout::*;
 use crate::messages::injected;
 use crate::pieces::{bytes, local_elements, remote_elements};
 use libc::c_void;
-use srd_msg::atomic_ops::{AtomicOp, Datatype, Form};
-use srd_msg::{Atomic, Iov, RemoteIov, TxFlags};
-
-/// Most bytes of the operands of one operation.
-pub(crate) const MOST_BYTES: usize = 4096;
+use srd_device::DeviceConfig;
+use srd_msg::atomic_ops::{AtomicOp, Datatype, Form, valid};
+use srd_msg::{Atomic, Config, Iov, RemoteIov, TxFlags};
 
 /// An operation on a type, with the size of an element.
 #[derive(Clone, Copy)]
@@ -26,17 +23,15 @@ struct What {
 impl What {
     #[inline]
     fn new(form: Form, number_of_type: u32, number_of_op: u32) -> Outcome<What> {
-        let (Some(datatype), Some(op)) = (datatype(number_of_type), operation(number_of_op)) else {
+        let (Some(datatype), Some(op)) =
+            (Datatype::from_number(number_of_type), AtomicOp::from_number(number_of_op))
+        else {
             return Err(Errno::UNSUPPORTED);
         };
-        if !is_valid(form, op, datatype) {
+        if !valid(form, op, datatype) {
             return Err(Errno::UNSUPPORTED);
         }
-        Ok(What { op, datatype, size: size(datatype) })
-    }
-
-    fn most(self) -> usize {
-        MOST_BYTES / self.size
+        Ok(What { op, datatype, size: datatype.size() })
     }
 }
 
@@ -83,7 +78,8 @@ fn at(addr: u64, key: u64, here: &[Iov]) -> [RemoteIov; 1] {
 /// What fi_atomicvalid(3) and fi_query_atomic(3) say of an operation.
 fn most(form: Form, datatype: u32, op: u32) -> Outcome<fi_atomic_attr> {
     let what = What::new(form, datatype, op)?;
-    Ok(fi_atomic_attr { count: what.most(), size: what.size })
+    let longest = Config::longest_atomic(DeviceConfig::default().max_msg, form) as usize;
+    Ok(fi_atomic_attr { count: longest / what.size, size: what.size })
 }
 
 pub(crate) static OPS: fi_ops_atomic = fi_ops_atomic {

@@ -114,7 +114,7 @@ impl Core {
             let qpn = Qpn(self.qpn.load(Ordering::Relaxed));
             let id = state.messages.open_endpoint(device, now, qpn, epoch, self.transmit_size)?;
             state.messages.set_min_multi_recv(id, self.min_multi_recv.load(Ordering::Relaxed));
-            state.enter(id, Bound { peers: Vec::new(), reports });
+            state.enter(id, Bound { qpn, peers: Vec::new(), reports });
             self.id.store(id.0, Ordering::Release);
             Ok::<_, Errno>(())
         })??;
@@ -176,11 +176,11 @@ impl Core {
     }
 
     fn close(&self) -> Outcome<()> {
+        let qpn = Qpn(self.qpn.load(Ordering::Relaxed));
         if self.is_enabled() {
-            self.domain.engine.close_endpoint(self.id())?;
+            return self.domain.engine.close_endpoint(self.id(), qpn);
         }
-        self.domain.engine.instance.destroy_qp(Qpn(self.qpn.load(Ordering::Relaxed)))??;
-        Ok(())
+        Ok(self.domain.engine.instance.destroy_qp(qpn)??)
     }
 }
 

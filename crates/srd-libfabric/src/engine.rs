@@ -12,7 +12,7 @@ use crate::{log, offer};
 use srd_device::{CqId, Device, HostMemory};
 use srd_msg::{EndpointId, PeerId};
 use srd_net::{Instance, Subscription};
-use srd_wire::Time;
+use srd_wire::{Qpn, Time};
 use std::cell::UnsafeCell;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -48,6 +48,8 @@ pub(crate) struct State {
 
 /// What is known of an open endpoint.
 pub(crate) struct Bound {
+    /// Its queue pair.
+    pub qpn: Qpn,
     /// By fi_addr_t: those that the endpoint has met.
     pub peers: Vec<Option<PeerId>>,
     /// Where its completions go.
@@ -189,17 +191,22 @@ impl Engine {
         failure.map_or(Ok(waited), Err)
     }
 
-    /// Closes an endpoint, after a moment if peers still wait for something of it.
-    pub fn close_endpoint(&self, endpoint: EndpointId) -> Outcome<()> {
+    /// Closes an endpoint and its queue pair, after a moment if peers still wait for something of it.
+    pub fn close_endpoint(&self, endpoint: EndpointId, qpn: Qpn) -> Outcome<()> {
         self.wait(Some(LONGEST_FAREWELL), || {
-            !self.with(|state, _, _| state.messages.is_busy(endpoint)).unwrap_or(false)
+            let busy = self.with(|state, device, _| {
+                state.messages.is_busy(endpoint) || device.sends_in_flight(qpn) == Ok(true)
+            });
+            !busy.unwrap_or(false)
         })?;
         self.with(|state, device, now| {
+            device.destroy_qp(now, qpn)?;
             state.messages.close_endpoint(device, now, endpoint);
             if let Some(bound) = state.endpoints.get_mut(endpoint.0 as usize) {
                 *bound = None;
             }
-        })
+            Ok(())
+        })?
     }
 
     /// Gives everything back. Endpoints are closed already.
@@ -226,11 +233,12 @@ pub(crate) fn end_all() {
     };
     for engine in engines {
         let open = engine.with(|state, _, _| {
-            let occupied = state.endpoints.iter().enumerate().filter(|(_, bound)| bound.is_some());
-            occupied.map(|(index, _)| EndpointId(index as u32)).collect::<Vec<_>>()
+            let numbered = (0..).zip(&state.endpoints);
+            let open = numbered.filter_map(|(id, bound)| Some((EndpointId(id), bound.as_ref()?.qpn)));
+            open.collect::<Vec<_>>()
         });
-        for endpoint in open.unwrap_or_default() {
-            let _ = engine.close_endpoint(endpoint);
+        for (endpoint, qpn) in open.unwrap_or_default() {
+            let _ = engine.close_endpoint(endpoint, qpn);
         }
         engine.instance.end();
     }

@@ -11,7 +11,6 @@
 
 mod address;
 mod atomic;
-mod atomic_types;
 mod attributes;
 mod av;
 mod boundary;

@@ -1,0 +1,510 @@
+//! Objects of the provider as a program opens them, through its tables of operations: what libfabric's inline wrappers do.
+//! Both ends of a test are in one process, on loopback.
+#![allow(dead_code)]
+
+use srd_libfabric::layout::*;
+use std::ffi::{c_int, c_void};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ptr::{null, null_mut};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+pub const API: u32 = 1 << 16 | 20;
+pub const UNSPEC: u64 = u64::MAX;
+
+pub const MSG: u64 = 1 << 1;
+pub const RMA: u64 = 1 << 2;
+pub const TAGGED: u64 = 1 << 3;
+pub const ATOMIC: u64 = 1 << 4;
+pub const READ: u64 = 1 << 8;
+pub const WRITE: u64 = 1 << 9;
+pub const RECV: u64 = 1 << 10;
+pub const SEND: u64 = 1 << 11;
+pub const REMOTE_READ: u64 = 1 << 12;
+pub const REMOTE_WRITE: u64 = 1 << 13;
+pub const MULTI_RECV: u64 = 1 << 16;
+pub const REMOTE_CQ_DATA: u64 = 1 << 17;
+pub const PEEK: u64 = 1 << 19;
+pub const COMPLETION: u64 = 1 << 24;
+pub const INJECT: u64 = 1 << 25;
+pub const DELIVERY_COMPLETE: u64 = 1 << 28;
+pub const SOURCE: u64 = 1 << 57;
+pub const DISCARD: u64 = 1 << 58;
+pub const CLAIM: u64 = 1 << 59;
+pub const DIRECTED_RECV: u64 = 1 << 59;
+pub const SELECTIVE: u64 = 1 << 59;
+
+pub const EAVAIL: isize = -259;
+pub const EAGAIN: isize = -(libc::EAGAIN as isize);
+pub const ENABLE: c_int = 6;
+pub const FORMAT_TAGGED: u32 = 4;
+pub const WAIT_UNSPEC: u32 = 1;
+pub const WAIT_FD: u32 = 3;
+
+/// Longest that a test waits for something that must come.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The provider, with loopback as its address.
+pub fn provider() -> &'static fi_provider {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: before any thread of ours reads the environment.
+        unsafe { std::env::set_var("SRD_ADDR", "127.0.0.1") };
+    });
+    // SAFETY: a static.
+    unsafe { &*srd_libfabric::fi_prov_ini() }
+}
+
+/// Hints with all parts, of zeros.
+pub struct Hints {
+    pub info: Box<fi_info>,
+    pub tx: Box<fi_tx_attr>,
+    pub rx: Box<fi_rx_attr>,
+    pub ep: Box<fi_ep_attr>,
+    pub domain: Box<fi_domain_attr>,
+    pub fabric: Box<fi_fabric_attr>,
+}
+
+fn zeroed<T>() -> Box<T> {
+    // SAFETY: structures of numbers and pointers.
+    Box::new(unsafe { std::mem::zeroed() })
+}
+
+impl Hints {
+    pub fn new(caps: u64) -> Hints {
+        let mut hints = Hints {
+            info: zeroed(),
+            tx: zeroed(),
+            rx: zeroed(),
+            ep: zeroed(),
+            domain: zeroed(),
+            fabric: zeroed(),
+        };
+        hints.info.tx_attr = &mut *hints.tx;
+        hints.info.rx_attr = &mut *hints.rx;
+        hints.info.ep_attr = &mut *hints.ep;
+        hints.info.domain_attr = &mut *hints.domain;
+        hints.info.fabric_attr = &mut *hints.fabric;
+        hints.info.caps = caps;
+        hints
+    }
+
+    pub fn get(&self) -> Result<Info, c_int> {
+        getinfo(API, None, 0, &*self.info)
+    }
+}
+
+/// An answer of getinfo. Leaked, as its pieces are: tests are short.
+#[derive(Clone, Copy)]
+pub struct Info(pub *mut fi_info);
+
+impl Info {
+    pub fn get(&self) -> &fi_info {
+        // SAFETY: made by the provider and never freed.
+        unsafe { &*self.0 }
+    }
+    pub fn tx(&self) -> &fi_tx_attr {
+        // SAFETY: as above.
+        unsafe { &*self.get().tx_attr }
+    }
+    pub fn rx(&self) -> &fi_rx_attr {
+        // SAFETY: as above.
+        unsafe { &*self.get().rx_attr }
+    }
+    pub fn ep(&self) -> &fi_ep_attr {
+        // SAFETY: as above.
+        unsafe { &*self.get().ep_attr }
+    }
+    pub fn domain(&self) -> &mut fi_domain_attr {
+        // SAFETY: as above, and used by one test.
+        unsafe { &mut *self.get().domain_attr }
+    }
+    /// The address that endpoints opened with it get.
+    pub fn set_port(&self, port: u16) {
+        // SAFETY: a sockaddr_in of the provider's.
+        unsafe { *self.get().src_addr.cast::<[u8; 2]>().byte_add(2) = port.to_be_bytes() };
+    }
+}
+
+pub fn getinfo(
+    api: u32,
+    at: Option<(&std::ffi::CStr, &std::ffi::CStr)>,
+    flags: u64,
+    hints: *const fi_info,
+) -> Result<Info, c_int> {
+    let mut info = null_mut();
+    let (node, service) = at.map_or((null(), null()), |(node, service)| (node.as_ptr(), service.as_ptr()));
+    // SAFETY: live arguments.
+    match unsafe { (provider().getinfo)(api, node, service, flags, hints, &mut info) } {
+        0 => Ok(Info(info)),
+        errno => Err(-errno),
+    }
+}
+
+/// The answer's code as a `Result`.
+pub fn check(code: c_int) -> Result<(), c_int> {
+    if code == 0 { Ok(()) } else { Err(-code) }
+}
+
+pub fn close<T>(object: *mut T) -> Result<(), c_int> {
+    // SAFETY: a live object of the provider, which begins with `fid`.
+    unsafe {
+        let fid = object.cast::<fid>();
+        check(((*(*fid).ops).close)(fid))
+    }
+}
+
+pub fn bind<A, B>(object: *mut A, other: *mut B, flags: u64) -> Result<(), c_int> {
+    // SAFETY: live objects of the provider, which begin with `fid`.
+    unsafe {
+        let fid = object.cast::<fid>();
+        check(((*(*fid).ops).bind)(fid, other.cast(), flags))
+    }
+}
+
+pub fn control<T, A>(object: *mut T, command: c_int, arg: *mut A) -> Result<(), c_int> {
+    // SAFETY: a live object of the provider, which begins with `fid`.
+    unsafe {
+        let fid = object.cast::<fid>();
+        check(((*(*fid).ops).control)(fid, command, arg.cast()))
+    }
+}
+
+/// A fabric with a domain.
+pub struct Rig {
+    pub info: Info,
+    pub fabric: *mut fid_fabric,
+    pub domain: *mut fid_domain,
+}
+
+impl Rig {
+    pub fn new(caps: u64) -> Rig {
+        Rig::of(Hints::new(caps).get().unwrap())
+    }
+
+    pub fn of(info: Info) -> Rig {
+        let (mut fabric, mut domain) = (null_mut(), null_mut());
+        // SAFETY: live arguments.
+        unsafe {
+            check((provider().fabric)(info.get().fabric_attr, &mut fabric, null_mut())).unwrap();
+            check(((*(*fabric).ops).domain)(fabric, info.0, &mut domain, null_mut())).unwrap();
+        }
+        Rig { info, fabric, domain }
+    }
+
+    pub fn cq(&self, size: usize, wait_obj: u32) -> Cq {
+        let mut attr = *zeroed::<fi_cq_attr>();
+        (attr.size, attr.format, attr.wait_obj) = (size, FORMAT_TAGGED, wait_obj);
+        let mut cq = null_mut();
+        // SAFETY: live arguments.
+        unsafe {
+            check(((*(*self.domain).ops).cq_open)(self.domain, &mut attr, &mut cq, null_mut())).unwrap()
+        };
+        Cq(cq)
+    }
+
+    pub fn av(&self) -> Av {
+        let mut attr = *zeroed::<fi_av_attr>();
+        let mut av = null_mut();
+        // SAFETY: live arguments.
+        unsafe {
+            check(((*(*self.domain).ops).av_open)(self.domain, &mut attr, &mut av, null_mut())).unwrap()
+        };
+        Av(av)
+    }
+
+    pub fn counter(&self) -> *mut fid_cntr {
+        let mut attr = *zeroed::<fi_cntr_attr>();
+        attr.wait_obj = WAIT_UNSPEC;
+        let mut cntr = null_mut();
+        // SAFETY: live arguments.
+        unsafe {
+            check(((*(*self.domain).ops).cntr_open)(self.domain, &mut attr, &mut cntr, null_mut())).unwrap();
+        }
+        cntr
+    }
+
+    /// An endpoint that is bound to nothing.
+    pub fn bare(&self) -> Result<Ep, c_int> {
+        let mut ep = null_mut();
+        // SAFETY: live arguments.
+        unsafe { check(((*(*self.domain).ops).endpoint)(self.domain, self.info.0, &mut ep, null_mut()))? };
+        Ok(Ep(ep))
+    }
+
+    /// An endpoint with a queue for everything, and a vector.
+    pub fn end(&self, flags: u64) -> End {
+        self.end_with(self.cq(0, WAIT_UNSPEC), self.av(), flags)
+    }
+
+    pub fn end_with(&self, cq: Cq, av: Av, flags: u64) -> End {
+        let ep = self.bare().unwrap();
+        bind(ep.0, cq.0, SEND | RECV | flags).unwrap();
+        bind(ep.0, av.0, 0).unwrap();
+        control(ep.0, ENABLE, null_mut::<u8>()).unwrap();
+        End { ep, cq, av }
+    }
+
+    /// Two endpoints, and their addresses for each other.
+    pub fn pair(&self, flags: u64) -> (End, End, u64, u64) {
+        let (a, b) = (self.end(flags), self.end(flags));
+        let (to_b, to_a) = (a.av.insert(b.ep.address()), b.av.insert(a.ep.address()));
+        (a, b, to_b, to_a)
+    }
+
+    pub fn register(&self, addr: u64, len: usize, access: u64, key: u64) -> Result<Mr, c_int> {
+        let mut mr = null_mut();
+        let addr = addr as *const c_void;
+        let domain = self.domain.cast();
+        // SAFETY: live arguments.
+        unsafe {
+            check(((*(*self.domain).mr).reg)(domain, addr, len, access, 0, key, 0, &mut mr, null_mut()))?;
+        }
+        Ok(Mr(mr))
+    }
+
+    pub fn close(self) {
+        close(self.domain).unwrap();
+        close(self.fabric).unwrap();
+    }
+}
+
+#[derive(Clone, Copy)]
+pub struct Mr(pub *mut fid_mr);
+
+impl Mr {
+    pub fn key(&self) -> u64 {
+        // SAFETY: live.
+        unsafe { (*self.0).key }
+    }
+}
+
+/// An endpoint with what it is bound to.
+pub struct End {
+    pub ep: Ep,
+    pub cq: Cq,
+    pub av: Av,
+}
+
+impl End {
+    pub fn close(self) {
+        close(self.ep.0).unwrap();
+        close(self.cq.0).unwrap();
+        close(self.av.0).unwrap();
+    }
+}
+
+#[derive(Clone, Copy)]
+pub struct Ep(pub *mut fid_ep);
+
+impl Ep {
+    pub fn address(&self) -> [u8; 16] {
+        let (mut addr, mut len) = ([0u8; 16], 16);
+        // SAFETY: live arguments.
+        unsafe {
+            check(((*(*self.0).cm).getname)(self.0.cast(), addr.as_mut_ptr().cast(), &mut len)).unwrap();
+        }
+        addr
+    }
+
+    pub fn port(&self) -> u16 {
+        let addr = self.address();
+        u16::from_be_bytes([addr[2], addr[3]])
+    }
+
+    pub fn send(&self, buf: &[u8], to: u64, context: u64) -> isize {
+        // SAFETY: live until the test has seen it complete.
+        unsafe {
+            ((*(*self.0).msg).send)(self.0, buf.as_ptr().cast(), buf.len(), null_mut(), to, context as _)
+        }
+    }
+
+    pub fn recv(&self, buf: &mut [u8], context: u64) -> isize {
+        let (at, len) = (buf.as_mut_ptr().cast(), buf.len());
+        // SAFETY: as above.
+        unsafe { ((*(*self.0).msg).recv)(self.0, at, len, null_mut(), UNSPEC, context as _) }
+    }
+
+    pub fn tsend(&self, buf: &[u8], to: u64, tag: u64, context: u64) -> isize {
+        let (at, len) = (buf.as_ptr().cast(), buf.len());
+        // SAFETY: as above.
+        unsafe { ((*(*self.0).tagged).send)(self.0, at, len, null_mut(), to, tag, context as _) }
+    }
+
+    pub fn trecv(&self, buf: &mut [u8], from: u64, tag: u64, ignore: u64, context: u64) -> isize {
+        let (at, len) = (buf.as_mut_ptr().cast(), buf.len());
+        // SAFETY: as above.
+        unsafe { ((*(*self.0).tagged).recv)(self.0, at, len, null_mut(), from, tag, ignore, context as _) }
+    }
+
+    pub fn trecvmsg(&self, buf: &mut [u8], tag: u64, ignore: u64, context: u64, flags: u64) -> isize {
+        let iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+        let msg = fi_msg_tagged {
+            msg_iov: &iov,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: UNSPEC,
+            tag,
+            ignore,
+            context: context as _,
+            data: 0,
+        };
+        // SAFETY: as above.
+        unsafe { ((*(*self.0).tagged).recvmsg)(self.0, &msg, flags) }
+    }
+
+    /// fi_sendmsg, or fi_recvmsg with `receive`.
+    pub fn message(&self, receive: bool, buf: &[u8], to: u64, data: u64, context: u64, flags: u64) -> isize {
+        let iov = libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: buf.len() };
+        let context = context as _;
+        let msg = fi_msg { msg_iov: &iov, desc: null_mut(), iov_count: 1, addr: to, context, data };
+        // SAFETY: as above.
+        unsafe {
+            let ops = &*(*self.0).msg;
+            if receive { (ops.recvmsg)(self.0, &msg, flags) } else { (ops.sendmsg)(self.0, &msg, flags) }
+        }
+    }
+
+    /// fi_writemsg, or fi_readmsg with `read`.
+    #[allow(clippy::too_many_arguments)]
+    pub fn rma(
+        &self,
+        read: bool,
+        buf: &[u8],
+        to: u64,
+        addr: u64,
+        key: u64,
+        data: u64,
+        context: u64,
+        flags: u64,
+    ) -> isize {
+        let iov = libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: buf.len() };
+        let there = fi_rma_iov { addr, len: buf.len(), key };
+        let msg = fi_msg_rma {
+            msg_iov: &iov,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: to,
+            rma_iov: &there,
+            rma_iov_count: 1,
+            context: context as _,
+            data,
+        };
+        // SAFETY: as above.
+        unsafe {
+            let ops = &*(*self.0).rma;
+            if read { (ops.readmsg)(self.0, &msg, flags) } else { (ops.writemsg)(self.0, &msg, flags) }
+        }
+    }
+
+    pub fn cancel(&self, context: u64) -> isize {
+        // SAFETY: live arguments.
+        unsafe { ((*(*self.0).ops).cancel)(self.0.cast(), context as _) }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub struct Cq(pub *mut fid_cq);
+
+impl Cq {
+    pub fn read(&self) -> Result<fi_cq_tagged_entry, isize> {
+        self.read_from().map(|(entry, _)| entry)
+    }
+
+    pub fn read_from(&self) -> Result<(fi_cq_tagged_entry, u64), isize> {
+        let (mut entry, mut source) = (*zeroed::<fi_cq_tagged_entry>(), 0);
+        // SAFETY: live arguments.
+        match unsafe { ((*(*self.0).ops).readfrom)(self.0, (&raw mut entry).cast(), 1, &mut source) } {
+            1 => Ok((entry, source)),
+            code => Err(code),
+        }
+    }
+
+    /// The next entry, for as long as one may have to wait for it.
+    pub fn next(&self) -> fi_cq_tagged_entry {
+        self.next_from().0
+    }
+
+    pub fn next_from(&self) -> (fi_cq_tagged_entry, u64) {
+        let start = Instant::now();
+        loop {
+            match self.read_from() {
+                Ok(entry) => return entry,
+                Err(EAGAIN) => assert!(start.elapsed() < PATIENCE, "nothing completes"),
+                Err(EAVAIL) => panic!("error {}", self.error().err),
+                Err(code) => panic!("fi_cq_read: {code}"),
+            }
+        }
+    }
+
+    /// The next entry, which must be an error.
+    pub fn next_error(&self) -> fi_cq_err_entry {
+        let start = Instant::now();
+        loop {
+            match self.read() {
+                Err(EAVAIL) => return self.error(),
+                Err(EAGAIN) => assert!(start.elapsed() < PATIENCE, "nothing completes"),
+                other => panic!("fi_cq_read: {:?}", other.map(|entry| entry.op_context)),
+            }
+        }
+    }
+
+    fn error(&self) -> fi_cq_err_entry {
+        let mut entry = *zeroed::<fi_cq_err_entry>();
+        // SAFETY: live arguments.
+        assert_eq!(unsafe { ((*(*self.0).ops).readerr)(self.0, &mut entry, 0) }, 1);
+        entry
+    }
+
+    /// Nothing is there, nor comes within a moment.
+    pub fn stays_empty(&self) {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(30) {
+            assert_eq!(self.read().map(|entry| entry.op_context), Err(EAGAIN));
+        }
+    }
+
+    pub fn wait(&self, milliseconds: c_int) -> Result<fi_cq_tagged_entry, isize> {
+        let mut entry = *zeroed::<fi_cq_tagged_entry>();
+        // SAFETY: live arguments.
+        match unsafe { ((*(*self.0).ops).sread)(self.0, (&raw mut entry).cast(), 1, null(), milliseconds) } {
+            1 => Ok(entry),
+            code => Err(code),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub struct Av(pub *mut fid_av);
+
+impl Av {
+    pub fn insert(&self, addr: [u8; 16]) -> u64 {
+        let mut fi_addr = 0;
+        // SAFETY: live arguments.
+        let n = unsafe {
+            ((*(*self.0).ops).insert)(self.0, addr.as_ptr().cast(), 1, &mut fi_addr, 0, null_mut())
+        };
+        assert_eq!(n, 1);
+        fi_addr
+    }
+
+    pub fn remove(&self, mut fi_addr: u64) -> Result<(), c_int> {
+        // SAFETY: live arguments.
+        check(unsafe { ((*(*self.0).ops).remove)(self.0, &mut fi_addr, 1, 0) })
+    }
+}
+
+/// A sockaddr_in.
+pub fn sockaddr(ip: [u8; 4], port: u16) -> [u8; 16] {
+    let addr = SocketAddrV4::new(Ipv4Addr::from(ip), port);
+    let mut bytes = [0; 16];
+    bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+    bytes[2..4].copy_from_slice(&addr.port().to_be_bytes());
+    bytes[4..8].copy_from_slice(&addr.ip().octets());
+    bytes
+}
+
+/// Bytes that a mistake would change.
+pub fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + seed * 17 + i / 251) as u8).collect()
+}
