@@ -9,7 +9,11 @@ use rand::{Rng, SeedableRng};
 use srd_shm::{Lane, Options, Post};
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
+
+/// Both cores of a small machine belong to one test at a time.
+static CORES: Mutex<()> = Mutex::new(());
 
 /// Looks in vain after which any lane is forgotten.
 const COLD: u32 = 2100;
@@ -57,6 +61,7 @@ fn rest(instructions: u32) {
 #[test]
 fn either_the_sender_sees_the_sleeper_or_the_sleeper_the_record() {
     const ROUNDS: u32 = 20_000;
+    let _cores = CORES.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
     let (mut to, _from, mut lane) = pair(&place);
     let (start, end) = (Gate(AtomicU32::new(0)), Gate(AtomicU32::new(0)));
@@ -95,6 +100,7 @@ fn either_the_sender_sees_the_sleeper_or_the_sleeper_the_record() {
 #[test]
 fn a_record_that_comes_while_its_lane_cools_is_found() {
     const ROUNDS: u32 = 3_000;
+    let _cores = CORES.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
     let (mut to, _from, mut lane) = pair(&place);
     let (start, end) = (Gate(AtomicU32::new(0)), Gate(AtomicU32::new(0)));
