@@ -75,6 +75,9 @@ impl Counter {
         if self.look()? {
             return Ok(false);
         }
+        if !self.domain.engine.fall_asleep()? {
+            return Ok(false);
+        }
         self.domain.engine.instance.hand_over();
         Ok(true)
     }

@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub virtual_addresses: bool,
     /// The provider chooses keys.
     pub provider_keys: bool,
+    /// Peers of this host are reached by shared memory where that works.
+    pub shm: bool,
     ip: IpAddr,
     scope: u32,
     /// Where registrations are reported, if the program has bound an event queue for that.
@@ -128,6 +130,7 @@ abi! {
                 engine: Engine::open(&place)?,
                 virtual_addresses: has_virtual_addresses(attr.mr_mode),
                 provider_keys: has_provider_keys(attr.mr_mode),
+                shm: place.options.shm,
                 ip: place.local.ip,
                 scope: place.local.index,
                 registrations: Mutex::new(None),

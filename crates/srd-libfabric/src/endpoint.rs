@@ -12,6 +12,7 @@ use crate::engine::{Bound, Messages};
 use crate::eq::{Eq, Events};
 use crate::getinfo::source_of;
 use crate::layout::*;
+use crate::near::Near;
 use crate::{address, atomic, log, messages, offer, rma};
 use libc::{c_int, c_void};
 use srd_device::{Device, DeviceError, HostMemory};
@@ -114,7 +115,12 @@ impl Core {
             let qpn = Qpn(self.qpn.load(Ordering::Relaxed));
             let id = state.messages.open_endpoint(device, now, qpn, epoch, self.transmit_size)?;
             state.messages.set_min_multi_recv(id, self.min_multi_recv.load(Ordering::Relaxed));
-            state.enter(id, Bound { qpn, peers: Vec::new(), reports });
+            let own = PeerAddr { gid: device.gid(), qpn };
+            let near = self.domain.shm.then(|| Near::open(id, own, epoch)).flatten();
+            if near.is_some() {
+                self.domain.engine.has_near();
+            }
+            state.enter(id, Bound { qpn, peers: Vec::new(), near, reports });
             self.id.store(id.0, Ordering::Release);
             Ok::<_, Errno>(())
         })??;
@@ -133,10 +139,10 @@ impl Core {
         if self.caps & FI_SOURCE == 0 || !self.is_enabled() {
             return Ok(());
         }
-        self.domain.engine.with(|state, device, _| {
+        self.domain.engine.with(|state, device, now| {
             let id = self.id();
             let (messages, bound) = state.at(id)?;
-            self.meet(messages, bound, device, id, index).map(|_| ())
+            self.meet(messages, bound, device, now, id, index).map(|_| ())
         })?
     }
 
@@ -162,12 +168,16 @@ impl Core {
         messages: &mut Messages,
         bound: &mut Bound,
         device: &mut Device<HostMemory>,
+        now: Time,
         id: EndpointId,
         index: u64,
     ) -> Outcome<PeerId> {
         let addr: PeerAddr = self.vector.get().and_then(|vector| vector.get(index)).ok_or(Errno::INVALID)?;
         let peer = messages.peer(device, id, addr)?;
         messages.set_label(id, peer, index);
+        if let Some(near) = &mut bound.near {
+            near.meet(messages, now, peer, addr);
+        }
         if bound.peers.len() <= index as usize {
             bound.peers.resize(index as usize + 1, None);
         }
@@ -263,7 +273,7 @@ impl Endpoint {
             let (messages, bound) = state.at(id)?;
             let peer = match bound.peers.get(to as usize) {
                 Some(&Some(peer)) => peer,
-                _ => core.meet(messages, bound, device, id, to)?,
+                _ => core.meet(messages, bound, device, now, id, to)?,
             };
             f(messages, device, now, id, peer).map_err(Errno::from)
         })?;

@@ -8,14 +8,19 @@
 use crate::boundary::{Errno, Outcome};
 use crate::completions::Reports;
 use crate::environment::Place;
+use crate::near::Near;
 use crate::{log, offer};
 use srd_device::{CqId, Device, HostMemory};
 use srd_msg::{EndpointId, PeerId};
 use srd_net::{Instance, Subscription};
 use srd_wire::{Qpn, Time};
 use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
+
+/// So many polls in vain before the core is given away: some 20 us.
+const PATIENCE: u32 = 64;
 
 /// The messaging layer over the memory of this process.
 pub(crate) type Messages = srd_msg::Domain<HostMemory>;
@@ -28,6 +33,10 @@ pub(crate) struct Engine {
     /// The device.
     pub instance: Arc<Instance>,
     cq: CqId,
+    /// Some endpoint has shared memory with others.
+    near: AtomicBool,
+    /// Polls in a row that found nothing.
+    idle: AtomicU32,
     state: UnsafeCell<State>,
     subscription: Mutex<Option<Subscription>>,
 }
@@ -52,6 +61,8 @@ pub(crate) struct Bound {
     pub qpn: Qpn,
     /// By fi_addr_t: those that the endpoint has met.
     pub peers: Vec<Option<PeerId>>,
+    /// Its shared memory.
+    pub near: Option<Near>,
     /// Where its completions go.
     pub reports: Reports,
 }
@@ -102,7 +113,14 @@ impl Engine {
         let messages = instance.with(|device, _| Messages::open(device, offer::config()))??;
         let cq = messages.cq();
         let state = UnsafeCell::new(State { messages, endpoints: Vec::new(), closed: false });
-        let engine = Arc::new(Engine { instance, cq, state, subscription: Mutex::new(None) });
+        let engine = Arc::new(Engine {
+            instance,
+            cq,
+            near: AtomicBool::new(false),
+            idle: AtomicU32::new(0),
+            state,
+            subscription: Mutex::new(None),
+        });
         let weak = Arc::downgrade(&engine);
         let subscription = engine.instance.on_notification(cq, move |_| {
             if let Some(engine) = weak.upgrade() {
@@ -148,11 +166,37 @@ impl Engine {
     #[inline]
     pub fn drive(&self) -> Outcome<()> {
         let mut completed = false;
-        self.instance.drive(self.cq, |device, now| self.round(device, now, &mut completed))?;
+        let near = self.near.load(Ordering::Relaxed);
+        let found =
+            self.instance.drive(self.cq, !near, |device, now| self.round(device, now, &mut completed))?;
         if completed {
             self.instance.wake();
         }
+        if near {
+            self.yield_if_idle(found);
+        }
         Ok(())
+    }
+
+    /// A program that polls shared memory in vain lets others have the core: one of them may be the one it waits for.
+    #[inline]
+    fn yield_if_idle(&self, found: bool) {
+        let idle = if found { 0 } else { self.idle.load(Ordering::Relaxed) + 1 };
+        self.idle.store(idle, Ordering::Relaxed);
+        if idle > PATIENCE {
+            std::thread::yield_now();
+        }
+    }
+
+    /// The program is about to sleep on something else than shared memory. False if something has come there.
+    pub fn fall_asleep(&self) -> Outcome<bool> {
+        if !self.near.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        self.with(|state, _, _| {
+            let mut near = state.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut());
+            near.all(Near::fall_asleep)
+        })
     }
 
     /// What a notification asks for. The call has failed if the process is a fork, or a signal's handler calls; then
@@ -172,7 +216,16 @@ impl Engine {
         if state.closed {
             return false;
         }
-        let found = state.messages.progress(device, now);
+        let mut found = state.messages.progress(device, now);
+        for near in state.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut()) {
+            found |= near.round(&mut state.messages, device, now);
+        }
+        while let Some((endpoint, peer, addr)) = state.messages.poll_stranger() {
+            let bound = state.endpoints.get_mut(endpoint.0 as usize).and_then(Option::as_mut);
+            if let Some(near) = bound.and_then(|bound| bound.near.as_mut()) {
+                near.meet(&mut state.messages, now, peer, addr);
+            }
+        }
         *completed = state.collect();
         let _ = device.set_alarm(self.cq, state.messages.next_timeout());
         found || *completed
@@ -181,11 +234,20 @@ impl Engine {
     /// Sleeps until `ready` says yes, driving meanwhile. Returns whether it did within `timeout` (`None`: for ever).
     pub fn wait(&self, timeout: Option<Duration>, mut ready: impl FnMut() -> bool) -> Outcome<bool> {
         let mut failure = None;
-        let waited = self.instance.wait_until(timeout, || match self.drive() {
-            Ok(()) => ready(),
-            Err(errno) => {
-                failure = Some(errno);
-                true
+        let waited = self.instance.wait_until(timeout, || {
+            loop {
+                match self.drive().map(|()| ready()) {
+                    Ok(true) => return true,
+                    Ok(false) => {}
+                    Err(errno) => {
+                        failure = Some(errno);
+                        return true;
+                    }
+                }
+                // Only then does it sleep.
+                if self.fall_asleep() != Ok(false) {
+                    return false;
+                }
             }
         })?;
         failure.map_or(Ok(waited), Err)
@@ -207,6 +269,11 @@ impl Engine {
             }
             Ok(())
         })?
+    }
+
+    /// From now on polls also look at shared memory.
+    pub fn has_near(&self) {
+        self.near.store(true, Ordering::Relaxed);
     }
 
     /// Gives everything back. Endpoints are closed already.

@@ -30,6 +30,7 @@ pub mod layout;
 mod log;
 mod messages;
 mod mr;
+mod near;
 mod offer;
 mod pieces;
 mod poll_set;

@@ -95,7 +95,12 @@ impl Endpoint {
     /// that is under way with it fails; what has arrived whole stays.
     pub fn lose_peer<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
         cx.shared.counters.peers_lost += 1;
-        self.peers[peer as usize].begin_session();
+        let state = &mut self.peers[peer as usize];
+        state.begin_session();
+        // A lane leads to a process. Another may be there now, with lanes of its own.
+        if state.lane.take().is_some() {
+            self.strangers.push(peer);
+        }
         self.drop_backlog(cx, peer, status);
         let failure = Failure::PeerLost(status);
         self.peers[peer as usize].parked.clear();

@@ -358,11 +358,13 @@ impl Instance {
 
     /// One poll of a layer above that takes the completions of `cq` itself: moves packets, runs `f`, transmits what follows.
     /// `f` takes all completions, and answers whether it has found anything to do. Afterwards the queue is armed: what comes
-    /// later, while nobody calls, is told to the handlers of [`Instance::on_notification`].
+    /// later, while nobody calls, is told to the handlers of [`Instance::on_notification`]. With `may_rest` a poll that finds
+    /// nothing rests for a moment where others want the cores; who also looks at other things than sockets must not.
     #[inline]
     pub fn drive(
         &self,
         cq: CqId,
+        may_rest: bool,
         f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
     ) -> Result<bool, Barred> {
         let shared = &*self.shared;
@@ -372,7 +374,10 @@ impl Instance {
         let found = f(&mut core.device, now);
         core.after_call(now, true);
         let _ = core.device.arm_cq(cq, false);
-        shared.leave_poll(core, now, found);
+        match may_rest {
+            true => shared.leave_poll(core, now, found),
+            false => shared.leave(core, now, true),
+        }
         Ok(found)
     }
 

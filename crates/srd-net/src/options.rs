@@ -82,6 +82,8 @@ pub struct Options {
     pub rcvbuf: u64,
     /// Who moves packets.
     pub progress: ProgressMode,
+    /// Shared memory between processes of one host, for layers above that have it.
+    pub shm: bool,
 }
 
 impl Default for Options {
@@ -102,6 +104,7 @@ impl Default for Options {
             peer_timeout: Nanos::from_secs(30),
             rcvbuf: 8 << 20,
             progress: ProgressMode::Auto,
+            shm: true,
         }
     }
 }
@@ -250,6 +253,13 @@ impl Options {
                     "auto" => ProgressMode::Auto,
                     "thread" => ProgressMode::Thread,
                     "inline" => ProgressMode::Inline,
+                    _ => return Err(refuse(None)),
+                }
+            }
+            "SRD_SHM" => {
+                self.shm = match text()? {
+                    "on" => true,
+                    "off" => false,
                     _ => return Err(refuse(None)),
                 }
             }

@@ -110,6 +110,12 @@ pub const VARIABLES: &[Variable] = &[
         "auto",
         "auto, thread or inline",
     ),
+    row(
+        "SRD_SHM",
+        "whether the libfabric provider uses shared memory between processes of one host",
+        "on",
+        "on or off",
+    ),
     elsewhere(
         ReadBy::Efa,
         "SRD_EFA_PROFILE",
