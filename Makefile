@@ -23,7 +23,7 @@ test:            ## set up, build and run every test
 demo: setup build ## an MPI program over OpenSRD and over TCP while a spine fails: a table and target/demo/index.html
 	@demo/demo.py
 
-bench: setup build ## latency, bandwidth and message rate, with ratios against kernel TCP in the same run
+bench: setup build ## latency, bandwidth and message rate, with ratios against kernel TCP, and of MPI against libfabric's providers
 	@scripts/bench.sh
 
 ablations: build ## docs/ABLATIONS.md: what each part of congestion control is good for, simulated (some minutes)

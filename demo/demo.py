@@ -3,6 +3,7 @@
 everything for three seconds; over OpenSRD, and then over the kernel's TCP.
 
     demo/demo.py                       OpenSRD's software EFA against kernel TCP
+    demo/demo.py --transport srd       OpenSRD's libfabric provider in place of its software EFA
     demo/demo.py --transport tcp       libfabric's tcp provider in OpenSRD's place (checks the demo itself)
     demo/demo.py --steps 100 --seconds 8     a shorter one
 
@@ -20,8 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
 import fabric as fabrics
 import page
-import physics
-from harness import layout, processes, scheduling, transport
+from harness import layout, physics, processes, scheduling, transport
 from job import MPI, RANKS, Carrier, Fault, Happened, run
 from results import Melt, Side, as_text, read_steady
 
@@ -34,7 +34,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--transport", choices=transport.BY_NAME, default="efa")
+    parser.add_argument("--transport", choices=("efa", "srd", "tcp"), default="efa")
     parser.add_argument("--steps", type=int, default=300, help="LAMMPS time steps (default 300)")
     parser.add_argument(
         "--cells", type=int, default=20, help="LAMMPS box: 4 cells^3 atoms (default 20: 32,000 atoms)"
@@ -177,9 +177,7 @@ def main() -> int:
     carrier = transport.BY_NAME[options.transport]
     if reason := carrier.why_unusable():
         sys.exit(f"demo: error: {reason}")
-    ours = Carrier(
-        "OpenSRD (software EFA)" if carrier.is_ours else "libfabric tcp provider", options.transport, carrier
-    )
+    ours = Carrier(carrier.title, options.transport, carrier)
 
     fabric = None
     if reason := fabrics.why_impossible():

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness import layout
+
 HERE = Path(__file__).resolve().parent
 SCRIPT = HERE / "fabric.sh"
-LAUNCHER = HERE / "netns-ssh"
+LAUNCHER = layout.HARNESS / "netns-ssh"
 PREFIX = "srdfab"
 MANAGEMENT_INTERFACE = "m0"
 FABRIC_INTERFACE = "e0"

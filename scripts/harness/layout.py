@@ -2,8 +2,13 @@
 
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+HARNESS = Path(__file__).resolve().parent
+ROOT = HARNESS.parents[1]
 VENV = ROOT / ".venv"
 TARGET = ROOT / "target"
 SRD = TARGET / "srd" / "bin" / "srd"
 EFA_LIBRARIES = TARGET / "srd" / "lib" / "srd" / "efa"
+PROVIDER = TARGET / "srd" / "lib" / "srd" / "fi" / "libsrd-fi.so"
+"""The libfabric provider, alone in its directory: libfabric loads whatever it finds there."""
+PROVIDER_AS_EFA = TARGET / "srd" / "lib" / "srd" / "fi-efa"
+"""A directory with the same provider under the name `efa`, for programs that accept no name they do not know."""

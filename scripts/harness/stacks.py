@@ -5,15 +5,19 @@ nothing of the transport would be tested.
 """
 
 import os
+import shlex
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import layout
+from .hosts import INTERFACE, LAUNCHER
+from .processes import Command
 from .transport import Transport
 
 # Ranks that yield: the machine may have fewer cores than ranks and engine threads.
 OPEN_MPI_COMMON = ["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+OPEN_MPI_BUSY = ["--bind-to", "none", "--mca", "mpi_yield_when_idle", "0"]
 AS_ROOT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -67,9 +71,28 @@ class Stack:
         return []
 
     def launch(
-        self, transport: Transport, ranks: int, program: list[str]
+        self,
+        transport: Transport,
+        ranks: int,
+        program: list[str],
+        one_sided: bool = False,
+        busy: bool = False,
     ) -> tuple[list[str], dict[str, str]]:
-        """Command and variables that start `program` on one host, with its messages on `transport`."""
+        """Command and variables that start `program` on one host, with its messages on `transport`. `one_sided` also
+        puts MPI's windows on it where that takes options of its own; `busy` ranks do not yield, for measuring."""
+        raise NotImplementedError
+
+    def on_one_host(
+        self, transport: Transport, host: str, ranks: int, program: list[str], variables: dict[str, str]
+    ) -> Command:
+        """`launch` with busy ranks, in a network namespace (`hosts.py`)."""
+        argv, environment = self.launch(transport, ranks, program, busy=True)
+        return Command([str(LAUNCHER), host, shlex.join(argv)], {**environment, **variables})
+
+    def on_hosts(
+        self, transport: Transport, hosts: list[str], program: list[str], variables: dict[str, str]
+    ) -> Command:
+        """Starts `program` from the first of some network namespaces (`hosts.py`), a busy rank on each."""
         raise NotImplementedError
 
 
@@ -83,16 +106,36 @@ class OpenMpi(Stack):
     def mpirun(self) -> str:
         return str(self.bin / ("mpirun" if self.libraries else "mpirun.openmpi"))
 
-    def launch(self, transport, ranks, program):
+    def launch(self, transport, ranks, program, one_sided=False, busy=False):
         oversubscribe = ["--map-by", ":OVERSUBSCRIBE"] if self.libraries else ["--oversubscribe"]
-        command = [self.mpirun(), "-np", str(ranks), *oversubscribe, *self.network(transport), *program]
+        network = self.network(transport, busy) + (self.windows(transport) if one_sided else [])
+        command = [self.mpirun(), "-np", str(ranks), *oversubscribe, *network, *program]
         return [*transport.wrapper, *command], self.environment()
 
+    def on_hosts(self, transport, hosts, program, variables):
+        environment = {**self.environment(), **variables}
+        command = [
+            self.mpirun(),
+            "-np",
+            str(len(hosts)),
+            "--host",
+            ",".join(f"{host}:1" for host in hosts),
+            *self.network(transport, busy=True),
+            *(["--prtemca", "plm_ssh_agent"] if self.libraries else ["--mca", "plm_rsh_agent"]),
+            str(LAUNCHER),
+            *(["--prtemca", "prte_if_include"] if self.libraries else ["--mca", "oob_tcp_if_include"]),
+            INTERFACE,
+            *(word for name in ("LD_LIBRARY_PATH", *variables) if name in environment for word in ("-x", name)),
+            *transport.wrapper,
+            *program,
+        ]
+        return Command([str(LAUNCHER), hosts[0], shlex.join(command)], environment)
+
     @staticmethod
-    def network(transport: Transport) -> list[str]:
+    def network(transport: Transport, busy: bool = False) -> list[str]:
         """Only the matching-transport layer over libfabric, and only this provider."""
         return [
-            *OPEN_MPI_COMMON,
+            *(OPEN_MPI_BUSY if busy else OPEN_MPI_COMMON),
             "--mca",
             "pml",
             "cm",
@@ -101,6 +144,23 @@ class OpenMpi(Stack):
             "ofi",
             "--mca",
             "mtl_ofi_provider_include",
+            transport.provider,
+        ]
+
+    @staticmethod
+    def windows(transport: Transport) -> list[str]:
+        """One-sided operations as the provider's own, where it has what Open MPI wants for them."""
+        if transport.provider != "srd":
+            return []
+        return [
+            "--mca",
+            "btl",
+            "self,ofi",
+            "--mca",
+            "osc",
+            "rdma",
+            "--mca",
+            "opal_common_ofi_provider_include",
             transport.provider,
         ]
 
@@ -121,7 +181,7 @@ class OpenMpi(Stack):
         ]
 
     def launch_ucx(self, transport: Transport, ranks: int, program: list[str]):
-        transports = "srd,self" if transport.is_ours else "tcp,self"
+        transports = "srd,self" if transport.name == "efa" else "tcp,self"
         command = [
             self.mpirun(),
             "-np",
@@ -148,11 +208,33 @@ class Mpich(Stack):
     def _compiler(self) -> list[str]:
         return [str(self.bin / "mpicc")]
 
-    def launch(self, transport, ranks, program):
+    def launch(self, transport, ranks, program, one_sided=False, busy=False):
         command = [str(self.bin / "mpiexec"), "-n", str(ranks), *program]
-        # NOLOCAL: no shared memory between ranks of one host. The wheel also holds UCX: name the netmod.
-        network = {"MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1", "FI_PROVIDER": transport.provider}
-        return [*transport.wrapper, *command], {**self.environment(), **network}
+        return [*transport.wrapper, *command], {**self.environment(), **self.network(transport)}
+
+    def on_hosts(self, transport, hosts, program, variables):
+        command = [
+            str(self.bin / "mpiexec"),
+            "-launcher",
+            "ssh",
+            "-launcher-exec",
+            str(LAUNCHER),
+            "-hosts",
+            ",".join(hosts),
+            "-ppn",
+            "1",
+            "-n",
+            str(len(hosts)),
+            *transport.wrapper,
+            *program,
+        ]
+        environment = {**self.environment(), **self.network(transport), **variables}
+        return Command([str(LAUNCHER), hosts[0], shlex.join(command)], environment)
+
+    @staticmethod
+    def network(transport: Transport) -> dict[str, str]:
+        # NOLOCAL: no shared memory of its own between ranks of one host. The wheel also holds UCX: name the netmod.
+        return {"MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1", "FI_PROVIDER": transport.provider}
 
 
 class IntelMpi(Stack):
@@ -163,7 +245,7 @@ class IntelMpi(Stack):
     def _link(self) -> list[str]:
         return [f"{layout.VENV}/impi/lib/libmpi.so.12"]
 
-    def launch(self, transport, ranks, program):
+    def launch(self, transport, ranks, program, one_sided=False, busy=False):
         command = [str(self.bin / "mpiexec.hydra"), "-n", str(ranks), *program]
         # Its wheel bundles no libfabric: MPICH's stands in. No pinning: two ranks would share a core with our engine.
         network = {"I_MPI_FABRICS": "ofi", "I_MPI_PIN": "0", "FI_PROVIDER": transport.provider}

@@ -1,6 +1,10 @@
-"""What carries the messages of an unmodified program: libfabric's `tcp` provider, or its `efa` provider over OpenSRD."""
+"""What carries the messages of an unmodified program.
 
-from dataclasses import dataclass
+Three of them are ours: libfabric's own `efa` provider over the software EFA, and our libfabric provider `srd`, with
+and without shared memory between ranks of one host. The others are libfabric's, for comparison.
+"""
+
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import layout
@@ -8,24 +12,28 @@ from . import layout
 
 @dataclass(frozen=True)
 class Transport:
-    """`provider` is what libfabric is asked for; `wrapper` is put before every command."""
-
     name: str
+    title: str
     provider: str
-    wrapper: tuple[str, ...]
-
-    @property
-    def is_ours(self) -> bool:
-        return self.name == "efa"
+    """What libfabric is asked for."""
+    wrapper: tuple[str, ...] = ()
+    """Put before every command."""
+    variables: dict[str, str] = field(default_factory=dict, hash=False)
+    """What selects the transport, and what it needs, wherever it runs."""
+    needs: tuple[Path, ...] = ()
+    """Files that the build makes."""
+    is_ours: bool = False
+    is_local: bool = False
+    """Messages between ranks of one host do not pass the network."""
 
     def environment(
         self, address: str, statistics: Path | None = None, fault: str | None = None
     ) -> dict[str, str]:
         """Variables beside those the wrapper sets. `address` is a local address or an interface name."""
         if not self.is_ours:
-            return {}
+            return dict(self.variables)
         # Warnings: without them libfabric only says that there is "no data" when a provider cannot start.
-        environment = {"SRD_ADDR": address, "FI_LOG_LEVEL": "warn"}
+        environment = {**self.variables, "SRD_ADDR": address, "FI_LOG_LEVEL": "warn"}
         if statistics:
             environment["SRD_STATS"] = str(statistics / "srd.%p.json")
         if fault:
@@ -33,20 +41,37 @@ class Transport:
         return environment
 
     def why_unusable(self) -> str | None:
-        if not self.is_ours:
-            return None
-        missing = [
-            path
-            for path in (
-                layout.SRD,
-                layout.EFA_LIBRARIES / "libibverbs.so.1",
-                layout.EFA_LIBRARIES / "libefa.so.1",
-            )
-            if not path.exists()
-        ]
+        missing = [path for path in self.needs if not path.exists()]
         return f"{missing[0].relative_to(layout.ROOT)} is missing; run: make build" if missing else None
 
 
-TCP = Transport("tcp", "tcp", ())
-EFA = Transport("efa", "efa", (str(layout.SRD), "run", "--efa", "--"))
-BY_NAME = {transport.name: transport for transport in (TCP, EFA)}
+def _srd(name: str, title: str, shared_memory: bool) -> Transport:
+    return Transport(
+        name,
+        title,
+        "srd",
+        variables={
+            "FI_PROVIDER_PATH": str(layout.PROVIDER.parent),
+            "FI_PROVIDER": "srd",
+            "SRD_SHM": "on" if shared_memory else "off",
+        },
+        needs=(layout.PROVIDER,),
+        is_ours=True,
+        is_local=shared_memory,
+    )
+
+
+TCP = Transport("tcp", "libfabric tcp provider", "tcp")
+RXD = Transport("rxd", "libfabric udp;ofi_rxd provider", "udp;ofi_rxd")
+SHM = Transport("shm", "libfabric shm provider", "shm", is_local=True)
+EFA = Transport(
+    "efa",
+    "OpenSRD (software EFA)",
+    "efa",
+    wrapper=(str(layout.SRD), "run", "--efa", "--"),
+    needs=(layout.SRD, layout.EFA_LIBRARIES / "libibverbs.so.1", layout.EFA_LIBRARIES / "libefa.so.1"),
+    is_ours=True,
+)
+SRD = _srd("srd", "OpenSRD (libfabric provider)", shared_memory=False)
+SRD_SHM = _srd("srd-shm", "OpenSRD (libfabric provider, shared memory)", shared_memory=True)
+BY_NAME = {transport.name: transport for transport in (EFA, SRD, SRD_SHM, TCP, RXD, SHM)}

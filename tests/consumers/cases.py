@@ -2,19 +2,26 @@
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from harness import stacks
+import answers
+from harness import layout, stacks
 from harness.processes import Command, free_port
-from harness.transport import Transport
+from harness.transport import SRD, TCP, Transport
 
 HERE = Path(__file__).resolve().parent
 CHECK = HERE / "mpi_check.c"
 RANKS = 2
+APPLICATION_RANKS = 4
+
+EVERYWHERE = ("efa", "srd", "srd-shm", "tcp", "rxd", "shm")
+VERBS = ("efa",)
+"""Programs that speak verbs themselves: there is nothing to run over another transport."""
 
 
 class NotHere(Exception):
@@ -39,9 +46,11 @@ class Case:
     """Regular expression that the output must contain."""
     min_packets: int
     """Packets that our device must have sent: fewer means that the messages went another way."""
-    only_ours: bool = False
-    """A program that speaks verbs itself: there is nothing to run over kernel TCP."""
+    transports: tuple[str, ...] = EVERYWHERE
+    """Those it can run over."""
     timeout_s: float = 60
+    differences: Callable[[str, str], str | None] | None = None
+    """What is wrong with an output, given that of the same job over kernel TCP."""
 
 
 # ---- MPI ----
@@ -50,46 +59,89 @@ class Case:
 def mpi_check(
     stack: stacks.Stack, arguments: list[str], transport: Transport, variables: dict[str, str]
 ) -> Job:
-    argv, environment = stack.launch(transport, RANKS, [str(stack.compile(CHECK)), *arguments])
+    program = [str(stack.compile(CHECK)), *arguments]
+    argv, environment = stack.launch(transport, RANKS, program, one_sided="--rma" in arguments)
     return Job(Command(argv, {**environment, **variables}))
 
 
 def mpi4py_check(stack: stacks.Stack, transport: Transport, variables: dict[str, str]) -> Job:
     program = [str(stack.bin / "python3"), str(HERE / "mpi4py_check.py")]
     argv, environment = stack.launch(transport, RANKS, program)
-    if not transport.is_ours:
+    if transport.name == TCP.name:
         # Open MPI 5.0.11's matched probe, by which mpi4py receives objects, fails over libfabric's tcp provider.
         environment["MPI4PY_RC_RECV_MPROBE"] = "0"
     return Job(Command(argv, {**environment, **variables}))
 
 
-def intel_benchmarks(transport: Transport, variables: dict[str, str]) -> Job:
+# Short: few iterations, messages to 1 MiB (to 64 KiB where there are many kinds of operations).
+IMB_SHORT = ["-npmin", str(RANKS), "-iter_policy", "off", "-time", "4", "-iter"]
+
+
+def intel_benchmarks(
+    binary: str, arguments: list[str], transport: Transport, variables: dict[str, str]
+) -> Job:
     stack = stacks.INTEL_MPI
-    program = [
-        str(stack.bin / "IMB-MPI1"),
-        "-npmin",
-        str(RANKS),
-        "-iter",
-        "60",
-        "-iter_policy",
-        "off",
-        "-msglog",
-        "0:20",
-        "-time",
-        "4",
-        "PingPong",
-        "Sendrecv",
-        "Allreduce",
-        "Alltoall",
-    ]
-    argv, environment = stack.launch(transport, RANKS, program)
+    argv, environment = stack.launch(transport, RANKS, [str(stack.bin / binary), *arguments])
+    return Job(Command(argv, {**environment, "OMP_NUM_THREADS": "2", **variables}))
+
+
+def lammps(transport: Transport, variables: dict[str, str]) -> Job:
+    """Debian's LAMMPS, on the Open MPI 5 that is first on the library path: a crystal melts."""
+    stack = stacks.OPEN_MPI_5
+    sizes = ["-var", "cells", "12", "-var", "steps", "100"]
+    program = ["lmp", "-in", str(layout.ROOT / "demo" / "melt.lmp"), "-log", "none", *sizes]
+    argv, environment = stack.launch(transport, APPLICATION_RANKS, program)
     return Job(Command(argv, {**environment, **variables}))
+
+
+def hpc_challenge(transport: Transport, variables: dict[str, str]) -> Job:
+    """Debian's HPCC, likewise. It reads its input from the current directory and leaves its results there."""
+    directory = layout.TARGET / "consumers" / "hpcc" / transport.name
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    shutil.copy(HERE / "hpccinf.txt", directory)
+    argv, environment = stacks.OPEN_MPI_5.launch(transport, APPLICATION_RANKS, ["hpcc"])
+    inside = ["sh", "-c", 'cd "$0" && "$@" && cat hpccoutf.txt', str(directory)]
+    return Job(Command([*inside, *argv], {**environment, **variables}))
+
+
+def nixl(transport: Transport, variables: dict[str, str]) -> Job:
+    python = layout.VENV / "nixl" / "bin" / "python3"
+    if not python.exists():
+        raise NotHere("NIXL is not installed; run: make setup")
+    stub = layout.TARGET / "consumers" / "nixl"
+    compile_cuda_stub(stub)
+    # Debian's libfabric 1.17 is too old for it; MPICH's wheel has a newer one.
+    environment = {"LD_LIBRARY_PATH": f"{stub}:{layout.VENV / 'mpich/lib/mpich'}", "FI_PROVIDER": "tcp"}
+    if transport.name != TCP.name:
+        # It takes no provider whose name it does not know. "+FILE": rather than the efa provider inside libfabric.
+        files = sorted(layout.PROVIDER_AS_EFA.glob("*fi.so"))
+        if not files:
+            raise NotHere(f"{layout.PROVIDER_AS_EFA.relative_to(layout.ROOT)} holds no provider")
+        variables = {**variables, "FI_PROVIDER_PATH": f"+{files[0]}", "FI_PROVIDER": "efa"}
+    return Job(Command([str(python), str(HERE / "nixl_check.py")], {**environment, **variables}))
+
+
+def compile_cuda_stub(directory: Path) -> None:
+    """NIXL's plugin is linked against CUDA, and asks it nothing about memory of the host."""
+    directory.mkdir(parents=True, exist_ok=True)
+    source = HERE / "no_cuda.c"
+    for library, versions in (("libcuda.so.1", None), ("libcudart.so.12", "libcudart.so.12 { *; };")):
+        target = directory / library
+        if target.exists() and target.stat().st_mtime > source.stat().st_mtime:
+            continue
+        options = [f"-Wl,-soname,{library}"]
+        if versions:
+            script = directory / f"{library}.map"
+            script.write_text(versions + "\n")
+            options.append(f"-Wl,--version-script={script}")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-Wall", *options, "-o", target, source], check=True)
 
 
 def ucx_inside_open_mpi(transport: Transport, variables: dict[str, str]) -> Job:
     program = [str(stacks.OPEN_MPI_5.compile(CHECK))]
     argv, environment = stacks.OPEN_MPI_5.launch_ucx(transport, RANKS, program)
-    if transport.is_ours:
+    if transport.name == "efa":
         if os.geteuid() != 0:
             raise NotHere("UCX wants a device node, which takes root to make in a mount namespace")
         argv = [str(HERE / "with_device_node.sh"), device_name(transport, variables), *argv]
@@ -150,6 +202,23 @@ def device_information(transport: Transport, variables: dict[str, str]) -> Job:
     return Job(Command([*transport.wrapper, "ibv_devinfo", "-v"], variables))
 
 
+POINT_TO_POINT = ["PingPong", "Sendrecv", "Allreduce", "Alltoall"]
+NON_BLOCKING = ["Ibcast", "Iallreduce", "Ialltoall", "Iallgatherv", "Ireduce_scatter", "Ibarrier"]
+ONE_SIDED = [
+    "Unidir_put",
+    "Unidir_get",
+    "Bidir_put",
+    "Exchange_get",
+    "Accumulate",
+    "Get_accumulate",
+    "Fetch_and_op",
+    "Compare_and_swap",
+    "Truly_passive_put",
+]
+THREADS_SHORT = ["-thread_level", "multiple", "-count", "1,1024,65536", "-repeat", "40", "-warmup", "5"]
+IMB_END = r"All processes entering MPI_Finalize"
+THREADED = ["PingPongMT", "SendRecvMT", "ExchangeMT", "BiBandMT", "AllReduceMT"]
+
 MPI_STACKS = (stacks.OPEN_MPI_5, stacks.MPICH, stacks.INTEL_MPI, stacks.OPEN_MPI_4)
 PERFTEST_ROW = r"(?m)^\s*\d+\s+\d+\s+[\d.]+\s+[\d.]+"
 
@@ -160,7 +229,7 @@ CASES = [
         device_information,
         r"hca_id:(.|\n)*PORT_ACTIVE",
         0,
-        only_ours=True,
+        transports=VERBS,
         timeout_s=20,
     ),
     *(
@@ -193,8 +262,56 @@ CASES = [
         )
         for stack in (stacks.OPEN_MPI_5, stacks.MPICH)
     ),
-    Case("imb", "Intel MPI Benchmarks", intel_benchmarks, r"All processes entering MPI_Finalize", 2000),
-    Case("ucx", "Open MPI 5.0.11 over its UCX", ucx_inside_open_mpi, "mpi_check: ok", 2000),
+    *(
+        Case(
+            name,
+            f"Intel MPI Benchmarks, {binary}",
+            partial(intel_benchmarks, binary, arguments),
+            expected,
+            2000,
+            timeout_s=120,
+        )
+        for name, binary, arguments, expected in (
+            ("imb", "IMB-MPI1", [*IMB_SHORT, "60", "-msglog", "0:20", *POINT_TO_POINT], IMB_END),
+            ("imb-nbc", "IMB-NBC", [*IMB_SHORT, "20", "-msglog", "0:16", *NON_BLOCKING], IMB_END),
+            ("imb-rma", "IMB-RMA", [*IMB_SHORT, "20", "-msglog", "0:16", *ONE_SIDED], IMB_END),
+            ("imb-mt", "IMB-MT", [*THREADS_SHORT, *THREADED], r"Benchmarking AllReduceMT(.|\n)*524288 +40 "),
+        )
+    ),
+    Case(
+        "lammps",
+        f"Debian LAMMPS, {APPLICATION_RANKS} ranks: the physics of TCP",
+        lammps,
+        r"Loop time of",
+        2000,
+        timeout_s=120,
+        differences=answers.lammps,
+    ),
+    Case(
+        "hpcc",
+        f"Debian HPC Challenge, {APPLICATION_RANKS} ranks: the answers of TCP",
+        hpc_challenge,
+        r"(?m)^Success=1$",
+        2000,
+        timeout_s=120,
+        differences=answers.hpcc,
+    ),
+    Case(
+        "nixl",
+        "NIXL 1.4.1, LIBFABRIC backend: writes, reads, notifications",
+        nixl,
+        "nixl_check: ok",
+        500,
+        transports=(SRD.name, TCP.name),
+    ),
+    Case(
+        "ucx",
+        "Open MPI 5.0.11 over its UCX",
+        ucx_inside_open_mpi,
+        "mpi_check: ok",
+        2000,
+        transports=("efa", TCP.name),
+    ),
     Case("fi_pingpong", "Debian libfabric 1.17 fi_pingpong", pingpong, r"(?m)^6m\s", 1000),
     Case(
         "ib_send_lat",
@@ -202,7 +319,7 @@ CASES = [
         partial(perftest, "ib_send_lat", ["-n", "1000"]),
         PERFTEST_ROW,
         1000,
-        only_ours=True,
+        transports=VERBS,
         timeout_s=30,
     ),
     Case(
@@ -211,7 +328,7 @@ CASES = [
         partial(perftest, "ib_send_bw", ["-s", "4096", "-n", "2000"]),
         PERFTEST_ROW,
         1000,
-        only_ours=True,
+        transports=VERBS,
         timeout_s=30,
     ),
     Case(
@@ -220,7 +337,7 @@ CASES = [
         partial(perftest, "ib_read_lat", ["-n", "1000"]),
         PERFTEST_ROW,
         1000,
-        only_ours=True,
+        transports=VERBS,
         timeout_s=30,
     ),
     Case(
@@ -229,7 +346,7 @@ CASES = [
         partial(perftest, "ib_read_bw", ["-s", "65536", "-n", "500"]),
         PERFTEST_ROW,
         1000,
-        only_ours=True,
+        transports=VERBS,
         timeout_s=30,
     ),
 ]

@@ -168,14 +168,12 @@ impl Endpoint {
         if !one_sided || op.asked_again {
             return false;
         }
-        let keys = &mut self.peers[peer as usize].keys;
-        let cached = op.remote.iter().find(|piece| keys.contains_key(&piece.key)).map(|piece| piece.key);
-        // A key of the program's may look like one of ours.
-        let key = cached.or_else(|| op.remote.first().map(|piece| piece.key).filter(|_| false));
+        // Several operations may find out at the same time; each asks for itself.
+        let key = op.remote.iter().map(|piece| piece.key).find(|&key| device_key_in(key).is_none());
         let Some(key) = key else { return false };
         op.asked_again = true;
         op.failure = None;
-        keys.remove(&key);
+        self.peers[peer as usize].keys.remove(&key);
         self.park(cx, index, Some(key));
         true
     }

@@ -210,3 +210,27 @@ pub(crate) fn clear_away_the_dead(dir: &Path, this: &Process) -> usize {
     let ours = entries.flatten().filter(|entry| ours(&entry.file_name()));
     ours.take(MOST_LOOKED_AT).filter(|entry| bury(&entry.path(), this).is_ok()).count()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_late_to_a_burial_leaves_the_new_owners_file_alone() {
+        let dir = std::env::temp_dir().join(format!("srd-shm-burial-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let path = dir.join("segment");
+        fs::write(&path, "of the dead").unwrap();
+        let found = sys::open(&path).unwrap();
+        // Somebody was faster, and has put a file of its own there.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "of the living").unwrap();
+        remove(&found, &path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "of the living");
+        let found = sys::open(&path).unwrap();
+        remove(&found, &path).unwrap();
+        assert!(!path.exists());
+        remove(&found, &path).unwrap();
+        fs::remove_dir(&dir).unwrap();
+    }
+}

@@ -202,7 +202,7 @@ fn one_living_owner_per_endpoint() {
 #[test]
 fn of_many_who_want_an_endpoint_one_gets_it() {
     let place = Place::new();
-    for round in 0..20 {
+    for round in 0..200u8 {
         // A file of somebody dead is in the way of all of them.
         let file = place.dir().join(name_of(&place, 1));
         fs::write(&file, [round; 100]).unwrap();
