@@ -210,7 +210,8 @@ impl Endpoint {
         unsafe { object(pointer) }
     }
 
-    fn new(core: Arc<Core>, context: *mut c_void, flags: (u64, u64), is_alias: bool) -> *mut fid_ep {
+    /// A new object for C.
+    fn make(core: Arc<Core>, context: *mut c_void, flags: (u64, u64), is_alias: bool) -> *mut fid_ep {
         let made = Box::new(Endpoint {
             fid: fid_ep {
                 fid: fid { fclass: FI_CLASS_EP, context, ops: &FID_OPS },
@@ -410,7 +411,7 @@ abi! {
             vector: OnceLock::new(),
             binding: Mutex::new(binding),
         });
-        *writable(ep)? = Endpoint::new(core, context, flags, false);
+        *writable(ep)? = Endpoint::make(core, context, flags, false);
         Ok(())
     }
 
@@ -493,7 +494,7 @@ abi! {
                     FI_RECV => flags.1 = alias.flags & !FI_RECV,
                     _ => return Err(Errno::INVALID),
                 }
-                let made = Endpoint::new(ep.core.clone(), ep.fid.fid.context, flags, true);
+                let made = Endpoint::make(ep.core.clone(), ep.fid.fid.context, flags, true);
                 *writable(alias.fid)? = made.cast();
                 Ok(())
             }

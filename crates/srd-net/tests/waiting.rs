@@ -2,7 +2,7 @@
 
 mod support;
 
-use srd_device::SendOp;
+use srd_device::{DeviceError, SendOp};
 use srd_wire::{Gid, Qpn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -238,4 +238,71 @@ fn an_unresponsive_peer_is_an_event_for_every_subscriber() {
         a.poll();
     }
     drop(subscriptions);
+}
+
+#[test]
+fn a_layer_that_drives_is_told_only_of_what_comes_while_it_does_not() {
+    let mut a = Host::open("127.0.0.1", &[]);
+    let mut b = Host::open("127.0.0.2", &[]);
+    b.handle(a.gid());
+    let told = Arc::new(AtomicU32::new(0));
+    let counter = told.clone();
+    let subscription = b.instance.on_notification(b.cq, move |_| {
+        counter.fetch_add(1, Ordering::SeqCst);
+    });
+    let drive = |b: &Host| b.instance.drive(b.cq, |device, _| device.poll_cq(b.cq).is_some()).unwrap();
+    for i in 0..50 {
+        b.recv(i, 0, 100);
+        a.send(i, b.address(), 0, 10);
+        let start = Instant::now();
+        while !drive(&b) {
+            assert!(start.elapsed() < PATIENCE, "{}", a.report());
+        }
+        a.success();
+    }
+    assert_eq!(told.load(Ordering::SeqCst), 0);
+    // From here on, b's program waits to be told.
+    b.instance.hand_over();
+    b.recv(50, 0, 100);
+    a.send(50, b.address(), 0, 10);
+    a.success();
+    let start = Instant::now();
+    while told.load(Ordering::SeqCst) == 0 {
+        assert!(start.elapsed() < PATIENCE, "{}", a.report());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let attended = b.instance.attend(b.cq, |device, _| device.poll_cq(b.cq).is_some());
+    assert_eq!(attended, Ok(true));
+    drop(subscription);
+}
+
+#[test]
+fn an_alarm_wakes_a_program_that_does_not_poll() {
+    let a = Host::open("127.0.0.1", &[]);
+    let told = Arc::new(AtomicBool::new(false));
+    let flag = told.clone();
+    let subscription = a.instance.on_notification(a.cq, move |_| flag.store(true, Ordering::SeqCst));
+    let at = |now: srd_wire::Time| now + srd_wire::Nanos::from_millis(5);
+    a.instance.with(|device, now| device.set_alarm(a.cq, at(now))).unwrap().unwrap();
+    let start = Instant::now();
+    while !told.load(Ordering::SeqCst) {
+        assert!(start.elapsed() < PATIENCE, "{}", a.report());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(subscription);
+}
+
+#[test]
+fn a_chosen_number_is_one_queue_pairs_of_the_whole_host() {
+    let (a, b) = (Host::open("127.0.0.1", &[]), Host::open("127.0.0.1", &[]));
+    let number = Qpn(511 * 128 + 7);
+    let create = |host: &Host| {
+        let init = host.instance.with(|device, _| device.query_qp(host.qpn)).unwrap().unwrap().init;
+        host.instance.create_numbered_qp(init, number).unwrap()
+    };
+    assert_eq!(create(&a), Ok(number));
+    assert!(matches!(create(&a), Err(DeviceError::Busy(_))));
+    assert!(matches!(create(&b), Err(DeviceError::Busy(_))), "its port is the other's");
+    a.instance.destroy_qp(number).unwrap().unwrap();
+    assert_eq!(create(&a), Ok(number));
 }

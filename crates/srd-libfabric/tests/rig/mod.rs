@@ -115,9 +115,9 @@ impl Info {
         // SAFETY: as above.
         unsafe { &*self.get().ep_attr }
     }
-    pub fn domain(&self) -> &mut fi_domain_attr {
-        // SAFETY: as above, and used by one test.
-        unsafe { &mut *self.get().domain_attr }
+    pub fn domain(&self) -> &fi_domain_attr {
+        // SAFETY: as above.
+        unsafe { &*self.get().domain_attr }
     }
     /// The address that endpoints opened with it get.
     pub fn set_port(&self, port: u16) {
@@ -423,6 +423,13 @@ impl Cq {
     /// The next entry, for as long as one may have to wait for it.
     pub fn next(&self) -> fi_cq_tagged_entry {
         self.next_from().0
+    }
+
+    /// Reads that many entries.
+    pub fn skip(&self, count: usize) {
+        for _ in 0..count {
+            self.next();
+        }
     }
 
     pub fn next_from(&self) -> (fi_cq_tagged_entry, u64) {
