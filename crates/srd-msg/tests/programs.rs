@@ -145,7 +145,10 @@ impl Program {
         let flags = TxFlags { inject, level, report: !inject, fence: false };
         let tag = self.tag();
         let context = self.context(from, Entry::Send(number));
-        match self.hall.try_send(from, to, tag, &iov, context, flags) {
+        // The data tell which message it is, whatever its length.
+        let peer = self.hall.peer(from, to);
+        let send = Send { to: peer, tag, iov: &iov, data: Some(number as u64), context, flags };
+        match self.hall.post_send(from, &send) {
             Ok(()) => self.sent.push(Sent {
                 from,
                 to,
@@ -271,21 +274,21 @@ impl Program {
             Some(other) => panic!("{other:?}"),
         }
         if matches!(done.error, None | Some(Failure::Truncated { .. })) {
-            let from = done.source as usize;
-            // Which message it was: the first of that sender that fits and is not taken.
-            let fits = |sent: &Sent| sent.from == from && sent.taken_by.is_none() && posted.matches(sent);
+            let message = done.data.expect("every message has data") as usize;
+            let sent = &self.sent[message];
+            // A first message whose acknowledgement was lost with its receiver comes to the next process, too.
+            let before = sent.taken_by.map(|by| self.posted[by].life);
+            assert!(
+                before.is_none_or(|life| life < posted.life),
+                "message {message} has come twice: {done:?}"
+            );
+            assert!(posted.matches(sent) && done.source == sent.from as u64, "{done:?}");
+            assert_eq!(done.tag, sent.tag.unwrap_or(0));
             let over = if let Some(Failure::Truncated { over }) = done.error { over } else { 0 };
-            let length = (done.len + over) as usize;
-            let bytes =
-                self.hall.net.devices[posted.at].memory().at(posted.room.addr, done.len as usize).to_vec();
-            let message = (0..self.sent.len())
-                .filter(|&message| fits(&self.sent[message]))
-                .find(|&message| {
-                    let sent = &self.sent[message];
-                    let tag = sent.tag.unwrap_or(0) == done.tag;
-                    tag && sent.len == length && content(message, sent.len)[..done.len as usize] == bytes
-                })
-                .unwrap_or_else(|| panic!("no message of {length} bytes like this was sent: {done:?}"));
+            assert_eq!(done.len + over, sent.len as u64);
+            let memory = self.hall.net.devices[posted.at].memory();
+            let bytes = memory.at(posted.room.addr, done.len as usize);
+            assert!(*bytes == content(message, sent.len)[..bytes.len()], "message {message} has other bytes");
             self.sent[message].taken_by = Some(number);
             self.posted[number].took = Some(message);
         }
@@ -295,8 +298,7 @@ impl Program {
     /// Messages do not overtake each other, nor do receives.
     fn check_order(&self) {
         for (second, posted) in self.posted.iter().enumerate() {
-            // Which of several empty messages it was nobody can tell.
-            let Some(message) = posted.took.filter(|&message| self.sent[message].len > 0) else { continue };
+            let Some(message) = posted.took else { continue };
             let taken = &self.sent[message];
             for (earlier, other) in self.sent[..message].iter().enumerate() {
                 let same = other.len > 0
@@ -319,10 +321,7 @@ impl Program {
                 }
                 // It may have taken another sender's message, or an earlier one, or have failed with one.
                 let fine = match other.took {
-                    Some(took) => {
-                        let took_message = &self.sent[took];
-                        took_message.from != taken.from || took < message || took_message.len == 0
-                    }
+                    Some(took) => self.sent[took].from != taken.from || took < message,
                     None => matches!(other.outcome, Some(Err(Failure::PeerLost(_) | Failure::Closing))),
                 };
                 assert!(

@@ -122,7 +122,11 @@ impl Hall {
         flags: TxFlags,
     ) -> Result<(), Refused> {
         let send = Send { to: self.peer(from, to), tag, iov, data: None, context, flags };
-        self.domains[from].send(&mut self.net.devices[from], self.net.now, self.endpoints[from], &send)
+        self.post_send(from, &send)
+    }
+
+    pub fn post_send(&mut self, from: usize, send: &Send<'_>) -> Result<(), Refused> {
+        self.domains[from].send(&mut self.net.devices[from], self.net.now, self.endpoints[from], send)
     }
 
     #[track_caller]
