@@ -7,6 +7,7 @@
 mod draws;
 pub mod event_queue;
 pub mod fabric;
+pub mod figures;
 pub mod flow;
 pub mod frame;
 pub mod htsim;
@@ -14,6 +15,7 @@ pub mod ideal;
 pub mod input;
 pub mod memory_estimate;
 pub mod outcome;
+pub mod program;
 pub mod record;
 pub mod run;
 pub mod scenario;

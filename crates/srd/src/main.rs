@@ -5,6 +5,7 @@
 mod consumer;
 mod doctor;
 mod env;
+mod figures;
 mod host;
 mod info;
 mod libraries;
@@ -26,6 +27,7 @@ Examples:
   srd perf server                           on one host, and on another:
   srd perf client nodeb --test latency --vs-tcp
   srd sim scenarios/fig2-incast-48.toml     48 flows into one 100 Gb/s port, simulated
+  srd figures --out figures                 what others have published, made again
 
 Exit code: 0 if all went well, 1 if something failed, 2 if the command line makes no sense.";
 
@@ -51,6 +53,8 @@ enum Command {
     Perf(perf::Args),
     /// Simulate SRD on fabrics that one does not have: 100 to 800 Gb/s, thousands of hosts, faults
     Sim(Box<sim::Args>),
+    /// Make published figures again, in the simulator, as one HTML page
+    Figures(figures::Args),
     /// Tell from a trace of a simulated run why its messages were late
     Trace(trace::Args),
 }
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Figures(args) => figures::run(&args),
         Command::Trace(args) => trace::run(&args),
     };
     result.unwrap_or_else(|error| {

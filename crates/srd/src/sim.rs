@@ -1,8 +1,8 @@
 //! `srd sim`: runs scenarios in the simulator, htsim's inputs among them, and sweeps of many.
 
-mod batch;
+pub(crate) mod batch;
 mod htsim;
-mod recording;
+pub(crate) mod recording;
 mod scenario;
 mod sweep;
 mod table;

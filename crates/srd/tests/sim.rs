@@ -619,8 +619,20 @@ fn lines_of_a_trace_are_listed() {
 
 #[test]
 fn every_command_explains_itself_with_examples() {
-    for command in [&["sim"][..], &["sim", "htsim"], &["sim", "sweep"], &["trace"]] {
+    for command in [&["sim"][..], &["sim", "htsim"], &["sim", "sweep"], &["trace"], &["figures"]] {
         let output = srd(command).arg("--help").output().unwrap();
         assert!(output.status.success() && text(&output.stdout).contains("Examples:"), "{command:?}");
     }
+}
+
+#[test]
+fn published_figures_come_as_one_page() {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("figures");
+    let named = text(&run(&["figures", "--list"]).stdout);
+    assert!(named.lines().count() >= 3 && named.contains("rack-to-rack"), "{named}");
+    let done = run(&["figures", "incast-distribution", "--out", &out.display().to_string()]);
+    let page = std::fs::read_to_string(text(&done.stdout).trim()).unwrap();
+    assert!(page.contains("id=\"incast-distribution\"") && page.matches("<figure").count() == 1);
+    let (code, message) = refused(&["figures", "incast", "--out", "/nowhere"]);
+    assert!(code == 2 && message.contains("incast-by-size, incast-distribution"), "{message}");
 }

@@ -1,5 +1,5 @@
 //! Charts as SVG text: axes with titles and round ticks, lines, bands, bars, marks. What is drawn, and in which units,
-//! is for `page`.
+//! is for `page` and `figures`.
 //!
 //! Sizes are such that letters can be read on a phone, where a chart is as wide as the screen.
 
@@ -21,10 +21,10 @@ const COLOURS: [&str; 8] =
 const STROKES: [&str; 3] = ["", "6 3", "2 2"];
 
 /// Most lines of a chart that can be told apart.
-pub(super) const MAX_LINES: usize = 8;
+pub(crate) const MAX_LINES: usize = 8;
 
 /// An axis.
-pub(super) struct Axis {
+pub(crate) struct Axis {
     /// With the unit.
     title: String,
     low: f64,
@@ -34,13 +34,13 @@ pub(super) struct Axis {
 
 impl Axis {
     /// From `low` to `high`, or a little more where they are the same.
-    pub(super) fn new(title: impl Into<String>, low: f64, high: f64) -> Axis {
+    pub(crate) fn new(title: impl Into<String>, low: f64, high: f64) -> Axis {
         let high = if high > low { high } else { low + low.abs().max(1.0) * 0.1 };
         Axis { title: title.into(), low, high, logarithmic: false }
     }
 
     /// The same by orders of magnitude; `low` must be above 0.
-    pub(super) fn logarithmic(mut self) -> Axis {
+    pub(crate) fn logarithmic(mut self) -> Axis {
         self.logarithmic = true;
         self
     }
@@ -84,7 +84,7 @@ fn round_step(step: f64) -> f64 {
 }
 
 /// A number with as many digits as it needs, three that count at most.
-pub(super) fn plain(value: f64) -> String {
+pub(crate) fn plain(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".to_string();
     }
@@ -97,7 +97,7 @@ pub(super) fn plain(value: f64) -> String {
 }
 
 /// See the module.
-pub(super) struct Chart {
+pub(crate) struct Chart {
     /// What it shows, for those who do not see it.
     name: String,
     x: Axis,
@@ -108,7 +108,7 @@ pub(super) struct Chart {
 }
 
 impl Chart {
-    pub(super) fn new(name: impl Into<String>, x: Axis, y: Axis) -> Chart {
+    pub(crate) fn new(name: impl Into<String>, x: Axis, y: Axis) -> Chart {
         Chart { name: name.into(), x, y, marks: String::new(), legend: String::new(), lines: 0 }
     }
 
@@ -129,7 +129,7 @@ impl Chart {
     }
 
     /// A line in the next colour, broken where there is no value.
-    pub(super) fn line(&mut self, label: &str, points: impl IntoIterator<Item = (f64, Option<f64>)>) {
+    pub(crate) fn line(&mut self, label: &str, points: impl IntoIterator<Item = (f64, Option<f64>)>) {
         let colour = COLOURS[self.lines % COLOURS.len()];
         let stroke = STROKES[self.lines / COLOURS.len() % STROKES.len()];
         self.lines += 1;
@@ -152,7 +152,7 @@ impl Chart {
     }
 
     /// A band in the first colour between lower and upper values, broken where there are none.
-    pub(super) fn band(&mut self, label: &str, opacity: f64, points: &[(f64, Option<(f64, f64)>)]) {
+    pub(crate) fn band(&mut self, label: &str, opacity: f64, points: &[(f64, Option<(f64, f64)>)]) {
         let style = format!("fill=\"{}\" fill-opacity=\"{opacity}\"", COLOURS[0]);
         for run in points.split(|(_, value)| value.is_none()).filter(|run| run.len() > 1) {
             let mut path = String::new();
@@ -169,7 +169,7 @@ impl Chart {
     }
 
     /// Bars in the first colour from 0 up: from where, to where, how high, and what is said of it.
-    pub(super) fn bars(&mut self, bars: impl IntoIterator<Item = (f64, f64, f64, String)>) {
+    pub(crate) fn bars(&mut self, bars: impl IntoIterator<Item = (f64, f64, f64, String)>) {
         for (from, to, value, label) in bars {
             let (left, right, top) = (self.x(from), self.x(to), self.y(value));
             let (width, height) = ((right - left - 1.0).max(0.5), HEIGHT - BOTTOM - top);
@@ -182,21 +182,21 @@ impl Chart {
     }
 
     /// A dashed upright line.
-    pub(super) fn upright(&mut self, label: &str, x: f64) {
+    pub(crate) fn upright(&mut self, label: &str, x: f64) {
         let x = self.x(x);
         let _ = writeln!(self.marks, "<path d=\"M{x:.1} {TOP}V{:.1}\" {DASHED}/>", HEIGHT - BOTTOM);
         self.note(&format!("<path d=\"M0 5H22\" {DASHED}/>"), label);
     }
 
     /// A dashed level line.
-    pub(super) fn level(&mut self, label: &str, y: f64) {
+    pub(crate) fn level(&mut self, label: &str, y: f64) {
         let y = self.y(y);
         let _ = writeln!(self.marks, "<path d=\"M{LEFT} {y:.1}H{:.1}\" {DASHED}/>", WIDTH - RIGHT);
         self.note(&format!("<path d=\"M0 5H22\" {DASHED}/>"), label);
     }
 
     /// The chart with its legend below.
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         let mut out = format!(
             "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\" font-size=\"{LETTERS}\" \
              font-family=\"system-ui, sans-serif\" fill=\"currentColor\">\n",
@@ -243,7 +243,7 @@ impl Chart {
 const DASHED: &str = "fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.4\" stroke-dasharray=\"5 4\"";
 
 /// Text as it stands in HTML and SVG.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

@@ -10,12 +10,12 @@
 //! `trace_report` reads traces: why was this message late.
 
 mod capture;
-mod chart;
+pub(crate) mod chart;
 mod decisions;
 mod folder;
 mod frame_bytes;
 mod observed;
-mod page;
+pub(crate) mod page;
 mod plan;
 mod roster;
 mod samples;

@@ -93,7 +93,7 @@ impl Record {
 }
 
 /// This command as it may be typed again.
-fn command_line() -> String {
+pub fn command_line() -> String {
     let word = |text: String| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
         if !text.is_empty() && text.chars().all(plain) {

@@ -343,8 +343,8 @@ fn mean(values: impl Iterator<Item = f32>) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
 }
 
-/// Which share is done within which time: a staircase from 0 to 1.
-fn distribution(mut times: Vec<Ps>, micros: f64) -> Vec<(f64, Option<f64>)> {
+/// Which share is done within which time, in units of `micros` microseconds: a staircase from 0 to 1.
+pub(crate) fn distribution(mut times: Vec<Ps>, micros: f64) -> Vec<(f64, Option<f64>)> {
     times.sort_unstable();
     let count = times.len();
     let mut points = Vec::new();

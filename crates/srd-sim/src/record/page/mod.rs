@@ -5,6 +5,8 @@
 
 mod figures;
 
+pub(crate) use figures::distribution;
+
 use super::chart::{escape, plain};
 use super::plan::Plan;
 use super::roster::Roster;
@@ -62,15 +64,22 @@ body { font-size: 10pt; max-width: none; padding: 0; } h2 { break-after: avoid; 
 }
 ";
 
+/// A page's beginning: its name, and what is to be said first.
+pub(crate) fn beginning(name: &str, summary: &str) -> String {
+    let (name, summary) = (escape(name), escape(summary));
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+         content=\"width=device-width, initial-scale=1\">\n<title>{name}</title>\n<style>\n{STYLE}</style>\n</head>\n\
+         <body>\n<h1>{name}</h1>\n<p>{summary}</p>\n"
+    )
+}
+
+/// A page's end.
+pub(crate) const END: &str = "</body>\n</html>\n";
+
 impl Page<'_> {
     pub(super) fn html(&self) -> String {
-        let name = escape(&self.ran.outcome.scenario);
-        let mut out = format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-             content=\"width=device-width, initial-scale=1\">\n<title>{name}</title>\n<style>\n{STYLE}</style>\n</head>\n\
-             <body>\n<h1>{name}</h1>\n<p>{}</p>\n",
-            escape(&self.summary())
-        );
+        let mut out = beginning(&self.ran.outcome.scenario, &self.summary());
         for complaint in &self.ran.complaints {
             let _ = writeln!(out, "<p class=\"complaint\">{}</p>", escape(complaint));
         }
@@ -89,7 +98,7 @@ impl Page<'_> {
         out.push_str("</div>\n");
         self.story(&mut out);
         self.files(&mut out);
-        out.push_str("</body>\n</html>\n");
+        out.push_str(END);
         out
     }
 

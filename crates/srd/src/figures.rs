@@ -1,0 +1,77 @@
+//! `srd figures`: what others have published, made again, as one page.
+
+use crate::output;
+use crate::sim::batch::{self, Manner};
+use crate::sim::recording::command_line;
+use anyhow::Context;
+use srd_sim::figures::{self, ALL, Figure};
+use srd_sim::memory_estimate::MemoryEstimate;
+use srd_sim::record;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The page's file.
+const PAGE: &str = "index.html";
+
+const EXAMPLES: &str = "\
+Examples:
+  srd figures --list                         what there is, and where it was published
+  srd figures --out figures                  all of them, as figures/index.html
+  srd figures rack-to-rack --out /tmp/f      one of them
+
+Exit code: 0 if all went well, 1 if something failed, 130 after an interrupt: the page then has what is finished.";
+
+/// Arguments of `srd figures`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Which figures [default: all]
+    #[arg(value_name = "NAME", value_parser = named)]
+    names: Vec<&'static Figure>,
+    /// Write the page into this directory
+    #[arg(long, value_name = "DIR", required_unless_present = "list")]
+    out: Option<PathBuf>,
+    /// List the figures instead
+    #[arg(long, conflicts_with_all = ["names", "out"])]
+    list: bool,
+    #[command(flatten)]
+    manner: Manner,
+}
+
+fn named(name: &str) -> Result<&'static Figure, String> {
+    Figure::named(name).ok_or_else(|| {
+        let names: Vec<&str> = ALL.iter().map(|figure| figure.name).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+/// Makes them and writes the page.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let Some(out) = args.out.as_ref().filter(|_| !args.list) else {
+        let rows = ALL.iter().map(|figure| (figure.name, format!("{} ({})", figure.title, figure.source)));
+        output::text(&output::columns(rows))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let wanted = if args.names.is_empty() { ALL.to_vec() } else { args.names.clone() };
+    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+    let results =
+        batch::run_all(wanted.len(), &args.manner, &MemoryEstimate::default(), &|number, watch| {
+            wanted[number].make(watch)
+        })?;
+    let drawn: Vec<_> = wanted
+        .iter()
+        .zip(&results.all)
+        .filter_map(|(&figure, drawn)| Some((figure, drawn.clone()?)))
+        .collect();
+    for (figure, drawn) in &drawn {
+        drawn.complaints.iter().for_each(|complaint| eprintln!("srd: {}: {complaint}", figure.name));
+    }
+    if !drawn.is_empty() {
+        let path = out.join(PAGE);
+        let page = figures::page(&drawn, &command_line(), &record::program());
+        std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        output::text(&format!("{}\n", path.display()))?;
+    }
+    let failed = drawn.iter().any(|(_, drawn)| !drawn.complaints.is_empty());
+    Ok(results.conclude(&|number| wanted[number].name.to_string(), failed))
+}
