@@ -13,13 +13,8 @@ use std::path::Path;
 const INCAST: &str = include_str!("../../../../scenarios/fig2-incast-48.toml");
 const RACK_PAIRS: &str = include_str!("../../../../scenarios/fig6-rack-pairs.toml");
 
-<<<<<<< HEAD
-/// Sizes of transfers, with their names.
-const SIZES: [(&str, f64); 4] = [("32KB", 32e3), ("128KB", 128e3), ("512KB", 512e3), ("2MB", 2e6)];
-=======
 /// Sizes of transfers as a scenario names them, and in thousands of bytes.
 const SIZES: [(&str, f64); 4] = [("32KB", 32.0), ("128KB", 128.0), ("512KB", 512.0), ("2MB", 2000.0)];
->>>>>>> sim
 /// Messages of [`RACK_PAIRS`], and the processes of a host that share its link.
 const RACK_PAIRS_SIZE: u64 = 2_000_000;
 const RACK_PAIRS_PROCESSES: u64 = 16;
@@ -71,20 +66,6 @@ fn ran(text: &str, sets: &[String], watch: &mut dyn FnMut(f64) -> bool) -> Optio
 fn incast_by_size(watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
     let share = 1.0 / SIZES.len() as f64;
     let mut runs = Vec::new();
-<<<<<<< HEAD
-    for (number, (name, bytes)) in SIZES.into_iter().enumerate() {
-        let done = |part: f64| watch(((number as f64 + part) * share).min(1.0));
-        let ran = ran(INCAST, &[format!("workload.size={name}")], &mut { done })?;
-        runs.push((bytes, ran));
-    }
-    let ideal = |ran: &Ran| ran.offer.ideal.expect("an incast has one").as_micros();
-    let (first, last) = (&runs[0], &runs[runs.len() - 1]);
-    let x = Axis::new("bytes of a flow", first.0, last.0).logarithmic();
-    let y = Axis::new("longest completion time (us)", ideal(&first.1) * 0.8, last.1.summary.max * 1.2);
-    let mut chart = Chart::new(INCAST_BY_SIZE.title, x, y.logarithmic());
-    chart.line("SRD", runs.iter().map(|(bytes, ran)| (*bytes, Some(ran.summary.max))));
-    chart.line("ideal", runs.iter().map(|(bytes, ran)| (*bytes, Some(ideal(ran)))));
-=======
     for (number, (name, size)) in SIZES.into_iter().enumerate() {
         let done = |part: f64| watch(((number as f64 + part) * share).min(1.0));
         let ran = ran(INCAST, &[format!("workload.size={name}")], &mut { done })?;
@@ -97,7 +78,6 @@ fn incast_by_size(watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
     let mut chart = Chart::new(INCAST_BY_SIZE.title, x, y.logarithmic());
     chart.line("SRD", runs.iter().map(|(size, ran)| (*size, Some(ran.summary.max))));
     chart.line("ideal", runs.iter().map(|(size, ran)| (*size, Some(ideal(ran)))));
->>>>>>> sim
     let ratio = |ran: &Ran| format!("{:.3}", ran.summary.max / ideal(ran));
     let ratios: Vec<String> =
         SIZES.iter().zip(&runs).map(|((name, _), (_, ran))| format!("{name}: {}", ratio(ran))).collect();
