@@ -159,11 +159,14 @@ impl Cq {
         if let Some(signal) = &self.queue.wait.signal {
             signal.lower();
         }
-        if self.look()? {
-            return Ok(false);
-        }
-        if !self.domain.engine.fall_asleep()? {
-            return Ok(false);
+        // What comes by shared memory need not be anything for this program.
+        loop {
+            if self.look()? {
+                return Ok(false);
+            }
+            if self.domain.engine.fall_asleep()? {
+                break;
+            }
         }
         self.domain.engine.instance.hand_over();
         Ok(true)

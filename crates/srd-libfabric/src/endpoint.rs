@@ -285,6 +285,11 @@ impl Endpoint {
         posted
     }
 
+    /// One poll, as a read of a completion queue makes.
+    pub fn drive(&self) -> Outcome<()> {
+        self.core.domain.engine.drive()
+    }
+
     /// Posts something for which a peer is named or not.
     #[inline]
     pub fn post_receive(

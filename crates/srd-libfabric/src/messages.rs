@@ -73,6 +73,8 @@ fn look(ep: &Endpoint, from: fi_addr_t, matching: Match, context: u64, flags: u6
             messages.discard_claimed(device, now, id, context)
         });
     }
+    // What has come is there for the asking, also if the program has not polled since.
+    ep.drive()?;
     ep.post_receive(from, |messages, device, now, id, from| {
         messages.peek(device, now, id, &Peek { from, matching, context, claim, discard })
     })

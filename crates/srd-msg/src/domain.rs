@@ -243,7 +243,7 @@ impl<M: Store> Domain<M> {
         let _ = self.with(device, now, endpoint, |endpoint, cx| {
             let peer = endpoint.peer_at(cx, from)?;
             endpoint.peers[peer as usize].lane = None;
-            endpoint.lose_peer(cx, peer, srd_wire::Status::Unresponsive);
+            endpoint.lose_peer(cx, peer, srd_wire::Status::RemoteAbort);
             Ok(())
         });
     }

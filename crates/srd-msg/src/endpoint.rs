@@ -615,7 +615,7 @@ impl Endpoint {
                 Purpose::Ask => self.peers[peer as usize].asked = false,
                 Purpose::Gone => {
                     self.peers[peer as usize].lane = None;
-                    self.lose_peer(cx, peer, Status::Unresponsive);
+                    self.lose_peer(cx, peer, Status::RemoteBadDestQpn);
                 }
                 Purpose::Control | Purpose::Eager { .. } | Purpose::Pull { .. } => {}
             }
