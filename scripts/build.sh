@@ -12,6 +12,7 @@ command -v cargo >/dev/null || {
 
 stage=target/srd
 cargo build --release --workspace
+cargo build --profile dist -p srd-libfabric
 # cargo's directory may be elsewhere (CARGO_TARGET_DIR, build.target-dir); the stage stays here, where others look.
 built=$(cargo metadata --format-version 1 --no-deps | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/release
 mkdir -p $stage/bin $stage/lib/srd/efa
@@ -25,6 +26,7 @@ stage_provider() {
   install -m 755 "$1" "$2.new"
   mv -f "$2.new" "$2"
 }
-stage_provider "$built/libsrd_libfabric.so" $stage/lib/srd/fi/libsrd-fi.so
-stage_provider "$built/libsrd_libfabric_efa.so" $stage/lib/srd/fi-efa/libefa-fi.so
+# One library: under the second file name it calls itself efa.
+stage_provider "${built%release}dist/libsrd_libfabric.so" $stage/lib/srd/fi/libsrd-fi.so
+stage_provider "${built%release}dist/libsrd_libfabric.so" $stage/lib/srd/fi-efa/libefa-fi.so
 echo "build: $stage/bin/srd, $(cd $stage/lib/srd/efa && echo lib*.so.1), $(cd $stage/lib/srd && echo fi*/lib*-fi.so)"

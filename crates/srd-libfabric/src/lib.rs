@@ -39,5 +39,4 @@ mod rma;
 mod wait;
 mod wait_set;
 
-pub use offer::call_it;
 pub use provider::fi_prov_ini;

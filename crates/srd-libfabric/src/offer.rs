@@ -2,7 +2,9 @@
 
 use crate::constants::*;
 use srd_msg::{Config, IOV_LIMIT};
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// The newest API that programs may ask for: all of 2.x, whose additions lie at the ends of structures. libfabric skips
@@ -19,16 +21,29 @@ pub(crate) const FABRIC: &str = "srd";
 pub(crate) const PROTOCOL: u32 = 1 << 31 | 0x5352;
 pub(crate) const PROTOCOL_VERSION: u32 = 1;
 
-static NAME: OnceLock<&'static CStr> = OnceLock::new();
-
-/// Gives the provider another name than `srd`. Before libfabric asks for it, or never.
-pub fn call_it(name: &'static CStr) {
-    let _ = NAME.set(name);
+/// The provider's name: `srd`, but `efa` if the library's file is called libefa-fi.so. Some programs (NIXL) accept only
+/// providers whose names they know.
+pub(crate) fn name() -> &'static CStr {
+    static NAME: OnceLock<&'static CStr> = OnceLock::new();
+    NAME.get_or_init(|| match own_file() {
+        Some(file) if file.file_name().is_some_and(|name| name.as_bytes().starts_with(b"libefa-")) => c"efa",
+        _ => c"srd",
+    })
 }
 
-/// The provider's name.
-pub(crate) fn name() -> &'static CStr {
-    NAME.get_or_init(|| c"srd")
+/// The file that this code was loaded from.
+fn own_file() -> Option<PathBuf> {
+    // SAFETY: plain data, which dladdr fills in.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let here = crate::fi_prov_ini as extern "C" fn() -> *mut crate::layout::fi_provider;
+    // SAFETY: `found` can be written.
+    let known = unsafe { libc::dladdr(here as *const libc::c_void, &mut found) } != 0;
+    if !known || found.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's own copy of the name, which stays as long as the library does.
+    let name = unsafe { CStr::from_ptr(found.dli_fname) };
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }
 
 /// The messaging layer's limits.

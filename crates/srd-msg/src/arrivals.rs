@@ -1,7 +1,7 @@
 //! What comes from peers: whose it is, whether its session goes on, and whether its turn has come.
 
 use crate::endpoint::{Cx, Endpoint, Fetch, named};
-use crate::header::{self, Body, Message, Part};
+use crate::header::{self, Body, FAR_BACK, Message, Part};
 use crate::peer::{Early, MOST_EARLY};
 use srd_device::Store;
 
@@ -21,9 +21,23 @@ impl Endpoint {
         state.consumed_there = common.consumed;
         let (payload, len) = (at + header as u64, len - header as u32);
         match body.number() {
-            Some(number) => self.in_order(cx, peer, number, body, payload, len),
+            Some(number) => {
+                if self.has_gap(peer, number, common.back) {
+                    return self.refuse_session(cx, peer, common.session);
+                }
+                self.in_order(cx, peer, number, body, payload, len);
+            }
             None => self.out_of_order(cx, peer, &body, payload, len),
         }
+    }
+
+    /// Whether a message was delivered that never came here: the endpoint that had this address before has it. Its sender
+    /// cannot know, if that endpoint ended before it had said anything.
+    #[inline]
+    fn has_gap(&self, peer: u32, number: u32, back: u16) -> bool {
+        let floor = number.wrapping_sub(back as u32);
+        let missing = floor.wrapping_sub(self.peers[peer as usize].expected);
+        back != FAR_BACK && missing != 0 && missing < MOST_EARLY
     }
 
     /// A message that takes part in the order.

@@ -4,7 +4,7 @@
 use crate::api::*;
 use crate::buffers::{Buffer, Buffers};
 use crate::counters::Counters;
-use crate::header::{self, Body, LONGEST};
+use crate::header::{self, Body, COMMON, LONGEST, number_in};
 use crate::lane::LaneSend;
 use crate::matching::{FastMap, Place, Posted, Unexpected, Waiting, Wanted};
 use crate::peer::Peer;
@@ -68,6 +68,8 @@ pub(crate) struct Tx {
     pub peer: u32,
     /// Our session with it at that time.
     session: u32,
+    /// Its number, if it takes part in the order.
+    number: Option<u32>,
     pub purpose: Purpose,
     /// Ours to give back when it is done.
     pub buffer: Option<Buffer>,
@@ -466,7 +468,8 @@ impl Endpoint {
         peer.told = peer.consumed;
         peer.introduced = true;
         let bytes = cx.memory().bytes_mut(buffer.addr, LONGEST);
-        header::encode(peer.session, peer.epoch, peer.consumed, body, bytes)
+        let back = body.number().map_or(0, |number| peer.back_from(number));
+        header::encode(peer.session, peer.epoch, peer.consumed, back, body, bytes)
     }
 
     /// Sends a message without payload that nobody waits for.
@@ -515,11 +518,30 @@ impl Endpoint {
         if matches!(op, SendOp::Send { .. }) && self.peers[peer as usize].lane.is_some() {
             return self.post_near(cx, peer, purpose, buffer, op, sges);
         }
-        let session = self.peers[peer as usize].session;
-        let key = self.tx.insert(Tx { peer, session, purpose, buffer, op, sges });
+        let key = self.enter(cx, peer, purpose, buffer, op, sges);
         if !self.peers[peer as usize].backlog.is_empty() || !self.try_post(cx, key.index) {
             self.enqueue(key.index);
         }
+    }
+
+    /// Takes work into the book.
+    #[inline]
+    fn enter<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        purpose: Purpose,
+        buffer: Option<Buffer>,
+        op: SendOp,
+        sges: ArrayVec<Sge, 2>,
+    ) -> Key {
+        let state = &mut self.peers[peer as usize];
+        let header = buffer.as_ref().map(|buffer| cx.device.memory().bytes(buffer.addr, COMMON + 4));
+        let number = header.and_then(number_in);
+        if let Some(number) = number {
+            state.leaves(number);
+        }
+        self.tx.insert(Tx { peer, session: state.session, number, purpose, buffer, op, sges })
     }
 
     /// Gives a message to the peer's lane, now or as soon as there is room.
@@ -534,8 +556,7 @@ impl Endpoint {
     ) {
         let full = !self.peers[peer as usize].backlog.is_empty();
         if full || !self.send_near(cx, peer, &sges) {
-            let session = self.peers[peer as usize].session;
-            let key = self.tx.insert(Tx { peer, session, purpose, buffer, op, sges });
+            let key = self.enter(cx, peer, purpose, buffer, op, sges);
             return self.enqueue(key.index);
         }
         if let Some(buffer) = buffer {
@@ -691,6 +712,12 @@ impl Endpoint {
             cx.give_buffer(buffer);
         }
         let peer = tx.peer;
+        let state = &mut self.peers[peer as usize];
+        if let (Status::Ok, Some(number)) = (status, tx.number)
+            && tx.session == state.session
+        {
+            state.delivered(number);
+        }
         if let Purpose::Eager { context, tagged, report } = tx.purpose {
             self.ended(peer);
             let error = (status != Status::Ok).then(|| self.failure_of(peer, status));

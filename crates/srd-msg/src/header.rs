@@ -45,8 +45,8 @@ impl MessageKind {
     }
 }
 
-/// Version of all of this.
-const VERSION: u8 = 1;
+/// Version of all of this; in the upper half of the first byte.
+const VERSION: u8 = 1 << 4;
 
 /// Flags of a message.
 pub(crate) mod flag {
@@ -74,7 +74,13 @@ pub(crate) struct Common {
     pub toward: u32,
     /// Bytes of the receiver's that the sender has consumed, modulo 2^32.
     pub consumed: u32,
+    /// Ordered messages: how many numbers before this one the oldest is that the device has not reported delivered; at most
+    /// [`FAR_BACK`].
+    pub back: u16,
 }
+
+/// So far back, or further.
+pub(crate) const FAR_BACK: u16 = u16::MAX;
 
 /// Bytes of [`Common`].
 pub(crate) const COMMON: usize = 16;
@@ -248,9 +254,17 @@ impl Writer<'_> {
 }
 
 /// Writes a message's header to the front of `bytes`, which has room for [`LONGEST`]. Returns its length.
-pub(crate) fn encode(session: u32, toward: u32, consumed: u32, body: &Body, bytes: &mut [u8]) -> usize {
+pub(crate) fn encode(
+    session: u32,
+    toward: u32,
+    consumed: u32,
+    back: u16,
+    body: &Body,
+    bytes: &mut [u8],
+) -> usize {
     let mut to = Writer { bytes, at: 0 };
-    to.put([body.kind() as u8, body.flags(), VERSION, 0]);
+    let [low, high] = back.to_le_bytes();
+    to.put([body.kind() as u8 | VERSION, body.flags(), low, high]);
     to.u32(session);
     to.u32(toward);
     to.u32(consumed);
@@ -374,16 +388,25 @@ impl Reader<'_> {
     }
 }
 
+/// The number of a message that takes part in the order, out of its header.
+#[inline]
+pub(crate) fn number_in(header: &[u8]) -> Option<u32> {
+    let ordered = header[0] & 0x0F <= MessageKind::Notice as u8;
+    ordered.then(|| u32::from_le_bytes([header[16], header[17], header[18], header[19]]))
+}
+
 /// Reads a message's header. Returns it and its length, after which the payload comes; `None` if it is none of ours.
 #[inline]
 pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
     let mut from = Reader { bytes };
-    let [kind, flags, version, _] = from.take()?;
-    if version != VERSION || flags & !flag::ALL != 0 {
+    let [kind, flags, low, high] = from.take()?;
+    if kind & 0xF0 != VERSION || flags & !flag::ALL != 0 {
         return None;
     }
-    let kind = MessageKind::from_u8(kind)?;
-    let common = Common { kind, flags, session: from.u32()?, toward: from.u32()?, consumed: from.u32()? };
+    let kind = MessageKind::from_u8(kind & 0x0F)?;
+    let back = u16::from_le_bytes([low, high]);
+    let common =
+        Common { kind, flags, session: from.u32()?, toward: from.u32()?, consumed: from.u32()?, back };
     let body = match kind {
         MessageKind::Message => Body::Message(Message::decode(flags, &mut from)?),
         MessageKind::Put => Body::Put(Put {
@@ -565,9 +588,11 @@ mod tests {
         fn what_is_written_is_read(body in body(), fields in any::<[u32; 3]>(), payload in 0usize..64) {
             let [session, toward, consumed] = fields;
             let mut bytes = [0xA5; LONGEST + 64];
-            let len = encode(session, toward, consumed, &body, &mut bytes);
+            let len = encode(session, toward, consumed, 7, &body, &mut bytes);
             prop_assert!(len <= LONGEST);
             let (common, read, header) = decode(&bytes[..len + payload]).unwrap();
+            prop_assert_eq!(number_in(&bytes), body.number());
+            prop_assert_eq!(common.back, 7);
             prop_assert_eq!(read, body);
             prop_assert_eq!(header, len);
             prop_assert_eq!([common.session, common.toward, common.consumed], fields);
@@ -576,7 +601,7 @@ mod tests {
         #[test]
         fn a_header_cut_short_is_none(body in body(), cut in any::<prop::sample::Index>()) {
             let mut bytes = [0; LONGEST];
-            let len = encode(1, 2, 3, &body, &mut bytes);
+            let len = encode(1, 2, 3, 4, &body, &mut bytes);
             prop_assert_eq!(decode(&bytes[..cut.index(len)]), None);
         }
 

@@ -6,7 +6,7 @@
 
 use crate::api::{Config, NO_LABEL, PeerAddr};
 use crate::buffers::Buffer;
-use crate::header::Body;
+use crate::header::{Body, FAR_BACK};
 use crate::lane::Lane;
 use crate::matching::FastMap;
 use srd_device::AhNumber;
@@ -50,6 +50,10 @@ pub(crate) struct Peer {
     pub introduced: bool,
     /// Number of the next ordered message.
     pub next_number: u32,
+    /// Number of the oldest message of which the device has not reported all parts delivered, and how many parts of it
+    /// and of each after it are missing.
+    floor: u32,
+    undelivered: VecDeque<u16>,
     /// Bytes sent for which nobody may be waiting, and how many of them it has consumed; modulo 2^32.
     pub pushed: u32,
     pub consumed_there: u32,
@@ -99,6 +103,8 @@ impl Peer {
             epoch: 0,
             introduced: false,
             next_number: 0,
+            floor: 0,
+            undelivered: VecDeque::new(),
             pushed: 0,
             consumed_there: 0,
             window: FIRST_WINDOW,
@@ -134,6 +140,38 @@ impl Peer {
         number
     }
 
+    /// A part of a message is given to the device.
+    #[inline]
+    pub fn leaves(&mut self, number: u32) {
+        if self.undelivered.is_empty() {
+            // All before it are delivered, those by a lane included.
+            self.floor = number;
+        }
+        let at = number.wrapping_sub(self.floor) as usize;
+        if self.undelivered.len() <= at {
+            self.undelivered.resize(at + 1, 0);
+        }
+        self.undelivered[at] += 1;
+    }
+
+    /// A part of a message is at the peer's endpoint.
+    #[inline]
+    pub fn delivered(&mut self, number: u32) {
+        let at = number.wrapping_sub(self.floor) as usize;
+        let Some(missing) = self.undelivered.get_mut(at) else { return };
+        *missing -= 1;
+        while self.undelivered.front() == Some(&0) {
+            self.undelivered.pop_front();
+            self.floor = self.floor.wrapping_add(1);
+        }
+    }
+
+    /// How far before a message the oldest lies that may not have been delivered.
+    #[inline]
+    pub fn back_from(&self, number: u32) -> u16 {
+        number.wrapping_sub(self.floor).min(FAR_BACK as u32) as u16
+    }
+
     /// The next session of ours begins: nothing is known of the peer.
     pub fn begin_session(&mut self) {
         let count = self.session.wrapping_add(1) & ((1 << COUNT_BITS) - 1);
@@ -141,6 +179,8 @@ impl Peer {
         self.epoch = 0;
         self.introduced = false;
         self.next_number = 0;
+        self.floor = 0;
+        self.undelivered.clear();
         self.pushed = 0;
         self.consumed_there = 0;
         self.window = FIRST_WINDOW;

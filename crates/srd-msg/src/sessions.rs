@@ -65,6 +65,14 @@ impl Endpoint {
         true
     }
 
+    /// A session of a peer's cannot go on: the peer is told, and begins another.
+    #[cold]
+    pub fn refuse_session<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, session: u32) {
+        cx.shared.counters.stale += 1;
+        self.end_their_session(cx, peer, Status::RemoteAbort);
+        self.tell(cx, peer, &Body::Stale { session });
+    }
+
     /// Says who we are, and how much may come.
     pub fn say_hello<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
         let window = peer::window(&cx.shared.config, self.peers.len());

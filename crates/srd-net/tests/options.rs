@@ -28,6 +28,7 @@ fn every_variable_is_read() {
         ("SRD_PEER_TIMEOUT_S", "2.5"),
         ("SRD_RCVBUF", "1000000"),
         ("SRD_PROGRESS", "inline"),
+        ("SRD_SHM", "off"),
     ];
     let mut names: Vec<_> = vars.iter().map(|(name, _)| *name).collect();
     let mut known: Vec<_> =
@@ -61,6 +62,7 @@ fn every_variable_is_read() {
         peer_timeout: Nanos::from_millis(2500),
         rcvbuf: 1_000_000,
         progress: ProgressMode::Inline,
+        shm: false,
     };
     assert_eq!(options, wanted);
 }
