@@ -14,13 +14,13 @@ help:            ## this list
 setup:           ## install what building and testing need (Debian packages, MPI wheels under .venv)
 	@scripts/setup.sh
 
-build:           ## compile and stage: target/srd/bin/srd and the software EFA's libraries
+build:           ## compile and stage: target/srd/bin/srd, the software EFA's libraries, the libfabric provider
 	@scripts/build.sh
 
 test:            ## set up, build and run every test
 	@SEEDS=$(SEEDS) scripts/test.sh
 
-demo: setup build ## an MPI program over OpenSRD and over TCP while a spine fails: a table and target/demo/index.html
+demo: setup build ## an MPI program over OpenSRD (software EFA, libfabric provider) and over TCP while a spine fails: a table and target/demo/index.html
 	@demo/demo.py
 
 bench: setup build ## latency, bandwidth and message rate, with ratios against kernel TCP, and of MPI against libfabric's providers
@@ -29,7 +29,7 @@ bench: setup build ## latency, bandwidth and message rate, with ratios against k
 ablations: build ## docs/ABLATIONS.md: what each part of congestion control is good for, simulated (some minutes)
 	@target/srd/bin/srd sim sweep sweeps/ablations.toml --markdown docs/ABLATIONS.md
 
-campaign:        ## SEEDS=N [FIRST=N]: the deterministic world, one run per seed
+campaign:        ## SEEDS=N [FIRST=N]: the deterministic world, one run per seed, and random programs of messages
 	@scripts/campaign.sh $(SEEDS) $(FIRST)
 
 fuzz:            ## FUZZ_SECONDS=N: fuzz what reads packets, each target that long

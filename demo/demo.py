@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The demonstration: an unmodified MPI program on four hosts of a leaf-spine fabric, one spine of which silently drops
-everything for three seconds; over OpenSRD, and then over the kernel's TCP.
+everything for three seconds; over OpenSRD, by its software EFA and by its libfabric provider, and then over the kernel's
+TCP.
 
-    demo/demo.py                       OpenSRD's software EFA against kernel TCP
-    demo/demo.py --transport srd       OpenSRD's libfabric provider in place of its software EFA
+    demo/demo.py                       OpenSRD's software EFA and its libfabric provider against kernel TCP
+    demo/demo.py --transport srd       the libfabric provider alone against it (or efa: the software EFA alone)
     demo/demo.py --transport tcp       libfabric's tcp provider in OpenSRD's place (checks the demo itself)
     demo/demo.py --steps 100 --seconds 8     a shorter one
 
@@ -34,13 +35,15 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--transport", choices=("efa", "srd", "tcp"), default="efa")
-    parser.add_argument("--steps", type=int, default=300, help="LAMMPS time steps (default 300)")
+    parser.add_argument(
+        "--transport", choices=("efa", "srd", "tcp"), action="append", help="may be given several times"
+    )
+    parser.add_argument("--steps", type=int, default=240, help="LAMMPS time steps (default 240)")
     parser.add_argument(
         "--cells", type=int, default=20, help="LAMMPS box: 4 cells^3 atoms (default 20: 32,000 atoms)"
     )
     parser.add_argument(
-        "--seconds", type=float, default=12, help="length of the steady exchange (default 12)"
+        "--seconds", type=float, default=10, help="length of the steady exchange (default 10)"
     )
     parser.add_argument(
         "--bytes", type=int, default=4096, help="message of the steady exchange (default 4096)"
@@ -123,6 +126,7 @@ class Demo:
                 f"LAMMPS failed over {carrier.title}; its last lines:\n  "
                 + "\n  ".join(line for _, line in happened.lines[-10:])
             )
+        self.require_evidence(carrier, happened)
         silent = f", spine {happened.failed_spine} was silent" if happened.fault else ""
         progress.done(
             f"{happened.wall_s:.1f} s, longest pause {melt.longest_pause_s:.2f} s{silent}; physics {melt.comparison}"
@@ -144,10 +148,23 @@ class Demo:
         happened = run(carrier, program, self.fabric, directory, fault, lambda _line: None)
         self.keep_output(happened, directory)
         steady = read_steady(happened, directory / "bins")
+        self.require_evidence(carrier, happened)
         progress.done(
             f"{steady.summary['iterations']} iterations, longest stall {steady.summary['longest_us'] / 1000:.0f} ms"
         )
         return steady
+
+    @staticmethod
+    def require_evidence(carrier: Carrier, happened: Happened) -> None:
+        """Every rank has left counters, and its messages are in them."""
+        if not carrier.is_ours:
+            return
+        counted = happened.counted
+        if counted.processes < RANKS or not counted.moved_messages:
+            raise RuntimeError(
+                f"the messages did not go over {carrier.title}: counters of {counted.processes} ranks of {RANKS}, "
+                f"{counted.sent_packets} packets sent"
+            )
 
     def places(self) -> str:
         return "hosts" if self.fabric else "ranks of this host"
@@ -174,10 +191,10 @@ class Demo:
 
 def main() -> int:
     options = arguments()
-    carrier = transport.BY_NAME[options.transport]
-    if reason := carrier.why_unusable():
+    ours = [transport.BY_NAME[name] for name in dict.fromkeys(options.transport or ("efa", "srd"))]
+    for reason in filter(None, (carrier.why_unusable() for carrier in ours)):
         sys.exit(f"demo: error: {reason}")
-    ours = Carrier(carrier.title, options.transport, carrier)
+    carriers = [*(Carrier(carrier.title, carrier.name, carrier) for carrier in ours), KERNEL_TCP]
 
     fabric = None
     if reason := fabrics.why_impossible():
@@ -197,7 +214,7 @@ def main() -> int:
             if reason:
                 print(f"demo: warning: the ranks are scheduled by session: {reason}")
             demo.compute_reference()
-            sides = [demo.side(ours), demo.side(KERNEL_TCP)]
+            sides = [demo.side(carrier) for carrier in carriers]
     finally:
         if fabric:
             fabric.down()

@@ -25,6 +25,11 @@ class Carrier:
     key: str
     transport: Transport | None
 
+    @property
+    def is_ours(self) -> bool:
+        """Leaves counters of OpenSRD's."""
+        return self.transport is not None and self.transport.is_ours
+
     def mca(self, interface: str) -> list[str]:
         return MPI.network(self.transport) if self.transport else MPI.kernel_tcp(interface)
 
@@ -112,7 +117,7 @@ def run(
             happened = _follow(job, fabric, watch, fault, on_line)
         happened.spines = watch
         happened.tcp_retransmissions = fabric.tcp_retransmissions() - retransmitted_before
-    if carrier.transport and carrier.transport.is_ours:
+    if carrier.is_ours:
         happened.counted = counters.read(statistics)
     return happened
 

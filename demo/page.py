@@ -8,7 +8,7 @@ from chart import Chart
 from results import Side, Steady, table
 
 # Okabe and Ito's palette: told apart by people of any colour vision.
-SIDE_COLOURS = ["#0072B2", "#D55E00"]
+SIDE_COLOURS = ["#0072B2", "#009E73", "#D55E00"]
 SPINE_COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000"]
 
 BIN_MS = 20.0

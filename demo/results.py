@@ -62,9 +62,14 @@ class Side:
 
     def resent(self, happened: Happened) -> str:
         """By OpenSRD's own counters, or by those of the hosts' kernels (which a run over loopback does not have)."""
-        if self.carrier.transport and self.carrier.transport.is_ours:
+        if self.carrier.is_ours:
             return f"{happened.counted.retransmitted_packets} packets"
         return f"{happened.tcp_retransmissions} packets" if happened.spines else "not counted"
+
+    def carried(self, happened: Happened) -> str:
+        """What proves that OpenSRD carried the messages: counters of its instances, one in each rank."""
+        counted = happened.counted
+        return f"{counted.sent_packets} packets, {counted.processes} ranks" if self.carrier.is_ours else "none"
 
 
 def table(sides: list[Side]) -> list[tuple[str, list[str]]]:
@@ -77,6 +82,7 @@ def table(sides: list[Side]) -> list[tuple[str, list[str]]]:
     row("LAMMPS, healthy fabric: wall time", lambda side: f"{side.melt.happened.wall_s:.1f} s")
     row("  longest pause", lambda side: f"{side.melt.longest_pause_s:.2f} s")
     row("  physics against one process", lambda side: str(side.melt.comparison))
+    row("  sent by OpenSRD, as it counts", lambda side: side.carried(side.melt.happened))
     row("  sent again", lambda side: side.resent(side.melt.happened))
     if all(side.melt.happened.spines for side in sides):
         row("  bytes through each spine", lambda side: megabytes(side.melt.happened.spines.bytes_per_spine()))

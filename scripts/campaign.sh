@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # campaign.sh SEEDS [FIRST]: the named scenarios and that many runs of the deterministic world, each from a seed of its
-# own. A failing seed is printed as the command that replays it.
+# own; then random programs of the messaging layer, one for every 20 of those, which takes half as long again. A failing
+# seed is printed as the command that replays it.
 set -euo pipefail
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
 PATH=$PATH:$HOME/.cargo/bin
 
 seeds=${1:-2000} first=${2:-0}
 cargo run --release --quiet -p srd-world -- --scenario all
-exec cargo run --release --quiet -p srd-world -- --seeds "$first..$((first + seeds))" --jobs "$(nproc)"
+cargo run --release --quiet -p srd-world -- --seeds "$first..$((first + seeds))" --jobs "$(nproc)"
+SEEDS=$(((seeds + 19) / 20)) FIRST=$((first / 20)) cargo test --release --quiet -p srd-msg --test programs

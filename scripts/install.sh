@@ -7,9 +7,10 @@ prefix=${1:?usage: install.sh PREFIX}
 [[ $prefix == /* ]] || { echo "install: error: PREFIX must be an absolute path, is '$prefix'" >&2; exit 1; }
 [[ -x target/srd/bin/srd ]] || { echo "install: error: nothing is built; run: make build" >&2; exit 1; }
 destination=${DESTDIR:-}$prefix
-# The software EFA stays in a directory of its own: in $prefix/lib it would take the place of the system's libibverbs
-# for every program. `srd run` and `srd env` find it there, relative to bin/srd.
+# The libraries stay in directories of their own: in $prefix/lib the software EFA would take the place of the system's
+# libibverbs for every program. `srd run` and `srd env` find them there, relative to bin/srd.
 mkdir -p "$destination/bin" "$destination/lib"
 install -m 755 target/srd/bin/srd "$destination/bin/srd"
-cp -a target/srd/lib/srd "$destination/lib/"
-echo "install: $destination/bin/srd, $destination/lib/srd"
+# In place of the old files, not into them: programs may be running with those.
+cp -a --remove-destination target/srd/lib/srd "$destination/lib/"
+echo "install: $destination/bin/srd, $(cd "$destination/lib" && echo srd/efa/lib*.so.1 srd/fi*/lib*-fi.so)"

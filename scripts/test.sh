@@ -7,6 +7,7 @@ cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.." || exit 1
 PATH=$PATH:$HOME/.cargo/bin
 
 seeds=${SEEDS:-2000}
+unset SEEDS # the campaign's alone: tests in cargo read a variable of that name, too
 log=target/test.log
 passed=0 failed=0 summary=()
 began=$SECONDS
@@ -52,4 +53,9 @@ step "fuzz targets on their corpus" scripts/fuzz.sh corpus
 step "campaign, $seeds seeds" scripts/campaign.sh "$seeds"
 step "ABI" tests/abi/check.py
 step "consumer matrix" tests/consumers/run.py
+step "the same over the provider" tests/consumers/run.py --transport srd
+# What differs with shared memory: how messages go, not what a program sees of them. A stack for each kind of traffic.
+step "with shared memory" tests/consumers/run.py --transport srd-shm ompi ompi-rma mpich impi-rma imb-mt lammps
+# A dead path concerns the transport, which does not know who sends.
+step "with a silent path" tests/consumers/run.py --transport srd --fault blackhole ompi mpich-rma impi fi_pingpong
 finish

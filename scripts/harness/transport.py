@@ -50,12 +50,9 @@ def _srd(name: str, title: str, shared_memory: bool) -> Transport:
         name,
         title,
         "srd",
-        variables={
-            "FI_PROVIDER_PATH": str(layout.PROVIDER.parent),
-            "FI_PROVIDER": "srd",
-            "SRD_SHM": "on" if shared_memory else "off",
-        },
-        needs=(layout.PROVIDER,),
+        wrapper=(str(layout.SRD), "run", "--provider", "--"),
+        variables={"SRD_SHM": "on" if shared_memory else "off"},
+        needs=(layout.SRD, layout.PROVIDER),
         is_ours=True,
         is_local=shared_memory,
     )

@@ -112,14 +112,13 @@ def nixl(transport: Transport, variables: dict[str, str]) -> Job:
     stub = layout.TARGET / "consumers" / "nixl"
     compile_cuda_stub(stub)
     # Debian's libfabric 1.17 is too old for it; MPICH's wheel has a newer one.
-    environment = {"LD_LIBRARY_PATH": f"{stub}:{layout.VENV / 'mpich/lib/mpich'}", "FI_PROVIDER": "tcp"}
-    if transport.name != TCP.name:
-        # It takes no provider whose name it does not know. "+FILE": rather than the efa provider inside libfabric.
-        files = sorted(layout.PROVIDER_AS_EFA.glob("*fi.so"))
-        if not files:
-            raise NotHere(f"{layout.PROVIDER_AS_EFA.relative_to(layout.ROOT)} holds no provider")
-        variables = {**variables, "FI_PROVIDER_PATH": f"+{files[0]}", "FI_PROVIDER": "efa"}
-    return Job(Command([str(python), str(HERE / "nixl_check.py")], {**environment, **variables}))
+    libraries = {"LD_LIBRARY_PATH": f"{stub}:{layout.VENV / 'mpich/lib/mpich'}"}
+    program = [str(python), str(HERE / "nixl_check.py")]
+    if transport.name == TCP.name:
+        return Job(Command(program, {**libraries, "FI_PROVIDER": "tcp", **variables}))
+    # It takes no provider whose name it does not know.
+    wrapper = [str(layout.SRD), "run", "--provider", "--as-efa", "--"]
+    return Job(Command([*wrapper, *program], {**libraries, **variables}))
 
 
 def compile_cuda_stub(directory: Path) -> None:

@@ -1,7 +1,7 @@
 //! Random programs of sends and receives on networks that lose, delay and double packets, cut hosts off and restart them,
 //! checked against the rules of matching (MPI 4.1, 3.5: messages do not overtake each other, nor do receives).
 //!
-//! A program depends on its seed alone. `SEEDS=N` runs the first N, `SEED=n` runs that one:
+//! A program depends on its seed alone. `SEEDS=N` runs N, from `FIRST=n` on if that is set, `SEED=n` runs that one:
 //! `SEED=n cargo test --release -p srd-msg --test programs`.
 
 mod support;
@@ -465,7 +465,10 @@ fn random_programs_match_as_mpi_says() {
     let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
     let seeds = match number("SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("SEEDS").unwrap_or(60),
+        None => {
+            let first = number("FIRST").unwrap_or(0);
+            first..first + number("SEEDS").unwrap_or(60)
+        }
     };
     for seed in seeds {
         let run = std::panic::catch_unwind(|| Program::new(seed).run());

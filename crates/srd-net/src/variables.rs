@@ -133,8 +133,8 @@ pub const VARIABLES: &[Variable] = &[
     elsewhere(
         ReadBy::Command,
         "SRD_LIB_DIR",
-        "directory of the software EFA's libibverbs.so.1 and libefa.so.1",
-        "../lib/srd/efa from the directory of the srd command",
+        "directory of efa (libibverbs.so.1 and libefa.so.1), fi (libsrd-fi.so) and fi-efa (libefa-fi.so), or of the libraries of one of them",
+        "../lib/srd from the directory of the srd command",
         "a directory",
     ),
     elsewhere(

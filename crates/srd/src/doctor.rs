@@ -9,6 +9,7 @@ mod paths;
 mod ports;
 mod probe;
 mod programs;
+mod provider;
 pub mod responder;
 mod system;
 
@@ -83,6 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     findings.extend(system::examine(&options));
     findings.extend(firewall::examine(options.port_base));
     findings.extend(bypass::examine());
+    findings.extend(provider::examine(&options));
     if let Some(host) = &args.host {
         findings.extend(towards(host, args.port, &options)?);
     }

@@ -1,8 +1,9 @@
 //! `srd env`: shell commands that put OpenSRD under an existing program, and the list of all its variables.
 
 use crate::consumer::{self, Variable};
-use crate::{libraries, output, variables};
-use anyhow::{Context, bail};
+use crate::libraries::Libraries;
+use crate::{output, variables};
+use anyhow::Context;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   eval \"$(srd env)\"                this shell and what it starts use the software EFA
+  eval \"$(srd env --provider)\"     they use the libfabric provider srd
   srd env --shell fish | source    the same in fish
   srd env --list                   every SRD_* variable, its default, what it does and takes
   srd env --json                   the variables for another program to read";
@@ -20,14 +22,11 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     layer: Layer,
-    /// Also force the libraries in with LD_PRELOAD, for programs that bundle their own libibverbs under another name
-    #[arg(long)]
-    preload: bool,
     /// Syntax of the output; by default that of $SHELL
     #[arg(long, value_enum)]
     shell: Option<Shell>,
     /// List the variables that configure OpenSRD, instead of setting any
-    #[arg(long, conflicts_with_all = ["efa", "provider", "preload", "shell"])]
+    #[arg(long, conflicts_with_all = ["efa", "provider", "as_efa", "preload", "shell"])]
     list: bool,
     /// Print JSON
     #[arg(long, conflicts_with = "shell")]
@@ -40,21 +39,29 @@ pub struct Layer {
     /// The software EFA: libibverbs and libefa (the default)
     #[arg(long, conflicts_with = "provider")]
     efa: bool,
-    /// The libfabric provider "srd" (not in this version)
+    /// The libfabric provider "srd", for programs that use libfabric
     #[arg(long)]
     provider: bool,
+    /// The provider under the name "efa", for programs that take no name they do not know (NIXL)
+    #[arg(long, requires = "provider")]
+    as_efa: bool,
+    /// Also force the libraries in with LD_PRELOAD, for programs that bundle their own libibverbs under another name
+    #[arg(long, conflicts_with = "provider")]
+    preload: bool,
 }
 
 impl Layer {
-    /// Refuses what this version does not have.
-    pub fn check(&self) -> anyhow::Result<()> {
-        if self.provider {
-            bail!(
-                "this version of OpenSRD has no libfabric provider of its own\n  \
-                 use --efa: libfabric's efa provider over the software EFA, which serves the same programs"
-            );
+    /// What the program's environment needs. Says which variables of the user's that replaces.
+    pub fn variables(&self) -> anyhow::Result<Vec<Variable>> {
+        let (variables, replaced) = match (self.provider, self.as_efa) {
+            (false, _) => (consumer::efa(&Libraries::Efa.locate()?, self.preload), Vec::new()),
+            (true, false) => consumer::provider(&Libraries::Provider.locate()?),
+            (true, true) => consumer::provider_as_efa(&Libraries::ProviderAsEfa.locate()?),
+        };
+        for what in replaced {
+            eprintln!("srd: {what}");
         }
-        Ok(())
+        Ok(variables)
     }
 }
 
@@ -97,8 +104,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         list(args.json)?;
         return Ok(ExitCode::SUCCESS);
     }
-    args.layer.check()?;
-    let variables = consumer::efa(&libraries::locate()?, args.preload)
+    let variables = args
+        .layer
+        .variables()?
         .into_iter()
         .map(|Variable { name, value }| {
             let value = value.into_string().ok().with_context(|| format!("{name} is not valid UTF-8"))?;

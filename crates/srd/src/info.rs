@@ -1,7 +1,8 @@
 //! `srd info`: what this host offers to SRD.
 
 use crate::host::{self, interfaces, limits, offload};
-use crate::{libraries, output};
+use crate::libraries::Libraries;
+use crate::output;
 use serde::Serialize;
 use srd_net::{Instance, Options};
 use std::process::ExitCode;
@@ -34,7 +35,11 @@ struct Info {
     interfaces: Vec<interfaces::Interface>,
     limits: limits::Limits,
     offload: Option<offload::Offload>,
-    libraries: Libraries,
+    /// The software EFA's.
+    libraries: Installed,
+    /// The libfabric provider.
+    provider: Installed,
+    provider_as_efa: Installed,
 }
 
 /// What a program that used SRD now would get.
@@ -60,10 +65,26 @@ enum KeyMode {
     Sealed,
 }
 
+/// Where libraries should be, and which of them are not.
 #[derive(Serialize)]
-struct Libraries {
+struct Installed {
     directory: std::path::PathBuf,
     missing: Vec<&'static str>,
+}
+
+impl Installed {
+    fn look(libraries: Libraries) -> anyhow::Result<Installed> {
+        let directory = libraries.directory()?;
+        Ok(Installed { missing: libraries.missing(&directory), directory })
+    }
+
+    fn describe(&self) -> String {
+        let state = match self.missing.as_slice() {
+            [] => String::new(),
+            missing => format!(" (without {})", missing.join(" and ")),
+        };
+        format!("{}{state}", self.directory.display())
+    }
 }
 
 /// Prints the facts.
@@ -83,7 +104,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn gather(options: &Options) -> anyhow::Result<Info> {
     let (cpus_allowed, cpus) = host::cpus();
-    let directory = libraries::directory()?;
     Ok(Info {
         version: env!("CARGO_PKG_VERSION"),
         protocol_version: srd_wire::VERSION,
@@ -94,7 +114,9 @@ fn gather(options: &Options) -> anyhow::Result<Info> {
         interfaces: interfaces::all(),
         limits: limits::read(),
         offload: offload::probe().ok(),
-        libraries: Libraries { missing: libraries::missing(&directory), directory },
+        libraries: Installed::look(Libraries::Efa)?,
+        provider: Installed::look(Libraries::Provider)?,
+        provider_as_efa: Installed::look(Libraries::ProviderAsEfa)?,
     })
 }
 
@@ -162,11 +184,9 @@ fn describe(info: &Info) -> String {
     rows.push(("wmem_max", optional(limits.wmem_max, "unknown")));
     rows.push(("memlock", optional(limits.memlock, "unlimited")));
     rows.push(("open files", optional(limits.open_files, "unlimited")));
-    let state = match info.libraries.missing.as_slice() {
-        [] => String::new(),
-        missing => format!(" (without {})", missing.join(" and ")),
-    };
-    rows.push(("software EFA", format!("{}{state}", info.libraries.directory.display())));
+    rows.push(("software EFA", info.libraries.describe()));
+    rows.push(("provider srd", info.provider.describe()));
+    rows.push(("the same as efa", info.provider_as_efa.describe()));
     for interface in &info.interfaces {
         rows.push(("interface", describe_interface(interface)));
     }

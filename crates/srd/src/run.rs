@@ -1,7 +1,6 @@
 //! `srd run`: replaces itself with a program that runs over OpenSRD.
 
 use crate::env::Layer;
-use crate::{consumer, libraries};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -14,9 +13,14 @@ Examples:
   mpirun -np 2 --host a,b srd run -- ./program      ranks on other hosts: srd starts each rank there
   srd run --preload -- python3 train.py             programs that bundle a libibverbs of their own
   srd run -- env FI_EFA_ENABLE_SHM_TRANSFER=1 CMD   change one of the variables that srd sets
+  srd run --provider -- mpirun -np 2 ./program      the libfabric provider srd; Open MPI, MPICH and Intel MPI take it
+  srd run --provider --as-efa -- python3 serve.py   the provider under the name efa
 
 mpirun passes the environment on to other hosts only in part (Open MPI needs -x for each variable), so on several
 hosts put `srd run --` before the program instead of before mpirun; both at once do no harm.
+
+What --provider sets takes the place of what would lead a program elsewhere, and srd says so; options of the mpirun that
+it starts (--mca, -genv) count for more.
 
 Exit code: that of CMD; 1 if the libraries are missing, 126 if CMD cannot be executed, 127 if it is not found.";
 
@@ -26,9 +30,6 @@ Exit code: that of CMD; 1 if the libraries are missing, 126 if CMD cannot be exe
 pub struct Args {
     #[command(flatten)]
     layer: Layer,
-    /// Also force the libraries in with LD_PRELOAD, for programs that bundle their own libibverbs under another name
-    #[arg(long)]
-    preload: bool,
     /// The program and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -36,8 +37,7 @@ pub struct Args {
 
 /// Replaces this process; comes back only if that fails.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    args.layer.check()?;
-    let variables = consumer::efa(&libraries::locate()?, args.preload);
+    let variables = args.layer.variables()?;
     let (program, arguments) = args.command.split_first().expect("clap requires one");
     let mut command = Command::new(program);
     command.args(arguments).envs(variables.into_iter().map(|variable| (variable.name, variable.value)));

@@ -11,7 +11,8 @@ fn srd(arguments: &[&str]) -> Command {
     command.args(arguments);
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
-        if name.starts_with("SRD_") || name.starts_with("FI_") || name == "LD_LIBRARY_PATH" {
+        let prefixes = ["SRD_", "FI_", "OMPI_MCA_", "MPIR_", "I_MPI_"];
+        if prefixes.iter().any(|prefix| name.starts_with(prefix)) || name == "LD_LIBRARY_PATH" {
             command.env_remove(name);
         }
     }
@@ -33,6 +34,17 @@ fn library_directory(name: &str) -> PathBuf {
     std::fs::create_dir_all(&directory).unwrap();
     for library in ["libibverbs.so.1", "libefa.so.1"] {
         std::fs::write(directory.join(library), "").unwrap();
+    }
+    directory
+}
+
+/// A directory that looks like an installed `lib/srd`, with the provider under both names.
+fn provider_directory(name: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    for library in ["fi/libsrd-fi.so", "fi-efa/libefa-fi.so"] {
+        let file = directory.join(library);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, "").unwrap();
     }
     directory
 }
@@ -89,6 +101,8 @@ fn a_senseless_command_line_ends_with_2() {
     for arguments in [
         &["fly"][..],
         &["env", "--efa", "--provider"],
+        &["env", "--as-efa"],
+        &["run", "--provider", "--preload", "--", "true"],
         &["run"],
         &["perf", "client"],
         &["perf", "client", "h", "--size", "0"],
@@ -101,12 +115,70 @@ fn a_senseless_command_line_ends_with_2() {
 }
 
 #[test]
-fn the_provider_is_said_to_be_missing() {
-    for arguments in [&["env", "--provider"][..], &["run", "--provider", "--", "true"]] {
-        let output = srd(arguments).output().unwrap();
+fn a_missing_provider_is_said_to_be_missing() {
+    let efa = library_directory("efa alone");
+    for (arguments, library) in [
+        (&["env", "--provider"][..], "libsrd-fi.so"),
+        (&["run", "--provider", "--", "true"], "libsrd-fi.so"),
+        (&["run", "--provider", "--as-efa", "--", "true"], "libefa-fi.so"),
+    ] {
+        let output = srd(arguments).env("SRD_LIB_DIR", &efa).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
-        assert!(text(&output.stderr).contains("use --efa"), "{output:?}");
+        let message = text(&output.stderr);
+        assert!(message.contains(&format!("{library} not found in {}", efa.display())), "{message}");
+        let message = text(&srd(arguments).output().unwrap().stderr);
+        assert!(message.contains(library) && message.contains("make build"), "{message}");
     }
+}
+
+#[test]
+fn libfabric_and_every_mpi_are_led_to_the_provider() {
+    let directory = provider_directory("provider");
+    let env = |lib_dir: PathBuf| {
+        json(&srd(&["env", "--provider", "--json"]).env("SRD_LIB_DIR", lib_dir).output().unwrap())
+    };
+    let variables = env(directory.clone());
+    assert_eq!(variables["FI_PROVIDER_PATH"], directory.join("fi").to_str().unwrap());
+    for (name, value) in [
+        ("FI_PROVIDER", "srd"),
+        ("OMPI_MCA_pml", "cm"),
+        ("OMPI_MCA_mtl_ofi_provider_include", "srd"),
+        ("MPIR_CVAR_CH4_NETMOD", "ofi"),
+        ("I_MPI_OFI_PROVIDER", "srd"),
+    ] {
+        assert_eq!(variables[name], value, "{name}");
+    }
+    assert!(variables.get("LD_LIBRARY_PATH").is_none());
+    assert_eq!(env(directory.join("fi")), variables, "the directory of the library itself");
+}
+
+#[test]
+fn what_would_use_another_provider_is_replaced_and_named() {
+    let directory = provider_directory("replaced");
+    let output =
+        srd(&["run", "--provider", "--", "sh", "-c", "echo $FI_PROVIDER $OMPI_MCA_pml $I_MPI_FABRICS"])
+            .env("SRD_LIB_DIR", &directory)
+            .env("FI_PROVIDER", "tcp")
+            .env("OMPI_MCA_pml", "ob1")
+            .env("I_MPI_FABRICS", "ofi")
+            .output()
+            .unwrap();
+    assert_eq!(text(&output.stdout).trim(), "srd cm ofi");
+    let said = text(&output.stderr);
+    assert!(said.contains("FI_PROVIDER=tcp") && said.contains("OMPI_MCA_pml=ob1"), "{said}");
+    assert!(!said.contains("I_MPI_FABRICS"), "{said}");
+}
+
+#[test]
+fn the_provider_named_efa_goes_before_libfabrics_own() {
+    let directory = provider_directory("as-efa");
+    let arguments = ["env", "--provider", "--as-efa", "--json"];
+    let variables = json(&srd(&arguments).env("SRD_LIB_DIR", &directory).output().unwrap());
+    let own = directory.join("fi-efa");
+    let expected = format!("+{}:{}", own.join("libefa-fi.so").display(), own.display());
+    assert_eq!(variables["FI_PROVIDER_PATH"], expected);
+    assert_eq!(variables["FI_PROVIDER"], "efa");
+    assert_eq!(variables.as_object().unwrap().len(), 2);
 }
 
 #[test]
@@ -204,6 +276,7 @@ fn info_tells_what_a_program_would_get() {
     assert_eq!(info["transport"]["interface"], "lo");
     assert!(info["transport"]["port"].as_u64().unwrap() >= 17408);
     assert_eq!(info["transport"]["paths"], 64);
+    assert!(info["provider"]["directory"].as_str().unwrap().ends_with("lib/srd/fi"), "{info}");
     assert!(info["interfaces"].as_array().unwrap().iter().any(|interface| interface["name"] == "lo"));
     assert!(srd(&["info"]).output().unwrap().status.success());
 }
@@ -225,7 +298,17 @@ fn the_doctor_finds_and_its_code_says_whether_anything_failed() {
     let findings = diagnosis["findings"].as_array().unwrap();
     let failed = findings.iter().any(|finding| finding["level"] == "fail");
     assert_eq!(output.status.code(), Some(i32::from(failed)));
-    for check in ["address", "receive buffer", "open files", "memlock", "UDP offload", "firewall", "bypass"] {
+    for check in [
+        "address",
+        "receive buffer",
+        "open files",
+        "memlock",
+        "UDP offload",
+        "firewall",
+        "bypass",
+        "provider",
+        "lanes",
+    ] {
         assert!(findings.iter().any(|finding| finding["check"] == check), "{check} missing: {findings:?}");
     }
     // What is wrong comes with its remedy.
@@ -247,6 +330,30 @@ fn the_doctor_warns_of_a_way_around() {
         .unwrap();
     assert_eq!(bypass["level"], "warn");
     assert!(bypass["mend"].as_str().unwrap().contains("FI_EFA_ENABLE_SHM_TRANSFER=0"));
+}
+
+#[test]
+fn the_doctor_knows_the_provider() {
+    let directory = provider_directory("doctor");
+    let finding = |command: &mut Command, check: &str| {
+        let diagnosis = json(&command.env("SRD_LIB_DIR", &directory).output().unwrap());
+        let findings = diagnosis["findings"].as_array().unwrap();
+        findings.iter().find(|finding| finding["check"] == check).cloned().unwrap_or_default()
+    };
+    // An empty file is no provider; without libfabric's tools nobody knows.
+    let provider = finding(&mut srd(&["doctor", "--json"]), "provider");
+    assert!(provider["level"] == "warn" || provider["level"] == "skip", "{provider}");
+    let lost = finding(srd(&["doctor", "--json"]).env("FI_PROVIDER", "srd"), "provider path");
+    assert_eq!(lost["level"], "warn");
+    assert!(lost["mend"].as_str().unwrap().contains(directory.join("fi").to_str().unwrap()), "{lost}");
+    let path = directory.join("fi");
+    let led = [("FI_PROVIDER_PATH", path.to_str().unwrap()), ("FI_PROVIDER", "srd")];
+    let bypass = finding(srd(&["doctor", "--json"]).envs(led), "bypass");
+    assert_eq!(bypass["level"], "ok", "{bypass}");
+    let bypass = finding(srd(&["doctor", "--json"]).envs(led).env("OMPI_MCA_pml", "ob1"), "bypass");
+    assert!(bypass["what"].as_str().unwrap().contains("OMPI_MCA_pml=ob1"), "{bypass}");
+    let lanes = finding(srd(&["doctor", "--json"]).env("SRD_SHM", "off"), "lanes");
+    assert!(lanes["what"].as_str().unwrap().contains("SRD_SHM=off"), "{lanes}");
 }
 
 #[test]

@@ -1,12 +1,21 @@
-//! What would make a program go past the software EFA: another libibverbs in front, variables of MPI stacks and
-//! libfabric that choose something else.
+//! What would make a program go past OpenSRD: another libibverbs in front, variables of MPI stacks and libfabric that
+//! choose something else.
 
 use super::finding::Finding;
-use crate::libraries;
+use crate::consumer;
+use crate::libraries::Libraries;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A variable of another program, the values with which it passes SRD by, and what to do.
+/// By which interface a program reaches OpenSRD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Efa,
+    Provider,
+    ProviderAsEfa,
+}
+
+/// A variable of another program, the values with which it passes the software EFA by, and what to do.
 struct Trap {
     name: &'static str,
     /// Whether this value is harmful.
@@ -26,7 +35,7 @@ const TRAPS: [Trap; 8] = [
         name: "FI_PROVIDER",
         harms: |value| !value.split([',', ';']).any(|provider| provider == "efa"),
         what: "libfabric does not use its efa provider",
-        mend: "export FI_PROVIDER=efa (srd run and srd env do)",
+        mend: "export FI_PROVIDER=efa (srd run and srd env do), or use srd run --provider",
     },
     Trap {
         name: "FI_PROVIDER_PATH",
@@ -100,36 +109,100 @@ const LOCALS: [Local; 3] = [
     },
 ];
 
-/// Looks at the libraries and at the variables.
+/// Looks at the software EFA and at the variables.
 pub fn examine() -> Vec<Finding> {
-    let mut findings = Vec::new();
-    match libraries::locate() {
-        Ok(directory) => findings.push(loaded(&directory)),
-        Err(error) => {
-            let text = format!("{error:#}");
-            let (what, mend) = text.split_once('\n').unwrap_or((&text, "make build"));
-            findings.push(Finding::warn("software EFA", what).mend(mend.trim().replace("\n  ", "; ")));
-        }
-    }
-    let set = TRAPS.iter().filter_map(|trap| {
-        let value = std::env::var(trap.name).ok().filter(|value| (trap.harms)(value))?;
-        Some(Finding::warn("bypass", format!("{}={value}: {}", trap.name, trap.what)).mend(trap.mend))
-    });
+    let variable = |name: &str| std::env::var(name).ok();
+    let mut findings = vec![match Libraries::Efa.locate() {
+        Ok(directory) => loaded(&directory),
+        Err(error) => missing("software EFA", &error),
+    }];
+    let way = way(&variable);
     let before = findings.len();
-    findings.extend(set);
+    findings.extend(traps(way, &variable));
     if findings.len() == before {
         findings.push(Finding::ok(
             "bypass",
-            "no variable makes libfabric, UCX or MPI go another way between hosts",
+            format!("no variable makes programs go another way between hosts than {}", way.name()),
         ));
     }
-    findings.extend(shared_memory(&|name| std::env::var(name).ok()));
+    findings.extend(shared_memory(&variable));
     findings
+}
+
+/// Libraries that are not there, as a warning.
+pub fn missing(check: &'static str, error: &anyhow::Error) -> Finding {
+    let text = format!("{error:#}");
+    let (what, mend) = text.split_once('\n').unwrap_or((&text, "make build"));
+    Finding::warn(check, what).mend(mend.trim().replace("\n  ", "; "))
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Way::Efa => "the software EFA",
+            Way::Provider => "the libfabric provider srd",
+            Way::ProviderAsEfa => "the libfabric provider srd under the name efa",
+        }
+    }
+}
+
+type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The way that the environment is made for: libfabric is told where one of our providers is, or asked for it by name.
+fn way(variable: Environment) -> Way {
+    let path = variable("FI_PROVIDER_PATH").unwrap_or_default();
+    if variable("FI_PROVIDER").as_deref() == Some("srd") || leads_to(&path, Libraries::Provider) {
+        Way::Provider
+    } else if leads_to(&path, Libraries::ProviderAsEfa) {
+        Way::ProviderAsEfa
+    } else {
+        Way::Efa
+    }
+}
+
+/// Whether a library is in a directory of `FI_PROVIDER_PATH`, or named there behind a plus sign.
+pub fn leads_to(path: &str, libraries: Libraries) -> bool {
+    let name = libraries.names()[0];
+    path.split(':').any(|entry| match entry.strip_prefix('+') {
+        Some(file) => Path::new(file).ends_with(name) && Path::new(file).is_file(),
+        None => Path::new(entry).join(name).is_file(),
+    })
+}
+
+/// What is set against a way.
+fn traps(way: Way, variable: Environment) -> Vec<Finding> {
+    let against =
+        |name: &str, value: &str, what: &str| Finding::warn("bypass", format!("{name}={value}: {what}"));
+    match way {
+        Way::Efa => TRAPS
+            .iter()
+            .filter_map(|trap| {
+                let value = variable(trap.name).filter(|value| (trap.harms)(value))?;
+                Some(against(trap.name, &value, trap.what).mend(trap.mend))
+            })
+            .collect(),
+        Way::Provider => consumer::SETTINGS
+            .iter()
+            .filter_map(|setting| {
+                let value = variable(setting.name).filter(|value| setting.is_against(value))?;
+                let mend = format!("export {}={} (srd run --provider does)", setting.name, setting.value);
+                Some(against(setting.name, &value, setting.otherwise).mend(mend))
+            })
+            .collect(),
+        Way::ProviderAsEfa => {
+            let value = variable("FI_PROVIDER").filter(|value| value != "efa");
+            let what = "libfabric does not use the provider";
+            value
+                .map(|value| against("FI_PROVIDER", &value, what).mend("export FI_PROVIDER=efa"))
+                .into_iter()
+                .collect()
+        }
+    }
 }
 
 /// Which MPI stacks would not send over SRD between ranks of one host. That is usually what one wants, and surprises
 /// only who tries SRD on one host.
-fn shared_memory(variable: &dyn Fn(&str) -> Option<String>) -> Option<Finding> {
+fn shared_memory(variable: Environment) -> Option<Finding> {
     let stacks: Vec<String> = LOCALS
         .iter()
         .filter(|local| !variable(local.variable).is_some_and(|value| (local.turns_off)(&value)))
@@ -147,8 +220,9 @@ fn shared_memory(variable: &dyn Fn(&str) -> Option<String>) -> Option<Finding> {
 /// Which libibverbs a program started now would get.
 fn loaded(directory: &Path) -> Finding {
     let check = "software EFA";
-    let ours = directory.join(libraries::NAMES[0]);
-    match resolved(libraries::NAMES[0]) {
+    let library = Libraries::Efa.names()[0];
+    let ours = directory.join(library);
+    match resolved(library) {
         Some(found) if same_file(&found, &ours) => {
             Finding::ok(check, format!("programs load {}", found.display()))
         }
@@ -204,6 +278,22 @@ mod tests {
         assert!(!harms("FI_EFA_ENABLE_SHM_TRANSFER", "0"));
         assert!(harms("FI_PROVIDER", "tcp;ofi_rxm"));
         assert!(!harms("FI_PROVIDER", "efa"));
+    }
+
+    #[test]
+    fn the_way_is_told_by_the_environment_and_has_traps_of_its_own() {
+        let with = |set: &'static [(&str, &str)]| {
+            move |name: &str| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            }
+        };
+        assert_eq!(way(&with(&[])), Way::Efa);
+        let provider = with(&[("FI_PROVIDER", "srd"), ("OMPI_MCA_pml", "ucx"), ("I_MPI_FABRICS", "ofi")]);
+        assert_eq!(way(&provider), Way::Provider);
+        let found = traps(Way::Provider, &provider);
+        assert!(matches!(&found[..], [one] if one.what.contains("OMPI_MCA_pml=ucx")), "{found:?}");
+        assert!(traps(Way::Efa, &provider).iter().any(|one| one.what.contains("FI_PROVIDER=srd")));
+        assert_eq!(traps(Way::ProviderAsEfa, &provider).len(), 1);
     }
 
     #[test]
