@@ -107,6 +107,12 @@ impl Near {
         }
     }
 
+    /// Whether anything has come.
+    #[inline]
+    pub fn has_news(&mut self) -> bool {
+        self.asleep || self.post.has_news()
+    }
+
     /// Takes what has come. Returns whether there was anything.
     #[inline]
     pub fn round(&mut self, messages: &mut Messages, device: &mut Device<HostMemory>, now: Time) -> bool {

@@ -242,6 +242,14 @@ impl Instance {
         Ok(result)
     }
 
+    /// Runs `f` under the device's lock, without the device: for a look at what a layer above keeps under that lock. Nothing
+    /// is transmitted, and nobody is told anything.
+    #[inline]
+    pub fn locked<R>(&self, f: impl FnOnce() -> R) -> Result<R, Barred> {
+        let _held = self.shared.lock()?;
+        Ok(f())
+    }
+
     /// Creates a queue pair; takes another receive port if those in use have no number left.
     pub fn create_qp(&self, init: QpInit) -> Result<Result<Qpn, DeviceError>, Barred> {
         loop {
