@@ -21,6 +21,7 @@ pub mod run;
 pub mod scenario;
 pub mod settings;
 pub mod simulation;
+pub mod srd_card;
 pub mod srd_transport;
 pub mod sweep;
 pub mod topology;
