@@ -14,6 +14,8 @@ pub mod htsim;
 pub mod ideal;
 pub mod input;
 pub mod memory_estimate;
+pub mod msg_transport;
+mod on_node;
 pub mod outcome;
 pub mod program;
 pub mod record;

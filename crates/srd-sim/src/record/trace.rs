@@ -295,6 +295,7 @@ impl Trace {
         let flow = match report {
             Report::Sent { flow } | Report::Failed { flow, .. } => Some(flow),
             Report::Received { inbox } => self.roster.flow_into(process, inbox),
+            Report::Ended => None,
         };
         let Some(index) = flow.filter(|flow| self.flows.contains_key(flow)) else { return };
         let (t_us, flow) = (Ps::of(now).as_micros(), self.roster.id(index));
@@ -302,6 +303,7 @@ impl Trace {
             Report::Sent { .. } => Event::FlowSent { t_us, flow },
             Report::Received { .. } => Event::FlowReceived { t_us, flow },
             Report::Failed { why, .. } => Event::FlowFailed { t_us, flow, why: why.to_string() },
+            Report::Ended => unreachable!("a program is no flow"),
         });
     }
 
