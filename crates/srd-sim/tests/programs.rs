@@ -37,7 +37,7 @@ fn run(
 fn half_round_trip_us(bytes: u64, change: impl FnOnce(&mut Scenario)) -> f64 {
     let times = 10;
     let ended = run(ping_pong(bytes, times), 1, change);
-    ended.span().unwrap().as_micros() / (2 * times) as f64
+    ended.span_of(0).unwrap().as_micros() / (2 * times) as f64
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_ping_pong_takes_the_time_of_the_fabric_and_the_same_again() {
         assert_eq!(ended, run(), "{bytes} bytes");
         assert!(ended.marks.iter().all(|marks| marks.len() == 2), "{bytes} bytes: {ended:?}");
         // Not faster than the way and the bytes, and not much slower.
-        let half = ended.span().unwrap().as_micros() / 8.0;
+        let half = ended.span_of(0).unwrap().as_micros() / 8.0;
         let least = 1.0 + bytes as f64 * 8e-5;
         assert!((least..least * 2.0 + 25.0).contains(&half), "{bytes} bytes: {half} us, {least} at best");
     }
@@ -96,7 +96,7 @@ fn an_all_reduce_ends_and_does_the_same_again() {
 fn programs_of_a_host_reach_each_other_through_the_card_or_past_it() {
     let through = |on_node| {
         let ended = run(ping_pong(8, 10), 2, |scenario| scenario.settings.hosts.on_node = on_node);
-        ended.span().unwrap().as_micros() / 20.0
+        ended.span_of(0).unwrap().as_micros() / 20.0
     };
     let (card, memory) = (through(None), through(Some(OnNode::default())));
     // 0.3 us, and a nanosecond for the bytes.

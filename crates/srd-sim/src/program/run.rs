@@ -24,6 +24,12 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// From the first mark of a rank to its last; `None` if it has noted nothing.
+    pub fn span_of(&self, rank: usize) -> Option<Ps> {
+        let marks = &self.marks[rank];
+        Some(Ps::of(*marks.last()?).since(Ps::of(*marks.first()?)))
+    }
+
     /// From the earliest first mark to the latest last one; `None` if a rank has noted nothing.
     pub fn span(&self) -> Option<Ps> {
         let first = self.marks.iter().map(|marks| marks.first().copied()).min()??;
