@@ -9,7 +9,7 @@ use crate::srd_card::{Card, SrdContent, gid, transport_config};
 use crate::transport::{Counts, Near, Order, Outgoing, Report, Role, Transport};
 use srd_device::{DeviceConfig, Sketch, SketchMemory};
 use srd_msg::{Domain, EndpointId, Failure, Iov, Match, PeerAddr, PeerId, Recv, Refused, Send, TxFlags};
-use srd_wire::{Qpn, Time};
+use srd_wire::{Nanos, Qpn, Time};
 
 /// Where a program sends from and receives into: an address of its own memory, which has no bytes.
 const BUFFER: u64 = 1 << 40;
@@ -27,6 +27,10 @@ pub struct MsgProcess {
     layers: Layers,
     /// Its end has been reported.
     reported: bool,
+    /// It looks at what has completed at multiples of this; zero: at once.
+    looks_every: Nanos,
+    /// When it looks again, if there may be something.
+    looks_at: Time,
 }
 
 /// What carries the program's messages.
@@ -61,8 +65,17 @@ impl MsgProcess {
         self.layers.card.device.counters()
     }
 
+    /// Something may have completed.
+    fn look(&mut self, now: Time) {
+        match self.looks_every {
+            Nanos(0) => self.go_on(now),
+            Nanos(every) => self.looks_at = self.looks_at.min(Time(now.0.next_multiple_of(every))),
+        }
+    }
+
     /// Something may have completed, or may be possible now.
     fn go_on(&mut self, now: Time) {
+        self.looks_at = Time::NEVER;
         self.layers.domain.progress(&mut self.layers.card.device, now);
         self.rank.advance(now, &mut self.layers);
     }
@@ -164,7 +177,14 @@ impl Transport for MsgProcess {
         let endpoint = domain.open_endpoint(device, Time(0), qpn, role.seed as u32, 0).expect(never);
         let shared_memory = role.settings.hosts.on_node.map(|on| SharedMemory::new(on, number));
         let layers = Layers { card, domain, endpoint, qpn, shared_memory, ranks: Vec::new() };
-        MsgProcess { rank: Rank::new(script.clone()), layers, reported: false }
+        let looks_every = Nanos(role.settings.hosts.looks_every.0 / 1000);
+        MsgProcess {
+            rank: Rank::new(script.clone()),
+            layers,
+            reported: false,
+            looks_every,
+            looks_at: Time::NEVER,
+        }
     }
 
     fn address(&self) -> MsgAddress {
@@ -198,7 +218,7 @@ impl Transport for MsgProcess {
 
     fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &SrdContent<Sketch>) {
         self.layers.card.receive(now, arrived, head, content);
-        self.go_on(now);
+        self.look(now);
     }
 
     fn poll_transmit<R>(
@@ -219,13 +239,21 @@ impl Transport for MsgProcess {
 
     fn handle_timeout(&mut self, now: Time) {
         self.layers.card.device.handle_timeout(now);
-        self.go_on(now);
+        if self.program_timeout() <= now {
+            self.go_on(now);
+        } else {
+            self.look(now);
+        }
     }
 
     fn next_timeout(&self) -> Time {
-        let Layers { card, domain, shared_memory, .. } = &self.layers;
+        self.layers.card.device.next_timeout().min(self.program_timeout())
+    }
+
+    fn program_timeout(&self) -> Time {
+        let Layers { domain, shared_memory, .. } = &self.layers;
         let near = shared_memory.as_ref().map_or(Time::NEVER, SharedMemory::next_timeout);
-        card.device.next_timeout().min(domain.next_timeout()).min(self.rank.wakes_at()).min(near)
+        domain.next_timeout().min(self.rank.wakes_at()).min(near).min(self.looks_at)
     }
 
     fn poll_report(&mut self) -> Option<Report> {

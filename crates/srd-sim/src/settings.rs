@@ -90,6 +90,8 @@ pub struct HostSettings {
     pub queues: u16,
     /// The host looks at what has arrived, and at its timers, up to so long after it should have (uniformly).
     pub jitter: Ps,
+    /// Programs, and the messaging layer with them, look at what has completed at multiples of this; zero: at once.
+    pub looks_every: Ps,
     /// How messages go from one program of a host to another; `None`: through the network card, to the switch and back.
     pub on_node: Option<OnNode>,
 }
@@ -129,6 +131,7 @@ impl Default for HostSettings {
             receive_ring: 4096,
             queues: 1,
             jitter: none,
+            looks_every: none,
             on_node: None,
         }
     }

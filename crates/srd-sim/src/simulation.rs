@@ -11,7 +11,7 @@ use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport};
 use crate::units::Ps;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use srd_wire::{BitRate, Nanos};
+use srd_wire::{BitRate, Nanos, Time};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes before an IP datagram on Ethernet: two addresses and the type.
@@ -521,9 +521,15 @@ impl<'a, T: Transport> Simulation<'a, T> {
         while let Some(near) = self.processes[number as usize].transport.poll_near() {
             let to = self.ranks[near.to as usize];
             self.processes[to as usize].transport.receive_near(near);
-            self.set_alarm(to);
+            self.set_program_alarm(to);
         }
-        self.set_alarm(number);
+        self.set_program_alarm(number);
+    }
+
+    /// For what a process does by the clock that has nothing to do with the network card.
+    fn set_program_alarm(&mut self, number: u32) {
+        let at = self.processes[number as usize].transport.program_timeout();
+        self.set_alarm_at(number, at);
     }
 
     /// Processes of a host tell each other how many send to them: they share a link.
@@ -567,13 +573,18 @@ impl<'a, T: Transport> Simulation<'a, T> {
     // ---- time ----
 
     fn set_alarm(&mut self, number: u32) {
-        let process = &mut self.processes[number as usize];
-        let mut at = Ps::of(process.transport.next_timeout());
+        let at = self.processes[number as usize].transport.next_timeout();
+        self.set_alarm_at(number, at);
+    }
+
+    #[inline]
+    fn set_alarm_at(&mut self, number: u32, at: Time) {
+        let mut at = Ps::of(at);
         if at == Ps::NEVER {
             return;
         }
         at = at.max(self.now + Ps::from_nanos(1));
-        if at >= process.wakes_at {
+        if at >= self.processes[number as usize].wakes_at {
             return;
         }
         if self.settings.hosts.jitter > Ps::ZERO {

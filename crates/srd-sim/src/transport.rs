@@ -133,7 +133,7 @@ pub trait Transport: Sized {
     /// A transfer without end ends: nothing more is to be sent.
     fn stop(&mut self, now: Time, flow: u32);
 
-    /// Addresses of all programs' processes, by rank. For transports that run programs, as the next two.
+    /// Addresses of all programs' processes, by rank. For transports that run programs, as the next three.
     fn meet(&mut self, _ranks: &[Self::Address]) {
         unreachable!("this transport runs no programs");
     }
@@ -146,6 +146,11 @@ pub trait Transport: Sized {
     /// Such a message will have come at its time.
     fn receive_near(&mut self, _near: Near) {
         unreachable!("this transport runs no programs");
+    }
+
+    /// When the program, not the transport, wants [`Transport::handle_timeout`] to be called.
+    fn program_timeout(&self) -> Time {
+        Time::NEVER
     }
 
     /// A frame has come to the network card at `arrived`, and the host looks at it now.

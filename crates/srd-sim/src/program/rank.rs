@@ -57,7 +57,7 @@ impl Rank {
 
     /// When it goes on by itself.
     pub fn wakes_at(&self) -> Time {
-        self.busy_until.unwrap_or(Time::NEVER)
+        self.busy_until.filter(|_| self.failed.is_none()).unwrap_or(Time::NEVER)
     }
 
     /// Whether it has come to the end of its script. It ends early where a request fails.
