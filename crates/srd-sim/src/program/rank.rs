@@ -28,12 +28,30 @@ impl Rank {
     /// Goes as far as it can now. To be called when the layer below may have completed something, or has room again, and
     /// at [`Rank::wakes_at`].
     pub fn advance(&mut self, now: Time, messaging: &mut impl Messaging) {
+        self.take_completions(now, messaging);
+        loop {
+            self.take_steps(now, messaging);
+            // What has just begun may have come to its end at once.
+            if !self.take_completions(now, messaging) {
+                return;
+            }
+        }
+    }
+
+    /// Returns whether there were any.
+    fn take_completions(&mut self, now: Time, messaging: &mut impl Messaging) -> bool {
+        let mut any = false;
         while let Some(Completion { request, failed }) = messaging.poll(now) {
+            any = true;
             self.open = self.open.checked_sub(1).expect("a request comes to its end once");
             if let (Some(why), None) = (failed, self.failed) {
                 self.failed = Some((self.script[request as usize], why));
             }
         }
+        any
+    }
+
+    fn take_steps(&mut self, now: Time, messaging: &mut impl Messaging) {
         while self.failed.is_none() && self.busy_until.is_none_or(|until| now >= until) {
             self.busy_until = None;
             let Some(&step) = self.script.get(self.next) else { return };
