@@ -55,16 +55,6 @@ impl MsgProcess {
         self.layers.domain.counters()
     }
 
-    /// What the transport has counted.
-    pub fn stats(&self) -> &srd_proto::Stats {
-        self.layers.card.device.endpoint().stats()
-    }
-
-    /// What the device has counted.
-    pub fn device_counters(&self) -> srd_device::Counters {
-        self.layers.card.device.counters()
-    }
-
     /// Something may have completed.
     fn look(&mut self, now: Time) {
         match self.looks_every {

@@ -46,6 +46,7 @@ fn a_ping_pong_takes_the_time_of_the_fabric_and_the_same_again() {
         let run = || run(ping_pong(bytes, 4), 1, |_| {});
         let ended = run();
         assert_eq!(ended, run(), "{bytes} bytes");
+        assert!(ended.messages.iter().all(|counters| counters.expected + counters.unexpected == 4));
         assert!(ended.marks.iter().all(|marks| marks.len() == 2), "{bytes} bytes: {ended:?}");
         // Not faster than the way and the bytes, and not much slower.
         let half = ended.span_of(0).unwrap().as_micros() / 8.0;

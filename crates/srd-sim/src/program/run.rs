@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 pub struct Ended {
     /// The times that each rank noted.
     pub marks: Vec<Vec<Time>>,
+    /// What the messaging layer of each has counted.
+    pub messages: Vec<srd_msg::Counters>,
     /// When the last one ended.
     pub at: Ps,
     /// Events of the run.
@@ -66,6 +68,7 @@ pub fn to_end(scenario: &Scenario, watch: &mut dyn FnMut() -> bool) -> Option<En
     }
     Some(Ended {
         marks: simulation.transports().map(|process| process.rank().marks().to_vec()).collect(),
+        messages: simulation.transports().map(|process| *process.messages()).collect(),
         at: simulation.now,
         events: simulation.events(),
         complaints: complaints(&simulation),
