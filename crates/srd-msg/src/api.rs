@@ -326,7 +326,7 @@ pub struct Config {
     pub max_outstanding: u32,
     /// Longest injected message.
     pub inject_size: u64,
-    /// Longest message that is sent in segments without asking; longer ones meet by rendezvous.
+    /// Longest message that is sent without asking, in one piece or in segments; longer ones meet by rendezvous.
     pub medium_limit: u64,
     /// Bytes that a rendezvous sends ahead, while the read is set up.
     pub eager_ahead: u64,

@@ -1,7 +1,7 @@
 //! What comes from peers: whose it is, whether its session goes on, and whether its turn has come.
 
 use crate::endpoint::{Cx, Endpoint, Fetch, named};
-use crate::header::{self, Body, FAR_BACK, Message, Part};
+use crate::header::{self, Body, FAR_BACK, LONGEST, Message, Part};
 use crate::peer::{Early, MOST_EARLY};
 use srd_device::Store;
 
@@ -9,7 +9,9 @@ impl Endpoint {
     /// A message of `len` bytes from a peer lies at `at`, until this returns.
     #[inline]
     pub fn arrived<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, at: u64, len: u32) {
-        let Some((common, body, header)) = header::decode(cx.memory().bytes(at, len as usize)) else {
+        // Memory need not hold more of it than a header (`srd_device::SketchMemory`).
+        let head = cx.memory().bytes(at, (len as usize).min(LONGEST));
+        let Some((common, body, header)) = header::decode(head) else {
             cx.shared.counters.malformed += 1;
             return;
         };

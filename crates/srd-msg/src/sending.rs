@@ -30,9 +30,10 @@ impl Endpoint {
         if let Some(lane) = &peer.lane {
             return self.send_to_near(cx, send, len, fits && len + header as u64 <= lane.longest() as u64);
         }
+        let fits = fits && len <= cx.shared.config.medium_limit;
         if fits && len <= cx.shared.max_msg as u64 - header as u64 {
             self.send_whole(cx, send, len);
-        } else if fits && len <= cx.shared.config.medium_limit {
+        } else if fits {
             cx.shared.counters.medium_sent += 1;
             let op = self.begin_message(cx, send, send.flags.level == Level::Delivery);
             self.send_parts(cx, op, send, len, len as u32, None);

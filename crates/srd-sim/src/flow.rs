@@ -1,5 +1,6 @@
 //! What a run is to move: flows, and what starts them. Workloads and htsim's connection matrices become this.
 
+use crate::program::script::Script;
 use crate::units::Ps;
 use std::fmt;
 
@@ -71,6 +72,15 @@ pub enum TriggerKind {
     Barrier(u32),
 }
 
+/// A process works through a script; the messages of that belong to no flow.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Program {
+    /// The process. It has no other program.
+    pub at: Place,
+    /// What it does.
+    pub script: Script,
+}
+
 /// Everything that a run is to move.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Traffic {
@@ -80,6 +90,8 @@ pub struct Traffic {
     pub flows: Vec<Flow>,
     /// Triggers.
     pub triggers: Vec<Trigger>,
+    /// Programs, by rank. The transport must be one that runs them (`msg_transport`).
+    pub programs: Vec<Program>,
 }
 
 /// What makes a [`Traffic`] impossible. Flows and triggers are given by index.
@@ -188,6 +200,7 @@ impl Traffic {
         let (workloads, triggers) = (self.workloads.len() as u16, self.triggers.len() as u32);
         let flows = self.flows.len() as u32;
         self.workloads.extend(other.workloads);
+        self.programs.extend(other.programs);
         self.flows.extend(other.flows.into_iter().map(|mut flow| {
             flow.workload += workloads;
             flow.start = match flow.start {

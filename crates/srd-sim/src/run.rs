@@ -7,7 +7,8 @@ use crate::outcome::{Meter, Outcome};
 use crate::record::Observed;
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
-use crate::srd_transport::{self, Srd};
+use crate::srd_card;
+use crate::srd_transport::Srd;
 use crate::topology::PacketSizes;
 use crate::transport::Transport;
 use crate::units::Ps;
@@ -32,7 +33,7 @@ impl Offer {
         let sizes = PacketSizes::of(settings.transport.mtu, settings.frame_overhead);
         let host = settings.hosts.latency + settings.hosts.per_packet;
         let base_rtt = topology.longest_base_rtt(sizes) + Ps(2 * host.0);
-        let cost = srd_transport::wire_cost(settings.transport.mtu, settings.frame_overhead);
+        let cost = srd_card::wire_cost(settings.transport.mtu, settings.frame_overhead);
         let ideal = ideal::completion_time(topology, traffic, cost, base_rtt);
         Offer { base_rtt, ideal, cost }
     }

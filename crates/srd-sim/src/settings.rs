@@ -20,6 +20,8 @@ pub struct Settings {
     pub hosts: HostSettings,
     /// The transport.
     pub transport: TransportSettings,
+    /// The messaging layer of processes that run programs.
+    pub messages: srd_msg::Config,
     /// What goes wrong when.
     pub faults: Vec<Fault>,
     /// Pause between samples of queues, rates and paths; zero: none are taken.
@@ -88,6 +90,28 @@ pub struct HostSettings {
     pub queues: u16,
     /// The host looks at what has arrived, and at its timers, up to so long after it should have (uniformly).
     pub jitter: Ps,
+    /// Programs, and the messaging layer with them, look at what has completed at multiples of this; zero: at once.
+    pub looks_every: Ps,
+    /// How messages go from one program of a host to another; `None`: through the network card, to the switch and back.
+    pub on_node: Option<OnNode>,
+}
+
+/// Shared memory between programs of a host: a message takes `latency`, and its bytes the time that they take at `rate`, during
+/// which its sender copies nothing else (the model of Hockney, 1994). Hosts have room for any number of such copies at a
+/// time, and for any number of messages that nobody has received.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct OnNode {
+    /// From the program that sends to the one that receives.
+    pub latency: Ps,
+    /// Of one copy.
+    pub rate: BitRate,
+}
+
+impl Default for OnNode {
+    /// 0.3 us and 10 GB/s: about what processes of one socket see, with a copy on either side.
+    fn default() -> OnNode {
+        OnNode { latency: Ps::from_nanos(300), rate: BitRate(80_000_000_000) }
+    }
 }
 
 impl HostSettings {
@@ -101,7 +125,15 @@ impl Default for HostSettings {
     /// An ideal host, one receive queue.
     fn default() -> HostSettings {
         let none = Ps::ZERO;
-        HostSettings { per_packet: none, latency: none, receive_ring: 4096, queues: 1, jitter: none }
+        HostSettings {
+            per_packet: none,
+            latency: none,
+            receive_ring: 4096,
+            queues: 1,
+            jitter: none,
+            looks_every: none,
+            on_node: None,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::draws;
 use crate::event_queue::{EventQueue, Scheduled, Spans};
 use crate::fabric::{Arrival, Fabric, PortId, mix};
-use crate::flow::{Size, Start, Traffic, TriggerKind};
+use crate::flow::{Program, Size, Start, Traffic, TriggerKind};
 use crate::frame::{FrameHead, FrameId, FramePool};
 use crate::settings::Settings;
 use crate::topology::Topology;
@@ -11,7 +11,7 @@ use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport};
 use crate::units::Ps;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use srd_wire::{BitRate, Nanos};
+use srd_wire::{BitRate, Nanos, Time};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Bytes before an IP datagram on Ethernet: two addresses and the type.
@@ -155,15 +155,17 @@ pub struct Simulation<'a, T: Transport> {
     hosts: Vec<Host>,
     processes: Vec<Process<T>>,
     addresses: Vec<T::Address>,
+    /// Processes of programs, by rank.
+    ranks: Vec<u32>,
     /// By index of the traffic's flows.
     pub flows: Vec<FlowState>,
     /// How often each trigger has fired.
     fired: Vec<u32>,
-    /// Flows with an end that have not come to it.
+    /// Flows with an end, and programs, that have not come to it.
     unfinished: u32,
     /// When the last flow without end is told to stop.
     endless_until: Ps,
-    /// When the last flow that has an end came to it.
+    /// When the last flow that has an end, or the last program, came to it.
     ended: Ps,
     /// The run goes on to the end of that span in which it is over.
     spans: Spans,
@@ -217,10 +219,12 @@ impl<'a, T: Transport> Simulation<'a, T> {
             hosts: Vec::new(),
             processes: Vec::new(),
             addresses: Vec::new(),
+            ranks: Vec::new(),
             flows: Vec::new(),
             fired: vec![0; traffic.triggers.len()],
             unfinished: traffic.flows.iter().filter(|flow| matches!(flow.size, Size::Bytes(_))).count()
-                as u32,
+                as u32
+                + traffic.programs.len() as u32,
             endless_until: Ps::ZERO,
             ended: Ps::ZERO,
             spans,
@@ -240,6 +244,11 @@ impl<'a, T: Transport> Simulation<'a, T> {
                 simulation.events.push(until, Event::Stop(index as u32));
                 simulation.endless_until = simulation.endless_until.max(until);
             }
+        }
+        for rank in 0..traffic.programs.len() {
+            let process = simulation.ranks[rank];
+            simulation.processes[process as usize].wakes_at = Ps::ZERO;
+            simulation.events.push(Ps::ZERO, Event::Wake(process));
         }
         for (index, fault) in settings.faults.iter().enumerate() {
             simulation.events.push(fault.at, Event::Fault(index as u32));
@@ -278,12 +287,15 @@ impl<'a, T: Transport> Simulation<'a, T> {
         self.events = events;
     }
 
-    /// Makes the processes that flows name, and their hosts.
+    /// Makes the processes that flows and programs name, and their hosts.
     fn populate(&mut self, topology: &Topology, line_rate: BitRate, base_rtt: Nanos) {
         let mut places: BTreeMap<(u32, u16), (u32, Vec<u32>)> = BTreeMap::new();
         for (index, flow) in self.traffic.flows.iter().enumerate() {
             places.entry((flow.src.host, flow.src.process)).or_default().0 += 1;
             places.entry((flow.dst.host, flow.dst.process)).or_default().1.push(index as u32);
+        }
+        for program in &self.traffic.programs {
+            places.entry((program.at.host, program.at.process)).or_default();
         }
         let blank =
             FlowState { started: None, sent: None, received: None, failed: None, from: 0, to: 0, inbox: 0 };
@@ -292,6 +304,10 @@ impl<'a, T: Transport> Simulation<'a, T> {
         for (index, flow) in self.traffic.flows.iter().enumerate() {
             self.flows[index].from = numbers[&(flow.src.host, flow.src.process)];
         }
+        let place = |program: &Program| (program.at.host, program.at.process);
+        self.ranks = self.traffic.programs.iter().map(|program| numbers[&place(program)]).collect();
+        let rank_of: BTreeMap<u32, u32> = self.ranks.iter().copied().zip(0u32..).collect();
+        assert_eq!(rank_of.len(), self.ranks.len(), "a process runs one program");
         let mut seeds = SmallRng::seed_from_u64(self.settings.seed ^ 0x405);
         let queues = self.settings.hosts.queues.max(1) as usize;
         let uplinks = self.fabric.uplinks();
@@ -323,6 +339,9 @@ impl<'a, T: Transport> Simulation<'a, T> {
                 host,
                 process,
                 flows_out,
+                program: rank_of
+                    .get(&(number as u32))
+                    .map(|&rank| (rank, &self.traffic.programs[rank as usize].script)),
                 inboxes: inboxes.iter().map(bytes).collect(),
                 seed: seeds.random(),
                 line_rate,
@@ -341,6 +360,11 @@ impl<'a, T: Transport> Simulation<'a, T> {
                 senders: 0,
                 inboxes,
             });
+        }
+        let addresses: Vec<T::Address> =
+            self.ranks.iter().map(|&process| self.addresses[process as usize].clone()).collect();
+        for &process in &self.ranks {
+            self.processes[process as usize].transport.meet(&addresses);
         }
     }
 
@@ -476,6 +500,9 @@ impl<'a, T: Transport> Simulation<'a, T> {
         while let Some(report) = self.processes[number as usize].transport.poll_report() {
             self.note(number, report);
         }
+        if !self.ranks.is_empty() {
+            self.carry_near(number);
+        }
         let process = &mut self.processes[number as usize];
         let host = process.host;
         if self.hosts[host as usize].processes.len() > 1 {
@@ -487,6 +514,22 @@ impl<'a, T: Transport> Simulation<'a, T> {
             self.hosts[host as usize].ready.push_back(number);
         }
         self.transmit(host);
+    }
+
+    /// Carries what a program has for others of its host. It need not wait for the network card to go on.
+    fn carry_near(&mut self, number: u32) {
+        while let Some(near) = self.processes[number as usize].transport.poll_near() {
+            let to = self.ranks[near.to as usize];
+            self.processes[to as usize].transport.receive_near(near);
+            self.set_program_alarm(to);
+        }
+        self.set_program_alarm(number);
+    }
+
+    /// For what a process does by the clock that has nothing to do with the network card.
+    fn set_program_alarm(&mut self, number: u32) {
+        let at = self.processes[number as usize].transport.program_timeout();
+        self.set_alarm_at(number, at);
     }
 
     /// Processes of a host tell each other how many send to them: they share a link.
@@ -530,13 +573,18 @@ impl<'a, T: Transport> Simulation<'a, T> {
     // ---- time ----
 
     fn set_alarm(&mut self, number: u32) {
-        let process = &mut self.processes[number as usize];
-        let mut at = Ps::of(process.transport.next_timeout());
+        let at = self.processes[number as usize].transport.next_timeout();
+        self.set_alarm_at(number, at);
+    }
+
+    #[inline]
+    fn set_alarm_at(&mut self, number: u32, at: Time) {
+        let mut at = Ps::of(at);
         if at == Ps::NEVER {
             return;
         }
         at = at.max(self.now + Ps::from_nanos(1));
-        if at >= process.wakes_at {
+        if at >= self.processes[number as usize].wakes_at {
             return;
         }
         if self.settings.hosts.jitter > Ps::ZERO {
@@ -598,10 +646,11 @@ impl<'a, T: Transport> Simulation<'a, T> {
                     self.end_one();
                 }
             }
+            Report::Ended => self.end_one(),
         }
     }
 
-    /// A flow that has an end has come to it.
+    /// A flow that has an end, or a program, has come to it.
     fn end_one(&mut self) {
         self.unfinished -= 1;
         self.ended = self.ended.max(self.now);
@@ -676,7 +725,7 @@ impl<'a, T: Transport> Simulation<'a, T> {
         self.events.taken
     }
 
-    /// Whether every flow that has an end has come to it.
+    /// Whether every flow that has an end, and every program, has come to it.
     pub fn complete(&self) -> bool {
         self.unfinished == 0
     }

@@ -2,6 +2,7 @@
 //! the transports it is compared with.
 
 use crate::frame::{Content, FrameHead};
+use crate::program::script::Script;
 use crate::settings::Settings;
 use srd_wire::{BitRate, Nanos, Time};
 
@@ -16,6 +17,8 @@ pub struct Role<'a> {
     pub process: u16,
     /// Flows that it will send, at most.
     pub flows_out: u32,
+    /// Its rank and script, if it runs a program.
+    pub program: Option<(u32, &'a Script)>,
     /// Bytes of each flow that it will receive, by inbox (`u64::MAX` if without end).
     pub inboxes: Vec<u64>,
     /// Seed of its own.
@@ -76,6 +79,21 @@ pub enum Report {
         /// Why.
         why: &'static str,
     },
+    /// The process's program has come to its end.
+    Ended,
+}
+
+/// A message between two programs of a host, which does not leave it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Near {
+    /// Rank of the sender.
+    pub from: u32,
+    /// Rank of the receiver.
+    pub to: u32,
+    /// Its tag.
+    pub tag: u64,
+    /// When the receiver has it.
+    pub at: Time,
 }
 
 /// Counters of one process.
@@ -114,6 +132,26 @@ pub trait Transport: Sized {
 
     /// A transfer without end ends: nothing more is to be sent.
     fn stop(&mut self, now: Time, flow: u32);
+
+    /// Addresses of all programs' processes, by rank. For transports that run programs, as the next three.
+    fn meet(&mut self, _ranks: &[Self::Address]) {
+        unreachable!("this transport runs no programs");
+    }
+
+    /// The next message to another program of the host.
+    fn poll_near(&mut self) -> Option<Near> {
+        None
+    }
+
+    /// Such a message will have come at its time.
+    fn receive_near(&mut self, _near: Near) {
+        unreachable!("this transport runs no programs");
+    }
+
+    /// When the program, not the transport, wants [`Transport::handle_timeout`] to be called.
+    fn program_timeout(&self) -> Time {
+        Time::NEVER
+    }
 
     /// A frame has come to the network card at `arrived`, and the host looks at it now.
     fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &Self::Content);

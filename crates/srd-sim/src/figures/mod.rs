@@ -1,6 +1,7 @@
 //! Figures and tables that others have published, made again with simulated hosts: which there are, and the page that shows
 //! them, each beside what was published. One file for each publication.
 
+mod efa_second_generation;
 mod srd_paper;
 
 use crate::record::chart::escape;
@@ -40,8 +41,15 @@ struct Finding {
 }
 
 /// All, in the order of the page.
-pub static ALL: [&Figure; 3] =
-    [&srd_paper::INCAST_BY_SIZE, &srd_paper::INCAST_DISTRIBUTION, &srd_paper::RACK_TO_RACK];
+pub static ALL: [&Figure; 7] = [
+    &srd_paper::INCAST_BY_SIZE,
+    &srd_paper::INCAST_DISTRIBUTION,
+    &srd_paper::RACK_TO_RACK,
+    &efa_second_generation::DATA_AHEAD,
+    &efa_second_generation::IN_FLIGHT,
+    &efa_second_generation::ALL_REDUCE,
+    &efa_second_generation::GENERATIONS,
+];
 
 impl Figure {
     /// The figure of that name.

@@ -6,6 +6,7 @@
 pub mod all_reduce;
 pub mod pairs;
 mod rank;
+pub mod run;
 pub mod script;
 #[cfg(test)]
 mod tests;

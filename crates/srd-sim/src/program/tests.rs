@@ -107,8 +107,8 @@ fn run(scripts: Vec<Script>, mut net: Net) -> (Vec<Rank>, Net) {
     while let Some(Reverse((now, _, rank))) = net.arrivals.pop() {
         let of = &mut ranks[rank as usize];
         of.advance(now, &mut Port { net: &mut net, rank });
-        if of.wakes_at(now) != Time::NEVER {
-            net.wake(of.wakes_at(now), rank);
+        if of.wakes_at() != Time::NEVER {
+            net.wake(of.wakes_at(), rank);
         }
     }
     for (number, rank) in ranks.iter().enumerate() {

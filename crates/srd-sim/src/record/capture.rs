@@ -7,7 +7,7 @@ use super::roster::bundled;
 use crate::fabric::{PortId, Sight};
 use crate::frame::FrameHead;
 use crate::input::shown;
-use crate::srd_transport::SrdContent;
+use crate::srd_card::SrdContent;
 use crate::topology::Topology;
 use crate::units::Ps;
 use std::cmp::Reverse;

@@ -3,7 +3,7 @@
 
 use crate::frame::FrameHead;
 use crate::simulation::ETHERNET_HEADER;
-use crate::srd_transport::SrdContent;
+use crate::srd_card::SrdContent;
 use srd_proto::Payload;
 use srd_wire::{Body, codec};
 

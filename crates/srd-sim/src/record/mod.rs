@@ -37,7 +37,7 @@ use crate::outcome::{Meter, Outcome};
 use crate::run::{self, Offer, Ran};
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
-use crate::srd_transport::SrdContent;
+use crate::srd_card::SrdContent;
 use crate::units::Ps;
 use capture::Captures;
 use folder::Folder;

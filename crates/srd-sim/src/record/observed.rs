@@ -3,7 +3,8 @@
 
 use super::trace::Trace;
 use crate::frame::FrameHead;
-use crate::srd_transport::{Srd, SrdAddress, SrdContent};
+use crate::srd_card::SrdContent;
+use crate::srd_transport::{Srd, SrdAddress};
 use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport};
 use srd_device::Length;
 use srd_proto::Payload;

@@ -5,7 +5,7 @@ use crate::flow::{Flow, Place, Traffic};
 use crate::record::observed::Observed;
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
-use crate::srd_transport::{gid, host_of};
+use crate::srd_card::{gid, host_of};
 use crate::topology::{NodeId, Topology};
 use crate::units::Ps;
 use srd_wire::InstanceAddr;

@@ -9,7 +9,7 @@ use crate::fabric::PortId;
 use crate::flow::{Flow, Size};
 use crate::scenario::Scenario;
 use crate::simulation::{FlowState, Simulation};
-use crate::srd_transport::FIRST_SOURCE_PORT;
+use crate::srd_card::FIRST_SOURCE_PORT;
 use crate::units::Ps;
 use srd_proto::{PathReport, PathState, PeerReport};
 use std::collections::HashMap;

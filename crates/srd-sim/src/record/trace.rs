@@ -10,7 +10,8 @@ use super::roster::{Roster, place_name};
 use crate::fabric::{Gone, PortId, Sight};
 use crate::flow::Place;
 use crate::frame::FrameHead;
-use crate::srd_transport::{Srd, SrdContent};
+use crate::srd_card::SrdContent;
+use crate::srd_transport::Srd;
 use crate::transport::Report;
 use crate::units::Ps;
 use serde::{Deserialize, Serialize};
@@ -294,6 +295,7 @@ impl Trace {
         let flow = match report {
             Report::Sent { flow } | Report::Failed { flow, .. } => Some(flow),
             Report::Received { inbox } => self.roster.flow_into(process, inbox),
+            Report::Ended => None,
         };
         let Some(index) = flow.filter(|flow| self.flows.contains_key(flow)) else { return };
         let (t_us, flow) = (Ps::of(now).as_micros(), self.roster.id(index));
@@ -301,6 +303,7 @@ impl Trace {
             Report::Sent { .. } => Event::FlowSent { t_us, flow },
             Report::Received { .. } => Event::FlowReceived { t_us, flow },
             Report::Failed { why, .. } => Event::FlowFailed { t_us, flow, why: why.to_string() },
+            Report::Ended => unreachable!("a program is no flow"),
         });
     }
 

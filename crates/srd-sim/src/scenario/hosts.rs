@@ -21,5 +21,7 @@ pub(super) fn read(document: &Document) -> Result<HostSettings, InputError> {
         receive_ring: section.whole("receive_ring", 1..=1 << 20)?.unwrap_or(DEFAULT_RING) as u32,
         queues: section.whole("queues", 1..=1024)?.unwrap_or(1) as u16,
         jitter: section.micros("jitter_us")?.unwrap_or(Ps::ZERO),
+        looks_every: Ps::ZERO,
+        on_node: None,
     })
 }

@@ -15,7 +15,7 @@ pub(crate) mod section;
 mod transport;
 mod workloads;
 
-use crate::flow::{Size, Start, Traffic};
+use crate::flow::{Program, Size, Start, Traffic};
 use crate::input::{InputError, read_text, shown};
 use crate::settings::Settings;
 use crate::topology::Topology;
@@ -73,6 +73,26 @@ impl Scenario {
 
     /// Reads `text`, called `file` in errors; files that it names are looked for in `directory`.
     pub fn parse(text: &str, file: &str, directory: &Path, sets: &[String]) -> Result<Scenario, InputError> {
+        Scenario::read(text, file, directory, sets, None)
+    }
+
+    /// A scenario without workloads, whose traffic is programs (`program`).
+    pub fn of_programs(
+        text: &str,
+        file: &str,
+        sets: &[String],
+        programs: Vec<Program>,
+    ) -> Result<Scenario, InputError> {
+        Scenario::read(text, file, Path::new(""), sets, Some(programs))
+    }
+
+    fn read(
+        text: &str,
+        file: &str,
+        directory: &Path,
+        sets: &[String],
+        programs: Option<Vec<Program>>,
+    ) -> Result<Scenario, InputError> {
         let mut document = Document::parse(text, file)?;
         sets.iter().try_for_each(|set| document.set(set))?;
         let mut context = Context { document: &document, directory, notes: Vec::new() };
@@ -91,8 +111,12 @@ impl Scenario {
         let fabric::Fabric { topology, frame_overhead } = fabric::read(&mut context, wire.mtu)?;
         let sizes = crate::topology::PacketSizes::of(wire.mtu, frame_overhead);
         let bdp = transport::bdp(&wire, &topology, sizes);
-        let workloads::Load { traffic, mut faults } =
-            workloads::read(&mut context, &topology, bdp, seed, given_end)?;
+        let workloads::Load { traffic, mut faults } = match programs {
+            Some(programs) => {
+                workloads::Load { traffic: Traffic { programs, ..Traffic::default() }, faults: Vec::new() }
+            }
+            None => workloads::read(&mut context, &topology, bdp, seed, given_end)?,
+        };
         check_times(&root, &traffic, given_end, end)?;
         faults.extend(faults::read(&document, &topology, end)?);
         faults.sort_by_key(|fault| fault.at);
@@ -103,6 +127,7 @@ impl Scenario {
             queues: queues::read(&document, bdp, sizes.data)?,
             hosts: hosts::read(&document)?,
             transport: transport::read(&document, wire, bdp)?,
+            messages: srd_msg::Config::default(),
             faults,
             sample_every: Section::of(&document, "sample")?
                 .only(&SAMPLE_KEYS)?

@@ -6,7 +6,7 @@ use srd_sim::htsim::{cm_file, default_tree, topo_file};
 use srd_sim::input::{InputError, read_text};
 use srd_sim::scenario::Scenario;
 use srd_sim::simulation::ETHERNET_HEADER;
-use srd_sim::srd_transport;
+use srd_sim::srd_card;
 use srd_sim::topology::{PacketSizes, Topology};
 use srd_wire::{BitRate, codec};
 use std::path::{Path, PathBuf};
@@ -184,7 +184,7 @@ fn toml_text(text: &str) -> String {
 /// round trips are those of these packets.
 fn mtu() -> u16 {
     let hello = codec::HELLO_LEN as u16;
-    let fits = |&mtu: &u16| srd_transport::wire_cost(mtu - hello, 0).payload == PAYLOAD;
+    let fits = |&mtu: &u16| srd_card::wire_cost(mtu - hello, 0).payload == PAYLOAD;
     (4096..=4600).find(fits).expect("headers are shorter than 500 bytes")
 }
 
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn full_packets_carry_htsims_payload() {
-        let cost = srd_transport::wire_cost(mtu(), 0);
+        let cost = srd_card::wire_cost(mtu(), 0);
         assert_eq!(cost.payload, 4096);
         let introduction = codec::HELLO_LEN as u64;
         assert_eq!(

@@ -1,0 +1,262 @@
+//! A simulated process that runs a program (`program`) over the messaging layer and SRD: `srd-msg` and `srd-device` as they
+//! are, with memory in which only headers have bytes. Messages to programs of the same host take shared memory where the
+//! host's settings have it. Flows are none of its business.
+
+use crate::frame::FrameHead;
+use crate::on_node::SharedMemory;
+use crate::program::{Completion, Messaging, Rank};
+use crate::srd_card::{Card, SrdContent, gid, transport_config};
+use crate::transport::{Counts, Near, Order, Outgoing, Report, Role, Transport};
+use srd_device::{DeviceConfig, Sketch, SketchMemory};
+use srd_msg::{Domain, EndpointId, Failure, Iov, Match, PeerAddr, PeerId, Recv, Refused, Send, TxFlags};
+use srd_wire::{Nanos, Qpn, Time};
+
+/// Where a program sends from and receives into: an address of its own memory, which has no bytes.
+const BUFFER: u64 = 1 << 40;
+
+/// How others reach a process.
+#[derive(Clone, Copy, Debug)]
+pub struct MsgAddress {
+    host: u32,
+    qpn: Qpn,
+}
+
+/// See the module.
+pub struct MsgProcess {
+    rank: Rank,
+    layers: Layers,
+    /// Its end has been reported.
+    reported: bool,
+    /// It looks at what has completed at multiples of this; zero: at once.
+    looks_every: Nanos,
+    /// When it looks again, if there may be something.
+    looks_at: Time,
+}
+
+/// What carries the program's messages.
+struct Layers {
+    card: Card<SketchMemory>,
+    domain: Domain<SketchMemory>,
+    endpoint: EndpointId,
+    qpn: Qpn,
+    shared_memory: Option<SharedMemory>,
+    /// By rank; peers as soon as they are needed.
+    ranks: Vec<(MsgAddress, Option<PeerId>)>,
+}
+
+impl MsgProcess {
+    /// The program's rank, with the times that it noted.
+    pub fn rank(&self) -> &Rank {
+        &self.rank
+    }
+
+    /// What the messaging layer has counted.
+    pub fn messages(&self) -> &srd_msg::Counters {
+        self.layers.domain.counters()
+    }
+
+    /// Something may have completed.
+    fn look(&mut self, now: Time) {
+        match self.looks_every {
+            Nanos(0) => self.go_on(now),
+            Nanos(every) => self.looks_at = self.looks_at.min(Time(now.0.next_multiple_of(every))),
+        }
+    }
+
+    /// Something may have completed, or may be possible now.
+    fn go_on(&mut self, now: Time) {
+        self.looks_at = Time::NEVER;
+        self.layers.domain.progress(&mut self.layers.card.device, now);
+        self.rank.advance(now, &mut self.layers);
+    }
+}
+
+impl Layers {
+    fn peer(&mut self, rank: u32) -> PeerId {
+        let (MsgAddress { host, qpn }, known) = self.ranks[rank as usize];
+        known.unwrap_or_else(|| {
+            let at = PeerAddr { gid: gid(host), qpn };
+            let peer = self.domain.peer(&mut self.card.device, self.endpoint, at);
+            let peer = peer.expect("there are fewer ranks than an endpoint knows peers");
+            self.ranks[rank as usize].1 = Some(peer);
+            peer
+        })
+    }
+
+    /// The way to a rank of the same host, if it does not lead over the network card.
+    fn near(&mut self, rank: u32) -> Option<&mut SharedMemory> {
+        let here = self.ranks[rank as usize].0.host == self.card.host();
+        self.shared_memory.as_mut().filter(|_| here)
+    }
+}
+
+/// Whether a request was taken. Programs make none that are wrong.
+fn taken(result: Result<(), Refused>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(Refused::Again) => false,
+        Err(refused) => panic!("a program's request is refused: {refused:?}"),
+    }
+}
+
+impl Messaging for Layers {
+    fn send(&mut self, now: Time, to: u32, tag: u64, bytes: u64, request: u32) -> bool {
+        if let Some(shared_memory) = self.near(to) {
+            shared_memory.send(now, to, tag, bytes, request);
+            return true;
+        }
+        let to = self.peer(to);
+        let iov = &[Iov { addr: BUFFER, len: bytes }];
+        let flags = TxFlags { report: true, ..TxFlags::default() };
+        let send = Send { to, tag: Some(tag), iov, data: None, context: request as u64, flags };
+        taken(self.domain.send(&mut self.card.device, now, self.endpoint, &send))
+    }
+
+    fn recv(&mut self, now: Time, from: u32, tag: u64, bytes: u64, request: u32) -> bool {
+        if let Some(shared_memory) = self.near(from) {
+            shared_memory.recv(now, from, tag, request);
+            return true;
+        }
+        let recv = Recv {
+            from: Some(self.peer(from)),
+            matching: Match::Tagged { tag, ignore: 0 },
+            iov: &[Iov { addr: BUFFER, len: bytes }],
+            context: request as u64,
+            report: true,
+            multi: false,
+            claim: false,
+        };
+        taken(self.domain.recv(&mut self.card.device, now, self.endpoint, &recv))
+    }
+
+    fn poll(&mut self, now: Time) -> Option<Completion> {
+        let near = self.shared_memory.as_mut().and_then(|shared_memory| shared_memory.poll(now));
+        if let Some(request) = near {
+            return Some(Completion { request, failed: None });
+        }
+        let done = self.domain.poll_done()?;
+        Some(Completion { request: done.context as u32, failed: done.error.map(why) })
+    }
+}
+
+fn why(failure: Failure) -> &'static str {
+    match failure {
+        Failure::Truncated { .. } => "the message is longer than its receive",
+        Failure::PeerLost(status) | Failure::Device(status) => srd_device::describe(status),
+        Failure::Canceled | Failure::Closing => "cancelled",
+        Failure::NoMessage => "no such message",
+        Failure::RemoteAccess { .. } => "the peer permits no access",
+        Failure::RemoteUnsupported => "the peer cannot do that",
+    }
+}
+
+impl Transport for MsgProcess {
+    type Content = SrdContent<Sketch>;
+    type Address = MsgAddress;
+
+    /// # Panics
+    /// If the role has no program.
+    fn new(role: Role<'_>) -> MsgProcess {
+        let (number, script) = role.program.expect("this transport is for programs");
+        let config = DeviceConfig { transport: transport_config(&role), ..DeviceConfig::default() };
+        let mut card = Card::new(&role, config, SketchMemory::default());
+        let device = &mut card.device;
+        let never = "a new device has room for one of each";
+        let mut domain = Domain::open(device, role.settings.messages).expect(never);
+        let qpn = device.create_qp(domain.qp_init()).expect(never);
+        let endpoint = domain.open_endpoint(device, Time(0), qpn, role.seed as u32, 0).expect(never);
+        let shared_memory = role.settings.hosts.on_node.map(|on| SharedMemory::new(on, number));
+        let layers = Layers { card, domain, endpoint, qpn, shared_memory, ranks: Vec::new() };
+        let looks_every = Nanos(role.settings.hosts.looks_every.0 / 1000);
+        MsgProcess {
+            rank: Rank::new(script.clone()),
+            layers,
+            reported: false,
+            looks_every,
+            looks_at: Time::NEVER,
+        }
+    }
+
+    fn address(&self) -> MsgAddress {
+        MsgAddress { host: self.layers.card.host(), qpn: self.layers.qpn }
+    }
+
+    fn expect(&mut self, _: &MsgAddress) {
+        unreachable!("programs receive no flows");
+    }
+
+    fn start(&mut self, _: Time, _: Order, _: &MsgAddress) {
+        unreachable!("programs send no flows");
+    }
+
+    fn stop(&mut self, _: Time, _: u32) {
+        unreachable!("programs send no flows");
+    }
+
+    fn meet(&mut self, ranks: &[MsgAddress]) {
+        self.layers.ranks = ranks.iter().map(|&address| (address, None)).collect();
+    }
+
+    fn poll_near(&mut self) -> Option<Near> {
+        self.layers.shared_memory.as_mut()?.poll_outgoing()
+    }
+
+    fn receive_near(&mut self, near: Near) {
+        let shared_memory = self.layers.shared_memory.as_mut();
+        shared_memory.expect("all programs of a host have it, or none").arrives(near);
+    }
+
+    fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &SrdContent<Sketch>) {
+        self.layers.card.receive(now, arrived, head, content);
+        self.look(now);
+    }
+
+    fn poll_transmit<R>(
+        &mut self,
+        now: Time,
+        sink: impl FnMut(Outgoing<SrdContent<Sketch>>) -> R,
+    ) -> Option<R> {
+        self.layers.card.poll_transmit(now, sink)
+    }
+
+    fn senders(&self, now: Time) -> u16 {
+        self.layers.card.device.endpoint().senders(now)
+    }
+
+    fn set_neighbours(&mut self, senders: u16) {
+        self.layers.card.device.set_neighbours(senders);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.layers.card.device.handle_timeout(now);
+        if self.program_timeout() <= now {
+            self.go_on(now);
+        } else {
+            self.look(now);
+        }
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.layers.card.device.next_timeout().min(self.program_timeout())
+    }
+
+    fn program_timeout(&self) -> Time {
+        let Layers { domain, shared_memory, .. } = &self.layers;
+        let near = shared_memory.as_ref().map_or(Time::NEVER, SharedMemory::next_timeout);
+        domain.next_timeout().min(self.rank.wakes_at()).min(near).min(self.looks_at)
+    }
+
+    fn poll_report(&mut self) -> Option<Report> {
+        let ends = self.rank.is_done() && !self.reported;
+        self.reported |= ends;
+        ends.then_some(Report::Ended)
+    }
+
+    fn delivered(&mut self, _: u32) -> u64 {
+        unreachable!("programs receive no flows");
+    }
+
+    fn counts(&self) -> Counts {
+        self.layers.card.counts()
+    }
+}
