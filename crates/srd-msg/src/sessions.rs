@@ -58,9 +58,7 @@ impl Endpoint {
         let state = &mut self.peers[peer as usize];
         state.their_session = common.session;
         state.epoch = epoch;
-        if !matches!(body, Body::Hello { .. }) || !state.introduced {
-            self.say_hello(cx, peer);
-        }
+        self.say_hello(cx, peer);
         self.unpark(cx, peer);
         true
     }
