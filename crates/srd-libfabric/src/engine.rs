@@ -13,7 +13,7 @@ use crate::{log, offer};
 use srd_device::{CqId, Device, HostMemory};
 use srd_msg::{EndpointId, PeerId};
 use srd_net::{Instance, Subscription};
-use srd_wire::{Qpn, Time};
+use srd_wire::{Nanos, Qpn, Time};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -21,6 +21,11 @@ use std::time::Duration;
 
 /// So many polls in vain before the core is given away: some 50 us.
 const PATIENCE: u32 = 256;
+
+/// Rounds of one notification: what senders put into shared memory meanwhile does not keep it from ending.
+const MOST_ROUNDS: u32 = 16;
+/// When the next follows, if there is still something.
+const SOON: Nanos = Nanos::from_micros(20);
 
 /// Where there is shared memory, one poll in so many looks at the sockets: every 2 us or so.
 const SOCKETS_EVERY: u32 = 16;
@@ -91,6 +96,11 @@ impl State {
             Some(Some(bound)) => Ok((&mut self.messages, bound)),
             _ => Err(Errno::BAD_STATE),
         }
+    }
+
+    /// From now on peers of this host wake us over the network. False if something has come meanwhile.
+    fn fall_asleep(&mut self) -> bool {
+        self.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut()).all(Near::fall_asleep)
     }
 
     /// Whether anything has come by shared memory.
@@ -217,17 +227,26 @@ impl Engine {
         if !self.near.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        self.with(|state, _, _| {
-            let mut near = state.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut());
-            near.all(Near::fall_asleep)
-        })
+        self.with(|state, _, _| state.fall_asleep())
     }
 
     /// What a notification asks for. The call has failed if the process is a fork, or a signal's handler calls; then
     /// another poll does it.
     fn attend(&self) {
         let mut completed = false;
-        let _ = self.instance.attend(self.cq, |device, now| self.round(device, now, &mut completed));
+        let _ = self.instance.attend(self.cq, |device, now| {
+            let mut found = false;
+            // The program does not poll: whoever sends by shared memory must go on waking us.
+            for _ in 0..MOST_ROUNDS {
+                found |= self.round(device, now, &mut completed);
+                // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
+                if unsafe { self.state() }.fall_asleep() {
+                    return found;
+                }
+            }
+            let _ = device.set_alarm(self.cq, now + SOON);
+            found
+        });
         if completed {
             self.instance.wake();
         }
@@ -250,7 +269,7 @@ impl Engine {
                 near.meet(&mut state.messages, now, peer, addr);
             }
         }
-        *completed = state.collect();
+        *completed |= state.collect();
         let _ = device.set_alarm(self.cq, state.messages.next_timeout());
         found || *completed
     }

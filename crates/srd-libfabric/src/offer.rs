@@ -48,7 +48,7 @@ fn own_file() -> Option<PathBuf> {
 
 /// The messaging layer's limits.
 pub(crate) fn config() -> Config {
-    Config::default()
+    Config { longest: LONGEST_MESSAGE as u64, ..Config::default() }
 }
 
 /// What a program may do.

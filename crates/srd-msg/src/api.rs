@@ -324,6 +324,8 @@ pub struct Config {
     pub receive_buffers: u32,
     /// Transmit operations outstanding on an endpoint; beyond, posting answers [`Refused::Again`].
     pub max_outstanding: u32,
+    /// Longest message or RMA operation.
+    pub longest: u64,
     /// Longest injected message.
     pub inject_size: u64,
     /// Longest message that is sent without asking, in one piece or in segments; longer ones meet by rendezvous.
@@ -352,6 +354,7 @@ impl Default for Config {
         Config {
             receive_buffers: 1024,
             max_outstanding: 4096,
+            longest: 1 << 40,
             inject_size: 4096,
             medium_limit: 64 << 10,
             eager_ahead: 16 << 10,

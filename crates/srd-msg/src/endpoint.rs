@@ -598,12 +598,20 @@ impl Endpoint {
 
     /// A message over the network, which wakes a peer that does not look at its lanes.
     pub fn wake_near<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
-        let lane = self.peers[peer as usize].lane.take();
         let told = self.peers[peer as usize].told;
-        self.tell_for(cx, peer, &Body::Ping, Purpose::Ask);
+        let buffer = cx.take_buffer(LONGEST);
+        let len = self.write_header(cx, peer, &Body::Ping, &buffer);
         // What it says of the window arrives out of turn.
         self.peers[peer as usize].told = told;
-        self.peers[peer as usize].lane = lane;
+        let sge = Sge { addr: buffer.addr, len: len as u32, lkey: cx.shared.all_memory };
+        let (op, sges) = (SendOp::Send { imm: None }, ArrayVec::from_iter([sge]));
+        // Past whatever waits for room in the lane.
+        let key = self.enter(cx, peer, Purpose::Ask, Some(buffer), op, sges);
+        if !self.try_post(cx, key.index) {
+            let tx = self.tx.remove(key).expect("just entered");
+            tx.buffer.into_iter().for_each(|buffer| cx.give_buffer(buffer));
+            self.peers[peer as usize].asked = false;
+        }
     }
 
     /// Does what follows from work that was done at once.

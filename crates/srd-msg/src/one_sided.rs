@@ -39,7 +39,8 @@ impl Endpoint {
         if there != len {
             return Err(Refused::Invalid("rma_iov: not as long as the local list"));
         }
-        if rma.flags.inject && len > cx.shared.config.inject_size {
+        let longest = if rma.flags.inject { cx.shared.config.inject_size } else { cx.shared.config.longest };
+        if len > longest {
             return Err(Refused::TooLong);
         }
         let mut local: Iovs = rma.local.iter().copied().collect();

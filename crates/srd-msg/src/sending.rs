@@ -20,7 +20,8 @@ impl Endpoint {
             return Err(Refused::Invalid("iov: more elements than the limit"));
         }
         let len = length(send.iov);
-        if send.flags.inject && len > cx.shared.config.inject_size {
+        let longest = if send.flags.inject { cx.shared.config.inject_size } else { cx.shared.config.longest };
+        if len > longest {
             return Err(Refused::TooLong);
         }
         let peer = &self.peers[send.to.0 as usize];
