@@ -482,6 +482,43 @@ fn a_program_sleeps_on_a_descriptor_until_something_is_there() {
     rig.close();
 }
 
+/// What a sleeper does not wait for must not be the last that wakes its process.
+#[test]
+fn a_sleeping_program_is_woken_by_the_message_after_one_that_nobody_asked_for() {
+    const GETWAIT: i32 = 5;
+    let rig = Rig::new(0);
+    let a = rig.end(0);
+    let b = rig.end_with(rig.cq(0, WAIT_FD), rig.av(), 0);
+    let to_b = a.av.insert(b.ep.address());
+    let mut fd = 0i32;
+    control(b.cq.0, GETWAIT, &mut fd).unwrap();
+    let (mut wanted, mut other) = ([0; 8], [0; 8]);
+    for round in 0..5 {
+        b.ep.trecv(&mut wanted, u64::MAX, 2, 0, round);
+        loop {
+            let mut fid = b.cq.0.cast();
+            // SAFETY: live arguments.
+            match check(unsafe { ((*(*rig.fabric).ops).trywait)(rig.fabric, &mut fid, 1) }) {
+                Ok(_) => break,
+                Err(error) => assert_eq!(error, libc::EAGAIN),
+            }
+        }
+        a.ep.tsend(b"not this", to_b, 1, 0);
+        std::thread::sleep(Duration::from_millis(20));
+        a.ep.tsend(b"but this", to_b, 2, 0);
+        let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry.
+        assert_eq!(unsafe { libc::poll(&mut entry, 1, 20_000) }, 1, "slept through it");
+        assert_eq!(b.cq.next().op_context as u64, round);
+        b.ep.trecv(&mut other, u64::MAX, 1, 0, 99);
+        assert_eq!(b.cq.next().op_context as u64, 99);
+    }
+    a.cq.skip(10);
+    a.close();
+    b.close();
+    rig.close();
+}
+
 #[test]
 fn a_blocking_read_ends_with_an_entry_a_signal_or_the_time() {
     let rig = Rig::new(0);
