@@ -105,7 +105,8 @@ fn measure(n: u64, reverse: bool) -> (f64, f64) {
     receive(&mut b, 0);
     letters_of(&letters).iter().for_each(|letter| deliver(&mut b, a.addr, letter));
     letters_of(&replies).iter().for_each(|letter| deliver(&mut a, b.addr, letter));
-    (a.drain(), b.drain());
+    a.drain();
+    b.drain();
     let mut result = (0.0, 0.0);
     for expected in [true, false] {
         for tag in 0..n {
