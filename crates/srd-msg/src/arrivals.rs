@@ -1,8 +1,10 @@
 //! What comes from peers: whose it is, whether its session goes on, and whether its turn has come.
 
-use crate::endpoint::{Cx, Endpoint, Fetch, named};
+use crate::endpoint::{Endpoint, named};
 use crate::header::{self, Body, FAR_BACK, LONGEST, Message, Part};
+use crate::incoming::Fetch;
 use crate::peer::{Early, MOST_EARLY};
+use crate::shared::Cx;
 use srd_device::Store;
 
 impl Endpoint {
@@ -155,7 +157,7 @@ impl Endpoint {
             },
         };
         let &Part { total, offset, ahead, .. } = part;
-        let index = self.keep(cx, peer, message, total, ahead, fetch);
+        let index = self.keep(peer, message, total, ahead, fetch);
         self.peers[peer as usize].assemblies.insert(message.number, index);
         self.incoming.at_mut(index).expect("just kept").owed = true;
         self.owes(cx, peer);

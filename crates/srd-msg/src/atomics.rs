@@ -3,10 +3,14 @@
 
 use crate::api::*;
 use crate::atomic_ops::{AtomicOp, Datatype, Form};
-use crate::endpoint::{Await, Cx, Endpoint, Op, Purpose, length, name_of, scatter};
+use crate::endpoint::{Endpoint, name_of};
 use crate::header::{self, Body, LONGEST, Target};
+use crate::iov::{gather, length, scatter};
 use crate::one_sided::{ANSWER_DENIED, ANSWER_NO_KEY, ANSWER_UNSUPPORTED};
+use crate::operations::{Await, Op};
 use crate::receiving::ANSWER_OK;
+use crate::shared::Cx;
+use crate::work::Purpose;
 use srd_device::Store;
 use std::ops::Range;
 
@@ -64,7 +68,7 @@ impl Endpoint {
             parts: 1,
             ..Op::new(atomic.to.0, atomic.context, atomic.result.iter().copied().collect())
         };
-        let key = self.begin_op(cx, op);
+        let key = self.begin_op(op);
         self.await_answer(cx, key.index);
         let peer = atomic.to.0;
         let body = Body::Atomic(header::Atomic {
@@ -83,8 +87,8 @@ impl Endpoint {
         let (operands, compares) = (length(operand), length(atomic.compare));
         let buffer = cx.take_buffer(LONGEST + (operands + compares) as usize);
         let header = self.write_header(cx, peer, &body, &buffer) as u64;
-        crate::endpoint::gather(cx.memory(), operand, buffer.addr + header);
-        crate::endpoint::gather(cx.memory(), atomic.compare, buffer.addr + header + operands);
+        gather(cx.memory(), operand, buffer.addr + header);
+        gather(cx.memory(), atomic.compare, buffer.addr + header + operands);
         let len = (header + operands + compares) as usize;
         self.send_buffer(cx, peer, Purpose::Part(key.index), buffer, len, None);
         Ok(())

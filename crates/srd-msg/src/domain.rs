@@ -4,10 +4,12 @@
 use crate::api::*;
 use crate::buffers::Buffers;
 use crate::counters::Counters;
-use crate::endpoint::{Cx, Endpoint, QKEY, Shared};
+use crate::endpoint::Endpoint;
 use crate::lane::Lane;
 use crate::peer::epoch_from;
 use crate::regions::Regions;
+use crate::shared::{Cx, Shared};
+use crate::work::QKEY;
 use srd_device::{Access, CqId, Device, DeviceError, QpInit, QpKind, QpModify, QpState, Store};
 use srd_wire::{Qpn, Time};
 use std::collections::VecDeque;

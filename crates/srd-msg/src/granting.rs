@@ -1,8 +1,12 @@
 //! The rest of a message by grants, where the sender's memory cannot be read: the receiver says how much may come, and says
 //! it again while that comes.
 
-use crate::endpoint::{Cx, Endpoint, Fetch, Purpose, Standing, name_of, named, scatter, stretch};
+use crate::endpoint::{Endpoint, name_of, named};
 use crate::header::{Body, LONGEST};
+use crate::incoming::{Fetch, Standing};
+use crate::iov::{length, scatter, stretch};
+use crate::shared::Cx;
+use crate::work::Purpose;
 use srd_device::Store;
 
 impl Endpoint {
@@ -39,7 +43,7 @@ impl Endpoint {
         let Some(op) = op else { return };
         let longest = (cx.shared.max_msg - LONGEST as u32) as u64;
         let local = self.ops.at(op).expect("just found").local.clone();
-        let end = offset.saturating_add(len).min(crate::endpoint::length(&local));
+        let end = offset.saturating_add(len).min(length(&local));
         let mut at = offset;
         while at < end {
             let len = longest.min(end - at);

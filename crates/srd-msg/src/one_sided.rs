@@ -2,10 +2,14 @@
 //! short write goes as a message that the layer over there carries out; for anything else the key is asked for once.
 
 use crate::api::*;
-use crate::endpoint::{Await, Cx, Endpoint, Iovs, Op, Purpose, gather, length, name_of, stretch};
+use crate::endpoint::{Endpoint, name_of};
 use crate::header::{Body, LONGEST, Put};
+use crate::iov::{Iovs, length, stretch};
+use crate::operations::{Await, Op, copy_injected};
 use crate::receiving::ANSWER_OK;
 use crate::regions::{Denied, device_key_in};
+use crate::shared::Cx;
+use crate::work::{Purpose, Work};
 use arrayvec::ArrayVec;
 use srd_device::slab::Key;
 use srd_device::{SendOp, Sge, Store};
@@ -44,13 +48,7 @@ impl Endpoint {
             return Err(Refused::TooLong);
         }
         let mut local: Iovs = rma.local.iter().copied().collect();
-        let copy = (rma.flags.inject && len > 0).then(|| {
-            let buffer = cx.take_buffer(len as usize);
-            gather(cx.memory(), &local, buffer.addr);
-            local.clear();
-            local.push(Iov { addr: buffer.addr, len });
-            buffer
-        });
+        let copy = if rma.flags.inject { copy_injected(cx, &mut local) } else { None };
         let op = Op {
             kind: if rma.read { Kind::Read } else { Kind::Write },
             report: rma.flags.report,
@@ -59,7 +57,7 @@ impl Endpoint {
             data: rma.data,
             ..Op::new(rma.to.0, rma.context, local)
         };
-        let key = self.begin_op(cx, op);
+        let key = self.begin_op(op);
         self.start_one_sided(cx, key.index);
         Ok(())
     }
@@ -124,13 +122,14 @@ impl Endpoint {
             while offset < piece.len {
                 let here = stretch(&local, at, (piece.len - offset).min(LONGEST_PIECE))[0];
                 let addr = piece.addr.wrapping_add(offset);
-                let work = match read {
+                let op = match read {
                     true => SendOp::Read { rkey, addr },
                     false => SendOp::Write { rkey, addr, imm: None },
                 };
                 let sge = Sge { addr: here.addr, len: here.len as u32, lkey: cx.shared.all_memory };
                 self.ops.at_mut(index).expect("it has parts").parts += 1;
-                self.post(cx, peer, Purpose::Part(index), None, work, ArrayVec::from_iter([sge]));
+                let sges = ArrayVec::from_iter([sge]);
+                self.post(cx, peer, Work { purpose: Purpose::Part(index), buffer: None, op, sges });
                 offset += here.len;
                 at += here.len;
             }

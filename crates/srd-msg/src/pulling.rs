@@ -2,8 +2,12 @@
 //! waited for once.
 
 use crate::api::Iov;
-use crate::endpoint::{Cx, Endpoint, Fetch, Purpose, Standing, stretch};
+use crate::endpoint::Endpoint;
 use crate::header::Source;
+use crate::incoming::{Fetch, Standing};
+use crate::iov::stretch;
+use crate::shared::Cx;
+use crate::work::{Purpose, Work, failure_of};
 use arrayvec::ArrayVec;
 use srd_device::{SendOp, Sge, Store};
 use srd_wire::{MrKey, Status};
@@ -59,14 +63,14 @@ impl Endpoint {
             *reads += 1;
             let peer = incoming.peer;
             let sge = Sge { addr: target.addr, len, lkey: cx.shared.all_memory };
-            self.post(cx, peer, Purpose::Pull { incoming: index, len }, None, op, ArrayVec::from_iter([sge]));
+            let purpose = Purpose::Pull { incoming: index, len };
+            self.post(cx, peer, Work { purpose, buffer: None, op, sges: ArrayVec::from_iter([sge]) });
         }
     }
 
     /// A read is done.
     pub fn pulled<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, len: u32, status: Status) {
         let Some(incoming) = self.incoming.at_mut(index) else { return };
-        let peer = incoming.peer;
         let Fetch::Read { reads, done, refused, .. } = &mut incoming.fetch else { return };
         *reads -= 1;
         let last = *reads == 0;
@@ -76,7 +80,7 @@ impl Endpoint {
                 *refused = true;
             }
             status => {
-                let failure = self.failure_of(peer, status);
+                let failure = failure_of(status);
                 let incoming = self.incoming.at_mut(index).expect("it is there");
                 incoming.failure.get_or_insert(failure);
             }

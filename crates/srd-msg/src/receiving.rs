@@ -1,12 +1,13 @@
 //! Messages on their way in: what the program asks for, what arrives, and how one finds the other.
 
 use crate::api::*;
-use crate::endpoint::{
-    Cx, Endpoint, Fetch, Incoming, Iovs, Matched, Multi, Receive, Shared, Standing, length, scatter,
-};
+use crate::endpoint::Endpoint;
 use crate::header::{Body, Message};
+use crate::incoming::{Fetch, Incoming, Matched, Multi, Receive, Standing};
+use crate::iov::{Iovs, length, scatter};
 use crate::matching::{ANY, Wanted};
 use crate::peer::MESSAGE_COST;
+use crate::shared::{Cx, Shared};
 use srd_device::Store;
 
 /// An answer to an operation: it went well.
@@ -222,7 +223,7 @@ impl Endpoint {
         let tagged = message.tag.is_some();
         let matcher = if tagged { &self.tagged } else { &self.untagged };
         let Some(receive) = matcher.posted.find(message.tag.unwrap_or(0), peer) else {
-            let index = self.keep(cx, peer, message, len as u64, len, Fetch::Nothing);
+            let index = self.keep(peer, message, len as u64, len, Fetch::Nothing);
             self.hold(cx, index, 0, payload, len);
             self.wait_for_receive(cx, index);
             return;
@@ -276,15 +277,7 @@ impl Endpoint {
     }
 
     /// Takes a message into the book.
-    pub fn keep<M: Store>(
-        &mut self,
-        _cx: &mut Cx<'_, M>,
-        peer: u32,
-        message: &Message,
-        total: u64,
-        ahead: u32,
-        fetch: Fetch,
-    ) -> u32 {
+    pub fn keep(&mut self, peer: u32, message: &Message, total: u64, ahead: u32, fetch: Fetch) -> u32 {
         let incoming = Incoming {
             peer,
             number: message.number,

@@ -3,10 +3,13 @@
 
 use crate::api::*;
 use crate::buffers::Buffer;
-use crate::endpoint::{Await, Cx, Endpoint, Iovs, Op, Purpose, gather, length, name_of, stretch};
+use crate::endpoint::{Endpoint, name_of};
 use crate::header::{Body, COMMON, LONGEST, Message, Part, Source, Sources};
+use crate::iov::{Iovs, gather, length, stretch};
+use crate::operations::{Op, copy_injected};
 use crate::peer::MESSAGE_COST;
-use arrayvec::ArrayVec;
+use crate::shared::Cx;
+use crate::work::Purpose;
 use srd_device::{Access, Store};
 
 /// Up to here a payload is copied beside its header: cheaper than a second piece for the device and the kernel.
@@ -99,21 +102,14 @@ impl Endpoint {
     /// Takes a message into the book of operations, with a copy of it if it was injected.
     fn begin_message<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, answered: bool) -> u32 {
         let mut local: Iovs = send.iov.iter().copied().collect();
-        let copy = (send.flags.inject && !local.is_empty()).then(|| {
-            let len = length(&local);
-            let buffer = cx.take_buffer(len as usize);
-            gather(cx.memory(), &local, buffer.addr);
-            local.clear();
-            local.push(Iov { addr: buffer.addr, len });
-            buffer
-        });
+        let copy = if send.flags.inject { copy_injected(cx, &mut local) } else { None };
         let op = Op {
             kind: Kind::Send { tagged: send.tag.is_some() },
             report: send.flags.report,
             copy,
             ..Op::new(send.to.0, send.context, local)
         };
-        let key = self.begin_op(cx, op);
+        let key = self.begin_op(op);
         if answered {
             self.await_answer(cx, key.index);
         }
@@ -221,27 +217,6 @@ impl Endpoint {
             self.send_buffer(cx, peer, purpose, buffer, header + len as usize, None);
         } else {
             self.send_buffer(cx, peer, purpose, buffer, header, payload.first().copied());
-        }
-    }
-}
-
-impl Op {
-    /// An operation of which nothing has been done.
-    pub fn new(peer: u32, context: u64, local: Iovs) -> Op {
-        Op {
-            peer,
-            kind: Kind::Read,
-            context,
-            report: true,
-            parts: 0,
-            awaits: Await::Nothing,
-            failure: None,
-            local,
-            copy: None,
-            exposed: ArrayVec::new(),
-            remote: ArrayVec::new(),
-            data: None,
-            asked_again: false,
         }
     }
 }

@@ -1,9 +1,13 @@
 //! Sessions with peers: who is admitted, when one is over, and how the end of one that only owes us something is found.
 
 use crate::api::Failure;
-use crate::endpoint::{Await, Cx, Endpoint, Fetch, Purpose, Standing};
+use crate::endpoint::Endpoint;
 use crate::header::{Body, Common};
+use crate::incoming::{Fetch, Standing};
+use crate::operations::Await;
 use crate::peer::{self, Early, Session, epoch_of};
+use crate::shared::Cx;
+use crate::work::Purpose;
 use srd_device::Store;
 use srd_device::slab::Key;
 use srd_wire::{Nanos, Status, Time};

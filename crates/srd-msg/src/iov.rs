@@ -1,0 +1,53 @@
+//! Lists of memory, and copies between them and contiguous memory.
+
+use crate::api::{IOV_LIMIT, Iov};
+use arrayvec::ArrayVec;
+use srd_device::Store;
+
+/// A list of its own.
+pub(crate) type Iovs = ArrayVec<Iov, IOV_LIMIT>;
+
+/// How long a list is.
+#[inline]
+pub(crate) fn length(iov: &[Iov]) -> u64 {
+    iov.iter().map(|piece| piece.len).sum()
+}
+
+/// The pieces of a list from `skip` on that cover `len` bytes.
+pub(crate) fn stretch(iov: &[Iov], mut skip: u64, mut len: u64) -> Iovs {
+    let mut pieces = Iovs::new();
+    for piece in iov {
+        let passed = skip.min(piece.len);
+        skip -= passed;
+        let take = len.min(piece.len - passed);
+        if take > 0 {
+            pieces.push(Iov { addr: piece.addr + passed, len: take });
+            len -= take;
+        }
+    }
+    pieces
+}
+
+/// Copies a list to contiguous memory.
+pub(crate) fn gather<M: Store>(memory: &mut M, iov: &[Iov], mut to: u64) {
+    for piece in iov {
+        memory.copy(piece.addr, to, piece.len as usize);
+        to += piece.len;
+    }
+}
+
+/// Copies contiguous memory to a list, from `skip` on, as far as it has room.
+#[inline]
+pub(crate) fn scatter<M: Store>(memory: &mut M, mut from: u64, len: u64, iov: &[Iov], mut skip: u64) {
+    let mut left = len;
+    for piece in iov {
+        let passed = skip.min(piece.len);
+        skip -= passed;
+        let take = left.min(piece.len - passed);
+        if take > 0 {
+            memory.copy(from, piece.addr + passed, take as usize);
+            from += take;
+            left -= take;
+        }
+    }
+}

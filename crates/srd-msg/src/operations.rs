@@ -1,0 +1,169 @@
+//! Operations of the program that take more than one piece of work, or an answer: when they may begin, what they wait for,
+//! and when they are over.
+
+use crate::api::*;
+use crate::buffers::Buffer;
+use crate::endpoint::Endpoint;
+use crate::iov::{Iovs, gather, length};
+use crate::shared::Cx;
+use crate::work::failure_of;
+use arrayvec::ArrayVec;
+use srd_device::Store;
+use srd_device::slab::Key;
+use srd_wire::{MrKey, Status};
+
+/// Operations that wait for room in the device, at most for one peer, before posting is refused.
+const MOST_WAITING: usize = 64;
+
+/// What an operation waits for beside its own work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Await {
+    Nothing,
+    /// The peer says what became of it.
+    Answer,
+    /// The peer is introduced, or says what is behind a key.
+    Peer,
+}
+
+/// An operation of the program that takes more than one piece of work, or an answer.
+#[derive(Debug)]
+pub(crate) struct Op {
+    pub peer: u32,
+    pub kind: Kind,
+    pub context: u64,
+    pub report: bool,
+    /// Pieces of work that are not done.
+    pub parts: u32,
+    pub awaits: Await,
+    pub failure: Option<Failure>,
+    /// The program's memory, or the copy.
+    pub local: Iovs,
+    /// A copy of what was injected.
+    pub copy: Option<Buffer>,
+    /// What of it peers may read, for as long as it lasts.
+    pub exposed: ArrayVec<MrKey, IOV_LIMIT>,
+    /// One-sided operations: what is done where.
+    pub remote: ArrayVec<RemoteIov, IOV_LIMIT>,
+    /// Writes: completion data for the peer, until it has been sent.
+    pub data: Option<u64>,
+    /// The key has been asked for again, since the answer was out of date.
+    pub asked_again: bool,
+}
+
+impl Op {
+    /// An operation of which nothing has been done.
+    pub fn new(peer: u32, context: u64, local: Iovs) -> Op {
+        Op {
+            peer,
+            kind: Kind::Read,
+            context,
+            report: true,
+            parts: 0,
+            awaits: Await::Nothing,
+            failure: None,
+            local,
+            copy: None,
+            exposed: ArrayVec::new(),
+            remote: ArrayVec::new(),
+            data: None,
+            asked_again: false,
+        }
+    }
+}
+
+/// Copies what is injected, and puts the copy into the place of the list.
+pub(crate) fn copy_injected<M: Store>(cx: &mut Cx<'_, M>, local: &mut Iovs) -> Option<Buffer> {
+    let len = length(local);
+    (len > 0).then(|| {
+        let buffer = cx.take_buffer(len as usize);
+        gather(cx.memory(), local, buffer.addr);
+        local.clear();
+        local.push(Iov { addr: buffer.addr, len });
+        buffer
+    })
+}
+
+impl Endpoint {
+    /// Whether an operation may begin now.
+    #[inline]
+    pub fn check_room(&self, peer: PeerId, flags: &TxFlags) -> Result<(), Refused> {
+        let peer = self.peers.get(peer.0 as usize).ok_or(Refused::Invalid("peer: no such peer"))?;
+        let full = self.outstanding >= self.max_outstanding || peer.backlog.len() >= MOST_WAITING;
+        if full || flags.fence && peer.outstanding > 0 {
+            return Err(Refused::Again);
+        }
+        Ok(())
+    }
+
+    /// An operation has begun.
+    #[inline]
+    pub fn begun(&mut self, peer: u32) {
+        self.outstanding += 1;
+        self.peers[peer as usize].outstanding += 1;
+    }
+
+    /// An operation is complete.
+    #[inline]
+    pub fn ended(&mut self, peer: u32) {
+        self.outstanding -= 1;
+        self.peers[peer as usize].outstanding -= 1;
+    }
+
+    /// Takes an operation into the book. It is over when its parts are done and it awaits nothing.
+    pub fn begin_op(&mut self, op: Op) -> Key {
+        self.begun(op.peer);
+        self.ops.insert(op)
+    }
+
+    /// From now on the operation waits for its peer's answer.
+    pub fn await_answer<M: Store>(&mut self, cx: &mut Cx<'_, M>, op: u32) {
+        let entry = self.ops.at_mut(op).expect("the caller has it");
+        entry.awaits = Await::Answer;
+        let peer = entry.peer;
+        self.owes(cx, peer);
+    }
+
+    /// A piece of an operation's work is done.
+    #[inline]
+    pub fn part_done<M: Store>(&mut self, cx: &mut Cx<'_, M>, op: u32, status: Status) {
+        let Some(entry) = self.ops.at_mut(op) else { return };
+        entry.parts -= 1;
+        if status != Status::Ok {
+            entry.failure.get_or_insert(failure_of(status));
+        }
+        self.op_changed(cx, op);
+    }
+
+    /// Ends an operation if nothing of it is left to be done.
+    pub fn op_changed<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        let op = self.ops.at_mut(index).expect("the caller has it");
+        if op.parts > 0 || op.awaits != Await::Nothing && op.failure.is_none() {
+            return;
+        }
+        if op.failure.is_none() && op.data.is_some() {
+            return self.give_notice(cx, index);
+        }
+        if matches!(op.failure, Some(Failure::RemoteAccess { .. })) && self.ask_again(cx, index) {
+            return;
+        }
+        let key = self.ops.key_at(index).expect("it is there");
+        let mut op = self.ops.remove(key).expect("its key was found");
+        if op.awaits == Await::Answer {
+            self.has_paid(op.peer);
+        }
+        self.unexpose(cx, &mut op);
+        if let Some(copy) = op.copy.take() {
+            cx.give_buffer(copy);
+        }
+        self.ended(op.peer);
+        let done = self.done(op.kind, op.context, op.report);
+        cx.shared.done.push_back(Done { error: op.failure, ..done });
+    }
+
+    /// What peers could read of an operation, they cannot any more.
+    pub fn unexpose<M: Store>(&mut self, cx: &mut Cx<'_, M>, op: &mut Op) {
+        for key in op.exposed.drain(..) {
+            let _ = cx.device.dereg_mr(key);
+        }
+    }
+}

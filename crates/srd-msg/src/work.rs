@@ -1,0 +1,338 @@
+//! Work that an endpoint gives to the device, or a message to a lane: now, or as soon as there is room; and what follows
+//! when it is done.
+
+use crate::api::*;
+use crate::buffers::Buffer;
+use crate::endpoint::Endpoint;
+use crate::header::{self, Body, COMMON, LONGEST, number_in};
+use crate::lane::LaneSend;
+use crate::shared::Cx;
+use arrayvec::ArrayVec;
+use srd_device::slab::Key;
+use srd_device::{DeviceError, SendData, SendOp, SendWr, Sge, Store};
+use srd_wire::{Qkey, Status};
+
+/// Key of all endpoints' queue pairs: addresses are all that programs exchange.
+pub(crate) const QKEY: Qkey = Qkey(0x5352_446D);
+
+/// Work that the device has, or will get.
+#[derive(Debug)]
+pub(crate) struct Tx {
+    pub peer: u32,
+    /// Our session with it at that time.
+    session: u32,
+    /// Its number, if it takes part in the order.
+    number: Option<u32>,
+    pub purpose: Purpose,
+    /// Ours to give back when it is done.
+    pub buffer: Option<Buffer>,
+    op: SendOp,
+    sges: ArrayVec<Sge, 2>,
+}
+
+/// A piece of work to be given to the device, or a message to a lane.
+pub(crate) struct Work {
+    pub purpose: Purpose,
+    /// A message's header, and whatever of its payload was copied.
+    pub buffer: Option<Buffer>,
+    pub op: SendOp,
+    pub sges: ArrayVec<Sge, 2>,
+}
+
+/// What a piece of work is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    /// Nobody waits for it.
+    Control,
+    /// A ping.
+    Ask,
+    /// A whole message that completes with it.
+    Eager { context: u64, tagged: bool, report: bool },
+    /// A part of an operation of ours.
+    Part(u32),
+    /// A read for a message of a peer's.
+    Pull { incoming: u32, len: u32 },
+}
+
+/// What follows from work that was done as soon as it was posted, when whoever posted it is ready to hear it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AtOnce {
+    /// A part of that operation is done.
+    Part(u32),
+    /// A peer of this host has gone.
+    Gone(u32),
+}
+
+impl Endpoint {
+    /// Writes the header of a message to a peer to the front of `buffer`. Returns its length.
+    #[inline]
+    pub fn write_header<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        body: &Body,
+        buffer: &Buffer,
+    ) -> usize {
+        let peer = &mut self.peers[peer as usize];
+        peer.told = peer.consumed;
+        peer.introduced = true;
+        let bytes = cx.memory().bytes_mut(buffer.addr, LONGEST);
+        let back = body.number().map_or(0, |number| peer.back_from(number));
+        header::encode(peer.session, peer.epoch, peer.consumed, back, body, bytes)
+    }
+
+    /// Sends a message without payload that nobody waits for.
+    pub fn tell<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, body: &Body) {
+        self.tell_for(cx, peer, body, Purpose::Control);
+    }
+
+    /// Sends a message without payload.
+    pub fn tell_for<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, body: &Body, purpose: Purpose) {
+        let buffer = cx.take_buffer(LONGEST);
+        let len = self.write_header(cx, peer, body, &buffer);
+        self.send_buffer(cx, peer, purpose, buffer, len, None);
+    }
+
+    /// Sends `len` bytes of `buffer`, then `payload`.
+    #[inline]
+    pub fn send_buffer<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        purpose: Purpose,
+        buffer: Buffer,
+        len: usize,
+        payload: Option<Iov>,
+    ) {
+        let lkey = cx.shared.all_memory;
+        let mut sges = ArrayVec::new();
+        sges.push(Sge { addr: buffer.addr, len: len as u32, lkey });
+        if let Some(payload) = payload.filter(|payload| payload.len > 0) {
+            sges.push(Sge { addr: payload.addr, len: payload.len as u32, lkey });
+        }
+        let op = SendOp::Send { imm: None };
+        self.post(cx, peer, Work { purpose, buffer: Some(buffer), op, sges });
+    }
+
+    /// Gives the device work, now or as soon as it has room.
+    #[inline]
+    pub fn post<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, work: Work) {
+        if self.is_by_lane(peer, &work.op) {
+            return self.post_near(cx, peer, work);
+        }
+        let key = self.enter(cx, peer, work);
+        if !self.peers[peer as usize].backlog.is_empty() || !self.try_post(cx, key.index) {
+            self.enqueue(key.index);
+        }
+    }
+
+    /// Takes work into the book.
+    #[inline]
+    fn enter<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, work: Work) -> Key {
+        let Work { purpose, buffer, op, sges } = work;
+        let state = &mut self.peers[peer as usize];
+        let header = buffer.as_ref().map(|buffer| cx.device.memory().bytes(buffer.addr, COMMON + 4));
+        let number = header.and_then(number_in);
+        if let Some(number) = number {
+            state.leaves(number);
+        }
+        self.tx.insert(Tx { peer, session: state.session, number, purpose, buffer, op, sges })
+    }
+
+    /// Gives a message to the peer's lane, now or as soon as there is room.
+    fn post_near<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, work: Work) {
+        let full = !self.peers[peer as usize].backlog.is_empty();
+        if full || !self.send_near(cx, peer, &work.sges) {
+            let key = self.enter(cx, peer, work);
+            return self.enqueue(key.index);
+        }
+        if let Some(buffer) = work.buffer {
+            cx.give_buffer(buffer);
+        }
+        match work.purpose {
+            Purpose::Eager { context, tagged, report } => {
+                self.ended(peer);
+                cx.shared.done.push_back(self.done(Kind::Send { tagged }, context, report));
+            }
+            Purpose::Part(op) => self.at_once.push(AtOnce::Part(op)),
+            // Pings go over the network, and reads are no messages.
+            Purpose::Control | Purpose::Ask | Purpose::Pull { .. } => {}
+        }
+    }
+
+    /// False if the lane has no room.
+    fn send_near<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, sges: &[Sge]) -> bool {
+        let state = &mut self.peers[peer as usize];
+        let Some(lane) = &mut state.lane else { return true };
+        let memory = &*cx.device.memory();
+        let parts: ArrayVec<&[u8], 2> =
+            sges.iter().map(|sge| memory.bytes(sge.addr, sge.len as usize)).collect();
+        let sent = lane.send(&parts);
+        drop(parts);
+        match sent {
+            LaneSend::Sent { asleep: false } => true,
+            LaneSend::Sent { asleep: true } => {
+                self.wake_near(cx, peer);
+                true
+            }
+            LaneSend::Full => false,
+            LaneSend::Gone => {
+                self.at_once.push(AtOnce::Gone(peer));
+                true
+            }
+        }
+    }
+
+    /// A message over the network, which wakes a peer that does not look at its lanes.
+    pub fn wake_near<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        let told = self.peers[peer as usize].told;
+        let buffer = cx.take_buffer(LONGEST);
+        let len = self.write_header(cx, peer, &Body::Ping, &buffer);
+        // What it says of the window arrives out of turn.
+        self.peers[peer as usize].told = told;
+        let sge = Sge { addr: buffer.addr, len: len as u32, lkey: cx.shared.all_memory };
+        let (op, sges) = (SendOp::Send { imm: None }, ArrayVec::from_iter([sge]));
+        // Past whatever waits for room in the lane.
+        let key = self.enter(cx, peer, Work { purpose: Purpose::Ask, buffer: Some(buffer), op, sges });
+        if !self.try_post(cx, key.index) {
+            let tx = self.tx.remove(key).expect("just entered");
+            tx.buffer.into_iter().for_each(|buffer| cx.give_buffer(buffer));
+            self.peers[peer as usize].asked = false;
+        }
+    }
+
+    /// Does what follows from work that was done at once.
+    #[inline]
+    pub fn settle_at_once<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
+        while let Some(at_once) = self.at_once.pop() {
+            match at_once {
+                AtOnce::Part(op) => self.part_done(cx, op, Status::Ok),
+                AtOnce::Gone(peer) => {
+                    self.peers[peer as usize].lane = None;
+                    self.lose_peer(cx, peer, Status::RemoteBadDestQpn);
+                }
+            }
+        }
+    }
+
+    /// Whether work for a peer is a message that takes its lane.
+    #[inline]
+    fn is_by_lane(&self, peer: u32, op: &SendOp) -> bool {
+        matches!(op, SendOp::Send { .. }) && self.peers[peer as usize].lane.is_some()
+    }
+
+    #[cold]
+    fn enqueue(&mut self, index: u32) {
+        let peer = self.tx.at(index).expect("just inserted").peer;
+        let backlog = &mut self.peers[peer as usize].backlog;
+        if backlog.is_empty() {
+            self.blocked.push_back(peer);
+        }
+        backlog.push_back(index);
+    }
+
+    /// False if the device has no room.
+    #[inline]
+    fn try_post<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) -> bool {
+        let tx = self.tx.at(index).expect("the caller has it");
+        let peer = &self.peers[tx.peer as usize];
+        let wr = SendWr {
+            wr_id: index as u64,
+            op: tx.op,
+            ah: peer.ah,
+            dst_qpn: peer.addr.qpn,
+            qkey: QKEY,
+            data: SendData::Sges(&tx.sges),
+        };
+        match cx.device.post_send(cx.now, self.qpn, &wr) {
+            Ok(()) => true,
+            Err(DeviceError::Full(_)) => false,
+            Err(error) => panic!("the device refuses work of the messaging layer: {error}"),
+        }
+    }
+
+    /// Gives the device, and lanes, what they had no room for.
+    #[inline]
+    pub fn unblock<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
+        for _ in 0..self.blocked.len() {
+            let Some(peer) = self.blocked.pop_front() else { return };
+            while let Some(&index) = self.peers[peer as usize].backlog.front() {
+                let tx = self.tx.at(index).expect("it waits");
+                let (near, sges) = (self.is_by_lane(peer, &tx.op), tx.sges.clone());
+                if !(if near { self.send_near(cx, peer, &sges) } else { self.try_post(cx, index) }) {
+                    self.blocked.push_back(peer);
+                    break;
+                }
+                self.peers[peer as usize].backlog.pop_front();
+                if near {
+                    self.work_done(cx, index, Status::Ok);
+                }
+            }
+        }
+    }
+
+    /// Work for a peer that the device does not have is given up.
+    pub fn drop_backlog<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
+        let backlog = std::mem::take(&mut self.peers[peer as usize].backlog);
+        self.blocked.retain(|&blocked| blocked != peer);
+        for index in backlog {
+            self.work_done(cx, index, status);
+        }
+    }
+
+    /// A piece of work is done, well or not.
+    #[inline]
+    pub fn work_done<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, status: Status) {
+        let Some(key) = self.tx.key_at(index) else { return };
+        let tx = self.tx.remove(key).expect("its key was found");
+        if let Some(buffer) = tx.buffer {
+            cx.give_buffer(buffer);
+        }
+        let peer = tx.peer;
+        let state = &mut self.peers[peer as usize];
+        if let (Status::Ok, Some(number)) = (status, tx.number)
+            && tx.session == state.session
+        {
+            state.delivered(number);
+        }
+        if let Purpose::Eager { context, tagged, report } = tx.purpose {
+            self.ended(peer);
+            let error = (status != Status::Ok).then(|| failure_of(status));
+            let kind = Kind::Send { tagged };
+            cx.shared.done.push_back(Done { error, ..self.done(kind, context, report) });
+        }
+        // A session that is over already needs no other end.
+        if is_of_peer(status) && tx.session == self.peers[peer as usize].session {
+            self.lose_peer(cx, peer, status);
+        }
+        match tx.purpose {
+            Purpose::Control | Purpose::Eager { .. } => {}
+            Purpose::Ask => self.peers[peer as usize].asked = false,
+            Purpose::Part(op) => self.part_done(cx, op, status),
+            Purpose::Pull { incoming, len } => self.pulled(cx, incoming, len, status),
+        }
+    }
+}
+
+/// How a status of the device shows.
+pub(crate) fn failure_of(status: Status) -> Failure {
+    match status {
+        Status::RemoteBadAddress => Failure::RemoteAccess { known: true },
+        Status::FeatureMismatch => Failure::RemoteUnsupported,
+        status if is_of_peer(status) => Failure::PeerLost(status),
+        status => Failure::Device(status),
+    }
+}
+
+/// Whether a status says that the peer, or its endpoint, is not what it was.
+fn is_of_peer(status: Status) -> bool {
+    matches!(
+        status,
+        Status::Unresponsive
+            | Status::Unreachable
+            | Status::RemoteAbort
+            | Status::RemoteBadDestQpn
+            | Status::Flushed
+            | Status::RemoteBadStatus
+    )
+}
