@@ -27,8 +27,10 @@ const MOST_ROUNDS: u32 = 16;
 /// When the next follows, if there is still something.
 const SOON: Nanos = Nanos::from_micros(20);
 
-/// Where there is shared memory, one poll in so many looks at the sockets: every 2 us or so.
+/// Where messages come by shared memory, one poll in so many looks at the sockets, every 2 us or so...
 const SOCKETS_EVERY: u32 = 16;
+/// ...once so many looks in a row have brought nothing: a millisecond or two.
+const QUIET: u32 = 1024;
 
 /// The messaging layer over the memory of this process.
 pub(crate) type Messages = srd_msg::Domain<HostMemory>;
@@ -41,11 +43,14 @@ pub(crate) struct Engine {
     /// The device.
     pub instance: Arc<Instance>,
     cq: CqId,
-    /// Some endpoint has shared memory with others.
+    /// Some endpoint has a post in shared memory; something has come there.
     near: AtomicBool,
+    lanes: AtomicBool,
     /// Polls, and those in a row that found nothing.
     polls: AtomicU32,
     idle: AtomicU32,
+    /// Looks at the sockets in a row that brought no message.
+    quiet: AtomicU32,
     state: UnsafeCell<State>,
     subscription: Mutex<Option<Subscription>>,
 }
@@ -137,8 +142,10 @@ impl Engine {
             instance,
             cq,
             near: AtomicBool::new(false),
+            lanes: AtomicBool::new(false),
             polls: AtomicU32::new(0),
             idle: AtomicU32::new(0),
+            quiet: AtomicU32::new(0),
             state,
             subscription: Mutex::new(None),
         });
@@ -187,26 +194,30 @@ impl Engine {
     #[inline]
     pub fn drive(&self) -> Outcome<()> {
         let mut completed = false;
-        let near = self.near.load(Ordering::Relaxed);
-        let found = if near && !self.is_turn_of_sockets() {
+        let lanes = self.lanes.load(Ordering::Relaxed);
+        let found = if lanes && !self.is_turn_of_sockets() {
             // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
             let news = self.instance.locked(|| unsafe { self.state() }.has_news())?;
             news && self.instance.with(|device, now| self.round(device, now, &mut completed))?
         } else {
-            self.instance.drive(self.cq, !near, |device, now| self.round(device, now, &mut completed))?
+            self.instance.drive(self.cq, !lanes, |device, now| self.round(device, now, &mut completed))?
         };
         if completed {
             self.instance.wake();
         }
-        if near {
+        if lanes {
             self.yield_if_idle(found);
         }
         Ok(())
     }
 
-    /// A look at the sockets costs as much as a message by shared memory takes: where there is that, not every poll looks.
+    /// A look at the sockets costs as much as a message by shared memory takes: where those come, and nothing from the
+    /// network, not every poll looks.
     #[inline]
     fn is_turn_of_sockets(&self) -> bool {
+        if self.quiet.load(Ordering::Relaxed) < QUIET {
+            return true;
+        }
         let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
         self.polls.store(polls, Ordering::Relaxed);
         polls.is_multiple_of(SOCKETS_EVERY)
@@ -259,9 +270,15 @@ impl Engine {
         if state.closed {
             return false;
         }
-        let mut found = state.messages.progress(device, now);
+        let from_far = state.messages.progress(device, now);
+        let quiet = if from_far { 0 } else { self.quiet.load(Ordering::Relaxed).saturating_add(1) };
+        self.quiet.store(quiet, Ordering::Relaxed);
+        let mut from_near = false;
         for near in state.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut()) {
-            found |= near.round(&mut state.messages, device, now);
+            from_near |= near.round(&mut state.messages, device, now);
+        }
+        if from_near {
+            self.lanes.store(true, Ordering::Relaxed);
         }
         while let Some((endpoint, peer, addr)) = state.messages.poll_stranger() {
             let bound = state.endpoints.get_mut(endpoint.0 as usize).and_then(Option::as_mut);
@@ -271,7 +288,7 @@ impl Engine {
         }
         *completed |= state.collect();
         let _ = device.set_alarm(self.cq, state.messages.next_timeout());
-        found || *completed
+        from_far || from_near || *completed
     }
 
     /// Sleeps until `ready` says yes, driving meanwhile. Returns whether it did within `timeout` (`None`: for ever).
@@ -314,7 +331,7 @@ impl Engine {
         })?
     }
 
-    /// From now on polls also look at shared memory.
+    /// From now on whoever falls asleep looks at shared memory before.
     pub fn has_near(&self) {
         self.near.store(true, Ordering::Relaxed);
     }

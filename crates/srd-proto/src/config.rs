@@ -95,6 +95,9 @@ pub struct Config {
     pub max_rto: Nanos,
     /// Longest that an ACK waits for data to ride on.
     pub ack_delay: Nanos,
+    /// Longest that an ACK which the sender has asked for waits for the program's answer to a message, to ride on it: at most
+    /// `ack_delay`.
+    pub answer_delay: Nanos,
     /// Data packets from one peer that force an ACK at the end of a receive batch.
     pub ack_every: u32,
     /// A peer that has not answered on any path for this long, with something outstanding, is dead.
@@ -133,6 +136,7 @@ impl Default for Config {
             min_pto: Nanos::from_micros(50),
             max_rto: Nanos::from_millis(50),
             ack_delay: Nanos::from_micros(5),
+            answer_delay: Nanos::ZERO,
             ack_every: 4,
             peer_timeout: Nanos::from_secs(30),
             confirm_first: false,

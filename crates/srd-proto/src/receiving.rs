@@ -7,7 +7,7 @@ use crate::messages::Purpose;
 use crate::partial::Partial;
 use crate::peer::{Peer, Shared};
 use crate::{Incoming, Payload, Upper};
-use srd_wire::{Data, Echo, Op, Probe, Psn, Status, Time};
+use srd_wire::{Data, Echo, Nanos, Op, Probe, Psn, Status, Time};
 
 /// ACKs sent, on different paths, when the last one seems to have been lost: a packet came that had been acknowledged
 /// before, or a question. (CONGESTION_CONTROL, section 7, has a gap as a third reason; with packets on many paths there is
@@ -59,7 +59,12 @@ impl<P: Payload> Peer<P> {
         }
         self.arrivals.note(shared.arrived, data.path, data.tx_count, psn, data.stamp);
         self.arrivals.unacked += 1;
-        self.arrivals.ack_by(if data.ack_request { now } else { now + shared.config.ack_delay });
+        let delay = match data.op {
+            _ if !data.ack_request => shared.config.ack_delay,
+            Op::Send { .. } => shared.config.answer_delay,
+            _ => Nanos::ZERO,
+        };
+        self.arrivals.ack_by(now + delay);
         if !self.arrivals.is_withheld(psn) {
             self.arrivals.accept(psn, bytes);
             self.partials.forget_passed(self.arrivals.cum());

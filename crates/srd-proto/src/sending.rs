@@ -1,5 +1,6 @@
 //! What leaves next: whose turn it is, on which path, and whether window and pacing permit it.
 
+use crate::arrivals::Arrivals;
 use crate::controller::Allowance;
 use crate::events::Event;
 use crate::messages::Purpose;
@@ -117,7 +118,7 @@ impl<P: Payload> Peer<P> {
 
     /// Bytes that the pending ACK would add.
     fn ack_bytes(&self) -> usize {
-        ACK_LEN + self.arrivals.echo_count() * ECHO_LEN + self.arrivals.sack_words() * SACK_WORD_LEN
+        ack_len(&self.arrivals)
     }
 
     /// Whether a lone small packet is next, which the ACK can ride on.
@@ -251,7 +252,8 @@ impl<P: Payload> Peer<P> {
             let hello = if introducing { HELLO_LEN } else { 0 };
             let room = codec::max_payload(&message.op, self.mtu.datagram() as usize - hello, false) as u32;
             message.started = true;
-            message.segment = segment_size(message.len, room, chunk) as u16;
+            let ack = if self.arrivals.ack_at == Time::NEVER { 0 } else { ack_len(&self.arrivals) as u32 };
+            message.segment = segment_size(message.len, room, chunk, ack) as u16;
         }
         let mut len = (message.len - message.next).min(message.segment as u32);
         if let Op::Write { addr, .. } = message.op
@@ -378,11 +380,20 @@ impl<P: Payload> Peer<P> {
             op,
             payload,
         };
-        // An ACK rides on lone packets only: within a burst it would break the equal sizes.
+        // An ACK rides on lone packets, and on the last of several if that stays no longer than the others: within a
+        // burst it would break the equal sizes.
         let lone = message.len == sent.len as u32 || len == 0;
-        let room = self.mtu.datagram() as usize;
-        let fits = sent.bytes as usize + HELLO_LEN + self.ack_bytes() <= room;
-        let ack = (lone && fits && self.arrivals.ack_at != Time::NEVER).then(|| {
+        let last = sent.offset + sent.len as u32 == len;
+        let segment = message.segment as usize;
+        let ack_bytes = self.ack_bytes();
+        let fits = if lone {
+            sent.bytes as usize + HELLO_LEN + ack_bytes <= self.mtu.datagram() as usize
+        } else {
+            last && sent.len as usize + ack_bytes <= segment
+        };
+        let rides = fits && self.arrivals.ack_at != Time::NEVER;
+        let pad_to = if rides { pad_to.saturating_sub(ack_bytes as u16) } else { pad_to };
+        let ack = rides.then(|| {
             shared.stats.piggybacked_acks_sent += 1;
             self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt)).into()
         });
@@ -391,13 +402,20 @@ impl<P: Payload> Peer<P> {
     }
 }
 
-/// Payload bytes per packet of a message: equal shares for one that crosses in a single chunk; whole blocks for a
-/// longer one.
-fn segment_size(len: u32, room: u32, chunk: u32) -> u32 {
+/// Bytes that the pending ACK adds to a packet.
+fn ack_len(arrivals: &Arrivals) -> usize {
+    ACK_LEN + arrivals.echo_count() * ECHO_LEN + arrivals.sack_words() * SACK_WORD_LEN
+}
+
+/// Payload bytes per packet of a message: equal shares for one that crosses in a single chunk, the last of them smaller by
+/// `ack` bytes if that takes no packet more; whole blocks for a longer one.
+fn segment_size(len: u32, room: u32, chunk: u32, ack: u32) -> u32 {
     if len <= room {
         len
     } else if len <= chunk {
-        len.div_ceil(len.div_ceil(room))
+        let packets = len.div_ceil(room);
+        let shared = if len + ack <= packets * room { len + ack } else { len };
+        shared.div_ceil(packets)
     } else {
         room - room % BLOCK
     }

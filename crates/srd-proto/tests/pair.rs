@@ -7,6 +7,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use srd_proto::*;
 use srd_wire::*;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
@@ -75,6 +77,65 @@ fn every_message_arrives_once_under_loss_reordering_and_duplication() {
         }
         world.run_for(SECOND);
         assert!(world.hosts.iter().all(|host| host.endpoint.is_quiet()), "seed {seed}: something never ends");
+    }
+}
+
+/// Waits for the program's answers.
+fn patient() -> Config {
+    let (answer_delay, ack_delay) = (Nanos::from_micros(10), Nanos::from_micros(20));
+    Config { answer_delay, ack_delay, ack_every: 64, ..Config::default() }
+}
+
+#[test]
+fn the_answer_to_a_long_message_carries_its_ack() {
+    let config = patient();
+    for size in [1500, 4000, 8192, 8193, 8900] {
+        let mut world = World::new(2, &config);
+        let packets = Rc::new(RefCell::new(Vec::new()));
+        let seen = packets.clone();
+        world.network = Box::new(move |_, from, t| {
+            let Body::Data(data) = &t.packet.body else { return vec![Nanos::from_micros(7)] };
+            if from == 1 {
+                let payload = data.payload.len().max(t.pad_to as usize);
+                seen.borrow_mut().push((codec::header_len(&t.packet) + payload, t.packet.ack.is_some()));
+            }
+            vec![Nanos::from_micros(7)]
+        });
+        let mut pure_acks = 0;
+        for round in 0..3 {
+            for (from, to) in [(0, 1), (1, 0)] {
+                let received = world.hosts[to].log.received.len();
+                packets.borrow_mut().clear();
+                world.send(from, to, pattern(size, round));
+                while world.hosts[to].log.received.len() == received {
+                    assert!(world.step());
+                }
+            }
+            // The first messages introduce the two to each other.
+            let pure = world.hosts[1].endpoint.stats().pure_acks_sent;
+            assert!(round == 0 || pure == pure_acks, "{size} bytes");
+            pure_acks = pure;
+        }
+        let packets = packets.borrow();
+        let (last, others) = packets.split_last().unwrap();
+        assert!(last.1, "{size} bytes: {packets:?}");
+        assert!(others.iter().all(|packet| *packet == (others[0].0, false)), "{size} bytes: {packets:?}");
+        assert!(last.0 <= others[0].0, "{size} bytes: {packets:?}");
+    }
+}
+
+#[test]
+fn what_no_program_answers_is_acknowledged_at_once() {
+    let config = patient();
+    let write = Op::Write { route: World::route(1), rkey: MrKey(1), addr: 0, imm: None };
+    for (op, micros) in [(Op::Send { route: World::route(1), imm: None, datagram: false }, 24), (write, 14)] {
+        let mut world = World::new(2, &config);
+        world.send_op(0, 1, op, pattern(4000, 0));
+        world.settle(SECOND);
+        let start = world.now;
+        world.send_op(0, 1, op, pattern(4000, 1));
+        world.settle(SECOND);
+        assert_eq!(world.now.since(start), Nanos::from_micros(micros));
     }
 }
 
