@@ -10,6 +10,7 @@ use crate::wait_set;
 use libc::{c_char, c_int, c_void};
 use std::collections::VecDeque;
 use std::ffi::CStr;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +35,8 @@ pub(crate) struct Cq {
 /// What endpoints keep of it.
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
+    /// Whether there are entries, as of whoever had the lock last: most polls find none, and need no lock for that.
+    any: AtomicBool,
     wait: WaitObject,
 }
 
@@ -42,9 +45,39 @@ struct Waiting {
     reads_without_round: u32,
 }
 
+/// The entries, for as long as they are locked.
+struct Locked<'a> {
+    waiting: MutexGuard<'a, Waiting>,
+    any: &'a AtomicBool,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Waiting;
+
+    #[inline]
+    fn deref(&self) -> &Waiting {
+        &self.waiting
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Waiting {
+        &mut self.waiting
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.any.store(!self.waiting.entries.is_empty(), Ordering::Release);
+    }
+}
+
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    #[inline]
+    fn lock(&self) -> Locked<'_> {
+        Locked { waiting: self.waiting.lock().unwrap_or_else(PoisonError::into_inner), any: &self.any }
     }
 
     #[inline]
@@ -53,8 +86,9 @@ impl Queue {
         self.wait.raise();
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.lock().entries.is_empty()
+        !self.any.load(Ordering::Acquire)
     }
 }
 
@@ -176,15 +210,20 @@ impl Cq {
     /// As of [`Waiting::take`].
     #[inline]
     unsafe fn read(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> Outcome<usize> {
-        let mut waiting = self.queue.lock();
-        if !waiting.entries.is_empty() && waiting.reads_without_round < READS_WITHOUT_ROUND {
-            waiting.reads_without_round += 1;
-        } else {
-            waiting.reads_without_round = 0;
-            drop(waiting);
-            self.domain.engine.drive()?;
-            waiting = self.queue.lock();
+        if !self.queue.is_empty() {
+            let mut waiting = self.queue.lock();
+            if !waiting.entries.is_empty() && waiting.reads_without_round < READS_WITHOUT_ROUND {
+                waiting.reads_without_round += 1;
+                // SAFETY: as the caller says.
+                return unsafe { waiting.take(self.format, buf, count, sources) };
+            }
         }
+        self.domain.engine.drive()?;
+        if self.queue.is_empty() {
+            return Err(Errno::AGAIN);
+        }
+        let mut waiting = self.queue.lock();
+        waiting.reads_without_round = 0;
         // SAFETY: as the caller says.
         unsafe { waiting.take(self.format, buf, count, sources) }
     }
@@ -263,7 +302,7 @@ abi! {
         let made = Box::new(Cq {
             fid: fid_cq { fid: fid { fclass: FI_CLASS_CQ, context, ops: &FID_OPS }, ops: &OPS },
             domain: domain.shared.clone(),
-            queue: Arc::new(Queue { waiting: Mutex::new(waiting), wait }),
+            queue: Arc::new(Queue { waiting: Mutex::new(waiting), any: AtomicBool::new(false), wait }),
             format,
             has_threshold: condition == FI_CQ_COND_THRESHOLD,
             signalled: AtomicBool::new(false),

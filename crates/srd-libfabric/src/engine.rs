@@ -197,8 +197,8 @@ impl Engine {
         let lanes = self.lanes.load(Ordering::Relaxed);
         let found = if lanes && !self.is_turn_of_sockets() {
             // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
-            let news = self.instance.locked(|| unsafe { self.state() }.has_news())?;
-            news && self.instance.with(|device, now| self.round(device, now, &mut completed))?
+            let has_news = || unsafe { self.state() }.has_news();
+            self.instance.with_if(has_news, |device, now| self.round(device, now, &mut completed))?
         } else {
             self.instance.drive(self.cq, !lanes, |device, now| self.round(device, now, &mut completed))?
         };

@@ -1,17 +1,18 @@
 //! The clock of all instances of this process.
 
+use crate::sys::process::monotonic_ns;
 use srd_wire::{Nanos, Time};
 use std::sync::OnceLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-static ORIGIN: OnceLock<Instant> = OnceLock::new();
+static ORIGIN: OnceLock<u64> = OnceLock::new();
 
 /// The time now: monotonic, in nanoseconds since the first call in this process (plus a second, so that no sensible
 /// subtraction meets zero).
 #[inline]
 pub fn now() -> Time {
-    let origin = *ORIGIN.get_or_init(Instant::now);
-    Time(1_000_000_000 + origin.elapsed().as_nanos() as u64)
+    let origin = *ORIGIN.get_or_init(monotonic_ns);
+    Time(1_000_000_000 + (monotonic_ns() - origin))
 }
 
 /// Translates the kernel's time stamps of received packets, which are of the real-time clock.

@@ -231,23 +231,31 @@ impl Instance {
     /// for the next poll to be joined with more.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Device<HostMemory>, Time) -> R) -> Result<R, Barred> {
+        Ok(self.run(self.shared.lock()?, f))
+    }
+
+    /// As [`Instance::with`] if `wanted` says so under the same lock, for a layer above that looks at something else than
+    /// sockets; otherwise nothing is transmitted, and nobody is told anything.
+    #[inline]
+    pub fn with_if(
+        &self,
+        wanted: impl FnOnce() -> bool,
+        f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
+    ) -> Result<bool, Barred> {
+        let core = self.shared.lock()?;
+        if wanted() { Ok(self.run(core, f)) } else { Ok(false) }
+    }
+
+    #[inline]
+    fn run<R>(&self, mut core: Held<'_>, f: impl FnOnce(&mut Device<HostMemory>, Time) -> R) -> R {
         let shared = &*self.shared;
-        let mut core = shared.lock()?;
         let now = clock::now();
         let result = f(&mut core.device, now);
         let busy = shared.pulse.calls_now(now);
         core.after_call(now, busy);
         shared.pulse.called(now);
         shared.leave(core, now, busy);
-        Ok(result)
-    }
-
-    /// Runs `f` under the device's lock, without the device: for a look at what a layer above keeps under that lock. Nothing
-    /// is transmitted, and nobody is told anything.
-    #[inline]
-    pub fn locked<R>(&self, f: impl FnOnce() -> R) -> Result<R, Barred> {
-        let _held = self.shared.lock()?;
-        Ok(f())
+        result
     }
 
     /// Creates a queue pair; takes another receive port if those in use have no number left.

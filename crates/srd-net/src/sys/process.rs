@@ -148,6 +148,15 @@ pub fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
+/// The system's monotonic clock in nanoseconds. A poll reads it once: `Instant` takes twice the instructions.
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is there to be written. The call cannot fail: the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Lets the calling thread's timers fire when they are due, not up to 50 us later (the default timer slack).
 pub fn precise_timers() {
     // SAFETY: no memory is involved. Failure changes nothing but precision.
