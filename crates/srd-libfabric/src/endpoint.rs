@@ -116,8 +116,11 @@ impl Core {
             let id = state.messages.open_endpoint(device, now, qpn, epoch, self.transmit_size)?;
             state.messages.set_min_multi_recv(id, self.min_multi_recv.load(Ordering::Relaxed));
             let own = PeerAddr { gid: device.gid(), qpn };
-            let near = self.domain.shm.then(|| Near::open(id, own, epoch)).flatten();
-            if near.is_some() {
+            let near = match self.domain.shm {
+                true => Near::open(id, own, epoch),
+                false => Err("SRD_SHM=off in this process".into()),
+            };
+            if near.is_ok() {
                 self.domain.engine.has_near();
             }
             state.enter(id, Bound { qpn, peers: Vec::new(), near, reports });
@@ -175,7 +178,7 @@ impl Core {
         let addr: PeerAddr = self.vector.get().and_then(|vector| vector.get(index)).ok_or(Errno::INVALID)?;
         let peer = messages.peer(device, id, addr)?;
         messages.set_label(id, peer, index);
-        if let Some(near) = &mut bound.near {
+        if let Ok(near) = &mut bound.near {
             near.meet(messages, now, peer, addr);
         }
         if bound.peers.len() <= index as usize {

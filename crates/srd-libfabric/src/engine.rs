@@ -9,7 +9,7 @@ use crate::boundary::{Errno, Outcome};
 use crate::completions::Reports;
 use crate::environment::Place;
 use crate::near::Near;
-use crate::{log, offer};
+use crate::{log, offer, report};
 use srd_device::{CqId, Device, HostMemory};
 use srd_msg::{EndpointId, PeerId};
 use srd_net::{Instance, Subscription};
@@ -51,14 +51,17 @@ pub(crate) struct Engine {
     idle: AtomicU32,
     /// Looks at the sockets in a row that brought no message.
     quiet: AtomicU32,
-    state: UnsafeCell<State>,
+    /// Shared with who reports on it, and with nobody else.
+    state: Arc<Guarded>,
     subscription: Mutex<Option<Subscription>>,
 }
 
-// SAFETY: `state` is touched under the instance's lock only, which one thread at a time holds, and never twice.
-unsafe impl Sync for Engine {}
+struct Guarded(UnsafeCell<State>);
+
+// SAFETY: the state is touched under the instance's lock only, which one thread at a time holds, and never twice.
+unsafe impl Sync for Guarded {}
 // SAFETY: as above; memory that the messaging layer knows by address belongs to the process.
-unsafe impl Send for Engine {}
+unsafe impl Send for Guarded {}
 
 /// What the instance's lock protects besides the device.
 pub(crate) struct State {
@@ -75,16 +78,32 @@ pub(crate) struct Bound {
     pub qpn: Qpn,
     /// By fi_addr_t: those that the endpoint has met.
     pub peers: Vec<Option<PeerId>>,
-    /// Its shared memory.
-    pub near: Option<Near>,
+    /// Its shared memory, or why it has none.
+    pub near: Result<Near, String>,
     /// Where its completions go.
     pub reports: Reports,
+}
+
+/// Lets the instance tell of the messaging layer, too, for as long as that is there.
+fn report_on(instance: &Instance, state: &Arc<Guarded>) {
+    let (state, gid) = (Arc::downgrade(state), instance.gid());
+    instance.on_stats(move || {
+        let state = state.upgrade()?;
+        // SAFETY: the instance asks under its lock, and while no function of ours runs that has the state.
+        let state = unsafe { &*state.0.get() };
+        (!state.closed).then(|| report::stats(state, gid))
+    });
 }
 
 /// All engines, to be ended when the process ends.
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
 impl State {
+    /// The open endpoints.
+    pub fn endpoints(&self) -> impl Iterator<Item = (EndpointId, &Bound)> {
+        (0..).zip(&self.endpoints).filter_map(|(id, bound)| Some((EndpointId(id), bound.as_ref()?)))
+    }
+
     /// Enters an endpoint that was opened.
     pub fn enter(&mut self, endpoint: EndpointId, bound: Bound) {
         let index = endpoint.0 as usize;
@@ -105,13 +124,17 @@ impl State {
 
     /// From now on peers of this host wake us over the network. False if something has come meanwhile.
     fn fall_asleep(&mut self) -> bool {
-        self.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut()).all(Near::fall_asleep)
+        self.endpoints
+            .iter_mut()
+            .flatten()
+            .filter_map(|bound| bound.near.as_mut().ok())
+            .all(Near::fall_asleep)
     }
 
     /// Whether anything has come by shared memory.
     #[inline]
     fn has_news(&mut self) -> bool {
-        self.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut()).any(Near::has_news)
+        self.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut().ok()).any(Near::has_news)
     }
 
     /// Hands what has completed to completion queues and counters. Returns whether there was anything.
@@ -137,7 +160,9 @@ impl Engine {
         })?;
         let messages = instance.with(|device, _| Messages::open(device, offer::config()))??;
         let cq = messages.cq();
-        let state = UnsafeCell::new(State { messages, endpoints: Vec::new(), closed: false });
+        let state = State { messages, endpoints: Vec::new(), closed: false };
+        let state = Arc::new(Guarded(UnsafeCell::new(state)));
+        report_on(&instance, &state);
         let engine = Arc::new(Engine {
             instance,
             cq,
@@ -169,7 +194,7 @@ impl Engine {
     #[allow(clippy::mut_from_ref)]
     unsafe fn state(&self) -> &mut State {
         // SAFETY: as the caller says.
-        unsafe { &mut *self.state.get() }
+        unsafe { &mut *self.state.0.get() }
     }
 
     /// Runs `f`, then transmits what is due.
@@ -274,7 +299,7 @@ impl Engine {
         let quiet = if from_far { 0 } else { self.quiet.load(Ordering::Relaxed).saturating_add(1) };
         self.quiet.store(quiet, Ordering::Relaxed);
         let mut from_near = false;
-        for near in state.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut()) {
+        for near in state.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut().ok()) {
             from_near |= near.round(&mut state.messages, device, now);
         }
         if from_near {
@@ -282,7 +307,7 @@ impl Engine {
         }
         while let Some((endpoint, peer, addr)) = state.messages.poll_stranger() {
             let bound = state.endpoints.get_mut(endpoint.0 as usize).and_then(Option::as_mut);
-            if let Some(near) = bound.and_then(|bound| bound.near.as_mut()) {
+            if let Some(near) = bound.and_then(|bound| bound.near.as_mut().ok()) {
                 near.meet(&mut state.messages, now, peer, addr);
             }
         }
@@ -359,11 +384,8 @@ pub(crate) fn end_all() {
         Err(_) => return, // a fork has copied a held lock
     };
     for engine in engines {
-        let open = engine.with(|state, _, _| {
-            let numbered = (0..).zip(&state.endpoints);
-            let open = numbered.filter_map(|(id, bound)| Some((EndpointId(id), bound.as_ref()?.qpn)));
-            open.collect::<Vec<_>>()
-        });
+        let open = engine
+            .with(|state, _, _| state.endpoints().map(|(id, bound)| (id, bound.qpn)).collect::<Vec<_>>());
         for (endpoint, qpn) in open.unwrap_or_default() {
             let _ = engine.close_endpoint(endpoint, qpn);
         }

@@ -35,6 +35,7 @@ mod offer;
 mod pieces;
 mod poll_set;
 mod provider;
+mod report;
 mod rma;
 mod wait;
 mod wait_set;

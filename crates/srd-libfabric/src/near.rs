@@ -5,7 +5,7 @@
 use crate::engine::Messages;
 use crate::log;
 use srd_device::{Device, HostMemory};
-use srd_msg::{EndpointId, LaneSend, PeerAddr, PeerId};
+use srd_msg::{EndpointId, LaneSend, LaneTraffic, PeerAddr, PeerId};
 use srd_shm::{Address, NoLane, Options, Post, SendError};
 use srd_wire::{Gid, Nanos, Qpn, Time};
 use std::path::Path;
@@ -30,8 +30,17 @@ pub(crate) struct Near {
     post: Post,
     asleep: bool,
     next_sweep: Time,
-    /// Peers of this host without a lane yet: when they are asked again, and how often they were.
-    wanted: Vec<(PeerId, PeerAddr, Time, u32)>,
+    without: Vec<Without>,
+}
+
+/// A peer of this host without a lane.
+struct Without {
+    peer: PeerId,
+    addr: PeerAddr,
+    why: NoLane,
+    /// How often it was asked for one, and when it is asked again, if ever.
+    asked: u32,
+    next: Option<Time>,
 }
 
 fn address(addr: PeerAddr) -> Address {
@@ -39,16 +48,16 @@ fn address(addr: PeerAddr) -> Address {
 }
 
 impl Near {
-    /// The post of an endpoint at `own`; none if the system forbids it, which is said.
-    pub fn open(endpoint: EndpointId, own: PeerAddr, epoch: u32) -> Option<Near> {
+    /// The post of an endpoint at `own`. If the system forbids it, that is said, and the reason returned.
+    pub fn open(endpoint: EndpointId, own: PeerAddr, epoch: u32) -> Result<Near, String> {
         match Post::open(Path::new(DIRECTORY), address(own), epoch, Options::default()) {
-            Ok(post) => Some(Near {
+            Ok(post) => Ok(Near {
                 endpoint,
                 gid: own.gid,
                 post,
                 asleep: false,
                 next_sweep: Time(0),
-                wanted: Vec::new(),
+                without: Vec::new(),
             }),
             Err(error) => {
                 log::once(
@@ -59,20 +68,27 @@ impl Near {
                          SRD_SHM=off says so for good"
                     ),
                 );
-                None
+                Err(format!("this process has no shared memory: {error} ({DIRECTORY})"))
             }
         }
     }
 
     /// The program, or a message, has named a peer.
     pub fn meet(&mut self, messages: &mut Messages, now: Time, peer: PeerId, addr: PeerAddr) {
-        if addr.gid == self.gid && !self.wanted.iter().any(|(known, ..)| *known == peer) {
+        let is_wanted = |known: &Without| known.peer == peer && known.next.is_some();
+        if addr.gid == self.gid && !self.without.iter().any(is_wanted) {
+            self.without.retain(|known| known.peer != peer);
             self.connect(messages, now, peer, addr, 0);
         }
     }
 
+    /// Why a peer of this host has no lane.
+    pub fn why_without(&self, peer: PeerId) -> Option<&NoLane> {
+        self.without.iter().find(|known| known.peer == peer).map(|known| &known.why)
+    }
+
     fn connect(&mut self, messages: &mut Messages, now: Time, peer: PeerId, addr: PeerAddr, asked: u32) {
-        match self.post.connect(address(addr)) {
+        let why = match self.post.connect(address(addr)) {
             Ok(lane) => {
                 if let Err(reason) = lane.can_copy() {
                     log::once(
@@ -83,28 +99,33 @@ impl Near {
                         ),
                     );
                 }
-                messages.set_lane(self.endpoint, peer, Some(Box::new(Lane(lane))));
+                let lane = Lane { lane, traffic: LaneTraffic::default() };
+                return messages.set_lane(self.endpoint, peer, Some(Box::new(lane)));
             }
-            Err(reason) if reason.may_pass() && asked < MOST_ASKED => {
-                self.wanted.push((peer, addr, now + Nanos(ASK_AGAIN.0 << asked), asked + 1));
-            }
-            Err(NoLane::NoSegment) => {
+            Err(why) => why,
+        };
+        let again = why.may_pass() && asked < MOST_ASKED;
+        match &why {
+            _ if again => {}
+            NoLane::NoSegment => {
                 log::info(format_args!(
                     "{}:{} has no shared memory; it uses the network",
                     addr.gid.ip(),
                     addr.qpn.0
                 ));
             }
-            Err(reason) => log::once(
+            why => log::once(
                 log::Level::Warn,
                 "lane",
                 format_args!(
-                    "no shared memory with {}:{}: {reason}; the network is used",
+                    "no shared memory with {}:{}: {why}; the network is used",
                     addr.gid.ip(),
                     addr.qpn.0
                 ),
             ),
         }
+        let next = again.then(|| now + Nanos(ASK_AGAIN.0 << asked));
+        self.without.push(Without { peer, addr, why, asked: asked + 1, next });
     }
 
     /// Whether anything has come.
@@ -143,13 +164,11 @@ impl Near {
                 messages.lost_near(device, now, self.endpoint, from);
             }
         }
-        for (peer, addr, when, asked) in std::mem::take(&mut self.wanted) {
-            match now >= when {
-                true => self.connect(messages, now, peer, addr, asked),
-                false => self.wanted.push((peer, addr, when, asked)),
-            }
+        let is_due = |without: &mut Without| without.next.is_some_and(|next| now >= next);
+        for due in self.without.extract_if(.., is_due).collect::<Vec<_>>() {
+            self.connect(messages, now, due.peer, due.addr, due.asked);
         }
-        if let Some(soonest) = self.wanted.iter().map(|(.., when, _)| *when).min() {
+        if let Some(soonest) = self.without.iter().filter_map(|without| without.next).min() {
             self.next_sweep = self.next_sweep.min(soonest);
         }
     }
@@ -162,31 +181,44 @@ impl Near {
     }
 }
 
-struct Lane(srd_shm::Lane);
+struct Lane {
+    lane: srd_shm::Lane,
+    traffic: LaneTraffic,
+}
 
 impl srd_msg::Lane for Lane {
     fn longest(&self) -> usize {
-        self.0.max_record()
+        self.lane.max_record()
     }
 
     #[inline]
     fn send(&mut self, parts: &[&[u8]]) -> LaneSend {
-        match self.0.send(parts) {
-            Ok(()) => LaneSend::Sent { asleep: self.0.peer_asleep() },
+        match self.lane.send(parts) {
+            Ok(()) => {
+                self.traffic.tx_msgs += 1;
+                self.traffic.tx_bytes += parts.iter().map(|part| part.len() as u64).sum::<u64>();
+                LaneSend::Sent { asleep: self.lane.peer_asleep() }
+            }
             Err(SendError::Busy) => LaneSend::Full,
             Err(reason) => {
-                log::info(format_args!("shared memory with queue pair {}: {reason}", self.0.peer().qpn));
+                log::info(format_args!("shared memory with queue pair {}: {reason}", self.lane.peer().qpn));
                 LaneSend::Gone
             }
         }
     }
 
     fn can_read(&self) -> bool {
-        self.0.can_copy().is_ok()
+        self.lane.can_copy().is_ok()
     }
 
     fn read(&mut self, there: u64, here: u64, len: u64) -> bool {
         // SAFETY: `here` is a part of a receive that the program has posted, and leaves alone until it completes.
-        unsafe { self.0.read(there, here, len) }.is_ok()
+        let read = unsafe { self.lane.read(there, here, len) }.is_ok();
+        self.traffic.copied_bytes += if read { len } else { 0 };
+        read
+    }
+
+    fn traffic(&self) -> LaneTraffic {
+        self.traffic
     }
 }

@@ -2,6 +2,7 @@
 //! are those of libfabric's manual pages (fi_msg(3), fi_tagged(3), fi_rma(3), fi_atomic(3), fi_cq(3)), without its types.
 
 use crate::atomic_ops::{AtomicOp, Datatype};
+use crate::lane::LaneTraffic;
 use srd_wire::{Gid, Nanos, Qpn, Status};
 
 /// Where an endpoint is: a host and a queue pair there. As a socket address, its port is the queue pair's number.
@@ -20,6 +21,26 @@ pub struct EndpointId(pub u32);
 /// A peer, as one endpoint knows it. Good until [`crate::Domain::forget_peer`], whatever becomes of the peer's process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerId(pub u32);
+
+/// What is known of a peer, for reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerReport {
+    /// The peer.
+    pub id: PeerId,
+    /// Where it is.
+    pub addr: PeerAddr,
+    /// What its lane has carried; `None`: messages to it go over the network.
+    pub lane: Option<LaneReport>,
+}
+
+/// What is known of a lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaneReport {
+    /// What has gone over it so far.
+    pub traffic: LaneTraffic,
+    /// Whether long messages are copied out of the peer's memory.
+    pub copies: bool,
+}
 
 /// A registered region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

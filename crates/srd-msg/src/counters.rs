@@ -1,40 +1,53 @@
 //! What the messaging layer counts.
 
-/// See the module.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// See the module.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counters {
+            /// Name and value of each counter.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
     /// Messages sent in one piece.
-    pub eager_sent: u64,
+    eager_sent,
     /// Of them, those to processes of this host, by shared memory.
-    pub near_sent: u64,
+    near_sent,
     /// Messages sent in several pieces without asking.
-    pub medium_sent: u64,
+    medium_sent,
     /// Messages sent by rendezvous.
-    pub rendezvous_sent: u64,
+    rendezvous_sent,
     /// Of them, those that would have been sent at once if the receiver had taken what came before.
-    pub held_back: u64,
+    held_back,
     /// Messages that found a receive waiting.
-    pub expected: u64,
+    expected,
     /// Messages that did not.
-    pub unexpected: u64,
+    unexpected,
     /// Messages whose rest was read from the sender's memory.
-    pub fetched_by_read: u64,
+    fetched_by_read,
     /// Messages whose rest was copied out of a process of this host.
-    pub fetched_near: u64,
+    fetched_near,
     /// Messages whose rest was sent when it was granted.
-    pub fetched_by_grants: u64,
+    fetched_by_grants,
     /// Messages that came before their turn.
-    pub early: u64,
+    early,
     /// Writes carried out here for peers by message.
-    pub puts: u64,
+    puts,
     /// Atomic operations carried out here for peers.
-    pub atomics: u64,
+    atomics,
     /// Times that a peer was lost.
-    pub peers_lost: u64,
+    peers_lost,
     /// Messages of sessions that are over.
-    pub stale: u64,
+    stale,
     /// Messages that made no sense.
-    pub malformed: u64,
+    malformed,
     /// Messages of hosts for which there was no room in the tables.
-    pub strangers_dropped: u64,
+    strangers_dropped,
 }

@@ -212,6 +212,19 @@ impl<M: Store> Domain<M> {
         }
     }
 
+    /// All peers of an endpoint.
+    pub fn peers(&self, endpoint: EndpointId) -> impl Iterator<Item = PeerReport> {
+        let peers = self.at(endpoint).into_iter().flat_map(|endpoint| &endpoint.peers);
+        (0..).zip(peers).map(|(id, peer)| PeerReport {
+            id: PeerId(id),
+            addr: peer.addr,
+            lane: peer
+                .lane
+                .as_ref()
+                .map(|lane| LaneReport { traffic: lane.traffic(), copies: lane.can_read() }),
+        })
+    }
+
     /// A peer of this host that has sent something and that the program has not named: it may get a lane.
     pub fn poll_stranger(&mut self) -> Option<(EndpointId, PeerId, PeerAddr)> {
         self.endpoints.iter_mut().flatten().find_map(|endpoint| {

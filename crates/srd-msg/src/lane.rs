@@ -15,6 +15,17 @@ pub enum LaneSend {
     Gone,
 }
 
+/// What has gone over a lane so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LaneTraffic {
+    /// Messages sent.
+    pub tx_msgs: u64,
+    /// Their bytes, headers included.
+    pub tx_bytes: u64,
+    /// Bytes copied out of the peer's memory.
+    pub copied_bytes: u64,
+}
+
 /// A way to one endpoint of another process of this host, in the order of sending. What comes the other way is given to
 /// [`crate::Domain::arrived_near`].
 pub trait Lane: Send {
@@ -29,4 +40,7 @@ pub trait Lane: Send {
 
     /// Copies `len` bytes at `there`, in the peer's process, to `here`, in this one. False if they cannot be read.
     fn read(&mut self, there: u64, here: u64, len: u64) -> bool;
+
+    /// What has gone over it so far.
+    fn traffic(&self) -> LaneTraffic;
 }

@@ -34,4 +34,4 @@ mod work;
 pub use api::*;
 pub use counters::Counters;
 pub use domain::Domain;
-pub use lane::{Lane, LaneSend};
+pub use lane::{Lane, LaneSend, LaneTraffic};

@@ -16,7 +16,8 @@ use crate::options::{LogLevel, Options, ProgressMode};
 use crate::progress::{self, LONGEST_FAREWELL, LONGEST_SILENCE, Pulse};
 use crate::receive::Receiver;
 use crate::source_ports::SourcePorts;
-use crate::stats::{self, Stats};
+use crate::stats::{self, LayerStats, Reporter, Stats};
+use crate::stats_socket::StatsSocket;
 use crate::sys::event::{EventFd, PollSet};
 use crate::sys::process::ForkCanary;
 use crate::transmit::Transmitter;
@@ -31,7 +32,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 /// A device that runs over UDP sockets of this process. Its methods may be called from any thread.
@@ -61,6 +62,10 @@ pub(crate) struct Shared {
     address: InstanceAddr,
     mtu: u16,
     sealed: bool,
+    /// Where `srd top` asks for the counters.
+    stats_socket: OnceLock<StatsSocket>,
+    /// What layers above add to them.
+    reporters: Mutex<Vec<Reporter>>,
 }
 
 /// Why an instance cannot be used here and now.
@@ -199,6 +204,8 @@ impl Instance {
             rcvbuf: options.rcvbuf,
             address,
             sealed,
+            stats_socket: OnceLock::new(),
+            reporters: Mutex::default(),
         });
         stats::register_for_exit(&shared);
         let thread = match options.progress {
@@ -213,6 +220,11 @@ impl Instance {
                 })?)
             }
         };
+        if options.top
+            && let Some(socket) = StatsSocket::open(&shared)
+        {
+            let _ = shared.stats_socket.set(socket); // the only one
+        }
         log::say(
             LogLevel::Info,
             format_args!(
@@ -515,6 +527,14 @@ impl Instance {
         &self.shared.local.interface
     }
 
+    /// From now on `reporter` tells what a layer above has to add to the counters, until it answers `None`. It is called
+    /// with the device locked, though never while a function runs that the layer has given to this instance; it must not
+    /// call the instance.
+    pub fn on_stats(&self, reporter: impl Fn() -> Option<LayerStats> + Send + 'static) {
+        let mut reporters = self.shared.reporters.lock().unwrap_or_else(PoisonError::into_inner);
+        reporters.push(Box::new(reporter));
+    }
+
     /// All counters.
     pub fn stats(&self) -> Result<Stats, Barred> {
         Ok(self.shared.stats_of(&*self.shared.lock()?))
@@ -527,6 +547,9 @@ impl Instance {
     pub fn end(&self) {
         if !self.shared.canary.alive() {
             return;
+        }
+        if let Some(socket) = self.shared.stats_socket.get() {
+            socket.end();
         }
         self.shared.closing.store(true, Ordering::SeqCst);
         self.shared.kick.signal();
@@ -618,13 +641,28 @@ impl Shared {
     }
 
     pub(crate) fn stats_of(&self, core: &Core) -> Stats {
-        Stats::collect(
+        let mut stats = Stats::collect(
             core,
             self.address,
             &self.local.interface,
             self.mtu,
             self.sealed,
             self.pulse.counters(self.contention.rests()),
-        )
+        );
+        let mut reporters = self.reporters.lock().unwrap_or_else(PoisonError::into_inner);
+        reporters.retain(|report| {
+            let layer = report();
+            let there = layer.is_some();
+            stats.layers.extend(layer);
+            there
+        });
+        stats
+    }
+
+    /// The process exits: nobody can ask for the counters any more.
+    pub(crate) fn close_stats_socket(&self) {
+        if let Some(socket) = self.stats_socket.get() {
+            socket.close();
+        }
     }
 }

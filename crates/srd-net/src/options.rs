@@ -84,6 +84,8 @@ pub struct Options {
     pub progress: ProgressMode,
     /// Shared memory between processes of one host, for layers above that have it.
     pub shm: bool,
+    /// Whether `srd top` of the same user may see the counters.
+    pub top: bool,
 }
 
 impl Default for Options {
@@ -105,6 +107,7 @@ impl Default for Options {
             rcvbuf: 8 << 20,
             progress: ProgressMode::Auto,
             shm: true,
+            top: true,
         }
     }
 }
@@ -195,6 +198,11 @@ impl Options {
             let n: u64 = text()?.parse().map_err(|_| refuse(Some("not a whole number".into())))?;
             if (low..=high).contains(&n) { Ok(n) } else { Err(refuse(None)) }
         };
+        let on_or_off = || match text()? {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            _ => Err(refuse(None)),
+        };
         let path = || if value.is_empty() { Err(refuse(None)) } else { Ok(PathBuf::from(&value)) };
         match variable.name {
             "SRD_ADDR" => {
@@ -256,13 +264,8 @@ impl Options {
                     _ => return Err(refuse(None)),
                 }
             }
-            "SRD_SHM" => {
-                self.shm = match text()? {
-                    "on" => true,
-                    "off" => false,
-                    _ => return Err(refuse(None)),
-                }
-            }
+            "SRD_SHM" => self.shm = on_or_off()?,
+            "SRD_TOP" => self.top = on_or_off()?,
             name => unreachable!("{name} is in the table, but is not read"),
         }
         Ok(())

@@ -8,8 +8,10 @@ use crate::receive::ReceiveCounters;
 use crate::sys::process;
 use crate::transmit::TransmitCounters;
 use serde::Serialize;
-use srd_proto::PathState;
+use srd_device::HostPayload;
+use srd_proto::{Endpoint, PathReport, PathState, PeerReport};
 use srd_wire::InstanceAddr;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -28,6 +30,8 @@ pub struct Stats {
     pub address: String,
     /// All UDP ports on which it receives.
     pub ports: Vec<u16>,
+    /// The port of endpoints 0 to 127; that of the next 128 is the next, and so on.
+    pub port_base: u16,
     /// Its interface.
     pub interface: String,
     /// MTU of the path, IP header included.
@@ -52,8 +56,12 @@ pub struct Stats {
     pub progress: ProgressCounters,
     /// What each source port has carried.
     pub paths: Vec<PathStats>,
-    /// The peers with the most traffic waiting or in flight, at most 256.
+    /// How many peers there are.
+    pub peer_count: usize,
+    /// The peers with the most bytes sent, received, waiting or in flight, at most 256.
     pub peers: Vec<PeerStats>,
+    /// The messaging layers above, if there are any.
+    pub layers: Vec<LayerStats>,
 }
 
 /// What is known of a peer.
@@ -63,15 +71,59 @@ pub struct PeerStats {
     pub address: String,
     /// Whether it has answered.
     pub answered: bool,
+    /// Whether it counts as dead: it has been silent for too long while something was outstanding.
+    pub silent: bool,
     /// Smoothed round trip in microseconds; 0 before the first sample.
     pub rtt_us: f64,
+    /// Smallest round trip of late in microseconds; 0 before the first sample.
+    pub least_rtt_us: f64,
     /// Bytes in flight.
     pub inflight_bytes: u64,
     /// Bytes that wait to be sent for the first time.
     pub queued_bytes: u64,
     /// Bytes that may be in flight.
     pub window_bytes: u64,
+    /// What has gone to it and come from it: the counters of the context.
+    #[serde(flatten)]
+    pub counters: BTreeMap<&'static str, u64>,
+    /// Paths to it; 0 before anything was sent.
+    pub paths: u32,
+    /// Of them, those that are out of use at present.
+    pub paths_down: u32,
 }
+
+/// What a messaging layer above the instance tells of itself.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LayerStats {
+    /// Its counters.
+    pub counters: BTreeMap<&'static str, u64>,
+    /// Peers that are processes of this host, at most [`MOST_PEERS`].
+    pub local_peers: Vec<LocalPeerStats>,
+}
+
+/// What is known of a peer that is a process of this host.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LocalPeerStats {
+    /// Number of the endpoint here.
+    pub endpoint: u16,
+    /// The peer as libfabric's programs name it: its address, and for port the number of its endpoint.
+    pub address: String,
+    /// Whether messages to it go through shared memory.
+    pub shared_memory: bool,
+    /// Whether long messages from it are copied out of its memory, in one go.
+    pub copies: bool,
+    /// Why messages to it go over the network, if they do.
+    pub reason: Option<String>,
+    /// Messages sent to it through shared memory.
+    pub tx_msgs: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Bytes copied out of its memory.
+    pub copied_bytes: u64,
+}
+
+/// What a layer above has to say, asked with the device locked: it must not call the instance. `None`: it has gone.
+pub(crate) type Reporter = Box<dyn Fn() -> Option<LayerStats> + Send>;
 
 /// What one source port has carried, over all peers.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -84,18 +136,41 @@ pub struct PathStats {
     pub down: u32,
 }
 
-const MOST_PEERS: usize = 256;
+/// Most peers that are listed. The device is locked while they are collected.
+pub const MOST_PEERS: usize = 256;
 
-fn paths(core: &Core) -> Vec<PathStats> {
-    let endpoint = core.device.endpoint();
-    let mut ports: BTreeMap<u16, PathStats> = BTreeMap::new();
-    for report in endpoint.peers().take(MOST_PEERS).flat_map(|peer| endpoint.paths(peer.id)) {
-        let port = ports.entry(report.entropy).or_default();
-        port.path = report.entropy;
+/// What each source port has carried, where peers have paths over it.
+struct Ports(Vec<Option<PathStats>>);
+
+impl Ports {
+    fn add(&mut self, report: &PathReport) {
+        let Some(port) = self.0.get_mut(report.entropy as usize) else { return };
+        let port = port.get_or_insert(PathStats { path: report.entropy, ..PathStats::default() });
         port.tx_bytes += report.bytes;
         port.down += (report.state != PathState::Active) as u32;
     }
-    ports.into_values().collect()
+}
+
+fn peer_stats(peer: &PeerReport, endpoint: &Endpoint<HostPayload>, ports: &mut Ports) -> PeerStats {
+    let (mut paths, mut paths_down) = (0, 0);
+    for report in endpoint.paths(peer.id) {
+        paths += 1;
+        paths_down += (report.state != PathState::Active) as u32;
+        ports.add(&report);
+    }
+    PeerStats {
+        address: peer.addr.to_string(),
+        answered: peer.answered,
+        silent: peer.silent,
+        rtt_us: peer.rtt.0 as f64 / 1e3,
+        least_rtt_us: peer.least_rtt.0 as f64 / 1e3,
+        inflight_bytes: peer.inflight_bytes,
+        queued_bytes: peer.queued_bytes,
+        window_bytes: peer.window_bytes,
+        counters: peer.counters.iter().collect(),
+        paths,
+        paths_down,
+    }
 }
 
 impl Stats {
@@ -109,13 +184,20 @@ impl Stats {
     ) -> Stats {
         let endpoint = core.device.endpoint();
         let mut peers: Vec<_> = endpoint.peers().collect();
-        peers.sort_by_key(|peer| std::cmp::Reverse(peer.inflight_bytes + peer.queued_bytes));
+        let carried = |peer: &PeerReport| {
+            peer.counters.tx_bytes + peer.counters.rx_bytes + peer.inflight_bytes + peer.queued_bytes
+        };
+        peers.sort_by_key(|peer| Reverse(carried(peer)));
+        let mut ports = Ports(vec![None; core.transmitter.source_ports()]);
+        let (peer_count, listed) = (peers.len(), peers.iter().take(MOST_PEERS));
+        let peers = listed.map(|peer| peer_stats(peer, endpoint, &mut ports)).collect();
         Stats {
             pid: std::process::id(),
             program: std::fs::read_to_string("/proc/self/comm").unwrap_or_default().trim().to_owned(),
             time_ns: crate::clock::now().0,
             address: address.to_string(),
             ports: core.receiver.ports().collect(),
+            port_base: core.device.config().port_base,
             interface: interface.to_owned(),
             mtu,
             sealed,
@@ -127,19 +209,10 @@ impl Stats {
             receive: core.receiver.counters(),
             rounds: core.counters,
             progress,
-            paths: paths(core),
-            peers: peers
-                .into_iter()
-                .take(MOST_PEERS)
-                .map(|peer| PeerStats {
-                    address: peer.addr.to_string(),
-                    answered: peer.answered,
-                    rtt_us: peer.rtt.0 as f64 / 1e3,
-                    inflight_bytes: peer.inflight_bytes,
-                    queued_bytes: peer.queued_bytes,
-                    window_bytes: peer.window_bytes,
-                })
-                .collect(),
+            paths: ports.0.into_iter().flatten().collect(),
+            peer_count,
+            peers,
+            layers: Vec::new(),
         }
     }
 
@@ -182,6 +255,7 @@ pub(crate) fn register_for_exit(shared: &Arc<Shared>) {
 extern "C" fn finish_all() {
     let Ok(list) = AT_EXIT.try_lock() else { return };
     for shared in list.iter().filter_map(Weak::upgrade).filter(|shared| shared.canary.alive()) {
+        shared.close_stats_socket();
         // Whoever called exit() inside the device has the lock for ever: that must not keep the process from ending.
         for _ in 0..100 {
             if shared.core.try_lock().is_some() {

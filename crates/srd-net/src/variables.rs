@@ -116,6 +116,7 @@ pub const VARIABLES: &[Variable] = &[
         "on",
         "on or off",
     ),
+    row("SRD_TOP", "whether `srd top` of the same user can see the process", "on", "on or off"),
     elsewhere(
         ReadBy::Efa,
         "SRD_EFA_PROFILE",

@@ -29,6 +29,7 @@ fn every_variable_is_read() {
         ("SRD_RCVBUF", "1000000"),
         ("SRD_PROGRESS", "inline"),
         ("SRD_SHM", "off"),
+        ("SRD_TOP", "off"),
     ];
     let mut names: Vec<_> = vars.iter().map(|(name, _)| *name).collect();
     let mut known: Vec<_> =
@@ -63,6 +64,7 @@ fn every_variable_is_read() {
         rcvbuf: 1_000_000,
         progress: ProgressMode::Inline,
         shm: false,
+        top: false,
     };
     assert_eq!(options, wanted);
 }

@@ -3,7 +3,9 @@
 use crate::messages::Purpose;
 use crate::peer::{Candidate, Peer, Shared, introduction};
 use crate::timer_wheel::TimerWheel;
-use crate::{Config, Event, PathReport, Payload, PeerId, PeerLoss, Stats, Token, Tracer, Upper};
+use crate::{
+    Config, Event, PathReport, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Tracer, Upper,
+};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use srd_wire::{
@@ -69,6 +71,12 @@ pub struct PeerReport {
     pub queued_bytes: u64,
     /// Bytes that the controller lets be in flight.
     pub window_bytes: u64,
+    /// Whether it counts as dead: it has been silent for too long while something was outstanding.
+    pub silent: bool,
+    /// Smallest round trip of late; zero before the first sample.
+    pub least_rtt: Nanos,
+    /// What has gone to it and come from it.
+    pub counters: PeerCounters,
 }
 
 /// Peers by address. The keys come from the network, so that the table is keyed against collisions, from the seed.
@@ -223,6 +231,9 @@ impl<P: Payload> Endpoint<P> {
             inflight_bytes: peer.sent.inflight_bytes(),
             queued_bytes: peer.messages.queued_bytes(),
             window_bytes: peer.outgoing.as_ref().map_or(0, |out| out.controller.allowance().window_bytes),
+            silent: peer.dead,
+            least_rtt: peer.rtt.min().unwrap_or(Nanos::ZERO),
+            counters: peer.counters,
         })
     }
 

@@ -14,7 +14,7 @@ use crate::rtt::RttEstimator;
 use crate::selector::{PathSelector, selector};
 use crate::senders::{Counted, SenderCount};
 use crate::sent::SentPackets;
-use crate::{Config, Payload, PeerId, PeerLoss, Stats, Token, Transmit, Upper};
+use crate::{Config, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Transmit, Upper};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use srd_wire::{
@@ -201,6 +201,7 @@ pub(crate) struct Peer<P: Payload> {
 
     /// Last time anything was sent or received.
     pub(crate) last_active: Time,
+    pub(crate) counters: PeerCounters,
 }
 
 impl<P: Payload> Peer<P> {
@@ -268,6 +269,7 @@ impl<P: Payload> Peer<P> {
             ack_turn: 0,
             counted: Counted::default(),
             last_active: now,
+            counters: PeerCounters::default(),
         }
     }
 
@@ -353,7 +355,7 @@ impl<P: Payload> Peer<P> {
     /// A packet for the wire.
     #[inline(always)]
     pub(crate) fn transmit(
-        &self,
+        &mut self,
         shared: &mut Shared,
         entropy: u16,
         pad_to: u16,
@@ -361,6 +363,7 @@ impl<P: Payload> Peer<P> {
         body: Body<P>,
     ) -> Transmit<P> {
         shared.stats.tx_pkts += 1;
+        self.counters.tx_pkts += 1;
         let hello = self
             .introducing(matches!(body, Body::Data(_)))
             .then(|| introduction(shared, self.remote.map_or(0, |remote| remote.0), self.context));
@@ -470,6 +473,7 @@ impl<P: Payload> Peer<P> {
         self.arrivals = old.arrivals;
         self.partials = old.partials;
         self.counted = old.counted;
+        self.counters = old.counters;
     }
 
     /// Ends the context for good: its messages end with `status`, what was coming in is abandoned.

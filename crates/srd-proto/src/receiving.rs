@@ -87,6 +87,7 @@ impl<P: Payload> Peer<P> {
                         upper.place(cookie, &head, 0, &data.payload);
                     }
                     shared.stats.rx_bytes += here as u64;
+                    self.counters.rx_bytes += here as u64;
                     if let Err(status) = upper.finish(cookie, &head) {
                         self.refuse(data, status, shared);
                     }
@@ -118,6 +119,7 @@ impl<P: Payload> Peer<P> {
         }
         upper.place(cookie, &head, data.offset, &data.payload);
         shared.stats.rx_bytes += here as u64;
+        self.counters.rx_bytes += here as u64;
         partial.placed += here;
         if last {
             self.partials.remove(data.msg);
@@ -144,6 +146,7 @@ impl<P: Payload> Peer<P> {
                 upper.place(cookie, &head, data.offset, &data.payload);
                 let placed = data.payload.len() as u32;
                 shared.stats.rx_bytes += placed as u64;
+                self.counters.rx_bytes += placed as u64;
                 self.partials
                     .insert(data.msg, Partial { cookie: Some(cookie), refusal_due: false, head, placed });
             }

@@ -231,6 +231,7 @@ impl<P: Payload> Peer<P> {
             inflight,
         });
         shared.stats.retrans_pkts += 1;
+        self.counters.retrans_pkts += 1;
         shared.stats.retrans_bytes += packet.len as u64;
         self.burst_left = 0;
         psn
@@ -398,6 +399,7 @@ impl<P: Payload> Peer<P> {
             self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt)).into()
         });
         shared.stats.tx_bytes += sent.len as u64;
+        self.counters.tx_bytes += sent.len as u64;
         self.transmit(shared, entropy, pad_to, ack, Body::Data(data))
     }
 }

@@ -110,3 +110,17 @@ counters! {
         timer_callbacks,
     }
 }
+
+counters! {
+    /// Counters of a context, from its making on; they outlive restarts of the peer.
+    PeerCounters {
+        /// Packets sent, of every kind.
+        tx_pkts,
+        /// Payload bytes sent, retransmissions included.
+        tx_bytes,
+        /// Data packets sent again.
+        retrans_pkts,
+        /// Payload bytes accepted, duplicates excluded.
+        rx_bytes,
+    }
+}

@@ -13,6 +13,7 @@ mod output;
 mod perf;
 mod run;
 mod sim;
+mod top;
 mod trace;
 mod variables;
 
@@ -24,6 +25,7 @@ Examples:
   srd info                                  what this host offers
   srd doctor nodeb                          what would hold SRD back between here and nodeb
   srd run -- mpirun -np 2 ./program         a program written for EFA, over this host's network
+  srd top                                   who talks to whom on this host, how fast, and over what
   srd perf server                           on one host, and on another:
   srd perf client nodeb --test latency --vs-tcp
   srd sim scenarios/fig2-incast-48.toml     48 flows into one 100 Gb/s port, simulated
@@ -51,6 +53,8 @@ enum Command {
     Run(run::Args),
     /// Measure latency, bandwidth and message rate between two hosts
     Perf(perf::Args),
+    /// Show live what the processes of this host that use SRD do: peers, paths, round trips, rates, retransmissions
+    Top(top::Args),
     /// Simulate SRD on fabrics that one does not have: 100 to 800 Gb/s, thousands of hosts, faults
     Sim(Box<sim::Args>),
     /// Make published figures again, in the simulator, as one HTML page
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Command::Env(args) => env::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Perf(args) => perf::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Figures(args) => figures::run(&args),
         Command::Trace(args) => trace::run(&args),

@@ -6,6 +6,7 @@ pub mod interface;
 pub mod memory;
 pub mod process;
 pub mod udp;
+pub mod unix;
 
 use std::io;
 

@@ -169,6 +169,12 @@ pub fn at_exit(f: extern "C" fn()) -> bool {
     unsafe { libc::atexit(f) == 0 }
 }
 
+/// The effective user of this process.
+pub fn user() -> u32 {
+    // SAFETY: no memory is involved, and it cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// How many more descriptors this process may open.
 pub fn free_descriptors() -> Option<usize> {
     let open = std::fs::read_dir("/proc/self/fd").ok()?.count();

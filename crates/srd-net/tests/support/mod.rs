@@ -8,7 +8,7 @@ use srd_device::{
     SendWr, Sge,
 };
 use srd_net::{Buffer, Instance, Options};
-use srd_wire::{Gid, MrKey, Qkey, Qpn, Status};
+use srd_wire::{Gid, InstanceAddr, MrKey, Qkey, Qpn, Status};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +26,17 @@ pub struct Host {
     pub key: MrKey,
     pub buffer: Arc<Buffer>,
     handles: HashMap<Gid, AhNumber>,
+}
+
+/// The counters that an instance at `address` gives to whoever asks.
+pub fn counters_of(address: InstanceAddr) -> Option<serde_json::Value> {
+    let asked = srd_net::stats_directory::ask_all();
+    let ours = asked.into_iter().filter(|asked| asked.pid == std::process::id());
+    ours.filter_map(|mut asked| {
+        let answer = asked.read(Instant::now() + PATIENCE).ok()?;
+        Some(serde_json::from_slice(&answer).expect("JSON"))
+    })
+    .find(|counters: &serde_json::Value| counters["address"] == address.to_string())
 }
 
 /// Options of a host at `addr`, with variables added: `"SRD_FAULT=loss=0.1"`.

@@ -1,0 +1,218 @@
+//! An instance's counters for whoever asks: a Unix socket to which the instance writes one JSON document per connection.
+//!
+//! A thread of its own sleeps in `accept`. The progress thread could not do it on the side: while the program polls it
+//! sleeps on nothing but its kick, and a descriptor that stays readable would wake polls that rest. It never waits for the
+//! device's lock, so that a program that polls is not made to wake it, and a reader that does not read keeps it no longer
+//! than [`PATIENCE`].
+
+use crate::instance::Shared;
+use crate::log;
+use crate::options::LogLevel;
+use crate::stats::Stats;
+use crate::stats_directory::{candidates, clear, clear_some, prepare, socket_name};
+use crate::sys::process;
+use crate::sys::unix::{connect, stop_listening};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Longest that one who asks is attended to.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Pause between two looks whether the device's lock is free, or the instance ends.
+const LOOK_AGAIN: Duration = Duration::from_micros(500);
+/// The same while the reader reads nothing.
+const WRITE_AGAIN: Duration = Duration::from_millis(50);
+/// Pause where the process has no descriptor left for one who asks.
+const NO_DESCRIPTOR: Duration = Duration::from_secs(1);
+/// Most sockets of one process.
+const MOST_SOCKETS: u32 = 1024;
+
+/// See the module.
+pub(crate) struct StatsSocket {
+    path: PathBuf,
+    listener: Arc<UnixListener>,
+    closing: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl StatsSocket {
+    /// Offers the counters of `shared`; none if that cannot be, which is said where everything is.
+    pub fn open(shared: &Arc<Shared>) -> Option<StatsSocket> {
+        for directory in candidates() {
+            match StatsSocket::open_in(&directory, Arc::downgrade(shared)) {
+                Ok(socket) => return Some(socket),
+                Err(error) => log::say(
+                    LogLevel::Info,
+                    format_args!("no counters for `srd top` in {}: {error}", directory.display()),
+                ),
+            }
+        }
+        None
+    }
+
+    fn open_in(directory: &Path, shared: Weak<Shared>) -> io::Result<StatsSocket> {
+        prepare(directory)?;
+        clear_some(directory, SystemTime::now());
+        let (path, listener) = bind(directory)?;
+        let (listener, closing) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
+        let server = Server { listener: listener.clone(), closing: closing.clone(), shared };
+        let thread = start(server).inspect_err(|_| {
+            let _ = fs::remove_file(&path);
+        })?;
+        Ok(StatsSocket { path, listener, closing, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// From now on nobody can ask.
+    pub fn close(&self) {
+        if !self.closing.swap(true, Ordering::SeqCst) {
+            let _ = fs::remove_file(&self.path); // whoever has removed it before has done this
+            stop_listening(&*self.listener);
+        }
+    }
+
+    /// The same, and the thread has ended.
+    pub fn end(&self) {
+        self.close();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Binds to the first free name of this process, or to one that a dead process of that number has left.
+fn bind(directory: &Path) -> io::Result<(PathBuf, UnixListener)> {
+    for number in 0..MOST_SOCKETS {
+        let path = directory.join(socket_name(number));
+        if matches!(connect(&path), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused) {
+            clear(&path, SystemTime::now());
+        }
+        match UnixListener::bind(&path) {
+            Ok(listener) => {
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+                return Ok((path, listener));
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AddrInUse, format!("all {MOST_SOCKETS} names are taken")))
+}
+
+/// As the progress thread is started: with no signal of the program's, and its memory before the program goes on.
+fn start(server: Server) -> io::Result<JoinHandle<()>> {
+    let (ready, started) = mpsc::channel();
+    let thread = process::with_signals_blocked(|| {
+        std::thread::Builder::new().name("srd-stats".into()).stack_size(256 << 10).spawn(move || {
+            drop(std::hint::black_box(Box::new([0u8; 256]))); // makes the thread's heap
+            let _ = ready.send(());
+            drop(ready);
+            server.run();
+        })
+    })?;
+    let _ = started.recv();
+    Ok(thread)
+}
+
+struct Server {
+    listener: Arc<UnixListener>,
+    closing: Arc<AtomicBool>,
+    shared: Weak<Shared>,
+}
+
+impl Server {
+    fn run(&self) {
+        while !self.is_closing() {
+            match self.listener.accept() {
+                Ok((reader, _)) => self.answer(&reader),
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR | libc::ECONNABORTED) => {}
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                        std::thread::park_timeout(NO_DESCRIPTOR);
+                    }
+                    // The socket was closed, by us or with all others by the program.
+                    _ => return,
+                },
+            }
+        }
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    fn answer(&self, reader: &UnixStream) {
+        let until = Instant::now() + PATIENCE;
+        let Some(stats) = self.collect(until) else { return };
+        let Ok(json) = serde_json::to_vec(&stats) else { return };
+        send(reader, &json, until, || self.is_closing());
+    }
+
+    /// The counters; none if the device is held or has failed.
+    fn collect(&self, until: Instant) -> Option<Stats> {
+        let shared = self.shared.upgrade()?;
+        loop {
+            if let Some(core) = shared.core.try_lock() {
+                return Some(shared.stats_of(&core));
+            }
+            if self.is_closing() || shared.core.has_failed() || Instant::now() >= until {
+                return None;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+}
+
+/// Sends as much as the reader takes until then. (A reader that has gone sends a signal, which this thread blocks.)
+fn send(mut reader: &UnixStream, mut bytes: &[u8], until: Instant, is_over: impl Fn() -> bool) {
+    if reader.set_write_timeout(Some(WRITE_AGAIN)).is_err() {
+        return;
+    }
+    while !bytes.is_empty() && !is_over() && Instant::now() < until {
+        match reader.write(bytes) {
+            Ok(0) => return,
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    const LONG: usize = 64 << 20;
+
+    #[test]
+    fn a_reader_that_reads_gets_everything() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut got = Vec::new();
+            theirs.read_to_end(&mut got).unwrap();
+            got
+        });
+        let bytes: Vec<u8> = (0..LONG).map(|i| (i / 7) as u8).collect();
+        send(&ours, &bytes, Instant::now() + Duration::from_secs(600), || false);
+        drop(ours);
+        assert!(reader.join().unwrap() == bytes);
+    }
+
+    #[test]
+    fn a_reader_that_never_reads_is_given_up() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        // Whatever the limit, this returns: at the end of the time, and when the instance ends.
+        send(&ours, &vec![0; LONG], Instant::now() + Duration::from_millis(10), || false);
+        send(&ours, &vec![0; LONG], Instant::now() + Duration::from_secs(1 << 20), || true);
+        drop(theirs);
+        send(&ours, &vec![0; LONG], Instant::now() + Duration::from_secs(1 << 20), || false);
+    }
+}

@@ -1,0 +1,411 @@
+//! What two samples say together: how each process, peer and path fares now.
+
+use super::document::{Document, LocalPeer, Path, Peer};
+use super::sample::{Sample, Silent, Told};
+use serde::Serialize;
+use srd_device::QPS_PER_PORT;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+/// All processes, at the end of an interval.
+#[derive(Clone, Default, Serialize, Debug)]
+pub struct Overview {
+    /// Those that have answered; a process has one entry for each of its instances.
+    pub processes: Vec<Process>,
+    /// Those that have not.
+    pub silent: Vec<Silent>,
+}
+
+/// An instance.
+#[derive(Clone, Default, Serialize, Debug)]
+pub struct Process {
+    /// Its process, by its number here.
+    pub pid: u32,
+    /// The program.
+    pub program: String,
+    /// Where it receives.
+    pub address: String,
+    /// Its interface.
+    pub interface: String,
+    /// MTU of the path.
+    pub mtu: u16,
+    /// Whether packets are encrypted and authenticated.
+    pub sealed: bool,
+    /// Since the sample before; none if it was not there then.
+    pub rates: Option<Rates>,
+    /// Peers over the network.
+    pub peer_count: usize,
+    /// Peers through shared memory.
+    pub shared_memory_peers: usize,
+    /// Peers, those with the most traffic first.
+    pub peers: Vec<PeerRow>,
+    /// Source ports, by number.
+    pub paths: Vec<PathRow>,
+    /// All that it has told.
+    pub stats: serde_json::Value,
+}
+
+/// How much a process moves.
+#[derive(Clone, Copy, PartialEq, Default, Serialize, Debug)]
+pub struct Rates {
+    /// Time between the samples.
+    pub interval_s: f64,
+    /// Payload sent over the network, retransmissions included.
+    pub tx_gbps: f64,
+    /// Payload received.
+    pub rx_gbps: f64,
+    /// Packets sent.
+    pub tx_packets_per_s: f64,
+    /// Packets received.
+    pub rx_packets_per_s: f64,
+    /// Data packets sent again.
+    pub retransmissions_per_s: f64,
+    /// Their share of all packets sent.
+    pub retransmission_share: f64,
+    /// Bytes sent through shared memory, and copied out of the memory of others.
+    pub shared_memory_gbps: f64,
+}
+
+/// How messages to a peer go.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Debug)]
+pub enum Over {
+    /// In packets.
+    #[default]
+    #[serde(rename = "network")]
+    Network,
+    /// Without.
+    #[serde(rename = "shared memory")]
+    SharedMemory,
+}
+
+/// Whether a peer answers.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum PeerState {
+    /// It does.
+    Answered,
+    /// It never has.
+    New,
+    /// It does not any more.
+    Silent,
+}
+
+/// A peer: an instance over the network, or an endpoint through shared memory.
+#[derive(Clone, Default, Serialize, Debug)]
+pub struct PeerRow {
+    /// An instance's address and port; or an endpoint's address and number.
+    pub address: String,
+    /// How messages to it go.
+    pub over: Over,
+    /// What else is to be said of that.
+    pub note: Option<String>,
+    /// Of the network alone, as what follows.
+    pub state: Option<PeerState>,
+    /// Smoothed round trip, once there was one.
+    pub rtt_us: Option<f64>,
+    /// Smallest round trip of late.
+    pub least_rtt_us: Option<f64>,
+    /// Bytes that may be in flight.
+    pub window_bytes: Option<u64>,
+    /// Bytes in flight.
+    pub inflight_bytes: Option<u64>,
+    /// Bytes that wait to be sent.
+    pub queued_bytes: Option<u64>,
+    /// Paths to it.
+    pub paths: Option<u32>,
+    /// Of them, those out of use.
+    pub paths_down: Option<u32>,
+    /// Bytes sent to it per second.
+    pub tx_gbps: Option<f64>,
+    /// Bytes received from it, or copied out of its memory, per second.
+    pub rx_gbps: Option<f64>,
+    /// Data packets sent again.
+    pub retransmissions_per_s: Option<f64>,
+    /// Their share of all packets sent to it.
+    pub retransmission_share: Option<f64>,
+}
+
+/// A source port.
+#[derive(Clone, Copy, Default, Serialize, Debug)]
+pub struct PathRow {
+    /// Its number in the pool.
+    pub path: u16,
+    /// Payload sent over it.
+    pub tx_gbps: Option<f64>,
+    /// The same since the beginning, in bytes.
+    pub tx_bytes: u64,
+    /// Peers that cannot be reached over it at present.
+    pub down: u32,
+}
+
+/// A span of time, and how much counters have grown in it. (They grow; less than before means that it is another's.)
+#[derive(Clone, Copy)]
+struct Span(f64);
+
+impl Span {
+    fn between(before: &Document, now: &Document) -> Option<Span> {
+        let ns = now.time_ns.checked_sub(before.time_ns).filter(|&ns| ns > 0)?;
+        Some(Span(ns as f64 / 1e9))
+    }
+
+    fn per_second(self, before: u64, now: u64) -> f64 {
+        now.saturating_sub(before) as f64 / self.0
+    }
+
+    fn gbps(self, before: u64, now: u64) -> f64 {
+        8e-9 * self.per_second(before, now)
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Compares two samples.
+pub fn compare(before: &Sample, now: Sample) -> Overview {
+    let known: HashMap<_, _> = before.instances.iter().map(|told| (&told.socket, &told.document)).collect();
+    let processes = now.instances.into_iter().map(|told| {
+        let before = known.get(&told.socket).copied().filter(|before| before.pid == told.document.pid);
+        process(before, told)
+    });
+    Overview { processes: processes.collect(), silent: now.silent }
+}
+
+fn process(before: Option<&Document>, told: Told) -> Process {
+    let Told { pid, document: now, answer: stats, .. } = told;
+    let nothing = Document::default();
+    let span = before.and_then(|before| Span::between(before, &now));
+    let before = before.unwrap_or(&nothing);
+    Process {
+        pid,
+        rates: span.map(|span| rates(span, before, &now)),
+        peer_count: now.peer_count,
+        shared_memory_peers: now.local_peers().filter(|peer| peer.shared_memory).count(),
+        peers: peers(span, before, &now),
+        paths: now.paths.iter().map(|path| path_row(span, before, path)).collect(),
+        program: now.program,
+        address: now.address,
+        interface: now.interface,
+        mtu: now.mtu,
+        sealed: now.sealed,
+        stats,
+    }
+}
+
+fn rates(span: Span, before: &Document, now: &Document) -> Rates {
+    let grown = |name| now.counter(name).saturating_sub(before.counter(name));
+    let per_second = |name| span.per_second(before.counter(name), now.counter(name));
+    let gbps = |name| span.gbps(before.counter(name), now.counter(name));
+    let near = |document: &Document| -> u64 {
+        document.local_peers().map(|peer| peer.tx_bytes + peer.copied_bytes).sum()
+    };
+    Rates {
+        interval_s: span.0,
+        tx_gbps: gbps("tx_bytes"),
+        rx_gbps: gbps("rx_bytes"),
+        tx_packets_per_s: per_second("tx_pkts"),
+        rx_packets_per_s: per_second("rx_pkts"),
+        retransmissions_per_s: per_second("retrans_pkts"),
+        retransmission_share: share(grown("retrans_pkts"), grown("tx_pkts")),
+        shared_memory_gbps: span.gbps(near(before), near(now)),
+    }
+}
+
+fn path_row(span: Option<Span>, before: &Document, path: &Path) -> PathRow {
+    let earlier = before.paths.iter().find(|known| known.path == path.path);
+    let earlier = earlier.map_or(0, |known| known.tx_bytes);
+    PathRow {
+        path: path.path,
+        tx_gbps: span.map(|span| span.gbps(earlier, path.tx_bytes)),
+        tx_bytes: path.tx_bytes,
+        down: path.down,
+    }
+}
+
+/// All peers: instances, and endpoints of this host that are reached without packets, or that nothing was sent to.
+fn peers(span: Option<Span>, before: &Document, now: &Document) -> Vec<PeerRow> {
+    let mut local: HashMap<String, Vec<&LocalPeer>> = HashMap::new();
+    for endpoint in now.local_peers() {
+        local.entry(instance_of(endpoint, now.port_base)).or_default().push(endpoint);
+    }
+    let earlier: HashMap<_, _> = before.peers.iter().map(|peer| (&peer.address, peer)).collect();
+    let instances = now.peers.iter().map(|peer| {
+        let note = local.get(&peer.address).map(|endpoints| note_on_instance(endpoints));
+        network_row(span, earlier.get(&peer.address).copied(), peer, note)
+    });
+    let mut rows: Vec<PeerRow> = instances.collect();
+    now.peers.iter().for_each(|peer| {
+        if let Some(endpoints) = local.get_mut(&peer.address) {
+            endpoints.retain(|endpoint| endpoint.shared_memory);
+        }
+    });
+    let known: HashMap<_, _> =
+        before.local_peers().map(|peer| ((peer.endpoint, &peer.address), peer)).collect();
+    rows.extend(local.values().flatten().map(|peer| {
+        let earlier = known.get(&(peer.endpoint, &peer.address)).copied();
+        endpoint_row(span, earlier, peer)
+    }));
+    let moved = |row: &PeerRow| row.tx_gbps.unwrap_or(0.0) + row.rx_gbps.unwrap_or(0.0);
+    rows.sort_by(|a, b| moved(b).total_cmp(&moved(a)).then_with(|| a.address.cmp(&b.address)));
+    rows
+}
+
+fn network_row(span: Option<Span>, before: Option<&Peer>, peer: &Peer, note: Option<String>) -> PeerRow {
+    let nothing = Peer::default();
+    let before = before.unwrap_or(&nothing);
+    let grown = |of: fn(&Peer) -> u64| of(peer).saturating_sub(of(before));
+    let sampled = |us: f64| (us > 0.0).then_some(us);
+    PeerRow {
+        address: peer.address.clone(),
+        over: Over::Network,
+        note,
+        state: Some(match (peer.silent, peer.answered) {
+            (true, _) => PeerState::Silent,
+            (false, true) => PeerState::Answered,
+            (false, false) => PeerState::New,
+        }),
+        rtt_us: sampled(peer.rtt_us),
+        least_rtt_us: sampled(peer.least_rtt_us),
+        window_bytes: Some(peer.window_bytes),
+        inflight_bytes: Some(peer.inflight_bytes),
+        queued_bytes: Some(peer.queued_bytes),
+        paths: Some(peer.paths),
+        paths_down: Some(peer.paths_down),
+        tx_gbps: span.map(|span| span.gbps(before.tx_bytes, peer.tx_bytes)),
+        rx_gbps: span.map(|span| span.gbps(before.rx_bytes, peer.rx_bytes)),
+        retransmissions_per_s: span.map(|span| span.per_second(before.retrans_pkts, peer.retrans_pkts)),
+        retransmission_share: span
+            .map(|_| share(grown(|peer| peer.retrans_pkts), grown(|peer| peer.tx_pkts))),
+    }
+}
+
+fn endpoint_row(span: Option<Span>, before: Option<&LocalPeer>, peer: &LocalPeer) -> PeerRow {
+    let (sent, copied) = before.map_or((0, 0), |before| (before.tx_bytes, before.copied_bytes));
+    let (over, note) = match (peer.shared_memory, peer.copies) {
+        (true, true) => (Over::SharedMemory, None),
+        (true, false) => (Over::SharedMemory, Some("long messages go over the network".into())),
+        (false, _) => (Over::Network, peer.reason.clone()),
+    };
+    PeerRow {
+        address: peer.address.clone(),
+        over,
+        note,
+        tx_gbps: span.map(|span| span.gbps(sent, peer.tx_bytes)),
+        rx_gbps: span.map(|span| span.gbps(copied, peer.copied_bytes)),
+        ..PeerRow::default()
+    }
+}
+
+/// The address of the instance that has an endpoint. An instance's ports have 128 numbers each.
+fn instance_of(endpoint: &LocalPeer, port_base: u16) -> String {
+    let Ok(mut address) = endpoint.address.parse::<SocketAddr>() else { return String::new() };
+    address.set_port(port_base.saturating_add(address.port() / QPS_PER_PORT));
+    address.to_string()
+}
+
+/// Why an instance of this host is reached over the network, though endpoints of it are known to be on this host.
+fn note_on_instance(endpoints: &[&LocalPeer]) -> String {
+    let reason = endpoints.iter().find_map(|peer| peer.reason.clone());
+    reason.unwrap_or_else(|| "messages go through shared memory, packets wake it".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn told(answer: Value) -> Told {
+        let document = Document::read(&answer).unwrap();
+        Told { socket: "/a".into(), pid: document.pid, document, answer }
+    }
+
+    fn compared(before: Value, now: Value) -> Process {
+        let sample = |answer| Sample { instances: vec![told(answer)], silent: Vec::new() };
+        let mut overview = compare(&sample(before), sample(now));
+        overview.processes.remove(0)
+    }
+
+    #[test]
+    fn rates_are_what_has_grown_in_the_time_that_the_process_says_has_passed() {
+        let before = json!({"pid": 7, "time_ns": 1_000_000_000u64, "transport":
+            {"tx_bytes": 1000, "rx_bytes": 0, "tx_pkts": 100, "rx_pkts": 50, "retrans_pkts": 10}});
+        let now = json!({"pid": 7, "time_ns": 3_000_000_000u64, "transport":
+            {"tx_bytes": 1000 + 250_000_000, "rx_bytes": 500_000_000, "tx_pkts": 300, "rx_pkts": 60, "retrans_pkts": 20}});
+        assert_eq!(
+            compared(before, now).rates,
+            Some(Rates {
+                interval_s: 2.0,
+                tx_gbps: 1.0,
+                rx_gbps: 2.0,
+                tx_packets_per_s: 100.0,
+                rx_packets_per_s: 5.0,
+                retransmissions_per_s: 5.0,
+                retransmission_share: 0.05,
+                shared_memory_gbps: 0.0,
+            })
+        );
+    }
+
+    #[test]
+    fn a_process_that_was_not_there_before_has_no_rates() {
+        let now = json!({"pid": 7, "time_ns": 5, "peers": [{"address": "10.0.0.2:17408", "tx_bytes": 9}]});
+        let overview = compare(&Sample::default(), Sample { instances: vec![told(now)], silent: Vec::new() });
+        assert_eq!(overview.processes[0].rates, None);
+        assert_eq!(overview.processes[0].peers[0].tx_gbps, None);
+        // Nor has one that has taken the place of another, whose clock and counters were further.
+        let process = compared(json!({"pid": 7, "time_ns": 9}), json!({"pid": 7, "time_ns": 5}));
+        assert_eq!(process.rates, None);
+        let process = compared(json!({"pid": 6, "time_ns": 1}), json!({"pid": 7, "time_ns": 5}));
+        assert_eq!(process.rates, None);
+    }
+
+    #[test]
+    fn peers_and_paths_have_rates_of_their_own_and_the_busiest_peer_comes_first() {
+        let before = json!({"pid": 7, "time_ns": 0, "paths": [{"path": 3, "tx_bytes": 1000}],
+            "peers": [{"address": "10.0.0.2:17408", "tx_bytes": 1000, "tx_pkts": 10, "retrans_pkts": 0}]});
+        let now = json!({"pid": 7, "time_ns": 1_000_000_000, "paths": [{"path": 3, "tx_bytes": 2000, "down": 1}],
+            "peers": [{"address": "10.0.0.3:17408", "answered": true},
+                {"address": "10.0.0.2:17408", "answered": true, "silent": true, "rtt_us": 12.5,
+                 "tx_bytes": 2000, "tx_pkts": 30, "retrans_pkts": 5}]});
+        let process = compared(before, now);
+        let [busy, idle] = &process.peers[..] else { panic!("two peers") };
+        assert_eq!((busy.address.as_str(), idle.address.as_str()), ("10.0.0.2:17408", "10.0.0.3:17408"));
+        assert_eq!((busy.state, idle.state), (Some(PeerState::Silent), Some(PeerState::Answered)));
+        assert_eq!((busy.rtt_us, idle.rtt_us), (Some(12.5), None));
+        assert_eq!(busy.tx_gbps, Some(8e-6));
+        assert_eq!((busy.retransmissions_per_s, busy.retransmission_share), (Some(5.0), Some(0.25)));
+        assert_eq!((process.paths[0].tx_gbps, process.paths[0].down), (Some(8e-6), 1));
+    }
+
+    #[test]
+    fn peers_of_this_host_are_listed_once_with_how_they_are_reached() {
+        let local = |address: &str, shared: bool, reason: Option<&str>, bytes: u64| {
+            json!({"address": address, "shared_memory": shared, "copies": shared, "reason": reason,
+                "tx_bytes": bytes, "copied_bytes": bytes})
+        };
+        let document = |time_ns: u64, bytes: u64| {
+            json!({"pid": 7, "time_ns": time_ns, "port_base": 17408,
+                "peers": [{"address": "[fd00::1]:17408"}, {"address": "[fd00::1]:17409"}, {"address": "[fd00::9]:17408"}],
+                "layers": [{"local_peers": [
+                    local("[fd00::1]:5", true, None, bytes),
+                    local("[fd00::1]:130", false, Some("off there"), 0),
+                    local("[fd00::1]:300", false, Some("not asked"), 0)]}]})
+        };
+        let process = compared(document(0, 0), document(1_000_000_000, 125_000_000));
+        assert_eq!((process.shared_memory_peers, process.rates.unwrap().shared_memory_gbps), (1, 2.0));
+        let rows: Vec<_> =
+            process.peers.iter().map(|row| (row.address.as_str(), row.over, row.note.as_deref())).collect();
+        let wakes = "messages go through shared memory, packets wake it";
+        assert_eq!(
+            rows,
+            [
+                ("[fd00::1]:5", Over::SharedMemory, None),
+                ("[fd00::1]:17408", Over::Network, Some(wakes)),
+                ("[fd00::1]:17409", Over::Network, Some("off there")),
+                ("[fd00::1]:300", Over::Network, Some("not asked")),
+                ("[fd00::9]:17408", Over::Network, None),
+            ]
+        );
+        assert_eq!((process.peers[0].tx_gbps, process.peers[0].rx_gbps), (Some(1.0), Some(1.0)));
+    }
+}

@@ -1,0 +1,94 @@
+//! The tables as plain text.
+
+use super::cells::{Column, PEER_COLUMNS, PROCESS_COLUMNS, peer_cells, process_cells};
+use super::rates::{Overview, Process};
+use std::fmt::Write;
+
+/// Most peers of a process that are listed; `--json` has all that the process tells of.
+const MOST_PEERS: usize = 32;
+
+/// All processes, and the peers of each.
+pub fn describe(overview: &Overview) -> String {
+    let mut text = table(&PROCESS_COLUMNS, overview.processes.iter().map(process_cells));
+    for process in &overview.processes {
+        text.push('\n');
+        text += &describe_process(process);
+    }
+    for silent in &overview.silent {
+        let _ = writeln!(text, "\n{} {}: {}", silent.pid, silent.program, silent.why);
+    }
+    text
+}
+
+fn describe_process(process: &Process) -> String {
+    let mut text = format!("{} {}, {}:", process.pid, process.program, process.address);
+    if process.peers.is_empty() {
+        text += " no peers\n";
+        return text;
+    }
+    let down = process.paths.iter().filter(|path| path.down > 0).count();
+    let _ = writeln!(text, " {} source ports in use, {down} of them down for some peer", process.paths.len());
+    text += &table(&PEER_COLUMNS, process.peers.iter().take(MOST_PEERS).map(peer_cells));
+    let more = process.peers.len().saturating_sub(MOST_PEERS);
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more, which move less (--json lists them)");
+    }
+    text
+}
+
+fn table<const N: usize>(columns: &[Column; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let titles = columns.map(|column| column.title.to_owned());
+    let lines: Vec<[String; N]> = std::iter::once(titles).chain(rows).collect();
+    let widths: [usize; N] =
+        std::array::from_fn(|i| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0));
+    let mut text = String::new();
+    for line in &lines {
+        let mut row = String::new();
+        for ((cell, column), width) in line.iter().zip(columns).zip(widths) {
+            let _ = match column.right {
+                true => write!(row, "{cell:>width$}  "),
+                false => write!(row, "{cell:<width$}  "),
+            };
+        }
+        text += row.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::rates::{Over, PeerRow};
+    use crate::top::sample::Silent;
+
+    #[test]
+    fn every_process_is_listed_with_its_peers() {
+        let peer = |i: usize| PeerRow {
+            address: format!("10.0.0.2:{i}"),
+            over: if i == 0 { Over::SharedMemory } else { Over::Network },
+            note: (i == 1).then(|| "SRD_SHM=off in this process".into()),
+            ..PeerRow::default()
+        };
+        let process = |pid, peers| Process {
+            pid,
+            program: "lmp".into(),
+            address: "10.0.0.1:17408".into(),
+            peers,
+            ..Process::default()
+        };
+        let overview = Overview {
+            processes: vec![process(1, (0..MOST_PEERS + 3).map(peer).collect()), process(20, Vec::new())],
+            silent: vec![Silent { pid: 9, program: "stopped".into(), why: "it does not answer".into() }],
+        };
+        let text = describe(&overview);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("pid  program  tx Gb/s"), "{text}");
+        assert!(lines[1].starts_with("  1  lmp            -"), "{text}");
+        assert!(text.contains("10.0.0.2:0   shared memory"), "{text}");
+        assert!(text.contains("SRD_SHM=off in this process\n"), "{text}");
+        assert!(text.contains("and 3 more, which move less"), "{text}");
+        assert!(text.contains("20 lmp, 10.0.0.1:17408: no peers\n"), "{text}");
+        assert!(text.ends_with("\n9 stopped: it does not answer\n"), "{text}");
+    }
+}
