@@ -87,9 +87,16 @@ impl Drop for Server {
 
 #[test]
 fn every_command_explains_itself_with_examples() {
-    for command in
-        [&["info"][..], &["doctor"], &["env"], &["run"], &["perf", "server"], &["perf", "client"], &["perf"]]
-    {
+    for command in [
+        &["info"][..],
+        &["doctor"],
+        &["env"],
+        &["run"],
+        &["top"],
+        &["perf", "server"],
+        &["perf", "client"],
+        &["perf"],
+    ] {
         let output = srd(command).arg("--help").output().unwrap();
         assert!(output.status.success());
         assert!(text(&output.stdout).contains("Examples:"), "{command:?}");
@@ -104,6 +111,8 @@ fn a_senseless_command_line_ends_with_2() {
         &["env", "--as-efa"],
         &["run", "--provider", "--preload", "--", "true"],
         &["run"],
+        &["top", "--interval", "0"],
+        &["top", "--program", "name", "1"],
         &["perf", "client"],
         &["perf", "client", "h", "--size", "0"],
         &["perf", "client", "h", "--seconds", "soon"],
