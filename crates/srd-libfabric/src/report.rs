@@ -10,9 +10,12 @@ use std::net::SocketAddr;
 
 /// All of it. `gid`: this host.
 pub(crate) fn stats(state: &State, gid: Gid) -> LayerStats {
-    let local = |peer: &PeerReport| peer.addr.gid == gid;
-    let of = |(id, bound)| state.messages.peers(id).filter(local).map(move |peer| (bound, peer));
-    let mut peers: Vec<(&Bound, PeerReport)> = state.endpoints().flat_map(of).collect();
+    let mut peers: Vec<(&Bound, PeerReport)> = Vec::new();
+    for (id, bound) in state.endpoints() {
+        // An endpoint may name itself.
+        let others = state.messages.peers(id).filter(|peer| peer.addr.qpn != bound.qpn);
+        peers.extend(others.filter(|peer| peer.addr.gid == gid).map(|peer| (bound, peer)));
+    }
     peers.sort_by_key(|(_, peer)| Reverse(peer.lane.map_or(0, |lane| lane.traffic.tx_bytes)));
     peers.truncate(MOST_PEERS);
     LayerStats {

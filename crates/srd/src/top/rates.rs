@@ -153,7 +153,7 @@ impl Span {
     }
 
     fn gbps(self, before: u64, now: u64) -> f64 {
-        8e-9 * self.per_second(before, now)
+        8.0 * self.per_second(before, now) / 1e9
     }
 }
 
