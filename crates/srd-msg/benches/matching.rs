@@ -31,6 +31,10 @@ impl Lane for Letterbox {
     fn read(&mut self, _: u64, _: u64, _: u64) -> bool {
         false
     }
+
+    fn traffic(&self) -> LaneTraffic {
+        LaneTraffic::default()
+    }
 }
 
 struct Side {
