@@ -39,6 +39,7 @@ pub const EAGAIN: isize = -(libc::EAGAIN as isize);
 pub const ENABLE: c_int = 6;
 pub const FORMAT_TAGGED: u32 = 4;
 pub const WAIT_UNSPEC: u32 = 1;
+pub const WAIT_SET: u32 = 2;
 pub const WAIT_FD: u32 = 3;
 
 /// Longest that a test waits for something that must come.
@@ -195,6 +196,17 @@ impl Rig {
     pub fn cq(&self, size: usize, wait_obj: u32) -> Cq {
         let mut attr = *zeroed::<fi_cq_attr>();
         (attr.size, attr.format, attr.wait_obj) = (size, FORMAT_TAGGED, wait_obj);
+        self.cq_of(attr)
+    }
+
+    /// A queue of a wait set.
+    pub fn cq_in(&self, wait_set: *mut fid_wait) -> Cq {
+        let mut attr = *zeroed::<fi_cq_attr>();
+        (attr.format, attr.wait_obj, attr.wait_set) = (FORMAT_TAGGED, WAIT_SET, wait_set);
+        self.cq_of(attr)
+    }
+
+    fn cq_of(&self, mut attr: fi_cq_attr) -> Cq {
         let mut cq = null_mut();
         // SAFETY: live arguments.
         unsafe {
@@ -216,6 +228,17 @@ impl Rig {
     pub fn counter(&self) -> *mut fid_cntr {
         let mut attr = *zeroed::<fi_cntr_attr>();
         attr.wait_obj = WAIT_UNSPEC;
+        self.counter_of(attr)
+    }
+
+    /// A counter of a wait set.
+    pub fn counter_in(&self, wait_set: *mut fid_wait) -> *mut fid_cntr {
+        let mut attr = *zeroed::<fi_cntr_attr>();
+        (attr.wait_obj, attr.wait_set) = (WAIT_SET, wait_set);
+        self.counter_of(attr)
+    }
+
+    fn counter_of(&self, mut attr: fi_cntr_attr) -> *mut fid_cntr {
         let mut cntr = null_mut();
         // SAFETY: live arguments.
         unsafe {
