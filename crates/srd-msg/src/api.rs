@@ -195,8 +195,13 @@ pub enum Kind {
         /// With a tag.
         tagged: bool,
     },
-    /// A receive, or a peek.
+    /// A receive.
     Recv {
+        /// With a tag.
+        tagged: bool,
+    },
+    /// A look for a message. It is no operation, so counters do not count it.
+    Peek {
         /// With a tag.
         tagged: bool,
     },
