@@ -251,6 +251,17 @@ pub struct Done {
 /// The sender has no label here.
 pub const NO_LABEL: u64 = u64::MAX;
 
+/// What becomes of what an endpoint has sent, before it closes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Farewell {
+    /// All of it has arrived, or never will.
+    Over,
+    /// The device waits for peers to acknowledge it.
+    Unacknowledged,
+    /// Some of it waits for room in shared memory.
+    Queued,
+}
+
 /// Why an operation failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {

@@ -271,6 +271,21 @@ impl Endpoint {
         }
     }
 
+    /// What is still to reach peers. Reads are not: nobody but this endpoint has anything of them. Nor is what belongs to
+    /// a session that is over.
+    pub fn farewell(&self) -> Farewell {
+        let goes_on = |tx: &Tx| {
+            tx.session == self.peers[tx.peer as usize].session && !matches!(tx.op, SendOp::Read { .. })
+        };
+        if self.blocked.iter().any(|&peer| self.peers[peer as usize].lane.is_some()) {
+            Farewell::Queued
+        } else if self.tx.iter().any(|(_, tx)| goes_on(tx)) {
+            Farewell::Unacknowledged
+        } else {
+            Farewell::Over
+        }
+    }
+
     /// Work for a peer that the device does not have is given up.
     pub fn drop_backlog<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
         let backlog = std::mem::take(&mut self.peers[peer as usize].backlog);

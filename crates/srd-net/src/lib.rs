@@ -42,7 +42,7 @@ pub use notify::Subscription;
 pub use open::check;
 pub use open::{OpenError, SLOTS};
 pub use options::{Address, LogLevel, Options, OptionsError, ProgressMode, Warning};
-pub use progress::ProgressCounters;
+pub use progress::{LONGEST_FAREWELL, LONGEST_SILENCE, ProgressCounters};
 pub use receive::ReceiveCounters;
 pub use stats::{PeerStats, Stats};
 pub use sys::event::EventFd;

@@ -4,7 +4,11 @@
 
 use srd_libfabric::layout::*;
 use std::ffi::{c_int, c_void};
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -45,15 +49,35 @@ pub const WAIT_FD: u32 = 3;
 /// Longest that a test waits for something that must come.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The provider, with loopback as its address.
+/// The provider, with loopback as its address, and with what this test program is for.
 pub fn provider() -> &'static fi_provider {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        let (address, more) = match env!("CARGO_CRATE_NAME") {
+            "ipv6" => ("::1", None),
+            "closing" | "network" => ("127.0.0.1", Some(("SRD_SHM", "off".into()))),
+            "sealed" => ("127.0.0.1", Some(("SRD_KEY_FILE", key_file().into_os_string()))),
+            _ => ("127.0.0.1", None),
+        };
         // SAFETY: before any thread of ours reads the environment.
-        unsafe { std::env::set_var("SRD_ADDR", "127.0.0.1") };
+        unsafe {
+            std::env::set_var("SRD_ADDR", address);
+            if let Some((name, value)) = more {
+                std::env::set_var(name, value);
+            }
+        }
     });
     // SAFETY: a static.
     unsafe { &*srd_libfabric::fi_prov_ini() }
+}
+
+/// A file with a key, for this user only.
+fn key_file() -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("key");
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).unwrap();
+    file.write_all(&[0x5E; 32]).unwrap();
+    path
 }
 
 /// Hints with all parts, of zeros.
@@ -321,12 +345,13 @@ impl End {
 pub struct Ep(pub *mut fid_ep);
 
 impl Ep {
-    pub fn address(&self) -> [u8; 16] {
-        let (mut addr, mut len) = ([0u8; 16], 16);
+    pub fn address(&self) -> Vec<u8> {
+        let (mut addr, mut len) = (vec![0; 28], 28);
         // SAFETY: live arguments.
         unsafe {
             check(((*(*self.0).cm).getname)(self.0.cast(), addr.as_mut_ptr().cast(), &mut len)).unwrap();
         }
+        addr.truncate(len);
         addr
     }
 
@@ -508,8 +533,8 @@ impl Cq {
 pub struct Av(pub *mut fid_av);
 
 impl Av {
-    pub fn insert(&self, addr: [u8; 16]) -> u64 {
-        let mut fi_addr = 0;
+    pub fn insert(&self, addr: impl AsRef<[u8]>) -> u64 {
+        let (addr, mut fi_addr) = (addr.as_ref(), 0);
         // SAFETY: live arguments.
         let n = unsafe {
             ((*(*self.0).ops).insert)(self.0, addr.as_ptr().cast(), 1, &mut fi_addr, 0, null_mut())
