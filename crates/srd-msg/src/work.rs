@@ -77,7 +77,7 @@ impl Endpoint {
         peer.told = peer.consumed;
         peer.introduced = true;
         let bytes = cx.memory().bytes_mut(buffer.addr, LONGEST);
-        let back = body.number().map_or(0, |number| peer.back_from(number));
+        let back = body.number().map_or_else(|| peer.known_delivered(), |number| peer.back_from(number));
         header::encode(peer.session, peer.epoch, peer.consumed, back, body, bytes)
     }
 
