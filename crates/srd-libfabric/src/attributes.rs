@@ -151,6 +151,9 @@ fn domain(asked: &Asked<'_>, caps: u64, attr: &mut fi_domain_attr) -> Outcome<()
     attr.max_cntr_value = u64::MAX;
     attr.max_err_cntr_value = u64::MAX;
     attr.mr_mode = mr_mode(asked.api, asked.domain.map(|domain| domain.mr_mode), caps)?;
+    if let Some(open) = asked.open.filter(|_| is_one_sided(caps)) {
+        attr.mr_mode = as_opened(attr.mr_mode, open.shared.provider_keys)?;
+    }
     let Some(hint) = asked.domain else { return Ok(()) };
     let limits = [
         ("mr_key_size", hint.mr_key_size, attr.mr_key_size),
@@ -227,8 +230,20 @@ fn mr_mode(api: u32, asked: Option<i32>, caps: u64) -> Outcome<i32> {
 }
 
 fn modes(asked: i32, caps: u64) -> i32 {
-    let remote = caps & (FI_RMA | FI_ATOMIC) != 0;
-    if remote && asked & PROVIDER_KEYS == PROVIDER_KEYS { PROVIDER_KEYS } else { 0 }
+    if is_one_sided(caps) && asked & PROVIDER_KEYS == PROVIDER_KEYS { PROVIDER_KEYS } else { 0 }
+}
+
+fn is_one_sided(caps: u64) -> bool {
+    caps & (FI_RMA | FI_ATOMIC) != 0
+}
+
+/// A domain that is open registers memory as it was opened to, whatever the program could do with besides.
+fn as_opened(ours: i32, provider_keys: bool) -> Outcome<i32> {
+    match (ours, provider_keys) {
+        (PROVIDER_KEYS, false) => Ok(0),
+        _ if has_provider_keys(ours) == provider_keys => Ok(ours),
+        _ => Err(refused("mr_mode", "of another kind than the open domain's")),
+    }
 }
 
 /// Whether peers name bytes by virtual address.
@@ -259,6 +274,15 @@ mod tests {
         ] {
             assert_eq!(mr_mode(new, Some(asked), caps), Ok(answer), "{asked:#x} {caps:#x}");
         }
+    }
+
+    #[test]
+    fn an_open_domain_stays_as_it_is() {
+        assert_eq!(as_opened(PROVIDER_KEYS, true), Ok(PROVIDER_KEYS));
+        assert_eq!(as_opened(PROVIDER_KEYS, false), Ok(0), "offsets and any key ask for nothing");
+        assert_eq!(as_opened(0, false), Ok(0));
+        assert!(as_opened(0, true).is_err(), "the program must name bytes by address, and does not offer to");
+        assert!(as_opened(FI_MR_BASIC, false).is_err());
     }
 
     #[test]

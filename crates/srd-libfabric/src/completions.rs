@@ -55,6 +55,7 @@ impl Reports {
         let (queue, count) = match done.kind {
             Kind::Send { .. } => (&self.transmit, &self.counts.send),
             Kind::Recv { .. } => (&self.receive, &self.counts.recv),
+            Kind::Peek { .. } => (&self.receive, &None),
             Kind::Read | Kind::Atomic { fetch: true } => (&self.transmit, &self.counts.read),
             Kind::Write | Kind::Atomic { fetch: false } => (&self.transmit, &self.counts.write),
             Kind::RemoteWrite => (&self.receive, &self.counts.remote_write),
@@ -62,7 +63,6 @@ impl Reports {
         if let Some(count) = count {
             match done.error {
                 None => count.add(1),
-                Some(Failure::NoMessage) => {} // a look, not an operation
                 Some(_) => count.add_error(1),
             }
         }
@@ -77,7 +77,7 @@ impl Reports {
     fn entry(&self, done: &Done) -> Entry {
         let mut flags = match done.kind {
             Kind::Send { tagged } => FI_SEND | of_message(tagged),
-            Kind::Recv { tagged } => FI_RECV | of_message(tagged),
+            Kind::Recv { tagged } | Kind::Peek { tagged } => FI_RECV | of_message(tagged),
             Kind::Read => FI_RMA | FI_READ,
             Kind::Write => FI_RMA | FI_WRITE,
             Kind::Atomic { fetch: true } => FI_ATOMIC | FI_READ,
@@ -178,6 +178,7 @@ mod tests {
         for (kind, flags) in [
             (Kind::Send { tagged: false }, FI_SEND | FI_MSG),
             (Kind::Recv { tagged: true }, FI_RECV | FI_TAGGED),
+            (Kind::Peek { tagged: true }, FI_RECV | FI_TAGGED),
             (Kind::Read, FI_RMA | FI_READ),
             (Kind::Atomic { fetch: true }, FI_ATOMIC | FI_READ),
             (Kind::Atomic { fetch: false }, FI_ATOMIC | FI_WRITE),

@@ -72,6 +72,11 @@ impl Counter {
         if let Some(signal) = &self.count.wait.signal {
             signal.lower();
         }
+        self.may_sleep()
+    }
+
+    /// The same for who has lowered the signal.
+    pub fn may_sleep(&self) -> Outcome<bool> {
         // What comes by shared memory need not be anything for this program.
         loop {
             if self.look()? {

@@ -193,6 +193,11 @@ impl Cq {
         if let Some(signal) = &self.queue.wait.signal {
             signal.lower();
         }
+        self.may_sleep()
+    }
+
+    /// The same for who has lowered the signal.
+    pub fn may_sleep(&self) -> Outcome<bool> {
         // What comes by shared memory need not be anything for this program.
         loop {
             if self.look()? {

@@ -11,8 +11,8 @@ use crate::environment::Place;
 use crate::near::Near;
 use crate::{log, offer, report};
 use srd_device::{CqId, Device, HostMemory};
-use srd_msg::{EndpointId, PeerId};
-use srd_net::{Instance, Subscription};
+use srd_msg::{EndpointId, Farewell, PeerId};
+use srd_net::{Instance, LONGEST_FAREWELL, LONGEST_SILENCE, Subscription};
 use srd_wire::{Nanos, Qpn, Time};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -35,8 +35,8 @@ const QUIET: u32 = 1024;
 /// The messaging layer over the memory of this process.
 pub(crate) type Messages = srd_msg::Domain<HostMemory>;
 
-/// Longest that an endpoint that closes goes on for peers that still wait for something of it.
-const LONGEST_FAREWELL: Duration = Duration::from_secs(1);
+/// How often an endpoint that closes looks whether its peers are silent.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// See the module.
 pub(crate) struct Engine {
@@ -338,14 +338,23 @@ impl Engine {
         failure.map_or(Ok(waited), Err)
     }
 
-    /// Closes an endpoint and its queue pair, after a moment if peers still wait for something of it.
+    /// Closes an endpoint and its queue pair, after a moment if peers still wait for something of it, as
+    /// [`Instance::destroy_qp`] does.
     pub fn close_endpoint(&self, endpoint: EndpointId, qpn: Qpn) -> Outcome<()> {
-        self.wait(Some(LONGEST_FAREWELL), || {
-            let busy = self.with(|state, device, _| {
-                state.messages.is_busy(endpoint) || device.sends_in_flight(qpn) == Ok(true)
-            });
-            !busy.unwrap_or(false)
-        })?;
+        let mut start = None;
+        let mut is_over = || {
+            let farewell = self.with(|state, _, now| (state.messages.farewell(endpoint), now));
+            let Ok((farewell, now)) = farewell else { return true };
+            let start = *start.get_or_insert(now);
+            let silent = |last: Time| now.since(last.max(start)) >= LONGEST_SILENCE;
+            match farewell {
+                _ if now.since(start) >= LONGEST_FAREWELL => true,
+                Farewell::Over => true,
+                Farewell::Unacknowledged => self.instance.last_arrival().map_or(true, silent),
+                Farewell::Queued => false,
+            }
+        };
+        while !self.wait(Some(LOOK_EVERY), &mut is_over)? {}
         self.with(|state, device, now| {
             device.destroy_qp(now, qpn)?;
             state.messages.close_endpoint(device, now, endpoint);

@@ -20,24 +20,35 @@ pub(crate) struct Asked<'a> {
     pub ep: Option<&'a fi_ep_attr>,
     pub domain: Option<&'a fi_domain_attr>,
     pub fabric: Option<&'a fi_fabric_attr>,
+    /// The domain, if it is open already.
+    pub open: Option<&'a domain::Domain>,
 }
 
 impl<'a> Asked<'a> {
     /// # Safety
     /// `hints` is NULL or a live info with live parts, of the structures of a libfabric of that API or later.
-    pub unsafe fn new(api: u32, hints: *const fi_info) -> Asked<'a> {
+    pub unsafe fn new(api: u32, hints: *const fi_info) -> Outcome<Asked<'a>> {
         // SAFETY: as the caller says; the parts may be NULL.
         unsafe {
             let info: Option<&fi_info> = hints.as_ref();
-            Asked {
+            let domain = info.and_then(|info| info.domain_attr.as_ref());
+            let open = match domain {
+                Some(attr) if !attr.domain.is_null() => {
+                    let ours = domain::Domain::recognize(attr.domain);
+                    Some(ours.ok_or_else(|| refused("an open domain", "of another provider"))?)
+                }
+                _ => None,
+            };
+            Ok(Asked {
                 api,
                 info,
                 tx: info.and_then(|info| info.tx_attr.as_ref()),
                 rx: info.and_then(|info| info.rx_attr.as_ref()),
                 ep: info.and_then(|info| info.ep_attr.as_ref()),
-                domain: info.and_then(|info| info.domain_attr.as_ref()),
+                domain,
                 fabric: info.and_then(|info| info.fabric_attr.as_ref()),
-            }
+                open,
+            })
         }
     }
 }
@@ -68,7 +79,7 @@ abi! {
     ) {
         let answer = writable(answer)?;
         *answer = std::ptr::null_mut();
-        let asked = Asked::new(version, hints);
+        let asked = Asked::new(version, hints)?;
         *answer = answer_to(&asked, text(node)?, text(service)?, flags)?.into_raw();
         Ok(())
     }
@@ -150,16 +161,7 @@ impl Wanted {
                 })?;
             *(if is_source { &mut source } else { &mut destination }) = Some(found);
         }
-        let domain = match asked.domain {
-            // SAFETY: by fi_getinfo(3) NULL or an open domain.
-            Some(attr) if !attr.domain.is_null() => Some(
-                unsafe { domain::Domain::recognize(attr.domain) }
-                    .ok_or_else(|| refused("an open domain", "of another provider"))?
-                    .ip(),
-            ),
-            _ => None,
-        };
-        Ok(Wanted { source, destination, domain })
+        Ok(Wanted { source, destination, domain: asked.open.map(domain::Domain::ip) })
     }
 
     fn source_ip(&self) -> Option<IpAddr> {

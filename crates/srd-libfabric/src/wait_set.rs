@@ -69,6 +69,7 @@ impl WaitSet {
 
     /// fi_trywait(3): whether none of its objects has anything.
     pub fn try_wait(&self) -> Outcome<bool> {
+        // Before the first is looked at: what one of them gets while another is looked at must be shown.
         self.signal.lower();
         let mine: Vec<*mut fid> =
             members().iter().filter(|it| Arc::ptr_eq(&it.signal, &self.signal)).map(|it| it.fid).collect();
@@ -76,9 +77,9 @@ impl WaitSet {
             // SAFETY: the program does not close an object of a set on which it waits.
             let may_sleep = unsafe {
                 match readable(fid)?.fclass {
-                    FI_CLASS_CQ => cq::Cq::of(fid.cast())?.try_wait()?,
-                    FI_CLASS_CNTR => counter::Counter::of(fid.cast())?.try_wait()?,
-                    _ => eq::Eq::of(fid.cast())?.try_wait(),
+                    FI_CLASS_CQ => cq::Cq::of(fid.cast())?.may_sleep()?,
+                    FI_CLASS_CNTR => counter::Counter::of(fid.cast())?.may_sleep()?,
+                    _ => eq::Eq::of(fid.cast())?.is_empty(),
                 }
             };
             if !may_sleep {

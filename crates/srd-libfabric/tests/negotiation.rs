@@ -185,6 +185,30 @@ fn an_open_domain_is_found_again() {
     rig.close();
 }
 
+/// Open MPI registers windows in the domain that it has opened for messages.
+#[test]
+fn an_open_domain_registers_as_it_was_opened_to() {
+    let hints = |caps, mr_mode| {
+        let mut hints = Hints::new(caps);
+        hints.domain.mr_mode = mr_mode;
+        hints
+    };
+    for (opened, caps, asked, answer) in [
+        (0, RMA, PROVIDER_KEYS, Ok(0)),
+        (0, RMA, 0, Ok(0)),
+        (PROVIDER_KEYS, RMA, PROVIDER_KEYS, Ok(PROVIDER_KEYS)),
+        (PROVIDER_KEYS, RMA, 0, Err(ENODATA)),
+        (PROVIDER_KEYS, TAGGED, 0, Ok(0)),
+    ] {
+        let rig = Rig::of(hints(RMA, opened).get().unwrap());
+        let mut again = hints(caps, asked);
+        again.domain.domain = rig.domain;
+        let found = again.get().map(|info| info.domain().mr_mode);
+        assert_eq!(found, answer, "{opened:#x} {caps:#x} {asked:#x}");
+        rig.close();
+    }
+}
+
 /// Through the installed libfabric: found, listed, copied and freed by its core.
 #[test]
 fn the_installed_libfabric_lists_it() {

@@ -216,8 +216,13 @@ pub enum Kind {
         /// With a tag.
         tagged: bool,
     },
-    /// A receive, or a peek.
+    /// A receive.
     Recv {
+        /// With a tag.
+        tagged: bool,
+    },
+    /// A look for a message. It is no operation, so counters do not count it.
+    Peek {
         /// With a tag.
         tagged: bool,
     },
@@ -266,6 +271,17 @@ pub struct Done {
 
 /// The sender has no label here.
 pub const NO_LABEL: u64 = u64::MAX;
+
+/// What becomes of what an endpoint has sent, before it closes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Farewell {
+    /// All of it has arrived, or never will.
+    Over,
+    /// The device waits for peers to acknowledge it.
+    Unacknowledged,
+    /// Some of it waits for room in shared memory.
+    Queued,
+}
 
 /// Why an operation failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -24,13 +24,12 @@ impl Endpoint {
         state.heard = cx.now;
         state.consumed_there = common.consumed;
         let (payload, len) = (at + header as u64, len - header as u32);
-        match body.number() {
-            Some(number) => {
-                if self.has_gap(peer, number, common.back) {
-                    return self.refuse_session(cx, peer, common.session);
-                }
-                self.in_order(cx, peer, number, body, payload, len);
-            }
+        let number = body.number();
+        if self.has_gap(peer, number, common.back) {
+            return self.refuse_session(cx, peer, common.session);
+        }
+        match number {
+            Some(number) => self.in_order(cx, peer, number, body, payload, len),
             None => self.out_of_order(cx, peer, &body, payload, len),
         }
     }
@@ -38,9 +37,12 @@ impl Endpoint {
     /// Whether a message was delivered that never came here: the endpoint that had this address before has it. Its sender
     /// cannot know, if that endpoint ended before it had said anything.
     #[inline]
-    fn has_gap(&self, peer: u32, number: u32, back: u16) -> bool {
-        let floor = number.wrapping_sub(back as u32);
-        let missing = floor.wrapping_sub(self.peers[peer as usize].expected);
+    fn has_gap(&self, peer: u32, number: Option<u32>, back: u16) -> bool {
+        let delivered = match number {
+            Some(number) => number.wrapping_sub(back as u32),
+            None => back as u32,
+        };
+        let missing = delivered.wrapping_sub(self.peers[peer as usize].expected);
         back != FAR_BACK && missing != 0 && missing < MOST_EARLY
     }
 

@@ -132,9 +132,9 @@ impl<M: Store> Domain<M> {
         Ok(id)
     }
 
-    /// Whether anything that this endpoint has sent is not acknowledged: it should go on for a moment.
-    pub fn is_busy(&self, endpoint: EndpointId) -> bool {
-        self.at(endpoint).is_some_and(|endpoint| !endpoint.tx.is_empty())
+    /// What an endpoint that is to be closed still owes its peers: it should go on for a moment.
+    pub fn farewell(&self, endpoint: EndpointId) -> Farewell {
+        self.at(endpoint).map_or(Farewell::Over, Endpoint::farewell)
     }
 
     /// Ends an endpoint, whose queue pair the caller has destroyed. Nothing of it completes any more.

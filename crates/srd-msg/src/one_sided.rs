@@ -168,9 +168,11 @@ impl Endpoint {
         if !one_sided || op.asked_again {
             return false;
         }
-        // Several operations may find out at the same time; each asks for itself.
-        let key = op.remote.iter().map(|piece| piece.key).find(|&key| device_key_in(key).is_none());
-        let Some(key) = key else { return false };
+        // Several operations may find out at the same time; each asks for itself. One of the provider's keys says what is
+        // behind it, but not whether that is still there.
+        let of_program = |key: &u64| device_key_in(*key).is_none();
+        let mut keys = op.remote.iter().map(|piece| piece.key);
+        let Some(key) = keys.clone().find(of_program).or_else(|| keys.next()) else { return false };
         op.asked_again = true;
         op.failure = None;
         self.peers[peer as usize].keys.remove(&key);

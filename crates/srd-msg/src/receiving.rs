@@ -119,7 +119,7 @@ impl Endpoint {
         }
         let tagged = peek.matching != Match::Untagged;
         let wanted = Wanted::new(peek.matching, peek.from);
-        let done = self.done(Kind::Recv { tagged }, peek.context, true);
+        let done = self.done(Kind::Peek { tagged }, peek.context, true);
         let Some(index) = self.find_unexpected(tagged, &wanted) else {
             let tag = if tagged { wanted.tag } else { 0 };
             cx.shared.done.push_back(Done { tag, error: Some(Failure::NoMessage), ..done });

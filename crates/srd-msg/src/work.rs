@@ -77,7 +77,7 @@ impl Endpoint {
         peer.told = peer.consumed;
         peer.introduced = true;
         let bytes = cx.memory().bytes_mut(buffer.addr, LONGEST);
-        let back = body.number().map_or(0, |number| peer.back_from(number));
+        let back = body.number().map_or_else(|| peer.known_delivered(), |number| peer.back_from(number));
         header::encode(peer.session, peer.epoch, peer.consumed, back, body, bytes)
     }
 
@@ -268,6 +268,21 @@ impl Endpoint {
                     self.work_done(cx, index, Status::Ok);
                 }
             }
+        }
+    }
+
+    /// What is still to reach peers. Reads are not: nobody but this endpoint has anything of them. Nor is what belongs to
+    /// a session that is over.
+    pub fn farewell(&self) -> Farewell {
+        let goes_on = |tx: &Tx| {
+            tx.session == self.peers[tx.peer as usize].session && !matches!(tx.op, SendOp::Read { .. })
+        };
+        if self.blocked.iter().any(|&peer| self.peers[peer as usize].lane.is_some()) {
+            Farewell::Queued
+        } else if self.tx.iter().any(|(_, tx)| goes_on(tx)) {
+            Farewell::Unacknowledged
+        } else {
+            Farewell::Over
         }
     }
 

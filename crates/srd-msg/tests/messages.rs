@@ -286,6 +286,30 @@ fn a_dead_peer_ends_everything_that_waits_for_it() {
     }
 }
 
+/// It had ended without a word, and nothing follows that has a number.
+#[test]
+fn a_message_that_ended_with_its_receiver_fails_when_a_successor_speaks() {
+    let mut hall = Hall::new(2, Config::default());
+    let iov = hall.bytes(1, &[1; 200_000]);
+    hall.send(1, 0, 7, iov, 1);
+    // The device takes it; the process has no time to look.
+    let endpoint = hall.endpoints[1];
+    while hall.domains[1].farewell(endpoint) != Farewell::Over {
+        hall.net.flush();
+        hall.net.step();
+        hall.domains[1].progress(&mut hall.net.devices[1], hall.net.now);
+    }
+    hall.restart(0);
+    let (word, room) = (hall.bytes(0, &[2; 8]), hall.room(1, 8));
+    hall.recv(1, Some(0), 8, 0, room, 2);
+    hall.send(0, 1, 8, word, 1);
+    let outcomes = [hall.next(1), hall.next(1)].map(|done| (done.context, done.error));
+    let lost = outcomes.iter().find(|(context, _)| *context == 1).expect("both complete").1;
+    assert!(matches!(lost, Some(Failure::PeerLost(_))), "{lost:?}");
+    assert!(outcomes.contains(&(2, None)), "{outcomes:?}");
+    assert_eq!(hall.next(0).error, None);
+}
+
 #[test]
 fn a_restarted_peer_is_a_new_peer() {
     let mut hall = Hall::new(2, Config::default());

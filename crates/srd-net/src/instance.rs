@@ -319,6 +319,11 @@ impl Instance {
         self.with(|device, now| device.destroy_qp(now, qpn))
     }
 
+    /// When the last packet arrived.
+    pub fn last_arrival(&self) -> Result<Time, Barred> {
+        Ok(self.shared.lock()?.last_arrival)
+    }
+
     /// Takes another receive port, for 128 more queue pairs: this one, or any.
     fn add_port(&self, port: Option<u16>) -> Result<Result<(), OpenError>, Barred> {
         let shared = &*self.shared;

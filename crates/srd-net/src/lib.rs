@@ -44,7 +44,7 @@ pub use notify::Subscription;
 pub use open::check;
 pub use open::{OpenError, SLOTS};
 pub use options::{Address, LogLevel, Options, OptionsError, ProgressMode, Warning};
-pub use progress::ProgressCounters;
+pub use progress::{LONGEST_FAREWELL, LONGEST_SILENCE, ProgressCounters};
 pub use receive::ReceiveCounters;
 pub use stats::{LayerStats, LocalPeerStats, MOST_PEERS, PathStats, PeerStats, Stats};
 pub use sys::event::EventFd;

@@ -4,7 +4,11 @@
 
 use srd_libfabric::layout::*;
 use std::ffi::{c_int, c_void};
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -39,20 +43,41 @@ pub const EAGAIN: isize = -(libc::EAGAIN as isize);
 pub const ENABLE: c_int = 6;
 pub const FORMAT_TAGGED: u32 = 4;
 pub const WAIT_UNSPEC: u32 = 1;
+pub const WAIT_SET: u32 = 2;
 pub const WAIT_FD: u32 = 3;
 
 /// Longest that a test waits for something that must come.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The provider, with loopback as its address.
+/// The provider, with loopback as its address, and with what this test program is for.
 pub fn provider() -> &'static fi_provider {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        let (address, more) = match env!("CARGO_CRATE_NAME") {
+            "ipv6" => ("::1", None),
+            "closing" | "network" => ("127.0.0.1", Some(("SRD_SHM", "off".into()))),
+            "sealed" => ("127.0.0.1", Some(("SRD_KEY_FILE", key_file().into_os_string()))),
+            _ => ("127.0.0.1", None),
+        };
         // SAFETY: before any thread of ours reads the environment.
-        unsafe { std::env::set_var("SRD_ADDR", "127.0.0.1") };
+        unsafe {
+            std::env::set_var("SRD_ADDR", address);
+            if let Some((name, value)) = more {
+                std::env::set_var(name, value);
+            }
+        }
     });
     // SAFETY: a static.
     unsafe { &*srd_libfabric::fi_prov_ini() }
+}
+
+/// A file with a key, for this user only.
+fn key_file() -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("key");
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).unwrap();
+    file.write_all(&[0x5E; 32]).unwrap();
+    path
 }
 
 /// Hints with all parts, of zeros.
@@ -195,6 +220,17 @@ impl Rig {
     pub fn cq(&self, size: usize, wait_obj: u32) -> Cq {
         let mut attr = *zeroed::<fi_cq_attr>();
         (attr.size, attr.format, attr.wait_obj) = (size, FORMAT_TAGGED, wait_obj);
+        self.cq_of(attr)
+    }
+
+    /// A queue of a wait set.
+    pub fn cq_in(&self, wait_set: *mut fid_wait) -> Cq {
+        let mut attr = *zeroed::<fi_cq_attr>();
+        (attr.format, attr.wait_obj, attr.wait_set) = (FORMAT_TAGGED, WAIT_SET, wait_set);
+        self.cq_of(attr)
+    }
+
+    fn cq_of(&self, mut attr: fi_cq_attr) -> Cq {
         let mut cq = null_mut();
         // SAFETY: live arguments.
         unsafe {
@@ -216,6 +252,17 @@ impl Rig {
     pub fn counter(&self) -> *mut fid_cntr {
         let mut attr = *zeroed::<fi_cntr_attr>();
         attr.wait_obj = WAIT_UNSPEC;
+        self.counter_of(attr)
+    }
+
+    /// A counter of a wait set.
+    pub fn counter_in(&self, wait_set: *mut fid_wait) -> *mut fid_cntr {
+        let mut attr = *zeroed::<fi_cntr_attr>();
+        (attr.wait_obj, attr.wait_set) = (WAIT_SET, wait_set);
+        self.counter_of(attr)
+    }
+
+    fn counter_of(&self, mut attr: fi_cntr_attr) -> *mut fid_cntr {
         let mut cntr = null_mut();
         // SAFETY: live arguments.
         unsafe {
@@ -298,12 +345,13 @@ impl End {
 pub struct Ep(pub *mut fid_ep);
 
 impl Ep {
-    pub fn address(&self) -> [u8; 16] {
-        let (mut addr, mut len) = ([0u8; 16], 16);
+    pub fn address(&self) -> Vec<u8> {
+        let (mut addr, mut len) = (vec![0; 28], 28);
         // SAFETY: live arguments.
         unsafe {
             check(((*(*self.0).cm).getname)(self.0.cast(), addr.as_mut_ptr().cast(), &mut len)).unwrap();
         }
+        addr.truncate(len);
         addr
     }
 
@@ -485,8 +533,8 @@ impl Cq {
 pub struct Av(pub *mut fid_av);
 
 impl Av {
-    pub fn insert(&self, addr: [u8; 16]) -> u64 {
-        let mut fi_addr = 0;
+    pub fn insert(&self, addr: impl AsRef<[u8]>) -> u64 {
+        let (addr, mut fi_addr) = (addr.as_ref(), 0);
         // SAFETY: live arguments.
         let n = unsafe {
             ((*(*self.0).ops).insert)(self.0, addr.as_ptr().cast(), 1, &mut fi_addr, 0, null_mut())

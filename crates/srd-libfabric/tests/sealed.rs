@@ -1,0 +1,4 @@
+//! The same data with a key: every packet is sealed.
+
+#[path = "data.rs"]
+mod data;
