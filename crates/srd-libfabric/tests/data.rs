@@ -1,6 +1,6 @@
 //! Data between two endpoints of a process: a test for each rule of LIBFABRIC_PROVIDER.md, section 7.
 
-pub mod rig;
+pub(crate) mod rig;
 
 use rig::*;
 use srd_libfabric::layout::*;

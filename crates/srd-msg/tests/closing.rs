@@ -65,6 +65,9 @@ impl Lane for FullLane {
     fn read(&mut self, _there: u64, _here: u64, _len: u64) -> bool {
         false
     }
+    fn traffic(&self) -> LaneTraffic {
+        LaneTraffic::default()
+    }
 }
 
 #[test]
