@@ -36,7 +36,7 @@ pub fn max_datagram(mtu: u16, v6: bool, sealed: bool) -> u16 {
 /// | `min_pto` | 300 us | a thread that sleeps on a socket wakes within this time |
 /// | `max_rto` | 100 ms | |
 /// | `ack_delay` | 15 us | a program that answers a message does so within this time |
-/// | `answer_delay` | 4 us | a program that polls answers within this time |
+/// | `answer_delay` | 12 us | a program that polls has taken a message of 8 KB and answered it within this time |
 /// | `ack_every` | 64 | more than one GSO send has: a program's answer to a long message carries its ACK, too |
 /// | `entropy` | twice the paths, 16 to 512 | a bad port must be replaceable by another one |
 /// | `rcvbuf_bytes` | what the system granted | which is half of what it really gives: it charges a datagram for all memory it takes |
