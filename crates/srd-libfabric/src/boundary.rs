@@ -2,11 +2,11 @@
 //! there are not.
 
 use crate::constants::*;
-use crate::log;
 use libc::{c_int, ssize_t};
 use srd_device::DeviceError;
 use srd_msg::Refused;
 use srd_net::Barred;
+use srd_net::log;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An error number, of the system or of libfabric, without its sign.

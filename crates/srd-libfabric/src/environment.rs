@@ -1,7 +1,7 @@
 //! What the environment asks for, read whenever somebody asks what there is: programs set variables before their first
 //! call.
 
-use crate::log;
+use srd_net::log;
 use srd_net::{Address, LocalAddress, Options};
 use std::net::IpAddr;
 

@@ -6,8 +6,9 @@ use crate::constants::*;
 use crate::environment::Place;
 use crate::info::Info;
 use crate::layout::*;
-use crate::{address, attributes, domain, fabric, info, log, offer};
+use crate::{address, attributes, domain, fabric, info, offer};
 use libc::c_char;
+use srd_net::log;
 use std::net::{IpAddr, SocketAddr};
 
 /// What a program asks for, with the parts of its hints that are there.

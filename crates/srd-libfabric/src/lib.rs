@@ -27,7 +27,6 @@ mod fabric;
 mod getinfo;
 mod info;
 pub mod layout;
-mod log;
 mod messages;
 mod mr;
 mod near;

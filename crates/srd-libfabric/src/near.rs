@@ -3,9 +3,9 @@
 //! of one is said once.
 
 use crate::engine::Messages;
-use crate::log;
 use srd_device::{Device, HostMemory};
 use srd_msg::{EndpointId, LaneSend, LaneTraffic, PeerAddr, PeerId};
+use srd_net::log;
 use srd_shm::{Address, NoLane, Options, Post, SendError};
 use srd_wire::{Gid, Nanos, Qpn, Time};
 use std::path::Path;

@@ -20,7 +20,7 @@ pub mod fault;
 mod hints;
 pub mod host;
 mod instance;
-mod log;
+pub mod log;
 mod notify;
 mod open;
 pub mod options;

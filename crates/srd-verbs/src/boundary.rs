@@ -1,8 +1,8 @@
 //! The edge to C: how a function reports failure, and that no panic crosses.
 
-use crate::log;
 use srd_device::DeviceError;
 use srd_net::Barred;
+use srd_net::log;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An error number of the operating system.

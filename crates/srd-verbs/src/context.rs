@@ -7,8 +7,9 @@ use crate::device_list::Device;
 use crate::layout::constant::*;
 use crate::layout::*;
 use crate::objects::Objects;
-use crate::{cq, cq_iterator, log, parent_domain, profile, qp, stubs, wr_builder};
+use crate::{cq, cq_iterator, parent_domain, profile, qp, stubs, wr_builder};
 use libc::{c_int, c_void, size_t};
+use srd_net::log;
 use srd_net::{Instance, Subscription};
 use std::sync::{Arc, Mutex, OnceLock};
 

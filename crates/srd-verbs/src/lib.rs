@@ -19,7 +19,6 @@ mod efadv;
 mod event_queue;
 pub mod layout;
 mod local_address;
-mod log;
 mod mr;
 mod objects;
 mod parent_domain;

@@ -3,8 +3,8 @@
 //! One address: the one that `SRD_ADDR` names, or that the default route uses. Programs that find several devices
 //! spread over them, which helps only where every address reaches every peer.
 
-use crate::log;
 use srd_device::DeviceConfig;
+use srd_net::log;
 use srd_net::{Address, Instance, Options};
 use srd_wire::BitRate;
 use std::net::IpAddr;

@@ -4,12 +4,12 @@ use crate::boundary::{Errno, Outcome, abi, object, readable};
 use crate::context::Context;
 use crate::layout::constant::*;
 use crate::layout::*;
-use crate::log;
 use crate::objects::Link;
 use crate::pd::Pd;
 use libc::{c_int, c_uint, c_void, size_t};
 use srd_device::Access;
 use srd_net::is_there;
+use srd_net::log;
 use srd_wire::MrKey;
 
 #[repr(C)]

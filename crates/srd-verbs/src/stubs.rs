@@ -3,8 +3,8 @@
 
 use crate::boundary::{Errno, abi};
 use crate::layout::ibv_recv_wr;
-use crate::log;
 use libc::{c_char, c_int, c_void};
+use srd_net::log;
 use std::ffi::CStr;
 
 /// # Safety

@@ -5,8 +5,8 @@
 //! The directory belongs to this process: nobody else may read it, it goes when the process exits, and the next one
 //! sweeps up after processes that were killed.
 
-use crate::log;
 use crate::profile::{self, Profile};
+use srd_net::log;
 use srd_wire::Gid;
 use std::ffi::{CString, OsString};
 use std::fs::{self, DirBuilder, File};
