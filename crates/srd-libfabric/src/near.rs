@@ -6,7 +6,7 @@ use crate::engine::Messages;
 use crate::log;
 use srd_device::{Device, HostMemory};
 use srd_msg::{EndpointId, LaneSend, PeerAddr, PeerId};
-use srd_shm::{Address, NoLane, Options, Post, SendError};
+use srd_shm::{Address, CopyError, NoCopy, NoLane, Options, Post, SendError};
 use srd_wire::{Gid, Nanos, Qpn, Time};
 use std::path::Path;
 
@@ -75,13 +75,7 @@ impl Near {
         match self.post.connect(address(addr)) {
             Ok(lane) => {
                 if let Err(reason) = lane.can_copy() {
-                    log::once(
-                        log::Level::Warn,
-                        "copies",
-                        format_args!(
-                            "long messages between processes of this host use the network: {reason}"
-                        ),
-                    );
+                    copies_forbidden(reason);
                 }
                 messages.set_lane(self.endpoint, peer, Some(Box::new(Lane(lane))));
             }
@@ -162,6 +156,14 @@ impl Near {
     }
 }
 
+fn copies_forbidden(reason: NoCopy) {
+    log::once(
+        log::Level::Warn,
+        "copies",
+        format_args!("long messages between processes of this host use the network: {reason}"),
+    );
+}
+
 struct Lane(srd_shm::Lane);
 
 impl srd_msg::Lane for Lane {
@@ -187,6 +189,12 @@ impl srd_msg::Lane for Lane {
 
     fn read(&mut self, there: u64, here: u64, len: u64) -> bool {
         // SAFETY: `here` is a part of a receive that the program has posted, and leaves alone until it completes.
-        unsafe { self.0.read(there, here, len) }.is_ok()
+        match unsafe { self.0.read(there, here, len) } {
+            Err(CopyError::NoCopy(reason)) => {
+                copies_forbidden(reason);
+                false
+            }
+            copied => copied.is_ok(),
+        }
     }
 }
