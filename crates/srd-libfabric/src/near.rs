@@ -6,7 +6,7 @@ use crate::engine::Messages;
 use srd_device::{Device, HostMemory};
 use srd_msg::{EndpointId, LaneSend, LaneTraffic, PeerAddr, PeerId};
 use srd_net::log;
-use srd_shm::{Address, NoLane, Options, Post, SendError};
+use srd_shm::{Address, CopyError, NoCopy, NoLane, Options, Post, SendError};
 use srd_wire::{Gid, Nanos, Qpn, Time};
 use std::path::Path;
 
@@ -91,13 +91,7 @@ impl Near {
         let why = match self.post.connect(address(addr)) {
             Ok(lane) => {
                 if let Err(reason) = lane.can_copy() {
-                    log::once(
-                        log::Level::Warn,
-                        "copies",
-                        format_args!(
-                            "long messages between processes of this host use the network: {reason}"
-                        ),
-                    );
+                    copies_forbidden(reason);
                 }
                 let lane = Lane { lane, traffic: LaneTraffic::default() };
                 return messages.set_lane(self.endpoint, peer, Some(Box::new(lane)));
@@ -181,6 +175,14 @@ impl Near {
     }
 }
 
+fn copies_forbidden(reason: NoCopy) {
+    log::once(
+        log::Level::Warn,
+        "copies",
+        format_args!("long messages between processes of this host use the network: {reason}"),
+    );
+}
+
 struct Lane {
     lane: srd_shm::Lane,
     traffic: LaneTraffic,
@@ -213,9 +215,18 @@ impl srd_msg::Lane for Lane {
 
     fn read(&mut self, there: u64, here: u64, len: u64) -> bool {
         // SAFETY: `here` is a part of a receive that the program has posted, and leaves alone until it completes.
-        let read = unsafe { self.lane.read(there, here, len) }.is_ok();
-        self.traffic.copied_bytes += if read { len } else { 0 };
-        read
+        match unsafe { self.lane.read(there, here, len) } {
+            Ok(()) => {
+                self.traffic.copied_bytes += len;
+                true
+            }
+            Err(why) => {
+                if let CopyError::NoCopy(reason) = why {
+                    copies_forbidden(reason);
+                }
+                false
+            }
+        }
     }
 
     fn traffic(&self) -> LaneTraffic {
