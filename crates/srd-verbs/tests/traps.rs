@@ -88,6 +88,6 @@ fn the_private_files_go_with_the_process() {
         std::fs::read_dir(directory).unwrap().flatten().map(|entry| entry.path()).collect()
     };
     let shared = runtime.join("srd");
-    assert_eq!(left(&runtime), [shared.clone()]);
+    assert_eq!(left(&runtime), std::slice::from_ref(&shared));
     assert!(left(&shared).is_empty(), "sockets for `srd top`: {:?}", left(&shared));
 }

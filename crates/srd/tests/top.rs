@@ -152,7 +152,9 @@ fn who_was_killed_leaves_nothing_behind() {
     let sockets = || std::fs::read_dir(place.0.join("srd")).map_or(0, |entries| entries.count());
     eventually("both offer their counters", || (sockets() == 2).then_some(()));
     // First stopped: who sees the other die may end in order.
-    [&server, &client].map(|process| process.signal(nix::sys::signal::Signal::SIGSTOP));
+    for process in [&server, &client] {
+        process.signal(nix::sys::signal::Signal::SIGSTOP);
+    }
     drop((server, client));
     assert_eq!(sockets(), 2, "killed processes cannot clear away");
     let seen = |output: Output| serde_json::from_slice::<Value>(&output.stdout).unwrap()["processes"].clone();
