@@ -25,6 +25,8 @@ const PATIENCE: u32 = 256;
 
 /// Rounds of one notification: what senders put into shared memory meanwhile does not keep it from ending.
 const MOST_ROUNDS: u32 = 16;
+/// Turns of taking what has come by shared memory in one round: more than a lane holds.
+const MOST_TURNS: u32 = 256;
 /// When the next follows, if there is still something.
 const SOON: Nanos = Nanos::from_micros(20);
 
@@ -296,13 +298,16 @@ impl Engine {
         if state.closed {
             return false;
         }
+        // First what has come by shared memory: who sent it may have closed since, which the network tells, and then what is
+        // still there would be of a session that is over.
+        let mut from_near = false;
+        for near in state.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut().ok()) {
+            from_near |=
+                (0..MOST_TURNS).take_while(|_| near.round(&mut state.messages, device, now)).count() > 0;
+        }
         let from_far = state.messages.progress(device, now);
         let quiet = if from_far { 0 } else { self.quiet.load(Ordering::Relaxed).saturating_add(1) };
         self.quiet.store(quiet, Ordering::Relaxed);
-        let mut from_near = false;
-        for near in state.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut().ok()) {
-            from_near |= near.round(&mut state.messages, device, now);
-        }
         if from_near {
             self.lanes.store(true, Ordering::Relaxed);
         }

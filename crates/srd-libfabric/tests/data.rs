@@ -371,6 +371,32 @@ fn a_target_that_never_calls_is_served_all_the_same() {
     other.close();
 }
 
+/// The receiver does not poll before the sender has gone.
+#[test]
+fn what_was_reported_as_sent_arrives_though_its_sender_has_closed() {
+    const MESSAGES: u64 = 20;
+    let (rig, other) = (Rig::new(0), Rig::new(0));
+    let b = other.end(0);
+    for round in 0..8 {
+        let a = rig.end(0);
+        let to_b = a.av.insert(b.ep.address());
+        for i in 0..MESSAGES {
+            assert_eq!(a.ep.send(&[i as u8; 64], to_b, i), 0);
+            assert_eq!(a.cq.next().op_context as u64, i);
+        }
+        a.close();
+        for i in 0..MESSAGES {
+            let mut buffer = [0xffu8; 64];
+            assert_eq!(b.ep.recv(&mut buffer, i), 0);
+            assert_eq!(b.cq.next().op_context as u64, i, "round {round}");
+            assert_eq!(buffer, [i as u8; 64], "round {round}");
+        }
+    }
+    b.close();
+    rig.close();
+    other.close();
+}
+
 #[test]
 fn too_many_posts_are_put_off_not_lost() {
     let rig = Rig::new(0);

@@ -379,6 +379,9 @@ impl<M: Store> Domain<M> {
             }
         }
         for endpoint in self.endpoints.iter_mut().flatten() {
+            if !endpoint.gone.is_empty() {
+                endpoint.settle_gone(cx);
+            }
             endpoint.unblock(cx);
             endpoint.settle_at_once(cx);
         }

@@ -7,7 +7,7 @@ use crate::matching::FastMap;
 use crate::operations::Op;
 use crate::peer::Peer;
 use crate::shared::Cx;
-use crate::work::{AtOnce, Tx};
+use crate::work::Tx;
 use srd_device::slab::{Key, Slab};
 use srd_device::{Completion, CompletionOp, DeviceError, RecvWr, Sge, Store};
 use srd_wire::{Qpn, Status, Time};
@@ -38,7 +38,9 @@ pub(crate) struct Endpoint {
     /// Peers with work that the device had no room for.
     pub blocked: VecDeque<u32>,
     /// What follows from work that was done as soon as it was posted.
-    pub at_once: Vec<AtOnce>,
+    pub at_once: Vec<u32>,
+    /// Peers whose lanes have led nowhere.
+    pub gone: Vec<u32>,
     /// Peers of this host that this layer has come to know by itself.
     pub strangers: Vec<u32>,
     pub watched: Vec<u32>,
@@ -99,6 +101,7 @@ impl Endpoint {
             },
             blocked: VecDeque::new(),
             at_once: Vec::new(),
+            gone: Vec::new(),
             strangers: Vec::new(),
             watched: Vec::new(),
             next_ask: Time::NEVER,

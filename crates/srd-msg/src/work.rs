@@ -54,15 +54,6 @@ pub(crate) enum Purpose {
     Pull { incoming: u32, len: u32 },
 }
 
-/// What follows from work that was done as soon as it was posted, when whoever posted it is ready to hear it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum AtOnce {
-    /// A part of that operation is done.
-    Part(u32),
-    /// A peer of this host has gone.
-    Gone(u32),
-}
-
 impl Endpoint {
     /// Writes the header of a message to a peer to the front of `buffer`. Returns its length.
     #[inline]
@@ -154,7 +145,7 @@ impl Endpoint {
                 self.ended(peer);
                 cx.shared.done.push_back(self.done(Kind::Send { tagged }, context, report));
             }
-            Purpose::Part(op) => self.at_once.push(AtOnce::Part(op)),
+            Purpose::Part(op) => self.at_once.push(op),
             // Pings go over the network, and reads are no messages.
             Purpose::Control | Purpose::Ask | Purpose::Pull { .. } => {}
         }
@@ -177,7 +168,10 @@ impl Endpoint {
             }
             LaneSend::Full => false,
             LaneSend::Gone => {
-                self.at_once.push(AtOnce::Gone(peer));
+                if !self.gone.contains(&peer) {
+                    self.gone.push(peer);
+                }
+                self.next_ask = cx.now;
                 true
             }
         }
@@ -204,14 +198,17 @@ impl Endpoint {
     /// Does what follows from work that was done at once.
     #[inline]
     pub fn settle_at_once<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
-        while let Some(at_once) = self.at_once.pop() {
-            match at_once {
-                AtOnce::Part(op) => self.part_done(cx, op, Status::Ok),
-                AtOnce::Gone(peer) => {
-                    self.peers[peer as usize].lane = None;
-                    self.lose_peer(cx, peer, Status::RemoteBadDestQpn);
-                }
-            }
+        while let Some(op) = self.at_once.pop() {
+            self.part_done(cx, op, Status::Ok);
+        }
+    }
+
+    /// Loses the peers whose lanes have led nowhere. Not while the program calls: what they have sent before they went may
+    /// still lie where it came by shared memory.
+    #[cold]
+    pub fn settle_gone<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
+        for peer in std::mem::take(&mut self.gone) {
+            self.lose_peer(cx, peer, Status::RemoteBadDestQpn);
         }
     }
 
