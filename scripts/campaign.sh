@@ -7,6 +7,10 @@ cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
 PATH=$PATH:$HOME/.cargo/bin
 
 seeds=${1:-2000} first=${2:-0}
-cargo run --release --quiet -p srd-world -- --scenario all
-cargo run --release --quiet -p srd-world -- --seeds "$first..$((first + seeds))" --jobs "$(nproc)"
-SEEDS=$(((seeds + 19) / 20)) FIRST=$((first / 20)) cargo test --release --quiet -p srd-msg --test programs
+# Of the whole workspace, as elsewhere: for a package alone cargo builds all that it needs again, with other features.
+cargo build --release --quiet --workspace
+world=$(cargo metadata --format-version 1 --no-deps | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/release/srd-world
+"$world" --scenario all
+"$world" --seeds "$first..$((first + seeds))" --jobs "$(nproc)"
+SEEDS=$(((seeds + 19) / 20)) FIRST=$((first / 20)) \
+  cargo test --release --quiet --workspace --test programs -- random_programs_match_as_mpi_says

@@ -8,11 +8,12 @@ PATH=$PATH:$HOME/.cargo/bin
 fail() { printf 'fuzz: error: %s\n' "$@" >&2; exit 1; }
 
 if [[ ${1:-} == corpus ]]; then
-  cargo build --quiet --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
+  # In the workspace's directory: what it depends on is built there.
+  cargo build --quiet --release --manifest-path fuzz/Cargo.toml --target-dir target
+  log=$(mktemp)
   for source in fuzz/fuzz_targets/*.rs; do
     target=$(basename "$source" .rs)
-    target/fuzz/debug/"$target" fuzz/corpus/"$target"/* 2>target/fuzz/"$target".log ||
-      { cat target/fuzz/"$target".log; fail "$target fails on its corpus"; }
+    target/release/"$target" fuzz/corpus/"$target"/* 2>"$log" || { cat "$log"; fail "$target fails on its corpus"; }
     echo "$target: $(find fuzz/corpus/"$target" -type f | wc -l) inputs"
   done
   exit

@@ -46,7 +46,7 @@ trap 'echo; echo "test: interrupted"; trap - INT; kill -INT $$' INT
 mkdir -p target
 step "set-up" scripts/setup.sh || finish
 step "format" cargo fmt --all --check
-step "lints" cargo clippy --workspace --all-targets --quiet -- -D warnings
+step "lints" cargo clippy --release --workspace --all-targets --quiet -- -D warnings
 step "build" scripts/build.sh || finish
 step "unit and property tests" cargo test --release --workspace --quiet
 step "fuzz targets on their corpus" scripts/fuzz.sh corpus

@@ -1,7 +1,7 @@
 //! The words of the device's surface: what is posted, what completes, what is configured.
 
 use srd_proto::Payload;
-use srd_wire::{Gid, MrKey, Nanos, Qkey, Qpn, Status};
+use srd_wire::{Gid, InstanceAddr, MrKey, Nanos, Qkey, Qpn, Status};
 use std::ops::Range;
 
 /// Memory as the device sees it. On a host this is the process's own memory ([`crate::HostMemory`]), in tests a
@@ -318,10 +318,10 @@ pub enum AsyncEvent {
     QpFatal(Qpn),
     /// More completions than the queue holds.
     CqOverrun(CqId),
-    /// A remote host does not answer any more (the device's event for an unresponsive remote).
+    /// A remote instance does not answer any more (the device's event for an unresponsive remote).
     RemoteUnresponsive {
-        /// Which host.
-        gid: Gid,
+        /// Which one.
+        peer: InstanceAddr,
         /// Whether it ever answered.
         answered_before: bool,
     },

@@ -38,7 +38,7 @@ impl<M: Memory> Tables<M> {
         }
         if let PeerLoss::Dead { answered_before } = why {
             // SRD.txt 3.3.2.1, Remote Unresponsive Event.
-            self.raise(AsyncEvent::RemoteUnresponsive { gid: addr.gid, answered_before });
+            self.raise(AsyncEvent::RemoteUnresponsive { peer: addr, answered_before });
         }
     }
 

@@ -74,7 +74,9 @@ pub fn describe(status: Status) -> &'static str {
         Status::RemoteBadStatus => "the responder answered with a status that makes no sense",
         Status::Unresponsive => "the peer has stopped answering",
         Status::UnknownPeer => "the responder has no address handle of this host, which RDMA needs",
-        Status::Unreachable => "the peer has never answered",
+        Status::Unreachable => {
+            "nothing has ever come from there over the network: its process has not begun, has ended, or cannot be reached"
+        }
         Status::FeatureMismatch => "the peer does not offer this operation, or no common protocol version",
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Entry {
     pub over: u64,
     /// 0 unless it is an error.
     pub err: i32,
-    /// The device's status, if that was why.
+    /// Why, for `in_words`.
     pub prov_errno: i32,
 }
 
@@ -118,10 +118,11 @@ fn explain(entry: &mut Entry, failure: Failure) {
     (entry.err, entry.prov_errno) = match failure {
         Failure::Truncated { over } => {
             entry.over = over;
-            (FI_ETRUNC, 0)
+            (FI_ETRUNC, Reason::Truncated as i32)
         }
-        Failure::Canceled | Failure::Closing => (libc::ECANCELED, 0),
-        Failure::NoMessage => (libc::ENOMSG, 0),
+        Failure::Canceled => (libc::ECANCELED, Reason::Canceled as i32),
+        Failure::Closing => (libc::ECANCELED, Reason::Closing as i32),
+        Failure::NoMessage => (libc::ENOMSG, Reason::NoMessage as i32),
         Failure::PeerLost(status) => {
             let err = match status {
                 Status::Unreachable => libc::EHOSTUNREACH,
@@ -130,15 +131,41 @@ fn explain(entry: &mut Entry, failure: Failure) {
             };
             (err, status as i32)
         }
-        Failure::RemoteAccess { known: true } => (libc::EACCES, 0),
-        Failure::RemoteAccess { known: false } => (libc::EKEYREJECTED, 0),
-        Failure::RemoteUnsupported => (libc::EOPNOTSUPP, 0),
+        Failure::RemoteAccess { known: true } => (libc::EACCES, Reason::Access as i32),
+        Failure::RemoteAccess { known: false } => (libc::EKEYREJECTED, Reason::UnknownKey as i32),
+        Failure::RemoteUnsupported => (libc::EOPNOTSUPP, Reason::Unsupported as i32),
         Failure::Device(status) => (libc::EIO, status as i32),
     };
 }
 
-/// What the device's status in an error entry means.
+/// Why something failed of which the device has no status: `prov_errno` of error entries, above all that the device has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+enum Reason {
+    Truncated = 256,
+    Canceled,
+    Closing,
+    NoMessage,
+    Access,
+    UnknownKey,
+    Unsupported,
+}
+
+const REASONS: [(Reason, &CStr); 7] = [
+    (Reason::Truncated, c"the message was longer than the buffer of its receive"),
+    (Reason::Canceled, c"the program has cancelled it"),
+    (Reason::Closing, c"the endpoint is being closed"),
+    (Reason::NoMessage, c"no such message has come so far"),
+    (Reason::Access, c"the key does not cover the range, or does not permit the access"),
+    (Reason::UnknownKey, c"the peer has no memory under this key: it never had, or has closed it"),
+    (Reason::Unsupported, c"the peer's provider does not offer this operation"),
+];
+
+/// What `prov_errno` of an error entry means: one of our reasons, or a status of the device.
 pub(crate) fn in_words(prov_errno: i32) -> &'static CStr {
+    if let Some((_, words)) = REASONS.iter().find(|(reason, _)| *reason as i32 == prov_errno) {
+        return words;
+    }
     static WORDS: OnceLock<Vec<CString>> = OnceLock::new();
     let words = WORDS.get_or_init(|| {
         let known = |n| Status::from_u8(n).filter(|status| *status != Status::Ok).map(srd_device::describe);
@@ -202,6 +229,7 @@ mod tests {
             Done { error: Some(Failure::Truncated { over: 4 }), ..done(Kind::Recv { tagged: true }) };
         let entry = Reports::default().entry(&truncated);
         assert_eq!((entry.err, entry.over), (FI_ETRUNC, 4));
+        assert!(in_words(entry.prov_errno).to_string_lossy().contains("longer than the buffer"));
         let lost = Done { error: Some(Failure::PeerLost(Status::Unreachable)), ..done(Kind::Write) };
         assert_eq!(Reports::default().entry(&lost).err, libc::EHOSTUNREACH);
     }

@@ -155,7 +155,7 @@ impl Near {
             if ended.why != srd_shm::WhyEnded::Closed {
                 let from = PeerAddr { gid: Gid(ended.sender.address.ip), qpn: Qpn(ended.sender.address.qpn) };
                 log::info(format_args!("{}:{}: {}", from.gid.ip(), from.qpn.0, ended.why));
-                messages.lost_near(device, now, self.endpoint, from);
+                messages.lost_near(device, now, self.endpoint, from, ended.sender.epoch);
             }
         }
         let is_due = |without: &mut Without| without.next.is_some_and(|next| now >= next);

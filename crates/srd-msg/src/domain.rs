@@ -11,7 +11,7 @@ use crate::regions::Regions;
 use crate::shared::{Cx, Shared};
 use crate::work::QKEY;
 use srd_device::{Access, CqId, Device, DeviceError, QpInit, QpKind, QpModify, QpState, Store};
-use srd_wire::{Qpn, Time};
+use srd_wire::{Qpn, Status, Time};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
@@ -253,12 +253,24 @@ impl<M: Store> Domain<M> {
         });
     }
 
-    /// The process of the endpoint at `from`, which was near, has ended.
-    pub fn lost_near(&mut self, device: &mut Device<M>, now: Time, endpoint: EndpointId, from: PeerAddr) {
+    /// The process of the endpoint at `from`, which was near, has ended; `epoch` is what that was opened with.
+    pub fn lost_near(
+        &mut self,
+        device: &mut Device<M>,
+        now: Time,
+        endpoint: EndpointId,
+        from: PeerAddr,
+        epoch: u32,
+    ) {
         let _ = self.with(device, now, endpoint, |endpoint, cx| {
             let peer = endpoint.peer_at(cx, from)?;
-            endpoint.peers[peer as usize].lane = None;
-            endpoint.lose_peer(cx, peer, srd_wire::Status::RemoteAbort);
+            let state = &mut endpoint.peers[peer as usize];
+            // Its successor may have said something already.
+            if state.epoch == 0 || state.epoch == epoch_from(epoch) {
+                state.lane = None;
+                endpoint.fail_directed(cx.shared, peer, Failure::PeerLost(Status::RemoteAbort));
+                endpoint.lose_peer(cx, peer, Status::RemoteAbort);
+            }
             Ok(())
         });
     }

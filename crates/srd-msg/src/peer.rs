@@ -86,6 +86,8 @@ pub(crate) struct Peer {
 
     /// Things that it owes us.
     pub owed: u32,
+    /// Receives that wait for messages of this peer and no other.
+    pub awaited: u32,
     /// It is asked now and then whether it is there; and it is just being asked.
     pub watched: bool,
     pub asked: bool,
@@ -121,6 +123,7 @@ impl Peer {
             told: 0,
             window_told: FIRST_WINDOW,
             owed: 0,
+            awaited: 0,
             watched: false,
             asked: false,
             heard: Time(0),
@@ -131,6 +134,12 @@ impl Peer {
     #[inline]
     pub fn room(&self) -> u32 {
         self.window.saturating_sub(self.pushed.wrapping_sub(self.consumed_there))
+    }
+
+    /// Whether the program waits for messages of this peer alone. One that has never sent anything need not have begun.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        self.awaited > 0 && self.their_session != 0
     }
 
     #[inline]

@@ -9,6 +9,7 @@ use crate::matching::{ANY, Wanted};
 use crate::peer::MESSAGE_COST;
 use crate::shared::{Cx, Shared};
 use srd_device::Store;
+use srd_device::slab::Key;
 
 /// An answer to an operation: it went well.
 pub(crate) const ANSWER_OK: u32 = 0;
@@ -57,10 +58,10 @@ impl Endpoint {
                 self.attach(cx, index, matched);
                 return Ok(());
             }
-            self.post_waiting(recv, wanted, tagged, iov);
+            self.post_waiting(cx, recv, wanted, tagged, iov);
             return Ok(());
         }
-        let receive = self.post_waiting(recv, wanted, tagged, iov);
+        let receive = self.post_waiting(cx, recv, wanted, tagged, iov);
         while let Some(index) = self.find_unexpected(tagged, &wanted) {
             if self.receives.at(receive).is_none_or(|receive| receive.place.is_none()) {
                 break;
@@ -74,7 +75,14 @@ impl Endpoint {
     }
 
     /// The receive waits for messages.
-    fn post_waiting(&mut self, recv: &Recv<'_>, wanted: Wanted, tagged: bool, iov: Iovs) -> u32 {
+    fn post_waiting<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        recv: &Recv<'_>,
+        wanted: Wanted,
+        tagged: bool,
+        iov: Iovs,
+    ) -> u32 {
         let receive = Receive {
             wanted,
             tagged,
@@ -88,6 +96,9 @@ impl Endpoint {
         let matcher = if tagged { &mut self.tagged } else { &mut self.untagged };
         let place = matcher.posted.add(&wanted, index);
         self.receives.at_mut(index).expect("just inserted").place = Some(place);
+        if wanted.peer != ANY {
+            self.awaits(cx, wanted.peer);
+        }
         index
     }
 
@@ -153,26 +164,47 @@ impl Endpoint {
     pub fn cancel(&mut self, shared: &mut Shared, context: u64) -> bool {
         let waiting = |receive: &Receive| receive.context == context && receive.place.is_some();
         let Some((key, _)) = self.receives.iter().find(|(_, receive)| waiting(receive)) else { return false };
+        self.give_up(shared, key, Failure::Canceled);
+        true
+    }
+
+    /// Receives that only a peer that has gone could have matched fail.
+    #[cold]
+    pub fn fail_directed(&mut self, shared: &mut Shared, peer: u32, failure: Failure) {
+        if self.peers[peer as usize].awaited == 0 {
+            return;
+        }
+        let directed = |receive: &Receive| receive.wanted.peer == peer && receive.place.is_some();
+        let all = self.receives.iter().filter(|(_, receive)| directed(receive));
+        for key in all.map(|(key, _)| key).collect::<Vec<_>>() {
+            self.give_up(shared, key, failure);
+        }
+    }
+
+    /// A receive that waits fails.
+    fn give_up(&mut self, shared: &mut Shared, key: Key, failure: Failure) {
         self.stop_waiting(key.index);
-        let receive = self.receives.at_mut(key.index).expect("just found");
+        let receive = self.receives.at_mut(key.index).expect("it waited");
         let kind = Kind::Recv { tagged: receive.tagged };
         let tag = if receive.tagged { receive.wanted.tag } else { 0 };
         if let Some(multi) = receive.multi.as_mut().filter(|multi| multi.active > 0) {
             // The last of the messages that it has taken gives it back.
             multi.full = true;
-            return true;
+            return;
         }
-        let buffer_released = receive.multi.is_some();
+        let (context, buffer_released) = (receive.context, receive.multi.is_some());
         self.receives.remove(key);
         let done = self.done(kind, context, true);
-        shared.done.push_back(Done { tag, buffer_released, error: Some(Failure::Canceled), ..done });
-        true
+        shared.done.push_back(Done { tag, buffer_released, error: Some(failure), ..done });
     }
 
     /// A receive takes no further message.
     fn stop_waiting(&mut self, index: u32) {
         let receive = self.receives.at_mut(index).expect("it waits");
         if let Some(place) = receive.place.take() {
+            if receive.wanted.peer != ANY {
+                self.peers[receive.wanted.peer as usize].awaited -= 1;
+            }
             let matcher = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
             matcher.posted.remove(&receive.wanted, place);
         }

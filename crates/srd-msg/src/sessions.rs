@@ -15,6 +15,9 @@ use srd_wire::{Nanos, Status, Time};
 /// How long a process of this host may owe something before it is woken: it may be computing.
 const ASK_NEAR: Nanos = Nanos::from_millis(1);
 
+/// A peer that is only waited for is asked that many times as rarely as one that owes something.
+const PATIENCE: u64 = 4;
+
 impl Endpoint {
     /// Whether a message is to be taken; begins and ends sessions.
     #[inline]
@@ -62,6 +65,9 @@ impl Endpoint {
         let state = &mut self.peers[peer as usize];
         state.their_session = common.session;
         state.epoch = epoch;
+        if state.awaited > 0 {
+            self.watch(cx, peer);
+        }
         self.say_hello(cx, peer);
         self.unpark(cx, peer);
         true
@@ -102,7 +108,8 @@ impl Endpoint {
     }
 
     /// The session with a peer is over in both directions, because its device, its endpoint or the network has gone. All
-    /// that is under way with it fails; what has arrived whole stays.
+    /// that is under way with it fails, and what waits for messages of this peer alone if it ever has sent any; what has
+    /// arrived whole stays.
     pub fn lose_peer<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
         cx.shared.counters.peers_lost += 1;
         let state = &mut self.peers[peer as usize];
@@ -113,6 +120,9 @@ impl Endpoint {
         }
         self.drop_backlog(cx, peer, status);
         let failure = Failure::PeerLost(status);
+        if self.peers[peer as usize].their_session != 0 {
+            self.fail_directed(cx.shared, peer, failure);
+        }
         self.peers[peer as usize].parked.clear();
         let ops: Vec<Key> = self.ops.iter().filter(|(_, op)| op.peer == peer).map(|(key, _)| key).collect();
         for key in ops {
@@ -172,15 +182,30 @@ impl Endpoint {
 
     /// A peer owes us something: it is watched from now on.
     pub fn owes<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        self.peers[peer as usize].owed += 1;
+        self.watch(cx, peer);
+    }
+
+    /// A receive waits for messages of one peer.
+    #[inline]
+    pub fn awaits<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
         let state = &mut self.peers[peer as usize];
-        state.owed += 1;
-        if state.watched {
-            return;
+        state.awaited += 1;
+        if state.is_awaited() {
+            self.watch(cx, peer);
         }
-        state.watched = true;
-        state.heard = cx.now;
-        self.watched.push(peer);
-        let every = if state.lane.is_some() { ASK_NEAR } else { cx.shared.config.ask_every };
+    }
+
+    #[inline]
+    fn watch<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        let state = &mut self.peers[peer as usize];
+        let every =
+            if state.lane.is_some() && state.owed > 0 { ASK_NEAR } else { cx.shared.config.ask_every };
+        if !state.watched {
+            state.watched = true;
+            state.heard = cx.now;
+            self.watched.push(peer);
+        }
         self.next_ask = self.next_ask.min(cx.now + every);
     }
 
@@ -191,19 +216,28 @@ impl Endpoint {
         state.owed = state.owed.saturating_sub(1);
     }
 
-    /// Asks those that owe something and are silent whether they are there. The device finds out if they are not.
+    /// Asks those that owe something, or are waited for, and are silent whether they are there. The device finds out if
+    /// they are not.
     pub fn ask_watched<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
         let every = cx.shared.config.ask_every;
         let mut watched = std::mem::take(&mut self.watched);
         let mut any_near = false;
         watched.retain(|&peer| {
             let state = &mut self.peers[peer as usize];
-            if state.owed == 0 {
+            let awaited = state.is_awaited();
+            if state.owed == 0 && !awaited {
                 state.watched = false;
                 return false;
             }
             let near = state.lane.is_some();
-            let silent = cx.now.since(state.heard) >= if near { ASK_NEAR } else { every };
+            any_near |= near && state.owed > 0;
+            let patience = match near {
+                // It may well compute for long, and many may be waited for.
+                _ if state.owed == 0 => Nanos(PATIENCE * every.0),
+                true => ASK_NEAR,
+                false => every,
+            };
+            let silent = cx.now.since(state.heard) >= patience;
             if !state.asked && silent {
                 state.asked = true;
                 match near {
@@ -212,7 +246,6 @@ impl Endpoint {
                     false => self.tell_for(cx, peer, &Body::Ping, Purpose::Ask),
                 }
             }
-            any_near |= near;
             true
         });
         // Asking may have found somebody gone, whose work was watched anew.

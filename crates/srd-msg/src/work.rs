@@ -151,7 +151,7 @@ impl Endpoint {
         }
     }
 
-    /// False if the lane has no room.
+    /// False if the lane has no room, or leads nowhere any more: what waits for it then fails with its peer.
     fn send_near<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, sges: &[Sge]) -> bool {
         let state = &mut self.peers[peer as usize];
         let Some(lane) = &mut state.lane else { return true };
@@ -172,7 +172,7 @@ impl Endpoint {
                     self.gone.push(peer);
                 }
                 self.next_ask = cx.now;
-                true
+                false
             }
         }
     }

@@ -167,7 +167,8 @@ impl Core {
             self.receiver.note_time(now);
             self.device.handle_timeout(now);
             if let Some((peer, answered_before)) = self.device.poll_silent_peer() {
-                hints::silent(peer, answered_before, self.device.config().transport.peer_timeout);
+                let here = peer.gid == self.device.gid();
+                hints::silent(peer, here, answered_before, self.device.config().transport.peer_timeout);
             }
         }
     }

@@ -6,14 +6,19 @@ use srd_wire::codec::DecodeError;
 use srd_wire::seal::OpenError;
 use srd_wire::{Gid, InstanceAddr, Nanos};
 
-/// A peer has not answered for some seconds.
+/// A peer has not answered for some seconds. `here`: it is one of this host's.
 #[cold]
-pub fn silent(peer: InstanceAddr, answered_before: bool, timeout: Nanos) {
+pub fn silent(peer: InstanceAddr, here: bool, answered_before: bool, timeout: Nanos) {
     let limit = timeout.0 / 1_000_000_000;
     if answered_before {
         log::warn_once(format_args!(
             "{peer} has stopped answering; if it does not go on within {limit} s, messages to it fail \
              (SRD_PEER_TIMEOUT_S)"
+        ));
+    } else if here {
+        log::warn_once(format_args!(
+            "{peer}, on this host, does not answer. Has its process ended, or has it another key (SRD_KEY_FILE)? After \
+             {limit} s messages to it fail (SRD_PEER_TIMEOUT_S)"
         ));
     } else {
         log::warn_once(format_args!(
@@ -27,17 +32,16 @@ pub fn silent(peer: InstanceAddr, answered_before: bool, timeout: Nanos) {
 /// The device has raised an event.
 #[inline]
 pub fn event(event: &AsyncEvent) {
-    if let AsyncEvent::RemoteUnresponsive { gid, answered_before } = event {
-        unresponsive(*gid, *answered_before);
+    if let AsyncEvent::RemoteUnresponsive { peer, answered_before } = event {
+        unresponsive(*peer, *answered_before);
     }
 }
 
 #[cold]
-fn unresponsive(gid: Gid, answered_before: bool) {
-    let (host, since) =
-        (gid.ip(), if answered_before { "has not answered for too long" } else { "never answered" });
+fn unresponsive(peer: InstanceAddr, answered_before: bool) {
+    let since = if answered_before { "has not answered for too long" } else { "never answered" };
     log::warn_once(format_args!(
-        "{host} {since}: messages to it end with an error (status {})",
+        "{peer} {since}: messages to it end with an error (status {})",
         if answered_before { "13, unresponsive" } else { "15, unreachable" }
     ));
 }

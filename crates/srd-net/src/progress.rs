@@ -33,9 +33,10 @@ const KICK_AHEAD: Nanos = Nanos::from_micros(50);
 const STATS_EVERY: Nanos = Nanos::from_secs(1);
 
 /// Longest that a queue pair that is destroyed waits for what it has sent to be acknowledged.
-pub const LONGEST_FAREWELL: Nanos = Nanos::from_secs(1);
-/// And for how long nothing may arrive meanwhile: a lost packet is sent again several times within this.
-pub const LONGEST_SILENCE: Nanos = Nanos::from_millis(100);
+pub const LONGEST_FAREWELL: Nanos = Nanos::from_secs(2);
+/// And for how long nothing may arrive meanwhile: a lost packet is sent again a dozen times within this, and a peer whose
+/// host is busy with others gets a core.
+pub const LONGEST_SILENCE: Nanos = Nanos::from_millis(500);
 /// Longest that an instance that ends goes on answering.
 const LONGEST_LINGER: Nanos = Nanos::from_millis(50);
 /// And for how long nothing must arrive before it is over. Three retransmissions of a peer come within this time.

@@ -365,8 +365,8 @@ fn reads_of_a_lost_peer_end_with_the_status_of_the_loss() {
         let event = bench.tables.poll_async_event();
         match why {
             PeerLoss::Dead { answered_before } => {
-                let gid = peer_gid();
-                assert_eq!(event, Some(AsyncEvent::RemoteUnresponsive { gid, answered_before }));
+                let peer = peer_addr();
+                assert_eq!(event, Some(AsyncEvent::RemoteUnresponsive { peer, answered_before }));
             }
             _ => assert_eq!(event, None),
         }
