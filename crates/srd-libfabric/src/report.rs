@@ -34,6 +34,7 @@ fn local_peer(bound: &Bound, peer: &PeerReport) -> LocalPeerStats {
         reason: if peer.lane.is_some() { None } else { Some(why_network(bound, peer)) },
         tx_msgs: traffic.tx_msgs,
         tx_bytes: traffic.tx_bytes,
+        rx_bytes: peer.lane.map_or(0, |lane| lane.rx_bytes),
         copied_bytes: traffic.copied_bytes,
     }
 }

@@ -38,6 +38,8 @@ pub struct PeerReport {
 pub struct LaneReport {
     /// What has gone over it so far.
     pub traffic: LaneTraffic,
+    /// Bytes of messages that have come from the peer without the network, headers included.
+    pub rx_bytes: u64,
     /// Whether long messages are copied out of the peer's memory.
     pub copies: bool,
 }

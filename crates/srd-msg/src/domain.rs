@@ -218,10 +218,11 @@ impl<M: Store> Domain<M> {
         (0..).zip(peers).map(|(id, peer)| PeerReport {
             id: PeerId(id),
             addr: peer.addr,
-            lane: peer
-                .lane
-                .as_ref()
-                .map(|lane| LaneReport { traffic: lane.traffic(), copies: lane.can_read() }),
+            lane: peer.lane.as_ref().map(|lane| LaneReport {
+                traffic: lane.traffic(),
+                rx_bytes: peer.near_bytes,
+                copies: lane.can_read(),
+            }),
         })
     }
 
@@ -246,7 +247,10 @@ impl<M: Store> Domain<M> {
     ) {
         let _ = self.with(device, now, endpoint, |endpoint, cx| {
             match endpoint.stranger_at(cx, from) {
-                Some(peer) => endpoint.arrived(cx, peer, at, len),
+                Some(peer) => {
+                    endpoint.peers[peer as usize].near_bytes += u64::from(len);
+                    endpoint.arrived(cx, peer, at, len);
+                }
                 None => cx.shared.counters.strangers_dropped += 1,
             }
             Ok(())

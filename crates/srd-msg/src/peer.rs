@@ -39,6 +39,8 @@ pub(crate) struct Peer {
     pub addr: PeerAddr,
     /// The way to it, if it is near.
     pub lane: Option<Box<dyn Lane>>,
+    /// Bytes that have come from it without the network.
+    pub near_bytes: u64,
     pub ah: AhNumber,
     pub label: u64,
 
@@ -99,6 +101,7 @@ impl Peer {
         Peer {
             addr,
             lane: None,
+            near_bytes: 0,
             ah,
             label: NO_LABEL,
             session: epoch << COUNT_BITS,

@@ -118,6 +118,8 @@ pub struct LocalPeerStats {
     pub tx_msgs: u64,
     /// Their bytes.
     pub tx_bytes: u64,
+    /// Bytes of messages received from it through shared memory.
+    pub rx_bytes: u64,
     /// Bytes copied out of its memory.
     pub copied_bytes: u64,
 }

@@ -160,6 +160,17 @@ pub fn ask_all() -> Vec<Asked> {
     all_candidates().iter().flat_map(|directory| ask_in(directory, SystemTime::now())).collect()
 }
 
+/// Directories in which processes of this user would offer their counters, and in which nobody looks, with the reason.
+pub fn unusable() -> Vec<String> {
+    let is_there = |directory: &PathBuf| fs::symlink_metadata(directory).is_ok();
+    let all = all_candidates().into_iter().filter(is_there);
+    all.filter_map(|directory| {
+        let why = check(&directory).err()?;
+        Some(format!("processes that would offer their counters in {} cannot: {why}", directory.display()))
+    })
+    .collect()
+}
+
 fn ask_in(directory: &Path, now: SystemTime) -> Vec<Asked> {
     if check(directory).is_err() {
         return Vec::new();

@@ -14,6 +14,7 @@ use crate::output;
 use rates::{Overview, compare};
 use sample::{Chosen, Sample};
 use serde::Serialize;
+use srd_net::stats_directory::unusable;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -29,12 +30,12 @@ Examples:
 Keys: q ends, up and down (or j and k) choose a process, s changes the order, p freezes and goes on.
 
 Rates are of payload, in 10^9 bits per second; \"rtx\" are packets sent again. A peer over the network is a process (its
-address and UDP port); a peer through shared memory is an endpoint (its address and number), and what is received from it
-are bytes copied out of its memory. A process can be seen unless it runs with SRD_TOP=off, whichever network namespace it
+address and UDP port); a peer through shared memory is an endpoint (its address and number; which process has it, the lines
+of processes say), and its bytes include what is copied out of its memory. A process can be seen unless it runs with SRD_TOP=off, whichever network namespace it
 is in.
 
-JSON, one line each interval: time_s, processes [{pid, program, address, interface, mtu, sealed, rates, peer_count,
-shared_memory_peers, peers, paths, stats}], silent [{pid, program, why}]; stats are all counters of the process, as
+JSON, one line each interval: time_s, processes [{pid, program, address, endpoints, interface, mtu, sealed, rates,
+peer_count, shared_memory_peers, peers, paths, stats}], silent [{pid, program, why}]; stats are all counters of the process, as
 SRD_STATS writes them.";
 
 const HOW_TO_START: &str = "`srd run -- PROGRAM` starts one that does, unless SRD_TOP=off is set";
@@ -102,6 +103,9 @@ fn look_once(args: &Args, chosen: &Chosen) -> anyhow::Result<ExitCode> {
         print_json(&overview)?;
     } else if !is_empty {
         output::text(&text::describe(&overview))?;
+    }
+    for why in unusable() {
+        eprintln!("srd: {why}");
     }
     if is_empty {
         anyhow::bail!("{}; {HOW_TO_START}", nobody(chosen));

@@ -179,6 +179,29 @@ fn where_nobody_is_it_says_so_and_how_to_start_one() {
     assert_eq!(overview["processes"], Value::Array(Vec::new()));
 }
 
+#[test]
+fn a_directory_that_nobody_may_use_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new("open");
+    let directory = place.0.join("srd");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let message = text(&place.top(&["--once", NO_PID]).stderr);
+    assert!(message.contains(directory.to_str().unwrap()) && message.contains("chmod 700"), "{message}");
+}
+
+#[test]
+fn a_process_that_is_not_there_is_missed_beside_one_that_is() {
+    let place = Place::new("missing");
+    let (server, _client) = pair(&place);
+    let pid = server.pid().to_string();
+    let shown = eventually("the server answers", || {
+        let shown = text(&place.top(&["--once", "--interval", "0.05", &pid, NO_PID]).stdout);
+        shown.contains("srd, 127.0.0.1:").then_some(shown)
+    });
+    assert!(shown.contains(&format!("\n{NO_PID}: no process of this user")), "{shown}");
+}
+
 /// The live view on a terminal of its own, which script(1) makes.
 struct Live {
     script: Process,

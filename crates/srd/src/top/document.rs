@@ -106,6 +106,8 @@ pub struct LocalPeer {
     pub reason: Option<String>,
     /// Bytes sent through shared memory.
     pub tx_bytes: u64,
+    /// Bytes received through shared memory.
+    pub rx_bytes: u64,
     /// Bytes copied out of its memory.
     pub copied_bytes: u64,
 }

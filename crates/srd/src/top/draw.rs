@@ -4,6 +4,7 @@ use super::cells::{
     Column, PATH_COLUMNS, PEER_COLUMNS, PROCESS_COLUMNS, path_cells, peer_cells, process_cells,
 };
 use super::rates::{PathRow, Process};
+use super::text::named;
 use super::view::View;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -39,7 +40,8 @@ pub fn draw(frame: &mut Frame<'_>, view: &View, nobody: &str) {
         draw_processes(frame, processes, view);
     }
     let lines = view.overview().silent.iter();
-    let lines = lines.map(|silent| Line::from(format!("{} {}: {}", silent.pid, silent.program, silent.why)));
+    let lines =
+        lines.map(|silent| Line::from(format!("{}{}: {}", silent.pid, named(&silent.program), silent.why)));
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).style(BAD), silent);
     if let Some(process) = view.chosen() {
         draw_chosen(frame, lower, process);

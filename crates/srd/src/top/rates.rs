@@ -25,6 +25,8 @@ pub struct Process {
     pub program: String,
     /// Where it receives.
     pub address: String,
+    /// Numbers of its endpoints that have peers on this host.
+    pub endpoints: Vec<u16>,
     /// Its interface.
     pub interface: String,
     /// MTU of the path.
@@ -62,7 +64,7 @@ pub struct Rates {
     pub retransmissions_per_s: f64,
     /// Their share of all packets sent.
     pub retransmission_share: f64,
-    /// Bytes sent through shared memory, and copied out of the memory of others.
+    /// Bytes sent and received through shared memory, and copied out of the memory of others.
     pub shared_memory_gbps: f64,
 }
 
@@ -157,6 +159,11 @@ impl Span {
     }
 }
 
+/// Bytes that have come from a process of this host without the network.
+fn received(peer: &LocalPeer) -> u64 {
+    peer.rx_bytes + peer.copied_bytes
+}
+
 fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -176,8 +183,12 @@ fn process(before: Option<&Document>, told: Told) -> Process {
     let nothing = Document::default();
     let span = before.and_then(|before| Span::between(before, &now));
     let before = before.unwrap_or(&nothing);
+    let mut endpoints: Vec<u16> = now.local_peers().map(|peer| peer.endpoint).collect();
+    endpoints.sort_unstable();
+    endpoints.dedup();
     Process {
         pid,
+        endpoints,
         rates: span.map(|span| rates(span, before, &now)),
         peer_count: now.peer_count,
         shared_memory_peers: now.local_peers().filter(|peer| peer.shared_memory).count(),
@@ -197,7 +208,7 @@ fn rates(span: Span, before: &Document, now: &Document) -> Rates {
     let per_second = |name| span.per_second(before.counter(name), now.counter(name));
     let gbps = |name| span.gbps(before.counter(name), now.counter(name));
     let near = |document: &Document| -> u64 {
-        document.local_peers().map(|peer| peer.tx_bytes + peer.copied_bytes).sum()
+        document.local_peers().map(|peer| peer.tx_bytes + received(peer)).sum()
     };
     Rates {
         interval_s: span.0,
@@ -280,7 +291,7 @@ fn network_row(span: Option<Span>, before: Option<&Peer>, peer: &Peer, note: Opt
 }
 
 fn endpoint_row(span: Option<Span>, before: Option<&LocalPeer>, peer: &LocalPeer) -> PeerRow {
-    let (sent, copied) = before.map_or((0, 0), |before| (before.tx_bytes, before.copied_bytes));
+    let (sent, come) = before.map_or((0, 0), |before| (before.tx_bytes, received(before)));
     let (over, note) = match (peer.shared_memory, peer.copies) {
         (true, true) => (Over::SharedMemory, None),
         (true, false) => (Over::SharedMemory, Some("long messages go over the network".into())),
@@ -291,7 +302,7 @@ fn endpoint_row(span: Option<Span>, before: Option<&LocalPeer>, peer: &LocalPeer
         over,
         note,
         tx_gbps: span.map(|span| span.gbps(sent, peer.tx_bytes)),
-        rx_gbps: span.map(|span| span.gbps(copied, peer.copied_bytes)),
+        rx_gbps: span.map(|span| span.gbps(come, received(peer))),
         ..PeerRow::default()
     }
 }

@@ -41,6 +41,14 @@ pub struct Sample {
     pub silent: Vec<Silent>,
 }
 
+impl Sample {
+    /// Whether a process is among them, by either of its numbers.
+    fn has(&self, pid: u32) -> bool {
+        self.instances.iter().any(|told| told.pid == pid || told.document.pid == pid)
+            || self.silent.iter().any(|silent| silent.pid == pid)
+    }
+}
+
 /// What one instance has told.
 #[derive(Clone, Debug)]
 pub struct Told {
@@ -83,6 +91,15 @@ pub fn take(chosen: &Chosen) -> Sample {
                 }
             }
         }
+    }
+    if !sample.instances.is_empty() || !sample.silent.is_empty() {
+        let missing = chosen.pids.iter().filter(|pid| !sample.has(**pid)).copied().collect::<Vec<_>>();
+        let missing = missing.into_iter().map(|pid| Silent {
+            pid,
+            program: printable(name_of(pid).trim()),
+            why: "no process of this user on this host that uses SRD has this number".into(),
+        });
+        sample.silent.extend(missing);
     }
     sample.instances.sort_by(|a, b| (a.pid, &a.socket).cmp(&(b.pid, &b.socket)));
     sample

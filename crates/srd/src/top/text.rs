@@ -7,21 +7,41 @@ use std::fmt::Write;
 /// Most peers of a process that are listed; `--json` has all that the process tells of.
 const MOST_PEERS: usize = 32;
 
+/// Most numbers of endpoints that are listed.
+const MOST_ENDPOINTS: usize = 8;
+
 /// All processes, and the peers of each.
 pub fn describe(overview: &Overview) -> String {
-    let mut text = table(&PROCESS_COLUMNS, overview.processes.iter().map(process_cells));
+    let mut text = String::new();
+    if !overview.processes.is_empty() {
+        text += &table(&PROCESS_COLUMNS, overview.processes.iter().map(process_cells));
+    }
     for process in &overview.processes {
         text.push('\n');
         text += &describe_process(process);
     }
     for silent in &overview.silent {
-        let _ = writeln!(text, "\n{} {}: {}", silent.pid, silent.program, silent.why);
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let _ = writeln!(text, "{}{}: {}", silent.pid, named(&silent.program), silent.why);
     }
     text
 }
 
+/// A program's name after a number, if it is known.
+pub fn named(program: &str) -> String {
+    if program.is_empty() { String::new() } else { format!(" {program}") }
+}
+
 fn describe_process(process: &Process) -> String {
-    let mut text = format!("{} {}, {}:", process.pid, process.program, process.address);
+    let mut text = format!("{} {}, {}", process.pid, process.program, process.address);
+    if !process.endpoints.is_empty() {
+        let listed = process.endpoints.iter().take(MOST_ENDPOINTS).map(u16::to_string);
+        let more = if process.endpoints.len() > MOST_ENDPOINTS { " and more" } else { "" };
+        let _ = write!(text, ", endpoints {}{more}", listed.collect::<Vec<_>>().join(" "));
+    }
+    text.push(':');
     if process.peers.is_empty() {
         text += " no peers\n";
         return text;
@@ -74,6 +94,7 @@ mod tests {
             pid,
             program: "lmp".into(),
             address: "10.0.0.1:17408".into(),
+            endpoints: if pid == 1 { (128..138).collect() } else { Vec::new() },
             peers,
             ..Process::default()
         };
@@ -85,10 +106,16 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("pid  program  tx Gb/s"), "{text}");
         assert!(lines[1].starts_with("  1  lmp            -"), "{text}");
+        assert!(
+            text.contains("1 lmp, 10.0.0.1:17408, endpoints 128 129 130 131 132 133 134 135 and more:"),
+            "{text}"
+        );
         assert!(text.contains("10.0.0.2:0   shared memory"), "{text}");
         assert!(text.contains("SRD_SHM=off in this process\n"), "{text}");
         assert!(text.contains("and 3 more, which move less"), "{text}");
         assert!(text.contains("20 lmp, 10.0.0.1:17408: no peers\n"), "{text}");
-        assert!(text.ends_with("\n9 stopped: it does not answer\n"), "{text}");
+        assert!(text.ends_with("\n\n9 stopped: it does not answer\n"), "{text}");
+        let nobody = Overview { processes: Vec::new(), ..overview };
+        assert_eq!(describe(&nobody), "9 stopped: it does not answer\n");
     }
 }
