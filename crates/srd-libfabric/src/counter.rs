@@ -212,7 +212,7 @@ unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
     value_or("fi_cntr_read", 0, || {
         // SAFETY: by fi_cntr(3) a live counter.
         let Ok(counter) = (unsafe { Counter::of(cntr) }) else { return 0 };
-        let _ = counter.domain.engine.drive();
+        let _ = counter.domain.engine.poll();
         counter.count.value.load(Ordering::Acquire)
     })
 }
@@ -221,7 +221,7 @@ unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
     value_or("fi_cntr_readerr", 0, || {
         // SAFETY: by fi_cntr(3) a live counter.
         let Ok(counter) = (unsafe { Counter::of(cntr) }) else { return 0 };
-        let _ = counter.domain.engine.drive();
+        let _ = counter.domain.engine.poll();
         counter.count.errors.load(Ordering::Acquire)
     })
 }

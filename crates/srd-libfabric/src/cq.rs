@@ -223,7 +223,7 @@ impl Cq {
                 return unsafe { waiting.take(self.format, buf, count, sources) };
             }
         }
-        self.domain.engine.drive()?;
+        self.domain.engine.poll()?;
         if self.queue.is_empty() {
             return Err(Errno::AGAIN);
         }

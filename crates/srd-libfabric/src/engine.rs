@@ -218,6 +218,17 @@ impl Engine {
         Ok(result)
     }
 
+    /// A poll of a program that will poll again. It does not wait while another thread calls: who polls holds up who posts
+    /// otherwise, and that thread hands out what it finds.
+    #[inline]
+    pub fn poll(&self) -> Outcome<()> {
+        if self.instance.is_busy() {
+            std::thread::yield_now();
+            return Ok(());
+        }
+        self.drive()
+    }
+
     /// One poll: moves packets, does what follows, hands out what has completed.
     #[inline]
     pub fn drive(&self) -> Outcome<()> {

@@ -43,6 +43,13 @@ impl CoreLock {
         Some(self.held(self.core.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
+    /// Whether another thread holds it at this moment.
+    #[inline]
+    pub(crate) fn is_held_by_another(&self) -> bool {
+        let owner = self.owner.load(Ordering::Relaxed);
+        owner != 0 && owner != this_thread()
+    }
+
     /// The lock if nobody has it and the device has not failed.
     pub(crate) fn try_lock(&self) -> Option<Held<'_>> {
         self.core.try_lock().ok().map(|core| self.held(core))

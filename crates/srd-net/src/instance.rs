@@ -246,6 +246,12 @@ impl Instance {
         Ok(self.run(self.shared.lock()?, f))
     }
 
+    /// Whether another thread calls the device at this moment.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.shared.core.is_held_by_another() && self.shared.canary.alive()
+    }
+
     /// As [`Instance::with`] if `wanted` says so under the same lock, for a layer above that looks at something else than
     /// sockets; otherwise nothing is transmitted, and nobody is told anything.
     #[inline]
