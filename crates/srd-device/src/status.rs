@@ -67,7 +67,7 @@ pub fn describe(status: Status) -> &'static str {
         Status::LocalInvalidLkey => "local key does not cover the buffer or does not permit the access",
         Status::LocalBadLength => "message longer than the device allows",
         Status::RemoteBadAddress => "remote key does not cover the range or does not permit the access",
-        Status::RemoteAbort => "another process answers at the peer's address",
+        Status::RemoteAbort => "the peer's process has ended, or another one answers at its address",
         Status::RemoteBadDestQpn => "no such remote queue pair, not ready to receive, or another queue key",
         Status::RemoteRnr => "the receiver has no receive buffer, and all retries are used up",
         Status::RemoteBadLength => "the receiver's buffer is too short",

@@ -159,7 +159,6 @@ impl Core {
             let id = self.id();
             let (messages, bound) = state.at(id)?;
             if let Some(peer) = bound.peers.get_mut(index as usize).and_then(Option::take) {
-                messages.set_label(id, peer, srd_msg::NO_LABEL);
                 messages.forget_peer(id, peer);
             }
             Ok(())
@@ -180,7 +179,7 @@ impl Core {
         let peer = messages.peer(device, id, addr)?;
         messages.set_label(id, peer, index);
         if let Ok(near) = &mut bound.near {
-            near.meet(messages, now, peer, addr);
+            near.meet(messages, device, now, peer, addr);
         }
         if bound.peers.len() <= index as usize {
             bound.peers.resize(index as usize + 1, None);

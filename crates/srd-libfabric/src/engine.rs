@@ -13,7 +13,7 @@ use crate::{offer, report};
 use srd_device::{CqId, Device, HostMemory};
 use srd_msg::{EndpointId, Farewell, PeerId};
 use srd_net::log;
-use srd_net::{Instance, LONGEST_FAREWELL, LONGEST_SILENCE, Subscription};
+use srd_net::{Instance, LONGEST_FAREWELL, LONGEST_SILENCE, Subscription, Waited};
 use srd_wire::{Nanos, Qpn, Time};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -325,7 +325,7 @@ impl Engine {
         while let Some((endpoint, peer, addr)) = state.messages.poll_stranger() {
             let bound = state.endpoints.get_mut(endpoint.0 as usize).and_then(Option::as_mut);
             if let Some(near) = bound.and_then(|bound| bound.near.as_mut().ok()) {
-                near.meet(&mut state.messages, now, peer, addr);
+                near.meet(&mut state.messages, device, now, peer, addr);
             }
         }
         *completed |= state.collect();
@@ -333,10 +333,11 @@ impl Engine {
         from_far || from_near || *completed
     }
 
-    /// Sleeps until `ready` says yes, driving meanwhile. Returns whether it did within `timeout` (`None`: for ever).
+    /// Sleeps until `ready` says yes, driving meanwhile. Returns whether it did within `timeout` (`None`: for ever). EINTR
+    /// if a signal's handler has run.
     pub fn wait(&self, timeout: Option<Duration>, mut ready: impl FnMut() -> bool) -> Outcome<bool> {
         let mut failure = None;
-        let waited = self.instance.wait_until(timeout, || {
+        let waited = self.instance.wait_until_signal(timeout, || {
             loop {
                 match self.drive().map(|()| ready()) {
                     Ok(true) => return true,
@@ -352,7 +353,11 @@ impl Engine {
                 }
             }
         })?;
-        failure.map_or(Ok(waited), Err)
+        match (failure, waited) {
+            (Some(errno), _) => Err(errno),
+            (None, Waited::Signalled) => Err(Errno(libc::EINTR)),
+            (None, waited) => Ok(waited == Waited::Ready),
+        }
     }
 
     /// Closes an endpoint and its queue pair, after a moment if peers still wait for something of it, as
@@ -371,7 +376,13 @@ impl Engine {
                 Farewell::Queued => false,
             }
         };
-        while !self.wait(Some(LOOK_EVERY), &mut is_over)? {}
+        loop {
+            match self.wait(Some(LOOK_EVERY), &mut is_over) {
+                Ok(true) => break,
+                Ok(false) | Err(Errno(libc::EINTR)) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
         self.with(|state, device, now| {
             device.destroy_qp(now, qpn)?;
             state.messages.close_endpoint(device, now, endpoint);

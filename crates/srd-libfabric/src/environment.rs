@@ -5,10 +5,28 @@ use srd_net::log;
 use srd_net::{Address, LocalAddress, Options};
 use std::net::IpAddr;
 
+/// How much libfabric itself is asked to say, where SRD_LOG does not say how much we are.
+fn libfabrics_level() -> Option<log::Level> {
+    if std::env::var_os("SRD_LOG").is_some() {
+        return None;
+    }
+    match std::env::var("FI_LOG_LEVEL").ok()?.as_str() {
+        "info" => Some(log::Level::Info),
+        "trace" | "debug" => Some(log::Level::Debug),
+        _ => None,
+    }
+}
+
+/// Takes that level, before anything is said.
+pub(crate) fn set_log_level() {
+    libfabrics_level().into_iter().for_each(log::set_level);
+}
+
 /// The environment's options. What is wrong with them has been said if there are none.
 fn options() -> Option<Options> {
     match Options::from_env() {
-        Ok((options, warnings)) => {
+        Ok((mut options, warnings)) => {
+            options.log = libfabrics_level().unwrap_or(options.log);
             for warning in warnings {
                 log::once(log::Level::Warn, &warning.name, format_args!("{warning}"));
             }
@@ -45,7 +63,7 @@ impl Place {
             Ok(local) => local,
             Err(error) => {
                 let error = error.to_string();
-                log::once(log::Level::Warn, &error, format_args!("{error}"));
+                log::once(log::Level::Error, &error, format_args!("{error}"));
                 return None;
             }
         };

@@ -88,8 +88,8 @@ abi! {
 
 fn answer_to(asked: &Asked<'_>, node: Option<&str>, service: Option<&str>, flags: u64) -> Outcome<Info> {
     // rxm and rxd look for endpoints below them with every provider: the most frequent question, not worth a line.
-    if asked.ep.is_some_and(|ep| ep.r#type != FI_EP_UNSPEC && ep.r#type != FI_EP_RDM) {
-        return Err(Errno::NO_DATA);
+    if let Some(ep) = asked.ep.filter(|ep| ep.r#type != FI_EP_UNSPEC && ep.r#type != FI_EP_RDM) {
+        return Err(refused("endpoint type (only FI_EP_RDM is)", ep.r#type));
     }
     let (node, service) = if flags & FI_PROV_ATTR_ONLY != 0 { (None, None) } else { (node, service) };
     let wanted = Wanted::new(asked, node, service, flags)?;

@@ -74,11 +74,17 @@ impl Near {
     }
 
     /// The program, or a message, has named a peer.
-    pub fn meet(&mut self, messages: &mut Messages, now: Time, peer: PeerId, addr: PeerAddr) {
-        let is_wanted = |known: &Without| known.peer == peer && known.next.is_some();
-        if addr.gid == self.gid && !self.without.iter().any(is_wanted) {
+    pub fn meet(
+        &mut self,
+        messages: &mut Messages,
+        device: &mut Device<HostMemory>,
+        now: Time,
+        peer: PeerId,
+        addr: PeerAddr,
+    ) {
+        if addr.gid == self.gid {
             self.without.retain(|known| known.peer != peer);
-            self.connect(messages, now, peer, addr, 0);
+            self.connect(messages, device, now, peer, addr, 0);
         }
     }
 
@@ -87,14 +93,22 @@ impl Near {
         self.without.iter().find(|known| known.peer == peer).map(|known| &known.why)
     }
 
-    fn connect(&mut self, messages: &mut Messages, now: Time, peer: PeerId, addr: PeerAddr, asked: u32) {
+    fn connect(
+        &mut self,
+        messages: &mut Messages,
+        device: &mut Device<HostMemory>,
+        now: Time,
+        peer: PeerId,
+        addr: PeerAddr,
+        asked: u32,
+    ) {
         let why = match self.post.connect(address(addr)) {
             Ok(lane) => {
                 if let Err(reason) = lane.can_copy() {
                     copies_forbidden(reason);
                 }
-                let lane = Lane { lane, traffic: LaneTraffic::default() };
-                return messages.set_lane(self.endpoint, peer, Some(Box::new(lane)));
+                let lane = Lane { lane, seen: now, traffic: LaneTraffic::default() };
+                return messages.set_lane(device, now, self.endpoint, peer, Some(Box::new(lane)));
             }
             Err(why) => why,
         };
@@ -160,7 +174,7 @@ impl Near {
         }
         let is_due = |without: &mut Without| without.next.is_some_and(|next| now >= next);
         for due in self.without.extract_if(.., is_due).collect::<Vec<_>>() {
-            self.connect(messages, now, due.peer, due.addr, due.asked);
+            self.connect(messages, device, now, due.peer, due.addr, due.asked);
         }
         if let Some(soonest) = self.without.iter().filter_map(|without| without.next).min() {
             self.next_sweep = self.next_sweep.min(soonest);
@@ -183,8 +197,29 @@ fn copies_forbidden(reason: NoCopy) {
     );
 }
 
+/// A process that was killed takes no leave, and its program may not poll that could see it: a message finds out if nobody
+/// has looked for this long. A look takes as long as a message does.
+const LOOK_EVERY: Nanos = Nanos::from_millis(5);
+
+impl Lane {
+    #[cold]
+    fn is_alive(&mut self, now: Time) -> bool {
+        self.seen = now;
+        let alive = self.lane.peer_alive();
+        if !alive {
+            log::info(format_args!(
+                "shared memory with queue pair {}: its process has ended",
+                self.lane.peer().qpn
+            ));
+        }
+        alive
+    }
+}
+
 struct Lane {
     lane: srd_shm::Lane,
+    /// When the peer's process was last seen to live.
+    seen: Time,
     traffic: LaneTraffic,
 }
 
@@ -193,8 +228,15 @@ impl srd_msg::Lane for Lane {
         self.lane.max_record()
     }
 
+    fn epoch(&self) -> u32 {
+        self.lane.peer_epoch()
+    }
+
     #[inline]
-    fn send(&mut self, parts: &[&[u8]]) -> LaneSend {
+    fn send(&mut self, now: Time, parts: &[&[u8]]) -> LaneSend {
+        if now.since(self.seen) > LOOK_EVERY && !self.is_alive(now) {
+            return LaneSend::Gone;
+        }
         match self.lane.send(parts) {
             Ok(()) => {
                 self.traffic.tx_msgs += 1;

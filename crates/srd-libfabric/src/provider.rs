@@ -1,7 +1,7 @@
 //! What libfabric finds in the library.
 
 use crate::layout::{fi_context, fi_provider};
-use crate::{engine, fabric, getinfo, offer};
+use crate::{engine, environment, fabric, getinfo, offer};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 use std::sync::Once;
@@ -28,7 +28,10 @@ pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
     static NAMED: Once = Once::new();
     let provider = PROVIDER.0.get();
     // SAFETY: nobody has the provider before this has returned once.
-    NAMED.call_once(|| unsafe { (*provider).name = offer::name().as_ptr() });
+    NAMED.call_once(|| unsafe {
+        (*provider).name = offer::name().as_ptr();
+        environment::set_log_level();
+    });
     provider
 }
 

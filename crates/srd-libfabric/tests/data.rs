@@ -40,6 +40,28 @@ fn messages_of_all_lengths_arrive_whole() {
     rig.close();
 }
 
+/// Each has a domain of its own, as a process that was started again has, and mostly the address of the one before.
+#[test]
+fn who_opens_at_the_address_of_one_that_closed_gets_what_is_sent_there() {
+    let rig = Rig::new(0);
+    let a = rig.end(0);
+    for life in 0..12 {
+        let other = Rig::new(0);
+        let b = other.end(0);
+        let to_b = a.av.insert(b.ep.address());
+        let (from, mut to) = (pattern(life, 64), vec![0; 64]);
+        assert_eq!(b.ep.recv(&mut to, 1), 0);
+        assert_eq!(a.ep.send(&from, to_b, 2), 0);
+        both(&a, &b);
+        assert_eq!(from, to, "life {life}");
+        a.av.remove(to_b).unwrap();
+        b.close();
+        other.close();
+    }
+    a.close();
+    rig.close();
+}
+
 #[test]
 fn a_queue_grows_beyond_the_size_asked_for() {
     let rig = Rig::new(0);

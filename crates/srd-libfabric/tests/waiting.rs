@@ -150,3 +150,35 @@ fn a_peek_is_not_counted_but_what_it_claims_is_once() {
     close(recvs).unwrap();
     rig.close();
 }
+
+extern "C" fn nothing(_signal: libc::c_int) {}
+
+#[test]
+fn a_signal_ends_a_wait() {
+    let rig = Rig::new(0);
+    let end = rig.end_with(rig.cq(8, WAIT_UNSPEC), rig.av(), 0);
+    // SAFETY: a handler that does nothing, without SA_RESTART.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as *const () as usize;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &action, null_mut()), 0);
+    }
+    // SAFETY: of this thread, which outlives the other.
+    let waiter = unsafe { libc::pthread_self() } as usize;
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Until it has been noticed: the first may come before the sleep.
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                // SAFETY: as above.
+                unsafe { libc::pthread_kill(waiter as libc::pthread_t, libc::SIGUSR1) };
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let interrupted = end.cq.wait(60_000);
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(interrupted.map(|entry| entry.op_context), Err(-(libc::EINTR as isize)));
+    });
+    end.close();
+    rig.close();
+}

@@ -19,7 +19,10 @@ impl Lane for Letterbox {
         1 << 16
     }
 
-    fn send(&mut self, parts: &[&[u8]]) -> LaneSend {
+    fn epoch(&self) -> u32 {
+        0
+    }
+    fn send(&mut self, _now: Time, parts: &[&[u8]]) -> LaneSend {
         self.0.lock().unwrap().push(parts.concat().into());
         LaneSend::Sent { asleep: false }
     }

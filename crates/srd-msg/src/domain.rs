@@ -196,20 +196,41 @@ impl<M: Store> Domain<M> {
         if let Some(peer) = self.at_mut(endpoint).and_then(|endpoint| endpoint.peers.get_mut(peer.0 as usize))
         {
             peer.label = label;
+            if label != NO_LABEL && std::mem::take(&mut peer.forgotten) {
+                peer.begin_anew();
+            }
         }
     }
 
-    /// The program will not name this peer again (fi_av_remove). What is under way completes.
+    /// The program will not name this peer again (fi_av_remove). What is under way completes. If it names the address
+    /// again, that is a new peer.
     pub fn forget_peer(&mut self, endpoint: EndpointId, peer: PeerId) {
-        self.set_label(endpoint, peer, NO_LABEL);
+        if let Some(peer) = self.at_mut(endpoint).and_then(|endpoint| endpoint.peers.get_mut(peer.0 as usize))
+        {
+            (peer.label, peer.forgotten) = (NO_LABEL, true);
+        }
     }
 
     /// From now on messages to that peer, which is another process of this host, take that lane; `None`: the network again.
-    pub fn set_lane(&mut self, endpoint: EndpointId, peer: PeerId, lane: Option<Box<dyn Lane>>) {
-        if let Some(peer) = self.at_mut(endpoint).and_then(|endpoint| endpoint.peers.get_mut(peer.0 as usize))
-        {
-            peer.lane = lane;
-        }
+    pub fn set_lane(
+        &mut self,
+        device: &mut Device<M>,
+        now: Time,
+        endpoint: EndpointId,
+        peer: PeerId,
+        lane: Option<Box<dyn Lane>>,
+    ) {
+        let _ = self.with(device, now, endpoint, |endpoint, cx| {
+            let Some(state) = endpoint.peers.get_mut(peer.0 as usize) else { return Ok(()) };
+            state.lane = None;
+            let known = state.epoch;
+            if lane.as_ref().is_some_and(|lane| known != 0 && epoch_from(lane.epoch()) != known) {
+                // Another process, or another endpoint, is there now.
+                endpoint.lose_peer(cx, peer.0, Status::RemoteAbort);
+            }
+            endpoint.peers[peer.0 as usize].lane = lane;
+            Ok(())
+        });
     }
 
     /// All peers of an endpoint.
@@ -269,8 +290,9 @@ impl<M: Store> Domain<M> {
         let _ = self.with(device, now, endpoint, |endpoint, cx| {
             let peer = endpoint.peer_at(cx, from)?;
             let state = &mut endpoint.peers[peer as usize];
-            // Its successor may have said something already.
-            if state.epoch == 0 || state.epoch == epoch_from(epoch) {
+            let led_to = state.lane.as_ref().map_or(0, |lane| epoch_from(lane.epoch()));
+            // Its successor may be there already.
+            if [state.epoch, led_to].iter().all(|&known| known == 0 || known == epoch_from(epoch)) {
                 state.lane = None;
                 endpoint.fail_directed(cx.shared, peer, Failure::PeerLost(Status::RemoteAbort));
                 endpoint.lose_peer(cx, peer, Status::RemoteAbort);

@@ -1,6 +1,8 @@
 //! Ways to processes of the same host that do not lead over the network. Who makes them lies above this layer, which only
 //! prefers one where there is one.
 
+use srd_wire::Time;
+
 /// What became of a message given to a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LaneSend {
@@ -32,8 +34,11 @@ pub trait Lane: Send {
     /// The longest message that it takes.
     fn longest(&self) -> usize;
 
+    /// What the endpoint that it leads to was opened with ([`crate::Domain::open_endpoint`]).
+    fn epoch(&self) -> u32;
+
     /// Sends one message, whose bytes are those of `parts` one behind the other.
-    fn send(&mut self, parts: &[&[u8]]) -> LaneSend;
+    fn send(&mut self, now: Time, parts: &[&[u8]]) -> LaneSend;
 
     /// Whether [`Lane::read`] works.
     fn can_read(&self) -> bool;

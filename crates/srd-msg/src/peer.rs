@@ -43,6 +43,8 @@ pub(crate) struct Peer {
     pub near_bytes: u64,
     pub ah: AhNumber,
     pub label: u64,
+    /// The program has taken it out of its address vector.
+    pub forgotten: bool,
 
     /// Our session with it.
     pub session: u32,
@@ -104,6 +106,7 @@ impl Peer {
             near_bytes: 0,
             ah,
             label: NO_LABEL,
+            forgotten: false,
             session: epoch << COUNT_BITS,
             epoch: 0,
             introduced: false,
@@ -204,6 +207,19 @@ impl Peer {
         self.consumed_there = 0;
         self.window = FIRST_WINDOW;
         self.keys.clear();
+    }
+
+    /// The program names the address anew, of a process that need not be the one that was there: nothing is taken to be
+    /// known of it, unless something is still under way.
+    pub fn begin_anew(&mut self) {
+        if self.outstanding == 0
+            && self.backlog.is_empty()
+            && self.parked.is_empty()
+            && self.undelivered.is_empty()
+        {
+            self.lane = None;
+            self.begin_session();
+        }
     }
 
     /// Its session with us ends. What had come of it and waits for its turn is returned, to be given back.

@@ -28,7 +28,12 @@ pub(crate) struct Tx {
     pub buffer: Option<Buffer>,
     op: SendOp,
     sges: ArrayVec<Sge, 2>,
+    /// How often it was given to the device again.
+    again: u8,
 }
+
+/// A message goes again so often because another process turned out to be there.
+const MOST_AGAIN: u8 = 3;
 
 /// A piece of work to be given to the device, or a message to a lane.
 pub(crate) struct Work {
@@ -127,7 +132,7 @@ impl Endpoint {
         if let Some(number) = number {
             state.leaves(number);
         }
-        self.tx.insert(Tx { peer, session: state.session, number, purpose, buffer, op, sges })
+        self.tx.insert(Tx { peer, session: state.session, number, purpose, buffer, op, sges, again: 0 })
     }
 
     /// Gives a message to the peer's lane, now or as soon as there is room.
@@ -158,7 +163,7 @@ impl Endpoint {
         let memory = &*cx.device.memory();
         let parts: ArrayVec<&[u8], 2> =
             sges.iter().map(|sge| memory.bytes(sge.addr, sge.len as usize)).collect();
-        let sent = lane.send(&parts);
+        let sent = lane.send(cx.now, &parts);
         drop(parts);
         match sent {
             LaneSend::Sent { asleep: false } => true,
@@ -208,7 +213,7 @@ impl Endpoint {
     #[cold]
     pub fn settle_gone<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
         for peer in std::mem::take(&mut self.gone) {
-            self.lose_peer(cx, peer, Status::RemoteBadDestQpn);
+            self.lose_peer(cx, peer, Status::RemoteAbort);
         }
     }
 
@@ -292,10 +297,30 @@ impl Endpoint {
         }
     }
 
+    /// Another process was there than the device knew of. That is who is meant by a message of a session in which nothing
+    /// has come from the peer so far: it goes again.
+    #[cold]
+    fn goes_again<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) -> bool {
+        let tx = self.tx.at_mut(index).expect("the caller has it");
+        let peer = &self.peers[tx.peer as usize];
+        let is_first = tx.session == peer.session && peer.epoch == 0;
+        if !is_first || !matches!(tx.op, SendOp::Send { .. }) || tx.again == MOST_AGAIN {
+            return false;
+        }
+        tx.again += 1;
+        if !peer.backlog.is_empty() || !self.try_post(cx, index) {
+            self.enqueue(index);
+        }
+        true
+    }
+
     /// A piece of work is done, well or not.
     #[inline]
     pub fn work_done<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, status: Status) {
         let Some(key) = self.tx.key_at(index) else { return };
+        if status == Status::RemoteAbort && self.goes_again(cx, index) {
+            return;
+        }
         let tx = self.tx.remove(key).expect("its key was found");
         if let Some(buffer) = tx.buffer {
             cx.give_buffer(buffer);

@@ -3,7 +3,7 @@
 mod support;
 
 use srd_msg::*;
-use srd_wire::{Nanos, Status};
+use srd_wire::{Nanos, Status, Time};
 use support::*;
 
 fn farewell(hall: &Hall, at: usize) -> Farewell {
@@ -57,7 +57,10 @@ impl Lane for Blind {
     fn longest(&self) -> usize {
         8192
     }
-    fn send(&mut self, _parts: &[&[u8]]) -> LaneSend {
+    fn epoch(&self) -> u32 {
+        0
+    }
+    fn send(&mut self, _now: Time, _parts: &[&[u8]]) -> LaneSend {
         self.0
     }
     fn can_read(&self) -> bool {
@@ -74,12 +77,12 @@ impl Lane for Blind {
 #[test]
 fn what_waits_for_room_in_a_lane_is_queued() {
     let mut hall = Hall::new(2, Config::default());
-    let (peer, endpoint) = (hall.peer(0, 1), hall.endpoints[0]);
-    hall.domains[0].set_lane(endpoint, peer, Some(Box::new(Blind(LaneSend::Full))));
+    let peer = hall.peer(0, 1);
+    hall.set_lane(0, peer, Some(Box::new(Blind(LaneSend::Full))));
     let iov = hall.bytes(0, &[1; 100]);
     hall.send(0, 1, 7, iov, 1);
     assert_eq!(farewell(&hall, 0), Farewell::Queued);
-    hall.domains[0].set_lane(endpoint, peer, None);
+    hall.set_lane(0, peer, None);
     assert_eq!(farewell(&hall, 0), Farewell::Unacknowledged);
     assert_eq!(hall.next(0).error, None);
     hall.settle(Nanos::from_millis(10));
@@ -89,13 +92,13 @@ fn what_waits_for_room_in_a_lane_is_queued() {
 #[test]
 fn a_message_for_a_lane_that_leads_nowhere_has_failed() {
     let mut hall = Hall::new(2, Config::default());
-    let (peer, endpoint) = (hall.peer(0, 1), hall.endpoints[0]);
-    hall.domains[0].set_lane(endpoint, peer, Some(Box::new(Blind(LaneSend::Gone))));
+    let peer = hall.peer(0, 1);
+    hall.set_lane(0, peer, Some(Box::new(Blind(LaneSend::Gone))));
     let (short, long) = (hall.bytes(0, &[1; 100]), hall.bytes(0, &[1; 100_000]));
     hall.send(0, 1, 7, short, 1);
     hall.send(0, 1, 7, long, 2);
     let failed = [hall.next(0), hall.next(0)].map(|done| (done.context, done.error));
-    let lost = Some(Failure::PeerLost(Status::RemoteBadDestQpn));
+    let lost = Some(Failure::PeerLost(Status::RemoteAbort));
     assert_eq!(failed, [(1, lost), (2, lost)]);
     // Another process may be there now.
     let room = hall.room(1, 100);
@@ -140,4 +143,21 @@ fn receives_from_a_peer_that_has_not_begun_wait() {
     hall.send(1, 0, 7, iov, 0);
     let done = hall.next(0);
     assert_eq!((done.context, done.error), (1, None));
+}
+
+/// fi_av_remove(3), then fi_av_insert(3) of the same address: whoever is there now is meant.
+#[test]
+fn an_address_that_is_named_anew_is_that_of_another_process() {
+    let mut hall = Hall::new(2, Config::default());
+    for life in 0..3u8 {
+        let (iov, room) = (hall.bytes(0, &[life; 100]), hall.room(1, 100));
+        hall.recv(1, None, 7, 0, room, 2);
+        hall.send(0, 1, 7, iov, 1);
+        assert_eq!((hall.next(0).error, hall.next(1).error), (None, None), "life {life}");
+        assert_eq!(hall.read(1, room), [life; 100]);
+        let peer = hall.peer(0, 1);
+        let endpoint = hall.endpoints[0];
+        hall.domains[0].forget_peer(endpoint, peer);
+        hall.restart(1);
+    }
 }

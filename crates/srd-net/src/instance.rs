@@ -18,7 +18,7 @@ use crate::receive::Receiver;
 use crate::source_ports::SourcePorts;
 use crate::stats::{self, LayerStats, Reporter, Stats};
 use crate::stats_socket::StatsSocket;
-use crate::sys::event::{EventFd, PollSet};
+use crate::sys::event::{EventFd, PollSet, Woken};
 use crate::sys::process::ForkCanary;
 use crate::transmit::Transmitter;
 use srd_device::{
@@ -66,6 +66,17 @@ pub(crate) struct Shared {
     stats_socket: OnceLock<StatsSocket>,
     /// What layers above add to them.
     reporters: Mutex<Vec<Reporter>>,
+}
+
+/// How a wait has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waited {
+    /// What was waited for is there.
+    Ready,
+    /// The time is over.
+    TimedOut,
+    /// A signal's handler has run.
+    Signalled,
 }
 
 /// Why an instance cannot be used here and now.
@@ -458,21 +469,40 @@ impl Instance {
 
     /// Sleeps until `ready` says yes, moving packets meanwhile. `ready` is asked at the start, whenever packets have
     /// moved (whoever moved them), after handlers have run, and after [`Instance::wake`]. Returns whether it said yes within `timeout` (`None`: for ever).
-    pub fn wait_until(
+    pub fn wait_until(&self, timeout: Option<Duration>, ready: impl FnMut() -> bool) -> Result<bool, Barred> {
+        Ok(self.wait_for(timeout, false, ready)? == Waited::Ready)
+    }
+
+    /// The same, but a signal whose handler has run in this thread ends it, too. (Of several threads that wait at once, one
+    /// notices signals.)
+    pub fn wait_until_signal(
         &self,
         timeout: Option<Duration>,
+        ready: impl FnMut() -> bool,
+    ) -> Result<Waited, Barred> {
+        self.wait_for(timeout, true, ready)
+    }
+
+    fn wait_for(
+        &self,
+        timeout: Option<Duration>,
+        heeds_signals: bool,
         mut ready: impl FnMut() -> bool,
-    ) -> Result<bool, Barred> {
+    ) -> Result<Waited, Barred> {
         let shared = &*self.shared;
         let until =
             timeout.map(|timeout| clock::now() + Nanos(timeout.as_nanos().min(u64::MAX as u128) as u64));
         let sleepers = shared.notifier.sleepers();
         let asleep = sleepers.enter();
+        let mut signalled = false;
         let result = loop {
             let mark = asleep.mark();
             let rounds = shared.lock()?.counters.rounds;
             if ready() {
-                break true;
+                break Waited::Ready;
+            }
+            if signalled {
+                break Waited::Signalled;
             }
             let mut core = shared.lock()?;
             if core.counters.rounds == rounds {
@@ -481,7 +511,7 @@ impl Instance {
                 core.take_moved();
                 shared.leave(core, now, true);
                 if ready() {
-                    break true;
+                    break Waited::Ready;
                 }
                 core = shared.lock()?;
             }
@@ -492,10 +522,12 @@ impl Instance {
             drop(core);
             let now = clock::now();
             if until.is_some_and(|until| now >= until) {
-                break false;
+                break Waited::TimedOut;
             }
             let span = |to: Time| (to != Time::NEVER).then(|| Duration::from_nanos(to.since(now).0));
-            asleep.sleep(mark, until.and_then(span), span(due), shared.mode != ProgressMode::Thread);
+            let lead = shared.mode != ProgressMode::Thread;
+            let woken = asleep.sleep(mark, until.and_then(span), span(due), lead);
+            signalled = heeds_signals && woken == Woken::BySignal;
         };
         drop(asleep);
         shared.hand_over();

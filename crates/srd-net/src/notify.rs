@@ -1,7 +1,7 @@
 //! Who is told what: handlers of completion notifications and of asynchronous events, and threads that sleep until
 //! something has happened.
 
-use crate::sys::event::{EventFd, PollSet};
+use crate::sys::event::{EventFd, PollSet, Woken};
 use srd_device::{AsyncEvent, CqId};
 use srd_wire::Time;
 use std::collections::HashMap;
@@ -249,22 +249,22 @@ impl Asleep<'_> {
 
     /// Sleeps until something has been told since `mark`, or a time is over: `timeout`, and for the leader also `due`,
     /// when packets must be moved; the leader also wakes when packets are there. `lead`: this thread may be it.
-    pub fn sleep(&self, mark: u64, timeout: Option<Duration>, due: Option<Duration>, lead: bool) {
+    pub fn sleep(&self, mark: u64, timeout: Option<Duration>, due: Option<Duration>, lead: bool) -> Woken {
         let sleepers = self.sleepers;
         let mut state = lock(&sleepers.state);
         if state.told != mark {
-            return;
+            return Woken::Otherwise;
         }
         if state.leader || !lead {
             match timeout {
                 None => drop(sleepers.changed.wait(state)),
                 Some(timeout) => drop(sleepers.changed.wait_timeout(state, timeout)),
             }
-            return;
+            return Woken::Otherwise;
         }
         state.leader = true;
         drop(state);
-        sleepers.poll_set.wait(match (timeout, due) {
+        let woken = sleepers.poll_set.wait(match (timeout, due) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         });
@@ -275,5 +275,6 @@ impl Asleep<'_> {
         }
         // Whoever wakes takes over if this thread does not come back.
         sleepers.changed.notify_one();
+        woken
     }
 }

@@ -126,7 +126,7 @@ impl fmt::Display for Warning {
         write!(f, "{} is set, but no such variable is known", self.name)?;
         match self.nearest {
             Some(nearest) => write!(f, "; did you mean {nearest}?"),
-            None => write!(f, "; `srd env --help` lists them"),
+            None => write!(f, "; `srd env --list` lists them"),
         }
     }
 }

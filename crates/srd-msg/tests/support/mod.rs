@@ -84,6 +84,11 @@ impl Hall {
         self.qpns[host] = qpn;
     }
 
+    pub fn set_lane(&mut self, at: usize, peer: PeerId, lane: Option<Box<dyn Lane>>) {
+        let (now, endpoint) = (self.net.now, self.endpoints[at]);
+        self.domains[at].set_lane(&mut self.net.devices[at], now, endpoint, peer, lane);
+    }
+
     pub fn addr(&self, host: usize) -> PeerAddr {
         PeerAddr { gid: gid(host), qpn: self.qpns[host] }
     }

@@ -44,7 +44,7 @@ impl EventFd {
         ppoll(
             &mut [libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }],
             Some(timeout),
-        )
+        ) > 0
     }
 }
 
@@ -89,19 +89,32 @@ impl PollSet {
     }
 
     /// Sleeps until a descriptor is readable, or `timeout` (`None`: for ever) is over, or a signal was handled.
-    pub fn wait(&self, timeout: Option<Duration>) {
+    pub fn wait(&self, timeout: Option<Duration>) -> Woken {
         let entry = |&fd: &RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let fds = self.fds.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entries: ArrayVec<_, MOST_DESCRIPTORS> = fds.iter().map(entry).collect();
         drop(fds);
-        ppoll(&mut entries, timeout);
+        let n = ppoll(&mut entries, timeout);
+        match n < 0 && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted {
+            true => Woken::BySignal,
+            false => Woken::Otherwise,
+        }
     }
 }
 
-/// Returns whether any is ready.
-fn ppoll(entries: &mut [libc::pollfd], timeout: Option<Duration>) -> bool {
+/// What a sleep on descriptors ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Woken {
+    /// A handler of a signal has run.
+    BySignal,
+    /// One of them is ready, or the time is over.
+    Otherwise,
+}
+
+/// Returns how many are ready; below 0 if it was interrupted.
+fn ppoll(entries: &mut [libc::pollfd], timeout: Option<Duration>) -> libc::c_int {
     let until = timeout.map(timespec);
     let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: as many entries as said, and a time that outlives the call or none.
-    unsafe { libc::ppoll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, until, ptr::null()) > 0 }
+    unsafe { libc::ppoll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, until, ptr::null()) }
 }
