@@ -22,6 +22,7 @@ impl Lane for Letterbox {
     fn epoch(&self) -> u32 {
         0
     }
+
     fn send(&mut self, _now: Time, parts: &[&[u8]]) -> LaneSend {
         self.0.lock().unwrap().push(parts.concat().into());
         LaneSend::Sent { asleep: false }
@@ -78,8 +79,8 @@ fn measure(n: u64, reverse: bool) -> (f64, f64) {
     let (mut a, mut b) = (side(1), side(2));
     let (to_b, to_a) = (a.peer(b.addr), b.peer(a.addr));
     let (letters, replies) = (Letters::default(), Letters::default());
-    a.domain.set_lane(a.endpoint, to_b, Some(Box::new(Letterbox(letters.clone()))));
-    b.domain.set_lane(b.endpoint, to_a, Some(Box::new(Letterbox(replies.clone()))));
+    a.domain.set_lane(&mut a.device, NOW, a.endpoint, to_b, Some(Box::new(Letterbox(letters.clone()))));
+    b.domain.set_lane(&mut b.device, NOW, b.endpoint, to_a, Some(Box::new(Letterbox(replies.clone()))));
     let bytes = [7u8; 8];
     let mut room = [0u8; 8];
     let from = Iov { addr: bytes.as_ptr() as u64, len: 8 };
