@@ -13,8 +13,8 @@ command -v cargo >/dev/null || {
 stage=target/srd
 cargo build --release --workspace
 cargo build --profile dist -p srd-libfabric
-# cargo's directory may be elsewhere (CARGO_TARGET_DIR, build.target-dir); the stage stays here, where others look.
-built=$(cargo metadata --format-version 1 --no-deps | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/release
+# Wherever cargo builds, the stage stays here, where others look.
+built=$(scripts/release_directory.sh)
 mkdir -p $stage/bin $stage/lib/srd/efa
 install -m 755 "$built/srd" $stage/bin/srd
 # A Rust cdylib cannot carry the symbol versions that programs were linked against; the crate links the libraries.

@@ -9,7 +9,7 @@ PATH=$PATH:$HOME/.cargo/bin
 seeds=${1:-2000} first=${2:-0}
 # Of the whole workspace, as elsewhere: for a package alone cargo builds all that it needs again, with other features.
 cargo build --release --quiet --workspace
-world=$(cargo metadata --format-version 1 --no-deps | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/release/srd-world
+world=$(scripts/release_directory.sh)/srd-world
 "$world" --scenario all
 "$world" --seeds "$first..$((first + seeds))" --jobs "$(nproc)"
 SEEDS=$(((seeds + 19) / 20)) FIRST=$((first / 20)) \

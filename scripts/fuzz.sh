@@ -9,11 +9,12 @@ fail() { printf 'fuzz: error: %s\n' "$@" >&2; exit 1; }
 
 if [[ ${1:-} == corpus ]]; then
   # In the workspace's directory: what it depends on is built there.
-  cargo build --quiet --release --manifest-path fuzz/Cargo.toml --target-dir target
-  log=$(mktemp)
+  built=$(scripts/release_directory.sh)
+  cargo build --quiet --release --manifest-path fuzz/Cargo.toml --target-dir "$(dirname "$built")"
+  log=$built/fuzz.log
   for source in fuzz/fuzz_targets/*.rs; do
     target=$(basename "$source" .rs)
-    target/release/"$target" fuzz/corpus/"$target"/* 2>"$log" || { cat "$log"; fail "$target fails on its corpus"; }
+    "$built/$target" fuzz/corpus/"$target"/* 2>"$log" || { cat "$log"; fail "$target fails on its corpus"; }
     echo "$target: $(find fuzz/corpus/"$target" -type f | wc -l) inputs"
   done
   exit

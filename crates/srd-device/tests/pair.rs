@@ -8,6 +8,10 @@ use srd_wire::{Gid, InstanceAddr, MrKey, Nanos, Qkey, Qpn, Status, Time};
 
 const SEND: SendOp = SendOp::Send { imm: None };
 
+fn instance(host: usize) -> InstanceAddr {
+    InstanceAddr { gid: gid(host), port: port(host) }
+}
+
 fn write_to(side: &Side, at: u64, imm: Option<u32>) -> SendOp {
     SendOp::Write { rkey: side.key, addr: side.addr + at, imm }
 }
@@ -365,10 +369,7 @@ fn a_peer_that_never_answered_gives_unreachable_and_an_event() {
     net.post(&a, &b, 2, write_to(&b, 0, None), 0, 8);
     net.expect(&a, 1, Status::Unreachable);
     net.expect(&a, 2, Status::Unreachable);
-    let event = AsyncEvent::RemoteUnresponsive {
-        peer: InstanceAddr { gid: gid(1), port: port(1) },
-        answered_before: false,
-    };
+    let event = AsyncEvent::RemoteUnresponsive { peer: instance(1), answered_before: false };
     assert_eq!(net.devices[0].poll_async_event(), Some(event));
     assert_eq!(net.devices[0].poll_async_event(), None);
     assert_eq!(net.devices[0].counters().unresponsive_remote_events, 1);
@@ -384,10 +385,7 @@ fn a_peer_that_stops_answering_gives_unresponsive_and_can_come_back() {
     net.judge = Some(silence(1));
     net.post(&a, &b, 2, SEND, 0, 8);
     net.expect(&a, 2, Status::Unresponsive);
-    let event = AsyncEvent::RemoteUnresponsive {
-        peer: InstanceAddr { gid: gid(1), port: port(1) },
-        answered_before: true,
-    };
+    let event = AsyncEvent::RemoteUnresponsive { peer: instance(1), answered_before: true };
     assert_eq!(net.devices[0].poll_async_event(), Some(event));
     net.judge = None;
     net.post(&a, &b, 3, SEND, 0, 8);

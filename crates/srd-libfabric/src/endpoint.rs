@@ -12,7 +12,7 @@ use crate::engine::{Bound, Messages};
 use crate::eq::{Eq, Events};
 use crate::getinfo::source_of;
 use crate::layout::*;
-use crate::near::Near;
+use crate::near::{Layer, Near};
 use crate::{address, atomic, messages, offer, rma};
 use libc::{c_int, c_void};
 use srd_device::{Device, DeviceError, HostMemory};
@@ -179,7 +179,7 @@ impl Core {
         let peer = messages.peer(device, id, addr)?;
         messages.set_label(id, peer, index);
         if let Ok(near) = &mut bound.near {
-            near.meet(messages, device, now, peer, addr);
+            near.meet(&mut Layer { messages, device, now }, peer, addr);
         }
         if bound.peers.len() <= index as usize {
             bound.peers.resize(index as usize + 1, None);

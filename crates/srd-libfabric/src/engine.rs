@@ -8,7 +8,7 @@
 use crate::boundary::{Errno, Outcome};
 use crate::completions::Reports;
 use crate::environment::Place;
-use crate::near::Near;
+use crate::near::{Layer, Near};
 use crate::{offer, report};
 use srd_device::{CqId, Device, HostMemory};
 use srd_msg::{EndpointId, Farewell, PeerId};
@@ -313,8 +313,8 @@ impl Engine {
         // still there would be of a session that is over.
         let mut from_near = false;
         for near in state.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut().ok()) {
-            from_near |=
-                (0..MOST_TURNS).take_while(|_| near.round(&mut state.messages, device, now)).count() > 0;
+            let layer = &mut Layer { messages: &mut state.messages, device, now };
+            from_near |= (0..MOST_TURNS).take_while(|_| near.round(layer)).count() > 0;
         }
         let from_far = state.messages.progress(device, now);
         let quiet = if from_far { 0 } else { self.quiet.load(Ordering::Relaxed).saturating_add(1) };
@@ -325,7 +325,7 @@ impl Engine {
         while let Some((endpoint, peer, addr)) = state.messages.poll_stranger() {
             let bound = state.endpoints.get_mut(endpoint.0 as usize).and_then(Option::as_mut);
             if let Some(near) = bound.and_then(|bound| bound.near.as_mut().ok()) {
-                near.meet(&mut state.messages, device, now, peer, addr);
+                near.meet(&mut Layer { messages: &mut state.messages, device, now }, peer, addr);
             }
         }
         *completed |= state.collect();

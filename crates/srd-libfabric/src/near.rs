@@ -19,6 +19,10 @@ const BUDGET: usize = 64;
 /// How often dead processes are looked for.
 const SWEEP_EVERY: Nanos = Nanos::from_millis(100);
 
+/// A process that was killed takes no leave, and no poll of ours may come that would see it: a message finds out if nobody
+/// has looked for this long. A look takes as long as a message does.
+const PRESUMED_ALIVE: Nanos = Nanos::from_millis(5);
+
 /// A peer that has no post is asked for one again after this time, twice that, and so on: its endpoint may not have begun.
 const ASK_AGAIN: Nanos = Nanos::from_millis(1);
 const MOST_ASKED: u32 = 12;
@@ -31,6 +35,13 @@ pub(crate) struct Near {
     asleep: bool,
     next_sweep: Time,
     without: Vec<Without>,
+}
+
+/// The messaging layer and its device, at a time.
+pub(crate) struct Layer<'a> {
+    pub messages: &'a mut Messages,
+    pub device: &'a mut Device<HostMemory>,
+    pub now: Time,
 }
 
 /// A peer of this host without a lane.
@@ -74,17 +85,10 @@ impl Near {
     }
 
     /// The program, or a message, has named a peer.
-    pub fn meet(
-        &mut self,
-        messages: &mut Messages,
-        device: &mut Device<HostMemory>,
-        now: Time,
-        peer: PeerId,
-        addr: PeerAddr,
-    ) {
+    pub fn meet(&mut self, layer: &mut Layer<'_>, peer: PeerId, addr: PeerAddr) {
         if addr.gid == self.gid {
             self.without.retain(|known| known.peer != peer);
-            self.connect(messages, device, now, peer, addr, 0);
+            self.connect(layer, peer, addr, 0);
         }
     }
 
@@ -93,22 +97,15 @@ impl Near {
         self.without.iter().find(|known| known.peer == peer).map(|known| &known.why)
     }
 
-    fn connect(
-        &mut self,
-        messages: &mut Messages,
-        device: &mut Device<HostMemory>,
-        now: Time,
-        peer: PeerId,
-        addr: PeerAddr,
-        asked: u32,
-    ) {
+    fn connect(&mut self, layer: &mut Layer<'_>, peer: PeerId, addr: PeerAddr, asked: u32) {
+        let now = layer.now;
         let why = match self.post.connect(address(addr)) {
             Ok(lane) => {
                 if let Err(reason) = lane.can_copy() {
                     copies_forbidden(reason);
                 }
                 let lane = Lane { lane, seen: now, traffic: LaneTraffic::default() };
-                return messages.set_lane(device, now, self.endpoint, peer, Some(Box::new(lane)));
+                return layer.messages.set_lane(layer.device, now, self.endpoint, peer, Some(Box::new(lane)));
             }
             Err(why) => why,
         };
@@ -144,7 +141,7 @@ impl Near {
 
     /// Takes what has come. Returns whether there was anything.
     #[inline]
-    pub fn round(&mut self, messages: &mut Messages, device: &mut Device<HostMemory>, now: Time) -> bool {
+    pub fn round(&mut self, layer: &mut Layer<'_>) -> bool {
         if self.asleep {
             self.asleep = false;
             self.post.wake_up();
@@ -152,16 +149,18 @@ impl Near {
         let (endpoint, post) = (self.endpoint, &mut self.post);
         let taken = post.receive(BUDGET, |sender, bytes| {
             let from = PeerAddr { gid: Gid(sender.address.ip), qpn: Qpn(sender.address.qpn) };
-            messages.arrived_near(device, now, endpoint, from, bytes.as_ptr() as u64, bytes.len() as u32);
+            let (at, len) = (bytes.as_ptr() as u64, bytes.len() as u32);
+            layer.messages.arrived_near(layer.device, layer.now, endpoint, from, at, len);
         });
-        if now >= self.next_sweep {
-            self.sweep(messages, device, now);
+        if layer.now >= self.next_sweep {
+            self.sweep(layer);
         }
         taken > 0
     }
 
     #[cold]
-    fn sweep(&mut self, messages: &mut Messages, device: &mut Device<HostMemory>, now: Time) {
+    fn sweep(&mut self, layer: &mut Layer<'_>) {
+        let now = layer.now;
         self.next_sweep = now + SWEEP_EVERY;
         self.post.sweep();
         while let Some(ended) = self.post.next_ended() {
@@ -169,12 +168,12 @@ impl Near {
             if ended.why != srd_shm::WhyEnded::Closed {
                 let from = PeerAddr { gid: Gid(ended.sender.address.ip), qpn: Qpn(ended.sender.address.qpn) };
                 log::info(format_args!("{}:{}: {}", from.gid.ip(), from.qpn.0, ended.why));
-                messages.lost_near(device, now, self.endpoint, from, ended.sender.epoch);
+                layer.messages.lost_near(layer.device, now, self.endpoint, from, ended.sender.epoch);
             }
         }
         let is_due = |without: &mut Without| without.next.is_some_and(|next| now >= next);
         for due in self.without.extract_if(.., is_due).collect::<Vec<_>>() {
-            self.connect(messages, device, now, due.peer, due.addr, due.asked);
+            self.connect(layer, due.peer, due.addr, due.asked);
         }
         if let Some(soonest) = self.without.iter().filter_map(|without| without.next).min() {
             self.next_sweep = self.next_sweep.min(soonest);
@@ -197,30 +196,25 @@ fn copies_forbidden(reason: NoCopy) {
     );
 }
 
-/// A process that was killed takes no leave, and its program may not poll that could see it: a message finds out if nobody
-/// has looked for this long. A look takes as long as a message does.
-const LOOK_EVERY: Nanos = Nanos::from_millis(5);
-
-impl Lane {
-    #[cold]
-    fn is_alive(&mut self, now: Time) -> bool {
-        self.seen = now;
-        let alive = self.lane.peer_alive();
-        if !alive {
-            log::info(format_args!(
-                "shared memory with queue pair {}: its process has ended",
-                self.lane.peer().qpn
-            ));
-        }
-        alive
-    }
-}
-
 struct Lane {
     lane: srd_shm::Lane,
     /// When the peer's process was last seen to live.
     seen: Time,
     traffic: LaneTraffic,
+}
+
+impl Lane {
+    #[cold]
+    fn is_alive(&mut self, now: Time) -> bool {
+        self.seen = now;
+        self.lane.peer_alive()
+    }
+
+    #[cold]
+    fn gone(&self, why: &dyn std::fmt::Display) -> LaneSend {
+        log::info(format_args!("shared memory with queue pair {}: {why}", self.lane.peer().qpn));
+        LaneSend::Gone
+    }
 }
 
 impl srd_msg::Lane for Lane {
@@ -234,8 +228,8 @@ impl srd_msg::Lane for Lane {
 
     #[inline]
     fn send(&mut self, now: Time, parts: &[&[u8]]) -> LaneSend {
-        if now.since(self.seen) > LOOK_EVERY && !self.is_alive(now) {
-            return LaneSend::Gone;
+        if now.since(self.seen) > PRESUMED_ALIVE && !self.is_alive(now) {
+            return self.gone(&"its process has ended");
         }
         match self.lane.send(parts) {
             Ok(()) => {
@@ -244,10 +238,7 @@ impl srd_msg::Lane for Lane {
                 LaneSend::Sent { asleep: self.lane.peer_asleep() }
             }
             Err(SendError::Busy) => LaneSend::Full,
-            Err(reason) => {
-                log::info(format_args!("shared memory with queue pair {}: {reason}", self.lane.peer().qpn));
-                LaneSend::Gone
-            }
+            Err(reason) => self.gone(&reason),
         }
     }
 

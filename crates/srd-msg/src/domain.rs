@@ -294,6 +294,7 @@ impl<M: Store> Domain<M> {
             // Its successor may be there already.
             if [state.epoch, led_to].iter().all(|&known| known == 0 || known == epoch_from(epoch)) {
                 state.lane = None;
+                // Also where it has not said anything: nobody will.
                 endpoint.fail_directed(cx.shared, peer, Failure::PeerLost(Status::RemoteAbort));
                 endpoint.lose_peer(cx, peer, Status::RemoteAbort);
             }

@@ -191,12 +191,11 @@ impl Endpoint {
     pub fn awaits<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
         let state = &mut self.peers[peer as usize];
         state.awaited += 1;
-        if state.is_awaited() {
+        if state.is_awaited() && !state.watched {
             self.watch(cx, peer);
         }
     }
 
-    #[inline]
     fn watch<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
         let state = &mut self.peers[peer as usize];
         let every =

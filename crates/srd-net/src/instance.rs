@@ -468,7 +468,8 @@ impl Instance {
     }
 
     /// Sleeps until `ready` says yes, moving packets meanwhile. `ready` is asked at the start, whenever packets have
-    /// moved (whoever moved them), after handlers have run, and after [`Instance::wake`]. Returns whether it said yes within `timeout` (`None`: for ever).
+    /// moved (whoever moved them), after handlers have run, and after [`Instance::wake`]. Returns whether it said yes within `timeout`
+    /// (`None`: for ever).
     pub fn wait_until(&self, timeout: Option<Duration>, ready: impl FnMut() -> bool) -> Result<bool, Barred> {
         Ok(self.wait_for(timeout, false, ready)? == Waited::Ready)
     }

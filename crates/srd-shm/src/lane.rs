@@ -147,8 +147,8 @@ impl Lane {
         self.segment.signals().closed.load(Ordering::Acquire) != 0
     }
 
-    /// Whether the peer's process is there and its endpoint open. Costs a system call or two: ask now and then (every
-    /// 100 ms), not with every message.
+    /// Whether the peer's process is there and its endpoint open. Costs a system call or two: ask now and then, not with
+    /// every message.
     pub fn peer_alive(&self) -> bool {
         if self.peer_closed() || !self.segment.owner_lives().unwrap_or(true) {
             return false;

@@ -31,12 +31,12 @@ Keys: q ends, up and down (or j and k) choose a process, s changes the order, p 
 
 Rates are of payload, in 10^9 bits per second; \"rtx\" are packets sent again. A peer over the network is a process (its
 address and UDP port); a peer through shared memory is an endpoint (its address and number; which process has it, the lines
-of processes say), and its bytes include what is copied out of its memory. A process can be seen unless it runs with SRD_TOP=off, whichever network namespace it
-is in.
+of processes say), and its bytes include what is copied out of its memory. A process can be seen unless it runs with
+SRD_TOP=off, whichever network namespace it is in.
 
 JSON, one line each interval: time_s, processes [{pid, program, address, endpoints, interface, mtu, sealed, rates,
-peer_count, shared_memory_peers, peers, paths, stats}], silent [{pid, program, why}]; stats are all counters of the process, as
-SRD_STATS writes them.";
+peer_count, shared_memory_peers, peers, paths, stats}], silent [{pid, program, why}]; stats are all counters of the
+process, as SRD_STATS writes them.";
 
 const HOW_TO_START: &str = "`srd run -- PROGRAM` starts one that does, unless SRD_TOP=off is set";
 

@@ -93,13 +93,12 @@ pub fn take(chosen: &Chosen) -> Sample {
         }
     }
     if !sample.instances.is_empty() || !sample.silent.is_empty() {
-        let missing = chosen.pids.iter().filter(|pid| !sample.has(**pid)).copied().collect::<Vec<_>>();
-        let missing = missing.into_iter().map(|pid| Silent {
-            pid,
-            program: printable(name_of(pid).trim()),
-            why: "no process of this user on this host that uses SRD has this number".into(),
-        });
-        sample.silent.extend(missing);
+        for &pid in &chosen.pids {
+            if !sample.has(pid) {
+                let why = "no process of this user on this host that uses SRD has this number".into();
+                sample.silent.push(Silent { pid, program: printable(name_of(pid).trim()), why });
+            }
+        }
     }
     sample.instances.sort_by(|a, b| (a.pid, &a.socket).cmp(&(b.pid, &b.socket)));
     sample
