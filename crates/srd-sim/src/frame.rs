@@ -1,42 +1,11 @@
 //! Packets on their way through the fabric. What switches look at lies apart from what only hosts do.
 
 use crate::units::Ps;
-
-/// What a frame carries from one transport to another.
-pub trait Content {
-    /// Cuts the content down to its headers. Returns the bytes that are left of the frame's, or `None` if the transport
-    /// makes nothing of such a frame.
-    fn trim(&mut self) -> Option<u32>;
-}
+pub use srd_rivals::frame::{Content, FrameHead};
 
 /// Name of a frame in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameId(pub u32);
-
-/// What switches look at.
-#[derive(Clone, Copy, Debug)]
-pub struct FrameHead {
-    /// Hash of addresses, ports and protocol: ECMP's input.
-    pub tuple_hash: u32,
-    /// Destination host.
-    pub dst: u32,
-    /// Bytes on the wire, everything included.
-    pub bytes: u32,
-    /// Class, 0 to 7.
-    pub class: u8,
-    /// Whether the sender understands congestion marks.
-    pub ecn_capable: bool,
-    /// Whether it carries one.
-    pub marked: bool,
-    /// Whether a switch has cut it.
-    pub trimmed: bool,
-    /// Whether it has been damaged on its way.
-    pub corrupt: bool,
-    /// State of the cable when the frame was put on it; if that has changed, the frame is lost.
-    pub epoch: u8,
-    /// Process at the destination that it is for.
-    pub process: u16,
-}
 
 /// Frames of a chunk: tables of millions grow without being copied.
 const CHUNK: usize = 1 << 12;

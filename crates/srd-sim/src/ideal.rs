@@ -5,23 +5,8 @@ use crate::fabric::PortId;
 use crate::flow::{Flow, Size, Start, Traffic};
 use crate::topology::Topology;
 use crate::units::Ps;
+pub use srd_rivals::transport::WireCost;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-
-/// What a flow costs on the wire.
-#[derive(Clone, Copy, Debug)]
-pub struct WireCost {
-    /// Payload bytes of a full packet.
-    pub payload: u64,
-    /// Bytes that each packet takes beside its payload.
-    pub headers: u64,
-}
-
-impl WireCost {
-    /// Bytes on the wire for so many bytes of payload.
-    pub fn bytes(&self, payload: u64) -> u64 {
-        payload + payload.div_ceil(self.payload) * self.headers
-    }
-}
 
 /// Shortest ways between switches.
 struct Ways {

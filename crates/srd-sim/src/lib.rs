@@ -12,7 +12,7 @@ pub mod flow;
 pub mod frame;
 pub mod htsim;
 pub mod ideal;
-pub mod input;
+
 pub mod memory_estimate;
 pub mod msg_transport;
 mod on_node;
@@ -27,6 +27,6 @@ pub mod srd_card;
 pub mod srd_transport;
 pub mod sweep;
 pub mod topology;
-pub mod transport;
-pub mod units;
+
+
 pub mod workload;

@@ -69,12 +69,12 @@ pub fn read_text(path: &Path) -> Result<String, InputError> {
 }
 
 /// `1 flow`, `12 flows`.
-pub(crate) fn counted(n: u64, noun: &str) -> String {
+pub fn counted(n: u64, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
 /// `a, b and c`.
-pub(crate) fn listed(items: &[impl AsRef<str>]) -> String {
+pub fn listed(items: &[impl AsRef<str>]) -> String {
     match items {
         [] => "none".to_string(),
         [one] => one.as_ref().to_string(),
@@ -86,7 +86,7 @@ pub(crate) fn listed(items: &[impl AsRef<str>]) -> String {
 }
 
 /// A name from a file as it may stand in a message: no control characters, not longer than a line.
-pub(crate) fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     let mut out: String = text.chars().take(60).flat_map(char::escape_debug).collect();
     if text.chars().nth(60).is_some() {
         out.push_str("...");

@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Where a value was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// Line of the file, from 1.
     Line(u32),
     /// The text of an override, `transport.paths=32`.
@@ -15,19 +15,27 @@ pub(crate) enum Origin {
 
 /// A value and where it was written.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Node {
-    pub(crate) origin: Origin,
-    pub(crate) content: Content,
+pub struct Node {
+    /// Where it was written.
+    pub origin: Origin,
+    /// What was.
+    pub content: Content,
 }
 
 /// A value.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Content {
+pub enum Content {
+    /// Text.
     Text(String),
+    /// A whole number.
     Whole(i64),
+    /// A number with a point.
     Number(f64),
+    /// `true` or `false`.
     Flag(bool),
+    /// A list.
     List(Vec<Node>),
+    /// A section.
     Table(Table),
     /// What no key here takes: its name, and what was written.
     Other(&'static str, String),
@@ -37,23 +45,25 @@ pub(crate) enum Content {
 const DEEPEST: usize = 8;
 
 /// Keys and values, in the order in which they were written.
-pub(crate) type Table = Vec<(String, Node)>;
+pub type Table = Vec<(String, Node)>;
 
 /// A scenario file.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Document {
-    pub(crate) file: String,
-    pub(crate) root: Table,
+pub struct Document {
+    /// Its name in errors.
+    pub file: String,
+    /// What it says.
+    pub root: Table,
 }
 
 /// The value of `key`.
-pub(crate) fn entry<'a>(table: &'a Table, key: &str) -> Option<&'a Node> {
+pub fn entry<'a>(table: &'a Table, key: &str) -> Option<&'a Node> {
     table.iter().find(|(name, _)| name == key).map(|(_, node)| node)
 }
 
 impl Document {
     /// Reads `text`, called `file` in errors.
-    pub(crate) fn parse(text: &str, file: &str) -> Result<Document, InputError> {
+    pub fn parse(text: &str, file: &str) -> Result<Document, InputError> {
         let lines = Lines::of(text);
         let root = DeTable::parse(text).map_err(|error| {
             let line = error.span().map(|span| lines.line(span.start));
@@ -66,7 +76,7 @@ impl Document {
 
     /// Applies an override: `section.key=value`. A number in the path picks one of several sections (`workload.0.size`);
     /// without it all are meant. The value is TOML, or a bare word.
-    pub(crate) fn set(&mut self, text: &str) -> Result<(), InputError> {
+    pub fn set(&mut self, text: &str) -> Result<(), InputError> {
         let error = |message: String| match text.chars().nth(200) {
             None => InputError::of(&format!("--set {text}"), message),
             Some(_) => InputError::of(&format!("--set {}", shown(text)), message),
@@ -82,7 +92,7 @@ impl Document {
     }
 
     /// An error about something written at `origin`.
-    pub(crate) fn error(&self, origin: &Origin, message: impl Into<String>) -> InputError {
+    pub fn error(&self, origin: &Origin, message: impl Into<String>) -> InputError {
         match origin {
             Origin::Line(line) => InputError::at(&self.file, *line, message),
             Origin::Set(text) => InputError::of(&format!("--set {text}"), message),

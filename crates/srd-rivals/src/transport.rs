@@ -2,31 +2,45 @@
 //! the transports it is compared with.
 
 use crate::frame::{Content, FrameHead};
-use crate::program::script::Script;
-use crate::settings::Settings;
 use srd_wire::{BitRate, Nanos, Time};
 
 /// What a process must know before it begins.
 #[derive(Clone, Debug)]
-pub struct Role<'a> {
-    /// Everything about the run.
-    pub settings: &'a Settings,
+pub struct Role {
     /// Host number.
     pub host: u32,
-    /// Number among the host's processes.
+    /// Number among the host's processes: its address there.
     pub process: u16,
-    /// Flows that it will send, at most.
+    /// Flows that it will send at a time, at most.
     pub flows_out: u32,
-    /// Its rank and script, if it runs a program.
-    pub program: Option<(u32, &'a Script)>,
-    /// Bytes of each flow that it will receive, by inbox (`u64::MAX` if without end).
-    pub inboxes: Vec<u64>,
+    /// Inboxes that it will have, at most.
+    pub inboxes: u32,
     /// Seed of its own.
     pub seed: u64,
     /// Rate of the fastest host's link.
     pub line_rate: BitRate,
     /// Longest unloaded round trip between two hosts.
     pub base_rtt: Nanos,
+    /// Largest IP datagram in bytes.
+    pub mtu: u16,
+    /// Class of its packets, 0 to 7.
+    pub class: u8,
+}
+
+/// What a flow costs on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WireCost {
+    /// Payload bytes of a full packet.
+    pub payload: u64,
+    /// Bytes that each packet takes beside its payload.
+    pub headers: u64,
+}
+
+impl WireCost {
+    /// Bytes on the wire for so many bytes of payload.
+    pub fn bytes(&self, payload: u64) -> u64 {
+        payload + payload.div_ceil(self.payload) * self.headers
+    }
 }
 
 /// A transfer that a process is asked to begin.
@@ -57,6 +71,15 @@ pub struct Outgoing<C> {
     pub ecn_capable: bool,
     /// What it carries.
     pub content: C,
+}
+
+impl<C> Outgoing<C> {
+    /// The same with another content.
+    #[inline]
+    pub fn map<D>(self, make: impl FnOnce(C) -> D) -> Outgoing<D> {
+        let Outgoing { to, process, ports, bytes, class, ecn_capable, content } = self;
+        Outgoing { to, process, ports, bytes, class, ecn_capable, content: make(content) }
+    }
 }
 
 /// What has become of a flow.
@@ -111,21 +134,19 @@ pub struct Counts {
     pub timeouts: u64,
 }
 
-/// A process that moves flows.
+/// A process that moves flows. It has no clock and no cable: moments and frames come in as arguments.
 pub trait Transport: Sized {
     /// What its frames carry.
     type Content: Content;
     /// How others name it.
     type Address: Clone;
 
-    /// A process as `role` says.
-    fn new(role: Role<'_>) -> Self;
-
     /// Its address.
     fn address(&self) -> Self::Address;
 
-    /// A flow is about to come from that process.
-    fn expect(&mut self, from: &Self::Address);
+    /// A flow of `bytes` (`u64::MAX`: without end) is about to come from that process and to fill that inbox, which is
+    /// empty. Inboxes are below [`Role::inboxes`], and used again when they have been filled.
+    fn expect(&mut self, from: &Self::Address, inbox: u32, bytes: u64);
 
     /// Begins a transfer.
     fn start(&mut self, now: Time, order: Order, to: &Self::Address);
@@ -159,11 +180,17 @@ pub trait Transport: Sized {
     /// Gives the next frame to send to `sink`, if there is one now.
     fn poll_transmit<R>(&mut self, now: Time, sink: impl FnMut(Outgoing<Self::Content>) -> R) -> Option<R>;
 
+    /// The network card may send no frames of these classes (a bit each) until it is told otherwise:
+    /// [`Transport::poll_transmit`] gives none. Frames of other classes go on.
+    fn set_paused(&mut self, classes: u8);
+
     /// How many processes send to this one now, as far as it knows.
-    fn senders(&self, now: Time) -> u16;
+    fn senders(&self, _now: Time) -> u16 {
+        0
+    }
 
     /// So many send to other processes of the host.
-    fn set_neighbours(&mut self, senders: u16);
+    fn set_neighbours(&mut self, _senders: u16) {}
 
     /// Work that is due by the clock.
     fn handle_timeout(&mut self, now: Time);

@@ -1,7 +1,7 @@
 //! Bytes as people write them: `65536`, `"64KB"`, `"2MB"`, `"1.5bdp"`.
 
 /// What a text may look like, for messages.
-pub(crate) const EXAMPLES: &str = "\"64KB\" (1000 each), \"64KiB\" (1024 each), \"2MB\" or \"1bdp\"";
+pub const EXAMPLES: &str = "\"64KB\" (1000 each), \"64KiB\" (1024 each), \"2MB\" or \"1bdp\"";
 
 /// Largest multiple of the bandwidth-delay product that may be written.
 const MOST_BDP: f64 = 1e9;
@@ -21,14 +21,16 @@ const UNITS: [(&str, u64); 9] = [
 
 /// Bytes, or multiples of the bandwidth-delay product, which is known later.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Bytes {
+pub enum Bytes {
+    /// So many.
     Count(u64),
+    /// So many bandwidth-delay products.
     Bdp(f64),
 }
 
 impl Bytes {
     /// In bytes, rounded to the nearest, at least 1.
-    pub(crate) fn with_bdp(self, bdp: u64) -> u64 {
+    pub fn with_bdp(self, bdp: u64) -> u64 {
         match self {
             Bytes::Count(bytes) => bytes,
             Bytes::Bdp(times) => ((bdp as f64 * times).round() as u64).max(1),
@@ -37,7 +39,7 @@ impl Bytes {
 }
 
 /// What `text` says, if it is a quantity of bytes.
-pub(crate) fn bytes(text: &str) -> Option<Bytes> {
+pub fn bytes(text: &str) -> Option<Bytes> {
     if let Some(times) = text.strip_suffix("bdp").or_else(|| text.strip_suffix("BDP")) {
         let times: f64 = plain(times)?;
         return (times > 0.0 && times <= MOST_BDP).then_some(Bytes::Bdp(times));

@@ -1,7 +1,7 @@
 //! One table of a scenario, read key by key. Every complaint says where, which key, what was written, what may be.
 
-use super::document::{Content, Document, Node, Origin, Table, entry};
-use super::quantity::{self, Bytes};
+use crate::document::{Content, Document, Node, Origin, Table, entry};
+use crate::quantity::{self, Bytes};
 use crate::input::{InputError, listed, shown};
 use crate::units::Ps;
 use srd_wire::BitRate;
@@ -15,7 +15,7 @@ const FASTEST_GBPS: f64 = 16_000.0;
 const MOST_BYTES: u64 = 1_000_000_000_000_000_000;
 
 /// A table and the keys that it may have.
-pub(crate) struct Section<'a> {
+pub struct Section<'a> {
     document: &'a Document,
     /// As messages call it: `[transport]`.
     name: String,
@@ -28,13 +28,13 @@ static EMPTY: Table = Table::new();
 
 impl<'a> Section<'a> {
     /// The top level.
-    pub(crate) fn root(document: &'a Document, keys: &[&'static str]) -> Result<Section<'a>, InputError> {
+    pub fn root(document: &'a Document, keys: &[&'static str]) -> Result<Section<'a>, InputError> {
         let (name, origin) = ("the top level".to_string(), Origin::Line(1));
         Section { document, name, table: &document.root, origin, keys: Vec::new() }.only(keys)
     }
 
     /// The section `[name]`, empty if it is not there.
-    pub(crate) fn of(document: &'a Document, name: &str) -> Result<Section<'a>, InputError> {
+    pub fn of(document: &'a Document, name: &str) -> Result<Section<'a>, InputError> {
         let shown_name = format!("[{name}]");
         match entry(&document.root, name) {
             None => {
@@ -46,7 +46,7 @@ impl<'a> Section<'a> {
     }
 
     /// The sections `[[name]]`.
-    pub(crate) fn all(document: &'a Document, name: &str) -> Result<Vec<Section<'a>>, InputError> {
+    pub fn all(document: &'a Document, name: &str) -> Result<Vec<Section<'a>>, InputError> {
         let Some(node) = entry(&document.root, name) else { return Ok(Vec::new()) };
         let Content::List(items) = &node.content else {
             return Err(document
@@ -67,7 +67,7 @@ impl<'a> Section<'a> {
     }
 
     /// Refuses all keys but these.
-    pub(crate) fn only(mut self, keys: &[&'static str]) -> Result<Section<'a>, InputError> {
+    pub fn only(mut self, keys: &[&'static str]) -> Result<Section<'a>, InputError> {
         self.keys = keys.to_vec();
         match self.table.iter().find(|(key, _)| !keys.contains(&key.as_str())) {
             None => Ok(self),
@@ -81,18 +81,18 @@ impl<'a> Section<'a> {
     }
 
     /// Adds to the name by which messages call it.
-    pub(crate) fn called(mut self, addition: &str) -> Section<'a> {
+    pub fn called(mut self, addition: &str) -> Section<'a> {
         self.name = format!("{} ({addition})", self.name);
         self
     }
 
     /// A complaint about the section as a whole.
-    pub(crate) fn error(&self, message: impl AsRef<str>) -> InputError {
+    pub fn error(&self, message: impl AsRef<str>) -> InputError {
         self.document.error(&self.origin, format!("{}: {}", self.name, message.as_ref()))
     }
 
     /// A complaint about the value of `key`.
-    pub(crate) fn error_at(&self, key: &str, message: impl AsRef<str>) -> InputError {
+    pub fn error_at(&self, key: &str, message: impl AsRef<str>) -> InputError {
         match self.node(key) {
             Some(node) => {
                 self.document.error(&node.origin, format!("{} {key}: {}", self.name, message.as_ref()))
@@ -102,12 +102,12 @@ impl<'a> Section<'a> {
     }
 
     /// Whether `key` is there.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.node(key).is_some()
     }
 
     /// Whether `key` is among those that it may have.
-    pub(crate) fn may_have(&self, key: &str) -> bool {
+    pub fn may_have(&self, key: &str) -> bool {
         self.keys.contains(&key)
     }
 
@@ -138,13 +138,13 @@ impl<'a> Section<'a> {
     }
 
     /// A value that must be there.
-    pub(crate) fn needed<T>(&self, key: &str, value: Option<T>, example: &str) -> Result<T, InputError> {
+    pub fn needed<T>(&self, key: &str, value: Option<T>, example: &str) -> Result<T, InputError> {
         value
             .ok_or_else(|| self.error(format!("`{key}` is missing: write, for example, `{key} = {example}`")))
     }
 
     /// A whole number.
-    pub(crate) fn whole(&self, key: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, InputError> {
+    pub fn whole(&self, key: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, InputError> {
         let expected = || format!("a whole number from {} to {}", range.start(), range.end());
         self.read(key, expected, |content| match content {
             Content::Whole(number) => u64::try_from(*number).ok().filter(|number| range.contains(number)),
@@ -153,34 +153,34 @@ impl<'a> Section<'a> {
     }
 
     /// A whole number of 32 bits, at least 1.
-    pub(crate) fn count(&self, key: &str) -> Result<Option<u32>, InputError> {
+    pub fn count(&self, key: &str) -> Result<Option<u32>, InputError> {
         Ok(self.whole(key, 1..=u32::MAX as u64)?.map(|count| count as u32))
     }
 
     /// A count that must be there.
-    pub(crate) fn needed_count(&self, key: &str) -> Result<u32, InputError> {
+    pub fn needed_count(&self, key: &str) -> Result<u32, InputError> {
         let count = self.count(key)?;
         self.needed(key, count, "8")
     }
 
     /// Number of a host; whether there is one, the topology says.
-    pub(crate) fn host(&self, key: &str) -> Result<Option<u32>, InputError> {
+    pub fn host(&self, key: &str) -> Result<Option<u32>, InputError> {
         Ok(self.whole(key, 0..=u32::MAX as u64)?.map(|host| host as u32))
     }
 
     /// A number in a range.
-    pub(crate) fn number(&self, key: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, InputError> {
+    pub fn number(&self, key: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, InputError> {
         let expected = || format!("a number from {} to {}", range.start(), range.end());
         self.read(key, expected, |content| number(content).filter(|number| range.contains(number)))
     }
 
     /// A probability or share.
-    pub(crate) fn probability(&self, key: &str) -> Result<Option<f64>, InputError> {
+    pub fn probability(&self, key: &str) -> Result<Option<f64>, InputError> {
         self.number(key, 0.0..=1.0)
     }
 
     /// Microseconds.
-    pub(crate) fn micros(&self, key: &str) -> Result<Option<Ps>, InputError> {
+    pub fn micros(&self, key: &str) -> Result<Option<Ps>, InputError> {
         let expected = || format!("microseconds, from 0 to {LONGEST_US:e}");
         self.read(key, expected, |content| {
             let micros = number(content).filter(|micros| (0.0..=LONGEST_US).contains(micros))?;
@@ -189,7 +189,7 @@ impl<'a> Section<'a> {
     }
 
     /// Microseconds above 0.
-    pub(crate) fn some_micros(&self, key: &str) -> Result<Option<Ps>, InputError> {
+    pub fn some_micros(&self, key: &str) -> Result<Option<Ps>, InputError> {
         match self.micros(key)? {
             Some(Ps::ZERO) => Err(self.error_at(key, "0 cannot be: write microseconds above 0")),
             span => Ok(span),
@@ -197,7 +197,7 @@ impl<'a> Section<'a> {
     }
 
     /// Gb/s above 0.
-    pub(crate) fn gbps(&self, key: &str) -> Result<Option<BitRate>, InputError> {
+    pub fn gbps(&self, key: &str) -> Result<Option<BitRate>, InputError> {
         let expected = || format!("Gb/s, above 0 and up to {FASTEST_GBPS}");
         self.read(key, expected, |content| {
             let gbps = number(content).filter(|gbps| (0.0..=FASTEST_GBPS).contains(gbps))?;
@@ -207,7 +207,7 @@ impl<'a> Section<'a> {
     }
 
     /// Bytes: a number, or text with a unit. At least `least` where they are not given in units of the BDP.
-    pub(crate) fn bytes(&self, key: &str, least: u64) -> Result<Option<Bytes>, InputError> {
+    pub fn bytes(&self, key: &str, least: u64) -> Result<Option<Bytes>, InputError> {
         let expected =
             || format!("bytes, at least {least}: a number, or text such as {}", quantity::EXAMPLES);
         self.read(key, expected, |content| match content {
@@ -224,7 +224,7 @@ impl<'a> Section<'a> {
     }
 
     /// `true` or `false`.
-    pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, InputError> {
+    pub fn flag(&self, key: &str) -> Result<Option<bool>, InputError> {
         self.read(
             key,
             || "true or false".to_string(),
@@ -236,7 +236,7 @@ impl<'a> Section<'a> {
     }
 
     /// Text.
-    pub(crate) fn text(&self, key: &str) -> Result<Option<&'a str>, InputError> {
+    pub fn text(&self, key: &str) -> Result<Option<&'a str>, InputError> {
         let Some(node) = self.node(key) else { return Ok(None) };
         match &node.content {
             Content::Text(text) if !text.is_empty() => Ok(Some(text)),
@@ -245,7 +245,7 @@ impl<'a> Section<'a> {
     }
 
     /// One of several words.
-    pub(crate) fn word<T: Copy>(&self, key: &str, words: &[(&str, T)]) -> Result<Option<T>, InputError> {
+    pub fn word<T: Copy>(&self, key: &str, words: &[(&str, T)]) -> Result<Option<T>, InputError> {
         let expected = || {
             let words: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
             format!("one of {}", listed(&words).replace(" and ", " or "))
@@ -257,7 +257,7 @@ impl<'a> Section<'a> {
     }
 
     /// A list, each item made by `read`.
-    pub(crate) fn list<T>(
+    pub fn list<T>(
         &self,
         key: &str,
         expected: &str,
@@ -282,17 +282,19 @@ impl<'a> Section<'a> {
 }
 
 /// An item of a list.
-pub(crate) struct Item<'a>(&'a Content);
+pub struct Item<'a>(&'a Content);
 
 impl<'a> Item<'a> {
-    pub(crate) fn text(&self) -> Option<&'a str> {
+    /// Text.
+    pub fn text(&self) -> Option<&'a str> {
         match self.0 {
             Content::Text(text) => Some(text),
             _ => None,
         }
     }
 
-    pub(crate) fn whole(&self) -> Option<u32> {
+    /// A whole number of 32 bits.
+    pub fn whole(&self) -> Option<u32> {
         match self.0 {
             Content::Whole(number) => u32::try_from(*number).ok(),
             _ => None,
@@ -300,7 +302,7 @@ impl<'a> Item<'a> {
     }
 
     /// A single value as an override has it behind the `=`.
-    pub(crate) fn value(&self) -> Option<String> {
+    pub fn value(&self) -> Option<String> {
         match self.0 {
             Content::Text(text) => Some(text.clone()),
             Content::Whole(number) => Some(number.to_string()),
@@ -311,7 +313,7 @@ impl<'a> Item<'a> {
     }
 
     /// A list of texts.
-    pub(crate) fn texts(&self) -> Option<Vec<String>> {
+    pub fn texts(&self) -> Option<Vec<String>> {
         match self.0 {
             Content::List(items) => {
                 items.iter().map(|item| Some(Item(&item.content).text()?.into())).collect()

@@ -1,0 +1,23 @@
+//! Transports that SRD is compared with, for simulated hosts, and the surface that SRD and they have in common.
+//!
+//! Each is sans-IO: no clock, no network, no randomness of its own. `transport` is what a host asks of them, `rival` what a
+//! scenario asks; `section` and what it is made of read a scenario's TOML. To add a transport: a file (or folder) here with a
+//! type that is a [`Rival`], and a line in the list below.
+#![forbid(unsafe_code)]
+
+pub mod document;
+#[cfg(test)]
+mod dumbbell;
+pub mod frame;
+pub mod input;
+mod mixed;
+pub mod quantity;
+mod rival;
+pub mod section;
+pub mod transport;
+pub mod units;
+
+pub use rival::{Rival, Surroundings};
+
+mixed::rivals! {
+}
