@@ -20,4 +20,5 @@ pub mod units;
 pub use rival::{Rival, Surroundings};
 
 mixed::rivals! {
+    roce::Roce,
 }
