@@ -220,7 +220,7 @@ impl Roce {
             self.notify(now);
         }
         let responder = &mut self.responders[number as usize];
-        let (fate, answer) = responder.receive(segment.psn, segment.ack);
+        let (fate, answer) = responder.receive(now, segment.psn, segment.ack, self.config.nak_again);
         match answer {
             Answer::None => {}
             Answer::Ack if responder.ack_waits => {}
