@@ -173,7 +173,7 @@ impl<'w> Lab<'w> {
                 .map_or_else(Vec::new, |all| all.ranks().map(|rank| rank.marks().to_vec()).collect()),
             samples,
             complaints: run::complaints(&simulation, scenario),
-            outcome: Outcome::of(&simulation, offer.ideal, &meter),
+            outcome: Outcome::of(&mut simulation, offer.ideal, &meter),
             offer,
         })
     }
