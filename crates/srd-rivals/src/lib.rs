@@ -21,4 +21,5 @@ pub use rival::{Rival, Surroundings};
 
 mixed::rivals! {
     nscc::Nscc,
+    tcp::Tcp,
 }
