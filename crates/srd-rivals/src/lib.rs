@@ -22,4 +22,5 @@ pub use rival::{Rival, Surroundings};
 mixed::rivals! {
     nscc::Nscc,
     roce::Roce,
+    tcp::Tcp,
 }
