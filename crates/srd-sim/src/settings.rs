@@ -61,6 +61,11 @@ impl QueueSettings {
         self.pause.map_or(0, |pause| pause.classes)
     }
 
+    /// Whether packets of a class are cut down to their headers where they find no room.
+    pub fn trims(&self, class: u8) -> bool {
+        self.trim && self.lossless() >> class & 1 == 0
+    }
+
     /// Whether packets of a class are marked.
     pub fn marks(&self, class: u8) -> bool {
         self.ecn.is_some() && self.marked_classes >> class & 1 == 1

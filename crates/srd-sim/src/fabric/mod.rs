@@ -115,7 +115,10 @@ impl<C: Content> Fabric<C> {
             settings: queues,
             routes: Routes::new(topology, settings.seed, |_| true),
             ways: Ways::new(settings.routing.mode, topology),
-            orders: settings.routing.strict_order.map(|patience| Orders::new(patience, topology.switches.len())),
+            orders: settings
+                .routing
+                .strict_order
+                .map(|patience| Orders::new(patience, topology.switches.len())),
             pauses: queues.pause.map(|pause| Pauses::new(pause, topology, settings.frame_overhead)),
             deadlocks: Vec::new(),
             faults: Faults::new(topology.cables.len()),
@@ -197,7 +200,8 @@ impl<C: Content> Fabric<C> {
             None => frames.min().unwrap_or(Ps::ZERO),
             // Pause frames do not wait for the switch.
             Some(pauses) => {
-                let pause_frames = self.topology.cables.iter().map(|cable| cable.delay + pauses.settings.response);
+                let pause_frames =
+                    self.topology.cables.iter().map(|cable| cable.delay + pauses.settings.response);
                 frames.chain(pause_frames).min().unwrap_or(Ps::ZERO)
             }
         }
@@ -211,6 +215,12 @@ impl<C: Content> Fabric<C> {
     /// Of each port: the node at its other end.
     pub fn ends(&self) -> Vec<NodeId> {
         self.ports.iter().map(|port| port.to).collect()
+    }
+
+    /// A port by the ends of its cable: `leaf0->spine2`.
+    pub fn port_name(&self, port: PortId) -> String {
+        let end = |port: PortId| self.topology.name(self.ports[port.0 as usize].to);
+        format!("{}->{}", end(port.other_end()), end(port))
     }
 
     /// Number of switches.

@@ -73,7 +73,8 @@ impl Pauses {
         let mut headroom = Vec::with_capacity(ports);
         for cable in &topology.cables {
             for to in [cable.b, cable.a] {
-                let latency = to.0.checked_sub(topology.hosts).map(|switch| topology.switches[switch as usize].latency);
+                let latency =
+                    to.0.checked_sub(topology.hosts).map(|switch| topology.switches[switch as usize].latency);
                 let enough = || {
                     // From the moment at which the threshold is crossed, frames come in for as long as: the frame that is
                     // leaving towards the sender keeps the pause frame waiting; that takes its time to be sent, crosses the
@@ -252,7 +253,8 @@ impl Pauses {
     pub(super) fn watch(&mut self, now: Ps, port: PortId) -> u8 {
         self.watch_at[port.0 as usize] = Ps::NEVER;
         let Some(patience) = self.settings.watchdog else { return 0 };
-        let late = |&group: &Group| self.paused_since(port, group).is_some_and(|since| since + patience <= now);
+        let late =
+            |&group: &Group| self.paused_since(port, group).is_some_and(|since| since + patience <= now);
         self.groups().filter(late).fold(0, |classes, group| classes | self.groups[group])
     }
 }

@@ -257,7 +257,9 @@ impl<C: Content> Fabric<C> {
     pub fn pause_counters(&self, now: Ps) -> PauseCounters {
         self.pauses.as_ref().map_or_else(PauseCounters::default, |pauses| PauseCounters {
             frames: pauses.sent,
-            paused: (0..self.ports()).map(|port| pauses.paused(now, PortId(port))).fold(Ps::ZERO, |a, b| a + b),
+            paused: (0..self.ports())
+                .map(|port| pauses.paused(now, PortId(port)))
+                .fold(Ps::ZERO, |a, b| a + b),
             lossless_drops: pauses.lossless_drops,
             watchdog_drops: pauses.watchdog_drops,
         })

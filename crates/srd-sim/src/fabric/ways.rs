@@ -154,7 +154,9 @@ impl<C: Content> Fabric<C> {
         let source = self.ports[from.other_end().0 as usize].to.0;
         let (first, last) = (source < self.hosts, self.routes.is_last(switch, head.dst));
         if last {
-            let Some(to) = self.routes.next(switch, head.dst, head.tuple_hash) else { return Choice::Way(None) };
+            let Some(to) = self.routes.next(switch, head.dst, head.tuple_hash) else {
+                return Choice::Way(None);
+            };
             if self.orders.is_none() || first {
                 return Choice::Way(Some(to));
             }

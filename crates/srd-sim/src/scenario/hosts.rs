@@ -29,8 +29,12 @@ pub(super) fn read(document: &Document, hosts: u32) -> Result<HostSettings, Inpu
     let slow = match (slow, slow_per_packet) {
         (Some(slow), Some(per_packet)) => (slow, per_packet),
         (None, None) => (Vec::new(), Ps::ZERO),
-        (Some(_), None) => return Err(section.error("`slow_per_packet_us` is missing: say how slow `slow_hosts` are")),
-        (None, Some(_)) => return Err(section.error_at("slow_per_packet_us", "without `slow_hosts`: say which")),
+        (Some(_), None) => {
+            return Err(section.error("`slow_per_packet_us` is missing: say how slow `slow_hosts` are"));
+        }
+        (None, Some(_)) => {
+            return Err(section.error_at("slow_per_packet_us", "without `slow_hosts`: say which"));
+        }
     };
     if let Some(host) = slow.0.iter().find(|&&host| host >= hosts) {
         return Err(section.error_at("slow_hosts", format!("there is no host {host}: there are {hosts}")));
