@@ -19,4 +19,6 @@ pub mod units;
 
 pub use rival::{Rival, Surroundings};
 
-mixed::rivals! {}
+mixed::rivals! {
+    nscc::Nscc,
+}

@@ -92,7 +92,7 @@ fn run_hosts<T: Process>(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool
     let offer = Offer::of(scenario);
     let mut simulation: Simulation<'_, T> = prepare_hosts(scenario, &offer);
     drive(&mut simulation, scenario, &offer, watch).then(|| Ran {
-        outcome: Outcome::of(&simulation, offer.ideal, &meter),
+        outcome: Outcome::of(&mut simulation, offer.ideal, &meter),
         complaints: complaints(&simulation, scenario),
     })
 }
@@ -107,7 +107,7 @@ pub fn run_verified(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool) -> 
     if !drive(&mut simulation, scenario, &offer, &mut |share| watch(0.5 + share / 2.0)) {
         return None;
     }
-    let second = Outcome::of(&simulation, offer.ideal, &Meter::start());
+    let second = Outcome::of(&mut simulation, offer.ideal, &Meter::start());
     Some(match simulation.transports().find_map(Observed::defect) {
         Some(defect) => Err(defect.to_string()),
         None if (Outcome { cost: ran.outcome.cost, ..second }) == ran.outcome => Ok(ran),

@@ -901,6 +901,11 @@ impl<'a, T: Kind> Simulation<'a, T> {
         self.processes.iter_mut().map(|process| &mut process.transport)
     }
 
+    /// What it is to move.
+    pub fn traffic(&self) -> &'a Traffic {
+        self.traffic
+    }
+
     /// What it was made with.
     pub fn settings(&self) -> &Settings {
         self.settings
