@@ -1,6 +1,6 @@
 //! What a run has come to, in the words of its JSON.
 
-use crate::fabric::PortId;
+use crate::fabric::{Deadlock, PortId};
 use crate::flow::Size;
 use crate::process::Process;
 use crate::simulation::Simulation;
@@ -78,6 +78,16 @@ pub struct Outcome {
     pub packets_marked: u64,
     /// Frames cut to their headers.
     pub packets_trimmed: u64,
+    /// Pause frames, those that let go on included.
+    pub pause_frames: u64,
+    /// For how long ports could not send, those of hosts too, over all ports and classes.
+    pub paused_us: f64,
+    /// Frames of lossless classes that found no room: headroom was too small.
+    pub lossless_drops: u64,
+    /// Frames dropped because their class had been paused for too long.
+    pub watchdog_drops: u64,
+    /// Ports that waited for each other for ever.
+    pub deadlocks: Vec<DeadlockFound>,
     /// Each workload by itself.
     pub workloads: Vec<OfWorkload>,
     /// Frames that crossed a cable, each cable counted.
@@ -88,6 +98,17 @@ pub struct Outcome {
     pub sim_us: f64,
     /// What the run took; differs from machine to machine.
     pub cost: Cost,
+}
+
+/// Ports that wait for each other for ever.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct DeadlockFound {
+    /// When the last of them was paused.
+    pub at_us: f64,
+    /// The class that they may not send; the lowest where it is the whole link.
+    pub class: u8,
+    /// The ports, by the ends of their cables: each waits for the next, the last for the first.
+    pub ports: Vec<String>,
 }
 
 /// What became of one workload.
@@ -250,6 +271,7 @@ impl Outcome {
             sum
         });
         let counts = simulation.counts();
+        let pauses = fabric.pause_counters(simulation.now);
         Outcome {
             scenario: settings.name.clone(),
             transport: transports.join("+"),
@@ -269,6 +291,11 @@ impl Outcome {
             packets_lost: sum.lost + simulation.host_losses.corrupt,
             packets_marked: sum.marked,
             packets_trimmed: sum.trimmed,
+            pause_frames: pauses.frames,
+            paused_us: pauses.paused.as_micros(),
+            lossless_drops: pauses.lossless_drops,
+            watchdog_drops: pauses.watchdog_drops,
+            deadlocks: deadlocks(simulation),
             workloads,
             packet_hops: fabric.hops,
             events: simulation.events(),
@@ -276,4 +303,15 @@ impl Outcome {
             cost: meter.stop(counts.data_new + counts.data_again, simulation.events()),
         }
     }
+}
+
+/// The deadlocks of a run, by names.
+pub fn deadlocks<T: Process>(simulation: &Simulation<'_, T>) -> Vec<DeadlockFound> {
+    let name = |&port: &PortId| simulation.fabric.port_name(port);
+    let found = |deadlock: &Deadlock| DeadlockFound {
+        at_us: deadlock.at.as_micros(),
+        class: deadlock.class,
+        ports: deadlock.ports.iter().map(name).collect(),
+    };
+    simulation.fabric.deadlocks().iter().map(found).collect()
 }

@@ -182,6 +182,15 @@ pub(crate) fn complaints<T: Process>(simulation: &Simulation<'_, T>, scenario: &
     let finite = flows().filter(|(_, flow)| matches!(flow.size, Size::Bytes(_)));
     let open: Vec<_> = finite.filter(|(state, _)| state.sent.is_none() && state.failed.is_none()).collect();
     let mut complaints = Vec::new();
+    for deadlock in crate::outcome::deadlocks(simulation) {
+        complaints.push(format!(
+            "deadlock: since {} us these ports wait for each other to send class {}: {}. Routes without circles, `pfc_watchdog_us` \
+             or more memory (`pfc_xoff`) help",
+            deadlock.at_us,
+            deadlock.class,
+            deadlock.ports.join(", ")
+        ));
+    }
     if !open.is_empty() {
         let waiting = open.iter().filter(|(state, _)| state.started.is_none()).count();
         let waiting = if waiting > 0 { format!(" ({waiting} of them never began)") } else { String::new() };

@@ -327,8 +327,8 @@ fn departures(scenario: &Scenario, frames: &[(u64, u32)]) -> Vec<(Ps, u32)> {
     loop {
         let next = coming.front().map_or(Ps::NEVER, |&(at, _)| at);
         match (events.pop(next), coming.front()) {
-            (Some((at, Event::PortFree { port, bytes })), _) => {
-                fabric.port_free(at, port, bytes, &mut pool, &mut events);
+            (Some((at, Event::PortFree { port })), _) => {
+                fabric.port_free(at, port, &mut pool, &mut events);
             }
             (Some((at, Event::Arrive { frame, .. })), _) => out.push((at, pool.head(frame).bytes)),
             (Some((_, event)), _) => panic!("{event:?}"),
