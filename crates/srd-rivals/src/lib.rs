@@ -20,5 +20,7 @@ pub mod units;
 pub use rival::{Rival, Surroundings};
 
 mixed::rivals! {
+    nscc::Nscc,
     roce::Roce,
+    tcp::Tcp,
 }
