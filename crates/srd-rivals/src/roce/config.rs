@@ -172,12 +172,15 @@ fn payload(section: &Section<'_>, around: &Surroundings) -> Result<u32, InputErr
 ///   with adaptive retransmission is seen to take 2 ms and double it (linux-rdma/perftest, issue 251). Where packets get lost
 ///   this takes n = 8, 1.05 ms, and in a lossless class, where pauses last and a needless timeout does harm, n = 10, 4.2 ms.
 fn usual_rto(recovery: Recovery, around: &Surroundings) -> Nanos {
-    let lossless = around.lossless >> around.class & 1 == 1;
-    match (recovery, lossless) {
+    match (recovery, is_lossless(around)) {
         (Recovery::Irn, _) => Nanos::from_micros(320).max(Nanos(8 * around.base_rtt.0)),
         (Recovery::GoBackN, false) => Nanos(4096 << 8),
         (Recovery::GoBackN, true) => Nanos(4096 << 10),
     }
+}
+
+fn is_lossless(around: &Surroundings) -> bool {
+    around.lossless >> around.class & 1 == 1
 }
 
 fn dcqcn(section: &Section<'_>, around: &Surroundings) -> Result<Option<Dcqcn>, InputError> {
@@ -193,7 +196,9 @@ fn dcqcn(section: &Section<'_>, around: &Surroundings) -> Result<Option<Dcqcn>, 
         };
     }
     let words = [("paper", Preset::Paper), ("hpcc", Preset::Hpcc), ("mellanox", Preset::Mellanox)];
-    let preset = section.word("preset", &words)?.unwrap_or(Preset::Paper);
+    // What ConnectX is shipped with does best where nothing is lost; the paper's slower hand keeps losses rarer.
+    let usual = if is_lossless(around) { Preset::Mellanox } else { Preset::Paper };
+    let preset = section.word("preset", &words)?.unwrap_or(usual);
     let mut dcqcn = preset.constants(around.line_rate, section.whole("cnp_class", 0..=7)?.unwrap_or(6) as u8);
     let rate = |key: &str| {
         let most = around.line_rate.0 as f64 / 1e6;
