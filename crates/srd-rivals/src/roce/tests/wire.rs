@@ -11,6 +11,9 @@ enum Luck {
     Marked,
 }
 
+/// Luck of the packets that an end sends, by their number among all.
+type Lots<'a> = Box<dyn FnMut(usize, u64, &Packet) -> Luck + 'a>;
+
 /// Nothing.
 const NONE: Luck = Luck::Late(0);
 /// One way, in nanoseconds.
@@ -27,7 +30,7 @@ struct Wire<'a> {
     serial: u64,
     flying: BinaryHeap<Reverse<(u64, u64)>>,
     packets: BTreeMap<u64, (usize, Packet, bool)>,
-    luck: Box<dyn FnMut(usize, u64, &Packet) -> Luck + 'a>,
+    luck: Lots<'a>,
     /// What has left, and when, by which end.
     left: Vec<(u64, usize, Packet)>,
     reports: [Vec<(u64, Report)>; 2],
