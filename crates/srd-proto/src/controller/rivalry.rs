@@ -17,12 +17,17 @@ const PUSHED_ASIDE: f64 = 0.75;
 /// Base round trips, and packets, over which that is measured.
 const PERIOD: f64 = 64.0;
 const PACKETS: u32 = 16;
+/// Packets of its part after whose time without an answer it has been idle.
+const PAUSE: f64 = 16.0;
 
 /// What a sender gets of the line: less than its part, although it wants more, where others push it aside. Where only those
 /// send whom the receiver counts, each gets its part, however long the queue.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Gets {
     since: Time,
+    last: Time,
+    /// Its part then: a measurement begins anew when the count has changed.
+    part: f64,
     packets: u32,
     wanted_more: bool,
     pushed_aside: bool,
@@ -31,8 +36,10 @@ pub(super) struct Gets {
 impl Gets {
     /// An ACK has come; `part`: packets of its part of the line in a base round trip, which takes `unit_ns`.
     pub(super) fn see(&mut self, sample: &AckSample, part: f64, unit_ns: f64) {
-        if self.packets == 0 {
-            (self.since, self.wanted_more) = (sample.now, true);
+        let pause = part * sample.now.since(self.last).as_f64() / unit_ns;
+        self.last = sample.now;
+        if self.packets == 0 || part != self.part || pause > PAUSE {
+            *self = Gets { since: sample.now, part, wanted_more: true, packets: 0, ..*self };
         }
         self.packets += sample.newly_acked;
         self.wanted_more &= sample.window_limited;
