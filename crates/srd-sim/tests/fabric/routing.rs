@@ -143,8 +143,8 @@ fn strict_order_goes_on_without_what_is_lost() {
     let scenario = leaf_spine(&format!(
         "[routing]\nmode = \"adaptive\"\nstrict_order = true\nstrict_timeout_us = 30\n{PINNED}{RACK}{loss}"
     ));
-    let (simulation, _) = watched(&scenario);
-    let ended = outcome(&simulation);
+    let (mut simulation, _) = watched(&scenario);
+    let ended = outcome(&mut simulation);
     assert_eq!(ended.finished, 8);
     assert!(ended.packets_lost > 0 && simulation.fabric.held_and_late().0 > 0);
 }
@@ -186,7 +186,7 @@ fn a_flow_takes_another_way_after_a_pause_alone() {
 #[test]
 fn flowlets_that_begin_together_take_different_ways() {
     let scenario = leaf_spine(&format!("[routing]\nmode = \"flowlet\"\n{PINNED}{RACK}"));
-    let simulation = done(&scenario);
+    let mut simulation = done(&scenario);
     let alone = 2e6 * 1538.0 / 1400.0 * 8e-5;
     assert!(slowest(&simulation) < 1.15 * alone + 10.0, "{} of {alone}", slowest(&simulation));
 }
@@ -228,7 +228,7 @@ fn on_a_fat_tree_static_ways_part_at_the_second_tier_too() {
              [[workload]]\nkind = \"flows\"\npairs = [{}]\nsize = \"1MB\"\n",
             pairs.join(", ")
         ));
-        let simulation = done(&scenario);
+        let mut simulation = done(&scenario);
         let ports = (0..simulation.fabric.ports()).map(PortId);
         ports.map(|port| simulation.fabric.counters(port).most_waiting).max().unwrap()
     };
@@ -305,7 +305,7 @@ fn one_seed_has_one_outcome() {
                 simulation.keep_order();
             }
             while simulation.run(simulation.now + Ps::from_micros(7)) {}
-            outcome(&simulation)
+            outcome(&mut simulation)
         };
         let first = ran(false);
         assert_eq!((first.finished, first.packets_dropped), (25, 0), "{routing}");
