@@ -21,4 +21,6 @@ pub use rival::{Rival, Surroundings};
 
 mixed::rivals! {
     nscc::Nscc,
+    roce::Roce,
+    tcp::Tcp,
 }
