@@ -186,7 +186,7 @@ fn a_flow_takes_another_way_after_a_pause_alone() {
 #[test]
 fn flowlets_that_begin_together_take_different_ways() {
     let scenario = leaf_spine(&format!("[routing]\nmode = \"flowlet\"\n{PINNED}{RACK}"));
-    let mut simulation = done(&scenario);
+    let simulation = done(&scenario);
     let alone = 2e6 * 1538.0 / 1400.0 * 8e-5;
     assert!(slowest(&simulation) < 1.15 * alone + 10.0, "{} of {alone}", slowest(&simulation));
 }
@@ -228,7 +228,7 @@ fn on_a_fat_tree_static_ways_part_at_the_second_tier_too() {
              [[workload]]\nkind = \"flows\"\npairs = [{}]\nsize = \"1MB\"\n",
             pairs.join(", ")
         ));
-        let mut simulation = done(&scenario);
+        let simulation = done(&scenario);
         let ports = (0..simulation.fabric.ports()).map(PortId);
         ports.map(|port| simulation.fabric.counters(port).most_waiting).max().unwrap()
     };
