@@ -11,9 +11,9 @@ const AFTER_LOSS: f64 = 0.7;
 /// Weight of a round trip in the share of packets that are marked (RFC 8257, section 4.2: g).
 const MARK_GAIN: f64 = 1.0 / 16.0;
 /// Least window in packets: fewer hear of nothing.
-const LEAST: f64 = 1.0;
+const LEAST: f64 = 0.2;
 /// Share of its part below which a sender has been pushed aside.
-const PUSHED_ASIDE: f64 = 0.75;
+const PUSHED_ASIDE: f64 = 0.5;
 /// Base round trips, and packets, over which that is measured.
 const PERIOD: f64 = 64.0;
 const PACKETS: u32 = 16;
@@ -101,7 +101,7 @@ impl Rivalry {
             (self.acked, self.marked, self.round, self.gave_way) = (0, 0, sample.round, false);
         }
         if sample.window_limited && !self.gave_way {
-            self.window += sample.newly_acked as f64 / self.window.max(1.0);
+            self.window += sample.newly_acked as f64 * self.window.min(1.0) / self.window.max(1.0);
         }
         self.window = self.window.clamp(LEAST, part.max(LEAST));
         self.window
