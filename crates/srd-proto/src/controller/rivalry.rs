@@ -13,12 +13,13 @@ const MARK_GAIN: f64 = 1.0 / 16.0;
 /// Least window in packets: fewer hear of nothing.
 const LEAST: f64 = 0.2;
 /// Share of its part below which a sender has been pushed aside.
-const PUSHED_ASIDE: f64 = 0.5;
+const PUSHED_ASIDE: f64 = 0.6;
 /// Base round trips, and packets, over which that is measured.
 const PERIOD: f64 = 64.0;
 const PACKETS: u32 = 16;
-/// Packets of its part after whose time without an answer it has been idle.
+/// Packets of its part, and round trips, after whose time without an answer it has been idle.
 const PAUSE: f64 = 16.0;
+const ROUNDS_OF_PAUSE: f64 = 8.0;
 
 /// What a sender gets of the line: less than its part, although it wants more, where others push it aside. Where only those
 /// send whom the receiver counts, each gets its part, however long the queue.
@@ -34,11 +35,13 @@ pub(super) struct Gets {
 }
 
 impl Gets {
-    /// An ACK has come; `part`: packets of its part of the line in a base round trip, which takes `unit_ns`.
-    pub(super) fn see(&mut self, sample: &AckSample, part: f64, unit_ns: f64) {
-        let pause = part * sample.now.since(self.last).as_f64() / unit_ns;
+    /// An ACK has come; `part`: packets of its part of the line in a base round trip, which takes `unit_ns`; `delay`: of the
+    /// queue, in base round trips.
+    pub(super) fn see(&mut self, sample: &AckSample, part: f64, delay: f64, unit_ns: f64) {
+        let pause = sample.now.since(self.last).as_f64() / unit_ns;
+        let idle = PAUSE / part + ROUNDS_OF_PAUSE * (1.0 + delay);
         self.last = sample.now;
-        if self.packets == 0 || part != self.part || pause > PAUSE {
+        if self.packets == 0 || part != self.part || pause > idle {
             *self = Gets { since: sample.now, part, wanted_more: true, packets: 0, ..*self };
         }
         self.packets += sample.newly_acked;
