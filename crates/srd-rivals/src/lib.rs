@@ -20,6 +20,7 @@ pub mod units;
 pub use rival::{Rival, Surroundings};
 
 mixed::rivals! {
+    iwarp::Iwarp,
     nscc::Nscc,
     roce::Roce,
     tcp::Tcp,

@@ -83,10 +83,6 @@ pub struct Config {
     pub framing: Framing,
 }
 
-/// Keys that TCP and iWARP have in common.
-pub const SHARED_KEYS: [&str; 8] =
-    ["congestion", "recovery", "ecn", "min_rto_us", "initial_window", "delayed_ack_us", "pacing", "rcvbuf"];
-
 /// Algorithms by name.
 pub const ALGORITHMS: &[(&str, Algorithm)] = &[
     ("cubic", Algorithm::Cubic),

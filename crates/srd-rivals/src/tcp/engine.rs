@@ -313,8 +313,8 @@ impl<K> Engine<K> {
     fn wake_link(&mut self, now: Time, slot: u32) {
         let Some(Some(link)) = self.links.get_mut(slot as usize) else { return };
         match link.sender.expire(now) {
-            Expired::Nothing => {}
-            Expired::Timer => self.counts.timeouts += 1,
+            Expired::Other => {}
+            Expired::TimedOut => self.counts.timeouts += 1,
             Expired::GivenUp => return self.give_up(slot),
         }
         self.attend(now, slot);

@@ -64,6 +64,11 @@ impl Rack {
         self.persistence = PERSISTENCE;
     }
 
+    /// A segment that was sent again has come late, as a timestamp shows (Linux, tcp_try_undo_partial).
+    pub fn reordered(&mut self) {
+        self.reordering = true;
+    }
+
     /// A recovery has ended.
     pub fn recovered(&mut self) {
         self.persistence = self.persistence.saturating_sub(1);

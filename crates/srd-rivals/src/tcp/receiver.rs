@@ -108,10 +108,13 @@ impl Receiver {
     }
 
     /// Something of this message has come for the first time.
-    pub fn begin(&mut self, message: Coming) {
+    pub fn begin(&mut self, mut message: Coming) {
         let place = self.messages.partition_point(|other| other.first < message.first);
+        // One without end ends where the next begins.
+        if let Some(after) = self.messages.get(place) {
+            message.end = message.end.min(after.first);
+        }
         if let Some(before) = place.checked_sub(1) {
-            // One without end has ended.
             self.messages[before].end = self.messages[before].end.min(message.first);
         }
         self.messages.insert(place, message);

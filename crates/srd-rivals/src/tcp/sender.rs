@@ -105,11 +105,11 @@ pub struct Sender {
 /// What timers have done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expired {
-    /// Nothing was due.
-    Nothing,
-    /// Retransmission timeout, or a probe.
-    Timer,
-    /// Too many of them.
+    /// None of them was the retransmission timer.
+    Other,
+    /// It has run out.
+    TimedOut,
+    /// Too often.
     GivenUp,
 }
 
@@ -374,17 +374,16 @@ impl Sender {
                 let again = self.new_segments() == 0;
                 self.probe = Some(Probe { end: self.board.next() + !again as u64, again });
                 self.probing = true;
-                return Expired::Timer;
             }
         }
-        Expired::Nothing
+        Expired::Other
     }
 
     /// RFC 6298, section 5; RFC 8985, section 6.3.
     fn time_out(&mut self, now: Time) -> Expired {
         if self.board.outstanding() == 0 {
             self.rto_at = Time::NEVER;
-            return Expired::Nothing;
+            return Expired::Other;
         }
         self.timeouts += 1;
         if self.timeouts > MOST_TIMEOUTS {
@@ -407,7 +406,7 @@ impl Sender {
         self.bursts.next_at = now;
         (self.probe_at, self.reorder_at) = (Time::NEVER, Time::NEVER);
         self.rto_at = now + self.trip.timeout(self.timeouts);
-        Expired::Timer
+        Expired::TimedOut
     }
 
     // ---- ACKs ----
@@ -422,11 +421,16 @@ impl Sender {
             let number = self.board.first();
             let Some(sent) = self.board.acknowledge_first() else { break };
             heard.advanced += 1;
+            heard.again |= sent.times > 1;
             if sent.fate != Fate::Sacked {
                 self.hear(now, number, &sent, &mut heard);
             }
         }
         self.hear_blocks(now, next, ack, &mut heard);
+        if heard.again {
+            // What was sent once may have waited at the receiver for what was sent again.
+            (heard.oldest, heard.newest) = (None, None);
+        }
         self.sample(now, &heard, ack);
         if let Some(duplicate) = ack.duplicate {
             self.hear_duplicate(duplicate);
@@ -525,7 +529,8 @@ impl Sender {
     }
 
     fn hear_duplicate(&mut self, number: u64) {
-        if self.recovery == Recovery::Rack {
+        let probed = self.probe.is_some_and(|probe| probe.again && number + 1 == probe.end);
+        if self.recovery == Recovery::Rack && !probed {
             self.rack.duplicated(self.board.first(), self.board.next());
         }
         if let Some(undo) = &mut self.undo
@@ -583,6 +588,9 @@ impl Sender {
                 self.undo = None;
             }
             return;
+        }
+        if early && self.phase == Phase::Recovering {
+            self.rack.reordered();
         }
         self.window.size = self.window.size.max(undo.window.size);
         self.window.threshold = self.window.threshold.max(undo.window.threshold);
@@ -652,6 +660,8 @@ struct Heard {
     acked: u32,
     /// Segments acknowledged in order.
     advanced: u32,
+    /// Some of those were sent more than once.
+    again: bool,
     /// Round trips of the oldest and the newest of those that were sent once.
     oldest: Option<Nanos>,
     newest: Option<Nanos>,
