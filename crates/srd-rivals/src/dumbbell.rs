@@ -73,6 +73,8 @@ pub(crate) struct Transfer {
     /// `u64::MAX`: until the run ends.
     pub bytes: u64,
     pub start: Ps,
+    /// As [`Order::channel`].
+    pub channel: u32,
 }
 
 /// What came of a run.
@@ -226,7 +228,7 @@ impl<T: Rival> Run<'_, T> {
                 let Transfer { from, to, bytes, .. } = transfers[number];
                 let inbox = inbox_of(transfers, number);
                 self.hosts[to as usize].transport.expect(&addresses[from as usize], inbox, bytes);
-                let order = Order { flow: number as u32, inbox, bytes };
+                let order = Order { flow: number as u32, inbox, bytes, channel: transfers[number].channel };
                 let sender = &mut self.hosts[from as usize].transport;
                 sender.start(self.now.time(), order, &addresses[to as usize]);
                 self.attend(from);

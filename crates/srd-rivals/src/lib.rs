@@ -19,5 +19,4 @@ pub mod units;
 
 pub use rival::{Rival, Surroundings};
 
-mixed::rivals! {
-}
+mixed::rivals! {}

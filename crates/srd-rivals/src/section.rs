@@ -1,8 +1,8 @@
 //! One table of a scenario, read key by key. Every complaint says where, which key, what was written, what may be.
 
 use crate::document::{Content, Document, Node, Origin, Table, entry};
-use crate::quantity::{self, Bytes};
 use crate::input::{InputError, listed, shown};
+use crate::quantity::{self, Bytes};
 use crate::units::Ps;
 use srd_wire::BitRate;
 use std::ops::RangeInclusive;

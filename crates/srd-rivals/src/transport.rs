@@ -52,6 +52,17 @@ pub struct Order {
     pub inbox: u32,
     /// Bytes; `u64::MAX`: until it is told to stop.
     pub bytes: u64,
+    /// Orders of one channel between the same two processes share a connection (of TCP; a queue pair of RoCE), one behind
+    /// the other in the order in which they are begun, like messages in a byte stream: its window, its round trips and its
+    /// losses are theirs together, and it stays, as it is, while there are none. Each flow of a workload has a channel of
+    /// its own; all messages of a program to another go through channel [`Order::PROGRAM`], thousands of them. A transport
+    /// whose flows share everything anyway need not look at it.
+    pub channel: u32,
+}
+
+impl Order {
+    /// The channel of a program's messages.
+    pub const PROGRAM: u32 = u32::MAX;
 }
 
 /// What a process hands to its network card.

@@ -20,6 +20,8 @@ pub struct Flow {
     pub id: u32,
     /// Index into [`Traffic::workloads`].
     pub workload: u16,
+    /// Index of the transport that moves it, among the scenario's.
+    pub transport: u16,
     /// Sender.
     pub src: Place,
     /// Receiver.
@@ -77,8 +79,12 @@ pub enum TriggerKind {
 pub struct Program {
     /// The process. It has no other program.
     pub at: Place,
+    /// Index of the transport that carries its messages, among the scenario's. Those who talk to each other have the same.
+    pub transport: u16,
     /// What it does.
     pub script: Script,
+    /// At the end of its script it begins again, until all programs that have an end, and all flows, have come to it.
+    pub forever: bool,
 }
 
 /// Everything that a run is to move.
@@ -90,7 +96,7 @@ pub struct Traffic {
     pub flows: Vec<Flow>,
     /// Triggers.
     pub triggers: Vec<Trigger>,
-    /// Programs, by rank. The transport must be one that runs them (`msg_transport`).
+    /// Programs, by rank.
     pub programs: Vec<Program>,
 }
 

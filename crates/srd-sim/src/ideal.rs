@@ -75,7 +75,12 @@ impl Ways {
 
 /// The ideal completion time of flows that start together, the longest where several such groups exist; `None` if no
 /// flow has an end, or if some start alone while others run, so that there is no such time. `round_trip`: unloaded, of a full packet and its acknowledgement.
-pub fn completion_time(topology: &Topology, traffic: &Traffic, cost: WireCost, round_trip: Ps) -> Option<Ps> {
+pub fn completion_time(
+    topology: &Topology,
+    traffic: &Traffic,
+    costs: &[WireCost],
+    round_trip: Ps,
+) -> Option<Ps> {
     let mut groups: BTreeMap<(bool, u64), Vec<&Flow>> = BTreeMap::new();
     for flow in &traffic.flows {
         let key = match flow.start {
@@ -97,28 +102,33 @@ pub fn completion_time(topology: &Topology, traffic: &Traffic, cost: WireCost, r
             }
         }
     }
-    groups.into_values().filter_map(|flows| group_time(topology, &flows, cost, &mut ways, &access)).max().map(
-        |busiest| {
+    groups
+        .into_values()
+        .filter_map(|flows| group_time(topology, &flows, costs, &mut ways, &access))
+        .max()
+        .map(|busiest| {
             // The first packet's own time on the busiest cable is part of the round trip too.
             busiest + round_trip
-        },
-    )
+        })
 }
 
 /// How long the busiest cable takes for the flows of one group, less one packet.
 fn group_time(
     topology: &Topology,
     flows: &[&Flow],
-    cost: WireCost,
+    costs: &[WireCost],
     ways: &mut Ways,
     access: &[(u32, PortId, PortId)],
 ) -> Option<Ps> {
     let mut loads = vec![0.0; 2 * topology.cables.len()];
     let mut between: BTreeMap<(u32, u32), f64> = BTreeMap::new();
     let mut finite = false;
+    let mut packet = 0.0f64;
     for flow in flows {
         let Size::Bytes(payload) = flow.size else { continue };
         finite = true;
+        let cost = costs[flow.transport as usize];
+        packet = packet.max((cost.payload + cost.headers) as f64);
         let bytes = cost.bytes(payload) as f64;
         let (from, up, _) = access[flow.src.host as usize];
         let (to, _, down) = access[flow.dst.host as usize];
@@ -133,7 +143,6 @@ fn group_time(
     }
     let time = |(port, bytes): (usize, &f64)| {
         let rate = topology.cables[port / 2].rate;
-        let packet = (cost.payload + cost.headers) as f64;
         Ps(((bytes - packet).max(0.0) * 8e12 / rate.0 as f64).round() as u64)
     };
     finite.then(|| loads.iter().enumerate().map(time).max().unwrap_or_default())

@@ -14,9 +14,11 @@ pub mod htsim;
 pub mod ideal;
 
 pub mod memory_estimate;
+pub mod messages;
 pub mod msg_transport;
 mod on_node;
 pub mod outcome;
+pub mod process;
 pub mod program;
 pub mod record;
 pub mod run;
@@ -28,5 +30,6 @@ pub mod srd_transport;
 pub mod sweep;
 pub mod topology;
 
-
 pub mod workload;
+
+pub use srd_rivals::{input, transport, units};

@@ -30,6 +30,8 @@ const FLOW: u64 = 600;
 /// A connection that has packets in flight; each of those; each slot of the ring of their records.
 const BUSY: u64 = 4 << 10;
 const PACKET: u64 = 110;
+/// Bandwidth-delay products that transports other than SRD have in flight on a connection, about.
+const RIVALS_WINDOW: f64 = 4.0;
 const SLOT: u64 = 65;
 /// Rings begin with so many slots and grow by such factors (`srd-proto`, `sent.rs`).
 const FIRST_RING: u64 = 16;
@@ -54,18 +56,18 @@ impl MemoryEstimate {
     /// Of a run of `scenario`.
     pub fn of(scenario: &Scenario) -> MemoryEstimate {
         let Scenario { settings, topology, traffic, .. } = scenario;
-        let sizes = PacketSizes::of(settings.transport.mtu, settings.frame_overhead);
-        let rtt = settings.transport.base_rtt.unwrap_or_else(|| topology.longest_base_rtt(sizes));
-        let rate = settings.transport.line_rate.unwrap_or_else(|| topology.fastest_host());
+        let sizes = PacketSizes::of(settings.transport().mtu, settings.frame_overhead);
+        let rtt = settings.transport().base_rtt.unwrap_or_else(|| topology.longest_base_rtt(sizes));
+        let rate = settings.transport().line_rate.unwrap_or_else(|| topology.fastest_host());
         let bdp = (rate.0 as f64 / 8.0 * rtt.as_micros() / 1e6).max(1.0);
-        let window_bytes = match settings.transport.controller {
-            ControllerKind::Fixed { window_bytes } => window_bytes as f64,
-            _ => {
-                let law = &settings.transport.law;
-                bdp * law.max_window.max(law.first_window)
-            }
+        let srd = settings.transport().srd();
+        let window_bytes = match srd.map(|srd| (srd.controller, &srd.law)) {
+            Some((ControllerKind::Fixed { window_bytes }, _)) => window_bytes as f64,
+            Some((_, law)) => bdp * law.max_window.max(law.first_window),
+            None => bdp * RIVALS_WINDOW,
         };
-        let packet = settings.transport.mtu as f64;
+        let paths = srd.map_or(0, |srd| srd.paths as u64);
+        let packet = settings.transport().mtu as f64;
         let window = ((window_bytes / packet).ceil() as u64).clamp(1, WINDOW_PACKETS as u64);
 
         // Packets of each connection, one way.
@@ -102,7 +104,7 @@ impl MemoryEstimate {
                 "fewer processes, or fewer hosts that take part",
             ),
             part(
-                ends * (CONNECTION_END + settings.transport.paths as u64 * PATH),
+                ends * (CONNECTION_END + paths * PATH),
                 format!("{} connections", connections.len()),
                 "fewer connections, or fewer `paths`",
             ),

@@ -4,9 +4,10 @@
 
 use crate::frame::FrameHead;
 use crate::on_node::SharedMemory;
+use crate::process::{Birth, Process};
 use crate::program::{Completion, Messaging, Rank};
 use crate::srd_card::{Card, SrdContent, gid, transport_config};
-use crate::transport::{Counts, Near, Order, Outgoing, Report, Role, Transport};
+use crate::transport::{Counts, Near, Order, Outgoing, Report, Transport};
 use srd_device::{DeviceConfig, Sketch, SketchMemory};
 use srd_msg::{Domain, EndpointId, Failure, Iov, Match, PeerAddr, PeerId, Recv, Refused, Send, TxFlags};
 use srd_wire::{Nanos, Qpn, Time};
@@ -150,24 +151,21 @@ fn why(failure: Failure) -> &'static str {
     }
 }
 
-impl Transport for MsgProcess {
-    type Content = SrdContent<Sketch>;
-    type Address = MsgAddress;
+impl Process for MsgProcess {
+    const RUNS_PROGRAMS: bool = true;
 
-    /// # Panics
-    /// If the role has no program.
-    fn new(role: Role<'_>) -> MsgProcess {
-        let (number, script) = role.program.expect("this transport is for programs");
-        let config = DeviceConfig { transport: transport_config(&role), ..DeviceConfig::default() };
-        let mut card = Card::new(&role, config, SketchMemory::default());
+    fn new(birth: Birth<'_>) -> MsgProcess {
+        let (number, script) = birth.program.expect("this transport is for programs");
+        let config = DeviceConfig { transport: transport_config(&birth), ..DeviceConfig::default() };
+        let mut card = Card::new(&birth.role, config, SketchMemory::default());
         let device = &mut card.device;
         let never = "a new device has room for one of each";
-        let mut domain = Domain::open(device, role.settings.messages).expect(never);
+        let mut domain = Domain::open(device, birth.settings.messages).expect(never);
         let qpn = device.create_qp(domain.qp_init()).expect(never);
-        let endpoint = domain.open_endpoint(device, Time(0), qpn, role.seed as u32, 0).expect(never);
-        let shared_memory = role.settings.hosts.on_node.map(|on| SharedMemory::new(on, number));
+        let endpoint = domain.open_endpoint(device, Time(0), qpn, birth.role.seed as u32, 0).expect(never);
+        let shared_memory = birth.settings.hosts.on_node.map(|on| SharedMemory::new(on, number));
         let layers = Layers { card, domain, endpoint, qpn, shared_memory, ranks: Vec::new() };
-        let looks_every = Nanos(role.settings.hosts.looks_every.0 / 1000);
+        let looks_every = Nanos(birth.settings.hosts.looks_every.0 / 1000);
         MsgProcess {
             rank: Rank::new(script.clone()),
             layers,
@@ -176,12 +174,19 @@ impl Transport for MsgProcess {
             looks_at: Time::NEVER,
         }
     }
+}
 
+impl Transport for MsgProcess {
+    type Content = SrdContent<Sketch>;
+    type Address = MsgAddress;
+
+    /// # Panics
+    /// If the role has no program.
     fn address(&self) -> MsgAddress {
         MsgAddress { host: self.layers.card.host(), qpn: self.layers.qpn }
     }
 
-    fn expect(&mut self, _: &MsgAddress) {
+    fn expect(&mut self, _: &MsgAddress, _: u32, _: u64) {
         unreachable!("programs receive no flows");
     }
 
@@ -217,6 +222,10 @@ impl Transport for MsgProcess {
         sink: impl FnMut(Outgoing<SrdContent<Sketch>>) -> R,
     ) -> Option<R> {
         self.layers.card.poll_transmit(now, sink)
+    }
+
+    fn set_paused(&mut self, classes: u8) {
+        self.layers.card.set_paused(classes);
     }
 
     fn senders(&self, now: Time) -> u16 {

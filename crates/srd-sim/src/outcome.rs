@@ -1,8 +1,8 @@
 //! What a run has come to, in the words of its JSON.
 
 use crate::fabric::PortId;
+use crate::process::Process;
 use crate::simulation::Simulation;
-use crate::transport::Transport;
 use crate::units::Ps;
 use serde::Serialize;
 use std::time::Instant;
@@ -43,7 +43,7 @@ impl Times {
 pub struct Outcome {
     /// The scenario's name.
     pub scenario: String,
-    /// The transport.
+    /// The transport; several with a plus between them.
     pub transport: String,
     /// Hosts of the fabric.
     pub hosts: u32,
@@ -144,13 +144,10 @@ fn peak_memory_mb() -> f64 {
 
 impl Outcome {
     /// Of a simulation that has run.
-    pub fn of<T: Transport>(
-        simulation: &Simulation<'_, T>,
-        transport: &str,
-        ideal: Option<Ps>,
-        meter: &Meter,
-    ) -> Outcome {
+    pub fn of<T: Process>(simulation: &Simulation<'_, T>, ideal: Option<Ps>, meter: &Meter) -> Outcome {
         let settings = simulation.settings();
+        let transports: Vec<&str> =
+            settings.transports.iter().map(|transport| transport.name.as_str()).collect();
         let done = |flow: &crate::simulation::FlowState| Some(flow.sent? - flow.started?);
         let times: Vec<Ps> = simulation.flows.iter().filter_map(done).collect();
         let finished = times.len() as u32;
@@ -167,7 +164,7 @@ impl Outcome {
         let counts = simulation.counts();
         Outcome {
             scenario: settings.name.clone(),
-            transport: transport.into(),
+            transport: transports.join("+"),
             hosts: simulation.hosts(),
             flows: simulation.flows.len() as u32,
             finished,

@@ -1,17 +1,19 @@
 //! From a scenario to its outcome.
 
 use crate::flow::Size;
-use crate::ideal::{self, WireCost};
+use crate::ideal;
 use crate::input::counted;
 use crate::outcome::{Meter, Outcome};
+use crate::process::Process;
 use crate::record::Observed;
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
 use crate::srd_card;
 use crate::srd_transport::Srd;
 use crate::topology::PacketSizes;
-use crate::transport::Transport;
+use crate::transport::WireCost;
 use crate::units::Ps;
+use srd_rivals::Mixed;
 use srd_wire::Nanos;
 use std::time::{Duration, Instant};
 
@@ -22,7 +24,7 @@ pub struct Offer {
     pub base_rtt: Ps,
     /// The best that the traffic could do on it.
     pub ideal: Option<Ps>,
-    /// What SRD's packets cost there.
+    /// What the packets of the transport cost there, of all who name none.
     pub cost: WireCost,
 }
 
@@ -30,12 +32,20 @@ impl Offer {
     /// Of a scenario.
     pub fn of(scenario: &Scenario) -> Offer {
         let Scenario { settings, topology, traffic, .. } = scenario;
-        let sizes = PacketSizes::of(settings.transport.mtu, settings.frame_overhead);
+        let sizes = PacketSizes::of(settings.largest_mtu(), settings.frame_overhead);
         let host = settings.hosts.latency + settings.hosts.per_packet;
         let base_rtt = topology.longest_base_rtt(sizes) + Ps(2 * host.0);
-        let cost = srd_card::wire_cost(settings.transport.mtu, settings.frame_overhead);
-        let ideal = ideal::completion_time(topology, traffic, cost, base_rtt);
-        Offer { base_rtt, ideal, cost }
+        let overhead = settings.frame_overhead;
+        let costs: Vec<WireCost> = settings
+            .transports
+            .iter()
+            .map(|transport| {
+                let rival = transport.choice.cost(transport.mtu, overhead);
+                rival.unwrap_or_else(|| srd_card::wire_cost(transport.mtu, overhead))
+            })
+            .collect();
+        let ideal = ideal::completion_time(topology, traffic, &costs, base_rtt);
+        Offer { base_rtt, ideal, cost: costs[0] }
     }
 }
 
@@ -45,19 +55,18 @@ pub fn prepare<'a>(scenario: &'a Scenario, offer: &Offer) -> Simulation<'a, Srd>
 }
 
 /// The same with hosts of any transport.
-pub fn prepare_hosts<'a, T: Transport>(scenario: &'a Scenario, offer: &Offer) -> Simulation<'a, T> {
+pub fn prepare_hosts<'a, T: Process>(scenario: &'a Scenario, offer: &Offer) -> Simulation<'a, T> {
     let line_rate = scenario.topology.fastest_host();
     let base_rtt = Nanos(offer.base_rtt.0.div_ceil(1000));
     Simulation::new(&scenario.settings, &scenario.topology, &scenario.traffic, line_rate, base_rtt)
 }
 
+/// Hosts that speak whatever the scenario wants.
+pub type AnyHost = Mixed<Srd>;
+
 /// Runs a scenario to its end.
 pub fn run(scenario: &Scenario) -> Outcome {
-    let meter = Meter::start();
-    let offer = Offer::of(scenario);
-    let mut simulation = prepare(scenario, &offer);
-    simulation.run(Ps::NEVER);
-    Outcome::of(&simulation, "srd", offer.ideal, &meter)
+    run_watched(scenario, &mut |_| true).expect("nobody stops it").outcome
 }
 
 /// What became of a run that somebody watched.
@@ -72,11 +81,18 @@ pub struct Ran {
 /// Runs a scenario to its end and tells `watch` every now and then which share of the work is done. `None` if `watch`
 /// returned false: the run was given up. Who watches, and when, makes no difference to the outcome.
 pub fn run_watched(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool) -> Option<Ran> {
+    match scenario.settings.is_plain_srd() && scenario.traffic.programs.is_empty() {
+        true => run_hosts::<Srd>(scenario, watch),
+        false => run_hosts::<AnyHost>(scenario, watch),
+    }
+}
+
+fn run_hosts<T: Process>(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool) -> Option<Ran> {
     let meter = Meter::start();
     let offer = Offer::of(scenario);
-    let mut simulation = prepare(scenario, &offer);
+    let mut simulation: Simulation<'_, T> = prepare_hosts(scenario, &offer);
     drive(&mut simulation, scenario, &offer, watch).then(|| Ran {
-        outcome: Outcome::of(&simulation, "srd", offer.ideal, &meter),
+        outcome: Outcome::of(&simulation, offer.ideal, &meter),
         complaints: complaints(&simulation, scenario),
     })
 }
@@ -91,7 +107,7 @@ pub fn run_verified(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool) -> 
     if !drive(&mut simulation, scenario, &offer, &mut |share| watch(0.5 + share / 2.0)) {
         return None;
     }
-    let second = Outcome::of(&simulation, "srd", offer.ideal, &Meter::start());
+    let second = Outcome::of(&simulation, offer.ideal, &Meter::start());
     Some(match simulation.transports().find_map(Observed::defect) {
         Some(defect) => Err(defect.to_string()),
         None if (Outcome { cost: ran.outcome.cost, ..second }) == ran.outcome => Ok(ran),
@@ -103,7 +119,7 @@ pub fn run_verified(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool) -> 
 const WATCH_EVERY: Duration = Duration::from_millis(30);
 
 /// Runs to the end in spans that take about [`WATCH_EVERY`]. Returns whether it came there.
-pub fn drive<T: Transport>(
+pub fn drive<T: Process>(
     simulation: &mut Simulation<'_, T>,
     scenario: &Scenario,
     offer: &Offer,
@@ -147,7 +163,7 @@ impl Work {
         work
     }
 
-    fn done<T: Transport>(&self, simulation: &Simulation<'_, T>) -> f64 {
+    fn done<T: Process>(&self, simulation: &Simulation<'_, T>) -> f64 {
         let share =
             |part: u64, whole: u64| if whole > 0 { (part as f64 / whole as f64).min(1.0) } else { 1.0 };
         let sent = simulation.counts();
@@ -160,7 +176,7 @@ impl Work {
 }
 
 /// Flows that are not done, and other things that a person must be told.
-pub(crate) fn complaints<T: Transport>(simulation: &Simulation<'_, T>, scenario: &Scenario) -> Vec<String> {
+pub(crate) fn complaints<T: Process>(simulation: &Simulation<'_, T>, scenario: &Scenario) -> Vec<String> {
     let flows = || simulation.flows.iter().zip(&scenario.traffic.flows);
     let count = |n: usize| format!("{n} of {}", counted(simulation.flows.len() as u64, "flow"));
     let finite = flows().filter(|(_, flow)| matches!(flow.size, Size::Bytes(_)));

@@ -3,6 +3,7 @@
 use crate::units::Ps;
 use srd_proto::controller::Law;
 use srd_proto::{ControllerKind, SelectorKind};
+use srd_rivals::Choice;
 use srd_wire::BitRate;
 
 /// A run, complete.
@@ -18,10 +19,12 @@ pub struct Settings {
     pub queues: QueueSettings,
     /// Hosts' network cards and their jitter.
     pub hosts: HostSettings,
-    /// The transport.
-    pub transport: TransportSettings,
-    /// The messaging layer of processes that run programs.
+    /// The transports, at least one: that of all who name none, and those that workloads name.
+    pub transports: Vec<TransportSettings>,
+    /// The messaging layer of processes that run programs over [`crate::msg_transport`].
     pub messages: srd_msg::Config,
+    /// How programs over other transports send messages.
+    pub protocol: MessageProtocol,
     /// What goes wrong when.
     pub faults: Vec<Fault>,
     /// Pause between samples of queues, rates and paths; zero: none are taken.
@@ -137,11 +140,71 @@ impl Default for HostSettings {
     }
 }
 
-/// The transport of all hosts.
+impl Settings {
+    /// The transport of all who name none.
+    pub fn transport(&self) -> &TransportSettings {
+        &self.transports[0]
+    }
+
+    /// The largest IP datagram of all transports.
+    pub fn largest_mtu(&self) -> u16 {
+        self.transports.iter().map(|transport| transport.mtu).max().unwrap_or_default()
+    }
+
+    /// Whether all processes speak SRD, and all the same.
+    pub fn is_plain_srd(&self) -> bool {
+        matches!(&self.transports[..], [TransportSettings { choice: Choice::Srd(_), .. }])
+    }
+}
+
+/// How a program's message becomes flows: short ones go at once, long ones when the receiver has agreed (as MPI libraries do).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MessageProtocol {
+    /// Longest message that goes at once.
+    pub eager_limit: u64,
+    /// Bytes of envelope, and of a request or consent to send.
+    pub header: u64,
+}
+
+impl Default for MessageProtocol {
+    /// 16 KiB, where UCX and Open MPI change over on Ethernet, within a factor of two; 64 bytes.
+    fn default() -> MessageProtocol {
+        MessageProtocol { eager_limit: 16 << 10, header: 64 }
+    }
+}
+
+/// A transport that hosts run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TransportSettings {
+    /// What workloads call it.
+    pub name: String,
     /// Largest IP datagram in bytes.
     pub mtu: u16,
+    /// Class of its packets, 0 to 7.
+    pub class: u8,
+    /// Unloaded round trip; `None`: computed from the topology (the longest).
+    pub base_rtt: Option<Ps>,
+    /// Rate of a host's link; `None`: that of the topology (the fastest).
+    pub line_rate: Option<BitRate>,
+    /// What its software adds to a packet's way, both ends together: 0 for a transport in the network card.
+    pub stack: Ps,
+    /// Which transport, and what only it has.
+    pub choice: Choice<SrdSettings>,
+}
+
+impl TransportSettings {
+    /// SRD's own settings, if it is SRD.
+    pub fn srd(&self) -> Option<&SrdSettings> {
+        match &self.choice {
+            Choice::Srd(settings) => Some(settings),
+            _ => None,
+        }
+    }
+}
+
+/// SRD.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SrdSettings {
     /// Paths per peer.
     pub paths: u16,
     /// Path selection.
@@ -150,10 +213,6 @@ pub struct TransportSettings {
     pub controller: ControllerKind,
     /// Constants of the default controller.
     pub law: Law,
-    /// Unloaded round trip; `None`: computed from the topology (the longest).
-    pub base_rtt: Option<Ps>,
-    /// Rate of a host's link; `None`: that of the topology (the fastest).
-    pub line_rate: Option<BitRate>,
     /// Heed the receiver's count of senders; `None`: as the controller likes it.
     pub receiver_hint: Option<bool>,
     /// Data packets per ACK; `None`: so that a bandwidth-delay product has some 24 of them.

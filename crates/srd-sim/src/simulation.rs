@@ -3,11 +3,13 @@
 use crate::draws;
 use crate::event_queue::{EventQueue, Scheduled, Spans};
 use crate::fabric::{Arrival, Fabric, PortId, mix};
-use crate::flow::{Program, Size, Start, Traffic, TriggerKind};
+use crate::flow::{Place, Size, Start, Traffic, TriggerKind};
 use crate::frame::{FrameHead, FrameId, FramePool};
+use crate::messages::Messages;
+use crate::process::{Birth, Process as Kind};
 use crate::settings::Settings;
 use crate::topology::Topology;
-use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport};
+use crate::transport::{Counts, Order, Outgoing, Report, Role};
 use crate::units::Ps;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -54,6 +56,8 @@ pub enum Event {
     Start(u32),
     /// A flow without end ends.
     Stop(u32),
+    /// A rank of a program looks what it can do.
+    Advance(u32),
     /// Something goes wrong, or right again.
     Fault(u32),
     /// Switches learn of it.
@@ -71,7 +75,8 @@ impl Scheduled for Event {
             Event::Arrive { port, .. } => (5, port.0),
             Event::Deliver { host, .. } => (6, host),
             Event::Wake(process) => (7, process),
-            Event::Transmit(host) => (8, host),
+            Event::Advance(rank) => (8, rank),
+            Event::Transmit(host) => (9, host),
         };
         // Ports that are in step meet again and again: another one is first each time.
         kind << 32 | mix(whose ^ at.0 as u32) as u64
@@ -88,6 +93,10 @@ struct Process<T> {
     ready: bool,
     /// How many send to it.
     senders: u16,
+    /// What its transport's software adds to a frame's way.
+    stack: Ps,
+    /// Rank of its program.
+    rank: u32,
     /// Flow of each inbox.
     inboxes: Vec<u32>,
 }
@@ -143,7 +152,7 @@ pub struct HostLosses {
 }
 
 /// See the module.
-pub struct Simulation<'a, T: Transport> {
+pub struct Simulation<'a, T: Kind> {
     /// The present.
     pub now: Ps,
     settings: &'a Settings,
@@ -157,6 +166,8 @@ pub struct Simulation<'a, T: Transport> {
     addresses: Vec<T::Address>,
     /// Processes of programs, by rank.
     ranks: Vec<u32>,
+    /// Programs whose messages are flows.
+    messages: Option<Messages>,
     /// By index of the traffic's flows.
     pub flows: Vec<FlowState>,
     /// How often each trigger has fired.
@@ -198,7 +209,7 @@ fn framed<C>(host: u32, outgoing: Outgoing<C>, overhead: u32, frames: &mut Frame
     frames.put(head, content)
 }
 
-impl<'a, T: Transport> Simulation<'a, T> {
+impl<'a, T: Kind> Simulation<'a, T> {
     /// Builds everything. The topology must be one that its check accepts, and the traffic one for it.
     pub fn new(
         settings: &'a Settings,
@@ -220,20 +231,24 @@ impl<'a, T: Transport> Simulation<'a, T> {
             processes: Vec::new(),
             addresses: Vec::new(),
             ranks: Vec::new(),
+            messages: None,
             flows: Vec::new(),
             fired: vec![0; traffic.triggers.len()],
             unfinished: traffic.flows.iter().filter(|flow| matches!(flow.size, Size::Bytes(_))).count()
                 as u32
-                + traffic.programs.len() as u32,
+                + traffic.programs.iter().filter(|program| !program.forever).count() as u32,
             endless_until: Ps::ZERO,
             ended: Ps::ZERO,
             spans,
-            instant: settings.hosts.is_instant(),
+            instant: settings.hosts.is_instant()
+                && settings.transports.iter().all(|transport| transport.stack == Ps::ZERO),
             host_losses: HostLosses::default(),
             mistake: None,
         };
         simulation.populate(topology, line_rate, base_rtt);
-        if traffic.triggers.is_empty() && settings.faults.is_empty() {
+        let apart =
+            traffic.triggers.is_empty() && settings.faults.is_empty() && simulation.messages.is_none();
+        if apart {
             simulation.go_by_node();
         }
         for (index, flow) in traffic.flows.iter().enumerate() {
@@ -245,8 +260,12 @@ impl<'a, T: Transport> Simulation<'a, T> {
                 simulation.endless_until = simulation.endless_until.max(until);
             }
         }
-        for rank in 0..traffic.programs.len() {
-            let process = simulation.ranks[rank];
+        for rank in 0..traffic.programs.len() as u32 {
+            if simulation.messages.is_some() {
+                simulation.events.push(Ps::ZERO, Event::Advance(rank));
+                continue;
+            }
+            let process = simulation.ranks[rank as usize];
             simulation.processes[process as usize].wakes_at = Ps::ZERO;
             simulation.events.push(Ps::ZERO, Event::Wake(process));
         }
@@ -269,8 +288,8 @@ impl<'a, T: Transport> Simulation<'a, T> {
             Event::Deliver { host, .. } | Event::Transmit(host) => host,
             Event::Wake(process) => host_of[process as usize],
             Event::Start(flow) | Event::Stop(flow) => sender_of[flow as usize],
-            Event::Fault(_) | Event::Reroute => {
-                unreachable!("only without faults do events come node by node")
+            Event::Fault(_) | Event::Reroute | Event::Advance(_) => {
+                unreachable!("only without faults, and programs among flows, do events come node by node")
             }
         };
         if let Some(events) = EventQueue::by_node(self.fabric.shortest_delay(), nodes, node_of) {
@@ -289,25 +308,31 @@ impl<'a, T: Transport> Simulation<'a, T> {
 
     /// Makes the processes that flows and programs name, and their hosts.
     fn populate(&mut self, topology: &Topology, line_rate: BitRate, base_rtt: Nanos) {
-        let mut places: BTreeMap<(u32, u16), (u32, Vec<u32>)> = BTreeMap::new();
-        for (index, flow) in self.traffic.flows.iter().enumerate() {
-            places.entry((flow.src.host, flow.src.process)).or_default().0 += 1;
-            places.entry((flow.dst.host, flow.dst.process)).or_default().1.push(index as u32);
+        let traffic = self.traffic;
+        // Flows that each sends, and flows that fill its inboxes, by host, transport and number.
+        let mut places: BTreeMap<(u32, u16, u16), (u32, Vec<u32>)> = BTreeMap::new();
+        let key = |place: Place, transport: u16| (place.host, transport, place.process);
+        for (index, flow) in traffic.flows.iter().enumerate() {
+            places.entry(key(flow.src, flow.transport)).or_default().0 += 1;
+            places.entry(key(flow.dst, flow.transport)).or_default().1.push(index as u32);
         }
-        for program in &self.traffic.programs {
-            places.entry((program.at.host, program.at.process)).or_default();
+        for program in &traffic.programs {
+            places.entry(key(program.at, program.transport)).or_default();
         }
         let blank =
             FlowState { started: None, sent: None, received: None, failed: None, from: 0, to: 0, inbox: 0 };
-        self.flows = vec![blank; self.traffic.flows.len()];
-        let numbers: BTreeMap<(u32, u16), u32> = places.keys().copied().zip(0u32..).collect();
-        for (index, flow) in self.traffic.flows.iter().enumerate() {
-            self.flows[index].from = numbers[&(flow.src.host, flow.src.process)];
+        self.flows = vec![blank; traffic.flows.len()];
+        let numbers: BTreeMap<(u32, u16, u16), u32> = places.keys().copied().zip(0u32..).collect();
+        for (index, flow) in traffic.flows.iter().enumerate() {
+            self.flows[index].from = numbers[&key(flow.src, flow.transport)];
         }
-        let place = |program: &Program| (program.at.host, program.at.process);
-        self.ranks = self.traffic.programs.iter().map(|program| numbers[&place(program)]).collect();
+        self.ranks =
+            traffic.programs.iter().map(|program| numbers[&key(program.at, program.transport)]).collect();
         let rank_of: BTreeMap<u32, u32> = self.ranks.iter().copied().zip(0u32..).collect();
         assert_eq!(rank_of.len(), self.ranks.len(), "a process runs one program");
+        if !T::RUNS_PROGRAMS && !traffic.programs.is_empty() {
+            self.messages = Some(Messages::new(self.settings, traffic, self.flows.len() as u32));
+        }
         let mut seeds = SmallRng::seed_from_u64(self.settings.seed ^ 0x405);
         let queues = self.settings.hosts.queues.max(1) as usize;
         let uplinks = self.fabric.uplinks();
@@ -325,46 +350,56 @@ impl<'a, T: Transport> Simulation<'a, T> {
             .collect();
         self.processes.reserve_exact(places.len());
         self.addresses.reserve_exact(places.len());
-        for (number, ((host, process), (flows_out, inboxes))) in places.into_iter().enumerate() {
+        for (number, ((host, transport, process), (flows_out, inboxes))) in places.into_iter().enumerate() {
             for (inbox, &flow) in inboxes.iter().enumerate() {
                 self.flows[flow as usize].to = number as u32;
                 self.flows[flow as usize].inbox = inbox as u32;
             }
-            let bytes = |&flow: &u32| match self.traffic.flows[flow as usize].size {
-                Size::Bytes(bytes) => bytes,
-                Size::Until(_) => u64::MAX,
-            };
-            let role = Role {
-                settings: self.settings,
-                host,
-                process,
-                flows_out,
-                program: rank_of
-                    .get(&(number as u32))
-                    .map(|&rank| (rank, &self.traffic.programs[rank as usize].script)),
-                inboxes: inboxes.iter().map(bytes).collect(),
-                seed: seeds.random(),
-                line_rate,
-                base_rtt,
-            };
-            let transport = T::new(role);
-            self.addresses.push(transport.address());
             let of_host = &mut self.hosts[host as usize].processes;
-            of_host.resize((process as usize + 1).max(of_host.len()), u32::MAX);
-            of_host[process as usize] = number as u32;
+            let local = match self.settings.transports.len() {
+                1 => process,
+                _ => of_host.len() as u16, // processes of several transports may have the same number
+            };
+            of_host.resize((local as usize + 1).max(of_host.len()), u32::MAX);
+            of_host[local as usize] = number as u32;
+            let speaks = &self.settings.transports[transport as usize];
+            let program = rank_of.get(&(number as u32));
+            let messages = program.map_or(0, |_| Messages::MOST_AT_A_TIME);
+            let role = Role {
+                host,
+                process: local,
+                flows_out: flows_out + messages,
+                inboxes: inboxes.len() as u32 + messages,
+                seed: seeds.random(),
+                line_rate: speaks.line_rate.unwrap_or(line_rate),
+                base_rtt: speaks.base_rtt.map_or(base_rtt, |rtt| Nanos(rtt.0 / 1000)),
+                mtu: speaks.mtu,
+                class: speaks.class,
+            };
+            let process = T::new(Birth {
+                role,
+                settings: self.settings,
+                transport: speaks,
+                program: program.map(|&rank| (rank, &traffic.programs[rank as usize].script)),
+            });
+            self.addresses.push(process.address());
             self.processes.push(Process {
-                transport,
+                transport: process,
                 host,
                 wakes_at: Ps::NEVER,
                 ready: false,
                 senders: 0,
+                stack: speaks.stack,
+                rank: program.copied().unwrap_or(u32::MAX),
                 inboxes,
             });
         }
-        let addresses: Vec<T::Address> =
-            self.ranks.iter().map(|&process| self.addresses[process as usize].clone()).collect();
-        for &process in &self.ranks {
-            self.processes[process as usize].transport.meet(&addresses);
+        if T::RUNS_PROGRAMS {
+            let addresses: Vec<T::Address> =
+                self.ranks.iter().map(|&process| self.addresses[process as usize].clone()).collect();
+            for &process in &self.ranks {
+                self.processes[process as usize].transport.meet(&addresses);
+            }
         }
     }
 
@@ -427,6 +462,7 @@ impl<'a, T: Transport> Simulation<'a, T> {
                 self.processes[from as usize].transport.stop(self.now.time(), flow);
                 self.attend(from);
             }
+            Event::Advance(rank) => self.advance(rank),
             Event::Fault(fault) => {
                 let fault = &self.settings.faults[fault as usize];
                 self.fabric.fault(self.now, fault, &mut self.events);
@@ -450,13 +486,15 @@ impl<'a, T: Transport> Simulation<'a, T> {
             return self.deliver(host, frame);
         }
         let number = self.receive_queue(host, frame);
+        let process = self.hosts[host as usize].processes.get(self.frames.head(frame).process as usize);
+        let stack = process.map_or(Ps::ZERO, |&process| self.processes[process as usize].stack);
         let queue = self.hosts[host as usize].receive[number];
         if queue.waiting >= card.receive_ring {
             self.host_losses.ring += 1;
             self.frames.drop(frame);
             return;
         }
-        let mut begins = queue.free_at.max(self.now + card.latency);
+        let mut begins = queue.free_at.max(self.now + card.latency + stack);
         if queue.waiting == 0 && card.jitter > Ps::ZERO {
             begins += self.jitter(host); // it must be woken first
         }
@@ -500,7 +538,7 @@ impl<'a, T: Transport> Simulation<'a, T> {
         while let Some(report) = self.processes[number as usize].transport.poll_report() {
             self.note(number, report);
         }
-        if !self.ranks.is_empty() {
+        if T::RUNS_PROGRAMS {
             self.carry_near(number);
         }
         let process = &mut self.processes[number as usize];
@@ -620,25 +658,68 @@ impl<'a, T: Transport> Simulation<'a, T> {
             Size::Bytes(bytes) => bytes,
             Size::Until(_) => u64::MAX,
         };
-        let order = Order { flow: index, inbox, bytes };
-        self.processes[to as usize].transport.expect(&self.addresses[from as usize]);
+        let order = Order { flow: index, inbox, bytes, channel: index };
+        self.processes[to as usize].transport.expect(&self.addresses[from as usize], inbox, bytes);
         let transport = &mut self.processes[from as usize].transport;
         transport.start(self.now.time(), order, &self.addresses[to as usize]);
         self.attend(from);
     }
 
+    // ---- programs whose messages are flows ----
+
+    /// A rank goes on as far as it can, and what it sends begins.
+    fn advance(&mut self, rank: u32) {
+        let Some(messages) = &mut self.messages else { return };
+        let ended = messages.advance(self.now, rank);
+        while let Some(message) = messages.poll_outgoing() {
+            let (from, to) = (self.ranks[message.from as usize], self.ranks[message.to as usize]);
+            let number = message.number;
+            let inbox = self.processes[to as usize].inboxes.len() as u32 + message.inbox;
+            let order = Order { flow: number, inbox, bytes: message.bytes, channel: Order::PROGRAM };
+            let receiver = &mut self.processes[to as usize].transport;
+            receiver.expect(&self.addresses[from as usize], inbox, message.bytes);
+            let sender = &mut self.processes[from as usize].transport;
+            sender.start(self.now.time(), order, &self.addresses[to as usize]);
+        }
+        while let Some((at, rank)) = messages.poll_alarm() {
+            self.events.push(at, Event::Advance(rank));
+        }
+        if ended {
+            self.end_one();
+        }
+        self.attend(self.ranks[rank as usize]);
+    }
+
     fn note(&mut self, number: u32, report: Report) {
         let traffic = self.traffic;
         match report {
+            Report::Sent { flow } if flow as usize >= self.flows.len() => {
+                if let Some(rank) = self.messages.as_mut().and_then(|messages| messages.sent(flow)) {
+                    self.events.push(self.now, Event::Advance(rank));
+                }
+            }
             Report::Sent { flow } => {
                 self.flows[flow as usize].sent = Some(self.now);
                 self.end_one();
                 traffic.flows[flow as usize].on_sent.iter().for_each(|&trigger| self.fire(trigger));
             }
+            Report::Received { inbox } if inbox as usize >= self.processes[number as usize].inboxes.len() => {
+                let inbox = inbox - self.processes[number as usize].inboxes.len() as u32;
+                let rank = self.processes[number as usize].rank;
+                let messages = self.messages.as_mut();
+                if let Some(rank) = messages.and_then(|messages| messages.received(rank, inbox)) {
+                    self.events.push(self.now, Event::Advance(rank));
+                }
+            }
             Report::Received { inbox } => {
                 let flow = self.processes[number as usize].inboxes[inbox as usize];
                 self.flows[flow as usize].received = Some(self.now);
                 traffic.flows[flow as usize].on_received.iter().for_each(|&trigger| self.fire(trigger));
+            }
+            Report::Failed { flow, why } if flow as usize >= self.flows.len() => {
+                if let Some(rank) = self.messages.as_mut().and_then(|messages| messages.failed(flow, why)) {
+                    self.events.push(self.now, Event::Advance(rank));
+                }
             }
             Report::Failed { flow, why } => {
                 self.flows[flow as usize].failed = Some(why);
@@ -703,6 +784,11 @@ impl<'a, T: Transport> Simulation<'a, T> {
     /// The processes' transports, to look at.
     pub fn transports(&self) -> impl Iterator<Item = &T> {
         self.processes.iter().map(|process| &process.transport)
+    }
+
+    /// Programs whose messages are flows.
+    pub fn messages(&self) -> Option<&Messages> {
+        self.messages.as_ref()
     }
 
     /// The same, before the run, to be set up.

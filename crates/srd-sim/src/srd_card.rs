@@ -2,9 +2,9 @@
 //! addresses, the transport's configuration, what their frames carry and cost.
 
 use crate::frame::{Content, FrameHead};
-use crate::ideal::WireCost;
+use crate::process::Birth;
 use crate::simulation::ETHERNET_HEADER;
-use crate::transport::{Counts, Outgoing, Role};
+use crate::transport::{Counts, Outgoing, Role, WireCost};
 use srd_device::{Device, DeviceConfig, Length, Memory};
 use srd_proto::{Config, Payload};
 use srd_wire::{Body, Gid, Incarnation, MrKey, Nanos, Op, Packet, Qkey, Qpn, Route, Time, codec};
@@ -69,11 +69,10 @@ fn ack_every(bdp: u64, datagram: u16) -> u32 {
 }
 
 /// The transport's configuration in a run: the host's defaults, less what is about kernels and software timers.
-pub(crate) fn transport_config(role: &Role<'_>) -> Config {
-    let settings = &role.settings.transport;
-    let datagram = settings.mtu - IP_UDP as u16;
-    let line_rate = settings.line_rate.unwrap_or(role.line_rate);
-    let base_rtt = settings.base_rtt.map_or(role.base_rtt, |rtt| Nanos(rtt.0 / 1000));
+pub(crate) fn transport_config(birth: &Birth<'_>) -> Config {
+    let Role { line_rate, base_rtt, mtu, .. } = birth.role;
+    let settings = birth.transport.srd().expect("a process of SRD is born for it");
+    let datagram = mtu - IP_UDP as u16;
     Config {
         paths: settings.paths,
         entropy: SOURCE_PORTS,
@@ -101,6 +100,9 @@ pub(crate) struct Card<M: Memory> {
     pub device: Device<M>,
     host: u32,
     port_base: u16,
+    /// Class of its packets, and classes that are paused (a bit each).
+    class: u8,
+    paused: u8,
     /// Packets sent, without data and with.
     bare: u64,
     data: u64,
@@ -108,17 +110,22 @@ pub(crate) struct Card<M: Memory> {
 
 impl<M: Memory> Card<M> {
     /// A new device, as the process's role and `config` say.
-    pub fn new(role: &Role<'_>, config: DeviceConfig, memory: M) -> Card<M> {
+    pub fn new(role: &Role, config: DeviceConfig, memory: M) -> Card<M> {
         let port_base = config.port_base;
         let port = port_base + role.process;
         let incarnation = Incarnation(role.seed | 1);
         let device = Device::new(config, gid(role.host), port, incarnation, role.seed ^ 0x5eed, memory);
-        Card { device, host: role.host, port_base, bare: 0, data: 0 }
+        Card { device, host: role.host, port_base, class: role.class, paused: 0, bare: 0, data: 0 }
     }
 
     /// The host.
     pub fn host(&self) -> u32 {
         self.host
+    }
+
+    /// As [`crate::transport::Transport::set_paused`].
+    pub fn set_paused(&mut self, classes: u8) {
+        self.paused = classes;
     }
 
     /// As [`crate::transport::Transport::receive`].
@@ -136,7 +143,10 @@ impl<M: Memory> Card<M> {
         now: Time,
         mut sink: impl FnMut(Outgoing<SrdContent<M::Payload>>) -> R,
     ) -> Option<R> {
-        let (from, port_base) = (self.host, self.port_base);
+        if self.paused >> self.class & 1 != 0 {
+            return None;
+        }
+        let (from, port_base, class) = (self.host, self.port_base, self.class);
         let (data, bare) = (&mut self.data, &mut self.bare);
         self.device.poll_transmit_with(now, |transmit| {
             let ports = (FIRST_SOURCE_PORT + transmit.entropy, transmit.to.port);
@@ -156,7 +166,7 @@ impl<M: Memory> Card<M> {
                 process: transmit.to.port - port_base,
                 ports,
                 bytes: datagram as u32 + IP_UDP,
-                class: 0,
+                class,
                 ecn_capable: true,
                 content: SrdContent { from, ports, datagram, packet: transmit.packet },
             })

@@ -1,8 +1,9 @@
 //! SRD as the transport of a simulated process: a device whose memory is mere lengths. A flow is an RDMA write.
 
 use crate::frame::FrameHead;
+use crate::process::Birth;
 use crate::srd_card::{Card, SrdContent, gid, transport_config};
-use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport};
+use crate::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_device::{
     Access, AhNumber, CompletionOp, CqId, DeviceConfig, Length, Memory, PdId, Piece, QpInit, QpKind,
     QpModify, QpState, SendData, SendOp, SendWr, Sge,
@@ -95,6 +96,61 @@ pub struct Srd {
 }
 
 impl Srd {
+    /// A process at its beginning.
+    pub fn new(birth: Birth<'_>) -> Srd {
+        let transport = transport_config(&birth);
+        let role = &birth.role;
+        let bdp = transport.line_rate.bytes_in(transport.base_rtt);
+        let endless_depth = (2 * bdp).div_ceil(ENDLESS_WRITE).max(2) as u32;
+        let config = DeviceConfig { transport, ..DeviceConfig::default() };
+        let sq_depth = (role.flows_out * endless_depth.min(8)).clamp(2, config.max_sq);
+        let boxes = role.inboxes as u64;
+        let memory = Inboxes { delivered: Vec::new(), expected: Vec::new(), full: VecDeque::new() };
+        let mut card = Card::new(role, config, memory);
+        let device = &mut card.device;
+        let never = "a new device has room for one of each";
+        let pd = device.alloc_pd().expect(never);
+        let cq = device.create_cq(sq_depth + 1).expect(never);
+        let access = Access { local_write: true, remote_write: true, ..Access::default() };
+        let base = 1 << INBOX_SHIFT;
+        let key = device.reg_mr(pd, base, (boxes + 1) << INBOX_SHIFT, base, access).expect(never);
+        let init = QpInit {
+            kind: QpKind::Srd,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            sq_depth,
+            rq_depth: 1,
+            send_sge: 1,
+            recv_sge: 1,
+            inline: 0,
+            rdma_read: true,
+            rdma_write: true,
+            unsolicited_write_recv: false,
+        };
+        let qpn = device.create_qp(init).expect(never);
+        let to = |state| QpModify { state: Some(state), ..QpModify::default() };
+        for change in [
+            QpModify { qkey: Some(QKEY), pkey_index: Some(0), port: Some(1), ..to(QpState::Init) },
+            to(QpState::Rtr),
+            QpModify { sq_psn: Some(0), ..to(QpState::Rts) },
+        ] {
+            device.modify_qp(Time(0), qpn, change).expect("these are the steps to the ready state");
+        }
+        Srd {
+            card,
+            pd,
+            cq,
+            qpn,
+            key,
+            handles: HashMap::new(),
+            sending: HashMap::new(),
+            waiting: VecDeque::new(),
+            endless_depth,
+            reports: VecDeque::new(),
+        }
+    }
+
     /// The transport's counters.
     pub fn stats(&self) -> &Stats {
         self.card.device.endpoint().stats()
@@ -177,74 +233,24 @@ impl Transport for Srd {
     type Content = SrdContent;
     type Address = SrdAddress;
 
-    fn new(role: Role<'_>) -> Srd {
-        let transport = transport_config(&role);
-        let bdp = transport.line_rate.bytes_in(transport.base_rtt);
-        let endless_depth = (2 * bdp).div_ceil(ENDLESS_WRITE).max(2) as u32;
-        let config = DeviceConfig { transport, ..DeviceConfig::default() };
-        let sq_depth = (role.flows_out * endless_depth.min(8)).clamp(2, config.max_sq);
-        let boxes = role.inboxes.len() as u64;
-        let memory = Inboxes {
-            delivered: vec![0; role.inboxes.len()],
-            expected: role.inboxes.clone(),
-            full: VecDeque::new(),
-        };
-        let mut card = Card::new(&role, config, memory);
-        let device = &mut card.device;
-        let never = "a new device has room for one of each";
-        let pd = device.alloc_pd().expect(never);
-        let cq = device.create_cq(sq_depth + 1).expect(never);
-        let access = Access { local_write: true, remote_write: true, ..Access::default() };
-        let base = 1 << INBOX_SHIFT;
-        let key = device.reg_mr(pd, base, (boxes + 1) << INBOX_SHIFT, base, access).expect(never);
-        let init = QpInit {
-            kind: QpKind::Srd,
-            pd,
-            send_cq: cq,
-            recv_cq: cq,
-            sq_depth,
-            rq_depth: 1,
-            send_sge: 1,
-            recv_sge: 1,
-            inline: 0,
-            rdma_read: true,
-            rdma_write: true,
-            unsolicited_write_recv: false,
-        };
-        let qpn = device.create_qp(init).expect(never);
-        let to = |state| QpModify { state: Some(state), ..QpModify::default() };
-        for change in [
-            QpModify { qkey: Some(QKEY), pkey_index: Some(0), port: Some(1), ..to(QpState::Init) },
-            to(QpState::Rtr),
-            QpModify { sq_psn: Some(0), ..to(QpState::Rts) },
-        ] {
-            device.modify_qp(Time(0), qpn, change).expect("these are the steps to the ready state");
-        }
-        Srd {
-            card,
-            pd,
-            cq,
-            qpn,
-            key,
-            handles: HashMap::new(),
-            sending: HashMap::new(),
-            waiting: VecDeque::new(),
-            endless_depth,
-            reports: VecDeque::new(),
-        }
-    }
-
     fn address(&self) -> SrdAddress {
         SrdAddress { host: self.card.host(), qpn: self.qpn, rkey: self.key }
     }
 
-    fn expect(&mut self, from: &SrdAddress) {
+    fn expect(&mut self, from: &SrdAddress, inbox: u32, bytes: u64) {
         self.handle(from.host); // RDMA is refused from hosts without one (EFA_VERBS, section 5)
+        let Inboxes { expected, delivered, .. } = self.card.device.memory();
+        let least = inbox as usize + 1;
+        if expected.len() < least {
+            expected.resize(least, 0);
+            delivered.resize(least, 0);
+        }
+        (expected[least - 1], delivered[least - 1]) = (bytes, 0);
     }
 
     fn start(&mut self, now: Time, order: Order, to: &SrdAddress) {
         let ah = self.handle(to.host);
-        let Order { flow, inbox, bytes } = order;
+        let Order { flow, inbox, bytes, .. } = order;
         let sending = Sending {
             to: *to,
             ah,
@@ -276,6 +282,10 @@ impl Transport for Srd {
         self.card.poll_transmit(now, sink)
     }
 
+    fn set_paused(&mut self, classes: u8) {
+        self.card.set_paused(classes);
+    }
+
     fn senders(&self, now: Time) -> u16 {
         self.card.device.endpoint().senders(now)
     }
@@ -302,7 +312,7 @@ impl Transport for Srd {
     }
 
     fn delivered(&mut self, inbox: u32) -> u64 {
-        self.card.device.memory().delivered[inbox as usize]
+        self.card.device.memory().delivered.get(inbox as usize).copied().unwrap_or_default()
     }
 
     fn counts(&self) -> Counts {

@@ -160,7 +160,7 @@ proptest! {
                 simulation.keep_order();
             }
             while simulation.run(simulation.now + Ps::from_micros(7)) {}
-            let outcome = Outcome::of(&simulation, "srd", offer.ideal, &Meter::start());
+            let outcome = Outcome::of(&simulation, offer.ideal, &Meter::start());
             let flows: Vec<_> = simulation.flows.iter().map(|flow| (flow.sent, flow.received)).collect();
             (Outcome { cost: Default::default(), ..outcome }, flows)
         };

@@ -217,6 +217,7 @@ impl Body {
             let flow = Flow {
                 id,
                 workload: 0,
+                transport: 0,
                 src: Place { host: connection.src, process },
                 dst: Place { host: connection.dst, process: 0 },
                 size: Size::Bytes(connection.bytes),

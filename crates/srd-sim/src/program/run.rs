@@ -43,7 +43,10 @@ impl Ended {
 /// Programs of scripts, by rank: on each host `per_host` of them, one host behind the other.
 pub fn place(scripts: impl IntoIterator<Item = Script>, per_host: u32) -> Vec<Program> {
     let at = |rank: u32| Place { host: rank / per_host, process: (rank % per_host) as u16 };
-    (0..).zip(scripts).map(|(rank, script)| Program { at: at(rank), script }).collect()
+    (0..)
+        .zip(scripts)
+        .map(|(rank, script)| Program { at: at(rank), transport: 0, script, forever: false })
+        .collect()
 }
 
 /// How often the watcher is asked, in events that take about that long.

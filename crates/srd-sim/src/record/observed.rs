@@ -3,9 +3,10 @@
 
 use super::trace::Trace;
 use crate::frame::FrameHead;
+use crate::process::Birth;
 use crate::srd_card::SrdContent;
 use crate::srd_transport::{Srd, SrdAddress};
-use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport};
+use crate::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_device::Length;
 use srd_proto::Payload;
 use srd_wire::{Body, Packet, Time, codec};
@@ -24,6 +25,11 @@ pub struct Observed {
 }
 
 impl Observed {
+    /// A process at its beginning, whom nobody watches yet.
+    pub fn new(birth: Birth<'_>) -> Observed {
+        Observed { srd: Srd::new(birth), now: Time(0), trace: None, verify: false, defect: None }
+    }
+
     /// The transport.
     pub fn srd(&self) -> &Srd {
         &self.srd
@@ -94,16 +100,12 @@ impl Transport for Observed {
     type Content = SrdContent;
     type Address = SrdAddress;
 
-    fn new(role: Role<'_>) -> Observed {
-        Observed { srd: Srd::new(role), now: Time(0), trace: None, verify: false, defect: None }
-    }
-
     fn address(&self) -> SrdAddress {
         self.srd.address()
     }
 
-    fn expect(&mut self, from: &SrdAddress) {
-        self.srd.expect(from);
+    fn expect(&mut self, from: &SrdAddress, inbox: u32, bytes: u64) {
+        self.srd.expect(from, inbox, bytes);
     }
 
     fn start(&mut self, now: Time, order: Order, to: &SrdAddress) {
@@ -138,6 +140,10 @@ impl Transport for Observed {
         let result = self.srd.poll_transmit(now, sink);
         self.settle();
         result
+    }
+
+    fn set_paused(&mut self, classes: u8) {
+        self.srd.set_paused(classes);
     }
 
     fn senders(&self, now: Time) -> u16 {

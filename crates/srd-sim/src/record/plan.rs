@@ -129,7 +129,7 @@ fn round_up(at_least: u64) -> Ps {
 /// Ports of switches at which a frame has waited for another, the longest queue first.
 fn busiest(plain: &Simulation<'_, Srd>, scenario: &Scenario, notes: &mut Vec<String>) -> Vec<PortId> {
     let Scenario { settings, topology, .. } = scenario;
-    let frame = PacketSizes::of(settings.transport.mtu, settings.frame_overhead).data;
+    let frame = PacketSizes::of(settings.transport().mtu, settings.frame_overhead).data;
     let switches =
         (0..plain.fabric.ports()).map(PortId).filter(|&port| ends_of(topology, port).0.0 >= topology.hosts);
     let longest = switches.map(|port| (plain.fabric.counters(port).most_waiting, port));

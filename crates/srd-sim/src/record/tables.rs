@@ -117,7 +117,7 @@ impl Alone<'_> {
         }
         // Hosts of a leaf are taken for equally far from it.
         let rtt = *self.distances.entry(key).or_insert_with(|| {
-            let sizes = PacketSizes::of(settings.transport.mtu, settings.frame_overhead);
+            let sizes = PacketSizes::of(settings.transport().mtu, settings.frame_overhead);
             topology.base_rtt(PacketSizes { data: first, ..sizes }, src, dst)
         });
         let rate = topology.host_cable(src).rate.min(topology.host_cable(dst).rate);

@@ -1,11 +1,11 @@
 //! `[[fault]]`: what goes wrong with cables, and when.
 
-use super::document::Document;
-use super::section::Section;
 use crate::input::InputError;
 use crate::settings::{Direction, Fault, FaultKind};
 use crate::topology::{NamedCable, Topology};
 use crate::units::Ps;
+use srd_rivals::document::Document;
+use srd_rivals::section::Section;
 
 macro_rules! keys {
     ($($own:literal),*) => {

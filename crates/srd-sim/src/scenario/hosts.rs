@@ -1,10 +1,10 @@
 //! `[host]`: the hosts' network cards.
 
-use super::document::Document;
-use super::section::Section;
 use crate::input::InputError;
 use crate::settings::HostSettings;
 use crate::units::Ps;
+use srd_rivals::document::Document;
+use srd_rivals::section::Section;
 
 /// Keys of the section.
 pub(super) const KEYS: [&str; 5] = ["per_packet_us", "latency_us", "receive_ring", "queues", "jitter_us"];

@@ -1,9 +1,9 @@
 //! `[law]`: the constants of the default controller, for sweeps that show what each is good for.
 
-use super::document::Document;
-use super::section::Section;
 use crate::input::InputError;
 use srd_proto::controller::Law;
+use srd_rivals::document::Document;
+use srd_rivals::section::Section;
 
 /// A constant that is a plain number.
 type Constant = (&'static str, fn(&mut Law) -> &mut f64);

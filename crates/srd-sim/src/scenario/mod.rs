@@ -4,30 +4,41 @@
 //! hold one section each. Nothing is passed over in silence: unknown keys are errors, all else is in
 //! [`Scenario::notes`].
 
-pub(crate) mod document;
 mod fabric;
 mod faults;
 mod hosts;
 mod law;
-pub(crate) mod quantity;
 mod queues;
-pub(crate) mod section;
 mod transport;
 mod workloads;
 
 use crate::flow::{Program, Size, Start, Traffic};
 use crate::input::{InputError, read_text, shown};
-use crate::settings::Settings;
+use crate::settings::{MessageProtocol, Settings};
 use crate::topology::Topology;
 use crate::units::Ps;
-use document::Document;
-use section::Section;
+use srd_rivals::document::Document;
+use srd_rivals::section::Section;
 use std::path::Path;
 
 /// Keys of the top level.
-pub const KEYS: [&str; 11] =
-    ["name", "seed", "end_us", "fabric", "queues", "host", "transport", "law", "workload", "fault", "sample"];
+pub const KEYS: [&str; 13] = [
+    "name",
+    "seed",
+    "end_us",
+    "fabric",
+    "queues",
+    "host",
+    "transport",
+    "rival",
+    "law",
+    "messages",
+    "workload",
+    "fault",
+    "sample",
+];
 const SAMPLE_KEYS: [&str; 1] = ["every_us"];
+const MESSAGES_KEYS: [&str; 2] = ["eager_limit", "header"];
 
 /// End of runs whose flows all have a size, unless the file says otherwise: an emergency brake.
 const DEFAULT_END: Ps = Ps::from_micros(10_000_000);
@@ -107,15 +118,18 @@ impl Scenario {
         let given_end = root.some_micros("end_us")?;
         let end = given_end.unwrap_or(DEFAULT_END);
 
-        let wire = transport::wire(&document)?;
-        let fabric::Fabric { topology, frame_overhead } = fabric::read(&mut context, wire.mtu)?;
-        let sizes = crate::topology::PacketSizes::of(wire.mtu, frame_overhead);
-        let bdp = transport::bdp(&wire, &topology, sizes);
+        let wires = transport::wires(&document)?;
+        let mtu = transport::largest_mtu(&wires);
+        let fabric::Fabric { topology, frame_overhead } = fabric::read(&mut context, mtu)?;
+        let sizes = crate::topology::PacketSizes::of(mtu, frame_overhead);
+        let bdp = transport::bdp(&wires, &topology, sizes);
+        let queues = queues::read(&document, bdp, sizes.data)?;
+        let transports = transport::read(&document, wires, &topology, sizes, &queues, bdp)?;
         let workloads::Load { traffic, mut faults } = match programs {
             Some(programs) => {
                 workloads::Load { traffic: Traffic { programs, ..Traffic::default() }, faults: Vec::new() }
             }
-            None => workloads::read(&mut context, &topology, bdp, seed, given_end)?,
+            None => workloads::read(&mut context, &topology, &transports, bdp, seed, given_end)?,
         };
         check_times(&root, &traffic, given_end, end)?;
         faults.extend(faults::read(&document, &topology, end)?);
@@ -124,10 +138,11 @@ impl Scenario {
             name,
             seed,
             end,
-            queues: queues::read(&document, bdp, sizes.data)?,
+            queues,
             hosts: hosts::read(&document)?,
-            transport: transport::read(&document, wire, bdp)?,
+            transports,
             messages: srd_msg::Config::default(),
+            protocol: protocol(&document, bdp)?,
             faults,
             sample_every: Section::of(&document, "sample")?
                 .only(&SAMPLE_KEYS)?
@@ -137,6 +152,16 @@ impl Scenario {
         };
         Ok(Scenario { settings, topology, traffic, notes: context.notes })
     }
+}
+
+/// Reads `[messages]`.
+fn protocol(document: &Document, bdp: u64) -> Result<MessageProtocol, InputError> {
+    let section = Section::of(document, "messages")?.only(&MESSAGES_KEYS)?;
+    let usual = MessageProtocol::default();
+    Ok(MessageProtocol {
+        eager_limit: section.bytes("eager_limit", 0)?.map_or(usual.eager_limit, |bytes| bytes.with_bdp(bdp)),
+        header: section.whole("header", 1..=1024)?.unwrap_or(usual.header),
+    })
 }
 
 /// Flows must begin, and those that go on until a time must end, before the run does.
@@ -179,7 +204,9 @@ fn check_times(
 pub fn all_keys() -> Vec<(&'static str, Vec<&'static str>)> {
     let mut all = vec![("top level", KEYS.to_vec()), ("sample", SAMPLE_KEYS.to_vec())];
     all.extend([("queues", queues::KEYS.to_vec()), ("host", hosts::KEYS.to_vec())]);
-    all.extend([("transport", transport::KEYS.to_vec()), ("law", law::keys())]);
+    all.extend([("transport", transport::COMMON_KEYS.to_vec()), ("law", law::keys())]);
+    all.push(("messages", MESSAGES_KEYS.to_vec()));
+    all.extend(transport::kinds());
     all.extend(fabric::KINDS.iter().map(|(kind, keys)| (*kind, keys.to_vec())));
     all.extend(workloads::KINDS.iter().map(|(kind, keys)| (*kind, keys.to_vec())));
     all.extend(faults::KINDS.iter().map(|(kind, keys)| (*kind, keys.to_vec())));

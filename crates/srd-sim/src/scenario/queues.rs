@@ -1,10 +1,10 @@
 //! `[queues]`: the output queues of switches.
 
-use super::document::Document;
-use super::quantity::Bytes;
-use super::section::Section;
 use crate::input::InputError;
 use crate::settings::{ClassSchedule, Ecn, QueueSettings, SharedBuffer};
+use srd_rivals::document::Document;
+use srd_rivals::quantity::Bytes;
+use srd_rivals::section::Section;
 
 /// Keys of the section.
 pub(super) const KEYS: [&str; 9] = [

@@ -1,14 +1,14 @@
 //! `[[workload]]`: what the fabric is to move.
 
 use super::Context;
-use super::section::Section;
 use crate::flow::{MAX_BYTES, Place, Size, Traffic};
 use crate::htsim::cm_file;
 use crate::input::{InputError, counted};
-use crate::settings::Fault;
+use crate::settings::{Fault, TransportSettings};
 use crate::topology::Topology;
 use crate::units::Ps;
 use crate::workload::{self, Kind, Workload};
+use srd_rivals::section::Section;
 
 /// Kinds of workload, each with the keys of its section.
 pub(super) const KINDS: [(&str, &[&str]); 10] = [
@@ -18,6 +18,7 @@ pub(super) const KINDS: [(&str, &[&str]); 10] = [
             "kind",
             "name",
             "start_us",
+            "transport",
             "pairs",
             "size",
             "until_us",
@@ -27,13 +28,14 @@ pub(super) const KINDS: [(&str, &[&str]); 10] = [
             "spread_us",
         ],
     ),
-    ("background", &["kind", "name", "start_us", "pairs", "until_us", "spread_us"]),
+    ("background", &["kind", "name", "start_us", "transport", "pairs", "until_us", "spread_us"]),
     (
         "incast",
         &[
             "kind",
             "name",
             "start_us",
+            "transport",
             "senders",
             "sender_hosts",
             "processes",
@@ -53,6 +55,7 @@ pub(super) const KINDS: [(&str, &[&str]); 10] = [
             "kind",
             "name",
             "start_us",
+            "transport",
             "hosts",
             "first_host",
             "processes",
@@ -70,6 +73,7 @@ pub(super) const KINDS: [(&str, &[&str]); 10] = [
             "kind",
             "name",
             "start_us",
+            "transport",
             "from_leaf",
             "to_leaf",
             "hosts",
@@ -82,11 +86,20 @@ pub(super) const KINDS: [(&str, &[&str]); 10] = [
             "spread_us",
         ],
     ),
-    ("all-to-all", &["kind", "name", "start_us", "hosts", "first_host", "size", "at_once", "rounds"]),
-    ("ring-all-reduce", &["kind", "name", "start_us", "hosts", "first_host", "size", "rounds"]),
-    ("tree-all-reduce", &["kind", "name", "start_us", "hosts", "first_host", "size", "chunks", "rounds"]),
-    ("join-leave", &["kind", "name", "start_us", "senders", "sender_hosts", "receiver", "every_us"]),
-    ("cm", &["kind", "name", "start_us", "file"]),
+    (
+        "all-to-all",
+        &["kind", "name", "start_us", "transport", "hosts", "first_host", "size", "at_once", "rounds"],
+    ),
+    ("ring-all-reduce", &["kind", "name", "start_us", "transport", "hosts", "first_host", "size", "rounds"]),
+    (
+        "tree-all-reduce",
+        &["kind", "name", "start_us", "transport", "hosts", "first_host", "size", "chunks", "rounds"],
+    ),
+    (
+        "join-leave",
+        &["kind", "name", "start_us", "transport", "senders", "sender_hosts", "receiver", "every_us"],
+    ),
+    ("cm", &["kind", "name", "start_us", "transport", "file"]),
 ];
 
 /// Most processes of a host: a device of SRD has one of 512 ports.
@@ -112,6 +125,7 @@ struct Surroundings<'a> {
 pub(super) fn read(
     context: &mut Context<'_>,
     topology: &Topology,
+    transports: &[TransportSettings],
     bdp: u64,
     seed: u64,
     end: Option<Ps>,
@@ -130,16 +144,25 @@ pub(super) fn read(
         let section = section.called(word).only(keys)?;
         let name = name(&section, word, &load.traffic)?;
         let start = section.micros("start_us")?.unwrap_or(Ps::ZERO);
+        let transport = transport(&section, transports)?;
         if word == "cm" {
-            let faults = matrix(context, &section, &around, &name, start, &mut load.traffic)?;
+            let faults = matrix(context, &section, &around, &name, (start, transport), &mut load.traffic)?;
             load.faults.extend(faults);
         } else {
-            let workload = Workload { name, start, kind: pattern(&section, word, &around, start)? };
+            let workload =
+                Workload { name, start, transport, kind: pattern(&section, word, &around, start)? };
             workload.add_to(&mut load.traffic, topology, seed).map_err(|message| section.error(message))?;
             load.traffic.check(topology.hosts).map_err(|fault| section.error(fault.to_string()))?;
         }
     }
     Ok(load)
+}
+
+/// The transport that a section names, by index.
+pub(super) fn transport(section: &Section<'_>, transports: &[TransportSettings]) -> Result<u16, InputError> {
+    let named: Vec<(&str, u16)> =
+        transports.iter().map(|transport| transport.name.as_str()).zip(0..).collect();
+    Ok(section.word("transport", &named)?.unwrap_or(0))
 }
 
 /// Names tell workloads apart in reports.
@@ -163,7 +186,7 @@ fn matrix(
     section: &Section<'_>,
     around: &Surroundings<'_>,
     name: &str,
-    start: Ps,
+    (start, transport): (Ps, u16),
     traffic: &mut Traffic,
 ) -> Result<Vec<Fault>, InputError> {
     let (text, file) = context.read_file(section, "file")?;
@@ -171,6 +194,7 @@ fn matrix(
     let faults = matrix.faults(around.topology)?;
     context.notes.append(&mut matrix.notes);
     matrix.traffic.workloads = vec![name.to_string()];
+    matrix.traffic.flows.iter_mut().for_each(|flow| flow.transport = transport);
     traffic.append(matrix.traffic, start);
     Ok(faults)
 }

@@ -37,6 +37,8 @@ pub struct Workload {
     pub name: String,
     /// When it begins.
     pub start: Ps,
+    /// Index of the transport that moves its flows.
+    pub transport: u16,
     /// Which pattern.
     pub kind: Kind,
 }
@@ -67,7 +69,7 @@ impl Workload {
     /// this topology.
     pub fn add_to(&self, traffic: &mut Traffic, topology: &Topology, seed: u64) -> Result<(), String> {
         let mut draw = Draw::of(seed, traffic.workloads.len() as u64);
-        let mut plan = Plan::begin(traffic, &self.name, self.start, topology.hosts);
+        let mut plan = Plan::begin(traffic, self, topology.hosts);
         match &self.kind {
             Kind::Pairs(pairs) => pairs.plan(&mut plan, &mut draw),
             Kind::Incast(incast) => incast.plan(&mut plan, &mut draw),
@@ -85,15 +87,16 @@ impl Workload {
 struct Plan<'a> {
     traffic: &'a mut Traffic,
     workload: u16,
+    transport: u16,
     start: Ps,
     hosts: u32,
     next_id: u32,
 }
 
 impl Plan<'_> {
-    fn begin<'a>(traffic: &'a mut Traffic, name: &str, start: Ps, hosts: u32) -> Plan<'a> {
-        let next_id = traffic.next_id();
-        Plan { workload: traffic.add_workload(name), traffic, start, hosts, next_id }
+    fn begin<'a>(traffic: &'a mut Traffic, of: &Workload, hosts: u32) -> Plan<'a> {
+        let (next_id, workload) = (traffic.next_id(), traffic.add_workload(&of.name));
+        Plan { workload, transport: of.transport, traffic, start: of.start, hosts, next_id }
     }
 
     /// Refuses what cannot be: to be called before flows are added.
@@ -116,6 +119,7 @@ impl Plan<'_> {
         self.traffic.add_flow(Flow {
             id,
             workload: self.workload,
+            transport: self.transport,
             src,
             dst,
             size,

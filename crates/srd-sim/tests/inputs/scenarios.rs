@@ -43,11 +43,11 @@ fn defaults_make_sense() {
     assert_eq!((settings.name.as_str(), settings.seed), ("a", 1));
     assert_eq!((topology.hosts, topology.fastest_host()), (8, BitRate(100_000_000_000)));
     assert_eq!(topology.cables[0].delay, Ps::from_micros(1));
-    assert_eq!(settings.transport.mtu, 9000);
-    assert_eq!(settings.transport.paths, 64);
-    assert_eq!(settings.transport.selector, SelectorKind::Reps);
-    assert_eq!(settings.transport.controller, srd_proto::Config::default().controller);
-    assert_eq!(settings.transport.ack_every, None);
+    assert_eq!(settings.transport().mtu, 9000);
+    assert_eq!(settings.transport().srd().unwrap().paths, 64);
+    assert_eq!(settings.transport().srd().unwrap().selector, SelectorKind::Reps);
+    assert_eq!(settings.transport().srd().unwrap().controller, srd_proto::Config::default().controller);
+    assert_eq!(settings.transport().srd().unwrap().ack_every, None);
     assert_eq!(settings.frame_overhead, 24);
     assert_eq!((settings.queues.ecn, settings.queues.shared, settings.queues.trim), (None, None, false));
     assert_eq!(settings.queues.classes, ClassSchedule::None);
@@ -85,15 +85,22 @@ fn values_are_read_in_the_units_of_people() {
     assert_eq!((settings.hosts.receive_ring, settings.hosts.queues), (256, 4));
     assert_eq!(settings.hosts.jitter, Ps::from_micros(50));
     assert_eq!(
-        (settings.transport.mtu, settings.transport.paths, settings.transport.ack_every),
+        (
+            settings.transport().mtu,
+            settings.transport().srd().unwrap().paths,
+            settings.transport().srd().unwrap().ack_every
+        ),
         (4096, 16, Some(1))
     );
-    assert_eq!(settings.transport.controller, ControllerKind::Fixed { window_bytes: 150_000 });
-    assert_eq!(settings.transport.selector, SelectorKind::Oblivious);
-    assert_eq!(settings.transport.base_rtt, Some(Ps::from_micros(10)));
-    assert_eq!(settings.transport.line_rate, Some(BitRate(80_000_000_000)));
-    assert_eq!(settings.transport.receiver_hint, Some(false));
-    assert_eq!(settings.transport.law.slope, 0.0);
+    assert_eq!(
+        settings.transport().srd().unwrap().controller,
+        ControllerKind::Fixed { window_bytes: 150_000 }
+    );
+    assert_eq!(settings.transport().srd().unwrap().selector, SelectorKind::Oblivious);
+    assert_eq!(settings.transport().base_rtt, Some(Ps::from_micros(10)));
+    assert_eq!(settings.transport().line_rate, Some(BitRate(80_000_000_000)));
+    assert_eq!(settings.transport().srd().unwrap().receiver_hint, Some(false));
+    assert_eq!(settings.transport().srd().unwrap().law.slope, 0.0);
     assert_eq!(settings.sample_every, Ps::from_micros(10));
 }
 
@@ -127,7 +134,7 @@ fn overrides_are_applied_and_blamed() {
         &["seed=7", "transport.selector=pinned", "workload.size=1bdp", "queues.capacity = \"2bdp\""],
     );
     assert_eq!(scenario.settings.seed, 7);
-    assert_eq!(scenario.settings.transport.selector, SelectorKind::Pinned);
+    assert_eq!(scenario.settings.transport().srd().unwrap().selector, SelectorKind::Pinned);
     let Size::Bytes(bytes) = scenario.traffic.flows[0].size else { panic!("a size was given") };
     assert!(scenario.settings.queues.capacity.abs_diff(2 * bytes) <= 1);
     for (set, told) in [
@@ -137,7 +144,7 @@ fn overrides_are_applied_and_blamed() {
         ),
         (
             "transport.path=3",
-            "--set transport.path=3: [transport] has no key `path`: [transport] may have mtu, paths,",
+            "--set transport.path=3: [transport] has no key `path`: [transport] may have kind, name, mtu,",
         ),
         ("workload.1.size=3", "there is no workload.1"),
         ("seed", "write `section.key=value`"),
@@ -376,8 +383,9 @@ fn the_papers_figures_have_the_papers_numbers() {
         ["fig2-incast-48.toml", "fig2-48-servers.toml", "fig4-persistent.toml", "fig6-rack-pairs.toml"]
     {
         let Scenario { settings, topology, .. } = load(name);
-        let rtt = topology.longest_base_rtt(PacketSizes::of(settings.transport.mtu, settings.frame_overhead));
-        assert_eq!(settings.transport.mtu, 9000);
+        let rtt =
+            topology.longest_base_rtt(PacketSizes::of(settings.transport().mtu, settings.frame_overhead));
+        assert_eq!(settings.transport().mtu, 9000);
         assert_eq!(topology.fastest_host(), BitRate(100_000_000_000));
         assert!(rtt.0.abs_diff(12_000_000) < 20, "{name}: {rtt:?}");
         assert_eq!(settings.queues.capacity, rtt.0 * 100 / 8000);

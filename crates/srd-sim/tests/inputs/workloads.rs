@@ -18,7 +18,7 @@ fn start() -> Ps {
 fn made(kind: Kind, seed: u64) -> Result<Traffic, String> {
     let mut traffic = Traffic::default();
     let topology = fabric();
-    let workload = Workload { name: "test".to_string(), start: start(), kind };
+    let workload = Workload { name: "test".to_string(), start: start(), transport: 0, kind };
     workload.add_to(&mut traffic, &topology, seed)?;
     traffic.check(topology.hosts).map_err(|fault| fault.to_string())?;
     Ok(traffic)
@@ -264,6 +264,7 @@ fn the_check_of_traffic_finds_what_cannot_be() {
     let flow = |start| Flow {
         id: 1,
         workload: 0,
+        transport: 0,
         src: at(0, 0),
         dst: at(1, 0),
         size: Size::Bytes(1),

@@ -2,6 +2,7 @@
 
 use super::scenario::{Runs, run_all};
 use anyhow::bail;
+use srd_rivals::RIVALS;
 use srd_sim::htsim::{cm_file, default_tree, topo_file};
 use srd_sim::input::{InputError, read_text};
 use srd_sim::scenario::Scenario;
@@ -17,6 +18,7 @@ Examples:
   srd sim htsim --cm incast.cm --transport srd --link-gbps 100 --paths 64
   srd sim htsim --cm perm_32n_32c_2MB.cm --topo leaf_spine_tiny.topo --link-gbps 200 --paths 16 --json
   srd sim htsim --cm incast_128.cm --link-gbps 100 --queue-packets 36 --seeds 1..8
+  srd sim htsim --cm incast.cm --transport nscc --trim --link-gbps 100 --set transport.selector=mixed
 
 As htsim does it: without --topo the fabric is the k-ary fat tree with exactly as many hosts as the matrix has, 1 us per
 cable, switches without latency; frames have no preamble, check sequence or gap; data packets carry 4096 bytes; queues
@@ -38,15 +40,15 @@ pub struct Args {
     /// Topology [default: the fat tree with as many hosts as the matrix has]
     #[arg(long, value_name = "FILE")]
     topo: Option<PathBuf>,
-    /// What the hosts speak
-    #[arg(long, value_enum, default_value_t = Transport::Srd)]
-    transport: Transport,
+    /// What the hosts speak: srd, or one of the rivals of docs/SCENARIOS.md, whose keys --set takes (transport.KEY=VALUE)
+    #[arg(long, value_name = "T", default_value = SRD, value_parser = transport)]
+    transport: String,
     /// Rate of the hosts' links, and of all others unless --topo says otherwise
     #[arg(long, value_name = "N", value_parser = gbps)]
     link_gbps: f64,
-    /// Paths to each peer
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=256))]
-    paths: u16,
+    /// Paths to each peer, for transports that have several [default: 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    paths: Option<u16>,
     /// Capacity of a switch's port in bandwidth-delay products, as htsim counts them
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = multiple)]
     queue_bdp: f64,
@@ -56,6 +58,9 @@ pub struct Args {
     /// Cut packets that find no room down to their headers: not with srd, which makes nothing of them
     #[arg(long)]
     trim: bool,
+    /// Mark packets from so many bandwidth-delay products of queue on, and all from so many on [default: none; nscc: 0.2,0.8]
+    #[arg(long, value_name = "MIN,MAX", value_parser = marks)]
+    ecn_bdp: Option<(f64, f64)>,
     /// The run ends here even if flows are unfinished [default: 10 s]
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
     end_us: Option<u64>,
@@ -63,10 +68,26 @@ pub struct Args {
     runs: Runs,
 }
 
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum Transport {
-    /// Scalable Reliable Datagram
-    Srd,
+/// This project's own transport.
+const SRD: &str = "srd";
+/// The transport whose simulator htsim is: without marks it is not what it is.
+const NSCC: &str = "nscc";
+/// Where htsim marks, in bandwidth-delay products of queue.
+const HTSIM_MARKS: (f64, f64) = (0.2, 0.8);
+
+fn transport(name: &str) -> Result<String, String> {
+    let all: Vec<&str> = std::iter::once(SRD).chain(RIVALS.iter().map(|(name, _)| *name)).collect();
+    match all.contains(&name) {
+        true => Ok(name.to_string()),
+        false => Err(format!("there are {}", all.join(", "))),
+    }
+}
+
+fn marks(text: &str) -> Result<(f64, f64), String> {
+    let form = "two numbers of bandwidth-delay products, such as 0.2,0.8";
+    let (min, max) = text.split_once(',').ok_or(form)?;
+    let (min, max) = (multiple(min).map_err(|_| form)?, multiple(max).map_err(|_| form)?);
+    if min <= max { Ok((min, max)) } else { Err(format!("{form}: the first not above the second")) }
 }
 
 fn gbps(text: &str) -> Result<f64, String> {
@@ -85,7 +106,7 @@ fn multiple(text: &str) -> Result<f64, String> {
 
 /// Runs and prints.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.trim && args.transport == Transport::Srd {
+    if args.trim && args.transport == SRD {
         bail!(
             "--trim is not for srd: its receivers are not told which packet a header without payload stands for, so \
              switches that trim would only send them bytes to throw away. Leave --trim out; srd is meant for switches \
@@ -102,6 +123,8 @@ struct Inputs {
     fabric: String,
     /// Capacity of a port.
     queue_bytes: u64,
+    /// The bandwidth-delay product as htsim counts it.
+    bdp_bytes: u64,
     /// The topology file has capacities of its own.
     overrides_queues: bool,
 }
@@ -125,30 +148,44 @@ impl Inputs {
             }
         };
         let queue_bytes = queue_bytes(args, &topology, rate);
-        let frame = mtu() as u64 + ETHERNET_HEADER as u64;
+        let frame = mtu(&args.transport) as u64 + ETHERNET_HEADER as u64;
         if queue_bytes < frame {
             bail!(
-                "queues of {queue_bytes} bytes hold no full packet of srd, whose frames have {frame}: nothing would ever \
-                 come through. Write --queue-packets 2 or more, or a larger --queue-bdp"
+                "queues of {queue_bytes} bytes hold no full packet of {}, whose frames have {frame} bytes: nothing would ever \
+                 come through. Write --queue-packets 2 or more, or a larger --queue-bdp",
+                args.transport
             );
         }
         let own = topology.cables.iter().any(|cable| cable.queue_bytes != [None; 2]);
-        Ok(Inputs { fabric, queue_bytes, overrides_queues: own })
+        let bdp_bytes = bdp_packets(&topology, rate) * HTSIM_SIZES.data;
+        Ok(Inputs { fabric, queue_bytes, bdp_bytes, overrides_queues: own })
     }
 
     fn scenario(&self, args: &Args, sets: &[String]) -> Result<Scenario, InputError> {
         let cm = quoted(&args.cm).map_err(|error| InputError::of("--cm", error.to_string()))?;
         let stem =
             args.cm.file_stem().map_or_else(Default::default, |stem| stem.to_string_lossy().into_owned());
+        let paths = match (args.paths, args.transport.as_str()) {
+            (None, SRD | NSCC) => "paths = 64\n".to_string(),
+            (None, _) => String::new(),
+            (Some(paths), _) => format!("paths = {paths}\n"),
+        };
+        let marks = args.ecn_bdp.or((args.transport == NSCC).then_some(HTSIM_MARKS));
+        let marks = marks.map_or_else(String::new, |(min, max)| {
+            let of_queue = self.bdp_bytes as f64;
+            let (min, max) = ((min * of_queue) as u64, (max * of_queue) as u64);
+            format!("ecn_min = {min}\necn_max = {max}\n")
+        });
         let text = format!(
-            "name = {}\nend_us = {}\n[fabric]\n{}frame_overhead = 0\n[queues]\ncapacity = {}\n[transport]\nmtu = {}\n\
-             paths = {}\nline_rate_gbps = {}\n[[workload]]\nkind = \"cm\"\nfile = {cm}\n",
+            "name = {}\nend_us = {}\n[fabric]\n{}frame_overhead = 0\n[queues]\ncapacity = {}\ntrim = {}\n{marks}[transport]\n\
+             kind = \"{}\"\nmtu = {}\n{paths}line_rate_gbps = {}\n[[workload]]\nkind = \"cm\"\nfile = {cm}\n",
             toml_text(&stem),
             args.end_us.unwrap_or(10_000_000),
             self.fabric,
             self.queue_bytes,
-            mtu(),
-            args.paths,
+            args.trim,
+            args.transport,
+            mtu(&args.transport),
             args.link_gbps,
         );
         let mut scenario =
@@ -180,9 +217,12 @@ fn toml_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The MTU with which SRD's full packets carry [`PAYLOAD`], also those that introduce their sender: the smallest, so that
-/// round trips are those of these packets.
-fn mtu() -> u16 {
+/// The MTU. SRD: that with which full packets carry [`PAYLOAD`], also those that introduce their sender: the smallest, so
+/// that round trips are those of these packets. Others: that of htsim's packets.
+fn mtu(transport: &str) -> u16 {
+    if transport != SRD {
+        return HTSIM_SIZES.data as u16 - ETHERNET_HEADER as u16;
+    }
     let hello = codec::HELLO_LEN as u16;
     let fits = |&mtu: &u16| srd_card::wire_cost(mtu - hello, 0).payload == PAYLOAD;
     (4096..=4600).find(fits).expect("headers are shorter than 500 bytes")
@@ -194,9 +234,14 @@ fn queue_bytes(args: &Args, topology: &Topology, rate: BitRate) -> u64 {
     if let Some(packets) = args.queue_packets {
         return packets as u64 * HTSIM_SIZES.data;
     }
+    let bytes = bdp_packets(topology, rate) * HTSIM_SIZES.data;
+    ((bytes as f64 * args.queue_bdp).round() as u64).max(1)
+}
+
+/// The bandwidth-delay product in packets, rounded up.
+fn bdp_packets(topology: &Topology, rate: BitRate) -> u64 {
     let rtt_s = topology.longest_base_rtt(HTSIM_SIZES).as_micros() / 1e6;
-    let packets = (rtt_s * rate.0 as f64 / 8.0 / HTSIM_SIZES.data as f64).ceil();
-    ((packets * HTSIM_SIZES.data as f64 * args.queue_bdp).round() as u64).max(1)
+    (rtt_s * rate.0 as f64 / 8.0 / HTSIM_SIZES.data as f64).ceil() as u64
 }
 
 #[cfg(test)]
@@ -205,12 +250,12 @@ mod tests {
 
     #[test]
     fn full_packets_carry_htsims_payload() {
-        let cost = srd_card::wire_cost(mtu(), 0);
+        let cost = srd_card::wire_cost(mtu(SRD), 0);
         assert_eq!(cost.payload, 4096);
         let introduction = codec::HELLO_LEN as u64;
         assert_eq!(
             cost.headers + cost.payload + introduction,
-            mtu() as u64 + 14,
+            mtu(SRD) as u64 + 14,
             "no byte of the MTU is unused"
         );
     }

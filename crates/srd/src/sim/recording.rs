@@ -72,6 +72,12 @@ impl Record {
         watch: &mut dyn FnMut(f64) -> bool,
     ) -> Option<anyhow::Result<Option<(Ran, Vec<String>)>>> {
         let out = self.out.as_ref()?;
+        if !scenario.settings.is_plain_srd() || !scenario.traffic.programs.is_empty() {
+            return Some(Err(anyhow::anyhow!(
+                "--out records runs in which all hosts speak the same SRD, and no programs: leave it out; --json has the \
+                 outcome of any run"
+            )));
+        }
         let dir = if several { out.join(format!("seed-{}", scenario.settings.seed)) } else { out.clone() };
         let recording = Recording {
             pcap: self.pcap.clone(),

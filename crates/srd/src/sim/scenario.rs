@@ -82,6 +82,11 @@ impl Runs {
             return result.transpose().map(|result| result.map(|(ran, notes)| Done { ran, notes }));
         }
         if self.record.verify {
+            if !scenario.settings.is_plain_srd() || !scenario.traffic.programs.is_empty() {
+                let what =
+                    "--verify puts SRD's packets through their wire format: the rivals' have none here";
+                return Some(Err(anyhow!(what)));
+            }
             let result = run::run_verified(&scenario, watch)?;
             return Some(result.map(done).map_err(|defect| anyhow!("verification: {defect}")));
         }

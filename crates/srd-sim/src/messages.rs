@@ -1,0 +1,364 @@
+//! Programs over transports that move flows: each message becomes one flow or three, as MPI libraries do it. A short one goes
+//! at once, its envelope with it; a long one asks first and goes when a receive for it is there. All transports get the same
+//! treatment, so what differs between them is the transport.
+//!
+//! Envelopes of a sender match in the order in which they were sent, whatever overtook what (MPI 4.1, section 3.5).
+
+use crate::flow::Traffic;
+use crate::on_node::SharedMemory;
+use crate::program::{Completion, Messaging, Rank};
+use crate::settings::{MessageProtocol, Settings};
+use crate::transport::Near;
+use crate::units::Ps;
+use srd_wire::Time;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// What a flow of a program carries.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// A short message: its number among those of the pair, and its tag.
+    Eager { sequence: u32, tag: u64 },
+    /// A long one asks: likewise, its bytes, and the sender's request.
+    Ask { sequence: u32, tag: u64, bytes: u64, request: u32 },
+    /// The receiver agrees: the requests of sender and receiver, and the bytes.
+    Agree { request: u32, recv: u32, bytes: u64 },
+    /// The bytes: the requests of sender and receiver.
+    Data { request: u32, recv: u32 },
+}
+
+/// A flow of a program.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    from: u32,
+    to: u32,
+    kind: Kind,
+    /// Its sender, and its receiver, have nothing more to do with it.
+    sent: bool,
+    received: bool,
+}
+
+/// A flow that is to begin.
+#[derive(Clone, Copy, Debug)]
+pub struct OutgoingMessage {
+    /// Number of the flow.
+    pub number: u32,
+    /// Rank of the sender.
+    pub from: u32,
+    /// Rank of the receiver.
+    pub to: u32,
+    /// Number among the receiver's inboxes for messages.
+    pub inbox: u32,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// A message that no receive was there for.
+#[derive(Clone, Copy, Debug)]
+enum Arrived {
+    Eager,
+    Asks { request: u32, bytes: u64 },
+}
+
+/// Envelopes of one sender.
+#[derive(Default)]
+struct Sequence {
+    next: u32,
+    early: BTreeMap<u32, (u64, Arrived)>,
+}
+
+/// Sender and tag: what a receive must match.
+type Envelope = (u32, u64);
+
+struct Place {
+    rank: Rank,
+    forever: bool,
+    reported: bool,
+    host: u32,
+    shared_memory: Option<SharedMemory>,
+    done: VecDeque<Completion>,
+    posted: HashMap<Envelope, VecDeque<u32>>,
+    unexpected: HashMap<Envelope, VecDeque<Arrived>>,
+    sequences_in: HashMap<u32, Sequence>,
+    sequences_out: HashMap<u32, u32>,
+    /// Message of each inbox, and inboxes that are free.
+    inboxes: Vec<u32>,
+    free_inboxes: Vec<u32>,
+    /// It has been told to look, and has not yet.
+    called: bool,
+    alarm_at: Ps,
+}
+
+/// See the module.
+pub struct Messages {
+    protocol: MessageProtocol,
+    /// Numbers of flows begin here.
+    base: u32,
+    messages: Vec<Message>,
+    free: Vec<u32>,
+    places: Vec<Place>,
+    outgoing: VecDeque<OutgoingMessage>,
+    alarms: VecDeque<(Ps, u32)>,
+}
+
+impl Messages {
+    /// Most messages of a process that are under way at a time: what transports make room for.
+    pub const MOST_AT_A_TIME: u32 = 1 << 16;
+
+    /// The programs of `traffic`. Numbers of their flows begin at `base`.
+    pub fn new(settings: &Settings, traffic: &Traffic, base: u32) -> Messages {
+        let place = |(rank, program): (u32, &crate::flow::Program)| Place {
+            rank: Rank::new(program.script.clone()),
+            forever: program.forever,
+            reported: false,
+            host: program.at.host,
+            shared_memory: settings.hosts.on_node.map(|on| SharedMemory::new(on, rank)),
+            done: VecDeque::new(),
+            posted: HashMap::new(),
+            unexpected: HashMap::new(),
+            sequences_in: HashMap::new(),
+            sequences_out: HashMap::new(),
+            inboxes: Vec::new(),
+            free_inboxes: Vec::new(),
+            called: false,
+            alarm_at: Ps::NEVER,
+        };
+        Messages {
+            protocol: settings.protocol,
+            base,
+            messages: Vec::new(),
+            free: Vec::new(),
+            places: (0..).zip(&traffic.programs).map(place).collect(),
+            outgoing: VecDeque::new(),
+            alarms: VecDeque::new(),
+        }
+    }
+
+    /// The ranks, to look at.
+    pub fn ranks(&self) -> impl Iterator<Item = &Rank> {
+        self.places.iter().map(|place| &place.rank)
+    }
+
+    /// A rank goes on as far as it can. Returns whether it has just come to its end.
+    pub fn advance(&mut self, now: Ps, rank: u32) -> bool {
+        let place = &mut self.places[rank as usize];
+        place.called = false;
+        if place.alarm_at <= now {
+            place.alarm_at = Ps::NEVER;
+        }
+        let mut own = std::mem::replace(&mut place.rank, Rank::new(Vec::new()));
+        own.advance(now.time(), &mut Port { messages: self, rank });
+        self.places[rank as usize].rank = own;
+        self.carry_near(rank);
+        let place = &mut self.places[rank as usize];
+        let shared = place.shared_memory.as_ref().map_or(Time::NEVER, SharedMemory::next_timeout);
+        let wakes_at = place.rank.wakes_at().min(shared);
+        self.set_alarm(rank, wakes_at, now);
+        let place = &mut self.places[rank as usize];
+        let ended = place.rank.is_done() && !place.reported && !place.forever;
+        place.reported |= ended;
+        ended
+    }
+
+    fn set_alarm(&mut self, rank: u32, at: Time, now: Ps) {
+        let place = &mut self.places[rank as usize];
+        let at = Ps::of(at);
+        if at < place.alarm_at {
+            place.alarm_at = at.max(now);
+            self.alarms.push_back((place.alarm_at, rank));
+        }
+    }
+
+    /// Messages to programs of the same host have come as soon as they are sent; when they may be received is theirs to say.
+    fn carry_near(&mut self, rank: u32) {
+        while let Some(near) =
+            self.places[rank as usize].shared_memory.as_mut().and_then(SharedMemory::poll_outgoing)
+        {
+            let Near { to, at, .. } = near;
+            let other = &mut self.places[to as usize];
+            other.shared_memory.as_mut().expect("all programs of a host have it, or none").arrives(near);
+            self.set_alarm(to, at, Ps::ZERO);
+        }
+    }
+
+    /// The next flow that is to begin.
+    pub fn poll_outgoing(&mut self) -> Option<OutgoingMessage> {
+        self.outgoing.pop_front()
+    }
+
+    /// When a rank wants [`Messages::advance`] to be called.
+    pub fn poll_alarm(&mut self) -> Option<(Ps, u32)> {
+        self.alarms.pop_front()
+    }
+
+    fn begin(&mut self, from: u32, to: u32, kind: Kind, bytes: u64) {
+        let receiver = &mut self.places[to as usize];
+        let inbox = receiver.free_inboxes.pop().unwrap_or_else(|| {
+            receiver.inboxes.push(0);
+            receiver.inboxes.len() as u32 - 1
+        });
+        let message = Message { from, to, kind, sent: false, received: false };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.messages[index as usize] = message;
+                index
+            }
+            None => {
+                self.messages.push(message);
+                self.messages.len() as u32 - 1
+            }
+        };
+        self.places[to as usize].inboxes[inbox as usize] = index;
+        self.outgoing.push_back(OutgoingMessage { number: self.base + index, from, to, inbox, bytes });
+    }
+
+    /// A rank has something to look at. Returns it if it has not been called yet.
+    fn call(&mut self, rank: u32) -> Option<u32> {
+        let called = std::mem::replace(&mut self.places[rank as usize].called, true);
+        (!called).then_some(rank)
+    }
+
+    fn complete(&mut self, rank: u32, request: u32, failed: Option<&'static str>) {
+        self.places[rank as usize].done.push_back(Completion { request, failed });
+    }
+
+    fn release(&mut self, index: u32) {
+        let Message { sent, received, .. } = self.messages[index as usize];
+        if sent && received {
+            self.free.push(index);
+        }
+    }
+
+    /// A flow's sender has every byte acknowledged. Returns a rank that is to advance.
+    pub fn sent(&mut self, number: u32) -> Option<u32> {
+        let index = number - self.base;
+        let message = &mut self.messages[index as usize];
+        message.sent = true;
+        let Message { from, kind, .. } = *message;
+        self.release(index);
+        let Kind::Data { request, .. } = kind else { return None };
+        self.complete(from, request, None);
+        self.call(from)
+    }
+
+    /// An inbox of a rank is full. Returns a rank that is to advance.
+    pub fn received(&mut self, rank: u32, inbox: u32) -> Option<u32> {
+        let index = self.places[rank as usize].inboxes[inbox as usize];
+        self.places[rank as usize].free_inboxes.push(inbox);
+        let message = &mut self.messages[index as usize];
+        message.received = true;
+        let Message { from, to, kind, .. } = *message;
+        self.release(index);
+        match kind {
+            Kind::Eager { sequence, tag } => self.arrive(from, to, sequence, tag, Arrived::Eager),
+            Kind::Ask { sequence, tag, bytes, request } => {
+                self.arrive(from, to, sequence, tag, Arrived::Asks { request, bytes })
+            }
+            Kind::Agree { request, recv, bytes } => self.begin(to, from, Kind::Data { request, recv }, bytes),
+            Kind::Data { recv, .. } => self.complete(to, recv, None),
+        }
+        self.call(to)
+    }
+
+    /// A flow is given up. Returns a rank that is to advance.
+    pub fn failed(&mut self, number: u32, why: &'static str) -> Option<u32> {
+        let Message { from, to, kind, .. } = self.messages[(number - self.base) as usize];
+        match kind {
+            Kind::Data { request, .. } | Kind::Ask { request, .. } => {
+                self.complete(from, request, Some(why));
+                self.call(from)
+            }
+            Kind::Agree { recv, .. } => {
+                self.complete(from, recv, Some(why));
+                self.call(from)
+            }
+            // Its sender has forgotten it: the receiver waits in vain, and the run says so at its end.
+            Kind::Eager { .. } => self.call(to),
+        }
+    }
+
+    /// An envelope has come: it and those that waited for it match, in order.
+    fn arrive(&mut self, from: u32, to: u32, sequence: u32, tag: u64, what: Arrived) {
+        let sequences = self.places[to as usize].sequences_in.entry(from).or_default();
+        sequences.early.insert(sequence, (tag, what));
+        while let Some((tag, what)) = self.next_in_order(from, to) {
+            let place = &mut self.places[to as usize];
+            match place.posted.get_mut(&(from, tag)).and_then(VecDeque::pop_front) {
+                Some(recv) => self.matched(from, to, what, recv),
+                None => place.unexpected.entry((from, tag)).or_default().push_back(what),
+            }
+        }
+    }
+
+    fn next_in_order(&mut self, from: u32, to: u32) -> Option<(u64, Arrived)> {
+        let sequences = self.places[to as usize].sequences_in.get_mut(&from)?;
+        let next = sequences.early.remove(&sequences.next)?;
+        sequences.next = sequences.next.wrapping_add(1);
+        Some(next)
+    }
+
+    fn matched(&mut self, from: u32, to: u32, what: Arrived, recv: u32) {
+        match what {
+            Arrived::Eager => self.complete(to, recv, None),
+            Arrived::Asks { request, bytes } => {
+                let header = self.protocol.header;
+                self.begin(to, from, Kind::Agree { request, recv, bytes }, header);
+            }
+        }
+    }
+}
+
+/// What a rank sees of it.
+struct Port<'a> {
+    messages: &'a mut Messages,
+    rank: u32,
+}
+
+impl Port<'_> {
+    fn near(&mut self, rank: u32) -> Option<&mut SharedMemory> {
+        let here = self.messages.places[rank as usize].host == self.messages.places[self.rank as usize].host;
+        self.messages.places[self.rank as usize].shared_memory.as_mut().filter(|_| here)
+    }
+}
+
+impl Messaging for Port<'_> {
+    fn send(&mut self, now: Time, to: u32, tag: u64, bytes: u64, request: u32) -> bool {
+        if let Some(shared_memory) = self.near(to) {
+            shared_memory.send(now, to, tag, bytes, request);
+            return true;
+        }
+        let (from, messages) = (self.rank, &mut *self.messages);
+        let next = messages.places[from as usize].sequences_out.entry(to).or_default();
+        let sequence = *next;
+        *next = next.wrapping_add(1);
+        let MessageProtocol { eager_limit, header } = messages.protocol;
+        if bytes <= eager_limit {
+            messages.begin(from, to, Kind::Eager { sequence, tag }, bytes + header);
+            messages.complete(from, request, None);
+        } else {
+            messages.begin(from, to, Kind::Ask { sequence, tag, bytes, request }, header);
+        }
+        true
+    }
+
+    fn recv(&mut self, now: Time, from: u32, tag: u64, _bytes: u64, request: u32) -> bool {
+        if let Some(shared_memory) = self.near(from) {
+            shared_memory.recv(now, from, tag, request);
+            return true;
+        }
+        let place = &mut self.messages.places[self.rank as usize];
+        match place.unexpected.get_mut(&(from, tag)).and_then(VecDeque::pop_front) {
+            Some(what) => self.messages.matched(from, self.rank, what, request),
+            None => place.posted.entry((from, tag)).or_default().push_back(request),
+        }
+        true
+    }
+
+    fn poll(&mut self, now: Time) -> Option<Completion> {
+        let place = &mut self.messages.places[self.rank as usize];
+        let near = place.shared_memory.as_mut().and_then(|shared_memory| shared_memory.poll(now));
+        if let Some(request) = near {
+            return Some(Completion { request, failed: None });
+        }
+        place.done.pop_front()
+    }
+}

@@ -1,0 +1,49 @@
+//! A simulated process that speaks a transport: how one begins.
+
+use crate::program::script::Script;
+use crate::record::Observed;
+use crate::settings::{Settings, TransportSettings};
+use crate::srd_transport::Srd;
+use srd_rivals::Mixed;
+use srd_rivals::transport::{Role, Transport};
+
+/// What a process is born with.
+#[derive(Clone, Debug)]
+pub struct Birth<'a> {
+    /// What every transport must know.
+    pub role: Role,
+    /// Everything about the run.
+    pub settings: &'a Settings,
+    /// The transport that it is to speak.
+    pub transport: &'a TransportSettings,
+    /// Its rank and script, if it runs a program.
+    pub program: Option<(u32, &'a Script)>,
+}
+
+/// A transport of which the simulation can make processes.
+pub trait Process: Transport {
+    /// It works through programs itself; otherwise the simulation does, and makes flows of their messages.
+    const RUNS_PROGRAMS: bool = false;
+
+    /// A process at its beginning.
+    fn new(birth: Birth<'_>) -> Self;
+}
+
+impl Process for Srd {
+    fn new(birth: Birth<'_>) -> Srd {
+        Srd::new(birth)
+    }
+}
+
+impl Process for Observed {
+    fn new(birth: Birth<'_>) -> Observed {
+        Observed::new(birth)
+    }
+}
+
+impl Process for Mixed<Srd> {
+    fn new(birth: Birth<'_>) -> Mixed<Srd> {
+        let rival = Mixed::open(&birth.role, &birth.transport.choice);
+        rival.unwrap_or_else(|| Mixed::Srd(Srd::new(birth)))
+    }
+}
