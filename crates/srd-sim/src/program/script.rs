@@ -90,6 +90,13 @@ impl Script {
     }
 }
 
+impl Default for Script {
+    /// Nothing.
+    fn default() -> Script {
+        Script::Steps(Arc::default())
+    }
+}
+
 impl From<Vec<Step>> for Script {
     fn from(steps: Vec<Step>) -> Script {
         Script::Steps(steps.into())

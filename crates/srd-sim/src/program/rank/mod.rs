@@ -44,6 +44,13 @@ struct Desk<'a> {
     most_marks: usize,
 }
 
+impl Default for Rank {
+    /// With nothing to do.
+    fn default() -> Rank {
+        Rank::new(Script::default())
+    }
+}
+
 impl Desk<'_> {
     /// A request was made. Returns whether there was room for it.
     fn begun(&mut self, taken: bool) -> bool {

@@ -1,5 +1,6 @@
 //! Programs over a model network.
 
+mod applications;
 mod collectives;
 mod net;
 

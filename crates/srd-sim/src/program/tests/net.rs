@@ -35,6 +35,8 @@ pub struct Net {
     pub room: u32,
     pub(super) begun: BTreeMap<u32, (Time, u32)>,
     pub messages: u64,
+    /// Messages by their bytes.
+    pub(super) sizes: BTreeMap<u64, u64>,
     /// Bytes that each rank has sent, put or given to a get.
     pub given: BTreeMap<u32, u64>,
     /// Bytes that each has received, got or had put.
@@ -62,6 +64,11 @@ impl Net {
         self.given.values().sum()
     }
 
+    /// Messages of so many bytes.
+    pub fn messages_of(&self, bytes: u64) -> u64 {
+        self.sizes.get(&bytes).copied().unwrap_or(0)
+    }
+
     fn wake(&mut self, at: Time, rank: u32) {
         self.serial += 1;
         self.wakes.push(Reverse((at, self.serial, rank)));
@@ -75,6 +82,7 @@ impl Net {
     fn carried(&mut self, from: u32, to: u32, bytes: u64) -> Nanos {
         assert!(from != to, "rank {from} talks to itself");
         self.messages += 1;
+        *self.sizes.entry(bytes).or_default() += 1;
         *self.given.entry(from).or_default() += bytes;
         *self.taken.entry(to).or_default() += bytes;
         self.per_message + Nanos(self.per_byte.0 * bytes)
@@ -160,7 +168,7 @@ pub fn run(scripts: impl IntoIterator<Item = Script>, net: Net) -> (Vec<Rank>, N
 
 /// Runs ranks until those that have an end have come to it; then no message of theirs may be left over.
 pub fn run_ranks(mut ranks: Vec<Rank>, mut net: Net) -> (Vec<Rank>, Net) {
-    let mut left = ranks.iter().filter(|rank| !rank.is_endless()).count();
+    let mut left = ranks.iter().filter(|rank| !rank.is_endless() && !rank.is_done()).count();
     (0..ranks.len()).for_each(|rank| net.wake(Time(0), rank as u32));
     while let Some(Reverse((now, _, rank))) = net.wakes.pop()
         && net.until.is_none_or(|until| now <= until)
