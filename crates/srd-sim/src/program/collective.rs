@@ -83,6 +83,21 @@ impl Writer {
         }
     }
 
+    /// The same for many bytes: parts of the vector go round, first to be summed up, then to be known to all (Patarasuk and Yuan,
+    /// 2009).
+    pub fn all_reduce_in_ring(&mut self, group: Group<'_>, bytes: u64) {
+        let size = group.size() as u64;
+        // The first parts are a byte longer where there is a rest.
+        let part = |number: u64| bytes / size + (number % size < bytes % size) as u64;
+        let own = group.own as u64;
+        for round in 0..2 * size.saturating_sub(1) {
+            let sent = own + 2 * size - round;
+            self.recv(group.before(1), ALL_REDUCE, part(sent + size - 1));
+            self.send(group.after(1), ALL_REDUCE, part(sent));
+            self.wait();
+        }
+    }
+
     /// Everyone has something for everyone: in round i with those i places away, or whose place differs in the bits of i if
     /// their number is a power of two.
     pub fn all_to_all_by_pairs(&mut self, group: Group<'_>, bytes: u64) {

@@ -7,15 +7,17 @@
 //! Marks come in pairs: the time between a pair's first and its second is one measurement (`measure`).
 
 pub mod all_reduce;
-pub mod all_to_all;
-pub mod barrier;
 mod collective;
+pub mod file_servers;
 pub mod gpcnet;
 pub mod graph;
 pub mod grid;
 pub mod hpcg;
+pub mod hpl;
+pub mod imb;
 pub mod lammps;
 pub mod measure;
+pub mod osu;
 pub mod pairs;
 mod rank;
 pub mod rotate;

@@ -2,9 +2,12 @@
 
 use super::net::{Net, run, run_ranks};
 use crate::program::Rank;
+use crate::program::file_servers::FileServers;
 use crate::program::gpcnet::{Congestor, Congestors, Figures, GpcNet, Role, Test};
 use crate::program::grid::Grid;
 use crate::program::hpcg::Hpcg;
+use crate::program::hpl::{Broadcast, Hpl};
+use crate::program::imb::{self, Imb};
 use crate::program::lammps::{Benchmark, Lammps};
 use crate::program::measure::spans;
 use proptest::prelude::*;
@@ -152,5 +155,63 @@ fn a_step_alone_takes_what_the_benchmark_takes() {
         let lammps = Lammps { steps: 3, ..Lammps::new(1, benchmark) };
         let (all, _) = run(lammps.scripts(), Net::of(1000, 1));
         assert_eq!(spans(all[0].marks()).collect::<Vec<Nanos>>(), [benchmark.step_alone(); 3]);
+    }
+}
+
+#[test]
+fn every_client_writes_all_its_blocks() {
+    for (write, stripes, window) in [(true, 1, 1), (true, 3, 4), (false, 2, 100)] {
+        let files = FileServers { servers: 3, clients: 7, write, bytes: 1000, blocks: 20, stripes, window };
+        let (all, net) = run(files.scripts(), Net::of(1000, 1));
+        let (clients, servers) = if write { (&net.given, &net.taken) } else { (&net.taken, &net.given) };
+        assert!((3..10).all(|client| clients[&client] == 20_000));
+        let least = servers.values().min().unwrap();
+        assert!(servers.len() == 3 && *least >= 20_000 && servers.values().sum::<u64>() == 140_000);
+        // A block takes 2 us, or 3 with the request for it; so many go at once.
+        let rounds = 20u32.div_ceil(window) as f64;
+        let mbps = 20_000.0 / (rounds * if write { 2.0 } else { 3.0 });
+        let rates = files.rates(&marks_of(&all));
+        assert!(rates.len() == 7 && rates.iter().all(|rate| (rate / mbps - 1.0).abs() < 1e-9), "{rates:?}");
+    }
+}
+
+#[test]
+fn imb_tells_what_a_message_takes() {
+    for (benchmark, messages) in
+        [(imb::Benchmark::PingPong, 1), (imb::Benchmark::Sendrecv, 2), (imb::Benchmark::Exchange, 4)]
+    {
+        for ranks in [2, 5, 8] {
+            let imb = Imb { ranks, benchmark, bytes: 500, iterations: 10, warmup: 3 };
+            let (all, net) = run(imb.scripts(), Net::of(1000, 1));
+            let times = imb.times(&marks_of(&all));
+            assert!(times.iter().all(|&time| time == 1.5), "{benchmark:?}: {times:?}");
+            let partners = if messages == 1 { ranks / 2 * 2 } else { ranks };
+            assert_eq!(net.bytes(), 13 * 500 * u64::from(partners * messages.max(2) / 2));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn linpack_ends_and_takes_at_least_its_arithmetic(
+        rows in 1u32..5, columns in 1u32..5, order in 1u32..200, block in 1u32..40, modified: bool,
+    ) {
+        let broadcast = if modified { Broadcast::ModifiedRing } else { Broadcast::Ring };
+        let hpl = Hpl { rows, columns, order, block, panels: u32::MAX, broadcast, gflops: 1.0 };
+        let (all, net) = run(hpl.scripts(), Net::of(10, 1));
+        let panels = order.div_ceil(block) as usize;
+        prop_assert!(all.iter().all(|rank| rank.marks().len() == 2 * panels));
+        // As HPL counts: 2/3 n^3 and less.
+        let (n, nb) = (order as f64, block.min(order) as f64);
+        let operations = hpl.operations();
+        prop_assert!(operations >= 2.0 / 3.0 * n * n * n - 1.0, "{operations}");
+        prop_assert!(operations <= 2.0 / 3.0 * n * n * n + 3.0 * nb * n * n, "{operations}");
+        // Computing times are rounded to nanoseconds, a few for every column.
+        if let Some(gflops) = hpl.gflops_of(&marks_of(&all)) {
+            prop_assert!(gflops <= 1.2 * (rows * columns) as f64 + 1.0, "{gflops}");
+        }
+        // A panel goes to all other columns but one's own.
+        let along: u64 = (0..rows * columns).map(|rank| net.taken.get(&rank).copied().unwrap_or(0)).sum();
+        prop_assert!(columns == 1 || along >= u64::from(columns - 1) * 8 * (n * n / 2.0) as u64);
     }
 }

@@ -1,10 +1,9 @@
 //! Collective operations: who has heard of whom in the end, in how many rounds, with how many bytes.
 
 use super::net::{Net, Sum, run};
-use crate::program::all_to_all::{Algorithm, AllToAll};
-use crate::program::barrier::Barrier;
 use crate::program::collective::Group;
 use crate::program::measure::{Summary, spans};
+use crate::program::osu::{ExchangeBy, Operation, Osu, ReduceBy};
 use crate::program::rotate::{Pairs, Rotate};
 use crate::program::script::Script;
 use crate::program::writer::Writer;
@@ -57,11 +56,21 @@ proptest! {
     }
 
     #[test]
+    fn a_ring_moves_every_part_twice_around(ranks in 1u32..20, bytes in 0u64..5000) {
+        let operation = Operation::AllReduce { bytes, by: ReduceBy::Ring };
+        let net = Net { sums_up: true, ..Net::of(1000, 1) };
+        let (_, mut net) = run(Osu { ranks, operation, times: 2, warmup: 0 }.scripts(), net);
+        let all: Sum = (0..ranks).collect();
+        prop_assert!((0..ranks).all(|rank| net.sum(rank) == &all));
+        prop_assert_eq!(net.bytes(), 2 * 2 * (ranks as u64 - 1) * bytes);
+    }
+
+    #[test]
     fn an_all_to_all_moves_what_each_has_for_each(
         ranks in 1u32..24, bytes in 0u64..1000, which in 0usize..4, at_once in 1u32..30, times in 1u32..4,
     ) {
-        let by = [Algorithm::Auto, Algorithm::Pairs, Algorithm::Bruck, Algorithm::AtOnce(at_once)][which];
-        let all_to_all = AllToAll { ranks, bytes, by, times, warmup: 1 };
+        let by = [ExchangeBy::Auto, ExchangeBy::Pairs, ExchangeBy::Bruck, ExchangeBy::AtOnce(at_once)][which];
+        let all_to_all = Osu { ranks, operation: Operation::AllToAll { bytes, by }, times, warmup: 1 };
         let net = Net { sums_up: true, ..Net::of(1000, 1) };
         let (all, mut net) = run(all_to_all.scripts(), net);
         let sums: Sum = (0..ranks).collect();
@@ -72,7 +81,7 @@ proptest! {
             let moved = net.given.get(&rank).copied().unwrap_or(0);
             let at_least = (times as u64 + 1) * others * bytes;
             match by {
-                Algorithm::Pairs | Algorithm::AtOnce(_) => prop_assert_eq!(moved, at_least),
+                ExchangeBy::Pairs | ExchangeBy::AtOnce(_) => prop_assert_eq!(moved, at_least),
                 _ => prop_assert!(moved >= at_least && moved <= at_least * rounds(ranks).max(1)),
             }
         }
@@ -99,7 +108,8 @@ proptest! {
 
 #[test]
 fn barriers_are_measured_one_by_one() {
-    let (all, _) = run(Barrier { ranks: 12, times: 5, warmup: 2 }.scripts(), Net::of(1000, 1));
+    let barriers = Osu { ranks: 12, operation: Operation::Barrier, times: 5, warmup: 2 };
+    let (all, _) = run(barriers.scripts(), Net::of(1000, 1));
     let each: Vec<Nanos> = all.iter().flat_map(|rank| spans(rank.marks())).collect();
     assert_eq!(each, vec![Nanos(4000); 60]);
 }
@@ -107,8 +117,8 @@ fn barriers_are_measured_one_by_one() {
 #[test]
 fn libraries_choose_by_size() {
     let messages = |ranks, bytes| {
-        let all_to_all = AllToAll { ranks, bytes, by: Algorithm::Auto, times: 1, warmup: 0 };
-        let (all, _) = run(all_to_all.scripts(), Net::of(1000, 0));
+        let operation = Operation::AllToAll { bytes, by: ExchangeBy::Auto };
+        let (all, _) = run(Osu { ranks, operation, times: 1, warmup: 0 }.scripts(), Net::of(1000, 0));
         Summary::of(all.iter().flat_map(|rank| spans(rank.marks())).map(Nanos::as_f64)).unwrap().mean
     };
     // Bruck: a message a round. Several at once: all in one. Pairs: one behind the other.
