@@ -19,4 +19,8 @@ pub mod units;
 
 pub use rival::{Rival, Surroundings};
 
-mixed::rivals! {}
+mixed::rivals! {
+    nscc::Nscc,
+    roce::Roce,
+    tcp::Tcp,
+}

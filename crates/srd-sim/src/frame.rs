@@ -15,6 +15,10 @@ const CHUNK: usize = 1 << 12;
 #[repr(align(32))]
 struct Near {
     head: FrameHead,
+    /// Number among the frames of its flow, where switches give it one.
+    order: u16,
+    /// What its first switch has chosen for it.
+    way: u16,
     /// When the frame came to the host where it waits.
     arrived: Ps,
 }
@@ -44,7 +48,7 @@ impl<C> FramePool<C> {
     /// Takes a frame in.
     #[inline]
     pub fn put(&mut self, head: FrameHead, content: C) -> FrameId {
-        let near = Near { head, arrived: Ps::ZERO };
+        let near = Near { head, order: 0, way: 0, arrived: Ps::ZERO };
         let Some(index) = self.free.pop() else { return self.grow(near, content) };
         let (chunk, at) = place(FrameId(index));
         self.near[chunk][at] = near;
@@ -79,6 +83,16 @@ impl<C> FramePool<C> {
     #[inline]
     pub fn head(&mut self, frame: FrameId) -> &mut FrameHead {
         &mut self.near(frame).head
+    }
+
+    /// Number among the frames of its flow, where switches give it one.
+    pub(crate) fn order(&mut self, frame: FrameId) -> &mut u16 {
+        &mut self.near(frame).order
+    }
+
+    /// What its first switch has chosen for it.
+    pub(crate) fn way(&mut self, frame: FrameId) -> &mut u16 {
+        &mut self.near(frame).way
     }
 
     /// When it came to the host where it waits.

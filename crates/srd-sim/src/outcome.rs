@@ -1,6 +1,7 @@
 //! What a run has come to, in the words of its JSON.
 
-use crate::fabric::PortId;
+use crate::fabric::{Deadlock, PortId};
+use crate::flow::Size;
 use crate::process::Process;
 use crate::simulation::Simulation;
 use crate::units::Ps;
@@ -77,6 +78,18 @@ pub struct Outcome {
     pub packets_marked: u64,
     /// Frames cut to their headers.
     pub packets_trimmed: u64,
+    /// Pause frames, those that let go on included.
+    pub pause_frames: u64,
+    /// For how long ports could not send, those of hosts too, over all ports and classes.
+    pub paused_us: f64,
+    /// Frames of lossless classes that found no room: headroom was too small.
+    pub lossless_drops: u64,
+    /// Frames dropped because their class had been paused for too long.
+    pub watchdog_drops: u64,
+    /// Ports that waited for each other for ever.
+    pub deadlocks: Vec<DeadlockFound>,
+    /// Each workload by itself.
+    pub workloads: Vec<OfWorkload>,
     /// Frames that crossed a cable, each cable counted.
     pub packet_hops: u64,
     /// Events of the simulation.
@@ -85,6 +98,38 @@ pub struct Outcome {
     pub sim_us: f64,
     /// What the run took; differs from machine to machine.
     pub cost: Cost,
+}
+
+/// Ports that wait for each other for ever.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct DeadlockFound {
+    /// When the last of them was paused.
+    pub at_us: f64,
+    /// The class that they may not send; the lowest where it is the whole link.
+    pub class: u8,
+    /// The ports, by the ends of their cables: each waits for the next, the last for the first.
+    pub ports: Vec<String>,
+}
+
+/// What became of one workload.
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+pub struct OfWorkload {
+    /// Its name.
+    pub name: String,
+    /// The transport of its flows.
+    pub transport: String,
+    /// Its flows.
+    pub flows: u32,
+    /// Those that came to their end.
+    pub finished: u32,
+    /// Those that the transport gave up.
+    pub failed: u32,
+    /// From a flow's start to its last acknowledgement at the sender.
+    pub fct_us: Option<Times>,
+    /// Payload that its receivers got, in Gb/s of the time from the first start to the end of the run, or of its last flow.
+    pub goodput_gbps: f64,
+    /// Least and most of that of a flow, among flows without end.
+    pub goodput_of_flows_gbps: Option<(f64, f64)>,
 }
 
 /// What a run took.
@@ -142,9 +187,73 @@ fn peak_memory_mb() -> f64 {
     kib.unwrap_or(0.0) / 1024.0
 }
 
+/// Each workload by itself.
+fn of_workloads<T: Process>(simulation: &mut Simulation<'_, T>) -> Vec<OfWorkload> {
+    struct Sum {
+        transport: u16,
+        times: Vec<Ps>,
+        flows: u32,
+        failed: u32,
+        begin: Ps,
+        end: Ps,
+        bytes: u64,
+        endless_gbps: Vec<f64>,
+    }
+    let traffic = simulation.traffic();
+    let blank = || Sum {
+        transport: 0,
+        times: Vec::new(),
+        flows: 0,
+        failed: 0,
+        begin: Ps::NEVER,
+        end: Ps::ZERO,
+        bytes: 0,
+        endless_gbps: Vec::new(),
+    };
+    let gbps = |bytes: u64, span: Ps| bytes as f64 * 8.0 / (span.as_micros() * 1e3).max(1e-3);
+    let mut sums: Vec<Sum> = traffic.workloads.iter().map(|_| blank()).collect();
+    for (index, flow) in (0..).zip(&traffic.flows) {
+        let delivered = simulation.delivered(index);
+        let state = simulation.flows[index as usize];
+        let sum = &mut sums[flow.workload as usize];
+        sum.transport = flow.transport;
+        sum.flows += 1;
+        sum.bytes += delivered;
+        sum.failed += state.failed.is_some() as u32;
+        let Some(started) = state.started else { continue };
+        let stop = match flow.size {
+            Size::Until(until) => until,
+            Size::Bytes(_) => Ps::NEVER,
+        };
+        let end = state.sent.unwrap_or(simulation.now.min(stop));
+        sum.begin = sum.begin.min(started);
+        sum.end = sum.end.max(end);
+        sum.times.extend(state.sent.map(|sent| sent - started));
+        if stop != Ps::NEVER {
+            sum.endless_gbps.push(gbps(delivered, end - started));
+        }
+    }
+    let transports = &simulation.settings().transports;
+    let of = |(name, sum): (&String, Sum)| OfWorkload {
+        name: name.clone(),
+        transport: transports[sum.transport as usize].name.clone(),
+        flows: sum.flows,
+        finished: sum.times.len() as u32,
+        failed: sum.failed,
+        fct_us: Times::of(sum.times),
+        goodput_gbps: gbps(sum.bytes, sum.end.since(sum.begin)),
+        goodput_of_flows_gbps: (!sum.endless_gbps.is_empty()).then(|| {
+            let least = sum.endless_gbps.iter().copied().fold(f64::MAX, f64::min);
+            (least, sum.endless_gbps.iter().copied().fold(0.0, f64::max))
+        }),
+    };
+    traffic.workloads.iter().zip(sums).map(of).collect()
+}
+
 impl Outcome {
     /// Of a simulation that has run.
-    pub fn of<T: Process>(simulation: &Simulation<'_, T>, ideal: Option<Ps>, meter: &Meter) -> Outcome {
+    pub fn of<T: Process>(simulation: &mut Simulation<'_, T>, ideal: Option<Ps>, meter: &Meter) -> Outcome {
+        let workloads = of_workloads(simulation);
         let settings = simulation.settings();
         let transports: Vec<&str> =
             settings.transports.iter().map(|transport| transport.name.as_str()).collect();
@@ -162,6 +271,7 @@ impl Outcome {
             sum
         });
         let counts = simulation.counts();
+        let pauses = fabric.pause_counters(simulation.now);
         Outcome {
             scenario: settings.name.clone(),
             transport: transports.join("+"),
@@ -181,10 +291,27 @@ impl Outcome {
             packets_lost: sum.lost + simulation.host_losses.corrupt,
             packets_marked: sum.marked,
             packets_trimmed: sum.trimmed,
+            pause_frames: pauses.frames,
+            paused_us: pauses.paused.as_micros(),
+            lossless_drops: pauses.lossless_drops,
+            watchdog_drops: pauses.watchdog_drops,
+            deadlocks: deadlocks(simulation),
+            workloads,
             packet_hops: fabric.hops,
             events: simulation.events(),
             sim_us: simulation.now.as_micros(),
             cost: meter.stop(counts.data_new + counts.data_again, simulation.events()),
         }
     }
+}
+
+/// The deadlocks of a run, by names.
+pub fn deadlocks<T: Process>(simulation: &Simulation<'_, T>) -> Vec<DeadlockFound> {
+    let name = |&port: &PortId| simulation.fabric.port_name(port);
+    let found = |deadlock: &Deadlock| DeadlockFound {
+        at_us: deadlock.at.as_micros(),
+        class: deadlock.class,
+        ports: deadlock.ports.iter().map(name).collect(),
+    };
+    simulation.fabric.deadlocks().iter().map(found).collect()
 }

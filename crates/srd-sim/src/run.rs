@@ -92,7 +92,7 @@ fn run_hosts<T: Process>(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool
     let offer = Offer::of(scenario);
     let mut simulation: Simulation<'_, T> = prepare_hosts(scenario, &offer);
     drive(&mut simulation, scenario, &offer, watch).then(|| Ran {
-        outcome: Outcome::of(&simulation, offer.ideal, &meter),
+        outcome: Outcome::of(&mut simulation, offer.ideal, &meter),
         complaints: complaints(&simulation, scenario),
     })
 }
@@ -107,7 +107,7 @@ pub fn run_verified(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool) -> 
     if !drive(&mut simulation, scenario, &offer, &mut |share| watch(0.5 + share / 2.0)) {
         return None;
     }
-    let second = Outcome::of(&simulation, offer.ideal, &Meter::start());
+    let second = Outcome::of(&mut simulation, offer.ideal, &Meter::start());
     Some(match simulation.transports().find_map(Observed::defect) {
         Some(defect) => Err(defect.to_string()),
         None if (Outcome { cost: ran.outcome.cost, ..second }) == ran.outcome => Ok(ran),
@@ -182,6 +182,15 @@ pub(crate) fn complaints<T: Process>(simulation: &Simulation<'_, T>, scenario: &
     let finite = flows().filter(|(_, flow)| matches!(flow.size, Size::Bytes(_)));
     let open: Vec<_> = finite.filter(|(state, _)| state.sent.is_none() && state.failed.is_none()).collect();
     let mut complaints = Vec::new();
+    for deadlock in crate::outcome::deadlocks(simulation) {
+        complaints.push(format!(
+            "deadlock: since {} us these ports wait for each other to send class {}: {}. Routes without circles, `pfc_watchdog_us` \
+             or more memory (`pfc_xoff`) help",
+            deadlock.at_us,
+            deadlock.class,
+            deadlock.ports.join(", ")
+        ));
+    }
     if !open.is_empty() {
         let waiting = open.iter().filter(|(state, _)| state.started.is_none()).count();
         let waiting = if waiting > 0 { format!(" ({waiting} of them never began)") } else { String::new() };

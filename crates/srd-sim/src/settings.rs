@@ -17,6 +17,8 @@ pub struct Settings {
     pub end: Ps,
     /// Switches' queues.
     pub queues: QueueSettings,
+    /// How switches choose among several ways.
+    pub routing: RoutingSettings,
     /// Hosts' network cards and their jitter.
     pub hosts: HostSettings,
     /// The transports, at least one: that of all who name none, and those that workloads name.
@@ -43,10 +45,108 @@ pub struct QueueSettings {
     pub shared: Option<SharedBuffer>,
     /// Congestion marks.
     pub ecn: Option<Ecn>,
+    /// Classes whose packets are marked, a bit each.
+    pub marked_classes: u8,
     /// Cut what does not fit down to its headers, and send these first, instead of dropping it.
     pub trim: bool,
     /// How the classes of a port share it. `ClassSchedule::None`: one queue.
     pub classes: ClassSchedule,
+    /// Who runs out of memory pauses the port that sends to it.
+    pub pause: Option<PauseSettings>,
+}
+
+impl QueueSettings {
+    /// Classes that never find a queue full, because whoever sends them is paused before (a bit each).
+    pub fn lossless(&self) -> u8 {
+        self.pause.map_or(0, |pause| pause.classes)
+    }
+
+    /// Whether packets of a class are cut down to their headers where they find no room.
+    pub fn trims(&self, class: u8) -> bool {
+        self.trim && self.lossless() >> class & 1 == 0
+    }
+
+    /// Whether packets of a class are marked.
+    pub fn marks(&self, class: u8) -> bool {
+        self.ecn.is_some() && self.marked_classes >> class & 1 == 1
+    }
+}
+
+/// Flow control between neighbours: IEEE 802.1Qbb for single classes, IEEE 802.3x for whole links. Each switch counts what it
+/// holds of a class that came by a port. Above a threshold it pauses the port at the other end of that cable.
+///
+/// What it holds is first the port's own (`xoff`), then shared (`pool`), then headroom, which takes what is on its way when
+/// the threshold is crossed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PauseSettings {
+    /// Classes that are paused, a bit each.
+    pub classes: u8,
+    /// All of them at once, as one.
+    pub whole_link: bool,
+    /// Bytes of each port and class before anything shared is taken.
+    pub xoff: u64,
+    /// A class goes on when so many bytes fewer are held than the threshold.
+    pub gap: u64,
+    /// Share of the switch's memory that is free, beside `xoff`; `None`: `xoff` is all.
+    pub alpha: Option<f64>,
+    /// Bytes that lossless classes of a switch share; `None`: they take from [`QueueSettings::shared`] as all others.
+    pub pool: Option<u64>,
+    /// Bytes of headroom of each port and class; `None`: what it takes to lose nothing.
+    pub headroom: Option<u64>,
+    /// From a pause frame's arrival to its effect, beside the frame that is leaving.
+    pub response: Ps,
+    /// A queue that has been paused for so long drops what it holds and gets, until it may send again.
+    pub watchdog: Option<Ps>,
+    /// Bytes of a full frame.
+    pub frame: u64,
+}
+
+/// How switches choose among several ways of equal length.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RoutingSettings {
+    /// Who chooses, and when.
+    pub mode: RoutingMode,
+    /// The last switch holds packets that have come early until those before them have, for at most so long.
+    pub strict_order: Option<Ps>,
+}
+
+impl RoutingSettings {
+    /// Whether packets of a flow may overtake each other, because a switch chooses a way for each of them.
+    pub fn reorders(&self) -> bool {
+        self.mode == RoutingMode::Adaptive && self.strict_order.is_none()
+    }
+}
+
+impl Default for RoutingSettings {
+    fn default() -> RoutingSettings {
+        RoutingSettings { mode: RoutingMode::Ecmp, strict_order: None }
+    }
+}
+
+/// By what a switch chooses among ports that lead to a destination over equally many cables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RoutingMode {
+    /// A hash of addresses and ports.
+    Ecmp,
+    /// A hash of the two hosts' addresses, as link aggregation does it at layer 2.
+    Lag,
+    /// The destination alone, as InfiniBand's subnet managers do it (d-mod-k).
+    Static,
+    /// The shortest queue, for each packet.
+    Adaptive,
+    /// The shortest queue, for each burst of a flow (LetFlow; Vanini and others, 2017).
+    Flowlet {
+        /// Pause of a flow after which it may take another way.
+        gap: Ps,
+    },
+    /// The first switch gives each flow a way by hash and another one when that is congested (Woven Systems' active congestion
+    /// management; Naegle and others, 2008).
+    Reroute {
+        /// How often a flow's way is looked at.
+        every: Ps,
+        /// A flow moves if that takes so many bytes of queues out of its way.
+        least: u64,
+    },
 }
 
 /// Memory shared by a switch's ports, with dynamic thresholds (Choudhury and Hahne, 1998).
@@ -81,13 +181,13 @@ pub enum ClassSchedule {
 }
 
 /// A host's network card.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct HostSettings {
     /// Time that each packet costs the host when sent and when received: a ceiling on packets per second.
     pub per_packet: Ps,
     /// From the program to the wire, and from the wire to the program, beside `per_packet`.
     pub latency: Ps,
-    /// Packets received that may wait for the host; more are dropped.
+    /// Packets received that may wait for the host; more are dropped, or the switch is paused where the class is lossless.
     pub receive_ring: u32,
     /// Receive queues that share the load (a flow stays in one); each works through its packets on its own.
     pub queues: u16,
@@ -97,6 +197,10 @@ pub struct HostSettings {
     pub looks_every: Ps,
     /// How messages go from one program of a host to another; `None`: through the network card, to the switch and back.
     pub on_node: Option<OnNode>,
+    /// Hosts that are slow to receive.
+    pub slow_hosts: Vec<u32>,
+    /// What takes the place of `per_packet` when they receive.
+    pub slow_per_packet: Ps,
 }
 
 /// Shared memory between programs of a host: a message takes `latency`, and its bytes the time that they take at `rate`, during
@@ -120,7 +224,8 @@ impl Default for OnNode {
 impl HostSettings {
     /// Whether a received packet is dealt with at the moment at which it comes.
     pub fn is_instant(&self) -> bool {
-        self.per_packet == Ps::ZERO && self.latency == Ps::ZERO && self.jitter == Ps::ZERO
+        let alike = self.per_packet == Ps::ZERO && self.latency == Ps::ZERO && self.jitter == Ps::ZERO;
+        alike && self.slow_hosts.is_empty()
     }
 }
 
@@ -136,6 +241,8 @@ impl Default for HostSettings {
             jitter: none,
             looks_every: none,
             on_node: None,
+            slow_hosts: Vec::new(),
+            slow_per_packet: none,
         }
     }
 }

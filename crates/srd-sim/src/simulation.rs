@@ -24,6 +24,9 @@ const SHORTEST_FRAME: u32 = 60;
 /// Events between the present one and the one that is prepared.
 const LOOK_AHEAD: usize = 6;
 
+/// Time between two looks for ports that wait for each other.
+const LOOK_FOR_DEADLOCKS: Ps = Ps::from_micros(100);
+
 /// What happens at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -38,8 +41,22 @@ pub enum Event {
     PortFree {
         /// The port.
         port: PortId,
-        /// Bytes of the frame.
-        bytes: u32,
+    },
+    /// A port has been told not to send.
+    Pause {
+        /// The port.
+        port: PortId,
+        /// What it may not send from now on, a bit for each class.
+        classes: u8,
+    },
+    /// A port may have been paused for too long.
+    Watchdog(PortId),
+    /// The last switch of a flow has held frames for as long as it does.
+    GiveUp {
+        /// The switch.
+        switch: u32,
+        /// Its number for the flow.
+        flow: u32,
     },
     /// A host has worked through a received frame.
     Deliver {
@@ -71,7 +88,10 @@ impl Scheduled for Event {
             Event::Reroute => (1, 0),
             Event::Start(flow) => (2, flow),
             Event::Stop(flow) => (3, flow),
-            Event::PortFree { port, .. } => (4, port.0),
+            Event::PortFree { port } => (4, port.0),
+            Event::Pause { port, .. } => (10, port.0),
+            Event::Watchdog(port) => (11, port.0),
+            Event::GiveUp { flow, .. } => (12, flow),
             Event::Arrive { port, .. } => (5, port.0),
             Event::Deliver { host, .. } => (6, host),
             Event::Wake(process) => (7, process),
@@ -113,6 +133,10 @@ struct Host {
     /// The network card may take the next frame.
     next_frame: Ps,
     receive: Vec<ReceiveQueue>,
+    /// Time that each received packet costs.
+    per_packet: Ps,
+    /// Classes that the switch has been told not to send, a bit each.
+    holds_back: u8,
     /// Random numbers drawn for it.
     draws: u32,
 }
@@ -180,6 +204,8 @@ pub struct Simulation<'a, T: Kind> {
     ended: Ps,
     /// The run goes on to the end of that span in which it is over.
     spans: Spans,
+    /// When ports that wait for each other are looked for next.
+    looks_at: Ps,
     /// Hosts take no time.
     instant: bool,
     /// What hosts have lost.
@@ -220,6 +246,7 @@ impl<'a, T: Kind> Simulation<'a, T> {
     ) -> Simulation<'a, T> {
         let fabric = Fabric::new(topology, settings);
         let spans = Spans::by_node(fabric.shortest_delay());
+        let looks_at = if fabric.pauses() { spans.end(LOOK_FOR_DEADLOCKS) } else { Ps::NEVER };
         let mut simulation = Simulation {
             now: Ps::ZERO,
             settings,
@@ -240,14 +267,17 @@ impl<'a, T: Kind> Simulation<'a, T> {
             endless_until: Ps::ZERO,
             ended: Ps::ZERO,
             spans,
+            looks_at,
             instant: settings.hosts.is_instant()
                 && settings.transports.iter().all(|transport| transport.stack == Ps::ZERO),
             host_losses: HostLosses::default(),
             mistake: None,
         };
         simulation.populate(topology, line_rate, base_rtt);
-        let apart =
-            traffic.triggers.is_empty() && settings.faults.is_empty() && simulation.messages.is_none();
+        let apart = traffic.triggers.is_empty()
+            && settings.faults.is_empty()
+            && simulation.messages.is_none()
+            && !simulation.fabric.needs_order();
         if apart {
             simulation.go_by_node();
         }
@@ -284,7 +314,10 @@ impl<'a, T: Kind> Simulation<'a, T> {
         let sender_of: Vec<u32> = self.flows.iter().map(|flow| host_of[flow.from as usize]).collect();
         let node_of = move |event| match event {
             Event::Arrive { port, .. } => ends[port.0 as usize].0,
-            Event::PortFree { port, .. } => ends[port.0 as usize ^ 1].0,
+            Event::PortFree { port } | Event::Pause { port, .. } | Event::Watchdog(port) => {
+                ends[port.other_end().0 as usize].0
+            }
+            Event::GiveUp { switch, .. } => hosts + switch,
             Event::Deliver { host, .. } | Event::Transmit(host) => host,
             Event::Wake(process) => host_of[process as usize],
             Event::Start(flow) | Event::Stop(flow) => sender_of[flow as usize],
@@ -345,6 +378,11 @@ impl<'a, T: Kind> Simulation<'a, T> {
                 senders: 0,
                 next_frame: Ps::ZERO,
                 receive: vec![ReceiveQueue::default(); queues],
+                per_packet: match self.settings.hosts.slow_hosts.contains(&host) {
+                    true => self.settings.hosts.slow_per_packet,
+                    false => self.settings.hosts.per_packet,
+                },
+                holds_back: 0,
                 draws: 0,
             })
             .collect();
@@ -404,8 +442,23 @@ impl<'a, T: Kind> Simulation<'a, T> {
     }
 
     /// Runs until `until` or the run's end, whichever is first; where events come node by node (see
-    /// [`Simulation::keep_order`]), a little longer. Returns whether there is more to do.
+    /// [`Simulation::keep_order`]), a little longer. Returns whether there is more to do. A run in which ports wait for each
+    /// other for ever ends there, unless watchdogs see to them.
     pub fn run(&mut self, until: Ps) -> bool {
+        while self.looks_at <= until {
+            if !self.run_on(self.looks_at) {
+                return false;
+            }
+            let heals = self.settings.queues.pause.is_none_or(|pause| pause.watchdog.is_some());
+            if self.fabric.find_deadlock() && !heals {
+                return false;
+            }
+            self.looks_at = self.spans.end(self.looks_at + LOOK_FOR_DEADLOCKS);
+        }
+        self.run_on(until)
+    }
+
+    fn run_on(&mut self, until: Ps) -> bool {
         let end = self.settings.end;
         let until = self.events.next_stop(until).min(end);
         loop {
@@ -443,12 +496,25 @@ impl<'a, T: Kind> Simulation<'a, T> {
                     self.receive(host, frame);
                 }
             }
-            Event::PortFree { port, bytes } => {
-                self.fabric.port_free(self.now, port, bytes, &mut self.frames, &mut self.events);
+            Event::PortFree { port } => {
+                self.fabric.port_free(self.now, port, &mut self.frames, &mut self.events);
+            }
+            Event::Pause { port, classes } => {
+                let host = self.fabric.pause(self.now, port, classes, &mut self.frames, &mut self.events);
+                if let Some(host) = host {
+                    self.pause_host(host, classes);
+                }
+            }
+            Event::Watchdog(port) => {
+                self.fabric.watch_pauses(self.now, port, &mut self.frames, &mut self.events);
+            }
+            Event::GiveUp { switch, flow } => {
+                self.fabric.give_up(self.now, switch, flow, &mut self.frames, &mut self.events);
             }
             Event::Deliver { host, frame } => {
                 let queue = self.receive_queue(host, frame);
                 self.hosts[host as usize].receive[queue].waiting -= 1;
+                self.let_go_on(host);
                 self.deliver(host, frame);
             }
             Event::Transmit(host) => {
@@ -489,19 +555,58 @@ impl<'a, T: Kind> Simulation<'a, T> {
         let process = self.hosts[host as usize].processes.get(self.frames.head(frame).process as usize);
         let stack = process.map_or(Ps::ZERO, |&process| self.processes[process as usize].stack);
         let queue = self.hosts[host as usize].receive[number];
-        if queue.waiting >= card.receive_ring {
+        if queue.waiting >= card.receive_ring && !self.hold_back(host, frame) {
             self.host_losses.ring += 1;
             self.frames.drop(frame);
             return;
         }
+        let per_packet = self.hosts[host as usize].per_packet;
         let mut begins = queue.free_at.max(self.now + card.latency + stack);
         if queue.waiting == 0 && card.jitter > Ps::ZERO {
             begins += self.jitter(host); // it must be woken first
         }
         let queue = &mut self.hosts[host as usize].receive[number];
         queue.waiting += 1;
-        queue.free_at = begins + card.per_packet;
+        queue.free_at = begins + per_packet;
         self.events.push(queue.free_at, Event::Deliver { host, frame });
+    }
+
+    /// A host has no room for a frame: if its class is lossless, it pauses the switch, and takes what is on its way all the same.
+    fn hold_back(&mut self, host: u32, frame: FrameId) -> bool {
+        let class = 1 << (self.frames.head(frame).class % 8);
+        let lossless = self.settings.queues.pause.filter(|pause| pause.classes & class != 0);
+        let Some(pause) = lossless else { return false };
+        let card = &mut self.hosts[host as usize];
+        let classes = if pause.whole_link { pause.classes } else { class };
+        if card.holds_back & classes == 0 {
+            card.holds_back |= classes;
+            let downlink = card.uplink.other_end();
+            self.fabric.send_pause(self.now, downlink, card.holds_back, &mut self.events);
+        }
+        true
+    }
+
+    /// A host has room again when no ring is more than half full.
+    fn let_go_on(&mut self, host: u32) {
+        let card = &mut self.hosts[host as usize];
+        let half = self.settings.hosts.receive_ring / 2;
+        if card.holds_back != 0 && card.receive.iter().all(|queue| queue.waiting <= half) {
+            card.holds_back = 0;
+            self.fabric.send_pause(self.now, card.uplink.other_end(), 0, &mut self.events);
+        }
+    }
+
+    /// A host may send nothing of these classes from now on, and everything else.
+    fn pause_host(&mut self, host: u32, classes: u8) {
+        for place in 0..self.hosts[host as usize].processes.len() {
+            let number = self.hosts[host as usize].processes[place];
+            let Some(process) = self.processes.get_mut(number as usize) else { continue };
+            process.transport.set_paused(classes);
+            if !std::mem::replace(&mut process.ready, true) {
+                self.hosts[host as usize].ready.push_back(number);
+            }
+        }
+        self.transmit(host);
     }
 
     /// How late a host is this time.
@@ -794,6 +899,11 @@ impl<'a, T: Kind> Simulation<'a, T> {
     /// The same, before the run, to be set up.
     pub fn transports_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.processes.iter_mut().map(|process| &mut process.transport)
+    }
+
+    /// What it is to move.
+    pub fn traffic(&self) -> &'a Traffic {
+        self.traffic
     }
 
     /// What it was made with.

@@ -160,7 +160,7 @@ proptest! {
                 simulation.keep_order();
             }
             while simulation.run(simulation.now + Ps::from_micros(7)) {}
-            let outcome = Outcome::of(&simulation, offer.ideal, &Meter::start());
+            let outcome = Outcome::of(&mut simulation, offer.ideal, &Meter::start());
             let flows: Vec<_> = simulation.flows.iter().map(|flow| (flow.sent, flow.received)).collect();
             (Outcome { cost: Default::default(), ..outcome }, flows)
         };
@@ -327,8 +327,8 @@ fn departures(scenario: &Scenario, frames: &[(u64, u32)]) -> Vec<(Ps, u32)> {
     loop {
         let next = coming.front().map_or(Ps::NEVER, |&(at, _)| at);
         match (events.pop(next), coming.front()) {
-            (Some((at, Event::PortFree { port, bytes })), _) => {
-                fabric.port_free(at, port, bytes, &mut pool, &mut events);
+            (Some((at, Event::PortFree { port })), _) => {
+                fabric.port_free(at, port, &mut pool, &mut events);
             }
             (Some((at, Event::Arrive { frame, .. })), _) => out.push((at, pool.head(frame).bytes)),
             (Some((_, event)), _) => panic!("{event:?}"),

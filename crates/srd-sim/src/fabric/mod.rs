@@ -1,11 +1,18 @@
 //! Switches and cables: where each frame goes, how long it waits, and whether it gets there.
 
+mod deadlock;
 mod faults;
+mod order;
+mod pause;
 mod port;
 mod queued;
+mod queueing;
 mod route;
+mod ways;
 
+pub use deadlock::Deadlock;
 pub use port::PortCounters;
+pub use queueing::PauseCounters;
 pub use route::PortId;
 pub(crate) use route::mix;
 
@@ -16,9 +23,12 @@ use crate::simulation::Event;
 use crate::topology::{NodeId, Topology};
 use crate::units::Ps;
 use faults::Faults;
+use order::Orders;
+use pause::Pauses;
 use port::Port;
 use queued::QueuedPort;
 use route::Routes;
+use ways::Ways;
 
 /// What became of a frame at the end of a cable.
 pub enum Arrival {
@@ -57,8 +67,11 @@ pub trait Watcher<C> {
 }
 
 /// Memory of a switch that its ports share.
+#[derive(Clone, Copy, Default)]
 struct Buffer {
     used: u64,
+    /// Of the memory of lossless classes, where that is a memory of its own.
+    lossless: u64,
 }
 
 /// See the module.
@@ -71,6 +84,13 @@ pub struct Fabric<C> {
     buffers: Vec<Buffer>,
     settings: QueueSettings,
     routes: Routes,
+    /// Where something else than ECMP chooses among routes.
+    ways: Option<Ways>,
+    /// Where frames leave the fabric in order.
+    orders: Option<Orders>,
+    /// Where ports pause each other.
+    pauses: Option<Pauses>,
+    deadlocks: Vec<Deadlock>,
     faults: Faults,
     topology: Topology,
     seed: u64,
@@ -91,9 +111,16 @@ impl<C: Content> Fabric<C> {
             ports: Vec::with_capacity(2 * topology.cables.len()),
             queued: Vec::new(),
             queued_owner: Vec::new(),
-            buffers: topology.switches.iter().map(|_| Buffer { used: 0 }).collect(),
+            buffers: vec![Buffer::default(); topology.switches.len()],
             settings: queues,
             routes: Routes::new(topology, settings.seed, |_| true),
+            ways: Ways::new(settings.routing.mode, topology),
+            orders: settings
+                .routing
+                .strict_order
+                .map(|patience| Orders::new(patience, topology.switches.len())),
+            pauses: queues.pause.map(|pause| Pauses::new(pause, topology, settings.frame_overhead)),
+            deadlocks: Vec::new(),
             faults: Faults::new(topology.cables.len()),
             topology: topology.clone(),
             seed: settings.seed,
@@ -101,8 +128,11 @@ impl<C: Content> Fabric<C> {
             hops: 0,
             watcher: None,
         };
-        let plain =
-            queues.shared.is_none() && !queues.trim && queues.classes == crate::settings::ClassSchedule::None;
+        let plain = queues.shared.is_none()
+            && !queues.trim
+            && queues.classes == crate::settings::ClassSchedule::None
+            && queues.pause.is_none()
+            && (queues.ecn.is_none() || queues.marked_classes == u8::MAX);
         for cable in &topology.cables {
             for (from, to, capacity) in
                 [(cable.a, cable.b, cable.queue_bytes[0]), (cable.b, cable.a, cable.queue_bytes[1])]
@@ -132,7 +162,7 @@ impl<C: Content> Fabric<C> {
     /// Sets capacity and thresholds of marking.
     fn limit(&self, port: &mut Port, capacity: u64) {
         port.capacity = port.time_of(capacity);
-        if let Some(ecn) = self.settings.ecn {
+        if let Some(ecn) = self.settings.ecn.filter(|_| self.settings.marked_classes == u8::MAX) {
             port.mark_from = port.time_of(ecn.min_bytes);
             port.mark_all = port.time_of(ecn.max_bytes);
             port.mark_probability = ecn.max_probability as f32;
@@ -165,12 +195,32 @@ impl<C: Content> Fabric<C> {
 
     /// The least time that a frame is on any cable: so long does nothing that happens at one node touch another.
     pub fn shortest_delay(&self) -> Ps {
-        self.ports.iter().map(|port| port.delay).min().unwrap_or(Ps::ZERO)
+        let frames = self.ports.iter().map(|port| port.delay);
+        match &self.pauses {
+            None => frames.min().unwrap_or(Ps::ZERO),
+            // Pause frames do not wait for the switch.
+            Some(pauses) => {
+                let pause_frames =
+                    self.topology.cables.iter().map(|cable| cable.delay + pauses.settings.response);
+                frames.chain(pause_frames).min().unwrap_or(Ps::ZERO)
+            }
+        }
+    }
+
+    /// Whether switches look at what happens at others, so that events must come in the order of time.
+    pub fn needs_order(&self) -> bool {
+        self.ways.as_ref().is_some_and(Ways::looks_far)
     }
 
     /// Of each port: the node at its other end.
     pub fn ends(&self) -> Vec<NodeId> {
         self.ports.iter().map(|port| port.to).collect()
+    }
+
+    /// A port by the ends of its cable: `leaf0->spine2`.
+    pub fn port_name(&self, port: PortId) -> String {
+        let end = |port: PortId| self.topology.name(self.ports[port.0 as usize].to);
+        format!("{}->{}", end(port.other_end()), end(port))
     }
 
     /// Number of switches.
@@ -203,7 +253,7 @@ impl<C: Content> Fabric<C> {
         self.ports[port.0 as usize].watched = true;
     }
 
-    /// Puts a frame into the queue of a port.
+    /// Puts a frame that begins its way here into the queue of a port.
     #[inline]
     pub fn send(
         &mut self,
@@ -213,9 +263,23 @@ impl<C: Content> Fabric<C> {
         frames: &mut FramePool<C>,
         events: &mut EventQueue<Event>,
     ) {
+        self.forward(now, PortId::NONE, id, frame, frames, events);
+    }
+
+    /// Puts a frame that came by port `from` into the queue of a port.
+    #[inline]
+    fn forward(
+        &mut self,
+        now: Ps,
+        from: PortId,
+        id: PortId,
+        frame: FrameId,
+        frames: &mut FramePool<C>,
+        events: &mut EventQueue<Event>,
+    ) {
         let port = &mut self.ports[id.0 as usize];
         if port.queued != u32::MAX {
-            return self.enqueue(now, id, frame, frames, events);
+            return self.enqueue(now, from, id, frame, frames, events);
         }
         let head = frames.head(frame);
         let takes = port.frame_time(head.bytes);
@@ -281,95 +345,6 @@ impl<C: Content> Fabric<C> {
         frames.drop(frame);
     }
 
-    /// Joins the queues of a port that has several, or shared memory.
-    fn enqueue(
-        &mut self,
-        now: Ps,
-        id: PortId,
-        frame: FrameId,
-        frames: &mut FramePool<C>,
-        events: &mut EventQueue<Event>,
-    ) {
-        let port = &mut self.ports[id.0 as usize];
-        let (capacity, number) = (port.bytes_of(port.capacity), port.queued as usize);
-        let owner = self.queued_owner[number] as usize;
-        let mut limit = capacity;
-        if let Some(shared) = self.settings.shared {
-            let free = shared.bytes.saturating_sub(self.buffers[owner].used);
-            limit = limit.min((shared.alpha * free as f64) as u64).min(self.queued[number].bytes + free);
-        }
-        let mut bytes = frames.head(frame).bytes;
-        let mut cut = frames.head(frame).trimmed;
-        if self.queued[number].bytes + bytes as u64 > limit && !cut {
-            match frames.content(frame).trim().filter(|_| self.settings.trim) {
-                // Headers have twice the room: what they say is worth more than what they cost.
-                Some(left) if self.queued[number].bytes + left as u64 <= 2 * limit => {
-                    (bytes, cut) = (left, true);
-                    let head = frames.head(frame);
-                    (head.bytes, head.trimmed) = (left, true);
-                    self.ports[id.0 as usize].counters.trimmed += 1;
-                }
-                _ => {
-                    self.ports[id.0 as usize].counters.dropped += 1;
-                    return self.lose(now, id, frame, Gone::NoRoom, frames);
-                }
-            }
-        }
-        let port = &mut self.ports[id.0 as usize];
-        let head = frames.head(frame);
-        let queued = &mut self.queued[number];
-        if let Some(ecn) = self.settings.ecn.filter(|_| head.ecn_capable) {
-            let waiting = queued.class_bytes(head.class);
-            let share =
-                waiting.saturating_sub(ecn.min_bytes) as f64 / (ecn.max_bytes - ecn.min_bytes).max(1) as f64;
-            let mut chance = || port.draw(self.seed, id) < share * ecn.max_probability;
-            if waiting >= ecn.max_bytes || (waiting >= ecn.min_bytes && chance()) {
-                head.marked = true;
-                port.counters.marked += 1;
-            }
-        }
-        queued.push(frame, bytes, head.class, cut);
-        port.counters.most_waiting = port.counters.most_waiting.max(queued.bytes);
-        self.buffers[owner].used += bytes as u64;
-        let idle = !queued.busy;
-        self.show(now, id, frame, Sight::Joins, frames);
-        if idle {
-            self.dequeue(now, id, frames, events);
-        }
-    }
-
-    /// A port with several queues has sent a frame, or was idle: the next one leaves.
-    fn dequeue(&mut self, now: Ps, id: PortId, frames: &mut FramePool<C>, events: &mut EventQueue<Event>) {
-        let port = &mut self.ports[id.0 as usize];
-        let queued = &mut self.queued[port.queued as usize];
-        let Some((frame, bytes)) = queued.pop(self.settings.classes) else {
-            queued.busy = false;
-            return;
-        };
-        queued.busy = true;
-        let leaves = now + port.frame_time(bytes);
-        port.counters.frames += 1;
-        port.counters.bytes += bytes as u64;
-        frames.head(frame).epoch = port.epoch;
-        events.push(leaves, Event::PortFree { port: id, bytes });
-        self.send_with_care(now, id, frame, now, leaves, frames, events);
-    }
-
-    /// A frame of `bytes` has left a port with several queues.
-    pub fn port_free(
-        &mut self,
-        now: Ps,
-        id: PortId,
-        bytes: u32,
-        frames: &mut FramePool<C>,
-        events: &mut EventQueue<Event>,
-    ) {
-        let number = self.ports[id.0 as usize].queued as usize;
-        self.queued[number].bytes -= bytes as u64;
-        self.buffers[self.queued_owner[number] as usize].used -= bytes as u64;
-        self.dequeue(now, id, frames, events);
-    }
-
     /// A frame has come to the other end of a port's cable.
     #[inline]
     pub fn arrive(
@@ -389,8 +364,15 @@ impl<C: Content> Fabric<C> {
             return Arrival::Dealt;
         }
         let Some(switch) = to.checked_sub(self.hosts) else { return Arrival::Host(to) };
-        match self.routes.next(switch, head.dst, head.tuple_hash) {
-            Some(next) => self.send(now, next, frame, frames, events),
+        let next = match self.ways.is_none() && self.orders.is_none() {
+            true => self.routes.next(switch, head.dst, head.tuple_hash),
+            false => match self.choose(now, switch, id, frame, frames, events) {
+                ways::Choice::Way(next) => next,
+                ways::Choice::Held => return Arrival::Dealt,
+            },
+        };
+        match next {
+            Some(next) => self.forward(now, id, next, frame, frames, events),
             None => {
                 self.unroutable += 1;
                 self.lose(now, id, frame, Gone::NoRoute, frames);

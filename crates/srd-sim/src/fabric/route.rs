@@ -11,6 +11,14 @@ use std::collections::{HashMap, VecDeque};
 pub struct PortId(pub u32);
 
 impl PortId {
+    /// No port.
+    pub(crate) const NONE: PortId = PortId(u32::MAX);
+
+    /// The port at the other end of its cable.
+    pub fn other_end(self) -> PortId {
+        PortId(self.0 ^ 1)
+    }
+
     /// The port at end `a` of a cable.
     pub fn at_a(cable: u32) -> PortId {
         PortId(2 * cable)
@@ -104,6 +112,19 @@ impl Routes {
                 self.table[(switch * self.switches + destination) as usize] = number;
             }
         }
+    }
+
+    /// Whether a host is cabled to `switch`.
+    #[inline]
+    pub(super) fn is_last(&self, switch: u32, host: u32) -> bool {
+        self.hosts[host as usize].0 == switch
+    }
+
+    /// All ports by which `switch` may send a packet to a host of another switch.
+    pub(super) fn ways(&self, switch: u32, host: u32) -> &[PortId] {
+        let (last, _) = self.hosts[host as usize];
+        let (first, count) = self.lists[self.table[(switch * self.switches + last) as usize] as usize];
+        &self.ports[first as usize..(first + count) as usize]
     }
 
     /// The port by which `switch` sends a packet with this hash to `host`; `None` if there is no way.

@@ -2,13 +2,13 @@
 //! the cloud", AWS HPC Blog, 2022. What is said there of NCCL and of collectives is made again with scripts over the
 //! messaging layer. The article describes neither fabric nor software's times; ours are stated here.
 
-use super::{Drawn, Figure, Finding};
+use super::lab::Lab;
+use super::{Drawn, Figure, finding};
 use crate::program::all_reduce::AllReduce;
 use crate::program::pairs::{ping_pong, stream};
-use crate::program::run::{Ended, place, to_end};
+use crate::program::run::{Ended, place};
 use crate::program::script::Script;
 use crate::record::chart::{Axis, Chart, plain};
-use crate::scenario::Scenario;
 use crate::settings::{OnNode, Settings};
 use crate::units::Ps;
 use srd_wire::BitRate;
@@ -71,16 +71,15 @@ pub(super) static GENERATIONS: Figure = Figure {
 };
 
 /// The runs of a figure, one after the other.
-struct Runs<'w> {
-    done: usize,
-    of: usize,
-    watch: &'w mut dyn FnMut(f64) -> bool,
+struct Runs<'l, 'w> {
+    lab: &'l mut Lab<'w>,
     complaints: Vec<String>,
 }
 
-impl<'w> Runs<'w> {
-    fn new(of: usize, watch: &'w mut dyn FnMut(f64) -> bool) -> Runs<'w> {
-        Runs { done: 0, of, watch, complaints: Vec::new() }
+impl<'l, 'w> Runs<'l, 'w> {
+    fn new(of: usize, lab: &'l mut Lab<'w>) -> Runs<'l, 'w> {
+        lab.plan(of);
+        Runs { lab, complaints: Vec::new() }
     }
 
     /// Scripts at `per_host` to a host.
@@ -98,14 +97,11 @@ impl<'w> Runs<'w> {
             format!("host.latency_us={:?}", generation.endpoint_us),
         ];
         let programs = place(scripts, per_host);
-        let mut scenario =
-            Scenario::of_programs(FABRIC, "fabric", &sets, programs).expect("tests read it, and the changes");
+        let mut scenario = Lab::of_programs(FABRIC, &sets, programs);
         change(&mut scenario.settings);
-        let share = |done| done as f64 / self.of as f64;
-        let ended = to_end(&scenario, &mut || (self.watch)(share(self.done)))?;
-        self.done += 1;
+        let ended = self.lab.over_messages(&scenario)?;
         self.complaints.extend(ended.complaints.clone());
-        (self.watch)(share(self.done)).then_some(ended)
+        Some(ended)
     }
 
     /// Half a round trip of a message of so many bytes, in microseconds.
@@ -151,7 +147,7 @@ fn less<'a>(pairs: impl IntoIterator<Item = (u64, &'a f64, &'a f64)>) -> String 
 }
 
 /// A chart of times in microseconds by size.
-fn times_by_size(title: &str, sizes: &[u64], lines: &[(&str, &[f64])]) -> String {
+fn times_by_size(title: &str, sizes: &[u64], lines: &[(&str, &[f64])]) -> Chart {
     let all = || lines.iter().flat_map(|(_, times)| times.iter().copied());
     let x = Axis::new("size (B)", sizes[0] as f64, sizes[sizes.len() - 1] as f64).logarithmic();
     let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
@@ -159,7 +155,7 @@ fn times_by_size(title: &str, sizes: &[u64], lines: &[(&str, &[f64])]) -> String
     for (label, times) in lines {
         chart.line(label, sizes.iter().zip(*times).map(|(&bytes, &time)| (bytes as f64, Some(time))));
     }
-    chart.finish()
+    chart
 }
 
 // ---- data ahead of the rendezvous ----
@@ -171,8 +167,8 @@ const MESSAGE_SIZES: [u64; 11] =
 const AHEAD: [u64; 3] = [16 << 10, 64 << 10, 256 << 10];
 const AHEAD_NAMES: [&str; 3] = ["16 KiB ahead of it", "64 KiB ahead of it", "256 KiB ahead of it"];
 
-fn data_ahead(watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
-    let mut runs = Runs::new((AHEAD.len() + 2) * MESSAGE_SIZES.len(), watch);
+fn data_ahead(lab: &mut Lab<'_>) -> Option<Drawn> {
+    let mut runs = Runs::new((AHEAD.len() + 2) * MESSAGE_SIZES.len(), lab);
     // Bytes ahead of a rendezvous, by which all messages meet; or as configured.
     let mut times = |ahead: Option<u64>| -> Option<Vec<f64>> {
         let one = |bytes| {
@@ -208,14 +204,10 @@ fn data_ahead(watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
                   its own that no protocol changes."
             .into(),
         findings: vec![
-            Finding {
-                what: "Less time, 16 KiB ahead",
-                published: "almost 40 % for small and medium messages of NCCL",
-                here: by_size(&with[0]),
-            },
-            Finding { what: "Less time, 64 KiB ahead", published: "", here: by_size(&with[1]) },
-            Finding { what: "Less time, 256 KiB ahead", published: "", here: by_size(&with[2]) },
-            Finding { what: "Less time, as configured", published: "", here: by_size(&ours) },
+            finding("Less time, 16 KiB ahead", "almost 40 % for small and medium messages of NCCL", by_size(&with[0])),
+            finding("Less time, 64 KiB ahead", "", by_size(&with[1])),
+            finding("Less time, 256 KiB ahead", "", by_size(&with[2])),
+            finding("Less time, as configured", "", by_size(&ours)),
         ],
         complaints: runs.complaints,
     })
@@ -232,8 +224,8 @@ const SHORT_MESSAGE: u64 = 8 << 10;
 /// How often programs look at their receive buffers: a buffer is used once in that time.
 const LOOKS_EVERY: Ps = Ps::from_micros(5);
 
-fn in_flight(watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
-    let mut runs = Runs::new(3 * IN_FLIGHT_AT_A_TIME.len(), watch);
+fn in_flight(lab: &mut Lab<'_>) -> Option<Drawn> {
+    let mut runs = Runs::new(3 * IN_FLIGHT_AT_A_TIME.len(), lab);
     let mut line = |shape: &dyn Fn(u32) -> (u64, u32, u32), change: &dyn Fn(&mut Settings, u32)| {
         let one = |count| runs.bandwidth(FIRST, shape(count), |settings| change(settings, count));
         IN_FLIGHT_AT_A_TIME.into_iter().map(one).collect::<Option<Vec<f64>>>()
@@ -264,10 +256,10 @@ fn in_flight(watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
     let whats = ["Gb/s by messages under way", "Gb/s by reads under way", "Gb/s by receive buffers"];
     for (((label, values), what), published) in lines.into_iter().zip(whats).zip(published) {
         chart.line(label, IN_FLIGHT_AT_A_TIME.iter().zip(values).map(|(&n, &gbps)| (n as f64, Some(gbps))));
-        findings.push(Finding { what, published, here: all(values) });
+        findings.push(finding(what, published, all(values)));
     }
     Some(Drawn {
-        chart: chart.finish(),
+        chart,
         caption: "Two hosts in different racks, 100 Gb/s, 15 us one way. A message that finds no receive buffer is sent \
                   again after a while. In the last line programs look at what has come every 5 us, so that a buffer is \
                   used once in that time; in the others, at once."
@@ -283,8 +275,8 @@ const VECTOR_SIZES: [u64; 6] = [8, 512, 8 << 10, 64 << 10, 256 << 10, 1 << 20];
 const NODES: u32 = 16;
 const PER_NODE: u32 = 16;
 
-fn all_reduce(watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
-    let mut runs = Runs::new(3 * VECTOR_SIZES.len(), watch);
+fn all_reduce(lab: &mut Lab<'_>) -> Option<Drawn> {
+    let mut runs = Runs::new(3 * VECTOR_SIZES.len(), lab);
     let mut line = |scripts: &dyn Fn(AllReduce, u32) -> Vec<Script>, on_node| -> Option<Vec<f64>> {
         let one = |bytes| {
             // Long ones take many packets, and as long every time.
@@ -317,16 +309,8 @@ fn all_reduce(watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
                   these, and back. Shared memory takes 0.3 us and 10 GB/s a copy; sums are made at 10 GB/s."
             .into(),
         findings: vec![
-            Finding {
-                what: "Less time on each node first",
-                published: "more than 75 % for smaller collectives, 16 trn1.32xlarge",
-                here: by_size(&flat),
-            },
-            Finding {
-                what: "Less than flat with shared memory",
-                published: "",
-                here: by_size(&in_order),
-            },
+            finding("Less time on each node first", "more than 75 % for smaller collectives, 16 trn1.32xlarge", by_size(&flat)),
+            finding("Less than flat with shared memory", "", by_size(&in_order)),
         ],
         complaints: runs.complaints,
     })
@@ -334,8 +318,8 @@ fn all_reduce(watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
 
 // ---- two generations of the card ----
 
-fn generations(watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
-    let mut runs = Runs::new(2 * (MESSAGE_SIZES.len() + 1), watch);
+fn generations(lab: &mut Lab<'_>) -> Option<Drawn> {
+    let mut runs = Runs::new(2 * (MESSAGE_SIZES.len() + 1), lab);
     let mut of = |generation| -> Option<(Vec<f64>, f64)> {
         let one = |bytes| runs.half_round_trip(generation, bytes, |_| {});
         let times = MESSAGE_SIZES.into_iter().map(one).collect::<Option<Vec<f64>>>()?;
@@ -352,16 +336,8 @@ fn generations(watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
         caption: "Half a round trip of two hosts in different racks; 5 us of each way are the fabric's, which stays as it is."
             .into(),
         findings: vec![
-            Finding {
-                what: "Less time",
-                published: "30 % less endpoint latency, which is an input here",
-                here: less(pairs.map(|(&bytes, (before, after))| (bytes, before, after))),
-            },
-            Finding {
-                what: "Gb/s of 1 MiB messages, 16 under way",
-                published: "100 and 200 Gb/s of the card, an input here",
-                here: format!("{} and {}", plain(first_gbps), plain(second_gbps)),
-            },
+            finding("Less time", "30 % less endpoint latency, which is an input here", less(pairs.map(|(&bytes, (before, after))| (bytes, before, after)))),
+            finding("Gb/s of 1 MiB messages, 16 under way", "100 and 200 Gb/s of the card, an input here", format!("{} and {}", plain(first_gbps), plain(second_gbps))),
         ],
         complaints: runs.complaints,
     })

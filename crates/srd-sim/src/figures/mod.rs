@@ -2,10 +2,13 @@
 //! them, each beside what was published. One file for each publication.
 
 mod efa_second_generation;
+mod lab;
 mod srd_paper;
 
-use crate::record::chart::escape;
+use crate::record::chart::{Chart, escape};
 use crate::record::page::{END, beginning};
+use lab::Lab;
+use serde::Serialize;
 use std::fmt::Write;
 
 /// Something published.
@@ -17,15 +20,14 @@ pub struct Figure {
     pub title: &'static str,
     /// Where it was published.
     pub source: &'static str,
-    /// Makes it again. Tells `watch` which share is done; `None` if that returned false.
-    make: fn(&mut dyn FnMut(f64) -> bool) -> Option<Drawn>,
+    /// Makes it again. `None` if somebody has seen enough.
+    make: fn(&mut Lab<'_>) -> Option<Drawn>,
 }
 
 /// What came of it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Drawn {
-    /// SVG with a legend.
-    chart: String,
+    chart: Chart,
     caption: String,
     findings: Vec<Finding>,
     /// What did not go as it should, a line each.
@@ -33,18 +35,24 @@ pub struct Drawn {
 }
 
 /// A number that was published, in words, and what it is here.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 struct Finding {
-    what: &'static str,
-    published: &'static str,
+    what: String,
+    published: String,
     here: String,
 }
 
+fn finding(what: impl Into<String>, published: impl Into<String>, here: impl Into<String>) -> Finding {
+    Finding { what: what.into(), published: published.into(), here: here.into() }
+}
+
 /// All, in the order of the page.
-pub static ALL: [&Figure; 7] = [
+pub static ALL: [&Figure; 9] = [
     &srd_paper::INCAST_BY_SIZE,
     &srd_paper::INCAST_DISTRIBUTION,
+    &srd_paper::PERSISTENT_INCAST,
     &srd_paper::RACK_TO_RACK,
+    &srd_paper::DEAD_LINK,
     &efa_second_generation::DATA_AHEAD,
     &efa_second_generation::IN_FLIGHT,
     &efa_second_generation::ALL_REDUCE,
@@ -57,9 +65,10 @@ impl Figure {
         ALL.into_iter().find(|figure| figure.name == name)
     }
 
-    /// Makes it. `watch` is told now and then which share is done; `None` if it returned false.
-    pub fn make(&self, watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
-        (self.make)(watch)
+    /// Makes it, `quick` with fewer and shorter runs. `watch` is told now and then which share is done; `None` if it returned
+    /// false.
+    pub fn make(&self, quick: bool, watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
+        (self.make)(&mut Lab::new(quick, watch))
     }
 }
 
@@ -75,7 +84,7 @@ pub fn page(figures: &[(&Figure, Drawn)], command: &str, program: &str) -> Strin
             "<figure id=\"{}\">\n<h3>{}</h3>\n{}<figcaption>{}</figcaption>",
             figure.name,
             escape(figure.title),
-            drawn.chart,
+            drawn.chart.html(),
             escape(&drawn.caption)
         );
         for complaint in &drawn.complaints {
@@ -99,6 +108,24 @@ pub fn page(figures: &[(&Figure, Drawn)], command: &str, program: &str) -> Strin
     out
 }
 
+/// The same as JSON, for programs: what was published, what it is here, and the points of every line.
+pub fn data(figures: &[(&Figure, Drawn)], command: &str, program: &str) -> serde_json::Value {
+    let figures: Vec<serde_json::Value> = figures
+        .iter()
+        .map(|(figure, drawn)| {
+            serde_json::json!({
+                "name": figure.name,
+                "title": figure.title,
+                "source": figure.source,
+                "findings": drawn.findings,
+                "chart": drawn.chart.data(),
+                "complaints": drawn.complaints,
+            })
+        })
+        .collect();
+    serde_json::json!({ "command": command, "program": program, "figures": figures })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,7 +136,7 @@ mod tests {
             .into_iter()
             .map(|figure| {
                 let mut last = 0.0;
-                let drawn = figure.make(&mut |done| {
+                let drawn = figure.make(true, &mut |done| {
                     assert!((last..=1.0).contains(&done), "{}: {done} after {last}", figure.name);
                     last = done;
                     true
@@ -119,7 +146,7 @@ mod tests {
             .collect();
         for (figure, drawn) in &made {
             assert_eq!(drawn.complaints, [] as [String; 0], "{}", figure.name);
-            assert!(!drawn.findings.is_empty() && drawn.chart.contains("<path"), "{}", figure.name);
+            assert!(!drawn.findings.is_empty() && drawn.chart.html().contains("<path"), "{}", figure.name);
             assert!(Figure::named(figure.name).is_some_and(|named| std::ptr::eq(named, *figure)));
         }
         let page = page(&made, "srd figures --out <here>", "a program");
@@ -129,6 +156,6 @@ mod tests {
 
     #[test]
     fn who_has_seen_enough_stops_it() {
-        assert_eq!(srd_paper::INCAST_BY_SIZE.make(&mut |_| false), None);
+        assert_eq!(srd_paper::INCAST_BY_SIZE.make(true, &mut |_| false), None);
     }
 }

@@ -24,19 +24,32 @@ const STROKES: [&str; 3] = ["", "6 3", "2 2"];
 pub(crate) const MAX_LINES: usize = 8;
 
 /// An axis.
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Axis {
     /// With the unit.
     title: String,
     low: f64,
     high: f64,
     logarithmic: bool,
+    /// What stands at 0, 1, 2 and so on, in place of numbers.
+    names: Vec<String>,
 }
 
 impl Axis {
     /// From `low` to `high`, or a little more where they are the same.
     pub(crate) fn new(title: impl Into<String>, low: f64, high: f64) -> Axis {
         let high = if high > low { high } else { low + low.abs().max(1.0) * 0.1 };
-        Axis { title: title.into(), low, high, logarithmic: false }
+        Axis { title: title.into(), low, high, logarithmic: false, names: Vec::new() }
+    }
+
+    /// Names in a row, for groups of bars.
+    pub(crate) fn of_names(
+        title: impl Into<String>,
+        names: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Axis {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        let high = names.len() as f64 - 0.5;
+        Axis { title: title.into(), low: -0.5, high, logarithmic: false, names }
     }
 
     /// The same by orders of magnitude; `low` must be above 0.
@@ -56,6 +69,9 @@ impl Axis {
 
     /// Round values with their labels.
     fn ticks(&self) -> Vec<(f64, String)> {
+        if !self.names.is_empty() {
+            return (0..).map(f64::from).zip(self.names.iter().cloned()).collect();
+        }
         if self.logarithmic {
             return self.powers();
         }
@@ -96,7 +112,11 @@ pub(crate) fn plain(value: f64) -> String {
     }
 }
 
+/// A line's label and points.
+type Line = (String, Vec<(f64, Option<f64>)>);
+
 /// See the module.
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Chart {
     /// What it shows, for those who do not see it.
     name: String,
@@ -105,11 +125,21 @@ pub(crate) struct Chart {
     marks: String,
     legend: String,
     lines: usize,
+    /// What was drawn, for those who want numbers.
+    drawn: Vec<Line>,
 }
 
 impl Chart {
     pub(crate) fn new(name: impl Into<String>, x: Axis, y: Axis) -> Chart {
-        Chart { name: name.into(), x, y, marks: String::new(), legend: String::new(), lines: 0 }
+        Chart {
+            name: name.into(),
+            x,
+            y,
+            marks: String::new(),
+            legend: String::new(),
+            lines: 0,
+            drawn: Vec::new(),
+        }
     }
 
     fn x(&self, value: f64) -> f64 {
@@ -133,9 +163,10 @@ impl Chart {
         let colour = COLOURS[self.lines % COLOURS.len()];
         let stroke = STROKES[self.lines / COLOURS.len() % STROKES.len()];
         self.lines += 1;
+        let points: Vec<(f64, Option<f64>)> = points.into_iter().collect();
         let mut path = String::new();
         let mut pen_down = false;
-        for (x, y) in points {
+        for &(x, y) in &points {
             if let Some(y) = y {
                 let word = if pen_down { 'L' } else { 'M' };
                 let _ = write!(path, "{word}{:.1} {:.1}", self.x(x), self.y(y));
@@ -149,6 +180,38 @@ impl Chart {
             "<path d=\"{path}\" {style} stroke-width=\"1.6\" stroke-linejoin=\"round\"><title>{title}</title></path>"
         );
         self.note(&format!("<path d=\"M0 5H22\" {style} stroke-width=\"3\"/>"), label);
+        self.drawn.push((label.to_string(), points));
+    }
+
+    /// Diamonds: values that somebody else has published.
+    pub(crate) fn published(&mut self, label: &str, points: &[(f64, f64)]) {
+        let shape =
+            |x: f64, y: f64| format!("<path d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5Z\" {DIAMOND}/>", y - 5.0);
+        for &(x, y) in points {
+            let _ = writeln!(self.marks, "{}", shape(self.x(x), self.y(y)));
+        }
+        self.note(&shape(11.0, 5.0), label);
+        self.drawn.push((label.to_string(), points.iter().map(|&(x, y)| (x, Some(y))).collect()));
+    }
+
+    /// A bar in each group of an axis of names: number `n` of `of` beside each other, in the next colour.
+    pub(crate) fn grouped_bars(&mut self, label: &str, (n, of): (usize, usize), values: &[Option<f64>]) {
+        let colour = COLOURS[self.lines % COLOURS.len()];
+        self.lines += 1;
+        let width = 0.8 / of as f64;
+        for (group, value) in (0..).map(f64::from).zip(values) {
+            let Some(value) = *value else { continue };
+            let from = group - 0.4 + n as f64 * width;
+            let (left, right, top) = (self.x(from), self.x(from + width), self.y(value));
+            let (width, height) = ((right - left - 1.0).max(0.5), (HEIGHT - BOTTOM - top).max(0.5));
+            let title = escape(&format!("{label}: {}", plain(value)));
+            let _ = writeln!(
+                self.marks,
+                "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\"><title>{title}</title></rect>"
+            );
+        }
+        self.note(&format!("<rect width=\"22\" height=\"10\" fill=\"{colour}\"/>"), label);
+        self.drawn.push((label.to_string(), (0..).map(f64::from).zip(values.iter().copied()).collect()));
     }
 
     /// A band in the first colour between lower and upper values, broken where there are none.
@@ -195,8 +258,18 @@ impl Chart {
         self.note(&format!("<path d=\"M0 5H22\" {DASHED}/>"), label);
     }
 
+    /// What was drawn, as JSON: axes, and lines with their points.
+    pub(crate) fn data(&self) -> serde_json::Value {
+        let lines: Vec<serde_json::Value> = self
+            .drawn
+            .iter()
+            .map(|(label, points)| serde_json::json!({ "label": label, "points": points }))
+            .collect();
+        serde_json::json!({ "x": self.x.title, "y": self.y.title, "names": self.x.names, "lines": lines })
+    }
+
     /// The chart with its legend below.
-    pub(crate) fn finish(self) -> String {
+    pub(crate) fn html(&self) -> String {
         let mut out = format!(
             "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\" font-size=\"{LETTERS}\" \
              font-family=\"system-ui, sans-serif\" fill=\"currentColor\">\n",
@@ -240,6 +313,8 @@ impl Chart {
     }
 }
 
+/// Filled with the colour of text.
+const DIAMOND: &str = "fill=\"currentColor\" fill-opacity=\"0.75\"";
 const DASHED: &str = "fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.4\" stroke-dasharray=\"5 4\"";
 
 /// Text as it stands in HTML and SVG.

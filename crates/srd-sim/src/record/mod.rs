@@ -151,7 +151,7 @@ pub fn run(
     if !run::drive(&mut plain, scenario, &offer, &mut |share| watch(share / 2.0)) {
         return Ok(None);
     }
-    let outcome = Outcome::of(&plain, offer.ideal, &meter);
+    let outcome = Outcome::of(&mut plain, offer.ideal, &meter);
     let ran = Ran { complaints: run::complaints(&plain, scenario), outcome };
     let json = serde_json::to_string_pretty(&ran.outcome)?;
     folder.write(OUTCOME, &(json + "\n"))?;
@@ -238,7 +238,7 @@ impl<'a> Second<'a> {
             }
         }
         let defect = self.simulation.transports().find_map(Observed::defect).map(str::to_string);
-        let second = Outcome::of(&self.simulation, self.offer.ideal, &Meter::start());
+        let second = Outcome::of(&mut self.simulation, self.offer.ideal, &Meter::start());
         let same = Outcome { cost: first.cost, ..second } == *first;
         match defect {
             Some(defect) => Err(io::Error::other(format!("verification: {defect}"))),

@@ -9,6 +9,7 @@ mod faults;
 mod hosts;
 mod law;
 mod queues;
+mod routing;
 mod transport;
 mod workloads;
 
@@ -22,12 +23,13 @@ use srd_rivals::section::Section;
 use std::path::Path;
 
 /// Keys of the top level.
-pub const KEYS: [&str; 13] = [
+pub const KEYS: [&str; 14] = [
     "name",
     "seed",
     "end_us",
     "fabric",
     "queues",
+    "routing",
     "host",
     "transport",
     "rival",
@@ -124,7 +126,8 @@ impl Scenario {
         let sizes = crate::topology::PacketSizes::of(mtu, frame_overhead);
         let bdp = transport::bdp(&wires, &topology, sizes);
         let queues = queues::read(&document, bdp, sizes.data)?;
-        let transports = transport::read(&document, wires, &topology, sizes, &queues, bdp)?;
+        let routing = routing::read(&document, bdp, topology.longest_base_rtt(sizes))?;
+        let transports = transport::read(&document, wires, &topology, sizes, &queues, &routing, bdp)?;
         let workloads::Load { traffic, mut faults } = match programs {
             Some(programs) => {
                 workloads::Load { traffic: Traffic { programs, ..Traffic::default() }, faults: Vec::new() }
@@ -139,7 +142,8 @@ impl Scenario {
             seed,
             end,
             queues,
-            hosts: hosts::read(&document)?,
+            routing,
+            hosts: hosts::read(&document, topology.hosts)?,
             transports,
             messages: srd_msg::Config::default(),
             protocol: protocol(&document, bdp)?,
@@ -204,6 +208,7 @@ fn check_times(
 pub fn all_keys() -> Vec<(&'static str, Vec<&'static str>)> {
     let mut all = vec![("top level", KEYS.to_vec()), ("sample", SAMPLE_KEYS.to_vec())];
     all.extend([("queues", queues::KEYS.to_vec()), ("host", hosts::KEYS.to_vec())]);
+    all.push(("routing", routing::KEYS.to_vec()));
     all.extend([("transport", transport::COMMON_KEYS.to_vec()), ("law", law::keys())]);
     all.push(("messages", MESSAGES_KEYS.to_vec()));
     all.extend(transport::kinds());

@@ -1,7 +1,7 @@
 //! `[transport]`, which all hosts run, and `[[rival]]`, further transports that workloads may name.
 
 use crate::input::{InputError, shown};
-use crate::settings::{QueueSettings, SrdSettings, TransportSettings};
+use crate::settings::{QueueSettings, RoutingSettings, SrdSettings, TransportSettings};
 use crate::topology::{PacketSizes, Topology};
 use crate::units::Ps;
 use srd_proto::{Config, ControllerKind, SelectorKind};
@@ -127,6 +127,7 @@ pub(super) fn read(
     topology: &Topology,
     sizes: PacketSizes,
     queues: &QueueSettings,
+    routing: &RoutingSettings,
     bdp: u64,
 ) -> Result<Vec<TransportSettings>, InputError> {
     let law = super::law::read(document)?;
@@ -143,10 +144,10 @@ pub(super) fn read(
                     bdp,
                     mtu: wire.mtu,
                     class,
-                    marks: queues.ecn.is_some(),
-                    trims: queues.trim,
-                    lossless: 0,
-                    reorders: false,
+                    marks: queues.marks(class),
+                    trims: queues.trims(class),
+                    lossless: queues.lossless(),
+                    reorders: routing.reorders(),
                 };
                 Choice::read(kind, section, &around)?
             }

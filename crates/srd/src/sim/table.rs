@@ -1,6 +1,6 @@
 //! Outcomes as people read them: a line of times for each run, what packets did, what it took.
 
-use srd_sim::outcome::{Outcome, Times};
+use srd_sim::outcome::{OfWorkload, Outcome, Times};
 
 /// A column: its head, and what it shows of an outcome.
 struct Column {
@@ -77,7 +77,30 @@ pub fn describe(outcomes: &[&Outcome]) -> String {
     for row in &cells {
         text += &line(row.iter().map(String::as_str).collect());
     }
+    if first.workloads.len() > 1 {
+        text += "\n";
+        outcomes.iter().for_each(|outcome| text += &workloads(outcome));
+    }
     text + &cost(outcomes)
+}
+
+/// A line for each workload of a run that has several.
+fn workloads(outcome: &Outcome) -> String {
+    let line = |of: &OfWorkload| {
+        let times = match &of.fct_us {
+            Some(times) => format!("median {:.1} us, longest {:.1} us, ", times.p50, times.max),
+            None => String::new(),
+        };
+        let flows = match of.goodput_of_flows_gbps {
+            Some((least, most)) => format!(" ({least:.3} to {most:.3} each)"),
+            None => String::new(),
+        };
+        format!(
+            "seed {}, {} ({}): {} flows, {times}{:.3} Gb/s{flows}\n",
+            outcome.seed, of.name, of.transport, of.flows, of.goodput_gbps
+        )
+    };
+    outcome.workloads.iter().map(line).collect()
 }
 
 /// What all runs took together.

@@ -110,7 +110,7 @@ impl Page<'_> {
         let caption = format!(
             "Which share of flows was done within which time, from a flow's start to its last acknowledgement.{ideal}"
         );
-        Some(Figure { title: TIMES, chart: chart.finish(), caption })
+        Some(Figure { title: TIMES, chart: chart.html(), caption })
     }
 
     // ---- rates ----
@@ -135,7 +135,7 @@ impl Page<'_> {
                 chart.line(&self.flow_name(flow), line);
             }
             let caption = format!("Payload delivered by each flow, {averaged}.");
-            return Some(Figure { title: RATES, chart: chart.finish(), caption });
+            return Some(Figure { title: RATES, chart: chart.html(), caption });
         }
         let quantiles = self.quantiles(series, micros);
         let mut chart = chart(quantiles.iter().filter_map(|(_, q)| Some((*q)?[4])).fold(0.0, f64::max))?;
@@ -150,7 +150,7 @@ impl Page<'_> {
             if series.len() < all { format!("{} of {all}", series.len()) } else { format!("all {all}") };
         let caption =
             format!("Payload delivered by flows that were on their way ({which} flows sampled), {averaged}.");
-        Some(Figure { title: RATES, chart: chart.finish(), caption })
+        Some(Figure { title: RATES, chart: chart.html(), caption })
     }
 
     /// Points of a line of rates: what is shorter than a round trip is a matter of single packets.
@@ -193,7 +193,7 @@ impl Page<'_> {
         let mut chart = Chart::new(TOTAL, x, y);
         chart.line("delivered", points);
         let caption = "Payload delivered by all flows together. What headers take is not in it.".to_string();
-        (highest > 0.0).then(|| Figure { title: TOTAL, chart: chart.finish(), caption })
+        (highest > 0.0).then(|| Figure { title: TOTAL, chart: chart.html(), caption })
     }
 
     /// A line through samples, of which several make a point where there are many.
@@ -257,7 +257,7 @@ impl Page<'_> {
             plain(longest as f64 / bytes),
             plain(capacity / bytes)
         );
-        Some(Figure { title: QUEUES, chart: chart.finish(), caption })
+        Some(Figure { title: QUEUES, chart: chart.html(), caption })
     }
 
     /// One value of many queues at each point, each at its longest there.
@@ -322,7 +322,7 @@ impl Page<'_> {
             counted(shares.len() as u64, "path"),
             counted(self.series.connections, "connection")
         );
-        Some(Figure { title: PATHS, chart: chart.finish(), caption })
+        Some(Figure { title: PATHS, chart: chart.html(), caption })
     }
 }
 

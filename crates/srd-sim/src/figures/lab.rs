@@ -1,0 +1,192 @@
+//! Where figures are made: runs of scenarios, one after the other, with what figures want to know of them.
+
+use crate::flow::Program;
+use crate::outcome::{Meter, Outcome, Times};
+use crate::program::run::{Ended, to_end};
+use crate::run::{self, AnyHost, Offer};
+use crate::scenario::Scenario;
+use crate::simulation::Simulation;
+use crate::units::Ps;
+use srd_wire::Time;
+use std::path::Path;
+
+/// See the module.
+pub(super) struct Lab<'w> {
+    quick: bool,
+    runs: usize,
+    done: usize,
+    watch: &'w mut dyn FnMut(f64) -> bool,
+}
+
+/// What became of a flow, in the order of the traffic.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FlowResult {
+    /// Index of its workload.
+    pub workload: u16,
+    pub started: Option<Ps>,
+    /// The sender had every byte acknowledged.
+    pub sent: Option<Ps>,
+    /// Bytes that had come at the end of the run.
+    pub delivered: u64,
+}
+
+impl FlowResult {
+    /// Its completion time, if it is done.
+    pub fn time(&self) -> Option<Ps> {
+        Some(self.sent? - self.started?)
+    }
+}
+
+/// A run that has come to its end.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub outcome: Outcome,
+    pub flows: Vec<FlowResult>,
+    /// Names of the workloads.
+    pub workloads: Vec<String>,
+    /// Moments that each rank of the programs noted.
+    pub marks: Vec<Vec<Time>>,
+    /// Bytes that had come of each flow, at each moment that was asked for.
+    pub samples: Vec<Vec<u64>>,
+    pub offer: Offer,
+    /// What did not go as it should, a line each.
+    pub complaints: Vec<String>,
+}
+
+impl Run {
+    /// Completion times of the flows of a workload that are done.
+    pub fn times_of(&self, workload: u16) -> Vec<Ps> {
+        let of_it = self.flows.iter().filter(|flow| flow.workload == workload);
+        of_it.filter_map(FlowResult::time).collect()
+    }
+
+    /// Completion times of all flows that are done.
+    pub fn times(&self) -> Vec<Ps> {
+        self.flows.iter().filter_map(FlowResult::time).collect()
+    }
+
+    /// The same in short; `None` if none is done.
+    pub fn summary(&self) -> Option<Times> {
+        Times::of(self.times())
+    }
+
+    /// Payload that came in the whole run, in Gb/s, of the flows of a workload.
+    pub fn goodput_gbps(&self, workload: u16) -> f64 {
+        let of_it = self.flows.iter().filter(|flow| flow.workload == workload);
+        let bytes: u64 = of_it.map(|flow| flow.delivered).sum();
+        bytes as f64 * 8.0 / (self.outcome.sim_us * 1e3)
+    }
+
+    /// Gb/s of a flow between samples.
+    pub fn rates_gbps(&self, flow: usize, every: Ps) -> Vec<f64> {
+        let of_flow = self.samples.iter().map(|sample| sample[flow]);
+        let before = std::iter::once(0).chain(of_flow.clone());
+        let gbps = |bytes: u64| bytes as f64 * 8.0 / (every.as_micros() * 1e3);
+        of_flow.zip(before).map(|(after, before)| gbps(after - before)).collect()
+    }
+
+    /// Spans between a rank's marks, two by two: from the first to the second, from the third to the fourth.
+    pub fn spans_of(&self, rank: usize) -> Vec<Ps> {
+        let pairs = self.marks[rank].chunks_exact(2);
+        pairs.map(|pair| Ps::of(pair[1]).since(Ps::of(pair[0]))).collect()
+    }
+}
+
+impl<'w> Lab<'w> {
+    /// `quick`: figures are to be coarser. `watch` is told which share is done; false ends it.
+    pub fn new(quick: bool, watch: &'w mut dyn FnMut(f64) -> bool) -> Lab<'w> {
+        Lab { quick, runs: 1, done: 0, watch }
+    }
+
+    /// The one for a coarse figure, or the other.
+    pub fn pick<T>(&self, quick: T, full: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    /// So many runs will be made.
+    pub fn plan(&mut self, runs: usize) {
+        self.runs = runs.max(1);
+    }
+
+    fn tell(&mut self, part: f64) -> bool {
+        (self.watch)(((self.done as f64 + part) / self.runs as f64).min(1.0))
+    }
+
+    /// The scenario `text` with overrides.
+    pub fn scenario(text: &str, sets: &[String]) -> Scenario {
+        match Scenario::parse(text, "scenario", Path::new(""), sets) {
+            Ok(scenario) => scenario,
+            Err(error) => panic!("a figure's scenario is read by tests: {error}"),
+        }
+    }
+
+    /// The fabric and transport of `text` with overrides, and programs on it.
+    pub fn of_programs(text: &str, sets: &[String], programs: Vec<Program>) -> Scenario {
+        match Scenario::of_programs(text, "scenario", sets, programs) {
+            Ok(scenario) => scenario,
+            Err(error) => panic!("a figure's scenario is read by tests: {error}"),
+        }
+    }
+
+    /// Runs a scenario to its end. `None`: somebody has seen enough.
+    pub fn run(&mut self, scenario: &Scenario) -> Option<Run> {
+        self.sampled(scenario, Ps::NEVER)
+    }
+
+    /// The same, and notes what has come of each flow every so often.
+    pub fn sampled(&mut self, scenario: &Scenario, every: Ps) -> Option<Run> {
+        let meter = Meter::start();
+        let offer = Offer::of(scenario);
+        let mut simulation: Simulation<'_, AnyHost> = run::prepare_hosts(scenario, &offer);
+        let mut samples = Vec::new();
+        if every == Ps::NEVER {
+            if !run::drive(&mut simulation, scenario, &offer, &mut |part| self.tell(part)) {
+                return None;
+            }
+        } else {
+            simulation.keep_order();
+            while simulation.run(simulation.now + every) {
+                samples.push(delivered(&mut simulation));
+                let share = simulation.now.as_micros() / scenario.settings.end.as_micros();
+                if !self.tell(share) {
+                    return None;
+                }
+            }
+        }
+        self.done += 1;
+        if !self.tell(0.0) {
+            return None;
+        }
+        let delivered = delivered(&mut simulation);
+        let flows = scenario.traffic.flows.iter().zip(&simulation.flows).zip(delivered);
+        let flows = flows.map(|((flow, state), delivered)| FlowResult {
+            workload: flow.workload,
+            started: state.started,
+            sent: state.sent,
+            delivered,
+        });
+        Some(Run {
+            flows: flows.collect(),
+            workloads: scenario.traffic.workloads.clone(),
+            marks: simulation
+                .messages()
+                .map_or_else(Vec::new, |all| all.ranks().map(|rank| rank.marks().to_vec()).collect()),
+            samples,
+            complaints: run::complaints(&simulation, scenario),
+            outcome: Outcome::of(&mut simulation, offer.ideal, &meter),
+            offer,
+        })
+    }
+
+    /// Runs programs over the messaging layer and SRD, as they are, to their end.
+    pub fn over_messages(&mut self, scenario: &Scenario) -> Option<Ended> {
+        let share = self.done as f64 / self.runs as f64;
+        let ended = to_end(scenario, &mut || (self.watch)(share))?;
+        self.done += 1;
+        self.tell(0.0).then_some(ended)
+    }
+}
+
+fn delivered(simulation: &mut Simulation<'_, AnyHost>) -> Vec<u64> {
+    (0..simulation.flows.len() as u32).map(|flow| simulation.delivered(flow)).collect()
+}
