@@ -10,8 +10,8 @@ use crate::srd_card::{Card, SrdContent, gid, transport_config};
 use crate::transport::{Counts, Near, Order, Outgoing, Report, Transport};
 use srd_device::{DeviceConfig, Sketch, SketchMemory};
 use srd_msg::{
-    Domain, EndpointId, Failure, Iov, Match, PeerAddr, PeerId, Recv, Refused, Registration, RemoteIov, RemoteRights,
-    Rma, Send, TxFlags,
+    Domain, EndpointId, Failure, Iov, Match, PeerAddr, PeerId, Recv, Refused, Registration, RemoteIov,
+    RemoteRights, Rma, Send, TxFlags,
 };
 use srd_wire::{Nanos, Qpn, Time};
 

@@ -46,7 +46,9 @@ impl FileServers {
                 }
                 writer.wait_for(window - 1);
             };
-            writer.repeat(self.blocks / stripes, |writer| (0..stripes).for_each(|stripe| block(writer, stripe)));
+            writer.repeat(self.blocks / stripes, |writer| {
+                (0..stripes).for_each(|stripe| block(writer, stripe))
+            });
             (0..self.blocks % stripes).for_each(|stripe| block(writer, stripe));
             writer.wait();
         });

@@ -115,6 +115,14 @@ impl Test {
         }
     }
 
+    /// The unit of what it measures.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Test::Latency | Test::AllReduce => "us",
+            Test::Bandwidth => "MiB/s of a rank",
+        }
+    }
+
     /// What it does before.
     pub fn warmup(self) -> u32 {
         match self {
@@ -203,10 +211,14 @@ impl Plan {
     pub fn scripts(&self) -> Vec<(Script, bool)> {
         let GpcNet { nodes, per_node, .. } = self.of;
         let mut scripts = vec![(Script::default(), false); nodes as usize * per_node as usize];
-        let all_victims: Vec<u32> =
-            self.victims.iter().flat_map(|node| (0..per_node).map(move |local| node * per_node + local)).collect();
+        let all_victims: Vec<u32> = self
+            .victims
+            .iter()
+            .flat_map(|node| (0..per_node).map(move |local| node * per_node + local))
+            .collect();
         for local in 0..per_node {
-            let slice = |nodes: &[u32]| nodes.iter().map(|node| node * per_node + local).collect::<Vec<u32>>();
+            let slice =
+                |nodes: &[u32]| nodes.iter().map(|node| node * per_node + local).collect::<Vec<u32>>();
             let victims = slice(&self.victims);
             let rings = self.rings(&victims, local);
             for own in 0..victims.len() as u32 {

@@ -109,9 +109,7 @@ impl Graph {
             return Err(NeverBegins { op: wrong.op });
         }
         let mut edges: Vec<&Dependency> = dependencies.iter().collect();
-        edges.sort_by_key(|of| {
-            (of.on, of.until == Until::Done, ops[of.op as usize].act.order(), of.op)
-        });
+        edges.sort_by_key(|of| (of.on, of.until == Until::Done, ops[of.op as usize].act.order(), of.op));
         let waiting: Vec<u32> = edges.iter().map(|of| of.op).collect();
         let mut unmet = vec![0; ops.len()];
         waiting.iter().for_each(|&op| unmet[op as usize] += 1);

@@ -58,14 +58,16 @@ impl Hpcg {
         let mut neighbours = Vec::new();
         for step in (0..27).map(|n| [n % 3 - 1, n / 3 % 3 - 1, n / 9 - 1]).filter(|step| step != &[0; 3]) {
             if let Some(neighbour) = grid.neighbour(rank, step) {
-                let shared = (0..3).filter(|&dimension| step[dimension] == 0).map(|dimension| points[dimension]);
+                let shared =
+                    (0..3).filter(|&dimension| step[dimension] == 0).map(|dimension| points[dimension]);
                 neighbours.push((neighbour, shared.product::<u64>() * DOUBLE));
             }
         }
         // A point has three in each dimension, itself among them, but where the whole grid ends.
         let place = grid.place(rank);
         let in_dimension = |dimension: usize| {
-            let ends = (place[dimension] == 0) as u64 + (place[dimension] + 1 == grid.ranks[dimension]) as u64;
+            let ends =
+                (place[dimension] == 0) as u64 + (place[dimension] + 1 == grid.ranks[dimension]) as u64;
             (3 * points[dimension] - ends) as f64
         };
         Level { neighbours, nonzeros: (0..3).map(in_dimension).product() }

@@ -81,7 +81,9 @@ impl Imb {
     /// of the others. IMB's bandwidths are 1, 2 and 4 messages in that time.
     pub fn times(&self, marks: &[Vec<Time>]) -> Vec<f64> {
         let parts = if self.benchmark == Benchmark::PingPong { 2.0 } else { 1.0 };
-        let of = |marks: &Vec<Time>| Some(spans(marks).next()?.as_f64() / (1e3 * parts * f64::from(self.iterations)));
+        let of = |marks: &Vec<Time>| {
+            Some(spans(marks).next()?.as_f64() / (1e3 * parts * f64::from(self.iterations)))
+        };
         let partners = match self.benchmark {
             Benchmark::PingPong => self.ranks / 2,
             Benchmark::Sendrecv | Benchmark::Exchange => self.ranks,

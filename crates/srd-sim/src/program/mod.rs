@@ -7,8 +7,10 @@
 //! Marks come in pairs: the time between a pair's first and its second is one measurement (`measure`).
 
 pub mod all_reduce;
+pub mod catalogue;
 mod collective;
 pub mod file_servers;
+pub mod goal;
 pub mod gpcnet;
 pub mod graph;
 pub mod grid;

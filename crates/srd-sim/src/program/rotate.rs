@@ -94,10 +94,17 @@ impl Rotate {
         writer.script()
     }
 
+    /// Whether all ranks came to their end.
+    pub fn complete(&self, marks: &[Vec<Time>]) -> bool {
+        let all = 2 * self.tests as usize * self.shifts().count();
+        let pairs = marks.get(..2 * self.half() as usize);
+        pairs.is_some_and(|pairs| pairs.iter().all(|marks| marks.len() == all))
+    }
+
     /// From all ranks' marks, for each rotation what the pairs attained, in MB/s (10^6 bytes), of the best test each.
     ///
     /// # Panics
-    /// If pairs play ping-pong.
+    /// If pairs play ping-pong, or not all ranks came to their end.
     pub fn rates(&self, marks: &[Vec<Time>]) -> Vec<Summary> {
         let Pairs::Stream { bytes, messages } = self.pairs else { panic!("latency has no rate") };
         let span = |sender: &[Time], receiver: &[Time]| receiver[1].since(sender[0]);
@@ -108,7 +115,7 @@ impl Rotate {
     /// From all ranks' marks, for each rotation half the time there and back of the pairs, in us, of the best test each.
     ///
     /// # Panics
-    /// If pairs stream.
+    /// If pairs stream, or not all ranks came to their end.
     pub fn latencies(&self, marks: &[Vec<Time>]) -> Vec<Summary> {
         let Pairs::PingPong { rounds, .. } = self.pairs else { panic!("bandwidth has no latency") };
         let span = |first: &[Time], _: &[Time]| spans(first).next().expect("a pair of marks");

@@ -95,7 +95,10 @@ fn impact_is_how_much_worse_it_gets() {
 #[test]
 fn boxes_have_little_surface() {
     let of = |ranks| Grid::of(ranks).ranks;
-    assert_eq!([of(1), of(2), of(8), of(12), of(64)], [[1, 1, 1], [1, 1, 2], [2, 2, 2], [2, 2, 3], [4, 4, 4]]);
+    assert_eq!(
+        [of(1), of(2), of(8), of(12), of(64)],
+        [[1, 1, 1], [1, 1, 2], [2, 2, 2], [2, 2, 3], [4, 4, 4]]
+    );
     assert_eq!([of(7), of(1024), of(128)], [[1, 1, 7], [8, 8, 16], [4, 4, 8]]);
 }
 

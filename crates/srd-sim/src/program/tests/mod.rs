@@ -3,12 +3,13 @@
 mod applications;
 mod collectives;
 mod net;
+mod traces;
 
 use super::all_reduce::AllReduce;
 use super::*;
 use net::{Net, Sum, run, run_ranks};
 use proptest::prelude::*;
-use script::{Script, Step};
+use script::Step;
 use srd_wire::{BitRate, Nanos};
 
 fn between_marks(rank: &Rank) -> u64 {
@@ -110,10 +111,8 @@ fn an_endless_script_goes_on_until_the_others_end() {
 #[test]
 fn an_endless_script_without_waits_lets_time_pass() {
     for steps in [vec![], vec![Step::Mark], vec![Step::Compute(Nanos(0))]] {
-        let ranks = vec![
-            Rank::new(steps.into()).forever(true),
-            Rank::new(vec![Step::Compute(Nanos(1000))].into()),
-        ];
+        let ranks =
+            vec![Rank::new(steps.into()).forever(true), Rank::new(vec![Step::Compute(Nanos(1000))].into())];
         let (ranks, _) = run_ranks(ranks, Net::of(1, 1));
         assert!((1001..=2002).contains(&ranks[0].passes()), "{}", ranks[0].passes());
     }
