@@ -27,6 +27,7 @@ pub mod settings;
 pub mod simulation;
 pub mod srd_card;
 pub mod srd_transport;
+mod strangers;
 pub mod sweep;
 pub mod topology;
 

@@ -7,7 +7,8 @@ use crate::flow::{Place, Size, Start, Traffic, TriggerKind};
 use crate::frame::{FrameHead, FrameId, FramePool};
 use crate::messages::Messages;
 use crate::process::{Birth, Process as Kind};
-use crate::settings::Settings;
+use crate::settings::{Settings, TransportSettings};
+use crate::strangers::Strangers;
 use crate::topology::Topology;
 use crate::transport::{Counts, Order, Outgoing, Report, Role};
 use crate::units::Ps;
@@ -115,6 +116,8 @@ struct Process<T> {
     senders: u16,
     /// What its transport's software adds to a frame's way.
     stack: Ps,
+    /// It counts who sends to it; otherwise its connections are counted for it.
+    counted: bool,
     /// Rank of its program.
     rank: u32,
     /// Flow of each inbox.
@@ -139,6 +142,8 @@ struct Host {
     holds_back: u8,
     /// Random numbers drawn for it.
     draws: u32,
+    /// Connections of transports other than SRD, where there are some beside SRD.
+    strangers: Option<Strangers>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -369,6 +374,9 @@ impl<'a, T: Kind> Simulation<'a, T> {
         let mut seeds = SmallRng::seed_from_u64(self.settings.seed ^ 0x405);
         let queues = self.settings.hosts.queues.max(1) as usize;
         let uplinks = self.fabric.uplinks();
+        let is_srd = |transport: &TransportSettings| transport.srd().is_some();
+        let mixed =
+            self.settings.transports.iter().any(is_srd) && !self.settings.transports.iter().all(is_srd);
         self.hosts = (0..topology.hosts)
             .map(|host| Host {
                 uplink: uplinks[host as usize],
@@ -384,6 +392,7 @@ impl<'a, T: Kind> Simulation<'a, T> {
                 },
                 holds_back: 0,
                 draws: 0,
+                strangers: mixed.then(|| Strangers::new(Ps::from(base_rtt))),
             })
             .collect();
         self.processes.reserve_exact(places.len());
@@ -428,6 +437,7 @@ impl<'a, T: Kind> Simulation<'a, T> {
                 ready: false,
                 senders: 0,
                 stack: speaks.stack,
+                counted: is_srd(speaks),
                 rank: program.copied().unwrap_or(u32::MAX),
                 inboxes,
             });
@@ -627,7 +637,10 @@ impl<'a, T: Kind> Simulation<'a, T> {
         let head = *self.frames.head(frame);
         let process = self.hosts[host as usize].processes.get(head.process as usize).copied();
         if let Some(process) = process {
-            let transport = &mut self.processes[process as usize].transport;
+            let Process { transport, counted, .. } = &mut self.processes[process as usize];
+            if let Some(strangers) = self.hosts[host as usize].strangers.as_mut().filter(|_| !*counted) {
+                strangers.see(self.now, head.tuple_hash, head.bytes);
+            }
             transport.receive(self.now.time(), arrived, &head, self.frames.content(frame));
         }
         self.frames.drop(frame);
@@ -682,7 +695,8 @@ impl<'a, T: Kind> Simulation<'a, T> {
         let senders = process.transport.senders(self.now.time());
         host.senders = host.senders - process.senders + senders;
         process.senders = senders;
-        process.transport.set_neighbours(host.senders - senders);
+        let strangers = host.strangers.as_mut().map_or(0, |strangers| strangers.count(self.now));
+        process.transport.set_neighbours((host.senders - senders).saturating_add(strangers));
     }
 
     /// The host's network card sends what processes have, in turn, as long as it may.

@@ -4,6 +4,7 @@
 //! a queue see the same delay, so they settle where their targets, and with them their windows, are equal. All delays
 //! are taken over the base round trip B, which is configured.
 
+use super::rivalry::{Gets, Rivalry};
 use super::unused::Unused;
 use super::{AckSample, Allowance, CongestionController, ControllerView};
 use crate::Config;
@@ -165,6 +166,8 @@ const CARD_WAIT: f64 = 0.25;
 const PAUSE: f64 = 16.0;
 /// Least window, in packets, of those of whom the receiver does not count that many.
 const UNCOUNTED: f64 = 0.2;
+/// Largest window, in BDP, beside others who fill the queue.
+const MOST_AMONG_RIVALS: f64 = 8.0;
 /// A count that is a mere ceiling leaves at least this share of what it allows.
 const CEILING_FLOOR: f64 = 0.02;
 
@@ -200,6 +203,8 @@ pub(super) struct LogTarget {
     heed_hint: bool,
     hint: Hint,
     unused: Unused,
+    rivalry: Rivalry,
+    gets: Gets,
     max_burst: f64,
     /// Window in packets, possibly below one.
     window: f64,
@@ -245,6 +250,8 @@ impl LogTarget {
             heed_hint: config.receiver_hint,
             hint: Hint::default(),
             unused: Unused::new(),
+            rivalry: Rivalry::default(),
+            gets: Gets::default(),
             max_burst: config.burst_bytes as f64,
             window: (first_window * bdp).max(4.0).min(max_window),
             startup: true,
@@ -395,6 +402,7 @@ impl LogTarget {
         }
         if senders == 1 {
             self.hint.senders = 1;
+            self.rivalry.end();
             if std::mem::take(&mut self.hint.rules) {
                 self.window = self.window.max(self.bdp); // the others have gone
                 self.clamp();
@@ -426,6 +434,12 @@ impl LogTarget {
         if self.hint.rules {
             self.window = share;
             self.startup = false;
+            self.rivalry.end();
+        } else if self.rivalry.goes_on() {
+            // Until the count may be believed again.
+        } else if now <= self.hint.ceiling_until && !self.learn_base && self.gets.pushed_aside() {
+            self.startup = false;
+            self.rivalry.begin(self.part());
         } else {
             if self.window > share {
                 self.reduced = now;
@@ -433,6 +447,12 @@ impl LogTarget {
             self.window = self.window.min(share).max(share * CEILING_FLOOR);
         }
         self.clamp();
+    }
+
+    /// The window, in packets, with which this sender has its part of the line although others fill the queue.
+    fn part(&self) -> f64 {
+        let part = self.bdp / self.hint.senders.max(1) as f64;
+        (part * (1.0 + self.delay_ewma / self.unit_ns)).min(MOST_AMONG_RIVALS * self.bdp)
     }
 
     /// Gives parts back that others have left, if there are any, and takes none for a while.
@@ -469,6 +489,16 @@ impl LogTarget {
 impl CongestionController for LogTarget {
     fn on_ack(&mut self, sample: &AckSample) {
         self.learn(sample);
+        if self.hint.senders > 1 {
+            self.gets.see(sample, self.bdp / self.hint.senders as f64, self.unit_ns);
+        }
+        if self.rivalry.goes_on() {
+            self.heed(sample.now, sample.senders, sample.window_limited);
+            if self.rivalry.goes_on() {
+                self.window = self.rivalry.acknowledged(sample, self.part());
+            }
+            return self.settle();
+        }
         for _ in 0..sample.newly_acked {
             let target = self.target_ns();
             // In units of the base, or of the target where packet times make that far longer.
@@ -484,6 +514,10 @@ impl CongestionController for LogTarget {
     fn on_loss(&mut self, now: Time) {
         self.startup = false;
         self.give_back(now); // queues may be too short to show in the delay that there is nothing left to take
+        if self.rivalry.goes_on() {
+            self.window = self.rivalry.lost();
+            return self.settle();
+        }
         if self.delay < self.law.target * self.unit_ns {
             return; // a fault of the path, not of the load
         }

@@ -7,6 +7,7 @@
 mod fixed;
 mod log_target;
 mod paper;
+mod rivalry;
 mod unused;
 
 pub use log_target::Law;

@@ -9,18 +9,33 @@ use crate::section::Section;
 use crate::units::Ps;
 use srd_wire::{BitRate, Nanos};
 
-/// Keys of the section.
+/// Keys of the section. Those behind `dcqcn` mean something only with it.
 pub(super) const KEYS: &[&str] = &[
-    "qps", "payload", "message", "recovery", "ack_every", "rto_us", "rto_low_us", "retries", "window", "dcqcn",
-    "preset", "g", "alpha_interval_us", "decrease_interval_us", "rp_timer_us", "byte_counter", "recoveries",
-    "rai_mbps", "rhai_mbps", "min_rate_mbps", "clamp_target", "cnp_interval_us", "cnp_delay_us", "cnp_class",
-    "reaction_us",
-];
-
-/// Those that mean something only with DCQCN.
-const DCQCN_KEYS: &[&str] = &[
-    "preset", "g", "alpha_interval_us", "decrease_interval_us", "rp_timer_us", "byte_counter", "recoveries",
-    "rai_mbps", "rhai_mbps", "min_rate_mbps", "clamp_target", "cnp_interval_us", "cnp_delay_us", "cnp_class",
+    "qps",
+    "payload",
+    "message",
+    "recovery",
+    "ack_every",
+    "rto_us",
+    "rto_low_us",
+    "nak_again_us",
+    "retries",
+    "window",
+    "dcqcn",
+    "preset",
+    "g",
+    "alpha_interval_us",
+    "decrease_interval_us",
+    "rp_timer_us",
+    "byte_counter",
+    "recoveries",
+    "rai_mbps",
+    "rhai_mbps",
+    "min_rate_mbps",
+    "clamp_target",
+    "cnp_interval_us",
+    "cnp_delay_us",
+    "cnp_class",
     "reaction_us",
 ];
 
@@ -71,6 +86,8 @@ pub struct Config {
     pub rto: Nanos,
     /// The same when few packets are in flight.
     pub rto_low: Nanos,
+    /// After how long a responder that still misses a packet says so again; InfiniBand's does not (go-back-N).
+    pub nak_again: Nanos,
     /// Timeouts in a row after which a queue pair gives up, less one.
     pub retries: u32,
     /// Packets in flight, at most.
@@ -105,6 +122,9 @@ pub(super) fn read(section: &Section<'_>, around: &Surroundings) -> Result<Confi
     if irn && section.has("ack_every") {
         return Err(section.error_at("ack_every", "with `recovery = \"irn\"` each packet is acknowledged"));
     }
+    if irn && section.has("nak_again_us") {
+        return Err(section.error_at("nak_again_us", "with `recovery = \"irn\"` each packet out of order makes a NAK"));
+    }
     if !irn && section.has("rto_low_us") {
         return Err(section.error_at("rto_low_us", "only with `recovery = \"irn\"`"));
     }
@@ -118,6 +138,7 @@ pub(super) fn read(section: &Section<'_>, around: &Surroundings) -> Result<Confi
         ack_every: section.count("ack_every")?.unwrap_or(if window_is_small { 1 } else { 16 }),
         rto: rto.unwrap_or_else(|| usual_rto(recovery, around)),
         rto_low: rto_low.unwrap_or(Nanos::from_micros(100).max(Nanos(4 * around.base_rtt.0))),
+        nak_again: some_nanos(section, "nak_again_us")?.unwrap_or(Nanos(u64::MAX)),
         retries: section.whole("retries", 0..=7)?.unwrap_or(7) as u32,
         window: window.min(MOST_IN_FLIGHT),
         dcqcn: dcqcn(section, around)?,
@@ -151,12 +172,15 @@ fn payload(section: &Section<'_>, around: &Surroundings) -> Result<u32, InputErr
 ///   with adaptive retransmission is seen to take 2 ms and double it (linux-rdma/perftest, issue 251). Where packets get lost
 ///   this takes n = 8, 1.05 ms, and in a lossless class, where pauses last and a needless timeout does harm, n = 10, 4.2 ms.
 fn usual_rto(recovery: Recovery, around: &Surroundings) -> Nanos {
-    let lossless = around.lossless >> around.class & 1 == 1;
-    match (recovery, lossless) {
+    match (recovery, is_lossless(around)) {
         (Recovery::Irn, _) => Nanos::from_micros(320).max(Nanos(8 * around.base_rtt.0)),
         (Recovery::GoBackN, false) => Nanos(4096 << 8),
         (Recovery::GoBackN, true) => Nanos(4096 << 10),
     }
+}
+
+fn is_lossless(around: &Surroundings) -> bool {
+    around.lossless >> around.class & 1 == 1
 }
 
 fn dcqcn(section: &Section<'_>, around: &Surroundings) -> Result<Option<Dcqcn>, InputError> {
@@ -166,13 +190,15 @@ fn dcqcn(section: &Section<'_>, around: &Surroundings) -> Result<Option<Dcqcn>, 
     }
     if !wanted.unwrap_or(around.marks) {
         let why = if around.marks { "`dcqcn = false` makes it" } else { "on a fabric that does not mark it is" };
-        return match DCQCN_KEYS.iter().find(|key| section.has(key)) {
+        return match KEYS.iter().skip_while(|key| **key != "dcqcn").skip(1).find(|key| section.has(key)) {
             Some(key) => Err(section.error_at(key, format!("{why} meaningless: leave it out"))),
             None => Ok(None),
         };
     }
     let words = [("paper", Preset::Paper), ("hpcc", Preset::Hpcc), ("mellanox", Preset::Mellanox)];
-    let preset = section.word("preset", &words)?.unwrap_or(Preset::Paper);
+    // What ConnectX is shipped with does best where nothing is lost; the paper's slower hand keeps losses rarer.
+    let usual = if is_lossless(around) { Preset::Mellanox } else { Preset::Paper };
+    let preset = section.word("preset", &words)?.unwrap_or(usual);
     let mut dcqcn = preset.constants(around.line_rate, section.whole("cnp_class", 0..=7)?.unwrap_or(6) as u8);
     let rate = |key: &str| {
         let most = around.line_rate.0 as f64 / 1e6;

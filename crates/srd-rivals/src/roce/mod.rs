@@ -4,11 +4,12 @@
 //! the first packet that is missing, as InfiniBand has it, or selectively, as IRN proposes; DCQCN sets rates where switches
 //! mark. All sits in the NIC: packets are taken and sent at once, and queue pairs take turns, a packet each.
 //!
-//! `requester` and `responder` are the two ends of a queue pair, `dcqcn` the sender's rate, `config` what may be chosen; this
-//! file shares the NIC among them. What it leaves out: receiver-not-ready, memory keys, reads, the set-up of connections.
+//! `requester` and `responder` are the two ends of a queue pair, `dcqcn` the sender's rate, `inbound` the receiving half of a
+//! NIC, `config` what may be chosen; this file lets queue pairs share the NIC. What it leaves out: receiver-not-ready, memory keys, reads, the set-up of connections.
 
 mod config;
 mod dcqcn;
+mod inbound;
 mod packet;
 mod psn_set;
 mod requester;
@@ -25,9 +26,9 @@ use crate::input::InputError;
 use crate::section::Section;
 use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport, WireCost};
 use crate::{Rival, Surroundings};
+use inbound::{Inbound, Taken};
 use packet::PORT;
 use requester::{Requester, Write};
-use responder::{Answer, Fate, Responder};
 use srd_wire::{BitRate, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -53,28 +54,22 @@ pub struct Roce {
     endless: BTreeMap<u32, u32>,
     /// Queue pairs that have something to send now, by turn.
     turns: VecDeque<u32>,
-    /// When queue pairs are to be looked at; an entry that is not its queue pair's `alarm_at` means nothing.
-    alarms: BinaryHeap<Reverse<(Time, u32)>>,
+    /// When queue pairs are to be looked at. An entry that is not its queue pair's latest of the kind means nothing.
+    alarms: BinaryHeap<Reverse<(Time, u32, Alarm)>>,
     /// Notifications that have come and will be heeded then.
     reactions: VecDeque<(Time, u32)>,
-    responders: Vec<Responder>,
-    /// Which they are, by the requester.
-    responder_of: BTreeMap<(Address, u32), u32>,
-    /// What they have to say.
-    answers: VecDeque<(u32, Answer)>,
-    /// Which of them have a notification to send.
-    notifications: VecDeque<u32>,
-    /// The same, from then on.
-    late_notifications: VecDeque<(Time, u32)>,
-    inboxes: Vec<Inbox>,
+    inbound: Inbound,
     reports: VecDeque<Report>,
     counts: Counts,
 }
 
-#[derive(Clone, Copy, Default, Debug)]
-struct Inbox {
-    bytes: u64,
-    placed: u64,
+/// Why a queue pair is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Alarm {
+    /// Its rate allows a packet.
+    Due,
+    /// It may have timed out.
+    Deadline,
 }
 
 impl Rival for Roce {
@@ -102,12 +97,7 @@ impl Rival for Roce {
             turns: VecDeque::new(),
             alarms: BinaryHeap::new(),
             reactions: VecDeque::new(),
-            responders: Vec::new(),
-            responder_of: BTreeMap::new(),
-            answers: VecDeque::new(),
-            notifications: VecDeque::new(),
-            late_notifications: VecDeque::new(),
-            inboxes: vec![Inbox::default(); role.inboxes as usize],
+            inbound: Inbound::new(role.inboxes),
             reports: VecDeque::new(),
             counts: Counts::default(),
         }
@@ -121,13 +111,13 @@ impl Rival for Roce {
     }
 }
 
-impl Roce {
-    /// A source port for a queue pair: 0xC000 to 0xFFFF (RoCEv2 annex, section A17.9.1), by a hash.
-    fn port(&self, of: u64) -> u16 {
-        let mixed = (self.seed ^ of.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        0xc000 | (mixed >> 50) as u16
-    }
+/// A source port for a queue pair: 0xC000 to 0xFFFF (RoCEv2 annex, section A17.9.1), by a hash.
+fn port(seed: u64, of: u64) -> u16 {
+    let mixed = (seed ^ of.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    0xc000 | (mixed >> 50) as u16
+}
 
+impl Roce {
     /// The queue pair of an order: its channel's, or one of so many in turn. One that has given up is replaced.
     fn queue_pair(&mut self, to: Address, channel: u32) -> u32 {
         let place = match self.config.qps {
@@ -139,7 +129,7 @@ impl Roce {
             }
         };
         let fresh = self.requesters.len() as u32;
-        let port = self.port(fresh as u64);
+        let port = port(self.seed, fresh as u64);
         let number = self.queue_pairs.entry((to, place)).or_insert(fresh);
         if *number != fresh && self.requesters[*number as usize].dead {
             *number = fresh;
@@ -153,19 +143,22 @@ impl Roce {
     /// Gives a queue pair a turn, or sees to it that it gets one when its rate allows, and that it times out.
     fn attend(&mut self, now: Time, number: u32) {
         let requester = &mut self.requesters[number as usize];
-        let mut at = requester.deadline();
-        if !requester.in_turn && requester.has_work(&self.config) {
-            let (due, changes) = requester.due(now, &self.config);
-            if due <= now {
-                requester.in_turn = true;
-                self.turns.push_back(number);
-            } else {
-                at = at.min(due).min(changes);
-            }
+        let deadline = requester.deadline();
+        if deadline < requester.deadline_alarm {
+            requester.deadline_alarm = deadline;
+            self.alarms.push(Reverse((deadline, number, Alarm::Deadline)));
         }
-        if at < requester.alarm_at {
-            requester.alarm_at = at;
-            self.alarms.push(Reverse((at, number)));
+        if requester.in_turn || !requester.has_work(&self.config) {
+            return;
+        }
+        let (due, changes) = requester.due(now, &self.config);
+        let at = due.min(changes);
+        if due <= now {
+            requester.in_turn = true;
+            self.turns.push_back(number);
+        } else if at < requester.due_alarm {
+            requester.due_alarm = at;
+            self.alarms.push(Reverse((at, number, Alarm::Due)));
         }
     }
 
@@ -197,75 +190,6 @@ impl Roce {
         self.attend(now, number);
     }
 
-    fn responder(&mut self, from: Address, qp: u32) -> u32 {
-        if let Some(&number) = self.responder_of.get(&(from, qp)) {
-            return number;
-        }
-        let number = self.responders.len() as u32;
-        let port = self.port(!(number as u64));
-        let selective = self.config.recovery == Recovery::Irn;
-        self.responders.push(Responder::new(from, qp, port, selective));
-        self.responder_of.insert((from, qp), number);
-        number
-    }
-
-    /// A data packet has come.
-    fn take(&mut self, now: Time, segment: &Segment, marked: bool) {
-        let number = self.responder(segment.from, segment.qp);
-        let responder = &mut self.responders[number as usize];
-        if let Some(dcqcn) = self.config.dcqcn.filter(|_| marked)
-            && responder.notifies(now, dcqcn.cnp_interval)
-        {
-            self.late_notifications.push_back((now + dcqcn.cnp_delay, number));
-            self.notify(now);
-        }
-        let responder = &mut self.responders[number as usize];
-        let (fate, answer) = responder.receive(segment.psn, segment.ack);
-        match answer {
-            Answer::None => {}
-            Answer::Ack if responder.ack_waits => {}
-            Answer::Ack => {
-                responder.ack_waits = true;
-                self.answers.push_back((number, answer));
-            }
-            Answer::Nak | Answer::SelectiveNak(_) => self.answers.push_back((number, answer)),
-        }
-        match fate {
-            Fate::Dropped => {}
-            Fate::Again => self.counts.spurious += 1,
-            Fate::Placed => {
-                let place = &mut self.inboxes[segment.inbox as usize];
-                place.placed += segment.bytes as u64;
-                if place.placed == place.bytes {
-                    self.reports.push_back(Report::Received { inbox: segment.inbox });
-                }
-            }
-        }
-    }
-
-    /// A packet without data.
-    fn bare(&mut self, number: u32, bytes: u32, class: u8, content: Packet) -> Outgoing<Packet> {
-        self.counts.bare += 1;
-        let Responder { from, port, .. } = self.responders[number as usize];
-        Outgoing {
-            to: from.host,
-            process: from.process,
-            ports: (port, PORT),
-            bytes,
-            class,
-            ecn_capable: false,
-            content,
-        }
-    }
-
-    /// Lets notifications go whose time has come.
-    fn notify(&mut self, now: Time) {
-        while let Some(&(_, number)) = self.late_notifications.front().filter(|(at, _)| *at <= now) {
-            self.late_notifications.pop_front();
-            self.notifications.push_back(number);
-        }
-    }
-
     /// Heeds notifications whose time has come.
     fn react(&mut self, now: Time) {
         while let Some(&(_, number)) = self.reactions.front().filter(|(at, _)| *at <= now) {
@@ -274,31 +198,6 @@ impl Roce {
                 requester.notify(now, dcqcn);
             }
         }
-    }
-
-    fn next_notification(&mut self) -> Option<Outgoing<Packet>> {
-        let class = self.config.dcqcn?.cnp_class;
-        if self.is_paused(class) {
-            return None;
-        }
-        let number = self.notifications.pop_front()?;
-        let qp = self.responders[number as usize].qp;
-        Some(self.bare(number, packet::NOTIFICATION, class, Packet::Notification { qp }))
-    }
-
-    fn next_answer(&mut self) -> Option<Outgoing<Packet>> {
-        let (number, answer) = self.answers.pop_front()?;
-        let responder = &mut self.responders[number as usize];
-        let (qp, psn) = (responder.qp, responder.expected());
-        let (nak, sack, bytes) = match answer {
-            Answer::None | Answer::Ack => {
-                responder.ack_waits = false;
-                (false, None, packet::ACK)
-            }
-            Answer::Nak => (responder.naks(), None, packet::ACK),
-            Answer::SelectiveNak(sack) => (true, Some(sack), packet::SELECTIVE_NAK),
-        };
-        Some(self.bare(number, bytes, self.class, Packet::Ack { qp, psn, nak, sack }))
     }
 
     fn next_data(&mut self, now: Time) -> Option<Outgoing<Packet>> {
@@ -352,7 +251,7 @@ impl Transport for Roce {
     }
 
     fn expect(&mut self, _: &Address, inbox: u32, bytes: u64) {
-        self.inboxes[inbox as usize] = Inbox { bytes, placed: 0 };
+        self.inbound.expect(inbox, bytes);
     }
 
     fn start(&mut self, now: Time, order: Order, to: &Address) {
@@ -376,7 +275,13 @@ impl Transport for Roce {
 
     fn receive(&mut self, now: Time, _arrived: Time, head: &FrameHead, content: &Packet) {
         match *content {
-            Packet::Write(segment) => self.take(now, &segment, head.marked),
+            Packet::Write(segment) => {
+                let port = |of| port(self.seed, of);
+                let Taken { again, report } =
+                    self.inbound.take(now, &segment, head.marked, &self.config, port);
+                self.counts.spurious += u64::from(again);
+                self.reports.extend(report);
+            }
             Packet::Ack { qp, psn, nak, sack } => self.acknowledge(now, qp, psn, nak, sack),
             Packet::Notification { qp } => {
                 if let Some(dcqcn) = self.config.dcqcn {
@@ -388,13 +293,20 @@ impl Transport for Roce {
     }
 
     fn poll_transmit<R>(&mut self, now: Time, mut sink: impl FnMut(Outgoing<Packet>) -> R) -> Option<R> {
-        if let Some(notification) = self.next_notification() {
-            return Some(sink(notification));
+        let notification = match self.config.dcqcn {
+            Some(dcqcn) if !self.is_paused(dcqcn.cnp_class) => self.inbound.next_notification(dcqcn.cnp_class),
+            _ => None,
+        };
+        let bare = match notification {
+            None if self.is_paused(self.class) => return None,
+            None => self.inbound.next_answer(self.class),
+            notification => notification,
+        };
+        if let Some(bare) = bare {
+            self.counts.bare += 1;
+            return Some(sink(bare));
         }
-        if self.is_paused(self.class) {
-            return None;
-        }
-        self.next_answer().or_else(|| self.next_data(now)).map(sink)
+        self.next_data(now).map(sink)
     }
 
     fn set_paused(&mut self, classes: u8) {
@@ -403,14 +315,18 @@ impl Transport for Roce {
 
     fn handle_timeout(&mut self, now: Time) {
         self.react(now);
-        self.notify(now);
-        while let Some(&Reverse((at, number))) = self.alarms.peek().filter(|alarm| alarm.0.0 <= now) {
+        self.inbound.notify(now);
+        while let Some(&Reverse((at, number, alarm))) = self.alarms.peek().filter(|entry| entry.0.0 <= now) {
             self.alarms.pop();
             let requester = &mut self.requesters[number as usize];
-            if at != requester.alarm_at {
+            let latest = match alarm {
+                Alarm::Due => &mut requester.due_alarm,
+                Alarm::Deadline => &mut requester.deadline_alarm,
+            };
+            if at != *latest {
                 continue;
             }
-            requester.alarm_at = Time::NEVER;
+            *latest = Time::NEVER;
             if requester.deadline() <= now {
                 self.time_out(number);
             }
@@ -421,8 +337,7 @@ impl Transport for Roce {
     fn next_timeout(&self) -> Time {
         let alarm = self.alarms.peek().map_or(Time::NEVER, |alarm| alarm.0.0);
         let reaction = self.reactions.front().map_or(Time::NEVER, |(at, _)| *at);
-        let notification = self.late_notifications.front().map_or(Time::NEVER, |(at, _)| *at);
-        alarm.min(reaction).min(notification)
+        alarm.min(reaction).min(self.inbound.notifies_at())
     }
 
     fn poll_report(&mut self) -> Option<Report> {
@@ -430,7 +345,7 @@ impl Transport for Roce {
     }
 
     fn delivered(&mut self, inbox: u32) -> u64 {
-        self.inboxes[inbox as usize].placed
+        self.inbound.placed(inbox)
     }
 
     fn counts(&self) -> Counts {

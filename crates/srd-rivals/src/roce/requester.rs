@@ -69,8 +69,10 @@ pub(super) struct Requester {
     pub(super) port: u16,
     /// Its turn will come.
     pub(super) in_turn: bool,
-    /// When it is to be looked at again.
-    pub(super) alarm_at: Time,
+    /// When it is to be looked at again because its rate allows a packet.
+    pub(super) due_alarm: Time,
+    /// When it is to be looked at again because it may have timed out.
+    pub(super) deadline_alarm: Time,
     /// It has given up.
     pub(super) dead: bool,
     posted: VecDeque<Write>,
@@ -102,7 +104,8 @@ impl Requester {
             to,
             port,
             in_turn: false,
-            alarm_at: Time::NEVER,
+            due_alarm: Time::NEVER,
+            deadline_alarm: Time::NEVER,
             dead: false,
             posted: VecDeque::new(),
             end: 0,

@@ -40,8 +40,8 @@ pub(super) struct Responder {
     /// An ACK waits to be sent: whatever else is to be acknowledged goes with it.
     pub(super) ack_waits: bool,
     expected: u64,
-    /// A NAK for `expected` has been sent.
-    naked: bool,
+    /// From then on a NAK for `expected` may be sent. `None`: none has been.
+    naks_at: Option<Time>,
     /// With IRN: what has come, from `expected` on.
     ahead: Option<PsnSet>,
     /// From then on a mark is notified again.
@@ -56,7 +56,7 @@ impl Responder {
             port,
             ack_waits: false,
             expected: 0,
-            naked: false,
+            naks_at: None,
             ahead: selective.then(PsnSet::default),
             notifies_at: Time(0),
         }
@@ -69,7 +69,7 @@ impl Responder {
 
     /// The expected one is missing, and a NAK for it has been asked for.
     pub(super) fn naks(&self) -> bool {
-        self.naked
+        self.naks_at.is_some()
     }
 
     /// A marked packet has come: is a notification due? At most one per interval (SIGCOMM'15, section 3.1).
@@ -81,8 +81,8 @@ impl Responder {
         due
     }
 
-    /// Takes a packet; `ack`: it asks for an acknowledgement.
-    pub(super) fn receive(&mut self, psn: u64, ack: bool) -> (Fate, Answer) {
+    /// Takes a packet; `ack`: it asks for an acknowledgement; `nak_again`: after how long a NAK may be said again.
+    pub(super) fn receive(&mut self, now: Time, psn: u64, ack: bool, nak_again: Nanos) -> (Fate, Answer) {
         if psn < self.expected {
             // InfiniBand, section 9.7.5.1.2: duplicates are acknowledged again.
             return (Fate::Again, Answer::Ack);
@@ -90,13 +90,16 @@ impl Responder {
         match &mut self.ahead {
             None if psn == self.expected => {
                 self.expected += 1;
-                self.naked = false;
+                self.naks_at = None;
                 (Fate::Placed, if ack { Answer::Ack } else { Answer::None })
             }
             None => {
                 // Section 9.7.5.1.1: one NAK per gap; what follows is dropped in silence until the expected one comes.
-                let first = !std::mem::replace(&mut self.naked, true);
-                (Fate::Dropped, if first { Answer::Nak } else { Answer::None })
+                let naks = self.naks_at.is_none_or(|at| now >= at);
+                if naks {
+                    self.naks_at = Some(now + nak_again);
+                }
+                (Fate::Dropped, if naks { Answer::Nak } else { Answer::None })
             }
             Some(ahead) => {
                 let fresh = ahead.insert(psn);
