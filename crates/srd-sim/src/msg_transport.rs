@@ -192,7 +192,7 @@ impl Process for MsgProcess {
     const RUNS_PROGRAMS: bool = true;
 
     fn new(birth: Birth<'_>) -> MsgProcess {
-        let (number, script) = birth.program.expect("this transport is for programs");
+        let (number, program) = birth.program.expect("this transport is for programs");
         let config = DeviceConfig { transport: transport_config(&birth), ..DeviceConfig::default() };
         let mut card = Card::new(&birth.role, config, SketchMemory::default());
         let device = &mut card.device;
@@ -208,7 +208,7 @@ impl Process for MsgProcess {
         let layers = Layers { card, domain, endpoint, qpn, key, shared_memory, ranks: Vec::new() };
         let looks_every = Nanos(birth.settings.hosts.looks_every.0 / 1000);
         MsgProcess {
-            rank: Rank::new(script.clone()),
+            rank: Rank::new(program.script.clone()).forever(program.forever),
             layers,
             reported: false,
             looks_every,

@@ -43,7 +43,9 @@ fn every_kind_is_read() {
 #[test]
 fn ranks_are_placed_as_the_section_says() {
     let hosts = |placement: &str| {
-        let keys = format!("kind = \"barrier\"\nfirst_host = 4\nhosts = 4\nper_host = 2\nplacement = \"{placement}\"");
+        let keys = format!(
+            "kind = \"barrier\"\nfirst_host = 4\nhosts = 4\nper_host = 2\nplacement = \"{placement}\""
+        );
         let programs = program(&keys).unwrap().traffic.programs;
         programs.iter().map(|program| (program.at.host, program.at.process)).collect::<Vec<_>>()
     };
@@ -64,7 +66,8 @@ fn programs_and_flows_have_processes_of_their_own() {
     )
     .unwrap();
     let traffic = &scenario.traffic;
-    let processes: Vec<_> = traffic.programs.iter().map(|program| (program.at.host, program.at.process)).collect();
+    let processes: Vec<_> =
+        traffic.programs.iter().map(|program| (program.at.host, program.at.process)).collect();
     assert_eq!(processes, [(0, 2), (1, 0), (0, 3), (1, 1), (0, 4), (1, 2)]);
     let names: Vec<_> = traffic.jobs.iter().map(|job| (job.name.as_str(), job.first)).collect();
     assert_eq!(names, [("barrier", 0), ("lammps", 2), ("barrier-2", 4)]);
@@ -88,7 +91,10 @@ fn faults_of_programs_are_told() {
         ("kind = \"gpcnet\"\ntest = \"latency\"\nhosts = 9", "GPCNeT needs 10 hosts, and has 9"),
         ("kind = \"hpcg\"\ngflops = 1\npoints = 20", "20 cannot be: write a multiple of 8"),
         ("kind = \"hpcg\"\ngflops = 0", "a number from 0.001 to"),
-        ("kind = \"hpl\"\norder = 100\ngflops = 1\nrows = 4\ncolumns = 5", "20 ranks, and there are 16 processes"),
+        (
+            "kind = \"hpl\"\norder = 100\ngflops = 1\nrows = 4\ncolumns = 5",
+            "20 ranks, and there are 16 processes",
+        ),
         ("kind = \"hpl\"\norder = 100\ngflops = 1\nrows = 4", "`rows` and `columns` go together"),
         ("kind = \"hpl\"\norder = 60000000\ngflops = 1\nblock = 1", "too much memory"),
         ("kind = \"file-servers\"\nservers = 16", "leave none of 16 processes for clients"),
