@@ -1,5 +1,6 @@
 //! What a run is to move: flows, and what starts them. Workloads and htsim's connection matrices become this.
 
+use crate::program::catalogue::Job;
 use crate::program::script::Script;
 use crate::units::Ps;
 use std::fmt;
@@ -98,6 +99,8 @@ pub struct Traffic {
     pub triggers: Vec<Trigger>,
     /// Programs, by rank.
     pub programs: Vec<Program>,
+    /// Which of them belong together, for reports.
+    pub jobs: Vec<Job>,
 }
 
 /// What makes a [`Traffic`] impossible. Flows and triggers are given by index.
@@ -206,7 +209,10 @@ impl Traffic {
         let (workloads, triggers) = (self.workloads.len() as u16, self.triggers.len() as u32);
         let flows = self.flows.len() as u32;
         self.workloads.extend(other.workloads);
-        self.programs.extend(other.programs);
+        let ranks = self.programs.len() as u32;
+        let moved = |program: Program| Program { script: program.script.moved(ranks), ..program };
+        self.programs.extend(other.programs.into_iter().map(moved));
+        self.jobs.extend(other.jobs.into_iter().map(|job| Job { first: job.first + ranks, ..job }));
         self.flows.extend(other.flows.into_iter().map(|mut flow| {
             flow.workload += workloads;
             flow.start = match flow.start {

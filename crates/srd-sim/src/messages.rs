@@ -24,6 +24,12 @@ enum Kind {
     Agree { request: u32, recv: u32, bytes: u64 },
     /// The bytes: the requests of sender and receiver.
     Data { request: u32, recv: u32 },
+    /// Bytes for the receiver's memory: the sender's request.
+    Put { request: u32 },
+    /// Asks for bytes of the receiver's memory: how many, and the sender's request.
+    Get { request: u32, bytes: u64 },
+    /// These: the receiver's request.
+    Got { request: u32 },
 }
 
 /// A flow of a program.
@@ -107,7 +113,7 @@ impl Messages {
     /// The programs of `traffic`. Numbers of their flows begin at `base`.
     pub fn new(settings: &Settings, traffic: &Traffic, base: u32) -> Messages {
         let place = |(rank, program): (u32, &crate::flow::Program)| Place {
-            rank: Rank::new(program.script.clone()),
+            rank: Rank::new(program.script.clone()).forever(program.forever),
             forever: program.forever,
             reported: false,
             host: program.at.host,
@@ -145,7 +151,7 @@ impl Messages {
         if place.alarm_at <= now {
             place.alarm_at = Ps::NEVER;
         }
-        let mut own = std::mem::replace(&mut place.rank, Rank::new(Vec::new()));
+        let mut own = std::mem::take(&mut place.rank);
         own.advance(now.time(), &mut Port { messages: self, rank });
         self.places[rank as usize].rank = own;
         self.carry_near(rank);
@@ -235,7 +241,7 @@ impl Messages {
         message.sent = true;
         let Message { from, kind, .. } = *message;
         self.release(index);
-        let Kind::Data { request, .. } = kind else { return None };
+        let (Kind::Data { request, .. } | Kind::Put { request }) = kind else { return None };
         self.complete(from, request, None);
         self.call(from)
     }
@@ -255,6 +261,10 @@ impl Messages {
             }
             Kind::Agree { request, recv, bytes } => self.begin(to, from, Kind::Data { request, recv }, bytes),
             Kind::Data { recv, .. } => self.complete(to, recv, None),
+            Kind::Got { request } => self.complete(to, request, None),
+            // The program here takes no part.
+            Kind::Put { .. } => return None,
+            Kind::Get { request, bytes } => self.begin(to, from, Kind::Got { request }, bytes.max(1)),
         }
         self.call(to)
     }
@@ -263,9 +273,16 @@ impl Messages {
     pub fn failed(&mut self, number: u32, why: &'static str) -> Option<u32> {
         let Message { from, to, kind, .. } = self.messages[(number - self.base) as usize];
         match kind {
-            Kind::Data { request, .. } | Kind::Ask { request, .. } => {
+            Kind::Data { request, .. }
+            | Kind::Ask { request, .. }
+            | Kind::Put { request }
+            | Kind::Get { request, .. } => {
                 self.complete(from, request, Some(why));
                 self.call(from)
+            }
+            Kind::Got { request } => {
+                self.complete(to, request, Some(why));
+                self.call(to)
             }
             Kind::Agree { recv, .. } => {
                 self.complete(from, recv, Some(why));
@@ -349,6 +366,28 @@ impl Messaging for Port<'_> {
         match place.unexpected.get_mut(&(from, tag)).and_then(VecDeque::pop_front) {
             Some(what) => self.messages.matched(from, self.rank, what, request),
             None => place.posted.entry((from, tag)).or_default().push_back(request),
+        }
+        true
+    }
+
+    fn put(&mut self, now: Time, to: u32, bytes: u64, request: u32) -> bool {
+        match self.near(to) {
+            Some(shared_memory) => shared_memory.copy(now, bytes, request),
+            None => {
+                let bytes = bytes + self.messages.protocol.header;
+                self.messages.begin(self.rank, to, Kind::Put { request }, bytes);
+            }
+        }
+        true
+    }
+
+    fn get(&mut self, now: Time, from: u32, bytes: u64, request: u32) -> bool {
+        match self.near(from) {
+            Some(shared_memory) => shared_memory.copy(now, bytes, request),
+            None => {
+                let header = self.messages.protocol.header;
+                self.messages.begin(self.rank, from, Kind::Get { request, bytes }, header);
+            }
         }
         true
     }

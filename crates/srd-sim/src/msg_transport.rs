@@ -9,17 +9,24 @@ use crate::program::{Completion, Messaging, Rank};
 use crate::srd_card::{Card, SrdContent, gid, transport_config};
 use crate::transport::{Counts, Near, Order, Outgoing, Report, Transport};
 use srd_device::{DeviceConfig, Sketch, SketchMemory};
-use srd_msg::{Domain, EndpointId, Failure, Iov, Match, PeerAddr, PeerId, Recv, Refused, Send, TxFlags};
+use srd_msg::{
+    Domain, EndpointId, Failure, Iov, Match, PeerAddr, PeerId, Recv, Refused, Registration, RemoteIov,
+    RemoteRights, Rma, Send, TxFlags,
+};
 use srd_wire::{Nanos, Qpn, Time};
 
 /// Where a program sends from and receives into: an address of its own memory, which has no bytes.
 const BUFFER: u64 = 1 << 40;
+/// Bytes there: more than a program moves at once.
+const BUFFER_BYTES: u64 = 1 << 40;
 
 /// How others reach a process.
 #[derive(Clone, Copy, Debug)]
 pub struct MsgAddress {
     host: u32,
     qpn: Qpn,
+    /// Of its memory, for one-sided transfers.
+    key: u64,
 }
 
 /// See the module.
@@ -40,6 +47,8 @@ struct Layers {
     domain: Domain<SketchMemory>,
     endpoint: EndpointId,
     qpn: Qpn,
+    /// Of this process's memory.
+    key: u64,
     shared_memory: Option<SharedMemory>,
     /// By rank; peers as soon as they are needed.
     ranks: Vec<(MsgAddress, Option<PeerId>)>,
@@ -74,7 +83,7 @@ impl MsgProcess {
 
 impl Layers {
     fn peer(&mut self, rank: u32) -> PeerId {
-        let (MsgAddress { host, qpn }, known) = self.ranks[rank as usize];
+        let (MsgAddress { host, qpn, .. }, known) = self.ranks[rank as usize];
         known.unwrap_or_else(|| {
             let at = PeerAddr { gid: gid(host), qpn };
             let peer = self.domain.peer(&mut self.card.device, self.endpoint, at);
@@ -88,6 +97,26 @@ impl Layers {
     fn near(&mut self, rank: u32) -> Option<&mut SharedMemory> {
         let here = self.ranks[rank as usize].0.host == self.card.host();
         self.shared_memory.as_mut().filter(|_| here)
+    }
+
+    /// Reads another rank's memory or writes to it.
+    fn one_sided(&mut self, now: Time, rank: u32, read: bool, bytes: u64, request: u32) -> bool {
+        if let Some(shared_memory) = self.near(rank) {
+            shared_memory.copy(now, bytes, request);
+            return true;
+        }
+        let to = self.peer(rank);
+        let key = self.ranks[rank as usize].0.key;
+        let rma = Rma {
+            to,
+            read,
+            local: &[Iov { addr: BUFFER, len: bytes }],
+            remote: &[RemoteIov { addr: BUFFER, len: bytes, key }],
+            data: None,
+            context: request as u64,
+            flags: TxFlags { report: true, ..TxFlags::default() },
+        };
+        taken(self.domain.rma(&mut self.card.device, now, self.endpoint, &rma))
     }
 }
 
@@ -130,6 +159,14 @@ impl Messaging for Layers {
         taken(self.domain.recv(&mut self.card.device, now, self.endpoint, &recv))
     }
 
+    fn put(&mut self, now: Time, to: u32, bytes: u64, request: u32) -> bool {
+        self.one_sided(now, to, false, bytes, request)
+    }
+
+    fn get(&mut self, now: Time, from: u32, bytes: u64, request: u32) -> bool {
+        self.one_sided(now, from, true, bytes, request)
+    }
+
     fn poll(&mut self, now: Time) -> Option<Completion> {
         let near = self.shared_memory.as_mut().and_then(|shared_memory| shared_memory.poll(now));
         if let Some(request) = near {
@@ -155,7 +192,7 @@ impl Process for MsgProcess {
     const RUNS_PROGRAMS: bool = true;
 
     fn new(birth: Birth<'_>) -> MsgProcess {
-        let (number, script) = birth.program.expect("this transport is for programs");
+        let (number, program) = birth.program.expect("this transport is for programs");
         let config = DeviceConfig { transport: transport_config(&birth), ..DeviceConfig::default() };
         let mut card = Card::new(&birth.role, config, SketchMemory::default());
         let device = &mut card.device;
@@ -163,11 +200,15 @@ impl Process for MsgProcess {
         let mut domain = Domain::open(device, birth.settings.messages).expect(never);
         let qpn = device.create_qp(domain.qp_init()).expect(never);
         let endpoint = domain.open_endpoint(device, Time(0), qpn, birth.role.seed as u32, 0).expect(never);
+        let rights = RemoteRights { read: true, write: true };
+        let memory =
+            Registration { addr: BUFFER, len: BUFFER_BYTES, key: None, virtual_addresses: true, rights };
+        let (_, key) = domain.register(device, &memory).expect(never);
         let shared_memory = birth.settings.hosts.on_node.map(|on| SharedMemory::new(on, number));
-        let layers = Layers { card, domain, endpoint, qpn, shared_memory, ranks: Vec::new() };
+        let layers = Layers { card, domain, endpoint, qpn, key, shared_memory, ranks: Vec::new() };
         let looks_every = Nanos(birth.settings.hosts.looks_every.0 / 1000);
         MsgProcess {
-            rank: Rank::new(script.clone()),
+            rank: Rank::new(program.script.clone()).forever(program.forever),
             layers,
             reported: false,
             looks_every,
@@ -183,7 +224,7 @@ impl Transport for MsgProcess {
     /// # Panics
     /// If the role has no program.
     fn address(&self) -> MsgAddress {
-        MsgAddress { host: self.layers.card.host(), qpn: self.layers.qpn }
+        MsgAddress { host: self.layers.card.host(), qpn: self.layers.qpn, key: self.layers.key }
     }
 
     fn expect(&mut self, _: &MsgAddress, _: u32, _: u64) {

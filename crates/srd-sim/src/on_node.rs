@@ -49,6 +49,12 @@ impl SharedMemory {
         self.ends(self.free_at.time(), request);
     }
 
+    /// Copies to another program's memory or from there: the request ends when the copy is made.
+    pub fn copy(&mut self, now: Time, bytes: u64, request: u32) {
+        self.free_at = self.free_at.max(Ps::of(now)) + Ps::to_send(bytes, self.on.rate);
+        self.ends(self.free_at.time(), request);
+    }
+
     /// Receives: the request ends when there is a message for it.
     pub fn recv(&mut self, now: Time, from: u32, tag: u64, request: u32) {
         match self.unexpected.get_mut(&(from, tag)).and_then(VecDeque::pop_front) {

@@ -1,6 +1,6 @@
 //! A simulated process that speaks a transport: how one begins.
 
-use crate::program::script::Script;
+use crate::flow::Program;
 use crate::record::Observed;
 use crate::settings::{Settings, TransportSettings};
 use crate::srd_transport::Srd;
@@ -16,8 +16,8 @@ pub struct Birth<'a> {
     pub settings: &'a Settings,
     /// The transport that it is to speak.
     pub transport: &'a TransportSettings,
-    /// Its rank and script, if it runs a program.
-    pub program: Option<(u32, &'a Script)>,
+    /// Its rank and program, if it runs one.
+    pub program: Option<(u32, &'a Program)>,
 }
 
 /// A transport of which the simulation can make processes.

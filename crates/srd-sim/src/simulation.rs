@@ -427,7 +427,7 @@ impl<'a, T: Kind> Simulation<'a, T> {
                 role,
                 settings: self.settings,
                 transport: speaks,
-                program: program.map(|&rank| (rank, &traffic.programs[rank as usize].script)),
+                program: program.map(|&rank| (rank, &traffic.programs[rank as usize])),
             });
             self.addresses.push(process.address());
             self.processes.push(Process {

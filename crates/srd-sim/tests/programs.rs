@@ -4,8 +4,10 @@ use srd_sim::program::all_reduce::AllReduce;
 use srd_sim::program::pairs::{ping_pong, stream};
 use srd_sim::program::run::{Ended, place, to_end};
 use srd_sim::program::script::Script;
+use srd_sim::run::{AnyHost, Offer, drive, prepare_hosts};
 use srd_sim::scenario::Scenario;
 use srd_sim::settings::OnNode;
+use srd_sim::simulation::Simulation;
 use srd_wire::BitRate;
 
 const FABRIC: &str = r#"
@@ -106,4 +108,107 @@ fn programs_of_a_host_reach_each_other_through_the_card_or_past_it() {
     // 0.3 us, and a nanosecond for the bytes.
     assert!((0.3..0.32).contains(&memory), "{memory} us");
     assert!(card > 1.0, "{card} us");
+}
+
+/// The programs of a scenario in the small fabric.
+fn run_scenario(programs: &str) -> (Ended, Scenario) {
+    let text = format!("{FABRIC}{programs}");
+    let scenario = Scenario::parse(&text, "test.toml", std::path::Path::new(""), &[]).unwrap();
+    let ended = to_end(&scenario, &mut || true).expect("nobody stops it");
+    (ended, scenario)
+}
+
+#[test]
+fn programs_of_scenarios_run_over_the_messaging_layer() {
+    for (keys, what, range) in [
+        ("kind = \"barrier\"\ntimes = 5", "time of an operation", 10.0..80.0),
+        ("kind = \"all-to-all\"\nsize = \"4KiB\"\ntimes = 3", "time of an operation", 5.0..100.0),
+        ("kind = \"all-reduce\"\nsize = \"1MiB\"\ntimes = 3", "time of an operation", 150.0..600.0),
+        (
+            "kind = \"rotate-bandwidth\"\nsize = \"8MiB\"\nmessages = 2\nrotations = 2",
+            "mean of a rotation",
+            6e3..12.5e3,
+        ),
+        ("kind = \"rotate-latency\"\nmessages = 5", "mean of a rotation", 3.0..30.0),
+        ("kind = \"hpcg\"\ngflops = 5\npoints = 32\niterations = 2", "rate of all ranks", 5.0..40.0),
+        ("kind = \"lammps\"\nbenchmark = \"lj\"\nsteps = 2", "efficiency", 0.9..1.0),
+        ("kind = \"hpl\"\norder = 1000\ngflops = 10", "rate of all ranks", 1.0..80.0),
+        (
+            "kind = \"imb\"\nbenchmark = \"exchange\"\nsize = 1000\niterations = 5",
+            "time of a message or exchange",
+            3.0..30.0,
+        ),
+        ("kind = \"file-servers\"\nservers = 2\nblocks = 8", "rate of a client", 1e3..12.5e3),
+        (
+            "kind = \"file-servers\"\nservers = 2\nblocks = 8\noperation = \"read\"",
+            "rate of a client",
+            1e3..12.5e3,
+        ),
+    ] {
+        let (ended, scenario) = run_scenario(&format!("[[program]]\n{keys}\n"));
+        assert_eq!(ended.complaints, [] as [String; 0], "{keys}");
+        let figures = scenario.traffic.jobs[0].figures(&ended.marks);
+        let figure = figures.iter().find(|figure| figure.what == what);
+        let mean = figure.map(|figure| figure.values.mean);
+        assert!(mean.is_some_and(|mean| range.contains(&mean)), "{keys}: {figures:?}");
+    }
+}
+
+#[test]
+fn congestors_congest_until_the_victims_are_done() {
+    let figure = |congestors: &str| {
+        let keys =
+            "kind = \"gpcnet\"\ntest = \"latency\"\nhosts = 10\nrings = 2\niterations = 20\nwarmup = 5";
+        let fabric = FABRIC.replace("hosts_per_leaf = 4", "hosts_per_leaf = 5");
+        let text = format!("{fabric}[[program]]\n{keys}\ncongestors = \"{congestors}\"\n");
+        let scenario = Scenario::parse(&text, "test.toml", std::path::Path::new(""), &[]).unwrap();
+        let ended = to_end(&scenario, &mut || true).expect("nobody stops it");
+        assert_eq!(ended.complaints, [] as [String; 0], "{congestors}");
+        let figures = scenario.traffic.jobs[0].figures(&ended.marks);
+        (figures[0].values.mean, figures[1].values.mean, ended.events)
+    };
+    let alone = figure("none");
+    assert!(alone.0 > 1.0 && alone.1 < 50.0, "{alone:?}");
+    for congestors in ["all", "all-to-all", "incast", "put-incast", "get-broadcast"] {
+        let among = figure(congestors);
+        assert!(
+            among.0 >= alone.0 * 0.99 && among.2 > alone.2 * 5 / 4,
+            "{congestors}: {among:?}, {alone:?} alone"
+        );
+    }
+}
+
+#[test]
+fn programs_run_over_transports_that_move_flows() {
+    for transport in ["", "kind = \"tcp\"\n"] {
+        for (keys, what, range) in [
+            ("kind = \"file-servers\"\nservers = 2\nblocks = 8", "rate of a client", 1e3..12.5e3),
+            (
+                "kind = \"file-servers\"\nservers = 2\nblocks = 8\noperation = \"read\"",
+                "rate of a client",
+                1e3..12.5e3,
+            ),
+            ("kind = \"hpcg\"\ngflops = 5\npoints = 16\niterations = 2", "rate of all ranks", 1.0..50.0),
+            (
+                "kind = \"gpcnet\"\ntest = \"latency\"\nrings = 1\niterations = 5\nwarmup = 1",
+                "average",
+                1.0..500.0,
+            ),
+        ] {
+            let text = format!(
+                "{}[[program]]\n{keys}\n",
+                FABRIC.replace("hosts_per_leaf = 4", "hosts_per_leaf = 5") + transport
+            );
+            let scenario = Scenario::parse(&text, "test.toml", std::path::Path::new(""), &[]).unwrap();
+            let offer = Offer::of(&scenario);
+            let mut simulation: Simulation<'_, AnyHost> = prepare_hosts(&scenario, &offer);
+            assert!(drive(&mut simulation, &scenario, &offer, &mut |_| true));
+            assert!(simulation.complete(), "{transport}{keys}");
+            let messages = simulation.messages().expect("there are programs");
+            let marks: Vec<_> = messages.ranks().map(|rank| rank.marks().to_vec()).collect();
+            let figures = scenario.traffic.jobs[0].figures(&marks);
+            let mean = figures.iter().find(|figure| figure.what == what).map(|figure| figure.values.mean);
+            assert!(mean.is_some_and(|mean| range.contains(&mean)), "{transport}{keys}: {figures:?}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ pub struct AllReduce {
 /// What is being written.
 struct Writer {
     of: AllReduce,
-    script: Script,
+    script: Vec<Step>,
     tag: u64,
 }
 
@@ -63,7 +63,7 @@ impl AllReduce {
             let mut writer = Writer { of: self, script: vec![Step::Mark], tag: 0 };
             (0..times).for_each(|_| body(&mut writer, rank));
             writer.script.push(Step::Mark);
-            writer.script
+            writer.script.into()
         };
         (0..self.nodes * self.per_node).map(script).collect()
     }

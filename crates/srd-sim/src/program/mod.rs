@@ -1,28 +1,54 @@
 //! Programs of simulated processes that talk as MPI's do: each process (rank) works through a script of sends, receives and
-//! waits. `script` says what a step is, `pairs` and `all_reduce` write scripts, `rank` works through one.
+//! waits, or through a graph of operations. `script` says what a step is, `graph` what an operation is, `rank` works through
+//! either; the other files write scripts, each for one known program, and `catalogue` names them all.
 //!
 //! What carries the messages is behind [`Messaging`]; this module knows neither network nor time of its own.
+//!
+//! Marks come in pairs: the time between a pair's first and its second is one measurement (`measure`).
 
 pub mod all_reduce;
+pub mod catalogue;
+mod collective;
+pub mod file_servers;
+pub mod goal;
+pub mod gpcnet;
+pub mod graph;
+pub mod grid;
+pub mod hpcg;
+pub mod hpl;
+pub mod imb;
+pub mod lammps;
+pub mod measure;
+pub mod osu;
 pub mod pairs;
 mod rank;
+pub mod rotate;
 pub mod run;
 pub mod script;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub use rank::Rank;
 
 use srd_wire::Time;
 
 /// What a rank needs of the layer that carries its messages. Ranks are named by number; messages between two ranks are
-/// matched by tag, in the order of sending (MPI 4.1, section 3.5).
+/// matched by tag, in the order of sending (MPI 4.1, section 3.5). Several open requests may have the same number.
 pub trait Messaging {
     /// Begins to send; [`Completion::request`] names it. False if there is no room now: to be asked again later.
     fn send(&mut self, now: Time, to: u32, tag: u64, bytes: u64, request: u32) -> bool;
 
     /// Begins to receive, as [`Messaging::send`].
     fn recv(&mut self, now: Time, from: u32, tag: u64, bytes: u64, request: u32) -> bool;
+
+    /// Begins to write into the memory of `to`, whose program takes no part, as [`Messaging::send`]. It ends when all is
+    /// there (MPI 4.1, section 12.5.4: MPI_Win_flush).
+    fn put(&mut self, now: Time, to: u32, bytes: u64, request: u32) -> bool;
+
+    /// Begins to read from the memory of `from`, whose program takes no part, as [`Messaging::send`]. It ends when all has
+    /// come.
+    fn get(&mut self, now: Time, from: u32, bytes: u64, request: u32) -> bool;
 
     /// The next request that has come to its end.
     fn poll(&mut self, now: Time) -> Option<Completion>;

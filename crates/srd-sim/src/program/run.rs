@@ -84,7 +84,11 @@ fn complaints(simulation: &Simulation<'_, MsgProcess>) -> Vec<String> {
         Some(format!("process {process} fails at {step:?}: {why}"))
     });
     let mut complaints: Vec<String> = failed.take(1).collect();
-    let open = simulation.transports().filter(|transport| !transport.rank().is_done()).count();
+    let open = simulation
+        .transports()
+        .map(MsgProcess::rank)
+        .filter(|rank| !rank.is_done() && !rank.is_endless())
+        .count();
     if open > 0 {
         let now = simulation.now.as_micros();
         complaints.push(format!("{open} programs unfinished when the run ends at {now} us"));

@@ -8,6 +8,7 @@ mod fabric;
 mod faults;
 mod hosts;
 mod law;
+mod programs;
 mod queues;
 mod routing;
 mod transport;
@@ -23,7 +24,7 @@ use srd_rivals::section::Section;
 use std::path::Path;
 
 /// Keys of the top level.
-pub const KEYS: [&str; 14] = [
+pub const KEYS: [&str; 15] = [
     "name",
     "seed",
     "end_us",
@@ -36,6 +37,7 @@ pub const KEYS: [&str; 14] = [
     "law",
     "messages",
     "workload",
+    "program",
     "fault",
     "sample",
 ];
@@ -128,12 +130,13 @@ impl Scenario {
         let queues = queues::read(&document, bdp, sizes.data)?;
         let routing = routing::read(&document, bdp, topology.longest_base_rtt(sizes))?;
         let transports = transport::read(&document, wires, &topology, sizes, &queues, &routing, bdp)?;
-        let workloads::Load { traffic, mut faults } = match programs {
+        let workloads::Load { mut traffic, mut faults } = match programs {
             Some(programs) => {
                 workloads::Load { traffic: Traffic { programs, ..Traffic::default() }, faults: Vec::new() }
             }
             None => workloads::read(&mut context, &topology, &transports, bdp, seed, given_end)?,
         };
+        programs::read(&mut context, &topology, &transports, bdp, seed, &mut traffic)?;
         check_times(&root, &traffic, given_end, end)?;
         faults.extend(faults::read(&document, &topology, end)?);
         faults.sort_by_key(|fault| fault.at);
@@ -214,6 +217,7 @@ pub fn all_keys() -> Vec<(&'static str, Vec<&'static str>)> {
     all.extend(transport::kinds());
     all.extend(fabric::KINDS.iter().map(|(kind, keys)| (*kind, keys.to_vec())));
     all.extend(workloads::KINDS.iter().map(|(kind, keys)| (*kind, keys.to_vec())));
+    all.extend(programs::kinds());
     all.extend(faults::KINDS.iter().map(|(kind, keys)| (*kind, keys.to_vec())));
     all
 }

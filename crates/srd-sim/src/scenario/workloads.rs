@@ -1,6 +1,6 @@
 //! `[[workload]]`: what the fabric is to move.
 
-use super::Context;
+use super::{Context, programs};
 use crate::flow::{MAX_BYTES, Place, Size, Traffic};
 use crate::htsim::cm_file;
 use crate::input::{InputError, counted};
@@ -133,8 +133,8 @@ pub(super) fn read(
     let mut load = Load { traffic: Traffic::default(), faults: Vec::new() };
     let around = Surroundings { topology, bdp, end };
     let sections = Section::all(context.document, "workload")?;
-    if sections.is_empty() {
-        let none = "there is no workload: write a section [[workload]] with a `kind`";
+    if sections.is_empty() && !programs::are_there(context)? {
+        let none = "there is no workload: write a section [[workload]] or [[program]] with a `kind`";
         return Err(InputError::of(&context.document.file, none));
     }
     let kinds: Vec<(&str, usize)> = KINDS.iter().enumerate().map(|(n, (kind, _))| (*kind, n)).collect();

@@ -5,7 +5,7 @@
 //! and one in `scenario::workloads`.
 
 mod all_to_all;
-mod draw;
+pub(crate) mod draw;
 mod incast;
 mod join_leave;
 mod load;

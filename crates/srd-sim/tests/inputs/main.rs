@@ -3,6 +3,7 @@
 
 mod htsim;
 mod mutations;
+mod programs;
 mod scenarios;
 mod topologies;
 mod workloads;
