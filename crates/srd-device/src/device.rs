@@ -323,6 +323,11 @@ impl<M: Memory> Device<M> {
         self.endpoint.next_timeout().min(self.tables.work.next_due())
     }
 
+    /// The same for somebody who may not send anything now.
+    pub fn next_timer(&self) -> Time {
+        self.endpoint.next_timer().min(self.tables.work.next_due())
+    }
+
     #[inline]
     fn do_ready(&mut self) {
         while let Some(work) = self.tables.work.pop_ready() {

@@ -502,7 +502,17 @@ impl<P: Payload> Endpoint<P> {
             return self.clock;
         }
         let replies = if self.replies.is_empty() { Time::NEVER } else { self.next_reply };
-        match self.timers.next().min(replies) {
+        self.by_clock(self.timers.next().min(replies))
+    }
+
+    /// The same for somebody who may not send anything now.
+    pub fn next_timer(&self) -> Time {
+        self.by_clock(self.timers.next())
+    }
+
+    /// A moment by the caller's clock.
+    fn by_clock(&self, due: Time) -> Time {
+        match due {
             Time::NEVER => Time::NEVER,
             due => self.clock + due.since(self.now),
         }

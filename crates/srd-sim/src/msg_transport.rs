@@ -287,7 +287,7 @@ impl Transport for MsgProcess {
     }
 
     fn next_timeout(&self) -> Time {
-        self.layers.card.device.next_timeout().min(self.program_timeout())
+        self.layers.card.next_timeout().min(self.program_timeout())
     }
 
     fn program_timeout(&self) -> Time {

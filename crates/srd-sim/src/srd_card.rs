@@ -128,6 +128,14 @@ impl<M: Memory> Card<M> {
         self.paused = classes;
     }
 
+    /// As [`crate::transport::Transport::next_timeout`].
+    pub fn next_timeout(&self) -> Time {
+        match self.paused >> self.class & 1 {
+            0 => self.device.next_timeout(),
+            _ => self.device.next_timer(),
+        }
+    }
+
     /// As [`crate::transport::Transport::receive`].
     #[inline]
     pub fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &SrdContent<M::Payload>) {

@@ -300,7 +300,7 @@ impl Transport for Srd {
     }
 
     fn next_timeout(&self) -> Time {
-        self.card.device.next_timeout()
+        self.card.next_timeout()
     }
 
     #[inline]

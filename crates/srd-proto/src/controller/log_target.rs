@@ -490,7 +490,8 @@ impl CongestionController for LogTarget {
     fn on_ack(&mut self, sample: &AckSample) {
         self.learn(sample);
         if self.hint.senders > 1 {
-            self.gets.see(sample, self.bdp / self.hint.senders as f64, self.unit_ns);
+            let part = self.bdp / self.hint.senders as f64;
+            self.gets.see(sample, part, self.delay_ewma / self.unit_ns, self.unit_ns);
         }
         if self.rivalry.goes_on() {
             self.heed(sample.now, sample.senders, sample.window_limited);

@@ -11,28 +11,38 @@ const AFTER_LOSS: f64 = 0.7;
 /// Weight of a round trip in the share of packets that are marked (RFC 8257, section 4.2: g).
 const MARK_GAIN: f64 = 1.0 / 16.0;
 /// Least window in packets: fewer hear of nothing.
-const LEAST: f64 = 1.0;
+const LEAST: f64 = 0.2;
 /// Share of its part below which a sender has been pushed aside.
-const PUSHED_ASIDE: f64 = 0.75;
+const PUSHED_ASIDE: f64 = 0.6;
 /// Base round trips, and packets, over which that is measured.
 const PERIOD: f64 = 64.0;
 const PACKETS: u32 = 16;
+/// Packets of its part, and round trips, after whose time without an answer it has been idle.
+const PAUSE: f64 = 16.0;
+const ROUNDS_OF_PAUSE: f64 = 8.0;
 
 /// What a sender gets of the line: less than its part, although it wants more, where others push it aside. Where only those
 /// send whom the receiver counts, each gets its part, however long the queue.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Gets {
     since: Time,
+    last: Time,
+    /// Its part then: a measurement begins anew when the count has changed.
+    part: f64,
     packets: u32,
     wanted_more: bool,
     pushed_aside: bool,
 }
 
 impl Gets {
-    /// An ACK has come; `part`: packets of its part of the line in a base round trip, which takes `unit_ns`.
-    pub(super) fn see(&mut self, sample: &AckSample, part: f64, unit_ns: f64) {
-        if self.packets == 0 {
-            (self.since, self.wanted_more) = (sample.now, true);
+    /// An ACK has come; `part`: packets of its part of the line in a base round trip, which takes `unit_ns`; `delay`: of the
+    /// queue, in base round trips.
+    pub(super) fn see(&mut self, sample: &AckSample, part: f64, delay: f64, unit_ns: f64) {
+        let pause = sample.now.since(self.last).as_f64() / unit_ns;
+        let idle = PAUSE / part + ROUNDS_OF_PAUSE * (1.0 + delay);
+        self.last = sample.now;
+        if self.packets == 0 || part != self.part || pause > idle {
+            *self = Gets { since: sample.now, part, wanted_more: true, packets: 0, ..*self };
         }
         self.packets += sample.newly_acked;
         self.wanted_more &= sample.window_limited;
@@ -94,7 +104,7 @@ impl Rivalry {
             (self.acked, self.marked, self.round, self.gave_way) = (0, 0, sample.round, false);
         }
         if sample.window_limited && !self.gave_way {
-            self.window += sample.newly_acked as f64 / self.window.max(1.0);
+            self.window += sample.newly_acked as f64 * self.window.min(1.0) / self.window.max(1.0);
         }
         self.window = self.window.clamp(LEAST, part.max(LEAST));
         self.window

@@ -31,9 +31,10 @@ const ACK_BYTES: u64 = 16_384;
 /// How losses are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recovery {
-    /// By NACKs, and by the clock.
+    /// By NACKs, and by the clock: uet-htsim's default, with and without trimming.
     Timeout,
-    /// Also by what comes out of order, and by probes.
+    /// Also by what comes out of order, and by probes: finds stray losses sooner, and sends again what was not lost where
+    /// queues are long.
     Sleek,
 }
 
@@ -89,15 +90,13 @@ pub(super) fn read(section: &Section<'_>, around: &Surroundings) -> Result<NsccC
         ("oblivious", Selector::Oblivious),
     ];
     let recoveries = [("timeout", Recovery::Timeout), ("sleek", Recovery::Sleek)];
-    // With trimming a NACK says what is lost, and SLEEK would only send again what waits in queues.
-    let usual = if trimming { Recovery::Timeout } else { Recovery::Sleek };
     let nanos = |span: crate::units::Ps| Nanos(span.0 / 1000);
     Ok(NsccConfig {
         payload: payload as u16,
         paths,
         selector: section.word("selector", &selectors)?.unwrap_or(Selector::Mixed),
         trimming,
-        recovery: section.word("recovery", &recoveries)?.unwrap_or(usual),
+        recovery: section.word("recovery", &recoveries)?.unwrap_or(Recovery::Timeout),
         target: section.some_micros("target_us")?.map(nanos),
         max_window: section.number("max_window", 0.01..=1000.0)?.unwrap_or(MAX_WINDOW),
         ack_every: match section.whole("ack_every", 1..=1024)? {

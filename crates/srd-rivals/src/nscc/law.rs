@@ -295,3 +295,6 @@ impl Window {
         (self.gathered, self.since_fulfil) = (0.0, 0.0);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -163,7 +163,7 @@ impl Ring {
             _ => return None,
         };
         if self.fresh[at] || self.frozen_until.is_none() {
-            self.fresh_count -= 1;
+            self.fresh_count = self.fresh_count.saturating_sub(1);
         }
         self.fresh[at] = false;
         Some(self.paths[at])
@@ -182,5 +182,68 @@ impl Ring {
             self.head = (self.head + 1) % RING;
             self.filled = (self.filled + 1).min(RING);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oblivious_takes_each_path_once_in_a_round() {
+        let mut paths = Paths::new(Selector::Oblivious, 16, 1);
+        let mut rounds = Vec::new();
+        for _ in 0..3 {
+            let round: Vec<u16> = (0..16).map(|_| paths.next()).collect();
+            let mut sorted = round.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..16).collect::<Vec<u16>>());
+            rounds.push(round);
+        }
+        assert!(rounds[0] != rounds[1] || rounds[1] != rounds[2], "the order changes: {rounds:?}");
+    }
+
+    #[test]
+    fn a_path_that_cut_a_packet_is_passed_over_four_times() {
+        let mut paths = Paths::new(Selector::Bitmap, 8, 1);
+        paths.hear(Time(0), 3, News::Cut);
+        paths.hear(Time(0), 5, News::Marked);
+        let mut taken = [0; 8];
+        (0..8 * 6).for_each(|_| taken[paths.next() as usize] += 1);
+        assert!(taken[3] < taken[5] && taken[5] < 7, "{taken:?}");
+        assert_eq!(paths.penalties, [0; 8], "all is forgiven");
+    }
+
+    #[test]
+    fn all_paths_bad_still_gives_one() {
+        let mut paths = Paths::new(Selector::Bitmap, 4, 1);
+        (0..4).for_each(|path| paths.hear(Time(0), path, News::TimedOut));
+        (0..100).for_each(|_| assert!(paths.next() < 4));
+    }
+
+    #[test]
+    fn mixed_takes_good_paths_again_first() {
+        let mut paths = Paths::new(Selector::Mixed, 64, 1);
+        for path in [7, 9, 7] {
+            paths.hear(Time(0), path, News::Good);
+        }
+        paths.hear(Time(0), 11, News::Marked);
+        assert_eq!([paths.next(), paths.next(), paths.next()], [7, 9, 7]);
+    }
+
+    #[test]
+    fn reps_keeps_to_what_worked_after_a_timeout() {
+        let mut paths = Paths::new(Selector::Reps, 1 << 12, 1);
+        for path in [1, 2, 3] {
+            paths.hear(Time(0), path, News::Good);
+        }
+        assert_eq!([paths.next(), paths.next()], [1, 2]);
+        paths.hear(Time(0), 3000, News::TimedOut);
+        let frozen: Vec<u16> = (0..6).map(|_| paths.next()).collect();
+        assert_eq!(frozen, [1, 2, 3, 1, 2, 3]);
+        paths.hear(Time(0) + FROZEN + Nanos(1), 5, News::Good);
+        let explored: Vec<u16> = (0..EXPLORES).map(|_| paths.next()).collect();
+        assert!(explored.iter().filter(|&&path| path > 5).count() > 10, "{explored:?}");
+        assert_eq!(paths.next(), 5);
     }
 }

@@ -398,10 +398,4 @@ impl Sending {
         let times_out = self.oldest().map_or(Time::NEVER, |(at, _)| at + rules.rto);
         times_out.min(self.sleek.timer())
     }
-
-    /// The window in bytes.
-    #[cfg(test)]
-    pub(super) fn window(&self) -> f64 {
-        self.window.bytes
-    }
 }

@@ -10,6 +10,9 @@ use crate::settings::ClassSchedule;
 use crate::units::Ps;
 use std::collections::BTreeMap;
 
+/// Deadlocks that are remembered: where watchdogs break them, they come again.
+const MOST: usize = 8;
+
 /// Ports that will never send a class again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Deadlock {
@@ -37,14 +40,15 @@ impl<C: Content> Fabric<C> {
             let Some((ports, at)) = self.circle(group, &waits) else { continue };
             found = true;
             let class = self.pauses.as_ref().map_or(0, |pauses| pauses.classes(group).trailing_zeros() as u8);
-            if !self.deadlocks.iter().any(|known| known.at == at && known.class == class) {
+            let known = self.deadlocks.iter().any(|known| known.at == at && known.class == class);
+            if !known && self.deadlocks.len() < MOST {
                 self.deadlocks.push(Deadlock { at, ports, class });
             }
         }
         found
     }
 
-    /// The deadlocks that have been found.
+    /// The deadlocks that have been found, the first few of them.
     pub fn deadlocks(&self) -> &[Deadlock] {
         &self.deadlocks
     }

@@ -4,7 +4,6 @@ mod pause;
 mod routing;
 
 use srd_sim::fabric::{PortCounters, PortId};
-use srd_sim::flow::Size;
 use srd_sim::outcome::{Meter, Outcome};
 use srd_sim::run::{self, AnyHost, Offer};
 use srd_sim::scenario::Scenario;
@@ -34,7 +33,7 @@ fn done(scenario: &Scenario) -> Simulation<'_, AnyHost> {
     simulation
 }
 
-fn outcome(simulation: &Simulation<'_, AnyHost>) -> Outcome {
+fn outcome(simulation: &mut Simulation<'_, AnyHost>) -> Outcome {
     let outcome = Outcome::of(simulation, None, &Meter::start());
     Outcome { cost: Default::default(), ..outcome }
 }
@@ -61,10 +60,8 @@ fn took(simulation: &Simulation<'_, AnyHost>, flow: usize) -> f64 {
 }
 
 /// Gb/s of payload of a flow, until its end or now.
-fn gbps(simulation: &mut Simulation<'_, AnyHost>, scenario: &Scenario, flow: usize) -> f64 {
-    let us = match scenario.traffic.flows[flow].size {
-        Size::Bytes(_) => took(simulation, flow),
-        Size::Until(until) => until.as_micros(),
-    };
-    simulation.delivered(flow as u32) as f64 * 8e-3 / us
+fn gbps(simulation: &mut Simulation<'_, AnyHost>, flow: usize) -> f64 {
+    let state = simulation.flows[flow];
+    let span = state.received.unwrap_or(simulation.now) - state.started.expect("the flow has begun");
+    simulation.delivered(flow as u32) as f64 * 8e-3 / span.as_micros()
 }

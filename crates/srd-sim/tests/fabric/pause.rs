@@ -22,10 +22,10 @@ fn incast(queues: &str) -> Scenario {
 #[test]
 fn a_lossless_incast_drops_nothing_and_fills_at_most_what_it_may() {
     let lossy = incast("capacity = \"100KB\"");
-    assert!(outcome(&done(&lossy)).packets_dropped > 100, "the incast is one");
+    assert!(outcome(&mut done(&lossy)).packets_dropped > 100, "the incast is one");
     let lossless = incast("capacity = \"100KB\"\nlossless = [3]\npfc_xoff = \"100KB\"");
-    let simulation = done(&lossless);
-    let ended = outcome(&simulation);
+    let mut simulation = done(&lossless);
+    let ended = outcome(&mut simulation);
     assert_eq!((ended.packets_dropped, ended.lossless_drops, ended.packets_rtx), (0, 0, 0));
     assert!(ended.pause_frames > 16 && ended.paused_us > 1000.0, "{ended:?}");
     for host in 1..=8 {
@@ -43,7 +43,7 @@ fn a_lossless_incast_drops_nothing_and_fills_at_most_what_it_may() {
 
 #[test]
 fn half_of_the_headroom_is_too_little() {
-    let ended = outcome(&done(&incast("lossless = [3]\npfc_xoff = \"100KB\"\npfc_headroom = 14_854")));
+    let ended = outcome(&mut done(&incast("lossless = [3]\npfc_xoff = \"100KB\"\npfc_headroom = 14_854")));
     assert!(ended.lossless_drops > 0);
     assert_eq!(ended.packets_dropped, ended.lossless_drops);
 }
@@ -54,10 +54,10 @@ fn slow_ports_need_more_headroom() {
     let (usual, slow) = (incast("lossless = [3]\npfc_xoff = \"100KB\""), incast(queues));
     let room = |scenario: &Scenario| begun(scenario).fabric.headroom(PortId(2));
     assert_eq!(room(&slow), room(&usual) + 25_000);
-    let ended = outcome(&done(&slow));
+    let ended = outcome(&mut done(&slow));
     assert_eq!(ended.lossless_drops, 0);
     let too_little = format!("{queues}\npfc_headroom = {}", room(&usual));
-    assert!(outcome(&done(&incast(&too_little))).lossless_drops > 0);
+    assert!(outcome(&mut done(&incast(&too_little))).lossless_drops > 0);
 }
 
 #[test]
@@ -65,9 +65,9 @@ fn a_full_pool_pauses_by_what_is_free() {
     // Eight ports each hold up to an eighth of what is free: half of all is taken when these are equal.
     let simulation_of = |queues: &str| {
         let scenario = incast(queues);
-        let simulation = done(&scenario);
+        let mut simulation = done(&scenario);
         let held: u64 = (1..=8).map(|host| simulation.fabric.most_held(PortId(2 * host))).sum();
-        assert_eq!(outcome(&simulation).packets_dropped, 0);
+        assert_eq!(outcome(&mut simulation).packets_dropped, 0);
         held
     };
     let room = 8 * (25_000 + 3 * 1538 + 84);
@@ -100,34 +100,34 @@ fn a_pause_reaches_the_host_and_stops_its_class_alone() {
     assert!(counters(&simulation, "switch0->h0").frames > 0);
     assert_eq!(paused(&simulation, "h5->switch0"), 0.0);
     // A quarter of the link is what the incast leaves class 3; class 0 gets the rest.
-    let alone = gbps(&mut simulation, &by_class, 0);
+    let alone = gbps(&mut simulation, 0);
     assert!((65.0..75.0).contains(&alone), "{alone}");
 
     // Where the whole link is paused, it carries twice the incast's share: frames of both classes take turns.
     let whole = two_classes("link_pause = true");
     let mut simulation = done(&whole);
-    let stopped = gbps(&mut simulation, &whole, 0);
+    let stopped = gbps(&mut simulation, 0);
     assert!((19.0..30.0).contains(&stopped), "{stopped}");
-    assert_eq!(outcome(&simulation).lossless_drops, 0);
+    assert_eq!(outcome(&mut simulation).lossless_drops, 0);
 }
 
 /// On the way from leaf 0 to leaf 1, host 0's part of an incast on host 4 (with hosts 5 to 7), and host 1's flow to host 8.
 fn victim(queues: &str, host: &str) -> Scenario {
     scenario(&format!(
         "end_us = 3000\n[fabric]\nkind = \"leaf-spine\"\nleaves = 2\nspines = 1\nhosts_per_leaf = 5\n[queues]\n{queues}\n{host}{GREEDY}\
-         [[workload]]\nkind = \"flows\"\npairs = [\"1->9\", \"0->5\", \"6->5\", \"7->5\", \"8->5\"]\npersistent = true\n"
+         [[workload]]\nkind = \"flows\"\npairs = [\"1->9\", \"0->5\", \"6->5\", \"7->5\", \"8->5\"]\nsize = \"1GB\"\n"
     ))
 }
 
 #[test]
 fn a_victim_is_slowed_to_the_share_of_the_incast() {
-    let lossless = victim("lossless = [3]\npfc_xoff = \"100KB\"", "");
+    let lossless = victim("lossless = [3]\npfc_xoff = \"200KB\"", "");
     let mut simulation = done(&lossless);
-    assert_eq!(outcome(&simulation).packets_dropped, 0);
+    assert_eq!(outcome(&mut simulation).packets_dropped, 0);
     // Four ports share the receiver's link; host 0's frames, a quarter of it, take turns with the victim's on the way there.
     let share = 100.0 / 4.0 * 1400.0 / 1538.0;
     for flow in 0..5 {
-        let rate = gbps(&mut simulation, &lossless, flow);
+        let rate = gbps(&mut simulation, flow);
         assert!((rate / share - 1.0).abs() < 0.1, "flow {flow}: {rate} beside {share}");
     }
     assert!(paused(&simulation, "spine0->leaf1") > 1000.0);
@@ -135,14 +135,16 @@ fn a_victim_is_slowed_to_the_share_of_the_incast() {
     assert!(paused(&simulation, "h1->leaf0") > 1000.0);
     // In a class of its own that is not so.
     let mut text = String::from("[[rival]]\nkind = \"srd\"\nname = \"own\"\nmtu = 1500\npaths = 1\n");
-    text += "[[workload]]\nkind = \"flows\"\npairs = [\"1->9\"]\npersistent = true\ntransport = \"own\"\n";
+    text += "controller = \"fixed\"\nwindow = \"3bdp\"\n";
+    text += "[[workload]]\nkind = \"flows\"\npairs = [\"1->9\"]\nsize = \"1GB\"\ntransport = \"own\"\n";
     let apart = scenario(&format!(
         "end_us = 3000\n[fabric]\nkind = \"leaf-spine\"\nleaves = 2\nspines = 1\nhosts_per_leaf = 5\n\
-         [queues]\nlossless = [3]\npfc_xoff = \"100KB\"\n{GREEDY}{text}\
-         [[workload]]\nkind = \"flows\"\npairs = [\"0->5\", \"6->5\", \"7->5\", \"8->5\"]\npersistent = true\n"
+         [queues]\nlossless = [3]\npfc_xoff = \"200KB\"\ncapacity = \"4bdp\"\n{GREEDY}{text}\
+         [[workload]]\nkind = \"flows\"\npairs = [\"0->5\", \"6->5\", \"7->5\", \"8->5\"]\nsize = \"1GB\"\n"
     ));
     let mut simulation = done(&apart);
-    assert!(gbps(&mut simulation, &apart, 0) > 2.5 * share);
+    let rate = gbps(&mut simulation, 0);
+    assert!(rate > 2.5 * share, "{rate} beside {share}");
 }
 
 #[test]
@@ -151,28 +153,28 @@ fn a_slow_receiver_pauses_all_who_share_its_way() {
     let slow = "[host]\nslow_hosts = [5]\nslow_per_packet_us = 1.2304\nreceive_ring = 64\n";
     let storm = victim("lossless = [3]\npfc_xoff = \"50KB\"", slow);
     let mut simulation = done(&storm);
-    let ended = outcome(&simulation);
+    let ended = outcome(&mut simulation);
     assert_eq!((ended.packets_dropped, ended.deadlocks.len()), (0, 0));
     for name in ["leaf1->h5", "spine0->leaf1", "leaf0->spine0", "h0->leaf0", "h1->leaf0", "h6->leaf1"] {
         assert!(paused(&simulation, name) > 1500.0, "{name}: {}", paused(&simulation, name));
     }
-    let victim_rate = gbps(&mut simulation, &storm, 0);
+    let victim_rate = gbps(&mut simulation, 0);
     assert!(victim_rate < 6.0, "{victim_rate}");
 
     // Without pauses its ring drops what it cannot take, and the victim has what is left of the link.
     let lossy = victim("capacity = \"50KB\"", slow);
     let mut simulation = done(&lossy);
     assert!(simulation.host_losses.ring > 100);
-    assert!(gbps(&mut simulation, &lossy, 0) > 5.0 * victim_rate);
+    assert!(gbps(&mut simulation, 0) > 5.0 * victim_rate);
 
     // A watchdog drops what has waited for too long, and so lets others go on.
     let dead = "[host]\nslow_hosts = [5]\nslow_per_packet_us = 400\nreceive_ring = 64\n";
     let stuck = victim("lossless = [3]\npfc_xoff = \"50KB\"", dead);
     let watched = victim("lossless = [3]\npfc_xoff = \"50KB\"\npfc_watchdog_us = 200", dead);
     let (mut stuck_run, mut watched_run) = (done(&stuck), done(&watched));
-    assert!(outcome(&watched_run).watchdog_drops > 0);
-    assert_eq!(outcome(&stuck_run).watchdog_drops, 0);
-    let (stuck, watched) = (gbps(&mut stuck_run, &stuck, 0), gbps(&mut watched_run, &watched, 0));
+    assert!(outcome(&mut watched_run).watchdog_drops > 0);
+    assert_eq!(outcome(&mut stuck_run).watchdog_drops, 0);
+    let (stuck, watched) = (gbps(&mut stuck_run, 0), gbps(&mut watched_run, 0));
     assert!(stuck < 2.0 && watched > 30.0, "{stuck} and {watched}");
 }
 
@@ -208,8 +210,8 @@ fn ways_in_a_circle_lock_up_and_that_is_told() {
     let lossless = "lossless = [3]\npfc_xoff = \"50KB\"";
     // Five switches: every way of two cables leads round in one sense, and each pair of them has but one.
     let scenario = ring(5, lossless);
-    let simulation = done(&scenario);
-    let ended = outcome(&simulation);
+    let mut simulation = done(&scenario);
+    let ended = outcome(&mut simulation);
     assert_eq!(ended.deadlocks.len(), 1, "{ended:?}");
     let deadlock = &ended.deadlocks[0];
     let mut ports = deadlock.ports.clone();
@@ -229,9 +231,10 @@ fn ways_in_a_circle_lock_up_and_that_is_told() {
     );
 
     // With watchdogs, or without pauses, it goes on.
-    let watched = outcome(&done(&ring(5, &format!("{lossless}\npfc_watchdog_us = 300"))));
-    assert!(watched.watchdog_drops > 0 && watched.finished == 10, "{watched:?}");
-    let lossy = outcome(&done(&ring(5, "")));
+    let watched = outcome(&mut done(&ring(5, &format!("{lossless}\npfc_watchdog_us = 300"))));
+    assert!(watched.watchdog_drops > 0 && watched.sim_us == 20_000.0, "{watched:?}");
+    assert!(watched.packet_hops > 10 * ended.packet_hops, "{} {}", watched.packet_hops, ended.packet_hops);
+    let lossy = outcome(&mut done(&ring(5, "")));
     assert_eq!((lossy.finished, lossy.deadlocks.len()), (10, 0));
 }
 
@@ -241,7 +244,7 @@ fn incasts_and_permutations_on_a_tree_do_not_lock_up() {
         "[fabric]\nkind = \"fat-tree\"\nk = 4\n[queues]\nlossless = [3]\npfc_xoff = \"20KB\"\n{GREEDY}\
          [[workload]]\nkind = \"permutation\"\nsize = \"1MB\"\n[[workload]]\nkind = \"incast\"\nsenders = 15\nsize = \"500KB\"\n"
     ));
-    let ended = outcome(&done(&scenario));
+    let ended = outcome(&mut done(&scenario));
     assert_eq!((ended.finished, ended.deadlocks.len(), ended.packets_dropped), (31, 0, 0));
 }
 
@@ -276,7 +279,7 @@ fn the_order_of_nodes_makes_no_difference_with_pauses() {
                 simulation.keep_order();
             }
             while simulation.run(simulation.now + Ps::from_micros(7)) {}
-            (simulation.flows.iter().map(|flow| flow.received).collect::<Vec<_>>(), outcome(&simulation))
+            (simulation.flows.iter().map(|flow| flow.received).collect::<Vec<_>>(), outcome(&mut simulation))
         };
         let first = ran(false);
         assert!(first.1.pause_frames > 0);
@@ -320,7 +323,7 @@ fn a_receiver_in_time_has_its_flow_in_time() {
         ))
     };
     let (with, without) = (text("lossless = [3]"), text(""));
-    let (with, without) = (done(&with), done(&without));
-    assert_eq!(outcome(&with).pause_frames, 0);
+    let (mut with, without) = (done(&with), done(&without));
+    assert_eq!(outcome(&mut with).pause_frames, 0);
     assert_eq!(took(&with, 0), took(&without, 0));
 }

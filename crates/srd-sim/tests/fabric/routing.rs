@@ -143,8 +143,8 @@ fn strict_order_goes_on_without_what_is_lost() {
     let scenario = leaf_spine(&format!(
         "[routing]\nmode = \"adaptive\"\nstrict_order = true\nstrict_timeout_us = 30\n{PINNED}{RACK}{loss}"
     ));
-    let (simulation, _) = watched(&scenario);
-    let ended = outcome(&simulation);
+    let (mut simulation, _) = watched(&scenario);
+    let ended = outcome(&mut simulation);
     assert_eq!(ended.finished, 8);
     assert!(ended.packets_lost > 0 && simulation.fabric.held_and_late().0 > 0);
 }
@@ -305,7 +305,7 @@ fn one_seed_has_one_outcome() {
                 simulation.keep_order();
             }
             while simulation.run(simulation.now + Ps::from_micros(7)) {}
-            outcome(&simulation)
+            outcome(&mut simulation)
         };
         let first = ran(false);
         assert_eq!((first.finished, first.packets_dropped), (25, 0), "{routing}");

@@ -176,9 +176,15 @@ impl Inputs {
             let (min, max) = ((min * of_queue) as u64, (max * of_queue) as u64);
             format!("ecn_min = {min}\necn_max = {max}\n")
         });
+        // In htsim packets without data do not wait for those with data (compositequeue.cpp).
+        let (classes, class) = match args.transport.as_str() {
+            NSCC => ("classes = \"strict\"\n", "class = 1\ncontrol_class = 0\n"),
+            _ => ("", ""),
+        };
         let text = format!(
-            "name = {}\nend_us = {}\n[fabric]\n{}frame_overhead = 0\n[queues]\ncapacity = {}\ntrim = {}\n{marks}[transport]\n\
-             kind = \"{}\"\nmtu = {}\n{paths}line_rate_gbps = {}\n[[workload]]\nkind = \"cm\"\nfile = {cm}\n",
+            "name = {}\nend_us = {}\n[fabric]\n{}frame_overhead = 0\n[queues]\ncapacity = {}\ntrim = {}\n{marks}{classes}\
+             [transport]\nkind = \"{}\"\nmtu = {}\n{class}{paths}line_rate_gbps = {}\n[[workload]]\nkind = \"cm\"\n\
+             file = {cm}\n",
             toml_text(&stem),
             args.end_us.unwrap_or(10_000_000),
             self.fabric,
