@@ -17,7 +17,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// A short message: its number among those of the pair, and its tag.
-    Eager { sequence: u32, tag: u64 },
+    /// ... and the request, if its send has not ended yet.
+    Eager { sequence: u32, tag: u64, bytes: u64, request: Option<u32> },
     /// A long one asks: likewise, its bytes, and the sender's request.
     Ask { sequence: u32, tag: u64, bytes: u64, request: u32 },
     /// The receiver agrees: the requests of sender and receiver, and the bytes.
@@ -86,6 +87,8 @@ struct Place {
     unexpected: HashMap<Envelope, VecDeque<Arrived>>,
     sequences_in: HashMap<u32, Sequence>,
     sequences_out: HashMap<u32, u32>,
+    /// Bytes of short messages to each receiver that have not come.
+    copied_out: HashMap<u32, u64>,
     /// Message of each inbox, and inboxes that are free.
     inboxes: Vec<u32>,
     free_inboxes: Vec<u32>,
@@ -123,6 +126,7 @@ impl Messages {
             unexpected: HashMap::new(),
             sequences_in: HashMap::new(),
             sequences_out: HashMap::new(),
+            copied_out: HashMap::new(),
             inboxes: Vec::new(),
             free_inboxes: Vec::new(),
             called: false,
@@ -239,9 +243,18 @@ impl Messages {
         let index = number - self.base;
         let message = &mut self.messages[index as usize];
         message.sent = true;
-        let Message { from, kind, .. } = *message;
+        let Message { from, to, kind, .. } = *message;
         self.release(index);
-        let (Kind::Data { request, .. } | Kind::Put { request }) = kind else { return None };
+        let request = match kind {
+            Kind::Data { request, .. } | Kind::Put { request } => request,
+            Kind::Eager { bytes, request, .. } => {
+                if let Some(copied) = self.places[from as usize].copied_out.get_mut(&to) {
+                    *copied -= bytes;
+                }
+                request?
+            }
+            _ => return None,
+        };
         self.complete(from, request, None);
         self.call(from)
     }
@@ -255,7 +268,7 @@ impl Messages {
         let Message { from, to, kind, .. } = *message;
         self.release(index);
         match kind {
-            Kind::Eager { sequence, tag } => self.arrive(from, to, sequence, tag, Arrived::Eager),
+            Kind::Eager { sequence, tag, .. } => self.arrive(from, to, sequence, tag, Arrived::Eager),
             Kind::Ask { sequence, tag, bytes, request } => {
                 self.arrive(from, to, sequence, tag, Arrived::Asks { request, bytes })
             }
@@ -347,10 +360,15 @@ impl Messaging for Port<'_> {
         let next = messages.places[from as usize].sequences_out.entry(to).or_default();
         let sequence = *next;
         *next = next.wrapping_add(1);
-        let MessageProtocol { eager_limit, header } = messages.protocol;
+        let MessageProtocol { eager_limit, eager_buffer, header } = messages.protocol;
         if bytes <= eager_limit {
-            messages.begin(from, to, Kind::Eager { sequence, tag }, bytes + header);
-            messages.complete(from, request, None);
+            let copied = messages.places[from as usize].copied_out.entry(to).or_default();
+            *copied += bytes;
+            let request = (*copied > eager_buffer).then_some(request).or_else(|| {
+                messages.complete(from, request, None);
+                None
+            });
+            messages.begin(from, to, Kind::Eager { sequence, tag, bytes, request }, bytes + header);
         } else {
             messages.begin(from, to, Kind::Ask { sequence, tag, bytes, request }, header);
         }

@@ -269,14 +269,17 @@ impl Settings {
 pub struct MessageProtocol {
     /// Longest message that goes at once.
     pub eager_limit: u64,
+    /// Bytes of such messages to one receiver that are copied away, so that their sends end at once; others end when they have
+    /// come.
+    pub eager_buffer: u64,
     /// Bytes of envelope, and of a request or consent to send.
     pub header: u64,
 }
 
 impl Default for MessageProtocol {
-    /// 16 KiB, where UCX and Open MPI change over on Ethernet, within a factor of two; 64 bytes.
+    /// 16 KiB, where UCX and Open MPI change over on Ethernet, within a factor of two; a usual send queue of such; 64 bytes.
     fn default() -> MessageProtocol {
-        MessageProtocol { eager_limit: 16 << 10, header: 64 }
+        MessageProtocol { eager_limit: 16 << 10, eager_buffer: 256 << 10, header: 64 }
     }
 }
 

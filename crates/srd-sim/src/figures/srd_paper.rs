@@ -295,6 +295,7 @@ fn dead_link(lab: &mut Lab<'_>) -> Option<Drawn> {
                 format!("fault.0.for_us={}", 3 * noticed),
                 format!("fault.0.noticed_after_us={noticed}"),
                 "fabric.host_gbps=10".to_string(),
+                "fabric.base_rtt_us=40".to_string(),
             ];
             let run = lab.sampled(&Lab::scenario(DEAD_UPLINK, &sets(transport, &more)), every)?;
             let longest =

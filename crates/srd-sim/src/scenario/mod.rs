@@ -42,7 +42,7 @@ pub const KEYS: [&str; 15] = [
     "sample",
 ];
 const SAMPLE_KEYS: [&str; 1] = ["every_us"];
-const MESSAGES_KEYS: [&str; 2] = ["eager_limit", "header"];
+const MESSAGES_KEYS: [&str; 3] = ["eager_limit", "eager_buffer", "header"];
 
 /// End of runs whose flows all have a size, unless the file says otherwise: an emergency brake.
 const DEFAULT_END: Ps = Ps::from_micros(10_000_000);
@@ -167,6 +167,7 @@ fn protocol(document: &Document, bdp: u64) -> Result<MessageProtocol, InputError
     let usual = MessageProtocol::default();
     Ok(MessageProtocol {
         eager_limit: section.bytes("eager_limit", 0)?.map_or(usual.eager_limit, |bytes| bytes.with_bdp(bdp)),
+        eager_buffer: section.bytes("eager_buffer", 0)?.map_or(usual.eager_buffer, |bytes| bytes.with_bdp(bdp)),
         header: section.whole("header", 1..=1024)?.unwrap_or(usual.header),
     })
 }

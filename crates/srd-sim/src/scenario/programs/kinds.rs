@@ -1,10 +1,10 @@
-//! `[[program]]`: programs of processes that talk as MPI's do, and where their processes run.
+//! The keys of each kind of program.
 
-use super::Context;
-use super::workloads;
-use crate::flow::{MAX_BYTES, Place, Program, Traffic};
+use super::super::Context;
+use super::MOST_RANKS;
+use crate::flow::MAX_BYTES;
 use crate::input::InputError;
-use crate::program::catalogue::{Job, Kind};
+use crate::program::catalogue::Kind;
 use crate::program::file_servers::FileServers;
 use crate::program::gpcnet::{self, Congestor, Congestors, GpcNet};
 use crate::program::hpcg::Hpcg;
@@ -13,19 +13,11 @@ use crate::program::imb::{self, Imb};
 use crate::program::lammps::{self, Lammps};
 use crate::program::osu::{ExchangeBy, Operation, Osu, ReduceBy};
 use crate::program::rotate::{Pairs, Rotate};
-use crate::settings::TransportSettings;
-use crate::topology::Topology;
-use crate::workload::draw::Draw;
 use srd_rivals::section::Section;
 use srd_wire::Nanos;
-use std::collections::BTreeMap;
-
-/// Keys of all kinds.
-const COMMON: [&str; 8] =
-    ["kind", "name", "transport", "first_host", "hosts", "per_host", "placement", "forever"];
 
 /// Kinds of program, each with the keys of its own.
-const KINDS: [(&str, &[&str]); 12] = [
+pub(super) const KINDS: [(&str, &[&str]); 12] = [
     ("barrier", &["times", "warmup"]),
     ("all-reduce", &["size", "algorithm", "times", "warmup"]),
     ("all-to-all", &["size", "algorithm", "at_once", "times", "warmup"]),
@@ -40,165 +32,19 @@ const KINDS: [(&str, &[&str]); 12] = [
     ("goal", &["file"]),
 ];
 
-/// Most processes of a host.
-const MOST_PROCESSES: u64 = 512;
-/// Most ranks of a program.
-const MOST_RANKS: u64 = 1 << 16;
 /// Most repetitions of anything.
 const MOST_TIMES: u64 = 1_000_000;
-/// Most steps of all scripts of a program: 800 MB of memory.
-const MOST_STEPS: u64 = 1 << 25;
 /// Fastest process, in GFLOP/s.
 const MOST_GFLOPS: f64 = 1e7;
 /// Largest matrix of Linpack.
 const MOST_ORDER: u64 = 1 << 26;
 
-/// Every kind with its keys.
-pub(super) fn kinds() -> Vec<(&'static str, Vec<&'static str>)> {
-    KINDS.iter().map(|(kind, keys)| (*kind, COMMON.iter().chain(*keys).copied().collect())).collect()
-}
-
-/// Whether the scenario has programs.
-pub(super) fn are_there(context: &Context<'_>) -> Result<bool, InputError> {
-    Ok(!Section::all(context.document, "program")?.is_empty())
-}
-
-/// Reads all `[[program]]` and adds them to `traffic`, whose flows must be there already.
-pub(super) fn read(
-    context: &mut Context<'_>,
-    topology: &Topology,
-    transports: &[TransportSettings],
-    bdp: u64,
-    seed: u64,
-    traffic: &mut Traffic,
-) -> Result<(), InputError> {
-    let mut houses = Houses::of(traffic);
-    let words: Vec<(&str, usize)> = KINDS.iter().enumerate().map(|(n, (kind, _))| (*kind, n)).collect();
-    for section in Section::all(context.document, "program")? {
-        let kind = section.needed("kind", section.word("kind", &words)?, "\"hpcg\"")?;
-        let (word, keys) = KINDS[kind];
-        let keys: Vec<&'static str> = COMMON.iter().chain(keys).copied().collect();
-        let section = section.called(word).only(&keys)?;
-        let hosts = hosts(&section, topology)?;
-        let per_host = section.whole("per_host", 1..=MOST_PROCESSES)?.unwrap_or(1) as u32;
-        let places = u64::from(per_host) * hosts.len() as u64;
-        if places > MOST_RANKS {
-            let message = format!("{places} processes: at most {MOST_RANKS} in a program");
-            return Err(section.error_at("per_host", message));
-        }
-        let room = Room { hosts: hosts.len() as u32, per_host, bdp };
-        let kind = room.kind(context, &section, word)?;
-        let ranks = kind.ranks();
-        if u64::from(ranks) > places {
-            let message =
-                format!("it has {ranks} ranks, and there are {places} processes: write larger `hosts`");
-            return Err(section.error(format!("{message} or `per_host`")));
-        }
-        if kind.steps() > MOST_STEPS {
-            let message =
-                "the scripts of all ranks would take too much memory: write fewer ranks, rounds or steps";
-            return Err(section.error(message));
-        }
-        let order = placement(&section, &hosts, per_host, seed)?;
-        let transport = workloads::transport(&section, transports)?;
-        let forever = section.flag("forever")?.unwrap_or(false);
-        let name = name(&section, word, traffic)?;
-        let first = traffic.programs.len() as u32;
-        for (member, &host) in kind.members(seed).into_iter().zip(&order) {
-            let at = houses.move_in(host).ok_or_else(|| {
-                section.error(format!("host {host} would have more than {MOST_PROCESSES} processes"))
-            })?;
-            let script = member.script.moved(first);
-            traffic.programs.push(Program { at, transport, script, forever: forever || member.forever });
-        }
-        traffic.jobs.push(Job { name, kind, first });
-    }
-    let endless = !traffic.programs.is_empty() && traffic.programs.iter().all(|program| program.forever);
-    if endless && traffic.flows.is_empty() {
-        let message =
-            "every [[program]] has `forever = true`, and there is no workload: the run would never end";
-        return Err(InputError::of(&context.document.file, message));
-    }
-    Ok(())
-}
-
-/// Processes that hosts have already.
-struct Houses(BTreeMap<u32, u64>);
-
-impl Houses {
-    /// Those of flows.
-    fn of(traffic: &Traffic) -> Houses {
-        let mut houses = BTreeMap::new();
-        for place in traffic.flows.iter().flat_map(|flow| [flow.src, flow.dst]) {
-            let taken: &mut u64 = houses.entry(place.host).or_default();
-            *taken = (*taken).max(u64::from(place.process) + 1);
-        }
-        Houses(houses)
-    }
-
-    /// A place for one more.
-    fn move_in(&mut self, host: u32) -> Option<Place> {
-        let taken = self.0.entry(host).or_default();
-        let process = u16::try_from(*taken).ok().filter(|_| *taken < MOST_PROCESSES)?;
-        *taken += 1;
-        Some(Place { host, process })
-    }
-}
-
-/// The hosts that take part: `hosts` of them from `first_host` on, or all.
-fn hosts(section: &Section<'_>, topology: &Topology) -> Result<Vec<u32>, InputError> {
-    let there_are = topology.hosts;
-    let first = section.host("first_host")?.unwrap_or(0);
-    if first >= there_are {
-        return Err(section.error_at("first_host", format!("this fabric has hosts 0 to {}", there_are - 1)));
-    }
-    let left = there_are - first;
-    let count = section.count("hosts")?.unwrap_or(left);
-    if count > left {
-        let message = format!("{count} are too many: this fabric has {left} from host {first} on");
-        return Err(section.error_at("hosts", message));
-    }
-    Ok((first..first + count).collect())
-}
-
-/// The host of each rank.
-fn placement(section: &Section<'_>, hosts: &[u32], per_host: u32, seed: u64) -> Result<Vec<u32>, InputError> {
-    let words = [("block", 0), ("scattered", 1), ("random", 2)];
-    let block = |hosts: &[u32]| {
-        hosts.iter().flat_map(|&host| std::iter::repeat_n(host, per_host as usize)).collect::<Vec<u32>>()
-    };
-    Ok(match section.word("placement", &words)?.unwrap_or(0) {
-        0 => block(hosts),
-        1 => hosts.repeat(per_host as usize),
-        _ => {
-            let mut hosts = hosts.to_vec();
-            Draw::of(seed, 0x706c_6163).shuffle(&mut hosts);
-            block(&hosts)
-        }
-    })
-}
-
-/// Names tell programs apart in reports.
-fn name(section: &Section<'_>, kind: &str, traffic: &Traffic) -> Result<String, InputError> {
-    let taken = |name: &str| traffic.jobs.iter().any(|other| other.name == name);
-    match section.text("name")? {
-        Some(name) if taken(name) => {
-            Err(section.error_at("name", "another program has this name: write another"))
-        }
-        Some(name) => Ok(name.to_string()),
-        None if !taken(kind) => Ok(kind.to_string()),
-        None => {
-            let numbered = (2..).map(|n| format!("{kind}-{n}")).find(|name| !taken(name));
-            Ok(numbered.unwrap_or_else(|| kind.to_string()))
-        }
-    }
-}
-
 /// Where a program may run, as its parameters depend on it.
-struct Room {
-    hosts: u32,
-    per_host: u32,
-    bdp: u64,
+pub(super) struct Room {
+    pub hosts: u32,
+    pub per_host: u32,
+    /// Bandwidth-delay product, a unit of bytes.
+    pub bdp: u64,
 }
 
 impl Room {
@@ -206,7 +52,13 @@ impl Room {
         self.hosts * self.per_host
     }
 
-    fn kind(&self, context: &mut Context<'_>, section: &Section<'_>, word: &str) -> Result<Kind, InputError> {
+    /// The program that the section says.
+    pub fn kind(
+        &self,
+        context: &mut Context<'_>,
+        section: &Section<'_>,
+        word: &str,
+    ) -> Result<Kind, InputError> {
         Ok(match word {
             "barrier" => self.osu(section, Operation::Barrier)?,
             "all-reduce" => self.all_reduce(section)?,
