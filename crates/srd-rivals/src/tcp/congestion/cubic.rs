@@ -2,7 +2,7 @@
 
 use super::hystart::HyStart;
 use super::{Congestion, Control, LEAST, Sample, Window};
-use srd_wire::{Nanos, Time};
+use srd_wire::Time;
 
 /// Segments per cubic second (RFC 9438, section 5.1).
 const C: f64 = 0.4;
@@ -120,6 +120,7 @@ fn cube_root(value: f64) -> f64 {
 mod tests {
     use super::super::Phase;
     use super::*;
+    use srd_wire::Nanos;
 
     #[test]
     fn cube_roots() {

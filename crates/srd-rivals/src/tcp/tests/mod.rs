@@ -82,7 +82,7 @@ fn dctcp_keeps_the_queue_at_the_threshold() {
     let net = Net { marks, ..ten_gigabits() };
     let single = Config { tso_bytes: 0, gro_bytes: 0, ..with(Algorithm::Dctcp) };
     let half = lasting(&net, &single, 2, 100_000);
-    let amplitude = (2.0 * n * (product + k) as f64).sqrt() / 2.0;
+    let amplitude = f64::sqrt(2.0 * n * (product + k)) / 2.0;
     let (low, _, most) = half.queue;
     assert!((most / (k + n) - 1.0).abs() < 0.1, "{most} for {}", k + n);
     assert!((low / (k + n - amplitude) - 1.0).abs() < 0.2, "{low} for {}", k + n - amplitude);
