@@ -131,7 +131,8 @@ mod tests {
         assert_eq!(cube_root(0.0), 0.0);
     }
 
-    /// A window of 1000 that has lost grows as the formula says, at a round trip of 100 ms, where Reno's growth does not matter.
+    /// A window of 1000 that has lost grows as the formula says, at a round trip of 100 ms, where Reno's
+    /// growth does not matter.
     #[test]
     fn growth_follows_the_formula() {
         let mut cubic = Cubic::default();

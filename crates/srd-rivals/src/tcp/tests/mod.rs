@@ -74,7 +74,8 @@ fn a_lone_flow_fills_the_line() {
     }
 }
 
-/// The model of the DCTCP paper (section 3.3): the queue's top is K + N, its amplitude sqrt(2 N (C RTT + K)) / 2, for single segments.
+/// The model of the DCTCP paper (section 3.3): the queue's top is K + N, its amplitude sqrt(2 N (C RTT + K))
+/// / 2, for single segments.
 #[test]
 fn dctcp_keeps_the_queue_at_the_threshold() {
     let (k, n, product) = (65.0, 2.0, 83.0);
@@ -142,8 +143,8 @@ fn classic_marks_keep_the_queue_short() {
     assert!(ended.marked > 0 && ended.queue.iter().all(|&bytes| bytes < 300 * 1514));
 }
 
-/// 48 flows of 2 MB into one host, as in the SRD paper: some lose so much that only the timer helps, and take its time. With
-/// no round trip ahead of them, the others share the line.
+/// 48 flows of 2 MB into one host, as in the SRD paper: some lose so much that only the timer helps, and take
+/// its time. With no round trip ahead of them, the others share the line.
 #[test]
 fn incast_waits_for_the_timer() {
     let net = Net { hosts: 49, capacity: 250_000, delay: Ps::from_micros_f64(12.5), ..Net::default() };
