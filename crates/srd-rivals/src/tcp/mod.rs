@@ -12,9 +12,10 @@
 //! window is 6 MB from the beginning (Linux grows into it); datagrams carry timestamps, so a full segment is
 //! 52 bytes shorter than a datagram.
 //!
-//! Beside ns-3.44 (single segments, 10 Gb/s, timeouts of 1 ms; ns-3 in brackets): mean windows at 100 us and a loss of
-//! 0.3 % and 0.1 %: NewReno 22.1 and 39.2 segments (21.3 and 38.2), CUBIC 23.4 and 41.9 (21.9 and 38.3); DCTCP, 2 flows,
-//! marks from 65 frames on: at most 68 frames wait (71), 67 by the paper's model.
+//! Beside ns-3.44 (single segments, 10 Gb/s, 100 us, one run each; ns-3 in brackets): mean windows at losses of
+//! 0.3 % and 0.1 %: NewReno 22.1 and 39.2 segments (21.3 and 38.2 with an ACK for each segment: its NewReno grows by
+//! ACKs, not by what they acknowledge), CUBIC 23.4 and 41.9 (21.9 and 38.3). DCTCP, 2 flows, marks from 65 frames on:
+//! 52 to 68 frames wait (67 to 74; the paper's model has 55 to 67).
 
 mod burst;
 pub mod config;
