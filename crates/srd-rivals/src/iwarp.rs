@@ -1,15 +1,18 @@
-//! iWARP: RDMA over TCP, all of it on the network card. TCP is that of [`tcp`](crate::tcp), as a card runs it: segments leave one by one
-//! when the window lets them, ACKs are not collected, timers are short. Each segment carries one FPDU of MPA (RFC 5044) with one tagged DDP
-//! segment (RFC 5041) of an RDMA Write (RFC 5040): 2 bytes of length, 14 of header, padding to a multiple of four, 4 of CRC; markers
-//! only if they are asked for.
+//! iWARP: RDMA over TCP, all of it on the network card. TCP is that of [`tcp`](crate::tcp), as a card runs
+//! it: segments leave one by one when the window lets them, ACKs are not collected, timers are short. Each
+//! segment carries one FPDU of MPA (RFC 5044) with one tagged DDP segment (RFC 5041) of an RDMA Write (RFC
+//! 5040): 2 bytes of length, 14 of header, padding to a multiple of four, 4 of CRC; markers only if they are
+//! asked for.
 //!
-//! `placement = "relaxed"`: tagged segments say where they belong, and are written there in the order in which they come; a message is
-//! complete when it is and all before it are (RFC 5041, section 5.3). `placement = "in-order"`: the card keeps `reorder_buffer` bytes behind
-//! a hole and drops what comes after them, as cards without memory did.
+//! `placement = "relaxed"`: tagged segments say where they belong, and are written there in the order in
+//! which they come; a message is complete when it is and all before it are (RFC 5041, section 5.3).
+//! `placement = "in-order"`: the card keeps `reorder_buffer` bytes behind a hole and drops what comes after
+//! them, as cards without memory did.
 //!
-//! Choices: losses are found by RACK, which is more than cards tell of (`recovery = "sack"` is what they do); the retransmission timeout is
-//! at least 1 ms and an ACK waits for 100 us at most, as a card's timers allow. It may run on a lossless class: the cluster of Sandia's talk
-//! (Naegle et al., OpenFabrics 2008) had link-level pause.
+//! Choices: losses are found by RACK, which is more than cards tell of (`recovery = "sack"` is what they do);
+//! the retransmission timeout is at least 1 ms and an ACK waits for 100 us at most, as a card's timers allow.
+//! It may run on a lossless class: the cluster of Sandia's talk (Naegle et al., OpenFabrics 2008) had
+//! link-level pause.
 
 use crate::input::InputError;
 use crate::section::Section;

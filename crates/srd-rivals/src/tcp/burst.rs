@@ -1,11 +1,12 @@
-//! Bursts: segmentation offload gives the card up to 64 KB at once. How many segments, when waiting makes a larger one, and how
-//! bursts are spaced out in time.
+//! Bursts: segmentation offload gives the card up to 64 KB at once. How many segments, when waiting makes a
+//! larger one, and how bursts are spaced out in time.
 
 use srd_wire::{Nanos, Time};
 
 /// A burst is at most a millisecond of the pace (Linux, tcp_tso_autosize with a shift of 10).
 const PACE_SPAN: f64 = 1e-3;
-/// With short round trips up to a full burst is added: halved for every so many nanoseconds (Linux, tcp_tso_rtt_log 9).
+/// With short round trips up to a full burst is added: halved for every so many nanoseconds (Linux,
+/// tcp_tso_rtt_log 9).
 const ROUND_TRIP_STEP: Nanos = Nanos::from_micros(512);
 /// Segments that are always worth sending (Linux, tcp_min_tso_segs).
 const LEAST: u32 = 2;

@@ -130,7 +130,8 @@ impl Config {
         }
     }
 
-    /// Bytes of the IP datagram of segment `number` of a message, which carries `payload` of its bytes; a full one carries `full`.
+    /// Bytes of the IP datagram of segment `number` of a message, which carries `payload` of its bytes; a
+    /// full one carries `full`.
     pub fn datagram(&self, number: u64, payload: u32, full: u32) -> u32 {
         let carried = match self.framing {
             Framing::Stream => payload,

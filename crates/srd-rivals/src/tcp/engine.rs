@@ -1,9 +1,10 @@
 //! A process: its connections, which of them sends next, and what becomes of a segment that comes.
 
 use super::config::{Config, Marks, Placement};
+use super::link::{Link, segments};
 use super::receiver::{Arrival, Coming, Receiver, Urgency};
 use super::segment::{Ack, Address, Connection, Data, Segment};
-use super::sender::{Beginning, Expired, Leaving, Sender};
+use super::sender::{Beginning, Expired, Sender};
 use super::timers::Timers;
 use crate::frame::FrameHead;
 use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport};
@@ -21,29 +22,6 @@ const SOURCE_PORTS: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 const FIRST_PORT: u16 = 5001;
 /// How long segments that come together are collected at most: common interrupt moderation (mlx5, rx-usecs).
 const COLLECT: Nanos = Nanos::from_micros(8);
-
-/// A message on a connection.
-struct Message {
-    flow: u32,
-    inbox: u32,
-    bytes: u64,
-    first: u64,
-    /// The segment after its last; `u64::MAX`: without end.
-    end: u64,
-}
-
-/// The sending end of a connection.
-struct Link {
-    serial: u32,
-    sender: Sender,
-    channel: u32,
-    to: Address,
-    ports: (u16, u16),
-    /// Messages that are not acknowledged, in order.
-    messages: VecDeque<Message>,
-    /// Messages behind one without end.
-    behind: VecDeque<Order>,
-}
 
 /// The receiving end of a connection.
 struct Source {
@@ -113,59 +91,6 @@ const fn source_timer(source: u32) -> u32 {
     source * 2 + 1
 }
 
-/// Segments of a message.
-fn segments(bytes: u64, full: u32) -> u64 {
-    match bytes {
-        u64::MAX => u64::MAX,
-        bytes => bytes.div_ceil(full as u64).max(1),
-    }
-}
-
-impl Link {
-    /// Another message.
-    fn append(&mut self, order: Order, full: u32) {
-        let first = self.sender.end();
-        if first == u64::MAX {
-            return self.behind.push_back(order);
-        }
-        let end = first.saturating_add(segments(order.bytes, full));
-        self.messages.push_back(Message { flow: order.flow, inbox: order.inbox, bytes: order.bytes, first, end });
-        self.sender.set_end(end);
-    }
-
-    /// The message without end ends with what has been sent.
-    fn stop(&mut self, flow: u32, full: u32) {
-        match self.messages.back_mut().filter(|message| message.flow == flow) {
-            Some(message) => {
-                message.end = self.sender.next().max(message.first);
-                self.sender.set_end(message.end);
-                for order in std::mem::take(&mut self.behind) {
-                    self.append(order, full);
-                }
-            }
-            None => self.behind.retain(|order| order.flow != flow),
-        }
-    }
-
-    fn segment(&self, now: Time, from: Address, slot: u32, leaving: &Leaving, full: u32) -> Data {
-        let after = self.messages.partition_point(|message| message.end <= leaving.number);
-        let message = &self.messages[after];
-        let left = message.bytes - (leaving.number - message.first) * full as u64;
-        Data {
-            from,
-            connection: Connection { slot, serial: self.serial },
-            ports: self.ports,
-            inbox: message.inbox,
-            first: message.first,
-            number: leaving.number,
-            payload: left.min(full as u64) as u32,
-            sent_at: now,
-            push: leaving.push || leaving.number + 1 == message.end,
-            reduced: leaving.reduced,
-        }
-    }
-}
-
 impl<K> Engine<K> {
     /// A process as `role` says.
     pub fn new(role: &Role, config: &Config) -> Engine<K> {
@@ -226,7 +151,8 @@ impl<K> Engine<K> {
         slot
     }
 
-    /// Something has happened to a connection: messages may be complete, and it may want to send, or be woken.
+    /// Something has happened to a connection: messages may be complete, and it may want to send, or be
+    /// woken.
     fn attend(&mut self, now: Time, slot: u32) {
         let Some(link) = &mut self.links[slot as usize] else { return };
         while link.messages.front().is_some_and(|message| message.end <= link.sender.first()) {

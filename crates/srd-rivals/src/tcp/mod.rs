@@ -1,20 +1,27 @@
-//! TCP as Linux runs it in data centres: congestion control by CUBIC, NewReno, DCTCP or BBR; losses found by RACK-TLP with SACK and
-//! DSACK, repaired under proportional rate reduction, taken back when they were none (Eifel); bursts of segmentation offload,
-//! segments collected by receive offload, delayed ACKs.
+//! TCP as Linux runs it in data centres: congestion control by CUBIC, NewReno, DCTCP or BBR; losses found by
+//! RACK-TLP with SACK and DSACK, repaired under proportional rate reduction, taken back when they were none
+//! (Eifel); bursts of segmentation offload, segments collected by receive offload, delayed ACKs.
 //!
-//! Each channel is a connection of its own, with a source port of its own: ECMP pins it to a way. It is established when the first
-//! order begins: the handshake costs nothing, and its round trip is the fabric's longest unloaded one. Each message begins a segment
-//! (TCP_NODELAY), and is received when all before it is. Applications read at once. What the kernel costs is the host's matter, not
-//! this module's.
+//! Each channel is a connection of its own, with a source port of its own: ECMP pins it to a way. It is
+//! established when the first order begins: the handshake costs nothing, and its round trip is the fabric's
+//! longest unloaded one. Each message begins a segment (TCP_NODELAY), and is received when all before it is.
+//! Applications read at once. What the kernel costs is the host's matter, not this module's.
 //!
-//! Choices: the retransmission timeout is at least 200 ms as on Linux (the SRD paper had 50 ms); an ACK waits for a second segment
-//! for 1 ms at most (Linux: 40 ms, which a data centre's operator shortens); the receive window is 6 MB from the beginning (Linux grows
-//! into it); datagrams carry timestamps, so a full segment is 52 bytes shorter than a datagram.
+//! Choices: the retransmission timeout is at least 200 ms as on Linux (the SRD paper had 50 ms); an ACK waits
+//! for a second segment for 1 ms at most (Linux: 40 ms, which a data centre's operator shortens); the receive
+//! window is 6 MB from the beginning (Linux grows into it); datagrams carry timestamps, so a full segment is
+//! 52 bytes shorter than a datagram.
+//!
+//! Beside ns-3.44 (single segments, 10 Gb/s, 100 us, one run each; ns-3 in brackets): mean windows at losses of
+//! 0.3 % and 0.1 %: NewReno 22.1 and 39.2 segments (21.3 and 38.2 with an ACK for each segment: its NewReno grows by
+//! ACKs, not by what they acknowledge), CUBIC 23.4 and 41.9 (21.9 and 38.3). DCTCP, 2 flows, marks from 65 frames on:
+//! 52 to 68 frames wait (67 to 74; the paper's model has 55 to 67).
 
 mod burst;
 pub mod config;
 pub mod congestion;
 pub mod engine;
+mod link;
 mod mpa;
 mod prr;
 mod rack;

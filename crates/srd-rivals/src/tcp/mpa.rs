@@ -1,17 +1,18 @@
 //! Bytes of MPA and DDP: an FPDU in each TCP segment (RFC 5044, RFC 5041).
 
-/// Length of the ULPDU, in front of it (RFC 5044, section 4.1).
+/// Length of the ULPDU, in front of it (RFC 5044).
 const LENGTH: u32 = 2;
 /// CRC32c behind it.
 const CRC: u32 = 4;
-/// DDP's header of a tagged segment with RDMAP's control byte in it: controls 2, steering tag 4, offset 8 (RFC 5041, section 4.2;
-/// RFC 5040, section 4.1). RDMA Write has no other.
+/// DDP's header of a tagged segment with RDMAP's control byte in it: controls 2, steering tag 4, offset 8
+/// (RFC 5041, section 4.2; RFC 5040, section 4.1). RDMA Write has no other.
 const TAGGED: u32 = 14;
-/// Between markers there are so many bytes of FPDUs, and each marker has four (RFC 5044, section 4.3).
+/// Between markers there are so many bytes of FPDUs, and each marker has four (RFC 5044).
 const BETWEEN_MARKERS: u64 = 508;
 const MARKER: u64 = 4;
 
-/// Bytes of the flow that fit into a TCP segment of `segment` bytes: MULPDU (RFC 5044, appendix A.1) less the header.
+/// Bytes of the flow that fit into a TCP segment of `segment` bytes: MULPDU (RFC 5044, appendix A.1) less the
+/// header.
 pub fn payload(segment: u32, markers: bool) -> u32 {
     let marked = if markers { MARKER as u32 * segment.div_ceil(512) } else { 0 };
     segment.saturating_sub(LENGTH + CRC + marked + segment % 4 + TAGGED).max(1)

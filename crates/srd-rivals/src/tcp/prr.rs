@@ -1,5 +1,5 @@
-//! Proportional rate reduction: during a recovery the window follows what arrives, down to its threshold (RFC 6937, with the
-//! slow-start reduction bound; RFC 9937's choice of the bound, as Linux).
+//! Proportional rate reduction: during a recovery the window follows what arrives, down to its threshold (RFC
+//! 6937; below the threshold with the slow-start bound while there is progress, as Linux, tcp_cwnd_reduction).
 
 /// A reduction that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,8 @@ impl Reduction {
         self.sent += 1;
     }
 
-    /// The window after an ACK of `acked` segments. `progress`: it acknowledges in order, and no more losses were found.
+    /// The window after an ACK of `acked` segments. `progress`: it acknowledges in order, and no more losses
+    /// were found.
     pub fn window(&mut self, threshold: u32, in_flight: u32, acked: u32, progress: bool) -> u32 {
         self.delivered += acked;
         let quota = if in_flight > threshold {

@@ -1,4 +1,5 @@
-//! RACK: a segment is lost if one that was sent later has come and time enough has passed for it to come late (RFC 8985).
+//! RACK: a segment is lost if one that was sent later has come and time enough has passed for it to come late
+//! (RFC 8985).
 
 use super::scoreboard::{DUP_THRESHOLD, Scoreboard, Sent};
 use srd_wire::{Nanos, Time};
@@ -54,7 +55,8 @@ impl Rack {
         }
     }
 
-    /// An ACK says that a segment has come twice: the window for reordering is too narrow, once per round trip (step 4).
+    /// An ACK says that a segment has come twice: the window for reordering is too narrow, once per round
+    /// trip (step 4).
     pub fn duplicated(&mut self, first: u64, next: u64) {
         if self.round_end.is_some_and(|end| first < end) {
             return;

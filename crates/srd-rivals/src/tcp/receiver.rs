@@ -126,8 +126,8 @@ impl Receiver {
         self.messages.pop_front()
     }
 
-    /// The segment's mark differs from the last one's: what waits must be acknowledged first, so that the sender knows how many
-    /// were marked (RFC 8257, section 3.2).
+    /// The segment's mark differs from the last one's: what waits must be acknowledged first, so that the
+    /// sender knows how many were marked (RFC 8257, section 3.2).
     pub fn turns(&mut self, marked: bool) -> bool {
         self.marks == Marks::Counted && marked != self.marked && self.unacked > 0
     }
@@ -159,7 +159,8 @@ impl Receiver {
         let now = gap || (marked && self.marks == Marks::Classic);
         let urgency = match data.push {
             _ if now => Urgency::Now,
-            // The application reads it at once, and then what was pushed is acknowledged (Linux, tcp_cleanup_rbuf).
+            // The application reads it at once, and then what was pushed is acknowledged (Linux,
+            // tcp_cleanup_rbuf).
             true => Urgency::Due,
             false => self.urgency(),
         };

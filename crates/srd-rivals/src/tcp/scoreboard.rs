@@ -1,4 +1,5 @@
-//! What is known of the segments that have been sent and not been acknowledged (RFC 6675, section 3, in ranges).
+//! What is known of the segments that have been sent and not been acknowledged (RFC 6675, section 3, in
+//! ranges).
 
 use super::ranges::Ranges;
 use srd_wire::Time;
@@ -50,7 +51,8 @@ pub struct Scoreboard {
     lost_count: u32,
     /// Lost segments, among others that no longer are.
     lost: BinaryHeap<Reverse<u64>>,
-    /// Segments by the time when they were sent last, among others that have been sent again since; empty if nobody asks.
+    /// Segments by the time when they were sent last, among others that have been sent again since; empty if
+    /// nobody asks.
     by_time: VecDeque<(u64, u64)>,
     /// Transmissions.
     orders: u64,
@@ -199,7 +201,8 @@ impl Scoreboard {
         None
     }
 
-    /// Loses what RFC 6675 calls lost: three segments above it have come. Segments that were sent again cannot be found so.
+    /// Loses what RFC 6675 calls lost: three segments above it have come. Segments that were sent again
+    /// cannot be found so.
     pub fn lose_by_count(&mut self) {
         let Some(edge) = self.sacked.highest(DUP_THRESHOLD as u64) else { return };
         for number in self.searched.max(self.first)..edge {

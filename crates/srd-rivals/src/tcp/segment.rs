@@ -1,5 +1,5 @@
-//! What travels: segments with data, and ACKs. Sequence numbers count segments, not bytes: a flow is cut at the same places
-//! every time.
+//! What travels: segments with data, and ACKs. Sequence numbers count segments, not bytes: a flow is cut at
+//! the same places every time.
 
 use crate::frame::Content;
 use srd_wire::Time;
@@ -76,7 +76,8 @@ pub struct Ack {
     pub window: u32,
     /// ECE.
     pub marked: bool,
-    /// Ranges beyond `next` that are there, counted from `next`, the newest first; the first `ranges` are valid.
+    /// Ranges beyond `next` that are there, counted from `next`, the newest first; the first `ranges` are
+    /// valid.
     pub blocks: [(u32, u32); MOST_BLOCKS],
     /// How many.
     pub ranges: u8,

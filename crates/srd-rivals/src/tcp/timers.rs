@@ -1,5 +1,5 @@
-//! Deadlines of many owners. A deadline that moves away, as most do with every ACK, costs nothing: the old one wakes its owner,
-//! who says when he wants to be woken instead.
+//! Deadlines of many owners. A deadline that moves away, as most do with every ACK, costs nothing: the old
+//! one wakes its owner, who says when he wants to be woken instead.
 
 use srd_wire::Time;
 use std::cmp::Reverse;

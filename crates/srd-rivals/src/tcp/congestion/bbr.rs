@@ -1,5 +1,6 @@
-//! BBR version 1: the window and the pace follow a model of the path, its bandwidth and its round trip (draft-cardwell-iccrg-bbr-congestion-control-00;
-//! constants as in Linux, tcp_bbr.c). Without the detection of policers, which data centres lack.
+//! BBR version 1: the window and the pace follow a model of the path, its bandwidth and its round trip
+//! (draft-cardwell-iccrg-bbr-congestion-control-00; constants as in Linux, tcp_bbr.c). Without the detection
+//! of policers, which data centres lack.
 
 use super::{Congestion, Control, Phase, Sample, Window};
 use rand::rngs::SmallRng;

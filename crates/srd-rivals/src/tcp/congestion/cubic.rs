@@ -2,7 +2,7 @@
 
 use super::hystart::HyStart;
 use super::{Congestion, Control, LEAST, Sample, Window};
-use srd_wire::{Nanos, Time};
+use srd_wire::Time;
 
 /// Segments per cubic second (RFC 9438, section 5.1).
 const C: f64 = 0.4;
@@ -120,6 +120,7 @@ fn cube_root(value: f64) -> f64 {
 mod tests {
     use super::super::Phase;
     use super::*;
+    use srd_wire::Nanos;
 
     #[test]
     fn cube_roots() {
@@ -130,7 +131,8 @@ mod tests {
         assert_eq!(cube_root(0.0), 0.0);
     }
 
-    /// A window of 1000 that has lost grows as the formula says, at a round trip of 100 ms, where Reno's growth does not matter.
+    /// A window of 1000 that has lost grows as the formula says, at a round trip of 100 ms, where Reno's
+    /// growth does not matter.
     #[test]
     fn growth_follows_the_formula() {
         let mut cubic = Cubic::default();

@@ -10,7 +10,8 @@ const GAIN: f64 = 1.0 / 16.0;
 #[derive(Clone, Copy, Debug)]
 pub struct Dctcp {
     growth: NewReno,
-    /// Estimate of the share of marked segments. It begins at one (section 3.3): a flow's first marks halve its window.
+    /// Estimate of the share of marked segments. It begins at one (section 3.3): a flow's first marks halve
+    /// its window.
     alpha: f64,
     acked: u32,
     marked: u32,

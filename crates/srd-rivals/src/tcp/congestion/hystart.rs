@@ -1,5 +1,5 @@
-//! HyStart++: leaves slow start when round trips become longer (RFC 9406). Its thresholds are milliseconds: in a data centre it acts
-//! where queues are deep.
+//! HyStart++: leaves slow start when round trips become longer (RFC 9406). Its thresholds are milliseconds:
+//! in a data centre it acts where queues are deep.
 
 use super::{Sample, Window};
 use srd_wire::Nanos;
@@ -34,8 +34,9 @@ impl Default for HyStart {
 }
 
 impl HyStart {
-    /// Slow start, as fast as the round trips allow (section 4.2). The window grows by all that is acknowledged, as on Linux:
-    /// the limit of 8 segments per ACK is for senders of single segments. Returns what is left over.
+    /// Slow start, as fast as the round trips allow (section 4.2). The window grows by all that is
+    /// acknowledged, as on Linux: the limit of 8 segments per ACK is for senders of single segments. Returns
+    /// what is left over.
     pub fn slow_start(&mut self, window: &mut Window, sample: &Sample) -> u32 {
         if let Some(rtt) = sample.rtt {
             self.current = self.current.min(rtt);

@@ -1,4 +1,5 @@
-//! How large the window is: four answers behind one trait. What a loss is, and how a window shrinks, `sender` says.
+//! How large the window is: four answers behind one trait. What a loss is, and how a window shrinks, `sender`
+//! says.
 
 mod bbr;
 mod cubic;

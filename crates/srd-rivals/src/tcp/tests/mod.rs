@@ -74,7 +74,8 @@ fn a_lone_flow_fills_the_line() {
     }
 }
 
-/// The model of the DCTCP paper (section 3.3): the queue's top is K + N, its amplitude sqrt(2 N (C RTT + K)) / 2, for single segments.
+/// The model of the DCTCP paper (section 3.3): the queue's top is K + N, its amplitude sqrt(2 N (C RTT + K))
+/// / 2, for single segments.
 #[test]
 fn dctcp_keeps_the_queue_at_the_threshold() {
     let (k, n, product) = (65.0, 2.0, 83.0);
@@ -82,7 +83,7 @@ fn dctcp_keeps_the_queue_at_the_threshold() {
     let net = Net { marks, ..ten_gigabits() };
     let single = Config { tso_bytes: 0, gro_bytes: 0, ..with(Algorithm::Dctcp) };
     let half = lasting(&net, &single, 2, 100_000);
-    let amplitude = (2.0 * n * (product + k) as f64).sqrt() / 2.0;
+    let amplitude = f64::sqrt(2.0 * n * (product + k)) / 2.0;
     let (low, _, most) = half.queue;
     assert!((most / (k + n) - 1.0).abs() < 0.1, "{most} for {}", k + n);
     assert!((low / (k + n - amplitude) - 1.0).abs() < 0.2, "{low} for {}", k + n - amplitude);
@@ -142,8 +143,8 @@ fn classic_marks_keep_the_queue_short() {
     assert!(ended.marked > 0 && ended.queue.iter().all(|&bytes| bytes < 300 * 1514));
 }
 
-/// 48 flows of 2 MB into one host, as in the SRD paper: some lose so much that only the timer helps, and take its time. With
-/// no round trip ahead of them, the others share the line.
+/// 48 flows of 2 MB into one host, as in the SRD paper: some lose so much that only the timer helps, and take
+/// its time. With no round trip ahead of them, the others share the line.
 #[test]
 fn incast_waits_for_the_timer() {
     let net = Net { hosts: 49, capacity: 250_000, delay: Ps::from_micros_f64(12.5), ..Net::default() };

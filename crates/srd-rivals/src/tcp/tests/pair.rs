@@ -69,7 +69,8 @@ impl Pair {
         sender.start(self.now, Order { flow, inbox: flow, bytes, channel }, &receiver.address());
     }
 
-    /// Runs until all is quiet, or until `end`. The test says what happens to a data segment, and to which copy of it, or to an ACK.
+    /// Runs until all is quiet, or until `end`. The test says what happens to a data segment, and to which
+    /// copy of it, or to an ACK.
     pub fn run(&mut self, end: Time, mut happens: impl FnMut(Option<&Data>, usize) -> Happens) {
         while self.now <= end {
             self.transmit(&mut happens);

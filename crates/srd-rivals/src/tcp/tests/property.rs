@@ -2,7 +2,7 @@
 
 use super::pair::{Happens, Pair};
 use super::with;
-use crate::tcp::config::{Config, Marks, Placement, Recovery};
+use crate::tcp::config::{Config, Framing, Marks, Placement, Recovery};
 use crate::tcp::congestion::Algorithm;
 use crate::transport::{Report, Transport};
 use proptest::prelude::*;
@@ -24,13 +24,18 @@ fn configs() -> impl Strategy<Value = Config> {
         Just(Placement::Bounded(0)),
         Just(Placement::Bounded(6000))
     ];
+    let framing = prop_oneof![
+        Just(Framing::Stream),
+        any::<bool>().prop_map(|markers| Framing::Mpa { markers })
+    ];
     let sizes = (1u64..100_000, 0u64..100_000, 1u64..200_000, 1u32..20);
-    (congestion, recovery, placement, any::<(bool, bool)>(), sizes).prop_map(
-        |(congestion, recovery, placement, (classic, pacing), (tso_bytes, gro_bytes, rcvbuf, initial_window))| {
+    (congestion, recovery, placement, any::<(bool, bool)>(), framing, sizes).prop_map(
+        |(congestion, recovery, placement, (classic, pacing), framing, (tso_bytes, gro_bytes, rcvbuf, initial_window))| {
             let usual = with(congestion);
             Config {
                 recovery,
                 placement,
+                framing,
                 marks: if classic && usual.marks == Marks::Ignored { Marks::Classic } else { usual.marks },
                 pacing: pacing || usual.pacing,
                 tso_bytes,

@@ -58,7 +58,8 @@ fn a_retransmission_may_be_lost() {
     assert_eq!(sack.counts().timeouts, 1);
 }
 
-/// The end of a flow is lost, and no ACK tells of it: a probe does after two round trips, or the timer after 200 ms.
+/// The end of a flow is lost, and no ACK tells of it: a probe does after two round trips, or the timer after
+/// 200 ms.
 #[test]
 fn a_probe_finds_a_lost_tail() {
     for lost in [vec![49], vec![47, 48, 49]] {
@@ -92,7 +93,8 @@ fn a_dead_path_is_given_up() {
     assert!(matches!(pair.reports[..], [(_, Report::Failed { flow: 0, .. })]), "{:?}", pair.reports);
 }
 
-/// Segments that overtake others: the first time that costs retransmissions, and the reduction is taken back. Then RACK waits.
+/// Segments that overtake others: the first time that costs retransmissions, and the reduction is taken back.
+/// Then RACK waits.
 #[test]
 fn reordering_is_learned() {
     let late = Happens::Late(Nanos(20_000));
