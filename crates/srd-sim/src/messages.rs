@@ -148,6 +148,20 @@ impl Messages {
         self.places.iter().map(|place| &place.rank)
     }
 
+    /// What did not go as it should, a line each.
+    pub fn complaints(&self, now: Ps) -> Vec<String> {
+        let failed = self.places.iter().zip(0..).find_map(|(place, rank)| {
+            let (step, why) = place.rank.failed()?;
+            Some(format!("rank {rank} fails at {step:?}: {why}"))
+        });
+        let open = self.places.iter().filter(|place| !place.forever && !place.rank.is_done()).count();
+        let unfinished = (open > 0).then(|| {
+            let now = now.as_micros();
+            format!("{open} ranks of programs unfinished when the run ends at {now} us: a larger `end_us` gives them more time")
+        });
+        failed.into_iter().chain(unfinished).collect()
+    }
+
     /// A rank goes on as far as it can. Returns whether it has just come to its end.
     pub fn advance(&mut self, now: Ps, rank: u32) -> bool {
         let place = &mut self.places[rank as usize];

@@ -3,9 +3,11 @@
 use crate::fabric::{Deadlock, PortId};
 use crate::flow::Size;
 use crate::process::Process;
+use crate::program::catalogue::{Figure, Job};
 use crate::simulation::Simulation;
 use crate::units::Ps;
 use serde::Serialize;
+use srd_wire::Time;
 use std::time::Instant;
 
 /// Times in microseconds.
@@ -90,6 +92,8 @@ pub struct Outcome {
     pub deadlocks: Vec<DeadlockFound>,
     /// Each workload by itself.
     pub workloads: Vec<OfWorkload>,
+    /// What each program says of its run.
+    pub programs: Vec<OfProgram>,
     /// Frames that crossed a cable, each cable counted.
     pub packet_hops: u64,
     /// Events of the simulation.
@@ -130,6 +134,36 @@ pub struct OfWorkload {
     pub goodput_gbps: f64,
     /// Least and most of that of a flow, among flows without end.
     pub goodput_of_flows_gbps: Option<(f64, f64)>,
+}
+
+/// What became of one program.
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+pub struct OfProgram {
+    /// Its name.
+    pub name: String,
+    /// Its ranks.
+    pub ranks: u32,
+    /// What it measured; nothing if it did not come to its end.
+    pub figures: Vec<ProgramFigure>,
+}
+
+/// What a program measured.
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+pub struct ProgramFigure {
+    /// What it is.
+    pub what: String,
+    /// Its unit.
+    pub unit: String,
+    /// How often it was measured.
+    pub count: usize,
+    /// The least.
+    pub least: f64,
+    /// The mean.
+    pub mean: f64,
+    /// 99 of 100 are not more.
+    pub p99: f64,
+    /// The most.
+    pub most: f64,
 }
 
 /// What a run took.
@@ -250,6 +284,27 @@ fn of_workloads<T: Process>(simulation: &mut Simulation<'_, T>) -> Vec<OfWorkloa
     traffic.workloads.iter().zip(sums).map(of).collect()
 }
 
+/// What each program says of its run.
+fn of_programs<T: Process>(simulation: &Simulation<'_, T>) -> Vec<OfProgram> {
+    let Some(messages) = simulation.messages() else { return Vec::new() };
+    let marks: Vec<Vec<Time>> = messages.ranks().map(|rank| rank.marks().to_vec()).collect();
+    let figure = |figure: Figure| ProgramFigure {
+        what: figure.what.into(),
+        unit: figure.unit.into(),
+        count: figure.values.count,
+        least: figure.values.least,
+        mean: figure.values.mean,
+        p99: figure.values.p99,
+        most: figure.values.most,
+    };
+    let of = |job: &Job| OfProgram {
+        name: job.name.clone(),
+        ranks: job.kind.ranks(),
+        figures: job.figures(&marks).into_iter().map(figure).collect(),
+    };
+    simulation.traffic().jobs.iter().map(of).collect()
+}
+
 impl Outcome {
     /// Of a simulation that has run.
     pub fn of<T: Process>(simulation: &mut Simulation<'_, T>, ideal: Option<Ps>, meter: &Meter) -> Outcome {
@@ -297,6 +352,7 @@ impl Outcome {
             watchdog_drops: pauses.watchdog_drops,
             deadlocks: deadlocks(simulation),
             workloads,
+            programs: of_programs(simulation),
             packet_hops: fabric.hops,
             events: simulation.events(),
             sim_us: simulation.now.as_micros(),

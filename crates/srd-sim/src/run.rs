@@ -211,6 +211,9 @@ pub(crate) fn complaints<T: Process>(simulation: &Simulation<'_, T>, scenario: &
             flow.dst.host
         ));
     }
+    if let Some(messages) = simulation.messages() {
+        complaints.extend(messages.complaints(simulation.now));
+    }
     complaints.extend(simulation.mistake.clone());
     complaints
 }

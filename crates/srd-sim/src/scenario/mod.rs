@@ -167,7 +167,9 @@ fn protocol(document: &Document, bdp: u64) -> Result<MessageProtocol, InputError
     let usual = MessageProtocol::default();
     Ok(MessageProtocol {
         eager_limit: section.bytes("eager_limit", 0)?.map_or(usual.eager_limit, |bytes| bytes.with_bdp(bdp)),
-        eager_buffer: section.bytes("eager_buffer", 0)?.map_or(usual.eager_buffer, |bytes| bytes.with_bdp(bdp)),
+        eager_buffer: section
+            .bytes("eager_buffer", 0)?
+            .map_or(usual.eager_buffer, |bytes| bytes.with_bdp(bdp)),
         header: section.whole("header", 1..=1024)?.unwrap_or(usual.header),
     })
 }

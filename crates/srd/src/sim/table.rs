@@ -81,7 +81,23 @@ pub fn describe(outcomes: &[&Outcome]) -> String {
         text += "\n";
         outcomes.iter().for_each(|outcome| text += &workloads(outcome));
     }
+    outcomes.iter().for_each(|outcome| text += &programs(outcome));
     text + &cost(outcomes)
+}
+
+/// A line for each thing that a program measured.
+fn programs(outcome: &Outcome) -> String {
+    let mut text = String::new();
+    for program in &outcome.programs {
+        text += &format!("\nseed {}, {}: {} ranks\n", outcome.seed, program.name, program.ranks);
+        for of in &program.figures {
+            text += &format!(
+                "  {} ({}): mean {:.3}, least {:.3}, 99 of 100 within {:.3}, most {:.3}; {} in number\n",
+                of.what, of.unit, of.mean, of.least, of.p99, of.most, of.count
+            );
+        }
+    }
+    text
 }
 
 /// A line for each workload of a run that has several.
