@@ -465,10 +465,9 @@ impl LogTarget {
 
     /// As many first windows as there are senders must leave the queues before delays tell anything.
     fn note_senders(&mut self, now: Time, senders: u16) {
-        // At twice the time that a packet of each sender takes, or that the queue makes it take, this one must have been idle.
-        let round = 1.0 + self.delay_ewma / self.unit_ns;
-        let rest = PATIENCE + (2.0 * senders as f64 / self.bdp).max(2.0 * round / self.window.min(1.0));
-        let rested = now.since(self.hint.heard).as_f64() > rest * self.unit_ns;
+        // At twice the time that a packet of each sender takes this one must have been idle, unless others hold it up.
+        let rest = PATIENCE + 2.0 * senders as f64 / self.bdp;
+        let rested = now.since(self.hint.heard).as_f64() > rest * self.unit_ns && !self.gets.pushed_aside();
         self.hint.heard = now;
         if senders == self.hint.senders && !rested {
             return;
