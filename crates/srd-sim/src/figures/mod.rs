@@ -3,6 +3,7 @@
 
 mod efa_second_generation;
 mod lab;
+mod living_together;
 mod srd_paper;
 
 use crate::record::chart::{Chart, escape};
@@ -47,12 +48,14 @@ fn finding(what: impl Into<String>, published: impl Into<String>, here: impl Int
 }
 
 /// All, in the order of the page.
-pub static ALL: [&Figure; 9] = [
+pub static ALL: [&Figure; 11] = [
     &srd_paper::INCAST_BY_SIZE,
     &srd_paper::INCAST_DISTRIBUTION,
     &srd_paper::PERSISTENT_INCAST,
     &srd_paper::RACK_TO_RACK,
     &srd_paper::DEAD_LINK,
+    &living_together::ONE_PORT,
+    &living_together::UPLINKS,
     &efa_second_generation::DATA_AHEAD,
     &efa_second_generation::IN_FLIGHT,
     &efa_second_generation::ALL_REDUCE,
