@@ -15,6 +15,12 @@ use srd_wire::{Nanos, PathId, Time};
 const LOSS: u8 = 1;
 const TIMEOUT: u8 = 4;
 const CEILING: u8 = 15;
+/// Steps for an ACK that is late: later than the quickest of the last answers by so many base round trips. Some flow that cannot
+/// move, or a slow cable, is on that path, and a message waits for its last packet.
+const LATE: u8 = 4;
+const LATE_BY: f64 = 1.0;
+/// Answers, of any path, of which the quickest counts.
+const ANSWERS: usize = 16;
 /// Base round trips that freezing lasts after the last path has gone down: long enough for every path that was in use to
 /// time out and be asked. htsim stays for 10 ms, some 700 round trips, and then forgets all; a path table that asks each
 /// path by itself needs no such quarantine.
@@ -34,6 +40,10 @@ pub(super) struct Reps {
     frozen_span: Nanos,
     /// Packets since the last that went on with the sweep.
     recycled: u32,
+    /// Round trips of the last answers, in a ring.
+    answers: [Nanos; ANSWERS],
+    next_answer: usize,
+    late_by: Nanos,
     rule: &'static str,
 }
 
@@ -46,6 +56,9 @@ impl Reps {
             frozen_until: Time(0),
             frozen_span: Nanos(FROZEN_ROUNDS * base_rtt.0),
             recycled: 0,
+            answers: [Nanos(u64::MAX); ANSWERS],
+            next_answer: 0,
+            late_by: Nanos((LATE_BY * base_rtt.as_f64()) as u64),
             rule: "sweep",
         }
     }
@@ -53,6 +66,14 @@ impl Reps {
     fn penalise(&mut self, path: PathId, steps: u8) {
         let penalty = &mut self.penalties[path.0 as usize];
         *penalty = (*penalty + steps).min(CEILING);
+    }
+
+    /// Whether a path has answered far later than others do.
+    fn is_late(&mut self, rtt: Nanos) -> bool {
+        self.answers[self.next_answer] = rtt;
+        self.next_answer = (self.next_answer + 1) % ANSWERS;
+        let quickest = self.answers.iter().copied().min().unwrap_or(rtt);
+        rtt > quickest + self.late_by
     }
 
     fn is_clean(&self, path: PathId) -> bool {
@@ -115,6 +136,9 @@ impl PathSelector for Reps {
     }
 
     fn on_ack(&mut self, acked: &AckedPath) {
+        if acked.rtt.is_some_and(|rtt| self.is_late(rtt)) {
+            return self.penalise(acked.path, LATE);
+        }
         let penalty = &mut self.penalties[acked.path.0 as usize];
         *penalty = penalty.saturating_sub(1);
         let frozen = acked.now < self.frozen_until;
