@@ -630,8 +630,13 @@ fn published_figures_come_as_one_page() {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("figures");
     let named = text(&run(&["figures", "--list"]).stdout);
     assert!(named.lines().count() >= 3 && named.contains("rack-to-rack"), "{named}");
-    let done = run(&["figures", "incast-distribution", "--out", &out.display().to_string()]);
-    let page = std::fs::read_to_string(text(&done.stdout).trim()).unwrap();
+    let done = run(&["figures", "incast-distribution", "--quick", "--out", &out.display().to_string()]);
+    let [page, data] = ["index.html", "figures.json"].map(|name| out.join(name));
+    assert_eq!(text(&done.stdout), format!("{}\n{}\n", page.display(), data.display()));
+    let page = std::fs::read_to_string(page).unwrap();
+    let data: Value = serde_json::from_slice(&std::fs::read(data).unwrap()).unwrap();
+    let lines = data["figures"][0]["chart"]["lines"].as_array().unwrap();
+    assert!(lines.iter().any(|line| line["label"] == "SRD" && line["points"].as_array().unwrap().len() > 10));
     assert!(page.contains("id=\"incast-distribution\"") && page.matches("<figure").count() == 1);
     let (code, message) = refused(&["figures", "incast", "--out", "/nowhere"]);
     assert!(code == 2 && message.contains("incast-by-size, incast-distribution"), "{message}");

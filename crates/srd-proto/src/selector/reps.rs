@@ -17,7 +17,7 @@ const TIMEOUT: u8 = 4;
 const CEILING: u8 = 15;
 /// Steps for an ACK that is late: later than the quickest of the last answers by so many base round trips. Some flow that cannot
 /// move, or a slow cable, is on that path, and a message waits for its last packet.
-const LATE: u8 = 4;
+const LATE: u8 = 8;
 const LATE_BY: f64 = 1.0;
 /// Answers, of any path, of which the quickest counts.
 const ANSWERS: usize = 16;

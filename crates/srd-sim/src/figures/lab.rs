@@ -1,5 +1,7 @@
 //! Where figures are made: runs of scenarios, one after the other, with what figures want to know of them.
 
+#![allow(dead_code)] // until all figures are there
+
 use crate::flow::Program;
 use crate::outcome::{Meter, Outcome, Times};
 use crate::program::run::{Ended, to_end};

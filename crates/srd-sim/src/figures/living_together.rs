@@ -208,7 +208,8 @@ fn uplinks(lab: &mut Lab<'_>) -> Option<Drawn> {
     let highest = (0..MIXTURES.len()).map(|which| worst(|times| times.max, which)).fold(0.0, f64::max);
     let y = Axis::new("completion time (us)", 10.0, highest * 1.5).logarithmic();
     let mut chart = Chart::new(UPLINKS.title, Axis::of_names("messages", names), y);
-    let quantiles: [(&str, fn(&Times) -> f64); 3] =
+    type Quantile = (&'static str, fn(&Times) -> f64);
+    let quantiles: [Quantile; 3] =
         [("median", |times| times.p50), ("99 of 100", |times| times.p99), ("longest", |times| times.max)];
     for (n, (label, of)) in quantiles.into_iter().enumerate() {
         let values: Vec<Option<f64>> = (0..MIXTURES.len()).map(|which| Some(mean(of, which))).collect();
