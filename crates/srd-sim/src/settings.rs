@@ -167,6 +167,9 @@ pub struct Ecn {
     pub max_bytes: u64,
     /// Probability just below `max_bytes`; it rises linearly from 0 at `min_bytes`.
     pub max_probability: f64,
+    /// A packet is marked when it leaves, by what it leaves behind; otherwise when it joins, by what is before it. The news of a
+    /// long queue is younger by the time that the queue takes.
+    pub on_leaving: bool,
 }
 
 /// How classes share a port.

@@ -132,7 +132,7 @@ impl<C: Content> Fabric<C> {
             && !queues.trim
             && queues.classes == crate::settings::ClassSchedule::None
             && queues.pause.is_none()
-            && (queues.ecn.is_none() || queues.marked_classes == u8::MAX);
+            && queues.ecn.is_none_or(|ecn| queues.marked_classes == u8::MAX && !ecn.on_leaving);
         for cable in &topology.cables {
             for (from, to, capacity) in
                 [(cable.a, cable.b, cable.queue_bytes[0]), (cable.b, cable.a, cable.queue_bytes[1])]

@@ -5,7 +5,7 @@ use super::queued::{CLASSES, Waiting};
 use super::{Fabric, Gone, PortId, Sight};
 use crate::event_queue::EventQueue;
 use crate::frame::{Content, FrameId, FramePool};
-use crate::settings::ClassSchedule;
+use crate::settings::{ClassSchedule, Ecn};
 use crate::simulation::Event;
 use crate::units::Ps;
 
@@ -34,18 +34,9 @@ impl<C: Content> Fabric<C> {
         let head = frames.head(frame);
         let (bytes, cut) = (head.bytes, head.trimmed);
         let queue = if self.settings.classes == ClassSchedule::None { 0 } else { class };
+        self.mark(id, frame, class, false, frames);
         let port = &mut self.ports[id.0 as usize];
         let queued = &mut self.queued[number];
-        if let Some(ecn) = self.settings.ecn.filter(|_| head.ecn_capable && self.settings.marks(class)) {
-            let waiting = queued.class_bytes(queue);
-            let share =
-                waiting.saturating_sub(ecn.min_bytes) as f64 / (ecn.max_bytes - ecn.min_bytes).max(1) as f64;
-            let mut chance = || port.draw(self.seed, id) < share * ecn.max_probability;
-            if waiting >= ecn.max_bytes || (waiting >= ecn.min_bytes && chance()) {
-                head.marked = true;
-                port.counters.marked += 1;
-            }
-        }
         queued.push(Waiting { frame, bytes, from, class }, queue, cut);
         match group {
             Some(_) => queued.lossless_bytes += bytes as u64,
@@ -59,6 +50,23 @@ impl<C: Content> Fabric<C> {
         }
         if idle {
             self.dequeue(now, id, frames, events);
+        }
+    }
+
+    /// Marks a frame that joins the queue of its class, or leaves it, if there is too much in it.
+    fn mark(&mut self, id: PortId, frame: FrameId, class: u8, leaves: bool, frames: &mut FramePool<C>) {
+        let head = frames.head(frame);
+        let marks = |ecn: &Ecn| ecn.on_leaving == leaves && head.ecn_capable && self.settings.marks(class);
+        let Some(ecn) = self.settings.ecn.filter(marks) else { return };
+        let queue = if self.settings.classes == ClassSchedule::None { 0 } else { class };
+        let port = &mut self.ports[id.0 as usize];
+        let waiting = self.queued[port.queued as usize].class_bytes(queue);
+        let share =
+            waiting.saturating_sub(ecn.min_bytes) as f64 / (ecn.max_bytes - ecn.min_bytes).max(1) as f64;
+        let mut chance = || port.draw(self.seed, id) < share * ecn.max_probability;
+        if waiting >= ecn.max_bytes || (waiting >= ecn.min_bytes && chance()) {
+            head.marked = true;
+            port.counters.marked += 1;
         }
     }
 
@@ -145,7 +153,9 @@ impl<C: Content> Fabric<C> {
         let port = &mut self.ports[id.0 as usize];
         let queued = &mut self.queued[port.queued as usize];
         queued.leaving = queued.pop(self.settings.classes);
-        let Some(Waiting { frame, bytes, .. }) = queued.leaving else { return };
+        let Some(Waiting { frame, bytes, class, .. }) = queued.leaving else { return };
+        self.mark(id, frame, class, true, frames);
+        let port = &mut self.ports[id.0 as usize];
         let starts = port.free_at.max(now); // a pause frame may be on its way out
         let leaves = starts + port.frame_time(bytes);
         port.free_at = leaves;

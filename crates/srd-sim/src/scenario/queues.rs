@@ -8,7 +8,7 @@ use srd_rivals::quantity::Bytes;
 use srd_rivals::section::Section;
 
 /// Keys of the section.
-pub(super) const KEYS: [&str; 19] = [
+pub(super) const KEYS: [&str; 20] = [
     "capacity",
     "shared",
     "shared_alpha",
@@ -16,6 +16,7 @@ pub(super) const KEYS: [&str; 19] = [
     "ecn_min",
     "ecn_max",
     "ecn_probability",
+    "ecn_at",
     "ecn_classes",
     "lossless",
     "link_pause",
@@ -162,10 +163,11 @@ fn ecn(section: &Section<'_>, bdp: u64, capacity: u64) -> Result<Option<Ecn>, In
     let probability = section.probability("ecn_probability")?;
     let Some(min) = min else {
         return match (max, probability) {
-            (None, None) => Ok(None),
+            (None, None) if !section.has("ecn_at") => Ok(None),
             _ => Err(section.error("`ecn_min` is missing: say from how many bytes on packets are marked")),
         };
     };
+    let on_leaving = section.word("ecn_at", &[("joining", false), ("leaving", true)])?.unwrap_or(false);
     let min_bytes = min.with_bdp(bdp);
     let max_bytes = max.map_or(min_bytes, |max| max.with_bdp(bdp));
     if max_bytes < min_bytes {
@@ -178,7 +180,7 @@ fn ecn(section: &Section<'_>, bdp: u64, capacity: u64) -> Result<Option<Ecn>, In
             format!("{min_bytes} bytes are more than a queue holds ({capacity}): nothing would be marked");
         return Err(section.error_at("ecn_min", what));
     }
-    Ok(Some(Ecn { min_bytes, max_bytes, max_probability: probability.unwrap_or(1.0) }))
+    Ok(Some(Ecn { min_bytes, max_bytes, max_probability: probability.unwrap_or(1.0), on_leaving }))
 }
 
 /// How classes share a port. Where single ones are paused (`by_class`), they must have queues of their own.

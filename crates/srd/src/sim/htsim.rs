@@ -174,7 +174,7 @@ impl Inputs {
         let marks = marks.map_or_else(String::new, |(min, max)| {
             let of_queue = self.bdp_bytes as f64;
             let (min, max) = ((min * of_queue) as u64, (max * of_queue) as u64);
-            format!("ecn_min = {min}\necn_max = {max}\n")
+            format!("ecn_min = {min}\necn_max = {max}\necn_at = \"leaving\"\n")
         });
         // In htsim packets without data do not wait for those with data (compositequeue.cpp).
         let (classes, class) = match args.transport.as_str() {
