@@ -3,6 +3,7 @@
 
 mod efa_second_generation;
 mod lab;
+mod mellanox;
 mod srd_paper;
 
 use crate::record::chart::{Chart, escape};
@@ -47,7 +48,7 @@ fn finding(what: impl Into<String>, published: impl Into<String>, here: impl Int
 }
 
 /// All, in the order of the page.
-pub static ALL: [&Figure; 9] = [
+pub static ALL: [&Figure; 16] = [
     &srd_paper::INCAST_BY_SIZE,
     &srd_paper::INCAST_DISTRIBUTION,
     &srd_paper::PERSISTENT_INCAST,
@@ -57,6 +58,13 @@ pub static ALL: [&Figure; 9] = [
     &efa_second_generation::IN_FLIGHT,
     &efa_second_generation::ALL_REDUCE,
     &efa_second_generation::GENERATIONS,
+    &mellanox::SMALL_MANY_TO_ONE,
+    &mellanox::QUEUE_PAIRS,
+    &mellanox::LARGE_MANY_TO_ONE,
+    &mellanox::ALL_TO_ALL,
+    &mellanox::BESIDE_TCP,
+    &mellanox::FOUR_QUADRANTS,
+    &mellanox::REACTION,
 ];
 
 impl Figure {
