@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // until all figures are there
 
+use crate::fabric::PortId;
 use crate::flow::Program;
 use crate::outcome::{Meter, Outcome, Times};
 use crate::program::run::{Ended, to_end};
@@ -50,6 +51,8 @@ pub(super) struct Run {
     pub marks: Vec<Vec<Time>>,
     /// Bytes that had come of each flow, at each moment that was asked for.
     pub samples: Vec<Vec<u64>>,
+    /// Bytes in the longest queue of the fabric, at the same moments.
+    pub queues: Vec<u64>,
     pub offer: Offer,
     /// What did not go as it should, a line each.
     pub complaints: Vec<String>,
@@ -140,7 +143,7 @@ impl<'w> Lab<'w> {
         let meter = Meter::start();
         let offer = Offer::of(scenario);
         let mut simulation: Simulation<'_, AnyHost> = run::prepare_hosts(scenario, &offer);
-        let mut samples = Vec::new();
+        let (mut samples, mut queues) = (Vec::new(), Vec::new());
         if every == Ps::NEVER {
             if !run::drive(&mut simulation, scenario, &offer, &mut |part| self.tell(part)) {
                 return None;
@@ -149,6 +152,7 @@ impl<'w> Lab<'w> {
             simulation.keep_order();
             while simulation.run(simulation.now + every) {
                 samples.push(delivered(&mut simulation));
+                queues.push(longest_queue(&simulation));
                 let share = simulation.now.as_micros() / scenario.settings.end.as_micros();
                 if !self.tell(share) {
                     return None;
@@ -174,6 +178,7 @@ impl<'w> Lab<'w> {
                 .messages()
                 .map_or_else(Vec::new, |all| all.ranks().map(|rank| rank.marks().to_vec()).collect()),
             samples,
+            queues,
             complaints: run::complaints(&simulation, scenario),
             outcome: Outcome::of(&mut simulation, offer.ideal, &meter),
             offer,
@@ -187,6 +192,11 @@ impl<'w> Lab<'w> {
         self.done += 1;
         self.tell(0.0).then_some(ended)
     }
+}
+
+fn longest_queue(simulation: &Simulation<'_, AnyHost>) -> u64 {
+    let fabric = &simulation.fabric;
+    (0..fabric.ports()).map(|port| fabric.waiting(simulation.now, PortId(port))).max().unwrap_or(0)
 }
 
 fn delivered(simulation: &mut Simulation<'_, AnyHost>) -> Vec<u64> {

@@ -4,6 +4,7 @@
 mod efa_second_generation;
 mod lab;
 mod living_together;
+mod mellanox;
 mod srd_paper;
 
 use crate::record::chart::{Chart, escape};
@@ -49,6 +50,7 @@ fn finding(what: impl Into<String>, published: impl Into<String>, here: impl Int
 
 /// All, in the order of the page.
 pub static ALL: [&Figure; 11] = [
+pub static ALL: [&Figure; 16] = [
     &srd_paper::INCAST_BY_SIZE,
     &srd_paper::INCAST_DISTRIBUTION,
     &srd_paper::PERSISTENT_INCAST,
@@ -60,6 +62,13 @@ pub static ALL: [&Figure; 11] = [
     &efa_second_generation::IN_FLIGHT,
     &efa_second_generation::ALL_REDUCE,
     &efa_second_generation::GENERATIONS,
+    &mellanox::SMALL_MANY_TO_ONE,
+    &mellanox::QUEUE_PAIRS,
+    &mellanox::LARGE_MANY_TO_ONE,
+    &mellanox::ALL_TO_ALL,
+    &mellanox::BESIDE_TCP,
+    &mellanox::FOUR_QUADRANTS,
+    &mellanox::REACTION,
 ];
 
 impl Figure {
