@@ -1,6 +1,7 @@
 //! Figures and tables that others have published, made again with simulated hosts: which there are, and the page that shows
 //! them, each beside what was published. One file for each publication.
 
+mod broadcom;
 mod efa_second_generation;
 mod lab;
 mod srd_paper;
@@ -47,7 +48,7 @@ fn finding(what: impl Into<String>, published: impl Into<String>, here: impl Int
 }
 
 /// All, in the order of the page.
-pub static ALL: [&Figure; 9] = [
+pub static ALL: [&Figure; 10] = [
     &srd_paper::INCAST_BY_SIZE,
     &srd_paper::INCAST_DISTRIBUTION,
     &srd_paper::PERSISTENT_INCAST,
@@ -57,6 +58,7 @@ pub static ALL: [&Figure; 9] = [
     &efa_second_generation::IN_FLIGHT,
     &efa_second_generation::ALL_REDUCE,
     &efa_second_generation::GENERATIONS,
+    &broadcom::GPCNET,
 ];
 
 impl Figure {
