@@ -49,6 +49,8 @@ pub(super) struct Run {
     pub workloads: Vec<String>,
     /// Moments that each rank of the programs noted.
     pub marks: Vec<Vec<Time>>,
+    /// Ranks of programs with an end that had not come to it.
+    pub unfinished: usize,
     /// Bytes that had come of each flow, at each moment that was asked for.
     pub samples: Vec<Vec<u64>>,
     /// Bytes in the longest queue of the fabric, at the same moments.
@@ -177,6 +179,9 @@ impl<'w> Lab<'w> {
             marks: simulation
                 .messages()
                 .map_or_else(Vec::new, |all| all.ranks().map(|rank| rank.marks().to_vec()).collect()),
+            unfinished: simulation
+                .messages()
+                .map_or(0, |all| all.ranks().filter(|rank| !rank.is_done() && !rank.is_endless()).count()),
             samples,
             queues,
             complaints: run::complaints(&simulation, scenario),

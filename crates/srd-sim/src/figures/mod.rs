@@ -1,6 +1,7 @@
 //! Figures and tables that others have published, made again with simulated hosts: which there are, and the page that shows
 //! them, each beside what was published. One file for each publication.
 
+mod broadcom;
 mod efa_second_generation;
 mod lab;
 mod living_together;
@@ -51,6 +52,7 @@ fn finding(what: impl Into<String>, published: impl Into<String>, here: impl Int
 /// All, in the order of the page.
 pub static ALL: [&Figure; 11] = [
 pub static ALL: [&Figure; 16] = [
+pub static ALL: [&Figure; 10] = [
     &srd_paper::INCAST_BY_SIZE,
     &srd_paper::INCAST_DISTRIBUTION,
     &srd_paper::PERSISTENT_INCAST,
@@ -69,6 +71,7 @@ pub static ALL: [&Figure; 16] = [
     &mellanox::BESIDE_TCP,
     &mellanox::FOUR_QUADRANTS,
     &mellanox::REACTION,
+    &broadcom::GPCNET,
 ];
 
 impl Figure {

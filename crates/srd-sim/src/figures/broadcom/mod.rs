@@ -1,0 +1,96 @@
+//! H. V. Shah, M. Voloshin (Broadcom), "Congestion Control for Large Scale RoCEv2 Deployments": slides about RoCEv2 on 100 Gb/s
+//! cards in three configurations (priority flow control without congestion control, with it, and congestion control alone), and
+//! TCP. Most of its charts are pictures without numbers; its fabric and congestion control are described in words only. Here:
+//!
+//! - The fabric: 32 hosts, 4 leaves, 4 spines, all cables 100 Gb/s ("multi-layer switch network", "cross path between
+//!   switches"). Switches take 0.3 us, within the 0.2 to 0.5 of the slides, and cards 0.55 us at each end: 1.1 us back to back.
+//! - Their memory: Broadcom's Tomahawk with 32 ports of 100 Gb/s as SONiC sets it (sonic-buildimage, Arista-7060CX-32S, buffers_defaults_t0.j2):
+//!   11.2 MB, of which queues that may drop get 8 times what is free. A port's share before it is paused is 1/8 of what is free,
+//!   as HPCC's authors have it (mix/config.txt); SONiC has 1, which makes pauses without congestion control longer.
+//! - Congestion control: "deterministic marking (DCTCP style)", a "low marking threshold": all are marked from 50 KB on. The
+//!   reaction point has the constants of DCQCN's paper, which do best here of the three sets there are: ConnectX's and those of HPCC's
+//!   authors cut deeper, and take longer to come back.
+//! - TCP is the kernel's: 10 us of software in each packet's way. MPI ranks of one host talk through its memory.
+
+mod gpcnet;
+
+pub(super) use gpcnet::GPCNET;
+
+use super::lab::{Lab, Run};
+use crate::settings::OnNode;
+
+const SOURCE: &str = "Shah and Voloshin (Broadcom), \"Congestion Control for Large Scale RoCEv2 Deployments\"";
+
+const FABRIC: &str = r#"
+[fabric]
+kind = "leaf-spine"
+leaves = 4
+spines = 4
+hosts_per_leaf = 8
+cable_us = 0.02
+switch_latency_us = 0.3
+
+[queues]
+shared = "11.2MB"
+shared_alpha = 8
+capacity = "9.5MB"
+
+[host]
+latency_us = 0.55
+
+[transport]
+kind = "srd"
+"#;
+
+/// A transport, and what the fabric does for it.
+#[derive(Clone, Copy, Debug)]
+struct Configuration {
+    name: &'static str,
+    sets: &'static [&'static str],
+}
+
+const CC_ONLY: Configuration = Configuration {
+    name: "RoCE, CC only",
+    sets: &["transport.kind=roce", "transport.preset=paper", "queues.ecn_min=50KB"],
+};
+const CC_AND_PFC: Configuration = Configuration {
+    name: "RoCE, CC and PFC",
+    sets: &["transport.kind=roce", "transport.preset=paper", "queues.ecn_min=50KB", "queues.lossless=[0]"],
+};
+const PFC_ONLY: Configuration =
+    Configuration { name: "RoCE, PFC only", sets: &["transport.kind=roce", "queues.lossless=[0]"] };
+const TCP: Configuration =
+    Configuration { name: "TCP (CUBIC)", sets: &["transport.kind=tcp", "transport.stack_us=10"] };
+/// Marks from 65 packets of 1500 bytes on at 10 Gb/s, more at more (RFC 8257, section 4.1; SIGCOMM'10, section 3.5).
+const DCTCP: Configuration = Configuration {
+    name: "TCP (DCTCP)",
+    sets: &["transport.kind=tcp", "transport.congestion=dctcp", "transport.stack_us=10", "queues.ecn_min=100KB"],
+};
+/// TCP in the card.
+const IWARP: Configuration = Configuration { name: "iWARP", sets: &["transport.kind=iwarp"] };
+/// Queues, marks and classes as its authors have them: see docs/SCENARIOS.md.
+const NSCC: Configuration = Configuration {
+    name: "NSCC",
+    sets: &[
+        "transport.kind=nscc",
+        "transport.class=1",
+        "transport.control_class=0",
+        "queues.classes=strict",
+        "queues.trim=true",
+        "queues.capacity=1bdp",
+        "queues.ecn_min=0.2bdp",
+        "queues.ecn_max=0.8bdp",
+    ],
+};
+const SRD: Configuration = Configuration { name: "SRD", sets: &[] };
+
+/// Those of the slides, and SRD.
+const SLIDES: [Configuration; 5] = [CC_ONLY, CC_AND_PFC, PFC_ONLY, TCP, SRD];
+
+/// Runs what `text` has besides the fabric, with overrides.
+fn run(lab: &mut Lab<'_>, text: &str, configuration: Configuration, more: &[String]) -> Option<Run> {
+    let sets: Vec<String> = configuration.sets.iter().map(|set| set.to_string()).chain(more.iter().cloned()).collect();
+    let mut scenario = Lab::scenario(&format!("{FABRIC}{text}"), &sets);
+    scenario.settings.hosts.on_node = Some(OnNode::default());
+    lab.run(&scenario)
+}
