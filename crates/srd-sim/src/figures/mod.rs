@@ -3,6 +3,7 @@
 
 mod efa_second_generation;
 mod lab;
+mod sandia;
 mod srd_paper;
 
 use crate::record::chart::{Chart, escape};
@@ -47,7 +48,7 @@ fn finding(what: impl Into<String>, published: impl Into<String>, here: impl Int
 }
 
 /// All, in the order of the page.
-pub static ALL: [&Figure; 9] = [
+pub static ALL: [&Figure; 19] = [
     &srd_paper::INCAST_BY_SIZE,
     &srd_paper::INCAST_DISTRIBUTION,
     &srd_paper::PERSISTENT_INCAST,
@@ -57,6 +58,16 @@ pub static ALL: [&Figure; 9] = [
     &efa_second_generation::IN_FLIGHT,
     &efa_second_generation::ALL_REDUCE,
     &efa_second_generation::GENERATIONS,
+    &sandia::bandwidth::SLOWEST,
+    &sandia::bandwidth::AVERAGE,
+    &sandia::order::ORDER,
+    &sandia::bisection::BISECTION,
+    &sandia::latency::ROTATE,
+    &sandia::latency::PING_PONG,
+    &sandia::collectives::ALL_TO_ALL,
+    &sandia::collectives::BARRIER,
+    &sandia::contention::CONTENTION,
+    &sandia::linpack::LINPACK,
 ];
 
 impl Figure {
