@@ -49,12 +49,14 @@ pub(super) struct Orders {
     held: u64,
     /// Frames that came when their turn had passed.
     late: u64,
+    /// Frames that were held are on their way to a port: they have had room all the time.
+    pub(super) lets_go: bool,
 }
 
 impl Orders {
     pub(super) fn new(patience: Ps, switches: usize) -> Orders {
         let edges = std::iter::repeat_with(Edge::default).take(switches).collect();
-        Orders { patience, edges, held: 0, late: 0 }
+        Orders { patience, edges, held: 0, late: 0, lets_go: false }
     }
 
     /// The number of a frame that comes from a host of `switch`.
@@ -127,9 +129,11 @@ impl<C: Content> Fabric<C> {
             }
             flow.early.remove(0);
             flow.next = flow.next.wrapping_add(1);
+            orders.lets_go = true;
             if let Some(to) = self.routes.next(switch, frames.head(frame).dst, 0) {
                 self.forward(now, from, to, frame, frames, events);
             }
+            self.orders.iter_mut().for_each(|orders| orders.lets_go = false);
         }
     }
 

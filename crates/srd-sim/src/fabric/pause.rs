@@ -132,14 +132,21 @@ impl Pauses {
     }
 
     /// Takes a frame in that came by `from`, if there is room. Returns whether there is; `used` bytes of the shared memory of
-    /// `pool` bytes are taken.
-    pub(super) fn take(&mut self, from: PortId, group: Group, bytes: u64, pool: u64, used: &mut u64) -> bool {
+    /// `pool` bytes are taken. One that the switch has had in other memory is not refused.
+    pub(super) fn take(
+        &mut self,
+        from: PortId,
+        group: Group,
+        (bytes, was_held): (u64, bool),
+        pool: u64,
+        used: &mut u64,
+    ) -> bool {
         let threshold = self.threshold(pool, *used);
         let index = self.index(from, group);
         let held = &mut self.held[index];
         let after = held.bytes + bytes;
         if after > threshold {
-            if held.headroom + bytes > self.headroom[from.0 as usize] {
+            if !was_held && held.headroom + bytes > self.headroom[from.0 as usize] {
                 self.lossless_drops += 1;
                 return false;
             }

@@ -115,12 +115,13 @@ impl<C: Content> Fabric<C> {
         let queued = &self.queued[self.ports[id.0 as usize].queued as usize];
         let given_up = queued.given_up >> (head.class % CLASSES as u8) & 1 == 1;
         let bytes = head.bytes as u64;
+        let was_held = self.orders.as_ref().is_some_and(|orders| orders.lets_go);
         let (pauses, pool, used) = self.lossless_memory(from);
         if given_up {
             pauses.watchdog_drops += 1;
             return false;
         }
-        pauses.take(from, group, bytes, pool, used)
+        pauses.take(from, group, (bytes, was_held), pool, used)
     }
 
     /// What counts memory of lossless classes, and size and use of what they share in the switch to which `from` leads.

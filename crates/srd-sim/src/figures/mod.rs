@@ -6,6 +6,7 @@ mod efa_second_generation;
 mod lab;
 mod living_together;
 mod mellanox;
+mod sandia;
 mod srd_paper;
 
 use crate::record::chart::{Chart, escape};
@@ -53,6 +54,7 @@ fn finding(what: impl Into<String>, published: impl Into<String>, here: impl Int
 pub static ALL: [&Figure; 11] = [
 pub static ALL: [&Figure; 16] = [
 pub static ALL: [&Figure; 10] = [
+pub static ALL: [&Figure; 19] = [
     &srd_paper::INCAST_BY_SIZE,
     &srd_paper::INCAST_DISTRIBUTION,
     &srd_paper::PERSISTENT_INCAST,
@@ -72,6 +74,16 @@ pub static ALL: [&Figure; 10] = [
     &mellanox::FOUR_QUADRANTS,
     &mellanox::REACTION,
     &broadcom::GPCNET,
+    &sandia::bandwidth::SLOWEST,
+    &sandia::bandwidth::AVERAGE,
+    &sandia::order::ORDER,
+    &sandia::bisection::BISECTION,
+    &sandia::latency::ROTATE,
+    &sandia::latency::PING_PONG,
+    &sandia::collectives::ALL_TO_ALL,
+    &sandia::collectives::BARRIER,
+    &sandia::contention::CONTENTION,
+    &sandia::linpack::LINPACK,
 ];
 
 impl Figure {

@@ -1,0 +1,181 @@
+//! Bursts in step: all-to-all of 32 KB, and barriers. The talk: short messages leave nothing by which TCP would notice a loss but its
+//! timeout, so pauses must prevent it.
+
+use super::super::{Drawn, Figure, finding};
+use super::{
+    INFINIBAND, LAG, LAG_PAUSE, Lab, MOVED, MOVED_PAUSE, NODES, Network, SOURCE, SRD, TCP, complaints, said,
+    scenario,
+};
+use crate::record::chart::{Axis, Chart, plain};
+
+pub(in super::super) static ALL_TO_ALL: Figure = Figure {
+    name: "sandia-all-to-all",
+    title: "All-to-all of 32 KB messages, by the number of nodes",
+    source: SOURCE,
+    make: all_to_all,
+};
+
+pub(in super::super) static BARRIER: Figure = Figure {
+    name: "sandia-barrier",
+    title: "Barrier, by the number of nodes",
+    source: SOURCE,
+    make: barrier,
+};
+
+const SRD_PAUSE: Network = Network {
+    label: "SRD, ECMP hash, pause",
+    sets: &["routing.mode=ecmp", "transport.kind=srd", "transport.mtu=4200", "queues.link_pause=true"],
+};
+const ALL_TO_ALL_NETWORKS: [Network; 8] =
+    [LAG, LAG_PAUSE, MOVED, MOVED_PAUSE, INFINIBAND, TCP, SRD, SRD_PAUSE];
+const BARRIER_NETWORKS: [Network; 6] = [LAG, MOVED, MOVED_PAUSE, INFINIBAND, TCP, SRD];
+
+const ALL_TO_ALL_PROGRAM: &str = r#"
+[[program]]
+kind = "all-to-all"
+placement = "random"
+size = "32KB"
+warmup = 1
+"#;
+
+const BARRIER_PROGRAM: &str = r#"
+[[program]]
+kind = "barrier"
+placement = "random"
+warmup = 5
+"#;
+
+/// An operation's time: mean and longest over ranks, times and seeds, and what the fabric dropped and hosts sent again.
+#[derive(Clone, Copy)]
+struct Took {
+    mean: f64,
+    longest: f64,
+    dropped: u64,
+    again: u64,
+}
+
+fn measure(
+    lab: &mut Lab<'_>,
+    (networks, program): (&[Network], &str),
+    nodes: &[u32],
+    (times, seeds): (u32, usize),
+    wrong: &mut Vec<String>,
+) -> Option<Vec<Vec<Option<Took>>>> {
+    lab.plan(networks.len() * nodes.len() * seeds);
+    let mut all = Vec::new();
+    for network in networks {
+        let mut of_network = Vec::new();
+        for &nodes in nodes {
+            let mut took: Vec<Took> = Vec::new();
+            for seed in 1..=seeds as u64 {
+                let more = [
+                    format!("program.hosts={nodes}"),
+                    format!("program.times={times}"),
+                    "end_us=20000000".into(),
+                ];
+                let scenario = scenario(network, program, seed, &more);
+                let run = lab.run(&scenario)?;
+                wrong.extend(complaints(network, &run));
+                took.extend(said(&scenario, &run).first().map(|figure| Took {
+                    mean: figure.values.mean,
+                    longest: figure.values.most,
+                    dropped: run.outcome.packets_dropped,
+                    again: run.outcome.packets_rtx,
+                }));
+            }
+            of_network.push((!took.is_empty()).then(|| Took {
+                mean: took.iter().map(|took| took.mean).sum::<f64>() / took.len() as f64,
+                longest: took.iter().map(|took| took.longest).fold(0.0, f64::max),
+                dropped: took.iter().map(|took| took.dropped).sum(),
+                again: took.iter().map(|took| took.again).sum(),
+            }));
+        }
+        all.push(of_network);
+    }
+    Some(all)
+}
+
+fn chart(
+    title: &str,
+    nodes: &[u32],
+    networks: &[Network],
+    all: &[Vec<Option<Took>>],
+    value: fn(&Took) -> f64,
+) -> Chart {
+    let times = || all.iter().flatten().flatten().map(value);
+    let (low, high) = (times().fold(f64::MAX, f64::min), times().fold(0.0, f64::max));
+    let x = Axis::new("nodes", nodes[0] as f64, NODES as f64);
+    let mut chart = Chart::new(title, x, Axis::new("time (us)", low * 0.7, high * 1.4).logarithmic());
+    for (network, took) in networks.iter().zip(all) {
+        let points = nodes.iter().zip(took).map(|(&nodes, took)| (nodes as f64, took.as_ref().map(value)));
+        chart.line(network.label, points);
+    }
+    chart
+}
+
+fn all_to_all(lab: &mut Lab<'_>) -> Option<Drawn> {
+    let nodes: Vec<u32> = lab.pick(vec![16, 64], vec![16, 32, 64, 96, NODES]);
+    let (times, seeds) = lab.pick((1, 1), (3, 3));
+    let mut wrong = Vec::new();
+    let networks = &ALL_TO_ALL_NETWORKS;
+    let all = measure(lab, (networks, ALL_TO_ALL_PROGRAM), &nodes, (times, seeds), &mut wrong)?;
+    let most = nodes[nodes.len() - 1];
+    let words = |took: &Vec<Option<Took>>| match took.last().copied().flatten() {
+        Some(Took { mean, longest, dropped, again }) => {
+            format!(
+                "{} us, at most {}; {dropped} packets dropped, {again} sent again",
+                plain(mean),
+                plain(longest)
+            )
+        }
+        None => "did not end".into(),
+    };
+    let published = |label: &str| match label {
+        label if label == TCP.label => "short messages: dropped packets recovered via retransmit timeout",
+        label if label.starts_with("iWARP") && label.ends_with("pause") => "use pause to prevent packet loss",
+        _ => "",
+    };
+    let rows = networks.iter().zip(&all);
+    Some(Drawn {
+        chart: chart(ALL_TO_ALL.title, &nodes, networks, &all, |took| took.mean),
+        caption: "MPI's way for this size: 32 messages of each node under way, each of which asks first. Lines are means over \
+                  ranks, operations and placements. What the links alone take: 27 us times the nodes (InfiniBand 33)."
+            .into(),
+        findings: rows
+            .map(|(network, took)| {
+                finding(format!("{}, {most} nodes", network.label), published(network.label), words(took))
+            })
+            .collect(),
+        complaints: wrong,
+    })
+}
+
+fn barrier(lab: &mut Lab<'_>) -> Option<Drawn> {
+    let nodes: Vec<u32> = lab.pick(vec![16, 64], vec![8, 16, 32, 64, NODES]);
+    let (times, seeds) = lab.pick((10, 1), (100, 1));
+    let mut wrong = Vec::new();
+    let networks = &BARRIER_NETWORKS;
+    let all = measure(lab, (networks, BARRIER_PROGRAM), &nodes, (times, seeds), &mut wrong)?;
+    let most = nodes[nodes.len() - 1];
+    let words = |took: &Vec<Option<Took>>| match took.last().copied().flatten() {
+        Some(Took { mean, longest, .. }) => format!("{} us, at most {}", plain(mean), plain(longest)),
+        None => "did not end".into(),
+    };
+    let rows = networks.iter().zip(&all);
+    let published = |label: &str| {
+        if label == MOVED_PAUSE.label { "a graph of its own, whose values are lost" } else { "" }
+    };
+    Some(Drawn {
+        chart: chart(BARRIER.title, &nodes, networks, &all, |took| took.mean),
+        caption: "Dissemination: every node tells one other in each of log2(nodes) rounds. Nothing queues, so neither pauses nor \
+                  routes matter; lines for iWARP lie on each other. Latencies of cards and hosts are put in: 6 us, \
+                  InfiniBand's 3 us, TCP 14 us."
+            .into(),
+        findings: rows
+            .map(|(network, took)| {
+                finding(format!("{}, {most} nodes", network.label), published(network.label), words(took))
+            })
+            .collect(),
+        complaints: wrong,
+    })
+}
