@@ -51,10 +51,7 @@ fn finding(what: impl Into<String>, published: impl Into<String>, here: impl Int
 }
 
 /// All, in the order of the page.
-pub static ALL: [&Figure; 11] = [
-pub static ALL: [&Figure; 16] = [
-pub static ALL: [&Figure; 10] = [
-pub static ALL: [&Figure; 19] = [
+pub static ALL: &[&Figure] = &[
     &srd_paper::INCAST_BY_SIZE,
     &srd_paper::INCAST_DISTRIBUTION,
     &srd_paper::PERSISTENT_INCAST,
@@ -89,7 +86,7 @@ pub static ALL: [&Figure; 19] = [
 impl Figure {
     /// The figure of that name.
     pub fn named(name: &str) -> Option<&'static Figure> {
-        ALL.into_iter().find(|figure| figure.name == name)
+        ALL.iter().copied().find(|figure| figure.name == name)
     }
 
     /// Makes it, `quick` with fewer and shorter runs. `watch` is told now and then which share is done; `None` if it returned
@@ -160,7 +157,8 @@ mod tests {
     #[test]
     fn every_figure_is_made_and_says_what_was_published() {
         let made: Vec<(&Figure, Drawn)> = ALL
-            .into_iter()
+            .iter()
+            .copied()
             .map(|figure| {
                 let mut last = 0.0;
                 let drawn = figure.make(true, &mut |done| {

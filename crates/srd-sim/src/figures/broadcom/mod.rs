@@ -19,7 +19,8 @@ pub(super) use gpcnet::GPCNET;
 use super::lab::{Lab, Run};
 use crate::settings::OnNode;
 
-const SOURCE: &str = "Shah and Voloshin (Broadcom), \"Congestion Control for Large Scale RoCEv2 Deployments\"";
+const SOURCE: &str =
+    "Shah and Voloshin (Broadcom), \"Congestion Control for Large Scale RoCEv2 Deployments\"";
 
 const FABRIC: &str = r#"
 [fabric]
@@ -64,7 +65,12 @@ const TCP: Configuration =
 /// Marks from 65 packets of 1500 bytes on at 10 Gb/s, more at more (RFC 8257, section 4.1; SIGCOMM'10, section 3.5).
 const DCTCP: Configuration = Configuration {
     name: "TCP (DCTCP)",
-    sets: &["transport.kind=tcp", "transport.congestion=dctcp", "transport.stack_us=10", "queues.ecn_min=100KB"],
+    sets: &[
+        "transport.kind=tcp",
+        "transport.congestion=dctcp",
+        "transport.stack_us=10",
+        "queues.ecn_min=100KB",
+    ],
 };
 /// TCP in the card.
 const IWARP: Configuration = Configuration { name: "iWARP", sets: &["transport.kind=iwarp"] };
@@ -89,7 +95,8 @@ const SLIDES: [Configuration; 5] = [CC_ONLY, CC_AND_PFC, PFC_ONLY, TCP, SRD];
 
 /// Runs what `text` has besides the fabric, with overrides.
 fn run(lab: &mut Lab<'_>, text: &str, configuration: Configuration, more: &[String]) -> Option<Run> {
-    let sets: Vec<String> = configuration.sets.iter().map(|set| set.to_string()).chain(more.iter().cloned()).collect();
+    let sets: Vec<String> =
+        configuration.sets.iter().map(|set| set.to_string()).chain(more.iter().cloned()).collect();
     let mut scenario = Lab::scenario(&format!("{FABRIC}{text}"), &sets);
     scenario.settings.hosts.on_node = Some(OnNode::default());
     lab.run(&scenario)
