@@ -169,7 +169,11 @@ impl<P: Payload> Peer<P> {
         self.pacer.wait_at_most(now + shared.config.max_rto); // no longer than for its timer
         if !urgent && !control {
             let inflight = self.counted_bytes(now, &allowance);
-            if inflight > 0 && inflight + packet_bytes > window {
+            // A short message takes what it takes, not a full packet's room.
+            let next_bytes = fresh.map_or(packet_bytes, |slot| {
+                (self.messages.get(slot).len as u64 + codec::MAX_HEADER as u64).min(packet_bytes)
+            });
+            if inflight > 0 && inflight + next_bytes > window {
                 self.window_limited = true;
                 self.pacer.open();
                 return None;
