@@ -118,6 +118,8 @@ struct Process<T> {
     stack: Ps,
     /// It counts who sends to it; otherwise its connections are counted for it.
     counted: bool,
+    /// Class of its packets.
+    class: u8,
     /// Rank of its program.
     rank: u32,
     /// Flow of each inbox.
@@ -142,8 +144,8 @@ struct Host {
     holds_back: u8,
     /// Random numbers drawn for it.
     draws: u32,
-    /// Connections of transports other than SRD, where there are some beside SRD.
-    strangers: Option<Strangers>,
+    /// Connections of transports other than SRD that come in the classes of SRD's packets, where there are such transports.
+    strangers: BTreeMap<u8, Strangers>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -375,6 +377,8 @@ impl<'a, T: Kind> Simulation<'a, T> {
         let queues = self.settings.hosts.queues.max(1) as usize;
         let uplinks = self.fabric.uplinks();
         let is_srd = |transport: &TransportSettings| transport.srd().is_some();
+        let of_srd = self.settings.transports.iter().filter(|transport| is_srd(transport));
+        let classes: Vec<u8> = of_srd.map(|transport| transport.class).collect();
         let mixed =
             self.settings.transports.iter().any(is_srd) && !self.settings.transports.iter().all(is_srd);
         self.hosts = (0..topology.hosts)
@@ -392,7 +396,12 @@ impl<'a, T: Kind> Simulation<'a, T> {
                 },
                 holds_back: 0,
                 draws: 0,
-                strangers: mixed.then(|| Strangers::new(Ps::from(base_rtt))),
+                strangers: match mixed {
+                    true => {
+                        classes.iter().map(|class| (*class, Strangers::new(Ps::from(base_rtt)))).collect()
+                    }
+                    false => BTreeMap::new(),
+                },
             })
             .collect();
         self.processes.reserve_exact(places.len());
@@ -438,6 +447,7 @@ impl<'a, T: Kind> Simulation<'a, T> {
                 senders: 0,
                 stack: speaks.stack,
                 counted: is_srd(speaks),
+                class: speaks.class,
                 rank: program.copied().unwrap_or(u32::MAX),
                 inboxes,
             });
@@ -638,7 +648,8 @@ impl<'a, T: Kind> Simulation<'a, T> {
         let process = self.hosts[host as usize].processes.get(head.process as usize).copied();
         if let Some(process) = process {
             let Process { transport, counted, .. } = &mut self.processes[process as usize];
-            if let Some(strangers) = self.hosts[host as usize].strangers.as_mut().filter(|_| !*counted) {
+            let strangers = &mut self.hosts[host as usize].strangers;
+            if let Some(strangers) = strangers.get_mut(&head.class).filter(|_| !*counted) {
                 strangers.see(self.now, head.tuple_hash, head.bytes);
             }
             transport.receive(self.now.time(), arrived, &head, self.frames.content(frame));
@@ -695,7 +706,8 @@ impl<'a, T: Kind> Simulation<'a, T> {
         let senders = process.transport.senders(self.now.time());
         host.senders = host.senders - process.senders + senders;
         process.senders = senders;
-        let strangers = host.strangers.as_mut().map_or(0, |strangers| strangers.count(self.now));
+        let strangers = host.strangers.get_mut(&process.class);
+        let strangers = strangers.map_or(0, |strangers| strangers.count(self.now));
         process.transport.set_neighbours((host.senders - senders).saturating_add(strangers));
     }
 
