@@ -1,6 +1,8 @@
 //! One transport at a time: many to one and all to all.
 
-use super::{ALL, Bench, Contender, LARGE, ROCE_LOSSLESS, ROCE_LOSSY, SMALL, SOURCE, SRD, Shares, TCP};
+use super::{
+    ALL, Bench, Contender, LARGE, ROCE_LOSSLESS, ROCE_LOSSY, SMALL, SOURCE, SRD, Shares, TCP, TCP_2017,
+};
 use super::{all_to_all, alone, losses, many_to_one, mean, range};
 use crate::figures::lab::{Lab, Run};
 use crate::figures::{Drawn, Figure, Finding, finding};
@@ -45,7 +47,7 @@ fn published(contender: &Contender) -> &'static str {
         label if label == ROCE_LOSSY.label => {
             "\"may cause slightly lower performance\", \"Resilient RoCE works\""
         }
-        label if label == TCP.label => "shown beside RoCE; the curve is lost",
+        label if label == TCP_2017.label => "shown beside RoCE; the curve is lost",
         _ => "",
     }
 }
@@ -99,7 +101,7 @@ fn over_time(lab: &mut Lab<'_>, figure: &Figure, bench: &Bench<'_>) -> Option<Dr
         caption: format!(
             "Streams of writes; all begin within {} ms, which in the lab took seconds. Payload: of a full frame of RoCE it \
              is 92.6 %, of TCP 94.2 %, of SRD 96.5 %. Late: the last third. RoCE has DCQCN with the paper's timers and the \
-             firmware's increments; TCP is that of Linux 3.10; NSCC has switches that cut packets, and one connection for \
+             firmware's increments; TCP is CUBIC, that of the lab without RACK; NSCC has switches that cut packets, and one connection for \
              each sender. SRD has neither marks nor flow control.",
             bench.spread_us as f64 / 1e3
         ),
@@ -127,7 +129,7 @@ fn of_srd(contender: &Contender, run: &Run) -> Vec<String> {
 
 fn queue_pairs(lab: &mut Lab<'_>) -> Option<Drawn> {
     const LOADS: [usize; 4] = [4, 16, 32, 64];
-    let contenders = [ROCE_LOSSLESS, ROCE_LOSSY, TCP, SRD];
+    let contenders = [ROCE_LOSSLESS, ROCE_LOSSY, TCP_2017, TCP, SRD];
     let seeds = lab.pick(1, 3);
     let end_us = lab.pick(30_000, 90_000);
     lab.plan(contenders.len() * LOADS.len() * seeds as usize);

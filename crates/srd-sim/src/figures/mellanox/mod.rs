@@ -61,12 +61,18 @@ const ROCE_LOSSY: Contender = Contender {
     queues: &[MARKS],
     one_connection: false,
 };
-/// Linux 3.10 has no RACK.
-const TCP: Contender = Contender {
-    label: "TCP (CUBIC), lossy",
+/// That of the seed: Linux 3.10, which has no RACK yet.
+const TCP_2017: Contender = Contender {
+    label: "TCP of Linux 3.10, lossy",
     transport: &["kind = \"tcp\"\ncongestion = \"cubic\"\nrecovery = \"sack\"\n"],
     queues: &[],
     one_connection: false,
+};
+/// At its best: CUBIC with RACK and TLP, as Linux has had it since 4.18.
+const TCP: Contender = Contender {
+    label: "TCP today, lossy",
+    transport: &["kind = \"tcp\"\ncongestion = \"cubic\"\nrecovery = \"rack\"\n"],
+    ..TCP_2017
 };
 /// With its authors' marks and with switches that cut packets, which Spectrum does not; a delivery context for each pair.
 const NSCC: Contender = Contender {
@@ -78,7 +84,7 @@ const NSCC: Contender = Contender {
 const SRD: Contender =
     Contender { label: "SRD, lossy", transport: &["kind = \"srd\"\n"], queues: &[], one_connection: false };
 
-const ALL: [Contender; 5] = [ROCE_LOSSLESS, ROCE_LOSSY, TCP, NSCC, SRD];
+const ALL: [Contender; 6] = [ROCE_LOSSLESS, ROCE_LOSSY, TCP_2017, TCP, NSCC, SRD];
 
 /// A run to be made.
 struct Bench<'a> {
@@ -99,8 +105,13 @@ impl Bench<'_> {
         let each = if contender.one_connection { 1 } else { self.each };
         let mut text = self.fabric(&contender.queues.concat());
         let _ = write!(text, "[transport]\n{MTU}{}", contender.transport.concat());
-        self.workload(&mut text, "", &self.pairs, each);
+        add_streams(&mut text, &self.begin(), &self.pairs, each);
         text
+    }
+
+    /// When streams begin.
+    fn begin(&self) -> String {
+        format!("spread_us = {}\n", self.spread_us)
     }
 
     /// Fabric and switches.
@@ -108,18 +119,17 @@ impl Bench<'_> {
         let Bench { fabric, end_us, seed, .. } = self;
         format!("seed = {seed}\nend_us = {end_us}\n[fabric]\n{fabric}{CABLES}[queues]\n{SWITCH}{queues}")
     }
+}
 
-    /// Streams without end, `keys` being more of the workload's.
-    fn workload(&self, text: &mut String, keys: &str, pairs: &[(u32, u32)], each: usize) {
-        let all = pairs.iter().flat_map(|pair| std::iter::repeat_n(pair, each));
-        let all: Vec<String> = all.map(|(from, to)| format!("\"{from}->{to}\"")).collect();
-        let _ = write!(
-            text,
-            "[[workload]]\nkind = \"flows\"\n{keys}persistent = true\nspread_us = {}\npairs = [{}]\n",
-            self.spread_us,
-            all.join(",")
-        );
-    }
+/// Adds streams without end, so many for each pair; `keys` are more of the workload's.
+fn add_streams(text: &mut String, keys: &str, pairs: &[(u32, u32)], each: usize) {
+    let all = pairs.iter().flat_map(|pair| std::iter::repeat_n(pair, each));
+    let all: Vec<String> = all.map(|(from, to)| format!("\"{from}->{to}\"")).collect();
+    let _ = write!(
+        text,
+        "[[workload]]\nkind = \"flows\"\npersistent = true\n{keys}pairs = [{}]\n",
+        all.join(",")
+    );
 }
 
 /// The first hosts but 0, and host 0.
