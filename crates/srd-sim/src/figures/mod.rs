@@ -48,7 +48,7 @@ fn finding(what: impl Into<String>, published: impl Into<String>, here: impl Int
 }
 
 /// All, in the order of the page.
-pub static ALL: [&Figure; 10] = [
+pub static ALL: [&Figure; 17] = [
     &srd_paper::INCAST_BY_SIZE,
     &srd_paper::INCAST_DISTRIBUTION,
     &srd_paper::PERSISTENT_INCAST,
@@ -59,6 +59,13 @@ pub static ALL: [&Figure; 10] = [
     &efa_second_generation::ALL_REDUCE,
     &efa_second_generation::GENERATIONS,
     &broadcom::GPCNET,
+    &broadcom::BLOCKING,
+    &broadcom::NON_BLOCKING,
+    &broadcom::HPCG,
+    &broadcom::LJ,
+    &broadcom::EAM,
+    &broadcom::LIVE_LOCK,
+    &broadcom::LATENCY,
 ];
 
 impl Figure {
