@@ -169,11 +169,7 @@ impl<P: Payload> Peer<P> {
         self.pacer.wait_at_most(now + shared.config.max_rto); // no longer than for its timer
         if !urgent && !control {
             let inflight = self.counted_bytes(now, &allowance);
-            // A short message takes what it takes, not a full packet's room.
-            let next_bytes = fresh.map_or(packet_bytes, |slot| {
-                (self.messages.get(slot).len as u64 + codec::MAX_HEADER as u64).min(packet_bytes)
-            });
-            if inflight > 0 && inflight + next_bytes > window {
+            if inflight > 0 && inflight + self.next_bytes(again, fresh) > window {
                 self.window_limited = true;
                 self.pacer.open();
                 return None;
@@ -211,6 +207,20 @@ impl<P: Payload> Peer<P> {
         let entropy = path.entropy;
         self.outgoing = Some(outgoing);
         Some(sink(self.data_transmit(now, psn, &sent, ack_request, pad_to, entropy, shared)))
+    }
+
+    /// Bytes of the datagram that is next, or a little more: a short message fits into a window that has no room for a full packet.
+    fn next_bytes(&mut self, again: Option<Psn>, fresh: Option<u32>) -> u64 {
+        let full = self.max_datagram as u64;
+        if let Some(sent) = again.and_then(|psn| self.sent.get(psn)) {
+            return sent.bytes as u64;
+        }
+        fresh.map_or(full, |slot| {
+            let message = self.messages.get(slot);
+            let room = codec::max_payload(&message.op, self.mtu.datagram() as usize, false) as u64;
+            let left = (message.len - message.next) as u64;
+            full.saturating_sub(room.saturating_sub(left))
+        })
     }
 
     fn send_again(&mut self, now: Time, psn: Psn, outgoing: &mut Outgoing, shared: &mut Shared) -> Psn {

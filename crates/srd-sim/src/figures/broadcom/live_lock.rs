@@ -1,0 +1,97 @@
+//! "PFC may result in transport live-lock", "PFC can create PFC storm due to slow receivers": senders whose timeouts are shorter
+//! than pauses send again what is only held up, and what it costs flows that have nothing to do with it.
+
+use super::super::lab::Lab;
+use super::super::{Drawn, Figure, finding};
+use super::{CC_AND_PFC, CC_ONLY, Configuration, FABRIC, PFC_ONLY, SOURCE, SRD, list, sets};
+use crate::record::chart::{Axis, Chart};
+
+pub(in crate::figures) static LIVE_LOCK: Figure = Figure {
+    name: "pause-live-lock",
+    title: "Goodput into a slow receiver, by the retransmission timeout",
+    source: SOURCE,
+    make: live_lock,
+};
+
+/// InfiniBand's Local ACK Timeout, 4.096 us 2^n, for n from 4 to 11.
+const TIMEOUTS: [u32; 8] = [4, 5, 6, 7, 8, 9, 10, 11];
+const QUICK: [u32; 3] = [5, 8, 11];
+const CONFIGURATIONS: [Configuration; 4] = [CC_ONLY, CC_AND_PFC, PFC_ONLY, SRD];
+
+/// Twelve hosts of three racks send to one that takes a packet every 0.7 us; another host of that rack gets a flow of each rack.
+fn text() -> String {
+    let from = |hosts: std::ops::Range<u32>| {
+        hosts.flat_map(|host| [host, host + 8, host + 16]).collect::<Vec<u32>>()
+    };
+    let pairs = |to: u32, hosts: Vec<u32>| {
+        let pairs: Vec<String> = hosts.iter().map(|host| format!("\"{host}->{to}\"")).collect();
+        pairs.join(", ")
+    };
+    format!(
+        "[[workload]]\nkind = \"flows\"\nname = \"slow\"\npairs = [{}]\npersistent = true\n\
+         [[workload]]\nkind = \"flows\"\nname = \"victims\"\npairs = [{}]\npersistent = true\n",
+        pairs(0, from(8..12)),
+        pairs(1, from(12..13)),
+    )
+}
+
+fn live_lock(lab: &mut Lab<'_>) -> Option<Drawn> {
+    let timeouts = lab.pick(&QUICK[..], &TIMEOUTS[..]);
+    let end_us = lab.pick(8_000, 20_000);
+    let text = text();
+    lab.plan(CONFIGURATIONS.len() * timeouts.len());
+    let mut findings = Vec::new();
+    let mut goodputs = Vec::new();
+    let micros = |n: u32| 4.096 * f64::from(1 << n);
+    for configuration in CONFIGURATIONS {
+        let (mut goodput, mut victims, mut again, mut dead) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for &n in timeouts {
+            let mut more = vec![
+                format!("end_us={end_us}"),
+                "host.slow_hosts=[0]".to_string(),
+                "host.slow_per_packet_us=0.7".to_string(),
+            ];
+            if configuration.name != SRD.name {
+                more.push(format!("transport.rto_us={}", micros(n)));
+            }
+            let run = lab.run(&Lab::scenario(&format!("{FABRIC}{text}"), &sets(configuration, &more)))?;
+            goodput.push(run.goodput_gbps(0));
+            victims.push(run.goodput_gbps(1));
+            let sent = run.outcome.packets_new + run.outcome.packets_rtx;
+            again.push(100.0 * run.outcome.packets_rtx as f64 / sent.max(1) as f64);
+            dead += run.outcome.failed;
+            if configuration.name == SRD.name {
+                break; // its timeouts follow its measurements
+            }
+        }
+        let words = |values: &[f64]| {
+            list(timeouts.iter().zip(values).map(|(&n, value)| (format!("{:.0} us", micros(n)), *value)))
+        };
+        let name = configuration.name;
+        findings.push(finding(format!("{name}: goodput into the slow receiver, Gb/s"), "", words(&goodput)));
+        let died = if dead > 0 { format!("; {dead} queue pairs gave up") } else { String::new() };
+        findings.push(finding(format!("{name}: % sent again"), "", words(&again) + &died));
+        findings.push(finding(format!("{name}: goodput of the three bystanders, Gb/s"), "", words(&victims)));
+        goodputs.push(goodput);
+    }
+    let x =
+        Axis::new("retransmission timeout (us)", micros(timeouts[0]), micros(timeouts[timeouts.len() - 1]));
+    let highest = goodputs.iter().flatten().copied().fold(0.0, f64::max);
+    let y = Axis::new("goodput into the slow receiver (Gb/s)", 0.0, highest * 1.1);
+    let mut chart = Chart::new(LIVE_LOCK.title, x.logarithmic(), y);
+    for (configuration, goodput) in CONFIGURATIONS.iter().zip(&goodputs) {
+        let last = goodput.len() - 1;
+        let at = timeouts.iter().enumerate().map(|(number, &n)| (micros(n), Some(goodput[number.min(last)])));
+        chart.line(configuration.name, at);
+    }
+    Some(Drawn {
+        chart,
+        caption: format!(
+            "Twelve hosts of three racks send to one that takes a packet every 0.7 us, and three to another host of its rack, for {} ms. \
+             SRD has no timeout to set.",
+            end_us / 1000
+        ),
+        findings,
+        complaints: Vec::new(),
+    })
+}
