@@ -145,8 +145,10 @@ impl Pauses {
         let index = self.index(from, group);
         let held = &mut self.held[index];
         let after = held.bytes + bytes;
-        if after > threshold {
-            if !was_held && held.headroom + bytes > self.headroom[from.0 as usize] {
+        if was_held {
+            // Its memory is neither headroom nor shared.
+        } else if after > threshold {
+            if held.headroom + bytes > self.headroom[from.0 as usize] {
                 self.lossless_drops += 1;
                 return false;
             }

@@ -149,6 +149,24 @@ fn strict_order_goes_on_without_what_is_lost() {
     assert!(ended.packets_lost > 0 && simulation.fabric.held_and_late().0 > 0);
 }
 
+#[test]
+fn what_strict_order_has_held_finds_room_on_lossless_links() {
+    for routing in ["adaptive", "reroute"] {
+        let scenario = scenario(&format!(
+            "seed = 1\n[fabric]\nkind = \"leaf-spine\"\nleaves = 4\nspines = 4\nhosts_per_leaf = 4\nhost_gbps = 10\n\
+             cable_us = 0.05\nswitch_latency_us = 0.5\n[routing]\nmode = \"{routing}\"\nstrict_order = true\n\
+             [queues]\nshared = \"256KB\"\ncapacity = \"1MB\"\nlink_pause = true\n\
+             [transport]\nkind = \"iwarp\"\n[[workload]]\nkind = \"permutation\"\nsize = \"1MB\"\n"
+        ));
+        let mut simulation = begun(&scenario);
+        while simulation.run(simulation.now + Ps::from_micros(100)) {}
+        let (held, _) = simulation.fabric.held_and_late();
+        let ended = outcome(&mut simulation);
+        assert!(held > 50 && ended.pause_frames > 0, "{routing}: {held}");
+        assert_eq!((ended.finished, ended.lossless_drops), (16, 0), "{routing}");
+    }
+}
+
 /// The ports to the spines that each flow took, with the moments at which its packets left there.
 fn ways(simulation: &Simulation<'_, AnyHost>, seen: &[Seen]) -> BTreeMap<(u32, u32), Vec<(Ps, PortId)>> {
     let mut ways: BTreeMap<_, Vec<_>> = BTreeMap::new();

@@ -2,7 +2,8 @@
 
 use super::super::{Drawn, Figure, finding};
 use super::{
-    ECMP, INFINIBAND, LAG, Lab, MOVED, NODES, Network, SOURCE, SRD, Spread, TCP, complaints, said, scenario,
+    ECMP, INFINIBAND, LAG, Lab, MOVED, MOVED_SHORT, NODES, Network, SOURCE, SRD, Spread, TCP, complaints,
+    said, scenario,
 };
 use crate::record::chart::{Axis, Chart, plain};
 
@@ -24,7 +25,7 @@ pub(in super::super) static AVERAGE: Figure = Figure {
 const SRD_LONG: Network =
     Network { label: "SRD, packets of 9000 bytes", sets: &["routing.mode=ecmp", "transport.kind=srd"] };
 
-const NETWORKS: [Network; 7] = [LAG, ECMP, MOVED, INFINIBAND, TCP, SRD, SRD_LONG];
+const NETWORKS: [Network; 8] = [LAG, ECMP, MOVED, MOVED_SHORT, INFINIBAND, TCP, SRD, SRD_LONG];
 
 /// A tenth of the 80 MB, once instead of three times; some of the pairings.
 const PROGRAM: &str = r#"
@@ -131,6 +132,7 @@ fn slowest(lab: &mut Lab<'_>) -> Option<Drawn> {
             finding("iWARP, LAG hash", "limited by static hashes", words(&LAG).1),
             finding("iWARP, ECMP hash", "", words(&ECMP).1),
             finding("iWARP, adaptive", "scaling looks excellent", words(&MOVED).1),
+            finding("iWARP, adaptive, packets of 4200 bytes", "", words(&MOVED_SHORT).1),
             finding("SDR InfiniBand, static", "limited by strict static routing", words(&INFINIBAND).1),
             finding("TCP (CUBIC), ECMP hash", "", words(&TCP).1),
             finding("SRD, ECMP hash", "", words(&SRD).1),

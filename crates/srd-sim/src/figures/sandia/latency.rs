@@ -35,7 +35,7 @@ hosts = 2
 first_host = 11
 iterations = 20
 "#;
-const SIZES: [u64; 7] = [8, 128, 1024, 4096, 16_384, 65_536, 1_048_576];
+const SIZES: [u64; 7] = [8, 128, 1024, 4096, 16_384, 65_536, 262_144];
 
 const INPUTS: &str = "Put in: 6 us for iWARP's card and both hosts (SRD the same, TCP in software 8 us more), 3 us for InfiniBand's; 0.5 us \
      for each chip of the Ethernet switch, 0.2 us for InfiniBand's.";
@@ -115,7 +115,7 @@ fn ping_pong(lab: &mut Lab<'_>) -> Option<Drawn> {
     }
     let words = |of: &Vec<Option<f64>>| {
         let at = |n: usize| plain(of[n].unwrap_or(f64::NAN));
-        format!("8 B: {} us, 4 KiB: {}, 64 KiB: {}, 1 MiB: {}", at(0), at(3), at(5), at(6))
+        format!("8 B: {} us, 4 KiB: {}, 64 KiB: {}, 256 KiB: {}", at(0), at(3), at(5), at(6))
     };
     let published = ["latency is getting close to SDR InfiniBand", "", "", ""];
     let rows = NETWORKS.iter().zip(&all).zip(published);

@@ -65,6 +65,11 @@ const ECMP: Network = Network { label: "iWARP, ECMP hash", sets: &["routing.mode
 const MOVED: Network = Network { label: "iWARP, adaptive", sets: &["routing.mode=reroute"] };
 const MOVED_PAUSE: Network =
     Network { label: "iWARP, adaptive, pause", sets: &["routing.mode=reroute", "queues.link_pause=true"] };
+/// With packets as long as SRD's.
+const MOVED_SHORT: Network = Network {
+    label: "iWARP, adaptive, packets of 4200 bytes",
+    sets: &["routing.mode=reroute", "transport.mtu=4200"],
+};
 const INFINIBAND: Network = Network {
     label: "SDR InfiniBand, static",
     sets: &[
@@ -136,7 +141,7 @@ mod tests {
     #[test]
     fn networks_are_what_they_are_called() {
         let program = "[[program]]\nkind = \"barrier\"\nhosts = 16\nplacement = \"random\"\n";
-        for network in [LAG, LAG_PAUSE, ECMP, MOVED, MOVED_PAUSE, INFINIBAND, TCP, SRD] {
+        for network in [LAG, LAG_PAUSE, ECMP, MOVED, MOVED_PAUSE, MOVED_SHORT, INFINIBAND, TCP, SRD] {
             let scenario = scenario(&network, program, 1, &[]);
             let pauses = scenario.settings.queues.pause.is_some();
             let lossless = network.label.contains("pause") || network.label.contains("InfiniBand");
