@@ -112,8 +112,8 @@ fn order(lab: &mut Lab<'_>) -> Option<Drawn> {
     Some(Drawn {
         chart,
         caption: "The slides do not say how the switch kept order. Held: the last chip holds what comes early, in memory of its \
-                  own, without limit. In gaps: a flow moves only after a pause of one round trip, when nothing of it is on \
-                  its way. Adaptive: by flow, as the Woven switch did; each packet its way: by the shortest queue. All iWARP, \
+                  own, without limit. In gaps: a flow moves only after a pause of one unloaded round trip, when nothing of it should \
+                  be on its way. Adaptive: by flow, as the Woven switch did; each packet its way: by the shortest queue. All iWARP, \
                   which writes segments in any order, but for SRD. Right: with pauses of whole links."
             .into(),
         findings,
