@@ -18,7 +18,8 @@ const TIMEOUTS: [u32; 8] = [4, 5, 6, 7, 8, 9, 10, 11];
 const QUICK: [u32; 3] = [5, 8, 11];
 const CONFIGURATIONS: [Configuration; 4] = [CC_ONLY, CC_AND_PFC, PFC_ONLY, SRD];
 
-/// Twelve hosts of three racks send to one that takes a packet every 0.7 us; another host of that rack gets a flow of each rack.
+/// The 24 hosts of three racks send to one that takes a packet every 0.7 us and has a ring of 256;
+/// another host of that rack gets a flow of each rack.
 fn text() -> String {
     let from = |hosts: std::ops::Range<u32>| {
         hosts.flat_map(|host| [host, host + 8, host + 16]).collect::<Vec<u32>>()
@@ -30,8 +31,8 @@ fn text() -> String {
     format!(
         "[[workload]]\nkind = \"flows\"\nname = \"slow\"\npairs = [{}]\npersistent = true\n\
          [[workload]]\nkind = \"flows\"\nname = \"victims\"\npairs = [{}]\npersistent = true\n",
-        pairs(0, from(8..12)),
-        pairs(1, from(12..13)),
+        pairs(0, from(8..16)),
+        pairs(1, from(9..10)),
     )
 }
 
@@ -50,6 +51,7 @@ fn live_lock(lab: &mut Lab<'_>) -> Option<Drawn> {
                 format!("end_us={end_us}"),
                 "host.slow_hosts=[0]".to_string(),
                 "host.slow_per_packet_us=0.7".to_string(),
+                "host.receive_ring=256".to_string(),
             ];
             if configuration.name != SRD.name {
                 more.push(format!("transport.rto_us={}", micros(n)));
@@ -87,7 +89,7 @@ fn live_lock(lab: &mut Lab<'_>) -> Option<Drawn> {
     Some(Drawn {
         chart,
         caption: format!(
-            "Twelve hosts of three racks send to one that takes a packet every 0.7 us, and three to another host of its rack, for {} ms. \
+            "The 24 hosts of three racks send to one that takes a packet every 0.7 us, and three to another host of its rack, for {} ms. \
              SRD has no timeout to set.",
             end_us / 1000
         ),

@@ -3,7 +3,7 @@
 //! TCP. Most of its charts are pictures without numbers; its fabric and congestion control are described in words only. Here:
 //!
 //! - The fabric: 32 hosts, 4 leaves, 4 spines, all cables 100 Gb/s ("multi-layer switch network", "cross path between
-//!   switches"). Switches take 0.3 us, within the 0.2 to 0.5 of the slides, and cards 0.55 us at each end: 1.1 us back to back.
+//!   switches"). Switches take 0.3 us, within the 0.2 to 0.5 of the slides, and the cards of both ends together 1.1: 1.1 us back to back.
 //! - Their memory: Broadcom's Tomahawk with 32 ports of 100 Gb/s as SONiC sets it (sonic-buildimage, Arista-7060CX-32S, buffers_defaults_t0.j2):
 //!   11.2 MB, of which queues that may drop get 8 times what is free. A port's share before it is paused is 1/8 of what is free,
 //!   as HPCC's authors have it (mix/config.txt); SONiC has 1, which makes pauses without congestion control longer.
@@ -48,7 +48,7 @@ shared_alpha = 8
 capacity = "9.5MB"
 
 [host]
-latency_us = 0.55
+latency_us = 1.1
 
 [transport]
 kind = "srd"
@@ -89,11 +89,13 @@ const IWARP: Configuration = Configuration { name: "iWARP", sets: &["transport.k
 /// that are cut: 80 connections into one port, each with a packet under way, do not fit into that.
 const NSCC: Configuration = Configuration {
     name: "NSCC",
-    sets: &["transport.kind=nscc", BASE_RTT, "queues.ecn_min=0.2bdp", "queues.ecn_max=0.8bdp"],
+    sets: &["transport.kind=nscc", BASE_RTT, PACKETS, "queues.ecn_min=0.2bdp", "queues.ecn_max=0.8bdp"],
 };
-const SRD: Configuration = Configuration { name: "SRD", sets: &[BASE_RTT] };
-/// 4.9 us of the fabric, and four times the cards' time: what these two would measure.
+const SRD: Configuration = Configuration { name: "SRD", sets: &[BASE_RTT, PACKETS] };
+/// 4.9 us of the fabric, and the cards' time there and back: what these two would measure.
 const BASE_RTT: &str = "transport.base_rtt_us=7.1";
+/// As large as RoCE's largest: where switches take a packet in before they send it on, those of 9000 bytes take longer.
+const PACKETS: &str = "transport.mtu=4200";
 
 /// Those of the slides, and SRD.
 const SLIDES: [Configuration; 5] = [CC_ONLY, CC_AND_PFC, PFC_ONLY, TCP, SRD];
