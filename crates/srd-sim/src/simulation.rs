@@ -7,7 +7,7 @@ use crate::flow::{Place, Size, Start, Traffic, TriggerKind};
 use crate::frame::{FrameHead, FrameId, FramePool};
 use crate::messages::Messages;
 use crate::process::{Birth, Process as Kind};
-use crate::settings::{Settings, TransportSettings};
+use crate::settings::{ClassSchedule, Settings, TransportSettings};
 use crate::strangers::Strangers;
 use crate::topology::Topology;
 use crate::transport::{Counts, Order, Outgoing, Report, Role};
@@ -116,7 +116,8 @@ struct Process<T> {
     senders: u16,
     /// What its transport's software adds to a frame's way.
     stack: Ps,
-    /// It counts who sends to it; otherwise its connections are counted for it.
+    /// It counts who sends to it, or they have a class of their own, which takes nothing from SRD's; otherwise its connections
+    /// are counted for it.
     counted: bool,
     /// Rank of its program.
     rank: u32,
@@ -377,6 +378,11 @@ impl<'a, T: Kind> Simulation<'a, T> {
         let is_srd = |transport: &TransportSettings| transport.srd().is_some();
         let mixed =
             self.settings.transports.iter().any(is_srd) && !self.settings.transports.iter().all(is_srd);
+        let one_queue = self.settings.queues.classes == ClassSchedule::None;
+        let shares = |with: &TransportSettings| {
+            let mut of_srd = self.settings.transports.iter().filter(|transport| is_srd(transport));
+            one_queue || of_srd.any(|transport| transport.class == with.class)
+        };
         self.hosts = (0..topology.hosts)
             .map(|host| Host {
                 uplink: uplinks[host as usize],
@@ -437,7 +443,7 @@ impl<'a, T: Kind> Simulation<'a, T> {
                 ready: false,
                 senders: 0,
                 stack: speaks.stack,
-                counted: is_srd(speaks),
+                counted: is_srd(speaks) || !shares(speaks),
                 rank: program.copied().unwrap_or(u32::MAX),
                 inboxes,
             });
