@@ -7,7 +7,7 @@ use crate::flow::{Place, Size, Start, Traffic, TriggerKind};
 use crate::frame::{FrameHead, FrameId, FramePool};
 use crate::messages::Messages;
 use crate::process::{Birth, Process as Kind};
-use crate::settings::{Settings, TransportSettings};
+use crate::settings::{ClassSchedule, Settings, TransportSettings};
 use crate::strangers::Strangers;
 use crate::topology::Topology;
 use crate::transport::{Counts, Order, Outgoing, Report, Role};
@@ -116,10 +116,9 @@ struct Process<T> {
     senders: u16,
     /// What its transport's software adds to a frame's way.
     stack: Ps,
-    /// It counts who sends to it; otherwise its connections are counted for it.
+    /// It counts who sends to it, or they have a class of their own, which takes nothing from SRD's; otherwise its connections
+    /// are counted for it.
     counted: bool,
-    /// Class of its packets.
-    class: u8,
     /// Rank of its program.
     rank: u32,
     /// Flow of each inbox.
@@ -144,8 +143,8 @@ struct Host {
     holds_back: u8,
     /// Random numbers drawn for it.
     draws: u32,
-    /// Connections of transports other than SRD that come in the classes of SRD's packets, where there are such transports.
-    strangers: BTreeMap<u8, Strangers>,
+    /// Connections of transports other than SRD, where there are some beside SRD.
+    strangers: Option<Strangers>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -377,10 +376,13 @@ impl<'a, T: Kind> Simulation<'a, T> {
         let queues = self.settings.hosts.queues.max(1) as usize;
         let uplinks = self.fabric.uplinks();
         let is_srd = |transport: &TransportSettings| transport.srd().is_some();
-        let of_srd = self.settings.transports.iter().filter(|transport| is_srd(transport));
-        let classes: Vec<u8> = of_srd.map(|transport| transport.class).collect();
         let mixed =
             self.settings.transports.iter().any(is_srd) && !self.settings.transports.iter().all(is_srd);
+        let one_queue = self.settings.queues.classes == ClassSchedule::None;
+        let shares = |with: &TransportSettings| {
+            let mut of_srd = self.settings.transports.iter().filter(|transport| is_srd(transport));
+            one_queue || of_srd.any(|transport| transport.class == with.class)
+        };
         self.hosts = (0..topology.hosts)
             .map(|host| Host {
                 uplink: uplinks[host as usize],
@@ -396,12 +398,7 @@ impl<'a, T: Kind> Simulation<'a, T> {
                 },
                 holds_back: 0,
                 draws: 0,
-                strangers: match mixed {
-                    true => {
-                        classes.iter().map(|class| (*class, Strangers::new(Ps::from(base_rtt)))).collect()
-                    }
-                    false => BTreeMap::new(),
-                },
+                strangers: mixed.then(|| Strangers::new(Ps::from(base_rtt))),
             })
             .collect();
         self.processes.reserve_exact(places.len());
@@ -446,8 +443,7 @@ impl<'a, T: Kind> Simulation<'a, T> {
                 ready: false,
                 senders: 0,
                 stack: speaks.stack,
-                counted: is_srd(speaks),
-                class: speaks.class,
+                counted: is_srd(speaks) || !shares(speaks),
                 rank: program.copied().unwrap_or(u32::MAX),
                 inboxes,
             });
@@ -648,8 +644,7 @@ impl<'a, T: Kind> Simulation<'a, T> {
         let process = self.hosts[host as usize].processes.get(head.process as usize).copied();
         if let Some(process) = process {
             let Process { transport, counted, .. } = &mut self.processes[process as usize];
-            let strangers = &mut self.hosts[host as usize].strangers;
-            if let Some(strangers) = strangers.get_mut(&head.class).filter(|_| !*counted) {
+            if let Some(strangers) = self.hosts[host as usize].strangers.as_mut().filter(|_| !*counted) {
                 strangers.see(self.now, head.tuple_hash, head.bytes);
             }
             transport.receive(self.now.time(), arrived, &head, self.frames.content(frame));
@@ -706,8 +701,7 @@ impl<'a, T: Kind> Simulation<'a, T> {
         let senders = process.transport.senders(self.now.time());
         host.senders = host.senders - process.senders + senders;
         process.senders = senders;
-        let strangers = host.strangers.get_mut(&process.class);
-        let strangers = strangers.map_or(0, |strangers| strangers.count(self.now));
+        let strangers = host.strangers.as_mut().map_or(0, |strangers| strangers.count(self.now));
         process.transport.set_neighbours((host.senders - senders).saturating_add(strangers));
     }
 

@@ -45,12 +45,12 @@ const QUADRANTS: [Quadrant; 5] = [
         contender: Contender { transport: &[UNCONTROLLED], ..ROCE_LOSSY },
     },
     Quadrant {
-        name: "flow control",
+        name: "PFC",
         published: "used in HPC; congestion might spread; not recommended for large data centers",
         contender: Contender { transport: &[UNCONTROLLED, "class = 3\n"], ..ROCE_LOSSLESS },
     },
     Quadrant {
-        name: "congestion control",
+        name: "DCQCN",
         published: "Resilient RoCE: easier to configure, may cause slightly lower performance",
         contender: RESILIENT,
     },

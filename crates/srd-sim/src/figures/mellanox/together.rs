@@ -31,27 +31,27 @@ struct Mixture {
 
 const MIXTURES: [Mixture; 4] = [
     Mixture {
-        name: "RoCE, own class",
+        name: "RoCE apart",
         published: "priorities isolated: round robin between classes, 50:50",
         transport: ROCE_LOSSLESS.transport,
         queues: &[MARKS, LOSSLESS],
         each: 32,
     },
     Mixture {
-        name: "RoCE, TCP's class",
+        name: "RoCE mixed",
         published: "no isolation; \"avoid co-existence problems with non-controlled traffic\"",
         transport: ROCE_LOSSY.transport,
         queues: &[MARKS],
         each: 64,
     },
     Mixture {
-        name: "SRD, own class",
+        name: "SRD apart",
         published: "",
         transport: &["kind = \"srd\"\nclass = 3\n"],
         queues: &[],
         each: 32,
     },
-    Mixture { name: "SRD, TCP's class", published: "", transport: SRD.transport, queues: &[], each: 64 },
+    Mixture { name: "SRD mixed", published: "", transport: SRD.transport, queues: &[], each: 64 },
 ];
 const TCP_FLOWS: usize = 32;
 const SEEDS: u64 = 2;
@@ -124,7 +124,7 @@ fn beside_tcp(lab: &mut Lab<'_>) -> Option<Drawn> {
     }
     Some(Drawn {
         chart,
-        caption: "32 queue pairs of each sender where classes are apart, 64 where they are not, and 32 flows of TCP. RoCE's own \
+        caption: "Apart: a class for each; mixed: the same class. 32 queue pairs of each sender where classes are apart, 64 where they are not, and 32 flows of TCP. RoCE's own \
                   class is lossless, SRD's is not; classes take turns by bytes. TCP's flows begin one after another within \
                   200 ms. The last third of the run."
             .into(),
