@@ -1,7 +1,7 @@
 # The commands of this repository. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench ablations campaign fuzz install clean
+.PHONY: help setup build test demo bench ablations figures campaign fuzz install clean
 
 PREFIX ?= /usr/local
 SEEDS ?= 2000
@@ -28,6 +28,9 @@ bench: setup build ## latency, bandwidth and message rate, with ratios against k
 
 ablations: build ## docs/ABLATIONS.md: what each part of congestion control is good for, simulated (some minutes)
 	@target/srd/bin/srd sim sweep sweeps/ablations.toml --markdown docs/ABLATIONS.md
+
+figures: build   ## every published figure and table again, SRD beside its rivals: target/figures/index.html (some minutes)
+	@target/srd/bin/srd figures --out target/figures
 
 campaign:        ## SEEDS=N [FIRST=N]: the deterministic world, one run per seed, and random programs of messages
 	@scripts/campaign.sh $(SEEDS) $(FIRST)

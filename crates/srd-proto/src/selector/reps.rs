@@ -226,6 +226,26 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_answers_far_later_than_others_is_left_for_some_sweeps() {
+        let field = Field::new(16);
+        let mut reps = Reps::new(16, BASE, 5);
+        let answer = |reps: &mut Reps, path, us| {
+            let rtt = Some(Nanos::from_micros(us));
+            reps.on_ack(&AckedPath { rtt, early: false, ..acked(0, PathId(path)) });
+        };
+        (0..8).for_each(|path| answer(&mut reps, path, 20));
+        answer(&mut reps, 9, 90);
+        let taken = |reps: &mut Reps| (0..64).filter(|_| reps.pick(&field.all(1000)) == PathId(9)).count();
+        assert_eq!(taken(&mut reps), 0);
+        (0..3).for_each(|_| drop(taken(&mut reps)));
+        assert!(taken(&mut reps) > 0, "it is tried again");
+        // Where all are late, as before a receiver that many send to, none is.
+        (0..16).for_each(|path| answer(&mut reps, path, 90));
+        answer(&mut reps, 3, 91);
+        assert!((0..64).any(|_| reps.pick(&field.all(2000)) == PathId(3)));
+    }
+
+    #[test]
     fn with_few_known_paths_it_does_not_freeze() {
         let field = Field::new(64);
         let mut reps = Reps::new(64, BASE, 5);
