@@ -27,7 +27,9 @@ fn two_instances_of_a_process_tell_of_each_other() {
     assert_eq!(a_seen["rx_bytes"].as_u64(), Some(sent), "{of_b}");
     assert_eq!((&b_seen["answered"], &b_seen["silent"]), (&Value::Bool(true), &Value::Bool(false)));
     assert!(b_seen["rtt_us"].as_f64() >= b_seen["least_rtt_us"].as_f64());
-    assert!(b_seen["least_rtt_us"].as_f64() > Some(0.0));
+    // Less the time for which the peer held the packet: with both on one thread nothing may be left.
+    assert!(b_seen["least_rtt_us"].as_f64() >= Some(0.0), "{b_seen}");
+    assert!(b_seen["rtt_us"].as_f64() > Some(0.0), "{b_seen}");
     assert_eq!(b_seen["paths"].as_u64(), Some(64));
     assert_eq!(of_a["peer_count"].as_u64(), Some(1));
 }
