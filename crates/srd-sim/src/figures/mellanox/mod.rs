@@ -1,6 +1,6 @@
-//! Resilient RoCE: A. Shpiner, "Ubiquitous RoCE: RoCE on Datacenter Networks", 13th OpenFabrics Alliance Workshop, Mellanox, 2017.
-//! Its switches are told with all their memory, and so are ours. `alone` has one transport at a time, `together` two on one
-//! fabric, `control` flow control, congestion control and how fast that acts; this file has what all of them run on.
+//! Resilient RoCE: A. Shpiner, Mellanox, "Ubiquitous RoCE: RoCE on Datacenter Networks", 13th OpenFabrics Alliance Workshop,
+//! 2017. Its switches are told with all their memory, and so are ours. `alone` has one transport at a time, `together` two
+//! on one fabric, `control` flow control, congestion control and how fast that acts; this file has what they all run on.
 
 mod alone;
 mod control;
@@ -30,7 +30,8 @@ const SWITCH: &str = "capacity = \"3.5MB\"\nshared = \"3.5MB\"\nshared_alpha = 2
 /// Marks, of which the seed says nothing: what Onyx sets for RoCE (NVIDIA Onyx user manual, `show roce`).
 const MARKS: &str = "ecn_min = \"150KB\"\necn_max = \"1500KB\"\necn_classes = [0, 3]\n";
 /// The seed's: 3.5 MB more, alpha 2, and 94 KB of each port's own, of which 20 KB until it is paused.
-const LOSSLESS: &str = "lossless = [3]\nshared_lossless = \"3.5MB\"\npfc_alpha = 2\npfc_xoff = \"20KB\"\npfc_headroom = \"74KB\"\n";
+const LOSSLESS: &str = "lossless = [3]\nshared_lossless = \"3.5MB\"\npfc_alpha = 2\npfc_xoff = \"20KB\"\n\
+                        pfc_headroom = \"74KB\"\n";
 
 /// Timers of DCQCN's paper, increments and least rate of ConnectX's firmware (RPG_AI_RATE, RPG_HAI_RATE, RPG_MIN_RATE). A
 /// thousand queue pairs share a port, 100 Mb/s each, so the paper's increments of 100 Mb/s would each double a rate; and the

@@ -124,9 +124,9 @@ fn beside_tcp(lab: &mut Lab<'_>) -> Option<Drawn> {
     }
     Some(Drawn {
         chart,
-        caption: "Apart: a class for each; mixed: the same class. 32 queue pairs of each sender where classes are apart, 64 where they are not, and 32 flows of TCP. RoCE's own \
-                  class is lossless, SRD's is not; classes take turns by bytes. TCP's flows begin one after another within \
-                  200 ms. The last third of the run."
+        caption: "Apart: a class for each; mixed: the same class. 32 queue pairs of each sender where classes are apart, 64 \
+                  where they are not, and 32 flows of TCP. RoCE's own class is lossless, SRD's is not; classes take turns \
+                  by bytes. TCP's flows begin one after another within 200 ms. The last third of the run."
             .into(),
         findings,
         complaints: Vec::new(),
