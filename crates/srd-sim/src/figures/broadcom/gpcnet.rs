@@ -77,11 +77,8 @@ fn cell(lab: &mut Lab<'_>, row: &Row, configuration: Configuration, seed: u64) -
     );
     let gpcnet = GpcNet { rings, iterations, ..GpcNet::new(NODES, per_node, row.test, Congestors::All) };
     let mut test = |congestors: &str| {
-        let sets = [
-            format!("seed={seed}"),
-            "end_us=300000".to_string(),
-            format!("program.congestors={congestors}"),
-        ];
+        let sets =
+            [format!("seed={seed}"), "end_us=300000".to_string(), format!("program.congestors={congestors}")];
         let run = run(lab, &text, configuration, &sets)?;
         let figures = gpcnet.figures(&run.marks);
         Some((figures.expect("some rank measures something before the end"), run.unfinished))
@@ -102,7 +99,11 @@ fn gpcnet(lab: &mut Lab<'_>) -> Option<Drawn> {
             let cells: Vec<Cell> =
                 (1..=seeds).map(|seed| cell(lab, row, configuration, seed)).collect::<Option<_>>()?;
             let published = row.published.get(number).map_or(String::new(), |value| format!("{value}"));
-            findings.push(finding(format!("{}: {}", row.name, configuration.name), published, words(row, &cells)));
+            findings.push(finding(
+                format!("{}: {}", row.name, configuration.name),
+                published,
+                words(row, &cells),
+            ));
             of_rows.push(mean(cells.iter().map(|cell| cell.impact)));
         }
         means.push(of_rows);

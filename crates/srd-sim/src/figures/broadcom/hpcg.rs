@@ -53,7 +53,8 @@ fn hpcg(lab: &mut Lab<'_>) -> Option<Drawn> {
         lines.push(shares);
     }
     let least = lines.iter().flatten().copied().fold(f64::MAX, f64::min);
-    let names = per_node.iter().flat_map(|per_node| nodes.iter().map(move |nodes| format!("{per_node}x{nodes}")));
+    let names =
+        per_node.iter().flat_map(|per_node| nodes.iter().map(move |nodes| format!("{per_node}x{nodes}")));
     let y = Axis::new("share of processes alone (%)", (least - 1.0).floor(), 100.0);
     let mut chart = Chart::new(HPCG.title, Axis::of_names("processes a node x nodes", names), y);
     for (number, (configuration, shares)) in SLIDES.iter().zip(&lines).enumerate() {

@@ -62,7 +62,10 @@ fn efficiency(lab: &mut Lab<'_>, figure: &Figure, word: &str, benchmark: Benchma
     let x = Axis::new("nodes", nodes[0] as f64, nodes[nodes.len() - 1] as f64).logarithmic();
     let mut chart = Chart::new(figure.title, x, Axis::new("efficiency (%)", least, 100.0));
     for (configuration, values) in SLIDES.iter().zip(&lines) {
-        chart.line(configuration.name, nodes.iter().zip(values).map(|(&nodes, &value)| (nodes as f64, Some(value))));
+        chart.line(
+            configuration.name,
+            nodes.iter().zip(values).map(|(&nodes, &value)| (nodes as f64, Some(value))),
+        );
     }
     Some(Drawn {
         chart,

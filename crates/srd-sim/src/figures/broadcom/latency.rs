@@ -24,7 +24,12 @@ const CONFIGURATIONS: [Configuration; 3] = [PFC_ONLY, TCP, SRD];
 const SIZES: [u64; 5] = [8, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 
 /// Hosts 7 and 8, of different racks, play ping-pong.
-fn half_round_trip(lab: &mut Lab<'_>, configuration: Configuration, bytes: u64, more: &[String]) -> Option<f64> {
+fn half_round_trip(
+    lab: &mut Lab<'_>,
+    configuration: Configuration,
+    bytes: u64,
+    more: &[String],
+) -> Option<f64> {
     let imb = Imb { ranks: 2, benchmark: Benchmark::PingPong, bytes, iterations: 20, warmup: 4 };
     let text = format!(
         "[[program]]\nkind = \"imb\"\nbenchmark = \"pingpong\"\nsize = {bytes}\nfirst_host = 7\nhosts = 2\niterations = {}\n\
@@ -40,8 +45,10 @@ fn latency(lab: &mut Lab<'_>) -> Option<Drawn> {
     let mut findings = Vec::new();
     let mut bars = Vec::new();
     for configuration in CONFIGURATIONS {
-        let by_size =
-            SIZES.iter().map(|&size| half_round_trip(lab, configuration, size, &[])).collect::<Option<Vec<f64>>>()?;
+        let by_size = SIZES
+            .iter()
+            .map(|&size| half_round_trip(lab, configuration, size, &[]))
+            .collect::<Option<Vec<f64>>>()?;
         let whole = by_size[0];
         let mut parts = Vec::new();
         for (_, without) in PARTS {
@@ -49,7 +56,8 @@ fn latency(lab: &mut Lab<'_>) -> Option<Drawn> {
         }
         let rest = whole - parts.iter().sum::<f64>();
         parts.push(rest);
-        let names = PARTS.iter().map(|(name, _)| name.to_string()).chain(["sending".to_string(), "all".to_string()]);
+        let names =
+            PARTS.iter().map(|(name, _)| name.to_string()).chain(["sending".to_string(), "all".to_string()]);
         parts.push(whole);
         findings.push(finding(
             format!("{}: 8 B, us", configuration.name),
@@ -66,7 +74,11 @@ fn latency(lab: &mut Lab<'_>) -> Option<Drawn> {
     let mut chart = Chart::new(LATENCY.title, Axis::of_names("", names), y);
     for (number, (configuration, parts)) in CONFIGURATIONS.iter().zip(&bars).enumerate() {
         let values: Vec<Option<f64>> = parts.iter().copied().map(Some).collect();
-        chart.grouped_bars(if number == 0 { "RoCE" } else { configuration.name }, (number, CONFIGURATIONS.len()), &values);
+        chart.grouped_bars(
+            if number == 0 { "RoCE" } else { configuration.name },
+            (number, CONFIGURATIONS.len()),
+            &values,
+        );
     }
     Some(Drawn {
         chart,

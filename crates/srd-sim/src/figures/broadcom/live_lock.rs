@@ -21,7 +21,9 @@ const CONFIGURATIONS: [Configuration; 4] = [CC_ONLY, CC_AND_PFC, PFC_ONLY, SRD];
 /// The 24 hosts of three racks send to one that takes a packet every 0.7 us and has a ring of 256;
 /// another host of that rack gets a flow of each rack.
 fn text() -> String {
-    let from = |hosts: std::ops::Range<u32>| hosts.flat_map(|host| [host, host + 8, host + 16]).collect::<Vec<u32>>();
+    let from = |hosts: std::ops::Range<u32>| {
+        hosts.flat_map(|host| [host, host + 8, host + 16]).collect::<Vec<u32>>()
+    };
     let pairs = |to: u32, hosts: Vec<u32>| {
         let pairs: Vec<String> = hosts.iter().map(|host| format!("\"{host}->{to}\"")).collect();
         pairs.join(", ")
@@ -68,13 +70,25 @@ fn live_lock(lab: &mut Lab<'_>) -> Option<Drawn> {
             list(timeouts.iter().zip(values).map(|(&n, value)| (format!("{:.0} us", micros(n)), *value)))
         };
         let name = configuration.name;
-        findings.push(finding(format!("{name}: goodput into the slow receiver, Gb/s"), "", words(&goodput)));
+        let seed = |words: &'static str| if name == PFC_ONLY.name { words } else { "" };
+        let (lock, spread) =
+            (seed("\"may result in transport live-lock\""), seed("\"congestion spreading\""));
+        findings.push(finding(
+            format!("{name}: goodput into the slow receiver, Gb/s"),
+            lock,
+            words(&goodput),
+        ));
         let died = if dead > 0 { format!("; {dead} queue pairs gave up") } else { String::new() };
         findings.push(finding(format!("{name}: % sent again"), "", words(&again) + &died));
-        findings.push(finding(format!("{name}: goodput of the three bystanders, Gb/s"), "", words(&victims)));
+        findings.push(finding(
+            format!("{name}: goodput of the three bystanders, Gb/s"),
+            spread,
+            words(&victims),
+        ));
         goodputs.push(goodput);
     }
-    let x = Axis::new("retransmission timeout (us)", micros(timeouts[0]), micros(timeouts[timeouts.len() - 1]));
+    let x =
+        Axis::new("retransmission timeout (us)", micros(timeouts[0]), micros(timeouts[timeouts.len() - 1]));
     let highest = goodputs.iter().flatten().copied().fold(0.0, f64::max);
     let y = Axis::new("goodput into the slow receiver (Gb/s)", 0.0, highest * 1.1);
     let mut chart = Chart::new(LIVE_LOCK.title, x.logarithmic(), y);

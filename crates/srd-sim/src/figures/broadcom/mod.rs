@@ -30,7 +30,8 @@ use super::lab::{Lab, Run};
 use crate::record::chart::plain;
 use crate::settings::OnNode;
 
-const SOURCE: &str = "Shah and Voloshin (Broadcom), \"Congestion Control for Large Scale RoCEv2 Deployments\"";
+const SOURCE: &str =
+    "Shah and Voloshin (Broadcom), \"Congestion Control for Large Scale RoCEv2 Deployments\"";
 
 const FABRIC: &str = r#"
 [fabric]
@@ -75,7 +76,12 @@ const TCP: Configuration =
 /// Marks from 65 packets of 1500 bytes on at 10 Gb/s, more at more (RFC 8257, section 4.1; SIGCOMM'10, section 3.5).
 const DCTCP: Configuration = Configuration {
     name: "TCP (DCTCP)",
-    sets: &["transport.kind=tcp", "transport.congestion=dctcp", "transport.stack_us=10", "queues.ecn_min=100KB"],
+    sets: &[
+        "transport.kind=tcp",
+        "transport.congestion=dctcp",
+        "transport.stack_us=10",
+        "queues.ecn_min=100KB",
+    ],
 };
 /// TCP in the card.
 const IWARP: Configuration = Configuration { name: "iWARP", sets: &["transport.kind=iwarp"] };
@@ -91,7 +97,7 @@ const BASE_RTT: &str = "transport.base_rtt_us=7.1";
 /// As large as RoCE's largest: where switches take a packet in before they send it on, those of 9000 bytes take longer.
 const PACKETS: &str = "transport.mtu=4200";
 
-/// Those of the slides, and SRD.
+/// Those of the slides, and SRD. Applications that mostly compute need no second TCP.
 const SLIDES: [Configuration; 5] = [CC_ONLY, CC_AND_PFC, PFC_ONLY, TCP, SRD];
 
 fn sets(configuration: Configuration, more: &[String]) -> Vec<String> {
@@ -107,6 +113,7 @@ fn run(lab: &mut Lab<'_>, text: &str, configuration: Configuration, more: &[Stri
 
 /// Names and values, one behind the other.
 fn list(of: impl IntoIterator<Item = (String, f64)>) -> String {
-    let words: Vec<String> = of.into_iter().map(|(name, value)| format!("{name}: {}", plain(value))).collect();
+    let words: Vec<String> =
+        of.into_iter().map(|(name, value)| format!("{name}: {}", plain(value))).collect();
     words.join(", ")
 }
