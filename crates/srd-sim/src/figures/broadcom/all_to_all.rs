@@ -2,7 +2,7 @@
 
 use super::super::lab::Lab;
 use super::super::{Drawn, Figure, finding};
-use super::{SLIDES, SOURCE, list, run};
+use super::{CC_AND_PFC, CC_ONLY, Configuration, DCTCP, PFC_ONLY, SOURCE, SRD, TCP, list, run};
 use crate::program::measure::{Summary, spans};
 use crate::record::chart::{Axis, Chart};
 
@@ -20,15 +20,16 @@ pub(in crate::figures) static NON_BLOCKING: Figure = Figure {
     make: |lab| all_to_all(lab, &NON_BLOCKING, "at-once"),
 };
 
+const CONFIGURATIONS: [Configuration; 6] = [CC_ONLY, CC_AND_PFC, PFC_ONLY, TCP, DCTCP, SRD];
 const SIZES: [u64; 6] = [8, 256, 1 << 10, 8 << 10, 32 << 10, 128 << 10];
 const QUICK: [u64; 3] = [8, 1 << 10, 8 << 10];
 
 fn all_to_all(lab: &mut Lab<'_>, figure: &Figure, algorithm: &str) -> Option<Drawn> {
     let sizes = lab.pick(&QUICK[..], &SIZES[..]);
-    lab.plan(SLIDES.len() * sizes.len());
+    lab.plan(CONFIGURATIONS.len() * sizes.len());
     let mut lines: Vec<Vec<f64>> = Vec::new();
     let mut complaints = Vec::new();
-    for configuration in SLIDES {
+    for configuration in CONFIGURATIONS {
         let mut times = Vec::new();
         for &size in sizes {
             let repeats = if size < 32 << 10 { lab.pick(1, 3) } else { 1 };
@@ -51,7 +52,7 @@ fn all_to_all(lab: &mut Lab<'_>, figure: &Figure, algorithm: &str) -> Option<Dra
     let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
     let mut chart = Chart::new(figure.title, x, Axis::new("time (us)", low * 0.7, high * 1.4).logarithmic());
     let mut findings = Vec::new();
-    for (configuration, times) in SLIDES.iter().zip(&lines) {
+    for (configuration, times) in CONFIGURATIONS.iter().zip(&lines) {
         chart.line(
             configuration.name,
             sizes.iter().zip(times).map(|(&bytes, &time)| (bytes as f64, Some(time))),
@@ -64,9 +65,9 @@ fn all_to_all(lab: &mut Lab<'_>, figure: &Figure, algorithm: &str) -> Option<Dra
         .zip(lines[3].iter().zip(&lines[1]))
         .map(|(size, (tcp, roce))| (format!("{size} B"), tcp / roce));
     findings.push(finding("TCP by RoCE with CC and PFC", "RoCE \"significantly\" better", list(tcp)));
-    let best = |size: usize| lines[..4].iter().map(|line| line[size]).fold(f64::MAX, f64::min);
+    let best = |size: usize| lines[..5].iter().map(|line| line[size]).fold(f64::MAX, f64::min);
     let srd =
-        sizes.iter().enumerate().map(|(number, size)| (format!("{size} B"), lines[4][number] / best(number)));
+        sizes.iter().enumerate().map(|(number, size)| (format!("{size} B"), lines[5][number] / best(number)));
     findings.push(finding("SRD by the best of the others", "", list(srd)));
     Some(Drawn {
         chart,

@@ -70,10 +70,21 @@ fn live_lock(lab: &mut Lab<'_>) -> Option<Drawn> {
             list(timeouts.iter().zip(values).map(|(&n, value)| (format!("{:.0} us", micros(n)), *value)))
         };
         let name = configuration.name;
-        findings.push(finding(format!("{name}: goodput into the slow receiver, Gb/s"), "", words(&goodput)));
+        let seed = |words: &'static str| if name == PFC_ONLY.name { words } else { "" };
+        let (lock, spread) =
+            (seed("\"may result in transport live-lock\""), seed("\"congestion spreading\""));
+        findings.push(finding(
+            format!("{name}: goodput into the slow receiver, Gb/s"),
+            lock,
+            words(&goodput),
+        ));
         let died = if dead > 0 { format!("; {dead} queue pairs gave up") } else { String::new() };
         findings.push(finding(format!("{name}: % sent again"), "", words(&again) + &died));
-        findings.push(finding(format!("{name}: goodput of the three bystanders, Gb/s"), "", words(&victims)));
+        findings.push(finding(
+            format!("{name}: goodput of the three bystanders, Gb/s"),
+            spread,
+            words(&victims),
+        ));
         goodputs.push(goodput);
     }
     let x =

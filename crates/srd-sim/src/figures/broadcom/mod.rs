@@ -97,7 +97,7 @@ const BASE_RTT: &str = "transport.base_rtt_us=7.1";
 /// As large as RoCE's largest: where switches take a packet in before they send it on, those of 9000 bytes take longer.
 const PACKETS: &str = "transport.mtu=4200";
 
-/// Those of the slides, and SRD.
+/// Those of the slides, and SRD. Applications that mostly compute need no second TCP.
 const SLIDES: [Configuration; 5] = [CC_ONLY, CC_AND_PFC, PFC_ONLY, TCP, SRD];
 
 fn sets(configuration: Configuration, more: &[String]) -> Vec<String> {
