@@ -99,10 +99,11 @@ fn over_time(lab: &mut Lab<'_>, figure: &Figure, bench: &Bench<'_>) -> Option<Dr
     Some(Drawn {
         chart,
         caption: format!(
-            "Streams of writes; all begin within {} ms, which in the lab took seconds. Payload: of a full frame of RoCE it \
+            "Streams of writes from {} hosts, which all begin within {} ms. Payload: of a full frame of RoCE it \
              is 92.6 %, of TCP 94.2 %, of SRD 91.7 %. Late: the last third. RoCE has DCQCN with the paper's timers and the \
              firmware's increments. TCP is CUBIC, that of the lab without RACK. NSCC has switches that cut packets, and one \
              connection for each sender. SRD has neither marks nor flow control.",
+            bench.pairs.len(),
             bench.spread_us as f64 / 1e3
         ),
         findings,
@@ -159,7 +160,7 @@ fn queue_pairs(lab: &mut Lab<'_>) -> Option<Drawn> {
     Some(Drawn {
         chart,
         caption: format!(
-            "The last third of {} ms; as in the figure before this one. Mean of {seeds} runs, and their range.",
+            "The last third of {} ms; as in the figure before this one. Mean over seeds ({seeds}), and their range.",
             end_us / 1000
         ),
         findings,

@@ -105,7 +105,7 @@ fn four_quadrants(lab: &mut Lab<'_>) -> Option<Drawn> {
         caption: format!(
             "From one rack to another, with as much bandwidth between racks as in them: nothing but the one's link is \
              short. PFC: flow control; DCQCN: congestion control. {EACH} queue pairs of each sender, also of the stream to the \
-             neighbour. The last third of {} ms; mean of {seeds} runs, and their range.",
+             neighbour. The last third of {} ms; mean over seeds ({seeds}), and their range.",
             end_us / 1000
         ),
         findings,
