@@ -1,10 +1,8 @@
 //! Where figures are made: runs of scenarios, one after the other, with what figures want to know of them.
 
-#![allow(dead_code)] // until all figures are there
-
 use crate::fabric::PortId;
 use crate::flow::Program;
-use crate::outcome::{Meter, Outcome, Times};
+use crate::outcome::{Meter, Outcome};
 use crate::program::run::{Ended, to_end};
 use crate::run::{self, AnyHost, Offer};
 use crate::scenario::Scenario;
@@ -45,8 +43,6 @@ impl FlowResult {
 pub(super) struct Run {
     pub outcome: Outcome,
     pub flows: Vec<FlowResult>,
-    /// Names of the workloads.
-    pub workloads: Vec<String>,
     /// Moments that each rank of the programs noted.
     pub marks: Vec<Vec<Time>>,
     /// Ranks of programs with an end that had not come to it.
@@ -72,11 +68,6 @@ impl Run {
         self.flows.iter().filter_map(FlowResult::time).collect()
     }
 
-    /// The same in short; `None` if none is done.
-    pub fn summary(&self) -> Option<Times> {
-        Times::of(self.times())
-    }
-
     /// Payload that came in the whole run, in Gb/s, of the flows of a workload.
     pub fn goodput_gbps(&self, workload: u16) -> f64 {
         let of_it = self.flows.iter().filter(|flow| flow.workload == workload);
@@ -90,12 +81,6 @@ impl Run {
         let before = std::iter::once(0).chain(of_flow.clone());
         let gbps = |bytes: u64| bytes as f64 * 8.0 / (every.as_micros() * 1e3);
         of_flow.zip(before).map(|(after, before)| gbps(after - before)).collect()
-    }
-
-    /// Spans between a rank's marks, two by two: from the first to the second, from the third to the fourth.
-    pub fn spans_of(&self, rank: usize) -> Vec<Ps> {
-        let pairs = self.marks[rank].chunks_exact(2);
-        pairs.map(|pair| Ps::of(pair[1]).since(Ps::of(pair[0]))).collect()
     }
 }
 
@@ -175,7 +160,6 @@ impl<'w> Lab<'w> {
         });
         Some(Run {
             flows: flows.collect(),
-            workloads: scenario.traffic.workloads.clone(),
             marks: simulation
                 .messages()
                 .map_or_else(Vec::new, |all| all.ranks().map(|rank| rank.marks().to_vec()).collect()),
