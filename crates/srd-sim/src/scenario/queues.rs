@@ -93,10 +93,9 @@ pub(super) fn read(document: &Document, bdp: u64, frame: u64) -> Result<QueueSet
 fn class_list(section: &Section<'_>, key: &str) -> Result<Option<u8>, InputError> {
     let expected = "whole numbers from 0 to 7";
     let list = section.list(key, expected, |item| item.whole().filter(|&class| class < 8))?;
-    match list.as_deref() {
-        Some([]) => Err(section.error_at(key, format!("write {expected}, or leave it out"))),
-        list => Ok(list.map(|list| list.iter().fold(0, |classes, class| classes | 1 << class))),
-    }
+    // An empty list, as an override has it, names none.
+    let some = list.filter(|list| !list.is_empty());
+    Ok(some.map(|list| list.iter().fold(0, |classes, class| classes | 1 << class)))
 }
 
 /// Who is paused, and when.

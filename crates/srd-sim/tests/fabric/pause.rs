@@ -295,7 +295,6 @@ fn what_cannot_be_is_refused() {
     };
     for (queues, part) in [
         ("[queues]\nlossless = [8]", "from 0 to 7"),
-        ("[queues]\nlossless = []", "or leave it out"),
         ("[queues]\nlossless = [3]\nlink_pause = true", "not together with `lossless`"),
         ("[queues]\npfc_xoff = 1000", "nothing is paused"),
         ("[queues]\nshared_lossless = 1000", "nothing is paused"),
