@@ -188,7 +188,8 @@ pub enum ClassSchedule {
 pub struct HostSettings {
     /// Time that each packet costs the host when sent and when received: a ceiling on packets per second.
     pub per_packet: Ps,
-    /// From the program to the wire, and from the wire to the program, beside `per_packet`.
+    /// From the program to the wire and from the wire to the program, together, beside `per_packet`: added where a packet is
+    /// received.
     pub latency: Ps,
     /// Packets received that may wait for the host; more are dropped, or the switch is paused where the class is lossless.
     pub receive_ring: u32,
