@@ -201,6 +201,8 @@ pub(crate) struct Peer<P: Payload> {
 
     /// Last time anything was sent or received.
     pub(crate) last_active: Time,
+    /// When data was sent last.
+    pub(crate) data_sent: Time,
     pub(crate) counters: PeerCounters,
 }
 
@@ -269,6 +271,7 @@ impl<P: Payload> Peer<P> {
             ack_turn: 0,
             counted: Counted::default(),
             last_active: now,
+            data_sent: now,
             counters: PeerCounters::default(),
         }
     }

@@ -17,6 +17,8 @@ const MAX_PADDING: u16 = 128;
 
 /// With fewer packets outstanding, and no room for more, each is answered at once.
 const FEW_OUTSTANDING: u32 = 8;
+/// Base round trips without anything in flight after which delays that were measured are forgotten.
+const REST_ROUNDS: u64 = 24;
 
 impl<P: Payload> Peer<P> {
     /// Nothing more of the message is sent or read. If a part of it may have arrived, the peer is told to forget it.
@@ -162,6 +164,10 @@ impl<P: Payload> Peer<P> {
             self.pacer.open(); // not the pace is in the way
             return None;
         }
+        if self.sent.span() == 0 && now >= self.data_sent + Nanos(REST_ROUNDS * shared.config.base_rtt.0) {
+            self.data_sent = now;
+            self.outgoing(shared).controller.on_rest();
+        }
         let allowance = self.outgoing(shared).controller.allowance();
         let window = allowance.window_bytes.min(self.share_bytes);
         let packet_bytes = self.max_datagram as u64;
@@ -185,6 +191,7 @@ impl<P: Payload> Peer<P> {
             self.waiting_since = now;
         }
         self.last_active = now;
+        self.data_sent = now;
         let mut outgoing = self.outgoing.take()?;
         // With more outstanding, ACKs come often enough without being asked for.
         let few = self.sent.span() < FEW_OUTSTANDING;

@@ -528,6 +528,18 @@ impl CongestionController for LogTarget {
         self.settle();
     }
 
+    fn on_rest(&mut self) {
+        if self.learn_base {
+            return; // delays of a host's own making do not leave with the queue
+        }
+        self.recent = RecentMin::new();
+        (self.delay, self.delay_ewma) = (0.0, 0.0);
+        let part = self.law.first_window * self.bdp / self.hint.senders.max(1) as f64;
+        self.window = self.window.max(part);
+        self.clamp();
+        self.settle();
+    }
+
     fn allowance(&self) -> Allowance {
         self.allowance
     }

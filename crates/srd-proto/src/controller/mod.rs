@@ -118,6 +118,9 @@ pub trait CongestionController: Send {
     /// A packet was found lost.
     fn on_loss(&mut self, now: Time);
 
+    /// Nothing has been in flight for many round trips, and something is to be sent: what was measured then says nothing of now.
+    fn on_rest(&mut self) {}
+
     /// What may be sent.
     fn allowance(&self) -> Allowance;
 
