@@ -2,7 +2,7 @@
 //! is tried in the simulator.
 
 use crate::frame::{Content, FrameHead};
-use crate::transport::{Counts, Order, Outgoing, Report, Role};
+use crate::transport::{Counts, Order, Report, Role};
 use crate::units::Ps;
 use crate::{Rival, Surroundings};
 use rand::rngs::SmallRng;
@@ -294,7 +294,7 @@ impl<T: Rival> Run<'_, T> {
             let Some(frame) = host.transport.poll_transmit(self.now.time(), |outgoing| outgoing) else {
                 break;
             };
-            let (head, content) = framed(frame);
+            let (head, content) = frame.into_frame(0, 0);
             host.free_at = self.now + Ps::to_send(head.bytes as u64, self.net.rate);
             let at = host.free_at + self.net.delay;
             self.contents.push(Some(content));
@@ -346,21 +346,4 @@ impl<T: Rival> Run<'_, T> {
 /// Number of a transfer among those to the same host.
 fn inbox_of(transfers: &[Transfer], number: usize) -> u32 {
     transfers[..number].iter().filter(|other| other.to == transfers[number].to).count() as u32
-}
-
-fn framed<C>(outgoing: Outgoing<C>) -> (FrameHead, C) {
-    let Outgoing { to, process, bytes, class, ecn_capable, content, .. } = outgoing;
-    let head = FrameHead {
-        tuple_hash: 0,
-        dst: to,
-        bytes: (bytes + 14).max(60),
-        class,
-        ecn_capable,
-        marked: false,
-        trimmed: false,
-        corrupt: false,
-        epoch: 0,
-        process,
-    };
-    (head, content)
 }

@@ -1,5 +1,10 @@
 //! What hosts put on a cable, as far as the fabric sees it.
 
+/// Bytes before an IP datagram on Ethernet: two addresses and the type.
+pub const ETHERNET_HEADER: u32 = 14;
+/// Shortest Ethernet frame without its check sequence.
+pub(crate) const SHORTEST_FRAME: u32 = 60;
+
 /// What a frame carries from one transport to another.
 pub trait Content {
     /// Cuts the content down to its headers. Returns the bytes that are left of the frame's, or `None` if the transport

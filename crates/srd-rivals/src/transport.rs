@@ -1,7 +1,7 @@
 //! The surface by which a host runs a transport: what a simulated process can be asked to do. SRD is one, and so are
 //! the transports it is compared with.
 
-use crate::frame::{Content, FrameHead};
+use crate::frame::{Content, ETHERNET_HEADER, FrameHead, SHORTEST_FRAME};
 use srd_wire::{BitRate, Nanos, Time};
 
 /// What a process must know before it begins.
@@ -85,6 +85,25 @@ pub struct Outgoing<C> {
 }
 
 impl<C> Outgoing<C> {
+    /// As a frame: what switches look at, and what it carries. `overhead`: bytes beside Ethernet's header and the datagram.
+    #[inline]
+    pub fn into_frame(self, tuple_hash: u32, overhead: u32) -> (FrameHead, C) {
+        let Outgoing { to, process, bytes, class, ecn_capable, content, .. } = self;
+        let head = FrameHead {
+            tuple_hash,
+            dst: to,
+            bytes: (bytes + ETHERNET_HEADER).max(SHORTEST_FRAME) + overhead,
+            class,
+            ecn_capable,
+            marked: false,
+            trimmed: false,
+            corrupt: false,
+            epoch: 0,
+            process,
+        };
+        (head, content)
+    }
+
     /// The same with another content.
     #[inline]
     pub fn map<D>(self, make: impl FnOnce(C) -> D) -> Outgoing<D> {

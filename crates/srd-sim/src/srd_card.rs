@@ -1,9 +1,9 @@
 //! What SRD processes of simulated hosts have in common, whatever their memory is and whatever lies above the device: their
 //! addresses, the transport's configuration, what their frames carry and cost.
 
+use crate::frame::ETHERNET_HEADER;
 use crate::frame::{Content, FrameHead};
 use crate::process::Birth;
-use crate::simulation::ETHERNET_HEADER;
 use crate::transport::{Counts, Outgoing, Role, WireCost};
 use srd_device::{Device, DeviceConfig, Length, Memory};
 use srd_proto::{Config, Payload};

@@ -1,24 +1,11 @@
 //! What congestion control promises of simulated fabrics (docs/RESULTS.md, "Simulated fabrics"), one seed of each: the same
 //! scenario and seed give the same answer on every machine, so that a figure that moves has been moved by a change.
 
+mod simulated;
+
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn outcome(arguments: &[&str]) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_srd"))
-        .current_dir(repository())
-        .arg("sim")
-        .args(arguments)
-        .arg("--json")
-        .output()
-        .unwrap();
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
-}
+use simulated::outcome;
+use std::path::Path;
 
 /// Most that each figure may be: the slowest flow by the ideal one, the slowest by the fastest, packets sent again by those
 /// sent.

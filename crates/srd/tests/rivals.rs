@@ -1,24 +1,12 @@
 //! That the transports SRD is compared with are what their authors have made: figures of others' simulators on the same inputs
 //! (docs/RIVALS.md has the commands that gave these), and that SRD gets along with them.
 
+mod simulated;
+
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use simulated::outcome as sim;
+use std::path::Path;
 use std::process::Command;
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn sim(arguments: &[&str]) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_srd"))
-        .current_dir(repository())
-        .arg("sim")
-        .args(arguments)
-        .arg("--json")
-        .output()
-        .unwrap();
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
-}
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
@@ -130,6 +118,19 @@ fn srd_and_others_on_one_port_get_their_shares() {
 }
 
 #[test]
+fn a_class_of_its_own_keeps_a_job_from_another_transports() {
+    let slowest = |sets: &[&str]| {
+        let outcome = sim(&[&["scenarios/two-jobs.toml"], sets].concat());
+        number(&outcome["programs"][0]["figures"][0]["p99"])
+    };
+    let alone = slowest(&["--set", "program.1.size=1B"]);
+    let beside = slowest(&[]);
+    let isolated = slowest(&["--set", "queues.classes=strict", "--set", "rival.0.class=1"]);
+    assert!(beside > 2.0 * alone, "the other job does no harm: {alone} us alone, {beside} us beside it");
+    assert!(isolated < 1.5 * alone, "a class of its own does not help: {alone} us alone, {isolated} us");
+}
+
+#[test]
 fn what_a_rival_has_not_is_refused_with_a_reason() {
     let base = "[fabric]\nkind = \"one-switch\"\nhosts = 2\n[[workload]]\nkind = \"flows\"\npairs = [\"0->1\"]\nsize = \"1MB\"\n";
     for (sections, told) in [
@@ -141,6 +142,11 @@ fn what_a_rival_has_not_is_refused_with_a_reason() {
         ("[transport]\nkind = \"sctp\"\n", "one of"),
         ("[[rival]]\nname = \"x\"\n", "`kind` is missing"),
         ("[[rival]]\nkind = \"tcp\"\n[[rival]]\nkind = \"tcp\"\n", "another transport called"),
+        (
+            "[[rival]]\nkind = \"tcp\"\n[[workload]]\nkind = \"incast\"\nsenders = 1\nprocesses = 500\nsize = \"1KB\"\n\
+             [[workload]]\nkind = \"incast\"\nname = \"b\"\ntransport = \"tcp\"\nsenders = 1\nprocesses = 500\nsize = \"1KB\"\n",
+            "more than 512 processes",
+        ),
     ] {
         let file = written("refused.toml", &format!("{base}{sections}"));
         let output = Command::new(env!("CARGO_BIN_EXE_srd")).args(["sim", &file]).output().unwrap();

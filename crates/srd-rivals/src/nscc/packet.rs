@@ -1,12 +1,12 @@
 //! What goes over the wire, and how many bytes of it there are.
 
-use crate::frame::Content;
+use crate::frame::{Content, ETHERNET_HEADER};
 
 /// Bytes of an acknowledgement's frame and of a data frame's headers where a frame costs nothing beside Ethernet's header:
 /// as uet-htsim counts (uec.h, `_hdr_size`; uecpacket.h, `ACKSIZE`), so that runs can be compared byte by byte.
 pub const HEADERS: u32 = 64;
 /// Of them, those of the IP datagram: IP, UDP, and the headers of packet delivery and of the message.
-pub const DATAGRAM_HEADERS: u32 = HEADERS - 14;
+pub const DATAGRAM_HEADERS: u32 = HEADERS - ETHERNET_HEADER;
 
 /// A connection's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -21,7 +21,7 @@ pub use config::{Config, Dcqcn, Recovery};
 pub use dcqcn::{AlphaUpdate, Constants};
 pub use packet::{Address, Packet, Segment};
 
-use crate::frame::FrameHead;
+use crate::frame::{ETHERNET_HEADER, FrameHead};
 use crate::input::InputError;
 use crate::section::Section;
 use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport, WireCost};
@@ -32,9 +32,6 @@ use requester::{Requester, Write};
 use srd_wire::{BitRate, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-
-/// Bytes of Ethernet's header.
-const ETHERNET: u64 = 14;
 
 /// A process with RoCEv2.
 pub struct Roce {
@@ -106,7 +103,7 @@ impl Rival for Roce {
     /// Without the 16 bytes of RETH that a message's first packet has more.
     fn cost(config: &Config, _mtu: u16, overhead: u32) -> WireCost {
         let address = if config.recovery == Recovery::Irn { packet::ADDRESS_HEADER } else { 0 };
-        let headers = ETHERNET + (packet::DATA_HEADERS + address + overhead) as u64;
+        let headers = (ETHERNET_HEADER + packet::DATA_HEADERS + address + overhead) as u64;
         WireCost { payload: config.payload as u64, headers }
     }
 }

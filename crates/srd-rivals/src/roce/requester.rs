@@ -4,11 +4,10 @@ use super::config::{Config, Dcqcn, Recovery};
 use super::dcqcn::ReactionPoint;
 use super::packet::{ADDRESS_HEADER, Address, DATA_HEADERS};
 use super::psn_set::PsnSet;
+use crate::frame::ETHERNET_HEADER;
 use srd_wire::{BitRate, Nanos, Time};
 use std::collections::VecDeque;
 
-/// Ethernet's header: rates count it.
-const ETHERNET: u32 = 14;
 /// RTO_low is for so few packets in flight (SIGCOMM'18, section 4.1).
 const FEW: u64 = 3;
 /// A timeout doubles so many times at most.
@@ -187,7 +186,7 @@ impl Requester {
     fn due_ps(&mut self, now: Time, config: &Config) -> u64 {
         let (Some(point), Some(dcqcn)) = (&mut self.point, &config.dcqcn) else { return 0 };
         match point.rate(now, &dcqcn.reaction_point) {
-            Some(rate) => self.last_ps + ((self.last_bytes + ETHERNET) as f64 * 8e12 / rate) as u64,
+            Some(rate) => self.last_ps + ((self.last_bytes + ETHERNET_HEADER) as f64 * 8e12 / rate) as u64,
             None => 0,
         }
     }
@@ -245,7 +244,7 @@ impl Requester {
         self.last_ps = if due > 0 && late < due - self.last_ps { due } else { now_ps };
         self.last_bytes = bytes;
         if let (Some(point), Some(dcqcn)) = (&mut self.point, &config.dcqcn) {
-            point.sent((bytes + ETHERNET) as u64, &dcqcn.reaction_point);
+            point.sent((bytes + ETHERNET_HEADER) as u64, &dcqcn.reaction_point);
         }
     }
 

@@ -3,6 +3,7 @@
 use super::congestion::Algorithm;
 use super::segment::{IP_TCP, TIMESTAMPS};
 use crate::Surroundings;
+use crate::frame::ETHERNET_HEADER;
 use crate::input::InputError;
 use crate::section::Section;
 use crate::transport::WireCost;
@@ -147,8 +148,6 @@ impl Config {
         WireCost { payload: payload as u64, headers: headers as u64 }
     }
 }
-
-const ETHERNET_HEADER: u32 = 14;
 
 fn marks(
     congestion: Algorithm,

@@ -1,8 +1,8 @@
 //! A simulated frame as the bytes that a network would carry: Ethernet, IPv4, UDP, and the packet in SRD's wire format
 //! with zeros for its payload.
 
+use crate::frame::ETHERNET_HEADER;
 use crate::frame::FrameHead;
-use crate::simulation::ETHERNET_HEADER;
 use crate::srd_card::SrdContent;
 use srd_proto::Payload;
 use srd_wire::{Body, codec};

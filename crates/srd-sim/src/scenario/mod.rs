@@ -21,7 +21,9 @@ use crate::topology::Topology;
 use crate::units::Ps;
 use srd_rivals::document::Document;
 use srd_rivals::section::Section;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use workloads::MOST_PROCESSES;
 
 /// Keys of the top level.
 pub const KEYS: [&str; 15] = [
@@ -138,6 +140,7 @@ impl Scenario {
         };
         programs::read(&mut context, &topology, &transports, bdp, seed, &mut traffic)?;
         check_times(&root, &traffic, given_end, end)?;
+        check_processes(&root, &traffic)?;
         faults.extend(faults::read(&document, &topology, end)?);
         faults.sort_by_key(|fault| fault.at);
         let settings = Settings {
@@ -205,6 +208,24 @@ fn check_times(
                 format!("the run ends at {end} us, but a flow of workload {}", workload(flow.workload));
             return Err(root
                 .error_at("end_us", format!("{message} goes on until {until} us: write a larger `end_us`")));
+        }
+    }
+    Ok(())
+}
+
+/// A host has so many processes of all transports together.
+fn check_processes(root: &Section<'_>, traffic: &Traffic) -> Result<(), InputError> {
+    let mut processes: BTreeMap<u32, BTreeSet<(u16, u16)>> = BTreeMap::new();
+    let of_flows =
+        traffic.flows.iter().flat_map(|flow| [(flow.src, flow.transport), (flow.dst, flow.transport)]);
+    let of_programs = traffic.programs.iter().map(|program| (program.at, program.transport));
+    for (place, transport) in of_flows.chain(of_programs) {
+        let of_host = processes.entry(place.host).or_default();
+        of_host.insert((transport, place.process));
+        if of_host.len() as u64 > MOST_PROCESSES {
+            let host = place.host;
+            let message = format!("host {host} would have more than {MOST_PROCESSES} processes");
+            return Err(root.error(format!("{message} of all transports: write fewer `processes`")));
         }
     }
     Ok(())

@@ -103,7 +103,7 @@ pub(super) const KINDS: [(&str, &[&str]); 10] = [
 ];
 
 /// Most processes of a host: a device of SRD has one of 512 ports.
-const MOST_PROCESSES: u64 = 512;
+pub(super) const MOST_PROCESSES: u64 = 512;
 /// Most rounds and repeats.
 const MOST_ROUNDS: u64 = 1_000_000;
 
@@ -142,7 +142,8 @@ pub(super) fn read(
         let kind = section.needed("kind", section.word("kind", &kinds)?, "\"incast\"")?;
         let (word, keys) = KINDS[kind];
         let section = section.called(word).only(keys)?;
-        let name = name(&section, word, &load.traffic)?;
+        let taken = |name: &str| load.traffic.workloads.iter().any(|other| other == name);
+        let name = name(&section, "workload", word, taken)?;
         let start = section.micros("start_us")?.unwrap_or(Ps::ZERO);
         let transport = transport(&section, transports)?;
         if word == "cm" {
@@ -165,12 +166,16 @@ pub(super) fn transport(section: &Section<'_>, transports: &[TransportSettings])
     Ok(section.word("transport", &named)?.unwrap_or(0))
 }
 
-/// Names tell workloads apart in reports.
-fn name(section: &Section<'_>, kind: &str, traffic: &Traffic) -> Result<String, InputError> {
-    let taken = |name: &str| traffic.workloads.iter().any(|other| other == name);
+/// Names tell workloads, and programs, apart in reports: one that is not `taken`, by the kind if the section gives none.
+pub(super) fn name(
+    section: &Section<'_>,
+    what: &str,
+    kind: &str,
+    taken: impl Fn(&str) -> bool,
+) -> Result<String, InputError> {
     match section.text("name")? {
         Some(name) if taken(name) => {
-            Err(section.error_at("name", "another workload has this name: write another"))
+            Err(section.error_at("name", format!("another {what} has this name: write another")))
         }
         Some(name) => Ok(name.to_string()),
         None if !taken(kind) => Ok(kind.to_string()),
@@ -216,7 +221,7 @@ fn pattern(
         }
         "incast" => Kind::Incast(incast(section, around, start)?),
         "permutation" => Kind::Permutation(workload::Permutation {
-            hosts: hosts(section, around)?,
+            hosts: hosts(section, around.topology)?,
             processes: processes(section, "processes")?,
             load: flow_load(section, around, start)?,
         }),
@@ -233,7 +238,7 @@ fn pattern(
 }
 
 fn collective(section: &Section<'_>, kind: &str, around: &Surroundings<'_>) -> Result<Kind, InputError> {
-    let (hosts, bytes) = (hosts(section, around)?, size(section, around)?);
+    let (hosts, bytes) = (hosts(section, around.topology)?, size(section, around)?);
     let rounds = rounds(section, "rounds")?;
     Ok(match kind {
         "all-to-all" => {
@@ -341,23 +346,19 @@ fn until(section: &Section<'_>, around: &Surroundings<'_>, start: Ps) -> Result<
 }
 
 /// The hosts that take part: `hosts` of them from `first_host` on, or all.
-fn hosts(section: &Section<'_>, around: &Surroundings<'_>) -> Result<Vec<u32>, InputError> {
-    let there_are = around.topology.hosts;
+pub(super) fn hosts(section: &Section<'_>, topology: &Topology) -> Result<Vec<u32>, InputError> {
+    let there_are = topology.hosts;
     let first = section.host("first_host")?.unwrap_or(0);
     if first >= there_are {
         return Err(section.error_at("first_host", format!("this fabric has hosts 0 to {}", there_are - 1)));
     }
-    let count = section.count("hosts")?.unwrap_or(there_are - first);
-    match first.checked_add(count) {
-        Some(end) if end <= there_are => Ok((first..end).collect()),
-        _ => {
-            let left = there_are - first;
-            Err(section.error_at(
-                "hosts",
-                format!("{count} are too many: this fabric has {left} from host {first} on"),
-            ))
-        }
+    let left = there_are - first;
+    let count = section.count("hosts")?.unwrap_or(left);
+    if count > left {
+        let message = format!("{count} are too many: this fabric has {left} from host {first} on");
+        return Err(section.error_at("hosts", message));
     }
+    Ok((first..first + count).collect())
 }
 
 /// `sender_hosts`, or the first `senders` hosts other than the receiver.

@@ -5,11 +5,10 @@
 
 use super::Topology;
 use super::check::SwitchLinks;
+use crate::frame::ETHERNET_HEADER;
 use crate::units::Ps;
 use srd_wire::BitRate;
 
-/// Bytes of Ethernet's header. The rest of what a frame adds is `frame_overhead` of the settings.
-pub const ETHERNET_HEADER: u64 = 14;
 /// IPv4 and UDP headers, then an ACK with one echo and one bitmap word (docs/SPEC.md, sections 2 and 4).
 const ACK_DATAGRAM: u64 = 20 + 8 + 12 + 20 + 12 + 8;
 
@@ -25,7 +24,7 @@ pub struct PacketSizes {
 impl PacketSizes {
     /// For IP datagrams of up to `mtu` bytes and frames with `frame_overhead` bytes beyond Ethernet's header.
     pub fn of(mtu: u16, frame_overhead: u32) -> PacketSizes {
-        let frame = ETHERNET_HEADER + frame_overhead as u64;
+        let frame = (ETHERNET_HEADER + frame_overhead) as u64;
         PacketSizes { data: mtu as u64 + frame, ack: ACK_DATAGRAM + frame }
     }
 }

@@ -3,10 +3,10 @@
 use super::scenario::{Runs, run_all};
 use anyhow::bail;
 use srd_rivals::RIVALS;
+use srd_sim::frame::ETHERNET_HEADER;
 use srd_sim::htsim::{cm_file, default_tree, topo_file};
 use srd_sim::input::{InputError, read_text};
 use srd_sim::scenario::Scenario;
-use srd_sim::simulation::ETHERNET_HEADER;
 use srd_sim::srd_card;
 use srd_sim::topology::{PacketSizes, Topology};
 use srd_wire::{BitRate, codec};

@@ -2,8 +2,8 @@
 
 use super::super::{Drawn, Figure, finding};
 use super::{
-    ECMP, INFINIBAND, LAG, Lab, MOVED, MOVED_SHORT, NODES, Network, SOURCE, SRD, Spread, TCP, complaints,
-    said, scenario,
+    ECMP, INFINIBAND, LAG, Lab, MOVED, MOVED_SHORT, NODES, Network, ROTATE, SOURCE, SRD, Spread, TCP,
+    complaints, said, scenario,
 };
 use crate::record::chart::{Axis, Chart, plain};
 
@@ -26,16 +26,6 @@ const SRD_LONG: Network =
     Network { label: "SRD, packets of 9000 bytes", sets: &["routing.mode=ecmp", "transport.kind=srd"] };
 
 const NETWORKS: [Network; 8] = [LAG, ECMP, MOVED, MOVED_SHORT, INFINIBAND, TCP, SRD, SRD_LONG];
-
-/// A tenth of the 80 MB, once instead of three times; some of the pairings.
-const PROGRAM: &str = r#"
-[[program]]
-kind = "rotate-bandwidth"
-placement = "random"
-size = "4MB"
-messages = 2
-tests = 1
-"#;
 
 /// Pairs' bandwidths in MB/s, of all pairings and seeds: of the slowest pair of each, of the mean, of the fastest.
 struct Rates {
@@ -62,7 +52,7 @@ fn measured(lab: &mut Lab<'_>) -> Option<Measured> {
                     format!("program.rotations={rotations}"),
                     "end_us=20000000".into(),
                 ];
-                let scenario = scenario(network, PROGRAM, seed, &more);
+                let scenario = scenario(network, ROTATE, seed, &more);
                 let run = lab.run(&scenario)?;
                 wrong.extend(complaints(network, &run));
                 for (part, figure) in parts.iter_mut().zip(said(&scenario, &run)) {

@@ -48,6 +48,16 @@ kind = "iwarp"
 mtu = 9000
 "#;
 
+/// Rotate bandwidth: a tenth of the 80 MB, once instead of three times.
+const ROTATE: &str = r#"
+[[program]]
+kind = "rotate-bandwidth"
+placement = "random"
+size = "4MB"
+messages = 2
+tests = 1
+"#;
+
 /// The nodes of the cluster; the switch has ports for 144.
 const NODES: u32 = 128;
 

@@ -1,7 +1,7 @@
 //! Strict against relaxed order of packets in the switch, and what pauses do: rotate bandwidth of all nodes.
 
 use super::super::{Drawn, Figure, finding};
-use super::{LAG, Lab, MOVED, NODES, Network, SOURCE, SRD, Spread, complaints, said, scenario};
+use super::{LAG, Lab, MOVED, NODES, Network, ROTATE, SOURCE, SRD, Spread, complaints, said, scenario};
 use crate::record::chart::{Axis, Chart, plain};
 
 pub(in super::super) static ORDER: Figure = Figure {
@@ -35,15 +35,6 @@ const NETWORKS: [Network; 7] = [
 /// A card that takes segments only in order.
 const IN_ORDER: &str = "transport.placement=in-order";
 
-const PROGRAM: &str = r#"
-[[program]]
-kind = "rotate-bandwidth"
-placement = "random"
-size = "4MB"
-messages = 2
-tests = 1
-"#;
-
 fn order(lab: &mut Lab<'_>) -> Option<Drawn> {
     let (rotations, seeds) = lab.pick((1, 1), (4, 3));
     lab.plan((2 * NETWORKS.len() + 2) * seeds);
@@ -58,7 +49,7 @@ fn order(lab: &mut Lab<'_>) -> Option<Drawn> {
                 "end_us=2000000".into(),
             ];
             more.extend((!set.is_empty()).then(|| set.to_string()));
-            let scenario = scenario(network, PROGRAM, seed, &more);
+            let scenario = scenario(network, ROTATE, seed, &more);
             let run = lab.run(&scenario)?;
             wrong.extend(complaints(network, &run));
             let said = said(&scenario, &run);

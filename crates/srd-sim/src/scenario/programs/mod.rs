@@ -3,7 +3,7 @@
 mod kinds;
 
 use super::Context;
-use super::workloads;
+use super::workloads::{self, MOST_PROCESSES};
 use crate::flow::{Place, Program, Traffic};
 use crate::input::InputError;
 use crate::program::catalogue::Job;
@@ -18,8 +18,6 @@ use std::collections::BTreeMap;
 const COMMON: [&str; 8] =
     ["kind", "name", "transport", "first_host", "hosts", "per_host", "placement", "forever"];
 
-/// Most processes of a host.
-const MOST_PROCESSES: u64 = 512;
 /// Most ranks of a program.
 const MOST_RANKS: u64 = 1 << 16;
 /// Most steps of all scripts of a program: 800 MB of memory.
@@ -51,7 +49,7 @@ pub(super) fn read(
         let (word, keys) = KINDS[kind];
         let keys: Vec<&'static str> = COMMON.iter().chain(keys).copied().collect();
         let section = section.called(word).only(&keys)?;
-        let hosts = hosts(&section, topology)?;
+        let hosts = workloads::hosts(&section, topology)?;
         let per_host = section.whole("per_host", 1..=MOST_PROCESSES)?.unwrap_or(1) as u32;
         let places = u64::from(per_host) * hosts.len() as u64;
         if places > MOST_RANKS {
@@ -74,7 +72,8 @@ pub(super) fn read(
         let order = placement(&section, &hosts, per_host, seed)?;
         let transport = workloads::transport(&section, transports)?;
         let forever = section.flag("forever")?.unwrap_or(false);
-        let name = name(&section, word, traffic)?;
+        let taken = |name: &str| traffic.jobs.iter().any(|other| other.name == name);
+        let name = workloads::name(&section, "program", word, taken)?;
         let first = traffic.programs.len() as u32;
         for (member, &host) in kind.members(seed).into_iter().zip(&order) {
             let at = houses.move_in(host).ok_or_else(|| {
@@ -117,22 +116,6 @@ impl Houses {
     }
 }
 
-/// The hosts that take part: `hosts` of them from `first_host` on, or all.
-fn hosts(section: &Section<'_>, topology: &Topology) -> Result<Vec<u32>, InputError> {
-    let there_are = topology.hosts;
-    let first = section.host("first_host")?.unwrap_or(0);
-    if first >= there_are {
-        return Err(section.error_at("first_host", format!("this fabric has hosts 0 to {}", there_are - 1)));
-    }
-    let left = there_are - first;
-    let count = section.count("hosts")?.unwrap_or(left);
-    if count > left {
-        let message = format!("{count} are too many: this fabric has {left} from host {first} on");
-        return Err(section.error_at("hosts", message));
-    }
-    Ok((first..first + count).collect())
-}
-
 /// The host of each rank.
 fn placement(section: &Section<'_>, hosts: &[u32], per_host: u32, seed: u64) -> Result<Vec<u32>, InputError> {
     let words = [("block", 0), ("scattered", 1), ("random", 2)];
@@ -148,20 +131,4 @@ fn placement(section: &Section<'_>, hosts: &[u32], per_host: u32, seed: u64) -> 
             block(&hosts)
         }
     })
-}
-
-/// Names tell programs apart in reports.
-fn name(section: &Section<'_>, kind: &str, traffic: &Traffic) -> Result<String, InputError> {
-    let taken = |name: &str| traffic.jobs.iter().any(|other| other.name == name);
-    match section.text("name")? {
-        Some(name) if taken(name) => {
-            Err(section.error_at("name", "another program has this name: write another"))
-        }
-        Some(name) => Ok(name.to_string()),
-        None if !taken(kind) => Ok(kind.to_string()),
-        None => {
-            let numbered = (2..).map(|n| format!("{kind}-{n}")).find(|name| !taken(name));
-            Ok(numbered.unwrap_or_else(|| kind.to_string()))
-        }
-    }
 }
