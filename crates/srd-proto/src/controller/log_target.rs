@@ -168,6 +168,9 @@ const PAUSE: f64 = 16.0;
 const UNCOUNTED: f64 = 0.2;
 /// Largest window, in BDP, beside others who fill the queue.
 const MOST_AMONG_RIVALS: f64 = 8.0;
+/// How much faster than its window a round trip it may send beside them, lest the pace and not the window be what limits it:
+/// Linux paces TCP at 1.2 of its window (tcp_pacing_ca_ratio).
+const PACE_AMONG_RIVALS: f64 = 1.2;
 /// A count that is a mere ceiling leaves at least this share of what it allows.
 const CEILING_FLOOR: f64 = 0.02;
 
@@ -300,7 +303,8 @@ impl LogTarget {
         let rate = if self.hint.rules {
             self.shared_rate()
         } else {
-            self.window * self.packet_bytes / (self.pace_base_ns + self.delay_ewma)
+            let rate = self.window * self.packet_bytes / (self.pace_base_ns + self.delay_ewma);
+            if self.rivalry.goes_on() { PACE_AMONG_RIVALS * rate } else { rate }
         };
         let burst = (rate * self.target_ns()).clamp(self.packet_bytes, self.max_burst.max(self.packet_bytes));
         // What hosts hold up is in flight too, but in nobody's queue.
@@ -467,7 +471,8 @@ impl LogTarget {
     fn note_senders(&mut self, now: Time, senders: u16) {
         // At twice the time that a packet of each sender takes this one must have been idle, unless others hold it up.
         let rest = PATIENCE + 2.0 * senders as f64 / self.bdp;
-        let rested = now.since(self.hint.heard).as_f64() > rest * self.unit_ns && !self.gets.pushed_aside();
+        let held_up = self.gets.pushed_aside() || self.rivalry.goes_on();
+        let rested = now.since(self.hint.heard).as_f64() > rest * self.unit_ns && !held_up;
         self.hint.heard = now;
         if senders == self.hint.senders && !rested {
             return;

@@ -18,7 +18,7 @@ const CEILING: u8 = 15;
 /// Steps for an ACK that is late: later than the quickest of the last answers by so many base round trips. Some flow that cannot
 /// move, or a slow cable, is on that path, and a message waits for its last packet.
 const LATE: u8 = 8;
-const LATE_BY: f64 = 1.0;
+const LATE_BY: f64 = 1.6;
 /// Answers, of any path, of which the quickest counts.
 const ANSWERS: usize = 16;
 /// Base round trips that freezing lasts after the last path has gone down: long enough for every path that was in use to
