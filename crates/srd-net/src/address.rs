@@ -1,7 +1,8 @@
 //! Which local address an instance uses, and what is known of the link behind it.
 
-use crate::options::Address;
-use crate::sys::{interface, udp};
+use crate::log;
+use crate::options::{Address, LogLevel};
+use crate::sys::{interface, shaper, udp};
 use srd_wire::BitRate;
 use std::fmt;
 use std::io;
@@ -18,7 +19,8 @@ pub struct LocalAddress {
     pub index: u32,
     /// The interface's MTU in bytes.
     pub mtu: u32,
-    /// The link's rate, if it is a real link that knows it.
+    /// The rate at which this host may send: the link's, if it is a real link that knows it, or less if the host shapes what
+    /// it sends.
     pub line_rate: Option<BitRate>,
     /// Whether it is loopback.
     pub loopback: bool,
@@ -103,10 +105,22 @@ impl LocalAddress {
             interface: found.interface.clone(),
             index: found.index,
             mtu: interface::mtu(&found.interface).map_err(AddressError::List)?,
-            line_rate: interface::speed_mbps(&found.interface).map(|mbps| BitRate(mbps as u64 * 1_000_000)),
+            line_rate: line_rate(found),
             loopback: found.loopback,
         })
     }
+}
+
+fn line_rate(of: &interface::InterfaceAddress) -> Option<BitRate> {
+    let link = interface::speed_mbps(&of.interface).map(|mbps| BitRate(mbps as u64 * 1_000_000));
+    let shaped = match shaper::bytes_per_s(of.index) {
+        Ok(rate) => rate.map(|bytes| BitRate(bytes.saturating_mul(8))),
+        Err(error) => {
+            log::say(LogLevel::Info, format_args!("cannot read how {} is shaped: {error}", of.interface));
+            None
+        }
+    };
+    link.into_iter().chain(shaped).min()
 }
 
 fn automatic(all: &[interface::InterfaceAddress]) -> Option<&interface::InterfaceAddress> {

@@ -10,6 +10,13 @@ use srd_wire::{BitRate, Nanos, seal};
 /// MTU fits one such packet; loopback's 64 KiB would only make losses dearer.
 pub const LARGEST_DEFAULT_MTU: u32 = 9216;
 
+/// Rate of a link that does not know its own.
+const UNKNOWN_RATE: BitRate = BitRate(100_000_000_000);
+/// Round trip of two hosts beside each other, of which one sleeps.
+const HOSTS: Nanos = Nanos::from_micros(200);
+/// Times that a full packet is sent between hosts of different leaves.
+const HOPS: u64 = 4;
+
 /// Bytes of the headers below ours: IP without options, and UDP.
 pub fn headers_below(v6: bool) -> u16 {
     if v6 { 40 + 8 } else { 20 + 8 }
@@ -29,8 +36,8 @@ pub fn max_datagram(mtu: u16, v6: bool, sealed: bool) -> u16 {
 ///
 /// | value | here | why |
 /// |---|---|---|
-/// | `base_rtt` | 200 us | delays below a fraction of it are the schedulers' of both hosts, not queues in the network |
-/// | `line_rate` | the link's, else 100 Gb/s | virtual links know no rate |
+/// | `base_rtt` | 200 us and the time of four packets | delays below a fraction of it are the schedulers' of both hosts, not queues in the network; a full packet is sent anew by each hop of a leaf-spine fabric |
+/// | `line_rate` | the link's or what the host shapes it to, else 100 Gb/s | virtual links know no rate |
 /// | `probe_path_mtu` | yes | networks that swallow large packets exist |
 /// | `min_rto` | 1 ms | a descheduled process answers after a scheduler tick, not after a round trip |
 /// | `min_pto` | 300 us | a thread that sleeps on a socket wakes within this time |
@@ -43,6 +50,8 @@ pub fn max_datagram(mtu: u16, v6: bool, sealed: bool) -> u16 {
 /// | `burst_bytes` | 63,000 | one GSO send |
 pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) -> Config {
     let sealed = options.key_file.is_some();
+    let line_rate = options.line_rate.or(local.line_rate).unwrap_or(UNKNOWN_RATE);
+    let packet_time = line_rate.time_for(u64::from(path_mtu(options, local)));
     Config {
         paths: options.paths,
         entropy: (2 * options.paths).clamp(16, 512),
@@ -51,8 +60,8 @@ pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) ->
         burst_bytes: 63_000,
         selector: options.selector,
         controller: options.cc,
-        line_rate: options.line_rate.or(local.line_rate).unwrap_or(BitRate(100_000_000_000)),
-        base_rtt: options.base_rtt.unwrap_or(Nanos::from_micros(200)),
+        line_rate,
+        base_rtt: options.base_rtt.unwrap_or(Nanos(HOSTS.0 + HOPS * packet_time.0)),
         rcvbuf_bytes: rcvbuf,
         min_rto: Nanos::from_millis(1),
         min_pto: Nanos::from_micros(300),
