@@ -10,6 +10,12 @@ pub trait Content {
     /// Cuts the content down to its headers. Returns the bytes that are left of the frame's, or `None` if the transport
     /// makes nothing of such a frame.
     fn trim(&mut self) -> Option<u32>;
+
+    /// A number that no other connection to the same process is likely to have, where packets of one connection have many
+    /// 5-tuples. `None`: the 5-tuple is the connection's.
+    fn connection(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// What switches look at.

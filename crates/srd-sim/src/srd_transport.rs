@@ -16,8 +16,11 @@ use std::collections::{HashMap, VecDeque};
 const INBOX_SHIFT: u32 = 33;
 /// Longest write of a flow that has an end.
 const LONGEST_WRITE: u64 = 1 << 30;
-/// Writes of a flow without end, and how many of them wait at a time for each bandwidth-delay product they fill.
+/// Writes of a flow without end, how many bandwidth-delay products of them are posted at a time (beside others a queue may hold
+/// far more than one), and how many at most.
 const ENDLESS_WRITE: u64 = 64 << 10;
+const ENDLESS_BDP: u64 = 16;
+const MOST_ENDLESS: u64 = 64;
 const QKEY: Qkey = Qkey(0x5eed);
 
 impl SrdContent {
@@ -101,9 +104,9 @@ impl Srd {
         let transport = transport_config(&birth);
         let role = &birth.role;
         let bdp = transport.line_rate.bytes_in(transport.base_rtt);
-        let endless_depth = (2 * bdp).div_ceil(ENDLESS_WRITE).max(2) as u32;
+        let endless_depth = (ENDLESS_BDP * bdp).div_ceil(ENDLESS_WRITE).clamp(2, MOST_ENDLESS) as u32;
         let config = DeviceConfig { transport, ..DeviceConfig::default() };
-        let sq_depth = (role.flows_out * endless_depth.min(8)).clamp(2, config.max_sq);
+        let sq_depth = (role.flows_out * endless_depth).clamp(2, config.max_sq);
         let boxes = role.inboxes as u64;
         let memory = Inboxes { delivered: Vec::new(), expected: Vec::new(), full: VecDeque::new() };
         let mut card = Card::new(role, config, memory);

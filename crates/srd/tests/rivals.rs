@@ -106,6 +106,11 @@ fn srd_and_others_on_one_port_get_their_shares() {
         ("cubic-deep", "capacity = \"4MB\"", "kind = \"tcp\""),
         ("dctcp", "capacity = \"1MB\"\necn_min = \"100KB\"", "kind = \"tcp\"\ncongestion = \"dctcp\""),
         ("dctcp-deep", "capacity = \"2MB\"\necn_min = \"400KB\"", "kind = \"tcp\"\ncongestion = \"dctcp\""),
+        (
+            "nscc",
+            "capacity = \"1MB\"\necn_min = \"0.2bdp\"\necn_max = \"0.8bdp\"\ntrim = true",
+            "kind = \"nscc\"",
+        ),
         ("dcqcn", &format!("capacity = \"2MB\"\n{dcqcn}"), "kind = \"roce\""),
         ("dcqcn-pfc", &format!("capacity = \"2MB\"\nlossless = [3]\n{dcqcn}"), "kind = \"roce\"\nclass = 3"),
     ] {

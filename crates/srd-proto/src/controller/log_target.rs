@@ -167,7 +167,7 @@ const PAUSE: f64 = 16.0;
 /// Least window, in packets, of those of whom the receiver does not count that many.
 const UNCOUNTED: f64 = 0.2;
 /// Largest window, in BDP, beside others who fill the queue.
-const MOST_AMONG_RIVALS: f64 = 8.0;
+const MOST_AMONG_RIVALS: f64 = 16.0;
 /// How much faster than its window a round trip it may send beside them, lest the pace and not the window be what limits it:
 /// Linux paces TCP at 1.2 of its window (tcp_pacing_ca_ratio).
 const PACE_AMONG_RIVALS: f64 = 1.2;

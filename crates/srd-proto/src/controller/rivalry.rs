@@ -1,7 +1,7 @@
 //! A sender's window while others are in the way who do not yield to delay: the receiver's count does not explain the queue,
 //! and who waited for it to leave would wait for ever. Like TCP it gives way to losses (AIMD, RFC 5681: one packet more for
 //! each round trip, but a third less at a loss, CUBIC's, RFC 9438 section 4.6), and to marks in proportion to how many
-//! there are (RFC 8257, section 3.3); and it never takes more than a little above its part of the line.
+//! there are (RFC 8257, section 3.3); and it never takes more than its part of the line.
 
 use super::AckSample;
 use srd_wire::Time;
@@ -10,9 +10,9 @@ use srd_wire::Time;
 const AFTER_LOSS: f64 = 0.7;
 /// Weight of a round trip in the share of packets that are marked (RFC 8257, section 4.2: g).
 const MARK_GAIN: f64 = 1.0 / 16.0;
-/// Most that it takes, in parts: as its window rises and falls it has about one on average beside CUBIC, and no more than the
-/// others beside DCQCN, which yields (with 1.25: 1.2 of its share).
-const MOST_PARTS: f64 = 1.1;
+/// Round trips in which it would have what is missing to its part, beside the packet each: it knows what its part is, and a packet
+/// a round trip alone takes seconds where others keep megabytes in the queue.
+const RECOVERY: f64 = 32.0;
 /// Least window in packets: fewer hear of nothing.
 const LEAST: f64 = 0.2;
 /// Share of its part below which a sender has been pushed aside.
@@ -107,9 +107,10 @@ impl Rivalry {
             (self.acked, self.marked, self.round, self.gave_way) = (0, 0, sample.round, false);
         }
         if sample.window_limited && !self.gave_way {
-            self.window += sample.newly_acked as f64 * self.window.min(1.0) / self.window.max(1.0);
+            let step = 1.0 + (part - self.window).max(0.0) / RECOVERY;
+            self.window += step * sample.newly_acked as f64 * self.window.min(1.0) / self.window.max(1.0);
         }
-        self.window = self.window.clamp(LEAST, (MOST_PARTS * part).max(LEAST));
+        self.window = self.window.clamp(LEAST, part.max(LEAST));
         self.window
     }
 
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!(rivalry.lost(), 7.0);
         let window = rounds(&mut rivalry, 1, 2, 0, 10.0);
         assert!((8.0..10.0).contains(&window), "{window}");
-        assert_eq!(rounds(&mut rivalry, 3, 20, 0, 10.0), 11.0, "hardly more than its part");
+        assert_eq!(rounds(&mut rivalry, 3, 10, 0, 10.0), 10.0, "no more than its part");
     }
 
     #[test]

@@ -124,4 +124,13 @@ impl Content for Packet {
             _ => Some(HEADERS),
         }
     }
+
+    fn connection(&self) -> Option<u32> {
+        let label = match self {
+            Packet::Data(Data { label, .. }) | Packet::Probe { label, .. } => label,
+            _ => return None,
+        };
+        let process = label.host << 9 ^ label.process as u32;
+        Some(process.wrapping_mul(0x9e37_79b1) ^ label.slot.wrapping_mul(0x85eb_ca6b))
+    }
 }
