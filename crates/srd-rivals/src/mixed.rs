@@ -45,6 +45,14 @@ macro_rules! rivals {
                 }
             }
 
+            /// Whether it makes anything of packets that switches have cut.
+            pub fn takes_cut_packets(&self) -> bool {
+                match self {
+                    Choice::Srd(_) => false,
+                    $(Choice::$Rival(config) => <$Rival as Rival>::takes_cut_packets(config),)*
+                }
+            }
+
             /// What the chosen rival's flows cost on the wire; `None` for SRD.
             pub fn cost(&self, mtu: u16, overhead: u32) -> Option<WireCost> {
                 match self {

@@ -41,6 +41,11 @@ pub trait Rival: Transport {
     /// Reads its section, and refuses what cannot be: values, and fabrics that lack what it needs or have what it cannot use.
     fn read(section: &Section<'_>, around: &Surroundings) -> Result<Self::Config, InputError>;
 
+    /// Whether it makes anything of packets that switches have cut.
+    fn takes_cut_packets(_config: &Self::Config) -> bool {
+        false
+    }
+
     /// A process as `role` says.
     fn open(role: &Role, config: &Self::Config) -> Self;
 

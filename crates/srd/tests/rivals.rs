@@ -6,7 +6,6 @@ mod simulated;
 use serde_json::Value;
 use simulated::outcome as sim;
 use std::path::Path;
-use std::process::Command;
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
@@ -144,6 +143,7 @@ fn what_a_rival_has_not_is_refused_with_a_reason() {
         ("[transport]\nkind = \"roce\"\ndcqcn = true\n", "mark"),
         ("[transport]\nkind = \"nscc\"\n", "mark"),
         ("[transport]\nkind = \"tcp\"\ndcqcn = true\n", "has no key `dcqcn`"),
+        ("[transport]\nkind = \"tcp\"\nrcvbuf = 1000\n", "two packets"),
         ("[transport]\nkind = \"sctp\"\n", "one of"),
         ("[[rival]]\nname = \"x\"\n", "`kind` is missing"),
         ("[[rival]]\nkind = \"tcp\"\n[[rival]]\nkind = \"tcp\"\n", "another transport called"),
@@ -154,8 +154,21 @@ fn what_a_rival_has_not_is_refused_with_a_reason() {
         ),
     ] {
         let file = written("refused.toml", &format!("{base}{sections}"));
-        let output = Command::new(env!("CARGO_BIN_EXE_srd")).args(["sim", &file]).output().unwrap();
+        let output = simulated::command(&[&file]).output().unwrap();
         let message = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(1) && message.contains(told), "{sections}: {message}");
+    }
+}
+
+#[test]
+fn what_switches_do_for_nobody_is_told() {
+    for (set, told) in [
+        ("queues.trim=true", "makes anything of packets that switches cut"),
+        ("queues.lossless=[3]", "sends in lossless class 3"),
+    ] {
+        let arguments = ["scenarios/living-together.toml", "--set", "end_us=100", "--set", set];
+        let output = simulated::command(&arguments).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && message.contains(told), "{set}: {message}");
     }
 }

@@ -112,6 +112,10 @@ impl Rival for Nscc {
         config::read(section, around)
     }
 
+    fn takes_cut_packets(config: &Self::Config) -> bool {
+        config.trimming
+    }
+
     fn open(role: &Role, config: &NsccConfig) -> Nscc {
         let rtt = role.base_rtt;
         let target = config.target.unwrap_or(if config.trimming { Nanos(rtt.0 * 3 / 4) } else { rtt });

@@ -107,7 +107,7 @@ impl Config {
             delayed_ack: section.micros("delayed_ack_us")?.map_or(self.delayed_ack, nanos),
             // BBR is no BBR without (draft-cardwell-iccrg-bbr-congestion-control, section 4.2.1).
             pacing: section.flag("pacing")?.unwrap_or(self.pacing || congestion == Algorithm::Bbr),
-            rcvbuf: section.bytes("rcvbuf", 1)?.map_or(self.rcvbuf, |bytes| bytes.with_bdp(around.bdp)),
+            rcvbuf: rcvbuf(section, around)?.unwrap_or(self.rcvbuf),
             ..self
         })
     }
@@ -172,3 +172,17 @@ fn marks(
         (_, _) => Ok(Marks::Ignored),
     }
 }
+
+/// Room for two packets is the least with which a window can move (RFC 1122, section 4.2.3.3).
+fn rcvbuf(section: &Section<'_>, around: &Surroundings) -> Result<Option<u64>, InputError> {
+    let bytes = section.bytes("rcvbuf", 1)?.map(|bytes| bytes.with_bdp(around.bdp));
+    let least = 2 * u64::from(around.mtu);
+    match bytes {
+        Some(bytes) if bytes < least => {
+            let message = format!("{bytes} bytes do not hold two packets of {}: at least {least}", around.mtu);
+            Err(section.error_at("rcvbuf", message))
+        }
+        bytes => Ok(bytes),
+    }
+}
+

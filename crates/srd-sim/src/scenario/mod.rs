@@ -16,7 +16,7 @@ mod workloads;
 
 use crate::flow::{Program, Size, Start, Traffic};
 use crate::input::{InputError, read_text, shown};
-use crate::settings::{MessageProtocol, Settings};
+use crate::settings::{MessageProtocol, QueueSettings, Settings, TransportSettings};
 use crate::topology::Topology;
 use crate::units::Ps;
 use srd_rivals::document::Document;
@@ -132,6 +132,7 @@ impl Scenario {
         let queues = queues::read(&document, bdp, sizes.data)?;
         let routing = routing::read(&document, bdp, topology.longest_base_rtt(sizes))?;
         let transports = transport::read(&document, wires, &topology, sizes, &queues, &routing, bdp)?;
+        context.notes.extend(idle_queues(&queues, &transports));
         let workloads::Load { mut traffic, mut faults } = match programs {
             Some(programs) => {
                 workloads::Load { traffic: Traffic { programs, ..Traffic::default() }, faults: Vec::new() }
@@ -175,6 +176,32 @@ fn protocol(document: &Document, bdp: u64) -> Result<MessageProtocol, InputError
             .map_or(usual.eager_buffer, |bytes| bytes.with_bdp(bdp)),
         header: section.whole("header", 1..=1024)?.unwrap_or(usual.header),
     })
+}
+
+/// What switches are told to do for transports that are not there.
+fn idle_queues(queues: &QueueSettings, transports: &[TransportSettings]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let cut =
+        |transport: &TransportSettings| queues.trims(transport.class) && transport.choice.takes_cut_packets();
+    if queues.trim && !transports.iter().any(cut) {
+        notes.push(
+            "no transport here makes anything of packets that switches cut: they count as lost (`trim`)"
+                .into(),
+        );
+    }
+    let used = transports.iter().fold(0u8, |used, transport| used | 1 << transport.class);
+    // Where all classes pause together, none is meant in particular.
+    if queues.lossless() != u8::MAX && queues.lossless() & !used != 0 {
+        let idle: Vec<String> = (0..8)
+            .filter(|class| queues.lossless() & !used & 1 << class != 0)
+            .map(|class| class.to_string())
+            .collect();
+        let classes = idle.join(", ");
+        notes.push(format!(
+            "no transport here sends in lossless class {classes}: `class` of a transport says its class"
+        ));
+    }
+    notes
 }
 
 /// Flows must begin, and those that go on until a time must end, before the run does.

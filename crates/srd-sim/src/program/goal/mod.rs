@@ -61,11 +61,13 @@ pub fn parse(text: &str, file: &str) -> Result<Goal, InputError> {
     Ok(Goal { scripts, notes: notes.into_iter().collect() })
 }
 
-/// Messages of one pair and tag: how many are sent, how many received, and the line of one.
+/// Messages of one pair and tag: how many are sent and how many received, of how many bytes in all, and the line of one.
 #[derive(Default)]
 struct Pair {
     sends: u32,
     recvs: u32,
+    sent: u128,
+    received: u128,
     line: u32,
 }
 
@@ -161,9 +163,19 @@ impl<'a> Reader<'a> {
         self.check_pairs()
     }
 
-    /// Every message has a receive, and the other way round.
+    /// Every message has a receive, and the other way round, and they are of equal length.
     fn check_pairs(&self) -> Result<(), InputError> {
-        for (&(from, to, tag), &Pair { sends, recvs, line }) in &self.pairs {
+        for (&(from, to, tag), &Pair { sends, recvs, sent, received, line }) in &self.pairs {
+            if sends == recvs && sent != received {
+                let message =
+                    format!("rank {from} sends {sent} bytes with tag {tag} to rank {to}, which receives");
+                let place = self.tokens.file;
+                return Err(InputError::at(
+                    place,
+                    line,
+                    format!("{message} {received}: they must be equally many"),
+                ));
+            }
             if sends != recvs {
                 let messages = counted(u64::from(sends), "message");
                 let receives = counted(u64::from(recvs), "receive");
@@ -303,9 +315,9 @@ impl<'a> Reader<'a> {
     }
 
     fn note_pair(&mut self, rank: u32, act: Act, line: u32) -> Result<(), InputError> {
-        let (envelope, sends, recvs) = match act {
-            Act::Send { to, tag, .. } => ((rank, to, tag), 1, 0),
-            Act::Recv { from, tag, .. } => ((from, rank, tag), 0, 1),
+        let (envelope, sends, recvs, sent, received) = match act {
+            Act::Send { to, tag, bytes } => ((rank, to, tag), 1, 0, u128::from(bytes), 0),
+            Act::Recv { from, tag, bytes } => ((from, rank, tag), 0, 1, 0, u128::from(bytes)),
             Act::Calc(_) => return Ok(()),
         };
         if envelope.0 == envelope.1 {
@@ -316,6 +328,8 @@ impl<'a> Reader<'a> {
         let pair = self.pairs.entry(envelope).or_default();
         pair.sends += sends;
         pair.recvs += recvs;
+        pair.sent += sent;
+        pair.received += received;
         pair.line = line;
         Ok(())
     }

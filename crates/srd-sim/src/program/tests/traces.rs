@@ -102,6 +102,10 @@ fn faults_are_told_with_their_line() {
             "num_ranks 2\nrank 0 {\nsend 1b to 1 tag 3\n}",
             "rank 0 sends 1 message with tag 3 to rank 1, which has 0 receives",
         ),
+        (
+            "num_ranks 2\nrank 0 {\nsend 20b to 1\n}\nrank 1 {\nrecv 10b from 0\n}",
+            "rank 0 sends 20 bytes with tag 0 to rank 1, which receives 10",
+        ),
         ("num_ranks 1\nrank 0 {\na: calc 1\na: calc 1\n}", "test.goal:4: label `a` is there already"),
         ("num_ranks 1\nrank 0 {\na: calc 1\na requires b\n}", "test.goal:4: there is no label `b`"),
         (
