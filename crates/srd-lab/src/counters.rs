@@ -1,6 +1,7 @@
 //! Counters of every way of every link: what has passed its queue, what waits in it, what it has dropped. Asked of the kernel
 //! directly, so that many times a second costs little.
 
+use crate::bpf::Counts;
 use crate::error::{Doing, Result};
 use crate::namespace::enter;
 use crate::plan::{Direction, Plan};
@@ -26,18 +27,24 @@ pub struct Counters {
     pub queue_bytes: u32,
     /// Dropped because the queue was full.
     pub drops: u32,
+    /// Marked (ECN) because the queue was long.
+    pub marked: u64,
+    /// Cut to their headers because the queue was full.
+    pub trimmed: u64,
 }
 
 /// Reads counters of a fabric: a socket in each namespace, kept open.
 pub struct Sampler {
     sockets: Vec<Socket>,
+    /// By node, what its routers' programs count, by index of the device.
+    marks: Vec<Option<Counts>>,
     /// For each socket, which direction a device's index stands for.
     devices: Vec<HashMap<i32, usize>>,
     directions: Vec<Direction>,
 }
 
 impl Sampler {
-    pub(crate) fn open(plan: &Plan, namespaces: &[String]) -> Result<Sampler> {
+    pub(crate) fn open(plan: &Plan, namespaces: &[String], marks: &[Option<u32>]) -> Result<Sampler> {
         let directions: Vec<_> = plan.directions().collect();
         let nodes = 0..plan.nodes.len();
         let opened: Result<Vec<_>> = thread::scope(|scope| {
@@ -52,20 +59,27 @@ impl Sampler {
             each.collect()
         });
         let (sockets, devices) = opened?.into_iter().unzip();
-        Ok(Sampler { sockets, devices, directions })
+        let marks = marks.iter().map(|map| map.and_then(Counts::open)).collect();
+        Ok(Sampler { sockets, marks, devices, directions })
     }
 
     /// Counters of every direction.
     pub fn sample(&self) -> Result<Vec<(Direction, Counters)>> {
         let mut all: Vec<_> =
             self.directions.iter().map(|direction| (*direction, Counters::default())).collect();
-        for (socket, devices) in self.sockets.iter().zip(&self.devices) {
+        for (node, (socket, devices)) in self.sockets.iter().zip(&self.devices).enumerate() {
+            let marks = self.marks.get(node).and_then(Option::as_ref);
             dump(socket, |message| {
                 if message.header.parent != TcHandle::ROOT {
                     return;
                 }
                 if let Some(index) = devices.get(&message.header.index) {
                     all[*index].1 = counters(message);
+                    if let Some(marks) = marks {
+                        let device = message.header.index as u32;
+                        all[*index].1.marked = marks.get(2 * device);
+                        all[*index].1.trimmed = marks.get(2 * device + 1);
+                    }
                 }
             })
             .doing(|| "cannot read the counters of a namespace".into())?;

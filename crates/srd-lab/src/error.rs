@@ -98,14 +98,14 @@ pub enum Error {
     },
     /// A BPF program was refused.
     #[error(
-        "{namespace}: the kernel refused the BPF program {program}: {reason}\n  \
-         it needs CONFIG_NET_CLS_BPF, CONFIG_NET_SCH_INGRESS and CONFIG_DEBUG_INFO_BTF"
+        "the kernel refused the BPF program {program} ({at}): {reason}\n  \
+         it needs CONFIG_NET_CLS_BPF, CONFIG_NET_SCH_INGRESS, CONFIG_DEBUG_INFO_BTF and CAP_BPF"
     )]
     Bpf {
-        /// Where.
-        namespace: String,
         /// Which.
         program: String,
+        /// Where.
+        at: String,
         /// What the kernel said.
         reason: String,
     },

@@ -1,12 +1,14 @@
 //! A lab: a fabric that is up, under a name.
 
-use crate::bpf;
+use crate::bpf::Counts;
 use crate::counters::{Counters, Sampler};
 use crate::error::{Error, Result};
-use crate::fault::{Fault, Scene, Standing};
+use crate::fault::{Fault, Standing};
 use crate::namespace;
 use crate::plan::{Direction, Plan};
+use crate::process;
 use crate::raise::{namespaces, raise};
+use crate::scene::Scene;
 use crate::shape::Shape;
 use crate::state::{self, Phase, State};
 use serde::Serialize;
@@ -78,6 +80,8 @@ pub struct FaultStatus {
     pub text: String,
     /// How many packets it has met, where it meets packets.
     pub packets: Option<u64>,
+    /// What has become of a fault that does not work any more: the process that delays packets has ended.
+    pub broken: Option<String>,
 }
 
 /// What was found out of place when a lab went down.
@@ -101,6 +105,7 @@ impl Lab {
             phase: Phase::Building,
             shape: shape.clone(),
             namespaces: namespaces.clone(),
+            queue_counters: Vec::new(),
             faults: Vec::new(),
             next_fault: 1,
         };
@@ -110,7 +115,8 @@ impl Lab {
             }
         }
         state.create()?;
-        let raised = raise(&namespaces, &plan).and_then(|()| {
+        let raised = raise(&namespaces, &plan).and_then(|counters| {
+            state.queue_counters = counters;
             state.phase = Phase::Up;
             state.write()
         });
@@ -220,7 +226,7 @@ impl Lab {
         let mut state = State::read(&self.name)?;
         let id = state.next_fault;
         state.next_fault += 1;
-        state.faults.push(Standing { id, fault, counters: Vec::new() });
+        state.faults.push(Standing::new(id, fault));
         // Before it comes about, so that it can be healed whatever happens.
         state.write()?;
         let begun = self.scene().begin(&mut state.faults, id);
@@ -261,12 +267,13 @@ impl Lab {
     }
 
     fn scene(&self) -> Scene<'_> {
-        Scene { plan: &self.plan, namespaces: &self.namespaces }
+        Scene { lab: &self.name, plan: &self.plan, namespaces: &self.namespaces }
     }
 
     /// Reads counters many times.
     pub fn sampler(&self) -> Result<Sampler> {
-        Sampler::open(&self.plan, &self.namespaces)
+        let state = State::read(&self.name)?;
+        Sampler::open(&self.plan, &self.namespaces, &state.queue_counters)
     }
 
     /// What happens now.
@@ -286,7 +293,17 @@ impl Lab {
             id: standing.id,
             fault: standing.fault.clone(),
             text: standing.fault.to_string(),
-            packets: standing.counters.iter().filter_map(|map| bpf::count(*map)).reduce(|sum, n| sum + n),
+            packets: standing
+                .counters
+                .iter()
+                .filter_map(|map| Some(Counts::open(*map)?.get(0)))
+                .reduce(|sum, n| sum + n),
+            broken: standing.emulator().filter(|pid| !process::lives(*pid)).map(|pid| {
+                format!(
+                    "process {pid}, which delays its packets, has ended; heal it (srd lab heal {})",
+                    standing.id
+                )
+            }),
         });
         Ok(Status {
             name: self.name.clone(),

@@ -17,6 +17,7 @@
 
 mod bpf;
 mod counters;
+mod emulator;
 mod error;
 mod fault;
 mod iproute;
@@ -24,12 +25,17 @@ mod lab;
 mod namespace;
 mod offload;
 mod plan;
+mod process;
 mod raise;
+mod scene;
 mod shape;
+mod shaping;
 mod state;
+mod tap;
 mod target;
 
 pub use counters::{Counters, Sampler};
+pub use emulator::{Lateness, emulate};
 pub use error::{Error, Result};
 pub use fault::{Fault, Standing};
 pub use lab::{FaultStatus, Found, Host, Lab, LinkStatus, Status};

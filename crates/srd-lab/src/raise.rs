@@ -1,15 +1,21 @@
 //! Makes what a plan says: namespaces, links, addresses, routes, shaping. On two threads, since the kernel takes most of the
 //! time and has locks of its own.
 
+use crate::bpf::Loaded;
 use crate::error::{Error, Result};
 use crate::iproute::{Program, batch};
 use crate::namespace::{self, create, set, within};
 use crate::offload::Offloads;
-use crate::plan::{Direction, MANAGEMENT_DEVICE, MANAGEMENT_NODE, Plan, Role, Route};
+use crate::plan::{End, MANAGEMENT_DEVICE, MANAGEMENT_NODE, Plan, Role, Route};
+use crate::shaping::{class_queues, queues, shaping};
 use std::fmt::Write;
 use std::thread;
 
 const THREADS: usize = 2;
+/// Above what the kernel has given to lo.
+const FIRST_INDEX: usize = 10;
+/// Behind those of all links, so that a host's first device is the fabric's.
+const MANAGEMENT_INDEX: usize = 9000;
 
 /// Names of a lab's namespaces: those of the plan's nodes in their order, then the management network.
 pub(crate) fn namespaces(lab: &str, plan: &Plan) -> Vec<String> {
@@ -17,35 +23,50 @@ pub(crate) fn namespaces(lab: &str, plan: &Plan) -> Vec<String> {
     names.chain([MANAGEMENT_NODE]).map(|name| format!("{lab}-{name}")).collect()
 }
 
-/// Makes everything. What exists when it fails, `down` removes.
-pub(crate) fn raise(namespaces: &[String], plan: &Plan) -> Result<()> {
+/// Makes everything. What exists when it fails, `down` removes. The answer is the kernel's numbers of the maps in which routers
+/// count what they mark and cut, by node.
+pub(crate) fn raise(namespaces: &[String], plan: &Plan) -> Result<Vec<Option<u32>>> {
     Program::Ip.locate()?;
     Program::Tc.locate()?;
     namespace::prepare()?;
     let node_count = plan.nodes.len();
-    on_threads(node_count + 1, |node| {
+    on_threads(node_count + 1, &|node: usize| {
         let role = plan.nodes.get(node).map(|node| node.role);
         make_namespace(&namespaces[node], role, plan.shape.hash_seed.wrapping_add(node as u32))
     })?;
     let management = &namespaces[node_count];
     within(management, || batch(Program::Ip, management, &devices(namespaces, plan)))?;
-    on_threads(node_count + 1, |node| {
+    // Routes come when all links are up: a next hop without carrier would count as dead until the kernel tells of the carrier.
+    on_threads(node_count - plan.hosts(), &|router: usize| {
+        let node = plan.hosts() + router;
+        within(&namespaces[node], || batch(Program::Ip, &namespaces[node], &upper_ends(plan, node)))
+    })?;
+    let counters = on_threads(node_count + 1, &|node: usize| {
         within(&namespaces[node], || match node {
             node if node < node_count => configure(&namespaces[node], plan, node),
-            _ => batch(Program::Ip, management, &management_network(plan)),
+            _ => batch(Program::Ip, management, &management_network(plan)).map(|()| None),
         })
-    })
+    })?;
+    Ok(counters)
 }
 
-/// Does work of some number on a few threads; the first error ends it.
-fn on_threads(count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
-    let share = |first: usize| (first..count).step_by(THREADS).try_for_each(&work);
-    thread::scope(|scope| {
-        let others: Vec<_> = (1..THREADS).map(|first| scope.spawn(move || share(first))).collect();
-        let own = thread::scope(|scope| scope.spawn(|| share(0)).join());
-        let results = others.into_iter().map(|other| other.join()).chain([own]);
-        results.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    })
+/// Does work of some number on a few threads, none of them this one; the first error ends it.
+fn on_threads<T: Send>(count: usize, work: &(impl Fn(usize) -> Result<T> + Sync)) -> Result<Vec<T>> {
+    let share = |first: usize| -> Result<Vec<_>> {
+        (first..count).step_by(THREADS).map(|index| Ok((index, work(index)?))).collect()
+    };
+    let mut done = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|first| scope.spawn(move || share(first))).collect();
+        let results = threads.into_iter().map(|thread| thread.join());
+        let all: Result<Vec<_>> =
+            results.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
+        all
+    })?
+    .into_iter()
+    .flatten()
+    .collect::<Vec<_>>();
+    done.sort_by_key(|(index, _)| *index);
+    Ok(done.into_iter().map(|(_, value)| value).collect())
 }
 
 /// Makes a namespace, with all that does not depend on its devices.
@@ -79,69 +100,87 @@ fn make_router(hash_seed: u32) -> Result<()> {
 }
 
 /// Commands for ip that make all links, each end where it belongs from the beginning.
+///
+/// Indexes of devices are given, because those that the kernel chooses may be the same at both ends of a link. Then it takes the
+/// device for a plain one, and tells of its carrier up to a second late (linux, linkwatch_urgent_event).
 fn devices(namespaces: &[String], plan: &Plan) -> String {
     let (mut commands, mtu, management) =
         (String::new(), plan.shape.mtu_bytes, &namespaces[plan.nodes.len()]);
-    for (index, link) in plan.links.iter().enumerate() {
+    for (number, link) in plan.links.iter().enumerate() {
         // Locally administered, the same at both ends (see plan.rs); the rest is "srd" and the link's number.
-        let mac = format!("02:73:72:64:{:02x}:{:02x}", index >> 8, index & 255);
-        let end = |device: &str, node: usize| {
-            format!("{device} netns {} mtu {mtu} address {mac}", namespaces[node])
+        let mac = format!("02:73:72:64:{:02x}:{:02x}", number >> 8, number & 255);
+        let index = FIRST_INDEX + 2 * number;
+        let end = |end: &End, index: usize| {
+            let (device, namespace) = (&end.device, &namespaces[end.node]);
+            format!("{device} index {index} netns {namespace} mtu {mtu} address {mac} arp off")
         };
-        let lower = end(&link.lower.device, link.lower.node);
-        let upper = end(&link.upper.device, link.upper.node);
-        let _ = writeln!(commands, "link add {lower} type veth peer name {upper}");
+        let (lower, upper) = (end(&link.lower, index), end(&link.upper, index + 1));
+        let _ = writeln!(commands, "link add {lower} up type veth peer name {upper}");
     }
     for (host, namespace) in namespaces[..plan.hosts()].iter().enumerate() {
+        let (own, other) = (MANAGEMENT_INDEX, FIRST_INDEX + host);
         let _ = writeln!(
             commands,
-            "link add {MANAGEMENT_DEVICE} netns {namespace} type veth peer name host{host} netns {management}"
+            "link add {MANAGEMENT_DEVICE} index {own} netns {namespace} up \
+             type veth peer name host{host} index {other} netns {management}"
         );
     }
     commands
 }
 
+/// Commands for ip that bring up those devices of a node which are upper ends of links; the kernel brings up only one end of a
+/// link while it makes it.
+fn upper_ends(plan: &Plan, node: usize) -> String {
+    let ends = plan.links.iter().map(|link| &link.upper).filter(|end| end.node == node);
+    ends.map(|end| format!("link set {} up\n", end.device)).collect()
+}
+
 /// Addresses, routes, offloads and shaping of a node, in its namespace.
-fn configure(namespace: &str, plan: &Plan, node: usize) -> Result<()> {
+fn configure(namespace: &str, plan: &Plan, node: usize) -> Result<Option<u32>> {
     let offloads = Offloads::open()?;
     let (mut ip, mut tc) = (String::from("link set lo up\n"), String::new());
     for direction in plan.directions() {
         let end = plan.sender(direction);
         if end.node == node {
             let (device, address) = (&end.device, end.address);
-            let _ = writeln!(ip, "addr add {address}/31 dev {device}\nlink set {device} arp off up");
-            let _ = writeln!(tc, "{}", shaping(plan, direction, plan.links[direction.link].mbps));
+            let _ = writeln!(ip, "addr add {address}/31 dev {device}");
+            tc += &queues(plan, direction);
+            tc += &shaping(plan, direction, plan.links[direction.link].mbps);
+            tc += &class_queues(plan, direction);
             offloads.switch_off(device)?;
         }
     }
     if node < plan.hosts() {
         let address = plan.management_address(node);
-        let _ =
-            writeln!(ip, "addr add {address}/16 dev {MANAGEMENT_DEVICE}\nlink set {MANAGEMENT_DEVICE} up");
+        let _ = writeln!(ip, "addr add {address}/16 dev {MANAGEMENT_DEVICE}");
     }
     for route in &plan.nodes[node].routes {
         let _ = writeln!(ip, "{}", route.command());
     }
     batch(Program::Ip, namespace, &ip)?;
-    batch(Program::Tc, namespace, &tc).map_err(missing_shaper)
+    batch(Program::Tc, namespace, &tc).map_err(missing_shaper)?;
+    let (marks, cuts) = (plan.shape.ecn_bytes, plan.shape.trim.then_some(plan.shape.buffer_bytes));
+    if node < plan.hosts() || (marks.is_none() && cuts.is_none()) {
+        return Ok(None);
+    }
+    let mut program = Loaded::queue(marks, cuts)?;
+    for end in plan.directions().map(|direction| plan.sender(direction)).filter(|end| end.node == node) {
+        program.attach(namespace, &end.device)?;
+    }
+    Ok(program.counter())
 }
 
 fn missing_shaper(error: Error) -> Error {
     match error {
         Error::Refused { command, reason, .. } if reason.contains("qdisc kind is unknown") => {
-            Error::MissingFeature { what: command, reason, option: "CONFIG_NET_SCH_TBF" }
+            Error::MissingFeature {
+                what: command,
+                reason,
+                option: "CONFIG_NET_SCH_TBF, and CONFIG_NET_SCH_HTB for routers that cut packets",
+            }
         }
         other => other,
     }
-}
-
-/// The command for tc that gives a direction its rate and queue: a token bucket whose queue holds a buffer of bytes.
-pub(crate) fn shaping(plan: &Plan, direction: Direction, mbps: f64) -> String {
-    let end = plan.sender(direction);
-    let (device, buffer) = (&end.device, end.buffer_bytes);
-    // Two full frames of burst: less cannot send at line rate, more would let bursts through a wire.
-    let burst = 2 * plan.shape.frame_bytes();
-    format!("qdisc replace dev {device} root tbf rate {:.0} burst {burst} limit {buffer}", mbps * 1e6)
 }
 
 fn management_network(plan: &Plan) -> String {

@@ -30,6 +30,8 @@ pub(crate) struct State {
     pub shape: Shape,
     /// Those that exist or are about to.
     pub namespaces: Vec<String>,
+    /// By node: the kernel's number of the map in which a router counts what it marks and cuts.
+    pub queue_counters: Vec<Option<u32>>,
     pub faults: Vec<Standing>,
     pub next_fault: u32,
 }

@@ -1,5 +1,6 @@
 //! `srd lab`: a fabric of network namespaces on this machine.
 
+mod emulate;
 mod exec;
 mod fault;
 mod shape;
@@ -59,6 +60,9 @@ enum Command {
         #[arg(value_name = "NUMBER")]
         faults: Vec<u32>,
     },
+    /// The process that delays packets
+    #[command(hide = true)]
+    Emulate(emulate::Args),
 }
 
 /// Runs one of the commands.
@@ -75,6 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Exec(args) => return exec::run(&Lab::open(name)?, args),
         Command::Status(args) => status::run(&Lab::open(name)?, args)?,
         Command::Fault(args) => fault::run(&Lab::open(name)?, args)?,
+        Command::Emulate(args) => emulate::run(args)?,
         Command::Heal { faults } => heal(&Lab::open(name)?, faults)?,
     }
     Ok(ExitCode::SUCCESS)

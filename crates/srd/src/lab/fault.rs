@@ -3,6 +3,7 @@
 use crate::output;
 use clap::Subcommand;
 use srd_lab::{Fault, Lab};
+use std::time::Duration;
 
 const NAMES: &str = "\
 AT names links, ways of links, or routers:
@@ -10,12 +11,15 @@ AT names links, ways of links, or routers:
   spine1         all links of a router       host3          a host's link
   leaf0-*        * stands for anything
 
-Faults overlap, each with a number of its own by which `srd lab heal NUMBER` ends it.";
+Down on both sides without anybody noticing is a blackhole. Faults overlap, each with a number of its own by which `srd lab heal NUMBER` ends it.";
 
 /// Arguments of `srd lab fault`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = NAMES, disable_help_subcommand = true)]
 pub struct Args {
+    /// End it after so long; without, it stays until healed
+    #[arg(long, value_name = "MS", global = true)]
+    for_ms: Option<u64>,
     #[command(subcommand)]
     kind: Kind,
 }
@@ -71,10 +75,36 @@ enum Kind {
         /// Its rate
         mbps: f64,
     },
-    /// Every process in a host stands still
+    /// Packets take longer, and stay in order
+    Delay {
+        /// Links, ways or routers
+        at: String,
+        /// How much longer
+        delay_us: u64,
+        /// Up to so much more, at random
+        #[arg(long, value_name = "US", default_value_t = 0)]
+        jitter_us: u64,
+    },
+    /// Some packets take longer, and are overtaken
+    Reordering {
+        /// Links, ways or routers
+        at: String,
+        /// Of all packets
+        percent: f64,
+        /// How late they are
+        late_us: u64,
+    },
+    /// Every process that is in a host now stands still
     Pause {
         /// host3
         host: String,
+    },
+    /// Processes end at once; healing the fault starts them again as they were
+    Kill {
+        /// host3
+        host: String,
+        /// A program's name, or a process's number
+        program: String,
     },
 }
 
@@ -90,9 +120,22 @@ pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<()> {
             Fault::Flap { at: at.clone(), period_ms: *period_ms, down_ms: down_ms.unwrap_or(period_ms / 2) }
         }
         Kind::Slow { at, mbps } => Fault::Slow { at: at.clone(), mbps: *mbps },
+        Kind::Delay { at, delay_us, jitter_us } => {
+            Fault::Delay { at: at.clone(), delay_us: *delay_us, jitter_us: *jitter_us }
+        }
+        Kind::Reordering { at, percent, late_us } => {
+            Fault::Reordering { at: at.clone(), percent: *percent, late_us: *late_us }
+        }
         Kind::Pause { host } => Fault::Pause { host: host.clone() },
+        Kind::Kill { host, program } => Fault::Kill { host: host.clone(), program: program.clone() },
     };
     let text = fault.to_string();
     let id = lab.fault(fault)?;
-    output::text(&format!("fault {id}: {text}\n"))
+    output::text(&format!("fault {id}: {text}\n"))?;
+    if let Some(for_ms) = args.for_ms {
+        std::thread::sleep(Duration::from_millis(for_ms));
+        lab.heal(id)?;
+        output::text(&format!("fault {id}: healed\n"))?;
+    }
+    Ok(())
 }

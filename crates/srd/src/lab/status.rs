@@ -65,6 +65,9 @@ fn table(status: &Status) -> String {
     for fault in &status.faults {
         let met = fault.packets.map_or(String::new(), |packets| format!(": {packets} packets so far"));
         let _ = writeln!(text, "fault {}: {}{met}", fault.id, fault.text);
+        if let Some(broken) = &fault.broken {
+            let _ = writeln!(text, "  {broken}");
+        }
     }
     text
 }
@@ -73,13 +76,15 @@ fn row(link: &LinkStatus, width: usize) -> String {
     let counters = &link.counters;
     let faults: Vec<_> = link.faults.iter().map(u32::to_string).collect();
     let row = format!(
-        "{:width$} {:>10} {:>12} {:>14} {:>12} {:>8}  {}",
+        "{:width$} {:>8} {:>10} {:>13} {:>12} {:>8} {:>8} {:>8}  {}",
         link.name,
         link.mbps,
         counters.packets,
         counters.bytes,
         counters.queue_bytes,
         counters.drops,
+        counters.marked,
+        counters.trimmed,
         faults.join(" ")
     );
     row.trim_end().to_owned()
