@@ -84,6 +84,9 @@ pub enum Error {
     /// A fault with values that make no sense, or that cannot be had.
     #[error("{0}")]
     BadFault(String),
+    /// An MPI job that cannot be.
+    #[error("{0}")]
+    BadJob(String),
     /// `ip` or `tc` refused a command.
     #[error("{namespace}: `{program} {command}` failed: {reason}")]
     Refused {

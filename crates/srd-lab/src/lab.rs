@@ -2,6 +2,7 @@
 
 use crate::bpf::Counts;
 use crate::counters::{Counters, Sampler};
+use crate::enter;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, Standing};
 use crate::namespace;
@@ -115,17 +116,19 @@ impl Lab {
             }
         }
         state.create()?;
-        let raised = raise(&namespaces, &plan).and_then(|counters| {
+        let lab = Lab { name: name.into(), plan, namespaces };
+        let raised = raise(&lab.namespaces, &lab.plan).and_then(|counters| {
+            enter::write_hosts(&lab)?;
             state.queue_counters = counters;
             state.phase = Phase::Up;
             state.write()
         });
         if let Err(error) = raised {
             // The first error is the one that tells.
-            let _ = remove(name, &namespaces);
+            let _ = remove(name, &lab.namespaces);
             return Err(error);
         }
-        Ok(Lab { name: name.into(), plan, namespaces })
+        Ok(lab)
     }
 
     /// A lab that is up.

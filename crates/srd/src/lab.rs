@@ -3,7 +3,9 @@
 mod emulate;
 mod exec;
 mod fault;
+mod mpirun;
 mod shape;
+mod ssh;
 mod status;
 
 use crate::output;
@@ -23,6 +25,7 @@ Examples:
   srd lab fault blackhole spine1                   a spine swallows everything
   srd lab fault loss 'leaf0>spine1' 2              one way of a link loses 2 %
   srd lab heal                                     ends all faults
+  srd lab mpirun -n 4 --hosts h0,h4,h8,h12 -- ./program
   srd lab down                                     removes everything
 
 It needs root. A lab lies in namespaces of its own; this machine's network is not touched. docs/LAB.md tells more.";
@@ -60,6 +63,11 @@ enum Command {
         #[arg(value_name = "NUMBER")]
         faults: Vec<u32>,
     },
+    /// Run an MPI program across hosts
+    Mpirun(mpirun::Args),
+    /// Stands in for ssh
+    #[command(hide = true)]
+    Ssh(ssh::Args),
     /// The process that delays packets
     #[command(hide = true)]
     Emulate(emulate::Args),
@@ -79,6 +87,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Exec(args) => return exec::run(&Lab::open(name)?, args),
         Command::Status(args) => status::run(&Lab::open(name)?, args)?,
         Command::Fault(args) => fault::run(&Lab::open(name)?, args)?,
+        Command::Mpirun(args) => return mpirun::run(&Lab::open(name)?, args),
+        Command::Ssh(args) => return ssh::run(&Lab::open(name)?, args),
         Command::Emulate(args) => emulate::run(args)?,
         Command::Heal { faults } => heal(&Lab::open(name)?, faults)?,
     }
