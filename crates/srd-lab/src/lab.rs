@@ -110,10 +110,10 @@ impl Lab {
             faults: Vec::new(),
             next_fault: 1,
         };
-        if state::names().iter().all(|other| other != name) {
-            if let Some(namespace) = namespaces.iter().find(|namespace| namespace::exists(namespace)) {
-                return Err(Error::ForeignNamespace { namespace: namespace.clone() });
-            }
+        let is_known = state::names().iter().any(|other| other == name);
+        let taken = namespaces.iter().find(|namespace| namespace::exists(namespace));
+        if let Some(namespace) = taken.filter(|_| !is_known) {
+            return Err(Error::ForeignNamespace { namespace: namespace.clone() });
         }
         state.create()?;
         let lab = Lab { name: name.into(), plan, namespaces };
