@@ -8,7 +8,7 @@ use crate::fault::{Fault, Standing};
 use crate::namespace;
 use crate::plan::{Direction, Plan};
 use crate::process;
-use crate::raise::{namespaces, raise};
+use crate::raise::{self, namespaces, raise};
 use crate::scene::Scene;
 use crate::shape::Shape;
 use crate::state::{self, Phase, State};
@@ -166,6 +166,12 @@ impl Lab {
         Ok(found)
     }
 
+    /// Whether routers hash with seeds of their own, the same in every lab. Before Linux 6.11 they all hash alike, and otherwise each
+    /// time the machine has been started.
+    pub fn has_hash_seeds() -> bool {
+        raise::has_hash_seed()
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -260,13 +266,22 @@ impl Lab {
         self.end(&mut state, |_| true)
     }
 
+    /// Ends some faults; the first error is told when all have been tried. A fault that cannot be ended stays in the notes, but
+    /// a program that does not start again is gone for good.
     fn end(&self, state: &mut State, which: impl Fn(&Standing) -> bool) -> Result<()> {
-        let (ended, staying): (Vec<_>, Vec<_>) = state.faults.iter().cloned().partition(which);
-        for standing in &ended {
-            self.scene().end(standing, &staying)?;
+        let (ended, mut staying): (Vec<_>, Vec<_>) = state.faults.iter().cloned().partition(which);
+        let mut first_error = Ok(());
+        for standing in ended {
+            if let Err(error) = self.scene().end(&standing, &staying) {
+                first_error = first_error.and(Err(error));
+                if !matches!(standing.fault, Fault::Kill { .. }) {
+                    staying.push(standing);
+                }
+            }
         }
         state.faults = staying;
-        state.write()
+        state.write()?;
+        first_error
     }
 
     fn scene(&self) -> Scene<'_> {

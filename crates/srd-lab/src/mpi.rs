@@ -198,7 +198,9 @@ impl MpiJob {
             add(&["--prtemca", "plm_ssh_agent", &agent, "--prtemca", "prte_if_include", MANAGEMENT_DEVICE]);
         } else {
             add(&["--mca", "plm_rsh_agent", &agent, "--mca", "oob_tcp_if_include", MANAGEMENT_DEVICE]);
-            // 4.1.4 ends in MPI_Win_allocate across hosts with any other.
+        }
+        // 4.1.4 ends in MPI_Win_allocate across hosts with any other. (With the provider, `srd run` sets what works.)
+        if self.mpi == Mpi::OpenMpi4 && self.transport != Transport::Srd {
             add(&["--mca", "osc", "pt2pt"]);
         }
         for (name, _) in variables.iter().filter(|(name, _)| !name.contains("ALLOW_RUN")) {

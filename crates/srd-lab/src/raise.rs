@@ -9,6 +9,7 @@ use crate::offload::Offloads;
 use crate::plan::{End, MANAGEMENT_DEVICE, MANAGEMENT_NODE, Plan, Role, Route};
 use crate::shaping::{class_queues, queues, shaping};
 use std::fmt::Write;
+use std::path::Path;
 use std::thread;
 
 const THREADS: usize = 2;
@@ -85,6 +86,11 @@ fn make_namespace(name: &str, role: Option<Role>, hash_seed: u32) -> Result<()> 
     }
 }
 
+/// Whether routers can be given a seed: before Linux 6.11 the kernel draws one for all namespaces when the machine starts.
+pub(crate) fn has_hash_seed() -> bool {
+    Path::new("/proc/sys/net/ipv4/fib_multipath_hash_seed").exists()
+}
+
 fn make_router(hash_seed: u32) -> Result<()> {
     set("ipv4/ip_forward", "1")?;
     // Policy 3 with these fields hashes source, destination, protocol and ports as they stand in the packet: 0x37 of
@@ -92,7 +98,10 @@ fn make_router(hash_seed: u32) -> Result<()> {
     // another path when it times out: no switch does that.
     set("ipv4/fib_multipath_hash_policy", "3")?;
     set("ipv4/fib_multipath_hash_fields", "55")?;
-    set("ipv4/fib_multipath_hash_seed", &hash_seed.max(1).to_string())?;
+    // 0 would have the kernel draw one.
+    if has_hash_seed() {
+        set("ipv4/fib_multipath_hash_seed", &hash_seed.max(1).to_string())?;
+    }
     set("ipv4/icmp_ratelimit", "0")?;
     // A leaf takes another spine as soon as a link has no carrier.
     set("ipv4/conf/all/ignore_routes_with_linkdown", "1")?;

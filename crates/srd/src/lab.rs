@@ -108,6 +108,11 @@ fn up(name: &str, shape: &shape::Args) -> anyhow::Result<()> {
         lab.down()?;
         anyhow::bail!("interrupted; the lab {name} is removed again");
     }
+    if !Lab::has_hash_seeds() {
+        eprintln!(
+            "srd: note: before Linux 6.11 all routers hash alike, and otherwise after each start of the machine"
+        );
+    }
     let took_ms = began.elapsed().as_millis();
     output::text(&format!(
         "{}\nup in {took_ms} ms; srd lab status --lab {name} shows it\n",

@@ -74,7 +74,7 @@ fn an_up_that_is_interrupted_leaves_nothing() {
         return;
     }
     let name = name();
-    let mut up = srd(&["up", "--lab", &name]).spawn().unwrap();
+    let mut up = srd(&["up", "--lab", &name]).stderr(std::process::Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(30));
     let pid = nix::unistd::Pid::from_raw(up.id() as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
@@ -186,4 +186,26 @@ fn a_program_in_a_host_hands_on_what_became_of_it() {
     let devices = exec("ls /sys/class/net").stdout;
     let devices = String::from_utf8(devices).unwrap();
     assert!(["e0", "m0", "lo"].iter().all(|device| devices.contains(device)), "{devices}");
+}
+
+#[test]
+fn ranks_of_an_mpi_job_run_in_the_hosts_they_were_given() {
+    let Some(fabric) = Fabric::small() else { return };
+    // Debian's Open MPI starts what is no MPI program, too.
+    let run = |script: &str| {
+        let options = ["mpirun", "-n", "4", "--hosts", "h3,host1", "--mpi", "debian", "--transport", "tcp"];
+        let program = ["--", "sh", "-c", script];
+        srd(&[&["--lab", fabric.0.name()], &options[..], &program[..]].concat()).output().unwrap()
+    };
+    // Its name, its address, and shared memory that no other host sees.
+    let script = "touch /dev/shm/seen-by-$(hostname); sleep 0.2; \
+                  echo $(hostname) $(ip -4 -br addr show e0 | tr -s ' ' | cut -d' ' -f3) $(ls /dev/shm | grep seen)";
+    let output = run(script);
+    let mut lines: Vec<_> = std::str::from_utf8(&output.stdout).unwrap().lines().collect();
+    lines.sort_unstable();
+    let host1 = "host1 10.128.0.3/31 seen-by-host1";
+    let host3 = "host3 10.128.1.3/31 seen-by-host3";
+    assert_eq!(lines, [host1, host1, host3, host3], "{}", said(&output));
+    let failed = run("exit 3");
+    assert!(!failed.status.success(), "a rank that dies must be told: {}", said(&failed));
 }
