@@ -1,33 +1,24 @@
 //! Delay and reordering: a process that takes packets out of devices and puts them in again, later. The kernels of small machines
 //! lack netem, which would do it inside.
 //!
-//! One process serves all ways of a fault. It runs in the lab's management namespace, so that it ends with the lab.
+//! One process serves all ways of a fault.
 
 use crate::error::{Doing, Error, Result};
+use crate::helper;
 use crate::iproute::{Program, batch};
 use crate::namespace::within;
 use crate::tap;
 use nix::poll::{PollFd, PollFlags};
-use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeSpec;
-use nix::unistd::Pid;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The command that becomes the process: `srd lab emulate …`.
-const COMMAND: &str = "srd";
-const SUBCOMMAND: [&str; 2] = ["lab", "emulate"];
-/// What the process says when its devices are there.
-const READY: &str = "ready";
 /// Held packets of all ways together; more are dropped, as by a queue that is full.
 const MOST_HELD_BYTES: usize = 256 << 20;
 
@@ -44,61 +35,16 @@ pub struct Lateness {
     pub late_us: u64,
 }
 
-/// Starts the process, and waits until its devices, `NAMESPACE:DEVICE` each, are there.
-pub(crate) fn start(management: &str, lateness: &Lateness, taps: &[String]) -> Result<Pid> {
-    let mut child = Command::new(Program::Ip.locate()?)
-        .args(["netns", "exec", management])
-        .arg(program()?)
-        .args(SUBCOMMAND)
-        .arg(format!("--delay-us={}", lateness.delay_us))
-        .arg(format!("--jitter-us={}", lateness.jitter_us))
-        .arg(format!("--late-percent={}", lateness.late_percent))
-        .arg(format!("--late-us={}", lateness.late_us))
-        .args(taps)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .doing(|| "cannot start the process that delays packets".into())?;
-    let mut line = String::new();
-    let said = BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line);
-    if said.is_ok() && line.trim() == READY {
-        return Ok(Pid::from_raw(child.id() as i32));
-    }
-    let mut reason = String::new();
-    let _ = child.stderr.take().expect("piped").read_to_string(&mut reason);
-    let _ = child.kill();
-    let _ = child.wait();
-    Err(Error::BadFault(format!("the process that delays packets ended at once: {}", reason.trim())))
-}
-
-/// The command `srd`: this one, or one beside this program.
-fn program() -> Result<PathBuf> {
-    let own = std::env::current_exe().doing(|| "the path of this program is unknown".into())?;
-    if own.file_name().is_some_and(|name| name == COMMAND) {
-        return Ok(own);
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // Tests lie one directory below.
-    let beside = own.ancestors().skip(1).take(2).map(PathBuf::from);
-    beside
-        .chain(std::env::split_paths(&path))
-        .map(|directory| directory.join(COMMAND))
-        .find(|file| file.is_file())
-        .ok_or_else(|| Error::BadFault("delay needs the command srd beside this program or in PATH".into()))
-}
-
-/// Ends the process; its devices go with it.
-pub(crate) fn end(management: &str, pid: Pid) -> Result<()> {
-    // Numbers of processes are used again: only what is in that namespace is ours.
-    let is_ours =
-        crate::namespace::processes(&[management.to_owned()]).iter().any(|(_, other)| *other == pid);
-    match kill(pid, Signal::SIGKILL) {
-        _ if !is_ours => Ok(()),
-        Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
-        result => result.doing(|| format!("cannot end process {pid}")),
-    }
+/// Arguments of the process that delays packets, which passes through devices, `NAMESPACE:DEVICE` each.
+pub(crate) fn arguments(lateness: &Lateness, taps: &[String]) -> Vec<String> {
+    let own = [
+        "emulate".into(),
+        format!("--delay-us={}", lateness.delay_us),
+        format!("--jitter-us={}", lateness.jitter_us),
+        format!("--late-percent={}", lateness.late_percent),
+        format!("--late-us={}", lateness.late_us),
+    ];
+    own.into_iter().chain(taps.iter().cloned()).collect()
 }
 
 /// A packet that waits.
@@ -135,9 +81,7 @@ pub fn emulate(lateness: &Lateness, taps: &[String]) -> Result<()> {
         devices.push(Device { file, last_due: began });
     }
     tap::sharpen_timers()?;
-    let what = || "cannot say that the devices are there".to_owned();
-    let mut out = io::stdout();
-    writeln!(out, "{READY}").and_then(|()| out.flush()).doing(what)?;
+    helper::say_ready()?;
     Emulator {
         lateness: *lateness,
         random: SmallRng::seed_from_u64(u64::from(std::process::id())),

@@ -48,7 +48,7 @@ pub enum Fault {
         /// Of all packets.
         percent: f64,
     },
-    /// Nothing arrives for part of each period, and nobody notices.
+    /// Nothing arrives for part of each period: nobody notices, or both ends see the link go down.
     Flap {
         /// Links, ways or routers.
         at: String,
@@ -56,6 +56,8 @@ pub enum Fault {
         period_ms: u64,
         /// How long of it nothing arrives.
         down_ms: u64,
+        /// The link goes down each time, as by `Down`. For whole links only.
+        carrier: bool,
     },
     /// The link is slower.
     Slow {
@@ -106,9 +108,9 @@ pub struct Standing {
     /// Kernel's numbers of the maps in which its programs count.
     #[serde(default)]
     pub(crate) counters: Vec<u32>,
-    /// The process that delays packets.
+    /// The process that it needs.
     #[serde(default)]
-    pub(crate) emulator: Option<i32>,
+    pub(crate) helper: Option<i32>,
     /// What was ended and is to be started again.
     #[serde(default)]
     pub(crate) ended: Vec<Ended>,
@@ -116,11 +118,11 @@ pub struct Standing {
 
 impl Standing {
     pub(crate) fn new(id: u32, fault: Fault) -> Standing {
-        Standing { id, fault, counters: Vec::new(), emulator: None, ended: Vec::new() }
+        Standing { id, fault, counters: Vec::new(), helper: None, ended: Vec::new() }
     }
 
-    pub(crate) fn emulator(&self) -> Option<Pid> {
-        self.emulator.map(Pid::from_raw)
+    pub(crate) fn helper(&self) -> Option<Pid> {
+        self.helper.map(Pid::from_raw)
     }
 }
 
@@ -140,13 +142,17 @@ impl Fault {
                 }
                 target::directions(plan, at).map(drop)
             }
-            Fault::Flap { at, period_ms, down_ms } => {
+            Fault::Flap { at, period_ms, down_ms, carrier } => {
                 if *down_ms == 0 || down_ms >= period_ms {
                     return refuse(format!(
                         "down for {down_ms} ms of every {period_ms}: it is down for a part of the period"
                     ));
                 }
-                target::directions(plan, at).map(drop)
+                if *carrier {
+                    target::links(plan, at).map(drop)
+                } else {
+                    target::directions(plan, at).map(drop)
+                }
             }
             Fault::Slow { at, mbps } => {
                 for direction in target::directions(plan, at)? {
@@ -207,7 +213,10 @@ impl fmt::Display for Fault {
             Fault::Loss { at, percent } => write!(out, "{at} loses {percent} % of packets"),
             Fault::Corruption { at, percent } => write!(out, "{at} corrupts {percent} % of packets"),
             Fault::Duplication { at, percent } => write!(out, "{at} duplicates {percent} % of packets"),
-            Fault::Flap { at, period_ms, down_ms } => {
+            Fault::Flap { at, period_ms, down_ms, carrier: true } => {
+                write!(out, "{at} down for {down_ms} ms of every {period_ms}")
+            }
+            Fault::Flap { at, period_ms, down_ms, carrier: false } => {
                 write!(out, "{at} swallows all packets for {down_ms} ms of every {period_ms}")
             }
             Fault::Slow { at, mbps } => write!(out, "{at} at {mbps} Mbit/s"),

@@ -5,6 +5,7 @@ use crate::counters::{Counters, Sampler};
 use crate::enter;
 use crate::error::{Error, Result};
 use crate::fault::{Fault, Standing};
+use crate::helper;
 use crate::namespace;
 use crate::plan::{Direction, Plan};
 use crate::process;
@@ -12,10 +13,13 @@ use crate::raise::{self, namespaces, raise};
 use crate::scene::Scene;
 use crate::shape::Shape;
 use crate::state::{self, Phase, State};
+use crate::target;
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::net::Ipv4Addr;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 /// A fabric that is up.
 #[derive(Clone, Debug)]
@@ -81,7 +85,7 @@ pub struct FaultStatus {
     pub text: String,
     /// How many packets it has met, where it meets packets.
     pub packets: Option<u64>,
-    /// What has become of a fault that does not work any more: the process that delays packets has ended.
+    /// What has become of a fault that does not work any more: a process that it needs has ended.
     pub broken: Option<String>,
 }
 
@@ -166,8 +170,8 @@ impl Lab {
         Ok(found)
     }
 
-    /// Whether routers hash with seeds of their own, the same in every lab. Before Linux 6.11 they all hash alike, and otherwise each
-    /// time the machine has been started.
+    /// Whether routers hash with seeds of their own, the same in every lab. Before Linux 6.11 they all hash alike, and
+    /// otherwise each time the machine has been started.
     pub fn has_hash_seeds() -> bool {
         raise::has_hash_seed()
     }
@@ -266,6 +270,27 @@ impl Lab {
         self.end(&mut state, |_| true)
     }
 
+    /// What the process of a flapping link does, until the lab is gone or somebody ends it.
+    #[doc(hidden)]
+    pub fn flap(&self, at: &str, period: Duration, down: Duration) -> Result<()> {
+        let links = target::links(&self.plan, at)?;
+        helper::say_ready()?;
+        loop {
+            {
+                // Whoever ends this process holds the lock, so that it is not in the middle of switching.
+                let _lock = state::lock(&self.name)?;
+                links.iter().try_for_each(|link| self.scene().switch(*link, false))?;
+            }
+            thread::sleep(down);
+            {
+                // Other faults may hold them down.
+                let _lock = state::lock(&self.name)?;
+                self.scene().settle_links(at, &State::read(&self.name)?.faults)?;
+            }
+            thread::sleep(period.saturating_sub(down));
+        }
+    }
+
     /// Ends some faults; the first error is told when all have been tried. A fault that cannot be ended stays in the notes, but
     /// a program that does not start again is gone for good.
     fn end(&self, state: &mut State, which: impl Fn(&Standing) -> bool) -> Result<()> {
@@ -316,11 +341,8 @@ impl Lab {
                 .iter()
                 .filter_map(|map| Some(Counts::open(*map)?.get(0)))
                 .reduce(|sum, n| sum + n),
-            broken: standing.emulator().filter(|pid| !process::lives(*pid)).map(|pid| {
-                format!(
-                    "process {pid}, which delays its packets, has ended; heal it (srd lab heal {})",
-                    standing.id
-                )
+            broken: standing.helper().filter(|pid| !process::lives(*pid)).map(|pid| {
+                format!("process {pid}, which it needs, has ended; heal it (srd lab heal {})", standing.id)
             }),
         });
         Ok(Status {

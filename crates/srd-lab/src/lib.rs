@@ -1,6 +1,6 @@
-//! Fabrics of network namespaces: hosts, leaves, spines and cores, each a namespace of its own, with links that have a rate and
-//! a queue, and routers that choose among equal ways by a hash of addresses and ports as switches do. Links and hosts can be made to
-//! fail in many ways. Nothing of it lies in the machine's own network namespace.
+//! Fabrics of network namespaces: hosts, leaves, spines and cores, each a namespace of its own, with links that have a
+//! rate and a queue, and routers that choose among equal ways by a hash of addresses and ports as switches do. Links and
+//! hosts can be made to fail in many ways. Nothing of it lies in the machine's own network namespace.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), srd_lab::Error> {
@@ -21,6 +21,7 @@ mod emulator;
 mod enter;
 mod error;
 mod fault;
+mod helper;
 mod iproute;
 mod lab;
 mod mpi;

@@ -1,7 +1,7 @@
 //! Command lines that start MPI programs in hosts of a lab.
 //!
-//! An MPI's launcher runs in the first host and starts its helpers in the others by ssh, in whose place `srd lab ssh` stands. It talks
-//! over the management network; messages of the program pass the fabric, by one of three ways.
+//! An MPI's launcher runs in the first host and starts its helpers in the others by ssh, in whose place `srd lab ssh` stands.
+//! It talks over the management network; messages of the program pass the fabric, by one of three ways.
 
 use crate::error::{Doing, Error, Result};
 use crate::lab::{Host, Lab};

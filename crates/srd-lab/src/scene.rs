@@ -7,6 +7,7 @@ use crate::bpf::{Loaded, Numbers, detach};
 use crate::emulator::{self, Lateness};
 use crate::error::{Doing, Result};
 use crate::fault::{Fault, Standing};
+use crate::helper;
 use crate::iproute::{Program, batch};
 use crate::namespace::{self, within};
 use crate::plan::{Direction, MANAGEMENT_NODE, Plan};
@@ -36,6 +37,13 @@ impl Scene<'_> {
             Fault::Kill { host, program } => {
                 let host = self.plan.host(host)?;
                 standing[index].ended = process::end(&self.namespaces[host], &fault.to_string(), program)?;
+                Ok(())
+            }
+            Fault::Flap { at, period_ms, down_ms, carrier: true } => {
+                let numbers = [format!("--period-ms={period_ms}"), format!("--down-ms={down_ms}")];
+                let begin = ["flap".into(), at.clone(), "--lab".into(), self.lab.into()];
+                let started = helper::start(self.management(), &[&begin[..], &numbers].concat())?;
+                standing[index].helper = Some(started.as_raw());
                 Ok(())
             }
             Fault::Delay { at, .. } | Fault::Reordering { at, .. } => self.delay(at, &mut standing[index]),
@@ -68,6 +76,10 @@ impl Scene<'_> {
                 let host = self.plan.host(host)?;
                 process::start(self.lab, &self.namespaces[host], ended.id, &ended.ended)
             }
+            Fault::Flap { at, carrier: true, .. } => {
+                ended.helper().map_or(Ok(()), |pid| helper::end(self.management(), pid))?;
+                self.settle_links(at, standing)
+            }
             Fault::Blackhole { at }
             | Fault::Loss { at, .. }
             | Fault::Corruption { at, .. }
@@ -79,13 +91,13 @@ impl Scene<'_> {
                     self.at_receiver(direction, |namespace, device| detach(namespace, device, ended.id))?;
                 }
                 // Last, so that nothing is handed to a process that has gone.
-                ended.emulator().map_or(Ok(()), |pid| emulator::end(self.management(), pid))
+                ended.helper().map_or(Ok(()), |pid| helper::end(self.management(), pid))
             }
         }
     }
 
     /// Switches links on or off, as all faults together have it.
-    fn settle_links(&self, at: &str, standing: &[Standing]) -> Result<()> {
+    pub(crate) fn settle_links(&self, at: &str, standing: &[Standing]) -> Result<()> {
         for link in target::links(self.plan, at)? {
             let is_down = standing.iter().any(|other| match &other.fault {
                 Fault::Down { at } => target::links(self.plan, at).is_ok_and(|links| links.contains(&link)),
@@ -112,7 +124,7 @@ impl Scene<'_> {
     }
 
     /// Switches the upper end of a link on or off. With a device the kernel drops its routes: they are set again.
-    fn switch(&self, link: usize, on: bool) -> Result<()> {
+    pub(crate) fn switch(&self, link: usize, on: bool) -> Result<()> {
         let end = &self.plan.links[link].upper;
         let namespace = &self.namespaces[end.node];
         let mut commands = format!("link set {} {}\n", end.device, if on { "up" } else { "down" });
@@ -149,8 +161,9 @@ impl Scene<'_> {
                 format!("{}:{}", self.namespaces[node], device(direction))
             })
             .collect();
-        let started = emulator::start(self.management(), &lateness(&standing.fault), &taps)?;
-        standing.emulator = Some(started.as_raw());
+        let arguments = emulator::arguments(&lateness(&standing.fault), &taps);
+        let started = helper::start(self.management(), &arguments)?;
+        standing.helper = Some(started.as_raw());
         for direction in &directions {
             let (id, tap) = (standing.id, device(direction));
             let counter = self.at_receiver(*direction, |namespace, arriving| {
@@ -194,7 +207,7 @@ fn on_the_wire(fault: &Fault) -> Option<(&str, &'static str, Numbers)> {
         Fault::Loss { at, percent } => (at, "lose", Numbers::percent(*percent)),
         Fault::Corruption { at, percent } => (at, "corrupt", Numbers::percent(*percent)),
         Fault::Duplication { at, percent } => (at, "duplicate", Numbers::percent(*percent)),
-        Fault::Flap { at, period_ms, down_ms } => {
+        Fault::Flap { at, period_ms, down_ms, carrier: false } => {
             let (period_ns, down_ns) = (period_ms.saturating_mul(MS), down_ms.saturating_mul(MS));
             (at, "flap", Numbers { period_ns, down_ns, ..Numbers::default() })
         }

@@ -3,6 +3,7 @@
 mod emulate;
 mod exec;
 mod fault;
+mod flap;
 mod mpirun;
 mod shape;
 mod ssh;
@@ -68,6 +69,9 @@ enum Command {
     /// Stands in for ssh
     #[command(hide = true)]
     Ssh(ssh::Args),
+    /// The process that switches links off and on
+    #[command(hide = true)]
+    Flap(flap::Args),
     /// The process that delays packets
     #[command(hide = true)]
     Emulate(emulate::Args),
@@ -89,6 +93,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Fault(args) => fault::run(&Lab::open(name)?, args)?,
         Command::Mpirun(args) => return mpirun::run(&Lab::open(name)?, args),
         Command::Ssh(args) => return ssh::run(&Lab::open(name)?, args),
+        Command::Flap(args) => flap::run(&Lab::open(name)?, args)?,
         Command::Emulate(args) => emulate::run(args)?,
         Command::Heal { faults } => heal(&Lab::open(name)?, faults)?,
     }

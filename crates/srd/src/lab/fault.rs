@@ -11,7 +11,8 @@ AT names links, ways of links, or routers:
   spine1         all links of a router       host3          a host's link
   leaf0-*        * stands for anything
 
-Down on both sides without anybody noticing is a blackhole. Faults overlap, each with a number of its own by which `srd lab heal NUMBER` ends it.";
+A link that is down without anybody noticing is a blackhole. Faults overlap,
+each with a number of its own by which `srd lab heal NUMBER` ends it.";
 
 /// Arguments of `srd lab fault`.
 #[derive(clap::Args, Debug)]
@@ -57,7 +58,7 @@ enum Kind {
         /// Of all packets
         percent: f64,
     },
-    /// Nothing arrives for a part of each period, and nobody notices
+    /// Nothing arrives for a part of each period; nobody notices, unless --carrier
     Flap {
         /// Links, ways or routers
         at: String,
@@ -67,6 +68,9 @@ enum Kind {
         /// How long of it nothing arrives [default: half of it]
         #[arg(long, value_name = "MS")]
         down_ms: Option<u64>,
+        /// The link goes down each time, and its ends see it
+        #[arg(long)]
+        carrier: bool,
     },
     /// The link is slower
     Slow {
@@ -116,9 +120,12 @@ pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<()> {
         Kind::Loss { at, percent } => Fault::Loss { at: at.clone(), percent: *percent },
         Kind::Corruption { at, percent } => Fault::Corruption { at: at.clone(), percent: *percent },
         Kind::Duplication { at, percent } => Fault::Duplication { at: at.clone(), percent: *percent },
-        Kind::Flap { at, period_ms, down_ms } => {
-            Fault::Flap { at: at.clone(), period_ms: *period_ms, down_ms: down_ms.unwrap_or(period_ms / 2) }
-        }
+        Kind::Flap { at, period_ms, down_ms, carrier } => Fault::Flap {
+            at: at.clone(),
+            period_ms: *period_ms,
+            down_ms: down_ms.unwrap_or(period_ms / 2),
+            carrier: *carrier,
+        },
         Kind::Slow { at, mbps } => Fault::Slow { at: at.clone(), mbps: *mbps },
         Kind::Delay { at, delay_us, jitter_us } => {
             Fault::Delay { at: at.clone(), delay_us: *delay_us, jitter_us: *jitter_us }

@@ -124,10 +124,34 @@ fn duplicated_packets_come_twice() {
 #[test]
 fn a_flapping_link_swallows_a_part_of_each_period() {
     let Some(fabric) = Fabric::small() else { return };
-    fabric.0.fault(Fault::Flap { at: "leaf1>host2".into(), period_ms: 20, down_ms: 10 }).unwrap();
+    fabric
+        .0
+        .fault(Fault::Flap { at: "leaf1>host2".into(), period_ms: 20, down_ms: 10, carrier: false })
+        .unwrap();
     let arrived = crossing(&fabric, 1000).len() as u64;
     assert_eq!(arrived + fabric.met(), 1000);
     assert!((100..900).contains(&arrived), "{arrived} of 1000");
+}
+
+#[test]
+fn a_link_that_flaps_with_carrier_is_seen_going_down_and_coming_up_and_stays_up_once_healed() {
+    let Some(fabric) = Fabric::small() else { return };
+    let carrier = || {
+        let mut ip = fabric.0.command_in("leaf0", "ip").unwrap();
+        let output = ip.args(["-o", "link", "show", "spine0"]).output().unwrap().stdout;
+        !String::from_utf8(output).unwrap().contains("NO-CARRIER")
+    };
+    let flap = Fault::Flap { at: "leaf0-spine0".into(), period_ms: 200, down_ms: 100, carrier: true };
+    let fault = fabric.0.fault(flap).unwrap();
+    for _ in 0..2 {
+        eventually("it goes down", || !carrier());
+        eventually("it comes up", carrier);
+    }
+    fabric.0.heal(fault).unwrap();
+    eventually("it is up", carrier);
+    std::thread::sleep(SILENCE);
+    assert!(carrier());
+    assert_eq!(crossing(&fabric, COUNT).len(), COUNT as usize);
 }
 
 #[test]
