@@ -15,7 +15,7 @@ log=$venv_root/setup.log
 
 # One line per purpose, so that it is clear what may go when a purpose goes.
 apt_packages=(
-  build-essential pkg-config clang libclang-dev ca-certificates curl   # compiling; bindgen needs libclang
+  build-essential pkg-config clang libclang-dev ca-certificates curl   # compiling; bindgen needs libclang, the lab's BPF programs clang
   libibverbs-dev librdmacm-dev ibverbs-utils perftest                  # verbs headers, ibv_devinfo, ib_send_lat and friends
   libfabric-dev libfabric-bin                                          # libfabric 1.17 with its efa provider, fi_pingpong
   openmpi-bin libopenmpi-dev                                           # Debian's Open MPI 4.1.4

@@ -8,6 +8,7 @@ mod env;
 mod figures;
 mod host;
 mod info;
+mod lab;
 mod libraries;
 mod output;
 mod perf;
@@ -29,6 +30,7 @@ Examples:
   srd perf server                           on one host, and on another:
   srd perf client nodeb --test latency --vs-tcp
   srd sim scenarios/fig2-incast-48.toml     48 flows into one 100 Gb/s port, simulated
+  srd lab up                                a fabric of namespaces with faults to choose from
   srd figures --out figures                 what others have published, made again
 
 Exit code: 0 if all went well, 1 if something failed, 2 if the command line makes no sense.";
@@ -59,6 +61,8 @@ enum Command {
     Sim(Box<sim::Args>),
     /// Make published figures again, in the simulator, as one HTML page
     Figures(figures::Args),
+    /// Build a fabric of network namespaces with several paths, run programs on it, and let parts of it fail
+    Lab(Box<lab::Args>),
     /// Tell from a trace of a simulated run why its messages were late
     Trace(trace::Args),
 }
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Figures(args) => figures::run(&args),
+        Command::Lab(args) => lab::run(&args),
         Command::Trace(args) => trace::run(&args),
     };
     result.unwrap_or_else(|error| {

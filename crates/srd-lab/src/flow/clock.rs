@@ -1,12 +1,12 @@
 //! The machine's monotonic clock, which all processes of a lab share.
 
-use rustix::time::{ClockId, clock_gettime};
+use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
 /// Nanoseconds since the machine started.
 pub fn now_ns() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 
 /// Sleeps until then.

@@ -10,5 +10,6 @@ pub mod clock;
 pub mod order;
 pub mod srd;
 pub mod tcp;
+#[allow(unsafe_code)]
 mod tcp_info;
 pub mod worker;

@@ -1,0 +1,258 @@
+//! Command lines that start MPI programs in hosts of a lab.
+//!
+//! An MPI's launcher runs in the first host and starts its helpers in the others by ssh, in whose place `srd lab ssh` stands.
+//! It talks over the management network; messages of the program pass the fabric, by one of three ways.
+
+use crate::error::{Doing, Error, Result};
+use crate::lab::{Host, Lab};
+use crate::plan::{FABRIC_DEVICE, MANAGEMENT_DEVICE};
+use crate::state::directory;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// An MPI, by how it is started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mpi {
+    /// Open MPI 5.
+    OpenMpi5,
+    /// Open MPI 4, as Debian 12 has it.
+    OpenMpi4,
+    /// MPICH.
+    Mpich,
+    /// Intel MPI.
+    Intel,
+}
+
+/// What carries a program's messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// SRD, by libfabric's efa provider over the software EFA.
+    Efa,
+    /// SRD, by the libfabric provider srd.
+    Srd,
+    /// The kernel's TCP: Open MPI's own, libfabric's tcp provider with others.
+    Tcp,
+}
+
+/// A program and where it is to run.
+#[derive(Clone, Debug)]
+pub struct MpiJob {
+    /// Which MPI.
+    pub mpi: Mpi,
+    /// Its directory with bin/ and lib/; without one, its launcher is looked for in PATH.
+    pub prefix: Option<PathBuf>,
+    /// What carries messages.
+    pub transport: Transport,
+    /// Ranks in all.
+    pub ranks: usize,
+    /// Names of hosts, filled in turn, each with as many ranks as the others if that comes out even.
+    pub hosts: Vec<String>,
+    /// Given to the launcher as they are.
+    pub options: Vec<OsString>,
+    /// The program and its arguments.
+    pub program: Vec<OsString>,
+}
+
+/// Which variables a launcher is to pass on to ranks.
+type Variables = Vec<(&'static str, OsString)>;
+
+impl MpiJob {
+    /// The command. `srd` is the path of the command srd, which enters hosts and puts SRD under programs.
+    pub fn command(&self, lab: &Lab, srd: &Path) -> Result<Command> {
+        if self.ranks == 0 || self.hosts.is_empty() || self.program.is_empty() {
+            return Err(Error::BadJob("an MPI job has ranks, hosts and a program".into()));
+        }
+        let hosts: Vec<Host> = self.hosts.iter().map(|name| lab.host(name)).collect::<Result<_>>()?;
+        let agent = write_agent(lab, srd)?;
+        let mut line: Vec<OsString> = vec![self.launcher()?.into()];
+        let variables = self.variables();
+        match self.mpi {
+            Mpi::OpenMpi5 | Mpi::OpenMpi4 => self.open_mpi(&mut line, &agent, &hosts, &variables),
+            Mpi::Mpich | Mpi::Intel => self.hydra(&mut line, &agent, &hosts),
+        }
+        line.extend(self.options.iter().cloned());
+        if let Some(layer) = self.layer() {
+            line.extend(
+                [srd.as_os_str(), OsStr::new("run"), OsStr::new(layer), OsStr::new("--")].map(OsString::from),
+            );
+        }
+        line.extend(self.program.iter().cloned());
+
+        let mut command = Command::new(&agent);
+        command.arg(&hosts[0].name).arg(shell_words(&line)).envs(variables);
+        Ok(command)
+    }
+
+    /// What `srd run` puts under the program.
+    fn layer(&self) -> Option<&'static str> {
+        match self.transport {
+            Transport::Efa => Some("--efa"),
+            Transport::Srd => Some("--provider"),
+            Transport::Tcp => None,
+        }
+    }
+
+    /// What libfabric is asked for.
+    fn provider(&self) -> &'static str {
+        match self.transport {
+            Transport::Efa => "efa",
+            Transport::Srd => "srd",
+            Transport::Tcp => "tcp",
+        }
+    }
+
+    fn launcher(&self) -> Result<PathBuf> {
+        let name = match self.mpi {
+            Mpi::OpenMpi5 => "mpirun",
+            Mpi::OpenMpi4 => "mpirun.openmpi",
+            Mpi::Mpich => "mpiexec",
+            Mpi::Intel => "mpiexec.hydra",
+        };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let directories: Vec<_> = match &self.prefix {
+            Some(prefix) => vec![prefix.join("bin")],
+            None => std::env::split_paths(&path).collect(),
+        };
+        let found = directories.iter().map(|directory| directory.join(name)).find(|file| file.is_file());
+        found.ok_or_else(|| {
+            let place = match &self.prefix {
+                Some(prefix) => prefix.join("bin").display().to_string(),
+                None => "PATH".into(),
+            };
+            Error::BadJob(format!("{name} not found in {place}; name the MPI's directory with --prefix DIR"))
+        })
+    }
+
+    /// What launcher and program need in their environment.
+    fn variables(&self) -> Variables {
+        let mut variables: Variables = Vec::new();
+        if let Some(prefix) = &self.prefix {
+            let mut libraries = vec![prefix.join("lib")];
+            // Intel MPI's wheel has no libfabric, and takes that of MPICH's wheel beside it.
+            let beside = prefix.with_file_name("mpich").join("lib/mpich");
+            if self.mpi == Mpi::Intel && beside.is_dir() {
+                libraries.push(beside);
+            }
+            libraries.extend(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths));
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let bin = [prefix.join("bin")].into_iter().chain(std::env::split_paths(&path));
+            variables.extend(std::env::join_paths(bin).ok().map(|path| ("PATH", path)));
+            variables.extend(std::env::join_paths(libraries).ok().map(|path| ("LD_LIBRARY_PATH", path)));
+        }
+        let mut set = |name: &'static str, value: &str| variables.push((name, value.into()));
+        match self.transport {
+            // A host has two devices; this one is on the fabric.
+            Transport::Efa | Transport::Srd => set("SRD_ADDR", FABRIC_DEVICE),
+            Transport::Tcp => set("FI_TCP_IFACE", FABRIC_DEVICE),
+        }
+        match self.mpi {
+            Mpi::OpenMpi5 | Mpi::OpenMpi4 => {
+                for name in ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] {
+                    set(name, "1");
+                }
+                set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+                set("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+            }
+            // MPICH's wheel also has UCX, and prefers it.
+            Mpi::Mpich => {
+                set("MPIR_CVAR_CH4_NETMOD", "ofi");
+                set("FI_PROVIDER", self.provider());
+            }
+            // No pinning: all hosts are on the same few cores.
+            Mpi::Intel => {
+                set("I_MPI_OFI_LIBRARY_INTERNAL", "0");
+                set("I_MPI_PIN", "0");
+                set("FI_PROVIDER", self.provider());
+                set("I_MPI_FABRICS", "ofi");
+            }
+        }
+        variables
+    }
+
+    fn per_host(&self, hosts: &[Host]) -> usize {
+        self.ranks.div_ceil(hosts.len())
+    }
+
+    fn open_mpi(&self, line: &mut Vec<OsString>, agent: &Path, hosts: &[Host], variables: &Variables) {
+        let per_host = self.per_host(hosts);
+        let places: Vec<_> = hosts.iter().map(|host| format!("{}:{per_host}", host.name)).collect();
+        let mut add = |words: &[&str]| line.extend(words.iter().map(OsString::from));
+        add(&["-np", &self.ranks.to_string(), "--host", &places.join(",")]);
+        // All hosts are on the same few cores: ranks that wait make room.
+        add(&["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]);
+        match self.transport {
+            Transport::Tcp => {
+                add(&["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]);
+                add(&["--mca", "btl_tcp_if_include", FABRIC_DEVICE]);
+            }
+            _ => {
+                add(&["--mca", "pml", "cm", "--mca", "mtl", "ofi"]);
+                add(&["--mca", "mtl_ofi_provider_include", self.provider()]);
+            }
+        }
+        let agent = agent.to_string_lossy();
+        if self.mpi == Mpi::OpenMpi5 {
+            add(&["--prtemca", "plm_ssh_agent", &agent, "--prtemca", "prte_if_include", MANAGEMENT_DEVICE]);
+        } else {
+            add(&["--mca", "plm_rsh_agent", &agent, "--mca", "oob_tcp_if_include", MANAGEMENT_DEVICE]);
+        }
+        // 4.1.4 ends in MPI_Win_allocate across hosts with any other. (With the provider, `srd run` sets what works.)
+        if self.mpi == Mpi::OpenMpi4 && self.transport != Transport::Srd {
+            add(&["--mca", "osc", "pt2pt"]);
+        }
+        for (name, _) in variables.iter().filter(|(name, _)| !name.contains("ALLOW_RUN")) {
+            add(&["-x", name]);
+        }
+    }
+
+    fn hydra(&self, line: &mut Vec<OsString>, agent: &Path, hosts: &[Host]) {
+        let names: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
+        let (launcher, program) = match self.mpi {
+            Mpi::Intel => ("-bootstrap", "-bootstrap-exec"),
+            _ => ("-launcher", "-launcher-exec"),
+        };
+        let (per_host, ranks) = (self.per_host(hosts).to_string(), self.ranks.to_string());
+        let agent = agent.to_string_lossy();
+        let words =
+            [launcher, "ssh", program, &agent, "-hosts", &names.join(","), "-ppn", &per_host, "-n", &ranks];
+        line.extend(words.iter().map(OsString::from));
+    }
+}
+
+/// A program that launchers take for ssh, beside the lab's notes.
+fn write_agent(lab: &Lab, srd: &Path) -> Result<PathBuf> {
+    let file = directory(lab.name()).join("ssh");
+    let call =
+        [srd.as_os_str(), OsStr::new("lab"), OsStr::new("--lab"), OsStr::new(lab.name()), OsStr::new("ssh")];
+    let words = shell_words(&call.map(OsString::from));
+    let text = format!("#!/bin/sh\nexec {} \"$@\"\n", words.to_string_lossy());
+    let what = || format!("cannot write {}", file.display());
+    let beside = file.with_extension(std::process::id().to_string());
+    fs::write(&beside, text).doing(what)?;
+    fs::set_permissions(&beside, fs::Permissions::from_mode(0o755)).doing(what)?;
+    fs::rename(&beside, &file).doing(what)?;
+    Ok(file)
+}
+
+/// Words as a shell takes them.
+fn shell_words(words: &[OsString]) -> OsString {
+    let quoted = words.iter().map(|word| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''")));
+    quoted.collect::<Vec<_>>().join(" ").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_gets_words_as_they_were() {
+        let words = ["a b", "it's", "$HOME", ""].map(OsString::from);
+        let direct = Command::new("printf").arg("%s|").args(&words).output().unwrap().stdout;
+        let mut line = OsString::from("printf '%s|' ");
+        line.push(shell_words(&words));
+        assert_eq!(Command::new("sh").arg("-c").arg(line).output().unwrap().stdout, direct);
+    }
+}

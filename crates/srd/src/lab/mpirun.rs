@@ -1,0 +1,110 @@
+//! `srd lab mpirun`: an MPI program across hosts of a lab.
+
+use anyhow::Context;
+use clap::ValueEnum;
+use srd_lab::{Lab, Mpi, MpiJob, Transport};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  srd lab mpirun -n 4 --hosts h0,h4,h8,h12 -- ./program
+  srd lab mpirun -n 8 --transport tcp --mpi debian -- lmp -in in.lj
+  srd lab mpirun -n 2 --hosts h0,h15 --mpi mpich --prefix .venv/mpich -- ./program
+
+Without --hosts all hosts of the lab are taken, as many as there are ranks. Exit code: that of the MPI's launcher.";
+
+/// Arguments of `srd lab mpirun`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Ranks
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    n: u32,
+    /// Hosts, as in h0,h4
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    hosts: Vec<String>,
+    /// What carries messages
+    #[arg(long, value_enum, default_value = "srd")]
+    transport: Carrier,
+    /// Which MPI
+    #[arg(long, value_enum, default_value = "ompi")]
+    mpi: Stack,
+    /// Its directory with bin/ and lib/ [default: what scripts/setup.sh has installed, else PATH]
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+    /// An argument for the MPI's launcher; may be given several times
+    #[arg(long = "option", value_name = "ARG", allow_hyphen_values = true)]
+    options: Vec<OsString>,
+    /// The program and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Carrier {
+    /// SRD by libfabric's efa provider, over the software EFA
+    Efa,
+    /// SRD by the libfabric provider srd
+    Srd,
+    /// The kernel's TCP
+    Tcp,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Debug)]
+enum Stack {
+    /// Open MPI 5
+    Ompi,
+    /// Debian's Open MPI 4
+    Debian,
+    /// MPICH
+    Mpich,
+    /// Intel MPI
+    Impi,
+}
+
+/// Replaces this process by the MPI's launcher.
+pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<ExitCode> {
+    let srd = std::env::current_exe().context("the path of this program is unknown")?;
+    let all = || lab.hosts().into_iter().take(args.n as usize).map(|host| host.name).collect();
+    let job = MpiJob {
+        mpi: match args.mpi {
+            Stack::Ompi => Mpi::OpenMpi5,
+            Stack::Debian => Mpi::OpenMpi4,
+            Stack::Mpich => Mpi::Mpich,
+            Stack::Impi => Mpi::Intel,
+        },
+        prefix: args
+            .prefix
+            .clone()
+            .map(std::path::absolute)
+            .transpose()?
+            .or_else(|| installed(args.mpi, &srd)),
+        transport: match args.transport {
+            Carrier::Efa => Transport::Efa,
+            Carrier::Srd => Transport::Srd,
+            Carrier::Tcp => Transport::Tcp,
+        },
+        ranks: args.n as usize,
+        hosts: if args.hosts.is_empty() { all() } else { args.hosts.clone() },
+        options: args.options.clone(),
+        program: args.command.clone(),
+    };
+    let error = job.command(lab, &srd)?.exec();
+    Err(anyhow::Error::new(error).context("cannot start the MPI's launcher"))
+}
+
+/// Where scripts/setup.sh has put an MPI: in the source tree that this command lies in, or that one works in.
+fn installed(mpi: Stack, srd: &Path) -> Option<PathBuf> {
+    let name = match mpi {
+        Stack::Debian => return None,
+        Stack::Ompi => "ompi",
+        Stack::Mpich => "mpich",
+        Stack::Impi => "impi",
+    };
+    let here = std::env::current_dir().ok();
+    let above = here.iter().flat_map(|here| here.ancestors()).chain(srd.ancestors());
+    above.map(|directory| directory.join(".venv").join(name)).find(|prefix| prefix.join("bin").is_dir())
+}
