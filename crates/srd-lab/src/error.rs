@@ -87,6 +87,9 @@ pub enum Error {
     /// An MPI job that cannot be.
     #[error("{0}")]
     BadJob(String),
+    /// An experiment that cannot be, or that has failed.
+    #[error("{0}")]
+    BadExperiment(String),
     /// `ip` or `tc` refused a command.
     #[error("{namespace}: `{program} {command}` failed: {reason}")]
     Refused {

@@ -20,6 +20,7 @@ mod counters;
 mod emulator;
 mod enter;
 mod error;
+pub mod experiment;
 mod fault;
 pub mod flow;
 mod helper;

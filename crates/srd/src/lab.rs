@@ -2,6 +2,7 @@
 
 mod emulate;
 mod exec;
+mod experiment;
 mod fault;
 mod flap;
 mod mpirun;
@@ -67,6 +68,8 @@ enum Command {
     },
     /// Run an MPI program across hosts
     Mpirun(mpirun::Args),
+    /// Run the same traffic over SRD and over the kernel's TCP, several times, in labs made for it
+    Experiment(experiment::Args),
     /// Stands in for ssh
     #[command(hide = true)]
     Ssh(ssh::Args),
@@ -99,6 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Ssh(args) => return ssh::run(&Lab::open(name)?, args),
         Command::Flap(args) => flap::run(&Lab::open(name)?, args)?,
         Command::Emulate(args) => emulate::run(args)?,
+        Command::Experiment(args) => return experiment::run(name, args),
         Command::Worker => worker::run()?,
         Command::Heal { faults } => heal(&Lab::open(name)?, faults)?,
     }

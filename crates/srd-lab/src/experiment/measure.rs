@@ -1,0 +1,206 @@
+//! What came of a run, in numbers.
+
+use super::run::Account;
+use super::traffic::Flow;
+use crate::flow::order::Amount;
+use crate::shape::Shape;
+use serde::Serialize;
+
+/// Bytes of a full frame beside the MTU, and bytes of the MTU that are headers with TCP (IPv4, TCP with timestamps).
+const ETHERNET: u32 = 14;
+const TCP_HEADERS: u32 = 52;
+
+/// The figures of a run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Figures {
+    /// Share of packets that were sent again, in percent.
+    pub again_percent: f64,
+    /// Flows of which something is missing.
+    pub incomplete: usize,
+    /// What senders complained of.
+    pub complaints: Vec<String>,
+    /// For flows that have a size.
+    pub completion: Option<Completion>,
+    /// For flows that have a time.
+    pub throughput: Option<Throughput>,
+}
+
+/// When flows were there, from their common start.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Completion {
+    /// The quickest, in milliseconds.
+    pub first_ms: f64,
+    /// The middle one.
+    pub median_ms: f64,
+    /// The slowest.
+    pub last_ms: f64,
+    /// All bytes in full frames of TCP through the busiest host's link.
+    pub ideal_ms: f64,
+    /// The slowest by the ideal.
+    pub last_by_ideal: f64,
+    /// The slowest by the quickest.
+    pub last_by_first: f64,
+}
+
+/// How fast flows were.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Throughput {
+    /// Payload of each, Mbit/s.
+    pub flows_mbps: Vec<f64>,
+    /// All together.
+    pub sum_mbps: f64,
+    /// Of what was possible.
+    pub of_possible: f64,
+    /// The slowest, by an equal part of what was possible.
+    pub slowest_of_share: f64,
+    /// Longest time in which nothing arrived of some flow, in milliseconds.
+    pub longest_stall_ms: f64,
+}
+
+/// Payload by bytes on the wire, at best, over TCP.
+fn payload_share(mtu_bytes: u32) -> f64 {
+    f64::from(mtu_bytes - TCP_HEADERS) / f64::from(mtu_bytes + ETHERNET)
+}
+
+/// Works out the figures. `possible_mbps`: of payload, all flows together; without it what hosts' links carry.
+pub fn figures(flows: &[Flow], account: &Account, shape: &Shape, possible_mbps: Option<f64>) -> Figures {
+    let sent: u64 = account.sent.iter().map(|sent| sent.packets).sum();
+    let again: u64 = account.sent.iter().map(|sent| sent.again).sum();
+    let mut complaints: Vec<String> = account.sent.iter().filter_map(|sent| sent.error.clone()).collect();
+    complaints.sort();
+    complaints.dedup();
+    let timed = matches!(flows[0].amount, Amount::ForNs(_));
+    if timed {
+        complaints.clear(); // what is under way when time is over is no fault
+    }
+    Figures {
+        again_percent: 100.0 * again as f64 / sent.max(1) as f64,
+        incomplete: account.received.iter().filter(|received| !received.complete).count(),
+        complaints,
+        completion: (!timed).then(|| completion(flows, account, shape)).flatten(),
+        throughput: timed.then(|| throughput(flows, account, shape, possible_mbps)),
+    }
+}
+
+/// Sums by host of `end`.
+fn by_host(flows: &[Flow], end: impl Fn(&Flow) -> usize, what: impl Fn(&Flow) -> f64) -> f64 {
+    let hosts = flows.iter().map(&end).max().unwrap_or(0) + 1;
+    let mut sums = vec![0.0; hosts];
+    flows.iter().for_each(|flow| sums[end(flow)] += what(flow));
+    sums.into_iter().fold(0.0, f64::max)
+}
+
+fn completion(flows: &[Flow], account: &Account, shape: &Shape) -> Option<Completion> {
+    if account.received.iter().any(|received| !received.complete) {
+        return None;
+    }
+    let mut times_ms: Vec<f64> =
+        account.received.iter().map(|received| received.last_ns as f64 / 1e6).collect();
+    times_ms.sort_by(f64::total_cmp);
+    let bytes = |flow: &Flow| match flow.amount {
+        Amount::Bytes(bytes) => bytes as f64,
+        Amount::ForNs(_) => 0.0,
+    };
+    let busiest = by_host(flows, |flow| flow.from, bytes).max(by_host(flows, |flow| flow.to, bytes));
+    let ideal_ms = busiest * 8.0 / payload_share(shape.mtu_bytes) / (shape.host_mbps * 1e3);
+    let (first_ms, last_ms) = (*times_ms.first()?, *times_ms.last()?);
+    Some(Completion {
+        first_ms,
+        median_ms: times_ms[times_ms.len() / 2],
+        last_ms,
+        ideal_ms,
+        last_by_ideal: last_ms / ideal_ms,
+        last_by_first: last_ms / first_ms,
+    })
+}
+
+fn throughput(flows: &[Flow], account: &Account, shape: &Shape, possible_mbps: Option<f64>) -> Throughput {
+    let Amount::ForNs(span_ns) = flows[0].amount else { unreachable!("these flows have a time") };
+    let flows_mbps: Vec<f64> =
+        account.received.iter().map(|received| received.bytes as f64 * 8e3 / span_ns as f64).collect();
+    let sum_mbps: f64 = flows_mbps.iter().sum();
+    let most = by_host(flows, |flow| flow.from, |_| 1.0).max(by_host(flows, |flow| flow.to, |_| 1.0));
+    let of_links = flows.len() as f64 * shape.host_mbps * payload_share(shape.mtu_bytes) / most;
+    let possible = possible_mbps.unwrap_or(of_links);
+    let slowest = flows_mbps.iter().copied().fold(f64::INFINITY, f64::min);
+    let stall_ns = account.received.iter().map(|received| received.longest_gap_ns).max().unwrap_or(0);
+    Throughput {
+        sum_mbps,
+        of_possible: sum_mbps / possible,
+        slowest_of_share: slowest / (possible / flows.len() as f64),
+        longest_stall_ms: stall_ns as f64 / 1e6,
+        flows_mbps,
+    }
+}
+
+/// The middle of several values, and their ends.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Spread {
+    /// The middle one.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Spread {
+    /// Of these; `None` if there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (least, most) = (*values.first()?, *values.last()?);
+        Some(Spread { median: values[values.len() / 2], least, most })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::order::{Received, Sent};
+
+    fn account(last_ns: &[u64], bytes: u64) -> Account {
+        let received = |(flow, &last_ns): (usize, &u64)| Received {
+            flow: flow as u32,
+            bytes,
+            last_ns,
+            complete: true,
+            longest_gap_ns: 1_000_000,
+            longest_gap_at_ns: 0,
+            bins: Vec::new(),
+        };
+        let sent = |flow| Sent { flow, packets: 10, again: 1, error: None };
+        Account {
+            received: last_ns.iter().enumerate().map(received).collect(),
+            sent: (0..last_ns.len() as u32).map(sent).collect(),
+        }
+    }
+
+    #[test]
+    fn an_incasts_ideal_is_that_of_the_receivers_link() {
+        let flows: Vec<Flow> =
+            (1..=48).map(|from| Flow { from, to: 0, amount: Amount::Bytes(20_000) }).collect();
+        let times: Vec<u64> = (1..=48).map(|n| n * 2_000_000).collect();
+        let figures = figures(&flows, &account(&times, 20_000), &Shape::default(), None);
+        let completion = figures.completion.unwrap();
+        assert!((completion.ideal_ms - 80.3).abs() < 0.1, "{completion:?}");
+        assert_eq!((completion.first_ms, completion.last_ms), (2.0, 96.0));
+        assert_eq!(figures.again_percent, 10.0);
+    }
+
+    #[test]
+    fn shares_are_of_what_is_possible() {
+        let flows: Vec<Flow> =
+            (0..4).map(|n| Flow { from: n, to: n + 4, amount: Amount::ForNs(1_000_000_000) }).collect();
+        let figures = figures(&flows, &account(&[1; 4], 5_000_000), &Shape::default(), Some(200.0));
+        let throughput = figures.throughput.unwrap();
+        assert_eq!((throughput.sum_mbps, throughput.of_possible), (160.0, 0.8));
+        assert_eq!((throughput.slowest_of_share, throughput.longest_stall_ms), (0.8, 1.0));
+    }
+
+    #[test]
+    fn the_middle_and_the_ends() {
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, least: 1.0, most: 3.0 }));
+        assert_eq!(Spread::of([]), None);
+    }
+}
