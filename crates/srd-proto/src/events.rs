@@ -251,12 +251,7 @@ value_from! {
     PathId: path => Value::Count(path.0 as u64);
     Nanos: span => Value::Count(span.0);
     Status: status => Value::Count(status as u64);
-    PathState: state => Value::Word(match state {
-        PathState::Active => "active",
-        PathState::Suspect => "suspect",
-        PathState::Down => "down",
-        PathState::Probing => "probing",
-    });
+    PathState: state => Value::Word(state.name());
     LossCause: cause => Value::Word(match cause {
         LossCause::PathOrder => "path_order",
         LossCause::Reordering => "reordering",
