@@ -1,7 +1,7 @@
 //! What an instance tells of itself, as far as it is shown (`srd_net::Stats` is all of it). An instance of another release
 //! may tell less: what is missing is nothing.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// See the module.
@@ -24,6 +24,8 @@ pub struct Document {
     pub mtu: u16,
     /// Whether packets are encrypted.
     pub sealed: bool,
+    /// Counters of the device.
+    pub device: BTreeMap<String, u64>,
     /// Counters of the transport.
     pub transport: BTreeMap<String, u64>,
     /// By source port.
@@ -42,6 +44,8 @@ pub struct Document {
 pub struct Path {
     /// Its number in the pool.
     pub path: u16,
+    /// Its UDP port.
+    pub source_port: u16,
     /// Payload bytes.
     pub tx_bytes: u64,
     /// Peers that cannot be reached over it at present.
@@ -80,6 +84,40 @@ pub struct Peer {
     pub paths: u32,
     /// Of them, those out of use.
     pub paths_down: u32,
+    /// Of them, how many are in each state.
+    pub path_states: PathStates,
+    /// Each of them, if the peer is one of those with the most traffic.
+    pub path_list: Vec<PeerPath>,
+}
+
+/// How many paths are in each state.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, Debug)]
+#[serde(default)]
+pub struct PathStates {
+    /// In use.
+    pub active: u32,
+    /// Asked whether they work.
+    pub suspect: u32,
+    /// Given up.
+    pub down: u32,
+    /// Asked whether they work again.
+    pub probing: u32,
+}
+
+/// A path to a peer.
+#[derive(Clone, Default, Deserialize, Debug)]
+#[serde(default)]
+pub struct PeerPath {
+    /// Its slot.
+    pub path: u8,
+    /// The UDP source port that it names.
+    pub source_port: u16,
+    /// `active`, `suspect`, `down` or `probing`.
+    pub state: String,
+    /// Smoothed round trip.
+    pub rtt_us: f64,
+    /// Payload bytes sent on it.
+    pub tx_bytes: u64,
 }
 
 /// A messaging layer.
@@ -117,6 +155,8 @@ impl Document {
     pub fn read(answer: &serde_json::Value) -> serde_json::Result<Document> {
         let mut document = Document::deserialize(answer)?;
         let texts = [&mut document.program, &mut document.address, &mut document.interface];
+        let paths = document.peers.iter_mut().flat_map(|peer| &mut peer.path_list);
+        paths.for_each(|path| path.state = printable(&path.state));
         let peers = document.peers.iter_mut().map(|peer| &mut peer.address);
         let local = document.layers.iter_mut().flat_map(|layer| &mut layer.local_peers);
         let local = local.flat_map(|peer| [Some(&mut peer.address), peer.reason.as_mut()]).flatten();
@@ -132,6 +172,11 @@ impl Document {
     /// A counter of the transport.
     pub fn counter(&self, name: &str) -> u64 {
         self.transport.get(name).copied().unwrap_or(0)
+    }
+
+    /// A counter of the device.
+    pub fn device_counter(&self, name: &str) -> u64 {
+        self.device.get(name).copied().unwrap_or(0)
     }
 }
 
