@@ -45,6 +45,7 @@ local causes = {
   bad_tx_count = "data packet with the transmission number of a probe",
   bad_length = "length, offset and segment length contradict each other or the datagram's size",
   bad_status = "failure with a status that is unknown or is no failure",
+  not_an_introduction = "sealed under the introduction key, but something else than an introduction",
   trailing_bytes = "bytes after the end of a packet without payload",
 }
 
@@ -235,6 +236,15 @@ function Walk:sealed()
   self:add(self.tree, f.counter, self.to - COUNTER, COUNTER)
   self.at = self.to
   self.info = "Sealed, " .. (kinds[self.kind] or "unknown kind")
+  -- What a receiver can tell before it has tried a key (docs/SPEC.md, section 9).
+  local hello = has(self.flags, FLAG_HELLO)
+  if hello then
+    local at = tag + TAG
+    local is_zero = self:u32(at) == 0 and self:u32(at + 4) == 0
+    if is_zero or math.max(self:u32(at + 4), 1) ~= self.src_tag then stop("incarnation_mismatch") end
+  end
+  local introduces = hello and not has(self.flags, FLAG_ACK) and (self.kind == KIND_NONE or self.kind == KIND_RESET)
+  if has(self.flags, FLAG_INITIAL) and not introduces then stop("not_an_introduction") end
 end
 
 function Walk:hello()

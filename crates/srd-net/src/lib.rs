@@ -48,7 +48,8 @@ pub use options::{Address, LogLevel, Options, OptionsError, ProgressMode, Warnin
 pub use progress::{LONGEST_FAREWELL, LONGEST_SILENCE, ProgressCounters};
 pub use receive::ReceiveCounters;
 pub use stats::{
-    LayerStats, LocalPeerStats, MOST_LISTED_PATHS, MOST_PEERS, PathStats, PathStates, PeerPathStats, PeerStats, Stats,
+    LayerStats, LocalPeerStats, MOST_LISTED_PATHS, MOST_PEERS, PathStates, PathStats, PeerPathStats,
+    PeerStats, Stats,
 };
 pub use sys::event::EventFd;
 pub use sys::memory::{Buffer, is_there};

@@ -74,12 +74,8 @@ impl StatsSocket {
         let (path, listener) = bind(directory)?;
         let (listener, closing) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
         let tracing = Arc::new(AtomicBool::new(false));
-        let server = Server {
-            listener: listener.clone(),
-            closing: closing.clone(),
-            tracing: tracing.clone(),
-            shared,
-        };
+        let server =
+            Server { listener: listener.clone(), closing: closing.clone(), tracing: tracing.clone(), shared };
         let thread = start(server).inspect_err(|_| {
             let _ = fs::remove_file(&path);
         })?;
@@ -168,7 +164,9 @@ impl Server {
                 Ok((reader, _)) => match request(&reader).as_str() {
                     "" | COUNTERS => self.answer(&reader),
                     DECISIONS => tracing.start(&self.shared, &self.closing, reader),
-                    _ => trace::refuse(&reader, "it is of another release and does not know what is asked for"),
+                    _ => {
+                        trace::refuse(&reader, "it is of another release and does not know what is asked for")
+                    }
                 },
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR | libc::ECONNABORTED) => {}

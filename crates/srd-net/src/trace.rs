@@ -202,7 +202,8 @@ impl Tracing {
         let thread = std::thread::Builder::new().name("srd-trace".into()).stack_size(256 << 10);
         // The thread that asks blocks all signals, and this one does, too.
         match thread.spawn(move || {
-            Recorder { shared, closing, reader, peers: HashMap::new(), src: String::new(), begin: Time(0) }.run();
+            Recorder { shared, closing, reader, peers: HashMap::new(), src: String::new(), begin: Time(0) }
+                .run();
             busy.store(false, Ordering::SeqCst);
         }) {
             Ok(thread) => self.thread = Some(thread),
@@ -269,7 +270,10 @@ impl Recorder {
             self.take(&mut ring, AT_ONCE, &mut lines);
         };
         self.switch_off();
-        log::say(LogLevel::Info, format_args!("the recording of what the transport decides has ended ({end:?})"));
+        log::say(
+            LogLevel::Info,
+            format_args!("the recording of what the transport decides has ended ({end:?})"),
+        );
         if end != End::Gone {
             self.finish(ring);
         }
@@ -337,7 +341,9 @@ impl Recorder {
         match (&self.reader).read(&mut said) {
             Ok(0) => Some(End::Asked), // he has closed his side, or died
             Ok(_) => None,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => None,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                None
+            }
             Err(_) => Some(End::Gone),
         }
     }
@@ -422,7 +428,9 @@ impl Recorder {
                     bytes = &bytes[sent..];
                     until = Instant::now() + patience;
                 }
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
+                {
                     let closing = patience > FAREWELL && self.closing.load(Ordering::SeqCst);
                     if Instant::now() >= until || closing {
                         return false;
@@ -469,7 +477,10 @@ mod tests {
             usable: 16,
         };
         let mut lines = Vec::new();
-        put(&mut lines, &Decision { t_us: 1.25, src: "10.0.0.1:17408", dst: "[fd00::2]:17408", event: &event });
+        put(
+            &mut lines,
+            &Decision { t_us: 1.25, src: "10.0.0.1:17408", dst: "[fd00::2]:17408", event: &event },
+        );
         assert_eq!(
             String::from_utf8(lines).unwrap(),
             "{\"event\":\"path_chosen\",\"t_us\":1.25,\"src\":\"10.0.0.1:17408\",\"dst\":\"[fd00::2]:17408\",\"path\":3,\

@@ -52,7 +52,9 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         let what = "an IP address and a port, such as 127.0.0.1:9417 or [::]:9417";
         match text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
-            Ok(port) => format!("{what}: for this host alone 127.0.0.1:{port}, for others too 0.0.0.0:{port}"),
+            Ok(port) => {
+                format!("{what}: for this host alone 127.0.0.1:{port}, for others too 0.0.0.0:{port}")
+            }
             Err(_) => what.to_string(),
         }
     })
@@ -70,7 +72,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return serve::run(address, || look(&chosen, peers));
     }
     let snapshot = look(&chosen, peers);
-    if args.json { output::json(&encode::json(&snapshot))? } else { output::text(&encode::text(&snapshot))? }
+    if args.json {
+        output::json(&encode::json(&snapshot))?
+    } else {
+        output::text(&encode::text(&snapshot))?
+    }
     Ok(ExitCode::SUCCESS)
 }
 

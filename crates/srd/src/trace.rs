@@ -103,7 +103,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let trace = TraceFile::read(file)?;
     if let Some(report) = trace.host_report(args.slowest as usize) {
         if !args.flow.is_empty() {
-            anyhow::bail!("{}: a process has recorded this trace, which knows messages and no flows; leave out --flow", file.display());
+            anyhow::bail!(
+                "{}: a process has recorded this trace, which knows messages and no flows; leave out --flow",
+                file.display()
+            );
         }
         if args.json {
             output::json(&report)?;

@@ -94,7 +94,10 @@ mod tests {
         // A control character of a program's name becomes a question mark before it comes here.
         let labels = r#"{pid="7",program="a\"b\\c?d",address="10.0.0.1:1"}"#;
         assert!(text.contains(&format!("\nsrd_tx_packets_total{labels} 18446744073709551615\n")), "{text}");
-        assert!(text.contains("# TYPE srd_path_mtu_bytes gauge\n# UNIT srd_path_mtu_bytes bytes\n# HELP "), "{text}");
+        assert!(
+            text.contains("# TYPE srd_path_mtu_bytes gauge\n# UNIT srd_path_mtu_bytes bytes\n# HELP "),
+            "{text}"
+        );
         assert!(text.ends_with("\n# EOF\n"));
         assert_eq!(escaped("a\nb"), "a\\nb");
     }

@@ -81,14 +81,18 @@ impl Snapshot {
     /// The metrics of a sample, with so many peers of each kind for each process.
     pub fn of(sample: &Sample, peers: usize) -> Snapshot {
         let mut seen = HashSet::new();
-        let fits = |told: &&Told| seen.insert((told.pid, told.document.address.clone())) && seen.len() <= MOST_INSTANCES;
+        let fits = |told: &&Told| {
+            seen.insert((told.pid, told.document.address.clone())) && seen.len() <= MOST_INSTANCES
+        };
         let told: Vec<&Told> = sample.instances.iter().filter(fits).collect();
         let left_out = sample.instances.len() - told.len();
         let family = |metric: &'static Metric| {
             let mut filling = Filling::default();
             match metric.name {
                 "srd_processes" => filling.add(metric.merge, Labels::new(), whole(told.len())),
-                "srd_processes_silent" => filling.add(metric.merge, Labels::new(), whole(sample.silent.len())),
+                "srd_processes_silent" => {
+                    filling.add(metric.merge, Labels::new(), whole(sample.silent.len()))
+                }
                 "srd_processes_left_out" => filling.add(metric.merge, Labels::new(), whole(left_out)),
                 _ => told.iter().for_each(|told| fill(&mut filling, metric, told, peers)),
             }
@@ -143,7 +147,8 @@ fn values(source: &Source, document: &Value) -> Vec<(Option<(&'static str, Strin
     match (document.pointer(source.at), source.each) {
         (Some(Value::Object(keys)), Some(label)) => {
             let keys = keys.iter().take(MOST_KEYS);
-            keys.filter_map(|(key, value)| Some((Some((label, printable(key))), number(value, 1.0)?))).collect()
+            keys.filter_map(|(key, value)| Some((Some((label, printable(key))), number(value, 1.0)?)))
+                .collect()
         }
         (Some(value), None) => number(value, source.scale).map(|value| (own, value)).into_iter().collect(),
         _ => Vec::new(),
@@ -195,12 +200,16 @@ pub mod tests {
                 ("cause", cause.into()),
             ]
         };
-        assert_eq!(told, [(labels("reordering"), Number::Whole(u64::MAX)), (labels("timer"), Number::Whole(3))]);
+        assert_eq!(
+            told,
+            [(labels("reordering"), Number::Whole(u64::MAX)), (labels("timer"), Number::Whole(3))]
+        );
     }
 
     #[test]
     fn peers_are_bounded_and_those_left_out_are_counted() {
-        let peers: Vec<Value> = (0..5).map(|i| json!({"address": format!("10.0.0.2:{i}"), "tx_pkts": i})).collect();
+        let peers: Vec<Value> =
+            (0..5).map(|i| json!({"address": format!("10.0.0.2:{i}"), "tx_pkts": i})).collect();
         let answer = json!({"pid": 7, "program": "a", "address": "b", "peer_count": 300, "peers": peers});
         let snapshot = Snapshot::of(&sample(&[answer]), 2);
         assert_eq!(samples(&snapshot, "srd_peer_tx_packets").len(), 2);
@@ -210,7 +219,8 @@ pub mod tests {
     #[test]
     fn contexts_of_one_peer_are_one_and_no_two_samples_have_the_same_labels() {
         let peer = |pkts: u64, rtt: f64| json!({"address": "10.0.0.2:1", "tx_pkts": pkts, "rtt_us": rtt});
-        let answer = json!({"pid": 7, "program": "a", "address": "b", "peers": [peer(1, 10.0), peer(2, 20.0)]});
+        let answer =
+            json!({"pid": 7, "program": "a", "address": "b", "peers": [peer(1, 10.0), peer(2, 20.0)]});
         let snapshot = Snapshot::of(&sample(&[answer.clone(), answer]), 8);
         assert_eq!(samples(&snapshot, "srd_peer_tx_packets")[0].1, Number::Whole(3));
         let Number::Real(rtt) = samples(&snapshot, "srd_peer_rtt_seconds")[0].1 else { panic!("a quantity") };

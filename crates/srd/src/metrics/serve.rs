@@ -29,7 +29,9 @@ pub fn run(address: SocketAddr, look: impl Fn() -> Snapshot) -> anyhow::Result<E
                 "another program listens there; choose another port, or see which with `ss -ltnp sport = {}`",
                 address.port()
             ),
-            ErrorKind::AddrNotAvailable => "this host has no such address; `ip address` lists those it has".into(),
+            ErrorKind::AddrNotAvailable => {
+                "this host has no such address; `ip address` lists those it has".into()
+            }
             ErrorKind::PermissionDenied => "ports below 1024 are root's; choose a higher one".into(),
             _ => return anyhow::anyhow!("cannot listen on {address}: {error}"),
         };
@@ -37,7 +39,8 @@ pub fn run(address: SocketAddr, look: impl Fn() -> Snapshot) -> anyhow::Result<E
     })?;
     let address = listener.local_addr().context("cannot listen")?;
     set_socket_timeout(&listener, Timeout::Send, Some(PATIENCE)).context("cannot listen")?;
-    let server = Server::from_listener(listener, None).map_err(|error| anyhow::anyhow!("cannot listen: {error}"))?;
+    let server =
+        Server::from_listener(listener, None).map_err(|error| anyhow::anyhow!("cannot listen: {error}"))?;
     let end = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, end.clone())?;

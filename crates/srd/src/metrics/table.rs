@@ -291,13 +291,20 @@ pub fn markdown() -> String {
         (Scope::LocalPeer, "Each of its peers through shared memory"),
     ];
     for (scope, title) in scopes {
-        let _ = write!(text, "\n## {title}\n\n| name | type | labels besides | meaning |\n|---|---|---|---|\n");
+        let _ =
+            write!(text, "\n## {title}\n\n| name | type | labels besides | meaning |\n|---|---|---|---|\n");
         for metric in METRICS.iter().filter(|metric| metric.scope == scope) {
             let kind = match metric.kind {
                 Kind::Counter => "counter",
                 Kind::Gauge => "gauge",
             };
-            let _ = writeln!(text, "| `{}` | {kind} | {} | {} |", metric.sample_name(), labels(metric), metric.help);
+            let _ = writeln!(
+                text,
+                "| `{}` | {kind} | {} | {} |",
+                metric.sample_name(),
+                labels(metric),
+                metric.help
+            );
         }
     }
     text
@@ -328,7 +335,12 @@ mod tests {
             assert!(metric.name.starts_with("srd_") && metric.name.chars().all(fits), "{}", metric.name);
             assert!(!metric.name.ends_with("_total") && !metric.name.ends_with("_info"), "{}", metric.name);
             for unit in ["bytes", "seconds"] {
-                assert_eq!(metric.name.ends_with(&format!("_{unit}")), metric.unit == unit, "{}", metric.name);
+                assert_eq!(
+                    metric.name.ends_with(&format!("_{unit}")),
+                    metric.unit == unit,
+                    "{}",
+                    metric.name
+                );
             }
             assert!(metric.help.ends_with('.'), "{}", metric.name);
             let labels: BTreeSet<_> = metric.sources.iter().map(|source| source.label).collect();
@@ -345,7 +357,8 @@ mod tests {
 
     #[test]
     fn every_counter_that_a_process_tells_has_a_metric() {
-        let known: BTreeSet<&str> = METRICS.iter().flat_map(|metric| metric.sources).map(|source| source.at).collect();
+        let known: BTreeSet<&str> =
+            METRICS.iter().flat_map(|metric| metric.sources).map(|source| source.at).collect();
         let transport = srd_proto::Stats::default();
         let transport: Vec<_> = transport.iter().map(|(name, _)| name).collect();
         let peer = srd_proto::PeerCounters::default();
@@ -356,7 +369,8 @@ mod tests {
             assert!(known.contains(format!("/{name}").as_str()), "{name} of a peer");
         }
         // The device gives some of the transport's under the names of EFA's driver, too.
-        for (name, _) in srd_device::Counters::default().iter().filter(|(name, _)| !transport.contains(name)) {
+        for (name, _) in srd_device::Counters::default().iter().filter(|(name, _)| !transport.contains(name))
+        {
             assert!(known.contains(format!("/device/{name}").as_str()), "{name} of the device");
         }
         let groups = [

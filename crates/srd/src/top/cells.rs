@@ -128,8 +128,11 @@ pub fn peer_cells(peer: &PeerRow) -> [String; PEER_COLUMNS.len()] {
 fn path_states(peer: &PeerRow) -> String {
     let Some(states) = peer.path_states else { return String::new() };
     let states = [(states.suspect, "suspect"), (states.down, "down"), (states.probing, "probing")];
-    let told: Vec<String> =
-        states.iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}")).collect();
+    let told: Vec<String> = states
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, name)| format!("{count} {name}"))
+        .collect();
     if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
 }
 

@@ -103,7 +103,8 @@ mod tests {
 
     #[test]
     fn paths_out_of_use_are_listed_and_others_if_asked_for() {
-        let path = |path: u8, state: &str| PeerPathRow { path, state: state.into(), ..PeerPathRow::default() };
+        let path =
+            |path: u8, state: &str| PeerPathRow { path, state: state.into(), ..PeerPathRow::default() };
         let peer = PeerRow {
             address: "10.0.0.2:17408".into(),
             paths: Some(2),

@@ -75,13 +75,13 @@ pub fn run(order: &Order<'_>) -> anyhow::Result<ExitCode> {
         signal_hook::flag::register(signal, stop.clone())?;
     }
     let stream = stats_directory::record(&told.socket).with_context(|| format!("cannot ask {process}"))?;
-    let mut recording = Recording { stream, file: BufWriter::new(file), line: Vec::new(), lines: 0, last: 0.0, ended: None };
+    let mut recording =
+        Recording { stream, file: BufWriter::new(file), line: Vec::new(), lines: 0, last: 0.0, ended: None };
     if order.duration.is_none() {
         eprintln!("srd: recording {process}; ^C ends it");
     }
-    let end = recording
-        .run(order, &stop)
-        .map_err(|error| anyhow::anyhow!("cannot record {process}: {error}"))?;
+    let end =
+        recording.run(order, &stop).map_err(|error| anyhow::anyhow!("cannot record {process}: {error}"))?;
     recording.file.flush().with_context(|| format!("cannot write {}", order.out.display()))?;
     let (lines, missing) = (recording.lines.saturating_sub(1), recording.ended.unwrap_or(0));
     let why = match end {
@@ -94,7 +94,9 @@ pub fn run(order: &Order<'_>) -> anyhow::Result<ExitCode> {
         order.out.display()
     ))?;
     if missing > 0 {
-        eprintln!("srd: {missing} events are missing: the process decided faster than its lines could be written");
+        eprintln!(
+            "srd: {missing} events are missing: the process decided faster than its lines could be written"
+        );
     }
     if recording.ended.is_none() {
         eprintln!("srd: the recording did not end in order: some events at its end are missing");

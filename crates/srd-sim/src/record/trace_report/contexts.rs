@@ -87,6 +87,9 @@ pub(super) enum Decision {
     PeerDied {
         silence: f64,
     },
+    /// Events are missing here: whatever was on its way, nobody knows what became of it. (No line of a transport's.)
+    #[serde(skip)]
+    Gap,
     /// Another that stories do without.
     #[serde(other)]
     Other,
@@ -130,12 +133,15 @@ impl Context {
         let (mut from, mut window, mut rate) = (0.0, None, None);
         for (at, decision) in &self.decisions {
             let inflight = match decision {
-                Decision::PacketSent { bytes, inflight, .. } | Decision::PacketResent { bytes, inflight, .. } => {
-                    inflight.saturating_sub(*bytes)
-                }
+                Decision::PacketSent { bytes, inflight, .. }
+                | Decision::PacketResent { bytes, inflight, .. } => inflight.saturating_sub(*bytes),
                 Decision::AckReceived { inflight, .. } | Decision::TimerFired { inflight } => *inflight,
                 Decision::ControllerUpdated { window: most, rate: pace, .. } => {
                     (window, rate) = (Some(*most), *pace);
+                    continue;
+                }
+                Decision::Gap => {
+                    from = *at;
                     continue;
                 }
                 _ => continue,

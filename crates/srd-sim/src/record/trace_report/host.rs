@@ -51,10 +51,14 @@ pub struct ContextReport {
     pub peer: String,
     /// Messages that were queued and completed within the trace.
     pub messages: u64,
-    /// Those of them that failed.
+    /// Those of them that failed, or were refused.
     pub failed: u64,
+    /// The same by completion status.
+    pub failed_with: BTreeMap<u8, u64>,
     /// Messages that were not at their end when the trace was.
     pub open: u64,
+    /// Messages that were under way where events are missing: nothing more is known of them.
+    pub out_of_sight: u64,
     /// From being queued to being completed: the median, the 99th percentile, the longest.
     pub p50_us: f64,
     /// See `p50_us`.
@@ -159,6 +163,7 @@ struct Message {
     packets: u64,
     resent: u64,
     losses: Vec<Moment>,
+    out_of_sight: bool,
 }
 
 impl Message {
@@ -176,8 +181,8 @@ impl TraceFile {
         let mut stories: Vec<MessageStory> = Vec::new();
         for ((_, peer), context) in &self.contexts {
             let held = Held::of(context);
-            let messages = messages(context);
-            peers.push(report(peer, context, &messages, &held));
+            let (messages, out_of_sight) = messages(context);
+            peers.push(ContextReport { out_of_sight, ..report(peer, context, &messages, &held) });
             let mut late: Vec<&Message> = messages.iter().collect();
             late.sort_by(|a, b| b.total(end).total_cmp(&a.total(end)).then(a.queued.total_cmp(&b.queued)));
             let late = late.into_iter().take(slowest);
@@ -206,8 +211,9 @@ impl HostReport {
     }
 }
 
-/// The messages of a context that were queued within the trace. (Of others nobody knows when.)
-fn messages(context: &Context) -> Vec<Message> {
+/// The messages of a context that were queued within the trace (of others nobody knows when), and how many were under way
+/// where events are missing.
+fn messages(context: &Context) -> (Vec<Message>, u64) {
     let mut all: Vec<Message> = Vec::new();
     let mut by_token: HashMap<u64, usize> = HashMap::new();
     let mut by_number: HashMap<u32, usize> = HashMap::new();
@@ -244,13 +250,21 @@ fn messages(context: &Context) -> Vec<Message> {
             Decision::PacketLost { psn, path, cause, age } => {
                 let Some(&index) = by_psn.get(psn) else { continue };
                 let (age, rule) = (age / 1e3, why::rule(cause));
-                let what = format!("PSN {psn} counts as lost, {age:.3} us after it left on path {path}: {rule}");
+                let what =
+                    format!("PSN {psn} counts as lost, {age:.3} us after it left on path {path}: {rule}");
                 all[index].losses.push(Moment { t_us: *at, what });
+            }
+            Decision::Gap => {
+                by_token.values().for_each(|&index| all[index].out_of_sight = true);
+                (by_token, by_number, by_psn) = Default::default();
             }
             _ => {}
         }
     }
-    all
+    let before = all.len();
+    all.retain(|message| !message.out_of_sight);
+    let out_of_sight = (before - all.len()) as u64;
+    (all, out_of_sight)
 }
 
 fn report(peer: &str, context: &Context, messages: &[Message], held: &Held) -> ContextReport {
@@ -280,7 +294,10 @@ fn report(peer: &str, context: &Context, messages: &[Message], held: &Held) -> C
         match message.ended {
             Some((at, status)) => {
                 totals.push(at - message.queued);
-                report.failed += (status != 0) as u64;
+                if status != 0 {
+                    report.failed += 1;
+                    *report.failed_with.entry(status).or_default() += 1;
+                }
             }
             None => report.open += 1,
         }
@@ -358,8 +375,12 @@ fn decisions(message: &Message, until: f64, context: &Context) -> Vec<Moment> {
     weighed.extend(why::others(message.queued, until, context));
     weighed.extend(context.between(message.queued, until).filter_map(|(at, decision)| {
         let (weight, what) = match decision {
-            Decision::PathChanged { path, to } if to == "suspect" => (2.0, format!("path {path} declared suspect")),
-            Decision::PathChanged { path, to } if to == "down" => (3.0, format!("path {path} given up as down")),
+            Decision::PathChanged { path, to } if to == "suspect" => {
+                (2.0, format!("path {path} declared suspect"))
+            }
+            Decision::PathChanged { path, to } if to == "down" => {
+                (3.0, format!("path {path} given up as down"))
+            }
             _ => return None,
         };
         Some((weight, Moment { t_us: *at, what }))
@@ -394,7 +415,11 @@ mod tests {
         add("packet_sent", 31.0, r#""psn":71,"path":2,"message":3,"offset":900,"bytes":900,"inflight":900"#);
         add("packet_lost", 90.0, r#""psn":71,"path":2,"tx_count":0,"cause":"timer","age":59000"#);
         add("path_changed", 90.0, r#""path":2,"from":"active","to":"suspect""#);
-        add("packet_resent", 91.0, r#""psn":71,"path":4,"lost_on":2,"tx_count":1,"bytes":900,"inflight":900"#);
+        add(
+            "packet_resent",
+            91.0,
+            r#""psn":71,"path":4,"lost_on":2,"tx_count":1,"bytes":900,"inflight":900"#,
+        );
         lines
     }
 
@@ -426,25 +451,44 @@ mod tests {
         ];
         assert_eq!(parts, wanted);
         assert_eq!((story.verdict, story.status), (Some(Spent::SentAgain), Some(0)));
-        assert!(story.decisions.iter().any(|moment| moment.what.contains("its timer has expired")), "{story:?}");
-        assert!(story.decisions.iter().any(|moment| moment.what.contains("path 2 declared suspect")), "{story:?}");
+        assert!(
+            story.decisions.iter().any(|moment| moment.what.contains("its timer has expired")),
+            "{story:?}"
+        );
+        assert!(
+            story.decisions.iter().any(|moment| moment.what.contains("path 2 declared suspect")),
+            "{story:?}"
+        );
         let text = report.text();
-        for words in ["no view of the network", "a packet was lost and had", "1 taken for lost by rule timer"] {
+        for words in ["no view of the network", "a packet was lost and had", "1 taken for lost by rule timer"]
+        {
             assert!(text.contains(words), "{words} in {text}");
         }
     }
 
     #[test]
-    fn a_message_without_an_end_counts_until_that_of_the_trace_which_says_what_is_missing() {
+    fn of_what_was_under_way_where_events_are_missing_nothing_is_said() {
         let mut lines = lossy();
         lines.push(r#"{"event":"dropped","t_us":92.0,"missing":40}"#.into());
+        lines.push(line("message_queued", 95.0, r#""token":5,"bytes":1,"queued":1"#));
+        lines.push(line("message_completed", 99.0, r#""token":5,"status":10"#));
         let report = report(&lines);
+        let peer = &report.peers[0];
+        assert_eq!((report.missing_lines, peer.out_of_sight, peer.open, peer.messages), (40, 1, 0, 1));
+        assert_eq!((peer.max_us, &peer.failed_with), (4.0, &BTreeMap::from([(10, 1)])));
+        let text = report.text();
+        assert!(text.contains("40 events are missing") && text.contains("1 (status 10)"), "{text}");
+    }
+
+    #[test]
+    fn a_message_without_an_end_counts_until_that_of_the_trace() {
+        let report = report(&lossy());
         assert!(!report.ended);
-        assert_eq!((report.missing_lines, report.peers[0].open), (40, 1));
+        assert_eq!((report.missing_lines, report.peers[0].open), (0, 1));
         let story = &report.slowest[0];
         assert_eq!((story.total_us, story.status), (90.0, None));
         let text = report.text();
-        assert!(text.contains("40 events are missing") && text.contains("not at its end"), "{text}");
+        assert!(text.contains("not at its end"), "{text}");
         assert!(text.contains("did not end in order"), "{text}");
     }
 }

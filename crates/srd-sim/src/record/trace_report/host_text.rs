@@ -25,7 +25,9 @@ pub(super) fn of(report: &HostReport) -> String {
         );
     }
     if !report.ended {
-        out.push_str("The recording did not end in order: the process has ended, or the file is cut short.\n");
+        out.push_str(
+            "The recording did not end in order: the process has ended, or the file is cut short.\n",
+        );
     }
     if report.peers.is_empty() {
         out.push_str("Nothing was decided: it has neither sent nor been sent anything.\n");
@@ -35,7 +37,8 @@ pub(super) fn of(report: &HostReport) -> String {
         tell_peer(&mut out, peer);
     }
     if report.peers_left_out > 0 {
-        let _ = writeln!(out, "\nand {} with fewer packets", counted(report.peers_left_out as u64, "more peer"));
+        let _ =
+            writeln!(out, "\nand {} with fewer packets", counted(report.peers_left_out as u64, "more peer"));
     }
     if !report.slowest.is_empty() {
         let _ = writeln!(out, "\nThe slowest messages:");
@@ -58,10 +61,14 @@ fn tell_peer(out: &mut String, peer: &ContextReport) {
         );
     }
     if peer.failed > 0 {
-        let _ = write!(out, "; {} failed", peer.failed);
+        let by = peer.failed_with.iter().map(|(status, count)| format!("{count} (status {status})"));
+        let _ = write!(out, "; failed or refused: {}", by.collect::<Vec<_>>().join(", "));
     }
     if peer.open > 0 {
         let _ = write!(out, "; {} not at their end when the trace was", peer.open);
+    }
+    if peer.out_of_sight > 0 {
+        let _ = write!(out, "; {} under way where events are missing", peer.out_of_sight);
     }
     out.push_str(".\n");
     let _ = writeln!(
@@ -77,12 +84,14 @@ fn tell_peer(out: &mut String, peer: &ContextReport) {
         let _ = writeln!(out, "    {count} taken for lost by rule {rule}");
     }
     if !peer.path_changes.is_empty() || peer.paths_rerolled > 0 {
-        let changes = peer.path_changes.iter().map(|(to, count)| format!("{count} times {to}"));
+        let changes = peer.path_changes.iter().map(|(to, count)| format!("{to} {}", counted(*count, "time")));
         let changes = changes.collect::<Vec<_>>().join(", ");
         let _ = writeln!(out, "  Paths became {changes}; {} new source ports.", peer.paths_rerolled);
     }
     if let (Some(least), Some(last)) = (peer.least_window, peer.last_window) {
-        let pace = peer.least_rate.map_or_else(String::new, |rate| format!(", pace at least {:.3} Gb/s", rate * 8.0));
+        let pace = peer
+            .least_rate
+            .map_or_else(String::new, |rate| format!(", pace at least {:.3} Gb/s", rate * 8.0));
         let _ = writeln!(out, "  Window at least {least} bytes, {last} at the end{pace}.");
     }
     let _ = writeln!(

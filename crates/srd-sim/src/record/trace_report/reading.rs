@@ -162,7 +162,11 @@ impl TraceFile {
             Event::FlowFailed { t_us, flow, why } => self.flow_mut(flow).failed = Some((t_us, why)),
             Event::PacketAcked { t_us, flow, psn } => self.packet(flow, psn).acked = Some(t_us),
             Event::Truncated { missing } => self.missing_lines = missing,
-            Event::Dropped { missing, .. } => self.missing_lines += missing,
+            Event::Dropped { t_us, missing } => {
+                self.missing_lines += missing;
+                self.last = self.last.max(t_us);
+                self.contexts.values_mut().for_each(|context| context.decisions.push((t_us, Decision::Gap)));
+            }
             Event::RecordingEnded { t_us, .. } => self.recorded_until = Some(t_us),
             Event::FrameSent { t_us, flow, psn, tx, path, source_port, port, idle_us, others_us, .. } => {
                 let port = self.port_number(port);
