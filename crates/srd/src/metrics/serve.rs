@@ -65,7 +65,8 @@ fn answer(request: Request, look: &impl Fn() -> Snapshot) {
         (Method::Get | Method::Head, _) => (404, "text/plain", NOTHING.to_owned()),
         _ => (405, "text/plain", "GET and HEAD alone\n".to_owned()),
     };
-    let mut response = Response::from_string(body).with_status_code(status);
+    let mut response =
+        Response::from_string(body).with_status_code(status).with_chunked_threshold(usize::MAX);
     if let Ok(header) = Header::from_bytes("Content-Type", media) {
         response.add_header(header);
     }

@@ -170,7 +170,7 @@ pub fn path_rows(process: &Process) -> Vec<([String; PATH_COLUMNS.len()], bool)>
 pub fn causes(process: &Process) -> String {
     let told = |row: &CauseRow| {
         let cause = row.cause.replace('_', " ").replace("spurious", "for nothing");
-        format!("{cause} {} ({})", shown(row.per_s, count), count(row.packets as f64))
+        format!("{cause} {} ({})", shown(row.per_s, count), whole(row.packets))
     };
     let told: Vec<String> = process.causes.iter().map(told).collect();
     format!("sent again a second, by cause (and since the beginning): {}", told.join(", "))
@@ -209,6 +209,11 @@ fn count(number: f64) -> String {
         _ if number < 9.95 => format!("{number:.1}"),
         _ => format!("{number:.0}"),
     }
+}
+
+/// A number of things, with k for thousands and so on.
+fn whole(number: u64) -> String {
+    if number < 1000 { number.to_string() } else { count(number as f64) }
 }
 
 fn percent(share: f64) -> String {

@@ -15,9 +15,10 @@ use pcap::{Frame, Pcap};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use srd_wire::codec::{DecodeError, decode};
+use srd_wire::codec::{COMMON_LEN, DecodeError, HELLO_LEN, ack_len, decode};
 use srd_wire::seal::{Keyring, Limits, Psk};
-use srd_wire::{Gid, Incarnation, InstanceAddr, Packet};
+use srd_wire::{Body, Gid, Incarnation, InstanceAddr, Packet};
+use std::collections::BTreeSet;
 use std::process::Command;
 use tshark::{Seen, dissect};
 
@@ -72,27 +73,98 @@ fn every_field_of_every_kind_of_packet_is_what_srd_wire_decodes() {
     compare(&datagrams, &dissected(&datagrams, KNOWN_PORT));
 }
 
-#[test]
-fn malformed_packets_are_refused_for_the_cause_that_srd_wire_names() {
-    let mut runner = TestRunner::deterministic();
-    let changes = (0usize..400, any::<u8>(), 0usize..3);
-    let mut datagrams = Vec::new();
-    for bytes in some(400) {
-        for _ in 0..4 {
-            let (place, value, what) = changes.new_tree(&mut runner).unwrap().current();
-            let mut bytes = bytes.clone();
-            let place = place % bytes.len();
-            match what {
-                0 => bytes[place] = value,
-                1 => bytes[place] ^= 1 << (value % 8),
-                _ => bytes.extend(std::iter::repeat_n(value, 1 + place % 9)),
-            }
-            bytes[1] &= !4; // sealed ones have a test of their own
-            datagrams.push(bytes);
+/// The packet with each of the faults that its kind can have, one at a time.
+fn spoiled(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let packet = decode(bytes).unwrap();
+    let hello = if packet.hello.is_some() { HELLO_LEN } else { 0 };
+    let (ack, body) =
+        (COMMON_LEN + hello, COMMON_LEN + hello + packet.ack.as_ref().map_or(0, |ack| ack_len(ack)));
+    let reserved = [bytes[1] | 0x80];
+    let mut faults: Vec<(usize, &[u8])> = vec![
+        (0, &[0x21]), // version
+        (0, &[0x1f]), // kind
+        (1, &[0x08]), // introduction key, not sealed
+        (1, &reserved),
+        (4, &[0; 4]), // destination tag
+        (8, &[0; 4]), // source tag
+        (8, &[0xaa; 4]),
+    ];
+    if packet.hello.is_some() {
+        faults.extend([(12, &[0; 8][..]), (20, &[1; 8]), (28, &[9, 8])]);
+    }
+    if packet.ack.is_some() {
+        faults.extend([(ack + 17, &[9][..]), (ack + 18, &[17]), (ack + 19, &[1])]);
+    }
+    match &packet.body {
+        Body::None => {}
+        Body::Probe(_) => faults.push((body + 2, &[1])),
+        Body::Reset { .. } => faults.push((1, &[2])), // what follows is no ACK
+        Body::Data(_) => {
+            faults.extend([
+                (body + 12, &[0; 4][..]),
+                (body + 16, &[0xff; 4]),
+                (body + 20, &[0xff; 2]),
+                (body + 20, &[0; 2]),
+            ]);
+            faults.extend([
+                (body + 23, &[255][..]),
+                (body + 24, &[0]),
+                (body + 24, &[77]),
+                (body + 25, &[0x16]),
+            ]);
+            faults.extend([
+                (body + 26, &[0, 1][..]),
+                (body + 32, &[0]),
+                (body + 32, &[16]),
+                (body + 35, &[1]),
+            ]);
         }
     }
-    let refused = datagrams.iter().filter(|bytes| decode(bytes).is_err()).count();
-    assert!(refused > datagrams.len() / 5, "only {refused} of them are malformed");
+    let fits = faults.into_iter().filter(|(at, value)| at + value.len() <= bytes.len());
+    let mut spoiled: Vec<Vec<u8>> = fits
+        .map(|(at, value)| {
+            let mut bytes = bytes.to_vec();
+            bytes[at..at + value.len()].copy_from_slice(value);
+            bytes
+        })
+        .collect();
+    spoiled.push([bytes, &[7][..]].concat());
+    spoiled
+}
+
+#[test]
+fn malformed_packets_are_refused_for_the_cause_that_srd_wire_names() {
+    let mut datagrams: Vec<Vec<u8>> = some(120).iter().flat_map(|bytes| spoiled(bytes)).collect();
+    let mut runner = TestRunner::deterministic();
+    let changes = (0usize..90, 0u8..8);
+    for mut bytes in some(400) {
+        let (place, bit) = changes.new_tree(&mut runner).unwrap().current();
+        let place = place % bytes.len();
+        bytes[place] ^= 1 << bit;
+        bytes[1] &= !4; // sealed ones have a test of their own
+        datagrams.push(bytes);
+    }
+    let seen: BTreeSet<&str> =
+        datagrams.iter().filter_map(|bytes| Some(decode(bytes).err()?.name())).collect();
+    let wanted = [
+        "bad_flags",
+        "bad_length",
+        "bad_reserved",
+        "bad_status",
+        "bad_tx_count",
+        "bad_version_range",
+        "incarnation_mismatch",
+        "not_introduced",
+        "too_many_echoes",
+        "too_many_sack_words",
+        "trailing_bytes",
+        "truncated",
+        "unknown_kind",
+        "unknown_op",
+        "version",
+        "zero_source_tag",
+    ];
+    assert_eq!(seen, BTreeSet::from(wanted), "every cause but that of sealed packets");
     compare(&datagrams, &dissected(&datagrams, KNOWN_PORT));
 }
 
