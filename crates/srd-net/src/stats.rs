@@ -188,7 +188,7 @@ pub struct PathStats {
 pub const MOST_PEERS: usize = 256;
 
 /// Most peers of which each path is listed.
-pub const MOST_LISTED_PATHS: usize = 8;
+pub const MOST_LISTED_PATHS: usize = 4;
 
 /// What each source port has carried, where peers have paths over it.
 struct Ports<'a> {

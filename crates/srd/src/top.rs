@@ -32,7 +32,7 @@ Keys: q ends, up and down (or j and k) choose a process, s changes the order, p 
 
 Rates are of payload, in 10^9 bits per second; \"rtx\" are packets sent again, \"compl\" completions of work requests,
 \"fail\" those of them with an error. Paths are active, suspect (asked whether they work), down or probing (asked whether they work
-again); each is listed for the 8 peers with the most traffic. A peer over the network is a process (its
+again); each is listed for the 4 peers with the most traffic. A peer over the network is a process (its
 address and UDP port); a peer through shared memory is an endpoint (its address and number; which process has it, the lines
 of processes say), and its bytes include what is copied out of its memory. A process can be seen unless it runs with
 SRD_TOP=off, whichever network namespace it is in.
@@ -133,7 +133,7 @@ fn nobody(chosen: &Chosen) -> String {
 fn next(chosen: &Chosen, before: &mut Sample, interval: Duration) -> Overview {
     std::thread::sleep(interval);
     let now = sample::take(chosen);
-    let overview = compare(before, now.clone());
+    let overview = compare(before, &now);
     *before = now;
     overview
 }

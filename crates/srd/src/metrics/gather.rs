@@ -84,7 +84,10 @@ impl Snapshot {
         let fits = |told: &&Told| {
             seen.insert((told.pid, told.document.address.clone())) && seen.len() <= MOST_INSTANCES
         };
-        let told: Vec<&Told> = sample.instances.iter().filter(fits).collect();
+        let told = sample.instances.iter().filter(fits);
+        // An answer that was read once can be read again.
+        let told = told.map(|told| (told, serde_json::from_str(told.answer.get()).unwrap_or_default()));
+        let told: Vec<(&Told, Value)> = told.collect();
         let left_out = sample.instances.len() - told.len();
         let family = |metric: &'static Metric| {
             let mut filling = Filling::default();
@@ -94,7 +97,7 @@ impl Snapshot {
                     filling.add(metric.merge, Labels::new(), whole(sample.silent.len()))
                 }
                 "srd_processes_left_out" => filling.add(metric.merge, Labels::new(), whole(left_out)),
-                _ => told.iter().for_each(|told| fill(&mut filling, metric, told, peers)),
+                _ => told.iter().for_each(|(told, answer)| fill(&mut filling, metric, told, answer, peers)),
             }
             Family { metric, samples: filling.samples }
         };
@@ -107,14 +110,14 @@ fn whole(n: usize) -> Number {
     Number::Whole(n as u64)
 }
 
-fn fill(filling: &mut Filling, metric: &Metric, told: &Told, most: usize) {
+fn fill(filling: &mut Filling, metric: &Metric, told: &Told, answer: &Value, most: usize) {
     let document = &told.document;
     let labels = vec![
         ("pid", told.pid.to_string()),
         ("program", document.program.clone()),
         ("address", document.address.clone()),
     ];
-    let listed = |at: &str| told.answer[at].as_array().map_or(&[][..], Vec::as_slice);
+    let listed = |at: &str| answer[at].as_array().map_or(&[][..], Vec::as_slice);
     let named = |peer: &Value| printable(peer["address"].as_str().unwrap_or_default());
     match metric.scope {
         Scope::Host => {}
@@ -122,7 +125,7 @@ fn fill(filling: &mut Filling, metric: &Metric, told: &Told, most: usize) {
             let told_of = listed("peers").len().min(most);
             filling.add(metric.merge, labels, whole(document.peer_count.saturating_sub(told_of)));
         }
-        Scope::Process => filling.add_all(metric, &labels, &told.answer),
+        Scope::Process => filling.add_all(metric, &labels, answer),
         Scope::Peer => {
             for peer in listed("peers").iter().take(most) {
                 let labels = labels.iter().cloned().chain([("peer", named(peer))]).collect();
@@ -175,8 +178,8 @@ pub mod tests {
         let told = |answer: &Value| Told {
             socket: "/a".into(),
             pid: answer["pid"].as_u64().unwrap() as u32,
-            document: Document::read(answer).unwrap(),
-            answer: answer.clone(),
+            document: Document::read(&answer.to_string()).unwrap(),
+            answer: serde_json::value::to_raw_value(answer).unwrap(),
         };
         Sample { instances: answers.iter().map(told).collect(), silent: Vec::new() }
     }

@@ -104,6 +104,37 @@ pub struct PathStates {
     pub probing: u32,
 }
 
+/// How a path is (srd-proto's `PathState`).
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum PathState {
+    /// In use.
+    Active,
+    /// Asked whether it works.
+    Suspect,
+    /// Given up.
+    Down,
+    /// Asked whether it works again.
+    Probing,
+    /// Something that a later release knows.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl PathState {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            PathState::Active => "active",
+            PathState::Suspect => "suspect",
+            PathState::Down => "down",
+            PathState::Probing => "probing",
+            PathState::Unknown => "unknown",
+        }
+    }
+}
+
 /// A path to a peer.
 #[derive(Clone, Default, Deserialize, Debug)]
 #[serde(default)]
@@ -112,8 +143,8 @@ pub struct PeerPath {
     pub path: u8,
     /// The UDP source port that it names.
     pub source_port: u16,
-    /// `active`, `suspect`, `down` or `probing`.
-    pub state: String,
+    /// How it is.
+    pub state: PathState,
     /// Smoothed round trip.
     pub rtt_us: f64,
     /// Payload bytes sent on it.
@@ -152,11 +183,9 @@ pub struct LocalPeer {
 
 impl Document {
     /// The document in an answer.
-    pub fn read(answer: &serde_json::Value) -> serde_json::Result<Document> {
-        let mut document = Document::deserialize(answer)?;
+    pub fn read(answer: &str) -> serde_json::Result<Document> {
+        let mut document: Document = serde_json::from_str(answer)?;
         let texts = [&mut document.program, &mut document.address, &mut document.interface];
-        let paths = document.peers.iter_mut().flat_map(|peer| &mut peer.path_list);
-        paths.for_each(|path| path.state = printable(&path.state));
         let peers = document.peers.iter_mut().map(|peer| &mut peer.address);
         let local = document.layers.iter_mut().flat_map(|layer| &mut layer.local_peers);
         let local = local.flat_map(|peer| [Some(&mut peer.address), peer.reason.as_mut()]).flatten();
@@ -193,15 +222,15 @@ mod tests {
     #[test]
     fn what_an_instance_of_another_release_does_not_tell_is_nothing() {
         let document =
-            Document::read(&json!({"pid": 7, "unknown": [1], "peers": [{"address": "a"}]})).unwrap();
+            Document::read(&json!({"pid": 7, "unknown": [1], "peers": [{"address": "a"}]}).to_string()).unwrap();
         assert_eq!((document.pid, document.peers.len(), document.peers[0].tx_bytes), (7, 1, 0));
         assert_eq!(document.counter("tx_bytes"), 0);
-        assert!(Document::read(&json!({"peers": 7})).is_err());
+        assert!(Document::read(&json!({"peers": 7}).to_string()).is_err());
     }
 
     #[test]
     fn no_name_reaches_the_terminal_as_a_command() {
-        let document = Document::read(&json!({"program": "a\u{1b}[2Jb"})).unwrap();
+        let document = Document::read(&json!({"program": "a\u{1b}[2Jb"}).to_string()).unwrap();
         assert_eq!(document.program, "a?[2Jb");
     }
 }

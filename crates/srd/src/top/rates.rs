@@ -1,8 +1,9 @@
 //! What two samples say together: how each process, peer and path fares now.
 
-use super::document::{Document, LocalPeer, Path, PathStates, Peer, PeerPath};
+use super::document::{Document, LocalPeer, Path, PathState, PathStates, Peer, PeerPath};
 use super::sample::{Sample, Silent, Told};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use srd_device::QPS_PER_PORT;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -46,7 +47,7 @@ pub struct Process {
     /// What is sent again, by cause.
     pub causes: Vec<CauseRow>,
     /// All that it has told.
-    pub stats: serde_json::Value,
+    pub stats: Option<Box<RawValue>>,
 }
 
 /// How much a process moves.
@@ -165,8 +166,8 @@ pub struct PeerPathRow {
     pub path: u8,
     /// The UDP source port that it names.
     pub source_port: u16,
-    /// `active`, `suspect`, `down` or `probing`.
-    pub state: String,
+    /// How it is.
+    pub state: PathState,
     /// Smoothed round trip, once there was one.
     pub rtt_us: Option<f64>,
     /// Payload sent on it.
@@ -178,7 +179,7 @@ pub struct PeerPathRow {
 impl PeerPathRow {
     /// Whether data goes over it.
     pub fn is_active(&self) -> bool {
-        self.state == "active"
+        self.state == PathState::Active
     }
 }
 
@@ -226,38 +227,38 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// Compares two samples.
-pub fn compare(before: &Sample, now: Sample) -> Overview {
+pub fn compare(before: &Sample, now: &Sample) -> Overview {
     let known: HashMap<_, _> = before.instances.iter().map(|told| (&told.socket, &told.document)).collect();
-    let processes = now.instances.into_iter().map(|told| {
+    let processes = now.instances.iter().map(|told| {
         let before = known.get(&told.socket).copied().filter(|before| before.pid == told.document.pid);
         process(before, told)
     });
-    Overview { processes: processes.collect(), silent: now.silent }
+    Overview { processes: processes.collect(), silent: now.silent.clone() }
 }
 
-fn process(before: Option<&Document>, told: Told) -> Process {
-    let Told { pid, document: now, answer: stats, .. } = told;
+fn process(before: Option<&Document>, told: &Told) -> Process {
+    let Told { pid, document: now, answer, .. } = told;
     let nothing = Document::default();
-    let span = before.and_then(|before| Span::between(before, &now));
+    let span = before.and_then(|before| Span::between(before, now));
     let before = before.unwrap_or(&nothing);
     let mut endpoints: Vec<u16> = now.local_peers().map(|peer| peer.endpoint).collect();
     endpoints.sort_unstable();
     endpoints.dedup();
     Process {
-        pid,
+        pid: *pid,
         endpoints,
-        rates: span.map(|span| rates(span, before, &now)),
+        rates: span.map(|span| rates(span, before, now)),
         peer_count: now.peer_count,
         shared_memory_peers: now.local_peers().filter(|peer| peer.shared_memory).count(),
-        peers: peers(span, before, &now),
+        peers: peers(span, before, now),
         paths: now.paths.iter().map(|path| path_row(span, before, path)).collect(),
-        causes: causes(span, before, &now),
-        program: now.program,
-        address: now.address,
-        interface: now.interface,
+        causes: causes(span, before, now),
+        program: now.program.clone(),
+        address: now.address.clone(),
+        interface: now.interface.clone(),
         mtu: now.mtu,
         sealed: now.sealed,
-        stats,
+        stats: Some(answer.clone()),
     }
 }
 
@@ -293,11 +294,12 @@ fn causes(span: Option<Span>, before: &Document, now: &Document) -> Vec<CauseRow
 }
 
 fn peer_path_row(span: Option<Span>, before: &Peer, path: &PeerPath) -> PeerPathRow {
-    let earlier = before.path_list.iter().find(|known| known.path == path.path);
+    let in_place = before.path_list.get(path.path as usize).filter(|known| known.path == path.path);
+    let earlier = in_place.or_else(|| before.path_list.iter().find(|known| known.path == path.path));
     PeerPathRow {
         path: path.path,
         source_port: path.source_port,
-        state: path.state.clone(),
+        state: path.state,
         rtt_us: (path.rtt_us > 0.0).then_some(path.rtt_us),
         // A peer that had less traffic before was not told of path by path.
         tx_gbps: span.zip(earlier).map(|(span, earlier)| span.gbps(earlier.tx_bytes, path.tx_bytes)),
@@ -412,13 +414,14 @@ mod tests {
     use serde_json::{Value, json};
 
     fn told(answer: Value) -> Told {
-        let document = Document::read(&answer).unwrap();
+        let document = Document::read(&answer.to_string()).unwrap();
+        let answer = serde_json::value::to_raw_value(&answer).unwrap();
         Told { socket: "/a".into(), pid: document.pid, document, answer }
     }
 
     fn compared(before: Value, now: Value) -> Process {
         let sample = |answer| Sample { instances: vec![told(answer)], silent: Vec::new() };
-        let mut overview = compare(&sample(before), sample(now));
+        let mut overview = compare(&sample(before), &sample(now));
         overview.processes.remove(0)
     }
 
@@ -448,7 +451,8 @@ mod tests {
     #[test]
     fn a_process_that_was_not_there_before_has_no_rates() {
         let now = json!({"pid": 7, "time_ns": 5, "peers": [{"address": "10.0.0.2:17408", "tx_bytes": 9}]});
-        let overview = compare(&Sample::default(), Sample { instances: vec![told(now)], silent: Vec::new() });
+        let overview =
+            compare(&Sample::default(), &Sample { instances: vec![told(now)], silent: Vec::new() });
         assert_eq!(overview.processes[0].rates, None);
         assert_eq!(overview.processes[0].peers[0].tx_gbps, None);
         // Nor has one that has taken the place of another, whose clock and counters were further.
@@ -486,7 +490,7 @@ mod tests {
         };
         let process = compared(document(0, "active", 0, 1), document(2_000_000_000, "suspect", 250, 5));
         let [path] = &process.peers[0].path_list[..] else { panic!("one path") };
-        assert_eq!((path.state.as_str(), path.source_port, path.rtt_us), ("suspect", 40_000, None));
+        assert_eq!((path.state, path.source_port, path.rtt_us), (PathState::Suspect, 40_000, None));
         assert_eq!((path.tx_gbps, path.is_active()), (Some(1e-6), false));
         assert_eq!(process.peers[0].path_states.unwrap().suspect, 1);
         let cause = |name| *process.causes.iter().find(|row| row.cause == name).unwrap();
