@@ -8,7 +8,7 @@ use srd_wire::InstanceAddr;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use support::{Host, PATIENCE, counters_of, traffic::exchange};
 
@@ -35,7 +35,7 @@ fn first_line(stream: &UnixStream) -> Value {
 }
 
 /// Begins to record; another may just be ending.
-fn begun(socket: &PathBuf) -> UnixStream {
+fn begun(socket: &Path) -> UnixStream {
     let start = Instant::now();
     loop {
         let stream = record(socket).unwrap();

@@ -5,7 +5,7 @@ mod processes;
 use processes::{NO_PID, Place, eventually, pair, text};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 fn trace(place: &Place, arguments: &[&str]) -> Output {
@@ -25,7 +25,7 @@ fn recorded(place: &Place, pid: u32, more: &[&str]) -> PathBuf {
     file
 }
 
-fn lines(file: &PathBuf) -> Vec<Value> {
+fn lines(file: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(file).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
 }

@@ -222,7 +222,8 @@ mod tests {
     #[test]
     fn what_an_instance_of_another_release_does_not_tell_is_nothing() {
         let document =
-            Document::read(&json!({"pid": 7, "unknown": [1], "peers": [{"address": "a"}]}).to_string()).unwrap();
+            Document::read(&json!({"pid": 7, "unknown": [1], "peers": [{"address": "a"}]}).to_string())
+                .unwrap();
         assert_eq!((document.pid, document.peers.len(), document.peers[0].tx_bytes), (7, 1, 0));
         assert_eq!(document.counter("tx_bytes"), 0);
         assert!(Document::read(&json!({"peers": 7}).to_string()).is_err());

@@ -307,3 +307,14 @@ fn a_capture_of_the_simulator_is_read_packet_by_packet() {
     }
     assert!(again > 0, "an uplink dies in this scenario");
 }
+
+#[test]
+fn every_field_is_documented() {
+    let document = include_str!("../../../../docs/WIRESHARK.md");
+    for name in fields::NAMES.iter().chain(&fields::TEXTS) {
+        // Fields of one header share a row: the first in full, the others by their last word.
+        let last = name.rsplit('.').next().unwrap();
+        let told = document.contains(&format!("`{name}`")) || document.contains(&format!("`.{last}`"));
+        assert!(told, "{name}");
+    }
+}

@@ -17,7 +17,10 @@ impl Pair {
         let pair = Pair(format!("srdws-{test}-{}", std::process::id()));
         let made = ip(&format!("netns add {}", pair.side(0)));
         if let Err(why) = made {
-            assert!(std::env::var_os("OPENSRD_TEST_ROOT").is_none(), "{test} needs network namespaces: {why}");
+            assert!(
+                std::env::var_os("OPENSRD_TEST_ROOT").is_none(),
+                "{test} needs network namespaces: {why}"
+            );
             eprintln!("SKIPPED {test}: needs to make network namespaces (root): {why}");
             return None;
         }
