@@ -70,7 +70,9 @@ fn asked(address: &str, request: &str) -> (String, String) {
 fn counters_of_every_process_grow_under_their_names() {
     let place = Place::new("metrics");
     let (server, client) = pair(&place);
-    let look = || parsed(&text(&metrics(&place, &[]).stdout));
+    // There may be others of the same user on this host.
+    let pids = [server.pid(), client.pid()].map(|pid| pid.to_string());
+    let look = || parsed(&text(&metrics(&place, &["--pid", &pids[0], "--pid", &pids[1]]).stdout));
     let first = eventually("both send", || {
         let samples = look();
         let sends = |process| of(&samples, "srd_tx_packets_total", process) > Some(0.0);
@@ -117,7 +119,8 @@ fn the_json_has_the_samples_of_the_text() {
 fn prometheus_finds_them_and_other_requests_are_refused() {
     let place = Place::new("metrics-http");
     let (server, client) = pair(&place);
-    let (mut http, address) = serve(&place, &["--peers", "1"]);
+    let pids = [server.pid(), client.pid()].map(|pid| pid.to_string());
+    let (mut http, address) = serve(&place, &["--peers", "1", "--pid", &pids[0], "--pid", &pids[1]]);
     eventually("both are there", || {
         let (head, body) = asked(&address, "GET /metrics?x=1");
         assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/openmetrics-text"), "{head}");
