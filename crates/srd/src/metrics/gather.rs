@@ -153,7 +153,14 @@ fn values(source: &Source, document: &Value) -> Vec<(Option<(&'static str, Strin
             keys.filter_map(|(key, value)| Some((Some((label, printable(key))), number(value, 1.0)?)))
                 .collect()
         }
-        (Some(value), None) => number(value, source.scale).map(|value| (own, value)).into_iter().collect(),
+        (Some(value), None) => {
+            let less = source.less.and_then(|less| document.pointer(less)?.as_u64()).unwrap_or(0);
+            let value = match number(value, source.scale) {
+                Some(Number::Whole(n)) => Some(Number::Whole(n.saturating_sub(less))),
+                other => other,
+            };
+            value.map(|value| (own, value)).into_iter().collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -192,7 +199,7 @@ pub mod tests {
     #[test]
     fn losses_are_told_by_cause() {
         let answer = json!({"pid": 7, "program": "lmp", "address": "10.0.0.1:17408",
-            "transport": {"lost_by_timer": 3, "lost_by_rack": u64::MAX}});
+            "transport": {"lost_by_timer": 3, "retrans_timeout_events": 5, "lost_by_rack": u64::MAX}});
         let snapshot = Snapshot::of(&sample(&[answer]), 8);
         let told = samples(&snapshot, "srd_lost_packets");
         let labels = |cause: &str| -> Labels {
@@ -205,7 +212,11 @@ pub mod tests {
         };
         assert_eq!(
             told,
-            [(labels("reordering"), Number::Whole(u64::MAX)), (labels("timer"), Number::Whole(3))]
+            [
+                (labels("reordering"), Number::Whole(u64::MAX)),
+                (labels("timer"), Number::Whole(3)),
+                (labels("silence"), Number::Whole(2)),
+            ]
         );
     }
 

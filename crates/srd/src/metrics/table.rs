@@ -43,6 +43,8 @@ pub struct Source {
     pub label: Option<(&'static str, &'static str)>,
     /// It is an object: a value for each key, under this label.
     pub each: Option<&'static str>,
+    /// What is to be taken from it.
+    pub less: Option<&'static str>,
     /// What it is multiplied by.
     pub scale: f64,
 }
@@ -77,19 +79,28 @@ impl Metric {
 }
 
 const fn at(at: &'static str) -> Source {
-    Source { at, label: None, each: None, scale: 1.0 }
+    Source { at, label: None, each: None, less: None, scale: 1.0 }
 }
 
 const fn with(at: &'static str, label: &'static str, value: &'static str) -> Source {
-    Source { at, label: Some((label, value)), each: None, scale: 1.0 }
+    Source { at, label: Some((label, value)), each: None, less: None, scale: 1.0 }
 }
 
 const fn each(at: &'static str, label: &'static str) -> Source {
-    Source { at, label: None, each: Some(label), scale: 1.0 }
+    Source { at, label: None, each: Some(label), less: None, scale: 1.0 }
+}
+
+const fn with_difference(
+    at: &'static str,
+    less: &'static str,
+    label: &'static str,
+    value: &'static str,
+) -> Source {
+    Source { at, label: Some((label, value)), each: None, less: Some(less), scale: 1.0 }
 }
 
 const fn micros(at: &'static str) -> Source {
-    Source { at, label: None, each: None, scale: 1e-6 }
+    Source { at, label: None, each: None, less: None, scale: 1e-6 }
 }
 
 const fn metric(
@@ -158,10 +169,12 @@ pub const METRICS: &[Metric] = &[
     counter("srd_retransmitted_packets", "Data packets sent again.", &[at("/transport/retrans_pkts")]),
     bytes(counter("srd_retransmitted_payload_bytes", "Payload sent again.", &[at("/transport/retrans_bytes")])),
     counter("srd_lost_packets", "Packets taken for lost, and so sent again, by cause: path_order (a later one on the same path arrived), \
-        reordering (one sent a reordering window later arrived on any path), timer, path_down (their path was given up).", &[
+        reordering (one sent a reordering window later arrived on any path), timer (it expired though others were answered), path_down (their \
+        path was given up), silence (nothing was answered).", &[
         with("/transport/lost_by_path_order", "cause", "path_order"), with("/transport/lost_by_rack", "cause", "reordering"),
-        with("/transport/lost_by_timer", "cause", "timer"), with("/transport/lost_by_path_down", "cause", "path_down")]),
-    counter("srd_tail_probes", "Packets sent again in silence, to draw an answer.", &[at("/transport/tail_probes")]),
+        with("/transport/lost_by_timer", "cause", "timer"), with("/transport/lost_by_path_down", "cause", "path_down"),
+        with_difference("/transport/retrans_timeout_events", "/transport/lost_by_timer", "cause", "silence")]),
+    counter("srd_tail_probes", "Times that silence was answered with a question, or with a packet sent again, to draw an answer.", &[at("/transport/tail_probes")]),
     counter("srd_spurious_retransmissions", "Retransmissions whose original turned out to have arrived.", &[at("/transport/spurious_retrans")]),
     counter("srd_retransmission_timeouts", "Retransmission timers that expired.", &[at("/transport/retrans_timeout_events")]),
     counter("srd_acks_sent", "Acknowledgements sent: on packets of their own (pure), or on data (piggybacked).", &[

@@ -86,14 +86,15 @@ pub struct CauseRow {
     pub packets: u64,
 }
 
-/// Causes, and their counters.
-const CAUSES: [(&str, &str); 6] = [
-    ("path_order", "lost_by_path_order"),
-    ("reordering", "lost_by_rack"),
-    ("timer", "lost_by_timer"),
-    ("path_down", "lost_by_path_down"),
-    ("silence", "tail_probes"),
-    ("spurious", "spurious_retrans"),
+/// Causes, their counters, and what of these counts elsewhere.
+const CAUSES: [(&str, &str, Option<&str>); 6] = [
+    ("path_order", "lost_by_path_order", None),
+    ("reordering", "lost_by_rack", None),
+    ("timer", "lost_by_timer", None),
+    ("path_down", "lost_by_path_down", None),
+    // Expired timers whose packet was not lost by the timer: nothing was answered.
+    ("silence", "retrans_timeout_events", Some("lost_by_timer")),
+    ("spurious", "spurious_retrans", None),
 ];
 
 /// How messages to a peer go.
@@ -285,10 +286,12 @@ fn rates(span: Span, before: &Document, now: &Document) -> Rates {
 }
 
 fn causes(span: Option<Span>, before: &Document, now: &Document) -> Vec<CauseRow> {
-    let row = |(cause, counter)| CauseRow {
-        cause,
-        per_s: span.map(|span| span.per_second(before.counter(counter), now.counter(counter))),
-        packets: now.counter(counter),
+    let row = |(cause, counter, less): (_, &str, Option<&str>)| {
+        let count = |document: &Document| {
+            document.counter(counter).saturating_sub(less.map_or(0, |less| document.counter(less)))
+        };
+        let per_s = span.map(|span| span.per_second(count(before), count(now)));
+        CauseRow { cause, per_s, packets: count(now) }
     };
     CAUSES.map(row).to_vec()
 }
@@ -484,7 +487,7 @@ mod tests {
     fn paths_have_their_state_and_losses_their_cause() {
         let path = |state: &str, bytes: u64| json!({"path": 5, "source_port": 40_000, "state": state, "rtt_us": 0.0, "tx_bytes": bytes});
         let document = |time_ns: u64, state: &str, bytes: u64, lost: u64| {
-            json!({"pid": 7, "time_ns": time_ns, "transport": {"lost_by_timer": lost, "tail_probes": 3},
+            json!({"pid": 7, "time_ns": time_ns, "transport": {"lost_by_timer": lost, "retrans_timeout_events": lost + 3},
                 "peers": [{"address": "10.0.0.2:17408", "paths": 2, "paths_down": 1,
                     "path_states": {"active": 1, "suspect": 1}, "path_list": [path(state, bytes)]}]})
         };
@@ -501,7 +504,7 @@ mod tests {
     #[test]
     fn every_cause_is_a_counter_of_the_transport() {
         let counters = srd_proto::Stats::default();
-        for (cause, counter) in CAUSES {
+        for (cause, counter, _) in CAUSES {
             assert!(counters.iter().any(|(name, _)| name == counter), "{cause}");
         }
     }

@@ -73,11 +73,11 @@ fn tell_peer(out: &mut String, peer: &ContextReport) {
     out.push_str(".\n");
     let _ = writeln!(
         out,
-        "  {}, {} sent again ({} for nothing), {}; {} with congestion marks.",
+        "  {}, {} sent again ({} for nothing), {} of silence; {} with congestion marks.",
         counted(peer.packets, "packet"),
         peer.resent,
         peer.for_nothing,
-        counted(peer.tail_probes, "probe of silence").replace("silences", "silence"),
+        counted(peer.tail_probes, "probe"),
         counted(peer.marked_acks, "ACK")
     );
     for (rule, count) in &peer.lost {
