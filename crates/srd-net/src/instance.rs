@@ -709,4 +709,15 @@ impl Shared {
             socket.close();
         }
     }
+
+    /// And whoever records what the transport decides has its end.
+    pub(crate) fn end_trace(&self) {
+        if let Some(socket) = self.stats_socket.get() {
+            socket.wait_for_trace();
+        }
+    }
+
+    pub(crate) fn address(&self) -> InstanceAddr {
+        self.address
+    }
 }

@@ -32,6 +32,7 @@ mod stats;
 pub mod stats_directory;
 mod stats_socket;
 mod sys;
+mod trace;
 mod transmit;
 mod variables;
 
@@ -46,7 +47,10 @@ pub use open::{OpenError, SLOTS};
 pub use options::{Address, LogLevel, Options, OptionsError, ProgressMode, Warning};
 pub use progress::{LONGEST_FAREWELL, LONGEST_SILENCE, ProgressCounters};
 pub use receive::ReceiveCounters;
-pub use stats::{LayerStats, LocalPeerStats, MOST_PEERS, PathStats, PeerStats, Stats};
+pub use stats::{
+    LayerStats, LocalPeerStats, MOST_LISTED_PATHS, MOST_PEERS, PathStates, PathStats, PeerPathStats,
+    PeerStats, Stats,
+};
 pub use sys::event::EventFd;
 pub use sys::memory::{Buffer, is_there};
 pub use sys::udp;

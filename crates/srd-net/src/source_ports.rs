@@ -91,6 +91,8 @@ pub struct PortCounters {
 pub struct SourcePorts {
     local: LocalAddress,
     sockets: Vec<SendSocket>,
+    /// Their ports.
+    numbers: Vec<u16>,
     gso: bool,
     most_segments: usize,
     /// Path MTUs below ours that were reported since the last call of `take_path_mtu`.
@@ -138,9 +140,11 @@ impl SourcePorts {
                  which is slow"
             ));
         }
+        let numbers = sockets.iter().map(SendSocket::port).collect::<io::Result<_>>()?;
         Ok(SourcePorts {
             local,
             sockets,
+            numbers,
             gso,
             most_segments: MOST_SEGMENTS,
             path_mtus: Vec::new(),
@@ -151,6 +155,11 @@ impl SourcePorts {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.sockets.len()
+    }
+
+    /// Their UDP ports.
+    pub fn numbers(&self) -> &[u16] {
+        &self.numbers
     }
 
     /// Most datagrams of one send.

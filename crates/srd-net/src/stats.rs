@@ -90,6 +90,50 @@ pub struct PeerStats {
     pub paths: u32,
     /// Of them, those that are out of use at present.
     pub paths_down: u32,
+    /// Of them, how many are in each state.
+    pub path_states: PathStates,
+    /// Each of them, if this is one of the [`MOST_LISTED_PATHS`] peers with the most traffic.
+    pub path_list: Vec<PeerPathStats>,
+}
+
+/// How many paths are in each state (`PathState` of srd-proto).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct PathStates {
+    /// In use.
+    pub active: u32,
+    /// A packet was not answered in time; asked at once.
+    pub suspect: u32,
+    /// Nor was the question.
+    pub down: u32,
+    /// Asked whether they work again.
+    pub probing: u32,
+}
+
+impl PathStates {
+    fn count(&mut self, state: PathState) {
+        let count = match state {
+            PathState::Active => &mut self.active,
+            PathState::Suspect => &mut self.suspect,
+            PathState::Down => &mut self.down,
+            PathState::Probing => &mut self.probing,
+        };
+        *count += 1;
+    }
+}
+
+/// One path to a peer.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeerPathStats {
+    /// Its slot.
+    pub path: u8,
+    /// UDP source port that the slot names now; 0 if that is not known.
+    pub source_port: u16,
+    /// `active`, `suspect`, `down` or `probing`.
+    pub state: &'static str,
+    /// Smoothed round trip in microseconds; 0 before the first sample.
+    pub rtt_us: f64,
+    /// Payload bytes sent on it.
+    pub tx_bytes: u64,
 }
 
 /// What a messaging layer above the instance tells of itself.
@@ -132,6 +176,8 @@ pub(crate) type Reporter = Box<dyn Fn() -> Option<LayerStats> + Send>;
 pub struct PathStats {
     /// Number of the source port in the pool.
     pub path: u16,
+    /// Its UDP port.
+    pub source_port: u16,
     /// Payload bytes sent.
     pub tx_bytes: u64,
     /// Peers whose path over this port is out of use at present.
@@ -141,24 +187,52 @@ pub struct PathStats {
 /// Most peers that are listed. The device is locked while they are collected.
 pub const MOST_PEERS: usize = 256;
 
-/// What each source port has carried, where peers have paths over it.
-struct Ports(Vec<Option<PathStats>>);
+/// Most peers of which each path is listed.
+pub const MOST_LISTED_PATHS: usize = 4;
 
-impl Ports {
+/// What each source port has carried, where peers have paths over it.
+struct Ports<'a> {
+    numbers: &'a [u16],
+    used: Vec<Option<PathStats>>,
+}
+
+impl Ports<'_> {
+    fn number(&self, report: &PathReport) -> u16 {
+        self.numbers.get(report.entropy as usize).copied().unwrap_or(0)
+    }
+
     fn add(&mut self, report: &PathReport) {
-        let Some(port) = self.0.get_mut(report.entropy as usize) else { return };
-        let port = port.get_or_insert(PathStats { path: report.entropy, ..PathStats::default() });
+        let source_port = self.number(report);
+        let Some(port) = self.used.get_mut(report.entropy as usize) else { return };
+        let port =
+            port.get_or_insert(PathStats { path: report.entropy, source_port, ..PathStats::default() });
         port.tx_bytes += report.bytes;
         port.down += (report.state != PathState::Active) as u32;
     }
 }
 
-fn peer_stats(peer: &PeerReport, endpoint: &Endpoint<HostPayload>, ports: &mut Ports) -> PeerStats {
+fn peer_stats(
+    peer: &PeerReport,
+    endpoint: &Endpoint<HostPayload>,
+    ports: &mut Ports<'_>,
+    lists_paths: bool,
+) -> PeerStats {
     let (mut paths, mut paths_down) = (0, 0);
+    let (mut path_states, mut path_list) = (PathStates::default(), Vec::new());
     for report in endpoint.paths(peer.id) {
         paths += 1;
         paths_down += (report.state != PathState::Active) as u32;
+        path_states.count(report.state);
         ports.add(&report);
+        if lists_paths {
+            path_list.push(PeerPathStats {
+                path: report.path.0,
+                source_port: ports.number(&report),
+                state: report.state.name(),
+                rtt_us: report.rtt.0 as f64 / 1e3,
+                tx_bytes: report.bytes,
+            });
+        }
     }
     PeerStats {
         address: peer.addr.to_string(),
@@ -172,6 +246,8 @@ fn peer_stats(peer: &PeerReport, endpoint: &Endpoint<HostPayload>, ports: &mut P
         counters: peer.counters.iter().collect(),
         paths,
         paths_down,
+        path_states,
+        path_list,
     }
 }
 
@@ -190,9 +266,12 @@ impl Stats {
             peer.counters.tx_bytes + peer.counters.rx_bytes + peer.inflight_bytes + peer.queued_bytes
         };
         peers.sort_by_key(|peer| Reverse(carried(peer)));
-        let mut ports = Ports(vec![None; core.transmitter.source_ports()]);
-        let (peer_count, listed) = (peers.len(), peers.iter().take(MOST_PEERS));
-        let peers = listed.map(|peer| peer_stats(peer, endpoint, &mut ports)).collect();
+        let numbers = core.transmitter.source_port_numbers();
+        let mut ports = Ports { numbers, used: vec![None; numbers.len()] };
+        let (peer_count, listed) = (peers.len(), peers.iter().take(MOST_PEERS).enumerate());
+        let peers = listed
+            .map(|(rank, peer)| peer_stats(peer, endpoint, &mut ports, rank < MOST_LISTED_PATHS))
+            .collect();
         Stats {
             pid: std::process::id(),
             program: std::fs::read_to_string("/proc/self/comm").unwrap_or_default().trim().to_owned(),
@@ -211,7 +290,7 @@ impl Stats {
             receive: core.receiver.counters(),
             rounds: core.counters,
             progress,
-            paths: ports.0.into_iter().flatten().collect(),
+            paths: ports.used.into_iter().flatten().collect(),
             peer_count,
             peers,
             layers: Vec::new(),
@@ -266,5 +345,6 @@ extern "C" fn finish_all() {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        shared.end_trace();
     }
 }

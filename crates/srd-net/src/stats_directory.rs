@@ -1,11 +1,12 @@
 //! Where instances offer their counters to `srd top`: Unix sockets in a directory that only their user can enter. A path,
 //! not a name of a network namespace, so that `srd top` sees the processes of all of them.
 
+use crate::stats_socket::{COUNTERS, DECISIONS};
 use crate::sys::process;
 use crate::sys::unix::{connect, listener_pid};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -160,6 +161,24 @@ pub fn ask_all() -> Vec<Asked> {
     all_candidates().iter().flat_map(|directory| ask_in(directory, SystemTime::now())).collect()
 }
 
+/// Asks the instance at a socket ([`Asked::path`]) to tell what its transport decides: lines of JSON, until this side closes
+/// its writing half (and reads what is left) or goes away. The first line names the recorded process, or is
+/// `{"error": "why not"}`; one of an earlier release answers with its counters.
+///
+/// # Errors
+///
+/// The process has ended, or as many others are asking as have room.
+pub fn record(socket: &Path) -> io::Result<UnixStream> {
+    let stream = connect(socket)?;
+    say(&stream, DECISIONS)?;
+    Ok(stream)
+}
+
+/// A request.
+fn say(mut stream: &UnixStream, request: &str) -> io::Result<()> {
+    stream.write_all(format!("{request}\n").as_bytes())
+}
+
 /// Directories in which processes of this user would offer their counters, and in which nobody looks, with the reason.
 pub fn unusable() -> Vec<String> {
     let is_there = |directory: &PathBuf| fs::symlink_metadata(directory).is_ok();
@@ -178,6 +197,7 @@ fn ask_in(directory: &Path, now: SystemTime) -> Vec<Asked> {
     let ask = |(path, pid): (PathBuf, u32)| match connect(&path) {
         Ok(stream) => {
             let pid = listener_pid(&stream).unwrap_or(pid);
+            let _ = say(&stream, COUNTERS); // it has just gone, which reading will tell
             Some(Asked { path, pid, answer: Some(stream) })
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(Asked { path, pid, answer: None }),

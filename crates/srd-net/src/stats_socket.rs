@@ -1,4 +1,6 @@
-//! An instance's counters for whoever asks: a Unix socket to which the instance writes one JSON document per connection.
+//! An instance's counters for whoever asks: a Unix socket to which the instance writes one JSON document per connection, or,
+//! if that is asked for, what its transport decides from then on (`trace`). The request is a line, `stats` or `trace`; whoever
+//! says nothing wants the counters.
 //!
 //! A thread of its own sleeps in `accept`. The progress thread could not do it on the side: while the program polls it
 //! sleeps on nothing but its kick, and a descriptor that stays readable would wake polls that rest. It never waits for the
@@ -12,8 +14,9 @@ use crate::stats::Stats;
 use crate::stats_directory::{candidates, clear, clear_some, prepare, socket_name};
 use crate::sys::process;
 use crate::sys::unix::{connect, stop_listening};
+use crate::trace::{self, Tracing};
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -28,6 +31,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 /// The same while the reader reads nothing.
 const WRITE_AGAIN: Duration = Duration::from_millis(50);
+/// Longest that a request takes. (It is sent with the connection; earlier releases send none.)
+const LONGEST_REQUEST: Duration = Duration::from_millis(50);
+/// Longest that the end of a process waits for that of a recording.
+const LONGEST_END: Duration = Duration::from_millis(200);
+/// The request for counters, as a line.
+pub(crate) const COUNTERS: &str = "stats";
+/// That for what the transport decides.
+pub(crate) const DECISIONS: &str = "trace";
 /// Pause where the process has no descriptor left for one who asks.
 const NO_DESCRIPTOR: Duration = Duration::from_secs(1);
 /// Most sockets of one process.
@@ -38,6 +49,7 @@ pub(crate) struct StatsSocket {
     path: PathBuf,
     listener: Arc<UnixListener>,
     closing: Arc<AtomicBool>,
+    tracing: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -61,11 +73,13 @@ impl StatsSocket {
         clear_some(directory, SystemTime::now());
         let (path, listener) = bind(directory)?;
         let (listener, closing) = (Arc::new(listener), Arc::new(AtomicBool::new(false)));
-        let server = Server { listener: listener.clone(), closing: closing.clone(), shared };
+        let tracing = Arc::new(AtomicBool::new(false));
+        let server =
+            Server { listener: listener.clone(), closing: closing.clone(), tracing: tracing.clone(), shared };
         let thread = start(server).inspect_err(|_| {
             let _ = fs::remove_file(&path);
         })?;
-        Ok(StatsSocket { path, listener, closing, thread: Mutex::new(Some(thread)) })
+        Ok(StatsSocket { path, listener, closing, tracing, thread: Mutex::new(Some(thread)) })
     }
 
     /// From now on nobody can ask.
@@ -76,7 +90,15 @@ impl StatsSocket {
         }
     }
 
-    /// The same, and the thread has ended.
+    /// After [`StatsSocket::close`]: gives a recording a moment to write its end. The process exits.
+    pub fn wait_for_trace(&self) {
+        let until = Instant::now() + LONGEST_END;
+        while self.tracing.load(Ordering::SeqCst) && Instant::now() < until {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// As [`StatsSocket::close`], and the thread has ended.
     pub fn end(&self) {
         self.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -124,14 +146,28 @@ fn start(server: Server) -> io::Result<JoinHandle<()>> {
 struct Server {
     listener: Arc<UnixListener>,
     closing: Arc<AtomicBool>,
+    /// A recording is at work.
+    tracing: Arc<AtomicBool>,
     shared: Weak<Shared>,
 }
 
 impl Server {
     fn run(&self) {
+        let mut tracing = Tracing::none(self.tracing.clone());
+        self.serve(&mut tracing);
+        tracing.end();
+    }
+
+    fn serve(&self, tracing: &mut Tracing) {
         while !self.is_closing() {
             match self.listener.accept() {
-                Ok((reader, _)) => self.answer(&reader),
+                Ok((reader, _)) => match request(&reader).as_str() {
+                    "" | COUNTERS => self.answer(&reader),
+                    DECISIONS => tracing.start(&self.shared, &self.closing, reader),
+                    _ => {
+                        trace::refuse(&reader, "it is of another release and does not know what is asked for")
+                    }
+                },
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR | libc::ECONNABORTED) => {}
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
@@ -168,6 +204,28 @@ impl Server {
             std::thread::sleep(LOOK_AGAIN);
         }
     }
+}
+
+/// What the reader wants: his first line, or what there is of it.
+fn request(mut reader: &UnixStream) -> String {
+    let mut said = Vec::new();
+    let until = Instant::now() + LONGEST_REQUEST;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut piece = [0; 64];
+        if left.is_zero() || said.len() > piece.len() || reader.set_read_timeout(Some(left)).is_err() {
+            break;
+        }
+        match reader.read(&mut piece) {
+            Ok(0) | Err(_) => break,
+            Ok(n) => said.extend_from_slice(&piece[..n]),
+        }
+        if said.contains(&b'\n') {
+            break;
+        }
+    }
+    let line = said.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    String::from_utf8_lossy(line).into_owned()
 }
 
 /// Sends as much as the reader takes until then. (A reader that has gone sends a signal, which this thread blocks.)

@@ -138,6 +138,11 @@ impl Transmitter {
         self.ports.count()
     }
 
+    /// Their UDP ports.
+    pub fn source_port_numbers(&self) -> &[u16] {
+        self.ports.numbers()
+    }
+
     /// Whether packets are joined in one send.
     pub fn has_gso(&self) -> bool {
         self.ports.most_segments() > 1

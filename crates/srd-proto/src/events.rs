@@ -251,12 +251,7 @@ value_from! {
     PathId: path => Value::Count(path.0 as u64);
     Nanos: span => Value::Count(span.0);
     Status: status => Value::Count(status as u64);
-    PathState: state => Value::Word(match state {
-        PathState::Active => "active",
-        PathState::Suspect => "suspect",
-        PathState::Down => "down",
-        PathState::Probing => "probing",
-    });
+    PathState: state => Value::Word(state.name());
     LossCause: cause => Value::Word(match cause {
         LossCause::PathOrder => "path_order",
         LossCause::Reordering => "reordering",
@@ -315,7 +310,8 @@ pub fn events_markdown() -> String {
          What `Endpoint::set_tracer` tells: every decision of the transport, and what led to it. Each event comes with\n\
          the time (ns, the endpoint's clock) and the peer context. `srd sim --trace` writes them between what befalls\n\
          packets, with the time as `t_us` in microseconds and the context as its processes, `src` and `dst`: see\n\
-         [OUTPUTS.md](OUTPUTS.md#the-trace). This file is generated from the table in\n\
+         [OUTPUTS.md](OUTPUTS.md#the-trace); `srd trace --record PID` writes those of a running process in the same form\n\
+         ([there](OUTPUTS.md#of-a-running-process)). This file is generated from the table in\n\
          `crates/srd-proto/src/events.rs`; `cargo run -p srd-proto --example events > docs/EVENTS.md` writes it anew.\n",
     );
     for event in EVENTS {

@@ -65,6 +65,18 @@ pub enum PathState {
     Probing,
 }
 
+impl PathState {
+    /// Its name in traces and counters.
+    pub fn name(self) -> &'static str {
+        match self {
+            PathState::Active => "active",
+            PathState::Suspect => "suspect",
+            PathState::Down => "down",
+            PathState::Probing => "probing",
+        }
+    }
+}
+
 /// One slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {

@@ -10,6 +10,7 @@ mod host;
 mod info;
 mod lab;
 mod libraries;
+mod metrics;
 mod output;
 mod perf;
 mod run;
@@ -27,6 +28,7 @@ Examples:
   srd doctor nodeb                          what would hold SRD back between here and nodeb
   srd run -- mpirun -np 2 ./program         a program written for EFA, over this host's network
   srd top                                   who talks to whom on this host, how fast, and over what
+  srd metrics --listen 127.0.0.1:9417       the same for Prometheus
   srd perf server                           on one host, and on another:
   srd perf client nodeb --test latency --vs-tcp
   srd sim scenarios/fig2-incast-48.toml     48 flows into one 100 Gb/s port, simulated
@@ -63,7 +65,9 @@ enum Command {
     Figures(figures::Args),
     /// Build a fabric of network namespaces with several paths, run programs on it, and let parts of it fail
     Lab(Box<lab::Args>),
-    /// Tell from a trace of a simulated run why its messages were late
+    /// Give the counters of this host's processes to Prometheus, or as JSON
+    Metrics(metrics::Args),
+    /// Tell from a trace why messages were late: of a simulated run, or of a process that this records
     Trace(trace::Args),
 }
 
@@ -79,6 +83,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Figures(args) => figures::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Metrics(args) => metrics::run(&args),
         Command::Trace(args) => trace::run(&args),
     };
     result.unwrap_or_else(|error| {

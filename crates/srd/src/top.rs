@@ -2,10 +2,10 @@
 //! who reaches whom through shared memory.
 
 mod cells;
-mod document;
+pub mod document;
 mod draw;
 mod rates;
-mod sample;
+pub mod sample;
 mod terminal;
 mod text;
 mod view;
@@ -24,18 +24,21 @@ Examples:
   srd top                                   live, all processes of this user on this host
   srd top 4711 4712                         these processes
   srd top --program lmp                     those of a program
+  srd top --once --paths                    with every path of the busiest peers
   srd top --once                            tables as text, of the second that follows
   srd top --json --interval 0.5 | jq '.processes[] | {pid, rates}'
 
 Keys: q ends, up and down (or j and k) choose a process, s changes the order, p freezes and goes on.
 
-Rates are of payload, in 10^9 bits per second; \"rtx\" are packets sent again. A peer over the network is a process (its
+Rates are of payload, in 10^9 bits per second; \"rtx\" are packets sent again, \"compl\" completions of work requests,
+\"fail\" those of them with an error. Paths are active, suspect (asked whether they work), down or probing (asked whether they work
+again); each is listed for the 4 peers with the most traffic. A peer over the network is a process (its
 address and UDP port); a peer through shared memory is an endpoint (its address and number; which process has it, the lines
 of processes say), and its bytes include what is copied out of its memory. A process can be seen unless it runs with
 SRD_TOP=off, whichever network namespace it is in.
 
 JSON, one line each interval: time_s, processes [{pid, program, address, endpoints, interface, mtu, sealed, rates,
-peer_count, shared_memory_peers, peers, paths, stats}], silent [{pid, program, why}]; stats are all counters of the
+peer_count, shared_memory_peers, peers, paths, causes, stats}], silent [{pid, program, why}]; stats are all counters of the
 process, as SRD_STATS writes them.";
 
 const HOW_TO_START: &str = "`srd run -- PROGRAM` starts one that does, unless SRD_TOP=off is set";
@@ -52,6 +55,9 @@ pub struct Args {
     /// Look once, over one interval, and print tables as text (the default where the output is no terminal)
     #[arg(long)]
     once: bool,
+    /// In tables as text, list every path of the peers with the most traffic, not only those out of use
+    #[arg(long)]
+    paths: bool,
     /// Print JSON, one line each interval
     #[arg(long)]
     json: bool,
@@ -102,7 +108,7 @@ fn look_once(args: &Args, chosen: &Chosen) -> anyhow::Result<ExitCode> {
     if args.json {
         print_json(&overview)?;
     } else if !is_empty {
-        output::text(&text::describe(&overview))?;
+        output::text(&text::describe(&overview, args.paths))?;
     }
     for why in unusable() {
         eprintln!("srd: {why}");
@@ -127,7 +133,7 @@ fn nobody(chosen: &Chosen) -> String {
 fn next(chosen: &Chosen, before: &mut Sample, interval: Duration) -> Overview {
     std::thread::sleep(interval);
     let now = sample::take(chosen);
-    let overview = compare(before, now.clone());
+    let overview = compare(before, &now);
     *before = now;
     overview
 }

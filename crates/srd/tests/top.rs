@@ -1,98 +1,12 @@
 //! `srd top` beside processes that use SRD, and on a terminal.
 
+mod processes;
+
+use processes::{NO_PID, PATIENCE, Place, Process, eventually, pair, text};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-
-/// Longest that a test waits for something that must come, on a machine that is busy with something else.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// No process has a number above the kernel's limit of 2^22.
-const NO_PID: &str = "4194305";
-
-/// Where the processes of a test meet: theirs alone. (Paths of sockets are short, so it cannot be in the build's.)
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let path = std::env::temp_dir().join(format!("srd-top-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Place(path)
-    }
-
-    fn srd(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_srd"));
-        command.args(arguments).stdin(Stdio::null());
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("SRD_") {
-                command.env_remove(name);
-            }
-        }
-        command.env("SRD_ADDR", "127.0.0.1").env("XDG_RUNTIME_DIR", &self.0);
-        command
-    }
-
-    fn top(&self, arguments: &[&str]) -> Output {
-        self.srd(&["top"]).args(arguments).output().unwrap()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A process that is killed when dropped.
-struct Process(Child);
-
-impl Process {
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-
-    fn signal(&self, signal: nix::sys::signal::Signal) {
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid() as i32), signal).unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A server and a client that exchange messages, each asleep while the other works.
-fn pair(place: &Place) -> (Process, Process) {
-    let mut server = place.srd(&["perf", "server", "--port", "0"]);
-    let mut server = Process(server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let port = line.trim().rsplit(' ').next().unwrap();
-    let mut client = place.srd(&["perf", "client", "127.0.0.1", "--port", port, "--blocking"]);
-    client.args(["--test", "latency", "--seconds", "3600", "--timeout", "3600"]);
-    let client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    (server, Process(client))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// What `look` finds, which may take a while to be there.
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 /// What is told of a process.
 fn of(overview: &Value, process: &Process) -> Option<Value> {
@@ -118,6 +32,13 @@ fn two_processes_are_seen_with_each_other_as_peers() {
         assert!(row["tx_gbps"].as_f64() > Some(0.0) && row["rtt_us"].as_f64() > Some(0.0), "{row}");
         assert_eq!(told["program"], "srd");
         assert_eq!(told["stats"]["pid"], told["pid"]);
+        assert!(told["rates"]["completions_per_s"].as_f64() > Some(0.0), "{}", told["rates"]);
+        let paths = row["path_list"].as_array().unwrap();
+        assert_eq!((paths.len(), &row["path_states"]["active"]), (64, &Value::from(64)), "{row}");
+        assert!(paths.iter().all(|path| path["state"] == "active" && path["source_port"].as_u64() > Some(0)));
+        let causes: Vec<&str> =
+            told["causes"].as_array().unwrap().iter().filter_map(|row| row["cause"].as_str()).collect();
+        assert_eq!(causes, ["path_order", "reordering", "timer", "path_down", "silence", "spurious"]);
         assert!(told["stats"]["device"]["tx_pkts"].as_u64() > Some(0));
     }
     // The same as text, and by name.
@@ -130,6 +51,9 @@ fn two_processes_are_seen_with_each_other_as_peers() {
             "{tables}"
         );
     }
+    assert!(tables.contains("sent again a second, by cause"), "{tables}");
+    let output = place.top(&["--once", "--interval", "0.1", "--paths", &pids[0]]);
+    assert!(text(&output.stdout).matches(" active ").count() >= 64, "{output:?}");
 }
 
 #[test]

@@ -304,6 +304,7 @@ fn start_trace(
         flows: flows.len() as u32,
         traced: traced.len() as u32,
         base_rtt_us: offer.base_rtt.as_micros(),
+        host: None,
     };
     let sized = traced.iter().map(|&flow| match flows[flow as usize].size {
         Size::Bytes(bytes) => (flow, Some(bytes)),

@@ -46,6 +46,10 @@ pub enum Event {
         traced: u32,
         /// Longest unloaded round trip.
         base_rtt_us: f64,
+        /// Whose trace it is, where a process has recorded what its transport decided (`srd trace --record`); none in a
+        /// simulator's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<Host>,
     },
     /// A flow begins.
     FlowStarted {
@@ -168,6 +172,35 @@ pub enum Event {
         /// Lines that are missing.
         missing: u64,
     },
+    /// A process could not keep up with recording: lines are missing before the next.
+    Dropped {
+        /// When the next event happened.
+        t_us: f64,
+        /// Lines that are missing here.
+        missing: u64,
+    },
+    /// A process's recording has ended in order.
+    RecordingEnded {
+        /// When.
+        t_us: f64,
+        /// Lines that are missing in all.
+        missing: u64,
+    },
+}
+
+/// The process of a trace that was recorded on a host (`srd-net`, `trace.rs`, writes it).
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Host {
+    /// Its number.
+    pub pid: u32,
+    /// Its program.
+    pub program: String,
+    /// Where it receives.
+    pub address: String,
+    /// The host's name.
+    pub name: String,
+    /// When the recording began, in seconds since 1970: time 0 of the trace.
+    pub began_unix_s: f64,
 }
 
 /// Use of a host's link so far.

@@ -1,6 +1,6 @@
 //! What stands in the columns of the tables, on the terminal and as plain text.
 
-use super::rates::{Over, PathRow, PeerRow, PeerState, Process};
+use super::rates::{CauseRow, Over, PeerPathRow, PeerRow, PeerState, Process};
 
 /// A column.
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ const fn text(title: &'static str) -> Column {
 }
 
 /// Columns of processes: what changes first, for narrow terminals.
-pub const PROCESS_COLUMNS: [Column; 14] = [
+pub const PROCESS_COLUMNS: [Column; 16] = [
     number("pid"),
     text("program"),
     number("tx Gb/s"),
@@ -29,6 +29,8 @@ pub const PROCESS_COLUMNS: [Column; 14] = [
     number("rx pkt/s"),
     number("rtx/s"),
     number("rtx %"),
+    number("compl/s"),
+    number("fail/s"),
     number("peers"),
     number("shm peers"),
     number("shm Gb/s"),
@@ -54,9 +56,17 @@ pub const PEER_COLUMNS: [Column; 13] = [
     text(""),
 ];
 
-/// Columns of source ports.
-pub const PATH_COLUMNS: [Column; 5] =
-    [number("path"), number("tx Gb/s"), number("%"), number("tx bytes"), number("down for")];
+/// Columns of paths.
+pub const PATH_COLUMNS: [Column; 8] = [
+    text("peer"),
+    number("path"),
+    number("source port"),
+    text("state"),
+    number("rtt us"),
+    number("tx Gb/s"),
+    number("%"),
+    number("tx bytes"),
+];
 
 /// A row of processes.
 pub fn process_cells(process: &Process) -> [String; PROCESS_COLUMNS.len()] {
@@ -72,6 +82,8 @@ pub fn process_cells(process: &Process) -> [String; PROCESS_COLUMNS.len()] {
         rate(|rates| rates.rx_packets_per_s, count),
         rate(|rates| rates.retransmissions_per_s, count),
         rate(|rates| rates.retransmission_share, percent),
+        rate(|rates| rates.completions_per_s, count),
+        rate(|rates| rates.failures_per_s, count),
         process.peer_count.to_string(),
         process.shared_memory_peers.to_string(),
         rate(|rates| rates.shared_memory_gbps, gbps),
@@ -105,22 +117,63 @@ pub fn peer_cells(peer: &PeerRow) -> [String; PEER_COLUMNS.len()] {
         shown(peer.retransmissions_per_s, count),
         shown(peer.retransmission_share, percent),
         match (peer.paths, peer.paths_down) {
-            (Some(paths), Some(down)) => format!("{}/{paths}", paths - down.min(paths)),
+            (Some(paths), Some(down)) => format!("{}/{paths}{}", paths - down.min(paths), path_states(peer)),
             _ => "-".into(),
         },
         notes.join("; "),
     ]
 }
 
-/// A row of source ports; `total`: what all have sent of late.
-pub fn path_cells(path: &PathRow, total_gbps: f64) -> [String; PATH_COLUMNS.len()] {
+/// How many paths are out of use, by state, if any are: ` (1 suspect, 2 down)`.
+fn path_states(peer: &PeerRow) -> String {
+    let Some(states) = peer.path_states else { return String::new() };
+    let states = [(states.suspect, "suspect"), (states.down, "down"), (states.probing, "probing")];
+    let told: Vec<String> = states
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, name)| format!("{count} {name}"))
+        .collect();
+    if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
+}
+
+/// A path to the peer at `peer`; `total_gbps`: what all to it have sent of late.
+pub fn path_cells(peer: &str, path: &PeerPathRow, total_gbps: f64) -> [String; PATH_COLUMNS.len()] {
     [
+        peer.to_owned(),
         path.path.to_string(),
+        path.source_port.to_string(),
+        path.state.name().into(),
+        shown(path.rtt_us, microseconds),
         shown(path.tx_gbps, gbps),
         shown(path.tx_gbps.filter(|_| total_gbps > 0.0).map(|rate| rate / total_gbps), percent),
         bytes(path.tx_bytes),
-        if path.down == 0 { "-".into() } else { format!("{} peers", path.down) },
     ]
+}
+
+/// The paths of a process's peers that are told of one by one: those out of use first, then the busiest.
+pub fn path_rows(process: &Process) -> Vec<([String; PATH_COLUMNS.len()], bool)> {
+    let rate = |path: &PeerPathRow| path.tx_gbps.unwrap_or(0.0);
+    let mut rows: Vec<(&PeerRow, &PeerPathRow)> =
+        process.peers.iter().flat_map(|peer| peer.path_list.iter().map(move |path| (peer, path))).collect();
+    rows.sort_by(|a, b| {
+        let order = a.1.is_active().cmp(&b.1.is_active()).then(rate(b.1).total_cmp(&rate(a.1)));
+        order.then_with(|| (&a.0.address, a.1.path).cmp(&(&b.0.address, b.1.path)))
+    });
+    let cells = rows.into_iter().map(|(peer, path)| {
+        let total = peer.path_list.iter().map(rate).sum();
+        (path_cells(&peer.address, path, total), !path.is_active())
+    });
+    cells.collect()
+}
+
+/// Why packets are sent again: `path order 0 (12), reordering 0 (3), ...`.
+pub fn causes(process: &Process) -> String {
+    let told = |row: &CauseRow| {
+        let cause = row.cause.replace('_', " ").replace("spurious", "for nothing");
+        format!("{cause} {} ({})", shown(row.per_s, count), whole(row.packets))
+    };
+    let told: Vec<String> = process.causes.iter().map(told).collect();
+    format!("sent again a second, by cause (and since the beginning): {}", told.join(", "))
 }
 
 fn shown<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
@@ -156,6 +209,11 @@ fn count(number: f64) -> String {
         _ if number < 9.95 => format!("{number:.1}"),
         _ => format!("{number:.0}"),
     }
+}
+
+/// A number of things, with k for thousands and so on.
+fn whole(number: u64) -> String {
+    if number < 1000 { number.to_string() } else { count(number as f64) }
 }
 
 fn percent(share: f64) -> String {

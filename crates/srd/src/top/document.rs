@@ -1,7 +1,7 @@
 //! What an instance tells of itself, as far as it is shown (`srd_net::Stats` is all of it). An instance of another release
 //! may tell less: what is missing is nothing.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// See the module.
@@ -24,6 +24,8 @@ pub struct Document {
     pub mtu: u16,
     /// Whether packets are encrypted.
     pub sealed: bool,
+    /// Counters of the device.
+    pub device: BTreeMap<String, u64>,
     /// Counters of the transport.
     pub transport: BTreeMap<String, u64>,
     /// By source port.
@@ -42,6 +44,8 @@ pub struct Document {
 pub struct Path {
     /// Its number in the pool.
     pub path: u16,
+    /// Its UDP port.
+    pub source_port: u16,
     /// Payload bytes.
     pub tx_bytes: u64,
     /// Peers that cannot be reached over it at present.
@@ -80,6 +84,71 @@ pub struct Peer {
     pub paths: u32,
     /// Of them, those out of use.
     pub paths_down: u32,
+    /// Of them, how many are in each state.
+    pub path_states: PathStates,
+    /// Each of them, if the peer is one of those with the most traffic.
+    pub path_list: Vec<PeerPath>,
+}
+
+/// How many paths are in each state.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, Debug)]
+#[serde(default)]
+pub struct PathStates {
+    /// In use.
+    pub active: u32,
+    /// Asked whether they work.
+    pub suspect: u32,
+    /// Given up.
+    pub down: u32,
+    /// Asked whether they work again.
+    pub probing: u32,
+}
+
+/// How a path is (srd-proto's `PathState`).
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum PathState {
+    /// In use.
+    Active,
+    /// Asked whether it works.
+    Suspect,
+    /// Given up.
+    Down,
+    /// Asked whether it works again.
+    Probing,
+    /// Something that a later release knows.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl PathState {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            PathState::Active => "active",
+            PathState::Suspect => "suspect",
+            PathState::Down => "down",
+            PathState::Probing => "probing",
+            PathState::Unknown => "unknown",
+        }
+    }
+}
+
+/// A path to a peer.
+#[derive(Clone, Default, Deserialize, Debug)]
+#[serde(default)]
+pub struct PeerPath {
+    /// Its slot.
+    pub path: u8,
+    /// The UDP source port that it names.
+    pub source_port: u16,
+    /// How it is.
+    pub state: PathState,
+    /// Smoothed round trip.
+    pub rtt_us: f64,
+    /// Payload bytes sent on it.
+    pub tx_bytes: u64,
 }
 
 /// A messaging layer.
@@ -114,8 +183,8 @@ pub struct LocalPeer {
 
 impl Document {
     /// The document in an answer.
-    pub fn read(answer: &serde_json::Value) -> serde_json::Result<Document> {
-        let mut document = Document::deserialize(answer)?;
+    pub fn read(answer: &str) -> serde_json::Result<Document> {
+        let mut document: Document = serde_json::from_str(answer)?;
         let texts = [&mut document.program, &mut document.address, &mut document.interface];
         let peers = document.peers.iter_mut().map(|peer| &mut peer.address);
         let local = document.layers.iter_mut().flat_map(|layer| &mut layer.local_peers);
@@ -133,6 +202,11 @@ impl Document {
     pub fn counter(&self, name: &str) -> u64 {
         self.transport.get(name).copied().unwrap_or(0)
     }
+
+    /// A counter of the device.
+    pub fn device_counter(&self, name: &str) -> u64 {
+        self.device.get(name).copied().unwrap_or(0)
+    }
 }
 
 /// A program may call itself what it likes; the terminal must not take it for a command.
@@ -148,15 +222,16 @@ mod tests {
     #[test]
     fn what_an_instance_of_another_release_does_not_tell_is_nothing() {
         let document =
-            Document::read(&json!({"pid": 7, "unknown": [1], "peers": [{"address": "a"}]})).unwrap();
+            Document::read(&json!({"pid": 7, "unknown": [1], "peers": [{"address": "a"}]}).to_string())
+                .unwrap();
         assert_eq!((document.pid, document.peers.len(), document.peers[0].tx_bytes), (7, 1, 0));
         assert_eq!(document.counter("tx_bytes"), 0);
-        assert!(Document::read(&json!({"peers": 7})).is_err());
+        assert!(Document::read(&json!({"peers": 7}).to_string()).is_err());
     }
 
     #[test]
     fn no_name_reaches_the_terminal_as_a_command() {
-        let document = Document::read(&json!({"program": "a\u{1b}[2Jb"})).unwrap();
+        let document = Document::read(&json!({"program": "a\u{1b}[2Jb"}).to_string()).unwrap();
         assert_eq!(document.program, "a?[2Jb");
     }
 }

@@ -1,9 +1,9 @@
 //! The live view on a terminal: processes above, peers and paths of the chosen one below.
 
 use super::cells::{
-    Column, PATH_COLUMNS, PEER_COLUMNS, PROCESS_COLUMNS, path_cells, peer_cells, process_cells,
+    Column, PATH_COLUMNS, PEER_COLUMNS, PROCESS_COLUMNS, causes, path_rows, peer_cells, process_cells,
 };
-use super::rates::{PathRow, Process};
+use super::rates::Process;
 use super::text::named;
 use super::view::View;
 use ratatui::Frame;
@@ -59,9 +59,11 @@ fn draw_processes(frame: &mut Frame<'_>, area: Rect, view: &View) {
 }
 
 fn draw_chosen(frame: &mut Frame<'_>, area: Rect, process: &Process) {
-    let wanted = process.paths.len().min(8) as u16 + 2;
-    let paths = Constraint::Length(wanted.min(area.height / 3));
-    let [peers_area, paths_area] = Layout::vertical([Constraint::Min(0), paths]).areas(area);
+    let paths = path_rows(process);
+    let wanted = paths.len().min(12) as u16 + 2;
+    let paths_room = Constraint::Length(wanted.min(area.height / 2));
+    let [peers_area, causes_area, paths_area] =
+        Layout::vertical([Constraint::Min(0), Constraint::Length(1), paths_room]).areas(area);
     let listed = process.peers.len();
     let near = process.shared_memory_peers;
     let title = format!(
@@ -74,21 +76,21 @@ fn draw_chosen(frame: &mut Frame<'_>, area: Rect, process: &Process) {
         (cells, bad)
     });
     frame.render_widget(table(&title, &PEER_COLUMNS, rows), peers_area);
-    draw_paths(frame, paths_area, process);
+    frame.render_widget(Paragraph::new(causes(process)), causes_area);
+    draw_paths(frame, paths_area, process, paths);
 }
 
-/// Those that are down first, then the busiest.
-fn draw_paths(frame: &mut Frame<'_>, area: Rect, process: &Process) {
+/// Those out of use first, then the busiest.
+fn draw_paths(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    process: &Process,
+    rows: Vec<([String; PATH_COLUMNS.len()], bool)>,
+) {
     let down = process.paths.iter().filter(|path| path.down > 0).count();
-    let title = format!("{} source ports, {down} of them down for some peer", process.paths.len());
-    let rate = |path: &PathRow| path.tx_gbps.unwrap_or(0.0);
-    let total = process.paths.iter().map(rate).sum();
-    let mut paths = process.paths.clone();
-    paths.sort_by(|a, b| {
-        (b.down > 0).cmp(&(a.down > 0)).then(rate(b).total_cmp(&rate(a))).then(a.path.cmp(&b.path))
-    });
-    let rows = paths.iter().map(|path| (path_cells(path, total), path.down > 0));
-    frame.render_widget(table(&title, &PATH_COLUMNS, rows), area);
+    let title =
+        format!("paths; {} source ports, {down} of them out of use for some peer", process.paths.len());
+    frame.render_widget(table(&title, &PATH_COLUMNS, rows.into_iter()), area);
 }
 
 /// A table whose columns are as wide as what is in them. Rows that are marked are bad.
@@ -122,7 +124,8 @@ fn table<'a, const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::rates::{Over, Overview, PeerRow, PeerState, Rates};
+    use crate::top::document::PathState;
+    use crate::top::rates::{CauseRow, Over, Overview, PathRow, PeerPathRow, PeerRow, PeerState, Rates};
     use crate::top::sample::Silent;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -142,6 +145,15 @@ mod tests {
             over,
             state,
             tx_gbps: Some(1.5),
+            path_list: vec![
+                PeerPathRow {
+                    path: 4,
+                    state: PathState::Active,
+                    tx_gbps: Some(1.5),
+                    ..PeerPathRow::default()
+                },
+                PeerPathRow { path: 9, state: PathState::Probing, ..PeerPathRow::default() },
+            ],
             ..PeerRow::default()
         };
         Process {
@@ -158,9 +170,10 @@ mod tests {
                 peer("10.0.0.2:17408", Over::Network, Some(PeerState::Silent)),
             ],
             paths: vec![
-                PathRow { path: 1, tx_gbps: Some(1.0), tx_bytes: 1, down: 0 },
-                PathRow { path: 2, tx_gbps: Some(0.0), tx_bytes: 2, down: 1 },
+                PathRow { path: 1, tx_gbps: Some(1.0), tx_bytes: 1, ..PathRow::default() },
+                PathRow { path: 2, tx_gbps: Some(0.0), tx_bytes: 2, down: 1, ..PathRow::default() },
             ],
+            causes: vec![CauseRow { cause: "timer", per_s: Some(2.0), packets: 9 }],
             ..Process::default()
         }
     }
@@ -189,9 +202,10 @@ mod tests {
             at("peers of 8 lmp: 1 over the network, 1 through shared memory"),
             at("10.0.0.1:7      shared memory"),
             at("does not answer any more"),
-            at("2 source ports, 1 of them down for some peer"),
-            at("1 peers"),
-            at("100"),
+            at("timer 2.0 (9)"),
+            at("paths; 2 source ports, 1 of them out of use for some peer"),
+            at("probing"),
+            at("active"),
             at(KEYS),
         ];
         assert!(order.is_sorted(), "{order:?} {lines:#?}");

@@ -1,8 +1,9 @@
 //! What two samples say together: how each process, peer and path fares now.
 
-use super::document::{Document, LocalPeer, Path, Peer};
+use super::document::{Document, LocalPeer, Path, PathState, PathStates, Peer, PeerPath};
 use super::sample::{Sample, Silent, Told};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use srd_device::QPS_PER_PORT;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -43,8 +44,10 @@ pub struct Process {
     pub peers: Vec<PeerRow>,
     /// Source ports, by number.
     pub paths: Vec<PathRow>,
+    /// What is sent again, by cause.
+    pub causes: Vec<CauseRow>,
     /// All that it has told.
-    pub stats: serde_json::Value,
+    pub stats: Option<Box<RawValue>>,
 }
 
 /// How much a process moves.
@@ -66,7 +69,33 @@ pub struct Rates {
     pub retransmission_share: f64,
     /// Bytes sent and received through shared memory, and copied out of the memory of others.
     pub shared_memory_gbps: f64,
+    /// Completions made, send and receive, well or not.
+    pub completions_per_s: f64,
+    /// Operations that completed with an error.
+    pub failures_per_s: f64,
 }
+
+/// Why packets are sent again, and how many; of those, also which need not have been.
+#[derive(Clone, Copy, PartialEq, Serialize, Debug)]
+pub struct CauseRow {
+    /// The rule that found them lost, as in traces; `silence`: to draw an answer; `spurious`: for nothing, whatever the rule.
+    pub cause: &'static str,
+    /// Of late.
+    pub per_s: Option<f64>,
+    /// Since the beginning.
+    pub packets: u64,
+}
+
+/// Causes, their counters, and what of these counts elsewhere.
+const CAUSES: [(&str, &str, Option<&str>); 6] = [
+    ("path_order", "lost_by_path_order", None),
+    ("reordering", "lost_by_rack", None),
+    ("timer", "lost_by_timer", None),
+    ("path_down", "lost_by_path_down", None),
+    // Expired timers whose packet was not lost by the timer: nothing was answered.
+    ("silence", "retrans_timeout_events", Some("lost_by_timer")),
+    ("spurious", "spurious_retrans", None),
+];
 
 /// How messages to a peer go.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Debug)]
@@ -117,6 +146,10 @@ pub struct PeerRow {
     pub paths: Option<u32>,
     /// Of them, those out of use.
     pub paths_down: Option<u32>,
+    /// Of them, how many are in each state.
+    pub path_states: Option<PathStates>,
+    /// Each of them, for the peers with the most traffic.
+    pub path_list: Vec<PeerPathRow>,
     /// Bytes sent to it per second.
     pub tx_gbps: Option<f64>,
     /// Bytes received from it, or copied out of its memory, per second.
@@ -127,11 +160,37 @@ pub struct PeerRow {
     pub retransmission_share: Option<f64>,
 }
 
+/// A path to a peer.
+#[derive(Clone, Default, Serialize, Debug)]
+pub struct PeerPathRow {
+    /// Its slot.
+    pub path: u8,
+    /// The UDP source port that it names.
+    pub source_port: u16,
+    /// How it is.
+    pub state: PathState,
+    /// Smoothed round trip, once there was one.
+    pub rtt_us: Option<f64>,
+    /// Payload sent on it.
+    pub tx_gbps: Option<f64>,
+    /// The same since the beginning, in bytes.
+    pub tx_bytes: u64,
+}
+
+impl PeerPathRow {
+    /// Whether data goes over it.
+    pub fn is_active(&self) -> bool {
+        self.state == PathState::Active
+    }
+}
+
 /// A source port.
 #[derive(Clone, Copy, Default, Serialize, Debug)]
 pub struct PathRow {
     /// Its number in the pool.
     pub path: u16,
+    /// Its UDP port.
+    pub source_port: u16,
     /// Payload sent over it.
     pub tx_gbps: Option<f64>,
     /// The same since the beginning, in bytes.
@@ -169,37 +228,38 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// Compares two samples.
-pub fn compare(before: &Sample, now: Sample) -> Overview {
+pub fn compare(before: &Sample, now: &Sample) -> Overview {
     let known: HashMap<_, _> = before.instances.iter().map(|told| (&told.socket, &told.document)).collect();
-    let processes = now.instances.into_iter().map(|told| {
+    let processes = now.instances.iter().map(|told| {
         let before = known.get(&told.socket).copied().filter(|before| before.pid == told.document.pid);
         process(before, told)
     });
-    Overview { processes: processes.collect(), silent: now.silent }
+    Overview { processes: processes.collect(), silent: now.silent.clone() }
 }
 
-fn process(before: Option<&Document>, told: Told) -> Process {
-    let Told { pid, document: now, answer: stats, .. } = told;
+fn process(before: Option<&Document>, told: &Told) -> Process {
+    let Told { pid, document: now, answer, .. } = told;
     let nothing = Document::default();
-    let span = before.and_then(|before| Span::between(before, &now));
+    let span = before.and_then(|before| Span::between(before, now));
     let before = before.unwrap_or(&nothing);
     let mut endpoints: Vec<u16> = now.local_peers().map(|peer| peer.endpoint).collect();
     endpoints.sort_unstable();
     endpoints.dedup();
     Process {
-        pid,
+        pid: *pid,
         endpoints,
-        rates: span.map(|span| rates(span, before, &now)),
+        rates: span.map(|span| rates(span, before, now)),
         peer_count: now.peer_count,
         shared_memory_peers: now.local_peers().filter(|peer| peer.shared_memory).count(),
-        peers: peers(span, before, &now),
+        peers: peers(span, before, now),
         paths: now.paths.iter().map(|path| path_row(span, before, path)).collect(),
-        program: now.program,
-        address: now.address,
-        interface: now.interface,
+        causes: causes(span, before, now),
+        program: now.program.clone(),
+        address: now.address.clone(),
+        interface: now.interface.clone(),
         mtu: now.mtu,
         sealed: now.sealed,
-        stats,
+        stats: Some(answer.clone()),
     }
 }
 
@@ -207,6 +267,7 @@ fn rates(span: Span, before: &Document, now: &Document) -> Rates {
     let grown = |name| now.counter(name).saturating_sub(before.counter(name));
     let per_second = |name| span.per_second(before.counter(name), now.counter(name));
     let gbps = |name| span.gbps(before.counter(name), now.counter(name));
+    let of_device = |name| span.per_second(before.device_counter(name), now.device_counter(name));
     let near = |document: &Document| -> u64 {
         document.local_peers().map(|peer| peer.tx_bytes + received(peer)).sum()
     };
@@ -219,6 +280,33 @@ fn rates(span: Span, before: &Document, now: &Document) -> Rates {
         retransmissions_per_s: per_second("retrans_pkts"),
         retransmission_share: share(grown("retrans_pkts"), grown("tx_pkts")),
         shared_memory_gbps: span.gbps(near(before), near(now)),
+        completions_per_s: of_device("completed_wrs"),
+        failures_per_s: of_device("send_wr_err"),
+    }
+}
+
+fn causes(span: Option<Span>, before: &Document, now: &Document) -> Vec<CauseRow> {
+    let row = |(cause, counter, less): (_, &str, Option<&str>)| {
+        let count = |document: &Document| {
+            document.counter(counter).saturating_sub(less.map_or(0, |less| document.counter(less)))
+        };
+        let per_s = span.map(|span| span.per_second(count(before), count(now)));
+        CauseRow { cause, per_s, packets: count(now) }
+    };
+    CAUSES.map(row).to_vec()
+}
+
+fn peer_path_row(span: Option<Span>, before: &Peer, path: &PeerPath) -> PeerPathRow {
+    let in_place = before.path_list.get(path.path as usize).filter(|known| known.path == path.path);
+    let earlier = in_place.or_else(|| before.path_list.iter().find(|known| known.path == path.path));
+    PeerPathRow {
+        path: path.path,
+        source_port: path.source_port,
+        state: path.state,
+        rtt_us: (path.rtt_us > 0.0).then_some(path.rtt_us),
+        // A peer that had less traffic before was not told of path by path.
+        tx_gbps: span.zip(earlier).map(|(span, earlier)| span.gbps(earlier.tx_bytes, path.tx_bytes)),
+        tx_bytes: path.tx_bytes,
     }
 }
 
@@ -227,6 +315,7 @@ fn path_row(span: Option<Span>, before: &Document, path: &Path) -> PathRow {
     let earlier = earlier.map_or(0, |known| known.tx_bytes);
     PathRow {
         path: path.path,
+        source_port: path.source_port,
         tx_gbps: span.map(|span| span.gbps(earlier, path.tx_bytes)),
         tx_bytes: path.tx_bytes,
         down: path.down,
@@ -282,6 +371,8 @@ fn network_row(span: Option<Span>, before: Option<&Peer>, peer: &Peer, note: Opt
         queued_bytes: Some(peer.queued_bytes),
         paths: Some(peer.paths),
         paths_down: Some(peer.paths_down),
+        path_states: Some(peer.path_states),
+        path_list: peer.path_list.iter().map(|path| peer_path_row(span, before, path)).collect(),
         tx_gbps: span.map(|span| span.gbps(before.tx_bytes, peer.tx_bytes)),
         rx_gbps: span.map(|span| span.gbps(before.rx_bytes, peer.rx_bytes)),
         retransmissions_per_s: span.map(|span| span.per_second(before.retrans_pkts, peer.retrans_pkts)),
@@ -326,21 +417,22 @@ mod tests {
     use serde_json::{Value, json};
 
     fn told(answer: Value) -> Told {
-        let document = Document::read(&answer).unwrap();
+        let document = Document::read(&answer.to_string()).unwrap();
+        let answer = serde_json::value::to_raw_value(&answer).unwrap();
         Told { socket: "/a".into(), pid: document.pid, document, answer }
     }
 
     fn compared(before: Value, now: Value) -> Process {
         let sample = |answer| Sample { instances: vec![told(answer)], silent: Vec::new() };
-        let mut overview = compare(&sample(before), sample(now));
+        let mut overview = compare(&sample(before), &sample(now));
         overview.processes.remove(0)
     }
 
     #[test]
     fn rates_are_what_has_grown_in_the_time_that_the_process_says_has_passed() {
-        let before = json!({"pid": 7, "time_ns": 1_000_000_000u64, "transport":
+        let before = json!({"pid": 7, "time_ns": 1_000_000_000u64, "device": {"completed_wrs": 5}, "transport":
             {"tx_bytes": 1000, "rx_bytes": 0, "tx_pkts": 100, "rx_pkts": 50, "retrans_pkts": 10}});
-        let now = json!({"pid": 7, "time_ns": 3_000_000_000u64, "transport":
+        let now = json!({"pid": 7, "time_ns": 3_000_000_000u64, "device": {"completed_wrs": 45, "send_wr_err": 1}, "transport":
             {"tx_bytes": 1000 + 250_000_000, "rx_bytes": 500_000_000, "tx_pkts": 300, "rx_pkts": 60, "retrans_pkts": 20}});
         assert_eq!(
             compared(before, now).rates,
@@ -353,6 +445,8 @@ mod tests {
                 retransmissions_per_s: 5.0,
                 retransmission_share: 0.05,
                 shared_memory_gbps: 0.0,
+                completions_per_s: 20.0,
+                failures_per_s: 0.5,
             })
         );
     }
@@ -360,7 +454,8 @@ mod tests {
     #[test]
     fn a_process_that_was_not_there_before_has_no_rates() {
         let now = json!({"pid": 7, "time_ns": 5, "peers": [{"address": "10.0.0.2:17408", "tx_bytes": 9}]});
-        let overview = compare(&Sample::default(), Sample { instances: vec![told(now)], silent: Vec::new() });
+        let overview =
+            compare(&Sample::default(), &Sample { instances: vec![told(now)], silent: Vec::new() });
         assert_eq!(overview.processes[0].rates, None);
         assert_eq!(overview.processes[0].peers[0].tx_gbps, None);
         // Nor has one that has taken the place of another, whose clock and counters were further.
@@ -386,6 +481,32 @@ mod tests {
         assert_eq!(busy.tx_gbps, Some(8e-6));
         assert_eq!((busy.retransmissions_per_s, busy.retransmission_share), (Some(5.0), Some(0.25)));
         assert_eq!((process.paths[0].tx_gbps, process.paths[0].down), (Some(8e-6), 1));
+    }
+
+    #[test]
+    fn paths_have_their_state_and_losses_their_cause() {
+        let path = |state: &str, bytes: u64| json!({"path": 5, "source_port": 40_000, "state": state, "rtt_us": 0.0, "tx_bytes": bytes});
+        let document = |time_ns: u64, state: &str, bytes: u64, lost: u64| {
+            json!({"pid": 7, "time_ns": time_ns, "transport": {"lost_by_timer": lost, "retrans_timeout_events": lost + 3},
+                "peers": [{"address": "10.0.0.2:17408", "paths": 2, "paths_down": 1,
+                    "path_states": {"active": 1, "suspect": 1}, "path_list": [path(state, bytes)]}]})
+        };
+        let process = compared(document(0, "active", 0, 1), document(2_000_000_000, "suspect", 250, 5));
+        let [path] = &process.peers[0].path_list[..] else { panic!("one path") };
+        assert_eq!((path.state, path.source_port, path.rtt_us), (PathState::Suspect, 40_000, None));
+        assert_eq!((path.tx_gbps, path.is_active()), (Some(1e-6), false));
+        assert_eq!(process.peers[0].path_states.unwrap().suspect, 1);
+        let cause = |name| *process.causes.iter().find(|row| row.cause == name).unwrap();
+        assert_eq!(cause("timer"), CauseRow { cause: "timer", per_s: Some(2.0), packets: 5 });
+        assert_eq!(cause("silence"), CauseRow { cause: "silence", per_s: Some(0.0), packets: 3 });
+    }
+
+    #[test]
+    fn every_cause_is_a_counter_of_the_transport() {
+        let counters = srd_proto::Stats::default();
+        for (cause, counter, _) in CAUSES {
+            assert!(counters.iter().any(|(name, _)| name == counter), "{cause}");
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn look(chosen: &Chosen, interval: Duration, found: &Sender<Overview>) {
     let mut before = sample::Sample::default();
     loop {
         let now = sample::take(chosen);
-        if found.send(compare(&before, now.clone())).is_err() {
+        if found.send(compare(&before, &now)).is_err() {
             return;
         }
         before = now;

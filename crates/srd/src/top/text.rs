@@ -1,24 +1,31 @@
 //! The tables as plain text.
 
-use super::cells::{Column, PEER_COLUMNS, PROCESS_COLUMNS, peer_cells, process_cells};
+use super::cells::{
+    Column, PATH_COLUMNS, PEER_COLUMNS, PROCESS_COLUMNS, causes, path_rows, peer_cells, process_cells,
+};
 use super::rates::{Overview, Process};
 use std::fmt::Write;
 
 /// Most peers of a process that are listed; `--json` has all that the process tells of.
 const MOST_PEERS: usize = 32;
 
+/// Most paths out of use that are listed unless all are asked for.
+const MOST_PATHS: usize = 32;
+
 /// Most numbers of endpoints that are listed.
 const MOST_ENDPOINTS: usize = 8;
 
 /// All processes, and the peers of each.
-pub fn describe(overview: &Overview) -> String {
+///
+/// `all_paths`: with every path that is told of, not only those out of use.
+pub fn describe(overview: &Overview, all_paths: bool) -> String {
     let mut text = String::new();
     if !overview.processes.is_empty() {
         text += &table(&PROCESS_COLUMNS, overview.processes.iter().map(process_cells));
     }
     for process in &overview.processes {
         text.push('\n');
-        text += &describe_process(process);
+        text += &describe_process(process, all_paths);
     }
     for silent in &overview.silent {
         if !text.is_empty() {
@@ -34,7 +41,7 @@ pub fn named(program: &str) -> String {
     if program.is_empty() { String::new() } else { format!(" {program}") }
 }
 
-fn describe_process(process: &Process) -> String {
+fn describe_process(process: &Process, all_paths: bool) -> String {
     let mut text = format!("{} {}, {}", process.pid, process.program, process.address);
     if !process.endpoints.is_empty() {
         let listed = process.endpoints.iter().take(MOST_ENDPOINTS).map(u16::to_string);
@@ -52,6 +59,17 @@ fn describe_process(process: &Process) -> String {
     let more = process.peers.len().saturating_sub(MOST_PEERS);
     if more > 0 {
         let _ = writeln!(text, "and {more} more, which move less (--json lists them)");
+    }
+    let _ = writeln!(text, "{}", causes(process));
+    let rows = path_rows(process).into_iter().filter(|(_, out_of_use)| all_paths || *out_of_use);
+    let mut paths: Vec<[String; PATH_COLUMNS.len()]> = rows.map(|(cells, _)| cells).collect();
+    let more = if all_paths { 0 } else { paths.len().saturating_sub(MOST_PATHS) };
+    paths.truncate(paths.len() - more);
+    if !paths.is_empty() {
+        text += &table(&PATH_COLUMNS, paths.into_iter());
+    }
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more paths out of use (--paths lists them)");
     }
     text
 }
@@ -79,8 +97,30 @@ fn table<const N: usize>(columns: &[Column; N], rows: impl Iterator<Item = [Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::rates::{Over, PeerRow};
+    use crate::top::document::{PathState, PathStates};
+    use crate::top::rates::{CauseRow, Over, PeerPathRow, PeerRow};
     use crate::top::sample::Silent;
+
+    #[test]
+    fn paths_out_of_use_are_listed_and_others_if_asked_for() {
+        let path = |path: u8, state: PathState| PeerPathRow { path, state, ..PeerPathRow::default() };
+        let peer = PeerRow {
+            address: "10.0.0.2:17408".into(),
+            paths: Some(2),
+            paths_down: Some(1),
+            path_states: Some(PathStates { active: 1, suspect: 1, ..PathStates::default() }),
+            path_list: vec![path(0, PathState::Active), path(1, PathState::Suspect)],
+            ..PeerRow::default()
+        };
+        let causes = vec![CauseRow { cause: "path_order", per_s: Some(2.0), packets: 7 }];
+        let process = Process { pid: 1, peers: vec![peer], causes, ..Process::default() };
+        let overview = Overview { processes: vec![process], silent: Vec::new() };
+        let text = describe(&overview, false);
+        assert!(text.contains("1/2 (1 suspect)"), "{text}");
+        assert!(text.contains("by cause (and since the beginning): path order 2.0 (7)\n"), "{text}");
+        assert!(text.contains("10.0.0.2:17408     1            0  suspect"), "{text}");
+        assert!(!text.contains("active") && describe(&overview, true).contains(" active "), "{text}");
+    }
 
     #[test]
     fn every_process_is_listed_with_its_peers() {
@@ -102,7 +142,7 @@ mod tests {
             processes: vec![process(1, (0..MOST_PEERS + 3).map(peer).collect()), process(20, Vec::new())],
             silent: vec![Silent { pid: 9, program: "stopped".into(), why: "it does not answer".into() }],
         };
-        let text = describe(&overview);
+        let text = describe(&overview, false);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("pid  program  tx Gb/s"), "{text}");
         assert!(lines[1].starts_with("  1  lmp            -"), "{text}");
@@ -116,6 +156,6 @@ mod tests {
         assert!(text.contains("20 lmp, 10.0.0.1:17408: no peers\n"), "{text}");
         assert!(text.ends_with("\n\n9 stopped: it does not answer\n"), "{text}");
         let nobody = Overview { processes: Vec::new(), ..overview };
-        assert_eq!(describe(&nobody), "9 stopped: it does not answer\n");
+        assert_eq!(describe(&nobody, false), "9 stopped: it does not answer\n");
     }
 }

@@ -16,7 +16,22 @@ pub(super) struct Decided {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Decision {
+    MessageQueued {
+        token: u64,
+        bytes: u64,
+    },
+    MessageStarted {
+        message: u32,
+        /// None: one of the transport's own.
+        token: Option<u64>,
+    },
+    MessageCompleted {
+        token: u64,
+        status: u8,
+    },
     PacketSent {
+        psn: u32,
+        message: u32,
         bytes: u64,
         inflight: u64,
     },
@@ -53,6 +68,9 @@ pub(super) enum Decision {
     PathRerolled {
         path: u8,
     },
+    Spurious {
+        psn: u32,
+    },
     PathsUndone {
         down: u64,
     },
@@ -69,6 +87,9 @@ pub(super) enum Decision {
     PeerDied {
         silence: f64,
     },
+    /// Events are missing here: whatever was on its way, nobody knows what became of it. (No line of a transport's.)
+    #[serde(skip)]
+    Gap,
     /// Another that stories do without.
     #[serde(other)]
     Other,
@@ -112,12 +133,15 @@ impl Context {
         let (mut from, mut window, mut rate) = (0.0, None, None);
         for (at, decision) in &self.decisions {
             let inflight = match decision {
-                Decision::PacketSent { bytes, inflight } | Decision::PacketResent { bytes, inflight, .. } => {
-                    inflight.saturating_sub(*bytes)
-                }
+                Decision::PacketSent { bytes, inflight, .. }
+                | Decision::PacketResent { bytes, inflight, .. } => inflight.saturating_sub(*bytes),
                 Decision::AckReceived { inflight, .. } | Decision::TimerFired { inflight } => *inflight,
                 Decision::ControllerUpdated { window: most, rate: pace, .. } => {
                     (window, rate) = (Some(*most), *pace);
+                    continue;
+                }
+                Decision::Gap => {
+                    from = *at;
                     continue;
                 }
                 _ => continue,

@@ -13,7 +13,7 @@ use std::path::Path;
 const LONGEST: u64 = 1 << 16;
 
 /// Names of the lines that are not decisions of transports: the variants of [`super::super::Event`].
-const HAPPENED: [&str; 11] = [
+const HAPPENED: [&str; 13] = [
     "run",
     "flow_started",
     "frame_sent",
@@ -25,6 +25,8 @@ const HAPPENED: [&str; 11] = [
     "flow_sent",
     "flow_failed",
     "truncated",
+    "dropped",
+    "recording_ended",
 ];
 
 /// Names of all events that a trace has.
@@ -71,7 +73,7 @@ fn damaged(error: serde_json::Error) -> String {
 }
 
 const NONE: &str = "this is no trace: the first line of a trace begins with {\"event\":\"run\"; `srd sim SCENARIO.toml --out \
-                    DIR --trace` writes DIR/trace.jsonl";
+                    DIR --trace` writes DIR/trace.jsonl, `srd trace --record PID --out FILE` records a process";
 
 /// Gives each line of the file at `path` to `take`. Errors name the file and the line.
 pub(super) fn read(path: &Path, take: impl FnMut(&Line<'_>) -> Result<(), String>) -> io::Result<()> {
@@ -163,7 +165,7 @@ fn check_format(run: &str) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::super::Event;
     use super::super::reading::TraceFile;
     use super::*;
@@ -171,7 +173,8 @@ mod tests {
     const RUN: &str =
         r#"{"event":"run","format":2,"scenario":"a","seed":1,"flows":1,"traced":1,"base_rtt_us":8}"#;
 
-    fn read(lines: &[&str]) -> Result<TraceFile, String> {
+    /// The trace of these lines.
+    pub(in super::super) fn read(lines: &[&str]) -> Result<TraceFile, String> {
         let mut trace = TraceFile::default();
         let told = read_from(lines.join("\n").as_bytes(), |line| trace.take_line(line));
         told.map(|()| trace).map_err(|error| error.to_string())

@@ -5,8 +5,14 @@
 //! their copies of them, and `contexts` of what transports have decided; `story` works out what happened to a flow, `why`
 //! what its transport had to do with it, `text` puts it into words. The parts of a flow's time add up to the whole: they follow the packet that was acknowledged last, which
 //! is the one that it was finished with.
+//!
+//! Traces that a process has recorded have decisions alone. `host` tells of their messages as much as a host can know, with
+//! `held` for what the window and the pace had to do with it, and `host_text` puts that into words.
 
 mod contexts;
+mod held;
+mod host;
+mod host_text;
 mod lines;
 mod listing;
 mod reading;
@@ -14,6 +20,7 @@ mod story;
 mod text;
 mod why;
 
+pub use host::{ContextReport, HostReport, MessagePart, MessageStory, Spent};
 pub use lines::event_names;
 pub use listing::{Form, Wanted, list};
 pub use reading::TraceFile;

@@ -1,6 +1,6 @@
 //! A trace file as flows, packets, and each packet's copies.
 
-use super::super::trace::Event;
+use super::super::trace::{Event, Host};
 use super::contexts::{Context, Decided, Decision};
 use super::lines::{self, Line, Named};
 use std::collections::{BTreeMap, HashMap};
@@ -16,11 +16,17 @@ pub struct TraceFile {
     pub(super) traced: u32,
     pub(super) base_rtt_us: f64,
     pub(super) missing_lines: u64,
+    /// The process that recorded it, if it is none of the simulator's.
+    pub(super) host: Option<Host>,
+    /// When its recording ended in order.
+    pub(super) recorded_until: Option<f64>,
+    /// Time of the last line.
+    pub(super) last: f64,
     flows: BTreeMap<u32, Flow>,
     ports: Vec<String>,
     port_numbers: HashMap<String, u32>,
     /// What transports have decided, by the process of the transport and that of its peer.
-    contexts: HashMap<(String, String), Context>,
+    pub(super) contexts: HashMap<(String, String), Context>,
 }
 
 /// A flow.
@@ -131,6 +137,7 @@ impl TraceFile {
                 let decision: Decision = line.parse()?;
                 if decision != Decision::Other {
                     let Decided { t_us, src, dst } = line.parse()?;
+                    self.last = self.last.max(t_us);
                     self.contexts.entry((src, dst)).or_default().decisions.push((t_us, decision));
                 }
                 Ok(())
@@ -140,7 +147,8 @@ impl TraceFile {
 
     fn take(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Run { scenario, seed, flows, traced, base_rtt_us, .. } => {
+            Event::Run { scenario, seed, flows, traced, base_rtt_us, host, .. } => {
+                self.host = host;
                 (self.scenario, self.seed, self.base_rtt_us) = (scenario, seed, base_rtt_us);
                 (self.flows_of_run, self.traced) = (flows, traced);
             }
@@ -154,6 +162,12 @@ impl TraceFile {
             Event::FlowFailed { t_us, flow, why } => self.flow_mut(flow).failed = Some((t_us, why)),
             Event::PacketAcked { t_us, flow, psn } => self.packet(flow, psn).acked = Some(t_us),
             Event::Truncated { missing } => self.missing_lines = missing,
+            Event::Dropped { t_us, missing } => {
+                self.missing_lines += missing;
+                self.last = self.last.max(t_us);
+                self.contexts.values_mut().for_each(|context| context.decisions.push((t_us, Decision::Gap)));
+            }
+            Event::RecordingEnded { t_us, .. } => self.recorded_until = Some(t_us),
             Event::FrameSent { t_us, flow, psn, tx, path, source_port, port, idle_us, others_us, .. } => {
                 let port = self.port_number(port);
                 self.packet(flow, psn).copies.push(Copy {

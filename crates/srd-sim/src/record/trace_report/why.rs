@@ -224,7 +224,7 @@ impl Fall {
 }
 
 /// When the window became smaller by a quarter or more, and what ACKs told meanwhile.
-fn reductions(from: f64, until: f64, context: &Context) -> Vec<(f64, Moment)> {
+pub(super) fn reductions(from: f64, until: f64, context: &Context) -> Vec<(f64, Moment)> {
     let mut falls = Vec::new();
     let mut senders = 0;
     let mut fall: Option<Fall> = None;
@@ -302,7 +302,7 @@ fn losses(flow: &Flow, context: &Context) -> Vec<(f64, Moment)> {
     losses
 }
 
-fn rule(cause: &str) -> String {
+pub(super) fn rule(cause: &str) -> String {
     let words = match cause {
         "path_order" => "one sent later on that path has arrived",
         "reordering" => "one sent later by more than the reordering window has arrived",
@@ -335,7 +335,7 @@ fn path_changes(flow: &Flow, until: f64, context: &Context) -> Vec<(f64, Moment)
 }
 
 /// What is rare: silence, and what is concluded from it.
-fn others(from: f64, until: f64, context: &Context) -> Vec<(f64, Moment)> {
+pub(super) fn others(from: f64, until: f64, context: &Context) -> Vec<(f64, Moment)> {
     let rare = context.between(from, until).filter_map(|(at, decision)| {
         let (weight, what) = match decision {
             Decision::PathsUndone { down } => (
