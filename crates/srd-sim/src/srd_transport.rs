@@ -20,7 +20,7 @@ const LONGEST_WRITE: u64 = 1 << 30;
 const ENDLESS_WRITE: u64 = 64 << 10;
 const QKEY: Qkey = Qkey(0x5eed);
 
-impl SrdContent {
+impl<P> SrdContent<P> {
     /// The receiver's inbox that the packet's payload fills.
     pub fn inbox(&self) -> Option<u32> {
         match &self.packet.body {

@@ -9,7 +9,7 @@ use crate::srd_card::{gid, host_of};
 use crate::topology::{NodeId, Topology};
 use crate::units::Ps;
 use srd_wire::InstanceAddr;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 /// See the module. Processes and flows are named by their index.
 pub(super) struct Roster {
@@ -17,7 +17,8 @@ pub(super) struct Roster {
     /// Of each flow: the number that people see.
     ids: Vec<u32>,
     places: Vec<Place>,
-    addresses: Vec<InstanceAddr>,
+    /// Of those that speak SRD.
+    addresses: Vec<Option<InstanceAddr>>,
     by_address: HashMap<(u32, u16), u32>,
     /// Of each process: number among those of its host, by which frames name it.
     by_place: HashMap<Place, u32>,
@@ -32,17 +33,12 @@ impl Roster {
     /// Of a simulation of `scenario` that has been built.
     pub(super) fn of(scenario: &Scenario, simulation: &Simulation<'_, Observed>) -> Roster {
         let Scenario { topology, traffic, .. } = scenario;
-        // The simulation numbers its processes in this order.
-        let places: BTreeSet<Place> = traffic.flows.iter().flat_map(|flow| [flow.src, flow.dst]).collect();
-        let places: Vec<Place> = places.into_iter().collect();
-        let addresses: Vec<InstanceAddr> = places
-            .iter()
-            .zip(simulation.transports())
-            .map(|(place, transport)| InstanceAddr {
-                gid: gid(place.host),
-                port: transport.srd().endpoint().ports()[0],
-            })
-            .collect();
+        let places: Vec<Place> = simulation.places().map(|(place, _)| place).collect();
+        let address = |process: &Observed| {
+            let port = process.srd()?.endpoint().ports()[0];
+            Some(InstanceAddr { gid: gid(process.at().host), port })
+        };
+        let addresses: Vec<Option<InstanceAddr>> = simulation.transports().map(address).collect();
         let hosts = places.iter().zip(&addresses).zip(0..);
         let mut inboxes = vec![Vec::new(); places.len()];
         for (index, state) in (0..).zip(&simulation.flows) {
@@ -51,8 +47,10 @@ impl Roster {
         Roster {
             topology: topology.clone(),
             ids: numbers(traffic),
-            by_address: hosts.map(|((place, addr), n)| ((place.host, addr.port), n)).collect(),
-            by_place: places.iter().copied().zip(0..).collect(),
+            by_address: hosts
+                .filter_map(|((place, addr), n)| Some(((place.host, addr.as_ref()?.port), n)))
+                .collect(),
+            by_place: simulation.transports().map(Observed::at).zip(0..).collect(),
             addresses,
             inboxes,
             ends: simulation.flows.iter().map(|state| (state.from, state.to)).collect(),
@@ -65,7 +63,8 @@ impl Roster {
         self.places[process as usize]
     }
 
-    pub(super) fn address(&self, process: u32) -> InstanceAddr {
+    /// The address of a process that speaks SRD.
+    pub(super) fn address(&self, process: u32) -> Option<InstanceAddr> {
         self.addresses[process as usize]
     }
 
