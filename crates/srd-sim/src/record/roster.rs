@@ -17,6 +17,9 @@ pub(super) struct Roster {
     /// Of each flow: the number that people see.
     ids: Vec<u32>,
     places: Vec<Place>,
+    /// Of each process: the index of its transport; and what these are called.
+    speaks: Vec<u16>,
+    transports: Vec<String>,
     /// Of those that speak SRD.
     addresses: Vec<Option<InstanceAddr>>,
     by_address: HashMap<(u32, u16), u32>,
@@ -34,6 +37,7 @@ impl Roster {
     pub(super) fn of(scenario: &Scenario, simulation: &Simulation<'_, Observed>) -> Roster {
         let Scenario { topology, traffic, .. } = scenario;
         let places: Vec<Place> = simulation.places().map(|(place, _)| place).collect();
+        let transports = &scenario.settings.transports;
         let address = |process: &Observed| {
             let port = process.srd()?.endpoint().ports()[0];
             Some(InstanceAddr { gid: gid(process.at().host), port })
@@ -52,6 +56,8 @@ impl Roster {
                 .collect(),
             by_place: simulation.transports().map(Observed::at).zip(0..).collect(),
             addresses,
+            speaks: simulation.places().map(|(_, transport)| transport).collect(),
+            transports: transports.iter().map(|transport| transport.name.clone()).collect(),
             inboxes,
             ends: simulation.flows.iter().map(|state| (state.from, state.to)).collect(),
             bundled: bundled(topology),
@@ -61,6 +67,15 @@ impl Roster {
 
     pub(super) fn place(&self, process: u32) -> Place {
         self.places[process as usize]
+    }
+
+    /// `h3.0`, as scenarios write a process; if it does not speak the first of several transports, with that: `h3.0/tcp`.
+    pub(super) fn process_name(&self, process: u32) -> String {
+        let Place { host, process: number } = self.place(process);
+        match self.speaks[process as usize] {
+            0 => format!("h{host}.{number}"),
+            other => format!("h{host}.{number}/{}", self.transports[other as usize]),
+        }
     }
 
     /// The address of a process that speaks SRD.
@@ -149,9 +164,4 @@ pub(super) fn bundled(topology: &Topology) -> HashMap<u32, u32> {
     }
     let several = bundles.into_values().filter(|cables| cables.len() > 1);
     several.flat_map(|cables| cables.into_iter().zip(0..)).collect()
-}
-
-/// `h3.0`: as scenarios write a process.
-pub(super) fn place_name(place: Place) -> String {
-    format!("h{}.{}", place.host, place.process)
 }

@@ -6,7 +6,7 @@
 //! events stand between the others, under their own names (`decisions`).
 
 use super::decisions::{Contexts, Decision};
-use super::roster::{Roster, place_name};
+use super::roster::Roster;
 use crate::fabric::{Gone, PortId, Sight};
 use crate::flow::Place;
 use crate::frame::{Content, DataPacket, FrameHead};
@@ -286,14 +286,16 @@ impl Trace {
     // ---- the processes' side ----
 
     pub(super) fn flow_started(&mut self, now: Time, flow: u32) {
+        if !self.flows.contains_key(&flow) {
+            return; // or a message of a program
+        }
         let (from, to) = self.roster.ends(flow);
-        let (src, dst) = (self.roster.place(from), self.roster.place(to));
-        let now = Ps::of(now);
+        let (host, now) = (self.roster.place(from).host, Ps::of(now));
         let Some(since) = self.flows.get_mut(&flow) else { return };
-        *since = Since { at: now, busy: self.links[&src.host].busy_until(now) };
+        *since = Since { at: now, busy: self.links[&host].busy_until(now) };
         let bytes = self.bytes.get(&flow).copied().flatten();
         let (t_us, id) = (now.as_micros(), self.roster.id(flow));
-        let (src, dst) = (place_name(src), place_name(dst));
+        let (src, dst) = (self.roster.process_name(from), self.roster.process_name(to));
         self.write(&Event::FlowStarted { t_us, flow: id, src, dst, bytes });
     }
 
