@@ -1,7 +1,7 @@
 //! What rivals' packets look like on a real wire, for captures of simulated cables. The simulation itself never looks at bytes.
 
-use std::collections::BTreeMap;
 use srd_wire::Time;
+use std::collections::BTreeMap;
 
 /// The protocol behind IP's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -227,7 +227,8 @@ impl<C: Content> Fabric<C> {
         let end = |port: PortId| self.topology.name(self.ports[port.0 as usize].to);
         let name = format!("{}->{}", end(port.other_end()), end(port));
         let cable = &self.topology.cables[port.cable() as usize];
-        let alike = (0..).zip(&self.topology.cables).filter(|(_, other)| (other.a, other.b) == (cable.a, cable.b));
+        let alike =
+            (0..).zip(&self.topology.cables).filter(|(_, other)| (other.a, other.b) == (cable.a, cable.b));
         let bundle: Vec<u32> = alike.map(|(number, _)| number).collect();
         match bundle.iter().position(|&number| number == port.cable()) {
             Some(number) if bundle.len() > 1 => format!("{name}#{number}"),

@@ -1,9 +1,9 @@
 //! A simulated frame as the bytes that a network would carry: Ethernet, IPv4, UDP and the packet in SRD's wire format, or what a
 //! rival has for these, with zeros for its payload.
 
+use super::seen::Seen;
 use crate::frame::ETHERNET_HEADER;
 use crate::frame::FrameHead;
-use super::seen::Seen;
 use crate::srd_card::SrdContent;
 use srd_proto::Payload;
 use srd_rivals::MixedContent;

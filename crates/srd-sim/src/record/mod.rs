@@ -6,7 +6,8 @@
 //! page names, depends on scenario and seed alone.
 //!
 //! `plan` decides what is looked at, `roster` knows who is who, `samples` and `tables` write the tables (`table`),
-//! `frame_bytes` and `capture` the captures, `trace`, `decisions` and `observed` the trace, `page` and `chart` the page.
+//! `frame_bytes` and `capture` the captures, `trace`, `decisions` and `observed` the trace (`seen` is what only a packet's sender
+//! knows of it), `page` and `chart` the page.
 //! `trace_report` reads traces: why was this message late.
 
 mod capture;
@@ -308,8 +309,7 @@ impl<'a> Second<'a> {
         }
         let (plan, series, more) = self.sampler.finish(&self.simulation)?;
         notes.extend(more);
-        let delivered =
-            tables::write_flows(self.folder, self.scenario, &self.roster, &mut self.simulation)?;
+        let delivered = tables::write_flows(self.folder, self.scenario, &self.roster, &mut self.simulation)?;
         tables::write_ports(self.folder, self.scenario, &self.roster, &self.simulation)?;
         if !self.scenario.traffic.programs.is_empty() {
             tables::write_programs(self.folder, &ran.outcome)?;

@@ -148,7 +148,8 @@ fn busiest<T: Process>(
 /// Whether all flows that a person wants to trace are there.
 pub(super) fn check_traced(traced: &Traced, scenario: &Scenario) -> io::Result<()> {
     if *traced != Traced::No && scenario.traffic.flows.is_empty() {
-        let what = "trace: this scenario has no flows, and messages of programs are not traced: leave the trace out";
+        let what =
+            "trace: this scenario has no flows, and messages of programs are not traced: leave the trace out";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let Traced::Flows(ids) = traced else { return Ok(()) };

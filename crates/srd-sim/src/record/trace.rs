@@ -7,10 +7,10 @@
 
 use super::decisions::{Contexts, Decision};
 use super::roster::Roster;
+use super::seen::Seen;
 use crate::fabric::{Gone, PortId, Sight};
 use crate::flow::Place;
 use crate::frame::{Content, DataPacket, FrameHead};
-use super::seen::Seen;
 use crate::srd_transport::Srd;
 use crate::transport::Report;
 use crate::units::Ps;

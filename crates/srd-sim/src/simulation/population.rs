@@ -73,7 +73,9 @@ impl<T: Kind> Simulation<'_, T> {
             .collect();
         self.processes.reserve_exact(places.len());
         self.addresses.reserve_exact(places.len());
-        for (number, ((host, transport, number_there), (flows_out, inboxes))) in places.into_iter().enumerate() {
+        for (number, ((host, transport, number_there), (flows_out, inboxes))) in
+            places.into_iter().enumerate()
+        {
             for (inbox, &flow) in inboxes.iter().enumerate() {
                 self.flows[flow as usize].to = number as u32;
                 self.flows[flow as usize].inbox = inbox as u32;

@@ -56,7 +56,9 @@ fn everything(name: &str) -> Recording {
 /// All four at once, with a program.
 fn mixed() -> String {
     let workload = |name: &str| {
-        format!("[[workload]]\nname = \"{name}\"\nkind = \"incast\"\nsenders = 2\nsize = \"100KB\"\ntransport = \"{name}\"\n")
+        format!(
+            "[[workload]]\nname = \"{name}\"\nkind = \"incast\"\nsenders = 2\nsize = \"100KB\"\ntransport = \"{name}\"\n"
+        )
     };
     let rivals = "[[rival]]\nkind = \"tcp\"\n[[rival]]\nkind = \"roce\"\n[[rival]]\nkind = \"nscc\"\n";
     let program = "[[program]]\nname = \"b\"\nkind = \"barrier\"\ntimes = 5\ntransport = \"tcp\"\n";
@@ -83,7 +85,8 @@ fn recording_changes_no_outcome_of_any_transport() {
 #[test]
 fn tables_tell_of_flows_of_any_transport() {
     for (name, rival) in RIVALS {
-        let recording = Recording { traced: Traced::No, ..Recording::to(directory(&format!("{name}-tables"))) };
+        let recording =
+            Recording { traced: Traced::No, ..Recording::to(directory(&format!("{name}-tables"))) };
         record(&scenario(&over(rival), &["sample.every_us=2"]), &recording);
         let flows = rows(&recording, "flows.csv");
         assert!(flows.iter().all(|row| rival.contains(&format!("\"{}\"", row["transport"]))), "{flows:?}");
@@ -120,7 +123,10 @@ fn several_transports_and_programs_share_the_files() {
         assert_eq!(of.count(), expected, "{transport}");
     }
     let programs = rows(&recording, "programs.csv");
-    assert!(programs.len() == 1 && programs[0]["program"] == "b" && programs[0]["unit"] == "us", "{programs:?}");
+    assert!(
+        programs.len() == 1 && programs[0]["program"] == "b" && programs[0]["unit"] == "us",
+        "{programs:?}"
+    );
     let mean: f64 = programs[0]["mean"].parse().unwrap();
     assert!((mean - recorded.ran.outcome.programs[0].figures[0].mean).abs() < 1e-3);
     let page = text(&recording, PAGE);
@@ -146,14 +152,16 @@ fn a_run_of_programs_alone_has_tables_and_a_page() {
     assert!(delivered, "messages are payload");
     let page = text(&recording, PAGE);
     assert!(page.contains("1 program on a fabric of 12 hosts.") && !page.contains("NaN"), "{page}");
-    let told = recorder::run(&scenario, &everything("programs-traced"), &mut |_| true).unwrap_err().to_string();
+    let told =
+        recorder::run(&scenario, &everything("programs-traced"), &mut |_| true).unwrap_err().to_string();
     assert!(told.contains("messages of programs are not traced"), "{told}");
 }
 
 #[test]
 fn traces_tell_where_rivals_packets_have_been() {
     for (name, rival) in RIVALS {
-        let recording = Recording { traced: Traced::All, ..Recording::to(directory(&format!("{name}-trace"))) };
+        let recording =
+            Recording { traced: Traced::All, ..Recording::to(directory(&format!("{name}-trace"))) };
         let recorded = record(&scenario(&over(rival), &[]), &recording);
         let trace = text(&recording, TRACE);
         let lines: Vec<serde_json::Value> =
@@ -167,9 +175,11 @@ fn traces_tell_where_rivals_packets_have_been() {
         let lost = lines.iter().filter(|line| line["why"] == why).count() as u64;
         assert!(lost > 0 && lost <= outcome.packets_dropped + outcome.packets_trimmed, "{name}: {lost}");
         assert_eq!(count("frame_sent"), count("frame_arrived") + count("frame_lost"), "{name}");
-        let again = lines.iter().filter(|line| line["event"] == "frame_sent" && line["tx"] != 0).count() as u64;
+        let again =
+            lines.iter().filter(|line| line["event"] == "frame_sent" && line["tx"] != 0).count() as u64;
         assert_eq!(again, outcome.packets_rtx, "{name}");
-        let report = TraceFile::read(&recording.dir.join(TRACE)).unwrap().report(&Question::Slowest(1)).unwrap();
+        let report =
+            TraceFile::read(&recording.dir.join(TRACE)).unwrap().report(&Question::Slowest(1)).unwrap();
         let parts: f64 = report.stories[0].parts.iter().map(|part| part.us).sum();
         let total = outcome.fct_us.unwrap().max;
         assert!((parts - total).abs() < 0.01, "{name}: parts of {parts} us, and it took {total} us");
@@ -203,7 +213,9 @@ fn captured(name: &str, rival: &str) -> [Vec<Frame>; 2] {
 
 #[test]
 fn captures_of_tcp_are_tcp() {
-    for (name, rival) in RIVALS.iter().filter(|(name, _)| name.starts_with("tcp") || name.starts_with("iwarp")) {
+    for (name, rival) in
+        RIVALS.iter().filter(|(name, _)| name.starts_with("tcp") || name.starts_with("iwarp"))
+    {
         let [sender, receiver] = captured(&format!("{name}-pcap"), rival);
         let (mut next, mut acked, mut blocks, mut echoes) = (1, 0, 0, 0);
         for frame in &sender {
@@ -215,7 +227,11 @@ fn captures_of_tcp_are_tcp() {
             let (sequence, payload) = (long(&tcp[4..]), (tcp.len() - header) as u32);
             assert!(frame.bytes.len() <= 14 + 20 + 60, "headers only");
             if addresses[3] == 4 {
-                assert_eq!((long(&tcp[8..]), tcp[13] & 0x10), (1, 0x10), "{name}: only the other side sends no data");
+                assert_eq!(
+                    (long(&tcp[8..]), tcp[13] & 0x10),
+                    (1, 0x10),
+                    "{name}: only the other side sends no data"
+                );
                 assert!(payload > 0 && sequence <= next, "{name}: a hole before {sequence}");
                 next = next.max(sequence + payload);
             } else {
@@ -255,7 +271,9 @@ fn captures_of_roce_are_ib_over_udp() {
             assert_eq!(&bth[2..4], [0xFF, 0xFF]);
             *of.entry(bth[0]).or_insert(0) += 1;
             match bth[0] {
-                0x06 | 0x0A => assert!((1..=300_000).contains(&long(&bth[24..])), "{name}: length of the write"),
+                0x06 | 0x0A => {
+                    assert!((1..=300_000).contains(&long(&bth[24..])), "{name}: length of the write")
+                }
                 0x07 => assert_eq!(bth.len(), 12 + 4096 + 4),
                 0x11 => assert!([0x1F, 0x60].contains(&bth[12]), "{name}: syndrome"),
                 0x08 | 0x81 => {}
@@ -282,6 +300,10 @@ fn captures_of_nscc_are_udp() {
             cut += (udp[8] == 1 && udp.len() == 30) as u32;
         }
         assert!(kinds[&1] > 8 * 70 && kinds[&2] > 0, "{name}: {kinds:?}");
-        assert_eq!((cut > 0, kinds.contains_key(&3)), (name.ends_with("trim"), name.ends_with("trim")), "{name}");
+        assert_eq!(
+            (cut > 0, kinds.contains_key(&3)),
+            (name.ends_with("trim"), name.ends_with("trim")),
+            "{name}"
+        );
     }
 }

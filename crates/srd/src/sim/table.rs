@@ -38,8 +38,14 @@ const TIMES: &[Column] = &[
 ];
 /// What flows without end come to.
 const RATES: &[Column] = &[
-    Column { head: "Gb/s", show: |o| format!("{:.3}", o.workloads.iter().map(|of| of.goodput_gbps).sum::<f64>()) },
-    Column { head: "least", show: |o| format!("{:.3}", rates(o).map(|(least, _)| least).fold(f64::MAX, f64::min)) },
+    Column {
+        head: "Gb/s",
+        show: |o| format!("{:.3}", o.workloads.iter().map(|of| of.goodput_gbps).sum::<f64>()),
+    },
+    Column {
+        head: "least",
+        show: |o| format!("{:.3}", rates(o).map(|(least, _)| least).fold(f64::MAX, f64::min)),
+    },
     Column { head: "most", show: |o| format!("{:.3}", rates(o).map(|(_, most)| most).fold(0.0, f64::max)) },
 ];
 /// Packets, and what the run took.
@@ -72,8 +78,7 @@ fn short(rate: f64) -> String {
 pub fn describe(outcomes: &[&Outcome]) -> String {
     let Some(first) = outcomes.first() else { return String::new() };
     // All of them are of one scenario: flows have an end in each or in none.
-    let endless =
-        outcomes.iter().all(|outcome| outcome.fct_us.is_none() && rates(outcome).next().is_some());
+    let endless = outcomes.iter().all(|outcome| outcome.fct_us.is_none() && rates(outcome).next().is_some());
     let (what, first_columns) = match endless {
         true => ("goodput in Gb/s of all flows, and of the slowest and the fastest", RATES),
         false => ("completion times in us", TIMES),
