@@ -204,8 +204,8 @@ pub(super) struct Trace {
     flows: HashMap<u32, Since>,
     bytes: HashMap<u32, Option<u64>>,
     links: HashMap<u32, LinkUse>,
-    /// By sending and receiving process: packets that are not acknowledged, by connection, and their flows.
-    outstanding: HashMap<(u32, u32), Vec<(u32, u32, u32)>>,
+    /// By sending and receiving process: packets that are not acknowledged.
+    outstanding: HashMap<(u32, u32), Vec<Outstanding>>,
     /// How often packets of rivals have been sent.
     sent: HashMap<(u32, u32), u8>,
     /// What is on its host's cable.
@@ -215,6 +215,13 @@ pub(super) struct Trace {
     /// Packets that a switch has cut to their headers.
     cut: HashSet<Name>,
     contexts: Contexts,
+}
+
+/// A packet that is not acknowledged.
+struct Outstanding {
+    connection: u32,
+    psn: u32,
+    flow: u32,
 }
 
 /// A transmission of a data packet: flow, PSN, number.
@@ -345,7 +352,7 @@ impl Trace {
     fn acknowledged(&mut self, now: Time, process: u32, peer: u32, connection: u32, ack: &Seen) {
         let Some(outstanding) = self.outstanding.get_mut(&(process, peer)) else { return };
         let mut acked = Vec::new();
-        outstanding.retain(|&(of, psn, flow)| {
+        outstanding.retain(|&Outstanding { connection: of, psn, flow }| {
             let covered = of == connection && ack.covers(psn);
             if covered {
                 acked.push((psn, flow));
@@ -474,7 +481,7 @@ impl Trace {
         let others = (link.busy_until(at) - since.busy).min(waited);
         if tx == 0 {
             let outstanding = self.outstanding.entry(self.roster.ends(flow)).or_default();
-            outstanding.push((data.connection, data.psn, flow));
+            outstanding.push(Outstanding { connection: data.connection, psn: data.psn, flow });
         }
         self.write(&Event::FrameSent {
             t_us: at.as_micros(),
