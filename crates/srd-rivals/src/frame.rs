@@ -1,4 +1,6 @@
-//! What hosts put on a cable, as far as the fabric sees it.
+//! What hosts put on a cable, as far as the fabric sees it, and what a recording of it tells.
+
+use crate::wire::{Departure, Headers, Streams};
 
 /// Bytes before an IP datagram on Ethernet: two addresses and the type.
 pub const ETHERNET_HEADER: u32 = 14;
@@ -16,6 +18,41 @@ pub trait Content {
     fn connection(&self) -> Option<u32> {
         None
     }
+
+    /// For recordings: which packet with data it is. `None`: it has none, or the transport does not tell.
+    fn data(&self) -> Option<DataPacket> {
+        None
+    }
+
+    /// For recordings: the connection of which it says what has come, as its receiver numbers it.
+    fn acknowledges(&self) -> Option<u32> {
+        None
+    }
+
+    /// For recordings: whether it says that packet `psn` of that connection has come.
+    fn covers(&self, _psn: u32) -> bool {
+        false
+    }
+
+    /// For captures: its headers on a real wire. `None`: the transport has none here.
+    fn headers(&self, _leaves: &Departure, _streams: &mut Streams) -> Option<Headers> {
+        None
+    }
+}
+
+/// A packet with data, as recordings name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DataPacket {
+    /// Its connection, as its sender numbers it.
+    pub connection: u32,
+    /// Its number there: the same each time that it is sent.
+    pub psn: u32,
+    /// The receiver's inbox that its payload fills.
+    pub inbox: u32,
+    /// Bytes of payload.
+    pub payload: u32,
+    /// Its path, for transports that have several.
+    pub path: u16,
 }
 
 /// What switches look at.

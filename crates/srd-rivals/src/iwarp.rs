@@ -64,6 +64,7 @@ impl Rival for Iwarp {
         "reorder_buffer",
         "markers",
     ];
+    const HAS_HEADERS: bool = true;
 
     fn read(section: &Section<'_>, around: &Surroundings) -> Result<Config, InputError> {
         let mut config = usual().read(section, around)?;

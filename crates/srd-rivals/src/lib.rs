@@ -16,6 +16,7 @@ mod rival;
 pub mod section;
 pub mod transport;
 pub mod units;
+pub mod wire;
 
 pub use rival::{Rival, Surroundings};
 

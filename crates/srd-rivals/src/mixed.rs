@@ -6,10 +6,11 @@ macro_rules! rivals {
     ($($module:ident::$Rival:ident),* $(,)?) => {
         $(#[doc(inline)] pub use $module::$Rival; pub mod $module;)*
 
-        use crate::frame::{Content, FrameHead};
+        use crate::frame::{Content, DataPacket, FrameHead};
         use crate::input::InputError;
         use crate::section::Section;
         use crate::transport::{Counts, Near, Order, Outgoing, Report, Role, Transport, WireCost};
+        use crate::wire::{Departure, Headers, Streams};
         use srd_wire::Time;
 
         /// A transport and what its section says. `S`: what SRD's says.
@@ -50,6 +51,14 @@ macro_rules! rivals {
                 match self {
                     Choice::Srd(_) => false,
                     $(Choice::$Rival(config) => <$Rival as Rival>::takes_cut_packets(config),)*
+                }
+            }
+
+            /// Whether captures can show its packets: SRD's have their wire format.
+            pub fn has_headers(&self) -> bool {
+                match self {
+                    Choice::Srd(_) => true,
+                    $(Choice::$Rival(_) => <$Rival as Rival>::HAS_HEADERS,)*
                 }
             }
 
@@ -102,6 +111,34 @@ macro_rules! rivals {
                 match self {
                     MixedContent::Srd(content) => content.connection(),
                     $(MixedContent::$Rival(content) => content.connection(),)*
+                }
+            }
+
+            fn data(&self) -> Option<DataPacket> {
+                match self {
+                    MixedContent::Srd(content) => content.data(),
+                    $(MixedContent::$Rival(content) => content.data(),)*
+                }
+            }
+
+            fn acknowledges(&self) -> Option<u32> {
+                match self {
+                    MixedContent::Srd(content) => content.acknowledges(),
+                    $(MixedContent::$Rival(content) => content.acknowledges(),)*
+                }
+            }
+
+            fn covers(&self, psn: u32) -> bool {
+                match self {
+                    MixedContent::Srd(content) => content.covers(psn),
+                    $(MixedContent::$Rival(content) => content.covers(psn),)*
+                }
+            }
+
+            fn headers(&self, leaves: &Departure, streams: &mut Streams) -> Option<Headers> {
+                match self {
+                    MixedContent::Srd(content) => content.headers(leaves, streams),
+                    $(MixedContent::$Rival(content) => content.headers(leaves, streams),)*
                 }
             }
         }

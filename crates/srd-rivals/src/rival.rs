@@ -38,6 +38,9 @@ pub trait Rival: Transport {
     /// Keys of its section, beside those that all transports have (`kind`, `mtu`, `class` and the like).
     const KEYS: &'static [&'static str];
 
+    /// Whether [`Content::headers`](crate::frame::Content::headers) of its packets says what they look like on a wire.
+    const HAS_HEADERS: bool = false;
+
     /// Reads its section, and refuses what cannot be: values, and fabrics that lack what it needs or have what it cannot use.
     fn read(section: &Section<'_>, around: &Surroundings) -> Result<Self::Config, InputError>;
 

@@ -13,6 +13,9 @@ use crate::units::Ps;
 use srd_wire::Time;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+/// Ranks of which it is told what they wait for.
+const MOST_TOLD: usize = 4;
+
 /// What a flow of a program carries.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -156,10 +159,58 @@ impl Messages {
         });
         let open = self.places.iter().filter(|place| !place.forever && !place.rank.is_done()).count();
         let unfinished = (open > 0).then(|| {
+            if let Some(waiting) = self.wait_for_ever() {
+                return waiting;
+            }
             let now = now.as_micros();
             format!("{open} ranks of programs unfinished when the run ends at {now} us: a larger `end_us` gives them more time")
         });
         failed.into_iter().chain(unfinished).collect()
+    }
+
+    /// What is to be said of ranks that have not come to their end if they never will: nothing is on its way, and nobody goes on
+    /// by the clock.
+    fn wait_for_ever(&self) -> Option<String> {
+        let idle = self.messages.len() == self.free.len() && self.outgoing.is_empty();
+        let stuck = |place: &Place| {
+            let near = place.shared_memory.as_ref().map_or(Time::NEVER, SharedMemory::next_timeout);
+            place.rank.is_done() || place.done.is_empty() && place.rank.wakes_at().min(near) == Time::NEVER
+        };
+        if !idle || !self.places.iter().all(stuck) {
+            return None;
+        }
+        let open = (0..).zip(&self.places).filter(|(_, place)| !place.rank.is_done());
+        let open: Vec<u32> = open.map(|(rank, _)| rank).collect();
+        let told: Vec<String> = open.iter().take(MOST_TOLD).map(|&rank| self.waits_for(rank)).collect();
+        let more = match open.len() - told.len() {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        Some(format!(
+            "{} ranks of programs wait for each other for ever, or for some that have come to their end: {}{more}. Nothing is on \
+             its way, so a larger `end_us` does not help: the program's sends and receives do not match",
+            open.len(),
+            told.join("; ")
+        ))
+    }
+
+    /// What a rank waits for that has nothing on its way.
+    fn waits_for(&self, rank: u32) -> String {
+        let place = &self.places[rank as usize];
+        let posted = place.posted.iter().filter(|(_, requests)| !requests.is_empty());
+        if let Some((from, tag)) = posted.map(|(envelope, _)| *envelope).min() {
+            return format!("rank {rank} for a message with tag {tag} of rank {from}");
+        }
+        let asks = |(to, place): (u32, &Place)| {
+            let unmet = place.unexpected.iter().filter(|((from, _), arrived)| {
+                *from == rank && arrived.iter().any(|arrived| matches!(arrived, Arrived::Asks { .. }))
+            });
+            Some((to, unmet.map(|((_, tag), _)| *tag).min()?))
+        };
+        match (0..).zip(&self.places).find_map(asks) {
+            Some((to, tag)) => format!("rank {rank} until rank {to} receives its message with tag {tag}"),
+            None => format!("rank {rank} for another one of its host"),
+        }
     }
 
     /// A rank goes on as far as it can. Returns whether it has just come to its end.

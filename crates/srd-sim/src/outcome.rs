@@ -8,7 +8,11 @@ use crate::simulation::Simulation;
 use crate::units::Ps;
 use serde::Serialize;
 use srd_wire::Time;
+use std::cmp::Reverse;
 use std::time::Instant;
+
+/// Ports whose queues are told of.
+const QUEUES: usize = 8;
 
 /// Times in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -90,6 +94,8 @@ pub struct Outcome {
     pub watchdog_drops: u64,
     /// Ports that waited for each other for ever.
     pub deadlocks: Vec<DeadlockFound>,
+    /// Ports of switches with the longest queues, the longest first: the first few.
+    pub queues: Vec<QueueOfPort>,
     /// Each workload by itself.
     pub workloads: Vec<OfWorkload>,
     /// What each program says of its run.
@@ -113,6 +119,19 @@ pub struct DeadlockFound {
     pub class: u8,
     /// The ports, by the ends of their cables: each waits for the next, the last for the first.
     pub ports: Vec<String>,
+}
+
+/// The queue of a switch's port.
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+pub struct QueueOfPort {
+    /// The port, by the ends of its cable.
+    pub port: String,
+    /// Most bytes that it held, what is left of the frame that is leaving included.
+    pub most_bytes: u64,
+    /// What it held on average over the run's time.
+    pub mean_bytes: f64,
+    /// Bytes that it sent.
+    pub sent_bytes: u64,
 }
 
 /// What became of one workload.
@@ -351,6 +370,7 @@ impl Outcome {
             lossless_drops: pauses.lossless_drops,
             watchdog_drops: pauses.watchdog_drops,
             deadlocks: deadlocks(simulation),
+            queues: longest_queues(simulation),
             workloads,
             programs: of_programs(simulation),
             packet_hops: fabric.hops,
@@ -359,6 +379,22 @@ impl Outcome {
             cost: meter.stop(counts.data_new + counts.data_again, simulation.events()),
         }
     }
+}
+
+/// The longest queues of switches.
+fn longest_queues<T: Process>(simulation: &Simulation<'_, T>) -> Vec<QueueOfPort> {
+    let fabric = &simulation.fabric;
+    let of_switches = (0..fabric.ports()).map(PortId).filter(|&port| fabric.is_of_switch(port));
+    let most = of_switches.map(|port| (Reverse(fabric.counters(port).most_waiting), port));
+    let mut longest: Vec<_> = most.filter(|(most, _)| most.0 > 0).collect();
+    longest.sort_unstable();
+    let of = |&(Reverse(most_bytes), port): &(Reverse<u64>, PortId)| QueueOfPort {
+        port: fabric.port_name(port),
+        most_bytes,
+        mean_bytes: (fabric.mean_waiting(simulation.now, port) * 10.0).round() / 10.0,
+        sent_bytes: fabric.counters(port).bytes,
+    };
+    longest.iter().take(QUEUES).map(of).collect()
 }
 
 /// The deadlocks of a run, by names.

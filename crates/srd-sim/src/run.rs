@@ -7,6 +7,7 @@ use crate::outcome::{Meter, Outcome};
 use crate::process::Process;
 use crate::record::Observed;
 use crate::scenario::Scenario;
+use crate::settings::{Settings, TransportSettings};
 use crate::simulation::Simulation;
 use crate::srd_card;
 use crate::srd_transport::Srd;
@@ -35,18 +36,20 @@ impl Offer {
         let sizes = PacketSizes::of(settings.largest_mtu(), settings.frame_overhead);
         let host = settings.hosts.latency + settings.hosts.per_packet;
         let base_rtt = topology.longest_base_rtt(sizes) + Ps(2 * host.0);
-        let overhead = settings.frame_overhead;
-        let costs: Vec<WireCost> = settings
-            .transports
-            .iter()
-            .map(|transport| {
-                let rival = transport.choice.cost(transport.mtu, overhead);
-                rival.unwrap_or_else(|| srd_card::wire_cost(transport.mtu, overhead))
-            })
-            .collect();
+        let costs = costs(settings);
         let ideal = ideal::completion_time(topology, traffic, &costs, base_rtt);
         Offer { base_rtt, ideal, cost: costs[0] }
     }
+}
+
+/// What packets cost, by transport.
+pub(crate) fn costs(settings: &Settings) -> Vec<WireCost> {
+    let overhead = settings.frame_overhead;
+    let cost = |transport: &TransportSettings| {
+        let rival = transport.choice.cost(transport.mtu, overhead);
+        rival.unwrap_or_else(|| srd_card::wire_cost(transport.mtu, overhead))
+    };
+    settings.transports.iter().map(cost).collect()
 }
 
 /// A simulation of SRD hosts in the scenario, at its beginning.
@@ -76,14 +79,54 @@ pub struct Ran {
     pub outcome: Outcome,
     /// What did not go as the scenario wants it: flows that are not done, or have failed. A line each.
     pub complaints: Vec<String>,
+    /// What a person should know although it is as the scenario wants it. A line each.
+    pub warnings: Vec<String>,
+}
+
+impl Ran {
+    /// Of a simulation that has come to its end.
+    pub(crate) fn of<T: Process>(
+        simulation: &mut Simulation<'_, T>,
+        scenario: &Scenario,
+        offer: &Offer,
+        meter: &Meter,
+    ) -> Ran {
+        let outcome = Outcome::of(simulation, offer.ideal, meter);
+        let complaints = complaints(simulation, scenario);
+        Ran { warnings: warnings(&outcome), complaints, outcome }
+    }
+}
+
+/// What did not go wrong, but is hardly what anybody wants.
+fn warnings(outcome: &Outcome) -> Vec<String> {
+    let lost = outcome.lossless_drops;
+    let warning = format!(
+        "{} of lossless classes lost for want of room: when a switch pauses a port, more is under way from there than \
+         its headroom holds. Raise `pfc_headroom` of [queues], or leave it out: then it is what the cable takes",
+        counted(lost, "packet")
+    );
+    (lost > 0).then_some(warning).into_iter().collect()
 }
 
 /// Runs a scenario to its end and tells `watch` every now and then which share of the work is done. `None` if `watch`
 /// returned false: the run was given up. Who watches, and when, makes no difference to the outcome.
 pub fn run_watched(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool) -> Option<Ran> {
-    match scenario.settings.is_plain_srd() && scenario.traffic.programs.is_empty() {
+    match is_plain(scenario) {
         true => run_hosts::<Srd>(scenario, watch),
         false => run_hosts::<AnyHost>(scenario, watch),
+    }
+}
+
+/// Whether all hosts speak the same SRD, and run no programs.
+pub(crate) fn is_plain(scenario: &Scenario) -> bool {
+    scenario.settings.is_plain_srd() && scenario.traffic.programs.is_empty()
+}
+
+/// Whether there are packets that can be put through their wire format. The error says why not.
+pub fn check_verified(scenario: &Scenario) -> Result<(), &'static str> {
+    match scenario.settings.transports.iter().any(|transport| transport.srd().is_some()) {
+        true => Ok(()),
+        false => Err("--verify puts SRD's packets through their wire format, and nobody speaks SRD here"),
     }
 }
 
@@ -91,10 +134,8 @@ fn run_hosts<T: Process>(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool
     let meter = Meter::start();
     let offer = Offer::of(scenario);
     let mut simulation: Simulation<'_, T> = prepare_hosts(scenario, &offer);
-    drive(&mut simulation, scenario, &offer, watch).then(|| Ran {
-        outcome: Outcome::of(&mut simulation, offer.ideal, &meter),
-        complaints: complaints(&simulation, scenario),
-    })
+    drive(&mut simulation, scenario, &offer, watch)
+        .then(|| Ran::of(&mut simulation, scenario, &offer, &meter))
 }
 
 /// As [`run_watched`], and runs it a second time in which every packet is encoded, decoded and compared. The error says

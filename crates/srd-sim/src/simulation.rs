@@ -8,7 +8,7 @@ mod sending;
 
 use crate::event_queue::{EventQueue, Scheduled, Spans};
 use crate::fabric::{Arrival, Fabric, PortId, mix};
-use crate::flow::{Size, Start, Traffic};
+use crate::flow::{Place, Size, Start, Traffic};
 use crate::frame::{FrameId, FramePool};
 use crate::messages::Messages;
 use crate::process::Process as Kind;
@@ -117,6 +117,9 @@ struct Process<T> {
     /// It counts who sends to it, or they have a class of their own, which takes nothing from SRD's; otherwise its connections
     /// are counted for it.
     counted: bool,
+    /// As flows and programs name it, and the index of its transport.
+    place: Place,
+    speaks: u16,
     /// Rank of its program.
     rank: u32,
     /// Flow of each inbox.
@@ -441,6 +444,11 @@ impl<'a, T: Kind> Simulation<'a, T> {
     /// The processes' transports, to look at.
     pub fn transports(&self) -> impl Iterator<Item = &T> {
         self.processes.iter().map(|process| &process.transport)
+    }
+
+    /// Of each process: how flows and programs name it, and the index of its transport.
+    pub fn places(&self) -> impl Iterator<Item = (Place, u16)> {
+        self.processes.iter().map(|process| (process.place, process.speaks))
     }
 
     /// Programs whose messages are flows.

@@ -2,12 +2,12 @@
 //! addresses, the transport's configuration, what their frames carry and cost.
 
 use crate::frame::ETHERNET_HEADER;
-use crate::frame::{Content, FrameHead};
+use crate::frame::{Content, DataPacket, FrameHead};
 use crate::process::Birth;
 use crate::transport::{Counts, Outgoing, Role, WireCost};
 use srd_device::{Device, DeviceConfig, Length, Memory};
 use srd_proto::{Config, Payload};
-use srd_wire::{Body, Gid, Incarnation, MrKey, Nanos, Op, Packet, Qkey, Qpn, Route, Time, codec};
+use srd_wire::{Ack, Body, Gid, Incarnation, MrKey, Nanos, Op, Packet, Psn, Qkey, Qpn, Route, Time, codec};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Bytes of IPv4 and UDP headers.
@@ -56,10 +56,34 @@ pub struct SrdContent<P = Length> {
     pub packet: Packet<P>,
 }
 
-impl<P> Content for SrdContent<P> {
+impl<P: Payload> Content for SrdContent<P> {
     fn trim(&mut self) -> Option<u32> {
         None // a receiver could make nothing of it: the wire format knows no such packet
     }
+
+    fn data(&self) -> Option<DataPacket> {
+        let Body::Data(data) = &self.packet.body else { return None };
+        let (psn, payload) = (data.psn.0, data.payload.len() as u32);
+        let path = data.path.0 as u16;
+        Some(DataPacket { connection: 0, psn, inbox: self.inbox()?, payload, path })
+    }
+
+    fn acknowledges(&self) -> Option<u32> {
+        self.packet.ack.as_ref().map(|_| 0) // two processes have one context
+    }
+
+    fn covers(&self, psn: u32) -> bool {
+        self.packet.ack.as_ref().is_some_and(|ack| covers(ack, Psn(psn)))
+    }
+}
+
+/// Whether an ACK says that a packet has arrived.
+fn covers(ack: &Ack, psn: Psn) -> bool {
+    if psn.before(ack.cum) {
+        return true;
+    }
+    let Some(bit) = psn.offset_from(ack.cum).checked_sub(1) else { return false };
+    ack.sack.get(bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
 }
 
 /// Data packets per ACK: the more are in flight, the fewer of them need one of their own. Between 2 and 6, since an ACK has

@@ -23,7 +23,7 @@ const ENDLESS_BDP: u64 = 16;
 const MOST_ENDLESS: u64 = 64;
 const QKEY: Qkey = Qkey(0x5eed);
 
-impl SrdContent {
+impl<P> SrdContent<P> {
     /// The receiver's inbox that the packet's payload fills.
     pub fn inbox(&self) -> Option<u32> {
         match &self.packet.body {

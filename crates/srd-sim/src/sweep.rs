@@ -124,6 +124,9 @@ pub struct Row {
     pub sets: Vec<String>,
     /// What did not go as the scenario wants it.
     pub complaints: Vec<String>,
+    /// What a person should know all the same.
+    #[serde(skip)]
+    pub warnings: Vec<String>,
     /// The outcome.
     pub outcome: Outcome,
 }
@@ -208,6 +211,7 @@ impl Sweep {
             seed: job.seed,
             sets: self.sets(job),
             complaints: ran.complaints,
+            warnings: ran.warnings,
             outcome: ran.outcome,
         }
     }

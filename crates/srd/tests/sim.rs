@@ -641,3 +641,97 @@ fn published_figures_come_as_one_page() {
     let (code, message) = refused(&["figures", "incast", "--out", "/nowhere"]);
     assert!(code == 2 && message.contains("incast-by-size, incast-distribution"), "{message}");
 }
+
+/// Flows without end into a port whose class is lossless, with too little room for what is under way.
+const ENDLESS: &str = "\
+end_us = 500
+[fabric]
+kind = \"one-switch\"
+hosts = 9
+[queues]
+capacity = \"1MB\"
+lossless = [0]
+pfc_xoff = \"20KB\"
+pfc_headroom = \"2KB\"
+[transport]
+kind = \"roce\"
+mtu = 4200
+[[workload]]
+kind = \"incast\"
+senders = 8
+persistent = true
+";
+
+#[test]
+fn lossless_classes_that_lose_are_warned_of() {
+    let file = written("headroom.toml", ENDLESS);
+    let output = run(&["sim", &file]);
+    let (told, table) = (text(&output.stderr), text(&output.stdout));
+    assert!(output.status.success(), "a warning is no failure: {told}");
+    let lost = json(&["sim", &file, "--json"])["lossless_drops"].as_u64().unwrap();
+    assert!(
+        lost > 0 && told.contains(&format!("warning: {lost} packets of lossless classes lost")),
+        "{told}"
+    );
+    assert!(told.contains("`pfc_headroom`"), "{told}");
+    assert!(table.contains("goodput in Gb/s") && !table.contains("  -  "), "{table}");
+    let enough = run(&["sim", &file, "--set", "queues.pfc_headroom=100KB"]);
+    assert!(!text(&enough.stderr).contains("warning"), "{enough:?}");
+}
+
+#[test]
+fn samples_that_go_nowhere_are_told_of() {
+    let file = written("sampled.toml", &format!("{SMALL}[sample]\nevery_us = 5\n"));
+    let told = text(&run(&["sim", &file, "--seeds", "1..3"]).stderr);
+    assert_eq!(told.matches("[sample] has no effect without --out").count(), 1, "{told}");
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sampled");
+    let told = text(&run(&["sim", &file, "--out", out.to_str().unwrap()]).stderr);
+    assert!(!told.contains("[sample]"), "{told}");
+}
+
+#[test]
+fn ranks_that_wait_for_each_other_are_named() {
+    let trace = "num_ranks 3\nrank 0 {\nl1: recv 100b from 1 tag 7\nl2: send 100b to 1 tag 7\nl2 requires l1\n}\n\
+                 rank 1 {\nl1: recv 100b from 0 tag 7\nl2: send 100b to 0 tag 7\nl2 requires l1\n}\n\
+                 rank 2 {\nl1: calc 100\n}\n";
+    written("waiting.goal", trace);
+    let fabric = "end_us = 1000\n[fabric]\nkind = \"one-switch\"\nhosts = 4\n";
+    let program = format!("{fabric}[[program]]\nkind = \"goal\"\nfile = \"waiting.goal\"\n");
+    for kind in ["srd", "tcp", "roce"] {
+        let file = written("waiting.toml", &format!("{program}[transport]\nkind = \"{kind}\"\n"));
+        let output = run(&["sim", &file]);
+        let told = text(&output.stderr);
+        assert!(
+            output.status.code() == Some(1) && told.contains("2 ranks of programs wait for each other"),
+            "{told}"
+        );
+        assert!(told.contains("rank 0 for a message with tag 7 of rank 1"), "{told}");
+        assert!(told.contains("a larger `end_us` does not help"), "{told}");
+    }
+    // A send that needs its receiver, and time that is too short for a program that goes on.
+    let long = trace
+        .replace("l1: recv 100b from", "l1: send 10000000b to")
+        .replace("l2: send 100b to", "l2: recv 100b from");
+    written("waiting.goal", &long);
+    let told = text(&run(&["sim", &written("waiting.toml", &program)]).stderr);
+    assert!(told.contains("rank 0 until rank 1 receives its message with tag 7"), "{told}");
+    written("waiting.goal", "num_ranks 2\nrank 0 {\nl1: calc 2000000\n}\nrank 1 {\nl1: calc 1\n}\n");
+    let told = text(&run(&["sim", &written("waiting.toml", &program)]).stderr);
+    assert!(told.contains("a larger `end_us` gives them more time"), "{told}");
+}
+
+#[test]
+fn runs_of_any_transport_are_recorded() {
+    let [single, mixed] = ["[transport]\nkind = \"tcp\"\n", "[[rival]]\nkind = \"tcp\"\n"];
+    let file = written("tcp.toml", &format!("{SMALL}{single}"));
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tcp-recorded");
+    let out = out.to_str().unwrap();
+    json(&["sim", &file, "--out", out, "--trace=1", "--pcap", "h0-leaf0", "--json"]);
+    let told = text(&run(&["trace", &format!("{out}/trace.jsonl")]).stdout);
+    assert!(told.contains("Flow 1, ") && told.contains("It used 1 path"), "{told}");
+    let (code, message) = refused(&["sim", &file, "--verify"]);
+    assert!(code == 1 && message.contains("nobody speaks SRD here"), "{message}");
+    let (code, message) = refused(&["sim", &file, "--out", out, "--verify"]);
+    assert!(code == 1 && message.contains("nobody speaks SRD here"), "{message}");
+    json(&["sim", &written("both.toml", &format!("{SMALL}{mixed}")), "--verify", "--json"]);
+}

@@ -17,6 +17,7 @@ mod paths;
 mod receiving;
 mod sending;
 mod sleek;
+mod wire;
 #[cfg(test)]
 mod tests;
 
@@ -107,6 +108,7 @@ impl Rival for Nscc {
 
     const NAME: &'static str = "nscc";
     const KEYS: &'static [&'static str] = config::KEYS;
+    const HAS_HEADERS: bool = true;
 
     fn read(section: &Section<'_>, around: &Surroundings) -> Result<NsccConfig, InputError> {
         config::read(section, around)

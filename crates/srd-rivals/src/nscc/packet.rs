@@ -1,6 +1,8 @@
 //! What goes over the wire, and how many bytes of it there are.
 
-use crate::frame::{Content, ETHERNET_HEADER};
+use super::wire;
+use crate::frame::{Content, DataPacket, ETHERNET_HEADER};
+use crate::wire::{Departure, Headers, Protocol, Streams};
 
 /// Bytes of an acknowledgement's frame and of a data frame's headers where a frame costs nothing beside Ethernet's header:
 /// as uet-htsim counts (uec.h, `_hdr_size`; uecpacket.h, `ACKSIZE`), so that runs can be compared byte by byte.
@@ -132,5 +134,30 @@ impl Content for Packet {
         };
         let process = label.host << 9 ^ label.process as u32;
         Some(process.wrapping_mul(0x9e37_79b1) ^ label.slot.wrapping_mul(0x85eb_ca6b))
+    }
+
+    fn data(&self) -> Option<DataPacket> {
+        let Packet::Data(data) = self else { return None };
+        let &Data { ref label, inbox, psn, path, payload, .. } = data;
+        Some(DataPacket { connection: label.serial, psn, inbox, payload: payload as u32, path })
+    }
+
+    fn acknowledges(&self) -> Option<u32> {
+        match self {
+            Packet::Ack(ack) => Some(ack.serial),
+            _ => None,
+        }
+    }
+
+    fn covers(&self, psn: u32) -> bool {
+        let Packet::Ack(ack) = self else { return false };
+        let bit = psn.checked_sub(ack.base).filter(|&bit| bit < u64::BITS);
+        psn < ack.cumulative
+            || bit.is_some_and(|bit| ack.bitmap >> bit & 1 == 1)
+            || !ack.probe && psn == ack.of
+    }
+
+    fn headers(&self, _: &Departure, _: &mut Streams) -> Option<Headers> {
+        Some(Headers { protocol: Protocol::Udp, bytes: wire::header(self) })
     }
 }

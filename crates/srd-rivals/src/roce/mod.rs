@@ -14,6 +14,7 @@ mod packet;
 mod psn_set;
 mod requester;
 mod responder;
+mod wire;
 #[cfg(test)]
 mod tests;
 
@@ -74,6 +75,7 @@ impl Rival for Roce {
 
     const NAME: &'static str = "roce";
     const KEYS: &'static [&'static str] = config::KEYS;
+    const HAS_HEADERS: bool = true;
 
     fn read(section: &Section<'_>, around: &Surroundings) -> Result<Config, InputError> {
         config::read(section, around)
@@ -227,6 +229,7 @@ impl Roce {
                     psn: sent.psn,
                     inbox: sent.inbox,
                     bytes: sent.payload,
+                    left: sent.left,
                     ack: sent.ack,
                 }),
             });

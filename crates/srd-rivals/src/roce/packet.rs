@@ -1,6 +1,8 @@
 //! What crosses the wire, and what it costs there.
 
-use crate::frame::Content;
+use super::wire;
+use crate::frame::{Content, DataPacket};
+use crate::wire::{Departure, Headers, Protocol, Streams};
 
 /// IPv4's header.
 const IP: u32 = 20;
@@ -55,6 +57,8 @@ pub struct Segment {
     pub inbox: u32,
     /// Bytes of payload.
     pub bytes: u16,
+    /// Bytes of the message from this packet on: the same if it is the last.
+    pub left: u32,
     /// An acknowledgement is asked for.
     pub ack: bool,
 }
@@ -85,5 +89,27 @@ pub enum Packet {
 impl Content for Packet {
     fn trim(&mut self) -> Option<u32> {
         None // a NIC drops a packet whose check sum is wrong
+    }
+
+    fn data(&self) -> Option<DataPacket> {
+        let Packet::Write(segment) = self else { return None };
+        let &Segment { qp, psn, inbox, bytes, .. } = segment;
+        Some(DataPacket { connection: qp, psn: psn as u32, inbox, payload: bytes as u32, path: 0 })
+    }
+
+    fn acknowledges(&self) -> Option<u32> {
+        match self {
+            Packet::Ack { qp, .. } => Some(*qp),
+            _ => None,
+        }
+    }
+
+    fn covers(&self, other: u32) -> bool {
+        let other = other as u64;
+        matches!(*self, Packet::Ack { psn, sack, .. } if other < psn || sack == Some(other))
+    }
+
+    fn headers(&self, leaves: &Departure, _: &mut Streams) -> Option<Headers> {
+        Some(Headers { protocol: Protocol::Udp, bytes: wire::transport_header(self, leaves) })
     }
 }

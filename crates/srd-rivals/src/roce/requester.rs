@@ -38,6 +38,8 @@ pub(super) struct Outbound {
     pub(super) psn: u64,
     pub(super) inbox: u32,
     pub(super) payload: u16,
+    /// Bytes of the message from this packet on.
+    pub(super) left: u32,
     /// Bytes of the datagram.
     pub(super) bytes: u32,
     pub(super) ack: bool,
@@ -211,6 +213,7 @@ impl Requester {
             psn,
             inbox: write.inbox,
             payload: payload as u16,
+            left: left_of_message(&write, at, config),
             bytes: payload + DATA_HEADERS + address,
             ack: irn || self.asks(now, ends, config),
             again,
@@ -317,6 +320,13 @@ impl Requester {
             point.notify(now, &dcqcn.reaction_point);
         }
     }
+}
+
+/// Bytes of a write's message from its packet number `at` on: long writes are several messages.
+fn left_of_message(write: &Write, at: u64, config: &Config) -> u32 {
+    let payload = config.payload as u64;
+    let of_message = (config.message_packets - at % config.message_packets) * payload;
+    of_message.min(write.bytes - at * payload).min(u32::MAX as u64) as u32
 }
 
 impl Selective {

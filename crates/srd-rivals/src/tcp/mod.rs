@@ -35,6 +35,7 @@ mod sender;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod wire;
 
 use crate::input::InputError;
 use crate::section::Section;
@@ -93,6 +94,7 @@ impl Rival for Tcp {
         "pacing",
         "rcvbuf",
     ];
+    const HAS_HEADERS: bool = true;
 
     fn read(section: &Section<'_>, around: &Surroundings) -> Result<Config, InputError> {
         if around.lossless >> around.class & 1 == 1 {

@@ -1,7 +1,9 @@
 //! What travels: segments with data, and ACKs. Sequence numbers count segments, not bytes: a flow is cut at
 //! the same places every time.
 
-use crate::frame::Content;
+use super::wire;
+use crate::frame::{Content, DataPacket};
+use crate::wire::{Departure, Headers, Protocol, Streams};
 use srd_wire::Time;
 
 /// Bytes of IPv4 and TCP headers without options.
@@ -96,5 +98,35 @@ impl Ack {
 impl Content for Segment {
     fn trim(&mut self) -> Option<u32> {
         None // a receiver finds the checksum wrong
+    }
+
+    fn data(&self) -> Option<DataPacket> {
+        let Segment::Data(data) = self else { return None };
+        let &Data { connection, number, inbox, payload, .. } = data;
+        Some(DataPacket { connection: connection.serial, psn: number as u32, inbox, payload, path: 0 })
+    }
+
+    fn acknowledges(&self) -> Option<u32> {
+        match self {
+            Segment::Data(_) => None,
+            Segment::Ack(ack) => Some(ack.connection.serial),
+        }
+    }
+
+    fn covers(&self, psn: u32) -> bool {
+        let Segment::Ack(ack) = self else { return false };
+        let beyond = (psn as u64).checked_sub(ack.next);
+        beyond.is_none_or(|beyond| {
+            let mut blocks = ack.blocks[..ack.ranges as usize].iter();
+            blocks.any(|&(begin, end)| (begin as u64..end as u64).contains(&beyond))
+        })
+    }
+
+    fn headers(&self, leaves: &Departure, streams: &mut Streams) -> Option<Headers> {
+        let bytes = match self {
+            Segment::Data(data) => wire::data(data, leaves, streams),
+            Segment::Ack(ack) => wire::ack(ack, leaves, streams),
+        };
+        Some(Headers { protocol: Protocol::Tcp, bytes })
     }
 }

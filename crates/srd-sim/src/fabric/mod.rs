@@ -217,10 +217,23 @@ impl<C: Content> Fabric<C> {
         self.ports.iter().map(|port| port.to).collect()
     }
 
-    /// A port by the ends of its cable: `leaf0->spine2`.
+    /// Whether a port is a switch's.
+    pub fn is_of_switch(&self, port: PortId) -> bool {
+        self.ports[port.other_end().0 as usize].to.0 >= self.hosts
+    }
+
+    /// A port by the ends of its cable: `leaf0->spine2`, in a bundle with the cable's number, `leaf0->spine2#1`.
     pub fn port_name(&self, port: PortId) -> String {
         let end = |port: PortId| self.topology.name(self.ports[port.0 as usize].to);
-        format!("{}->{}", end(port.other_end()), end(port))
+        let name = format!("{}->{}", end(port.other_end()), end(port));
+        let cable = &self.topology.cables[port.cable() as usize];
+        let alike =
+            (0..).zip(&self.topology.cables).filter(|(_, other)| (other.a, other.b) == (cable.a, cable.b));
+        let bundle: Vec<u32> = alike.map(|(number, _)| number).collect();
+        match bundle.iter().position(|&number| number == port.cable()) {
+            Some(number) if bundle.len() > 1 => format!("{name}#{number}"),
+            _ => name,
+        }
     }
 
     /// Number of switches.
@@ -239,6 +252,20 @@ impl<C: Content> Fabric<C> {
         match self.queued.get(port.queued as usize) {
             Some(queued) => queued.bytes,
             None => port.bytes_of(port.free_at - now),
+        }
+    }
+
+    /// Bytes that have waited at a port on average from the beginning until now, likewise.
+    pub fn mean_waiting(&self, now: Ps, port: PortId) -> f64 {
+        let port = &self.ports[port.0 as usize];
+        let span = now.0.max(1) as f64;
+        match self.queued.get(port.queued as usize) {
+            Some(queued) => queued.area(now) / span,
+            // All that is there has been counted until it will have left.
+            None => {
+                let left = (port.free_at - now).0 as f64;
+                port.bytes_of_real((port.counters.area - 0.5 * left * left).max(0.0) / span)
+            }
         }
     }
 
@@ -301,6 +328,7 @@ impl<C: Content> Fabric<C> {
         port.counters.frames += 1;
         port.counters.bytes += head.bytes as u64;
         port.counters.most_waiting = port.counters.most_waiting.max((waits + takes).0);
+        port.counters.area += takes.0 as f64 * (waits.0 as f64 + 0.5 * takes.0 as f64);
         head.epoch = port.epoch;
         if port.watched || port.faulty {
             return self.send_with_care(now, id, frame, starts, leaves, frames, events);

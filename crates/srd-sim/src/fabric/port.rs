@@ -30,6 +30,8 @@ pub struct PortCounters {
     pub lost: u64,
     /// Most bytes that have waited.
     pub most_waiting: u64,
+    /// What waited, as a time, summed up over time: in square picoseconds.
+    pub(super) area: f64,
 }
 
 /// See the module.
@@ -102,6 +104,11 @@ impl Port {
     #[inline]
     pub(super) fn frame_time(&self, bytes: u32) -> Ps {
         Ps((bytes as u64 * self.per_byte) >> SHIFT)
+    }
+
+    /// As [`Port::bytes_of`], in fractions.
+    pub(super) fn bytes_of_real(&self, ps: f64) -> f64 {
+        ps * (1u64 << SHIFT) as f64 / self.per_byte.max(1) as f64
     }
 
     /// How many bytes leave in so long.

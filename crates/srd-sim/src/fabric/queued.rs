@@ -4,6 +4,7 @@
 use super::PortId;
 use crate::frame::FrameId;
 use crate::settings::ClassSchedule;
+use crate::units::Ps;
 use std::collections::VecDeque;
 
 /// Classes of a port.
@@ -45,9 +46,23 @@ pub(super) struct QueuedPort {
     /// What each class may still send in this round.
     credit: [i64; CLASSES],
     turn: usize,
+    /// What has waited, summed up over time until `area_until`, in byte picoseconds.
+    area: f64,
+    area_until: Ps,
 }
 
 impl QueuedPort {
+    /// What has waited, summed up over time until now, in byte picoseconds.
+    pub(super) fn area(&self, now: Ps) -> f64 {
+        self.area + self.bytes as f64 * (now - self.area_until).0 as f64
+    }
+
+    /// What waits is about to change.
+    pub(super) fn note_area(&mut self, now: Ps) {
+        self.area = self.area(now);
+        self.area_until = now;
+    }
+
     /// Bytes that wait in one queue.
     pub(super) fn class_bytes(&self, queue: u8) -> u64 {
         self.class_bytes[queue as usize]

@@ -37,6 +37,7 @@ impl<C: Content> Fabric<C> {
         self.mark(id, frame, class, false, frames);
         let port = &mut self.ports[id.0 as usize];
         let queued = &mut self.queued[number];
+        queued.note_area(now);
         queued.push(Waiting { frame, bytes, from, class }, queue, cut);
         match group {
             Some(_) => queued.lossless_bytes += bytes as u64,
@@ -138,6 +139,7 @@ impl<C: Content> Fabric<C> {
     fn release(&mut self, now: Ps, id: PortId, waiting: Waiting, events: &mut EventQueue<Event>) {
         let number = self.ports[id.0 as usize].queued as usize;
         let (queued, bytes) = (&mut self.queued[number], waiting.bytes as u64);
+        queued.note_area(now);
         queued.bytes -= bytes;
         let Some(group) = self.group(waiting.from, waiting.class) else {
             self.buffers[self.queued_owner[number] as usize].used -= bytes;

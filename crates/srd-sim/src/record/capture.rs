@@ -4,11 +4,11 @@
 use super::folder::Folder;
 use super::frame_bytes::write_headers;
 use super::roster::bundled;
+use super::seen::Seen;
 use crate::fabric::{PortId, Sight};
 use crate::frame::FrameHead;
 use crate::input::shown;
-use crate::srd_card::SrdContent;
-use crate::topology::Topology;
+use crate::scenario::Scenario;
 use crate::units::Ps;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -81,14 +81,14 @@ impl PcapWriter {
         Ok(PcapWriter { name, out, waiting: BinaryHeap::new(), seen: 0, taken: (0, 0), keep, failed: None })
     }
 
-    fn add(&mut self, now: Ps, leaves: Ps, head: &FrameHead, content: &SrdContent) {
+    fn add(&mut self, now: Ps, leaves: Ps, head: &FrameHead, seen: &Seen) {
         self.write_until(now);
         self.seen += 1;
         if self.taken.0 + 1 < self.seen || self.taken.0 == MAX_FRAMES || self.taken.1 >= MAX_BYTES {
             return; // once one is missing, so are all after it
         }
         let mut bytes = Vec::new();
-        let length = write_headers(head, content, &mut bytes);
+        let length = write_headers(head, seen, &mut bytes);
         if let Some(keep) = self.keep {
             bytes.resize(length.min(keep as usize), 0);
         }
@@ -129,9 +129,17 @@ pub(super) struct Captures {
 }
 
 /// Cables that are to be captured, and the names of their files.
-pub(super) fn chosen(topology: &Topology, names: &[String]) -> io::Result<Vec<(u32, String)>> {
+pub(super) fn chosen(scenario: &Scenario, names: &[String]) -> io::Result<Vec<(u32, String)>> {
+    let topology = &scenario.topology;
     let refused =
         |message: String| io::Error::new(io::ErrorKind::InvalidInput, format!("capture: {message}"));
+    let mut speak = scenario.settings.transports.iter();
+    if let Some(mute) = speak.find(|transport| !transport.choice.has_headers() && !names.is_empty()) {
+        return Err(refused(format!(
+            "packets of {} have no form on a wire here: record without captures",
+            shown(&mute.name)
+        )));
+    }
     let bundled = bundled(topology);
     let mut cables: Vec<(u32, String)> = Vec::new();
     for name in names {
@@ -175,18 +183,11 @@ impl Captures {
         self.by_port.keys().copied()
     }
 
-    pub(super) fn add(
-        &mut self,
-        now: Ps,
-        port: PortId,
-        head: &FrameHead,
-        content: &SrdContent,
-        sight: Sight,
-    ) {
+    pub(super) fn add(&mut self, now: Ps, port: PortId, head: &FrameHead, seen: &Seen, sight: Sight) {
         if let Sight::Leaves(at) = sight
             && let Some(&file) = self.by_port.get(&port)
         {
-            self.files[file].add(now, at, head, content);
+            self.files[file].add(now, at, head, seen);
         }
     }
 

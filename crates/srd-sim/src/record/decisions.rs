@@ -2,7 +2,7 @@
 //! they are about. Contexts of traced flows are told of, at both ends, from their beginning to their end, with all that
 //! they carry.
 
-use super::roster::{Roster, place_name};
+use super::roster::Roster;
 use crate::srd_transport::Srd;
 use crate::units::Ps;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -103,8 +103,8 @@ impl Contexts {
     fn line(&self, process: u32, now: Time, other: u32, event: &Event) -> Decision {
         Decision {
             t_us: Ps::of(now).as_micros(),
-            src: place_name(self.roster.place(process)),
-            dst: place_name(self.roster.place(other)),
+            src: self.roster.process_name(process),
+            dst: self.roster.process_name(other),
             event: *event,
         }
     }

@@ -6,7 +6,8 @@
 //! page names, depends on scenario and seed alone.
 //!
 //! `plan` decides what is looked at, `roster` knows who is who, `samples` and `tables` write the tables (`table`),
-//! `frame_bytes` and `capture` the captures, `trace`, `decisions` and `observed` the trace, `page` and `chart` the page.
+//! `frame_bytes` and `capture` the captures, `trace`, `decisions` and `observed` the trace (`seen` is what only a packet's sender
+//! knows of it), `page` and `chart` the page.
 //! `trace_report` reads traces: why was this message late.
 
 mod capture;
@@ -19,6 +20,7 @@ pub(crate) mod page;
 mod plan;
 mod roster;
 mod samples;
+mod seen;
 mod table;
 mod tables;
 mod trace;
@@ -26,6 +28,7 @@ pub mod trace_report;
 
 pub use capture::LONGEST_FRAME;
 pub use observed::Observed;
+pub use seen::Seen;
 pub use table::Columns;
 pub(crate) use table::quoted;
 pub use trace::Event;
@@ -34,16 +37,18 @@ use crate::fabric::{Fabric, PortId, Sight, Watcher};
 use crate::flow::Size;
 use crate::frame::FrameHead;
 use crate::outcome::{Meter, Outcome};
-use crate::run::{self, Offer, Ran};
+use crate::process::Process;
+use crate::run::{self, AnyHost, Offer, Ran};
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
-use crate::srd_card::SrdContent;
+use crate::srd_transport::Srd;
 use crate::units::Ps;
 use capture::Captures;
 use folder::Folder;
 use plan::Plan;
 use roster::Roster;
 use samples::Sampler;
+use srd_rivals::wire::Streams;
 use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
@@ -59,8 +64,15 @@ pub const TRACE: &str = "trace.jsonl";
 /// The page.
 pub const PAGE: &str = "index.html";
 /// All tables.
-pub const TABLES: [Columns; 6] =
-    [tables::FLOWS, samples::RATES, samples::TOTALS, samples::QUEUES, samples::PATHS, tables::PORTS];
+pub const TABLES: [Columns; 7] = [
+    tables::FLOWS,
+    samples::RATES,
+    samples::TOTALS,
+    samples::QUEUES,
+    samples::PATHS,
+    tables::PORTS,
+    tables::PROGRAMS,
+];
 
 /// How often whoever watches is told how far it is.
 const WATCH_EVERY: Duration = Duration::from_millis(30);
@@ -139,35 +151,65 @@ pub fn run(
     watch: &mut dyn FnMut(f64) -> bool,
 ) -> io::Result<Option<Recorded>> {
     plan::check_traced(&recording.traced, scenario)?;
-    let cables = capture::chosen(&scenario.topology, &recording.pcap)?;
+    let cables = capture::chosen(scenario, &recording.pcap)?;
+    check_verified(recording, scenario)?;
     let folder = Folder::open(&recording.dir)?;
     let mut names: Vec<&str> = vec![OUTCOME, TRACE, PAGE];
     names.extend(TABLES.iter().map(|table| table.file));
     folder.clear(&names)?;
 
-    let meter = Meter::start();
     let offer = Offer::of(scenario);
-    let mut plain = run::prepare(scenario, &offer);
-    if !run::drive(&mut plain, scenario, &offer, &mut |share| watch(share / 2.0)) {
-        return Ok(None);
-    }
-    let outcome = Outcome::of(&mut plain, offer.ideal, &meter);
-    let ran = Ran { complaints: run::complaints(&plain, scenario), outcome };
+    let first = match run::is_plain(scenario) {
+        true => run_first::<Srd>(scenario, &offer, &recording.traced, watch),
+        false => run_first::<AnyHost>(scenario, &offer, &recording.traced, watch),
+    };
+    let Some((ran, plan)) = first else { return Ok(None) };
     let json = serde_json::to_string_pretty(&ran.outcome)?;
     folder.write(OUTCOME, &(json + "\n"))?;
-    let plan = Plan::after(&mut plain, scenario, &offer, &recording.traced);
-    drop(plain);
 
     let mut second = Second::prepare(scenario, &offer, recording, &folder, plan, &cables)?;
     if !second.run(&ran.outcome, watch)? {
         return Ok(None);
     }
     let mut files: Vec<String> = vec![PAGE.into(), OUTCOME.into()];
-    files.extend(TABLES.iter().map(|table| table.file.to_string()));
+    let tables = tables_of(scenario);
+    files.extend(tables.map(|table| table.file.to_string()));
     files.extend(second.trace.iter().map(|_| TRACE.to_string()));
     files.extend(cables.into_iter().map(|(_, file)| file));
     let notes = second.finish(&ran, &files, recording)?;
     Ok(Some(Recorded { ran, files, notes }))
+}
+
+/// The tables that a run leaves.
+fn tables_of(scenario: &Scenario) -> impl Iterator<Item = Columns> {
+    let programs = !scenario.traffic.programs.is_empty();
+    TABLES.into_iter().filter(move |table| programs || table.file != tables::PROGRAMS.file)
+}
+
+/// Whether there is something to verify, if somebody wants it.
+fn check_verified(recording: &Recording, scenario: &Scenario) -> io::Result<()> {
+    match recording.verify {
+        true => run::check_verified(scenario)
+            .map_err(|what| io::Error::new(io::ErrorKind::InvalidInput, what.to_string())),
+        false => Ok(()),
+    }
+}
+
+/// The run that nobody looks at, and what is to be looked at in the second one.
+fn run_first<T: Process>(
+    scenario: &Scenario,
+    offer: &Offer,
+    traced: &Traced,
+    watch: &mut dyn FnMut(f64) -> bool,
+) -> Option<(Ran, Plan)> {
+    let meter = Meter::start();
+    let mut plain: Simulation<'_, T> = run::prepare_hosts(scenario, offer);
+    if !run::drive(&mut plain, scenario, offer, &mut |share| watch(share / 2.0)) {
+        return None;
+    }
+    let ran = Ran::of(&mut plain, scenario, offer, &meter);
+    let plan = Plan::after(&mut plain, scenario, traced);
+    Some((ran, plan))
 }
 
 /// The run that is looked at.
@@ -204,9 +246,13 @@ impl<'a> Second<'a> {
             [] => None,
             _ => Some(Rc::new(RefCell::new(Captures::create(folder, cables, recording.snap_len)?))),
         };
+        let streams = captures.as_ref().map(|_| Rc::new(RefCell::new(Streams::default())));
         for (process, transport) in (0..).zip(simulation.transports_mut()) {
             if recording.verify {
                 transport.verify();
+            }
+            if let Some(streams) = &streams {
+                transport.capture_with(streams.clone());
             }
             if let Some(trace) = &trace {
                 transport.trace_to(trace.clone(), process);
@@ -263,9 +309,11 @@ impl<'a> Second<'a> {
         }
         let (plan, series, more) = self.sampler.finish(&self.simulation)?;
         notes.extend(more);
-        let delivered =
-            tables::write_flows(self.folder, self.scenario, self.offer, &self.roster, &mut self.simulation)?;
+        let delivered = tables::write_flows(self.folder, self.scenario, &self.roster, &mut self.simulation)?;
         tables::write_ports(self.folder, self.scenario, &self.roster, &self.simulation)?;
+        if !self.scenario.traffic.programs.is_empty() {
+            tables::write_programs(self.folder, &ran.outcome)?;
+        }
         let told = match traced {
             true => Some(trace_report::TraceFile::read(&recording.dir.join(TRACE))?),
             false => None,
@@ -321,7 +369,7 @@ struct Onlooker {
 
 impl Onlooker {
     /// Takes its place at the ports that matter.
-    fn watch(self, fabric: &mut Fabric<SrdContent>) {
+    fn watch(self, fabric: &mut Fabric<Seen>) {
         if let Some(captures) = &self.captures {
             captures.borrow().ports().for_each(|port| fabric.watch(port));
         }
@@ -334,14 +382,14 @@ impl Onlooker {
     }
 }
 
-impl Watcher<SrdContent> for Onlooker {
-    fn see(&mut self, now: Ps, port: PortId, head: &FrameHead, content: &SrdContent, sight: Sight) {
+impl Watcher<Seen> for Onlooker {
+    fn see(&mut self, now: Ps, port: PortId, head: &FrameHead, seen: &Seen, sight: Sight) {
         if let Some(captures) = &self.captures {
-            captures.borrow_mut().add(now, port, head, content, sight);
+            captures.borrow_mut().add(now, port, head, seen, sight);
         }
         if let Some(trace) = &self.trace {
             let mut trace = trace.lock().expect("nobody panics while writing a trace");
-            trace.see(now, port, head, content, sight);
+            trace.see(now, port, head, seen, sight);
         }
     }
 }

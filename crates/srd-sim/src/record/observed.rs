@@ -1,38 +1,89 @@
-//! SRD with somebody looking over its shoulder: a transport that does what SRD does, shows a trace what it does, and if
-//! asked to puts every packet that it receives through the wire format.
+//! A process with somebody looking over its shoulder: it does what its transport does, shows a trace what it does, gives captures
+//! what only it knows of its packets, and if asked to puts every packet of SRD that it receives through the wire format.
 
+use super::seen::Seen;
 use super::trace::Trace;
-use crate::frame::FrameHead;
-use crate::process::Birth;
+use crate::flow::Place;
+use crate::frame::{Content, FrameHead};
+use crate::process::{Birth, Process};
+use crate::run::AnyHost;
 use crate::srd_card::SrdContent;
-use crate::srd_transport::{Srd, SrdAddress};
+use crate::srd_transport::Srd;
 use crate::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_device::Length;
 use srd_proto::Payload;
+use srd_rivals::wire::{Departure, Streams};
+use srd_rivals::{Mixed, MixedContent};
 use srd_wire::{Body, Packet, Time, codec};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What frames of any transport carry.
+pub type AnyContent = <AnyHost as Transport>::Content;
 
 /// See the module.
 pub struct Observed {
-    srd: Srd,
+    host: AnyHost,
+    /// As frames name it.
+    at: Place,
     /// The last moment that it was told.
     now: Time,
     /// Where its doings are written, and its number there.
     trace: Option<(Arc<Mutex<Trace>>, u32)>,
+    /// Where segments of byte streams lie, for captures.
+    streams: Option<Rc<RefCell<Streams>>>,
     verify: bool,
     /// First packet that was not the same behind the wire format.
     defect: Option<String>,
+    inbound: Inbound,
+}
+
+/// What has come to a process whose transport keeps no count of it.
+#[derive(Default)]
+struct Inbound {
+    /// Inboxes that are not full.
+    open: BTreeSet<u32>,
+    /// Bytes in those that are, used again or not.
+    full: u64,
 }
 
 impl Observed {
     /// A process at its beginning, whom nobody watches yet.
     pub fn new(birth: Birth<'_>) -> Observed {
-        Observed { srd: Srd::new(birth), now: Time(0), trace: None, verify: false, defect: None }
+        Observed {
+            at: Place { host: birth.role.host, process: birth.role.process },
+            host: AnyHost::new(birth),
+            now: Time(0),
+            trace: None,
+            streams: None,
+            verify: false,
+            defect: None,
+            inbound: Inbound::default(),
+        }
     }
 
-    /// The transport.
-    pub fn srd(&self) -> &Srd {
-        &self.srd
+    /// How frames name it.
+    pub(super) fn at(&self) -> Place {
+        self.at
+    }
+
+    /// The transport, if it is SRD.
+    pub fn srd(&self) -> Option<&Srd> {
+        match &self.host {
+            Mixed::Srd(srd) => Some(srd),
+            _ => None,
+        }
+    }
+
+    /// Bytes that have come to it so far.
+    pub(super) fn bytes_in(&mut self) -> u64 {
+        if let Mixed::Srd(srd) = &self.host {
+            return srd.stats().rx_bytes;
+        }
+        let host = &mut self.host;
+        self.inbound.full + self.inbound.open.iter().map(|&inbox| host.delivered(inbox)).sum::<u64>()
     }
 
     /// From now on every received packet is encoded, decoded, compared, and only then received.
@@ -45,11 +96,18 @@ impl Observed {
         self.defect.as_deref()
     }
 
+    /// From now on its packets tell what captures need, `streams` being those of all processes.
+    pub(super) fn capture_with(&mut self, streams: Rc<RefCell<Streams>>) {
+        self.streams = Some(streams);
+    }
+
     /// From now on `trace` is told what this process, number `process`, does.
     pub(super) fn trace_to(&mut self, trace: Arc<Mutex<Trace>>, process: u32) {
-        if lock(&trace).decides(process) {
+        if let Mixed::Srd(srd) = &mut self.host
+            && lock(&trace).decides(process)
+        {
             let to = trace.clone();
-            self.srd.set_tracer(Some(Box::new(move |now, peer, event| {
+            srd.set_tracer(Some(Box::new(move |now, peer, event| {
                 lock(&to).decided(process, now, peer, event);
             })));
         }
@@ -65,8 +123,20 @@ impl Observed {
 
     /// What was asked of the transport is done.
     fn settle(&self) {
-        if let Some((trace, process)) = &self.trace {
-            lock(trace).settle(*process, &self.srd);
+        if let (Some((trace, process)), Mixed::Srd(srd)) = (&self.trace, &self.host) {
+            lock(trace).settle(*process, srd);
+        }
+    }
+
+    /// The packet as its receiver reads it, if it is put through the wire format: `None` if it does not come through.
+    fn verified(&mut self, content: &SrdContent) -> Option<AnyContent> {
+        match through_the_wire(content) {
+            Ok(packet) => Some(MixedContent::Srd(SrdContent { packet, ..content.clone() })),
+            Err(what) => {
+                let packet = &content.packet;
+                self.defect.get_or_insert_with(|| format!("{packet:?} does not survive: {what}"));
+                None
+            }
         }
     }
 }
@@ -97,86 +167,112 @@ fn through_the_wire(content: &SrdContent) -> Result<Packet<Length>, String> {
 }
 
 impl Transport for Observed {
-    type Content = SrdContent;
-    type Address = SrdAddress;
+    type Content = Seen;
+    type Address = <AnyHost as Transport>::Address;
 
-    fn address(&self) -> SrdAddress {
-        self.srd.address()
+    fn address(&self) -> Self::Address {
+        self.host.address()
     }
 
-    fn expect(&mut self, from: &SrdAddress, inbox: u32, bytes: u64) {
-        self.srd.expect(from, inbox, bytes);
+    fn expect(&mut self, from: &Self::Address, inbox: u32, bytes: u64) {
+        if !matches!(self.host, Mixed::Srd(_)) {
+            self.inbound.open.insert(inbox);
+        }
+        self.host.expect(from, inbox, bytes);
     }
 
-    fn start(&mut self, now: Time, order: Order, to: &SrdAddress) {
+    fn start(&mut self, now: Time, order: Order, to: &Self::Address) {
         self.tell(now, |trace, _| trace.flow_started(now, order.flow));
-        self.srd.start(now, order, to);
+        self.host.start(now, order, to);
         self.settle();
     }
 
     fn stop(&mut self, now: Time, flow: u32) {
         self.now = now;
-        self.srd.stop(now, flow);
+        self.host.stop(now, flow);
     }
 
-    fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &SrdContent) {
-        self.tell(now, |trace, process| trace.frame_received(process, now, arrived, content));
-        let decoded = if self.verify { Some(through_the_wire(content)) } else { None };
-        match decoded {
-            None => self.srd.receive(now, arrived, head, content),
-            Some(Ok(packet)) => {
-                self.srd.receive(now, arrived, head, &SrdContent { packet, ..content.clone() });
+    fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, seen: &Seen) {
+        self.tell(now, |trace, process| trace.frame_received(process, now, arrived, head, seen));
+        match &seen.content {
+            MixedContent::Srd(content) if self.verify => {
+                if let Some(content) = self.verified(content) {
+                    self.host.receive(now, arrived, head, &content);
+                }
             }
-            Some(Err(what)) => {
-                let packet = &content.packet;
-                self.defect.get_or_insert_with(|| format!("{packet:?} does not survive: {what}"));
-            }
+            content => self.host.receive(now, arrived, head, content),
         }
         self.settle();
     }
 
-    fn poll_transmit<R>(&mut self, now: Time, sink: impl FnMut(Outgoing<SrdContent>) -> R) -> Option<R> {
+    fn poll_transmit<R>(&mut self, now: Time, mut sink: impl FnMut(Outgoing<Seen>) -> R) -> Option<R> {
         self.now = now;
-        let result = self.srd.poll_transmit(now, sink);
+        let Observed { host, at, trace, streams, .. } = self;
+        let result = host.poll_transmit(now, |outgoing| {
+            let headers = streams.as_ref().and_then(|streams| {
+                let Outgoing { to, process, ports, bytes, .. } = outgoing;
+                let from = (at.host, at.process);
+                let leaves = Departure { now, from, to: (to, process), ports, bytes };
+                outgoing.content.headers(&leaves, &mut streams.borrow_mut())
+            });
+            let tx = match (&outgoing.content, &trace) {
+                (MixedContent::Srd(content), _) => match &content.packet.body {
+                    Body::Data(data) => data.tx_count,
+                    _ => 0,
+                },
+                (content, Some((trace, _))) => {
+                    let to = Place { host: outgoing.to, process: outgoing.process };
+                    content.data().map_or(0, |data| lock(trace).times_sent(to, &data))
+                }
+                (_, None) => 0,
+            };
+            let (from, ports, bytes) = (*at, outgoing.ports, outgoing.bytes);
+            sink(outgoing.map(|content| Seen { from, ports, bytes, tx, headers, content }))
+        });
         self.settle();
         result
     }
 
     fn set_paused(&mut self, classes: u8) {
-        self.srd.set_paused(classes);
+        self.host.set_paused(classes);
     }
 
     fn senders(&self, now: Time) -> u16 {
-        self.srd.senders(now)
+        self.host.senders(now)
     }
 
     fn set_neighbours(&mut self, senders: u16) {
-        self.srd.set_neighbours(senders);
+        self.host.set_neighbours(senders);
     }
 
     fn handle_timeout(&mut self, now: Time) {
         self.now = now;
-        self.srd.handle_timeout(now);
+        self.host.handle_timeout(now);
         self.settle();
     }
 
     fn next_timeout(&self) -> Time {
-        self.srd.next_timeout()
+        self.host.next_timeout()
     }
 
     fn poll_report(&mut self) -> Option<Report> {
-        let report = self.srd.poll_report()?;
+        let report = self.host.poll_report()?;
+        if let Report::Received { inbox } = report
+            && self.inbound.open.remove(&inbox)
+        {
+            self.inbound.full += self.host.delivered(inbox);
+        }
         let now = self.now;
         self.tell(now, |trace, process| trace.flow_reported(now, process, report));
         Some(report)
     }
 
     fn delivered(&mut self, inbox: u32) -> u64 {
-        self.srd.delivered(inbox)
+        self.host.delivered(inbox)
     }
 
     fn counts(&self) -> Counts {
-        self.srd.counts()
+        self.host.counts()
     }
 }
 

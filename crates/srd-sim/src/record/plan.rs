@@ -7,10 +7,10 @@ use super::roster::{ends_of, numbers};
 use crate::fabric::PortId;
 use crate::flow::Size;
 use crate::input::counted;
-use crate::run::Offer;
+use crate::process::Process;
+use crate::run;
 use crate::scenario::Scenario;
 use crate::simulation::{FlowState, Simulation};
-use crate::srd_transport::Srd;
 use crate::topology::PacketSizes;
 use crate::units::Ps;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,10 +57,9 @@ pub(super) struct Plan {
 
 impl Plan {
     /// For a run of `scenario` that has come out as `plain`.
-    pub(super) fn after(
-        plain: &mut Simulation<'_, Srd>,
+    pub(super) fn after<T: Process>(
+        plain: &mut Simulation<'_, T>,
         scenario: &Scenario,
-        offer: &Offer,
         traced: &Traced,
     ) -> Plan {
         let mut notes = Vec::new();
@@ -80,7 +79,7 @@ impl Plan {
             ports,
             connections: spread_over(&connections, MAX_CONNECTIONS),
             paths_every: samples.div_ceil(PATH_SAMPLES),
-            traced: chosen(plain, scenario, offer, traced, &mut notes),
+            traced: chosen(plain, scenario, traced, &mut notes),
             flows,
             notes,
         }
@@ -127,9 +126,13 @@ fn round_up(at_least: u64) -> Ps {
 }
 
 /// Ports of switches at which a frame has waited for another, the longest queue first.
-fn busiest(plain: &Simulation<'_, Srd>, scenario: &Scenario, notes: &mut Vec<String>) -> Vec<PortId> {
+fn busiest<T: Process>(
+    plain: &Simulation<'_, T>,
+    scenario: &Scenario,
+    notes: &mut Vec<String>,
+) -> Vec<PortId> {
     let Scenario { settings, topology, .. } = scenario;
-    let frame = PacketSizes::of(settings.transport().mtu, settings.frame_overhead).data;
+    let frame = PacketSizes::of(settings.largest_mtu(), settings.frame_overhead).data;
     let switches =
         (0..plain.fabric.ports()).map(PortId).filter(|&port| ends_of(topology, port).0.0 >= topology.hosts);
     let longest = switches.map(|port| (plain.fabric.counters(port).most_waiting, port));
@@ -144,6 +147,11 @@ fn busiest(plain: &Simulation<'_, Srd>, scenario: &Scenario, notes: &mut Vec<Str
 
 /// Whether all flows that a person wants to trace are there.
 pub(super) fn check_traced(traced: &Traced, scenario: &Scenario) -> io::Result<()> {
+    if *traced != Traced::No && scenario.traffic.flows.is_empty() {
+        let what =
+            "trace: this scenario has no flows, and messages of programs are not traced: leave the trace out";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
     let Traced::Flows(ids) = traced else { return Ok(()) };
     let known: BTreeSet<u32> = numbers(&scenario.traffic).into_iter().collect();
     let Some(id) = ids.iter().find(|id| !known.contains(id)) else { return Ok(()) };
@@ -155,10 +163,9 @@ pub(super) fn check_traced(traced: &Traced, scenario: &Scenario) -> io::Result<(
 }
 
 /// Flows to be traced, by index, in order.
-fn chosen(
-    plain: &mut Simulation<'_, Srd>,
+fn chosen<T: Process>(
+    plain: &mut Simulation<'_, T>,
     scenario: &Scenario,
-    offer: &Offer,
     traced: &Traced,
     notes: &mut Vec<String>,
 ) -> Vec<u32> {
@@ -177,9 +184,13 @@ fn chosen(
                 let fastest = order.remove(order.len() - 1);
                 order.insert(1, fastest); // to compare with
             }
-            let packets = (0..).zip(all).map(|(flow, of)| match of.size {
-                Size::Bytes(bytes) => bytes.div_ceil(offer.cost.payload),
-                Size::Until(_) => plain.delivered(flow).div_ceil(offer.cost.payload),
+            let costs = run::costs(&scenario.settings);
+            let packets = (0..).zip(all).map(|(flow, of)| {
+                let bytes = match of.size {
+                    Size::Bytes(bytes) => bytes,
+                    Size::Until(_) => plain.delivered(flow),
+                };
+                bytes.div_ceil(costs[of.transport as usize].payload)
             });
             let packets = packets.collect();
             as_many_as_fit(&order, &Lines::of(packets, |flow| context(&plain.flows[flow])))
@@ -236,7 +247,7 @@ fn as_many_as_fit(order: &[u32], lines: &Lines) -> Vec<u32> {
 }
 
 /// Flows that have begun, the slowest first; those that did not end are the slowest of all.
-fn slowest_first(plain: &Simulation<'_, Srd>) -> Vec<u32> {
+fn slowest_first<T: Process>(plain: &Simulation<'_, T>) -> Vec<u32> {
     let time = |state: &FlowState| state.sent.map_or(Ps::NEVER, |sent| sent - state.started.unwrap_or(sent));
     let mut order: Vec<u32> =
         (0..plain.flows.len() as u32).filter(|&flow| plain.flows[flow as usize].started.is_some()).collect();

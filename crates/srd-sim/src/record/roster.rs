@@ -9,7 +9,7 @@ use crate::srd_card::{gid, host_of};
 use crate::topology::{NodeId, Topology};
 use crate::units::Ps;
 use srd_wire::InstanceAddr;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 /// See the module. Processes and flows are named by their index.
 pub(super) struct Roster {
@@ -17,7 +17,11 @@ pub(super) struct Roster {
     /// Of each flow: the number that people see.
     ids: Vec<u32>,
     places: Vec<Place>,
-    addresses: Vec<InstanceAddr>,
+    /// Of each process: the index of its transport; and what these are called.
+    speaks: Vec<u16>,
+    transports: Vec<String>,
+    /// Of those that speak SRD.
+    addresses: Vec<Option<InstanceAddr>>,
     by_address: HashMap<(u32, u16), u32>,
     /// Of each process: number among those of its host, by which frames name it.
     by_place: HashMap<Place, u32>,
@@ -32,17 +36,13 @@ impl Roster {
     /// Of a simulation of `scenario` that has been built.
     pub(super) fn of(scenario: &Scenario, simulation: &Simulation<'_, Observed>) -> Roster {
         let Scenario { topology, traffic, .. } = scenario;
-        // The simulation numbers its processes in this order.
-        let places: BTreeSet<Place> = traffic.flows.iter().flat_map(|flow| [flow.src, flow.dst]).collect();
-        let places: Vec<Place> = places.into_iter().collect();
-        let addresses: Vec<InstanceAddr> = places
-            .iter()
-            .zip(simulation.transports())
-            .map(|(place, transport)| InstanceAddr {
-                gid: gid(place.host),
-                port: transport.srd().endpoint().ports()[0],
-            })
-            .collect();
+        let places: Vec<Place> = simulation.places().map(|(place, _)| place).collect();
+        let transports = &scenario.settings.transports;
+        let address = |process: &Observed| {
+            let port = process.srd()?.endpoint().ports()[0];
+            Some(InstanceAddr { gid: gid(process.at().host), port })
+        };
+        let addresses: Vec<Option<InstanceAddr>> = simulation.transports().map(address).collect();
         let hosts = places.iter().zip(&addresses).zip(0..);
         let mut inboxes = vec![Vec::new(); places.len()];
         for (index, state) in (0..).zip(&simulation.flows) {
@@ -51,9 +51,13 @@ impl Roster {
         Roster {
             topology: topology.clone(),
             ids: numbers(traffic),
-            by_address: hosts.map(|((place, addr), n)| ((place.host, addr.port), n)).collect(),
-            by_place: places.iter().copied().zip(0..).collect(),
+            by_address: hosts
+                .filter_map(|((place, addr), n)| Some(((place.host, addr.as_ref()?.port), n)))
+                .collect(),
+            by_place: simulation.transports().map(Observed::at).zip(0..).collect(),
             addresses,
+            speaks: simulation.places().map(|(_, transport)| transport).collect(),
+            transports: transports.iter().map(|transport| transport.name.clone()).collect(),
             inboxes,
             ends: simulation.flows.iter().map(|state| (state.from, state.to)).collect(),
             bundled: bundled(topology),
@@ -65,7 +69,17 @@ impl Roster {
         self.places[process as usize]
     }
 
-    pub(super) fn address(&self, process: u32) -> InstanceAddr {
+    /// `h3.0`, as scenarios write a process; if it does not speak the first of several transports, with that: `h3.0/tcp`.
+    pub(super) fn process_name(&self, process: u32) -> String {
+        let Place { host, process: number } = self.place(process);
+        match self.speaks[process as usize] {
+            0 => format!("h{host}.{number}"),
+            other => format!("h{host}.{number}/{}", self.transports[other as usize]),
+        }
+    }
+
+    /// The address of a process that speaks SRD.
+    pub(super) fn address(&self, process: u32) -> Option<InstanceAddr> {
         self.addresses[process as usize]
     }
 
@@ -150,9 +164,4 @@ pub(super) fn bundled(topology: &Topology) -> HashMap<u32, u32> {
     }
     let several = bundles.into_values().filter(|cables| cables.len() > 1);
     several.flat_map(|cables| cables.into_iter().zip(0..)).collect()
-}
-
-/// `h3.0`: as scenarios write a process.
-pub(super) fn place_name(place: Place) -> String {
-    format!("h{}.{}", place.host, place.process)
 }

@@ -10,6 +10,7 @@ use crate::flow::{Flow, Size};
 use crate::scenario::Scenario;
 use crate::simulation::{FlowState, Simulation};
 use crate::srd_card::FIRST_SOURCE_PORT;
+use crate::srd_transport::Srd;
 use crate::units::Ps;
 use srd_proto::{PathReport, PathState, PeerReport};
 use std::collections::HashMap;
@@ -164,7 +165,7 @@ impl Sampler {
                 continue;
             }
             let delivered = simulation.delivered(flow);
-            rates.push(Some(gbps(delivered - std::mem::replace(before, delivered), span)));
+            rates.push(Some(gbps(delivered.saturating_sub(std::mem::replace(before, delivered)), span)));
             *over = is_over(&state, self.until[flow as usize], simulation.now);
         }
         let transports: Vec<&Observed> = simulation.transports().collect();
@@ -195,19 +196,20 @@ impl Sampler {
         Ok(())
     }
 
-    fn sample_totals(&mut self, simulation: &Simulation<'_, Observed>, span: Ps) -> io::Result<()> {
+    fn sample_totals(&mut self, simulation: &mut Simulation<'_, Observed>, span: Ps) -> io::Result<()> {
         let until = &self.until;
         self.open
             .retain(|&flow| !is_over(&simulation.flows[flow as usize], until[flow as usize], simulation.now));
-        let active = self.open.iter().filter(|&&flow| simulation.flows[flow as usize].started.is_some());
-        let bytes = simulation.transports().map(|transport| transport.srd().stats().rx_bytes).sum();
-        let rate = gbps(bytes - std::mem::replace(&mut self.delivered_in_all, bytes), span);
+        let begun = |flow: &&u32| simulation.flows[**flow as usize].started.is_some();
+        let active = self.open.iter().filter(begun).count();
+        let bytes: u64 = simulation.transports_mut().map(Observed::bytes_in).sum();
+        let rate = gbps(bytes.saturating_sub(std::mem::replace(&mut self.delivered_in_all, bytes)), span);
         self.series.delivered.push(rate);
         let fabric = &simulation.fabric;
         let dropped: u64 = (0..fabric.ports()).map(|port| fabric.counters(PortId(port)).dropped).sum();
         self.totals.row([
             simulation.now.into(),
-            (active.count() as u64).into(),
+            (active as u64).into(),
             rate.into(),
             simulation.counts().data_again.into(),
             (dropped + simulation.host_losses.ring).into(),
@@ -221,7 +223,8 @@ impl Sampler {
         let transports: Vec<&Observed> = simulation.transports().collect();
         for (from, to) in self.plan.connections.clone() {
             let Some(peer) = peer_of(transports[from as usize], &self.roster, to) else { continue };
-            for path in transports[from as usize].srd().endpoint().paths(peer.id) {
+            let Some(srd) = transports[from as usize].srd() else { continue };
+            for path in srd.endpoint().paths(peer.id) {
                 self.write_path(simulation.now, from, to, &path, false)?;
             }
         }
@@ -260,7 +263,7 @@ impl Sampler {
     ) -> io::Result<(Plan, Series, Vec<String>)> {
         let mut seen = 0;
         for (from, transport) in (0..).zip(simulation.transports()) {
-            let endpoint = transport.srd().endpoint();
+            let Some(endpoint) = transport.srd().map(Srd::endpoint) else { continue };
             for peer in endpoint.peers() {
                 let [.., b, c, d] = peer.addr.gid.0;
                 let host = u32::from_be_bytes([0, b, c, d]);
@@ -297,8 +300,8 @@ impl Sampler {
     }
 }
 
-/// The context of a process with process number `to`.
+/// The context of a process with process number `to`, of those that speak SRD.
 fn peer_of(transport: &Observed, roster: &Roster, to: u32) -> Option<PeerReport> {
-    let addr = roster.address(to);
-    transport.srd().endpoint().peers().find(|peer| peer.addr == addr)
+    let addr = roster.address(to)?;
+    transport.srd()?.endpoint().peers().find(|peer| peer.addr == addr)
 }

@@ -6,10 +6,12 @@ use super::roster::Roster;
 use super::table::{Cell, Columns, Table};
 use crate::fabric::PortId;
 use crate::flow::{Flow, Size};
-use crate::run::Offer;
+use crate::outcome::Outcome;
+use crate::run;
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
 use crate::topology::PacketSizes;
+use crate::transport::WireCost;
 use crate::units::Ps;
 use std::collections::HashMap;
 use std::io;
@@ -31,6 +33,7 @@ pub const FLOWS: Columns = Columns {
         "received_us",
         "alone_us",
         "failed",
+        "transport",
     ],
 };
 /// All ports that have seen a frame.
@@ -48,6 +51,11 @@ pub const PORTS: Columns = Columns {
         "lost",
     ],
 };
+/// What programs have measured, where there are some.
+pub const PROGRAMS: Columns = Columns {
+    file: "programs.csv",
+    names: &["program", "ranks", "what", "unit", "count", "least", "mean", "p99", "most"],
+};
 /// Base round trips that are worked out, times cables that each takes a look at.
 const MAX_DISTANCES: usize = 200_000_000;
 
@@ -55,12 +63,12 @@ const MAX_DISTANCES: usize = 200_000_000;
 pub(super) fn write_flows(
     folder: &Folder,
     scenario: &Scenario,
-    offer: &Offer,
     roster: &Roster,
     simulation: &mut Simulation<'_, Observed>,
 ) -> io::Result<Vec<u64>> {
     let mut table = Table::create(folder, FLOWS)?;
-    let mut alone = Alone::on(scenario, offer);
+    let mut alone = Alone::on(scenario);
+    let transports = &scenario.settings.transports;
     let mut all_delivered = Vec::with_capacity(scenario.traffic.flows.len());
     for (index, flow) in (0..).zip(&scenario.traffic.flows) {
         let state = simulation.flows[index as usize];
@@ -85,6 +93,7 @@ pub(super) fn write_flows(
             after_start(state.received).into(),
             bytes.and_then(|bytes| alone.time(flow, bytes)).into(),
             state.failed.into(),
+            transports[flow.transport as usize].name.as_str().into(),
         ])?;
     }
     table.finish().map(|()| all_delivered)
@@ -93,37 +102,60 @@ pub(super) fn write_flows(
 /// What a flow would take if there were no other.
 struct Alone<'a> {
     scenario: &'a Scenario,
-    offer: &'a Offer,
-    /// Base round trips by the switches of both hosts and the size of the packet.
-    distances: HashMap<(u32, u32, u64), Ps>,
+    /// Of each transport.
+    costs: Vec<WireCost>,
+    /// Base round trips by transport, the switches of both hosts and the size of the packet.
+    distances: HashMap<(u16, u32, u32, u64), Ps>,
     room: usize,
 }
 
 impl Alone<'_> {
-    fn on<'a>(scenario: &'a Scenario, offer: &'a Offer) -> Alone<'a> {
+    fn on(scenario: &Scenario) -> Alone<'_> {
         let room = MAX_DISTANCES / scenario.topology.cables.len().max(1);
-        Alone { scenario, offer, distances: HashMap::new(), room }
+        Alone { scenario, costs: run::costs(&scenario.settings), distances: HashMap::new(), room }
     }
 
     fn time(&mut self, flow: &Flow, bytes: u64) -> Option<Ps> {
         let Scenario { settings, topology, .. } = self.scenario;
         let (src, dst) = (flow.src.host, flow.dst.host);
         // The first packet's own time on the cable is part of the round trip.
-        let cost = self.offer.cost;
+        let cost = self.costs[flow.transport as usize];
+        let transport = &settings.transports[flow.transport as usize];
         let first = cost.bytes(bytes.min(cost.payload));
-        let key = (topology.leaf_of(src), topology.leaf_of(dst), first);
+        let key = (flow.transport, topology.leaf_of(src), topology.leaf_of(dst), first);
         if !self.distances.contains_key(&key) && self.distances.len() >= self.room {
             return None;
         }
         // Hosts of a leaf are taken for equally far from it.
         let rtt = *self.distances.entry(key).or_insert_with(|| {
-            let sizes = PacketSizes::of(settings.transport().mtu, settings.frame_overhead);
+            let sizes = PacketSizes::of(transport.mtu, settings.frame_overhead);
             topology.base_rtt(PacketSizes { data: first, ..sizes }, src, dst)
         });
         let rate = topology.host_cable(src).rate.min(topology.host_cable(dst).rate);
-        let host = settings.hosts.latency + settings.hosts.per_packet;
+        let host = settings.hosts.latency + settings.hosts.per_packet + transport.stack;
         Some(Ps::to_send(cost.bytes(bytes) - first, rate) + rtt + Ps(2 * host.0))
     }
+}
+
+/// What programs have measured.
+pub(super) fn write_programs(folder: &Folder, outcome: &Outcome) -> io::Result<()> {
+    let mut table = Table::create(folder, PROGRAMS)?;
+    for program in &outcome.programs {
+        for figure in &program.figures {
+            table.row([
+                program.name.as_str().into(),
+                program.ranks.into(),
+                figure.what.as_str().into(),
+                figure.unit.as_str().into(),
+                (figure.count as u64).into(),
+                figure.least.into(),
+                figure.mean.into(),
+                figure.p99.into(),
+                figure.most.into(),
+            ])?;
+        }
+    }
+    table.finish()
 }
 
 pub(super) fn write_ports(

@@ -6,17 +6,17 @@
 //! events stand between the others, under their own names (`decisions`).
 
 use super::decisions::{Contexts, Decision};
-use super::roster::{Roster, place_name};
+use super::roster::Roster;
+use super::seen::Seen;
 use crate::fabric::{Gone, PortId, Sight};
 use crate::flow::Place;
-use crate::frame::FrameHead;
-use crate::srd_card::SrdContent;
+use crate::frame::{Content, DataPacket, FrameHead};
 use crate::srd_transport::Srd;
 use crate::transport::Report;
 use crate::units::Ps;
 use serde::{Deserialize, Serialize};
-use srd_proto::{Payload, PeerId};
-use srd_wire::{Ack, Body, Psn, Time};
+use srd_proto::PeerId;
+use srd_wire::Time;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -75,7 +75,7 @@ pub enum Event {
         /// Which transmission.
         tx: u8,
         /// Path slot.
-        path: u8,
+        path: u16,
         /// UDP source port, of which ECMP makes a path.
         source_port: u16,
         /// The host's port.
@@ -119,7 +119,7 @@ pub enum Event {
         tx: u8,
         /// The port: where it did not fit, or where the cable begins that lost it.
         port: String,
-        /// `queue_full`, `cable` or `no_route`.
+        /// `queue_full`, `trimmed`, `cable` or `no_route`.
         why: String,
     },
     /// The receiving host looks at a packet.
@@ -237,13 +237,24 @@ pub(super) struct Trace {
     flows: HashMap<u32, Since>,
     bytes: HashMap<u32, Option<u64>>,
     links: HashMap<u32, LinkUse>,
-    /// By sending and receiving process: packets that are not acknowledged, and their flows.
-    outstanding: HashMap<(u32, u32), Vec<(Psn, u32)>>,
+    /// By sending and receiving process: packets that are not acknowledged.
+    outstanding: HashMap<(u32, u32), Vec<Outstanding>>,
+    /// How often packets of rivals have been sent.
+    sent: HashMap<(u32, u32), u8>,
     /// What is on its host's cable.
     on_first_cable: HashSet<Name>,
     /// When what waits came to a port with several queues, which says later when it leaves.
     joined: HashMap<Name, Ps>,
+    /// Packets that a switch has cut to their headers.
+    cut: HashSet<Name>,
     contexts: Contexts,
+}
+
+/// A packet that is not acknowledged.
+struct Outstanding {
+    connection: u32,
+    psn: u32,
+    flow: u32,
 }
 
 /// A transmission of a data packet: flow, PSN, number.
@@ -271,8 +282,10 @@ impl Trace {
             failed: None,
             bytes,
             outstanding: HashMap::new(),
+            sent: HashMap::new(),
             on_first_cable: HashSet::new(),
             joined: HashMap::new(),
+            cut: HashSet::new(),
             contexts,
         };
         trace.write(run);
@@ -313,14 +326,16 @@ impl Trace {
     // ---- the processes' side ----
 
     pub(super) fn flow_started(&mut self, now: Time, flow: u32) {
+        if !self.flows.contains_key(&flow) {
+            return; // or a message of a program
+        }
         let (from, to) = self.roster.ends(flow);
-        let (src, dst) = (self.roster.place(from), self.roster.place(to));
-        let now = Ps::of(now);
+        let (host, now) = (self.roster.place(from).host, Ps::of(now));
         let Some(since) = self.flows.get_mut(&flow) else { return };
-        *since = Since { at: now, busy: self.links[&src.host].busy_until(now) };
+        *since = Since { at: now, busy: self.links[&host].busy_until(now) };
         let bytes = self.bytes.get(&flow).copied().flatten();
         let (t_us, id) = (now.as_micros(), self.roster.id(flow));
-        let (src, dst) = (place_name(src), place_name(dst));
+        let (src, dst) = (self.roster.process_name(from), self.roster.process_name(to));
         self.write(&Event::FlowStarted { t_us, flow: id, src, dst, bytes });
     }
 
@@ -341,30 +356,37 @@ impl Trace {
     }
 
     /// A process looks at a frame that came at `arrived`.
-    pub(super) fn frame_received(&mut self, process: u32, now: Time, arrived: Time, content: &SrdContent) {
-        if let Body::Data(data) = &content.packet.body
-            && let Some(flow) = self.traced(process, content)
+    pub(super) fn frame_received(
+        &mut self,
+        process: u32,
+        now: Time,
+        arrived: Time,
+        head: &FrameHead,
+        seen: &Seen,
+    ) {
+        if let Some(data) = seen.data().filter(|_| !head.trimmed)
+            && let Some(flow) = self.traced(process, &data)
         {
             self.write(&Event::FrameArrived {
                 t_us: Ps::of(now).as_micros(),
                 flow: self.roster.id(flow),
-                psn: data.psn.0,
-                tx: data.tx_count,
+                psn: data.psn,
+                tx: seen.tx,
                 arrived_us: Ps::of(arrived).as_micros(),
             });
         }
-        if let Some(ack) = &content.packet.ack
-            && let Some(peer) = self.roster.process_on(content.from, content.packet.src_port)
+        if let Some(connection) = seen.acknowledges()
+            && let Some(peer) = self.roster.process_at(seen.from)
         {
-            self.acknowledged(now, process, peer, ack);
+            self.acknowledged(now, process, peer, connection, seen);
         }
     }
 
-    fn acknowledged(&mut self, now: Time, process: u32, peer: u32, ack: &Ack) {
+    fn acknowledged(&mut self, now: Time, process: u32, peer: u32, connection: u32, ack: &Seen) {
         let Some(outstanding) = self.outstanding.get_mut(&(process, peer)) else { return };
         let mut acked = Vec::new();
-        outstanding.retain(|&(psn, flow)| {
-            let covered = covers(ack, psn);
+        outstanding.retain(|&Outstanding { connection: of, psn, flow }| {
+            let covered = of == connection && ack.covers(psn);
             if covered {
                 acked.push((psn, flow));
             }
@@ -372,7 +394,7 @@ impl Trace {
         });
         let t_us = Ps::of(now).as_micros();
         for (psn, flow) in acked {
-            self.write(&Event::PacketAcked { t_us, flow: self.roster.id(flow), psn: psn.0 });
+            self.write(&Event::PacketAcked { t_us, flow: self.roster.id(flow), psn });
         }
     }
 
@@ -399,45 +421,60 @@ impl Trace {
     // ---- the fabric's side ----
 
     /// The flow of a data packet to `process`, if it is one of the trace.
-    fn traced(&self, process: u32, content: &SrdContent) -> Option<u32> {
-        let flow = self.roster.flow_into(process, content.inbox()?)?;
+    fn traced(&self, process: u32, data: &DataPacket) -> Option<u32> {
+        let flow = self.roster.flow_into(process, data.inbox)?;
         self.flows.contains_key(&flow).then_some(flow)
     }
 
+    /// A rival's packet leaves for the process at `to`. Returns how often it has been sent before.
+    pub(super) fn times_sent(&mut self, to: Place, data: &DataPacket) -> u8 {
+        let flow = self.roster.process_at(to).and_then(|process| self.traced(process, data));
+        let Some(flow) = flow else { return 0 };
+        let next = self.sent.entry((flow, data.psn)).or_default();
+        let times = *next;
+        *next = next.saturating_add(1);
+        times
+    }
+
     /// A frame on a port.
-    pub(super) fn see(
-        &mut self,
-        now: Ps,
-        port: PortId,
-        head: &FrameHead,
-        content: &SrdContent,
-        sight: Sight,
-    ) {
-        let flow = content.inbox().and_then(|_| {
+    pub(super) fn see(&mut self, now: Ps, port: PortId, head: &FrameHead, seen: &Seen, sight: Sight) {
+        let mut packet = seen.data().and_then(|data| {
             let to = Place { host: head.dst, process: head.process };
-            self.roster.process_at(to).and_then(|process| self.traced(process, content))
+            let flow = self.roster.process_at(to).and_then(|process| self.traced(process, &data))?;
+            Some(TracedPacket { flow, tx: seen.tx, source_port: seen.ports.0, data })
         });
+        if head.trimmed
+            && let Some(packet) = packet.take()
+        {
+            // What is left of it is told of once, where it was cut.
+            if self.cut.insert(packet.name()) {
+                self.lost(now, port, &packet, "trimmed");
+            }
+            return;
+        }
         let host = self.roster.host_at(port);
         let Some(host) = host else {
-            if let Some(flow) = flow {
+            if let Some(packet) = packet {
                 match sight {
-                    Sight::Joins => self.joined.extend(name(flow, content).map(|name| (name, now))),
-                    Sight::Leaves(at) => self.queued(now, at, port, flow, head, content),
-                    Sight::Gone(why) => self.lost(now, port, flow, content, why),
+                    Sight::Joins => {
+                        self.joined.insert(packet.name(), now);
+                    }
+                    Sight::Leaves(at) => self.queued(now, at, port, &packet, head),
+                    Sight::Gone(why) => self.lost(now, port, &packet, word(why)),
                 }
             }
             return;
         };
         match sight {
             Sight::Joins => {}
-            Sight::Leaves(at) => self.leaves_host(at, port, host, flow, head, content),
+            Sight::Leaves(at) => self.leaves_host(at, port, host, packet.as_ref(), head),
             Sight::Gone(why) => {
-                let Some(flow) = flow else { return };
+                let Some(packet) = packet else { return };
                 // A cable that is dead takes frames without their being seen to leave.
-                if !name(flow, content).is_some_and(|name| self.on_first_cable.contains(&name)) {
-                    self.leaves_host(now, port, host, Some(flow), head, content);
+                if !self.on_first_cable.contains(&packet.name()) {
+                    self.leaves_host(now, port, host, Some(&packet), head);
                 }
-                self.lost(now, port, flow, content, why);
+                self.lost(now, port, &packet, word(why));
             }
         }
     }
@@ -447,15 +484,14 @@ impl Trace {
         at: Ps,
         port: PortId,
         host: u32,
-        flow: Option<u32>,
+        packet: Option<&TracedPacket>,
         head: &FrameHead,
-        content: &SrdContent,
     ) {
-        if let Some(flow) = flow {
-            self.sent(at, port, host, flow, head, content);
-            self.on_first_cable.extend(name(flow, content));
+        if let Some(packet) = packet {
+            self.sent(at, port, host, packet, head);
+            self.on_first_cable.insert(packet.name());
         }
-        self.occupy(host, port, at, head, flow);
+        self.occupy(host, port, at, head, packet.map(|packet| packet.flow));
     }
 
     /// A host's link is taken by a frame from `at` on.
@@ -471,84 +507,78 @@ impl Trace {
         }
     }
 
-    fn sent(&mut self, at: Ps, port: PortId, host: u32, flow: u32, head: &FrameHead, content: &SrdContent) {
-        let Body::Data(data) = &content.packet.body else { return };
+    fn sent(&mut self, at: Ps, port: PortId, host: u32, packet: &TracedPacket, head: &FrameHead) {
+        let &TracedPacket { flow, tx, source_port, data } = packet;
         let (since, link) = (self.flows[&flow], self.links[&host]);
         let waited = at - since.at;
         let others = (link.busy_until(at) - since.busy).min(waited);
-        if data.tx_count == 0 {
-            self.outstanding.entry(self.roster.ends(flow)).or_default().push((data.psn, flow));
+        if tx == 0 {
+            let outstanding = self.outstanding.entry(self.roster.ends(flow)).or_default();
+            outstanding.push(Outstanding { connection: data.connection, psn: data.psn, flow });
         }
         self.write(&Event::FrameSent {
             t_us: at.as_micros(),
             flow: self.roster.id(flow),
-            psn: data.psn.0,
-            tx: data.tx_count,
-            path: data.path.0,
-            source_port: content.ports.0,
+            psn: data.psn,
+            tx,
+            path: data.path,
+            source_port,
             port: self.roster.port_name(port),
             bytes: head.bytes,
-            payload: data.payload.len() as u32,
+            payload: data.payload,
             idle_us: (waited - others).as_micros(),
             others_us: others.as_micros(),
         });
     }
 
-    fn queued(
-        &mut self,
-        now: Ps,
-        leaves: Ps,
-        port: PortId,
-        flow: u32,
-        head: &FrameHead,
-        content: &SrdContent,
-    ) {
-        let Body::Data(data) = &content.packet.body else { return };
-        let name = (flow, data.psn.0, data.tx_count);
+    fn queued(&mut self, now: Ps, leaves: Ps, port: PortId, packet: &TracedPacket, head: &FrameHead) {
+        let name = packet.name();
         self.on_first_cable.remove(&name);
         let came = self.joined.remove(&name).unwrap_or(now);
         self.write(&Event::FrameQueued {
             t_us: came.as_micros(),
-            flow: self.roster.id(flow),
-            psn: data.psn.0,
-            tx: data.tx_count,
+            flow: self.roster.id(packet.flow),
+            psn: packet.data.psn,
+            tx: packet.tx,
             port: self.roster.port_name(port),
             leaves_us: leaves.as_micros(),
             marked: head.marked,
         });
     }
 
-    fn lost(&mut self, now: Ps, port: PortId, flow: u32, content: &SrdContent, why: Gone) {
-        let Body::Data(data) = &content.packet.body else { return };
-        self.on_first_cable.remove(&(flow, data.psn.0, data.tx_count));
-        let why = match why {
-            Gone::NoRoom => "queue_full",
-            Gone::Fault => "cable",
-            Gone::NoRoute => "no_route",
-        };
+    fn lost(&mut self, now: Ps, port: PortId, packet: &TracedPacket, why: &str) {
+        self.on_first_cable.remove(&packet.name());
         self.write(&Event::FrameLost {
             t_us: now.as_micros(),
-            flow: self.roster.id(flow),
-            psn: data.psn.0,
-            tx: data.tx_count,
+            flow: self.roster.id(packet.flow),
+            psn: packet.data.psn,
+            tx: packet.tx,
             port: self.roster.port_name(port),
             why: why.to_string(),
         });
     }
 }
 
-fn name(flow: u32, content: &SrdContent) -> Option<Name> {
-    match &content.packet.body {
-        Body::Data(data) => Some((flow, data.psn.0, data.tx_count)),
-        _ => None,
+fn word(why: Gone) -> &'static str {
+    match why {
+        Gone::NoRoom => "queue_full",
+        Gone::Fault => "cable",
+        Gone::NoRoute => "no_route",
     }
 }
 
-/// Whether an ACK says that a packet has arrived.
-fn covers(ack: &Ack, psn: Psn) -> bool {
-    if psn.before(ack.cum) {
-        return true;
+/// A data packet of a traced flow on its way.
+#[derive(Clone, Copy)]
+struct TracedPacket {
+    flow: u32,
+    /// How often it had been sent before.
+    tx: u8,
+    source_port: u16,
+    data: DataPacket,
+}
+
+impl TracedPacket {
+    fn name(&self) -> Name {
+        (self.flow, self.data.psn, self.tx)
     }
-    let Some(bit) = psn.offset_from(ack.cum).checked_sub(1) else { return false };
-    ack.sack.get(bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
 }

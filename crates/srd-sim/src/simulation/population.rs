@@ -73,14 +73,16 @@ impl<T: Kind> Simulation<'_, T> {
             .collect();
         self.processes.reserve_exact(places.len());
         self.addresses.reserve_exact(places.len());
-        for (number, ((host, transport, process), (flows_out, inboxes))) in places.into_iter().enumerate() {
+        for (number, ((host, transport, number_there), (flows_out, inboxes))) in
+            places.into_iter().enumerate()
+        {
             for (inbox, &flow) in inboxes.iter().enumerate() {
                 self.flows[flow as usize].to = number as u32;
                 self.flows[flow as usize].inbox = inbox as u32;
             }
             let of_host = &mut self.hosts[host as usize].processes;
             let local = match self.settings.transports.len() {
-                1 => process,
+                1 => number_there,
                 _ => of_host.len() as u16, // processes of several transports may have the same number
             };
             of_host.resize((local as usize + 1).max(of_host.len()), u32::MAX);
@@ -114,6 +116,8 @@ impl<T: Kind> Simulation<'_, T> {
                 senders: 0,
                 stack: speaks.stack,
                 counted: is_srd(speaks) || !shares(speaks),
+                place: Place { host, process: number_there },
+                speaks: transport,
                 rank: program.copied().unwrap_or(u32::MAX),
                 inboxes,
             });

@@ -103,7 +103,8 @@ mod tests {
                 None => expected.push(key.clone()),
             }
         }
-        expected.retain(|name| name != "seed" && !["workloads", "programs"].contains(&name.as_str())); // a list has no column
+        expected
+            .retain(|name| name != "seed" && !["queues", "workloads", "programs"].contains(&name.as_str())); // a list has no column
         let mut names: Vec<String> = COLUMNS.iter().map(|(name, _)| name.to_string()).collect();
         names.sort_unstable();
         expected.sort_unstable();

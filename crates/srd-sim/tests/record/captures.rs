@@ -6,22 +6,22 @@ use srd_wire::{Body, Packet, codec};
 use std::fs;
 
 /// A frame of a capture.
-struct Frame {
-    nanos: u64,
-    bytes: Vec<u8>,
-    length: usize,
+pub struct Frame {
+    pub nanos: u64,
+    pub bytes: Vec<u8>,
+    pub length: usize,
 }
 
 fn word(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes[..4].try_into().unwrap())
 }
 
-fn short(bytes: &[u8]) -> usize {
+pub fn short(bytes: &[u8]) -> usize {
     (bytes[0] as usize) << 8 | bytes[1] as usize
 }
 
 /// The frames of a file in pcap format with nanoseconds, and its longest length.
-fn frames(file: &[u8]) -> (Vec<Frame>, u32) {
+pub fn frames(file: &[u8]) -> (Vec<Frame>, u32) {
     assert_eq!((word(file), file[4], file[6], word(&file[20..])), (0xA1B2_3C4D, 2, 4, 1));
     let mut rest = &file[24..];
     let mut frames = Vec::new();
@@ -37,7 +37,7 @@ fn frames(file: &[u8]) -> (Vec<Frame>, u32) {
 }
 
 /// Sum of 16-bit words in one's complement: all ones over what has a right checksum.
-fn ones_sum(bytes: impl IntoIterator<Item = u8>) -> u32 {
+pub fn ones_sum(bytes: impl IntoIterator<Item = u8>) -> u32 {
     let mut sum = 0u32;
     for (n, byte) in bytes.into_iter().enumerate() {
         sum += if n % 2 == 0 { (byte as u32) << 8 } else { byte as u32 };
@@ -47,7 +47,7 @@ fn ones_sum(bytes: impl IntoIterator<Item = u8>) -> u32 {
 }
 
 /// The frame in full, with zeros where the capture has cut it off.
-fn whole(frame: &Frame) -> Vec<u8> {
+pub fn whole(frame: &Frame) -> Vec<u8> {
     let mut bytes = frame.bytes.clone();
     bytes.resize(frame.length, 0);
     bytes

@@ -1,6 +1,7 @@
 //! What a run leaves in a directory: that recording changes nothing, and that what is written is true.
 
 mod captures;
+mod others;
 mod pages;
 mod runs;
 mod tables;

@@ -146,3 +146,31 @@ fn what_is_left_out_is_said() {
     let notes = record(&scenario(INCAST, &["sample.every_us=0.001"]), &often).notes;
     assert!(notes.iter().any(|note| note.contains("not 0.001 us")), "{notes:?}");
 }
+
+/// What a port held on average, by its samples.
+fn sampled_mean(recording: &Recording, port: &str) -> f64 {
+    let (mut sum, mut last) = (0.0, 0.0);
+    for row in rows(recording, "queues.csv").iter().filter(|row| row["port"] == port) {
+        sum += number(row, "waiting_bytes") * (number(row, "time_us") - last);
+        last = number(row, "time_us");
+    }
+    sum / last
+}
+
+#[test]
+fn the_outcome_tells_of_the_longest_queues() {
+    for (n, sets) in [&[][..], &["queues.classes=strict"], &["queues.shared=100KB"]].into_iter().enumerate() {
+        let recording = Recording { traced: Traced::No, ..Recording::to(directory(&format!("longest{n}"))) };
+        let sets = [&["sample.every_us=0.05"], sets].concat();
+        let queues = record(&scenario(INCAST, &sets), &recording).ran.outcome.queues;
+        assert!(queues.len() == 8 && queues.is_sorted_by(|a, b| a.most_bytes >= b.most_bytes), "{queues:?}");
+        let longest = &queues[0];
+        assert_eq!(longest.port, "leaf0->h0");
+        let ports = rows(&recording, "ports.csv");
+        let port = ports.iter().find(|row| row["port"] == "leaf0->h0").unwrap();
+        assert_eq!(longest.most_bytes as f64, number(port, "most_waiting_bytes"));
+        assert_eq!(longest.sent_bytes as f64, number(port, "sent_bytes"));
+        let sampled = sampled_mean(&recording, "leaf0->h0");
+        assert!((longest.mean_bytes / sampled - 1.0).abs() < 0.01, "{} and {sampled}", longest.mean_bytes);
+    }
+}

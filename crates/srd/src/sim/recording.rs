@@ -3,6 +3,7 @@
 use srd_sim::record::{self, Recording, Traced};
 use srd_sim::run::Ran;
 use srd_sim::scenario::Scenario;
+use srd_sim::units::Ps;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -52,8 +53,11 @@ impl FromStr for Wanted {
 }
 
 impl Record {
-    /// Refuses cables that there are not, before anything runs.
+    /// Refuses cables that there are not, before anything runs, and says what will have no effect.
     pub fn check(&self, scenario: &Scenario) -> anyhow::Result<()> {
+        if self.out.is_none() && scenario.settings.sample_every > Ps::ZERO {
+            eprintln!("srd: [sample] has no effect without --out DIR: samples go into tables there");
+        }
         for link in &self.pcap {
             scenario
                 .topology
@@ -72,12 +76,6 @@ impl Record {
         watch: &mut dyn FnMut(f64) -> bool,
     ) -> Option<anyhow::Result<Option<(Ran, Vec<String>)>>> {
         let out = self.out.as_ref()?;
-        if !scenario.settings.is_plain_srd() || !scenario.traffic.programs.is_empty() {
-            return Some(Err(anyhow::anyhow!(
-                "--out records runs in which all hosts speak the same SRD, and no programs: leave it out; --json has the \
-                 outcome of any run"
-            )));
-        }
         let dir = if several { out.join(format!("seed-{}", scenario.settings.seed)) } else { out.clone() };
         let recording = Recording {
             pcap: self.pcap.clone(),
@@ -90,6 +88,7 @@ impl Record {
         Some(match record::run(scenario, &recording, watch) {
             Ok(recorded) => Ok(recorded.map(|recorded| {
                 let mut notes = recorded.notes;
+                notes.extend(recorded.ran.warnings.iter().map(|warning| format!("warning: {warning}")));
                 notes.push(format!("{} has {}", dir.display(), recorded.files.join(", ")));
                 (recorded.ran, notes)
             })),

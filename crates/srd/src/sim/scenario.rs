@@ -77,14 +77,15 @@ impl Runs {
             Ok(scenario) => scenario,
             Err(error) => return Some(Err(error.into())),
         };
-        let done = |ran| Done { ran, notes: Vec::new() };
+        let done = |ran: Ran| {
+            let notes = ran.warnings.iter().map(|warning| format!("warning: {warning}")).collect();
+            Done { ran, notes }
+        };
         if let Some(result) = self.record.run(&scenario, self.seeds.is_some(), watch) {
             return result.transpose().map(|result| result.map(|(ran, notes)| Done { ran, notes }));
         }
         if self.record.verify {
-            if !scenario.settings.is_plain_srd() || !scenario.traffic.programs.is_empty() {
-                let what =
-                    "--verify puts SRD's packets through their wire format: the rivals' have none here";
+            if let Err(what) = run::check_verified(&scenario) {
                 return Some(Err(anyhow!(what)));
             }
             let result = run::run_verified(&scenario, watch)?;

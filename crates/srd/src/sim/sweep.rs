@@ -55,6 +55,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for row in rows.iter().filter(|row| !row.complaints.is_empty()) {
         eprintln!("srd: {}: {}", name(row), row.complaints.join("; "));
     }
+    for row in rows.iter().filter(|row| !row.warnings.is_empty()) {
+        eprintln!("srd: {}: warning: {}", name(row), row.warnings.join("; "));
+    }
     if let Some(path) = &args.csv {
         write(path, &csv::of_sweep(&sweep, &rows))?;
     }

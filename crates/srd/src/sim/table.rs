@@ -23,8 +23,10 @@ fn ratio(outcome: &Outcome) -> String {
     }
 }
 
-const COLUMNS: &[Column] = &[
-    Column { head: "seed", show: |o| o.seed.to_string() },
+/// Of which run.
+const RUN: Column = Column { head: "seed", show: |o| o.seed.to_string() };
+/// Completion times.
+const TIMES: &[Column] = &[
     Column { head: "min", show: |o| time(o, |times| times.min) },
     Column { head: "p50", show: |o| time(o, |times| times.p50) },
     Column { head: "mean", show: |o| time(o, |times| times.mean) },
@@ -33,6 +35,21 @@ const COLUMNS: &[Column] = &[
     Column { head: "ideal", show: |o| o.ideal_us.map_or_else(dash, |us| format!("{us:.1}")) },
     Column { head: "max/ideal", show: ratio },
     Column { head: "spread", show: |o| o.spread.map_or_else(dash, |spread| format!("{spread:.3}")) },
+];
+/// What flows without end come to.
+const RATES: &[Column] = &[
+    Column {
+        head: "Gb/s",
+        show: |o| format!("{:.3}", o.workloads.iter().map(|of| of.goodput_gbps).sum::<f64>()),
+    },
+    Column {
+        head: "least",
+        show: |o| format!("{:.3}", rates(o).map(|(least, _)| least).fold(f64::MAX, f64::min)),
+    },
+    Column { head: "most", show: |o| format!("{:.3}", rates(o).map(|(_, most)| most).fold(0.0, f64::max)) },
+];
+/// Packets, and what the run took.
+const PACKETS: &[Column] = &[
     Column { head: "new", show: |o| o.packets_new.to_string() },
     Column { head: "again", show: |o| o.packets_rtx.to_string() },
     Column { head: "dropped", show: |o| o.packets_dropped.to_string() },
@@ -41,6 +58,11 @@ const COLUMNS: &[Column] = &[
     Column { head: "events/s", show: |o| short(o.cost.events_per_cpu_s) },
     Column { head: "packets/s", show: |o| short(o.cost.packets_per_cpu_s) },
 ];
+
+/// Least and greatest goodput of a flow without end, of each workload that has such.
+fn rates(outcome: &Outcome) -> impl Iterator<Item = (f64, f64)> + '_ {
+    outcome.workloads.iter().filter_map(|of| of.goodput_of_flows_gbps)
+}
 
 /// A rate with three digits: `8.13 M`, `331 k`.
 fn short(rate: f64) -> String {
@@ -55,11 +77,18 @@ fn short(rate: f64) -> String {
 /// All runs of one scenario, none of them missing.
 pub fn describe(outcomes: &[&Outcome]) -> String {
     let Some(first) = outcomes.first() else { return String::new() };
+    // All of them are of one scenario: flows have an end in each or in none.
+    let endless = outcomes.iter().all(|outcome| outcome.fct_us.is_none() && rates(outcome).next().is_some());
+    let (what, first_columns) = match endless {
+        true => ("goodput in Gb/s of all flows, and of the slowest and the fastest", RATES),
+        false => ("completion times in us", TIMES),
+    };
+    let columns: Vec<&Column> = [&RUN].into_iter().chain(first_columns).chain(PACKETS).collect();
     let cells: Vec<Vec<String>> = outcomes
         .iter()
-        .map(|outcome| COLUMNS.iter().map(|column| (column.show)(outcome)).collect())
+        .map(|outcome| columns.iter().map(|column| (column.show)(outcome)).collect())
         .collect();
-    let widths: Vec<usize> = COLUMNS
+    let widths: Vec<usize> = columns
         .iter()
         .enumerate()
         .map(|(n, column)| cells.iter().map(|row| row[n].len()).max().unwrap_or(0).max(column.head.len()))
@@ -70,10 +99,10 @@ pub fn describe(outcomes: &[&Outcome]) -> String {
         format!("{}\n", cells.join("  "))
     };
     let mut text = format!(
-        "{}, {}: {} flows between {} hosts; completion times in us, events and packets per CPU second\n\n",
+        "{}, {}: {} flows between {} hosts; {what}, events and packets per CPU second\n\n",
         first.scenario, first.transport, first.flows, first.hosts
     );
-    text += &line(COLUMNS.iter().map(|column| column.head).collect());
+    text += &line(columns.iter().map(|column| column.head).collect());
     for row in &cells {
         text += &line(row.iter().map(String::as_str).collect());
     }
@@ -141,6 +170,20 @@ mod tests {
         {
             assert_eq!(short(rate), text);
         }
+    }
+
+    #[test]
+    fn flows_without_end_have_rates() {
+        let of = |goodput_gbps, least, most| OfWorkload {
+            goodput_gbps,
+            goodput_of_flows_gbps: Some((least, most)),
+            ..OfWorkload::default()
+        };
+        let workloads = vec![of(50.0, 12.0, 13.5), of(40.0, 9.25, 11.0)];
+        let text = describe(&[&Outcome { workloads, ..Outcome::default() }]);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[2][..4], ["seed", "Gb/s", "least", "most"], "{text}");
+        assert_eq!(lines[3][..4], ["0", "90.000", "9.250", "13.500"], "{text}");
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub(crate) const END: &str = "</body>\n</html>\n";
 impl Page<'_> {
     pub(super) fn html(&self) -> String {
         let mut out = beginning(&self.ran.outcome.scenario, &self.summary());
-        for complaint in &self.ran.complaints {
+        for complaint in self.ran.complaints.iter().chain(&self.ran.warnings) {
             let _ = writeln!(out, "<p class=\"complaint\">{}</p>", escape(complaint));
         }
         self.tables(&mut out);
@@ -107,7 +107,19 @@ impl Page<'_> {
         let outcome = &self.ran.outcome;
         let flows = counted(outcome.flows as u64, "flow");
         let hosts = counted(outcome.hosts as u64, "host");
-        let mut text = format!("{flows} on a fabric of {hosts}");
+        let what = match (outcome.flows, outcome.programs.len() as u64) {
+            (_, 0) => flows,
+            (0, programs) => counted(programs, "program"),
+            (_, programs) => format!("{flows} and {}", counted(programs, "program")),
+        };
+        let mut text = format!("{what} on a fabric of {hosts}");
+        if self.others() {
+            let _ = write!(text, " ({})", outcome.transport);
+        }
+        if outcome.flows == 0 {
+            text.push('.');
+            return text;
+        }
         match (outcome.fct_us, outcome.ideal_us) {
             (Some(times), Some(ideal)) => {
                 let ratio = times.max / ideal;
@@ -156,6 +168,37 @@ impl Page<'_> {
             grouped(cost.events_per_cpu_s.round() as u64)
         );
         self.workloads(out);
+        self.programs(out);
+    }
+
+    /// What programs have measured.
+    fn programs(&self, out: &mut String) {
+        if self.ran.outcome.programs.is_empty() {
+            return;
+        }
+        out.push_str(
+            "<div class=\"wide\"><table>\n<tr><th>Program<th>ranks<th>what<th>unit<th>number<th>least<th>mean<th>99 %<th>most</tr>\n",
+        );
+        for program in &self.ran.outcome.programs {
+            let (name, ranks) = (escape(&program.name), program.ranks);
+            for of in &program.figures {
+                let (what, unit) = (escape(&of.what), escape(&of.unit));
+                let _ = write!(out, "<tr><td>{name}<td>{ranks}<td>{what}<td>{unit}<td>{}", of.count);
+                for value in [of.least, of.mean, of.p99, of.most] {
+                    let _ = write!(out, "<td>{}", plain(value));
+                }
+                out.push_str("</tr>\n");
+            }
+            if program.figures.is_empty() {
+                let _ = writeln!(out, "<tr><td>{name}<td>{ranks}<td colspan=\"7\">not at its end</tr>");
+            }
+        }
+        out.push_str("</table></div>\n");
+    }
+
+    /// Whether somebody speaks something else than SRD.
+    fn others(&self) -> bool {
+        !self.scenario.settings.is_plain_srd()
     }
 
     fn flows_rows(&self) -> Vec<(&'static str, String)> {
@@ -168,6 +211,9 @@ impl Page<'_> {
             (outcome.failed, "failed"),
             (unfinished, "not at their end"),
         ];
+        if outcome.flows == 0 {
+            return vec![("Simulated time", format!("{} us", plain_us(outcome.sim_us)))];
+        }
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let flows: Vec<String> =
             counts.map(|&(count, word)| format!("{} {word}", grouped(count as u64))).collect();
@@ -206,9 +252,10 @@ impl Page<'_> {
     /// Completion times of each workload, where there are several.
     fn workloads(&self, out: &mut String) {
         let traffic = &self.scenario.traffic;
-        let mut of_workload: BTreeMap<u16, (u64, Vec<_>)> = BTreeMap::new();
+        let mut of_workload: BTreeMap<u16, (u64, u16, Vec<_>)> = BTreeMap::new();
         for (flow, state) in traffic.flows.iter().zip(&self.simulation.flows) {
-            let (flows, times) = of_workload.entry(flow.workload).or_default();
+            let (flows, transport, times) = of_workload.entry(flow.workload).or_default();
+            *transport = flow.transport;
             *flows += 1;
             times.extend(state.sent.map(|sent| sent - state.started.unwrap_or(sent)));
         }
@@ -218,9 +265,13 @@ impl Page<'_> {
         out.push_str(
             "<div class=\"wide\"><table>\n<tr><th>Workload<th>flows<th>finished<th>median us<th>99 % us<th>slowest us</tr>\n",
         );
-        for (workload, (flows, times)) in of_workload.into_iter().take(MAX_WORKLOADS) {
+        for (workload, (flows, transport, times)) in of_workload.into_iter().take(MAX_WORKLOADS) {
             let finished = times.len();
-            let name = escape(&traffic.workloads[workload as usize]);
+            let mut name = escape(&traffic.workloads[workload as usize]).to_string();
+            if self.others() {
+                let transport = &self.scenario.settings.transports[transport as usize].name;
+                let _ = write!(name, " ({})", escape(transport));
+            }
             let _ = write!(out, "<tr><td>{name}<td>{flows}<td>{finished}");
             let values =
                 Times::of(times).map_or([None; 3], |times| [times.p50, times.p99, times.max].map(Some));

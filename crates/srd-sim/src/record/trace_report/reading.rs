@@ -57,7 +57,7 @@ pub(super) struct Packet {
 #[derive(Debug)]
 pub(super) struct Copy {
     pub(super) tx: u8,
-    pub(super) path: u8,
+    pub(super) path: u16,
     pub(super) source_port: u16,
     pub(super) port: u32,
     pub(super) sent: f64,

@@ -121,7 +121,7 @@ pub struct Resent {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct PathUse {
     /// Path slot.
-    pub path: u8,
+    pub path: u16,
     /// UDP source port.
     pub source_port: u16,
     /// Copies sent on it.
@@ -382,7 +382,7 @@ fn resent(trace: &TraceFile, flow: &Flow) -> Resent {
 
 /// How many paths the flow used, and the slowest of them.
 fn paths(flow: &Flow) -> (u64, Vec<PathUse>) {
-    let mut paths: BTreeMap<(u8, u16), (u64, u64, Vec<f64>)> = BTreeMap::new();
+    let mut paths: BTreeMap<(u16, u16), (u64, u64, Vec<f64>)> = BTreeMap::new();
     let mut all = 0;
     for packet in &flow.packets {
         for copy in &packet.copies {

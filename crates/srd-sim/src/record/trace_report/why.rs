@@ -316,7 +316,7 @@ pub(super) fn rule(cause: &str) -> String {
 
 /// Paths of the flow that were given up, or came back.
 fn path_changes(flow: &Flow, until: f64, context: &Context) -> Vec<(f64, Moment)> {
-    let used: BTreeSet<u8> =
+    let used: BTreeSet<u16> =
         flow.packets.iter().flat_map(|packet| &packet.copies).map(|copy| copy.path).collect();
     let changes = context.between(flow.started, until).filter_map(|(at, decision)| {
         let (weight, path, what) = match decision {
@@ -329,7 +329,7 @@ fn path_changes(flow: &Flow, until: f64, context: &Context) -> Vec<(f64, Moment)
             Decision::PathRerolled { path } => (0.5, path, format!("path {path} gets another source port")),
             _ => return None,
         };
-        used.contains(path).then_some((weight, Moment { t_us: *at, what }))
+        used.contains(&(*path as u16)).then_some((weight, Moment { t_us: *at, what }))
     });
     changes.collect()
 }
