@@ -50,7 +50,8 @@ pub fn max_datagram(mtu: u16, v6: bool, sealed: bool) -> u16 {
 /// | `burst_bytes` | 63,000 | one GSO send |
 pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) -> Config {
     let sealed = options.key_file.is_some();
-    let line_rate = options.line_rate.or(local.line_rate).unwrap_or(UNKNOWN_RATE);
+    let known_rate = options.line_rate.or(local.line_rate);
+    let line_rate = known_rate.unwrap_or(UNKNOWN_RATE);
     let packet_time = line_rate.time_for(u64::from(path_mtu(options, local)));
     Config {
         paths: options.paths,
@@ -61,6 +62,7 @@ pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) ->
         selector: options.selector,
         controller: options.cc,
         line_rate,
+        line_rate_known: known_rate.is_some(),
         base_rtt: options.base_rtt.unwrap_or(Nanos(HOSTS.0 + HOPS * packet_time.0)),
         rcvbuf_bytes: rcvbuf,
         min_rto: Nanos::from_millis(1),

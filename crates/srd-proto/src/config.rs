@@ -81,6 +81,9 @@ pub struct Config {
     /// Take a context's own smallest round trip of late for its base if that is longer: for hosts, whose links may be
     /// so slow that one packet takes longer than `base_rtt` (LAB_MEASUREMENTS). Off where flows start in step.
     pub learn_base_rtt: bool,
+    /// `line_rate` is that of the host's link for certain, not a guess. Where it is, and `base_rtt` has not turned out too short,
+    /// the receiver's count is followed although `learn_base_rtt` is set.
+    pub line_rate_known: bool,
     /// Follow the receiver's count of senders when it names two or more.
     pub receiver_hint: bool,
     /// Smallest window of the controller, in packets; below one, a lone packet is paced.
@@ -129,6 +132,7 @@ impl Default for Config {
             line_rate: BitRate(100_000_000_000),
             base_rtt: Nanos::from_micros(14),
             learn_base_rtt: true,
+            line_rate_known: false,
             receiver_hint: true,
             min_window: 1.0, // below it the ACK clock stops; CC_FINDINGS' law goes down to 1/50 with ideal timers
             rcvbuf_bytes: 8 << 20,

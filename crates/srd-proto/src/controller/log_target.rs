@@ -171,6 +171,10 @@ const MOST_AMONG_RIVALS: f64 = 16.0;
 /// How much faster than its window a round trip it may send beside them, lest the pace and not the window be what limits it:
 /// Linux paces TCP at 1.2 of its window (tcp_pacing_ca_ratio).
 const PACE_AMONG_RIVALS: f64 = 1.2;
+/// A burst is at most the window's part of so many paths: with few paths in use some links are idle and others have queues.
+const PATHS_AT_ONCE: f64 = 16.0;
+/// Up to so many times the configured base round trip a learned one confirms it.
+const SURE_BASE: f64 = 1.25;
 /// A count that is a mere ceiling leaves at least this share of what it allows.
 const CEILING_FLOOR: f64 = 0.02;
 
@@ -199,6 +203,7 @@ pub(super) struct LogTarget {
     /// Base round trip of the fabric, by which everybody paces, so that who is near gets no more.
     pace_base_ns: f64,
     learn_base: bool,
+    knows_line: bool,
     packet_bytes: f64,
     max_window: f64,
     min_window: f64,
@@ -246,6 +251,7 @@ impl LogTarget {
             base_ns,
             pace_base_ns: base_ns,
             learn_base: config.learn_base_rtt,
+            knows_line: config.line_rate_known,
             packet_bytes: packet_bytes as f64,
             max_window,
             min_window: config.min_window.min(max_window),
@@ -306,7 +312,8 @@ impl LogTarget {
             let rate = self.window * self.packet_bytes / (self.pace_base_ns + self.delay_ewma);
             if self.rivalry.goes_on() { PACE_AMONG_RIVALS * rate } else { rate }
         };
-        let burst = (rate * self.target_ns()).clamp(self.packet_bytes, self.max_burst.max(self.packet_bytes));
+        let burst = (rate * self.target_ns()).min(self.window * self.packet_bytes / PATHS_AT_ONCE);
+        let burst = burst.clamp(self.packet_bytes, self.max_burst.max(self.packet_bytes));
         // What hosts hold up is in flight too, but in nobody's queue.
         let held = (self.host_ns - self.standing.ns).max(0.0) / (self.pace_base_ns + self.delay_ewma);
         let window = self.window.ceil() + (self.window * held).floor();
@@ -434,14 +441,14 @@ impl LogTarget {
             self.hint.ceiling_until = now + Nanos((DISTRUST * self.unit_ns) as u64);
         }
         let trusted = now > self.hint.ceiling_until && (explained || now <= self.hint.patient_until);
-        self.hint.rules = trusted && !self.learn_base;
+        self.hint.rules = trusted && self.is_sure();
         if self.hint.rules {
             self.window = share;
             self.startup = false;
             self.rivalry.end();
         } else if self.rivalry.goes_on() {
             // Until the count may be believed again.
-        } else if now <= self.hint.ceiling_until && !self.learn_base && self.gets.pushed_aside() {
+        } else if now <= self.hint.ceiling_until && self.is_sure() && self.gets.pushed_aside() {
             self.startup = false;
             self.rivalry.begin(self.part());
         } else {
@@ -453,9 +460,16 @@ impl LogTarget {
         self.clamp();
     }
 
+    /// Whether the rate of the line and the base round trip are known well enough to work out a part of the line.
+    fn is_sure(&self) -> bool {
+        !self.learn_base || self.knows_line && self.base_ns <= SURE_BASE * self.unit_ns
+    }
+
     /// The window, in packets, with which this sender has its part of the line although others fill the queue.
     fn part(&self) -> f64 {
-        let part = self.bdp / self.hint.senders.max(1) as f64;
+        // A host does not count others as a card does (`set_neighbours`): there are some, and may be as many.
+        let others = if self.learn_base { 2.0 } else { 1.0 };
+        let part = self.bdp / (others * self.hint.senders.max(1) as f64);
         (part * (1.0 + self.delay_ewma / self.unit_ns)).min(MOST_AMONG_RIVALS * self.bdp)
     }
 
