@@ -10,6 +10,12 @@ pub trait Content {
     /// Cuts the content down to its headers. Returns the bytes that are left of the frame's, or `None` if the transport
     /// makes nothing of such a frame.
     fn trim(&mut self) -> Option<u32>;
+
+    /// Which connection a frame is of, for transports whose connections take many paths at a time: the frame's addresses and
+    /// ports are those of a path. `None`: they are those of the connection.
+    fn connection(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// What switches look at.

@@ -89,6 +89,13 @@ macro_rules! rivals {
                     $(MixedContent::$Rival(content) => content.trim(),)*
                 }
             }
+
+            fn connection(&self) -> Option<u32> {
+                match self {
+                    MixedContent::Srd(content) => content.connection(),
+                    $(MixedContent::$Rival(content) => content.connection(),)*
+                }
+            }
         }
 
         /// How processes of a mixed fabric name each other.

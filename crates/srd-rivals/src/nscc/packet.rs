@@ -124,4 +124,12 @@ impl Content for Packet {
             _ => Some(HEADERS),
         }
     }
+
+    /// A number made of its name: two connections rarely have the same.
+    fn connection(&self) -> Option<u32> {
+        let (Packet::Data(Data { label, .. }) | Packet::Probe { label, .. }) = self else { return None };
+        let Label { host, process, slot, .. } = *label;
+        let parts = [host, process as u32, slot];
+        Some(parts.into_iter().fold(0, |mixed: u32, part| (mixed ^ part).wrapping_mul(0x9e37_79b1).rotate_left(15)))
+    }
 }

@@ -3,7 +3,7 @@
 use super::{Event, Kind, Process, Simulation};
 use crate::draws;
 use crate::fabric::mix;
-use crate::frame::FrameId;
+use crate::frame::{Content, FrameId};
 use crate::units::Ps;
 use rand::Rng;
 
@@ -98,7 +98,8 @@ impl<T: Kind> Simulation<'_, T> {
         if let Some(process) = process {
             let Process { transport, counted, .. } = &mut self.processes[process as usize];
             if let Some(strangers) = self.hosts[host as usize].strangers.as_mut().filter(|_| !*counted) {
-                strangers.see(self.now, head.tuple_hash, head.bytes);
+                let connection = self.frames.content(frame).connection().unwrap_or(head.tuple_hash);
+                strangers.see(self.now, connection, head.bytes);
             }
             transport.receive(self.now.time(), arrived, &head, self.frames.content(frame));
         }

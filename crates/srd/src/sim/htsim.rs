@@ -46,8 +46,8 @@ pub struct Args {
     /// Rate of the hosts' links, and of all others unless --topo says otherwise
     #[arg(long, value_name = "N", value_parser = gbps)]
     link_gbps: f64,
-    /// Paths to each peer, for transports that have several [default: 64]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Paths to each peer, for transports that have several: srd up to 256, nscc powers of two up to 4096 [default: 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     paths: Option<u16>,
     /// Capacity of a switch's port in bandwidth-delay products, as htsim counts them
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = multiple)]
