@@ -334,7 +334,12 @@ fn dead_link(lab: &mut Lab<'_>) -> Option<Drawn> {
                 "fabric.host_gbps=10".to_string(),
                 "fabric.base_rtt_us=40".to_string(),
             ];
-            let run = lab.sampled(&Lab::scenario(DEAD_UPLINK, &sets(transport, &more)), every)?;
+            let mut sets = sets(transport, &more);
+            if label == SERIES[3].0 {
+                // Where packets are cut, the clock alone does better here: 1.9 ms instead of 15 where routing takes 100.
+                sets.push("transport.recovery=sleek".into());
+            }
+            let run = lab.sampled(&Lab::scenario(DEAD_UPLINK, &sets), every)?;
             let longest =
                 (0..run.flows.len()).map(|flow| longest_pause(&run.samples, flow)).max().unwrap_or_default();
             of_transport.push(longest as f64 * every.as_micros());
@@ -360,7 +365,8 @@ fn dead_link(lab: &mut Lab<'_>) -> Option<Drawn> {
         chart,
         caption: "32 flows between two racks of 10 Gb/s hosts over eight spines; one uplink dies, and switches route around it \
                   after the time on the axis. A pause: nothing of a flow comes, to the nearest 20 us; a host's flows take \
-                  turns, which is in it."
+                  turns, which is in it. NSCC without cutting looks at what comes out of order, too (SLEEK), and has pauses three \
+                  times as long without."
             .into(),
         findings: vec![
             finding("SRD", "reroutes at once; the network takes 2 to 3 orders of magnitude longer", words(&pauses[0])),

@@ -72,6 +72,10 @@ pub struct Args {
 const SRD: &str = "srd";
 /// The transport whose simulator htsim is: without marks it is not what it is.
 const NSCC: &str = "nscc";
+/// Without pauses it is not what its simulator has, either.
+const ROCE: &str = "roce";
+/// Packets of a port from which on it is paused, and down to which (main_roce.cpp, `high_pfc`, `low_pfc`).
+const CSG_PAUSES: (u64, u64) = (15, 12);
 /// Where htsim marks, in bandwidth-delay products of queue.
 const HTSIM_MARKS: (f64, f64) = (0.2, 0.8);
 
@@ -176,13 +180,26 @@ impl Inputs {
             let (min, max) = ((min * of_queue) as u64, (max * of_queue) as u64);
             format!("ecn_min = {min}\necn_max = {max}\necn_at = \"leaving\"\n")
         });
+        // csg-htsim's RoCE runs over lossless queues, which pause what comes by a port (main_roce.cpp, `LOSSLESS_INPUT`).
+        // Whoever says which classes are lossless has the thresholds that scenarios have.
+        let own = sets
+            .iter()
+            .any(|set| set.starts_with("queues.lossless=") || set.starts_with("queues.link_pause="));
+        let lossless = match args.transport.as_str() {
+            ROCE if !own => format!(
+                "lossless = [0]\npfc_xoff = {}\npfc_xon = {}\n",
+                CSG_PAUSES.0 * HTSIM_SIZES.data,
+                CSG_PAUSES.1 * HTSIM_SIZES.data
+            ),
+            _ => String::new(),
+        };
         // In htsim packets without data do not wait for those with data (compositequeue.cpp).
         let (classes, class) = match args.transport.as_str() {
             NSCC => ("classes = \"strict\"\n", "class = 1\ncontrol_class = 0\n"),
             _ => ("", ""),
         };
         let text = format!(
-            "name = {}\nend_us = {}\n[fabric]\n{}frame_overhead = 0\n[queues]\ncapacity = {}\ntrim = {}\n{marks}{classes}\
+            "name = {}\nend_us = {}\n[fabric]\n{}frame_overhead = 0\n[queues]\ncapacity = {}\ntrim = {}\n{marks}{lossless}{classes}\
              [transport]\nkind = \"{}\"\nmtu = {}\n{class}{paths}line_rate_gbps = {}\n[[workload]]\nkind = \"cm\"\n\
              file = {cm}\n",
             toml_text(&stem),
@@ -201,6 +218,11 @@ impl Inputs {
                 }
                 error
             })?;
+        if args.transport == ROCE && scenario.settings.queues.pause.is_some() {
+            let what = "roce runs in a lossless class here, as csg-htsim's does: switches pause a port from 15 packets of it on. \
+                        Without pauses: --set queues.lossless=[]";
+            scenario.notes.push(what.to_string());
+        }
         if self.overrides_queues {
             scenario.topology.cables.iter_mut().for_each(|cable| cable.queue_bytes = [None; 2]);
             let what = "Queue_Down and Queue_Up of the topology give way to --queue-bdp or --queue-packets, as in htsim";

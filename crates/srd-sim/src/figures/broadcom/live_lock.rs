@@ -3,7 +3,7 @@
 
 use super::super::lab::Lab;
 use super::super::{Drawn, Figure, finding};
-use super::{CC_AND_PFC, CC_ONLY, Configuration, FABRIC, IWARP, NSCC_CUT, PFC_ONLY, SOURCE, SRD, list, sets};
+use super::{CC_AND_PFC, CC_ONLY, Configuration, FABRIC, NSCC_CUT, PFC_ONLY, SOURCE, SRD, list, sets};
 use crate::record::chart::{Axis, Chart};
 
 pub(in crate::figures) static LIVE_LOCK: Figure = Figure {
@@ -17,6 +17,9 @@ pub(in crate::figures) static LIVE_LOCK: Figure = Figure {
 const TIMEOUTS: [u32; 8] = [4, 5, 6, 7, 8, 9, 10, 11];
 const QUICK: [u32; 3] = [5, 8, 11];
 const CONFIGURATIONS: [Configuration; 6] = [CC_ONLY, CC_AND_PFC, PFC_ONLY, IWARP, NSCC_CUT, SRD];
+/// With packets as long as the others', as the receiver counts packets.
+const IWARP: Configuration =
+    Configuration { name: "iWARP", sets: &["transport.kind=iwarp", "transport.mtu=4200"] };
 /// Those whose timeouts are not what decides: SRD's follow its measurements, the others have theirs once.
 const WITH_TIMEOUTS: [&str; 3] = [CC_ONLY.name, CC_AND_PFC.name, PFC_ONLY.name];
 
