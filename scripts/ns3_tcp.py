@@ -52,6 +52,8 @@ def configure(ns, want: argparse.Namespace) -> None:
         set_default("ns3::TcpSocket::" + name, ns.UintegerValue(want.buffer))
     set_default("ns3::TcpSocket::DelAckTimeout", ns.TimeValue(ns.MilliSeconds(1)))
     set_default("ns3::TcpSocketBase::MinRto", ns.TimeValue(ns.MicroSeconds(want.min_rto_us)))
+    # By itself 4 Gb/s, which senders with pacing never exceed.
+    set_default("ns3::TcpSocketState::MaxPacingRate", ns.DataRateValue(ns.DataRate(want.rate)))
     if want.algorithm == "TcpDctcp":
         set_default("ns3::TcpSocketBase::UseEcn", ns.StringValue("On"))
     ns.RngSeedManager.SetSeed(1)

@@ -74,6 +74,8 @@ const SRD: &str = "srd";
 const NSCC: &str = "nscc";
 /// Without pauses it is not what its simulator has, either.
 const ROCE: &str = "roce";
+/// InfiniBand's payloads are powers of two: the least MTU with which a packet of RoCE carries [`PAYLOAD`].
+const ROCE_MTU: u16 = 4156;
 /// Packets of a port from which on it is paused, and down to which (main_roce.cpp, `high_pfc`, `low_pfc`).
 const CSG_PAUSES: (u64, u64) = (15, 12);
 /// Where htsim marks, in bandwidth-delay products of queue.
@@ -245,9 +247,12 @@ fn toml_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The MTU. SRD: that with which full packets carry [`PAYLOAD`], also those that introduce their sender: the smallest, so
+/// The MTU. SRD and RoCE: that with which full packets carry [`PAYLOAD`], SRD's also those that introduce their sender: the smallest, so
 /// that round trips are those of these packets. Others: that of htsim's packets.
 fn mtu(transport: &str) -> u16 {
+    if transport == ROCE {
+        return ROCE_MTU;
+    }
     if transport != SRD {
         return HTSIM_SIZES.data as u16 - ETHERNET_HEADER as u16;
     }
