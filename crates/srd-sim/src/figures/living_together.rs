@@ -209,6 +209,7 @@ const MIXTURES: [(&str, &[&str]); 6] = [
     ),
     (
         "NSCC beside heavy TCP",
+        // Dropping, its longest is longer, and its median the same.
         &["transport.kind=nscc", "queues.ecn_min=0.2bdp", "queues.ecn_max=0.8bdp", "queues.trim=true"],
     ),
 ];
@@ -265,7 +266,8 @@ fn uplinks(lab: &mut Lab<'_>) -> Option<Drawn> {
         chart,
         caption: format!(
             "Four pairs of hosts exchange messages of 256 KB over eight uplinks of 100 Gb/s, alone or beside two CUBIC flows \
-             that never end, which ECMP pins to one uplink each; {seeds} seeds, by which it pins. The uplinks have room for all."
+             that never end, which ECMP pins to one uplink each; {seeds} seeds, by which it pins. The uplinks have room for all. NSCC beside \
+             them has switches that mark and cut, all in one class."
         ),
         findings,
         complaints: Vec::new(),
