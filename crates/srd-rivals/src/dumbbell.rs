@@ -26,6 +26,10 @@ pub(crate) struct Net {
     pub trims: bool,
     /// Share of frames longer than 200 bytes that are lost.
     pub loss: f64,
+    /// Every so many-th of them is lost, and none by chance.
+    pub loses_each: Option<u64>,
+    /// From one sample to the next.
+    pub sample: Ps,
     pub mtu: u16,
     pub seed: u64,
 }
@@ -41,6 +45,8 @@ impl Default for Net {
             marks: None,
             trims: false,
             loss: 0.0,
+            loses_each: None,
+            sample: Ps::from_micros(1),
             mtu: 4200,
             seed: 1,
         }
@@ -91,9 +97,9 @@ pub(crate) struct Ended {
     pub counts: Vec<Counts>,
     pub dropped: u64,
     pub marked: u64,
-    /// Bytes that waited for host 0, once a microsecond.
+    /// Bytes that waited for host 0, at each sample.
     pub queue: Vec<u64>,
-    /// Bytes that had come of each transfer, once a microsecond.
+    /// Bytes that had come of each transfer, at each sample.
     pub progress: Vec<Vec<u64>>,
     pub at: Ps,
 }
@@ -129,6 +135,8 @@ struct Run<'a, T: Rival> {
     contents: Vec<Option<T::Content>>,
     hosts: Vec<Host<T>>,
     draws: SmallRng,
+    /// Frames that are long enough to be lost.
+    passed: u64,
     ended: Ended,
 }
 
@@ -171,6 +179,7 @@ pub(crate) fn run<T: Rival>(net: &Net, config: &T::Config, transfers: &[Transfer
         contents: Vec::new(),
         hosts,
         draws: SmallRng::seed_from_u64(net.seed),
+        passed: 0,
         ended: Ended {
             sent: blank.clone(),
             received: blank,
@@ -259,7 +268,7 @@ impl<T: Rival> Run<'_, T> {
                     let delivered = self.delivered(transfers, number, &transfers[number]);
                     self.ended.progress[number].push(delivered);
                 }
-                self.push(self.now + Ps::from_micros(1), Event::Sample);
+                self.push(self.now + self.net.sample, Event::Sample);
             }
         }
     }
@@ -315,7 +324,12 @@ impl<T: Rival> Run<'_, T> {
         let port = &mut self.hosts[head.dst as usize];
         let waiting = port.port_free_at.since(self.now);
         let bytes = (waiting.0 as u128 * self.net.rate.0 as u128 / 8_000_000_000_000) as u64;
-        let lost = head.bytes > 200 && self.net.loss > 0.0 && self.draws.random::<f64>() < self.net.loss;
+        let long = head.bytes > 200;
+        self.passed += u64::from(long);
+        let lost = match self.net.loses_each {
+            Some(each) => long && self.passed.is_multiple_of(each),
+            None => long && self.net.loss > 0.0 && self.draws.random::<f64>() < self.net.loss,
+        };
         let full = bytes + head.bytes as u64 > self.net.capacity;
         if full && self.net.trims && !lost {
             let left = self.contents[content].as_mut().expect("it is there").trim();

@@ -98,6 +98,7 @@ mod tests {
     use crate::document::Document;
     use crate::dumbbell::{Ended, Net, Transfer, run};
     use crate::units::Ps;
+    use srd_wire::BitRate;
 
     fn read(net: &Net, lines: &str) -> Result<Config, InputError> {
         let document = Document::parse(&format!("[iwarp]\n{lines}"), "test").unwrap();
@@ -122,6 +123,35 @@ mod tests {
         let line = Ps::to_send(10_000_000 + frames * (72 + 14), net.rate).as_micros();
         let took = ended.received[0].unwrap().as_micros();
         assert!(took < 1.03 * line + 8.0, "{took} us, on the wire {line} us");
+    }
+
+    /// 98 Gb/s of a 100 Gb/s link: what the maker of a card measured (Chelsio, "Windows iSER Performance at 100Gbps", 2018).
+    /// Markers take 4 bytes of 512 (RFC 5044, section 4.3).
+    #[test]
+    fn goodput_is_what_framing_leaves() {
+        let net = Net { mtu: 9000, ..Net::default() };
+        let gbps = |lines| {
+            let ended = iwarp(&net, lines, 1, 100_000_000);
+            8e-3 * 100_000_000.0 / ended.received[0].expect("it arrives").as_micros()
+        };
+        let (plain, marked) = (gbps(""), gbps("markers = true"));
+        assert!((plain / 98.0 - 1.0).abs() < 0.02, "{plain} Gb/s");
+        assert!((marked / plain / (508.0 / 512.0) - 1.0).abs() < 0.002, "{marked} and {plain} Gb/s");
+    }
+
+    /// Mathis et al. 1997: a window of 1.22 / sqrt(p) segments.
+    #[test]
+    fn the_law_of_the_square_root_holds_on_cards_too() {
+        for loss in [1e-3, 3e-3] {
+            let (rate, delay, sample) = (BitRate(10_000_000_000), Ps::from_micros(25), Ps::from_micros(1000));
+            let net = Net { rate, delay, loss, sample, mtu: 1500, capacity: 100_000_000, ..Net::default() };
+            let config = read(&net, "").unwrap();
+            let transfer = Transfer { from: 1, to: 0, bytes: u64::MAX, start: Ps::ZERO, channel: 0 };
+            let ended = run::<Iwarp>(&net, &config, &[transfer], Ps::from_micros(2_000_000));
+            let window = ended.delivered[0] as f64 / 1428.0 * 100e-6 / 2.0;
+            let law = 1.22 / loss.sqrt();
+            assert!((window / law - 1.0).abs() < 0.1, "{loss}: {window} for {law}");
+        }
     }
 
     /// Losses cost a card that drops what comes after a hole much more than one that places it.

@@ -4,7 +4,7 @@ use crate::output;
 use crate::sim::batch::{self, Manner};
 use crate::sim::recording::command_line;
 use anyhow::Context;
-use srd_sim::figures::{self, ALL, Figure};
+use srd_sim::figures::{self, Figure, GROUPS, Group};
 use srd_sim::memory_estimate::MemoryEstimate;
 use srd_sim::record;
 use std::path::PathBuf;
@@ -19,6 +19,7 @@ Examples:
   srd figures --list                         what there is, and where it was published
   srd figures --out figures                  all of them, as figures/index.html and figures.json
   srd figures rack-to-rack --out /tmp/f      one of them
+  srd figures srd-paper efa --out /tmp/f     all of two publications
   srd figures --quick --out /tmp/f           all of them, coarser, in a tenth of the time
 
 Exit code: 0 if all went well, 1 if something failed, 130 after an interrupt: the page then has what is finished.";
@@ -27,37 +28,56 @@ Exit code: 0 if all went well, 1 if something failed, 130 after an interrupt: th
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Which figures [default: all]
+    /// Which figures, by their names or by those of groups [default: all]
     #[arg(value_name = "NAME", value_parser = named)]
-    names: Vec<&'static Figure>,
+    names: Vec<Named>,
     /// Write the page into this directory
     #[arg(long, value_name = "DIR", required_unless_present = "list")]
     out: Option<PathBuf>,
     /// Fewer and shorter runs: the shape, in a tenth of the time
     #[arg(long)]
     quick: bool,
-    /// List the figures instead
+    /// List the figures and their groups instead
     #[arg(long, conflicts_with_all = ["names", "out", "quick"])]
     list: bool,
     #[command(flatten)]
     manner: Manner,
 }
 
-fn named(name: &str) -> Result<&'static Figure, String> {
-    Figure::named(name).ok_or_else(|| {
-        let names: Vec<&str> = ALL.iter().map(|figure| figure.name).collect();
-        format!("there are {}", names.join(", "))
-    })
+/// What a name stands for.
+#[derive(Clone, Debug)]
+struct Named(Vec<&'static Figure>);
+
+fn named(name: &str) -> Result<Named, String> {
+    if let Some(figure) = Figure::named(name) {
+        return Ok(Named(vec![figure]));
+    }
+    if let Some(group) = Group::named(name) {
+        return Ok(Named(group.figures.to_vec()));
+    }
+    let groups: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
+    let names: Vec<&str> = figures::all().map(|figure| figure.name).collect();
+    Err(format!("there are the groups {}, and the figures {}", groups.join(", "), names.join(", ")))
+}
+
+/// Those that were named, each once and in the order of the page; all without a name.
+fn wanted(names: &[Named]) -> Vec<&'static Figure> {
+    let is_named =
+        |figure: &Figure| names.iter().any(|Named(of)| of.iter().any(|other| other.name == figure.name));
+    figures::all().filter(|figure| names.is_empty() || is_named(figure)).collect()
 }
 
 /// Makes them and writes the page.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(out) = args.out.as_ref().filter(|_| !args.list) else {
-        let rows = ALL.iter().map(|figure| (figure.name, format!("{} ({})", figure.title, figure.source)));
-        output::text(&output::columns(rows))?;
+        for group in GROUPS {
+            let rows = group.figures.iter();
+            let rows = rows.map(|figure| (figure.name, format!("{} ({})", figure.title, figure.source)));
+            output::text(&format!("{}:\n{}", group.name, output::columns(rows)))?;
+        }
         return Ok(ExitCode::SUCCESS);
     };
-    let wanted = if args.names.is_empty() { ALL.to_vec() } else { args.names.clone() };
+    let wanted = wanted(&args.names);
     std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     let results =
         batch::run_all(wanted.len(), &args.manner, &MemoryEstimate::default(), &|number, watch| {

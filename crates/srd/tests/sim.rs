@@ -640,6 +640,8 @@ fn published_figures_come_as_one_page() {
     assert!(page.contains("id=\"incast-distribution\"") && page.matches("<figure").count() == 1);
     let (code, message) = refused(&["figures", "incast", "--out", "/nowhere"]);
     assert!(code == 2 && message.contains("incast-by-size, incast-distribution"), "{message}");
+    assert!(message.contains("groups srd-paper, efa, mellanox, broadcom, sandia"), "{message}");
+    assert!(named.lines().any(|line| line == "sandia:"), "{named}");
 }
 
 /// Flows without end into a port whose class is lossless, with too little room for what is under way.

@@ -54,7 +54,7 @@ persistent = true
 "#;
 
 /// Who else is there, and what the fabric is like: queues and marks as those recommend who made them.
-const OTHERS: [(&str, &[&str]); 8] = [
+const OTHERS: [(&str, &[&str]); 10] = [
     ("CUBIC, 1 MB", &["queues.capacity=1MB"]),
     ("CUBIC, 4 MB", &["queues.capacity=4MB"]),
     ("NewReno, 1 MB", &["rival.0.congestion=newreno", "queues.capacity=1MB"]),
@@ -82,6 +82,20 @@ const OTHERS: [(&str, &[&str]); 8] = [
             "queues.ecn_probability=0.2",
         ],
     ),
+    (
+        "NSCC, 1 MB",
+        &["rival.0.kind=nscc", "queues.capacity=1MB", "queues.ecn_min=0.2bdp", "queues.ecn_max=0.8bdp"],
+    ),
+    (
+        "NSCC, cut packets",
+        &[
+            "rival.0.kind=nscc",
+            "queues.capacity=1MB",
+            "queues.ecn_min=0.2bdp",
+            "queues.ecn_max=0.8bdp",
+            "queues.trim=true",
+        ],
+    ),
     ("BBR, 1 MB", &["rival.0.congestion=bbr", "queues.capacity=1MB"]),
 ];
 
@@ -90,7 +104,7 @@ fn texts(sets: &[&str]) -> Vec<String> {
 }
 
 fn one_port(lab: &mut Lab<'_>) -> Option<Drawn> {
-    let others = lab.pick(&OTHERS[..6], &OTHERS[..]);
+    let others = lab.pick(&OTHERS[..7], &OTHERS[..]);
     let end = format!("end_us={}", lab.pick(30_000, 60_000));
     lab.plan(others.len());
     let mut runs = Vec::new();
@@ -134,7 +148,8 @@ fn one_port(lab: &mut Lab<'_>) -> Option<Drawn> {
         chart,
         caption: "Four senders of SRD and four of another transport, 100 Gb/s, 12 us, one port. Sizes are the port's queue, or \
                   where it begins to mark; DCQCN: marks from 400 KB to 1.6 MB, as for 100 Gb/s in the configuration of HPCC's \
-                  authors. The receiver's card counts the connections of all transports, and SRD takes its part of that count."
+                  authors; NSCC: marks as its authors have them, but packets without data in the queue of all others, as a \
+                  class in front of SRD's would be no equal's. The receiver's card counts the connections of all transports, and SRD takes its part of that count."
             .into(),
         findings,
         complaints: Vec::new(),
@@ -178,11 +193,25 @@ repeats = 300
 "#;
 
 /// What is on the fabric.
-const MIXTURES: [(&str, &[&str]); 4] = [
+const MIXTURES: [(&str, &[&str]); 6] = [
     ("SRD alone", &["workload.0.until_us=0.001"]),
     ("SRD beside heavy TCP", &[]),
     ("TCP alone", &["workload.0.until_us=0.001", "workload.1.transport=tcp"]),
     ("TCP beside heavy TCP", &["workload.1.transport=tcp"]),
+    (
+        "NSCC alone",
+        &[
+            "workload.0.until_us=0.001",
+            "transport.kind=nscc",
+            "queues.ecn_min=0.2bdp",
+            "queues.ecn_max=0.8bdp",
+        ],
+    ),
+    (
+        "NSCC beside heavy TCP",
+        // Dropping, its longest is longer, and its median the same.
+        &["transport.kind=nscc", "queues.ecn_min=0.2bdp", "queues.ecn_max=0.8bdp", "queues.trim=true"],
+    ),
 ];
 
 fn uplinks(lab: &mut Lab<'_>) -> Option<Drawn> {
@@ -232,11 +261,13 @@ fn uplinks(lab: &mut Lab<'_>) -> Option<Drawn> {
         MIXTURES.iter().enumerate().map(|(which, (name, _))| finding(*name, "", words(which))).collect();
     findings.push(finding("The heavy TCP flows beside SRD", "SRD avoids overloaded paths", range(1)));
     findings.push(finding("The heavy TCP flows beside TCP", "", range(3)));
+    findings.push(finding("The heavy TCP flows beside NSCC", "", range(5)));
     Some(Drawn {
         chart,
         caption: format!(
             "Four pairs of hosts exchange messages of 256 KB over eight uplinks of 100 Gb/s, alone or beside two CUBIC flows \
-             that never end, which ECMP pins to one uplink each; {seeds} seeds, by which it pins. The uplinks have room for all."
+             that never end, which ECMP pins to one uplink each; {seeds} seeds, by which it pins. The uplinks have room for all. NSCC beside \
+             them has switches that mark and cut, all in one class."
         ),
         findings,
         complaints: Vec::new(),

@@ -46,54 +46,115 @@ struct Finding {
     here: String,
 }
 
+/// NSCC as its authors' simulator has it: marks between 0.2 and 0.8 of a bandwidth-delay product, by what a packet leaves behind,
+/// and packets without data before those with data. For each use: what ports hold, and what is done with more than that.
+const NSCC: [&str; 7] = [
+    "transport.kind=nscc",
+    "transport.class=1",
+    "transport.control_class=0",
+    "queues.classes=strict",
+    "queues.ecn_min=0.2bdp",
+    "queues.ecn_max=0.8bdp",
+    "queues.ecn_at=leaving",
+];
+/// The same, and switches cut what does not fit.
+const NSCC_CUT: [&str; 8] =
+    [NSCC[0], NSCC[1], NSCC[2], NSCC[3], NSCC[4], NSCC[5], NSCC[6], "queues.trim=true"];
+
 fn finding(what: impl Into<String>, published: impl Into<String>, here: impl Into<String>) -> Finding {
     Finding { what: what.into(), published: published.into(), here: here.into() }
 }
 
-/// All, in the order of the page.
-pub static ALL: &[&Figure] = &[
-    &srd_paper::INCAST_BY_SIZE,
-    &srd_paper::INCAST_DISTRIBUTION,
-    &srd_paper::PERSISTENT_INCAST,
-    &srd_paper::RACK_TO_RACK,
-    &srd_paper::DEAD_LINK,
-    &living_together::ONE_PORT,
-    &living_together::UPLINKS,
-    &efa_second_generation::DATA_AHEAD,
-    &efa_second_generation::IN_FLIGHT,
-    &efa_second_generation::ALL_REDUCE,
-    &efa_second_generation::GENERATIONS,
-    &mellanox::SMALL_MANY_TO_ONE,
-    &mellanox::QUEUE_PAIRS,
-    &mellanox::LARGE_MANY_TO_ONE,
-    &mellanox::ALL_TO_ALL,
-    &mellanox::BESIDE_TCP,
-    &mellanox::FOUR_QUADRANTS,
-    &mellanox::REACTION,
-    &broadcom::GPCNET,
-    &broadcom::BLOCKING,
-    &broadcom::NON_BLOCKING,
-    &broadcom::HPCG,
-    &broadcom::LJ,
-    &broadcom::EAM,
-    &broadcom::LIVE_LOCK,
-    &broadcom::LATENCY,
-    &sandia::bandwidth::SLOWEST,
-    &sandia::bandwidth::AVERAGE,
-    &sandia::order::ORDER,
-    &sandia::bisection::BISECTION,
-    &sandia::latency::ROTATE,
-    &sandia::latency::PING_PONG,
-    &sandia::collectives::ALL_TO_ALL,
-    &sandia::collectives::BARRIER,
-    &sandia::contention::CONTENTION,
-    &sandia::linpack::LINPACK,
+/// Figures of one publication, in the order of the page.
+#[derive(Debug)]
+pub struct Group {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// Its figures.
+    pub figures: &'static [&'static Figure],
+}
+
+/// All groups, in the order of the page.
+pub static GROUPS: &[Group] = &[
+    Group {
+        name: "srd-paper",
+        figures: &[
+            &srd_paper::INCAST_BY_SIZE,
+            &srd_paper::INCAST_DISTRIBUTION,
+            &srd_paper::PERSISTENT_INCAST,
+            &srd_paper::RACK_TO_RACK,
+            &srd_paper::DEAD_LINK,
+            &living_together::ONE_PORT,
+            &living_together::UPLINKS,
+        ],
+    },
+    Group {
+        name: "efa",
+        figures: &[
+            &efa_second_generation::DATA_AHEAD,
+            &efa_second_generation::IN_FLIGHT,
+            &efa_second_generation::ALL_REDUCE,
+            &efa_second_generation::GENERATIONS,
+        ],
+    },
+    Group {
+        name: "mellanox",
+        figures: &[
+            &mellanox::SMALL_MANY_TO_ONE,
+            &mellanox::QUEUE_PAIRS,
+            &mellanox::LARGE_MANY_TO_ONE,
+            &mellanox::ALL_TO_ALL,
+            &mellanox::BESIDE_TCP,
+            &mellanox::FOUR_QUADRANTS,
+            &mellanox::REACTION,
+        ],
+    },
+    Group {
+        name: "broadcom",
+        figures: &[
+            &broadcom::GPCNET,
+            &broadcom::BLOCKING,
+            &broadcom::NON_BLOCKING,
+            &broadcom::HPCG,
+            &broadcom::LJ,
+            &broadcom::EAM,
+            &broadcom::LIVE_LOCK,
+            &broadcom::LATENCY,
+        ],
+    },
+    Group {
+        name: "sandia",
+        figures: &[
+            &sandia::bandwidth::SLOWEST,
+            &sandia::bandwidth::AVERAGE,
+            &sandia::order::ORDER,
+            &sandia::bisection::BISECTION,
+            &sandia::latency::ROTATE,
+            &sandia::latency::PING_PONG,
+            &sandia::collectives::ALL_TO_ALL,
+            &sandia::collectives::BARRIER,
+            &sandia::contention::CONTENTION,
+            &sandia::linpack::LINPACK,
+        ],
+    },
 ];
+
+/// All figures, in the order of the page.
+pub fn all() -> impl Iterator<Item = &'static Figure> {
+    GROUPS.iter().flat_map(|group| group.figures.iter().copied())
+}
+
+impl Group {
+    /// The group of that name.
+    pub fn named(name: &str) -> Option<&'static Group> {
+        GROUPS.iter().find(|group| group.name == name)
+    }
+}
 
 impl Figure {
     /// The figure of that name.
     pub fn named(name: &str) -> Option<&'static Figure> {
-        ALL.iter().copied().find(|figure| figure.name == name)
+        all().find(|figure| figure.name == name)
     }
 
     /// Makes it, `quick` with fewer and shorter runs. `watch` is told now and then which share is done; `None` if it returned
@@ -163,9 +224,7 @@ mod tests {
 
     #[test]
     fn every_figure_is_made_and_says_what_was_published() {
-        let made: Vec<(&Figure, Drawn)> = ALL
-            .iter()
-            .copied()
+        let made: Vec<(&Figure, Drawn)> = all()
             .map(|figure| {
                 let mut last = 0.0;
                 let drawn = figure.make(true, &mut |done| {
@@ -183,7 +242,17 @@ mod tests {
         }
         let page = page(&made, "srd figures --out <here>", "a program");
         assert!(page.contains("srd figures --out &lt;here&gt;") && page.ends_with(END));
-        assert_eq!(page.matches("<figure").count(), ALL.len());
+        assert_eq!(page.matches("<figure").count(), all().count());
+    }
+
+    #[test]
+    fn every_name_is_one_figures_or_one_groups() {
+        let mut names: Vec<&str> = all().map(|figure| figure.name).collect();
+        names.extend(GROUPS.iter().map(|group| group.name));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
     }
 
     #[test]

@@ -46,8 +46,8 @@ pub struct Args {
     /// Rate of the hosts' links, and of all others unless --topo says otherwise
     #[arg(long, value_name = "N", value_parser = gbps)]
     link_gbps: f64,
-    /// Paths to each peer, for transports that have several [default: 64]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Paths to each peer, for transports that have several: srd up to 256, nscc powers of two up to 4096 [default: 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     paths: Option<u16>,
     /// Capacity of a switch's port in bandwidth-delay products, as htsim counts them
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = multiple)]
@@ -72,6 +72,12 @@ pub struct Args {
 const SRD: &str = "srd";
 /// The transport whose simulator htsim is: without marks it is not what it is.
 const NSCC: &str = "nscc";
+/// Without pauses it is not what its simulator has, either.
+const ROCE: &str = "roce";
+/// InfiniBand's payloads are powers of two: the least MTU with which a packet of RoCE carries [`PAYLOAD`].
+const ROCE_MTU: u16 = 4156;
+/// Packets of a port from which on it is paused, and down to which (main_roce.cpp, `high_pfc`, `low_pfc`).
+const CSG_PAUSES: (u64, u64) = (15, 12);
 /// Where htsim marks, in bandwidth-delay products of queue.
 const HTSIM_MARKS: (f64, f64) = (0.2, 0.8);
 
@@ -176,13 +182,26 @@ impl Inputs {
             let (min, max) = ((min * of_queue) as u64, (max * of_queue) as u64);
             format!("ecn_min = {min}\necn_max = {max}\necn_at = \"leaving\"\n")
         });
+        // csg-htsim's RoCE runs over lossless queues, which pause what comes by a port (main_roce.cpp, `LOSSLESS_INPUT`).
+        // Whoever says which classes are lossless has the thresholds that scenarios have.
+        let own = sets
+            .iter()
+            .any(|set| set.starts_with("queues.lossless=") || set.starts_with("queues.link_pause="));
+        let lossless = match args.transport.as_str() {
+            ROCE if !own => format!(
+                "lossless = [0]\npfc_xoff = {}\npfc_xon = {}\n",
+                CSG_PAUSES.0 * HTSIM_SIZES.data,
+                CSG_PAUSES.1 * HTSIM_SIZES.data
+            ),
+            _ => String::new(),
+        };
         // In htsim packets without data do not wait for those with data (compositequeue.cpp).
         let (classes, class) = match args.transport.as_str() {
             NSCC => ("classes = \"strict\"\n", "class = 1\ncontrol_class = 0\n"),
             _ => ("", ""),
         };
         let text = format!(
-            "name = {}\nend_us = {}\n[fabric]\n{}frame_overhead = 0\n[queues]\ncapacity = {}\ntrim = {}\n{marks}{classes}\
+            "name = {}\nend_us = {}\n[fabric]\n{}frame_overhead = 0\n[queues]\ncapacity = {}\ntrim = {}\n{marks}{lossless}{classes}\
              [transport]\nkind = \"{}\"\nmtu = {}\n{class}{paths}line_rate_gbps = {}\n[[workload]]\nkind = \"cm\"\n\
              file = {cm}\n",
             toml_text(&stem),
@@ -201,6 +220,11 @@ impl Inputs {
                 }
                 error
             })?;
+        if args.transport == ROCE && scenario.settings.queues.pause.is_some() {
+            let what = "roce runs in a lossless class here, as csg-htsim's does: switches pause a port from 15 packets of it on. \
+                        Without pauses: --set queues.lossless=[]";
+            scenario.notes.push(what.to_string());
+        }
         if self.overrides_queues {
             scenario.topology.cables.iter_mut().for_each(|cable| cable.queue_bytes = [None; 2]);
             let what = "Queue_Down and Queue_Up of the topology give way to --queue-bdp or --queue-packets, as in htsim";
@@ -223,9 +247,12 @@ fn toml_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The MTU. SRD: that with which full packets carry [`PAYLOAD`], also those that introduce their sender: the smallest, so
+/// The MTU. SRD and RoCE: that with which full packets carry [`PAYLOAD`], SRD's also those that introduce their sender: the smallest, so
 /// that round trips are those of these packets. Others: that of htsim's packets.
 fn mtu(transport: &str) -> u16 {
+    if transport == ROCE {
+        return ROCE_MTU;
+    }
     if transport != SRD {
         return HTSIM_SIZES.data as u16 - ETHERNET_HEADER as u16;
     }

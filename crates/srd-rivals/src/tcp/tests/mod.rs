@@ -86,37 +86,82 @@ fn dctcp_keeps_the_queue_at_the_threshold() {
     let amplitude = f64::sqrt(2.0 * n * (product + k)) / 2.0;
     let (low, _, most) = half.queue;
     assert!((most / (k + n) - 1.0).abs() < 0.1, "{most} for {}", k + n);
-    assert!((low / (k + n - amplitude) - 1.0).abs() < 0.2, "{low} for {}", k + n - amplitude);
+    assert!((low / (k + n - amplitude) - 1.0).abs() < 0.1, "{low} for {}", k + n - amplitude);
     assert!(half.share > 0.99, "{}", half.share);
     // With bursts of 64 KB the queue swings more, and the line stays full.
     let half = lasting(&net, &with(Algorithm::Dctcp), 2, 100_000);
     assert!(half.queue.2 < 1.5 * (k + n) && half.share > 0.98, "{:?} {}", half.queue, half.share);
 }
 
+/// Segments by segments, and room for every window.
+fn single(congestion: Algorithm) -> Config {
+    Config { tso_bytes: 0, gro_bytes: 0, rcvbuf: 100_000_000, ..with(congestion) }
+}
+
 /// Mathis et al. 1997: a window of 1.22 / sqrt(p) segments.
 #[test]
 fn newreno_obeys_the_law_of_the_square_root() {
-    for loss in [3e-3, 1e-2] {
-        let net = Net { loss, capacity: 100_000_000, ..ten_gigabits() };
-        let config = Config { tso_bytes: 0, gro_bytes: 0, ..with(Algorithm::NewReno) };
-        let ended = tcp(&net, &config, &to_zero(1, u64::MAX), 1_000_000);
-        let window = ended.delivered[0] as f64 / 1448.0 * 100e-6;
+    for loss in [1e-3, 3e-3, 1e-2] {
+        let net = Net { loss, capacity: 100_000_000, sample: Ps::from_micros(1000), ..ten_gigabits() };
+        let ended = tcp(&net, &single(Algorithm::NewReno), &to_zero(1, u64::MAX), 2_000_000);
+        let window = ended.delivered[0] as f64 / 1448.0 * 100e-6 / 2.0;
         let law = 1.22 / loss.sqrt();
-        assert!((window / law - 1.0).abs() < 0.15, "{loss}: {window} for {law}");
+        assert!((window / law - 1.0).abs() < 0.1, "{loss}: {window} for {law}");
     }
 }
 
-/// Two bandwidth-delay products in flight, one of them in the queue; and little harm done by losses.
+/// RFC 9438, section 5: with every 1/p-th packet lost a mean window of 1.054 (RTT / p)^(3/4), where that is well above Reno's.
+/// Two thirds of 200 s.
+#[test]
+fn cubic_has_the_mean_window_of_its_rfc() {
+    for (rtt_us, each) in [(100_000, 5_000), (100_000, 20_000), (100_000, 100_000), (200_000, 50_000)] {
+        let net = Net {
+            delay: Ps::from_micros(rtt_us / 4),
+            loses_each: Some(each),
+            capacity: 1_000_000_000,
+            sample: Ps::from_micros(10_000),
+            ..ten_gigabits()
+        };
+        let ended = tcp(&net, &single(Algorithm::Cubic), &to_zero(1, u64::MAX), 200_000_000);
+        let progress = &ended.progress[0];
+        let (from, to) = (progress.len() / 3, progress.len() - 1);
+        let (rtt, seconds) = (rtt_us as f64 * 1e-6, (to - from) as f64 * 0.01);
+        let window = (progress[to] - progress[from]) as f64 / 1448.0 / seconds * rtt;
+        let law = 1.054 * (rtt * each as f64).powf(0.75);
+        assert!((window / law - 1.0).abs() < 0.1, "{rtt_us} us, 1 of {each}: {window} for {law}");
+    }
+}
+
+/// Two bandwidth-delay products in flight (the draft's cwnd_gain), one of them in the queue.
 #[test]
 fn bbr_keeps_a_product_in_the_queue() {
-    let net = Net { capacity: 10_000_000, delay: Ps::from_micros(250), ..ten_gigabits() };
+    let (delay, sample) = (Ps::from_micros(250), Ps::from_micros(10));
+    let net = Net { capacity: 10_000_000, delay, sample, ..ten_gigabits() };
     let config = Config { tso_bytes: 3000, gro_bytes: 3000, ..with(Algorithm::Bbr) };
-    let half = lasting(&net, &config, 2, 100_000);
+    let half = lasting(&net, &config, 2, 400_000);
     let product = 10e9 / 8.0 * 1e-3 / 1514.0;
-    assert!(half.share > 0.99 && half.queue.1 < 1.2 * product, "{} {:?} {product}", half.share, half.queue);
+    assert!(half.share > 0.99 && (half.queue.1 / product - 1.0).abs() < 0.1, "{} {:?} {product}", half.share, half.queue);
     let net = Net { loss: 1e-2, ..ten_gigabits() };
     let half = lasting(&net, &with(Algorithm::Bbr), 1, 100_000);
     assert!(half.share > 0.9, "{}", half.share);
+}
+
+/// Cardwell et al., ACM Queue 14(5), 2016, Figure 8: 60 s at 100 Mb/s and 100 ms. What losses leave of the line up to 5 %, close
+/// to it up to 15 %, little of it where a probe of 1.25 times the rate does not make up for them.
+#[test]
+fn bbr_has_what_random_losses_leave() {
+    let share = |loss| {
+        let (rate, delay, sample) = (BitRate(100_000_000), Ps::from_micros(25_000), Ps::from_micros(10_000));
+        let net = Net { rate, delay, loss, capacity: 10_000_000, sample, ..ten_gigabits() };
+        let config = Config { tso_bytes: 3000, gro_bytes: 3000, rcvbuf: 100_000_000, ..with(Algorithm::Bbr) };
+        let ended = tcp(&net, &config, &to_zero(1, u64::MAX), 60_000_000);
+        let line = 100e6 * 1448.0 / 1514.0 * (1.0 - loss);
+        ended.delivered[0] as f64 * 8.0 / 60.0 / line
+    };
+    for loss in [1e-3, 1e-2, 5e-2] {
+        assert!((share(loss) - 1.0).abs() < 0.1, "{loss}: {}", share(loss));
+    }
+    assert!(share(0.15) > 0.8 && share(0.25) < 0.5, "{} {}", share(0.15), share(0.25));
 }
 
 #[test]

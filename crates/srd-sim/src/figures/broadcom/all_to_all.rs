@@ -2,7 +2,10 @@
 
 use super::super::lab::Lab;
 use super::super::{Drawn, Figure, finding};
-use super::{CC_AND_PFC, CC_ONLY, Configuration, DCTCP, PFC_ONLY, SOURCE, SRD, TCP, list, run};
+use super::{
+    CC_AND_PFC, CC_ONLY, Configuration, DCTCP, IWARP, NSCC_CUT, NSCC_DROPS, PFC_ONLY, SOURCE, SRD, TCP, list,
+    run,
+};
 use crate::program::measure::{Summary, spans};
 use crate::record::chart::{Axis, Chart};
 
@@ -20,7 +23,9 @@ pub(in crate::figures) static NON_BLOCKING: Figure = Figure {
     make: |lab| all_to_all(lab, &NON_BLOCKING, "at-once"),
 };
 
-const CONFIGURATIONS: [Configuration; 6] = [CC_ONLY, CC_AND_PFC, PFC_ONLY, TCP, DCTCP, SRD];
+/// SRD is the last.
+const CONFIGURATIONS: [Configuration; 9] =
+    [CC_ONLY, CC_AND_PFC, PFC_ONLY, TCP, DCTCP, IWARP, NSCC_CUT, NSCC_DROPS, SRD];
 const SIZES: [u64; 6] = [8, 256, 1 << 10, 8 << 10, 32 << 10, 128 << 10];
 const QUICK: [u64; 3] = [8, 1 << 10, 8 << 10];
 
@@ -65,15 +70,17 @@ fn all_to_all(lab: &mut Lab<'_>, figure: &Figure, algorithm: &str) -> Option<Dra
         .zip(lines[3].iter().zip(&lines[1]))
         .map(|(size, (tcp, roce))| (format!("{size} B"), tcp / roce));
     findings.push(finding("TCP by RoCE with CC and PFC", "RoCE \"significantly\" better", list(tcp)));
-    let best = |size: usize| lines[..5].iter().map(|line| line[size]).fold(f64::MAX, f64::min);
+    let (srd, others) = lines.split_last().expect("there are several");
+    let best = |size: usize| others.iter().map(|line| line[size]).fold(f64::MAX, f64::min);
     let srd =
-        sizes.iter().enumerate().map(|(number, size)| (format!("{size} B"), lines[5][number] / best(number)));
+        sizes.iter().enumerate().map(|(number, size)| (format!("{size} B"), srd[number] / best(number)));
     findings.push(finding("SRD by the best of the others", "", list(srd)));
     Some(Drawn {
         chart,
         caption: "Between ranks of one node through its memory, 10 GB/s a copy. Blocking: MPICH's choice of algorithms (Bruck's up to \
                   256 B, 32 messages at once up to 32 KiB, then pair by pair); non-blocking: all messages at once. TCP here \
-                  costs latency, but no processor time: with few large messages it loses less than on real hosts."
+                  costs latency, but no processor time: with few large messages it loses less than on real hosts. NSCC that has its packets \
+                  cut has a bandwidth-delay product for each port, all others the memory of the switch."
             .into(),
         findings,
         complaints,

@@ -2,7 +2,7 @@
 
 use super::super::{Drawn, Figure, finding};
 use super::{
-    ECMP, INFINIBAND, LAG, Lab, MOVED, MOVED_SHORT, NODES, Network, ROTATE, SOURCE, SRD, Spread, TCP,
+    ECMP, INFINIBAND, LAG, Lab, MOVED, MOVED_SHORT, NODES, NSCC, Network, ROTATE, SOURCE, SRD, Spread, TCP,
     complaints, said, scenario,
 };
 use crate::record::chart::{Axis, Chart, plain};
@@ -25,7 +25,7 @@ pub(in super::super) static AVERAGE: Figure = Figure {
 const SRD_LONG: Network =
     Network { label: "SRD, packets of 9000 bytes", sets: &["routing.mode=ecmp", "transport.kind=srd"] };
 
-const NETWORKS: [Network; 8] = [LAG, ECMP, MOVED, MOVED_SHORT, INFINIBAND, TCP, SRD, SRD_LONG];
+const NETWORKS: [Network; 9] = [LAG, ECMP, MOVED, MOVED_SHORT, INFINIBAND, TCP, NSCC, SRD, SRD_LONG];
 
 /// Pairs' bandwidths in MB/s, of all pairings and seeds: of the slowest pair of each, of the mean, of the fastest.
 struct Rates {
@@ -125,6 +125,7 @@ fn slowest(lab: &mut Lab<'_>) -> Option<Drawn> {
             finding("iWARP, adaptive, packets of 4200 bytes", "", words(&MOVED_SHORT).1),
             finding("SDR InfiniBand, static", "limited by strict static routing", words(&INFINIBAND).1),
             finding("TCP (CUBIC), ECMP hash", "", words(&TCP).1),
+            finding("NSCC, cut packets, ECMP hash", "", words(&NSCC).1),
             finding("SRD, ECMP hash", "", words(&SRD).1),
             finding("SRD, packets of 9000 bytes", "", words(&SRD_LONG).1),
         ],

@@ -3,7 +3,7 @@
 
 use super::super::lab::Run;
 use super::super::{Drawn, Figure, finding};
-use super::{INFINIBAND, Lab, MOVED, Network, SOURCE, SRD, Spread, complaints};
+use super::{INFINIBAND, Lab, MOVED, NSCC, Network, SOURCE, SRD, Spread, complaints};
 use crate::record::chart::{Axis, Chart, plain};
 use crate::workload::draw::Draw;
 
@@ -43,10 +43,11 @@ kind = "flows"
 "#;
 
 /// A network, and whether the halves of the tree are paired in the order of their ports.
-const CASES: [(&str, Network, bool); 4] = [
+const CASES: [(&str, Network, bool); 5] = [
     ("SDR InfiniBand", INFINIBAND, false),
     ("SDR InfiniBand, pairs in the order of ports", INFINIBAND, true),
     ("iWARP, adaptive", MOVED, false),
+    ("NSCC, cut packets, ECMP hash", NSCC, false),
     ("SRD, ECMP hash", SRD, false),
 ];
 
@@ -141,6 +142,7 @@ fn bisection(lab: &mut Lab<'_>) -> Option<Drawn> {
         "static routing is limiting: pairs of one cluster differ widely",
         "",
         "regain what static routes lose (the talk's aim for more than one tier)",
+        "",
         "",
     ];
     let findings = CASES

@@ -3,8 +3,8 @@
 
 use super::super::{Drawn, Figure, finding};
 use super::{
-    INFINIBAND, LAG, LAG_PAUSE, Lab, MOVED, MOVED_PAUSE, NODES, Network, SOURCE, SRD, TCP, complaints, said,
-    scenario,
+    INFINIBAND, LAG, LAG_PAUSE, Lab, MOVED, MOVED_PAUSE, NODES, NSCC, Network, SOURCE, SRD, TCP, complaints,
+    said, scenario,
 };
 use crate::record::chart::{Axis, Chart, plain};
 
@@ -27,9 +27,9 @@ const LAG_PAUSE_SHORT: Network = Network {
     label: "iWARP, LAG hash, pause, packets of 4200 bytes",
     sets: &["routing.mode=lag", "queues.link_pause=true", "transport.mtu=4200"],
 };
-const ALL_TO_ALL_NETWORKS: [Network; 8] =
-    [LAG, LAG_PAUSE, LAG_PAUSE_SHORT, MOVED, MOVED_PAUSE, INFINIBAND, TCP, SRD];
-const BARRIER_NETWORKS: [Network; 6] = [LAG, MOVED, MOVED_PAUSE, INFINIBAND, TCP, SRD];
+const ALL_TO_ALL_NETWORKS: [Network; 9] =
+    [LAG, LAG_PAUSE, LAG_PAUSE_SHORT, MOVED, MOVED_PAUSE, INFINIBAND, TCP, NSCC, SRD];
+const BARRIER_NETWORKS: [Network; 7] = [LAG, MOVED, MOVED_PAUSE, INFINIBAND, TCP, NSCC, SRD];
 
 const ALL_TO_ALL_PROGRAM: &str = r#"
 [[program]]

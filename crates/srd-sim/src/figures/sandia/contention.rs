@@ -4,7 +4,7 @@
 use super::super::lab::Run;
 use super::super::{Drawn, Figure, finding};
 use super::{
-    ECMP, INFINIBAND, Lab, MOVED, MOVED_PAUSE, Network, SOURCE, SRD, Spread, TCP, complaints, scenario,
+    ECMP, INFINIBAND, Lab, MOVED, MOVED_PAUSE, NSCC, Network, SOURCE, SRD, Spread, TCP, complaints, scenario,
 };
 use crate::record::chart::{Axis, Chart, plain};
 
@@ -27,7 +27,7 @@ const PAUSE_ECN: Network = Network {
         "transport.ecn=true",
     ],
 };
-const NETWORKS: [Network; 8] = [ECMP, PAUSE, MOVED, MOVED_PAUSE, PAUSE_ECN, INFINIBAND, TCP, SRD];
+const NETWORKS: [Network; 9] = [ECMP, PAUSE, MOVED, MOVED_PAUSE, PAUSE_ECN, INFINIBAND, TCP, NSCC, SRD];
 
 const CARDS: u32 = 12;
 const PORTS: u32 = 12;

@@ -2,7 +2,9 @@
 //! are is no result, only how they change.
 
 use super::super::{Drawn, Figure, finding};
-use super::{INFINIBAND, LAG, Lab, MOVED, NODES, Network, SOURCE, SRD, TCP, complaints, said, scenario};
+use super::{
+    INFINIBAND, LAG, Lab, MOVED, NODES, NSCC, Network, SOURCE, SRD, TCP, complaints, said, scenario,
+};
 use crate::record::chart::{Axis, Chart, plain};
 
 pub(in super::super) static ROTATE: Figure = Figure {
@@ -19,7 +21,7 @@ pub(in super::super) static PING_PONG: Figure = Figure {
     make: ping_pong,
 };
 
-const NETWORKS: [Network; 5] = [LAG, MOVED, INFINIBAND, TCP, SRD];
+const NETWORKS: [Network; 6] = [LAG, MOVED, INFINIBAND, TCP, NSCC, SRD];
 
 const ROTATE_PROGRAM: &str = r#"
 [[program]]
@@ -74,7 +76,7 @@ fn rotate(lab: &mut Lab<'_>) -> Option<Drawn> {
         let last = of_network[of_network.len() - 1].map(|us| plain(us.unwrap_or(f64::NAN)));
         format!("quickest pair {}, mean {}, slowest {} us", last[0], last[1], last[2])
     };
-    let published = ["", "close to SDR InfiniBand", "", "", ""];
+    let published = ["", "close to SDR InfiniBand", "", "", "", ""];
     let rows = NETWORKS.iter().zip(&all).zip(published);
     Some(Drawn {
         chart,
@@ -91,7 +93,7 @@ fn rotate(lab: &mut Lab<'_>) -> Option<Drawn> {
 }
 
 fn ping_pong(lab: &mut Lab<'_>) -> Option<Drawn> {
-    const NETWORKS: [Network; 4] = [MOVED, INFINIBAND, TCP, SRD];
+    const NETWORKS: [Network; 5] = [MOVED, INFINIBAND, TCP, NSCC, SRD];
     lab.plan(NETWORKS.len() * SIZES.len());
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
     for network in &NETWORKS {
@@ -117,7 +119,7 @@ fn ping_pong(lab: &mut Lab<'_>) -> Option<Drawn> {
         let at = |n: usize| plain(of[n].unwrap_or(f64::NAN));
         format!("8 B: {} us, 4 KiB: {}, 64 KiB: {}, 256 KiB: {}", at(0), at(3), at(5), at(6))
     };
-    let published = ["latency is getting close to SDR InfiniBand", "", "", ""];
+    let published = ["latency is getting close to SDR InfiniBand", "", "", "", ""];
     let rows = NETWORKS.iter().zip(&all).zip(published);
     Some(Drawn {
         chart,

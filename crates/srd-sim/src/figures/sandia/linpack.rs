@@ -2,7 +2,7 @@
 
 use super::super::{Drawn, Figure, finding};
 use super::{
-    INFINIBAND, LAG, Lab, MOVED_PAUSE, NODES, Network, SOURCE, SRD, TCP, complaints, said, scenario,
+    INFINIBAND, LAG, Lab, MOVED_PAUSE, NODES, NSCC, Network, SOURCE, SRD, TCP, complaints, said, scenario,
 };
 use crate::record::chart::{Axis, Chart, plain};
 
@@ -13,7 +13,7 @@ pub(in super::super) static LINPACK: Figure = Figure {
     make: linpack,
 };
 
-const NETWORKS: [Network; 5] = [LAG, MOVED_PAUSE, INFINIBAND, TCP, SRD];
+const NETWORKS: [Network; 6] = [LAG, MOVED_PAUSE, INFINIBAND, TCP, NSCC, SRD];
 const ORDERS: [u32; 4] = [10_000, 20_000, 40_000, 80_000];
 /// Of a node: two processors of 3.6 GHz with 7.2 GFLOP/s each, of which a matrix product gets five sixths.
 const GFLOPS: f64 = 12.0;
