@@ -3,6 +3,8 @@
 //! These tests need root and namespaces. Who is not root is told that they were skipped; for root they fail where namespaces are
 //! not allowed.
 
+#[path = "lab/experiment.rs"]
+mod experiment;
 #[path = "lab/fabric.rs"]
 mod fabric;
 #[path = "lab/faults.rs"]

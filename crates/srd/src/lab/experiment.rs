@@ -112,21 +112,49 @@ fn line(progress: &Progress<'_>) -> String {
     line
 }
 
+/// What tables show of a summary, how it is called there, and with how many digits.
+const COLUMNS: [(&str, &str, usize); 9] = [
+    ("last_by_ideal", "last/ideal", 3),
+    ("last_by_first", "last/first", 2),
+    ("sum_mbps", "Mbit/s", 1),
+    ("of_possible", "of possible", 3),
+    ("slowest_of_share", "slowest/share", 2),
+    ("longest_stall_ms", "stall ms", 1),
+    ("beside_mbps", "beside Mbit/s", 1),
+    ("again_percent", "again %", 1),
+    ("cpu_percent", "CPU %", 0),
+];
+
 /// Middles and ends, a table for each case.
 fn table(report: &Report) -> String {
     let mut text = format!("\n{}\n{}\n", report.experiment.name, report.experiment.about);
     let transports = report.experiment.transports.len();
     for results in report.results.chunks(transports) {
-        write!(text, "\n{}\n", results[0].case).expect("a string takes all");
-        for result in results {
-            text.push_str(&row(result));
+        let there =
+            |name: &str| results.iter().any(|result| result.summary.iter().any(|(other, _)| other == name));
+        let columns: Vec<_> = COLUMNS.iter().filter(|(name, ..)| there(name)).collect();
+        let mut rows = vec![vec![results[0].case.clone()]];
+        rows[0].extend(columns.iter().map(|(_, title, _)| title.to_string()));
+        rows.extend(results.iter().map(|result| row(result, &columns)));
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+        text.push('\n');
+        for row in &rows {
+            let mut line = format!("{:<1$}", row[0], widths[0]);
+            for (cell, width) in row.iter().zip(&widths).skip(1) {
+                write!(line, "  {cell:>width$}").expect("a string takes all");
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
         }
+        text.push_str(&remarks(results));
     }
+    text.push_str("\nMiddle of all runs, and in brackets the least and the most.\n");
     if report.discarded > 0 {
         let most = report.experiment.most_cpu_percent;
         writeln!(
             text,
-            "\n{} runs discarded: processors were busy for more than {most} % of the time",
+            "{} runs discarded: processors were busy for more than {most} % of the time",
             report.discarded
         )
         .expect("a string takes all");
@@ -134,17 +162,34 @@ fn table(report: &Report) -> String {
     text
 }
 
-fn row(result: &CaseResult) -> String {
-    let shown = |name: &str, spread: &srd_lab::experiment::measure::Spread| {
-        format!("{name} {:.3} ({:.3} to {:.3})", spread.median, spread.least, spread.most)
-    };
-    let incomplete: usize = result.runs.iter().map(|run| run.figures.incomplete).sum();
-    let mut cells: Vec<String> = result.summary.iter().map(|(name, spread)| shown(name, spread)).collect();
-    if incomplete > 0 {
-        cells.push(format!("{incomplete} flows incomplete"));
+fn row(result: &CaseResult, columns: &[&(&str, &str, usize)]) -> Vec<String> {
+    let mut cells = vec![format!("  {}", result.transport)];
+    for (name, _, digits) in columns {
+        let found = result.summary.iter().find(|(other, _)| other == name);
+        cells.push(found.map_or("-".into(), |(_, spread)| {
+            let (median, least, most) = (spread.median, spread.least, spread.most);
+            match result.runs.len() {
+                1 => format!("{median:.digits$}"),
+                _ => format!("{median:.digits$} ({least:.digits$}-{most:.digits$})"),
+            }
+        }));
     }
-    if result.runs.is_empty() {
-        cells.push("no run that counts".into());
+    cells
+}
+
+/// What a table has no column for.
+fn remarks(results: &[CaseResult]) -> String {
+    let mut text = String::new();
+    for result in results {
+        let incomplete: usize = result.runs.iter().map(|run| run.figures.incomplete).sum();
+        if incomplete > 0 {
+            writeln!(text, "  {}: {incomplete} flows did not finish", result.transport)
+                .expect("a string takes all");
+        }
+        if result.runs.is_empty() {
+            let why = "no run counts; try again on a quieter machine, or with --most-cpu 100";
+            writeln!(text, "  {}: {why}", result.transport).expect("a string takes all");
+        }
     }
-    format!("  {:<16} {}\n", result.transport, cells.join("; "))
+    text
 }
