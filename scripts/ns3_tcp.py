@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """TCP of ns-3 on the fabric of this project's own tests of TCP, to compare the two (docs/RIVALS.md).
 
-Needs ns-3 for Python, which is not part of this project: `python3 -m venv V; V/bin/pip install ns3==3.44.post0 cppyy==3.5.0`, then
-`V/bin/python scripts/ns3_tcp.py ALGORITHM ...`. ALGORITHM is a class of ns-3: TcpNewReno, TcpCubic, TcpDctcp, TcpBbr.
+Needs ns-3 for Python, which is not part of this project:
 
-Senders, a router and a receiver, all links of one rate, four of them to a round trip; segments of 1448 bytes, SACK, one ACK for
-each. Prints goodput over the second half of the time, the mean window over all of it in segments (what was
-delivered in an unloaded round trip), and the queue in front of the receiver over the second half in packets, sampled every 10 us.
-Lines of cppyy about symbols that it could not materialize mean nothing.
+    python3 -m venv V; V/bin/pip install ns3==3.44.post0 cppyy==3.5.0
+    V/bin/python scripts/ns3_tcp.py TcpCubic --loss 0.003
+
+The algorithm is a class of ns-3: TcpNewReno, TcpCubic, TcpDctcp, TcpBbr.
+
+Senders, a router and a receiver, all links of one rate, four of them to a round trip; segments of 1448 bytes, SACK,
+one ACK for each. Prints goodput over the second half of the time, the mean window over all of it in segments (what
+was delivered in an unloaded round trip), and the queue in front of the receiver over the second half in packets,
+sampled every 10 us. Lines of cppyy about symbols that it could not materialize mean nothing.
 """
 import argparse
 
@@ -30,11 +34,11 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("algorithm")
     parser.add_argument("--flows", type=int, default=1)
-    parser.add_argument("--loss", type=float, default=0.0, help="share of data packets that are lost on a sender's link")
+    parser.add_argument("--loss", type=float, default=0.0, help="share of data packets that a sender's link loses")
     parser.add_argument("--rate", default="10Gbps")
     parser.add_argument("--delay-us", type=float, default=25, help="of each of the four links of a round trip")
     parser.add_argument("--queue", type=int, default=100_000, help="packets in front of the receiver")
-    parser.add_argument("--mark", type=int, default=0, help="packets from which on all are marked [default: none are]")
+    parser.add_argument("--mark", type=int, default=0, help="packets from which on all are marked; 0: none are")
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--buffer", type=int, default=6_291_456, help="bytes of each socket's buffers")
     parser.add_argument("--acks", type=int, default=1, help="segments to an ACK")
@@ -142,8 +146,10 @@ def main() -> None:
     queue = list(ns.cppyy.gbl.ns3.g_samples)
     queue = sorted(queue[len(queue) // 2:])
     window = sum(whole) / SEGMENT * 4e-6 * want.delay_us / want.seconds
-    print(f"{want.algorithm}: {' + '.join(f'{rate:.3f}' for rate in gbps)} = {sum(gbps):.3f} Gb/s; window {window:.1f} segments; "
-          f"queue {queue[len(queue) // 20]:.0f} (5 of 100 below), {queue[len(queue) // 2]:.0f} (median), {queue[-1]:.0f} (most)")
+    rates = " + ".join(f"{rate:.3f}" for rate in gbps)
+    fifth, median, most = queue[len(queue) // 20], queue[len(queue) // 2], queue[-1]
+    print(f"{want.algorithm}: {rates} = {sum(gbps):.3f} Gb/s; window {window:.1f} segments; "
+          f"queue {fifth:.0f} (5 of 100 below), {median:.0f} (median), {most:.0f} (most)")
 
 
 if __name__ == "__main__":

@@ -146,10 +146,12 @@ fn one_port(lab: &mut Lab<'_>) -> Option<Drawn> {
         .collect();
     Some(Drawn {
         chart,
-        caption: "Four senders of SRD and four of another transport, 100 Gb/s, 12 us, one port. Sizes are the port's queue, or \
-                  where it begins to mark; DCQCN: marks from 400 KB to 1.6 MB, as for 100 Gb/s in the configuration of HPCC's \
-                  authors; NSCC: marks as its authors have them, but packets without data in the queue of all others, as a \
-                  class in front of SRD's would be no equal's. The receiver's card counts the connections of all transports, and SRD takes its part of that count."
+        caption: "Four senders of SRD and four of another transport, 100 Gb/s, 12 us, one port. Sizes are the \
+                   port's queue, or where it begins to mark; DCQCN: marks from 400 KB to 1.6 MB, as for 100 Gb/s \
+                   in the configuration of HPCC's authors; NSCC: marks as its authors have them, but packets \
+                   without data in the queue of all others, as a class in front of SRD's would be no equal's. \
+                   The receiver's card counts the connections of all transports, and SRD takes its part of that \
+                   count."
             .into(),
         findings,
         complaints: Vec::new(),
@@ -265,9 +267,9 @@ fn uplinks(lab: &mut Lab<'_>) -> Option<Drawn> {
     Some(Drawn {
         chart,
         caption: format!(
-            "Four pairs of hosts exchange messages of 256 KB over eight uplinks of 100 Gb/s, alone or beside two CUBIC flows \
-             that never end, which ECMP pins to one uplink each; {seeds} seeds, by which it pins. The uplinks have room for all. NSCC beside \
-             them has switches that mark and cut, all in one class."
+            "Four pairs of hosts exchange messages of 256 KB over eight uplinks of 100 Gb/s, alone or beside two \
+             CUBIC flows that never end, which ECMP pins to one uplink each; {seeds} seeds, by which it pins. \
+             The uplinks have room for all. NSCC beside them has switches that mark and cut, all in one class."
         ),
         findings,
         complaints: Vec::new(),

@@ -363,10 +363,10 @@ fn dead_link(lab: &mut Lab<'_>) -> Option<Drawn> {
     let [srd, tcp] = [pauses[0][pauses[0].len() - 1], pauses[1][pauses[1].len() - 1]];
     Some(Drawn {
         chart,
-        caption: "32 flows between two racks of 10 Gb/s hosts over eight spines; one uplink dies, and switches route around it \
-                  after the time on the axis. A pause: nothing of a flow comes, to the nearest 20 us; a host's flows take \
-                  turns, which is in it. NSCC without cutting looks at what comes out of order, too (SLEEK), and has pauses three \
-                  times as long without."
+        caption: "32 flows between two racks of 10 Gb/s hosts over eight spines; one uplink dies, and switches \
+                   route around it after the time on the axis. A pause: nothing of a flow comes, to the nearest \
+                   20 us; a host's flows take turns, which is in it. NSCC without cutting looks at what comes \
+                   out of order, too (SLEEK), and has pauses three times as long without."
             .into(),
         findings: vec![
             finding("SRD", "reroutes at once; the network takes 2 to 3 orders of magnitude longer", words(&pauses[0])),

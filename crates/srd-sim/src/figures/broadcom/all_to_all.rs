@@ -77,10 +77,11 @@ fn all_to_all(lab: &mut Lab<'_>, figure: &Figure, algorithm: &str) -> Option<Dra
     findings.push(finding("SRD by the best of the others", "", list(srd)));
     Some(Drawn {
         chart,
-        caption: "Between ranks of one node through its memory, 10 GB/s a copy. Blocking: MPICH's choice of algorithms (Bruck's up to \
-                  256 B, 32 messages at once up to 32 KiB, then pair by pair); non-blocking: all messages at once. TCP here \
-                  costs latency, but no processor time: with few large messages it loses less than on real hosts. NSCC that has its packets \
-                  cut has a bandwidth-delay product for each port, all others the memory of the switch."
+        caption: "Between ranks of one node through its memory, 10 GB/s a copy. Blocking: MPICH's choice of \
+                   algorithms (Bruck's up to 256 B, 32 messages at once up to 32 KiB, then pair by pair); \
+                   non-blocking: all messages at once. TCP here costs latency, but no processor time: with few \
+                   large messages it loses less than on real hosts. NSCC that has its packets cut has a \
+                   bandwidth-delay product for each port, all others the memory of the switch."
             .into(),
         findings,
         complaints,
