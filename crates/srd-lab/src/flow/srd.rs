@@ -42,7 +42,8 @@ impl Side {
         let (mut options, _) = Options::from_env()?;
         options.addr = Address::Ip(address);
         let instance = Instance::open_separate(&options)?;
-        let (longest, most) = instance.with(|device, _| (device.config().max_msg, device.config().max_cqe))?;
+        let (longest, most) =
+            instance.with(|device, _| (device.config().max_msg, device.config().max_cqe))?;
         if completions > most {
             bail!("{completions} completions at a time, and a queue takes at most {most}: use fewer flows");
         }
@@ -75,7 +76,8 @@ impl Side {
             rdma_write: false,
             unsolicited_write_recv: false,
         };
-        let qpn = self.instance.create_qp(init)?.map_err(|error| anyhow!("creating a queue pair: {error}"))?;
+        let qpn =
+            self.instance.create_qp(init)?.map_err(|error| anyhow!("creating a queue pair: {error}"))?;
         let steps = [
             QpModify {
                 state: Some(QpState::Init),
@@ -182,10 +184,8 @@ impl Receivers {
     /// Receives until all is there or `until_ns` has come.
     pub fn run(self, start_ns: u64, until_ns: u64, bin_ns: u64) -> anyhow::Result<Vec<Received>> {
         let Receivers { side, flows, .. } = self;
-        let mut arrivals: Vec<Arrivals> = flows
-            .iter()
-            .map(|(_, flow)| Arrivals::new(flow.flow, flow.amount, start_ns, bin_ns))
-            .collect();
+        let mut arrivals: Vec<Arrivals> =
+            flows.iter().map(|(_, flow)| Arrivals::new(flow.flow, flow.amount, start_ns, bin_ns)).collect();
         let mut seen: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); flows.len()];
         let mut done = Vec::new();
         let all_there = |arrivals: &[Arrivals]| arrivals.iter().all(Arrivals::is_complete);

@@ -136,7 +136,8 @@ impl Worker {
                     .map(|sender| scope.spawn(move || sender.run(start_ns, until_ns)))
                     .collect(),
             };
-            let sent: Vec<Sent> = sending.into_iter().map(|thread| thread.join().expect("no panic")).collect();
+            let sent: Vec<Sent> =
+                sending.into_iter().map(|thread| thread.join().expect("no panic")).collect();
             let received: anyhow::Result<Vec<Vec<Received>>> =
                 receiving.into_iter().map(|thread| thread.join().expect("no panic")).collect();
             received.map(|received| (received.concat(), sent))
