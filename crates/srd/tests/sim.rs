@@ -713,7 +713,7 @@ fn ranks_that_wait_for_each_other_are_named() {
     // A send that needs its receiver, and time that is too short for a program that goes on.
     let long = trace
         .replace("l1: recv 100b from", "l1: send 10000000b to")
-        .replace("l2: send 100b to", "l2: recv 100b from");
+        .replace("l2: send 100b to", "l2: recv 10000000b from");
     written("waiting.goal", &long);
     let told = text(&run(&["sim", &written("waiting.toml", &program)]).stderr);
     assert!(told.contains("rank 0 until rank 1 receives its message with tag 7"), "{told}");
