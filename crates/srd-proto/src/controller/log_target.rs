@@ -171,7 +171,8 @@ const MOST_AMONG_RIVALS: f64 = 16.0;
 /// How much faster than its window a round trip it may send beside them, lest the pace and not the window be what limits it:
 /// Linux paces TCP at 1.2 of its window (tcp_pacing_ca_ratio).
 const PACE_AMONG_RIVALS: f64 = 1.2;
-/// A burst is at most the window's part of so many paths: with few paths in use some links are idle and others have queues.
+/// Where the rate of the line is known, a burst is at most the window's part of so many paths: with few paths in use some links
+/// are idle and others have queues.
 const PATHS_AT_ONCE: f64 = 16.0;
 /// Up to so many times the configured base round trip a learned one confirms it.
 const SURE_BASE: f64 = 1.25;
@@ -312,7 +313,10 @@ impl LogTarget {
             let rate = self.window * self.packet_bytes / (self.pace_base_ns + self.delay_ewma);
             if self.rivalry.goes_on() { PACE_AMONG_RIVALS * rate } else { rate }
         };
-        let burst = (rate * self.target_ns()).min(self.window * self.packet_bytes / PATHS_AT_ONCE);
+        let mut burst = rate * self.target_ns();
+        if self.knows_line {
+            burst = burst.min(self.window * self.packet_bytes / PATHS_AT_ONCE);
+        }
         let burst = burst.clamp(self.packet_bytes, self.max_burst.max(self.packet_bytes));
         // What hosts hold up is in flight too, but in nobody's queue.
         let held = (self.host_ns - self.standing.ns).max(0.0) / (self.pace_base_ns + self.delay_ewma);
