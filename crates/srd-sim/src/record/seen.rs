@@ -30,6 +30,10 @@ impl Content for Seen {
         Some(left)
     }
 
+    fn connection(&self) -> Option<u32> {
+        self.content.connection()
+    }
+
     fn data(&self) -> Option<DataPacket> {
         self.content.data()
     }
