@@ -7,11 +7,13 @@ a veth pair), then two ranks on one host.
     bench/mpi.py --configurations mtu9000 one-host --stacks ompi --rounds 5
 
 In each configuration and with each MPI the providers take turns, and medians over the rounds count. A ratio stands
-beside its target; where there is no figure, the table says why. All figures go to target/bench/mpi.json.
+beside its target; where there is no figure, the table says why. All figures go to mpi.json (--out DIR, by
+default target/bench).
 """
 
 import argparse
 import json
+import os
 import statistics
 import sys
 from collections.abc import Iterable
@@ -24,7 +26,6 @@ from harness import hosts, layout, processes, scheduling, stacks, transport
 from harness.transport import Transport
 
 PROGRAM = Path(__file__).resolve().parent / "mpi_bench.c"
-OUTPUT = layout.TARGET / "bench"
 RANKS = 2
 MAX_FAILURES = 2
 """What fails twice would take its time limit in every round."""
@@ -106,6 +107,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=0.4, help="length of one measurement (default 0.4)")
     parser.add_argument("--timeout", type=float, default=60, help="limit of one run in seconds (default 60)")
     parser.add_argument("--quick", action="store_true", help="one round of 0.1 s measurements")
+    parser.add_argument("--out", type=Path, default=layout.TARGET / "bench", help="directory for figures and logs")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds = 1, 0.1
@@ -116,7 +118,7 @@ def main() -> int:
     options = arguments()
     if reason := hosts.why_impossible():
         sys.exit(f"bench: error: {reason}")
-    OUTPUT.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
     everything = []
     with scheduling.one_group("srd-bench") as trouble:
         if trouble:
@@ -126,7 +128,7 @@ def main() -> int:
                 series = measure(configuration, stack, options)
                 print(table(configuration, stack, series), flush=True)
                 everything.append(as_document(configuration, stack, series))
-    (OUTPUT / "mpi.json").write_text(json.dumps(everything, indent=1) + "\n")
+    (options.out / "mpi.json").write_text(json.dumps(everything, indent=1) + "\n")
     return 0
 
 
@@ -152,7 +154,7 @@ def measure(
                     file=sys.stderr,
                 )
                 command = job(configuration, stack, carrier, pair, program)
-                log = OUTPUT / "logs" / f"{configuration.name}.{stack.name}.{carrier.name}.log"
+                log = options.out.resolve() / "logs" / f"{configuration.name}.{stack.name}.{carrier.name}.log"
                 outcome = processes.run(command, options.timeout, log)
                 if problem := take(one, outcome, log, options.timeout):
                     one.problem = problem
@@ -180,7 +182,7 @@ def take(series: Series, outcome: processes.Outcome, log: Path, timeout_s: float
             figure = json.loads(line)
             value = figure[UNITS[figure["test"]][0]]
             series.figures.setdefault((figure["test"], figure["bytes"]), []).append(value)
-    where = log.relative_to(layout.ROOT)
+    where = os.path.relpath(log)
     if outcome.status is None:
         return f"not done after {timeout_s:.0f} s ({where})"
     if outcome.status != 0:

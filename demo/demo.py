@@ -5,14 +5,16 @@ TCP.
 
     demo/demo.py                       OpenSRD's software EFA and its libfabric provider against kernel TCP
     demo/demo.py --transport srd       the libfabric provider alone against it (or efa: the software EFA alone)
-    demo/demo.py --transport tcp       libfabric's tcp provider in OpenSRD's place (checks the demo itself)
     demo/demo.py --steps 100 --seconds 8     a shorter one
 
 The programs are Debian's LAMMPS on Open MPI 5, and a steady small exchange (steady.c) that measures stalls. Prints a
-table and writes target/demo/index.html. Without network namespaces it runs over loopback, and nothing fails there.
+table and writes target/demo/index.html. The fabric is a lab of network namespaces (`srd lab`). Where those are not
+allowed it runs over loopback, and nothing fails there.
 """
 
 import argparse
+import contextlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +22,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
-import fabric as fabrics
 import page
-from harness import layout, physics, processes, scheduling, transport
+from harness import hosts, layout, physics, processes, scheduling, transport
 from job import MPI, RANKS, Carrier, Fault, Happened, run
+from lab import NAME, Lab
 from results import Melt, Side, as_text, read_steady
 
 HERE = Path(__file__).resolve().parent
@@ -36,7 +38,7 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--transport", choices=("efa", "srd", "tcp"), action="append", help="may be given several times"
+        "--transport", choices=("efa", "srd"), action="append", help="may be given several times"
     )
     parser.add_argument("--steps", type=int, default=240, help="LAMMPS time steps (default 240)")
     parser.add_argument(
@@ -48,8 +50,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--bytes", type=int, default=4096, help="message of the steady exchange (default 4096)"
     )
-    parser.add_argument("--host-rate", default="200mbit")
-    parser.add_argument("--uplink-rate", default="100mbit")
+    parser.add_argument(
+        "--host-mbps", type=float, default=200, help="rate of the hosts' links in Mbit/s (default 200)"
+    )
+    parser.add_argument(
+        "--uplink-mbps", type=float, default=100, help="rate of the spines' links in Mbit/s (default 100)"
+    )
     return parser.parse_args()
 
 
@@ -70,9 +76,9 @@ class Progress:
 
 
 class Demo:
-    def __init__(self, options: argparse.Namespace, fabric: fabrics.Fabric | None):
+    def __init__(self, options: argparse.Namespace, lab: Lab | None):
         self.options = options
-        self.fabric = fabric
+        self.lab = lab
         self.melt_program = [
             "lmp",
             "-in",
@@ -102,9 +108,9 @@ class Demo:
     def side(self, carrier: Carrier) -> Side:
         print(f"{carrier.title}:")
         side = Side(carrier, self.melt(carrier, None))
-        if self.fabric:
+        if self.lab:
             side.melt_with_fault = self.melt(carrier, Fault(begin="0 "))
-        side.steady = self.steady(carrier, Fault(begin="steady: exchanging") if self.fabric else None)
+        side.steady = self.steady(carrier, Fault(begin="steady: exchanging") if self.lab else None)
         return side
 
     def melt(self, carrier: Carrier, fault: Fault | None) -> Melt:
@@ -115,7 +121,7 @@ class Demo:
                 progress.update(f"step {step} of {self.options.steps}")
 
         happened = run(
-            carrier, self.melt_program, self.fabric, self.directory(carrier, "melt", fault), fault, on_line
+            carrier, self.melt_program, self.lab, self.directory(carrier, "melt", fault), fault, on_line
         )
         self.keep_output(happened, self.directory(carrier, "melt", fault))
         melt = Melt(
@@ -145,7 +151,7 @@ class Demo:
             str(self.options.bytes),
             str(directory / "bins"),
         ]
-        happened = run(carrier, program, self.fabric, directory, fault, lambda _line: None)
+        happened = run(carrier, program, self.lab, directory, fault, lambda _line: None)
         self.keep_output(happened, directory)
         steady = read_steady(happened, directory / "bins")
         self.require_evidence(carrier, happened)
@@ -167,7 +173,7 @@ class Demo:
             )
 
     def places(self) -> str:
-        return "hosts" if self.fabric else "ranks of this host"
+        return "hosts" if self.lab else "ranks of this host"
 
     @staticmethod
     def directory(carrier: Carrier, program: str, fault: Fault | None) -> Path:
@@ -180,10 +186,10 @@ class Demo:
         )
 
     def setting(self) -> str:
-        if not self.fabric:
+        if not self.lab:
             return f"{RANKS} ranks on one host over loopback: this machine allows no network namespaces, so nothing fails here."
         return (
-            f"{self.fabric.hosts} hosts ({self.options.host_rate}) on 2 leaves and {self.fabric.spines} spines ({self.options.uplink_rate} per link), made of Linux network "
+            f"{self.lab.hosts} hosts ({self.lab.host_mbps:g} Mbit/s) on 2 leaves and {self.lab.spines} spines ({self.lab.uplink_mbps:g} Mbit/s per link), made of Linux network "
             f"namespaces that route by a hash of the 5-tuple. Open MPI 5 and LAMMPS are the distributions' own. The spine that fails is the one that carries most at that "
             f"moment; it drops every packet for 3 s and tells nobody."
         )
@@ -194,30 +200,28 @@ def main() -> int:
     ours = [transport.BY_NAME[name] for name in dict.fromkeys(options.transport or ("efa", "srd"))]
     for reason in filter(None, (carrier.why_unusable() for carrier in ours)):
         sys.exit(f"demo: error: {reason}")
+    for what, program in (("Open MPI 5", MPI.mpirun()), ("LAMMPS", "lmp")):
+        if not shutil.which(program):
+            sys.exit(f"demo: error: {what} is missing ({program}); run: make setup")
     carriers = [*(Carrier(carrier.title, carrier.name, carrier) for carrier in ours), KERNEL_TCP]
 
-    fabric = None
-    if reason := fabrics.why_impossible():
-        print(
-            f"demo: no fabric of namespaces: {reason}. Running over loopback, where nothing can be made to fail."
-        )
+    if reason := hosts.why_impossible():
+        print(f"demo: no fabric: {reason}. Running over loopback, where nothing can be made to fail.")
+        fabric = contextlib.nullcontext()
     else:
-        fabric = fabrics.Fabric(host_rate=options.host_rate, uplink_rate=options.uplink_rate)
-        fabric.up()
-        print(
-            f"demo: fabric of {fabric.hosts} hosts, 2 leaves, {fabric.spines} spines is up (look: demo/fabric.sh status)"
-        )
-    try:
-        OUTPUT.mkdir(parents=True, exist_ok=True)
-        demo = Demo(options, fabric)
+        fabric = Lab(host_mbps=options.host_mbps, uplink_mbps=options.uplink_mbps)
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    with fabric as lab:
+        if lab:
+            print(
+                f"demo: a fabric of {lab.hosts} hosts, 2 leaves, {lab.spines} spines is up (look: srd lab status --lab {NAME})"
+            )
+        demo = Demo(options, lab)
         with scheduling.one_group("opensrd-demo") as reason:
             if reason:
                 print(f"demo: warning: the ranks are scheduled by session: {reason}")
             demo.compute_reference()
             sides = [demo.side(carrier) for carrier in carriers]
-    finally:
-        if fabric:
-            fabric.down()
     print(f"\n{as_text(sides)}\n")
     page.write(OUTPUT / "index.html", sides, demo.setting())
     print(f"figures: {OUTPUT / 'index.html'}")

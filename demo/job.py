@@ -1,6 +1,5 @@
 """One MPI job of the demo: where its ranks run, what carries their messages, and what happened while it ran."""
 
-import shlex
 import subprocess
 import threading
 import time
@@ -8,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fabric import FABRIC_INTERFACE, LAUNCHER, MANAGEMENT_INTERFACE, Fabric, SpineWatch
 from harness import counters, processes, stacks
 from harness.transport import Transport
+from lab import Lab, SpineWatch
 
 RANKS = 4
 MPI = stacks.OPEN_MPI_5
@@ -29,9 +28,6 @@ class Carrier:
     def is_ours(self) -> bool:
         """Leaves counters of OpenSRD's."""
         return self.transport is not None and self.transport.is_ours
-
-    def mca(self, interface: str) -> list[str]:
-        return MPI.network(self.transport) if self.transport else MPI.kernel_tcp(interface)
 
 
 @dataclass
@@ -63,42 +59,24 @@ class Fault:
 
 
 def command(
-    carrier: Carrier, program: list[str], fabric: Fabric | None, statistics: Path
+    carrier: Carrier, program: list[str], lab: Lab | None, statistics: Path
 ) -> processes.Command:
-    interface = FABRIC_INTERFACE if fabric else "lo"
-    # Hosts have two interfaces: name the one on the fabric. (libfabric's tcp provider refuses to be told "lo".)
-    variables = {"FI_TCP_IFACE": interface} if fabric else {}
-    wrapped = program
-    if carrier.transport:
-        variables |= carrier.transport.environment(interface if fabric else "127.0.0.1", statistics)
-        wrapped = [*carrier.transport.wrapper, *program]
-    exported = [word for name in ("LD_LIBRARY_PATH", *variables) for word in ("-x", name)]
-    launch = [MPI.mpirun(), "-np", str(RANKS), *carrier.mca(interface), *exported]
-    if not fabric:
-        return processes.Command(
-            [*launch, "--map-by", ":OVERSUBSCRIBE", *wrapped], {**MPI.environment(), **variables}
-        )
-    hosts = ",".join(f"{host}:1" for host in fabric.host_names())
-    launch += [
-        "--host",
-        hosts,
-        "--prtemca",
-        "plm_ssh_agent",
-        str(LAUNCHER),
-        "--prtemca",
-        "prte_if_include",
-        MANAGEMENT_INTERFACE,
-    ]
-    return processes.Command(
-        [str(LAUNCHER), fabric.host_names()[0], shlex.join([*launch, *wrapped])],
-        {**MPI.environment(), **variables},
-    )
+    """In a lab's hosts, or on this host over loopback."""
+    transport = carrier.transport
+    variables = transport.environment("e0" if lab else "127.0.0.1", statistics) if transport else {}
+    if lab:
+        return lab.mpirun(RANKS, transport.name if transport else "tcp", program, variables)
+    if transport:
+        argv, environment = MPI.launch(transport, RANKS, program)
+    else:
+        argv, environment = MPI.launch_over_kernel_tcp(RANKS, program)
+    return processes.Command(argv, {**environment, **variables})
 
 
 def run(
     carrier: Carrier,
     program: list[str],
-    fabric: Fabric | None,
+    lab: Lab | None,
     statistics: Path,
     fault: Fault | None,
     on_line: Callable[[str], None],
@@ -107,16 +85,16 @@ def run(
     statistics.mkdir(parents=True, exist_ok=True)
     for old in statistics.glob("srd.*.json"):
         old.unlink()
-    job = command(carrier, program, fabric, statistics)
+    job = command(carrier, program, lab, statistics)
     (statistics / "command").write_text(job.line() + "\n")
-    if not fabric:
+    if not lab:
         happened = _follow(job, None, None, None, on_line)
     else:
-        retransmitted_before = fabric.tcp_retransmissions()
-        with SpineWatch(fabric.spines) as watch:
-            happened = _follow(job, fabric, watch, fault, on_line)
+        retransmitted_before = lab.tcp_retransmissions()
+        with SpineWatch(lab.spines) as watch:
+            happened = _follow(job, lab, watch, fault, on_line)
         happened.spines = watch
-        happened.tcp_retransmissions = fabric.tcp_retransmissions() - retransmitted_before
+        happened.tcp_retransmissions = lab.tcp_retransmissions() - retransmitted_before
     if carrier.is_ours:
         happened.counted = counters.read(statistics)
     return happened
@@ -124,7 +102,7 @@ def run(
 
 def _follow(
     job: processes.Command,
-    fabric: Fabric | None,
+    lab: Lab | None,
     watch: SpineWatch | None,
     fault: Fault | None,
     on_line: Callable[[str], None],
@@ -139,8 +117,8 @@ def _follow(
             line = raw.decode(errors="replace").rstrip("\n")
             happened.lines.append((time.monotonic(), line))
             on_line(line)
-            if fault and fabric and not injection and line.strip().startswith(fault.begin):
-                injection = threading.Thread(target=_inject, args=(fault, fabric, watch, happened, process))
+            if fault and lab and not injection and line.strip().startswith(fault.begin):
+                injection = threading.Thread(target=_inject, args=(fault, lab, watch, happened, process))
                 injection.start()
         happened.status = process.wait()
     finally:
@@ -158,7 +136,7 @@ def _end_overdue(process: subprocess.Popen, happened: Happened) -> None:
 
 
 def _inject(
-    fault: Fault, fabric: Fabric, watch: SpineWatch, happened: Happened, process: subprocess.Popen
+    fault: Fault, lab: Lab, watch: SpineWatch, happened: Happened, process: subprocess.Popen
 ) -> None:
     def wait_unless_over(seconds: float) -> None:
         limit = time.monotonic() + seconds
@@ -170,8 +148,8 @@ def _inject(
         return
     # The busiest one, whatever the transport: a spine that carries nothing would test nothing.
     happened.failed_spine = watch.busiest()
-    fabric.blackhole(happened.failed_spine)
+    lab.blackhole(happened.failed_spine)
     begun = time.monotonic()
     wait_unless_over(fault.for_s)
-    fabric.heal()
+    lab.heal()
     happened.fault = (begun, time.monotonic())

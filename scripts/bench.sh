@@ -1,13 +1,42 @@
 #!/usr/bin/env bash
-# Every benchmark: the cost of a packet in memory, the datapath between two network namespaces with ratios to the
-# kernel's TCP of the same run, and MPI over the libfabric provider with ratios to libfabric's own. Results go to
-# target/bench.
+# Every benchmark: the cost of a packet in memory; the datapath between two network namespaces beside the kernel's TCP of
+# the same run; MPI over the libfabric provider beside libfabric's own; the lab's experiments beside the kernel's TCP.
+# Measurements go to target/bench, tables with ratios into docs/RESULTS.md (bench/tables.py).
+#
+#   bench.sh             everything, some twenty minutes on a machine that does nothing else
+#   bench.sh --quick     a minute of it, to see that it works; the tables are only printed
+#   REPEATS=5 bench.sh   runs of each of the lab's cases (default 1)
 set -euo pipefail
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
 PATH=$PATH:$HOME/.cargo/bin
 
-mkdir -p target/bench
-cargo bench --quiet -p srd-proto --bench packet_cost | tee target/bench/packet_cost.txt
-cargo bench --quiet -p srd-device --bench device | tee target/bench/device.txt
-crates/srd/bench/datapath.sh
-exec bench/mpi.py
+quick=no
+[[ ${1:-} != --quick ]] || quick=yes
+measured=target/bench
+experiments=(incast shared-uplinks spine-failure elephant together)
+transports=srd,tcp-cubic,tcp-bbr,tcp-cubic+ecn
+
+experiment() { # NAME ARGUMENT…
+  local name=$1; shift
+  target/srd/bin/srd lab --lab bench experiment "labs/$name.toml" --transports "$transports" --out "$measured/lab/$name" "$@"
+}
+
+if [[ $quick == yes ]]; then
+  measured=target/bench/quick
+  transports=srd,tcp-cubic
+  rm -rf "$measured"
+  crates/srd/bench/datapath.sh --quick --out "$measured"
+  bench/mpi.py --quick --configurations mtu1500 --stacks ompi --rivals tcp srd --out "$measured"
+  experiment incast --only "20 KB" --repeats 1 --most-cpu 100
+  exec bench/tables.py --print --measured "$measured"
+fi
+
+mkdir -p "$measured"
+cargo bench --quiet -p srd-proto --bench packet_cost | tee "$measured/packet_cost.txt"
+cargo bench --quiet -p srd-device --bench device | tee "$measured/device.txt"
+crates/srd/bench/datapath.sh --out "$measured"
+bench/mpi.py --rounds 3 --out "$measured"
+for name in "${experiments[@]}"; do
+  experiment "$name" --repeats "${REPEATS:-1}"
+done
+exec bench/tables.py

@@ -22,7 +22,7 @@ apt_packages=(
   lammps                                                               # the demo's application, also in the consumer matrix
   hpcc                                                                 # the consumer matrix's other application
   libhwloc15 libnuma1                                                  # NIXL's plugin is linked against them
-  iproute2 nftables ethtool iperf3 iputils-ping tcpdump                # the namespace fabric
+  iproute2 ethtool iperf3 iputils-ping tcpdump                         # hosts out of network namespaces
   tshark                                                               # tests of the Wireshark dissector
   python3 python3-venv
 )
@@ -109,7 +109,7 @@ fingerprint() { sha256sum "$self" | cut -d' ' -f1; }
 tools_present() {
   local tool entry
   for entry in "${wheel_environments[@]}"; do [[ -f $venv_root/${entry%% *}/installed ]] || return 1; done
-  for tool in gcc clang ip tc nft ethtool fi_pingpong ibv_devinfo ib_send_lat mpirun lmp hpcc tshark tcpdump; do
+  for tool in gcc clang ip tc ethtool fi_pingpong ibv_devinfo ib_send_lat mpirun lmp hpcc tshark tcpdump; do
     command -v "$tool" >/dev/null || PATH=$PATH:/usr/sbin command -v "$tool" >/dev/null || return 1
   done
 }

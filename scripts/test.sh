@@ -51,10 +51,11 @@ step "set-up" scripts/setup.sh || finish
 step "format" cargo fmt --all --check
 step "lints" cargo clippy --release --workspace --all-targets --quiet -- -D warnings
 step "build" scripts/build.sh || finish
-step "unit and property tests" cargo test --release --workspace --quiet
+step "unit and property tests" cargo test --release --workspace --quiet --no-fail-fast
 step "fuzz targets on their corpus" scripts/fuzz.sh corpus
 step "campaign, $seeds seeds" scripts/campaign.sh "$seeds"
 step "ABI" tests/abi/check.py
+step "benchmarks, shortest" scripts/bench.sh --quick
 step "consumer matrix" tests/consumers/run.py
 step "the same over the provider" tests/consumers/run.py --transport srd
 # What differs with shared memory: how messages go, not what a program sees of them. A stack for each kind of traffic.

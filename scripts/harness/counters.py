@@ -14,6 +14,7 @@ class Counters:
     received_packets: int = 0
     retransmitted_packets: int = 0
     retransmission_timeouts: int = 0
+    paths_down: int = 0
     path_bytes: dict[str, int] = field(default_factory=dict)
     """Bytes sent per path (by the path's number), over all peers of all processes."""
 
@@ -40,6 +41,7 @@ def _add(total: Counters, document: dict) -> None:
     total.received_packets += device["rx_pkts"]
     total.retransmitted_packets += device["retrans_pkts"]
     total.retransmission_timeouts += device["retrans_timeout_events"]
+    total.paths_down += document["transport"]["paths_down"]
     for path in document.get("paths", []):
         name = str(path.get("path", path.get("index", "?")))
         total.path_bytes[name] = total.path_bytes.get(name, 0) + path.get("tx_bytes", 0)

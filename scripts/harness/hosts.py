@@ -18,6 +18,8 @@ CARRIER_S = 5.0
 def why_impossible() -> str | None:
     if os.geteuid() != 0:
         return "needs root (it makes network namespaces)"
+    if not shutil.which("ip"):
+        return "ip not found; run: make setup"
     probe = f"srdprobe{os.getpid()}"
     if subprocess.run(["ip", "netns", "add", probe], capture_output=True).returncode != 0:
         return "this machine does not allow network namespaces"
@@ -34,13 +36,13 @@ class HostPair:
         self.prefix = f"srdpair{os.getpid()}"
         self.names = [f"{self.prefix}-a", f"{self.prefix}-b"]
         self.addresses = ["10.79.1.1", "10.79.1.2"]
-        self._state = Path("/run/srd-fabric") / self.prefix
+        self._state = Path("/run") / self.prefix
+        """What the launcher reads."""
 
     @property
     def variables(self) -> dict[str, str]:
-        """What the launcher finds its hosts by, and libfabric's providers the interface."""
-        interfaces = {f"FI_{provider}_IFACE": INTERFACE for provider in ("TCP", "UDP", "SOCKETS")}
-        return {"SRD_FABRIC_PREFIX": self.prefix, **interfaces}
+        """What libfabric's providers find the interface by."""
+        return {f"FI_{provider}_IFACE": INTERFACE for provider in ("TCP", "UDP", "SOCKETS")}
 
     def __enter__(self) -> "HostPair":
         a, b = self.names

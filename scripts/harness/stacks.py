@@ -164,44 +164,23 @@ class OpenMpi(Stack):
             transport.provider,
         ]
 
-    @staticmethod
-    def kernel_tcp(interfaces: str) -> list[str]:
-        """Open MPI's own TCP transport, without libfabric: what users run today without a special network."""
-        return [
-            *OPEN_MPI_COMMON,
-            "--mca",
-            "pml",
-            "ob1",
-            "--mca",
-            "btl",
-            "tcp,self",
-            "--mca",
-            "btl_tcp_if_include",
-            interfaces,
-        ]
+    def launch_over_kernel_tcp(self, ranks: int, program: list[str]):
+        """`launch` with Open MPI's own TCP transport on loopback, without libfabric: what users run today without a
+        special network."""
+        options = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
+        return self._oversubscribed(ranks, options, program), self.environment()
 
     def launch_ucx(self, transport: Transport, ranks: int, program: list[str]):
         transports = "srd,self" if transport.name == "efa" else "tcp,self"
-        command = [
-            self.mpirun(),
-            "-np",
-            str(ranks),
-            "--map-by",
-            ":OVERSUBSCRIBE",
-            *OPEN_MPI_COMMON,
-            "--mca",
-            "pml",
-            "ucx",
-            # The wheel's list of device patterns leaves out what it does not know; "any" takes ours too.
-            "--mca",
-            "pml_ucx_tls",
-            "any",
-            "--mca",
-            "pml_ucx_devices",
-            "any",
-            *program,
-        ]
-        return [*transport.wrapper, *command], {**self.environment(), "UCX_TLS": transports}
+        # The wheel's list of device patterns leaves out what it does not know; "any" takes ours too.
+        options = ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any"]
+        command = [*transport.wrapper, *self._oversubscribed(ranks, options, program)]
+        return command, {**self.environment(), "UCX_TLS": transports}
+
+    def _oversubscribed(self, ranks: int, options: list[str], program: list[str]) -> list[str]:
+        """Open MPI 5's command line for more ranks on this host than it has cores."""
+        oversubscribe = ["--map-by", ":OVERSUBSCRIBE", *OPEN_MPI_COMMON]
+        return [self.mpirun(), "-np", str(ranks), *oversubscribe, *options, *program]
 
 
 class Mpich(Stack):

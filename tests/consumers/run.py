@@ -131,8 +131,9 @@ def judge(
             f"only {counted.sent_packets} packets sent and {counted.received_packets} received by our device in "
             f"{counted.processes} processes (at least {case.min_packets} wanted): the messages went another way"
         )
-    if fault != "clean" and counted.retransmitted_packets == 0:
-        return f"no packet was retransmitted: the {fault} was not injected"
+    # A path may turn out to be dead by a probe, before any data has taken it.
+    if fault != "clean" and counted.retransmitted_packets + counted.paths_down == 0:
+        return f"no packet was retransmitted and no path went down: the {fault} was not injected"
     return None
 
 

@@ -114,12 +114,7 @@ fn device<M: Memory>(len: u32, memory: impl Fn() -> M, addrs: [u64; 2]) -> Figur
         let key = device.reg_mr(pd, addrs[host], 1 << 16, addrs[host], access).unwrap();
         let ah = device.create_ah(pd, gid(1 - host)).unwrap();
         let qpn = device.create_qp(queue_pair(pd, cq)).unwrap();
-        let to = |state| QpModify { state: Some(state), ..QpModify::default() };
-        for change in [
-            QpModify { qkey: Some(QKEY), pkey_index: Some(0), port: Some(1), ..to(QpState::Init) },
-            to(QpState::Rtr),
-            QpModify { sq_psn: Some(0), ..to(QpState::Rts) },
-        ] {
+        for change in QpModify::to_ready(QKEY, None) {
             device.modify_qp(now, qpn, change).unwrap();
         }
         (device, cq, qpn, ah, Sge { addr: addrs[host], len, lkey: key })

@@ -170,6 +170,18 @@ pub struct QpModify {
     pub rnr_retry: Option<u8>,
 }
 
+impl QpModify {
+    /// The steps from RESET to the state in which a queue pair sends and receives. `rnr_retry` is for SRD's alone.
+    pub fn to_ready(qkey: Qkey, rnr_retry: Option<u8>) -> [QpModify; 3] {
+        let to = |state| QpModify { state: Some(state), ..QpModify::default() };
+        [
+            QpModify { qkey: Some(qkey), pkey_index: Some(0), port: Some(1), ..to(QpState::Init) },
+            to(QpState::Rtr),
+            QpModify { sq_psn: Some(0), rnr_retry, ..to(QpState::Rts) },
+        ]
+    }
+}
+
 /// What a queue pair has done since it was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QpCounters {

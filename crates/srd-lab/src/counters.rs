@@ -3,7 +3,7 @@
 
 use crate::bpf::Counts;
 use crate::error::{Doing, Result};
-use crate::namespace::enter;
+use crate::namespace::{self, enter};
 use crate::plan::{Direction, Plan};
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -35,6 +35,8 @@ pub struct Counters {
 
 /// Reads counters of a fabric: a socket in each namespace, kept open.
 pub struct Sampler {
+    /// What tells the first node's namespace from any other.
+    identity: Option<(u64, u64)>,
     sockets: Vec<Socket>,
     /// By node, what its routers' programs count, by index of the device.
     marks: Vec<Option<Counts>>,
@@ -46,6 +48,7 @@ pub struct Sampler {
 impl Sampler {
     pub(crate) fn open(plan: &Plan, namespaces: &[String], marks: &[Option<u32>]) -> Result<Sampler> {
         let directions: Vec<_> = plan.directions().collect();
+        let identity = first_identity(namespaces);
         let nodes = 0..plan.nodes.len();
         let opened: Result<Vec<_>> = thread::scope(|scope| {
             let each = nodes.map(|node| {
@@ -60,7 +63,12 @@ impl Sampler {
         });
         let (sockets, devices) = opened?.into_iter().unzip();
         let marks = marks.iter().map(|map| map.and_then(Counts::open)).collect();
-        Ok(Sampler { sockets, marks, devices, directions })
+        Ok(Sampler { identity, sockets, marks, devices, directions })
+    }
+
+    /// Whether these are the namespaces that it reads, and not others of the same names.
+    pub(crate) fn is_of(&self, namespaces: &[String]) -> bool {
+        self.identity.is_some() && self.identity == first_identity(namespaces)
     }
 
     /// Counters of every direction.
@@ -86,6 +94,10 @@ impl Sampler {
         }
         Ok(all)
     }
+}
+
+fn first_identity(namespaces: &[String]) -> Option<(u64, u64)> {
+    namespace::identity(&namespace::path(namespaces.first()?))
 }
 
 /// In the calling thread's namespace.

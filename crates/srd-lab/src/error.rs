@@ -62,6 +62,12 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// A lab that is no more, whether or not there is another one of its name.
+    #[error("the lab {name} has been removed in the meantime")]
+    Removed {
+        /// Its name.
+        name: String,
+    },
     /// A lab's name that cannot be one.
     #[error("{name:?} cannot be a lab's name: 1 to 32 letters, digits, '-' and '_', a letter first")]
     BadName {

@@ -167,18 +167,21 @@ impl Fault {
                 Ok(())
             }
             Fault::Delay { at, delay_us, jitter_us } => {
-                if delay_us.saturating_add(*jitter_us) > LONGEST_DELAY_US {
+                if !(1..=LONGEST_DELAY_US).contains(&delay_us.saturating_add(*jitter_us)) {
                     return refuse(format!(
-                        "{delay_us} us and up to {jitter_us}: at most {LONGEST_DELAY_US} together"
+                        "{delay_us} us and up to {jitter_us}: 1 to {LONGEST_DELAY_US} together"
                     ));
                 }
                 target::directions(plan, at).map(drop)
             }
+            Fault::Kill { program, .. } if program.is_empty() => {
+                return refuse("kill needs the name or the number of a program".into());
+            }
             Fault::Pause { host } | Fault::Kill { host, .. } => plan.host(host).map(drop),
         }?;
         match self {
-            Fault::Reordering { late_us, .. } if *late_us > LONGEST_DELAY_US => {
-                refuse(format!("{late_us} us late: at most {LONGEST_DELAY_US}"))
+            Fault::Reordering { late_us, .. } if !(1..=LONGEST_DELAY_US).contains(late_us) => {
+                refuse(format!("{late_us} us late: 1 to {LONGEST_DELAY_US}"))
             }
             _ => Ok(()),
         }

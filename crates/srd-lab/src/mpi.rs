@@ -7,6 +7,7 @@ use crate::error::{Doing, Error, Result};
 use crate::lab::{Host, Lab};
 use crate::plan::{FABRIC_DEVICE, MANAGEMENT_DEVICE};
 use crate::state::directory;
+use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,16 +15,36 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// An MPI, by how it is started.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Mpi {
     /// Open MPI 5.
+    #[default]
+    #[serde(rename = "ompi")]
     OpenMpi5,
     /// Open MPI 4, as Debian 12 has it.
+    #[serde(rename = "debian")]
     OpenMpi4,
     /// MPICH.
+    #[serde(rename = "mpich")]
     Mpich,
     /// Intel MPI.
+    #[serde(rename = "impi")]
     Intel,
+}
+
+impl Mpi {
+    /// Where scripts/setup.sh has put it: in the source tree that the command `srd` lies in, or that one works in.
+    pub fn installed(self, srd: &Path) -> Option<PathBuf> {
+        let name = match self {
+            Mpi::OpenMpi4 => return None, // Debian's package
+            Mpi::OpenMpi5 => "ompi",
+            Mpi::Mpich => "mpich",
+            Mpi::Intel => "impi",
+        };
+        let here = std::env::current_dir().ok();
+        let above = here.iter().flat_map(|here| here.ancestors()).chain(srd.ancestors());
+        above.map(|directory| directory.join(".venv").join(name)).find(|prefix| prefix.join("bin").is_dir())
+    }
 }
 
 /// What carries a program's messages.
@@ -104,13 +125,40 @@ impl MpiJob {
         }
     }
 
-    fn launcher(&self) -> Result<PathBuf> {
-        let name = match self.mpi {
+    /// The program that starts ranks.
+    pub fn launcher(&self) -> Result<PathBuf> {
+        self.find(match self.mpi {
             Mpi::OpenMpi5 => "mpirun",
             Mpi::OpenMpi4 => "mpirun.openmpi",
             Mpi::Mpich => "mpiexec",
             Mpi::Intel => "mpiexec.hydra",
+        })
+    }
+
+    /// A command that compiles a C program for this MPI.
+    pub fn compiler(&self, source: &Path, program: &Path) -> Result<Command> {
+        let options = ["-O2", "-std=c11", "-D_GNU_SOURCE", "-o"];
+        let mut command = match (self.mpi, &self.prefix) {
+            // The compiler wrapper of Intel MPI's wheel expects another prefix than it has.
+            (Mpi::Intel, Some(prefix)) => {
+                let mut command = Command::new("gcc");
+                command.args(options).arg(program).arg(source);
+                command.arg("-I").arg(prefix.join("include")).arg(prefix.join("lib/libmpi.so.12"));
+                command
+            }
+            (mpi, _) => {
+                let name = if mpi == Mpi::OpenMpi4 { "mpicc.openmpi" } else { "mpicc" };
+                let mut command = Command::new(self.find(name)?);
+                command.args(options).arg(program).arg(source);
+                command
+            }
         };
+        command.envs(self.variables());
+        Ok(command)
+    }
+
+    /// A program of the MPI's.
+    fn find(&self, name: &str) -> Result<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let directories: Vec<_> = match &self.prefix {
             Some(prefix) => vec![prefix.join("bin")],
@@ -122,7 +170,10 @@ impl MpiJob {
                 Some(prefix) => prefix.join("bin").display().to_string(),
                 None => "PATH".into(),
             };
-            Error::BadJob(format!("{name} not found in {place}; name the MPI's directory with --prefix DIR"))
+            Error::BadJob(format!(
+                "{name} not found in {place}\n  `make setup` installs the MPIs that the lab knows; the directory of another one: \
+                 --prefix DIR, in an experiment's file prefix = \"DIR\""
+            ))
         })
     }
 

@@ -104,7 +104,7 @@ pub(crate) fn processes(names: &[String]) -> Vec<(usize, Pid)> {
 }
 
 /// What tells namespaces apart.
-fn identity(file: &Path) -> Option<(u64, u64)> {
+pub(crate) fn identity(file: &Path) -> Option<(u64, u64)> {
     fs::metadata(file).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 

@@ -71,11 +71,9 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Reads a shape from TOML. An error names the line.
+    /// Reads a shape from TOML; whether it makes a fabric is [`check`](Shape::check)'s. An error names the line.
     pub fn from_toml(text: &str) -> Result<Shape> {
-        let shape: Shape = toml::from_str(text).map_err(|error| Error::BadShape(error.to_string()))?;
-        shape.check()?;
-        Ok(shape)
+        toml::from_str(text).map_err(|error| Error::BadShape(error.to_string()))
     }
 
     /// Hosts in all.
@@ -98,10 +96,14 @@ impl Shape {
         self.core_mbps.unwrap_or(self.uplink_mbps)
     }
 
-    /// How much more the hosts of a leaf can send than its uplinks carry.
+    /// How much more the hosts of a leaf, or of a pod, can send than the links above them carry.
     pub fn oversubscription(&self) -> f64 {
+        let hosts = f64::from(self.hosts_per_leaf) * self.host_mbps;
         let uplinks = if self.pods > 0 { self.aggs_per_pod } else { self.spines() };
-        f64::from(self.hosts_per_leaf) * self.host_mbps / (f64::from(uplinks) * self.uplink_mbps)
+        let of_leaf = hosts / (f64::from(uplinks) * self.uplink_mbps);
+        // Each core is linked to one aggregation router of each pod.
+        let of_pod = hosts * f64::from(self.leaves_per_pod()) / (f64::from(self.cores) * self.core_mbps());
+        if self.pods > 0 { of_leaf.max(of_pod) } else { of_leaf }
     }
 
     /// Refuses what makes no fabric.
@@ -217,7 +219,7 @@ mod tests {
 
     #[test]
     fn three_tiers_need_whole_shares() {
-        let shape = |text: &str| Shape::from_toml(text);
+        let shape = |text: &str| Shape::from_toml(text).unwrap().check();
         assert!(shape("pods = 2\nleaves = 4\naggs_per_pod = 2\ncores = 4").is_ok());
         for bad in [
             "pods = 2\nleaves = 3\naggs_per_pod = 2\ncores = 4",

@@ -10,7 +10,7 @@ use crate::peer::epoch_from;
 use crate::regions::Regions;
 use crate::shared::{Cx, Shared};
 use crate::work::QKEY;
-use srd_device::{Access, CqId, Device, DeviceError, QpInit, QpKind, QpModify, QpState, Store};
+use srd_device::{Access, CqId, Device, DeviceError, QpInit, QpKind, QpModify, Store};
 use srd_wire::{Qpn, Status, Time};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -105,17 +105,7 @@ impl<M: Store> Domain<M> {
         epoch: u32,
         tx: u32,
     ) -> Result<EndpointId, Refused> {
-        let none = QpModify::default();
-        let init = QpModify {
-            state: Some(QpState::Init),
-            qkey: Some(QKEY),
-            pkey_index: Some(0),
-            port: Some(1),
-            ..none
-        };
-        let rtr = QpModify { state: Some(QpState::Rtr), ..none };
-        let rts =
-            QpModify { state: Some(QpState::Rts), sq_psn: Some(0), rnr_retry: Some(RNR_FOR_EVER), ..none };
+        let [init, rtr, rts] = QpModify::to_ready(QKEY, Some(RNR_FOR_EVER));
         let invalid = |_| Refused::Invalid("qpn: an SRD queue pair in RESET, made with qp_init()");
         device.modify_qp(now, qpn, init).map_err(invalid)?;
         let index = self.endpoints.iter().position(Option::is_none).unwrap_or(self.endpoints.len());

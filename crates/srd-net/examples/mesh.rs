@@ -8,8 +8,8 @@
 //! turn.
 
 use srd_device::{
-    Access, AhNumber, CompletionOp, CqId, PdId, QpInit, QpKind, QpModify, QpState, RecvWr, SendData, SendOp,
-    SendWr, Sge,
+    Access, AhNumber, CompletionOp, CqId, PdId, QpInit, QpKind, QpModify, RecvWr, SendData, SendOp, SendWr,
+    Sge,
 };
 use srd_net::{Address, Buffer, Instance, Options};
 use srd_wire::{Gid, MrKey, Qkey, Qpn};
@@ -93,23 +93,9 @@ impl Process {
             unsolicited_write_recv: false,
         };
         let qpn = instance.create_numbered_qp(init, QPN)??;
-        let first = QpModify {
-            state: Some(QpState::Init),
-            qkey: Some(QKEY),
-            pkey_index: Some(0),
-            port: Some(1),
-            ..QpModify::default()
-        };
-        let ready = QpModify { state: Some(QpState::Rtr), ..QpModify::default() };
-        let sends = QpModify {
-            state: Some(QpState::Rts),
-            sq_psn: Some(0),
-            rnr_retry: Some(7),
-            ..QpModify::default()
-        };
-        instance.with(|device, now| {
-            [first, ready, sends].into_iter().try_for_each(|step| device.modify_qp(now, qpn, step))
-        })??;
+        let steps = QpModify::to_ready(QKEY, Some(7));
+        instance
+            .with(|device, now| steps.into_iter().try_for_each(|step| device.modify_qp(now, qpn, step)))??;
         Ok(Process { rank, instance, pd, cq, buffer, key })
     }
 

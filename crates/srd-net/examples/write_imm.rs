@@ -9,8 +9,7 @@
 //! ```
 
 use srd_device::{
-    Access, CompletionOp, CqId, DeviceError, PdId, QpInit, QpKind, QpModify, QpState, SendData, SendOp,
-    SendWr, Sge,
+    Access, CompletionOp, CqId, DeviceError, PdId, QpInit, QpKind, QpModify, SendData, SendOp, SendWr, Sge,
 };
 use srd_net::{Address, Buffer, Instance, Options};
 use srd_wire::{Gid, MrKey, Qkey, Qpn, Status};
@@ -111,19 +110,9 @@ impl End {
             // Immediate data makes a completion here without using up a posted receive.
             unsolicited_write_recv: true,
         })??;
-        let qkey = Some(QKEY);
-        let init = QpModify {
-            state: Some(QpState::Init),
-            qkey,
-            pkey_index: Some(0),
-            port: Some(1),
-            ..QpModify::default()
-        };
-        let rtr = QpModify { state: Some(QpState::Rtr), ..QpModify::default() };
-        let rts = QpModify { state: Some(QpState::Rts), sq_psn: Some(0), ..QpModify::default() };
-        instance.with(|device, now| {
-            [init, rtr, rts].into_iter().try_for_each(|step| device.modify_qp(now, qpn, step))
-        })??;
+        let steps = QpModify::to_ready(QKEY, None);
+        instance
+            .with(|device, now| steps.into_iter().try_for_each(|step| device.modify_qp(now, qpn, step)))??;
         Ok(End { instance, pd, cq, qpn, buffer, key })
     }
 

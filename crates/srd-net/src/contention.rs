@@ -15,8 +15,10 @@ const AWAY: Nanos = Nanos::from_micros(300);
 const WAITS: usize = 3;
 /// ...within this time show that others want the cores too, and are taken as a sign for as long.
 const MEMORY: Nanos = Nanos::from_millis(50);
-/// Longest rest.
-pub(crate) const REST: Nanos = Nanos::from_micros(100);
+/// Longest rest after a poll that found something. Each further one in a row may be twice as long as the last...
+const REST: Nanos = Nanos::from_micros(100);
+/// ...up to this: a packet ends it anyway, but the program may look at other things between two polls.
+const LONGEST_REST: Nanos = Nanos::from_millis(1);
 
 /// See the module. Shared by the threads that poll; races between them cost an observation at worst.
 pub(crate) struct Contention {
@@ -25,6 +27,8 @@ pub(crate) struct Contention {
     waits: [AtomicU64; WAITS],
     contended_until: AtomicU64,
     rests: AtomicU64,
+    /// How long the next rest may be.
+    next_rest: AtomicU64,
 }
 
 impl Contention {
@@ -34,6 +38,7 @@ impl Contention {
             waits: Default::default(),
             contended_until: AtomicU64::new(0),
             rests: AtomicU64::new(0),
+            next_rest: AtomicU64::new(REST.0),
         }
     }
 
@@ -41,6 +46,14 @@ impl Contention {
     #[inline]
     pub(crate) fn found(&self) {
         self.last_poll.store(0, Ordering::Relaxed);
+        if self.next_rest.load(Ordering::Relaxed) != REST.0 {
+            self.next_rest.store(REST.0, Ordering::Relaxed);
+        }
+    }
+
+    /// How long a rest may be.
+    pub(crate) fn rest(&self) -> Nanos {
+        Nanos(self.next_rest.load(Ordering::Relaxed))
     }
 
     /// After a poll that found nothing: whether it should rest.
@@ -57,6 +70,7 @@ impl Contention {
     /// After a rest that was to end at `due` at the latest.
     pub(crate) fn rested(&self, now: Time, due: Time) {
         self.rests.fetch_add(1, Ordering::Relaxed);
+        self.next_rest.store((2 * self.rest().0).min(LONGEST_REST.0), Ordering::Relaxed);
         self.last_poll.store(now.0, Ordering::Relaxed);
         if now.since(due) > AWAY {
             self.note_wait(now);
@@ -108,6 +122,17 @@ mod tests {
         contention.rested(ms(30), ms(29));
         assert!(contention.should_rest(ms(31)));
         assert!(!contention.should_rest(ms(31) + MEMORY));
+    }
+
+    #[test]
+    fn rests_in_a_row_grow_until_something_comes() {
+        let contention = Contention::new();
+        for expected_us in [100, 200, 400, 800, 1000, 1000] {
+            assert_eq!(contention.rest(), Nanos::from_micros(expected_us));
+            contention.rested(Time(1_000_000_000), Time(1_000_000_000));
+        }
+        contention.found();
+        assert_eq!(contention.rest(), REST);
     }
 
     #[test]

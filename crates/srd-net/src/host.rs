@@ -16,6 +16,10 @@ const UNKNOWN_RATE: BitRate = BitRate(100_000_000_000);
 const HOSTS: Nanos = Nanos::from_micros(200);
 /// Times that a full packet is sent between hosts of different leaves.
 const HOPS: u64 = 4;
+/// A program that answers a message does so within this time.
+const ACK_DELAY: Nanos = Nanos::from_micros(15);
+/// Packets that one ACK is for where they come one by one.
+const ACKED_TOGETHER: u64 = 2;
 
 /// Bytes of the headers below ours: IP without options, and UDP.
 pub fn headers_below(v6: bool) -> u16 {
@@ -43,6 +47,7 @@ pub fn max_datagram(mtu: u16, v6: bool, sealed: bool) -> u16 {
 /// | `min_pto` | 300 us | a thread that sleeps on a socket wakes within this time |
 /// | `max_rto` | 100 ms | |
 /// | `ack_delay` | 15 us | a program that answers a message does so within this time |
+/// | `stream_ack_delay` | 15 us and the time of two packets | one ACK for two packets of a stream on a slow link, as TCP has it (RFC 5681) |
 /// | `answer_delay` | 12 us | a program that polls has taken a message of 8 KB and answered it within this time |
 /// | `ack_every` | 64 | more than one GSO send has: a program's answer to a long message carries its ACK, too |
 /// | `entropy` | twice the paths, 16 to 512 | a bad port must be replaceable by another one |
@@ -68,7 +73,8 @@ pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) ->
         min_rto: Nanos::from_millis(1),
         min_pto: Nanos::from_micros(300),
         max_rto: Nanos::from_millis(100),
-        ack_delay: Nanos::from_micros(15),
+        ack_delay: ACK_DELAY,
+        stream_ack_delay: Nanos(ACK_DELAY.0 + ACKED_TOGETHER * packet_time.0),
         answer_delay: Nanos::from_micros(12),
         ack_every: 64,
         peer_timeout: options.peer_timeout,

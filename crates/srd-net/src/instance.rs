@@ -2,7 +2,7 @@
 
 use crate::address::LocalAddress;
 use crate::clock;
-use crate::contention::{Contention, REST};
+use crate::contention::Contention;
 use crate::core::Core;
 use crate::core_lock::{CoreLock, Held};
 use crate::fault::Injector;
@@ -18,7 +18,7 @@ use crate::receive::Receiver;
 use crate::source_ports::SourcePorts;
 use crate::stats::{self, LayerStats, Reporter, Stats};
 use crate::stats_socket::StatsSocket;
-use crate::sys::event::{EventFd, PollSet, Woken};
+use crate::sys::event::{EventFd, PollSet};
 use crate::sys::process::ForkCanary;
 use crate::transmit::Transmitter;
 use srd_device::{
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     pub(crate) notifier: Notifier,
     pub(crate) pulse: Pulse,
     pub(crate) contention: Contention,
-    /// What the thread sleeps on: the receive sockets and `kick`.
+    /// What the thread sleeps on: `kick` and the receive sockets.
     pub(crate) poll_set: PollSet,
     pub(crate) kick: EventFd,
     pub(crate) closing: AtomicBool,
@@ -186,7 +186,7 @@ impl Instance {
         let poll_set = PollSet::new();
         let kick = EventFd::new().map_err(system("cannot make an event counter"))?;
         let notifier = Notifier::new().map_err(system("cannot make an event counter"))?;
-        for watched in [socket.as_fd(), kick.as_fd()] {
+        for watched in [kick.as_fd(), socket.as_fd()] {
             poll_set.add_readable(watched);
         }
         notifier.sleepers().watch(socket.as_fd());
@@ -527,8 +527,7 @@ impl Instance {
             }
             let span = |to: Time| (to != Time::NEVER).then(|| Duration::from_nanos(to.since(now).0));
             let lead = shared.mode != ProgressMode::Thread;
-            let woken = asleep.sleep(mark, until.and_then(span), span(due), lead);
-            signalled = heeds_signals && woken == Woken::BySignal;
+            signalled = asleep.sleep(mark, until.and_then(span), span(due), lead) && heeds_signals;
         };
         drop(asleep);
         shared.hand_over();
@@ -677,7 +676,7 @@ impl Shared {
         }
         let sleeps_anyway = self.notifier.sleepers().any();
         if self.mode != ProgressMode::Thread && self.contention.should_rest(now) && !sleeps_anyway {
-            let until = due.min(now + REST);
+            let until = due.min(now + self.contention.rest());
             self.pulse.rests(until);
             self.poll_set.wait(Some(Duration::from_nanos(until.since(now).0)));
             self.contention.rested(clock::now(), until);

@@ -1,13 +1,13 @@
 //! Who is told what: handlers of completion notifications and of asynchronous events, and threads that sleep until
 //! something has happened.
 
-use crate::sys::event::{EventFd, PollSet, Woken};
+use crate::sys::event::{EventFd, PollSet};
 use srd_device::{AsyncEvent, CqId};
 use srd_wire::Time;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -138,19 +138,20 @@ pub struct Sleepers {
     count: AtomicUsize,
     /// How often a thread has begun to sleep.
     begun: AtomicU64,
-    /// When the leader wakes by itself.
+    /// When the leader wakes by itself; 0 while it is awake, and will look at what is due before it sleeps again.
     leader_wakes: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
+    /// `wake_leader` and sockets.
     poll_set: PollSet,
     wake_leader: EventFd,
-    /// `wake_leader` is readable, or is about to be.
-    woken: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     leader: bool,
+    /// Threads that sleep until they are told: telling is a system call, even if there are none.
+    followers: u32,
     told: u64,
 }
 
@@ -166,7 +167,6 @@ impl Sleepers {
             changed: Condvar::new(),
             poll_set,
             wake_leader,
-            woken: AtomicBool::new(false),
         })
     }
 
@@ -194,13 +194,8 @@ impl Sleepers {
             self.wake();
         } else if due.0 < self.leader_wakes.load(Ordering::Relaxed) {
             self.leader_wakes.store(due.0, Ordering::Relaxed);
-            self.wake_leader();
+            self.wake_leader.signal();
         }
-    }
-
-    fn wake_leader(&self) {
-        self.woken.store(true, Ordering::SeqCst);
-        self.wake_leader.signal();
     }
 
     /// Wakes all.
@@ -211,10 +206,13 @@ impl Sleepers {
         let mut state = lock(&self.state);
         state.told += 1;
         if state.leader {
-            self.wake_leader();
+            self.wake_leader.signal();
         }
+        let followers = state.followers;
         drop(state);
-        self.changed.notify_all();
+        if followers > 0 {
+            self.changed.notify_all();
+        }
     }
 
     /// From now on there is one more sleeper.
@@ -248,19 +246,24 @@ impl Asleep<'_> {
     }
 
     /// Sleeps until something has been told since `mark`, or a time is over: `timeout`, and for the leader also `due`,
-    /// when packets must be moved; the leader also wakes when packets are there. `lead`: this thread may be it.
-    pub fn sleep(&self, mark: u64, timeout: Option<Duration>, due: Option<Duration>, lead: bool) -> Woken {
+    /// when packets must be moved; the leader also wakes when packets are there. `lead`: this thread may be it. Returns whether a
+    /// signal's handler has run.
+    pub fn sleep(&self, mark: u64, timeout: Option<Duration>, due: Option<Duration>, lead: bool) -> bool {
         let sleepers = self.sleepers;
         let mut state = lock(&sleepers.state);
         if state.told != mark {
-            return Woken::Otherwise;
+            return false;
         }
         if state.leader || !lead {
-            match timeout {
-                None => drop(sleepers.changed.wait(state)),
-                Some(timeout) => drop(sleepers.changed.wait_timeout(state, timeout)),
-            }
-            return Woken::Otherwise;
+            state.followers += 1;
+            let mut state = match timeout {
+                None => sleepers.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(timeout) => {
+                    sleepers.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+            state.followers -= 1;
+            return false;
         }
         state.leader = true;
         drop(state);
@@ -268,13 +271,18 @@ impl Asleep<'_> {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         });
-        lock(&sleepers.state).leader = false;
-        // Most often it was a packet that woke us, and the system call can be saved.
-        if sleepers.woken.swap(false, Ordering::SeqCst) {
+        sleepers.leader_wakes.store(0, Ordering::Relaxed);
+        let mut state = lock(&sleepers.state);
+        state.leader = false;
+        let followers = state.followers;
+        drop(state);
+        if woken.first_is_ready {
             sleepers.wake_leader.drain();
         }
-        // Whoever wakes takes over if this thread does not come back.
-        sleepers.changed.notify_one();
-        woken
+        if followers > 0 {
+            // Whoever wakes takes over if this thread does not come back.
+            sleepers.changed.notify_one();
+        }
+        woken.by_signal
     }
 }

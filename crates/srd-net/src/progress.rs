@@ -214,8 +214,10 @@ fn run(shared: &Shared) {
                 }
                 let sleep = due.since(clock::now());
                 if sleep > Nanos::ZERO {
-                    shared.poll_set.wait((due != Time::NEVER).then(|| Duration::from_nanos(sleep.0)));
-                    shared.kick.drain();
+                    let timeout = (due != Time::NEVER).then(|| Duration::from_nanos(sleep.0));
+                    if shared.poll_set.wait(timeout).first_is_ready {
+                        shared.kick.drain();
+                    }
                 }
             }
             // Whoever holds the lock moves packets.

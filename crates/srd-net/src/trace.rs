@@ -10,8 +10,7 @@ use crate::instance::Shared;
 use crate::log;
 use crate::options::LogLevel;
 use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
-use srd_proto::{Event, PeerId, Tracer, Value};
+use srd_proto::{Event, EventLine, PeerId, Tracer};
 use srd_wire::Time;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -127,38 +126,6 @@ struct Ended {
 #[derive(Serialize)]
 struct Refusal<'a> {
     error: &'a str,
-}
-
-/// A decision: what the instance at `src` has decided about its context with `dst`.
-struct Decision<'a> {
-    t_us: f64,
-    src: &'a str,
-    dst: &'a str,
-    event: &'a Event,
-}
-
-impl Serialize for Decision<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("event", self.event.schema().name)?;
-        map.serialize_entry("t_us", &self.t_us)?;
-        map.serialize_entry("src", self.src)?;
-        map.serialize_entry("dst", self.dst)?;
-        let mut result = Ok(());
-        self.event.each_field(|field, value| {
-            if result.is_ok() {
-                result = match value {
-                    Value::Count(n) => map.serialize_entry(field.name, &n),
-                    Value::Real(x) => map.serialize_entry(field.name, &x), // null where there is no limit
-                    Value::Flag(flag) => map.serialize_entry(field.name, &flag),
-                    Value::Word(word) => map.serialize_entry(field.name, word),
-                    Value::Missing => map.serialize_entry(field.name, &()),
-                };
-            }
-        });
-        result?;
-        map.end()
-    }
 }
 
 /// Refuses whoever asks.
@@ -363,7 +330,7 @@ impl Recorder {
             }
             self.know(peer);
             let dst = self.peers.get(&peer).map_or("unknown", String::as_str);
-            put(lines, &Decision { t_us, src: &self.src, dst, event: &event });
+            put(lines, &EventLine { t_us, src: self.src.as_str(), dst, event });
         }
         false
     }
@@ -477,10 +444,7 @@ mod tests {
             usable: 16,
         };
         let mut lines = Vec::new();
-        put(
-            &mut lines,
-            &Decision { t_us: 1.25, src: "10.0.0.1:17408", dst: "[fd00::2]:17408", event: &event },
-        );
+        put(&mut lines, &EventLine { t_us: 1.25, src: "10.0.0.1:17408", dst: "[fd00::2]:17408", event });
         assert_eq!(
             String::from_utf8(lines).unwrap(),
             "{\"event\":\"path_chosen\",\"t_us\":1.25,\"src\":\"10.0.0.1:17408\",\"dst\":\"[fd00::2]:17408\",\"path\":3,\

@@ -24,8 +24,6 @@ pub enum ReadBy {
     Efa,
     /// The `srd` command.
     Command,
-    /// The namespace fabric.
-    Lab,
 }
 
 const fn row(
@@ -137,13 +135,6 @@ pub const VARIABLES: &[Variable] = &[
         "directory of efa (libibverbs.so.1 and libefa.so.1), fi (libsrd-fi.so) and fi-efa (libefa-fi.so), or of the libraries of one of them",
         "../lib/srd from the directory of the srd command",
         "a directory",
-    ),
-    elsewhere(
-        ReadBy::Lab,
-        "SRD_FABRIC_PREFIX",
-        "prefix of the names of the fabric's namespaces",
-        "srdfab",
-        "a short name",
     ),
 ];
 

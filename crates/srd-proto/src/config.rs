@@ -98,6 +98,9 @@ pub struct Config {
     pub max_rto: Nanos,
     /// Longest that an ACK waits for data to ride on.
     pub ack_delay: Nanos,
+    /// Longest that it waits where the sender has more to send, for that to be acknowledged with it; nothing if that is less than
+    /// `ack_delay`. For links so slow that one packet takes longer than `ack_delay`.
+    pub stream_ack_delay: Nanos,
     /// Longest that an ACK which the sender has asked for waits for the program's answer to a message, to ride on it: at most
     /// `ack_delay`.
     pub answer_delay: Nanos,
@@ -115,6 +118,13 @@ pub struct Config {
     pub max_partial_per_peer: u32,
     /// A context with nothing to do for this long gives its buffers back.
     pub idle_release: Nanos,
+}
+
+impl Config {
+    /// Longest that an ACK waits, whatever comes.
+    pub(crate) fn longest_ack_delay(&self) -> Nanos {
+        self.ack_delay.max(self.stream_ack_delay)
+    }
 }
 
 impl Default for Config {
@@ -140,6 +150,7 @@ impl Default for Config {
             min_pto: Nanos::from_micros(50),
             max_rto: Nanos::from_millis(50),
             ack_delay: Nanos::from_micros(5),
+            stream_ack_delay: Nanos::ZERO,
             answer_delay: Nanos::ZERO,
             ack_every: 4,
             peer_timeout: Nanos::from_secs(30),

@@ -14,6 +14,8 @@ mod config;
 pub mod controller;
 mod delivery;
 mod endpoint;
+#[cfg(feature = "serde")]
+mod event_line;
 mod events;
 mod loss;
 mod messages;
@@ -36,6 +38,8 @@ mod upper;
 
 pub use config::*;
 pub use endpoint::*;
+#[cfg(feature = "serde")]
+pub use event_line::EventLine;
 pub use events::{EVENTS, Event, EventSchema, FieldSchema, LossCause, Tracer, Value, events_markdown};
 pub use paths::{PathReport, PathState};
 pub use stats::*;

@@ -76,7 +76,7 @@ impl<P: Payload> Peer<P> {
     /// How long hosts may hold a packet and its answer: the wait for another packet to answer with it, or a processor that
     /// is busy.
     fn held_up(&self, shared: &Shared) -> Nanos {
-        shared.config.ack_delay.max(Nanos(self.rtt.hosts_ns() as u64))
+        shared.config.longest_ack_delay().max(Nanos(self.rtt.hosts_ns() as u64))
     }
 
     /// How long an answer may take on this very path, and on paths as long as some are. The ACK may come for the newest

@@ -60,6 +60,7 @@ impl<P: Payload> Peer<P> {
         self.arrivals.note(shared.arrived, data.path, data.tx_count, psn, data.stamp);
         self.arrivals.unacked += 1;
         let delay = match data.op {
+            _ if !data.ack_request && awaited => shared.config.longest_ack_delay(),
             _ if !data.ack_request => shared.config.ack_delay,
             Op::Send { .. } => shared.config.answer_delay,
             _ => Nanos::ZERO,

@@ -11,6 +11,8 @@ const DIGIT_BITS: u32 = 6;
 const SLOTS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = 7;
 const NONE: u32 = u32::MAX;
+/// Entries of a slot beyond the next 64 ticks that are looked at for the earliest: with more, somebody wakes too early once.
+const LOOKED_AT: u32 = 8;
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -59,12 +61,14 @@ impl TimerWheel {
     /// The earliest time at which [`TimerWheel::expire`] has something to do: never after the earliest deadline.
     pub(crate) fn next(&self) -> Time {
         let Some((level, slot)) = self.first() else { return Time::NEVER };
-        if level > 0 {
-            return Time(self.slot_start(level, slot) << TICK_SHIFT);
-        }
         let mut earliest = Time::NEVER;
-        let mut id = self.heads[slot];
+        let mut looked_at = 0;
+        let mut id = self.heads[level * SLOTS + slot];
         while id != NONE {
+            if level > 0 && looked_at == LOOKED_AT {
+                return Time(self.slot_start(level, slot) << TICK_SHIFT);
+            }
+            looked_at += 1;
             let entry = &self.entries[id as usize];
             earliest = earliest.min(entry.deadline);
             id = entry.next;

@@ -6,7 +6,7 @@ use crate::srd_card::{Card, SrdContent, gid, transport_config};
 use crate::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_device::{
     Access, AhNumber, CompletionOp, CqId, DeviceConfig, Length, Memory, PdId, Piece, QpInit, QpKind,
-    QpModify, QpState, SendData, SendOp, SendWr, Sge,
+    QpModify, SendData, SendOp, SendWr, Sge,
 };
 use srd_proto::Stats;
 use srd_wire::{Body, MrKey, Op, Qkey, Qpn, Status, Time};
@@ -132,12 +132,7 @@ impl Srd {
             unsolicited_write_recv: false,
         };
         let qpn = device.create_qp(init).expect(never);
-        let to = |state| QpModify { state: Some(state), ..QpModify::default() };
-        for change in [
-            QpModify { qkey: Some(QKEY), pkey_index: Some(0), port: Some(1), ..to(QpState::Init) },
-            to(QpState::Rtr),
-            QpModify { sq_psn: Some(0), ..to(QpState::Rts) },
-        ] {
+        for change in QpModify::to_ready(QKEY, None) {
             device.modify_qp(Time(0), qpn, change).expect("these are the steps to the ready state");
         }
         Srd {

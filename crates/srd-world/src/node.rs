@@ -5,7 +5,6 @@ use crate::plan::{Plan, Shape, purpose};
 use crate::rng::Rng;
 use srd_device::{
     Access, AhNumber, CqId, Device, DeviceConfig, DeviceError, PdId, QPS_PER_PORT, QpInit, QpKind, QpModify,
-    QpState,
 };
 use srd_proto::{Config, ControllerKind, SelectorKind};
 use srd_wire::{BitRate, Gid, Incarnation, InstanceAddr, MrKey, Nanos, Packet, Qkey, Qpn, Time};
@@ -257,19 +256,10 @@ impl Node {
         let now = self.local(now);
         let device = self.device();
         let qpn = device.create_qp(init)?;
-        let to_init = QpModify {
-            state: Some(QpState::Init),
-            qkey: Some(qkey),
-            pkey_index: Some(0),
-            port: Some(1),
-            ..QpModify::default()
-        };
-        device.modify_qp(now, qpn, to_init)?;
-        device.modify_qp(now, qpn, QpModify { state: Some(QpState::Rtr), ..QpModify::default() })?;
         let rnr_retry = (init.kind == QpKind::Srd).then_some(rnr_retry);
-        let to_rts =
-            QpModify { state: Some(QpState::Rts), sq_psn: Some(0), rnr_retry, ..QpModify::default() };
-        device.modify_qp(now, qpn, to_rts)?;
+        for change in QpModify::to_ready(qkey, rnr_retry) {
+            device.modify_qp(now, qpn, change)?;
+        }
         Ok(qpn)
     }
 
@@ -336,6 +326,7 @@ fn transport_config(shape: &Shape, rng: &mut Rng) -> Config {
         min_pto: Nanos(shape.min_pto_ns),
         max_rto: Nanos(shape.max_rto_ns),
         ack_delay: Nanos(shape.ack_delay_ns),
+        stream_ack_delay: Nanos(shape.stream_ack_delay_ns),
         ack_every: shape.ack_every as u32,
         peer_timeout: Nanos(shape.peer_timeout_ns),
         confirm_first: shape.confirm_first != 0,

@@ -127,6 +127,8 @@ fields! {
         max_rto_ns = 5_000_000,
         /// Longest that an ACK waits.
         ack_delay_ns = 5_000,
+        /// Of an ACK where more is known to come; nothing if less.
+        stream_ack_delay_ns = 0,
         /// Data packets that force an ACK.
         ack_every = 4,
         /// After this long without an answer a peer is dead.
@@ -374,6 +376,7 @@ impl Plan {
         s.receiver_hint = rng.below(2);
         s.mixed = rng.pick(&[0, 0, 1]);
         s.probe_mtu = rng.below(2);
+        s.stream_ack_delay_ns = rng.pick(&[0, 0, 30_000, 300_000]);
     }
 
     fn draw_packet_faults(&mut self, rng: &mut Rng, share: u64) {

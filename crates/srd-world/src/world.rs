@@ -367,7 +367,8 @@ impl World {
         let shape = &self.plan.shape;
         let chosen = self.ledger.messages.iter().filter(|message| which(message));
         let packets: u64 = chosen.map(|message| 4 + message.len as u64 / 400).sum();
-        let round = 2 * self.longest_path() + 2 * (shape.late_ns + shape.batch_ns) + shape.ack_delay_ns;
+        let ack_delay = shape.ack_delay_ns.max(shape.stream_ack_delay_ns);
+        let round = 2 * self.longest_path() + 2 * (shape.late_ns + shape.batch_ns) + ack_delay;
         let window_milli = if shape.window_bytes == 0 { shape.min_window_milli } else { 1_000 };
         Nanos(packets * round * 1_000 / window_milli)
     }

@@ -6,7 +6,8 @@
 #
 # Configurations: MTU 1500, MTU 9000, and MTU 1500 with segmentation offloads off, each in clear and sealed. In each,
 # rounds of SRD and TCP alternate and the medians count. One JSON file per measurement goes to target/bench/, and a
-# table of ratios to standard output: half round trip below 1 and rates above 1 mean that SRD is ahead.
+# table of ratios to standard output: half round trip and processor time below 1 and rates above 1 mean that SRD is ahead.
+# Processor time is that of sides that sleep while nothing comes; the others look all the time.
 #
 # --floor: bare UDP too, with the calls that OpenSRD makes and nothing above them (the example udp_floor of srd-net,
 # which must have been built), in the same minutes as the measurements in clear.
@@ -36,6 +37,7 @@ for srd in "${SRD:-}" target/srd/bin/srd target/release/srd; do [[ -n $srd && -x
 srd=$(realpath "$srd")
 [[ -z $floor || -x $floor ]] || fail "no $floor; run: cargo build --release -p srd-net --example udp_floor"
 mkdir -p "$out"
+rm -f "$out"/*-{clear,sealed}-*.json "$out"/*-floor.txt
 
 prefix=srdbench$$
 umask 077
@@ -106,14 +108,14 @@ stop_server() {
   server=
 }
 
-measure() { # NAME KEY_FILE TEST [ARGUMENT…]
-  local name=$1 key=$2 test=$3 to=127.0.0.1
-  shift 3
+measure() { # NAME KEY_FILE LABEL TEST [ARGUMENT…]
+  local name=$1 key=$2 label=$3 test=$4 to=127.0.0.1
+  shift 4
   [[ $namespaces == yes ]] && to=10.79.0.2
   say "$name $test $*"
   # shellcheck disable=SC2046
   "${on_a[@]}" env ${key:+SRD_KEY_FILE=$key} "$srd" perf client "$to" --port 17407 --test "$test" "$@" --vs-tcp \
-    --rounds "$rounds" --seconds "$seconds" $(cpu_of client) --json >"$out/$name-$test.json" \
+    --rounds "$rounds" --seconds "$seconds" $(cpu_of client) --json >"$out/$name-$label.json" \
     || fail "$name $test failed; the server says: $(cat "$work/server")"
 }
 
@@ -141,9 +143,10 @@ for configuration in "${configurations[@]}"; do
     key=
     [[ $sealing == sealed ]] && key=$work/key
     start_server "$key"
-    measure "$name-$sealing" "$key" latency
-    measure "$name-$sealing" "$key" bandwidth
-    measure "$name-$sealing" "$key" msgrate
+    measure "$name-$sealing" "$key" latency latency
+    measure "$name-$sealing" "$key" bandwidth bandwidth
+    measure "$name-$sealing" "$key" msgrate msgrate
+    measure "$name-$sealing" "$key" asleep bandwidth --blocking
     stop_server
     [[ -z $floor || $sealing == sealed ]] || measure_floor "$name-$sealing"
   done
@@ -151,27 +154,7 @@ done
 
 # ---- the table ----
 
-python3 - "$out" "${configurations[@]%% *}" <<'PYTHON'
-import json, sys
-from pathlib import Path
-
-out, names = Path(sys.argv[1]), sys.argv[2:]
-print(f"{'':27}{'half RTT us (8 B)':>27}{'bandwidth Gb/s (8 KiB)':>29}{'messages/s (8 B)':>31}")
-print(f"{'':27}" + "".join(f"{'SRD':>{w}}{'TCP':>{w}}{'ratio':>8}" for w in (9, 10, 11)))
-for name in names:
-    for sealing in ("clear", "sealed"):
-        row = f"{name + ' ' + sealing:27}"
-        for test, width, figure, form in (
-            ("latency", 9, lambda m: m["half_rtt_us"]["p50"], ".2f"),
-            ("bandwidth", 10, lambda m: m["gbps"], ".2f"),
-            ("msgrate", 11, lambda m: m["msgs_per_s"], ".0f"),
-        ):
-            measured = json.loads((out / f"{name}-{sealing}-{test}.json").read_text())
-            for part in (measured, measured["tcp"]):
-                row += f"{format(figure(part), form):>{width}}"
-            row += f"{figure(measured['ratio']):8.2f}"
-        print(row)
-PYTHON
+bench/tables.py --print --measured "$out" datapath
 
 [[ -n $floor ]] || exit 0
 for configuration in "${configurations[@]%% *}"; do

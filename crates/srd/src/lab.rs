@@ -5,6 +5,7 @@ mod exec;
 mod experiment;
 mod fault;
 mod flap;
+mod interrupt;
 mod mpirun;
 mod shape;
 mod ssh;
@@ -12,12 +13,10 @@ mod status;
 mod worker;
 
 use crate::output;
-use anyhow::Context;
 use clap::Subcommand;
 use srd_lab::{Found, Lab};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -97,7 +96,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Down { all: false } => down(name)?,
         Command::Exec(args) => return exec::run(&Lab::open(name)?, args),
         Command::Status(args) => status::run(&Lab::open(name)?, args)?,
-        Command::Fault(args) => fault::run(&Lab::open(name)?, args)?,
+        Command::Fault(args) => return fault::run(&Lab::open(name)?, args),
         Command::Mpirun(args) => return mpirun::run(&Lab::open(name)?, args),
         Command::Ssh(args) => return ssh::run(&Lab::open(name)?, args),
         Command::Flap(args) => flap::run(&Lab::open(name)?, args)?,
@@ -112,10 +111,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn up(name: &str, shape: &shape::Args) -> anyhow::Result<()> {
     let shape = shape.shape()?;
     // An interrupt must not leave half a lab: it is heeded when the lab is up.
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, interrupted.clone()).context("cannot watch for interrupts")?;
-    }
+    let interrupted = interrupt::watch()?;
     let began = std::time::Instant::now();
     let lab = Lab::up(name, &shape)?;
     if interrupted.load(Ordering::Relaxed) {

@@ -29,7 +29,6 @@ pub fn all() -> impl Iterator<Item = Variable> {
             ReadBy::Transport => "transport",
             ReadBy::Efa => "software EFA",
             ReadBy::Command => "command",
-            ReadBy::Lab => "lab",
         },
     })
 }

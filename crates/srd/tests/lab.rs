@@ -9,10 +9,13 @@ mod experiment;
 mod fabric;
 #[path = "lab/faults.rs"]
 mod faults;
+#[path = "lab/jobs.rs"]
+mod jobs;
 #[path = "lab/lifetime.rs"]
 mod lifetime;
 
 use srd_lab::{Error, Lab, LinkStatus, Shape};
+use std::io::ErrorKind;
 use std::net::{SocketAddrV4, UdpSocket};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -54,7 +57,16 @@ impl Fabric {
         // A socket stays in the namespace in which it was made; a thread leaves it by ending.
         let make = move || {
             nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
-            UdpSocket::bind((address, port)).unwrap()
+            let began = Instant::now();
+            loop {
+                match UdpSocket::bind((address, port)) {
+                    // A socket that has been closed lives on for a moment in what other tests start, until that is another program.
+                    Err(error) if error.kind() == ErrorKind::AddrInUse && began.elapsed() < PATIENCE => {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    result => break result.unwrap(),
+                }
+            }
         };
         std::thread::spawn(make).join().unwrap()
     }

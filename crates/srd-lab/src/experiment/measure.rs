@@ -1,8 +1,10 @@
 //! What came of a run, in numbers.
 
+use super::disturbance::JobFigures;
 use super::run::Account;
+use super::shares::{self, Settling, Stage};
 use super::traffic::Flow;
-use crate::flow::order::Amount;
+use crate::flow::order::{Amount, Received};
 use crate::shape::Shape;
 use serde::Serialize;
 
@@ -13,16 +15,21 @@ const TCP_HEADERS: u32 = 52;
 /// The figures of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Figures {
-    /// Share of packets that were sent again, in percent.
-    pub again_percent: f64,
+    /// Share of packets that were sent again, in percent; of an MPI job nobody counts them.
+    pub again_percent: Option<f64>,
     /// Flows of which something is missing.
     pub incomplete: usize,
     /// What senders complained of.
     pub complaints: Vec<String>,
+    /// When each flow that has a size was there, in milliseconds.
+    pub times_ms: Vec<f64>,
     /// For flows that have a size.
     pub completion: Option<Completion>,
     /// For flows that have a time.
     pub throughput: Option<Throughput>,
+    /// For MPI jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobFigures>,
 }
 
 /// When flows were there, from their common start.
@@ -47,7 +54,7 @@ pub struct Completion {
 pub struct Throughput {
     /// Payload of each, Mbit/s.
     pub flows_mbps: Vec<f64>,
-    /// All together.
+    /// All together, from the first one's beginning to the last one's end.
     pub sum_mbps: f64,
     /// Of what was possible.
     pub of_possible: f64,
@@ -55,15 +62,28 @@ pub struct Throughput {
     pub slowest_of_share: f64,
     /// Longest time in which nothing arrived of some flow, in milliseconds.
     pub longest_stall_ms: f64,
+    /// When it began.
+    pub longest_stall_at_ms: f64,
+    /// Jain's index of the flows while all of them went.
+    pub jain: Option<f64>,
+    /// How soon they had their shares, if they do not all begin at once.
+    pub settling: Option<Settling>,
 }
 
 /// Payload by bytes on the wire, at best, over TCP.
-fn payload_share(mtu_bytes: u32) -> f64 {
+pub(super) fn payload_share(mtu_bytes: u32) -> f64 {
     f64::from(mtu_bytes - TCP_HEADERS) / f64::from(mtu_bytes + ETHERNET)
 }
 
-/// Works out the figures. `possible_mbps`: of payload, all flows together; without it what hosts' links carry.
-pub fn figures(flows: &[Flow], account: &Account, shape: &Shape, possible_mbps: Option<f64>) -> Figures {
+/// Works out the figures. `bin_ns`: how long arrivals were counted together. `possible_mbps`: of payload, all flows together;
+/// without it what hosts' links carry.
+pub fn figures(
+    flows: &[Flow],
+    account: &Account,
+    bin_ns: u64,
+    shape: &Shape,
+    possible_mbps: Option<f64>,
+) -> Figures {
     let sent: u64 = account.sent.iter().map(|sent| sent.packets).sum();
     let again: u64 = account.sent.iter().map(|sent| sent.again).sum();
     let mut complaints: Vec<String> = account.sent.iter().filter_map(|sent| sent.error.clone()).collect();
@@ -74,11 +94,14 @@ pub fn figures(flows: &[Flow], account: &Account, shape: &Shape, possible_mbps: 
         complaints.clear(); // what is under way when time is over is no fault
     }
     Figures {
-        again_percent: 100.0 * again as f64 / sent.max(1) as f64,
+        again_percent: Some(100.0 * again as f64 / sent.max(1) as f64),
         incomplete: account.received.iter().filter(|received| !received.complete).count(),
         complaints,
+        times_ms: if timed { Vec::new() } else { times_ms(account) },
         completion: (!timed).then(|| completion(flows, account, shape)).flatten(),
-        throughput: timed.then(|| throughput(flows, account, shape, possible_mbps)),
+        throughput: timed
+            .then(|| throughput(flows, account, bin_ns, &shares::stages(flows, shape, possible_mbps))),
+        job: None,
     }
 }
 
@@ -90,12 +113,17 @@ fn by_host(flows: &[Flow], end: impl Fn(&Flow) -> usize, what: impl Fn(&Flow) ->
     sums.into_iter().fold(0.0, f64::max)
 }
 
+/// When each flow was there, those of which something is missing left out.
+fn times_ms(account: &Account) -> Vec<f64> {
+    let there = account.received.iter().filter(|received| received.complete);
+    there.map(|received| received.last_ns as f64 / 1e6).collect()
+}
+
 fn completion(flows: &[Flow], account: &Account, shape: &Shape) -> Option<Completion> {
     if account.received.iter().any(|received| !received.complete) {
         return None;
     }
-    let mut times_ms: Vec<f64> =
-        account.received.iter().map(|received| received.last_ns as f64 / 1e6).collect();
+    let mut times_ms = times_ms(account);
     times_ms.sort_by(f64::total_cmp);
     let bytes = |flow: &Flow| match flow.amount {
         Amount::Bytes(bytes) => bytes as f64,
@@ -114,22 +142,37 @@ fn completion(flows: &[Flow], account: &Account, shape: &Shape) -> Option<Comple
     })
 }
 
-fn throughput(flows: &[Flow], account: &Account, shape: &Shape, possible_mbps: Option<f64>) -> Throughput {
-    let Amount::ForNs(span_ns) = flows[0].amount else { unreachable!("these flows have a time") };
-    let flows_mbps: Vec<f64> =
-        account.received.iter().map(|received| received.bytes as f64 * 8e3 / span_ns as f64).collect();
-    let sum_mbps: f64 = flows_mbps.iter().sum();
-    let most = by_host(flows, |flow| flow.from, |_| 1.0).max(by_host(flows, |flow| flow.to, |_| 1.0));
-    let of_links = flows.len() as f64 * shape.host_mbps * payload_share(shape.mtu_bytes) / most;
-    let possible = possible_mbps.unwrap_or(of_links);
-    let slowest = flows_mbps.iter().copied().fold(f64::INFINITY, f64::min);
-    let stall_ns = account.received.iter().map(|received| received.longest_gap_ns).max().unwrap_or(0);
+fn throughput(flows: &[Flow], account: &Account, bin_ns: u64, stages: &[Stage]) -> Throughput {
+    let mbps = |bytes: u64, span_ns: u64| bytes as f64 * 8e3 / span_ns as f64;
+    let received = &account.received;
+    let flows_mbps: Vec<f64> = flows
+        .iter()
+        .zip(received)
+        .map(|(flow, received)| match flow.amount {
+            Amount::ForNs(span_ns) => mbps(received.bytes, span_ns),
+            Amount::Bytes(_) => unreachable!("these flows have a time"),
+        })
+        .collect();
+    // Sums over stages are of Mbit/s times nanoseconds.
+    let share_of = |flow: usize| -> f64 {
+        let there = stages.iter().filter(|stage| stage.flows.contains(&flow));
+        there.map(|stage| stage.share_mbps() * stage.span_ns() as f64).sum()
+    };
+    let of_share = received.iter().enumerate().map(|(flow, of)| of.bytes as f64 * 8e3 / share_of(flow));
+    let possible: f64 = stages.iter().map(|stage| stage.possible_mbps * stage.span_ns() as f64).sum();
+    let bytes: u64 = received.iter().map(|received| received.bytes).sum();
+    let span_ns: u64 = stages.iter().map(Stage::span_ns).sum();
+    let gap = |received: &Received| (received.longest_gap_ns, received.longest_gap_at_ns);
+    let (stall_ns, stall_at_ns) = received.iter().map(gap).max().unwrap_or_default();
     Throughput {
-        sum_mbps,
-        of_possible: sum_mbps / possible,
-        slowest_of_share: slowest / (possible / flows.len() as f64),
-        longest_stall_ms: stall_ns as f64 / 1e6,
         flows_mbps,
+        sum_mbps: mbps(bytes, span_ns),
+        of_possible: bytes as f64 * 8e3 / possible,
+        slowest_of_share: of_share.fold(f64::INFINITY, f64::min),
+        longest_stall_ms: stall_ns as f64 / 1e6,
+        longest_stall_at_ms: stall_at_ns as f64 / 1e6,
+        jain: shares::jain(stages, received, bin_ns),
+        settling: shares::settling(stages, received, bin_ns),
     }
 }
 
@@ -150,14 +193,15 @@ impl Spread {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let (least, most) = (*values.first()?, *values.last()?);
-        Some(Spread { median: values[values.len() / 2], least, most })
+        let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+        Some(Spread { median: (lower + upper) / 2.0, least, most })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::order::{Received, Sent};
+    use crate::flow::order::{ALL, Sent};
 
     fn account(last_ns: &[u64], bytes: u64) -> Account {
         let received = |(flow, &last_ns): (usize, &u64)| Received {
@@ -178,24 +222,35 @@ mod tests {
 
     #[test]
     fn an_incasts_ideal_is_that_of_the_receivers_link() {
-        let flows: Vec<Flow> =
-            (1..=48).map(|from| Flow { from, to: 0, amount: Amount::Bytes(20_000) }).collect();
+        let flows: Vec<Flow> = (1..=48)
+            .map(|from| Flow { from, to: 0, amount: Amount::Bytes(20_000), begin_ns: 0, offered_bps: ALL })
+            .collect();
         let times: Vec<u64> = (1..=48).map(|n| n * 2_000_000).collect();
-        let figures = figures(&flows, &account(&times, 20_000), &Shape::default(), None);
+        let figures = figures(&flows, &account(&times, 20_000), 20_000_000, &Shape::default(), None);
         let completion = figures.completion.unwrap();
         assert!((completion.ideal_ms - 80.3).abs() < 0.1, "{completion:?}");
         assert_eq!((completion.first_ms, completion.last_ms), (2.0, 96.0));
-        assert_eq!(figures.again_percent, 10.0);
+        assert_eq!(figures.again_percent, Some(10.0));
+        assert_eq!((figures.times_ms.len(), figures.times_ms[0]), (48, 2.0));
     }
 
     #[test]
     fn shares_are_of_what_is_possible() {
-        let flows: Vec<Flow> =
-            (0..4).map(|n| Flow { from: n, to: n + 4, amount: Amount::ForNs(1_000_000_000) }).collect();
-        let figures = figures(&flows, &account(&[1; 4], 5_000_000), &Shape::default(), Some(200.0));
+        let flows: Vec<Flow> = (0..4)
+            .map(|n| Flow {
+                from: n,
+                to: n + 4,
+                amount: Amount::ForNs(1_000_000_000),
+                begin_ns: 0,
+                offered_bps: ALL,
+            })
+            .collect();
+        let figures =
+            figures(&flows, &account(&[1; 4], 5_000_000), 20_000_000, &Shape::default(), Some(200.0));
         let throughput = figures.throughput.unwrap();
         assert_eq!((throughput.sum_mbps, throughput.of_possible), (160.0, 0.8));
         assert_eq!((throughput.slowest_of_share, throughput.longest_stall_ms), (0.8, 1.0));
+        assert_eq!(throughput.settling, None, "they all begin at once");
     }
 
     #[test]

@@ -1,10 +1,18 @@
 //! What an experiment's file says.
 
+use super::columns::{COLUMNS, Column};
+use super::job::{Collective, Job, Program};
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::flow::order;
+use crate::plan::Plan;
 use crate::shape::Shape;
+use rand::Rng;
+use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
 
 /// An experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -31,6 +39,9 @@ pub struct Experiment {
     /// What is tried.
     #[serde(rename = "case")]
     pub cases: Vec<Case>,
+    /// Where the experiment's file lies: paths in it begin there.
+    #[serde(skip)]
+    pub directory: PathBuf,
 }
 
 fn one() -> u64 {
@@ -59,12 +70,59 @@ pub struct Case {
     /// What goes wrong meanwhile.
     #[serde(default, rename = "fault")]
     pub faults: Vec<TimedFault>,
-    /// Other flows at the same time, always of the same transport.
+    /// Whether hosts' names stand for other hosts, drawn by the seed: the job is somewhere else in each repeat.
+    #[serde(default)]
+    pub random_hosts: bool,
+    /// Other flows at the same time.
     #[serde(default)]
     pub beside: Option<Beside>,
     /// What all flows together could have at most, in Mbit/s of payload, if that is not what their hosts' links carry.
     #[serde(default)]
     pub possible_mbps: Option<f64>,
+    /// What SRD is to reach, by the name of a figure.
+    #[serde(default)]
+    pub wanted: BTreeMap<String, Bound>,
+}
+
+/// What a figure is to be.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bound {
+    /// Not below this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    /// Not above this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+}
+
+impl Bound {
+    /// Whether it is.
+    pub fn holds(&self, value: f64) -> bool {
+        self.at_least.is_none_or(|least| value >= least) && self.at_most.is_none_or(|most| value <= most)
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.at_least, self.at_most) {
+            (Some(least), Some(most)) => write!(out, "{least} to {most}"),
+            (Some(least), None) => write!(out, "at least {least}"),
+            (None, Some(most)) => write!(out, "at most {most}"),
+            (None, None) => write!(out, "anything"),
+        }
+    }
+}
+
+impl Case {
+    /// Which host stands for which: by its number, the number of the one that takes its place.
+    pub fn places(&self, plan: &Plan, random: &mut impl Rng) -> Vec<usize> {
+        let mut places: Vec<usize> = (0..plan.hosts()).collect();
+        if self.random_hosts {
+            places.shuffle(random);
+        }
+        places
+    }
 }
 
 /// Who sends what to whom.
@@ -85,24 +143,65 @@ pub enum Traffic {
         /// Or so long, in seconds.
         #[serde(default)]
         seconds: Option<f64>,
+        /// One flow begins so long after the other, in milliseconds.
+        #[serde(default)]
+        every_ms: u32,
     },
     /// These pairs, as in `host0->host8`.
     Pairs {
         /// Pairs.
         pairs: Vec<String>,
+        /// What each flow has to send, in Mbit/s of payload, if that is not as much as goes.
+        #[serde(default)]
+        mbps: Option<f64>,
         /// Bytes of each.
         #[serde(default)]
         bytes: Option<u64>,
         /// Or so long, in seconds.
         #[serde(default)]
         seconds: Option<f64>,
+        /// One flow begins so long after the other, in milliseconds.
+        #[serde(default)]
+        every_ms: u32,
     },
+    /// From each of these hosts to each.
+    AllToAll {
+        /// Hosts.
+        hosts: Vec<String>,
+        /// Bytes of each flow.
+        #[serde(default)]
+        bytes: Option<u64>,
+        /// Or so long, in seconds.
+        #[serde(default)]
+        seconds: Option<f64>,
+        /// One flow begins so long after the other, in milliseconds.
+        #[serde(default)]
+        every_ms: u32,
+    },
+    /// A collective operation of MPI, again and again.
+    Collective(Collective),
+    /// An MPI program from its beginning to its end.
+    Program(Program),
 }
 
 impl Traffic {
+    /// The MPI job, if it is one.
+    pub fn job(&self) -> Option<Job<'_>> {
+        match self {
+            Traffic::Collective(job) => Some(Job::Collective(job)),
+            Traffic::Program(job) => Some(Job::Program(job)),
+            _ => None,
+        }
+    }
+
     /// How much each flow moves.
     pub fn amount(&self) -> Result<order::Amount> {
-        let (Traffic::Incast { bytes, seconds, .. } | Traffic::Pairs { bytes, seconds, .. }) = self;
+        let (Traffic::Incast { bytes, seconds, .. }
+        | Traffic::Pairs { bytes, seconds, .. }
+        | Traffic::AllToAll { bytes, seconds, .. }) = self
+        else {
+            return Err(bad("an MPI job is what is measured; what goes on beside it are flows".into()));
+        };
         match (bytes, seconds) {
             (Some(bytes @ 1..), None) => Ok(order::Amount::Bytes(*bytes)),
             (None, Some(seconds)) if (0.01..=600.0).contains(seconds) => {
@@ -110,6 +209,34 @@ impl Traffic {
             }
             (None, Some(seconds)) => Err(bad(format!("{seconds} seconds of traffic: 0.01 to 600"))),
             _ => Err(bad("traffic has either `bytes` of each flow, at least 1, or `seconds`".into())),
+        }
+    }
+
+    /// What each flow has to send, in bits per second.
+    pub fn offered_bps(&self) -> Result<u64> {
+        match self {
+            Traffic::Pairs { mbps: Some(mbps), .. } if !(0.01..=1e6).contains(mbps) => {
+                Err(bad(format!("flows of {mbps} Mbit/s: 0.01 to 1000000")))
+            }
+            Traffic::Pairs { mbps: Some(_), seconds: None, .. } => {
+                Err(bad("`mbps` is for flows that have `seconds`".into()))
+            }
+            Traffic::Pairs { mbps: Some(mbps), .. } => Ok((mbps * 1e6) as u64),
+            _ => Ok(order::ALL),
+        }
+    }
+
+    /// How long after one flow the next begins.
+    pub fn every_ns(&self) -> Result<u64> {
+        let (Traffic::Incast { bytes, every_ms, .. }
+        | Traffic::Pairs { bytes, every_ms, .. }
+        | Traffic::AllToAll { bytes, every_ms, .. }) = self
+        else {
+            return Ok(0);
+        };
+        match (bytes, every_ms) {
+            (Some(_), 1..) => Err(bad("`every_ms` is for flows that have `seconds`".into())),
+            _ => Ok(u64::from(*every_ms) * 1_000_000),
         }
     }
 }
@@ -130,10 +257,22 @@ pub struct TimedFault {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Beside {
-    /// What moves them, by name.
+    /// What moves them, by name; `same`: what moves the traffic that is measured.
     pub transport: String,
     /// What they are.
     pub traffic: Traffic,
+}
+
+impl Beside {
+    /// What moves them, beside traffic over `other`.
+    pub fn transport(&self, other: &str) -> Result<order::Transport> {
+        match self.transport.as_str() {
+            // The same protocol, under another interface.
+            "same" if other == "efa" => transport("srd"),
+            "same" => transport(other),
+            name => transport(name),
+        }
+    }
 }
 
 /// What a transport's name stands for: `srd`, `tcp-cubic` and others of the kernel's, with `+ecn` if it asks for marks.
@@ -149,7 +288,7 @@ pub fn transport(name: &str) -> Result<order::Transport> {
         _ if name == "srd" => Ok(order::Transport::Srd),
         _ => {
             let known = "`srd`, or `tcp-` and the kernel's name of a congestion control, as in `tcp-cubic`; `tcp-cubic+ecn` \
-                         asks for marks";
+                         asks for marks; for MPI jobs also `efa`";
             Err(bad(format!("no transport is called {name:?}: {known}")))
         }
     }
@@ -175,21 +314,61 @@ impl Experiment {
         if !(1.0..=100.0).contains(&self.most_cpu_percent) {
             return Err(bad(format!("most_cpu_percent = {}: 1 to 100", self.most_cpu_percent)));
         }
-        for name in self
-            .transports
-            .iter()
-            .chain(self.cases.iter().filter_map(|case| case.beside.as_ref().map(|beside| &beside.transport)))
-        {
-            transport(name)?;
+        let jobs_only = self.cases.iter().all(|case| case.traffic.job().is_some());
+        for name in &self.transports {
+            match jobs_only {
+                true => drop(super::job::carrier(name)?),
+                false => drop(transport(name)?),
+            }
+            for beside in self.cases.iter().filter_map(|case| case.beside.as_ref()) {
+                beside.transport(name)?;
+            }
         }
         self.shape(&self.cases[0], false).check()?;
-        let plan = crate::plan::Plan::new(&self.fabric)?;
+        let plan = Plan::new(&self.fabric)?;
         for case in &self.cases {
-            super::traffic::flows(&case.traffic, &plan)?;
-            if let Some(beside) = &case.beside {
-                super::traffic::flows(&beside.traffic, &plan)?;
+            let beside = match &case.beside {
+                Some(beside) => super::traffic::flows(&beside.traffic, &plan)?,
+                None => Vec::new(),
+            };
+            let measured = match case.traffic.job() {
+                None => super::traffic::flows(&case.traffic, &plan)?,
+                Some(job) => {
+                    let hosts: Vec<usize> = beside.iter().flat_map(|flow| [flow.from, flow.to]).collect();
+                    job.check(&plan, &hosts)?;
+                    if beside.iter().any(|flow| matches!(flow.amount, order::Amount::Bytes(_))) {
+                        return Err(bad(
+                            "flows beside an MPI job have `seconds`: they go on as long as it".into()
+                        ));
+                    }
+                    Vec::new()
+                }
+            };
+            for (name, bound) in &case.wanted {
+                if Column::named(name).is_none() {
+                    let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+                    let known = names.join(", ");
+                    return Err(bad(format!(
+                        "case {:?} wants something of {name:?}; there are {known}",
+                        case.name
+                    )));
+                }
+                if bound.at_least.is_none() && bound.at_most.is_none() {
+                    return Err(bad(format!("`wanted.{name}` has `at_least`, `at_most` or both")));
+                }
             }
+            let ends_ns = measured.iter().filter_map(|flow| match flow.amount {
+                order::Amount::ForNs(span) => Some(flow.begin_ns + span),
+                order::Amount::Bytes(_) => None,
+            });
+            let ends_ns = ends_ns.max().unwrap_or(u64::MAX);
             for timed in &case.faults {
+                if timed.at_ms.saturating_mul(1_000_000) >= ends_ns {
+                    return Err(bad(format!(
+                        "case {:?}: a fault begins when all flows have ended",
+                        case.name
+                    )));
+                }
                 if timed.heal_ms <= timed.at_ms {
                     return Err(bad(format!("case {:?}: a fault ends before it begins", case.name)));
                 }
@@ -205,5 +384,43 @@ impl Experiment {
         // A fifth of the queue: 30 KB of 150, as measured with the kernel's DCTCP-like marking in LAB.md.
         let ecn_bytes = self.fabric.ecn_bytes.or(marks.then_some(buffer_bytes / 5));
         Shape { buffer_bytes, ecn_bytes, ..self.fabric.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand::rngs::SmallRng;
+
+    const HEAD: &str = "name = \"x\"\nabout = \"x\"\ntransports = [\"efa\", \"tcp-reno\"]\n[[case]]\nname = \"a\"\nrandom_hosts = true\n\
+                        traffic = { kind = \"collective\", operation = \"all-to-all\", bytes = 64, seconds = 1, \
+                        hosts = [\"h0\", \"h1\"] }\n";
+
+    #[test]
+    fn an_mpi_job_and_what_is_beside_it_have_the_same_carrier() {
+        let beside = "beside = { transport = \"same\", traffic = { kind = \"all-to-all\", hosts = [\"h2\", \"h3\"], seconds = 2 } }\n";
+        let experiment = Experiment::from_toml(&format!("{HEAD}{beside}")).unwrap();
+        let beside = experiment.cases[0].beside.as_ref().unwrap();
+        assert_eq!(beside.transport("efa").unwrap(), order::Transport::Srd);
+        let reno = order::Transport::Tcp { congestion: "reno".into(), ecn: false };
+        assert_eq!(beside.transport("tcp-reno").unwrap(), reno);
+        // Flows know nothing of libfabric.
+        let flows =
+            "[[case]]\nname = \"b\"\ntraffic = { kind = \"pairs\", pairs = [\"h0->h1\"], seconds = 1 }\n";
+        let error = Experiment::from_toml(&format!("{HEAD}{flows}")).unwrap_err().to_string();
+        assert!(error.contains("for MPI jobs also `efa`"), "{error}");
+    }
+
+    #[test]
+    fn each_host_takes_the_place_of_one_other() {
+        let experiment = Experiment::from_toml(HEAD).unwrap();
+        let plan = Plan::new(&experiment.fabric).unwrap();
+        let places = |seed| experiment.cases[0].places(&plan, &mut SmallRng::seed_from_u64(seed));
+        assert_eq!(places(1), places(1));
+        assert_ne!(places(1), places(2));
+        let mut all = places(1);
+        all.sort_unstable();
+        assert_eq!(all, (0..16).collect::<Vec<_>>());
     }
 }

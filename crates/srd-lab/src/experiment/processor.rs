@@ -1,6 +1,13 @@
-//! How busy the machine's processors are.
+//! How busy the machine's processors are, and whether it stands still.
 
+use crate::flow::clock::now_ns;
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How often it is looked whether the machine stands still.
+const STEP: Duration = Duration::from_millis(20);
 
 /// Time of all processors since the machine started, in ticks.
 #[derive(Clone, Copy, Debug)]
@@ -32,4 +39,17 @@ impl Ticks {
         let idle = self.idle.saturating_sub(earlier.idle) as f64;
         100.0 * (1.0 - idle / all).max(0.0)
     }
+}
+
+/// Looks until `done` how long a process that asks for next to nothing is kept from a processor at most, in nanoseconds: a
+/// virtual machine may stand still as a whole, and its clock goes on.
+pub fn longest_pause_ns(done: &AtomicBool) -> u64 {
+    let (mut longest_ns, mut before_ns) = (0, now_ns());
+    while !done.load(Ordering::Relaxed) {
+        thread::sleep(STEP);
+        let now_ns = now_ns();
+        longest_ns = longest_ns.max((now_ns - before_ns).saturating_sub(STEP.as_nanos() as u64));
+        before_ns = now_ns;
+    }
+    longest_ns
 }

@@ -1,7 +1,7 @@
 //! One run: workers in all hosts that take part, one start, faults at their times.
 
 use super::plan::{TimedFault, bad};
-use super::processor::Ticks;
+use super::processor::{Ticks, longest_pause_ns};
 use super::traffic::Flow;
 use crate::error::{Doing, Result};
 use crate::flow::clock::{now_ns, sleep_until};
@@ -10,18 +10,23 @@ use crate::lab::Lab;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 /// From the last preparation to the start.
 const HEAD_START_NS: u64 = 200_000_000;
+/// How often who waits for a fault's time looks whether flows still go.
+const LOOK_NS: u64 = 20_000_000;
 /// Beyond what is expected, for a run whose flows have a size.
 const PATIENCE_NS: u64 = 60_000_000_000;
 /// Source ports of TCP flows: below those that Linux chooses itself.
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
 
 /// Flows of one transport.
+#[derive(Clone, Debug)]
 pub struct Group<'a> {
     /// What moves them.
     pub transport: &'a Transport,
@@ -45,6 +50,8 @@ pub struct Outcome {
     pub accounts: Vec<Account>,
     /// How busy the processors were while flows went.
     pub cpu_percent: f64,
+    /// Longest time for which the machine stood still then, in nanoseconds.
+    pub longest_pause_ns: u64,
 }
 
 /// Runs groups of flows at once. `srd` is the command srd; `draw` gives random numbers; arrivals are counted in intervals
@@ -55,7 +62,20 @@ pub fn run(
     groups: &[Group<'_>],
     faults: &[TimedFault],
     bin_ns: u64,
+    draw: impl FnMut() -> u32,
+) -> Result<Outcome> {
+    run_telling(lab, srd, groups, faults, bin_ns, draw, |_| ())
+}
+
+/// The same; `tell` learns the moment of the start before it comes.
+pub fn run_telling(
+    lab: &Lab,
+    srd: &Path,
+    groups: &[Group<'_>],
+    faults: &[TimedFault],
+    bin_ns: u64,
     mut draw: impl FnMut() -> u32,
+    tell: impl FnOnce(u64),
 ) -> Result<Outcome> {
     let mut workers: BTreeMap<(usize, usize), Worker> = BTreeMap::new();
     let mut longest_ns = 0;
@@ -75,7 +95,8 @@ pub fn run(
         let mut doors = BTreeMap::new();
         for (&(_, host), worker) in workers.range_mut((number, 0)..(number + 1, 0)) {
             let inbound = |(index, flow): (usize, &Flow)| {
-                (flow.to == host).then_some(Inbound { flow: index as u32, amount: flow.amount })
+                let Flow { amount, begin_ns, .. } = *flow;
+                (flow.to == host).then_some(Inbound { flow: index as u32, amount, begin_ns })
             };
             worker.tell(&Order::Open {
                 transport: group.transport.clone(),
@@ -98,7 +119,15 @@ pub fn run(
                     Transport::Tcp { .. } => PORTS.start + (draw() % PORTS.len() as u32) as u16,
                 };
                 let to = doors[&(index as u32)];
-                outbound.push(Outbound { flow: index as u32, amount: flow.amount, to, source_port });
+                let Flow { amount, begin_ns, offered_bps, .. } = *flow;
+                outbound.push(Outbound {
+                    flow: index as u32,
+                    amount,
+                    begin_ns,
+                    offered_bps,
+                    to,
+                    source_port,
+                });
             }
             worker.tell(&Order::Connect { outbound })?;
             match worker.hear()? {
@@ -106,16 +135,19 @@ pub fn run(
                 other => return Err(worker.out_of_turn(&other)),
             }
         }
-        longest_ns =
-            group.flows.iter().map(|flow| span_ns(flow.amount)).chain([longest_ns]).max().unwrap_or(0);
+        let spans = group.flows.iter().map(|flow| flow.begin_ns + span_ns(flow.amount));
+        longest_ns = spans.chain([longest_ns]).max().unwrap_or(0);
     }
     let at_ns = now_ns() + HEAD_START_NS;
     let until_ns = at_ns + longest_ns;
+    tell(at_ns);
     for worker in workers.values_mut() {
         worker.tell(&Order::Go { at_ns, until_ns })?;
     }
-    let (result, cpu_percent) = thread::scope(|scope| {
-        let faulty = scope.spawn(|| bring_about(lab, faults, at_ns));
+    let done = AtomicBool::new(false);
+    let (result, cpu_percent, longest_pause_ns) = thread::scope(|scope| {
+        let faulty = scope.spawn(|| bring_about(lab, faults, at_ns, &done));
+        let pauses = scope.spawn(|| longest_pause_ns(&done));
         sleep_until(at_ns);
         let before = Ticks::now();
         let mut answers = BTreeMap::new();
@@ -129,8 +161,9 @@ pub fn run(
             }
         }
         let cpu_percent = Ticks::now().busy_percent_since(before);
+        done.store(true, Ordering::Relaxed);
         let faulty = faulty.join().expect("no panic");
-        (result.and(faulty).map(|()| answers), cpu_percent)
+        (result.and(faulty).map(|()| answers), cpu_percent, pauses.join().expect("no panic"))
     });
     let mut accounts = vec![Account { received: Vec::new(), sent: Vec::new() }; groups.len()];
     for ((number, host), answer) in result? {
@@ -146,11 +179,11 @@ pub fn run(
         account.received.sort_by_key(|received| received.flow);
         account.sent.sort_by_key(|sent| sent.flow);
     }
-    Ok(Outcome { accounts, cpu_percent })
+    Ok(Outcome { accounts, cpu_percent, longest_pause_ns })
 }
 
 /// The kernel's TCP in that host asks for marks from now on (ip-sysctl, `tcp_ecn`).
-fn ask_for_marks(lab: &Lab, host: usize) -> Result<()> {
+pub(super) fn ask_for_marks(lab: &Lab, host: usize) -> Result<()> {
     let script = "echo 1 > /proc/sys/net/ipv4/tcp_ecn";
     let status = lab.command(host, "sh").args(["-c", script]).status().doing(|| "setting tcp_ecn".into())?;
     match status.success() {
@@ -167,8 +200,8 @@ fn span_ns(amount: Amount) -> u64 {
     }
 }
 
-/// Begins and ends faults at their times.
-fn bring_about(lab: &Lab, faults: &[TimedFault], at_ns: u64) -> Result<()> {
+/// Begins and ends faults at their times, until there is nothing any more that they could meet.
+pub(super) fn bring_about(lab: &Lab, faults: &[TimedFault], at_ns: u64, over: &AtomicBool) -> Result<()> {
     let mut moments: Vec<(u64, usize, bool)> = Vec::new();
     for (index, timed) in faults.iter().enumerate() {
         moments.push((timed.at_ms, index, true));
@@ -177,7 +210,13 @@ fn bring_about(lab: &Lab, faults: &[TimedFault], at_ns: u64) -> Result<()> {
     moments.sort();
     let mut standing = BTreeMap::new();
     for (ms, index, begins) in moments {
-        sleep_until(at_ns + ms * 1_000_000);
+        let moment_ns = at_ns + ms * 1_000_000;
+        while now_ns() < moment_ns {
+            if over.load(Ordering::Relaxed) {
+                return Ok(()); // the lab goes down, and faults with it
+            }
+            sleep_until(moment_ns.min(now_ns() + LOOK_NS));
+        }
         match begins {
             true => drop(standing.insert(index, lab.fault(faults[index].fault.clone())?)),
             false => lab.heal(standing[&index])?,
@@ -198,6 +237,7 @@ impl Worker {
     fn start(lab: &Lab, srd: &Path, host: usize) -> Result<Worker> {
         let mut command = lab.command(host, srd);
         command.args(["lab", "worker"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.process_group(0); // Ctrl-C is for the one who orders, not for workers
         let mut child = command.spawn().doing(|| format!("starting {}", srd.display()))?;
         let orders = child.stdin.take().expect("it is a pipe");
         let answers = BufReader::new(child.stdout.take().expect("it is a pipe"));

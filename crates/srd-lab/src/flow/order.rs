@@ -18,13 +18,35 @@ pub enum Transport {
     },
 }
 
+/// As much as goes.
+pub const ALL: u64 = u64::MAX;
+
+/// What a program has to send, by the time that has passed since it began.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    /// When it began.
+    pub begin_ns: u64,
+    /// Bits per second.
+    pub bps: u64,
+}
+
+impl Offer {
+    /// When it has had so many bytes.
+    pub fn has_had_at(self, bytes: u64) -> u64 {
+        match self.bps {
+            ALL => self.begin_ns,
+            bps => self.begin_ns + (u128::from(bytes) * 8_000_000_000 / u128::from(bps.max(1))) as u64,
+        }
+    }
+}
+
 /// How much a flow moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
     /// So many bytes.
     Bytes(u64),
-    /// As much as goes in this time, in nanoseconds from the start.
+    /// As much as goes in this time, in nanoseconds from the flow's beginning.
     ForNs(u64),
 }
 
@@ -35,6 +57,8 @@ pub struct Inbound {
     pub flow: u32,
     /// How much will come.
     pub amount: Amount,
+    /// When it begins, in nanoseconds from the start.
+    pub begin_ns: u64,
 }
 
 /// A flow, as its sender sees it.
@@ -44,6 +68,10 @@ pub struct Outbound {
     pub flow: u32,
     /// How much goes.
     pub amount: Amount,
+    /// When it begins, in nanoseconds from the start.
+    pub begin_ns: u64,
+    /// Bits per second of payload that the program has to send; [`ALL`]: as much as goes.
+    pub offered_bps: u64,
     /// Where it goes.
     pub to: Door,
     /// Source port, for TCP; 0: the kernel chooses.
@@ -126,7 +154,7 @@ pub struct Received {
     pub flow: u32,
     /// Bytes that the receiving program has.
     pub bytes: u64,
-    /// From the start to the last byte, in nanoseconds.
+    /// From the flow's beginning to the last byte, in nanoseconds.
     pub last_ns: u64,
     /// Whether all is there.
     pub complete: bool,

@@ -2,14 +2,14 @@
 
 use super::arrivals::Arrivals;
 use super::clock::{now_ns, sleep_until};
-use super::order::{Amount, Door, Inbound, Outbound, Received, Sent};
+use super::order::{Amount, Door, Inbound, Offer, Outbound, Received, Sent};
 use anyhow::{Context, anyhow, bail};
 use srd_device::{
-    Access, AhNumber, Completion, CompletionOp, CqId, DeviceError, PdId, QpInit, QpKind, QpModify, QpState,
-    RecvWr, SendData, SendOp, SendWr, Sge,
+    Access, AhNumber, Completion, CompletionOp, CqId, DeviceError, PdId, QpInit, QpKind, QpModify, RecvWr,
+    SendData, SendOp, SendWr, Sge,
 };
 use srd_net::{Address, Buffer, Instance, Options};
-use srd_wire::{Gid, MrKey, Qkey, Qpn, Status};
+use srd_wire::{Gid, MrKey, Op, Qkey, Qpn, Route, Status, codec};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,13 +37,23 @@ struct Side {
     message_bytes: u32,
 }
 
+/// The longest message that leaves no packet less than full.
+fn full_packets(longest: u32, datagram: u16) -> u32 {
+    let route = Route { src_qpn: Qpn(0), dst_qpn: Qpn(0), qkey: Qkey(0) };
+    let send = Op::Send { route, imm: None, datagram: false };
+    let room = codec::max_payload(&send, datagram.into(), false) as u32;
+    if longest > room { longest - longest % room } else { longest }
+}
+
 impl Side {
     fn open(address: IpAddr, completions: u32) -> anyhow::Result<Side> {
         let (mut options, _) = Options::from_env()?;
         options.addr = Address::Ip(address);
         let instance = Instance::open_separate(&options)?;
-        let (longest, most) =
-            instance.with(|device, _| (device.config().max_msg, device.config().max_cqe))?;
+        let (longest, most) = instance.with(|device, _| {
+            let config = device.config();
+            (full_packets(config.max_msg, config.transport.max_datagram), config.max_cqe)
+        })?;
         if completions > most {
             bail!("{completions} completions at a time, and a queue takes at most {most}: use fewer flows");
         }
@@ -78,23 +88,8 @@ impl Side {
         };
         let qpn =
             self.instance.create_qp(init)?.map_err(|error| anyhow!("creating a queue pair: {error}"))?;
-        let steps = [
-            QpModify {
-                state: Some(QpState::Init),
-                qkey: Some(qkey),
-                pkey_index: Some(0),
-                port: Some(1),
-                ..QpModify::default()
-            },
-            QpModify { state: Some(QpState::Rtr), ..QpModify::default() },
-            // 7: for ever; the receiver posts buffers as fast as it can.
-            QpModify {
-                state: Some(QpState::Rts),
-                sq_psn: Some(0),
-                rnr_retry: Some(7),
-                ..QpModify::default()
-            },
-        ];
+        // 7: for ever. The receiver posts buffers as fast as it can.
+        let steps = QpModify::to_ready(qkey, Some(7));
         self.instance
             .with(|device, now| steps.into_iter().try_for_each(|step| device.modify_qp(now, qpn, step)))?
             .map_err(|error| anyhow!("bringing a queue pair to its ready state: {error}"))?;
@@ -115,27 +110,19 @@ impl Side {
     /// Completions, at least one unless `until_ns` has come.
     fn completions(&self, out: &mut Vec<Completion>, until_ns: u64) -> anyhow::Result<()> {
         loop {
-            self.take(out)?;
-            if !out.is_empty() || now_ns() >= until_ns {
-                return Ok(());
-            }
+            // Not by polls, which would each look at the sockets: a sleep moves packets.
             self.instance
-                .with(|device, _| device.arm_cq(self.cq, false))?
+                .with(|device, _| {
+                    out.extend(std::iter::from_fn(|| device.poll_cq(self.cq)));
+                    if out.is_empty() { device.arm_cq(self.cq, false) } else { Ok(()) }
+                })?
                 .map_err(|error| anyhow!("asking for a notification: {error}"))?;
-            self.take(out)?; // what came in between rings no bell
-            if !out.is_empty() {
+            let now = now_ns();
+            if !out.is_empty() || now >= until_ns {
                 return Ok(());
             }
-            let left = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
-            self.instance.wait(Some(left.min(NAP)))?;
+            self.instance.wait(Some(Duration::from_nanos(until_ns - now).min(NAP)))?;
         }
-    }
-
-    fn take(&self, out: &mut Vec<Completion>) -> anyhow::Result<()> {
-        while let Some(completion) = self.instance.poll_one(self.cq)? {
-            out.push(completion);
-        }
-        Ok(())
     }
 }
 
@@ -185,7 +172,7 @@ impl Receivers {
     pub fn run(self, start_ns: u64, until_ns: u64, bin_ns: u64) -> anyhow::Result<Vec<Received>> {
         let Receivers { side, flows, .. } = self;
         let mut arrivals: Vec<Arrivals> =
-            flows.iter().map(|(_, flow)| Arrivals::new(flow.flow, flow.amount, start_ns, bin_ns)).collect();
+            flows.iter().map(|(_, flow)| Arrivals::new(flow.clone(), start_ns, bin_ns)).collect();
         let mut seen: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); flows.len()];
         let mut done = Vec::new();
         let all_there = |arrivals: &[Arrivals]| arrivals.iter().all(Arrivals::is_complete);
@@ -259,8 +246,9 @@ impl Sender {
             .map_err(|error| anyhow!("posting a message: {error}"))
     }
 
-    /// Sends from `start_ns` on.
+    /// Sends from its beginning on, where the start is at `start_ns`.
     pub fn run(self, start_ns: u64, until_ns: u64) -> Sent {
+        let begin_ns = start_ns + self.flow.begin_ns;
         let stats = |sender: &Sender| {
             let transport = sender.side.instance.stats().map(|stats| stats.transport).unwrap_or_default();
             (
@@ -269,35 +257,41 @@ impl Sender {
             )
         };
         let before = stats(&self);
-        sleep_until(start_ns);
-        let error = self.send(start_ns, until_ns).err().map(|error| format!("{error:#}"));
+        sleep_until(begin_ns);
+        let error = self.send(begin_ns, until_ns).err().map(|error| format!("{error:#}"));
         let after = stats(&self);
         Sent { flow: self.flow.flow, packets: after.0 - before.0, again: after.1 - before.1, error }
     }
 
-    fn send(&self, start_ns: u64, until_ns: u64) -> anyhow::Result<()> {
+    fn send(&self, begin_ns: u64, until_ns: u64) -> anyhow::Result<()> {
         let message_bytes = u64::from(self.side.message_bytes);
         let (mut left, stop_ns) = match self.flow.amount {
             Amount::Bytes(bytes) => (bytes, u64::MAX),
-            Amount::ForNs(span) => (u64::MAX, start_ns + span),
+            Amount::ForNs(span) => (u64::MAX, begin_ns + span),
         };
-        let (mut number, mut outstanding) = (0, 0);
+        let offer = Offer { begin_ns, bps: self.flow.offered_bps };
+        let (mut number, mut outstanding, mut posted) = (0, 0, 0);
         let mut done = Vec::new();
         loop {
+            let mut more_at = u64::MAX;
             while left > 0 && outstanding < OUTSTANDING && now_ns() < stop_ns {
                 let bytes = left.min(message_bytes);
+                more_at = offer.has_had_at(posted + bytes);
+                if more_at > now_ns() {
+                    break;
+                }
                 self.post(number, bytes as u32)?;
-                left -= bytes;
+                (left, posted, more_at) = (left - bytes, posted + bytes, u64::MAX);
                 number += 1;
                 outstanding += 1;
             }
-            if outstanding == 0 {
+            if outstanding == 0 && left == 0 {
                 return Ok(());
             }
             if now_ns() >= stop_ns {
                 return Ok(()); // what is on its way may arrive or not
             }
-            self.side.completions(&mut done, until_ns.min(stop_ns))?;
+            self.side.completions(&mut done, until_ns.min(stop_ns).min(more_at))?;
             for completion in done.drain(..) {
                 check(&completion)?;
                 outstanding -= u32::from(completion.op == CompletionOp::Send);

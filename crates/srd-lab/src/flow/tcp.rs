@@ -2,31 +2,35 @@
 
 use super::arrivals::Arrivals;
 use super::clock::{now_ns, sleep_until};
-use super::order::{Amount, Door, Inbound, Outbound, Received, Sent};
+use super::order::{ALL, Amount, Door, Inbound, Offer, Outbound, Received, Sent};
 use super::tcp_info;
 use anyhow::{Context, bail};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// Bytes of a read or a write: what iperf3 uses.
 const PIECE: usize = 128 << 10;
+/// The same where the program has not all at once: as SRD's messages.
+const STEP: usize = 8 << 10;
 /// Longest wait for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Names the congestion controls that can be used here.
-pub fn available() -> String {
-    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default()
+/// Whether this kernel has that congestion control, or loads it when asked; if not, what it has, in words.
+pub fn check(congestion: &str) -> anyhow::Result<()> {
+    socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), congestion).map(drop)
 }
 
 fn socket(address: SocketAddr, congestion: &str) -> anyhow::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))
         .context("cannot open a TCP socket")?;
     socket.set_tcp_congestion(congestion.as_bytes()).with_context(|| {
+        let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+        let available = available.unwrap_or_default();
         format!(
-            "this kernel has no congestion control {congestion:?} for TCP; it has {}(or load it: modprobe tcp_{congestion})",
-            available().replace('\n', " ")
+            "this kernel has no congestion control {congestion:?} for TCP; it has {} (or load it: modprobe tcp_{congestion})",
+            available.trim()
         )
     })?;
     socket.set_tcp_nodelay(true).context("cannot set TCP_NODELAY")?;
@@ -57,9 +61,10 @@ impl Receiver {
 
     /// Receives until all is there, the connection ends or `until_ns` has come.
     pub fn run(self, start_ns: u64, until_ns: u64, bin_ns: u64) -> anyhow::Result<Received> {
-        let mut arrivals = Arrivals::new(self.flow.flow, self.flow.amount, start_ns, bin_ns);
+        let mut arrivals = Arrivals::new(self.flow.clone(), start_ns, bin_ns);
         let (mut stream, _) = self.listener.accept().context("cannot accept a connection")?;
         let mut piece = vec![0; PIECE];
+        let timed = matches!(self.flow.amount, Amount::ForNs(_));
         while !arrivals.is_complete() {
             let left = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
             if left.is_zero() {
@@ -71,6 +76,7 @@ impl Receiver {
                 Ok(bytes) => arrivals.add(now_ns(), bytes as u64),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset && timed => break,
                 Err(error) => return Err(error).context("receiving"),
             }
         }
@@ -97,35 +103,44 @@ impl Sender {
         Ok(Sender { stream: socket.into(), flow })
     }
 
-    /// Sends from `start_ns` on.
+    /// Sends from its beginning on, where the start is at `start_ns`.
     pub fn run(mut self, start_ns: u64, until_ns: u64) -> Sent {
-        sleep_until(start_ns);
-        let error = self.send(start_ns, until_ns).err().map(|error| format!("{error:#}"));
+        let begin_ns = start_ns + self.flow.begin_ns;
+        sleep_until(begin_ns);
+        let error = self.send(begin_ns, until_ns).err().map(|error| format!("{error:#}"));
         let info = tcp_info::of(&self.stream);
         let (packets, again) = info.map_or((0, 0), |info| (info.segments, info.again));
         Sent { flow: self.flow.flow, packets, again, error }
     }
 
-    fn send(&mut self, start_ns: u64, until_ns: u64) -> anyhow::Result<()> {
+    fn send(&mut self, begin_ns: u64, until_ns: u64) -> anyhow::Result<()> {
         let piece = vec![0x5a; PIECE];
         let (mut left, stop_ns) = match self.flow.amount {
             Amount::Bytes(bytes) => (bytes, until_ns),
-            Amount::ForNs(span) => (u64::MAX, until_ns.min(start_ns + span)),
+            Amount::ForNs(span) => (u64::MAX, until_ns.min(begin_ns + span)),
         };
+        let offer = Offer { begin_ns, bps: self.flow.offered_bps };
+        let most = if offer.bps == ALL { PIECE } else { STEP };
+        let mut sent = 0;
         while left > 0 {
+            let here = left.min((most - (sent % most as u64) as usize) as u64);
+            sleep_until(offer.has_had_at(sent + here).min(stop_ns));
             let time = Duration::from_nanos(stop_ns.saturating_sub(now_ns()));
             if time.is_zero() {
                 break;
             }
             self.stream.set_write_timeout(Some(time.max(Duration::from_micros(1))))?;
-            match self.stream.write(&piece[..left.min(PIECE as u64) as usize]) {
-                Ok(bytes) => left -= bytes as u64,
+            match self.stream.write(&piece[..here as usize]) {
+                Ok(bytes) => (left, sent) = (left - bytes as u64, sent + bytes as u64),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error).context("sending"),
             }
         }
-        let Amount::Bytes(bytes) = self.flow.amount else { return Ok(()) };
+        let Amount::Bytes(bytes) = self.flow.amount else {
+            // Its time is over: what the kernel still holds must not go on beside flows that have not ended (socket(7), SO_LINGER).
+            return SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).context("ending the flow");
+        };
         if left > 0 {
             bail!("{left} bytes are not sent at the end of the time given");
         }

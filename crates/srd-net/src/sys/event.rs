@@ -89,26 +89,26 @@ impl PollSet {
     }
 
     /// Sleeps until a descriptor is readable, or `timeout` (`None`: for ever) is over, or a signal was handled.
-    pub fn wait(&self, timeout: Option<Duration>) -> Woken {
+    pub fn wait(&self, timeout: Option<Duration>) -> Wakening {
         let entry = |&fd: &RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let fds = self.fds.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entries: ArrayVec<_, MOST_DESCRIPTORS> = fds.iter().map(entry).collect();
         drop(fds);
         let n = ppoll(&mut entries, timeout);
-        match n < 0 && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted {
-            true => Woken::BySignal,
-            false => Woken::Otherwise,
+        Wakening {
+            by_signal: n < 0 && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted,
+            first_is_ready: n > 0 && entries.first().is_some_and(|first| first.revents != 0),
         }
     }
 }
 
 /// What a sleep on descriptors ended with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Woken {
+pub struct Wakening {
     /// A handler of a signal has run.
-    BySignal,
-    /// One of them is ready, or the time is over.
-    Otherwise,
+    pub by_signal: bool,
+    /// The descriptor that was added first is readable.
+    pub first_is_ready: bool,
 }
 
 /// Returns how many are ready; below 0 if it was interrupted.

@@ -4,8 +4,7 @@
 pub mod traffic;
 
 use srd_device::{
-    Access, AhNumber, Completion, CqId, PdId, QpInit, QpKind, QpModify, QpState, RecvWr, SendData, SendOp,
-    SendWr, Sge,
+    Access, AhNumber, Completion, CqId, PdId, QpInit, QpKind, QpModify, RecvWr, SendData, SendOp, SendWr, Sge,
 };
 use srd_net::{Buffer, Instance, Options};
 use srd_wire::{Gid, InstanceAddr, MrKey, Qkey, Qpn, Status};
@@ -180,22 +179,11 @@ pub fn new_qp(instance: &Instance, pd: PdId, cq: CqId) -> Qpn {
         unsolicited_write_recv: false,
     };
     let qpn = instance.create_qp(init).unwrap().unwrap();
-    let modify =
-        |change: QpModify| instance.with(|device, now| device.modify_qp(now, qpn, change)).unwrap().unwrap();
-    modify(QpModify {
-        state: Some(QpState::Init),
-        qkey: Some(QKEY),
-        pkey_index: Some(0),
-        port: Some(1),
-        ..QpModify::default()
-    });
-    modify(QpModify { state: Some(QpState::Rtr), ..QpModify::default() });
-    modify(QpModify {
-        state: Some(QpState::Rts),
-        sq_psn: Some(0),
-        rnr_retry: Some(7),
-        ..QpModify::default()
-    });
+    let steps = QpModify::to_ready(QKEY, Some(7));
+    instance
+        .with(|device, now| steps.into_iter().try_for_each(|step| device.modify_qp(now, qpn, step)))
+        .unwrap()
+        .unwrap();
     qpn
 }
 

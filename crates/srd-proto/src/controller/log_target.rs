@@ -445,7 +445,7 @@ impl LogTarget {
             self.hint.ceiling_until = now + Nanos((DISTRUST * self.unit_ns) as u64);
         }
         let trusted = now > self.hint.ceiling_until && (explained || now <= self.hint.patient_until);
-        self.hint.rules = trusted && self.is_sure();
+        self.hint.rules = trusted && self.is_sure() || self.is_never_empty();
         if self.hint.rules {
             self.window = share;
             self.startup = false;
@@ -462,6 +462,12 @@ impl LogTarget {
             self.window = self.window.min(share).max(share * CEILING_FLOOR);
         }
         self.clamp();
+    }
+
+    /// Whether there always is a queue, unless all pace themselves by the count: a packet of each is more than a known line holds.
+    /// Then no delay will ever speak for the count.
+    fn is_never_empty(&self) -> bool {
+        self.learn_base && self.knows_line && self.bdp < self.min_window * self.hint.senders as f64
     }
 
     /// Whether the rate of the line and the base round trip are known well enough to work out a part of the line.

@@ -259,6 +259,30 @@ pub fn pattern(len: usize, salt: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(salt).wrapping_add((i >> 8) as u8)).collect()
 }
 
+/// MTU of what `host_config` is for.
+pub const HOST_MTU: u64 = 1500;
+
+/// As on a host with kernel UDP whose link has that rate, and which knows that or takes it for one of 100 Gb/s: srd-net's
+/// `host.rs`.
+pub fn host_config(rate: BitRate, known: bool) -> Config {
+    let line_rate = if known { rate } else { BitRate(100_000_000_000) };
+    let packet_time = line_rate.time_for(HOST_MTU);
+    let ack_delay = Nanos::from_micros(15);
+    Config {
+        line_rate,
+        line_rate_known: known,
+        base_rtt: Nanos(200_000 + 4 * packet_time.0),
+        burst_bytes: 63_000,
+        ack_delay,
+        stream_ack_delay: Nanos(ack_delay.0 + 2 * packet_time.0),
+        ack_every: 64,
+        min_rto: Nanos::from_millis(1),
+        min_pto: Nanos::from_micros(300),
+        max_rto: Nanos::from_millis(100),
+        ..Config::default()
+    }
+}
+
 /// What an endpoint has decided, and when.
 pub type Events = Arc<Mutex<Vec<(Time, Event)>>>;
 

@@ -8,9 +8,9 @@ use crate::program::all_reduce::AllReduce;
 use crate::program::pairs::{ping_pong, stream};
 use crate::program::run::{Ended, place};
 use crate::program::script::Script;
-use crate::record::chart::{Axis, Chart, plain};
 use crate::settings::{OnNode, Settings};
 use crate::units::Ps;
+use srd_chart::{Axis, Chart, plain};
 use srd_wire::BitRate;
 
 const SOURCE: &str = "AWS HPC Blog, 2022, \"Second generation EFA\"";

@@ -9,10 +9,9 @@ mod mellanox;
 mod sandia;
 mod srd_paper;
 
-use crate::record::chart::{Chart, escape};
-use crate::record::page::{END, beginning};
 use lab::Lab;
 use serde::Serialize;
+use srd_chart::{Chart, END, beginning, escape};
 use std::fmt::Write;
 
 /// Something published.

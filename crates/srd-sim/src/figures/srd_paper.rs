@@ -5,9 +5,9 @@
 use super::lab::{Lab, Run};
 use super::{Drawn, Figure, NSCC, NSCC_CUT, finding};
 use crate::outcome::Times;
-use crate::record::chart::{Axis, Chart, plain};
 use crate::record::page::distribution;
 use crate::units::Ps;
+use srd_chart::{Axis, Chart, plain};
 
 const INCAST: &str = include_str!("../../../../scenarios/fig2-incast-48.toml");
 const PERSISTENT: &str = include_str!("../../../../scenarios/fig4-persistent.toml");

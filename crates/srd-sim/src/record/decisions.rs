@@ -5,43 +5,13 @@
 use super::roster::Roster;
 use crate::srd_transport::Srd;
 use crate::units::Ps;
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use srd_proto::{Event, PeerId, Value};
+use srd_proto::{Event, EventLine, PeerId};
 use srd_wire::Time;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A line: what the process at `src` has decided about its context with `dst`.
-pub(super) struct Decision {
-    t_us: f64,
-    src: String,
-    dst: String,
-    event: Event,
-}
-
-impl Serialize for Decision {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("event", self.event.schema().name)?;
-        map.serialize_entry("t_us", &self.t_us)?;
-        map.serialize_entry("src", &self.src)?;
-        map.serialize_entry("dst", &self.dst)?;
-        let mut result = Ok(());
-        self.event.each_field(|field, value| {
-            if result.is_ok() {
-                result = match value {
-                    Value::Count(n) => map.serialize_entry(field.name, &n),
-                    Value::Real(x) => map.serialize_entry(field.name, &x), // null where there is no limit
-                    Value::Flag(flag) => map.serialize_entry(field.name, &flag),
-                    Value::Word(word) => map.serialize_entry(field.name, word),
-                    Value::Missing => map.serialize_entry(field.name, &()),
-                };
-            }
-        });
-        result?;
-        map.end()
-    }
-}
+/// A line: what a process has decided about its context with another.
+pub(super) type Decision = EventLine<String>;
 
 /// Which contexts a trace tells of.
 pub(super) struct Contexts {

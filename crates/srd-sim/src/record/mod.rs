@@ -7,11 +7,10 @@
 //!
 //! `plan` decides what is looked at, `roster` knows who is who, `samples` and `tables` write the tables (`table`),
 //! `frame_bytes` and `capture` the captures, `trace`, `decisions` and `observed` the trace (`seen` is what only a packet's sender
-//! knows of it), `page` and `chart` the page.
+//! knows of it), `page` the page, with the charts of `srd-chart`.
 //! `trace_report` reads traces: why was this message late.
 
 mod capture;
-pub(crate) mod chart;
 mod decisions;
 mod folder;
 mod frame_bytes;

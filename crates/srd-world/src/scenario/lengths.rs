@@ -3,7 +3,7 @@
 use crate::node::PORT_BASE;
 use srd_device::{
     Access, AhNumber, CqId, Device, DeviceConfig, DeviceError, Length, LengthMemory, PdId, QpInit, QpKind,
-    QpModify, QpState,
+    QpModify,
 };
 use srd_proto::Payload;
 use srd_wire::{Body, Gid, Incarnation, MrKey, Nanos, Packet, Qkey, Qpn, Time, codec};
@@ -59,11 +59,7 @@ impl End {
             unsolicited_write_recv: false,
         };
         let qpn = device.create_qp(init)?;
-        let to = |state| QpModify { state: Some(state), ..QpModify::default() };
-        let to_init = QpModify { qkey: Some(QKEY), pkey_index: Some(0), port: Some(1), ..to(QpState::Init) };
-        for change in
-            [to_init, to(QpState::Rtr), QpModify { sq_psn: Some(0), rnr_retry: Some(7), ..to(QpState::Rts) }]
-        {
+        for change in QpModify::to_ready(QKEY, Some(7)) {
             device.modify_qp(Time(0), qpn, change)?;
         }
         Ok(End { device, gid, pd, cq, key, qpn })

@@ -1,15 +1,19 @@
 //! `srd lab experiment`: the same traffic over SRD and over the kernel's TCP.
 
+use super::interrupt;
 use crate::output;
+use crate::sim::recording::command_line;
 use anyhow::{Context, bail};
-use srd_lab::experiment::campaign::{CaseResult, Progress, Report, perform};
+use srd_lab::experiment::campaign::{LeftOut, MOST_PAUSE_MS, Progress, Report, leave_out, perform};
+use srd_lab::experiment::columns::{Column, Shown, cell, names, remarks};
+use srd_lab::experiment::disturbance::{JobFigures, Taken};
+use srd_lab::experiment::page::page;
 use srd_lab::experiment::plan::Experiment;
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Arguments of `srd lab experiment`.
 #[derive(clap::Args, Debug)]
@@ -43,11 +47,11 @@ pub fn run(name: &str, args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
         fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     }
-    // An interrupt is heeded between two runs, so that no lab stays.
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, interrupted.clone()).context("cannot watch for interrupts")?;
+    for LeftOut { transport, why } in leave_out(&mut experiment.clone())? {
+        eprintln!("srd: {transport} is left out: {why}");
     }
+    // Heeded between two runs, so that no lab stays.
+    let interrupted = interrupt::watch()?;
     let srd = std::env::current_exe().context("cannot find the command srd")?;
     let report = perform(&experiment, name, &srd, |progress| {
         eprintln!("{}", line(&progress));
@@ -55,20 +59,29 @@ pub fn run(name: &str, args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     let json = serde_json::to_string(&report)?;
     if let Some(out) = &args.out {
-        let file = out.join("report.json");
-        fs::write(&file, &json).with_context(|| format!("cannot write {}", file.display()))?;
+        let page = page(&report, &command_line(), &srd_sim::record::program());
+        for (name, text) in [("report.json", &json), ("index.html", &page)] {
+            let file = out.join(name);
+            fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        }
     }
     match args.json {
         true => output::text(&format!("{json}\n"))?,
         false => output::text(&table(&report))?,
     }
-    Ok(if interrupted.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
+    let failed = report.results.iter().any(|result| result.failed.is_some());
+    Ok(match (interrupted.load(Ordering::Relaxed), failed) {
+        (true, _) => ExitCode::from(130),
+        (false, true) => ExitCode::FAILURE,
+        (false, false) => ExitCode::SUCCESS,
+    })
 }
 
 fn read(args: &Args) -> anyhow::Result<Experiment> {
     let text =
         fs::read_to_string(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
     let mut experiment = Experiment::from_toml(&text).with_context(|| args.file.display().to_string())?;
+    experiment.directory = args.file.parent().map(Into::into).unwrap_or_default();
     if let Some(only) = &args.only {
         let names: Vec<String> = experiment.cases.iter().map(|case| case.name.clone()).collect();
         experiment.cases.retain(|case| case.name.contains(only.as_str()));
@@ -87,10 +100,11 @@ fn read(args: &Args) -> anyhow::Result<Experiment> {
 
 /// What a run has given, in a line.
 fn line(progress: &Progress<'_>) -> String {
-    let Progress { done, all, case, transport, figures, cpu_percent } = progress;
+    let Progress { done, all, case, transport, figures, cpu_percent, longest_pause_ms } = progress;
     let head = format!("{done:>3}/{all} {case}, {transport}: ");
     let Some(figures) = figures else {
-        return format!("{head}discarded, processors were busy for {cpu_percent:.0} % of the time");
+        let still = format!("the machine stood still for {longest_pause_ms:.0} ms at most");
+        return format!("{head}discarded, processors were busy for {cpu_percent:.0} % of the time, {still}");
     };
     let mut line = head;
     if let Some(completion) = &figures.completion {
@@ -101,41 +115,60 @@ fn line(progress: &Progress<'_>) -> String {
         let (sum, stall) = (throughput.sum_mbps, throughput.longest_stall_ms);
         write!(line, "{sum:.1} Mbit/s, longest stall {stall:.1} ms; ").expect("a string takes all");
     }
+    if let Some(job) = &figures.job {
+        line += &job_line(job);
+    }
     if figures.incomplete > 0 {
         write!(line, "{} flows incomplete; ", figures.incomplete).expect("a string takes all");
     }
     for complaint in &figures.complaints {
         write!(line, "{complaint}; ").expect("a string takes all");
     }
-    write!(line, "sent again {:.1} %; processors {cpu_percent:.0} %", figures.again_percent)
-        .expect("a string takes all");
+    if let Some(again_percent) = figures.again_percent {
+        write!(line, "sent again {again_percent:.1} %; ").expect("a string takes all");
+    }
+    write!(line, "processors {cpu_percent:.0} %").expect("a string takes all");
     line
 }
 
-/// What tables show of a summary, how it is called there, and with how many digits.
-const COLUMNS: [(&str, &str, usize); 9] = [
-    ("last_by_ideal", "last/ideal", 3),
-    ("last_by_first", "last/first", 2),
-    ("sum_mbps", "Mbit/s", 1),
-    ("of_possible", "of possible", 3),
-    ("slowest_of_share", "slowest/share", 2),
-    ("longest_stall_ms", "stall ms", 1),
-    ("beside_mbps", "beside Mbit/s", 1),
-    ("again_percent", "again %", 1),
-    ("cpu_percent", "CPU %", 0),
-];
+/// What an MPI job has taken, alone and otherwise.
+fn job_line(job: &JobFigures) -> String {
+    let times = |taken: &Taken| match &taken.operation {
+        Some(times) => (times.mean_us / 1e3, times.p99_us() / 1e3),
+        None => (taken.seconds * 1e3, taken.seconds * 1e3),
+    };
+    let (alone, alone_p99) = times(&job.alone);
+    let mut line = match job.alone.operation {
+        Some(_) => format!("{alone:.2} ms alone, 99 % within {alone_p99:.2}; "),
+        None => format!("{:.2} s alone; ", alone / 1e3),
+    };
+    for (taken, words) in [(&job.disturbed, "disturbed"), (&job.elsewhere, "with those flows in another lab")]
+    {
+        let Some(taken) = taken else { continue };
+        let (mean, p99) = times(taken);
+        write!(line, "{:.2} times as long", mean / alone).expect("a string takes all");
+        if taken.operation.is_some() {
+            write!(line, " (99 %: {:.2})", p99 / alone_p99).expect("a string takes all");
+        }
+        write!(line, " {words}; ").expect("a string takes all");
+    }
+    line
+}
 
 /// Middles and ends, a table for each case.
 fn table(report: &Report) -> String {
     let mut text = format!("\n{}\n{}\n", report.experiment.name, report.experiment.about);
     let transports = report.experiment.transports.len();
     for results in report.results.chunks(transports) {
-        let there =
-            |name: &str| results.iter().any(|result| result.summary.iter().any(|(other, _)| other == name));
-        let columns: Vec<_> = COLUMNS.iter().filter(|(name, ..)| there(name)).collect();
+        let names = names(results);
+        let shown: Vec<&str> =
+            names.into_iter().filter(|name| Column::is_shown(name, Shown::InTables)).collect();
         let mut rows = vec![vec![results[0].case.clone()]];
-        rows[0].extend(columns.iter().map(|(_, title, _)| title.to_string()));
-        rows.extend(results.iter().map(|result| row(result, &columns)));
+        rows[0].extend(shown.iter().map(|name| Column::title(name).to_string()));
+        rows.extend(results.iter().map(|result| {
+            let cells = shown.iter().map(|name| cell(result, name));
+            [format!("  {}", result.transport)].into_iter().chain(cells).collect()
+        }));
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
         text.push('\n');
@@ -147,49 +180,26 @@ fn table(report: &Report) -> String {
             text.push_str(line.trim_end());
             text.push('\n');
         }
-        text.push_str(&remarks(results));
+        for remark in results.iter().flat_map(|result| remarks(result, &report.experiment)) {
+            writeln!(text, "  {remark}").expect("a string takes all");
+        }
     }
     text.push_str("\nMiddle of all runs, and in brackets the least and the most.\n");
+    if !report.whole {
+        text.push_str("NOT ALL RUNS WERE MADE.\n");
+    }
     if report.discarded > 0 {
         let most = report.experiment.most_cpu_percent;
         writeln!(
             text,
-            "{} runs discarded: processors were busy for more than {most} % of the time",
+            "{} runs discarded: processors were busy for more than {most} % of the time, or the machine stood still for more \
+             than {MOST_PAUSE_MS} ms",
             report.discarded
         )
         .expect("a string takes all");
     }
-    text
-}
-
-fn row(result: &CaseResult, columns: &[&(&str, &str, usize)]) -> Vec<String> {
-    let mut cells = vec![format!("  {}", result.transport)];
-    for (name, _, digits) in columns {
-        let found = result.summary.iter().find(|(other, _)| other == name);
-        cells.push(found.map_or("-".into(), |(_, spread)| {
-            let (median, least, most) = (spread.median, spread.least, spread.most);
-            match result.runs.len() {
-                1 => format!("{median:.digits$}"),
-                _ => format!("{median:.digits$} ({least:.digits$}-{most:.digits$})"),
-            }
-        }));
-    }
-    cells
-}
-
-/// What a table has no column for.
-fn remarks(results: &[CaseResult]) -> String {
-    let mut text = String::new();
-    for result in results {
-        let incomplete: usize = result.runs.iter().map(|run| run.figures.incomplete).sum();
-        if incomplete > 0 {
-            writeln!(text, "  {}: {incomplete} flows did not finish", result.transport)
-                .expect("a string takes all");
-        }
-        if result.runs.is_empty() {
-            let why = "no run counts; try again on a quieter machine, or with --most-cpu 100";
-            writeln!(text, "  {}: {why}", result.transport).expect("a string takes all");
-        }
+    for LeftOut { transport, why } in &report.left_out {
+        writeln!(text, "{transport} was left out: {why}").expect("a string takes all");
     }
     text
 }

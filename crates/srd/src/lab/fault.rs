@@ -1,9 +1,13 @@
 //! `srd lab fault`.
 
+use super::interrupt;
 use crate::output;
 use clap::Subcommand;
 use srd_lab::{Fault, Lab};
-use std::time::Duration;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
 
 const NAMES: &str = "\
 AT names links, ways of links, or routers:
@@ -14,12 +18,17 @@ AT names links, ways of links, or routers:
 A link that is down without anybody noticing is a blackhole. Faults overlap,
 each with a number of its own by which `srd lab heal NUMBER` ends it.";
 
+/// How soon an interrupt is heeded.
+const STEP: Duration = Duration::from_millis(10);
+/// A day is as good as for ever, and no sum of moments overflows.
+const LONGEST_MS: u64 = 86_400_000;
+
 /// Arguments of `srd lab fault`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = NAMES, disable_help_subcommand = true)]
 pub struct Args {
     /// End it after so long; without, it stays until healed
-    #[arg(long, value_name = "MS", global = true)]
+    #[arg(long, value_name = "MS", global = true, value_parser = clap::value_parser!(u64).range(1..=LONGEST_MS))]
     for_ms: Option<u64>,
     #[command(subcommand)]
     kind: Kind,
@@ -42,6 +51,7 @@ enum Kind {
         /// Links, ways or routers
         at: String,
         /// Of all packets
+        #[arg(allow_negative_numbers = true)]
         percent: f64,
     },
     /// One bit of packets is turned, at random
@@ -49,6 +59,7 @@ enum Kind {
         /// Links, ways or routers
         at: String,
         /// Of all packets
+        #[arg(allow_negative_numbers = true)]
         percent: f64,
     },
     /// Packets arrive twice, at random
@@ -56,6 +67,7 @@ enum Kind {
         /// Links, ways or routers
         at: String,
         /// Of all packets
+        #[arg(allow_negative_numbers = true)]
         percent: f64,
     },
     /// Nothing arrives for a part of each period; nobody notices, unless --carrier
@@ -77,6 +89,7 @@ enum Kind {
         /// Links, ways or routers
         at: String,
         /// Its rate
+        #[arg(allow_negative_numbers = true)]
         mbps: f64,
     },
     /// Packets take longer, and stay in order
@@ -94,6 +107,7 @@ enum Kind {
         /// Links, ways or routers
         at: String,
         /// Of all packets
+        #[arg(allow_negative_numbers = true)]
         percent: f64,
         /// How late they are
         late_us: u64,
@@ -113,7 +127,7 @@ enum Kind {
 }
 
 /// Lets something go wrong, and says its number.
-pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<()> {
+pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<ExitCode> {
     let fault = match &args.kind {
         Kind::Down { at } => Fault::Down { at: at.clone() },
         Kind::Blackhole { at } => Fault::Blackhole { at: at.clone() },
@@ -137,12 +151,21 @@ pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<()> {
         Kind::Kill { host, program } => Fault::Kill { host: host.clone(), program: program.clone() },
     };
     let text = fault.to_string();
+    let Some(for_ms) = args.for_ms else {
+        let id = lab.fault(fault)?;
+        output::text(&format!("fault {id}: {text}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    // An interrupt ends the waiting, not the healing.
+    let interrupted = interrupt::watch()?;
     let id = lab.fault(fault)?;
-    output::text(&format!("fault {id}: {text}\n"))?;
-    if let Some(for_ms) = args.for_ms {
-        std::thread::sleep(Duration::from_millis(for_ms));
-        lab.heal(id)?;
-        output::text(&format!("fault {id}: healed\n"))?;
+    let told = output::text(&format!("fault {id}: {text}\n"));
+    let end = Instant::now() + Duration::from_millis(for_ms);
+    while told.is_ok() && !interrupted.load(Ordering::Relaxed) && Instant::now() < end {
+        thread::sleep(STEP.min(end.saturating_duration_since(Instant::now())));
     }
-    Ok(())
+    lab.heal(id)?;
+    told?;
+    output::text(&format!("fault {id}: healed\n"))?;
+    Ok(if interrupted.load(Ordering::Relaxed) { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }

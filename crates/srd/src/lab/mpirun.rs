@@ -1,11 +1,12 @@
 //! `srd lab mpirun`: an MPI program across hosts of a lab.
 
+use crate::libraries::Libraries;
 use anyhow::Context;
 use clap::ValueEnum;
 use srd_lab::{Lab, Mpi, MpiJob, Transport};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -53,7 +54,7 @@ enum Carrier {
     Tcp,
 }
 
-#[derive(ValueEnum, Clone, Copy, PartialEq, Debug)]
+#[derive(ValueEnum, Clone, Copy, Debug)]
 enum Stack {
     /// Open MPI 5
     Ompi,
@@ -69,19 +70,16 @@ enum Stack {
 pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<ExitCode> {
     let srd = std::env::current_exe().context("the path of this program is unknown")?;
     let all = || lab.hosts().into_iter().take(args.n as usize).map(|host| host.name).collect();
+    let mpi = match args.mpi {
+        Stack::Ompi => Mpi::OpenMpi5,
+        Stack::Debian => Mpi::OpenMpi4,
+        Stack::Mpich => Mpi::Mpich,
+        Stack::Impi => Mpi::Intel,
+    };
+    let given = args.prefix.clone().map(std::path::absolute).transpose()?;
     let job = MpiJob {
-        mpi: match args.mpi {
-            Stack::Ompi => Mpi::OpenMpi5,
-            Stack::Debian => Mpi::OpenMpi4,
-            Stack::Mpich => Mpi::Mpich,
-            Stack::Impi => Mpi::Intel,
-        },
-        prefix: args
-            .prefix
-            .clone()
-            .map(std::path::absolute)
-            .transpose()?
-            .or_else(|| installed(args.mpi, &srd)),
+        mpi,
+        prefix: given.or_else(|| mpi.installed(&srd)),
         transport: match args.transport {
             Carrier::Efa => Transport::Efa,
             Carrier::Srd => Transport::Srd,
@@ -92,19 +90,13 @@ pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<ExitCode> {
         options: args.options.clone(),
         program: args.command.clone(),
     };
-    let error = job.command(lab, &srd)?.exec();
+    let mut command = job.command(lab, &srd)?;
+    // `srd run` would say it in each rank.
+    match args.transport {
+        Carrier::Efa => drop(Libraries::Efa.locate()?),
+        Carrier::Srd => drop(Libraries::Provider.locate()?),
+        Carrier::Tcp => {}
+    }
+    let error = command.exec();
     Err(anyhow::Error::new(error).context("cannot start the MPI's launcher"))
-}
-
-/// Where scripts/setup.sh has put an MPI: in the source tree that this command lies in, or that one works in.
-fn installed(mpi: Stack, srd: &Path) -> Option<PathBuf> {
-    let name = match mpi {
-        Stack::Debian => return None,
-        Stack::Ompi => "ompi",
-        Stack::Mpich => "mpich",
-        Stack::Impi => "impi",
-    };
-    let here = std::env::current_dir().ok();
-    let above = here.iter().flat_map(|here| here.ancestors()).chain(srd.ancestors());
-    above.map(|directory| directory.join(".venv").join(name)).find(|prefix| prefix.join("bin").is_dir())
 }

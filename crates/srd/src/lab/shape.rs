@@ -29,13 +29,13 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     cores: Option<u32>,
     /// Rate of the links to hosts [default: 100]
-    #[arg(long, value_name = "MBIT/S")]
+    #[arg(long, value_name = "MBIT/S", allow_negative_numbers = true)]
     host_mbps: Option<f64>,
     /// Rate of the links between leaves and the next tier [default: 100]
-    #[arg(long, value_name = "MBIT/S")]
+    #[arg(long, value_name = "MBIT/S", allow_negative_numbers = true)]
     uplink_mbps: Option<f64>,
     /// Rate of the links to cores [default: that of uplinks]
-    #[arg(long, value_name = "MBIT/S")]
+    #[arg(long, value_name = "MBIT/S", allow_negative_numbers = true)]
     core_mbps: Option<f64>,
     /// What a router's port holds [default: 150000]
     #[arg(long, value_name = "BYTES")]
@@ -58,7 +58,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The file's values, and the options' over them.
+    /// The file's values, and the options' over them. Whether all that makes a fabric is looked at by whoever builds it.
     pub fn shape(&self) -> anyhow::Result<Shape> {
         let mut shape = match &self.file {
             Some(file) => {

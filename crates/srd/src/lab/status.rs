@@ -3,6 +3,8 @@
 use crate::output;
 use srd_lab::{Lab, LinkStatus, Status};
 use std::fmt::Write;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Arguments of `srd lab status`.
 #[derive(clap::Args, Debug)]
@@ -10,12 +12,26 @@ pub struct Args {
     /// As one line of JSON
     #[arg(long)]
     json: bool,
+    /// Again and again, so long apart, until interrupted or the lab is removed
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
+    every_ms: Option<u64>,
 }
 
 /// Prints what happens in a lab.
 pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<()> {
-    let status = lab.status()?;
-    if args.json { output::json(&status) } else { output::text(&(headline(lab) + "\n\n" + &table(&status))) }
+    let sampler = lab.sampler()?;
+    let mut next = Instant::now();
+    loop {
+        let status = lab.status_by(&sampler)?;
+        match args.json {
+            true => output::json(&status)?,
+            false => output::text(&(headline(lab) + "\n\n" + &table(&status)))?,
+        }
+        let Some(every_ms) = args.every_ms else { return Ok(()) };
+        // From the moments that were meant, so that delays do not add up; those that have been missed are left out.
+        next = (next + Duration::from_millis(every_ms)).max(Instant::now());
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
 }
 
 /// What a lab is, in a line.
@@ -56,8 +72,8 @@ fn table(status: &Status) -> String {
     let width = status.links.iter().map(|link| link.name.len()).max().unwrap_or(0).max(4);
     let _ = writeln!(
         text,
-        "\n{:width$} {:>10} {:>12} {:>14} {:>12} {:>8}  faults",
-        "link", "Mbit/s", "packets", "bytes", "queued bytes", "drops"
+        "\n{:width$} {:>8} {:>10} {:>13} {:>12} {:>8} {:>8} {:>8}  faults",
+        "link", "Mbit/s", "packets", "bytes", "queued bytes", "drops", "marked", "trimmed"
     );
     for link in &status.links {
         let _ = writeln!(text, "{}", row(link, width));

@@ -10,7 +10,7 @@ use super::watch::{NAP, Next, Watch};
 use anyhow::{anyhow, bail};
 use srd_device::{
     Access, AhNumber, Completion, CompletionOp, CqId, DeviceError, MAX_INLINE, PdId, QpInit, QpKind,
-    QpModify, QpState, RecvWr, SendData, SendOp, SendWr, Sge,
+    QpModify, RecvWr, SendData, SendOp, SendWr, Sge,
 };
 use srd_net::{Instance, Options};
 use srd_wire::{Gid, MrKey, Qkey, Qpn, Status};
@@ -136,23 +136,8 @@ impl SrdSide {
     }
 
     fn start(&mut self) -> Result<(), DeviceError> {
-        let steps = [
-            QpModify {
-                state: Some(QpState::Init),
-                qkey: Some(self.qkey),
-                pkey_index: Some(0),
-                port: Some(1),
-                ..QpModify::default()
-            },
-            QpModify { state: Some(QpState::Rtr), ..QpModify::default() },
-            // 7: for ever. The receiver posts buffers as fast as it can.
-            QpModify {
-                state: Some(QpState::Rts),
-                sq_psn: Some(0),
-                rnr_retry: Some(7),
-                ..QpModify::default()
-            },
-        ];
+        // 7: for ever. The receiver posts buffers as fast as it can.
+        let steps = QpModify::to_ready(self.qkey, Some(7));
         let qpn = self.qpn;
         self.instance
             .with(|device, now| steps.into_iter().try_for_each(|step| device.modify_qp(now, qpn, step)))

@@ -3,17 +3,18 @@
 use crate::{Fabric, name, said, small, srd};
 use serde_json::Value;
 use std::fs;
+use std::process::Output;
 
 const SMALL: &str = "[fabric]\nleaves = 2\nhosts_per_leaf = 2\nspines = 2\n";
 
-fn file(text: &str) -> String {
+pub fn file(text: &str) -> String {
     let path = std::env::temp_dir().join(format!("{}.toml", name()));
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
 /// Whether labs can be built here; if not, that has been said.
-fn possible() -> bool {
+pub fn possible() -> bool {
     Fabric::up(small()).is_some()
 }
 
@@ -32,9 +33,14 @@ fn all_flows_arrive_over_srd_and_over_tcp_and_no_lab_stays() {
          beside = {{ transport = \"tcp-reno\", traffic = {{ kind = \"pairs\", pairs = [\"host2->host0\"], seconds = 0.6 }} }}\n"
     ));
     let lab = name();
-    let output = srd(&["--lab", &lab, "experiment", &experiment, "--json"]).output().unwrap();
+    let out = std::env::temp_dir().join(&lab);
+    let command = ["--lab", &lab, "experiment", &experiment, "--json", "--out", out.to_str().unwrap()];
+    let output = srd(&command).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(fs::read_to_string(out.join("report.json")).unwrap().trim(), report_line(&output));
+    a_page_shows(&fs::read_to_string(out.join("index.html")).unwrap());
+    fs::remove_dir_all(&out).unwrap();
     let results = report["results"].as_array().unwrap();
     let of = |result: &Value| (result["case"].to_string(), result["transport"].to_string());
     assert_eq!(results.len(), 4);
@@ -67,6 +73,59 @@ fn all_flows_arrive_over_srd_and_over_tcp_and_no_lab_stays() {
     assert!(said(&after).contains("no lab named"), "{}", said(&after));
 }
 
+fn report_line(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap().trim()
+}
+
+/// The page of the experiment above.
+fn a_page_shows(page: &str) {
+    let count = |what: &str| page.matches(what).count();
+    assert_eq!(count("<h3>Throughput of each flow over time, "), 2, "{page}");
+    assert_eq!(count("<h3>Completion times</h3>"), 1, "{page}");
+    assert_eq!(count("<h3>Last arrival by the ideal</h3>"), 1, "{page}");
+    assert_eq!(count("<h3>Longest stall of a flow (ms)</h3>"), 1, "{page}");
+    for flow in ["host0 to host2", "host1 to host3", "host2 to host0 (tcp-reno)"] {
+        assert_eq!(count(&format!("<title>{flow}</title>")), 2, "{flow}: {page}");
+    }
+    let lines =
+        page.split("<title>host0 to host2</title>").next().unwrap().rsplit("<path d=\"").next().unwrap();
+    assert!(lines.split('L').count() > 20, "a point for each interval: {lines}");
+    assert_eq!(count("spine1 swallows all packets</span>"), 2, "{page}");
+    assert!(page.contains("<code>srd lab --lab") && page.ends_with("</html>\n"), "{page}");
+}
+
+#[test]
+fn flows_begin_and_end_one_after_the_other() {
+    if !possible() {
+        return;
+    }
+    let experiment = file(&format!(
+        "name = \"x\"\nabout = \"x\"\nrepeats = 1\nmost_cpu_percent = 100\ntransports = [\"srd\", \"tcp-cubic\"]\n{SMALL}\
+         [[case]]\nname = \"a\"\ntraffic = {{ kind = \"incast\", flows = 2, from = [\"host1\", \"host2\"], to = \"host0\", \
+         seconds = 1.6, every_ms = 800 }}\n"
+    ));
+    let output = srd(&["--lab", &name(), "experiment", &experiment, "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for result in report["results"].as_array().unwrap() {
+        let (transport, run) = (&result["transport"], &result["runs"][0]);
+        let megabits = |flow: usize, from_ms: usize, to_ms: usize| -> f64 {
+            let bins = run["series_mbps"][flow].as_array().unwrap();
+            (from_ms / 20..to_ms / 20).filter_map(|bin| Some(bins.get(bin)?.as_f64()? * 0.02)).sum()
+        };
+        let all = |flow| megabits(flow, 0, 100_000);
+        assert!(all(0) > 0.0 && all(1) > 0.0, "{transport}: {run}");
+        assert_eq!(megabits(1, 0, 800), 0.0, "{transport}: {run}");
+        // What is in queues comes a little later, and more so on a busy machine.
+        assert!(megabits(0, 1700, 100_000) < 0.2 * all(0), "{transport}: {run}");
+        assert!(megabits(1, 1600, 2500) > 0.2 * all(1), "{transport}: {run}");
+        let throughput = &run["figures"]["throughput"];
+        let jain = throughput["jain"].as_f64().unwrap();
+        let settled_ms = throughput["settling"]["settled_ms"].as_f64().unwrap();
+        assert!((0.5..=1.0).contains(&jain) && (0.0..=800.0).contains(&settled_ms), "{transport}: {run}");
+    }
+}
+
 #[test]
 fn an_experiment_that_cannot_be_is_refused_with_the_reason() {
     let head = "name = \"x\"\nabout = \"x\"\ntransports = [\"srd\"]\n";
@@ -78,6 +137,27 @@ fn an_experiment_that_cannot_be_is_refused_with_the_reason() {
         (case("{ kind = \"pairs\", pairs = [\"host0->host1\"] }"), "either `bytes`"),
         (case("{ kind = \"pairs\", pairs = [\"host0->host1\"], bytes = 0 }"), "either `bytes`"),
         (case("{ kind = \"pairs\", pairs = [\"host0->host1\"], seconds = -1 }"), "0.01 to 600"),
+        (
+            case("{ kind = \"pairs\", pairs = [\"host0->host1\"], bytes = 1, every_ms = 5 }"),
+            "`every_ms` is for",
+        ),
+        (
+            case(
+                "{ kind = \"incast\", flows = 9, from = [\"host1\"], to = \"host0\", seconds = 1, every_ms = 100_000 }",
+            ),
+            "after more than 600 seconds",
+        ),
+        (case("{ kind = \"pairs\", pairs = [\"host0->host1\"], bytes = 1, mbps = 5 }"), "`mbps` is for"),
+        (
+            case("{ kind = \"pairs\", pairs = [\"host0->host1\"], seconds = 1 }")
+                + "fault = [{ at_ms = 1000, heal_ms = 2000, kind = \"blackhole\", at = \"host0\" }]\n",
+            "when all flows have ended",
+        ),
+        (
+            case("{ kind = \"pairs\", pairs = [\"host0->host1\"], seconds = 1 }")
+                + "wanted = { colour = { at_most = 3 } }\n",
+            "last_by_ideal",
+        ),
         (case("{ kind = \"storm\" }"), "storm"),
         (
             case("{ kind = \"pairs\", pairs = [\"host0->host1\"], bytes = 1 }").replace("srd", "udp"),
@@ -115,6 +195,28 @@ fn a_congestion_control_that_the_kernel_has_not_is_named_and_no_lab_stays() {
 }
 
 #[test]
+fn a_transport_that_the_kernel_has_not_is_left_out_of_several() {
+    if !possible() {
+        return;
+    }
+    let text = format!(
+        "name = \"x\"\nabout = \"x\"\nrepeats = 1\nmost_cpu_percent = 100\n\
+         transports = [\"tcp-nonesuch\", \"tcp-reno\", \"tcp-nonesuch+ecn\"]\n{SMALL}[[case]]\nname = \"a\"\n\
+         traffic = {{ kind = \"pairs\", pairs = [\"host0->host2\"], bytes = 1000 }}\n"
+    );
+    let output = srd(&["--lab", &name(), "experiment", &file(&text), "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let left_out = report["left_out"].as_array().unwrap();
+    let names: Vec<_> = left_out.iter().map(|left_out| left_out["transport"].as_str().unwrap()).collect();
+    assert_eq!(names, ["tcp-nonesuch", "tcp-nonesuch+ecn"]);
+    assert!(left_out[0]["why"].as_str().unwrap().contains("reno"), "it says what there is: {left_out:?}");
+    assert_eq!(report["results"].as_array().unwrap().len(), 1);
+    assert_eq!(report["results"][0]["transport"], "tcp-reno");
+    assert!(said(&output).contains("tcp-nonesuch is left out"), "{}", said(&output));
+}
+
+#[test]
 fn the_experiments_that_are_shipped_can_be_read() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../labs");
     let mut count = 0;
@@ -123,5 +225,5 @@ fn the_experiments_that_are_shipped_can_be_read() {
         srd_lab::experiment::plan::Experiment::from_toml(&text).unwrap();
         count += 1;
     }
-    assert!(count >= 5);
+    assert!(count >= 9);
 }

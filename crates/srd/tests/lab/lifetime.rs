@@ -1,10 +1,11 @@
 //! What is left behind (nothing), and what is refused.
 
-use crate::{Fabric, name, said, small, srd};
+use crate::{Fabric, PORT, eventually, name, said, send, small, srd};
 use srd_lab::{Error, Fault, Found, Lab};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 fn namespaces_of(lab: &str) -> Vec<String> {
@@ -97,6 +98,47 @@ fn labs_live_side_by_side_and_a_second_one_of_a_name_is_refused() {
 }
 
 #[test]
+fn a_status_every_so_often_goes_on_until_the_lab_is_removed() {
+    let Some(fabric) = Fabric::small() else { return };
+    let mut status = srd(&["status", "--lab", fabric.0.name(), "--json", "--every-ms", "5"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(status.stdout.take().unwrap()).lines();
+    let mut arrived = || {
+        let status: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let links = status["links"].as_array().unwrap();
+        let last = links.iter().find(|link| link["name"] == "leaf1>host2").unwrap();
+        last["packets"].as_u64().unwrap()
+    };
+    assert_eq!(arrived(), 0);
+    let (from, _to) = (fabric.socket(0, 0), fabric.socket(2, PORT));
+    for sent in [10, 20] {
+        send(&from, fabric.address(2), 10, 100);
+        eventually("packets are counted", || arrived() == sent);
+    }
+    Lab::remove(fabric.0.name()).unwrap();
+    lines.for_each(drop);
+    let mut said = String::new();
+    status.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(status.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("has been removed"), "{said}");
+}
+
+#[test]
+fn a_sampler_knows_its_lab_from_a_later_one_of_the_same_name() {
+    let Some(fabric) = Fabric::small() else { return };
+    let sampler = fabric.0.sampler().unwrap();
+    fabric.0.status_by(&sampler).unwrap();
+    Lab::remove(fabric.0.name()).unwrap();
+    let again = Lab::up(fabric.0.name(), &small()).unwrap();
+    let error = again.status_by(&sampler).unwrap_err();
+    assert!(matches!(error, Error::Removed { .. }), "{error}");
+    again.status().unwrap();
+}
+
+#[test]
 fn a_namespace_that_is_not_ours_is_neither_used_nor_removed() {
     if Fabric::small().is_none() {
         return;
@@ -163,6 +205,10 @@ fn what_does_not_exist_or_makes_no_sense_is_refused_and_leaves_no_fault() {
     refused(&["fault", "blackhole", "leaf0-spine7"], "leaf0-spine0, leaf0-spine1, leaf1-spine0");
     refused(&["fault", "down", "leaf0>spine1"], "one way of a link");
     refused(&["fault", "loss", "leaf0-spine1", "101"], "at most 100");
+    refused(&["fault", "loss", "leaf0-spine1", "-5"], "at most 100");
+    refused(&["fault", "delay", "leaf0-spine1", "0"], "1 to 10000000");
+    refused(&["fault", "reordering", "leaf0-spine1", "50", "0"], "1 to 10000000");
+    refused(&["fault", "kill", "host0", ""], "name or the number");
     refused(&["fault", "slow", "leaf0-spine1", "100"], "less than its 100 Mbit/s");
     refused(&["fault", "flap", "spine0", "--period-ms", "10", "--down-ms", "10"], "part of the period");
     refused(&["fault", "pause", "host4"], "host0 to host3");
@@ -171,8 +217,60 @@ fn what_does_not_exist_or_makes_no_sense_is_refused_and_leaves_no_fault() {
     refused(&["exec", "host0", "--", "no-such-program"], "no-such-program");
     refused(&["mpirun", "-n", "2", "--hosts", "h0,h9", "--mpi", "debian", "--", "true"], "host0 to host3");
     refused(&["up", "--spines", "0"], "at least one spine");
+    refused(&["up", "--host-mbps", "-5"], "between 0.1");
     refused(&["up", "--lab", "a/b"], "cannot be a lab's name");
     assert!(fabric.0.status().unwrap().faults.is_empty());
+}
+
+#[test]
+fn options_complete_a_file_that_alone_makes_no_fabric() {
+    if Fabric::small().is_none() {
+        return;
+    }
+    let lab = name();
+    let file = std::env::temp_dir().join(format!("{lab}.toml"));
+    std::fs::write(&file, "pods = 1\nleaves = 1\nhosts_per_leaf = 1\naggs_per_pod = 1\n").unwrap();
+    let up = |options: &[&str]| {
+        srd(&[&["up", file.to_str().unwrap(), "--lab", &lab], options].concat()).output().unwrap()
+    };
+    let alone = up(&[]);
+    assert!(!alone.status.success() && said(&alone).contains("cores"), "{}", said(&alone));
+    let completed = up(&["--cores", "1"]);
+    assert!(completed.status.success(), "{}", said(&completed));
+    Lab::remove(&lab).unwrap();
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn an_interrupt_ends_a_fault_of_some_time_at_once() {
+    let Some(fabric) = Fabric::small() else { return };
+    let lab = fabric.0.name();
+    let mut fault = srd(&["--lab", lab, "fault", "--for-ms", "600000", "blackhole", "spine0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = String::new();
+    BufReader::new(fault.stdout.as_mut().unwrap()).read_line(&mut told).unwrap();
+    assert_eq!(fabric.0.status().unwrap().faults.len(), 1, "{told}");
+    let pid = nix::unistd::Pid::from_raw(fault.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    assert_eq!(fault.wait().unwrap().code(), Some(130));
+    assert!(fabric.0.status().unwrap().faults.is_empty());
+}
+
+#[test]
+fn libraries_that_are_not_there_are_named_once_and_not_by_each_rank() {
+    let Some(fabric) = Fabric::small() else { return };
+    for (transport, library) in [("srd", "libsrd-fi.so"), ("efa", "libefa.so.1")] {
+        let job = ["mpirun", "-n", "4", "--mpi", "debian", "--transport", transport, "--", "true"];
+        let output = srd(&[&["--lab", fabric.0.name()], &job[..]].concat())
+            .env("SRD_LIB_DIR", "/nowhere")
+            .output()
+            .unwrap();
+        let said = said(&output);
+        assert!(!output.status.success() && said.matches(library).count() > 0, "{said}");
+        assert_eq!(said.matches("not found in /nowhere").count(), 1, "{said}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::{
     run,
 };
 use crate::program::measure::{Summary, spans};
-use crate::record::chart::{Axis, Chart};
+use srd_chart::{Axis, Chart};
 
 pub(in crate::figures) static BLOCKING: Figure = Figure {
     name: "osu-alltoall",

@@ -4,7 +4,7 @@ use super::super::lab::Lab;
 use super::super::{Drawn, Figure, finding};
 use super::{SLIDES, SOURCE, list, run};
 use crate::program::lammps::{Benchmark, Lammps};
-use crate::record::chart::{Axis, Chart};
+use srd_chart::{Axis, Chart};
 
 pub(in crate::figures) static LJ: Figure = Figure {
     name: "lammps-lj",

@@ -4,7 +4,7 @@
 use super::super::lab::Lab;
 use super::super::{Drawn, Figure, finding};
 use super::{CC_AND_PFC, CC_ONLY, Configuration, FABRIC, NSCC_CUT, PFC_ONLY, SOURCE, SRD, list, sets};
-use crate::record::chart::{Axis, Chart};
+use srd_chart::{Axis, Chart};
 
 pub(in crate::figures) static LIVE_LOCK: Figure = Figure {
     name: "pause-live-lock",

@@ -27,8 +27,8 @@ pub(super) use latency::LATENCY;
 pub(super) use live_lock::LIVE_LOCK;
 
 use super::lab::{Lab, Run};
-use crate::record::chart::plain;
 use crate::settings::OnNode;
+use srd_chart::plain;
 
 const SOURCE: &str =
     "Shah and Voloshin (Broadcom), \"Congestion Control for Large Scale RoCEv2 Deployments\"";

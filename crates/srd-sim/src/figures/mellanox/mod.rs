@@ -11,8 +11,8 @@ pub(super) use control::{FOUR_QUADRANTS, REACTION};
 pub(super) use together::BESIDE_TCP;
 
 use super::lab::{Lab, Run};
-use crate::record::chart::plain;
 use crate::units::Ps;
+use srd_chart::plain;
 use std::fmt::Write;
 
 const SOURCE: &str = "OpenFabrics Alliance Workshop, 2017, \"Ubiquitous RoCE\"";

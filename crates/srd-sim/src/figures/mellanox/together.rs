@@ -7,8 +7,8 @@ use super::{
 use super::{add_streams, losses, many_to_one, mean, range};
 use crate::figures::lab::Lab;
 use crate::figures::{Drawn, Figure, finding};
-use crate::record::chart::{Axis, Chart, plain};
 use crate::units::Ps;
+use srd_chart::{Axis, Chart, plain};
 use std::fmt::Write;
 
 pub(in crate::figures) static BESIDE_TCP: Figure = Figure {

@@ -5,7 +5,7 @@ use super::{
     ECMP, INFINIBAND, LAG, Lab, MOVED, MOVED_SHORT, NODES, NSCC, Network, ROTATE, SOURCE, SRD, Spread, TCP,
     complaints, said, scenario,
 };
-use crate::record::chart::{Axis, Chart, plain};
+use srd_chart::{Axis, Chart, plain};
 
 pub(in super::super) static SLOWEST: Figure = Figure {
     name: "sandia-rotate-slowest",

@@ -4,8 +4,8 @@
 use super::super::lab::Run;
 use super::super::{Drawn, Figure, finding};
 use super::{INFINIBAND, Lab, MOVED, NSCC, Network, SOURCE, SRD, Spread, complaints};
-use crate::record::chart::{Axis, Chart, plain};
 use crate::workload::draw::Draw;
+use srd_chart::{Axis, Chart, plain};
 
 pub(in super::super) static BISECTION: Figure = Figure {
     name: "sandia-bisection",

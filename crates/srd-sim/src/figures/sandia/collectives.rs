@@ -6,7 +6,7 @@ use super::{
     INFINIBAND, LAG, LAG_PAUSE, Lab, MOVED, MOVED_PAUSE, NODES, NSCC, Network, SOURCE, SRD, TCP, complaints,
     said, scenario,
 };
-use crate::record::chart::{Axis, Chart, plain};
+use srd_chart::{Axis, Chart, plain};
 
 pub(in super::super) static ALL_TO_ALL: Figure = Figure {
     name: "sandia-all-to-all",

@@ -6,7 +6,7 @@ use super::super::{Drawn, Figure, finding};
 use super::{
     ECMP, INFINIBAND, Lab, MOVED, MOVED_PAUSE, NSCC, Network, SOURCE, SRD, Spread, TCP, complaints, scenario,
 };
-use crate::record::chart::{Axis, Chart, plain};
+use srd_chart::{Axis, Chart, plain};
 
 pub(in super::super) static CONTENTION: Figure = Figure {
     name: "sandia-contention",

@@ -5,7 +5,7 @@ use super::super::{Drawn, Figure, finding};
 use super::{
     INFINIBAND, LAG, Lab, MOVED, NODES, NSCC, Network, SOURCE, SRD, TCP, complaints, said, scenario,
 };
-use crate::record::chart::{Axis, Chart, plain};
+use srd_chart::{Axis, Chart, plain};
 
 pub(in super::super) static ROTATE: Figure = Figure {
     name: "sandia-rotate-latency",

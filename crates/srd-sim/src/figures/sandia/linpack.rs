@@ -4,7 +4,7 @@ use super::super::{Drawn, Figure, finding};
 use super::{
     INFINIBAND, LAG, Lab, MOVED_PAUSE, NODES, NSCC, Network, SOURCE, SRD, TCP, complaints, said, scenario,
 };
-use crate::record::chart::{Axis, Chart, plain};
+use srd_chart::{Axis, Chart, plain};
 
 pub(in super::super) static LINPACK: Figure = Figure {
     name: "sandia-linpack",

@@ -2,7 +2,7 @@
 
 use super::super::{Drawn, Figure, finding};
 use super::{LAG, Lab, MOVED, NODES, Network, ROTATE, SOURCE, SRD, Spread, complaints, said, scenario};
-use crate::record::chart::{Axis, Chart, plain};
+use srd_chart::{Axis, Chart, plain};
 
 pub(in super::super) static ORDER: Figure = Figure {
     name: "sandia-order",

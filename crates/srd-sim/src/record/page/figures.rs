@@ -1,11 +1,11 @@
 //! What is drawn of a run: completion times, rates, queues, paths.
 
-use super::super::chart::{Axis, Chart, MAX_LINES, plain};
 use super::super::roster::ends_of;
 use super::Page;
 use crate::fabric::PortId;
 use crate::input::counted;
 use crate::units::Ps;
+use srd_chart::{Axis, Chart, MAX_LINES, buckets, plain};
 use std::collections::BTreeMap;
 
 /// Most points of a line.
@@ -332,50 +332,12 @@ fn nine_tenths(values: &mut [u64]) -> u64 {
     values.get(values.len().saturating_sub(1) * 9 / 10).copied().unwrap_or(0)
 }
 
-/// Which samples make each point of a line.
-fn buckets(samples: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
-    let points = samples.min(most);
-    (0..points).map(move |n| (n * samples / points, (n + 1) * samples / points))
-}
-
 fn mean(values: impl Iterator<Item = f32>) -> Option<f64> {
     let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value as f64, count + 1));
     (count > 0).then(|| sum / count as f64)
 }
 
 /// Which share is done within which time, in units of `micros` microseconds: a staircase from 0 to 1.
-pub(crate) fn distribution(mut times: Vec<Ps>, micros: f64) -> Vec<(f64, Option<f64>)> {
-    times.sort_unstable();
-    let count = times.len();
-    let mut points = Vec::new();
-    let mut reached = 0.0;
-    for (from, to) in buckets(count, POINTS) {
-        let x = times[to - 1].as_micros() / micros;
-        // Where several flows make a step, it is drawn at the last of them: never better than it was.
-        debug_assert!(from < to, "each point has a flow");
-        points.push((x, Some(reached)));
-        reached = to as f64 / count as f64;
-        points.push((x, Some(reached)));
-    }
-    points
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_distribution_goes_from_nothing_to_everything() {
-        let points = distribution(vec![Ps(3_000_000), Ps(1_000_000)], 1.0);
-        assert_eq!(points, [(1.0, Some(0.0)), (1.0, Some(0.5)), (3.0, Some(0.5)), (3.0, Some(1.0))]);
-    }
-
-    #[test]
-    fn every_sample_is_in_one_point() {
-        for samples in [0, 1, 399, 400, 401, 5000] {
-            let all: Vec<_> = buckets(samples, POINTS).collect();
-            assert!(all.len() <= POINTS);
-            assert_eq!(all.iter().map(|(from, to)| to - from).sum::<usize>(), samples);
-        }
-    }
+pub(crate) fn distribution(times: Vec<Ps>, micros: f64) -> Vec<(f64, Option<f64>)> {
+    srd_chart::distribution(times.into_iter().map(|time| time.as_micros() / micros).collect())
 }

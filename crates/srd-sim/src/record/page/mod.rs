@@ -5,9 +5,9 @@
 
 mod figures;
 
+use figures::Figure;
 pub(crate) use figures::distribution;
 
-use super::chart::{escape, plain};
 use super::plan::Plan;
 use super::roster::Roster;
 use super::samples::Series;
@@ -19,6 +19,7 @@ use crate::outcome::{Outcome, Times};
 use crate::run::{Offer, Ran};
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
+use srd_chart::{END, beginning, escape, figure, plain};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -42,41 +43,6 @@ pub(super) struct Page<'a> {
     pub(super) told: Option<&'a TraceFile>,
 }
 
-const STYLE: &str = "\
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 68rem; }
-h1 { font-size: 1.6rem; margin: .3rem 0; overflow-wrap: anywhere; } h2 { font-size: 1.2rem; margin: 1.6rem 0 .4rem; }
-h3 { font-size: 1rem; font-weight: 500; margin: 0 0 .3rem; }
-.tables, .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: 1.2rem 2rem; }
-table { border-collapse: collapse; width: 100%; align-self: start; }
-.wide { overflow-x: auto; }
-th, td { text-align: left; padding: .15rem .6rem .15rem 0; border-bottom: 1px solid #8884; vertical-align: top; }
-td { font-variant-numeric: tabular-nums; } th { font-weight: 500; }
-figure { margin: 0; break-inside: avoid; } figure svg[role] { width: 100%; max-width: 40rem; height: auto; display: block; }
-figcaption { font-size: .95rem; } .legend { margin: .2rem 0; font-size: .85rem; }
-.legend span { white-space: nowrap; margin-right: .8rem; }
-.from { font-size: .75rem; opacity: .75; margin: .2rem 0 0; overflow-wrap: anywhere; }
-.complaint { border-left: 4px solid #d55e00; padding-left: .6rem; }
-pre { overflow-x: auto; font-size: .8rem; line-height: 1.35; background: #8881; padding: .6rem; }
-@media print {
-body { font-size: 10pt; max-width: none; padding: 0; } h2 { break-after: avoid; } a { color: inherit; }
-.tables, .figures { grid-template-columns: 1fr 1fr; } pre { white-space: pre-wrap; font-size: 7.5pt; }
-}
-";
-
-/// A page's beginning: its name, and what is to be said first.
-pub(crate) fn beginning(name: &str, summary: &str) -> String {
-    let (name, summary) = (escape(name), escape(summary));
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\">\n<title>{name}</title>\n<style>\n{STYLE}</style>\n</head>\n\
-         <body>\n<h1>{name}</h1>\n<p>{summary}</p>\n"
-    )
-}
-
-/// A page's end.
-pub(crate) const END: &str = "</body>\n</html>\n";
-
 impl Page<'_> {
     pub(super) fn html(&self) -> String {
         let mut out = beginning(&self.ran.outcome.scenario, &self.summary());
@@ -86,14 +52,8 @@ impl Page<'_> {
         self.tables(&mut out);
         out.push_str("<h2>Figures</h2>\n<div class=\"figures\">\n");
         let from = self.provenance();
-        for figure in self.figures() {
-            let _ = writeln!(
-                out,
-                "<figure>\n<h3>{}</h3>\n{}<figcaption>{}</figcaption>\n{from}</figure>",
-                figure.title,
-                figure.chart,
-                escape(&figure.caption)
-            );
+        for Figure { title, chart, caption } in self.figures() {
+            out.push_str(&figure(title, &chart, &caption, &from));
         }
         out.push_str("</div>\n");
         self.story(&mut out);
