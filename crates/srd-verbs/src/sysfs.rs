@@ -21,6 +21,9 @@ const PREFIX: &str = "opensrd-efa-";
 /// Version of the kernel's verbs interface, as its file says (`IB_USER_VERBS_ABI_VERSION`).
 pub(crate) const VERBS_ABI_VERSION: &str = "6";
 
+/// What the name of one that nobody has locked yet ends with.
+const UNLOCKED: &str = ".new";
+
 /// Driver's name, to which `device/driver` must lead.
 const DRIVER: &str = "efa";
 
@@ -69,9 +72,7 @@ impl Tree {
 
     fn create(base: &Path) -> io::Result<Tree> {
         sweep(base);
-        let root = private_directory(base)?;
-        let lock = File::create(root.join("lock"))?;
-        try_lock(&lock)?;
+        let (root, lock) = private_directory(base)?;
         let tree = Tree { root, _lock: lock };
         let verbs = tree.root.join("class/infiniband_verbs");
         fs::create_dir_all(&verbs)?;
@@ -176,14 +177,21 @@ fn base_directory() -> PathBuf {
         .unwrap_or_else(std::env::temp_dir)
 }
 
-/// A new directory that only we can enter, under a name that nobody could have taken before.
-fn private_directory(base: &Path) -> io::Result<PathBuf> {
+/// A new directory that only we can enter, under a name that nobody could have taken before, and its lock. It gets
+/// that name once it is locked: another process's sweep would take the lock of one that nobody holds yet.
+fn private_directory(base: &Path) -> io::Result<(PathBuf, File)> {
     for attempt in 0u32.. {
-        let path = base.join(format!("{PREFIX}{}-{:08x}", std::process::id(), random(attempt)));
-        match DirBuilder::new().mode(0o700).create(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => {}
-            result => return result.map(|()| path),
+        let name = format!("{PREFIX}{}-{:08x}", std::process::id(), random(attempt));
+        let unlocked = base.join(format!("{name}{UNLOCKED}"));
+        match DirBuilder::new().mode(0o700).create(&unlocked) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => continue,
+            result => result?,
         }
+        let lock = File::create(unlocked.join("lock"))?;
+        try_lock(&lock)?;
+        let path = base.join(name);
+        fs::rename(&unlocked, &path)?;
+        return Ok((path, lock));
     }
     unreachable!("the loop returns")
 }
@@ -220,15 +228,18 @@ fn sweep(base: &Path) {
     let uid = unsafe { libc::geteuid() };
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let Ok(meta) = entry.metadata() else { continue };
-        let ours =
-            entry.file_name().to_string_lossy().starts_with(PREFIX) && meta.is_dir() && meta.uid() == uid;
-        if !ours {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if !name.starts_with(PREFIX) || !meta.is_dir() || meta.uid() != uid {
             continue;
         }
+        let is_unlocked = name.ends_with(UNLOCKED);
+        let is_old = || meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age.as_secs() > 60));
         let abandoned = match File::open(entry.path().join("lock")) {
-            Ok(lock) => try_lock(&lock).is_ok(),
+            Ok(lock) if !is_unlocked || is_old() => try_lock(&lock).is_ok(),
+            Ok(_) => false,
             // It is being made, which takes a moment, or was being removed.
-            Err(_) => meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age.as_secs() > 60)),
+            Err(_) => is_old(),
         };
         if abandoned {
             log::debug(format_args!("removing {}: its process is gone", entry.path().display()));
@@ -316,6 +327,23 @@ mod tests {
     }
 
     #[test]
+    fn processes_that_start_together_do_not_sweep_each_other_away() {
+        let base = scratch("together");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let tree = Tree::create(&base).unwrap();
+                        assert!(tree.driver().exists());
+                        tree.remove();
+                    }
+                });
+            }
+        });
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
     fn trees_of_dead_processes_are_swept_and_those_of_live_ones_stay() {
         let base = scratch("sweep");
         let dead = Tree::create(&base).unwrap().root.clone();
@@ -323,6 +351,21 @@ mod tests {
         assert!(!dead.exists(), "its lock went with the object");
         let _new = Tree::create(&base).unwrap();
         assert!(live.root.exists());
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn one_that_was_never_locked_stays_for_a_minute() {
+        let base = scratch("never-locked");
+        let path = base.join(format!("{PREFIX}1-0{UNLOCKED}"));
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("lock"), "").unwrap();
+        sweep(&base);
+        assert!(path.exists(), "its process may be about to lock it");
+        let old = std::time::SystemTime::now() - std::time::Duration::from_secs(70);
+        File::open(&path).unwrap().set_modified(old).unwrap();
+        sweep(&base);
+        assert!(!path.exists());
         fs::remove_dir_all(base).unwrap();
     }
 }
