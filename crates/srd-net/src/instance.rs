@@ -20,6 +20,7 @@ use crate::stats::{self, LayerStats, Reporter, Stats};
 use crate::stats_socket::StatsSocket;
 use crate::sys::event::{EventFd, PollSet};
 use crate::sys::process::ForkCanary;
+use crate::takeover::Takeover;
 use crate::transmit::Transmitter;
 use srd_device::{
     AsyncEvent, Completion, CqId, Device, DeviceConfig, DeviceError, HostMemory, QPS_PER_PORT, QpInit,
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     /// What the thread sleeps on: `kick` and the receive sockets.
     pub(crate) poll_set: PollSet,
     pub(crate) kick: EventFd,
+    pub(crate) takeover: Takeover,
     pub(crate) closing: AtomicBool,
     pub(crate) mode: ProgressMode,
     pub(crate) stats_file: Option<PathBuf>,
@@ -205,6 +207,7 @@ impl Instance {
             pulse: Pulse::new(),
             contention: Contention::new(),
             poll_set,
+            takeover: Takeover::new(&kick).map_err(system("cannot make a timer"))?,
             kick,
             closing: AtomicBool::new(false),
             mode: options.progress,
@@ -495,7 +498,7 @@ impl Instance {
             timeout.map(|timeout| clock::now() + Nanos(timeout.as_nanos().min(u64::MAX as u128) as u64));
         let sleepers = shared.notifier.sleepers();
         let asleep = sleepers.enter();
-        let mut signalled = false;
+        let (mut slept, mut signalled) = (false, false);
         let result = loop {
             let mark = asleep.mark();
             let rounds = shared.lock()?.counters.rounds;
@@ -527,6 +530,10 @@ impl Instance {
             }
             let span = |to: Time| (to != Time::NEVER).then(|| Duration::from_nanos(to.since(now).0));
             let lead = shared.mode != ProgressMode::Thread;
+            if slept {
+                shared.put_off_takeover();
+            }
+            slept = true;
             signalled = asleep.sleep(mark, until.and_then(span), span(due), lead) && heeds_signals;
         };
         drop(asleep);

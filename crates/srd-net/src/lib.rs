@@ -32,6 +32,7 @@ mod stats;
 pub mod stats_directory;
 mod stats_socket;
 mod sys;
+mod takeover;
 mod trace;
 mod transmit;
 mod variables;

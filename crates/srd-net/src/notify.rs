@@ -136,8 +136,6 @@ impl Notifier {
 /// anyone who moves packets) has something to tell.
 pub struct Sleepers {
     count: AtomicUsize,
-    /// How often a thread has begun to sleep.
-    begun: AtomicU64,
     /// When the leader wakes by itself; 0 while it is awake, and will look at what is due before it sleeps again.
     leader_wakes: AtomicU64,
     state: Mutex<State>,
@@ -161,7 +159,6 @@ impl Sleepers {
         poll_set.add_readable(wake_leader.as_fd());
         Ok(Sleepers {
             count: AtomicUsize::new(0),
-            begun: AtomicU64::new(0),
             leader_wakes: AtomicU64::new(0),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -179,11 +176,6 @@ impl Sleepers {
     #[inline]
     pub fn any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
-    }
-
-    /// How often a thread has begun to sleep.
-    pub fn begun(&self) -> u64 {
-        self.begun.load(Ordering::Relaxed)
     }
 
     /// Another thread has called the device. Wakes all if it has moved packets, and the leader if there is something
@@ -218,7 +210,6 @@ impl Sleepers {
     /// From now on there is one more sleeper.
     pub fn enter(&self) -> Asleep<'_> {
         self.count.fetch_add(1, Ordering::SeqCst);
-        self.begun.fetch_add(1, Ordering::Relaxed);
         Asleep { sleepers: self }
     }
 }

@@ -12,6 +12,7 @@ use crate::instance::{Barred, Shared};
 use crate::log;
 use crate::options::{LogLevel, ProgressMode};
 use crate::sys::process::{self, Cores};
+use crate::takeover;
 use serde::Serialize;
 use srd_wire::{Nanos, Time};
 use std::io;
@@ -25,8 +26,8 @@ use std::time::Duration;
 const CALLS_NOW: Nanos = Nanos::from_micros(100);
 /// Shortest time that the thread parks.
 const SHORTEST_PARK: Nanos = Nanos::from_micros(50);
-/// Longest time that the thread parks: how late it takes over at worst.
-const LONGEST_PARK: Nanos = Nanos::from_millis(1);
+/// Longest time that the thread parks while the program polls: how late it takes over at worst.
+const LONGEST_PARK: Nanos = takeover::LATEST;
 /// The thread is woken if a program that has not called for a while has something due this much before the thread would wake.
 const KICK_AHEAD: Nanos = Nanos::from_micros(50);
 /// How often counters are written.
@@ -184,12 +185,14 @@ fn leave_cores_to(program: &Cores) {
 }
 
 fn run(shared: &Shared) {
-    let mut long_sleep = LongSleep::default();
     while !shared.closing.load(Ordering::SeqCst) {
         let now = clock::now();
         if shared.mode == ProgressMode::Auto {
-            if shared.notifier.sleepers().any() {
-                park(shared, now, long_sleep.park_time(shared.notifier.sleepers().begun()));
+            if let Some(until) = shared.takeover.begin_park(now, shared.notifier.sleepers()) {
+                note_park(shared, until);
+                if shared.takeover.park() {
+                    shared.kick.drain();
+                }
                 continue;
             }
             if shared.pulse.calls_now(now) {
@@ -230,40 +233,30 @@ fn run(shared: &Shared) {
     }
 }
 
-/// How long the thread parks while threads of the program sleep on the sockets and move packets: longer and longer
-/// while it is the same sleep. A program that comes back from a long sleep wakes the thread
-/// ([`Shared::hand_over`]); from a short one it need not, for the thread wakes soon enough by itself.
-#[derive(Default)]
-struct LongSleep {
-    begun: u64,
-    parked: Nanos,
-}
-
-impl LongSleep {
-    const LONGEST: Nanos = Nanos::from_millis(100);
-
-    fn park_time(&mut self, begun: u64) -> Nanos {
-        self.parked =
-            if begun == self.begun { Nanos(2 * self.parked.0).min(Self::LONGEST) } else { LONGEST_PARK };
-        self.begun = begun;
-        self.parked
-    }
-}
-
 fn park(shared: &Shared, now: Time, time: Nanos) {
-    shared.pulse.counters.parks.fetch_add(1, Ordering::Relaxed);
-    shared.pulse.thread_wakes.store((now + time).0, Ordering::Relaxed);
+    note_park(shared, now + time);
     if shared.kick.wait(Duration::from_nanos(time.0)) {
         shared.kick.drain();
     }
 }
 
+fn note_park(shared: &Shared, until: Time) {
+    shared.pulse.counters.parks.fetch_add(1, Ordering::Relaxed);
+    shared.pulse.thread_wakes.store(until.0, Ordering::Relaxed);
+}
+
 impl Shared {
     /// A thread of the program has slept and moved packets; from now on it may do neither.
     pub(crate) fn hand_over(&self) {
-        let now = clock::now();
-        if self.mode != ProgressMode::Inline && self.pulse.sleeps_past(now, now, true) {
-            self.kick.signal();
+        if let Some(alarm_at) = self.takeover.begin(clock::now()) {
+            self.pulse.thread_wakes.store(alarm_at.0, Ordering::Relaxed);
+        }
+    }
+
+    /// A thread of the program goes on sleeping, and will call [`Shared::hand_over`].
+    pub(crate) fn put_off_takeover(&self) {
+        if let Some(parked_until) = self.takeover.put_off() {
+            self.pulse.thread_wakes.store(parked_until.0, Ordering::Relaxed);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Sleeping until something happens: event counters and sets of descriptors, with deadlines in nanoseconds.
+//! Sleeping until something happens: event counters, alarms and sets of descriptors, with deadlines in nanoseconds.
 
 use super::check;
 use crate::open::SLOTS;
@@ -49,6 +49,42 @@ impl EventFd {
 }
 
 impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A clock that makes itself readable at a time (`timerfd`).
+#[derive(Debug)]
+pub struct Alarm {
+    fd: OwnedFd,
+}
+
+impl Alarm {
+    /// One that is not set.
+    pub fn new() -> io::Result<Alarm> {
+        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+        // SAFETY: no memory is involved.
+        let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
+        // SAFETY: the descriptor is new and belongs to nobody else.
+        Ok(Alarm { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// It will be readable after `span`, which is not zero, and is not until then.
+    pub fn set(&self, span: Duration) {
+        let never = timespec(Duration::ZERO);
+        let time = libc::itimerspec { it_interval: never, it_value: timespec(span) };
+        // SAFETY: the time outlives the call. It cannot fail: the descriptor is a timer and the time is valid.
+        unsafe { libc::timerfd_settime(self.fd.as_raw_fd(), 0, &raw const time, ptr::null_mut()) };
+    }
+
+    /// It is not readable, and will not be.
+    pub fn clear(&self) {
+        self.set(Duration::ZERO); // to the system, zero means never
+    }
+}
+
+impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
