@@ -53,16 +53,11 @@ fn program() -> Result<PathBuf> {
     if own.file_name().is_some_and(|name| name == COMMAND) {
         return Ok(own);
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
     // Tests lie one directory below.
-    let beside = own.ancestors().skip(1).take(2).map(PathBuf::from);
-    beside
-        .chain(std::env::split_paths(&path))
-        .map(|directory| directory.join(COMMAND))
-        .find(|file| file.is_file())
-        .ok_or_else(|| {
-            Error::BadFault("this fault needs the command srd beside this program or in PATH".into())
-        })
+    let beside = own.ancestors().skip(1).take(2).map(|directory| directory.join(COMMAND));
+    beside.chain([COMMAND.into()]).find_map(|command| which::which(command).ok()).ok_or_else(|| {
+        Error::BadFault("this fault needs the command srd beside this program or in PATH".into())
+    })
 }
 
 /// Ends the process; its devices go with it.

@@ -23,11 +23,9 @@ impl Program {
 
     /// Where it is. Users' PATH often lacks the directories of administrators' programs.
     pub(crate) fn locate(self) -> Result<PathBuf> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let directories = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-        directories
-            .map(|directory| directory.join(self.name()))
-            .find(|file| file.is_file())
+        ["", "/usr/sbin/", "/sbin/"]
+            .iter()
+            .find_map(|directory| which::which(format!("{directory}{}", self.name())).ok())
             .ok_or(Error::MissingProgram { program: self.name(), package: "iproute2" })
     }
 }

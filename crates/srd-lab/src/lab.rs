@@ -358,7 +358,7 @@ impl Lab {
         });
         Ok(Status {
             name: self.name.clone(),
-            shape: self.plan.shape.clone(),
+            shape: self.plan.shape.in_full(),
             hosts: self.hosts(),
             links: links.collect(),
             faults: faults.collect(),

@@ -159,13 +159,11 @@ impl MpiJob {
 
     /// A program of the MPI's.
     fn find(&self, name: &str) -> Result<PathBuf> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let directories: Vec<_> = match &self.prefix {
-            Some(prefix) => vec![prefix.join("bin")],
-            None => std::env::split_paths(&path).collect(),
+        let found = match &self.prefix {
+            Some(prefix) => which::which(prefix.join("bin").join(name)),
+            None => which::which(name),
         };
-        let found = directories.iter().map(|directory| directory.join(name)).find(|file| file.is_file());
-        found.ok_or_else(|| {
+        found.map_err(|_| {
             let place = match &self.prefix {
                 Some(prefix) => prefix.join("bin").display().to_string(),
                 None => "PATH".into(),

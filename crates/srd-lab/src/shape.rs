@@ -86,6 +86,16 @@ impl Shape {
         if self.pods > 0 { 0 } else { self.spines.unwrap_or(4) }
     }
 
+    /// The same fabric, with a value wherever this shape leaves it to the others or to a default.
+    pub(crate) fn in_full(&self) -> Shape {
+        Shape {
+            spines: (self.pods == 0).then(|| self.spines()),
+            core_mbps: (self.pods > 0).then(|| self.core_mbps()),
+            host_buffer_bytes: Some(self.host_buffer()),
+            ..self.clone()
+        }
+    }
+
     /// Leaves of one pod.
     pub(crate) fn leaves_per_pod(&self) -> u32 {
         self.leaves / self.pods.max(1)
@@ -236,6 +246,17 @@ mod tests {
     fn sizes_that_no_machine_holds_are_refused_without_overflow() {
         assert!(Shape { leaves: u32::MAX, ..Shape::default() }.check().is_err());
         assert!(Shape { spines: Some(u32::MAX), ..Shape::default() }.check().is_err());
+    }
+
+    #[test]
+    fn a_shape_in_full_has_all_values_of_its_kind_and_is_the_same_fabric() {
+        let leaf_spine = Shape::default().in_full();
+        assert_eq!((leaf_spine.spines, leaf_spine.core_mbps), (Some(4), None));
+        assert_eq!(leaf_spine.host_buffer_bytes, Some(leaf_spine.buffer_bytes));
+        let text = "pods = 2\nleaves = 4\naggs_per_pod = 2\ncores = 4\nuplink_mbps = 40";
+        let tiers = Shape::from_toml(text).unwrap().in_full();
+        assert_eq!((tiers.spines, tiers.core_mbps), (None, Some(40.0)));
+        assert!(leaf_spine.check().is_ok() && tiers.check().is_ok());
     }
 
     #[test]

@@ -203,18 +203,12 @@ fn check_files(program: &Program, experiment: &Experiment) -> Result<()> {
         }
     }
     let name = &program.program[0];
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = match name.contains('/') {
-        true => experiment.directory.join(name).is_file(),
-        false => std::env::split_paths(&path).any(|directory| directory.join(name).is_file()),
-    };
-    match found {
-        true => Ok(()),
-        false => Err(bad(format!(
+    which::which_in(name, std::env::var_os("PATH"), &experiment.directory).map(drop).map_err(|_| {
+        bad(format!(
             "there is no program {name}: install it (`make setup` installs lmp and hpcc), or give its path from where the \
              experiment's file lies"
-        ))),
-    }
+        ))
+    })
 }
 
 /// An MPI job without its hosts and its program.

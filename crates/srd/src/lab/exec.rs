@@ -3,6 +3,7 @@
 use srd_lab::Lab;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Arguments of `srd lab exec`.
@@ -19,6 +20,16 @@ pub struct Args {
 /// Replaces this process; comes back only if that fails.
 pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<ExitCode> {
     let (program, arguments) = args.command.split_first().expect("clap requires one");
-    let error = lab.command_in(&args.node, program)?.args(arguments).exec();
+    let mut command = lab.command_in(&args.node, program)?;
+    // ip(8), which runs it, would end as if the program had failed.
+    if which::which(program).is_err() {
+        let (why, code) = match Path::new(program).exists() {
+            true => ("it may not be executed", 126),
+            false => ("there is no such program", 127),
+        };
+        eprintln!("srd: cannot run {}: {why}", program.display());
+        return Ok(ExitCode::from(code));
+    }
+    let error = command.args(arguments).exec();
     Err(anyhow::Error::new(error).context(format!("cannot run {} in {}", program.display(), args.node)))
 }

@@ -281,6 +281,11 @@ fn a_program_in_a_host_hands_on_what_became_of_it() {
     };
     assert_eq!(exec("exit 7").status.code(), Some(7));
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&exec("kill -9 $$").status), Some(9));
+    for (program, code) in [("no-such-program", 127), ("/etc/passwd", 126)] {
+        let output = srd(&["exec", "--lab", fabric.0.name(), "host0", "--", program]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        assert!(said(&output).contains(&format!("srd: cannot run {program}")), "{}", said(&output));
+    }
     let devices = exec("ls /sys/class/net").stdout;
     let devices = String::from_utf8(devices).unwrap();
     assert!(["e0", "m0", "lo"].iter().all(|device| devices.contains(device)), "{devices}");
