@@ -1,6 +1,7 @@
 //! A whole experiment: every case with every transport, in turn, as often as asked for.
 
 use super::disturbance::{JobFigures, Run, Taken, Workshop};
+use super::labs::Labs;
 use super::measure::{Figures, Spread, figures};
 use super::plan::{Case, Experiment, bad, transport};
 use super::processor::longest_pause_ns;
@@ -9,7 +10,6 @@ use super::traffic::{flows, placed};
 use crate::error::Result;
 use crate::flow::order::Transport;
 use crate::flow::tcp;
-use crate::lab::Lab;
 use crate::plan::Plan;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -159,13 +159,25 @@ pub fn leave_out(experiment: &mut Experiment) -> Result<Vec<LeftOut>> {
     }
 }
 
-/// Runs an experiment in labs of that name. `srd` is the command srd. `watch` is told of every run, and ends the experiment
-/// where it stands by answering no.
+/// Runs an experiment in labs of that name. `srd` is the command srd. `tell` is told of every run. Whoever sets `interrupted` ends
+/// it where it stands, without the run at hand.
 pub fn perform(
     experiment: &Experiment,
     lab_name: &str,
     srd: &Path,
-    mut watch: impl FnMut(Progress<'_>) -> bool,
+    interrupted: &AtomicBool,
+    tell: impl FnMut(Progress<'_>),
+) -> Result<Report> {
+    let labs = Labs::new(lab_name, interrupted);
+    labs.watch(|| perform_in(&labs, experiment, lab_name, srd, tell))
+}
+
+fn perform_in(
+    labs: &Labs<'_>,
+    experiment: &Experiment,
+    lab_name: &str,
+    srd: &Path,
+    mut tell: impl FnMut(Progress<'_>),
 ) -> Result<Report> {
     let mut experiment = experiment.clone();
     let left_out = leave_out(&mut experiment)?;
@@ -186,15 +198,16 @@ pub fn perform(
             let seed = experiment.seed.wrapping_add(repeat);
             for attempt in 0..=MOST_AGAIN {
                 let outcome = match case.traffic.job() {
-                    None => once(&experiment, case, &result.transport, seed, lab_name, srd),
+                    None => once(&experiment, case, &result.transport, seed, labs, srd),
                     Some(job) => {
                         let transport = &result.transport;
-                        let run = Run { experiment: &experiment, case, job, transport, seed, lab_name, srd };
+                        let run = Run { experiment: &experiment, case, job, transport, seed, labs, srd };
                         once_with_job(&run, &mut workshop)
                     }
                 };
                 let (run, busy) = match outcome {
                     Ok(outcome) => outcome,
+                    Err(_) if labs.are_interrupted() => break 'all,
                     Err(error) if done == 0 => return Err(error),
                     // What there is must not be lost over it.
                     Err(error) => {
@@ -213,13 +226,10 @@ pub fn perform(
                     cpu_percent: run.cpu_percent,
                     longest_pause_ms: run.longest_pause_ms,
                 };
-                let go_on = watch(progress);
+                tell(progress);
                 match counts {
                     true => result.runs.push(run),
                     false => result.discarded += 1,
-                }
-                if !go_on {
-                    break 'all;
                 }
                 if counts {
                     break;
@@ -265,7 +275,7 @@ fn once(
     case: &Case,
     name: &str,
     seed: u64,
-    lab_name: &str,
+    labs: &Labs<'_>,
     srd: &Path,
 ) -> Result<(RunResult, bool)> {
     let own = transport(name)?;
@@ -279,11 +289,9 @@ fn once(
     if let (Some(beside), Some(other)) = (&case.beside, &other) {
         groups.push(Group { transport: other, flows: placed(flows(&beside.traffic, &plan)?, &places) });
     }
-    let lab = Lab::up(lab_name, &shape)?;
-    let outcome = run(&lab, srd, &groups, &case.faults, BIN_NS, || random.random());
-    let down = lab.down();
-    let outcome = outcome?;
-    down?;
+    let lab = labs.up("", &shape)?;
+    let outcome = run(&lab, srd, &groups, &case.faults, BIN_NS, || random.random())?;
+    drop(lab);
     let of = |group: usize, possible| {
         figures(&groups[group].flows, &outcome.accounts[group], BIN_NS, &shape, possible)
     };

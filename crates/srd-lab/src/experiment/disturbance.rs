@@ -3,13 +3,14 @@
 //! same job in the same places, so that one can be divided by the other.
 
 use super::job::{Collective, Job, Program, carrier, expression};
+use super::labs::Labs;
 use super::launch::Launched;
 use super::measure::{Figures, figures};
 use super::plan::{Case, Experiment, TimedFault, bad};
 use super::processor::Ticks;
 use super::run::{Account, Group, ask_for_marks, bring_about, run_telling};
 use super::traffic::{Flow, flows, placed};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result};
 use crate::flow::clock::{now_ns, sleep_until};
 use crate::flow::order::Amount;
 use crate::iproute::{Program as Tool, batch};
@@ -17,7 +18,6 @@ use crate::lab::Lab;
 use crate::mpi::{Mpi, MpiJob};
 use crate::namespace::within;
 use crate::plan::{FABRIC_DEVICE, Plan};
-use crate::shape::Shape;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
@@ -243,8 +243,8 @@ pub struct Run<'a> {
     pub transport: &'a str,
     /// For random choices.
     pub seed: u64,
-    /// For names of labs.
-    pub lab_name: &'a str,
+    /// Where it takes place.
+    pub labs: &'a Labs<'a>,
     /// The command srd.
     pub srd: &'a Path,
 }
@@ -257,24 +257,6 @@ pub struct Outcome {
     pub beside: Option<Figures>,
     /// How busy the processors were, when they were busiest.
     pub cpu_percent: f64,
-}
-
-/// A lab that goes down whatever happens.
-struct Standing(Lab);
-
-impl Standing {
-    fn up(name: &str, shape: &Shape) -> Result<Standing> {
-        Lab::up(name, shape).map(Standing)
-    }
-}
-
-impl Drop for Standing {
-    fn drop(&mut self) {
-        match Lab::remove(self.0.name()) {
-            Ok(_) | Err(Error::NoSuchLab { .. }) => {} // taken down early, where a job has failed
-            Err(error) => eprintln!("srd: warning: the lab {} stays: {error}", self.0.name()),
-        }
-    }
 }
 
 impl Run<'_> {
@@ -295,33 +277,33 @@ impl Run<'_> {
         };
         let group = beside.as_ref().map(|(transport, flows)| Group { transport, flows: flows.clone() });
 
-        let lab = Standing::up(self.lab_name, &shape)?;
+        let lab = self.labs.up("", &shape)?;
         for &host in &hosts {
             if let Some(congestion) = &congestion {
-                choose_congestion_control(&lab.0, host, congestion)?;
+                choose_congestion_control(&lab, host, congestion)?;
             }
             if marks {
-                ask_for_marks(&lab.0, host)?;
+                ask_for_marks(&lab, host)?;
             }
         }
         let mut launch = launch(self.job, self.experiment, self.srd, mpi_transport);
         launch.hosts = hosts.iter().map(|&host| plan.nodes[host].name.clone()).collect();
         let names = launch.hosts.clone();
-        let mut worker = Worker::start(self, workshop, launch, &lab.0)?;
+        let mut worker = Worker::start(self, workshop, launch, &lab)?;
 
         let alone = worker.work(&mut |_| ())?;
         let (mut disturbed, mut account, mut late_s) = (None, None, 0.0);
         if group.is_some() || !self.case.faults.is_empty() {
             let disturbance =
-                Disturbance { lab: &lab.0, srd: self.srd, group: group.as_ref(), seed: random.random() };
+                Disturbance { lab: &lab, srd: self.srd, group: group.as_ref(), seed: random.random() };
             let (taken, of_flows, late) = disturbance.meanwhile(&self.case.faults, &mut worker)?;
             (disturbed, account, late_s) = (Some(taken), of_flows, late);
         }
         let mut elsewhere = None;
         if let Some(group) = &group {
-            let other = Standing::up(&format!("{}-b", self.lab_name), &shape)?;
+            let other = self.labs.up("-b", &shape)?;
             let disturbance =
-                Disturbance { lab: &other.0, srd: self.srd, group: Some(group), seed: random.random() };
+                Disturbance { lab: &other, srd: self.srd, group: Some(group), seed: random.random() };
             elsewhere = Some(disturbance.meanwhile(&[], &mut worker)?.0);
         }
         let answers = worker.end()?;

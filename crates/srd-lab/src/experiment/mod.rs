@@ -2,7 +2,7 @@
 //!
 //! A file says what ([`plan`]); [`campaign`] runs it: for each case, each repeat and each transport a fabric is built, a worker
 //! process started in each host ([`run`]), and what came of it worked out ([`measure`]; what flows may have, `shares`). [`page`]
-//! shows it, under the names of [`columns`]. Runs in which the machine was too busy to be believed are told and made again.
+//! shows it, under the names of [`columns`]; `labs.rs` sees to it that no fabric stays. Runs in which the machine was too busy to be believed are told and made again.
 //!
 //! What is measured may also be an MPI job ([`job`]): alone, and then with flows beside it or with faults, in the same lab
 //! (`disturbance.rs`); its processes are those of `launch.rs`.
@@ -11,6 +11,7 @@ pub mod campaign;
 pub mod columns;
 pub mod disturbance;
 pub mod job;
+mod labs;
 mod launch;
 pub mod measure;
 pub mod page;

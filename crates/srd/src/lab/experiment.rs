@@ -15,6 +15,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
+/// What a shell ends with after SIGINT.
+const INTERRUPTED: u8 = 130;
+
 /// Arguments of `srd lab experiment`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -50,13 +53,13 @@ pub fn run(name: &str, args: &Args) -> anyhow::Result<ExitCode> {
     for LeftOut { transport, why } in leave_out(&mut experiment.clone())? {
         eprintln!("srd: {transport} is left out: {why}");
     }
-    // Heeded between two runs, so that no lab stays.
     let interrupted = interrupt::watch()?;
     let srd = std::env::current_exe().context("cannot find the command srd")?;
-    let report = perform(&experiment, name, &srd, |progress| {
-        eprintln!("{}", line(&progress));
-        !interrupted.load(Ordering::Relaxed)
-    })?;
+    let report = perform(&experiment, name, &srd, &interrupted, |progress| eprintln!("{}", line(&progress)))?;
+    if interrupted.load(Ordering::Relaxed) && report.results.iter().all(|result| result.runs.is_empty()) {
+        eprintln!("srd: interrupted before a run was over");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
     let json = serde_json::to_string(&report)?;
     if let Some(out) = &args.out {
         let page = page(&report, &command_line(), &srd_sim::record::program());
@@ -71,7 +74,7 @@ pub fn run(name: &str, args: &Args) -> anyhow::Result<ExitCode> {
     }
     let failed = report.results.iter().any(|result| result.failed.is_some());
     Ok(match (interrupted.load(Ordering::Relaxed), failed) {
-        (true, _) => ExitCode::from(130),
+        (true, _) => ExitCode::from(INTERRUPTED),
         (false, true) => ExitCode::FAILURE,
         (false, false) => ExitCode::SUCCESS,
     })

@@ -1,9 +1,12 @@
 //! Experiments: flows over SRD and over the kernel's TCP across the same fabric.
 
-use crate::{Fabric, name, said, small, srd};
+use crate::{Fabric, eventually, name, said, small, srd};
 use serde_json::Value;
+use srd_lab::{Error, Lab};
 use std::fs;
-use std::process::Output;
+use std::io::{BufRead, BufReader};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 const SMALL: &str = "[fabric]\nleaves = 2\nhosts_per_leaf = 2\nspines = 2\n";
 
@@ -214,6 +217,35 @@ fn a_transport_that_the_kernel_has_not_is_left_out_of_several() {
     assert_eq!(report["results"].as_array().unwrap().len(), 1);
     assert_eq!(report["results"][0]["transport"], "tcp-reno");
     assert!(said(&output).contains("tcp-nonesuch is left out"), "{}", said(&output));
+}
+
+#[test]
+fn an_interrupt_ends_it_without_the_run_at_hand_and_what_was_measured_is_reported() {
+    if !possible() {
+        return;
+    }
+    let text = format!(
+        "name = \"x\"\nabout = \"x\"\nrepeats = 1\nmost_cpu_percent = 100\ntransports = [\"tcp-reno\"]\n{SMALL}\
+         [[case]]\nname = \"a\"\ntraffic = {{ kind = \"pairs\", pairs = [\"host0->host2\"], bytes = 1000 }}\n\
+         [[case]]\nname = \"b\"\ntraffic = {{ kind = \"pairs\", pairs = [\"host0->host2\"], seconds = 100 }}\n"
+    );
+    let lab = name();
+    let mut command = srd(&["--lab", &lab, "experiment", &file(&text), "--json"]);
+    let mut experiment = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(experiment.stderr.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("1/2 a"));
+    let began = Instant::now();
+    eventually("the second run's lab is up", || Lab::open(&lab).is_ok());
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = nix::unistd::Pid::from_raw(experiment.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let output = experiment.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(began.elapsed() < Duration::from_secs(60), "the run at hand takes 100 s");
+    assert!(matches!(Lab::open(&lab), Err(Error::NoSuchLab { .. })));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let runs = |case: usize| report["results"][case]["runs"].as_array().unwrap().len();
+    assert_eq!((&report["whole"], runs(0), runs(1)), (&Value::from(false), 1, 0));
 }
 
 #[test]

@@ -1,0 +1,98 @@
+//! The labs of an experiment: each goes down whatever happens, and at once when somebody interrupts the experiment.
+
+use super::plan::bad;
+use crate::error::{Error, Result};
+use crate::lab::Lab;
+use crate::shape::Shape;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How often it is looked whether somebody has interrupted.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Makes labs, under one name and what is added to it.
+pub struct Labs<'a> {
+    name: &'a str,
+    interrupted: &'a AtomicBool,
+    standing: Mutex<Vec<String>>,
+}
+
+/// A lab that goes down when this is dropped.
+pub struct Standing<'a> {
+    lab: Lab,
+    labs: &'a Labs<'a>,
+}
+
+impl<'a> Labs<'a> {
+    /// None yet. Whoever sets `interrupted` takes them down.
+    pub fn new(name: &'a str, interrupted: &'a AtomicBool) -> Labs<'a> {
+        Labs { name, interrupted, standing: Mutex::default() }
+    }
+
+    /// Whether somebody has interrupted.
+    pub fn are_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Builds one.
+    pub fn up(&'a self, addition: &str, shape: &Shape) -> Result<Standing<'a>> {
+        if self.are_interrupted() {
+            return Err(bad("interrupted".into()));
+        }
+        let lab = Lab::up(&format!("{}{addition}", self.name), shape)?;
+        self.lock().push(lab.name().into());
+        Ok(Standing { lab, labs: self })
+    }
+
+    /// Does `work`. An interrupt takes away the labs that are up, with all that runs in them, which ends work that waits for
+    /// programs there.
+    pub fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    if self.are_interrupted() {
+                        let mut standing = self.lock();
+                        standing.drain(..).for_each(|name| remove(&name));
+                    }
+                    thread::sleep(LOOK);
+                }
+            });
+            let result = work();
+            is_over.store(true, Ordering::Relaxed);
+            result
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<String>> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for Standing<'_> {
+    type Target = Lab;
+
+    fn deref(&self) -> &Lab {
+        &self.lab
+    }
+}
+
+impl Drop for Standing<'_> {
+    fn drop(&mut self) {
+        let mut standing = self.labs.lock();
+        // Otherwise it is down already.
+        if let Some(place) = standing.iter().position(|name| name == self.lab.name()) {
+            remove(&standing.swap_remove(place));
+        }
+    }
+}
+
+fn remove(name: &str) {
+    match Lab::remove(name) {
+        Ok(_) | Err(Error::NoSuchLab { .. }) => {} // taken down early, where a job has failed
+        Err(error) => eprintln!("srd: warning: the lab {name} stays: {error}"),
+    }
+}
