@@ -1,13 +1,15 @@
 //! How busy the machine's processors are, and whether it stands still.
 
 use crate::flow::clock::now_ns;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 /// How often it is looked whether the machine stands still.
-const STEP: Duration = Duration::from_millis(20);
+const STEP: Duration = Duration::from_millis(1);
 
 /// Time of all processors since the machine started, in ticks.
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +43,22 @@ impl Ticks {
     }
 }
 
-/// Looks until `done` how long a process that asks for next to nothing is kept from a processor at most, in nanoseconds: a
-/// virtual machine may stand still as a whole, and its clock goes on.
+/// Looks until `done` how long a process that asks for next to nothing is kept from any one processor at most, in nanoseconds:
+/// a virtual machine may stand still as a whole or in part, and its clock goes on.
 pub fn longest_pause_ns(done: &AtomicBool) -> u64 {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+    let processors = (0..CpuSet::count()).filter(|&processor| allowed.is_set(processor).unwrap_or(false));
+    thread::scope(|scope| {
+        let looks: Vec<_> = processors.map(|processor| scope.spawn(move || look(processor, done))).collect();
+        looks.into_iter().map(|look| look.join().expect("no panic")).max().unwrap_or(0)
+    })
+}
+
+/// The same on one processor.
+fn look(processor: usize, done: &AtomicBool) -> u64 {
+    let mut own = CpuSet::new();
+    // Where it cannot be bound it looks at whichever processor it is on.
+    let _ = own.set(processor).and_then(|()| sched_setaffinity(Pid::from_raw(0), &own));
     let (mut longest_ns, mut before_ns) = (0, now_ns());
     while !done.load(Ordering::Relaxed) {
         thread::sleep(STEP);
@@ -52,4 +67,27 @@ pub fn longest_pause_ns(done: &AtomicBool) -> u64 {
         before_ns = now_ns;
     }
     longest_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_stands_still_is_noticed() {
+        let done = AtomicBool::new(false);
+        let held = Duration::from_millis(60);
+        let pause_ns = thread::scope(|scope| {
+            let pause = scope.spawn(|| longest_pause_ns(&done));
+            thread::sleep(Duration::from_millis(20));
+            // To this process it is the same if it is stopped.
+            let own = Pid::this();
+            let mut waker = std::process::Command::new("sh");
+            waker.args(["-c", &format!("kill -STOP {own}; sleep {}; kill -CONT {own}", held.as_secs_f64())]);
+            waker.status().unwrap();
+            done.store(true, Ordering::Relaxed);
+            pause.join().unwrap()
+        });
+        assert!(pause_ns >= (held.as_nanos() as u64) * 9 / 10, "{pause_ns}");
+    }
 }

@@ -18,6 +18,9 @@ use std::sync::atomic::Ordering;
 /// What a shell ends with after SIGINT.
 const INTERRUPTED: u8 = 130;
 
+/// Pauses of the machine that explain the stall of a flow.
+const PAUSE_WORTH_TELLING_MS: f64 = 10.0;
+
 /// Arguments of `srd lab experiment`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
@@ -131,6 +134,9 @@ fn line(progress: &Progress<'_>) -> String {
         write!(line, "sent again {again_percent:.1} %; ").expect("a string takes all");
     }
     write!(line, "processors {cpu_percent:.0} %").expect("a string takes all");
+    if *longest_pause_ms > PAUSE_WORTH_TELLING_MS {
+        write!(line, "; the machine stood still for {longest_pause_ms:.0} ms").expect("a string takes all");
+    }
     line
 }
 
