@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -90,11 +89,11 @@ def replaced(text: str, name: str, table: str) -> str:
     return pattern.sub(lambda _: f"{mark}\n\n{table}\n\n{end}", text)
 
 
-def circumstances(files: Iterable[Path]) -> str:
-    """When, of what and on what the measurements were taken."""
+def circumstances(directory: Path, files: Iterable[Path]) -> str:
+    """When, of what and on what the measurements of a directory were taken."""
     day = time.strftime("%Y-%m-%d", time.localtime(max(file.stat().st_mtime for file in files)))
-    git = ["git", "-C", str(layout.ROOT), "describe", "--always", "--dirty"]
-    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or "unknown"
+    noted = directory / "commit"  # by bench.sh, before it measures
+    commit = noted.read_text().strip() if noted.exists() else "unknown"
     models = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     model = models[0] if models else platform.machine()
     return f"{day}, commit {commit}, Linux {platform.release()}, {os.cpu_count()} processors ({model})."
@@ -143,7 +142,7 @@ def datapath(directory: Path) -> str | None:
                 row.append(f"{ours:{form}} / {theirs:{form}} = {ratio(ours, theirs)}")
             rows.append(row)
     head = ["SRD / kernel TCP", *(title for _, title, _, _ in figures)]
-    return f"{circumstances(files)}\n\n{markdown(head, rows)}"
+    return f"{circumstances(directory, files)}\n\n{markdown(head, rows)}"
 
 
 # ---- MPI over libfabric's providers ----
@@ -185,7 +184,7 @@ def mpi(directory: Path) -> str | None:
             row.append(", ".join([f"{ours * scale:.4g}", *beside]))
         rows.append(row)
     head = ["", *(f"{LINKS[document['configuration']]}, {document['stack']}" for document in everything)]
-    return f"{circumstances([file])}\n\n{markdown(head, rows)}"
+    return f"{circumstances(directory, [file])}\n\n{markdown(head, rows)}"
 
 
 def size(count: int) -> str:
@@ -199,16 +198,14 @@ def size(count: int) -> str:
 
 
 def lab(directory: Path) -> str | None:
-    files = sorted((directory / "lab").glob("*/report.json"), key=lambda file: file.stat().st_mtime)
+    files = sorted((directory / "lab").glob("*/report.json"))
     if not files:
         return None
     reports = [json.loads(file.read_text()) for file in files]
-    repeats = max(report["experiment"]["repeats"] for report in reports)
     discarded = sum(report["discarded"] for report in reports)
-    runs = "One run of each" if repeats == 1 else f"Medians of {repeats} runs"
     unlimited = all(report["experiment"]["most_cpu_percent"] >= 100 for report in reports)
-    busy = "however busy processors were" if unlimited else f"{discarded} discarded because processors were too busy"
-    parts = [f"{circumstances(files)} {runs}; {busy}."]
+    busy = "However busy processors were" if unlimited else f"{discarded} runs discarded because processors were too busy"
+    parts = [f"{circumstances(directory, files)} {busy}."]
     return "\n\n".join(parts + [part for report in reports for part in of_experiment(report)])
 
 
@@ -231,7 +228,9 @@ def of_experiment(report: dict) -> Iterable[str]:
         wanted = (f"{LAB_FIGURES[name]} {verdict(srd[name]['median'], bound)}" for name, bound in bounds if name in srd)
         row.append("; ".join(wanted))
         rows.append(row)
-    yield f"**{report['experiment']['name']}**: {'; '.join(LAB_FIGURES[name] for name in shown)}."
+    repeats = report["experiment"]["repeats"]
+    runs = "one run of each" if repeats == 1 else f"medians of {repeats} runs"
+    yield f"**{report['experiment']['name']}**, {runs}: {'; '.join(LAB_FIGURES[name] for name in shown)}."
     yield markdown(["", *transports, "wanted of SRD"], rows)
 
 

@@ -21,17 +21,23 @@ experiment() { # NAME ARGUMENT…
   target/srd/bin/srd lab --lab bench experiment "labs/$name.toml" --transports "$transports" --out "$measured/lab/$name" "$@"
 }
 
+note_commit() {
+  mkdir -p "$measured"
+  git describe --always --dirty > "$measured/commit" 2> /dev/null || echo unknown > "$measured/commit"
+}
+
 if [[ $quick == yes ]]; then
   measured=target/bench/quick
   transports=srd,tcp-cubic
   rm -rf "$measured"
+  note_commit
   crates/srd/bench/datapath.sh --quick --out "$measured"
   bench/mpi.py --quick --configurations mtu1500 --stacks ompi --rivals tcp srd --out "$measured"
   experiment incast --only "20 KB" --repeats 1 --most-cpu 100
   exec bench/tables.py --print --measured "$measured"
 fi
 
-mkdir -p "$measured"
+note_commit
 cargo bench --quiet -p srd-proto --bench packet_cost | tee "$measured/packet_cost.txt"
 cargo bench --quiet -p srd-device --bench device | tee "$measured/device.txt"
 crates/srd/bench/datapath.sh --out "$measured"
