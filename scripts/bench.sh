@@ -3,7 +3,7 @@
 # the same run; MPI over the libfabric provider beside libfabric's own; the lab's experiments beside the kernel's TCP.
 # Measurements go to target/bench, tables with ratios into docs/RESULTS.md (bench/tables.py).
 #
-#   bench.sh             everything, some twenty minutes on a machine that does nothing else
+#   bench.sh             everything, some twenty-five minutes on a machine that does nothing else
 #   bench.sh --quick     a minute of it, to see that it works; the tables are only printed
 #   REPEATS=5 bench.sh   runs of each of the lab's cases (default 1; of the spine failures 3)
 set -euo pipefail

@@ -6,6 +6,7 @@ use crate::lab::Lab;
 use crate::shape::Shape;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -50,20 +51,18 @@ impl<'a> Labs<'a> {
     /// Does `work`. An interrupt takes away the labs that are up, with all that runs in them, which ends work that waits for
     /// programs there.
     pub fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
-        let is_over = AtomicBool::new(false);
+        // Dropped when the work is over, also by a panic.
+        let (working, over) = channel::<()>();
         thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
+            scope.spawn(move || {
+                while over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                     if self.are_interrupted() {
-                        let mut standing = self.lock();
-                        standing.drain(..).for_each(|name| remove(&name));
+                        self.lock().drain(..).for_each(|name| remove(&name));
                     }
-                    thread::sleep(LOOK);
                 }
             });
-            let result = work();
-            is_over.store(true, Ordering::Relaxed);
-            result
+            let _working = working;
+            work()
         })
     }
 
@@ -94,5 +93,22 @@ fn remove(name: &str) {
     match Lab::remove(name) {
         Ok(_) | Err(Error::NoSuchLab { .. }) => {} // taken down early, where a job has failed
         Err(error) => eprintln!("srd: warning: the lab {name} stays: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watching_ends_with_the_work_also_when_that_panics() {
+        let interrupted = AtomicBool::new(true);
+        let labs = Labs::new("lab", &interrupted);
+        assert_eq!(labs.watch(|| 42), 42);
+        assert!(
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| labs.watch(|| panic!("a test"))))
+                .is_err()
+        );
+        assert!(labs.up("", &Shape::default()).is_err(), "nothing is built after an interrupt");
     }
 }
