@@ -23,7 +23,7 @@ test:            ## set up, build and run every test
 demo: setup build ## an MPI program over OpenSRD (software EFA, libfabric provider) and over TCP while a spine fails: a table and target/demo/index.html
 	@demo/demo.py
 
-bench: setup build ## latency, bandwidth, message rate, processor time and a short lab suite beside kernel TCP, MPI beside libfabric: docs/RESULTS.md's tables (20 minutes)
+bench: setup build ## latency, bandwidth, message rate, processor time and a short lab suite beside kernel TCP, MPI beside libfabric: docs/RESULTS.md's tables (25 minutes)
 	@scripts/bench.sh
 
 ablations: build ## docs/ABLATIONS.md: what each part of congestion control is good for, simulated (some minutes)
