@@ -36,7 +36,7 @@ pub enum Error {
     Exists {
         /// Its name.
         name: String,
-        /// "up", or "half built".
+        /// "up", or that it is not yet.
         state: &'static str,
     },
     /// A namespace of a name that this lab would use exists, and no lab's notes tell of it.

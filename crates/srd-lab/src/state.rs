@@ -65,7 +65,7 @@ impl State {
             Ok(()) => self.write(),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let is_up = State::read(&self.name).is_ok_and(|state| state.phase == Phase::Up);
-                let state = if is_up { "up" } else { "half built" };
+                let state = if is_up { "up" } else { "half built, or just being built," };
                 Err(Error::Exists { name: self.name.clone(), state })
             }
             Err(error) => Err(error).doing(|| format!("cannot make {}", directory(&self.name).display())),

@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+/// Longest that the flows of a case may take, in seconds.
+const LONGEST_S: f64 = 600.0;
+
 /// An experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -204,10 +207,10 @@ impl Traffic {
         };
         match (bytes, seconds) {
             (Some(bytes @ 1..), None) => Ok(order::Amount::Bytes(*bytes)),
-            (None, Some(seconds)) if (0.01..=600.0).contains(seconds) => {
+            (None, Some(seconds)) if (0.01..=LONGEST_S).contains(seconds) => {
                 Ok(order::Amount::ForNs((seconds * 1e9) as u64))
             }
-            (None, Some(seconds)) => Err(bad(format!("{seconds} seconds of traffic: 0.01 to 600"))),
+            (None, Some(seconds)) => Err(bad(format!("{seconds} seconds of traffic: 0.01 to {LONGEST_S}"))),
             _ => Err(bad("traffic has either `bytes` of each flow, at least 1, or `seconds`".into())),
         }
     }
@@ -344,6 +347,23 @@ impl Experiment {
                     Vec::new()
                 }
             };
+            if case.possible_mbps.is_some_and(|mbps| !(0.01..=1e6).contains(&mbps)) {
+                return Err(bad(format!(
+                    "case {:?}: possible_mbps lies between 0.01 and 1000000",
+                    case.name
+                )));
+            }
+            let most = (self.fabric.host_mbps / 8.0 * 1e6 * LONGEST_S) as u64;
+            if measured
+                .iter()
+                .chain(&beside)
+                .any(|flow| matches!(flow.amount, order::Amount::Bytes(n) if n > most))
+            {
+                return Err(bad(format!(
+                    "case {:?}: a host's link of {} Mbit/s carries at most {most} `bytes` in {LONGEST_S} seconds",
+                    case.name, self.fabric.host_mbps
+                )));
+            }
             for (name, bound) in &case.wanted {
                 if Column::named(name).is_none() {
                     let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();

@@ -23,7 +23,9 @@ pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<ExitCode> {
     let mut command = lab.command_in(&args.node, program)?;
     // ip(8), which runs it, would end as if the program had failed.
     if which::which(program).is_err() {
-        let (why, code) = match Path::new(program).exists() {
+        let path = Path::new(program);
+        // A name without a slash is looked for in PATH only.
+        let (why, code) = match path.components().count() > 1 && path.exists() {
             true => ("it may not be executed", 126),
             false => ("there is no such program", 127),
         };

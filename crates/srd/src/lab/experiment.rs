@@ -59,7 +59,10 @@ pub fn run(name: &str, args: &Args) -> anyhow::Result<ExitCode> {
     let interrupted = interrupt::watch()?;
     let srd = std::env::current_exe().context("cannot find the command srd")?;
     let report = perform(&experiment, name, &srd, &interrupted, |progress| eprintln!("{}", line(&progress)))?;
-    if interrupted.load(Ordering::Relaxed) && report.results.iter().all(|result| result.runs.is_empty()) {
+    if !args.json
+        && interrupted.load(Ordering::Relaxed)
+        && report.results.iter().all(|result| result.runs.is_empty())
+    {
         eprintln!("srd: interrupted before a run was over");
         return Ok(ExitCode::from(INTERRUPTED));
     }

@@ -161,6 +161,14 @@ fn an_experiment_that_cannot_be_is_refused_with_the_reason() {
                 + "wanted = { colour = { at_most = 3 } }\n",
             "last_by_ideal",
         ),
+        (
+            case("{ kind = \"pairs\", pairs = [\"host0->host1\"], bytes = 9_000_000_000_000 }"),
+            "at most 7500000000 `bytes` in 600 seconds",
+        ),
+        (
+            case("{ kind = \"pairs\", pairs = [\"host0->host1\"], seconds = 1 }") + "possible_mbps = 0\n",
+            "possible_mbps lies between",
+        ),
         (case("{ kind = \"storm\" }"), "storm"),
         (
             case("{ kind = \"pairs\", pairs = [\"host0->host1\"], bytes = 1 }").replace("srd", "udp"),
