@@ -4,7 +4,7 @@ use super::disturbance::{JobFigures, Run, Taken, Workshop};
 use super::labs::Labs;
 use super::measure::{Figures, Spread, figures};
 use super::plan::{Case, Experiment, bad, transport};
-use super::processor::longest_pause_ns;
+use super::processor::with_longest_pause_ns;
 use super::run::{Account, Group, run};
 use super::traffic::{flows, placed};
 use crate::error::Result;
@@ -16,7 +16,7 @@ use rand::{Rng, SeedableRng};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 /// How often a run is made again because the machine was too busy.
@@ -169,19 +169,18 @@ pub fn perform(
     tell: impl FnMut(Progress<'_>),
 ) -> Result<Report> {
     let labs = Labs::new(lab_name, interrupted);
-    labs.watch(|| perform_in(&labs, experiment, lab_name, srd, tell))
+    labs.watch(|| perform_in(&labs, experiment, srd, tell))
 }
 
 fn perform_in(
     labs: &Labs<'_>,
     experiment: &Experiment,
-    lab_name: &str,
     srd: &Path,
     mut tell: impl FnMut(Progress<'_>),
 ) -> Result<Report> {
     let mut experiment = experiment.clone();
     let left_out = leave_out(&mut experiment)?;
-    let mut workshop = Workshop::open(&experiment, srd, lab_name)?;
+    let mut workshop = Workshop::open(&experiment, srd, labs.name())?;
     let all = experiment.repeats * (experiment.cases.len() * experiment.transports.len()) as u32;
     let mut results: Vec<CaseResult> = Vec::new();
     for case in &experiment.cases {
@@ -247,13 +246,7 @@ fn perform_in(
 
 /// One run of an MPI job; whether the machine was too busy for it to count.
 fn once_with_job(run: &Run<'_>, workshop: &mut Workshop) -> Result<(RunResult, bool)> {
-    let done = AtomicBool::new(false);
-    let (outcome, pause_ns) = thread::scope(|scope| {
-        let pauses = scope.spawn(|| longest_pause_ns(&done));
-        let outcome = run.perform(workshop);
-        done.store(true, Ordering::Relaxed);
-        (outcome, pauses.join().expect("no panic"))
-    });
+    let (outcome, pause_ns) = with_longest_pause_ns(|| run.perform(workshop));
     let outcome = outcome?;
     let result = RunResult {
         seed: run.seed,

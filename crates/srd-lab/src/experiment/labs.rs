@@ -33,6 +33,11 @@ impl<'a> Labs<'a> {
         Labs { name, interrupted, standing: Mutex::default() }
     }
 
+    /// What their names begin with.
+    pub fn name(&self) -> &str {
+        self.name
+    }
+
     /// Whether somebody has interrupted.
     pub fn are_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)

@@ -43,15 +43,31 @@ impl Ticks {
     }
 }
 
-/// Looks until `done` how long a process that asks for next to nothing is kept from any one processor at most, in nanoseconds:
-/// a virtual machine may stand still as a whole or in part, and its clock goes on.
-pub fn longest_pause_ns(done: &AtomicBool) -> u64 {
+/// Does `work`, and looks meanwhile how long a process that asks for next to nothing is kept from any one processor at most,
+/// in nanoseconds: a virtual machine may stand still as a whole or in part, and its clock goes on.
+pub fn with_longest_pause_ns<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let done = AtomicBool::new(false);
     let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
     let processors = (0..CpuSet::count()).filter(|&processor| allowed.is_set(processor).unwrap_or(false));
     thread::scope(|scope| {
+        let done = &done;
         let looks: Vec<_> = processors.map(|processor| scope.spawn(move || look(processor, done))).collect();
-        looks.into_iter().map(|look| look.join().expect("no panic")).max().unwrap_or(0)
+        let working = Working { done };
+        let result = work();
+        drop(working);
+        (result, looks.into_iter().map(|look| look.join().expect("no panic")).max().unwrap_or(0))
     })
+}
+
+/// Sets `done` when it goes, also by a panic.
+struct Working<'a> {
+    done: &'a AtomicBool,
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The same on one processor.
@@ -75,18 +91,14 @@ mod tests {
 
     #[test]
     fn a_machine_that_stands_still_is_noticed() {
-        let done = AtomicBool::new(false);
         let held = Duration::from_millis(60);
-        let pause_ns = thread::scope(|scope| {
-            let pause = scope.spawn(|| longest_pause_ns(&done));
+        let ((), pause_ns) = with_longest_pause_ns(|| {
             thread::sleep(Duration::from_millis(20));
             // To this process it is the same if it is stopped.
             let own = Pid::this();
             let mut waker = std::process::Command::new("sh");
             waker.args(["-c", &format!("kill -STOP {own}; sleep {}; kill -CONT {own}", held.as_secs_f64())]);
             waker.status().unwrap();
-            done.store(true, Ordering::Relaxed);
-            pause.join().unwrap()
         });
         assert!(pause_ns >= (held.as_nanos() as u64) * 9 / 10, "{pause_ns}");
     }

@@ -1,7 +1,7 @@
 //! One run: workers in all hosts that take part, one start, faults at their times.
 
 use super::plan::{TimedFault, bad};
-use super::processor::{Ticks, longest_pause_ns};
+use super::processor::{Ticks, with_longest_pause_ns};
 use super::traffic::Flow;
 use crate::error::{Doing, Result};
 use crate::flow::clock::{now_ns, sleep_until};
@@ -145,26 +145,28 @@ pub fn run_telling(
         worker.tell(&Order::Go { at_ns, until_ns })?;
     }
     let done = AtomicBool::new(false);
-    let (result, cpu_percent, longest_pause_ns) = thread::scope(|scope| {
-        let faulty = scope.spawn(|| bring_about(lab, faults, at_ns, &done));
-        let pauses = scope.spawn(|| longest_pause_ns(&done));
-        sleep_until(at_ns);
-        let before = Ticks::now();
-        let mut answers = BTreeMap::new();
-        let mut result = Ok(());
-        for (&key, worker) in &mut workers {
-            match worker.hear() {
-                Ok(answer) => {
-                    answers.insert(key, answer);
+    let measure = || {
+        thread::scope(|scope| {
+            let faulty = scope.spawn(|| bring_about(lab, faults, at_ns, &done));
+            sleep_until(at_ns);
+            let before = Ticks::now();
+            let mut answers = BTreeMap::new();
+            let mut result = Ok(());
+            for (&key, worker) in &mut workers {
+                match worker.hear() {
+                    Ok(answer) => {
+                        answers.insert(key, answer);
+                    }
+                    Err(error) => result = result.and(Err(error)),
                 }
-                Err(error) => result = result.and(Err(error)),
             }
-        }
-        let cpu_percent = Ticks::now().busy_percent_since(before);
-        done.store(true, Ordering::Relaxed);
-        let faulty = faulty.join().expect("no panic");
-        (result.and(faulty).map(|()| answers), cpu_percent, pauses.join().expect("no panic"))
-    });
+            let cpu_percent = Ticks::now().busy_percent_since(before);
+            done.store(true, Ordering::Relaxed);
+            let faulty = faulty.join().expect("no panic");
+            (result.and(faulty).map(|()| answers), cpu_percent)
+        })
+    };
+    let ((result, cpu_percent), longest_pause_ns) = with_longest_pause_ns(measure);
     let mut accounts = vec![Account { received: Vec::new(), sent: Vec::new() }; groups.len()];
     for ((number, host), answer) in result? {
         match answer {
