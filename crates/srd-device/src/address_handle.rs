@@ -3,9 +3,8 @@
 
 use crate::api::*;
 use srd_proto::PeerId;
-use srd_wire::Gid;
+use srd_wire::{Gid, KeyedHash};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 /// One host.
 #[derive(Debug)]
@@ -48,7 +47,7 @@ impl Host {
 pub(crate) struct AddressHandles {
     hosts: Vec<Option<Host>>,
     free: Vec<u16>,
-    by_gid: HashMap<Gid, u16, BuildHasherDefault<FastHasher>>,
+    by_gid: HashMap<Gid, u16, KeyedHash>,
     max_handles: u32,
     /// The number of each peer's host, by the peer's slot, as it was found last.
     of_peers: Vec<Found>,
@@ -64,13 +63,13 @@ struct Found {
 }
 
 impl AddressHandles {
-    pub fn new(max_handles: u32) -> AddressHandles {
+    pub fn new(max_handles: u32, hash: KeyedHash) -> AddressHandles {
         // 0xFFFF is no number: it says "none" in a completion.
         let max_handles = max_handles.min(AhNumber::NONE.0 as u32);
         AddressHandles {
             hosts: Vec::new(),
             free: Vec::new(),
-            by_gid: HashMap::default(),
+            by_gid: HashMap::with_hasher(hash),
             max_handles,
             of_peers: Vec::new(),
             epoch: 1,
@@ -175,63 +174,6 @@ pub(crate) enum Last {
     OfDevice,
 }
 
-/// A multiplicative hasher for keys that nobody chooses to collide: what is looked up is given by this program, and a
-/// stranger's GID is only compared.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct FastHasher(u64);
-
-impl FastHasher {
-    #[inline]
-    fn add(&mut self, word: u64) {
-        // 2^64 divided by the golden ratio: Knuth, The Art of Computer Programming 6.4.
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-}
-
-impl Hasher for FastHasher {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            self.add(u64::from_le_bytes(*word));
-        }
-        for byte in rest {
-            self.add(*byte as u64);
-        }
-    }
-
-    #[inline]
-    fn write_u8(&mut self, word: u8) {
-        self.add(word as u64);
-    }
-
-    #[inline]
-    fn write_u16(&mut self, word: u16) {
-        self.add(word as u64);
-    }
-
-    #[inline]
-    fn write_u64(&mut self, word: u64) {
-        self.add(word);
-    }
-
-    #[inline]
-    fn write_u32(&mut self, word: u32) {
-        self.add(word as u64);
-    }
-
-    #[inline]
-    fn write_usize(&mut self, word: usize) {
-        self.add(word as u64);
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        // hashbrown takes the control byte from the top bits and the bucket from the low ones.
-        self.0 ^ (self.0 >> 32)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,7 +184,7 @@ mod tests {
 
     #[test]
     fn handles_of_one_host_share_a_number_over_domains() {
-        let mut handles = AddressHandles::new(8);
+        let mut handles = AddressHandles::new(8, KeyedHash::new(1));
         let (p, q) = (PdId(0), PdId(1));
         let a = handles.create(p, gid(1)).unwrap();
         assert_eq!(handles.create(p, gid(1)), Ok(a));
@@ -264,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_full_table_and_a_multicast_address_are_refused() {
-        let mut handles = AddressHandles::new(1);
+        let mut handles = AddressHandles::new(1, KeyedHash::new(1));
         handles.create(PdId(0), gid(1)).unwrap();
         assert!(matches!(handles.create(PdId(0), gid(2)), Err(DeviceError::Full(_))));
         let multicast = Gid::from(std::net::IpAddr::from([224, 0, 0, 1]));

@@ -28,7 +28,7 @@ impl<M: Memory> Device<M> {
     ) -> Device<M> {
         let mut endpoint = Endpoint::new(config.transport.clone(), incarnation, &[port], seed);
         endpoint.allow_self(gid);
-        let mut tables = Tables::new(config, gid, memory);
+        let mut tables = Tables::new(config, gid, seed, memory);
         let slot = tables.slot_of_port(port).unwrap_or_else(|error| panic!("port {port}: {error}"));
         tables.numbers.add_slot(slot).expect("the first slot is free");
         Device { endpoint, tables }
@@ -57,6 +57,11 @@ impl<M: Memory> Device<M> {
     /// What the device was opened with.
     pub fn config(&self) -> &DeviceConfig {
         &self.tables.config
+    }
+
+    /// What tables of whoever uses this device may hash keys with that peers choose.
+    pub fn keyed_hash(&self) -> KeyedHash {
+        self.tables.hash
     }
 
     /// The transport, to look at.

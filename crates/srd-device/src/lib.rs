@@ -37,7 +37,6 @@ mod transport;
 mod vec_memory;
 mod work;
 
-pub use address_handle::FastHasher;
 pub use api::*;
 pub use counters::Counters;
 pub use device::Device;

@@ -1,7 +1,7 @@
 //! All objects of a device but the transport, so that the transport can call them while it works. Who may do what with
 //! an object is decided here; what happens to work requests is in [`crate::requester`] and [`crate::responder`].
 
-use crate::address_handle::{AddressHandles, FastHasher, Last};
+use crate::address_handle::{AddressHandles, Last};
 use crate::answers::Answer;
 use crate::api::*;
 use crate::async_event::AsyncEvents;
@@ -16,11 +16,8 @@ use crate::slab::Slab;
 use crate::transport::Transport;
 use crate::work::{Work, WorkQueues};
 use srd_proto::PeerId;
-use srd_wire::{Gid, MrKey, Nanos, Qpn, Status, Time};
+use srd_wire::{Gid, KeyedHash, MrKey, Nanos, Qpn, Status, Time};
 use std::collections::{HashMap, VecDeque};
-use std::hash::BuildHasherDefault;
-
-type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
 
 /// See the module.
 pub(crate) struct Tables<M: Memory> {
@@ -29,6 +26,8 @@ pub(crate) struct Tables<M: Memory> {
     /// The time of the call that is under way, or of the last one.
     pub now: Time,
     pub memory: M,
+    /// Of the tables whose keys peers choose.
+    pub hash: KeyedHash,
     pub regions: Regions,
     pub handles: AddressHandles,
     pub numbers: QpNumbers,
@@ -39,7 +38,7 @@ pub(crate) struct Tables<M: Memory> {
     pub work: WorkQueues,
 
     /// Peers that owe us read data and are asked for a sign of life now and then; whether one is asked for.
-    pub watched: FastMap<PeerId, bool>,
+    pub watched: HashMap<PeerId, bool, KeyedHash>,
     /// Scratch: peers whose messages are being cancelled.
     pub peers: Vec<PeerId>,
     pub counters: Counters,
@@ -55,7 +54,7 @@ pub(crate) const NO_QP: DeviceError = DeviceError::NotFound("queue pair: take th
 const NO_CQ: DeviceError = DeviceError::NotFound("completion queue: take the number from create_cq");
 
 impl<M: Memory> Tables<M> {
-    pub fn new(mut config: DeviceConfig, gid: Gid, memory: M) -> Tables<M> {
+    pub fn new(mut config: DeviceConfig, gid: Gid, seed: u64, memory: M) -> Tables<M> {
         // Work that is put off must lie in the future, or putting it off would never end.
         config.rnr_wait = config.rnr_wait.max(Nanos(1));
         assert!(
@@ -63,9 +62,11 @@ impl<M: Memory> Tables<M> {
             "port_base {}: 65024 is the highest, all {SLOTS} slots need a port",
             config.port_base,
         );
+        let hash = KeyedHash::new(seed);
         Tables {
+            hash,
             regions: Regions::new(config.max_pd, config.max_mr),
-            handles: AddressHandles::new(config.max_ah),
+            handles: AddressHandles::new(config.max_ah, hash),
             config,
             gid,
             now: Time::default(),
@@ -77,7 +78,7 @@ impl<M: Memory> Tables<M> {
             answers: Slab::new(),
             work: WorkQueues::default(),
 
-            watched: FastMap::default(),
+            watched: HashMap::with_hasher(hash),
             peers: Vec::new(),
             counters: Counters::default(),
             completion_queues: Vec::new(),

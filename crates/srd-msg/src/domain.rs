@@ -45,7 +45,7 @@ impl<M: Store> Domain<M> {
             all_memory,
             max_msg: device.config().max_msg,
             buffers: Buffers::default(),
-            regions: Regions::default(),
+            regions: Regions::new(device.keyed_hash()),
             done: VecDeque::new(),
             counters: Counters::default(),
         };

@@ -78,21 +78,22 @@ impl Endpoint {
         let stride = (cx.shared.max_msg as u64).div_ceil(64).next_multiple_of(2) * 64 + 64;
         let receive_buffers = cx.memory().allocate((count * stride) as usize);
         let receive_buffers = receive_buffers.ok_or(Refused::NoMemory("receive buffers"))?;
+        let hash = cx.device.keyed_hash();
         let endpoint = Endpoint {
             id,
             qpn,
             epoch,
             peers: Vec::new(),
-            routes: FastMap::default(),
-            by_addr: FastMap::default(),
+            routes: FastMap::with_hasher(hash),
+            by_addr: FastMap::with_hasher(hash),
             last_route: (u32::MAX, 0),
             tx: Slab::new(),
             ops: Slab::new(),
             incoming: Slab::new(),
             receives: Slab::new(),
-            tagged: Matcher::default(),
-            untagged: Matcher::default(),
-            claimed: FastMap::default(),
+            tagged: Matcher::new(hash),
+            untagged: Matcher::new(hash),
+            claimed: FastMap::with_hasher(hash),
             min_multi_recv: 64,
             outstanding: 0,
             max_outstanding: match tx {
@@ -165,7 +166,7 @@ impl Endpoint {
             _ => Refused::Invalid("address: that of one host, neither unspecified nor multicast"),
         })?;
         let index = self.peers.len() as u32;
-        self.peers.push(Peer::new(addr, ah, self.epoch));
+        self.peers.push(Peer::new(addr, ah, self.epoch, cx.device.keyed_hash()));
         self.by_addr.insert(addr, index);
         self.routes.insert(route(ah.0, addr.qpn), index);
         Ok(index)

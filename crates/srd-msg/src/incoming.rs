@@ -6,6 +6,7 @@ use crate::buffers::Buffer;
 use crate::header;
 use crate::iov::Iovs;
 use crate::matching::{Place, Posted, Unexpected, Waiting, Wanted};
+use srd_wire::KeyedHash;
 
 /// A receive of the program.
 #[derive(Debug)]
@@ -109,8 +110,14 @@ pub(crate) enum Fetch {
 }
 
 /// Messages of one kind, with tags or without: receives that wait, and messages that do.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Matcher {
     pub posted: Posted,
     pub unexpected: Unexpected,
+}
+
+impl Matcher {
+    pub fn new(hash: KeyedHash) -> Matcher {
+        Matcher { posted: Posted::new(hash), unexpected: Unexpected::new(hash) }
+    }
 }

@@ -7,12 +7,11 @@
 //! first. A message that nobody has asked for waits in one queue of every shape that has been asked for so far, so that a
 //! receive looks at one queue. Either search takes the same time however many wait.
 
-use srd_device::FastHasher;
+use srd_wire::KeyedHash;
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 
-/// A hash map for keys that nobody chooses to collide.
-pub(crate) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
+/// A hash map for keys that peers choose: it is keyed.
+pub(crate) type FastMap<K, V> = HashMap<K, V, KeyedHash>;
 
 const NONE: u32 = u32::MAX;
 
@@ -143,8 +142,9 @@ impl Nodes {
 }
 
 /// Receives that wait for messages. Items are numbers of the caller's.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Posted {
+    hash: KeyedHash,
     nodes: Nodes,
     tables: Vec<Table>,
     order: u64,
@@ -158,6 +158,10 @@ pub(crate) struct Place {
 }
 
 impl Posted {
+    pub fn new(hash: KeyedHash) -> Posted {
+        Posted { hash, nodes: Nodes::default(), tables: Vec::new(), order: 0, len: 0 }
+    }
+
     /// A receive waits from now on.
     #[inline]
     pub fn add(&mut self, wanted: &Wanted, item: u32) -> Place {
@@ -176,7 +180,7 @@ impl Posted {
     fn add_table(&mut self, shape: Shape) -> usize {
         // Shapes that are not in use any more make every search longer.
         self.tables.retain(|table| !table.queues.is_empty());
-        self.tables.push(Table { shape, queues: FastMap::default() });
+        self.tables.push(Table { shape, queues: FastMap::with_hasher(self.hash) });
         self.tables.len() - 1
     }
 
@@ -208,8 +212,9 @@ impl Posted {
 }
 
 /// Messages that nobody has asked for. Items are numbers of the caller's.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Unexpected {
+    hash: KeyedHash,
     nodes: Nodes,
     tables: Vec<Table>,
     /// All of them, in the order of arrival.
@@ -225,6 +230,10 @@ pub(crate) struct Waiting {
 }
 
 impl Unexpected {
+    pub fn new(hash: KeyedHash) -> Unexpected {
+        Unexpected { hash, nodes: Nodes::default(), tables: Vec::new(), all: Default::default(), order: 0 }
+    }
+
     /// A message waits from now on. `place` is asked for by [`Unexpected::remove`].
     pub fn add(&mut self, tag: u64, peer: u32, item: u32) -> Waiting {
         self.order += 1;
@@ -260,7 +269,7 @@ impl Unexpected {
     #[cold]
     fn add_table(&mut self, shape: Shape, mut moved: impl FnMut(u32, usize, u32)) -> usize {
         let index = self.tables.len();
-        self.tables.push(Table { shape, queues: FastMap::default() });
+        self.tables.push(Table { shape, queues: FastMap::with_hasher(self.hash) });
         let table = &mut self.tables[index];
         for (&order, &(item, tag, peer)) in &self.all {
             moved(item, index, self.nodes.append(table, shape.key(tag, peer), item, order));
@@ -316,7 +325,7 @@ mod tests {
         /// Against two plain lists.
         #[test]
         fn the_oldest_that_matches_is_taken(steps in proptest::collection::vec(step(), 0..200)) {
-            let (mut posted, mut unexpected) = (Posted::default(), Unexpected::default());
+            let (mut posted, mut unexpected) = (Posted::new(KeyedHash::new(1)), Unexpected::new(KeyedHash::new(1)));
             let mut receives: Vec<(u32, Wanted, Place)> = Vec::new();
             let mut messages: Vec<(u32, u64, u32)> = Vec::new();
             let mut waiting: HashMap<u32, Waiting> = HashMap::new();

@@ -10,7 +10,7 @@ use crate::header::{Body, FAR_BACK};
 use crate::lane::Lane;
 use crate::matching::FastMap;
 use srd_device::AhNumber;
-use srd_wire::{MrKey, Time};
+use srd_wire::{KeyedHash, MrKey, Time};
 use std::collections::VecDeque;
 
 /// Bits of a session's name that count the sessions of an endpoint with one peer.
@@ -99,7 +99,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub fn new(addr: PeerAddr, ah: AhNumber, epoch: u32) -> Peer {
+    pub fn new(addr: PeerAddr, ah: AhNumber, epoch: u32, hash: KeyedHash) -> Peer {
         Peer {
             addr,
             lane: None,
@@ -119,12 +119,12 @@ impl Peer {
             outstanding: 0,
             backlog: VecDeque::new(),
             parked: Vec::new(),
-            keys: FastMap::default(),
+            keys: FastMap::with_hasher(hash),
             their_session: 0,
             ended_session: 0,
             expected: 0,
             early: VecDeque::new(),
-            assemblies: FastMap::default(),
+            assemblies: FastMap::with_hasher(hash),
             consumed: 0,
             told: 0,
             window_told: FIRST_WINDOW,

@@ -8,7 +8,7 @@ use crate::api::{Refused, RegionId, Registration, RemoteRights};
 use crate::matching::FastMap;
 use srd_device::slab::{Key, Slab};
 use srd_device::{Access, Device, DeviceError, PdId, Store};
-use srd_wire::MrKey;
+use srd_wire::{KeyedHash, MrKey};
 use std::ops::Range;
 
 /// Upper half of a key that was not the program's choice ("SRD" and a bit that no count of anything reaches).
@@ -32,7 +32,7 @@ struct Region {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Regions {
     regions: Slab<Region>,
     /// Those that peers may reach.
@@ -49,6 +49,10 @@ pub(crate) enum Denied {
 }
 
 impl Regions {
+    pub fn new(hash: KeyedHash) -> Regions {
+        Regions { regions: Slab::new(), by_key: FastMap::with_hasher(hash), local: 0 }
+    }
+
     pub fn register<M: Store>(
         &mut self,
         device: &mut Device<M>,

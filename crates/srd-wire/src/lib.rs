@@ -8,11 +8,13 @@
 
 mod ack_box;
 pub mod codec;
+mod keyed_hash;
 mod layout;
 pub mod packet;
 pub mod seal;
 pub mod units;
 
 pub use ack_box::AckBox;
+pub use keyed_hash::{KeyedHash, KeyedHasher};
 pub use packet::*;
 pub use units::*;

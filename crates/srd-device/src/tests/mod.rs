@@ -130,7 +130,7 @@ impl Bench {
 
     fn with(config: DeviceConfig, init: impl Fn(PdId, CqId) -> QpInit) -> Bench {
         let gid = Gid::from(std::net::IpAddr::from([10, 0, 0, 1]));
-        let mut tables = Tables::new(config, gid, VecMemory::default());
+        let mut tables = Tables::new(config, gid, 1, VecMemory::default());
         tables.numbers.add_slot(0).unwrap();
         let pd = tables.alloc_pd().unwrap();
         let cq = tables.create_cq(1024).unwrap();
