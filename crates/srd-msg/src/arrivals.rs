@@ -3,9 +3,16 @@
 use crate::endpoint::{Endpoint, named};
 use crate::header::{self, Body, FAR_BACK, LONGEST, Message, Part};
 use crate::incoming::Fetch;
-use crate::peer::{Early, MOST_EARLY};
-use crate::shared::Cx;
+use crate::kept::Breach;
+use crate::peer::Early;
+use crate::shared::{Cx, Shared};
 use srd_device::Store;
+
+/// Messages that a header's `back` can tell of, and so many behind them: further off is not missing but of before.
+const MOST_MISSING: u32 = 1 << 16;
+
+/// Places that the table of early messages keeps when it is empty.
+const EARLY_PLACES: usize = 1024;
 
 impl Endpoint {
     /// A message of `len` bytes from a peer lies at `at`, until this returns.
@@ -28,9 +35,12 @@ impl Endpoint {
         if self.has_gap(peer, number, common.back) {
             return self.refuse_session(cx, peer, common.session);
         }
-        match number {
+        let taken = self.may_reply(cx.shared, peer).and_then(|()| match number {
             Some(number) => self.in_order(cx, peer, number, body, payload, len),
             None => self.out_of_order(cx, peer, &body, payload, len),
+        });
+        if let Err(breach) = taken {
+            self.breach(cx, peer, breach);
         }
     }
 
@@ -43,7 +53,7 @@ impl Endpoint {
             None => back as u32,
         };
         let missing = delivered.wrapping_sub(self.peers[peer as usize].expected);
-        back != FAR_BACK && missing != 0 && missing < MOST_EARLY
+        back != FAR_BACK && missing != 0 && missing < MOST_MISSING
     }
 
     /// A message that takes part in the order.
@@ -56,85 +66,133 @@ impl Endpoint {
         body: Body,
         payload: u64,
         len: u32,
-    ) {
+    ) -> Result<(), Breach> {
         let state = &mut self.peers[peer as usize];
         if let Body::Message(Message { part: Some(part), .. }) = &body {
             let offset = part.offset;
             if let Some(&index) = state.assemblies.get(&number) {
-                self.next_part(cx, index, offset, payload, len);
-                return;
+                return self.next_part(cx, index, offset, payload, len);
             }
         }
         let ahead = number.wrapping_sub(state.expected);
         if ahead == 0 {
             state.expected = number.wrapping_add(1);
-            self.in_turn(cx, peer, &body, payload, len);
+            self.in_turn(cx, peer, &body, payload, len)?;
             if !self.peers[peer as usize].early.is_empty() {
-                self.next_turns(cx, peer);
+                self.next_turns(cx, peer)?;
             }
-            return;
+            return Ok(());
         }
-        if ahead >= MOST_EARLY {
-            cx.shared.counters.malformed += 1;
-            return;
+        self.before_its_turn(cx, peer, (number, ahead), body, payload, len)
+    }
+
+    /// A message that others must come before.
+    fn before_its_turn<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        (number, ahead): (u32, u32),
+        body: Body,
+        payload: u64,
+        len: u32,
+    ) -> Result<(), Breach> {
+        if ahead as i32 <= 0 || self.peers[peer as usize].early.contains_key(&number) {
+            // Nobody waits for a message that was there already.
+            cx.shared.count(Breach::Number);
+            return Ok(());
         }
-        cx.shared.counters.early += 1;
+        if ahead > self.most_early(cx.shared) {
+            return Err(Breach::Number);
+        }
         let early = match body {
             Body::Message(ref message) if message.part.is_some() => {
-                Early::Parts(self.first_part(cx, peer, message, payload, len))
+                Early::Parts(self.first_part(cx, peer, message, payload, len)?)
             }
             body => {
-                let buffer = (len > 0).then(|| {
-                    let buffer = cx.take_buffer(len as usize);
+                match &body {
+                    Body::Message(_) => self.charge(cx, peer, len)?,
+                    _ => self.charge_operation(cx, peer, &body, len)?,
+                }
+                let mut copy = None;
+                if len > 0 {
+                    let Some(buffer) = cx.try_buffer(len as usize) else {
+                        self.discharge_early(cx.shared, peer, &body, len);
+                        return Err(Breach::Memory);
+                    };
                     cx.memory().copy(payload, buffer.addr, len as usize);
-                    buffer
-                });
-                Early::Whole { body: Box::new(body), payload: buffer, len }
+                    copy = Some(buffer);
+                }
+                Early::Whole { body: Box::new(body), payload: copy, len }
             }
         };
-        let place = ahead as usize - 1;
-        let waiting = &mut self.peers[peer as usize].early;
-        if waiting.len() <= place {
-            waiting.resize_with(place + 1, || None);
+        cx.shared.counters.early += 1;
+        self.peers[peer as usize].early.insert(number, early);
+        Ok(())
+    }
+
+    /// Something whole does not wait for its turn any more.
+    fn discharge_early(&mut self, shared: &mut Shared, peer: u32, body: &Body, len: u32) {
+        match body {
+            Body::Message(_) => self.discharge(shared, peer, len, false),
+            body => self.discharge_operation(shared, peer, body, len),
         }
-        waiting[place] = Some(early);
+    }
+
+    /// Something that waited for its turn never gets it. Of messages in parts the parts are left to the caller.
+    pub fn drop_early<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, early: Early) {
+        if let Early::Whole { body, payload, len } = early {
+            self.discharge_early(cx.shared, peer, &body, len);
+            payload.into_iter().for_each(|buffer| cx.give_buffer(buffer));
+        }
     }
 
     /// The message that was missing has come: those that waited for it have their turn.
-    fn next_turns<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
-        // The first place is that of the message after the one whose turn it was.
-        while let Some(place) = self.peers[peer as usize].early.pop_front() {
-            let Some(early) = place else { return };
+    fn next_turns<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) -> Result<(), Breach> {
+        loop {
             let state = &mut self.peers[peer as usize];
+            let Some(early) = state.early.remove(&state.expected) else { break };
             state.expected = state.expected.wrapping_add(1);
             match early {
                 Early::Parts(index) => self.turn_of(cx, index),
                 Early::Whole { body, payload, len } => {
+                    self.discharge_early(cx.shared, peer, &body, len);
                     let at = payload.as_ref().map_or(0, |buffer| buffer.addr);
-                    self.in_turn(cx, peer, &body, at, len);
-                    if let Some(buffer) = payload {
-                        cx.give_buffer(buffer);
-                    }
+                    let taken = self.in_turn(cx, peer, &body, at, len);
+                    payload.into_iter().for_each(|buffer| cx.give_buffer(buffer));
+                    taken?;
                 }
             }
         }
+        let early = &mut self.peers[peer as usize].early;
+        if early.is_empty() && early.capacity() > EARLY_PLACES {
+            early.shrink_to(EARLY_PLACES / 2);
+        }
+        Ok(())
     }
 
     #[inline]
-    fn in_turn<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, body: &Body, payload: u64, len: u32) {
+    fn in_turn<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        body: &Body,
+        payload: u64,
+        len: u32,
+    ) -> Result<(), Breach> {
         match body {
             Body::Message(message) if message.part.is_none() => {
-                self.whole_message(cx, peer, message, payload, len);
+                return self.whole_message(cx, peer, message, payload, len);
             }
             Body::Message(message) => {
-                let index = self.first_part(cx, peer, message, payload, len);
+                let index = self.first_part(cx, peer, message, payload, len)?;
                 self.turn_of(cx, index);
             }
             Body::Put(put) => self.put_here(cx, peer, put, payload, len),
-            Body::Atomic(atomic) => self.atomic_here(cx, peer, atomic, payload, len),
+            Body::Atomic(atomic) => return self.atomic_here(cx, peer, atomic, payload, len),
             &Body::Notice { data, len, .. } => self.notice_here(cx, peer, data, len),
             _ => unreachable!("only these have a number"),
         }
+        Ok(())
     }
 
     /// The first part of a message that comes in several.
@@ -145,7 +203,7 @@ impl Endpoint {
         message: &Message,
         payload: u64,
         len: u32,
-    ) -> u32 {
+    ) -> Result<u32, Breach> {
         let part = message.part.as_ref().expect("the caller has looked");
         let fetch = match &part.rendezvous {
             None => Fetch::Nothing,
@@ -159,40 +217,56 @@ impl Endpoint {
             },
         };
         let &Part { total, offset, ahead, .. } = part;
-        let index = self.keep(peer, message, total, ahead, fetch);
+        let index = self.keep(cx, peer, message, total, ahead, fetch)?;
         self.peers[peer as usize].assemblies.insert(message.number, index);
         self.incoming.at_mut(index).expect("just kept").owed = true;
         self.owes(cx, peer);
-        self.next_part(cx, index, offset, payload, len);
-        index
+        self.next_part(cx, index, offset, payload, len)?;
+        Ok(index)
     }
 
     /// A part of a message that is being collected.
-    fn next_part<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, offset: u32, payload: u64, len: u32) {
+    fn next_part<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        index: u32,
+        offset: u32,
+        payload: u64,
+        len: u32,
+    ) -> Result<(), Breach> {
         let incoming = self.incoming.at(index).expect("it is being collected");
-        let beyond = offset.checked_add(len).is_none_or(|end| end > incoming.ahead);
-        if beyond || incoming.arrived + len > incoming.ahead {
-            cx.shared.counters.malformed += 1;
-            return;
+        let beyond = offset as u64 + len as u64 > incoming.ahead as u64;
+        if beyond || incoming.arrived as u64 + len as u64 > incoming.ahead as u64 {
+            return Err(Breach::Length);
         }
-        self.hold(cx, index, offset, payload, len);
+        self.hold(cx, index, offset, payload, len)?;
         self.incoming_changed(cx, index);
+        Ok(())
     }
 
     /// A message that stands for itself.
-    fn out_of_order<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, body: &Body, payload: u64, len: u32) {
+    fn out_of_order<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        body: &Body,
+        payload: u64,
+        len: u32,
+    ) -> Result<(), Breach> {
         match *body {
             Body::Hello { window } => self.introduced(cx, peer, window),
             Body::Answer { op, status } => {
                 if let Some(op) =
                     named(&self.ops, op).filter(|&op| self.ops.at(op).is_some_and(|op| op.peer == peer))
                 {
-                    self.answered(cx, op, status, payload, len);
+                    return self.answered(cx, op, status, payload, len);
                 }
             }
-            Body::Grant { op, incoming, offset, len } => self.granted(cx, peer, (op, incoming), offset, len),
+            Body::Grant { op, incoming, offset, len } => {
+                return self.granted(cx, peer, (op, incoming), offset, len);
+            }
             Body::Granted { incoming, offset } => {
-                self.granted_bytes(cx, peer, incoming, offset, payload, len)
+                return self.granted_bytes(cx, peer, incoming, offset, payload, len);
             }
             Body::KeyQuery { query, key } => self.tell_key(cx, peer, query, key),
             Body::KeyAnswer { found, device_key, key, .. } => {
@@ -203,5 +277,6 @@ impl Endpoint {
                 unreachable!("these have a number")
             }
         }
+        Ok(())
     }
 }

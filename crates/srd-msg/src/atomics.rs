@@ -6,6 +6,7 @@ use crate::atomic_ops::{AtomicOp, Datatype, Form};
 use crate::endpoint::{Endpoint, name_of};
 use crate::header::{self, Body, LONGEST, Target};
 use crate::iov::{gather, length, scatter};
+use crate::kept::Breach;
 use crate::one_sided::{ANSWER_DENIED, ANSWER_NO_KEY, ANSWER_UNSUPPORTED};
 use crate::operations::{Await, Op};
 use crate::receiving::ANSWER_OK;
@@ -62,6 +63,11 @@ impl Endpoint {
         if len > Config::longest_atomic(cx.shared.max_msg, form) {
             return Err(Refused::TooLong);
         }
+        let operands = if atomic.op == AtomicOp::Read { 0 } else { len };
+        let message = operands + if form == Form::Compare { len } else { 0 };
+        if !self.peers[atomic.to.0 as usize].has_operations_room(message) {
+            return Err(Refused::Again);
+        }
         let op = Op {
             kind: Kind::Atomic { fetch: form != Form::Base },
             report: atomic.flags.report,
@@ -70,6 +76,7 @@ impl Endpoint {
         };
         let key = self.begin_op(op);
         self.await_answer(cx, key.index);
+        self.asks_operation(key.index, message);
         let peer = atomic.to.0;
         let body = Body::Atomic(header::Atomic {
             number: self.peers[peer as usize].take_number(),
@@ -102,19 +109,20 @@ impl Endpoint {
         status: u32,
         payload: u64,
         len: u32,
-    ) {
+    ) -> Result<(), Breach> {
         let op = self.ops.at_mut(index).expect("the caller has it");
+        let fetches = status == ANSWER_OK && op.kind == Kind::Atomic { fetch: true };
+        // Who compares need not want the values before it.
+        let fits = if fetches { op.local.is_empty() || len as u64 == length(&op.local) } else { len == 0 };
         if op.awaits != Await::Answer {
-            cx.shared.counters.malformed += 1;
-            return;
+            return Err(Breach::Unasked);
+        }
+        if !fits {
+            return Err(Breach::Length);
         }
         op.awaits = Await::Nothing;
         match status {
-            ANSWER_OK => {
-                if let Kind::Atomic { fetch: true } = op.kind {
-                    scatter(cx.device.memory(), payload, len as u64, &op.local, 0);
-                }
-            }
+            ANSWER_OK => scatter(cx.device.memory(), payload, len as u64, &op.local, 0),
             ANSWER_NO_KEY => op.failure = Some(Failure::RemoteAccess { known: false }),
             ANSWER_DENIED => op.failure = Some(Failure::RemoteAccess { known: true }),
             _ => op.failure = Some(Failure::RemoteUnsupported),
@@ -123,6 +131,7 @@ impl Endpoint {
         let peer = op.peer;
         self.has_paid(peer);
         self.op_changed(cx, index);
+        Ok(())
     }
 
     /// A peer has an atomic operation carried out here.
@@ -133,7 +142,13 @@ impl Endpoint {
         atomic: &header::Atomic,
         payload: u64,
         len: u32,
-    ) {
+    ) -> Result<(), Breach> {
+        // No sender has more, and more would take its time here while nobody else gets any.
+        let total: u64 = atomic.targets.iter().map(|target| target.len as u64).sum();
+        let form = Form::from_number(atomic.form).unwrap_or(Form::Base);
+        if total > Config::longest_atomic(cx.shared.max_msg, form) {
+            return Err(Breach::Length);
+        }
         cx.shared.counters.atomics += 1;
         let result = self.carry_out(cx, atomic, payload, len);
         let (status, results) = match result {
@@ -145,6 +160,7 @@ impl Endpoint {
         let header = self.write_header(cx, peer, &body, &buffer);
         cx.memory().bytes_mut(buffer.addr + header as u64, results.len()).copy_from_slice(&results);
         self.send_buffer(cx, peer, Purpose::Control, buffer, header + results.len(), None);
+        Ok(())
     }
 
     fn carry_out<M: Store>(

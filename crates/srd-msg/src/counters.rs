@@ -15,6 +15,20 @@ macro_rules! counters {
     };
 }
 
+impl Counters {
+    /// What peers have sent against the rules.
+    pub fn refused(&self) -> u64 {
+        self.malformed
+            + self.numbers_refused
+            + self.beyond_window
+            + self.lengths_refused
+            + self.unasked
+            + self.replies_refused
+            + self.strangers_refused
+            + self.no_memory
+    }
+}
+
 counters! {
     /// Messages sent in one piece.
     eager_sent,
@@ -50,4 +64,20 @@ counters! {
     malformed,
     /// Messages of hosts for which there was no room in the tables.
     strangers_dropped,
+    /// Sessions ended for a message number that could not be: too far ahead, or there already.
+    numbers_refused,
+    /// Sessions ended for more than the peer's window.
+    beyond_window,
+    /// Sessions ended for lengths that did not fit each other, and for operations that were too long.
+    lengths_refused,
+    /// Answers, grants and bytes that nobody had asked for like that.
+    unasked,
+    /// Sessions ended since the peer had more answered than it took answers.
+    replies_refused,
+    /// Messages refused of peers that the program had not named, for lack of room for those.
+    strangers_refused,
+    /// Sessions ended since there was no memory for a message.
+    no_memory,
+    /// Bytes that are kept for peers now: messages that are not consumed, and replies that are not delivered.
+    kept_bytes,
 }

@@ -10,7 +10,7 @@ use crate::peer::epoch_from;
 use crate::regions::Regions;
 use crate::shared::{Cx, Shared};
 use crate::work::QKEY;
-use srd_device::{Access, CqId, Device, DeviceError, QpInit, QpKind, QpModify, Store};
+use srd_device::{Access, AhNumber, CqId, Device, DeviceError, QpInit, QpKind, QpModify, Store};
 use srd_wire::{Qpn, Status, Time};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -22,6 +22,9 @@ pub struct Domain<M: Store> {
     next_timeout: Time,
     memory: PhantomData<fn(M)>,
 }
+
+/// Completions that nobody has taken, beyond which nothing is taken from the device.
+const MOST_DONE: usize = 1 << 14;
 
 /// A message that finds no buffer is sent again for ever: the receiver takes them as fast as it can.
 const RNR_FOR_EVER: u8 = 7;
@@ -178,7 +181,11 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         addr: PeerAddr,
     ) -> Result<PeerId, Refused> {
-        self.with(device, Time(0), endpoint, |endpoint, cx| endpoint.peer_at(cx, addr).map(PeerId))
+        self.with(device, Time(0), endpoint, |endpoint, cx| {
+            let peer = endpoint.peer_at(cx, addr)?;
+            endpoint.renamed(peer, |peer| peer.named = true);
+            Ok(PeerId(peer))
+        })
     }
 
     /// What [`Done::source`] says of messages from this peer (its fi_addr_t); [`NO_LABEL`] takes the label away.
@@ -195,9 +202,10 @@ impl<M: Store> Domain<M> {
     /// The program will not name this peer again (fi_av_remove). What is under way completes. If it names the address
     /// again, that is a new peer.
     pub fn forget_peer(&mut self, endpoint: EndpointId, peer: PeerId) {
-        if let Some(peer) = self.at_mut(endpoint).and_then(|endpoint| endpoint.peers.get_mut(peer.0 as usize))
-        {
-            (peer.label, peer.forgotten) = (NO_LABEL, true);
+        let Some(endpoint) = self.at_mut(endpoint) else { return };
+        if (peer.0 as usize) < endpoint.peers.len() {
+            endpoint
+                .renamed(peer.0, |peer| (peer.label, peer.forgotten, peer.named) = (NO_LABEL, true, false));
         }
     }
 
@@ -226,7 +234,8 @@ impl<M: Store> Domain<M> {
     /// All peers of an endpoint.
     pub fn peers(&self, endpoint: EndpointId) -> impl Iterator<Item = PeerReport> {
         let peers = self.at(endpoint).into_iter().flat_map(|endpoint| &endpoint.peers);
-        (0..).zip(peers).map(|(id, peer)| PeerReport {
+        let known = (0..).zip(peers).filter(|(_, peer)| peer.ah != AhNumber::NONE);
+        known.map(|(id, peer)| PeerReport {
             id: PeerId(id),
             addr: peer.addr,
             lane: peer.lane.as_ref().map(|lane| LaneReport {
@@ -399,7 +408,10 @@ impl<M: Store> Domain<M> {
     pub fn progress(&mut self, device: &mut Device<M>, now: Time) -> bool {
         let mut any = false;
         let cx = &mut Cx { device, now, shared: &mut self.shared };
-        while let Some(completion) = cx.device.poll_cq(cx.shared.cq) {
+        // A program that does not look at what is done gets no more of it: peers wait for receive buffers then.
+        while cx.shared.done.len() < MOST_DONE
+            && let Some(completion) = cx.device.poll_cq(cx.shared.cq)
+        {
             any = true;
             let of_qp = |endpoint: &&mut Endpoint| endpoint.qpn == completion.qpn;
             if let Some(endpoint) = self.endpoints.iter_mut().flatten().find(of_qp) {

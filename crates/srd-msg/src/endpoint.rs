@@ -3,13 +3,14 @@
 
 use crate::api::*;
 use crate::incoming::{Incoming, Matcher, Receive};
+use crate::kept::MOST_STRANGERS;
 use crate::matching::FastMap;
 use crate::operations::Op;
 use crate::peer::Peer;
 use crate::shared::Cx;
 use crate::work::Tx;
 use srd_device::slab::{Key, Slab};
-use srd_device::{Completion, CompletionOp, DeviceError, RecvWr, Sge, Store};
+use srd_device::{AhNumber, Completion, CompletionOp, DeviceError, RecvWr, Sge, Store};
 use srd_wire::{Qpn, Status, Time};
 use std::collections::VecDeque;
 
@@ -44,10 +45,19 @@ pub(crate) struct Endpoint {
     /// Peers of this host that this layer has come to know by itself.
     pub strangers: Vec<u32>,
     pub watched: Vec<u32>,
+    /// Places of peers that were forgotten, how many peers are strangers, and the memory that is in use for those.
+    pub free_peers: Vec<u32>,
+    pub strangers_known: u32,
+    pub strangers_held: u64,
+    /// Where a stranger was last looked for that may go.
+    hand: usize,
     pub next_ask: Time,
     receive_buffers: u64,
     receive_stride: u64,
 }
+
+/// Peers that are looked at to find one that may be forgotten.
+const LOOKS_FOR_ROOM: usize = 64;
 
 /// Peers that an endpoint knows at most.
 const MOST_PEERS: usize = 1 << 20;
@@ -105,6 +115,10 @@ impl Endpoint {
             gone: Vec::new(),
             strangers: Vec::new(),
             watched: Vec::new(),
+            free_peers: Vec::new(),
+            strangers_known: 0,
+            strangers_held: 0,
+            hand: 0,
             next_ask: Time::NEVER,
             receive_buffers,
             receive_stride: stride,
@@ -131,11 +145,10 @@ impl Endpoint {
             incoming.held.into_iter().for_each(|buffer| cx.give_buffer(buffer));
         }
         for peer in 0..self.peers.len() {
-            for early in self.peers[peer].end_their_session().into_iter().flatten() {
-                if let crate::peer::Early::Whole { payload: Some(buffer), .. } = early {
-                    cx.give_buffer(buffer);
-                }
+            for early in self.peers[peer].end_their_session().into_values() {
+                self.drop_early(cx, peer as u32, early);
             }
+            cx.shared.counters.kept_bytes -= self.peers[peer].held as u64;
             let _ = cx.device.destroy_ah(cx.now, cx.shared.pd, self.peers[peer].ah);
         }
         self.peers.clear();
@@ -158,15 +171,25 @@ impl Endpoint {
         if let Some(&peer) = self.by_addr.get(&addr) {
             return Ok(peer);
         }
-        if self.peers.len() >= MOST_PEERS {
+        if self.peers.len() >= MOST_PEERS && self.free_peers.is_empty() {
             return Err(Refused::NoMemory("peers of an endpoint"));
         }
         let ah = cx.device.create_ah(cx.shared.pd, addr.gid).map_err(|error| match error {
             DeviceError::Full(what) => Refused::NoMemory(what),
             _ => Refused::Invalid("address: that of one host, neither unspecified nor multicast"),
         })?;
-        let index = self.peers.len() as u32;
-        self.peers.push(Peer::new(addr, ah, self.epoch, cx.device.keyed_hash()));
+        let peer = Peer::new(addr, ah, self.epoch, cx.device.keyed_hash());
+        self.strangers_known += 1;
+        let index = match self.free_peers.pop() {
+            Some(index) => {
+                self.peers[index as usize] = peer;
+                index
+            }
+            None => {
+                self.peers.push(peer);
+                self.peers.len() as u32 - 1
+            }
+        };
         self.by_addr.insert(addr, index);
         self.routes.insert(route(ah.0, addr.qpn), index);
         Ok(index)
@@ -187,7 +210,7 @@ impl Endpoint {
             }
         };
         // A host without a handle has no number of its own.
-        if completion.src_ah != srd_device::AhNumber::NONE {
+        if completion.src_ah != AhNumber::NONE {
             self.last_route = (route, peer);
         }
         Some(peer)
@@ -195,12 +218,42 @@ impl Endpoint {
 
     /// The peer at an address that the program has not named.
     pub fn stranger_at<M: Store>(&mut self, cx: &mut Cx<'_, M>, addr: PeerAddr) -> Option<u32> {
-        let known = self.peers.len();
+        if let Some(&peer) = self.by_addr.get(&addr) {
+            return Some(peer);
+        }
+        if self.strangers_known >= MOST_STRANGERS && !self.forget_stranger(cx) {
+            return None;
+        }
         let peer = self.peer_at(cx, addr).ok()?;
-        if peer as usize >= known && addr.gid == cx.device.gid() {
+        if addr.gid == cx.device.gid() {
             self.strangers.push(peer);
         }
         Some(peer)
+    }
+
+    /// Makes room for another stranger: one for which nothing is kept is forgotten. If it says anything more, it hears that
+    /// its session is over.
+    #[cold]
+    fn forget_stranger<M: Store>(&mut self, cx: &mut Cx<'_, M>) -> bool {
+        for _ in 0..LOOKS_FOR_ROOM.min(self.peers.len()) {
+            self.hand = if self.hand + 1 < self.peers.len() { self.hand + 1 } else { 0 };
+            let (index, peer) = (self.hand as u32, &self.peers[self.hand]);
+            let (addr, ah) = (peer.addr, peer.ah);
+            // Those of this host are known to the program by their lanes.
+            let near = addr.gid == cx.device.gid();
+            if near || !peer.holds_nothing() || self.by_addr.get(&addr) != Some(&index) {
+                continue;
+            }
+            self.peers[self.hand].ah = AhNumber::NONE;
+            self.by_addr.remove(&addr);
+            self.routes.remove(&route(ah.0, addr.qpn));
+            self.last_route = (u32::MAX, 0);
+            let _ = cx.device.destroy_ah(cx.now, cx.shared.pd, ah);
+            self.strangers_known -= 1;
+            self.free_peers.push(index);
+            return true;
+        }
+        false
     }
 
     // ---- what the device has completed ----

@@ -5,6 +5,8 @@ use crate::endpoint::{Endpoint, name_of, named};
 use crate::header::{Body, LONGEST};
 use crate::incoming::{Fetch, Standing};
 use crate::iov::{length, scatter, stretch};
+use crate::kept::{Breach, MOST_UNKNOWN};
+use crate::operations::Await;
 use crate::shared::Cx;
 use crate::work::Purpose;
 use srd_device::Store;
@@ -30,7 +32,8 @@ impl Endpoint {
         }
     }
 
-    /// We may send so much of a message of ours.
+    /// We may send so much of a message of ours. A receiver grants one stretch after the other, each when bytes of the one
+    /// before have reached it: so they come in order, and what it may grant next is known.
     pub fn granted<M: Store>(
         &mut self,
         cx: &mut Cx<'_, M>,
@@ -38,21 +41,33 @@ impl Endpoint {
         (op, incoming): (u32, u32),
         offset: u64,
         len: u64,
-    ) {
-        let op = named(&self.ops, op).filter(|&op| self.ops.at(op).is_some_and(|op| op.peer == peer));
-        let Some(op) = op else { return };
+    ) -> Result<(), Breach> {
+        // It may have failed here, of which the receiver does not know.
+        let Some(index) = named(&self.ops, op) else { return Ok(()) };
+        let op = self.ops.at_mut(index).expect("just found");
         let longest = (cx.shared.max_msg - LONGEST as u32) as u64;
-        let local = self.ops.at(op).expect("just found").local.clone();
-        let end = offset.saturating_add(len).min(length(&local));
+        let end = offset.checked_add(len).filter(|&end| end <= length(&op.local));
+        let (Some(end), Some(granted)) = (end, op.granted) else { return Err(Breach::Unasked) };
+        if op.peer != peer || op.awaits != Await::Answer || offset != granted || len == 0 {
+            return Err(Breach::Unasked);
+        }
+        // What it has got without our knowing is limited by the transport; beyond that, pieces would only queue up here.
+        let pieces = len.div_ceil(longest);
+        if len > cx.shared.config.grant_bytes.max(1) || op.parts as u64 > 2 * pieces + MOST_UNKNOWN as u64 {
+            return Err(Breach::Length);
+        }
+        op.granted = Some(end);
+        let local = op.local.clone();
         let mut at = offset;
         while at < end {
             let len = longest.min(end - at);
-            self.ops.at_mut(op).expect("it awaits an answer").parts += 1;
+            self.ops.at_mut(index).expect("it awaits an answer").parts += 1;
             let body = Body::Granted { incoming, offset: at };
             let payload = stretch(&local, at, len);
-            self.send_with_payload(cx, peer, Purpose::Part(op), &body, &payload);
+            self.send_with_payload(cx, peer, Purpose::Part(index), &body, &payload);
             at += len;
         }
+        Ok(())
     }
 
     /// Bytes that we have granted.
@@ -64,15 +79,18 @@ impl Endpoint {
         offset: u64,
         from: u64,
         len: u32,
-    ) {
-        let Some(index) = named(&self.incoming, incoming) else { return };
+    ) -> Result<(), Breach> {
+        let Some(index) = named(&self.incoming, incoming) else { return Ok(()) };
         let incoming = self.incoming.at_mut(index).expect("just found");
-        let Standing::Matched(matched) = &incoming.standing else { return };
-        let Fetch::Grant { granted, done } = &mut incoming.fetch else { return };
-        let end = offset.saturating_add(len as u64);
-        if incoming.peer != peer || incoming.orphan || offset < incoming.ahead as u64 || end > *granted {
-            cx.shared.counters.malformed += 1;
-            return;
+        let Standing::Matched(matched) = &incoming.standing else { return Err(Breach::Unasked) };
+        let Fetch::Grant { granted, done } = &mut incoming.fetch else { return Err(Breach::Unasked) };
+        if incoming.peer != peer || incoming.orphan || len == 0 {
+            return Err(Breach::Unasked);
+        }
+        let end = offset.checked_add(len as u64).filter(|end| end <= granted);
+        let coming = *granted - incoming.ahead as u64 - *done;
+        if end.is_none() || offset < incoming.ahead as u64 || len as u64 > coming {
+            return Err(Breach::Length);
         }
         *done += len as u64;
         let complete = *done + incoming.ahead as u64 >= incoming.total.min(matched.capacity);
@@ -80,5 +98,6 @@ impl Endpoint {
         scatter(cx.device.memory(), from, len as u64, &matched.iov, offset);
         self.grant(cx, index);
         self.incoming_changed(cx, index);
+        Ok(())
     }
 }

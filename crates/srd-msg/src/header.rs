@@ -88,6 +88,10 @@ pub(crate) const COMMON: usize = 16;
 /// The longest header of any message: a rendezvous with tag, data and all its sources.
 pub(crate) const LONGEST: usize = COMMON + 8 + 8 + 8 + 16 + 8 + IOV_LIMIT * 24;
 
+/// The longest message that there can be: addresses of programs have 57 bits at most, and a total that much smaller than
+/// 2^64 can be reckoned with.
+pub(crate) const MOST_TOTAL: u64 = 1 << 57;
+
 /// A stretch of the sender's memory that may be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Source {
@@ -477,6 +481,7 @@ impl Part {
             for _ in 0..count {
                 let source = Source { addr: from.u64()?, len: from.u64()?, key: from.u32()? };
                 from.skip(4)?;
+                source.addr.checked_add(source.len)?;
                 length = length.checked_add(source.len)?;
                 sources.push(source);
             }
@@ -486,7 +491,7 @@ impl Part {
             rendezvous = Some(sources);
         }
         let pushed_all = rendezvous.is_some() || ahead as u64 == total;
-        (pushed_all && ahead as u64 <= total && offset <= ahead).then_some(Part {
+        (pushed_all && total <= MOST_TOTAL && ahead as u64 <= total && offset <= ahead).then_some(Part {
             total,
             offset,
             ahead,
@@ -518,7 +523,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn body() -> impl Strategy<Value = Body> {
-        let source = (any::<u64>(), 0u64..1 << 40, any::<u32>()).prop_map(|(addr, len, key)| Source {
+        let source = (0u64..1 << 63, 0u64..1 << 40, any::<u32>()).prop_map(|(addr, len, key)| Source {
             addr,
             len,
             key,

@@ -18,6 +18,7 @@ mod granting;
 mod header;
 mod incoming;
 mod iov;
+mod kept;
 mod lane;
 mod matching;
 mod one_sided;

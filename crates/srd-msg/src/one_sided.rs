@@ -47,6 +47,11 @@ impl Endpoint {
         if len > longest {
             return Err(Refused::TooLong);
         }
+        // Of what may go by message: whether it does is found out when it starts.
+        let short = len <= (cx.shared.max_msg as usize - LONGEST) as u64;
+        if !rma.read && short && !self.peers[rma.to.0 as usize].has_operations_room(len) {
+            return Err(Refused::Again);
+        }
         let mut local: Iovs = rma.local.iter().copied().collect();
         let copy = if rma.flags.inject { copy_injected(cx, &mut local) } else { None };
         let op = Op {
@@ -75,7 +80,9 @@ impl Endpoint {
         let short = len <= (cx.shared.max_msg as usize - LONGEST) as u64 && op.remote.len() == 1;
         let write = op.kind == Kind::Write;
         // Data that goes along spares the way back that a notice would wait for.
-        if write && short && (op.data.is_some() || keys.is_none() || peer.epoch == 0) {
+        // One that comes back from waiting for a key may find no room; it goes on waiting for the key.
+        let goes_by_message = write && short && (op.data.is_some() || keys.is_none() || peer.epoch == 0);
+        if goes_by_message && peer.has_operations_room(len) {
             return self.put(cx, index);
         }
         if op.remote.iter().all(|piece| piece.len == 0) && (write || op.remote.is_empty()) {
@@ -147,6 +154,7 @@ impl Endpoint {
         let number = self.peers[peer as usize].take_number();
         let body = Body::Put(Put { number, op: name_of(key), key: target.key, addr: target.addr, data });
         self.await_answer(cx, index);
+        self.asks_operation(index, length(&local));
         self.send_with_payload(cx, peer, Purpose::Part(index), &body, &local);
     }
 
@@ -196,6 +204,15 @@ impl Endpoint {
 
     /// A peer says what is behind a key.
     pub fn learn_key<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, key: u64, device_key: Option<u32>) {
+        // Several operations may have asked for the same: the first answer serves all of them.
+        let asked = |&op: &u32| {
+            self.ops
+                .at(op)
+                .is_some_and(|op| op.peer == peer && op.remote.iter().any(|piece| piece.key == key))
+        };
+        if !self.peers[peer as usize].parked.iter().any(asked) {
+            return;
+        }
         if let Some(device_key) = device_key {
             self.peers[peer as usize].keys.insert(key, MrKey(device_key));
             return self.unpark(cx, peer);

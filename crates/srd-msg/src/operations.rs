@@ -5,6 +5,7 @@ use crate::api::*;
 use crate::buffers::Buffer;
 use crate::endpoint::Endpoint;
 use crate::iov::{Iovs, gather, length};
+use crate::peer::MESSAGE_COST;
 use crate::shared::Cx;
 use crate::work::failure_of;
 use arrayvec::ArrayVec;
@@ -34,6 +35,10 @@ pub(crate) struct Op {
     pub report: bool,
     /// Pieces of work that are not done.
     pub parts: u32,
+    /// A message by rendezvous: up to where its receiver has it, or has let it come.
+    pub granted: Option<u64>,
+    /// What it has of the peer's room for operations by message.
+    pub asked: u32,
     pub awaits: Await,
     pub failure: Option<Failure>,
     /// The program's memory, or the copy.
@@ -59,6 +64,8 @@ impl Op {
             context,
             report: true,
             parts: 0,
+            granted: None,
+            asked: 0,
             awaits: Await::Nothing,
             failure: None,
             local,
@@ -88,7 +95,9 @@ impl Endpoint {
     #[inline]
     pub fn check_room(&self, peer: PeerId, flags: &TxFlags) -> Result<(), Refused> {
         let peer = self.peers.get(peer.0 as usize).ok_or(Refused::Invalid("peer: no such peer"))?;
-        let full = self.outstanding >= self.max_outstanding || peer.backlog.len() >= MOST_WAITING;
+        let full = self.outstanding >= self.max_outstanding
+            || peer.backlog.len() >= MOST_WAITING
+            || !peer.has_numbers();
         if full || flags.fence && peer.outstanding > 0 {
             return Err(Refused::Again);
         }
@@ -123,6 +132,13 @@ impl Endpoint {
         self.owes(cx, peer);
     }
 
+    /// An operation goes to its peer as a message with `len` bytes, to be carried out there.
+    pub fn asks_operation(&mut self, op: u32, len: u64) {
+        let entry = self.ops.at_mut(op).expect("the caller has it");
+        entry.asked = len as u32 + MESSAGE_COST;
+        self.peers[entry.peer as usize].unanswered += entry.asked;
+    }
+
     /// A piece of an operation's work is done.
     #[inline]
     pub fn part_done<M: Store>(&mut self, cx: &mut Cx<'_, M>, op: u32, status: Status) {
@@ -155,6 +171,7 @@ impl Endpoint {
         if let Some(copy) = op.copy.take() {
             cx.give_buffer(copy);
         }
+        self.peers[op.peer as usize].unanswered -= op.asked;
         self.ended(op.peer);
         let done = self.done(op.kind, op.context, op.report);
         cx.shared.done.push_back(Done { error: op.failure, ..done });

@@ -22,9 +22,6 @@ pub(crate) const FIRST_WINDOW: u32 = 64 << 10;
 /// What a message costs of the window beside its bytes: that many messages without any must not be for nothing.
 pub(crate) const MESSAGE_COST: u32 = 64;
 
-/// Messages that may be ahead of one that is missing. A sender's device has fewer on the way.
-pub(crate) const MOST_EARLY: u32 = 1 << 16;
-
 /// A message that came before its turn.
 #[derive(Debug)]
 pub(crate) enum Early {
@@ -45,6 +42,8 @@ pub(crate) struct Peer {
     pub label: u64,
     /// The program has taken it out of its address vector.
     pub forgotten: bool,
+    /// The program has named it: it is no stranger.
+    pub named: bool,
 
     /// Our session with it.
     pub session: u32,
@@ -63,8 +62,13 @@ pub(crate) struct Peer {
     pub consumed_there: u32,
     /// How many more bytes it takes than it has consumed.
     pub window: u32,
+    /// Bytes of writes and atomic operations by message that it has not answered.
+    pub unanswered: u32,
     /// Operations that are not complete.
     pub outstanding: u32,
+    /// Pieces of work for it in the book, and those of them that only answer it.
+    pub in_device: u32,
+    pub replies: u32,
     /// Work that the device had no room for.
     pub backlog: VecDeque<u32>,
     /// Operations that wait to know it, or what is behind a key.
@@ -78,15 +82,24 @@ pub(crate) struct Peer {
     pub ended_session: u32,
     /// Number of the message whose turn it is.
     pub expected: u32,
-    /// Those behind it that have come; the first is `expected + 1`.
-    pub early: VecDeque<Option<Early>>,
+    /// Those behind it that have come, by number.
+    pub early: FastMap<u32, Early>,
     /// Messages of which parts are missing, by number.
     pub assemblies: FastMap<u32, u32>,
     /// Bytes of its that we have consumed, and how many we have told it of.
     pub consumed: u32,
     pub told: u32,
-    /// How many more it may send than we have consumed, as it knows.
+    /// How many more it may send than we have consumed, as it knows; and the most that it was told in this session.
     pub window_told: u32,
+    pub window_most: u32,
+    /// Bytes of its messages that are not consumed, each with [`MESSAGE_COST`]: of its session, and of those that have
+    /// ended.
+    pub kept: u32,
+    pub left: u32,
+    /// Bytes of its writes and atomic operations that came before their turn.
+    pub early_bytes: u32,
+    /// Memory that is in use for all that.
+    pub held: u32,
 
     /// Things that it owes us.
     pub owed: u32,
@@ -107,6 +120,7 @@ impl Peer {
             ah,
             label: NO_LABEL,
             forgotten: false,
+            named: false,
             session: epoch << COUNT_BITS,
             epoch: 0,
             introduced: false,
@@ -116,18 +130,26 @@ impl Peer {
             pushed: 0,
             consumed_there: 0,
             window: FIRST_WINDOW,
+            unanswered: 0,
             outstanding: 0,
+            in_device: 0,
+            replies: 0,
             backlog: VecDeque::new(),
             parked: Vec::new(),
             keys: FastMap::with_hasher(hash),
             their_session: 0,
             ended_session: 0,
             expected: 0,
-            early: VecDeque::new(),
+            early: FastMap::with_hasher(hash),
             assemblies: FastMap::with_hasher(hash),
             consumed: 0,
             told: 0,
             window_told: FIRST_WINDOW,
+            window_most: FIRST_WINDOW,
+            kept: 0,
+            left: 0,
+            early_bytes: 0,
+            held: 0,
             owed: 0,
             awaited: 0,
             watched: false,
@@ -153,6 +175,12 @@ impl Peer {
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
         number
+    }
+
+    /// How many numbers have been given since that of the oldest message that may not be delivered.
+    #[inline]
+    pub fn ahead(&self) -> u32 {
+        if self.undelivered.is_empty() { 0 } else { self.next_number.wrapping_sub(self.floor) }
     }
 
     /// A part of a message is given to the device.
@@ -223,7 +251,7 @@ impl Peer {
     }
 
     /// Its session with us ends. What had come of it and waits for its turn is returned, to be given back.
-    pub fn end_their_session(&mut self) -> VecDeque<Option<Early>> {
+    pub fn end_their_session(&mut self) -> FastMap<u32, Early> {
         if self.their_session != 0 {
             self.ended_session = self.their_session;
         }
@@ -232,8 +260,10 @@ impl Peer {
         self.consumed = 0;
         self.told = 0;
         self.window_told = FIRST_WINDOW;
+        self.window_most = FIRST_WINDOW;
         self.assemblies.clear();
-        std::mem::take(&mut self.early)
+        let none = FastMap::with_hasher(*self.early.hasher());
+        std::mem::replace(&mut self.early, none)
     }
 
     /// How `session` relates to the one that goes on.
@@ -277,7 +307,10 @@ pub(crate) enum Session {
     New,
 }
 
+/// The largest window of a peer.
+pub(crate) const MOST_WINDOW: u32 = 1 << 20;
+
 /// How much each of `peers` peers may send for which nobody may be waiting.
 pub(crate) fn window(config: &Config, peers: usize) -> u32 {
-    (config.unexpected_bytes / peers.max(1) as u64).clamp(FIRST_WINDOW as u64, 1 << 20) as u32
+    (config.unexpected_bytes / peers.max(1) as u64).clamp(FIRST_WINDOW as u64, MOST_WINDOW as u64) as u32
 }

@@ -5,6 +5,7 @@ use crate::endpoint::Endpoint;
 use crate::header::{Body, Message};
 use crate::incoming::{Fetch, Incoming, Matched, Multi, Receive, Standing};
 use crate::iov::{Iovs, length, scatter};
+use crate::kept::Breach;
 use crate::matching::{ANY, Wanted};
 use crate::peer::MESSAGE_COST;
 use crate::shared::{Cx, Shared};
@@ -251,14 +252,14 @@ impl Endpoint {
         message: &Message,
         payload: u64,
         len: u32,
-    ) {
+    ) -> Result<(), Breach> {
         let tagged = message.tag.is_some();
         let matcher = if tagged { &self.tagged } else { &self.untagged };
         let Some(receive) = matcher.posted.find(message.tag.unwrap_or(0), peer) else {
-            let index = self.keep(peer, message, len as u64, len, Fetch::Nothing);
-            self.hold(cx, index, 0, payload, len);
+            let index = self.keep(cx, peer, message, len as u64, len, Fetch::Nothing)?;
+            self.hold(cx, index, 0, payload, len)?;
             self.wait_for_receive(cx, index);
-            return;
+            return Ok(());
         };
         cx.shared.counters.expected += 1;
         let matched = self.take_receive(receive, len as u64);
@@ -269,6 +270,7 @@ impl Endpoint {
         }
         let (tag, data) = (message.tag, message.data);
         self.received(cx, peer, tag, data, len as u64, matched, None);
+        Ok(())
     }
 
     /// A message is in its receiver's buffer, or has failed.
@@ -308,8 +310,17 @@ impl Endpoint {
         cx.shared.done.push_back(done);
     }
 
-    /// Takes a message into the book.
-    pub fn keep(&mut self, peer: u32, message: &Message, total: u64, ahead: u32, fetch: Fetch) -> u32 {
+    /// Takes a message into the book, if its peer may have it there.
+    pub fn keep<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        message: &Message,
+        total: u64,
+        ahead: u32,
+        fetch: Fetch,
+    ) -> Result<u32, Breach> {
+        self.charge(cx, peer, ahead)?;
         let incoming = Incoming {
             peer,
             number: message.number,
@@ -327,13 +338,19 @@ impl Endpoint {
             owed: false,
             orphan: false,
         };
-        self.incoming.insert(incoming).index
+        Ok(self.incoming.insert(incoming).index)
     }
 
     /// Bytes of a message have come: into its receive, or where they can wait for one.
-    pub fn hold<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, offset: u32, from: u64, len: u32) {
+    pub fn hold<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        index: u32,
+        offset: u32,
+        from: u64,
+        len: u32,
+    ) -> Result<(), Breach> {
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
-        incoming.arrived += len;
         match &incoming.standing {
             Standing::Matched(matched) => {
                 scatter(cx.device.memory(), from, len as u64, &matched.iov, offset as u64);
@@ -342,10 +359,15 @@ impl Endpoint {
             _ if incoming.ahead == 0 => {}
             _ => {
                 let ahead = incoming.ahead as usize;
-                let held = incoming.held.get_or_insert_with(|| cx.take_buffer(ahead));
+                if incoming.held.is_none() {
+                    incoming.held = Some(cx.try_buffer(ahead).ok_or(Breach::Memory)?);
+                }
+                let held = incoming.held.as_ref().expect("taken a moment ago");
                 cx.device.memory().copy(from, held.addr + offset as u64, len as usize);
             }
         }
+        incoming.arrived += len;
+        Ok(())
     }
 
     /// The turn of a message that was kept has come.
@@ -416,6 +438,7 @@ impl Endpoint {
         let key = self.incoming.key_at(index).expect("it is there");
         let incoming = self.incoming.remove(key).expect("its key was found");
         let peer = incoming.peer;
+        self.discharge(cx.shared, peer, incoming.ahead, incoming.orphan);
         if !incoming.orphan {
             self.peers[peer as usize].assemblies.remove(&incoming.number);
             self.consumed(cx, peer, incoming.ahead);
@@ -435,7 +458,7 @@ impl Endpoint {
     /// Bytes that a peer sent are out of the way: it may send as many again.
     pub fn consumed<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, bytes: u32) {
         let state = &mut self.peers[peer as usize];
-        state.consumed = state.consumed.wrapping_add(bytes + MESSAGE_COST);
+        state.consumed = state.consumed.wrapping_add(bytes).wrapping_add(MESSAGE_COST);
         // A message that goes there anyway says so too; this one leaves before its window is used up.
         if state.consumed.wrapping_sub(state.told) > state.window_told / 4 {
             self.say_hello(cx, peer);

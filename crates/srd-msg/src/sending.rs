@@ -124,6 +124,7 @@ impl Endpoint {
         // A short message is not worth a read of a part of it.
         let near = self.peers[send.to.0 as usize].lane.is_some();
         let ahead = if near || len <= cx.shared.config.medium_limit { 0 } else { ahead };
+        self.ops.at_mut(op).expect("just begun").granted = Some(ahead as u64);
         let sources = self.expose(cx, op);
         self.send_parts(cx, op, send, len, ahead, Some(sources));
     }

@@ -4,8 +4,9 @@ use crate::api::Failure;
 use crate::endpoint::Endpoint;
 use crate::header::{Body, Common};
 use crate::incoming::{Fetch, Standing};
+use crate::kept::{Breach, MOST_LEFT};
 use crate::operations::Await;
-use crate::peer::{self, Early, Session, epoch_of};
+use crate::peer::{MESSAGE_COST, MOST_WINDOW, Session, epoch_of};
 use crate::shared::Cx;
 use crate::work::Purpose;
 use srd_device::Store;
@@ -65,6 +66,11 @@ impl Endpoint {
         let state = &mut self.peers[peer as usize];
         state.their_session = common.session;
         state.epoch = epoch;
+        if state.left > MOST_LEFT {
+            self.breach(cx, peer, Breach::Window);
+            return false;
+        }
+        let state = &self.peers[peer as usize];
         if state.awaited > 0 {
             self.watch(cx, peer);
         }
@@ -83,14 +89,17 @@ impl Endpoint {
 
     /// Says who we are, and how much may come.
     pub fn say_hello<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
-        let window = peer::window(&cx.shared.config, self.peers.len());
-        self.peers[peer as usize].window_told = window;
+        let window = self.window_for(cx.shared, peer);
+        let state = &mut self.peers[peer as usize];
+        state.window_told = window;
+        state.window_most = state.window_most.max(window);
         self.tell(cx, peer, &Body::Hello { window });
     }
 
     /// A peer has said how much it takes.
     pub fn introduced<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, window: u32) {
-        self.peers[peer as usize].window = window;
+        // More than any endpoint takes would only be on the way for nothing.
+        self.peers[peer as usize].window = window.min(MOST_WINDOW);
         self.unpark(cx, peer);
     }
 
@@ -124,7 +133,10 @@ impl Endpoint {
             self.fail_directed(cx.shared, peer, failure);
         }
         self.peers[peer as usize].parked.clear();
-        let ops: Vec<Key> = self.ops.iter().filter(|(_, op)| op.peer == peer).map(|(key, _)| key).collect();
+        let mut ops: Vec<Key> = Vec::new();
+        if self.peers[peer as usize].outstanding > 0 {
+            ops.extend(self.ops.iter().filter(|(_, op)| op.peer == peer).map(|(key, _)| key));
+        }
         for key in ops {
             let Some(op) = self.ops.get_mut(key) else { continue };
             // What is only with the device may still have arrived: its completion tells.
@@ -141,10 +153,11 @@ impl Endpoint {
 
     /// Nothing more comes in the peer's session with us.
     fn end_their_session<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
-        for early in self.peers[peer as usize].end_their_session().into_iter().flatten() {
-            if let Early::Whole { payload: Some(buffer), .. } = early {
-                cx.give_buffer(buffer);
-            }
+        for early in self.peers[peer as usize].end_their_session().into_values() {
+            self.drop_early(cx, peer, early);
+        }
+        if self.peers[peer as usize].kept == 0 {
+            return;
         }
         let failure = Failure::PeerLost(status);
         let theirs: Vec<Key> = self
@@ -156,6 +169,9 @@ impl Endpoint {
         for key in theirs {
             let Some(incoming) = self.incoming.get_mut(key) else { continue };
             incoming.orphan = true;
+            let (ahead, state) = (incoming.ahead, &mut self.peers[peer as usize]);
+            state.kept -= ahead + MESSAGE_COST;
+            state.left += ahead + MESSAGE_COST;
             let whole = matches!(incoming.fetch, Fetch::Nothing) && incoming.arrived == incoming.ahead;
             if whole && !matches!(incoming.standing, Standing::Early) {
                 continue;

@@ -35,6 +35,12 @@ impl<M: Store> Cx<'_, M> {
         self.device.memory()
     }
 
+    /// A buffer for what a peer has sent, if there is memory.
+    #[inline]
+    pub fn try_buffer(&mut self, len: usize) -> Option<Buffer> {
+        self.shared.buffers.take(self.device.memory(), len)
+    }
+
     /// A buffer; there must be memory for it, as for everything else of the process.
     #[inline]
     pub fn take_buffer(&mut self, len: usize) -> Buffer {

@@ -126,7 +126,11 @@ impl Endpoint {
     #[inline]
     fn enter<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, work: Work) -> Key {
         let Work { purpose, buffer, op, sges } = work;
+        if matches!(purpose, Purpose::Control | Purpose::Ask) {
+            self.reply_begins(cx.shared, peer);
+        }
         let state = &mut self.peers[peer as usize];
+        state.in_device += 1;
         let header = buffer.as_ref().map(|buffer| cx.device.memory().bytes(buffer.addr, COMMON + 4));
         let number = header.and_then(number_in);
         if let Some(number) = number {
@@ -195,6 +199,8 @@ impl Endpoint {
         let key = self.enter(cx, peer, Work { purpose: Purpose::Ask, buffer: Some(buffer), op, sges });
         if !self.try_post(cx, key.index) {
             let tx = self.tx.remove(key).expect("just entered");
+            self.peers[peer as usize].in_device -= 1;
+            self.reply_ends(cx.shared, peer);
             tx.buffer.into_iter().for_each(|buffer| cx.give_buffer(buffer));
             self.peers[peer as usize].asked = false;
         }
@@ -327,6 +333,7 @@ impl Endpoint {
         }
         let peer = tx.peer;
         let state = &mut self.peers[peer as usize];
+        state.in_device -= 1;
         if let (Status::Ok, Some(number)) = (status, tx.number)
             && tx.session == state.session
         {
@@ -343,8 +350,12 @@ impl Endpoint {
             self.lose_peer(cx, peer, status);
         }
         match tx.purpose {
-            Purpose::Control | Purpose::Eager { .. } => {}
-            Purpose::Ask => self.peers[peer as usize].asked = false,
+            Purpose::Eager { .. } => {}
+            Purpose::Control => self.reply_ends(cx.shared, peer),
+            Purpose::Ask => {
+                self.reply_ends(cx.shared, peer);
+                self.peers[peer as usize].asked = false;
+            }
             Purpose::Part(op) => self.part_done(cx, op, status),
             Purpose::Pull { incoming, len } => self.pulled(cx, incoming, len, status),
         }

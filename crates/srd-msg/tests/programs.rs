@@ -97,6 +97,8 @@ impl Program {
             reads_in_flight: 1 + rng.below(4) as u32,
             grant_bytes: [1, 9_000, 256 << 10][rng.below(3) as usize].max(9_000 * rng.below(2)),
             rendezvous_by_read: !rng.one_in(3),
+            // The smallest windows, or the largest.
+            unexpected_bytes: [0, 64 << 20][rng.below(2) as usize],
             max_outstanding: [8, 4096][rng.below(2) as usize],
             ..Config::default()
         };
@@ -443,7 +445,11 @@ impl Program {
             }
         }
         for at in 0..self.lives.len() {
-            assert_eq!(self.hall.counters(at).malformed, 0);
+            // Who keeps the rules is never refused, and nothing stays behind.
+            let counters = self.hall.counters(at);
+            let refused = counters.refused();
+            assert_eq!(refused, 0, "{counters:?}");
+            assert_eq!(counters.kept_bytes, 0, "something is still kept for peers");
         }
     }
 

@@ -1,0 +1,263 @@
+//! What an endpoint keeps for peers, and how much that may be. A peer's headers are only claims: here it is decided whether
+//! what they ask for is within what an honest peer may have under way. Whoever exceeds it has its session ended, so that
+//! nobody waits for what was dropped. `docs/MESSAGES.md` has the bounds and their reasons.
+
+use crate::endpoint::Endpoint;
+use crate::header::Body;
+use crate::peer::{FIRST_WINDOW, MESSAGE_COST, Peer};
+use crate::shared::{Cx, Shared};
+use srd_device::Store;
+use srd_wire::Status;
+
+/// Bytes of writes and atomic operations by message, each with [`MESSAGE_COST`], that a sender has unanswered at a peer.
+/// They wait there for messages before them only, so this limits what comes early, and nothing else.
+pub(crate) const OPERATIONS_WINDOW: u32 = 1 << 20;
+
+/// Numbers that a sender is ahead of its oldest undelivered message when it takes another one for a request of the
+/// program. Notices are numbered later, one for each outstanding operation at most.
+pub(crate) const MOST_AHEAD: u32 = 4096;
+
+/// Bytes of messages that nobody has asked for and that ended sessions of a peer have left, beyond which no other begins.
+pub(crate) const MOST_LEFT: u32 = 512 << 10;
+
+/// Packets that the transport has under way to a peer at most (`docs/SPEC.md`, section 11): what it has delivered and does
+/// not know of.
+pub(crate) const MOST_UNKNOWN: u32 = 1024;
+
+/// Peers that the program has not named.
+pub(crate) const MOST_STRANGERS: u32 = 16_384;
+
+/// Bytes that are kept for all of them together.
+pub(crate) const STRANGERS_BYTES: u64 = 6 << 20;
+
+/// What the tables hold for a message beside its bytes, and for a reply that is not delivered.
+const MESSAGE_MEMORY: u32 = 512;
+const REPLY_MEMORY: u32 = 512;
+
+/// Why something of a peer's is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Breach {
+    /// A number that cannot be: too far ahead, or there already.
+    Number,
+    /// More than its window.
+    Window,
+    /// Lengths that do not fit each other, or an operation that is too long.
+    Length,
+    /// An answer, a grant or bytes that were not asked for like that.
+    Unasked,
+    /// It has more answered than it takes answers.
+    Replies,
+    /// The program has not named it, and there is no room for more of those.
+    Stranger,
+    /// There is no memory.
+    Memory,
+}
+
+impl Shared {
+    /// Counts a refusal by its cause.
+    pub fn count(&mut self, breach: Breach) {
+        let counters = &mut self.counters;
+        *match breach {
+            Breach::Number => &mut counters.numbers_refused,
+            Breach::Window => &mut counters.beyond_window,
+            Breach::Length => &mut counters.lengths_refused,
+            Breach::Unasked => &mut counters.unasked,
+            Breach::Replies => &mut counters.replies_refused,
+            Breach::Stranger => &mut counters.strangers_refused,
+            Breach::Memory => &mut counters.no_memory,
+        } += 1;
+    }
+}
+
+impl Peer {
+    /// Whether the program knows it.
+    #[inline]
+    pub fn is_stranger(&self) -> bool {
+        !self.named
+    }
+
+    /// Whether nothing is lost if it is forgotten but what it may know of us.
+    pub fn holds_nothing(&self) -> bool {
+        self.is_stranger()
+            && self.held == 0
+            && self.outstanding == 0
+            && self.in_device == 0
+            && self.awaited == 0
+            && self.owed == 0
+            && !self.watched
+            && self.lane.is_none()
+            && self.backlog.is_empty()
+            && self.parked.is_empty()
+            && self.early.is_empty()
+            && self.assemblies.is_empty()
+    }
+
+    /// Whether a message of ours may take another number.
+    #[inline]
+    pub fn has_numbers(&self) -> bool {
+        self.ahead() < MOST_AHEAD
+    }
+
+    /// Whether a write or an atomic operation of `len` bytes may go by message.
+    #[inline]
+    pub fn has_operations_room(&self, len: u64) -> bool {
+        self.unanswered as u64 + len + MESSAGE_COST as u64 <= OPERATIONS_WINDOW as u64
+    }
+}
+
+impl Endpoint {
+    /// How far ahead of its turn a message may be.
+    #[inline]
+    pub fn most_early(&self, shared: &Shared) -> u32 {
+        MOST_AHEAD + shared.config.max_outstanding
+    }
+
+    /// A message of `len` bytes that come by themselves is kept until it is consumed, if it may. A sender stays within its
+    /// window; beyond it there are only messages by rendezvous without any bytes, which are outstanding operations.
+    #[inline]
+    pub fn charge<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, len: u32) -> Result<(), Breach> {
+        let state = &mut self.peers[peer as usize];
+        let kept = state.kept as u64 + len as u64 + MESSAGE_COST as u64;
+        if kept > state.window_most as u64 + MESSAGE_COST as u64 * cx.shared.config.max_outstanding as u64 {
+            return Err(Breach::Window);
+        }
+        self.hold_memory(cx.shared, peer, len + MESSAGE_MEMORY)?;
+        self.peers[peer as usize].kept = kept as u32;
+        Ok(())
+    }
+
+    /// It is consumed, or dropped; `left`: its session had ended.
+    #[inline]
+    pub fn discharge(&mut self, shared: &mut Shared, peer: u32, len: u32, left: bool) {
+        let state = &mut self.peers[peer as usize];
+        *if left { &mut state.left } else { &mut state.kept } -= len + MESSAGE_COST;
+        self.give_memory(shared, peer, len + MESSAGE_MEMORY);
+    }
+
+    /// A write, atomic operation or notice waits for its turn, if it may.
+    pub fn charge_operation<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        body: &Body,
+        len: u32,
+    ) -> Result<(), Breach> {
+        let bytes = operation_bytes(body, len);
+        if self.peers[peer as usize].early_bytes as u64 + bytes as u64 > OPERATIONS_WINDOW as u64 {
+            return Err(Breach::Window);
+        }
+        self.hold_memory(cx.shared, peer, len + MESSAGE_MEMORY)?;
+        self.peers[peer as usize].early_bytes += bytes;
+        Ok(())
+    }
+
+    pub fn discharge_operation(&mut self, shared: &mut Shared, peer: u32, body: &Body, len: u32) {
+        self.peers[peer as usize].early_bytes -= operation_bytes(body, len);
+        self.give_memory(shared, peer, len + MESSAGE_MEMORY);
+    }
+
+    fn hold_memory(&mut self, shared: &mut Shared, peer: u32, bytes: u32) -> Result<(), Breach> {
+        let state = &mut self.peers[peer as usize];
+        if state.is_stranger() {
+            if self.strangers_held + bytes as u64 > STRANGERS_BYTES {
+                return Err(Breach::Stranger);
+            }
+            self.strangers_held += bytes as u64;
+        }
+        state.held += bytes;
+        shared.counters.kept_bytes += bytes as u64;
+        Ok(())
+    }
+
+    fn give_memory(&mut self, shared: &mut Shared, peer: u32, bytes: u32) {
+        let state = &mut self.peers[peer as usize];
+        state.held -= bytes;
+        shared.counters.kept_bytes -= bytes as u64;
+        if state.is_stranger() {
+            self.strangers_held -= bytes as u64;
+        }
+    }
+
+    /// The program names a peer, or forgets it: what is kept for it counts for the strangers no more, or again.
+    pub fn renamed(&mut self, peer: u32, change: impl FnOnce(&mut Peer)) {
+        let state = &mut self.peers[peer as usize];
+        let was = state.is_stranger();
+        change(state);
+        match (was, state.is_stranger()) {
+            (true, false) => {
+                self.strangers_held -= state.held as u64;
+                self.strangers_known -= 1;
+            }
+            (false, true) => {
+                self.strangers_held += state.held as u64;
+                self.strangers_known += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// A reply is under way. There is no limit here: what is answered has been let in by [`Endpoint::may_reply`].
+    #[inline]
+    pub fn reply_begins(&mut self, shared: &mut Shared, peer: u32) {
+        let state = &mut self.peers[peer as usize];
+        state.replies += 1;
+        state.held += REPLY_MEMORY;
+        shared.counters.kept_bytes += REPLY_MEMORY as u64;
+        if state.is_stranger() {
+            self.strangers_held += REPLY_MEMORY as u64;
+        }
+    }
+
+    #[inline]
+    pub fn reply_ends(&mut self, shared: &mut Shared, peer: u32) {
+        self.peers[peer as usize].replies -= 1;
+        self.give_memory(shared, peer, REPLY_MEMORY);
+    }
+
+    /// Whether a peer may say something that is answered. It has an operation outstanding for every answer, but for those
+    /// that have reached it without our knowing.
+    #[inline]
+    pub fn may_reply(&self, shared: &Shared, peer: u32) -> Result<(), Breach> {
+        let state = &self.peers[peer as usize];
+        if state.replies == 0 {
+            return Ok(());
+        }
+        if state.replies > shared.config.max_outstanding + 2 * MOST_UNKNOWN {
+            return Err(Breach::Replies);
+        }
+        if state.is_stranger() && self.strangers_held > STRANGERS_BYTES {
+            return Err(Breach::Stranger);
+        }
+        Ok(())
+    }
+
+    /// A peer has broken the rules: nothing more of this session is believed, in either direction, and it is told so.
+    #[cold]
+    pub fn breach<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, breach: Breach) {
+        cx.shared.count(breach);
+        let session = self.peers[peer as usize].their_session;
+        self.lose_peer(cx, peer, Status::RemoteAbort);
+        if session != 0 && self.may_reply(cx.shared, peer).is_ok() {
+            self.tell(cx, peer, &Body::Stale { session });
+        }
+    }
+
+    /// What a peer's next Hello says of its window: that of a named one is less by what ended sessions have left.
+    pub fn window_for(&self, shared: &Shared, peer: u32) -> u32 {
+        let state = &self.peers[peer as usize];
+        if state.is_stranger() {
+            return FIRST_WINDOW;
+        }
+        let named = self.peers.len() as u32 - self.strangers_known - self.free_peers.len() as u32;
+        let window = crate::peer::window(&shared.config, named as usize);
+        window.saturating_sub(state.left).max(FIRST_WINDOW)
+    }
+}
+
+/// What something early costs of [`OPERATIONS_WINDOW`]. A notice has no bytes, and its number is bound.
+fn operation_bytes(body: &Body, len: u32) -> u32 {
+    match body {
+        Body::Notice { .. } => 0,
+        _ => len + MESSAGE_COST,
+    }
+}
