@@ -24,21 +24,31 @@ impl Endpoint {
             cx.shared.counters.malformed += 1;
             return;
         };
+        if let Err(breach) = self.may_ask(cx.shared, peer, &body) {
+            match common.session == self.peers[peer as usize].their_session {
+                true => self.breach(cx, peer, breach),
+                false => cx.shared.count(breach),
+            }
+            return;
+        }
         if !self.admit(cx, peer, &common, &body) {
             return;
         }
         let state = &mut self.peers[peer as usize];
         state.heard = cx.now;
         state.consumed_there = common.consumed;
+        if !state.greeted {
+            self.greet(cx, peer);
+        }
         let (payload, len) = (at + header as u64, len - header as u32);
         let number = body.number();
         if self.has_gap(peer, number, common.back) {
             return self.refuse_session(cx, peer, common.session);
         }
-        let taken = self.may_reply(cx.shared, peer).and_then(|()| match number {
+        let taken = match number {
             Some(number) => self.in_order(cx, peer, number, body, payload, len),
             None => self.out_of_order(cx, peer, &body, payload, len),
-        });
+        };
         if let Err(breach) = taken {
             self.breach(cx, peer, breach);
         }

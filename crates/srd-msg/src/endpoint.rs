@@ -49,6 +49,9 @@ pub(crate) struct Endpoint {
     pub free_peers: Vec<u32>,
     pub strangers_known: u32,
     pub strangers_held: u64,
+    pub strangers_replies: u32,
+    /// Of the replies to strangers, those that wait for others to be delivered.
+    pub strangers_wait: VecDeque<Key>,
     /// Where a stranger was last looked for that may go.
     hand: usize,
     pub next_ask: Time,
@@ -118,6 +121,8 @@ impl Endpoint {
             free_peers: Vec::new(),
             strangers_known: 0,
             strangers_held: 0,
+            strangers_replies: 0,
+            strangers_wait: VecDeque::new(),
             hand: 0,
             next_ask: Time::NEVER,
             receive_buffers,
@@ -148,7 +153,7 @@ impl Endpoint {
             for early in self.peers[peer].end_their_session().into_values() {
                 self.drop_early(cx, peer as u32, early);
             }
-            cx.shared.counters.kept_bytes -= self.peers[peer].held as u64;
+            cx.shared.counters.kept_bytes -= self.peers[peer].memory_held();
             let _ = cx.device.destroy_ah(cx.now, cx.shared.pd, self.peers[peer].ah);
         }
         self.peers.clear();
@@ -186,6 +191,10 @@ impl Endpoint {
                 index
             }
             None => {
+                if self.peers.len() == self.peers.capacity() {
+                    // Not doubled: strangers make it grow.
+                    self.peers.reserve_exact((self.peers.len() / 4).max(4));
+                }
                 self.peers.push(peer);
                 self.peers.len() as u32 - 1
             }

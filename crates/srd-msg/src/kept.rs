@@ -6,6 +6,7 @@ use crate::endpoint::Endpoint;
 use crate::header::Body;
 use crate::peer::{FIRST_WINDOW, MESSAGE_COST, Peer};
 use crate::shared::{Cx, Shared};
+use crate::work::Purpose;
 use srd_device::Store;
 use srd_wire::Status;
 
@@ -30,9 +31,17 @@ pub(crate) const MOST_STRANGERS: u32 = 16_384;
 /// Bytes that are kept for all of them together.
 pub(crate) const STRANGERS_BYTES: u64 = 6 << 20;
 
+/// Replies that are under way to all of them together, and how many of those the device has. Whom there is none left for
+/// is greeted when it speaks again.
+const STRANGERS_REPLIES: u32 = 10_240;
+const STRANGERS_IN_DEVICE: u32 = 512;
+
 /// What the tables hold for a message beside its bytes, and for a reply that is not delivered.
 const MESSAGE_MEMORY: u32 = 512;
-const REPLY_MEMORY: u32 = 512;
+const REPLY_MEMORY: u64 = 512;
+
+/// Replies under way, beyond which nobody is told that its session is over.
+const MOST_STALES: u32 = 64;
 
 /// Why something of a peer's is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,6 +99,11 @@ impl Peer {
             && self.parked.is_empty()
             && self.early.is_empty()
             && self.assemblies.is_empty()
+    }
+
+    /// What it has of [`crate::Counters::kept_bytes`].
+    pub fn memory_held(&self) -> u64 {
+        self.held as u64 + self.replies as u64 * REPLY_MEMORY
     }
 
     /// Whether a message of ours may take another number.
@@ -186,49 +200,70 @@ impl Endpoint {
         match (was, state.is_stranger()) {
             (true, false) => {
                 self.strangers_held -= state.held as u64;
+                self.strangers_replies -= state.replies;
                 self.strangers_known -= 1;
             }
             (false, true) => {
                 self.strangers_held += state.held as u64;
+                self.strangers_replies += state.replies;
                 self.strangers_known += 1;
             }
             _ => {}
         }
     }
 
-    /// A reply is under way. There is no limit here: what is answered has been let in by [`Endpoint::may_reply`].
+    /// A reply is under way. There is no limit here: what is answered has been let in by [`Endpoint::may_ask`].
     #[inline]
     pub fn reply_begins(&mut self, shared: &mut Shared, peer: u32) {
         let state = &mut self.peers[peer as usize];
         state.replies += 1;
-        state.held += REPLY_MEMORY;
-        shared.counters.kept_bytes += REPLY_MEMORY as u64;
-        if state.is_stranger() {
-            self.strangers_held += REPLY_MEMORY as u64;
-        }
+        self.strangers_replies += state.is_stranger() as u32;
+        shared.counters.kept_bytes += REPLY_MEMORY;
     }
 
     #[inline]
     pub fn reply_ends(&mut self, shared: &mut Shared, peer: u32) {
-        self.peers[peer as usize].replies -= 1;
-        self.give_memory(shared, peer, REPLY_MEMORY);
+        let state = &mut self.peers[peer as usize];
+        state.replies -= 1;
+        self.strangers_replies -= state.is_stranger() as u32;
+        shared.counters.kept_bytes -= REPLY_MEMORY;
     }
 
-    /// Whether a peer may say something that is answered. It has an operation outstanding for every answer, but for those
-    /// that have reached it without our knowing.
+    /// Whether a reply to that peer waits until others are delivered: a peer with something under way costs the transport
+    /// more than it costs here.
     #[inline]
-    pub fn may_reply(&self, shared: &Shared, peer: u32) -> Result<(), Breach> {
-        let state = &self.peers[peer as usize];
-        if state.replies == 0 {
-            return Ok(());
+    pub fn waits_as_stranger(&self, peer: u32, purpose: &Purpose) -> bool {
+        self.strangers_replies - self.strangers_wait.len() as u32 >= STRANGERS_IN_DEVICE
+            && matches!(purpose, Purpose::Control | Purpose::Ask)
+            && self.peers[peer as usize].is_stranger()
+    }
+
+    /// A reply is delivered: one that waited for that is posted.
+    pub fn next_stranger<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
+        if let Some(key) = self.strangers_wait.pop_front() {
+            self.post_entered(cx, key);
         }
+    }
+
+    /// Whether a peer may say something that may be answered. It has an operation outstanding for every answer, but for
+    /// those that have reached it without our knowing.
+    #[inline]
+    pub fn may_ask(&self, shared: &Shared, peer: u32, body: &Body) -> Result<(), Breach> {
+        let state = &self.peers[peer as usize];
         if state.replies > shared.config.max_outstanding + 2 * MOST_UNKNOWN {
             return Err(Breach::Replies);
         }
-        if state.is_stranger() && self.strangers_held > STRANGERS_BYTES {
+        let answered = matches!(body, Body::Put(_) | Body::Atomic(_) | Body::KeyQuery { .. });
+        if answered && !self.may_greet(peer) {
             return Err(Breach::Stranger);
         }
         Ok(())
+    }
+
+    /// Whether there is room for a reply to that peer, as far as all strangers share it.
+    #[inline]
+    pub fn may_greet(&self, peer: u32) -> bool {
+        self.strangers_replies < STRANGERS_REPLIES || !self.peers[peer as usize].is_stranger()
     }
 
     /// A peer has broken the rules: nothing more of this session is believed, in either direction, and it is told so.
@@ -237,7 +272,15 @@ impl Endpoint {
         cx.shared.count(breach);
         let session = self.peers[peer as usize].their_session;
         self.lose_peer(cx, peer, Status::RemoteAbort);
-        if session != 0 && self.may_reply(cx.shared, peer).is_ok() {
+        if session != 0 {
+            self.tell_stale(cx, peer, session);
+        }
+    }
+
+    /// Tells a peer that its session is over, unless much is on the way to it already: one that waits asks now and then
+    /// whether we are there, and is told then.
+    pub fn tell_stale<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, session: u32) {
+        if self.peers[peer as usize].replies < MOST_STALES && self.may_greet(peer) {
             self.tell(cx, peer, &Body::Stale { session });
         }
     }

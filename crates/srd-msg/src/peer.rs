@@ -80,6 +80,8 @@ pub(crate) struct Peer {
     pub their_session: u32,
     /// A session of its that we have ended.
     pub ended_session: u32,
+    /// It has been told who we are, in this session of its.
+    pub greeted: bool,
     /// Number of the message whose turn it is.
     pub expected: u32,
     /// Those behind it that have come, by number.
@@ -139,6 +141,7 @@ impl Peer {
             keys: FastMap::with_hasher(hash),
             their_session: 0,
             ended_session: 0,
+            greeted: false,
             expected: 0,
             early: FastMap::with_hasher(hash),
             assemblies: FastMap::with_hasher(hash),

@@ -44,7 +44,7 @@ impl Endpoint {
         let for_us = common.toward == 0 || common.toward == self.epoch;
         if !for_us || verdict == Session::Ended {
             cx.shared.counters.stale += 1;
-            self.tell(cx, peer, &Body::Stale { session: common.session });
+            self.tell_stale(cx, peer, common.session);
             return false;
         }
         match verdict {
@@ -70,13 +70,22 @@ impl Endpoint {
             self.breach(cx, peer, Breach::Window);
             return false;
         }
-        let state = &self.peers[peer as usize];
+        let state = &mut self.peers[peer as usize];
+        state.greeted = false;
         if state.awaited > 0 {
             self.watch(cx, peer);
         }
-        self.say_hello(cx, peer);
         self.unpark(cx, peer);
         true
+    }
+
+    /// Says hello to a peer whose session has begun, as soon as there is room for it.
+    #[cold]
+    pub fn greet<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        if self.may_greet(peer) {
+            self.peers[peer as usize].greeted = true;
+            self.say_hello(cx, peer);
+        }
     }
 
     /// A session of a peer's cannot go on: the peer is told, and begins another.
@@ -84,7 +93,7 @@ impl Endpoint {
     pub fn refuse_session<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, session: u32) {
         cx.shared.counters.stale += 1;
         self.end_their_session(cx, peer, Status::RemoteAbort);
-        self.tell(cx, peer, &Body::Stale { session });
+        self.tell_stale(cx, peer, session);
     }
 
     /// Says who we are, and how much may come.

@@ -116,8 +116,19 @@ impl Endpoint {
         if self.is_by_lane(peer, &work.op) {
             return self.post_near(cx, peer, work);
         }
+        let waits = self.waits_as_stranger(peer, &work.purpose);
         let key = self.enter(cx, peer, work);
-        if !self.peers[peer as usize].backlog.is_empty() || !self.try_post(cx, key.index) {
+        if waits {
+            return self.strangers_wait.push_back(key);
+        }
+        self.post_entered(cx, key);
+    }
+
+    /// Gives the device work that is in the book.
+    #[inline]
+    pub fn post_entered<M: Store>(&mut self, cx: &mut Cx<'_, M>, key: Key) {
+        let Some(tx) = self.tx.get(key) else { return };
+        if !self.peers[tx.peer as usize].backlog.is_empty() || !self.try_post(cx, key.index) {
             self.enqueue(key.index);
         }
     }
@@ -351,9 +362,13 @@ impl Endpoint {
         }
         match tx.purpose {
             Purpose::Eager { .. } => {}
-            Purpose::Control => self.reply_ends(cx.shared, peer),
+            Purpose::Control => {
+                self.reply_ends(cx.shared, peer);
+                self.next_stranger(cx);
+            }
             Purpose::Ask => {
                 self.reply_ends(cx.shared, peer);
+                self.next_stranger(cx);
                 self.peers[peer as usize].asked = false;
             }
             Purpose::Part(op) => self.part_done(cx, op, status),
