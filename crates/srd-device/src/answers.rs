@@ -28,8 +28,10 @@ pub(crate) struct Answer<P> {
     doomed: bool,
 }
 
-/// Reads of peers that are answered at once. Further ones are told to come back, as for a lack of receive buffers.
-const MAX_ANSWERS: u32 = 1 << 16;
+/// Reads of peers that are answered at once, of all together and of each. Further ones are told to come back, as for a lack
+/// of receive buffers: no read fails for that, and one peer leaves room for others. A queue pair of ours has not more.
+pub(crate) const MAX_ANSWERS: u32 = 1 << 14;
+pub(crate) const MAX_ANSWERS_OF_PEER: u16 = 1 << 12;
 
 impl<M: Memory> Tables<M> {
     pub fn begin_read_request(
@@ -49,7 +51,7 @@ impl<M: Memory> Tables<M> {
         let Some(piece) = self.regions.remote(pd, rkey, addr, read_len, RemoteAccess::Read) else {
             return Err(self.refuse(Some(index), Status::RemoteBadAddress));
         };
-        if self.answers.len() == MAX_ANSWERS {
+        if self.answers.len() >= MAX_ANSWERS || self.answers_of(message.peer) >= MAX_ANSWERS_OF_PEER {
             return Err(self.refuse(Some(index), Status::RemoteRnr));
         }
         let key = if read_len == 0 { MrKey(0) } else { rkey };
@@ -71,7 +73,27 @@ impl<M: Memory> Tables<M> {
         let (qp, peer, rkey) = (landing.qp, message.peer, landing.keys[0]);
         self.answers.reserve_first(ANSWERS_AT_ONCE);
         let key = self.answers.insert(Answer { qp, peer, rkey, read, payload, doomed: false });
+        self.counters.answers_kept += 1;
+        let slot = peer.slot as usize;
+        if self.answers_of.len() <= slot {
+            self.answers_of.resize(slot + 1, 0);
+        }
+        self.answers_of[slot] += 1;
         self.work.push_ready(Work::Answer(key));
+    }
+
+    /// How many reads of a peer are being answered.
+    fn answers_of(&self, peer: PeerId) -> u16 {
+        self.answers_of.get(peer.slot as usize).copied().unwrap_or(0)
+    }
+
+    /// An answer is over.
+    pub fn take_answer(&mut self, key: Key) -> Option<Answer<M::Payload>> {
+        let answer = self.answers.remove(key)?;
+        self.counters.answers_kept -= 1;
+        // The slot may be another peer's by now; what it counts is of both then, until the old ones are over.
+        self.answers_of[answer.peer.slot as usize] -= 1;
+        Some(answer)
     }
 
     pub fn send_answer<T: Transport<M::Payload>>(&mut self, transport: &mut T, key: Key) {
@@ -82,7 +104,7 @@ impl<M: Memory> Tables<M> {
             Ok(()) => {}
             Err(SendError::NoPeer) => {
                 // The requester's transport has lost us too, and with it the read.
-                self.answers.remove(key);
+                self.take_answer(key);
             }
             Err(SendError::Full | SendError::TooManyPeers) => {
                 self.work.push_later(self.now + self.config.rnr_wait_max, Work::Answer(key));
@@ -91,7 +113,7 @@ impl<M: Memory> Tables<M> {
     }
 
     pub fn answer_outcome(&mut self, key: Key, outcome: Result<(), Status>) {
-        let Some(answer) = self.answers.remove(key) else { return };
+        let Some(answer) = self.take_answer(key) else { return };
         match outcome {
             Ok(()) => self.counters.rdma_read_resp_bytes += answer.payload.len() as u64,
             Err(status @ (Status::Unresponsive | Status::Unreachable)) => {
@@ -130,7 +152,7 @@ impl<M: Memory> Tables<M> {
         peers.clear();
         self.peers = peers;
         for key in ended {
-            if let Some(answer) = self.answers.remove(key) {
+            if let Some(answer) = self.take_answer(key) {
                 self.fail_read(transport, answer.peer, answer.read, status);
             }
         }

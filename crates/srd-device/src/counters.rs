@@ -79,7 +79,7 @@ counters! {
     send_wr_err,
     /// Messages of ours that found no receive buffer and were sent again later.
     rnr_retries,
-    /// Messages of peers that found no receive buffer here.
+    /// Messages of peers that found no receive buffer here, or for which too much of theirs was under way.
     rnr_refused,
     /// Messages of peers refused for any other reason.
     refused_msgs,
@@ -89,6 +89,8 @@ counters! {
     cq_overruns,
     /// Asynchronous events lost because nobody took them.
     async_events_lost,
+    /// Answers to reads of peers that are under way now.
+    answers_kept,
 }
 
 #[cfg(test)]

@@ -396,7 +396,7 @@ impl<M: Memory> Tables<M> {
                 self.end_request(key, Status::LocalInvalidLkey);
             }
             TokenOf::Answer(key) => {
-                let Some(Answer { peer, read, .. }) = self.answers.remove(key) else { return };
+                let Some(Answer { peer, read, .. }) = self.take_answer(key) else { return };
                 transport.cancel(self.now, peer, &mut |other| other == token);
                 self.fail_read(transport, peer, read, Status::RemoteBadAddress);
             }

@@ -41,6 +41,10 @@ pub(crate) enum Purpose {
     Dead(Status),
 }
 
+/// Messages of peers between their first segment and their last, beyond which no RDMA write begins; its sender comes back.
+/// Sends are bounded by receive buffers, and answers by our reads.
+const MAX_LANDINGS: u32 = 1 << 14;
+
 /// A message that is let in but dropped: a datagram for which there is no place.
 const DROPPED: Cookie = Cookie(u64::MAX);
 
@@ -274,6 +278,9 @@ impl<M: Memory> Tables<M> {
         let Some(piece) = self.regions.remote(pd, rkey, addr, message.len, RemoteAccess::Write) else {
             return Err(self.refuse(Some(index), Status::RemoteBadAddress));
         };
+        if self.landings.len() >= MAX_LANDINGS {
+            return Err(self.refuse(Some(index), Status::RemoteRnr));
+        }
         let mut receive = None;
         if consumes {
             // Its buffer is not used (man ibv_post_recv: RDMA write with immediate consumes a receive), so neither

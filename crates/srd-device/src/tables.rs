@@ -35,6 +35,8 @@ pub(crate) struct Tables<M: Memory> {
     pub requests: Slab<SendRequest<M::Payload>>,
     pub landings: Slab<Landing>,
     pub answers: Slab<Answer<M::Payload>>,
+    /// How many of them each peer has, by its slot.
+    pub answers_of: Vec<u16>,
     pub work: WorkQueues,
 
     /// Peers that owe us read data and are asked for a sign of life now and then; whether one is asked for.
@@ -76,6 +78,7 @@ impl<M: Memory> Tables<M> {
             requests: Slab::new(),
             landings: Slab::new(),
             answers: Slab::new(),
+            answers_of: Vec::new(),
             work: WorkQueues::default(),
 
             watched: HashMap::with_hasher(hash),

@@ -1,6 +1,7 @@
 //! Messages of peers: who is let in, where bytes go, what completes, and answers to reads.
 
 use super::*;
+use crate::answers::MAX_ANSWERS_OF_PEER;
 
 fn datagram(bench: &Bench) -> Op {
     Op::Send { route: bench.route(), imm: None, datagram: true }
@@ -364,6 +365,25 @@ fn an_answer_that_finds_the_transport_full_is_sent_later() {
     let due = bench.tables.work.next_due();
     bench.advance_to(due);
     assert_eq!(bench.transport.open[0].op, Op::ReadResponse { read: 77 });
+}
+
+/// Further reads come back: nobody's fail, and what is kept for whoever takes no answers is bounded.
+#[test]
+fn a_peer_has_so_many_reads_answered_at_once() {
+    let mut bench = Bench::new();
+    for _ in 0..MAX_ANSWERS_OF_PEER {
+        bench.deliver(read_op(&bench, 5), b"").unwrap();
+    }
+    assert_eq!(bench.deliver(read_op(&bench, 5), b""), Err(Status::RemoteRnr));
+    assert_eq!(bench.tables.counters.answers_kept, MAX_ANSWERS_OF_PEER as u64);
+    bench.outcome(Ok(()));
+    assert_eq!(bench.deliver(read_op(&bench, 5), b""), Ok(()));
+    assert_eq!(bench.deliver(read_op(&bench, 5), b""), Err(Status::RemoteRnr));
+    while !bench.transport.open.is_empty() {
+        bench.outcome(Ok(()));
+    }
+    assert_eq!(bench.tables.counters.answers_kept, 0);
+    assert_eq!((bench.tables.answers.len(), bench.tables.answers_of[0]), (0, 0));
 }
 
 #[test]
