@@ -12,13 +12,19 @@ pub struct Key {
 /// Generations wrap at 2^30, so that a key and two more bits fit a 64-bit token.
 const GENERATION_MASK: u32 = (1 << 30) - 1;
 
-/// See the module. Grows by what is needed at once and never shrinks; freed slots are used again, last freed first.
+/// See the module. Grows by what is needed at once; freed slots are used again, last freed first. A table that has grown
+/// beyond [`STAYS`] gives its memory back when it is empty.
 #[derive(Debug)]
 pub struct Slab<T> {
     slots: Vec<Slot<T>>,
     free: u32,
     len: u32,
+    /// Of slots that have not been used since the table was empty.
+    generation: u32,
 }
+
+/// Slots that an empty table keeps.
+const STAYS: usize = 1 << 13;
 
 #[derive(Debug)]
 struct Slot<T> {
@@ -32,7 +38,7 @@ const END: u32 = u32::MAX;
 impl<T> Slab<T> {
     /// An empty table.
     pub fn new() -> Slab<T> {
-        Slab { slots: Vec::new(), free: END, len: 0 }
+        Slab { slots: Vec::new(), free: END, len: 0, generation: 0 }
     }
 
     /// Makes room for `n`, when anything is in it: tables that are never used cost nothing.
@@ -57,8 +63,9 @@ impl<T> Slab<T> {
         self.len += 1;
         if self.free == END {
             let index = self.slots.len() as u32;
-            self.slots.push(Slot { value: Some(value), generation: 0, next_free: END });
-            return Key { index, generation: 0 };
+            let generation = self.generation;
+            self.slots.push(Slot { value: Some(value), generation, next_free: END });
+            return Key { index, generation };
         }
         let index = self.free;
         let slot = &mut self.slots[index as usize];
@@ -110,7 +117,20 @@ impl<T> Slab<T> {
         slot.next_free = self.free;
         self.free = key.index;
         self.len -= 1;
+        if self.len == 0 && self.slots.len() > STAYS {
+            self.give_back();
+        }
         Some(value)
+    }
+
+    /// Nothing is in use: all slots go, and the next ones have generations that none of these has had.
+    #[cold]
+    fn give_back(&mut self) {
+        let newest = self.slots.iter().map(|slot| slot.generation).max().unwrap_or(0);
+        // After a wrap no generation is above all others; what names are left of before the wrap are very old.
+        self.generation = (newest + 1) & GENERATION_MASK;
+        self.slots = Vec::new();
+        self.free = END;
     }
 
     /// All entries, by slot.
@@ -151,5 +171,17 @@ mod tests {
         assert_eq!(slab.remove(a), None);
         assert_eq!(slab.get(b), Some(&'b'));
         assert_eq!(slab.len(), 1);
+    }
+
+    #[test]
+    fn a_table_that_was_large_gives_its_memory_back_and_knows_old_names_no_more() {
+        let mut slab = Slab::new();
+        let again = slab.insert(0);
+        slab.remove(again);
+        let keys: Vec<Key> = (0..STAYS + 1).map(|n| slab.insert(n)).collect();
+        keys.iter().for_each(|&key| assert!(slab.remove(key).is_some()));
+        assert_eq!(slab.slots.capacity(), 0);
+        let new = slab.insert(7);
+        assert!(keys.iter().chain([&again]).all(|&key| key != new && slab.get(key).is_none()));
     }
 }

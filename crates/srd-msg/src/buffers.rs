@@ -18,12 +18,14 @@ const SIZES: [usize; 4] = [256, 1088, 9_024, 66_112];
 /// How many are allocated together.
 const TOGETHER: [usize; 4] = [64, 16, 4, 1];
 const NO_CLASS: u8 = u8::MAX;
+/// Bytes of a size that stay when none of it is in use.
+const STAYS: usize = 1 << 20;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     free: [Vec<u64>; 4],
-    chunks: Vec<(u64, usize)>,
+    chunks: [Vec<u64>; 4],
 }
 
 impl Buffers {
@@ -44,7 +46,7 @@ impl Buffers {
     fn allocate<M: Store>(&mut self, memory: &mut M, class: usize) -> Option<()> {
         let (size, count) = (SIZES[class], TOGETHER[class]);
         let addr = memory.allocate(size * count)?;
-        self.chunks.push((addr, size * count));
+        self.chunks[class].push(addr);
         self.free[class].extend((0..count).rev().map(|i| addr + (i * size) as u64));
         Some(())
     }
@@ -54,15 +56,38 @@ impl Buffers {
     pub fn give<M: Store>(&mut self, memory: &mut M, buffer: Buffer) {
         match buffer.class {
             NO_CLASS => memory.free(buffer.addr, buffer.len),
-            class => self.free[class as usize].push(buffer.addr),
+            class => {
+                let class = class as usize;
+                self.free[class].push(buffer.addr);
+                let all = self.chunks[class].len() * TOGETHER[class];
+                if self.free[class].len() == all && all * SIZES[class] > STAYS {
+                    self.shrink(memory, class);
+                }
+            }
         }
+    }
+
+    /// A burst is over: most of what it took goes back to the memory.
+    #[cold]
+    fn shrink<M: Store>(&mut self, memory: &mut M, class: usize) {
+        let (size, count) = (SIZES[class], TOGETHER[class]);
+        let stay = STAYS / 2 / (size * count);
+        for addr in self.chunks[class].drain(stay..) {
+            memory.free(addr, size * count);
+        }
+        self.chunks[class].shrink_to_fit();
+        let stay = self.chunks[class].iter();
+        self.free[class] =
+            stay.flat_map(|&addr| (0..count).rev().map(move |i| addr + (i * size) as u64)).collect();
     }
 
     /// Gives everything back to the memory. No buffer is in use any more.
     pub fn close<M: Store>(&mut self, memory: &mut M) {
         self.free = Default::default();
-        for (addr, len) in self.chunks.drain(..) {
-            memory.free(addr, len);
+        for (class, chunks) in self.chunks.iter_mut().enumerate() {
+            for addr in chunks.drain(..) {
+                memory.free(addr, SIZES[class] * TOGETHER[class]);
+            }
         }
     }
 }

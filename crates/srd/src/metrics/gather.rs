@@ -126,6 +126,7 @@ fn fill(filling: &mut Filling, metric: &Metric, told: &Told, answer: &Value, mos
             filling.add(metric.merge, labels, whole(document.peer_count.saturating_sub(told_of)));
         }
         Scope::Process => filling.add_all(metric, &labels, answer),
+        Scope::Layers => listed("layers").iter().for_each(|layer| filling.add_all(metric, &labels, layer)),
         Scope::Peer => {
             for peer in listed("peers").iter().take(most) {
                 let labels = labels.iter().cloned().chain([("peer", named(peer))]).collect();

@@ -19,6 +19,8 @@ pub enum Scope {
     Host,
     /// Each instance of a process: `pid`, `program`, `address`.
     Process,
+    /// Its messaging layers, of libfabric's programs, together.
+    Layers,
     /// Each of its peers over the network: `peer` besides.
     Peer,
     /// Each of its peers through shared memory: `peer` and `endpoint` besides.
@@ -133,6 +135,10 @@ const fn local(name: &'static str, help: &'static str, sources: &'static [Source
     metric(Scope::LocalPeer, Kind::Counter, name, help, sources)
 }
 
+const fn layers(name: &'static str, help: &'static str, sources: &'static [Source]) -> Metric {
+    metric(Scope::Layers, Kind::Counter, name, help, sources)
+}
+
 const fn host(name: &'static str, help: &'static str) -> Metric {
     metric(Scope::Host, Kind::Gauge, name, help, &[])
 }
@@ -225,6 +231,7 @@ pub const METRICS: &[Metric] = &[
     counter("srd_datagrams_discarded", "UD messages dropped: no receive buffer, another queue key, or a buffer too short.", &[at("/device/ud_drops")]),
     counter("srd_rx_drops", "Packets that the transport dropped on arrival, duplicates excluded, and UD messages without a place.", &[at("/device/rx_drops")]),
     counter("srd_completions_lost", "Completions lost because their queue was full.", &[at("/device/cq_overruns")]),
+    gauge("srd_answers_under_way", "Reads of peers that are being answered.", &[at("/device/answers_kept")]),
     counter("srd_async_events_lost", "Asynchronous events lost because nobody took them.", &[at("/device/async_events_lost")]),
     counter("srd_failed_calls", "Calls of the program that failed.", &[
         with("/device/alloc_pd_err", "call", "alloc_pd"), with("/device/create_qp_err", "call", "create_qp"), with("/device/create_cq_err", "call", "create_cq"),
@@ -258,6 +265,18 @@ pub const METRICS: &[Metric] = &[
     counter("srd_thread_parks", "Times that it found the program polling, and slept on.", &[at("/progress/thread_parks")]),
     counter("srd_thread_kicks", "Times that it was woken for something due before it would have woken.", &[at("/progress/thread_kicks")]),
     counter("srd_poll_rests", "Times that a poll found nothing and slept for a moment, because others wanted the cores.", &[at("/progress/rests")]),
+    // Messaging layers.
+    layers("srd_peer_messages_refused", "What peers have sent against the rules, by cause (docs/MESSAGES.md): not read (malformed), numbers that could not \
+        be, more than the window, lengths that did not fit, answers and grants that nobody had asked for, more questions than answers taken, no room \
+        for peers that the program has not named (no_place for the peer, stranger for what it sent), no memory. All but numbers that were there already \
+        and those without a place end the peer's session.", &[
+        with("/counters/malformed", "cause", "malformed"), with("/counters/numbers_refused", "cause", "number"),
+        with("/counters/beyond_window", "cause", "window"), with("/counters/lengths_refused", "cause", "length"),
+        with("/counters/unasked", "cause", "unasked"), with("/counters/replies_refused", "cause", "replies"),
+        with("/counters/strangers_dropped", "cause", "no_place"), with("/counters/strangers_refused", "cause", "stranger"),
+        with("/counters/no_memory", "cause", "memory")]),
+    bytes(metric(Scope::Layers, Kind::Gauge, "srd_kept_for_peers_bytes", "Memory in use for peers: messages that are not received, and replies that are not \
+        delivered.", &[at("/counters/kept_bytes")])),
     // Peers over the network.
     peer_counter("srd_peer_tx_packets", "Packets sent to it, of every kind.", &[at("/tx_pkts")]),
     bytes(peer_counter("srd_peer_tx_payload_bytes", "Payload sent to it, retransmissions included.", &[at("/tx_bytes")])),
@@ -300,6 +319,7 @@ pub fn markdown() -> String {
     let scopes = [
         (Scope::Host, "The host"),
         (Scope::Process, "Each instance of a process"),
+        (Scope::Layers, "The messaging layers of each instance, together (libfabric's programs)"),
         (Scope::Peer, "Each of its peers over the network"),
         (Scope::LocalPeer, "Each of its peers through shared memory"),
     ];
@@ -385,6 +405,14 @@ mod tests {
         for (name, _) in srd_device::Counters::default().iter().filter(|(name, _)| !transport.contains(name))
         {
             assert!(known.contains(format!("/device/{name}").as_str()), "{name} of the device");
+        }
+        // Of the messaging layers what peers do wrong.
+        for metric in METRICS.iter().filter(|metric| metric.scope == Scope::Layers) {
+            for source in metric.sources {
+                let told = srd_msg::Counters::default();
+                let name = source.at.strip_prefix("/counters/").expect("a counter of theirs");
+                assert!(told.iter().any(|(told, _)| told == name), "{name} of messaging layers");
+            }
         }
         let groups = [
             ("transmit", serde_json::to_value(srd_net::TransmitCounters::default())),
