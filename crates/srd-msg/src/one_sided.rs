@@ -75,7 +75,7 @@ impl Endpoint {
         let short = len <= (cx.shared.max_msg as usize - LONGEST) as u64 && op.remote.len() == 1;
         let write = op.kind == Kind::Write;
         // Data that goes along spares the way back that a notice would wait for.
-        if write && short && (op.data.is_some() || keys.is_none() || peer.epoch == 0) {
+        if write && short && (op.data.is_some() || keys.is_none() || !peer.spoken) {
             return self.put(cx, index);
         }
         if op.remote.iter().all(|piece| piece.len == 0) && (write || op.remote.is_empty()) {
@@ -84,7 +84,7 @@ impl Endpoint {
         }
         match keys {
             // The device over there answers only hosts that it knows.
-            Some(keys) if peer.epoch != 0 => self.start_direct(cx, index, &keys),
+            Some(keys) if peer.spoken => self.start_direct(cx, index, &keys),
             Some(_) => self.park(cx, index, None),
             None => {
                 let unknown = op
