@@ -34,6 +34,10 @@ struct Count {
 }
 
 impl<P: Payload> Upper<P> for Count {
+    fn vouches(&self, _: &Op) -> bool {
+        true
+    }
+
     fn begin(&mut self, _: &Incoming) -> Result<Cookie, Status> {
         Ok(Cookie(0))
     }

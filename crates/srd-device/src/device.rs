@@ -29,9 +29,16 @@ impl<M: Memory> Device<M> {
         let mut endpoint = Endpoint::new(config.transport.clone(), incarnation, &[port], seed);
         endpoint.allow_self(gid);
         let mut tables = Tables::new(config, gid, seed, memory);
+        tables.regions.set_secret([seed, 0]);
         let slot = tables.slot_of_port(port).unwrap_or_else(|error| panic!("port {port}: {error}"));
         tables.numbers.add_slot(slot).expect("the first slot is free");
         Device { endpoint, tables }
+    }
+
+    /// What memory keys are drawn from, from now on: whoever knows it knows them. Until then they follow from the seed, so a
+    /// device on a real network is given random bits of the system before memory is registered.
+    pub fn set_secret(&mut self, secret: [u64; 2]) {
+        self.tables.regions.set_secret(secret);
     }
 
     /// Adds a receive port (another block of 128 QPNs). `create_qp` answers `Full("port")` when one is needed.

@@ -1,7 +1,9 @@
 //! Protection domains and memory regions: which keys open which memory, and to whom.
 
 use crate::api::*;
-use srd_wire::MrKey;
+use srd_wire::{KeyedHash, MrKey};
+use std::collections::HashMap;
+use std::hash::Hasher;
 use std::ops::Range;
 
 /// A registered region.
@@ -24,10 +26,6 @@ impl Region {
     }
 }
 
-/// Keys are 24 bits (`efa_io_defs.h`: lkey 23:0); the low ones name the slot, the others count its uses, so that a key
-/// that is used after its region has gone is found out.
-const KEY_BITS: u32 = 24;
-
 /// What a peer wants to do with a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RemoteAccess {
@@ -40,11 +38,29 @@ pub(crate) enum RemoteAccess {
 pub(crate) struct Regions {
     domains: Vec<Option<Domain>>,
     max_domains: u32,
-    /// Slot 0 stays empty, so that no key is 0.
-    slots: Vec<Slot>,
-    free: Vec<u32>,
+    regions: HashMap<u32, Region, KeyedHash>,
     max_regions: u32,
-    slot_bits: u32,
+    keys: KeySource,
+}
+
+/// Where keys come from. All 32 bits are drawn, so that who has been given keys cannot tell any other: neither those of
+/// other regions nor the next ones. (`efa_io_defs.h` has 24 bits of local key in a work request, which no program of ours
+/// sees; a remote key has 32.)
+#[derive(Debug)]
+struct KeySource {
+    secret: [u64; 2],
+    drawn: u64,
+}
+
+impl KeySource {
+    /// SipHash-2-4 of a count, with the secret as its key.
+    fn draw(&mut self) -> u32 {
+        #[allow(deprecated)] // std has no other hash that takes a key
+        let mut hasher = std::hash::SipHasher::new_with_keys(self.secret[0], self.secret[1]);
+        hasher.write_u64(self.drawn);
+        self.drawn += 1;
+        hasher.finish() as u32
+    }
 }
 
 #[derive(Debug, Default)]
@@ -53,23 +69,15 @@ struct Domain {
     users: u32,
 }
 
-#[derive(Debug)]
-struct Slot {
-    key: u32,
-    region: Option<Region>,
-}
-
 impl Regions {
-    pub fn new(max_domains: u32, max_regions: u32) -> Regions {
-        let max_regions = max_regions.min((1 << KEY_BITS) - 1);
-        Regions {
-            domains: Vec::new(),
-            max_domains,
-            slots: vec![Slot { key: 0, region: None }],
-            free: Vec::new(),
-            max_regions,
-            slot_bits: 32 - max_regions.leading_zeros(),
-        }
+    pub fn new(max_domains: u32, max_regions: u32, hash: KeyedHash) -> Regions {
+        let keys = KeySource { secret: [0; 2], drawn: 0 };
+        Regions { domains: Vec::new(), max_domains, regions: HashMap::with_hasher(hash), max_regions, keys }
+    }
+
+    /// What keys are drawn from, from now on.
+    pub fn set_secret(&mut self, secret: [u64; 2]) {
+        self.keys = KeySource { secret, drawn: 0 };
     }
 
     pub fn alloc_pd(&mut self) -> Result<PdId, DeviceError> {
@@ -134,31 +142,24 @@ impl Regions {
         if addr.checked_add(len).is_none() || iova.checked_add(len).is_none() {
             return Err(DeviceError::Invalid("len: the region must end below 2^64"));
         }
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None if (self.slots.len() as u32) <= self.max_regions => {
-                let index = self.slots.len() as u32;
-                self.slots.push(Slot { key: index, region: None });
-                index
-            }
-            None => return Err(DeviceError::Full("memory regions (DeviceConfig::max_mr)")),
-        };
+        if self.regions.len() >= self.max_regions as usize {
+            return Err(DeviceError::Full("memory regions (DeviceConfig::max_mr)"));
+        }
         self.enter(pd)?;
-        let slot = &mut self.slots[index as usize];
-        slot.region = Some(Region { pd, addr, len, iova, access });
-        Ok(MrKey(slot.key))
+        let key = loop {
+            let key = self.keys.draw();
+            if key != 0 && !self.regions.contains_key(&key) {
+                break key;
+            }
+        };
+        self.regions.insert(key, Region { pd, addr, len, iova, access });
+        Ok(MrKey(key))
     }
 
     pub fn deregister(&mut self, key: MrKey) -> Result<(), DeviceError> {
-        let index = self.index(key);
-        let region =
-            self.slots.get_mut(index).filter(|slot| slot.key == key.0).and_then(|slot| slot.region.take());
-        let Some(region) = region else {
+        let Some(region) = self.regions.remove(&key.0) else {
             return Err(DeviceError::NotFound("memory region: take the key from reg_mr"));
         };
-        let slot = &mut self.slots[index];
-        slot.key = (slot.key + (1 << self.slot_bits)) & ((1 << KEY_BITS) - 1);
-        self.free.push(index as u32);
         self.leave(region.pd);
         Ok(())
     }
@@ -166,18 +167,13 @@ impl Regions {
     /// Where a region really lies.
     #[inline]
     pub fn extent(&self, key: MrKey) -> Option<Range<u64>> {
-        let region = self.slots.get(self.index(key)).filter(|slot| slot.key == key.0)?.region.as_ref()?;
+        let region = self.get(key)?;
         Some(region.addr..region.addr + region.len)
     }
 
     #[inline]
-    fn index(&self, key: MrKey) -> usize {
-        (key.0 & ((1 << self.slot_bits) - 1)) as usize
-    }
-
-    #[inline]
     pub fn get(&self, key: MrKey) -> Option<&Region> {
-        self.slots.get(self.index(key)).filter(|slot| slot.key == key.0)?.region.as_ref()
+        self.regions.get(&key.0)
     }
 
     /// The memory of a local element, if its key covers it and permits the access. An element without bytes opens
@@ -211,18 +207,18 @@ impl Regions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     const ALL: Access = Access { local_write: true, remote_read: true, remote_write: true };
 
     #[test]
-    fn a_key_is_24_bits_and_never_zero_and_stale_ones_are_found_out() {
-        let mut regions = Regions::new(1, 10);
+    fn a_key_that_has_gone_opens_nothing() {
+        let mut regions = Regions::new(1, 10, KeyedHash::new(1));
         let pd = regions.alloc_pd().unwrap();
         let mut last = MrKey(0);
         for _ in 0..100_000 {
             let key = regions.register(pd, 0, 8, 0, ALL).unwrap();
-            assert!(key.0 != 0 && key.0 < 1 << 24);
-            assert_ne!(key, last);
+            assert_ne!(key, MrKey(0));
             assert!(regions.get(last).is_none());
             regions.deregister(key).unwrap();
             last = key;
@@ -231,8 +227,31 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_drawn_from_all_32_bits_by_the_secret_alone() {
+        let keys = |secret| {
+            let mut regions = Regions::new(1, 1 << 16, KeyedHash::new(1));
+            regions.set_secret(secret);
+            let pd = regions.alloc_pd().unwrap();
+            (0..1 << 16).map(|_| regions.register(pd, 0, 8, 0, ALL).unwrap().0).collect::<Vec<u32>>()
+        };
+        let (one, other) = (keys([1, 2]), keys([1, 3]));
+        assert_eq!(one, keys([1, 2]));
+        let known: HashSet<u32> = one.iter().copied().collect();
+        let same = other.iter().filter(|key| known.contains(key)).count();
+        assert!(same < 10, "65,536 of 2^32 each: one is expected to be in both, not {same}");
+        // Each bit is set in half of the keys, within six standard deviations, and so is the difference to the next one's.
+        for bit in 0..32 {
+            let set = one.iter().filter(|&key| key >> bit & 1 == 1).count();
+            let changes = one.windows(2).filter(|pair| (pair[0] ^ pair[1]) >> bit & 1 == 1).count();
+            for count in [set, changes] {
+                assert!((32_768 - 768..32_768 + 768).contains(&count), "bit {bit}: {count} of 65,536");
+            }
+        }
+    }
+
+    #[test]
     fn a_region_is_named_by_iova_and_lies_at_addr() {
-        let mut regions = Regions::new(1, 10);
+        let mut regions = Regions::new(1, 10, KeyedHash::new(1));
         let pd = regions.alloc_pd().unwrap();
         let key = regions.register(pd, 0x7000, 16, 0x100, ALL).unwrap();
         let local = |addr, len| regions.local(pd, &Sge { addr, len, lkey: key }, true);
@@ -247,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_full_table_says_so_and_a_freed_slot_is_used_again() {
-        let mut regions = Regions::new(1, 2);
+        let mut regions = Regions::new(1, 2, KeyedHash::new(1));
         let pd = regions.alloc_pd().unwrap();
         assert!(matches!(regions.alloc_pd(), Err(DeviceError::Full(_))));
         let a = regions.register(pd, 0, 1, 0, ALL).unwrap();

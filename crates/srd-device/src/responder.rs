@@ -49,6 +49,16 @@ const MAX_LANDINGS: u32 = 1 << 14;
 const DROPPED: Cookie = Cookie(u64::MAX);
 
 impl<M: Memory> Upper<M::Payload> for Tables<M> {
+    fn vouches(&self, op: &Op) -> bool {
+        let (Op::Send { route, .. } | Op::Write { route, .. } | Op::ReadRequest { route, .. }) = op else {
+            return false;
+        };
+        self.numbers.find(route.dst_qpn).is_some_and(|index| {
+            let qp = self.qp(index);
+            qp.receives() && qp.qkey == route.qkey
+        })
+    }
+
     #[inline]
     fn begin(&mut self, message: &Incoming) -> Result<Cookie, Status> {
         match message.op {

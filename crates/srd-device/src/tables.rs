@@ -67,7 +67,7 @@ impl<M: Memory> Tables<M> {
         let hash = KeyedHash::new(seed);
         Tables {
             hash,
-            regions: Regions::new(config.max_pd, config.max_mr),
+            regions: Regions::new(config.max_pd, config.max_mr, hash),
             handles: AddressHandles::new(config.max_ah, hash),
             config,
             gid,

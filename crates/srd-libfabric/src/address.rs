@@ -1,4 +1,5 @@
-//! Addresses of endpoints as programs see them: the host's IP address, and as port the number of the queue pair.
+//! Addresses of endpoints as programs see them: the host's IP address, as port the number of the queue pair, and the
+//! endpoint's key where a socket address has room: in `sin_zero`, or as flow label.
 
 use crate::boundary::{Errno, Outcome};
 use crate::constants::*;
@@ -7,6 +8,15 @@ use srd_msg::PeerAddr;
 use srd_wire::{Gid, Qpn};
 use std::ffi::CString;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// An address as programs exchange them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Address {
+    /// Host and port.
+    pub at: SocketAddr,
+    /// The endpoint's key; 0: that of whichever well-known endpoint is there, as of an address made of a name and a service.
+    pub key: u32,
+}
 
 /// Longest address.
 pub(crate) const LONGEST: usize = size_of::<sockaddr_in6>();
@@ -22,19 +32,22 @@ pub(crate) fn format_of(ip: IpAddr) -> u32 {
 }
 
 /// The bytes of an address; as many as [`length_of`] says count.
-pub(crate) fn to_bytes(addr: SocketAddr) -> [u8; LONGEST] {
+pub(crate) fn to_bytes(addr: Address) -> [u8; LONGEST] {
     let mut bytes = [0; LONGEST];
-    match addr {
+    let key = addr.key.to_be_bytes();
+    match addr.at {
         SocketAddr::V4(v4) => {
             // family, port, address, padding
             bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
             bytes[2..4].copy_from_slice(&v4.port().to_be_bytes());
             bytes[4..8].copy_from_slice(&v4.ip().octets());
+            bytes[8..12].copy_from_slice(&key);
         }
         SocketAddr::V6(v6) => {
             // family, port, flow, address, scope
             bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
             bytes[2..4].copy_from_slice(&v6.port().to_be_bytes());
+            bytes[4..8].copy_from_slice(&key);
             bytes[8..24].copy_from_slice(&v6.ip().octets());
             bytes[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
         }
@@ -43,18 +56,21 @@ pub(crate) fn to_bytes(addr: SocketAddr) -> [u8; LONGEST] {
 }
 
 /// The address in bytes; none if they hold no IP address, or too little of it.
-pub(crate) fn from_bytes(bytes: &[u8]) -> Option<SocketAddr> {
+pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Address> {
     let family = u16::from_ne_bytes(*bytes.first_chunk()?) as i32;
     let port = u16::from_be_bytes(*bytes.get(2..)?.first_chunk()?);
     match family {
         libc::AF_INET => {
             let ip: [u8; 4] = *bytes.get(4..)?.first_chunk()?;
-            (bytes.len() >= size_of::<sockaddr_in>()).then_some(SocketAddrV4::new(ip.into(), port).into())
+            let key = u32::from_be_bytes(*bytes.get(8..)?.first_chunk()?);
+            let at = SocketAddrV4::new(ip.into(), port).into();
+            (bytes.len() >= size_of::<sockaddr_in>()).then_some(Address { at, key })
         }
         libc::AF_INET6 => {
             let ip: [u8; 16] = *bytes.get(8..)?.first_chunk()?;
             let scope = u32::from_ne_bytes(*bytes.get(24..)?.first_chunk()?);
-            Some(SocketAddrV6::new(ip.into(), port, 0, scope).into())
+            let key = u32::from_be_bytes(*bytes.get(4..)?.first_chunk()?);
+            Some(Address { at: SocketAddrV6::new(ip.into(), port, 0, scope).into(), key })
         }
         _ => None,
     }
@@ -64,7 +80,7 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Option<SocketAddr> {
 ///
 /// # Safety
 /// `len` bytes at the pointer may be read, or it is NULL.
-pub(crate) unsafe fn read(pointer: *const c_void, len: usize) -> Option<SocketAddr> {
+pub(crate) unsafe fn read(pointer: *const c_void, len: usize) -> Option<Address> {
     if pointer.is_null() || len < size_of::<sockaddr_in>() {
         return None;
     }
@@ -76,8 +92,8 @@ pub(crate) unsafe fn read(pointer: *const c_void, len: usize) -> Option<SocketAd
 ///
 /// # Safety
 /// `*len` bytes at `pointer` may be written.
-pub(crate) unsafe fn write(addr: SocketAddr, pointer: *mut c_void, len: &mut usize) {
-    let (bytes, needed) = (to_bytes(addr), length_of(addr.ip()));
+pub(crate) unsafe fn write(addr: Address, pointer: *mut c_void, len: &mut usize) {
+    let (bytes, needed) = (to_bytes(addr), length_of(addr.at.ip()));
     if !pointer.is_null() {
         // SAFETY: as the caller says.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer.cast(), needed.min(*len)) };
@@ -86,13 +102,13 @@ pub(crate) unsafe fn write(addr: SocketAddr, pointer: *mut c_void, len: &mut usi
 }
 
 /// The endpoint at an address.
-pub(crate) fn to_peer(addr: SocketAddr) -> PeerAddr {
-    PeerAddr { gid: Gid::from(addr.ip()), qpn: Qpn(addr.port()) }
+pub(crate) fn to_peer(addr: Address) -> PeerAddr {
+    PeerAddr { gid: Gid::from(addr.at.ip()), qpn: Qpn(addr.at.port()), key: addr.key }
 }
 
 /// An endpoint's address. `scope` is that of the local interface, which link-local addresses need.
-pub(crate) fn of_peer(peer: PeerAddr, scope: u32) -> SocketAddr {
-    scoped(SocketAddr::new(peer.gid.ip(), peer.qpn.0), scope)
+pub(crate) fn of_peer(peer: PeerAddr, scope: u32) -> Address {
+    Address { at: scoped(SocketAddr::new(peer.gid.ip(), peer.qpn.0), scope), key: peer.key }
 }
 
 /// A link-local address with the number of its interface; any other as it is.
@@ -138,7 +154,7 @@ pub(crate) fn resolve(
         // SAFETY: its address with its length.
         let addr =
             unsafe { read(entry.ai_addr.cast::<sockaddr>().cast(), entry.ai_addrlen as socklen_t as usize) };
-        match (found, addr) {
+        match (found, addr.map(|addr| addr.at)) {
             (None, Some(addr)) => found = Some(addr),
             (Some(other), Some(addr))
                 if like
@@ -155,12 +171,13 @@ pub(crate) fn resolve(
     found.ok_or(Errno::NO_DATA)
 }
 
-/// An address in words, as fi_av_straddr(3) and fi_tostr(3) write it.
-pub(crate) fn in_words(addr: SocketAddr) -> String {
-    match addr {
+/// An address in words, as fi_av_straddr(3) and fi_tostr(3) write it, and its key, if there is one.
+pub(crate) fn in_words(addr: Address) -> String {
+    let place = match addr.at {
         SocketAddr::V4(v4) => format!("fi_sockaddr_in://{v4}"),
         SocketAddr::V6(v6) => format!("fi_sockaddr_in6://[{}]:{}", v6.ip(), v6.port()),
-    }
+    };
+    if addr.key == 0 { place } else { format!("{place}?key={:08x}", addr.key) }
 }
 
 #[cfg(test)]
@@ -170,11 +187,13 @@ mod tests {
     #[test]
     fn an_address_survives_its_bytes() {
         for text in ["10.1.2.3:9228", "[fe80::1%3]:77"] {
-            let addr: SocketAddr = text.parse().unwrap();
-            assert_eq!(from_bytes(&to_bytes(addr)[..length_of(addr.ip())]), Some(addr));
+            for key in [0, 0x1234_5678] {
+                let addr = Address { at: text.parse().unwrap(), key };
+                assert_eq!(from_bytes(&to_bytes(addr)[..length_of(addr.at.ip())]), Some(addr));
+            }
         }
         assert_eq!(from_bytes(&[0; LONGEST]), None);
-        assert_eq!(from_bytes(&to_bytes("1.2.3.4:5".parse().unwrap())[..8]), None);
+        assert_eq!(from_bytes(&to_bytes(Address { at: "1.2.3.4:5".parse().unwrap(), key: 6 })[..12]), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Address vectors (fi_av(3)). An fi_addr_t is an index into the vector, for FI_AV_MAP as for FI_AV_TABLE; each endpoint
 //! keeps beside it what the messaging layer calls that peer.
 
-use crate::address;
+use crate::address::{self, Address};
 use crate::boundary::{Absent, Errno, Outcome, abi, array, object, readable, text, value_or, writable};
 use crate::constants::*;
 use crate::cq::copy_out_text;
@@ -12,7 +12,7 @@ use crate::layout::*;
 use libc::{c_char, c_int, c_void};
 use srd_msg::PeerAddr;
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 #[repr(C)]
@@ -149,9 +149,9 @@ impl Av {
         &self.domain
     }
 
-    fn check(&self, addr: Option<SocketAddr>) -> Outcome<PeerAddr> {
+    fn check(&self, addr: Option<Address>) -> Outcome<PeerAddr> {
         // To an unspecified address or port 0 nobody can send.
-        addr.filter(|addr| {
+        addr.filter(|Address { at: addr, .. }| {
             addr.is_ipv6() == self.domain.ip().is_ipv6() && !addr.ip().is_unspecified() && addr.port() != 0
         })
         .map(address::to_peer)
@@ -215,7 +215,7 @@ impl Av {
     fn resolve(&self, node: &str, service: &str, flags: u64) -> Outcome<PeerAddr> {
         let ip = self.domain.ip();
         let found = address::resolve(Some(node), Some(service), flags & FI_NUMERICHOST != 0, false, Some(ip));
-        self.check(Some(found?))
+        self.check(Some(Address { at: found?, key: 0 }))
     }
 }
 
@@ -404,7 +404,7 @@ mod tests {
     use srd_wire::{Gid, Qpn};
 
     fn peer(n: u16) -> PeerAddr {
-        PeerAddr { gid: Gid([1; 16]), qpn: Qpn(n) }
+        PeerAddr { gid: Gid([1; 16]), qpn: Qpn(n), key: 1 }
     }
 
     #[test]
@@ -418,6 +418,8 @@ mod tests {
         assert_eq!(table.remove(0), Ok(true));
         assert_eq!((table.get(0), table.remove(0)), (None, Err(Errno::INVALID)));
         assert_eq!(table.insert(peer(7)), (0, true));
+        // The same place, another endpoint.
+        assert_eq!(table.insert(PeerAddr { key: 2, ..peer(7) }), (2, true));
     }
 
     #[test]

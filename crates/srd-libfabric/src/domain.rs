@@ -117,7 +117,7 @@ abi! {
     ) {
         let fabric = Fabric::of(fabric)?;
         let attr = readable(readable(info)?.domain_attr)?;
-        let wanted = source_of(info)?.map(|source| source.ip()).filter(|ip| !ip.is_unspecified());
+        let wanted = source_of(info)?.map(|source| source.at.ip()).filter(|ip| !ip.is_unspecified());
         let place = Place::find(wanted, None).ok_or(Errno(libc::ENODEV))?;
         let made = Box::new(Domain {
             fid: fid_domain {

@@ -1,6 +1,7 @@
 //! Endpoints (fi_endpoint(3)): what they are bound to, when they begin and end, how they are called, their options. What is
 //! posted to them is in [`crate::messages`], [`crate::rma`] and [`crate::atomic`].
 
+use crate::address::{self, Address};
 use crate::av::{Av, Vector};
 use crate::boundary::{Absent, Errno, Outcome, abi, object, readable, writable};
 use crate::completions::Reports;
@@ -13,13 +14,14 @@ use crate::eq::{Eq, Events};
 use crate::getinfo::source_of;
 use crate::layout::*;
 use crate::near::{Layer, Near};
-use crate::{address, atomic, messages, offer, rma};
+use crate::{atomic, messages, offer, rma};
 use libc::{c_int, c_void};
 use srd_device::{Device, DeviceError, HostMemory};
-use srd_msg::{EndpointId, Level, PeerAddr, PeerId, Refused, TxFlags};
+use srd_msg::{EndpointId, Identity, Level, PeerAddr, PeerId, Refused, TxFlags};
 use srd_net::log;
 use srd_wire::{Qpn, Time};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -41,6 +43,9 @@ pub(crate) struct Core {
     id: AtomicU32,
     /// Its queue pair: the port of its address.
     qpn: AtomicU16,
+    /// Who it is: its key, unless the program has chosen the port.
+    identity: NonZeroU32,
+    well_known: AtomicBool,
     caps: u64,
     transmit_size: u32,
     min_multi_recv: AtomicU64,
@@ -78,9 +83,13 @@ impl Core {
     }
 
     /// Its address.
-    fn address(&self) -> SocketAddr {
-        let addr = SocketAddr::new(self.domain.ip(), self.qpn.load(Ordering::Relaxed));
-        address::scoped(addr, self.domain.scope())
+    fn address(&self) -> Address {
+        let at = SocketAddr::new(self.domain.ip(), self.qpn.load(Ordering::Relaxed));
+        Address { at: address::scoped(at, self.domain.scope()), key: self.identity().key() }
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { number: self.identity, well_known: self.well_known.load(Ordering::Relaxed) }
     }
 
     fn allocate(domain: &Shared, number: Option<u16>) -> Outcome<Qpn> {
@@ -111,14 +120,12 @@ impl Core {
             return Err(Errno(FI_ENOCQ));
         }
         let sources = reports.sources;
-        let epoch = random()?;
         self.domain.engine.with(|state, device, now| {
             let qpn = Qpn(self.qpn.load(Ordering::Relaxed));
-            let id = state.messages.open_endpoint(device, now, qpn, epoch, self.transmit_size)?;
+            let id = state.messages.open_endpoint(device, now, qpn, self.identity(), self.transmit_size)?;
             state.messages.set_min_multi_recv(id, self.min_multi_recv.load(Ordering::Relaxed));
-            let own = PeerAddr { gid: device.gid(), qpn };
             let near = match self.domain.shm {
-                true => Near::open(id, own, epoch),
+                true => Near::open(id, device.gid(), qpn, self.identity),
                 false => Err("SRD_SHM=off in this process".into()),
             };
             if near.is_ok() {
@@ -133,7 +140,7 @@ impl Core {
                 self.introduce(index)?;
             }
         }
-        log::debug(format_args!("endpoint {} is enabled", self.address()));
+        log::debug(format_args!("endpoint {} is enabled", self.address().at));
         Ok(())
     }
 
@@ -197,11 +204,18 @@ impl Core {
     }
 }
 
-fn random() -> Outcome<u32> {
-    let mut bytes = [0; 4];
-    // SAFETY: room for four bytes.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if got == 4 { Ok(u32::from_ne_bytes(bytes)) } else { Err(Errno::IO) }
+/// A number that nobody can guess.
+fn random() -> Outcome<NonZeroU32> {
+    loop {
+        let mut bytes = [0; 4];
+        // SAFETY: room for four bytes.
+        if unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } != 4 {
+            return Err(Errno::IO);
+        }
+        if let Some(number) = NonZeroU32::new(u32::from_ne_bytes(bytes)) {
+            return Ok(number);
+        }
+    }
 }
 
 impl Endpoint {
@@ -395,6 +409,7 @@ abi! {
             return Err(Errno::NO_SYS);
         }
         let source = source_of(info)?;
+        let source = source.map(|source| source.at);
         if source.is_some_and(|addr| !addr.ip().is_unspecified() && addr.ip() != domain.ip()) {
             return Err(Errno(libc::EADDRNOTAVAIL));
         }
@@ -409,6 +424,9 @@ abi! {
         };
         let core = Arc::new(Core {
             qpn: AtomicU16::new(Core::allocate(&domain.shared, number)?.0),
+            identity: random()?,
+            // Others find it by the port that the program has chosen.
+            well_known: AtomicBool::new(number.is_some()),
             domain: domain.shared.clone(),
             id: AtomicU32::new(NOT_ENABLED),
             caps,
@@ -556,15 +574,23 @@ abi! {
             return Err(Errno::BAD_STATE);
         }
         let addr = address::read(addr, len).ok_or(Errno::INVALID)?;
+        if addr == core.address() {
+            return Ok(());
+        }
+        let addr = addr.at;
         if addr.ip() != core.domain.ip() && !addr.ip().is_unspecified() {
             return Err(Errno(libc::EADDRNOTAVAIL));
         }
+        if addr.port() == 0 {
+            return Ok(());
+        }
         let now = core.qpn.load(Ordering::Relaxed);
-        if addr.port() != 0 && addr.port() != now {
+        if addr.port() != now {
             let qpn = Core::allocate(&core.domain, Some(addr.port()))?;
             core.qpn.store(qpn.0, Ordering::Relaxed);
             core.domain.engine.instance.destroy_qp(Qpn(now))??;
         }
+        core.well_known.store(true, Ordering::Relaxed);
         Ok(())
     }
 

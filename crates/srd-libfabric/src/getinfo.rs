@@ -1,12 +1,13 @@
 //! fi_getinfo(3): what a program asks for against what there is. The answer is one info or -FI_ENODATA, and then the log says
 //! what was in the way. Addresses are chosen here, attributes in [`crate::attributes`].
 
+use crate::address::{self, Address};
 use crate::boundary::{Errno, Outcome, abi, readable, text, writable};
 use crate::constants::*;
 use crate::environment::Place;
 use crate::info::Info;
 use crate::layout::*;
-use crate::{address, attributes, domain, fabric, info, offer};
+use crate::{attributes, domain, fabric, info, offer};
 use libc::c_char;
 use srd_net::log;
 use std::net::{IpAddr, SocketAddr};
@@ -93,15 +94,15 @@ fn answer_to(asked: &Asked<'_>, node: Option<&str>, service: Option<&str>, flags
     }
     let (node, service) = if flags & FI_PROV_ATTR_ONLY != 0 { (None, None) } else { (node, service) };
     let wanted = Wanted::new(asked, node, service, flags)?;
-    let place = Place::find(wanted.source_ip(), wanted.destination.map(|to| to.ip()))
+    let place = Place::find(wanted.source_ip(), wanted.destination.map(|to| to.at.ip()))
         .ok_or_else(|| refused("an endpoint", "at that source address"))?;
     let ip = place.local.ip;
     let format = asked.info.map_or(FI_FORMAT_UNSPEC, |info| info.addr_format);
     if ![FI_FORMAT_UNSPEC, FI_SOCKADDR, FI_SOCKADDR_IP, address::format_of(ip)].contains(&format) {
         return Err(refused("address format", format));
     }
-    if let Some(to) = wanted.destination.filter(|to| to.is_ipv6() != ip.is_ipv6()) {
-        return Err(refused("reaching", format_args!("{to} from {ip}")));
+    if let Some(to) = wanted.destination.filter(|to| to.at.is_ipv6() != ip.is_ipv6()) {
+        return Err(refused("reaching", format_args!("{} from {ip}", to.at)));
     }
     check_names(asked, &place.local.interface)?;
 
@@ -120,8 +121,8 @@ fn answer_to(asked: &Asked<'_>, node: Option<&str>, service: Option<&str>, flags
     parts.fabric.prov_version = offer::PROVIDER_VERSION;
     parts.fabric.api_version = asked.api;
     parts.info.addr_format = address::format_of(ip);
-    let port = wanted.source.map_or(0, |source| source.port());
-    let source = address::scoped(SocketAddr::new(ip, port), place.local.index);
+    let (port, key) = wanted.source.map_or((0, 0), |source| (source.at.port(), source.key));
+    let source = Address { at: address::scoped(SocketAddr::new(ip, port), place.local.index), key };
     let len = address::length_of(ip);
     parts.info.src_addr = info::bytes(&address::to_bytes(source)[..len], len)?;
     parts.info.src_addrlen = len;
@@ -134,8 +135,8 @@ fn answer_to(asked: &Asked<'_>, node: Option<&str>, service: Option<&str>, flags
 
 /// Where a program wants to be, and whom it wants to reach.
 struct Wanted {
-    source: Option<SocketAddr>,
-    destination: Option<SocketAddr>,
+    source: Option<Address>,
+    destination: Option<Address>,
     /// That of a domain that is open already.
     domain: Option<IpAddr>,
 }
@@ -152,21 +153,21 @@ impl Wanted {
             let is_source = flags & FI_SOURCE != 0;
             let numeric = flags & FI_NUMERICHOST != 0;
             let other = if is_source { destination } else { source };
-            let found = address::resolve(node, service, numeric, is_source, other.map(|addr| addr.ip()))
+            let found = address::resolve(node, service, numeric, is_source, other.map(|addr| addr.at.ip()))
                 .inspect_err(|_| {
-                    log::info(format_args!(
-                        "fi_getinfo: no address for {}:{}",
-                        node.unwrap_or("*"),
-                        service.unwrap_or("*")
-                    ));
-                })?;
-            *(if is_source { &mut source } else { &mut destination }) = Some(found);
+                log::info(format_args!(
+                    "fi_getinfo: no address for {}:{}",
+                    node.unwrap_or("*"),
+                    service.unwrap_or("*")
+                ));
+            })?;
+            *(if is_source { &mut source } else { &mut destination }) = Some(Address { at: found, key: 0 });
         }
         Ok(Wanted { source, destination, domain: asked.open.map(domain::Domain::ip) })
     }
 
     fn source_ip(&self) -> Option<IpAddr> {
-        self.domain.or(self.source.map(|source| source.ip()).filter(|ip| !ip.is_unspecified()))
+        self.domain.or(self.source.map(|source| source.at.ip()).filter(|ip| !ip.is_unspecified()))
     }
 }
 
@@ -197,7 +198,7 @@ fn check_names(asked: &Asked<'_>, interface: &str) -> Outcome<()> {
 ///
 /// # Safety
 /// The pointer is NULL or leads to a live info.
-pub(crate) unsafe fn source_of(info: *const fi_info) -> Outcome<Option<SocketAddr>> {
+pub(crate) unsafe fn source_of(info: *const fi_info) -> Outcome<Option<Address>> {
     // SAFETY: as the caller says; by fi_getinfo(3) the length goes with the address.
     unsafe {
         let info = readable(info)?;

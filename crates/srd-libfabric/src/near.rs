@@ -8,6 +8,7 @@ use srd_msg::{EndpointId, LaneSend, LaneTraffic, PeerAddr, PeerId};
 use srd_net::log;
 use srd_shm::{Address, CopyError, NoCopy, NoLane, Options, Post, SendError};
 use srd_wire::{Gid, Nanos, Qpn, Time};
+use std::num::NonZeroU32;
 use std::path::Path;
 
 /// Where processes of a host meet.
@@ -54,22 +55,14 @@ struct Without {
     next: Option<Time>,
 }
 
-fn address(addr: PeerAddr) -> Address {
-    Address { ip: addr.gid.0, qpn: addr.qpn.0 }
-}
-
 impl Near {
-    /// The post of an endpoint at `own`. If the system forbids it, that is said, and the reason returned.
-    pub fn open(endpoint: EndpointId, own: PeerAddr, epoch: u32) -> Result<Near, String> {
-        match Post::open(Path::new(DIRECTORY), address(own), epoch, Options::default()) {
-            Ok(post) => Ok(Near {
-                endpoint,
-                gid: own.gid,
-                post,
-                asleep: false,
-                next_sweep: Time(0),
-                without: Vec::new(),
-            }),
+    /// The post of an endpoint. If the system forbids it, that is said, and the reason returned.
+    pub fn open(endpoint: EndpointId, gid: Gid, qpn: Qpn, identity: NonZeroU32) -> Result<Near, String> {
+        let own = Address { ip: gid.0, qpn: qpn.0 };
+        match Post::open(Path::new(DIRECTORY), own, identity.get(), Options::default()) {
+            Ok(post) => {
+                Ok(Near { endpoint, gid, post, asleep: false, next_sweep: Time(0), without: Vec::new() })
+            }
             Err(error) => {
                 log::once(
                     log::Level::Warn,
@@ -99,7 +92,8 @@ impl Near {
 
     fn connect(&mut self, layer: &mut Layer<'_>, peer: PeerId, addr: PeerAddr, asked: u32) {
         let now = layer.now;
-        let why = match self.post.connect(address(addr)) {
+        let why = match self.post.connect(Address { ip: addr.gid.0, qpn: addr.qpn.0 }) {
+            Ok(lane) if ![0, lane.peer_epoch()].contains(&addr.key) => NoLane::OtherEndpoint,
             Ok(lane) => {
                 if let Err(reason) = lane.can_copy() {
                     copies_forbidden(reason);
@@ -148,7 +142,7 @@ impl Near {
         }
         let (endpoint, post) = (self.endpoint, &mut self.post);
         let taken = post.receive(BUDGET, |sender, bytes| {
-            let from = PeerAddr { gid: Gid(sender.address.ip), qpn: Qpn(sender.address.qpn) };
+            let from = (Gid(sender.address.ip), Qpn(sender.address.qpn));
             let (at, len) = (bytes.as_ptr() as u64, bytes.len() as u32);
             layer.messages.arrived_near(layer.device, layer.now, endpoint, from, at, len);
         });
@@ -166,8 +160,8 @@ impl Near {
         while let Some(ended) = self.post.next_ended() {
             // Who closed its endpoint has taken leave, and will be found out where it still owes something.
             if ended.why != srd_shm::WhyEnded::Closed {
-                let from = PeerAddr { gid: Gid(ended.sender.address.ip), qpn: Qpn(ended.sender.address.qpn) };
-                log::info(format_args!("{}:{}: {}", from.gid.ip(), from.qpn.0, ended.why));
+                let from @ (gid, qpn) = (Gid(ended.sender.address.ip), Qpn(ended.sender.address.qpn));
+                log::info(format_args!("{}:{}: {}", gid.ip(), qpn.0, ended.why));
                 layer.messages.lost_near(layer.device, now, self.endpoint, from, ended.sender.epoch);
             }
         }
@@ -222,7 +216,7 @@ impl srd_msg::Lane for Lane {
         self.lane.max_record()
     }
 
-    fn epoch(&self) -> u32 {
+    fn identity(&self) -> u32 {
         self.lane.peer_epoch()
     }
 

@@ -6,15 +6,17 @@ use srd_msg::PeerReport;
 use srd_net::{LayerStats, LocalPeerStats, MOST_PEERS};
 use srd_wire::Gid;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// All of it. `gid`: this host.
 pub(crate) fn stats(state: &State, gid: Gid) -> LayerStats {
     let mut peers: Vec<(&Bound, PeerReport)> = Vec::new();
     for (id, bound) in state.endpoints() {
-        // An endpoint may name itself.
+        // An endpoint may name itself. Of several that were at one place the last one is there.
         let others = state.messages.peers(id).filter(|peer| peer.addr.qpn != bound.qpn);
-        peers.extend(others.filter(|peer| peer.addr.gid == gid).map(|peer| (bound, peer)));
+        let here = others.filter(|peer| peer.addr.gid == gid).map(|peer| (peer.addr.qpn, (bound, peer)));
+        peers.extend(here.collect::<BTreeMap<_, _>>().into_values());
     }
     peers.sort_by_key(|(_, peer)| Reverse(peer.lane.map_or(0, |lane| lane.traffic.tx_bytes)));
     peers.truncate(MOST_PEERS);

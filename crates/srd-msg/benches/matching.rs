@@ -7,20 +7,21 @@ use srd_device::{Device, DeviceConfig, HostMemory};
 use srd_msg::*;
 use srd_wire::{Gid, Incarnation, Qpn, Time};
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 type Letters = Arc<Mutex<Vec<Box<[u8]>>>>;
 
-struct Letterbox(Letters);
+struct Letterbox(Letters, u32);
 
 impl Lane for Letterbox {
     fn longest(&self) -> usize {
         1 << 16
     }
 
-    fn epoch(&self) -> u32 {
-        0
+    fn identity(&self) -> u32 {
+        self.1
     }
 
     fn send(&mut self, _now: Time, parts: &[&[u8]]) -> LaneSend {
@@ -60,8 +61,10 @@ fn side(host: u8) -> Side {
     let mut domain =
         Domain::open(&mut device, Config { unexpected_bytes: 1 << 30, ..Config::default() }).unwrap();
     let qpn: Qpn = device.create_qp(domain.qp_init()).unwrap();
-    let endpoint = domain.open_endpoint(&mut device, NOW, qpn, 0x1234_5678 * host as u32, 0).unwrap();
-    Side { device, domain, endpoint, addr: PeerAddr { gid, qpn } }
+    let number = NonZeroU32::new(0x1234_5678 * host as u32).expect("hosts count from 1");
+    let identity = Identity { number, well_known: false };
+    let endpoint = domain.open_endpoint(&mut device, NOW, qpn, identity, 0).unwrap();
+    Side { device, domain, endpoint, addr: PeerAddr { gid, qpn, key: identity.key() } }
 }
 
 impl Side {
@@ -79,8 +82,20 @@ fn measure(n: u64, reverse: bool) -> (f64, f64) {
     let (mut a, mut b) = (side(1), side(2));
     let (to_b, to_a) = (a.peer(b.addr), b.peer(a.addr));
     let (letters, replies) = (Letters::default(), Letters::default());
-    a.domain.set_lane(&mut a.device, NOW, a.endpoint, to_b, Some(Box::new(Letterbox(letters.clone()))));
-    b.domain.set_lane(&mut b.device, NOW, b.endpoint, to_a, Some(Box::new(Letterbox(replies.clone()))));
+    a.domain.set_lane(
+        &mut a.device,
+        NOW,
+        a.endpoint,
+        to_b,
+        Some(Box::new(Letterbox(letters.clone(), b.addr.key))),
+    );
+    b.domain.set_lane(
+        &mut b.device,
+        NOW,
+        b.endpoint,
+        to_a,
+        Some(Box::new(Letterbox(replies.clone(), a.addr.key))),
+    );
     let bytes = [7u8; 8];
     let mut room = [0u8; 8];
     let from = Iov { addr: bytes.as_ptr() as u64, len: 8 };
@@ -88,7 +103,7 @@ fn measure(n: u64, reverse: bool) -> (f64, f64) {
     let letters_of = |letters: &Letters| std::mem::take(&mut *letters.lock().unwrap());
     let deliver = |to: &mut Side, from: PeerAddr, letter: &[u8]| {
         let (at, len) = (letter.as_ptr() as u64, letter.len() as u32);
-        to.domain.arrived_near(&mut to.device, NOW, to.endpoint, from, at, len);
+        to.domain.arrived_near(&mut to.device, NOW, to.endpoint, (from.gid, from.qpn), at, len);
     };
     let send = |a: &mut Side, tag| {
         let flags = TxFlags { report: false, ..TxFlags::default() };

@@ -4,14 +4,35 @@
 use crate::atomic_ops::{AtomicOp, Datatype};
 use crate::lane::LaneTraffic;
 use srd_wire::{Gid, Nanos, Qpn, Status};
+use std::num::NonZeroU32;
 
-/// Where an endpoint is: a host and a queue pair there. As a socket address, its port is the queue pair's number.
+/// Where an endpoint is, and which: a host, a queue pair there, and the endpoint's key. As a socket address, its port is
+/// the queue pair's number. The same place with another key is another endpoint: its predecessor, or its successor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerAddr {
     /// The host.
     pub gid: Gid,
     /// The endpoint's queue pair.
     pub qpn: Qpn,
+    /// The endpoint's key, which is its identity and opens its queue pair; 0: that of whichever well-known endpoint is there.
+    pub key: u32,
+}
+
+/// Who an endpoint is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Identity {
+    /// Random: no other endpoint that was or will be at its address has it.
+    pub number: NonZeroU32,
+    /// Its place is known beforehand, as a service's port is, so its address shows no key, and whoever knows the place may
+    /// send to it. Otherwise the number is its key, and only who was given the address may.
+    pub well_known: bool,
+}
+
+impl Identity {
+    /// The key in its address.
+    pub fn key(&self) -> u32 {
+        if self.well_known { 0 } else { self.number.get() }
+    }
 }
 
 /// An endpoint of a [`crate::Domain`].

@@ -1,10 +1,10 @@
 //! What comes from peers: whose it is, whether its session goes on, and whether its turn has come.
 
-use crate::endpoint::{Endpoint, named};
+use crate::endpoint::{Endpoint, Place, named};
 use crate::header::{self, Body, FAR_BACK, LONGEST, Message, Part};
 use crate::incoming::Fetch;
 use crate::kept::Breach;
-use crate::peer::Early;
+use crate::peer::{Early, session_name};
 use crate::shared::{Cx, Shared};
 use srd_device::Store;
 
@@ -15,26 +15,32 @@ const MOST_MISSING: u32 = 1 << 16;
 const EARLY_PLACES: usize = 1024;
 
 impl Endpoint {
-    /// A message of `len` bytes from a peer lies at `at`, until this returns.
+    /// A message of `len` bytes from somewhere lies at `at`, until this returns. Answers whose it is, if that can be told.
     #[inline]
-    pub fn arrived<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, at: u64, len: u32) {
+    pub fn arrived<M: Store>(&mut self, cx: &mut Cx<'_, M>, from: &Place, at: u64, len: u32) -> Option<u32> {
         // Memory need not hold more of it than a header (`srd_device::SketchMemory`).
         let head = cx.memory().bytes(at, (len as usize).min(LONGEST));
         let Some((common, body, header)) = header::decode(head) else {
             cx.shared.counters.malformed += 1;
-            return;
+            return None;
+        };
+        let Some(peer) = self.peer_of(cx, from, if common.well_known { 0 } else { common.from }) else {
+            cx.shared.counters.strangers_dropped += 1;
+            return None;
         };
         if let Err(breach) = self.may_ask(cx.shared, peer, &body) {
-            match common.session == self.peers[peer as usize].their_session {
+            let session = session_name(common.from, common.session);
+            match session == self.peers[peer as usize].their_session {
                 true => self.breach(cx, peer, breach),
                 false => cx.shared.count(breach),
             }
-            return;
+            return Some(peer);
         }
         if !self.admit(cx, peer, &common, &body) {
-            return;
+            return Some(peer);
         }
         let state = &mut self.peers[peer as usize];
+        state.spoken = true;
         state.heard = cx.now;
         state.consumed_there = common.consumed;
         if !state.greeted {
@@ -43,7 +49,8 @@ impl Endpoint {
         let (payload, len) = (at + header as u64, len - header as u32);
         let number = body.number();
         if self.has_gap(peer, number, common.back) {
-            return self.refuse_session(cx, peer, common.session);
+            self.refuse_session(cx, peer, common.session);
+            return Some(peer);
         }
         let taken = match number {
             Some(number) => self.in_order(cx, peer, number, body, payload, len),
@@ -52,6 +59,7 @@ impl Endpoint {
         if let Err(breach) = taken {
             self.breach(cx, peer, breach);
         }
+        Some(peer)
     }
 
     /// Whether a message was delivered that never came here: the endpoint that had this address before has it. Its sender

@@ -4,14 +4,13 @@
 use crate::api::*;
 use crate::buffers::Buffers;
 use crate::counters::Counters;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Place};
 use crate::lane::Lane;
-use crate::peer::epoch_from;
+use crate::peer::qkey_of;
 use crate::regions::Regions;
 use crate::shared::{Cx, Shared};
-use crate::work::QKEY;
 use srd_device::{Access, AhNumber, CqId, Device, DeviceError, QpInit, QpKind, QpModify, Store};
-use srd_wire::{Qpn, Status, Time};
+use srd_wire::{Gid, Qpn, Status, Time};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
@@ -99,22 +98,22 @@ impl<M: Store> Domain<M> {
     }
 
     /// Makes a queue pair in RESET an endpoint that can send and receive; `tx` limits its outstanding transmit operations
-    /// (0: the configuration's). The random `epoch` tells it from the endpoint that had that number before.
+    /// (0: the configuration's).
     pub fn open_endpoint(
         &mut self,
         device: &mut Device<M>,
         now: Time,
         qpn: Qpn,
-        epoch: u32,
+        identity: Identity,
         tx: u32,
     ) -> Result<EndpointId, Refused> {
-        let [init, rtr, rts] = QpModify::to_ready(QKEY, Some(RNR_FOR_EVER));
+        let [init, rtr, rts] = QpModify::to_ready(qkey_of(identity.key()), Some(RNR_FOR_EVER));
         let invalid = |_| Refused::Invalid("qpn: an SRD queue pair in RESET, made with qp_init()");
         device.modify_qp(now, qpn, init).map_err(invalid)?;
         let index = self.endpoints.iter().position(Option::is_none).unwrap_or(self.endpoints.len());
         let id = EndpointId(index as u32);
         let cx = &mut Cx { device, now, shared: &mut self.shared };
-        let endpoint = Endpoint::new(cx, id, qpn, epoch_from(epoch), tx)?;
+        let endpoint = Endpoint::new(cx, id, qpn, identity, tx)?;
         for change in [rtr, rts] {
             device.modify_qp(now, qpn, change).map_err(invalid)?;
         }
@@ -210,6 +209,7 @@ impl<M: Store> Domain<M> {
     }
 
     /// From now on messages to that peer, which is another process of this host, take that lane; `None`: the network again.
+    /// A lane to another endpoint than the peer's address names is not taken.
     pub fn set_lane(
         &mut self,
         device: &mut Device<M>,
@@ -221,9 +221,12 @@ impl<M: Store> Domain<M> {
         let _ = self.with(device, now, endpoint, |endpoint, cx| {
             let Some(state) = endpoint.peers.get_mut(peer.0 as usize) else { return Ok(()) };
             state.lane = None;
-            let known = state.epoch;
-            if lane.as_ref().is_some_and(|lane| known != 0 && epoch_from(lane.epoch()) != known) {
-                // Another process, or another endpoint, is there now.
+            let other = lane.as_ref().is_some_and(|lane| ![0, lane.identity()].contains(&state.identity));
+            if other && state.addr.key != 0 {
+                return Ok(());
+            }
+            if other {
+                // Another endpoint has its well-known address now.
                 endpoint.lose_peer(cx, peer.0, Status::RemoteAbort);
             }
             endpoint.peers[peer.0 as usize].lane = lane;
@@ -254,45 +257,38 @@ impl<M: Store> Domain<M> {
         })
     }
 
-    /// A message from the endpoint at `from`, which is near, lies at `at` until this returns.
+    /// A message from an endpoint at `gid` and `qpn`, which is near, lies at `at` until this returns.
     #[inline]
     pub fn arrived_near(
         &mut self,
         device: &mut Device<M>,
         now: Time,
         endpoint: EndpointId,
-        from: PeerAddr,
+        (gid, qpn): (Gid, Qpn),
         at: u64,
         len: u32,
     ) {
         let _ = self.with(device, now, endpoint, |endpoint, cx| {
-            match endpoint.stranger_at(cx, from) {
-                Some(peer) => {
-                    endpoint.peers[peer as usize].near_bytes += u64::from(len);
-                    endpoint.arrived(cx, peer, at, len);
-                }
-                None => cx.shared.counters.strangers_dropped += 1,
+            let from = Place { gid, qpn, ah: AhNumber::NONE };
+            if let Some(peer) = endpoint.arrived(cx, &from, at, len) {
+                endpoint.peers[peer as usize].near_bytes += u64::from(len);
             }
             Ok(())
         });
     }
 
-    /// The process of the endpoint at `from`, which was near, has ended; `epoch` is what that was opened with.
+    /// The process of an endpoint at `gid` and `qpn`, which was near, has ended.
     pub fn lost_near(
         &mut self,
         device: &mut Device<M>,
         now: Time,
         endpoint: EndpointId,
-        from: PeerAddr,
-        epoch: u32,
+        (gid, qpn): (Gid, Qpn),
+        identity: u32,
     ) {
         let _ = self.with(device, now, endpoint, |endpoint, cx| {
-            let peer = endpoint.peer_at(cx, from)?;
-            let state = &mut endpoint.peers[peer as usize];
-            let led_to = state.lane.as_ref().map_or(0, |lane| epoch_from(lane.epoch()));
-            // Its successor may be there already.
-            if [state.epoch, led_to].iter().all(|&known| known == 0 || known == epoch_from(epoch)) {
-                state.lane = None;
+            if let Some(peer) = endpoint.peer_with(gid, qpn, identity) {
+                endpoint.peers[peer as usize].lane = None;
                 // Also where it has not said anything: nobody will.
                 endpoint.fail_directed(cx.shared, peer, Failure::PeerLost(Status::RemoteAbort));
                 endpoint.lose_peer(cx, peer, Status::RemoteAbort);

@@ -11,20 +11,20 @@ use crate::shared::Cx;
 use crate::work::Tx;
 use srd_device::slab::{Key, Slab};
 use srd_device::{AhNumber, Completion, CompletionOp, DeviceError, RecvWr, Sge, Store};
-use srd_wire::{Qpn, Status, Time};
+use srd_wire::{Gid, Qpn, Status, Time};
 use std::collections::VecDeque;
 
 /// See the module.
 pub(crate) struct Endpoint {
     pub id: EndpointId,
     pub qpn: Qpn,
-    pub epoch: u32,
+    pub identity: Identity,
     pub peers: Vec<Peer>,
-    /// Peers by host and queue pair.
-    routes: FastMap<u32, u32>,
+    /// Peers by host, queue pair and key.
+    routes: FastMap<u64, u32>,
     by_addr: FastMap<PeerAddr, u32>,
     /// The last one looked up.
-    last_route: (u32, u32),
+    last_route: (u64, u32),
     pub tx: Slab<Tx>,
     pub ops: Slab<Op>,
     pub incoming: Slab<Incoming>,
@@ -61,6 +61,13 @@ pub(crate) struct Endpoint {
 
 /// Peers that are looked at to find one that may be forgotten.
 const LOOKS_FOR_ROOM: usize = 64;
+/// Where something came from.
+pub(crate) struct Place {
+    pub gid: Gid,
+    pub qpn: Qpn,
+    /// The device's handle of the host, if it has one.
+    pub ah: AhNumber,
+}
 
 /// Peers that an endpoint knows at most.
 const MOST_PEERS: usize = 1 << 20;
@@ -83,7 +90,7 @@ impl Endpoint {
         cx: &mut Cx<'_, M>,
         id: EndpointId,
         qpn: Qpn,
-        epoch: u32,
+        identity: Identity,
         tx: u32,
     ) -> Result<Endpoint, Refused> {
         let count = cx.shared.config.receive_buffers as u64;
@@ -95,11 +102,11 @@ impl Endpoint {
         let endpoint = Endpoint {
             id,
             qpn,
-            epoch,
+            identity,
             peers: Vec::new(),
             routes: FastMap::with_hasher(hash),
             by_addr: FastMap::with_hasher(hash),
-            last_route: (u32::MAX, 0),
+            last_route: (u64::MAX, 0),
             tx: Slab::new(),
             ops: Slab::new(),
             incoming: Slab::new(),
@@ -183,7 +190,7 @@ impl Endpoint {
             DeviceError::Full(what) => Refused::NoMemory(what),
             _ => Refused::Invalid("address: that of one host, neither unspecified nor multicast"),
         })?;
-        let peer = Peer::new(addr, ah, self.epoch, cx.device.keyed_hash());
+        let peer = Peer::new(addr, ah, cx.device.keyed_hash());
         self.strangers_known += 1;
         let index = match self.free_peers.pop() {
             Some(index) => {
@@ -200,29 +207,39 @@ impl Endpoint {
             }
         };
         self.by_addr.insert(addr, index);
-        self.routes.insert(route(ah.0, addr.qpn), index);
+        self.routes.insert(route(ah.0, addr.qpn, addr.key), index);
         Ok(index)
     }
 
-    /// Who sent it.
+    /// Who sent it: the endpoint at `from` whose address holds `key`.
     #[inline]
-    fn peer_of<M: Store>(&mut self, cx: &mut Cx<'_, M>, completion: &Completion) -> Option<u32> {
-        let route = route(completion.src_ah.0, completion.src_qpn);
+    pub fn peer_of<M: Store>(&mut self, cx: &mut Cx<'_, M>, from: &Place, key: u32) -> Option<u32> {
+        let addr = PeerAddr { gid: from.gid, qpn: from.qpn, key };
+        if from.ah == AhNumber::NONE {
+            return self.stranger_at(cx, addr);
+        }
+        let route = route(from.ah.0, from.qpn, key);
         if self.last_route.0 == route {
             return Some(self.last_route.1);
         }
         let peer = match self.routes.get(&route) {
             Some(&peer) => peer,
-            None => {
-                let addr = PeerAddr { gid: completion.src_gid, qpn: completion.src_qpn };
-                self.stranger_at(cx, addr)?
-            }
+            None => self.stranger_at(cx, addr)?,
         };
-        // A host without a handle has no number of its own.
-        if completion.src_ah != AhNumber::NONE {
-            self.last_route = (route, peer);
-        }
+        self.last_route = (route, peer);
         Some(peer)
+    }
+
+    /// The peer that is, or was, the endpoint of that identity at a place.
+    pub fn peer_with(&self, gid: Gid, qpn: Qpn, identity: u32) -> Option<u32> {
+        let known = |key| self.by_addr.get(&PeerAddr { gid, qpn, key }).copied();
+        known(identity).or_else(|| {
+            known(0).filter(|&peer| {
+                let peer = &self.peers[peer as usize];
+                let led_to = peer.lane.as_ref().map_or(0, |lane| lane.identity());
+                [peer.identity, led_to].iter().all(|&known| known == 0 || known == identity)
+            })
+        })
     }
 
     /// The peer at an address that the program has not named.
@@ -255,8 +272,8 @@ impl Endpoint {
             }
             self.peers[self.hand].ah = AhNumber::NONE;
             self.by_addr.remove(&addr);
-            self.routes.remove(&route(ah.0, addr.qpn));
-            self.last_route = (u32::MAX, 0);
+            self.routes.remove(&route(ah.0, addr.qpn, addr.key));
+            self.last_route = (u64::MAX, 0);
             let _ = cx.device.destroy_ah(cx.now, cx.shared.pd, ah);
             self.strangers_known -= 1;
             self.free_peers.push(index);
@@ -276,13 +293,8 @@ impl Endpoint {
         }
         let index = completion.wr_id;
         if completion.status == Status::Ok {
-            match self.peer_of(cx, completion) {
-                Some(peer) => {
-                    let at = self.receive_buffers + index * self.receive_stride;
-                    self.arrived(cx, peer, at, completion.byte_len);
-                }
-                None => cx.shared.counters.strangers_dropped += 1,
-            }
+            let from = Place { gid: completion.src_gid, qpn: completion.src_qpn, ah: completion.src_ah };
+            self.arrived(cx, &from, self.receive_buffers + index * self.receive_stride, completion.byte_len);
         }
         self.post_receive(cx, index);
     }
@@ -308,8 +320,8 @@ impl Endpoint {
 }
 
 #[inline]
-fn route(ah: u16, qpn: Qpn) -> u32 {
-    (ah as u32) << 16 | qpn.0 as u32
+fn route(ah: u16, qpn: Qpn, key: u32) -> u64 {
+    u64::from(ah) << 48 | u64::from(qpn.0) << 32 | u64::from(key)
 }
 
 /// Everything in a table.

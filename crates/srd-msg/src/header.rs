@@ -1,6 +1,6 @@
 //! What messages say to the layer at the other side, and the bytes of it. `docs/MESSAGES.md` draws them.
 //!
-//! Every message begins with the same sixteen bytes ([`Common`]). Those that take part in the order between two endpoints
+//! Every message begins with the same 24 bytes ([`Common`]). Those that take part in the order between two endpoints
 //! go on with their number in it. All fields are little-endian.
 
 use crate::api::IOV_LIMIT;
@@ -46,7 +46,7 @@ impl MessageKind {
 }
 
 /// Version of all of this; in the upper half of the first byte.
-const VERSION: u8 = 1 << 4;
+const VERSION: u8 = 2 << 4;
 
 /// Flags of a message.
 pub(crate) mod flag {
@@ -60,18 +60,21 @@ pub(crate) mod flag {
     pub const PART: u8 = 1 << 3;
     /// What does not come by itself is to be fetched.
     pub const RENDEZVOUS: u8 = 1 << 4;
-    pub const ALL: u8 = TAGGED | DATA | RECEIPT | PART | RENDEZVOUS;
+    /// The sender's address shows no key.
+    pub const WELL_KNOWN: u8 = 1 << 5;
+    pub const ALL: u8 = TAGGED | DATA | RECEIPT | PART | RENDEZVOUS | WELL_KNOWN;
 }
 
-/// The first sixteen bytes.
+/// The first 24 bytes, without what the kind of message says itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Common {
-    pub kind: MessageKind,
-    pub flags: u8,
+    /// The sender's identity, which is never 0, and whether its address shows no key.
+    pub from: u32,
+    pub well_known: bool,
+    /// The identity of the endpoint that the message is meant for; 0: that of a well-known one which has said nothing yet.
+    pub toward: u32,
     /// The sender's session with this peer.
     pub session: u32,
-    /// The epoch of the endpoint that the message is meant for; 0: not known yet.
-    pub toward: u32,
     /// Bytes of the receiver's that the sender has consumed, modulo 2^32.
     pub consumed: u32,
     /// Ordered messages: how many numbers before this one the oldest is that the device has not reported delivered; at most
@@ -83,7 +86,7 @@ pub(crate) struct Common {
 pub(crate) const FAR_BACK: u16 = u16::MAX;
 
 /// Bytes of [`Common`].
-pub(crate) const COMMON: usize = 16;
+pub(crate) const COMMON: usize = 24;
 
 /// The longest header of any message: a rendezvous with tag, data and all its sources.
 pub(crate) const LONGEST: usize = COMMON + 8 + 8 + 8 + 16 + 8 + IOV_LIMIT * 24;
@@ -258,20 +261,16 @@ impl Writer<'_> {
 }
 
 /// Writes a message's header to the front of `bytes`, which has room for [`LONGEST`]. Returns its length.
-pub(crate) fn encode(
-    session: u32,
-    toward: u32,
-    consumed: u32,
-    back: u16,
-    body: &Body,
-    bytes: &mut [u8],
-) -> usize {
+pub(crate) fn encode(common: &Common, body: &Body, bytes: &mut [u8]) -> usize {
     let mut to = Writer { bytes, at: 0 };
-    let [low, high] = back.to_le_bytes();
-    to.put([body.kind() as u8 | VERSION, body.flags(), low, high]);
-    to.u32(session);
-    to.u32(toward);
-    to.u32(consumed);
+    let [low, high] = common.back.to_le_bytes();
+    let flags = body.flags() | if common.well_known { flag::WELL_KNOWN } else { 0 };
+    to.put([body.kind() as u8 | VERSION, flags, low, high]);
+    to.u32(common.from);
+    to.u32(common.toward);
+    to.u32(common.session);
+    to.u32(common.consumed);
+    to.u32(0);
     match body {
         Body::Message(message) => message.encode(&mut to),
         Body::Put(put) => {
@@ -396,7 +395,7 @@ impl Reader<'_> {
 #[inline]
 pub(crate) fn number_in(header: &[u8]) -> Option<u32> {
     let ordered = header[0] & 0x0F <= MessageKind::Notice as u8;
-    ordered.then(|| u32::from_le_bytes([header[16], header[17], header[18], header[19]]))
+    ordered.then(|| u32::from_le_bytes([header[24], header[25], header[26], header[27]]))
 }
 
 /// Reads a message's header. Returns it and its length, after which the payload comes; `None` if it is none of ours.
@@ -409,8 +408,15 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
     }
     let kind = MessageKind::from_u8(kind & 0x0F)?;
     let back = u16::from_le_bytes([low, high]);
-    let common =
-        Common { kind, flags, session: from.u32()?, toward: from.u32()?, consumed: from.u32()?, back };
+    let common = Common {
+        from: from.u32().filter(|&identity| identity != 0)?,
+        well_known: flags & flag::WELL_KNOWN != 0,
+        toward: from.u32()?,
+        session: from.u32().filter(|&session| session != 0)?,
+        consumed: from.u32()?,
+        back,
+    };
+    from.skip(4)?;
     let body = match kind {
         MessageKind::Message => Body::Message(Message::decode(flags, &mut from)?),
         MessageKind::Put => Body::Put(Put {
@@ -588,25 +594,37 @@ mod tests {
         ]
     }
 
+    fn common() -> impl Strategy<Value = Common> {
+        (any::<[u32; 4]>(), any::<bool>(), any::<u16>()).prop_map(
+            |([from, toward, session, consumed], well_known, back)| Common {
+                from: from.max(1),
+                well_known,
+                toward,
+                session: session.max(1),
+                consumed,
+                back,
+            },
+        )
+    }
+
     proptest! {
         #[test]
-        fn what_is_written_is_read(body in body(), fields in any::<[u32; 3]>(), payload in 0usize..64) {
-            let [session, toward, consumed] = fields;
+        fn what_is_written_is_read(body in body(), common in common(), payload in 0usize..64) {
             let mut bytes = [0xA5; LONGEST + 64];
-            let len = encode(session, toward, consumed, 7, &body, &mut bytes);
+            let len = encode(&common, &body, &mut bytes);
             prop_assert!(len <= LONGEST);
-            let (common, read, header) = decode(&bytes[..len + payload]).unwrap();
             prop_assert_eq!(number_in(&bytes), body.number());
-            prop_assert_eq!(common.back, 7);
-            prop_assert_eq!(read, body);
-            prop_assert_eq!(header, len);
-            prop_assert_eq!([common.session, common.toward, common.consumed], fields);
+            prop_assert_eq!(decode(&bytes[..len + payload]), Some((common, body, len)));
         }
 
         #[test]
-        fn a_header_cut_short_is_none(body in body(), cut in any::<prop::sample::Index>()) {
+        fn a_header_cut_short_is_none(
+            body in body(),
+            common in common(),
+            cut in any::<prop::sample::Index>(),
+        ) {
             let mut bytes = [0; LONGEST];
-            let len = encode(1, 2, 3, 4, &body, &mut bytes);
+            let len = encode(&common, &body, &mut bytes);
             prop_assert_eq!(decode(&bytes[..cut.index(len)]), None);
         }
 

@@ -273,7 +273,8 @@ impl Endpoint {
         let session = self.peers[peer as usize].their_session;
         self.lose_peer(cx, peer, Status::RemoteAbort);
         if session != 0 {
-            self.tell_stale(cx, peer, session);
+            // The count in the session's name, which is all that a Stale says.
+            self.tell_stale(cx, peer, session as u32);
         }
     }
 

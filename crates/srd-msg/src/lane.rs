@@ -34,8 +34,8 @@ pub trait Lane: Send {
     /// The longest message that it takes.
     fn longest(&self) -> usize;
 
-    /// What the endpoint that it leads to was opened with ([`crate::Domain::open_endpoint`]).
-    fn epoch(&self) -> u32;
+    /// The number of the identity of the endpoint that it leads to.
+    fn identity(&self) -> u32;
 
     /// Sends one message, whose bytes are those of `parts` one behind the other.
     fn send(&mut self, now: Time, parts: &[&[u8]]) -> LaneSend;

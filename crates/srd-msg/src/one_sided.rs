@@ -81,7 +81,7 @@ impl Endpoint {
         let write = op.kind == Kind::Write;
         // Data that goes along spares the way back that a notice would wait for.
         // One that comes back from waiting for a key may find no room; it goes on waiting for the key.
-        let goes_by_message = write && short && (op.data.is_some() || keys.is_none() || peer.epoch == 0);
+        let goes_by_message = write && short && (op.data.is_some() || keys.is_none() || !peer.spoken);
         if goes_by_message && peer.has_operations_room(len) {
             return self.put(cx, index);
         }
@@ -91,7 +91,7 @@ impl Endpoint {
         }
         match keys {
             // The device over there answers only hosts that it knows.
-            Some(keys) if peer.epoch != 0 => self.start_direct(cx, index, &keys),
+            Some(keys) if peer.spoken => self.start_direct(cx, index, &keys),
             Some(_) => self.park(cx, index, None),
             None => {
                 let unknown = op

@@ -1,8 +1,12 @@
 //! What an endpoint knows of a peer: the two sessions between them, the order of messages, and how much may come.
 //!
 //! A session is one direction of the traffic, from the first message on. It begins with number 0, is named by its sender's
-//! epoch and a count, and ends when either side has lost the other: whatever was in it is lost then, and the next message
-//! begins another. So nothing of a process that has ended, or of an endpoint that was closed, is taken for its successor's.
+//! identity and a count, and ends when either side has lost the other: whatever was in it is lost then, and the next
+//! message begins another.
+//!
+//! An endpoint whose address holds its key is one peer for ever, and its successor at the same place is another. A
+//! well-known one has no key in its address, so that a peer may turn out to be another endpoint than before: then what was
+//! under way with the old one is lost.
 
 use crate::api::{Config, NO_LABEL, PeerAddr};
 use crate::buffers::Buffer;
@@ -10,11 +14,11 @@ use crate::header::{Body, FAR_BACK};
 use crate::lane::Lane;
 use crate::matching::FastMap;
 use srd_device::AhNumber;
-use srd_wire::{KeyedHash, MrKey, Time};
+use srd_wire::{KeyedHash, MrKey, Qkey, Time};
 use std::collections::VecDeque;
 
-/// Bits of a session's name that count the sessions of an endpoint with one peer.
-const COUNT_BITS: u32 = 10;
+/// The key of well-known endpoints' queue pairs, which everybody knows.
+const WELL_KNOWN_QKEY: Qkey = Qkey(0x5352_446D);
 
 /// Bytes that may be sent to a peer that has not said anything yet.
 pub(crate) const FIRST_WINDOW: u32 = 64 << 10;
@@ -45,10 +49,12 @@ pub(crate) struct Peer {
     /// The program has named it: it is no stranger.
     pub named: bool,
 
-    /// Our session with it.
+    /// Our session with it: how many there were, this one included.
     pub session: u32,
-    /// The epoch of its endpoint; 0 while it has said nothing.
-    pub epoch: u32,
+    /// The identity of its endpoint; 0 while a well-known one has said nothing.
+    pub identity: u32,
+    /// Something has come from it in this session: it is there, and knows us.
+    pub spoken: bool,
     /// Something has been sent in this session, to which it will say who it is.
     pub introduced: bool,
     /// Number of the next ordered message.
@@ -76,10 +82,10 @@ pub(crate) struct Peer {
     /// The device's keys behind keys of its program's.
     pub keys: FastMap<u64, MrKey>,
 
-    /// Its session with us; 0: none.
-    pub their_session: u32,
+    /// Its session with us, by [`session_name`]; 0: none.
+    pub their_session: u64,
     /// A session of its that we have ended.
-    pub ended_session: u32,
+    ended_session: u64,
     /// It has been told who we are, in this session of its.
     pub greeted: bool,
     /// Number of the message whose turn it is.
@@ -114,7 +120,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub fn new(addr: PeerAddr, ah: AhNumber, epoch: u32, hash: KeyedHash) -> Peer {
+    pub fn new(addr: PeerAddr, ah: AhNumber, hash: KeyedHash) -> Peer {
         Peer {
             addr,
             lane: None,
@@ -123,8 +129,9 @@ impl Peer {
             label: NO_LABEL,
             forgotten: false,
             named: false,
-            session: epoch << COUNT_BITS,
-            epoch: 0,
+            session: 1,
+            identity: addr.key,
+            spoken: false,
             introduced: false,
             next_number: 0,
             floor: 0,
@@ -225,11 +232,17 @@ impl Peer {
         if self.lane.is_some() { FAR_BACK } else { self.floor.min(FAR_BACK as u32) as u16 }
     }
 
-    /// The next session of ours begins: nothing is known of the peer.
+    /// The key of its queue pair.
+    #[inline]
+    pub fn qkey(&self) -> Qkey {
+        qkey_of(self.addr.key)
+    }
+
+    /// The next session of ours begins: nothing is known of the peer but what its address says.
     pub fn begin_session(&mut self) {
-        let count = self.session.wrapping_add(1) & ((1 << COUNT_BITS) - 1);
-        self.session = self.session >> COUNT_BITS << COUNT_BITS | count;
-        self.epoch = 0;
+        self.session += 1;
+        self.identity = self.addr.key;
+        self.spoken = false;
         self.introduced = false;
         self.next_number = 0;
         self.floor = 0;
@@ -240,10 +253,11 @@ impl Peer {
         self.keys.clear();
     }
 
-    /// The program names the address anew, of a process that need not be the one that was there: nothing is taken to be
-    /// known of it, unless something is still under way.
+    /// The program names the address anew. That of a well-known endpoint may be another's now: nothing is taken to be known
+    /// of it, unless something is still under way.
     pub fn begin_anew(&mut self) {
-        if self.outstanding == 0
+        if self.addr.key == 0
+            && self.outstanding == 0
             && self.backlog.is_empty()
             && self.parked.is_empty()
             && self.undelivered.is_empty()
@@ -270,31 +284,37 @@ impl Peer {
     }
 
     /// How `session` relates to the one that goes on.
-    pub fn judge_session(&self, session: u32) -> Session {
+    pub fn judge_session(&self, session: u64) -> Session {
         if session == self.their_session {
             return Session::Current;
         }
         if session == self.ended_session {
             return Session::Ended;
         }
-        let same_endpoint = self.their_session != 0 && epoch_of(session) == epoch_of(self.their_session);
-        let ahead = session.wrapping_sub(self.their_session) & ((1 << COUNT_BITS) - 1);
-        if same_endpoint && ahead >= 1 << (COUNT_BITS - 1) {
+        let last = if self.their_session != 0 { self.their_session } else { self.ended_session };
+        if identity_in(session) == identity_in(last) && session < last {
             return Session::Old;
         }
         Session::New
     }
 }
 
-/// The epoch of the endpoint whose session it is.
+/// The name of a session: whose it is, and which of theirs with the same peer.
 #[inline]
-pub(crate) fn epoch_of(session: u32) -> u32 {
-    session >> COUNT_BITS
+pub(crate) fn session_name(identity: u32, count: u32) -> u64 {
+    u64::from(identity) << 32 | u64::from(count)
 }
 
-/// The epoch that random bits make: never 0.
-pub(crate) fn epoch_from(random: u32) -> u32 {
-    (random >> COUNT_BITS).max(1)
+/// The identity of the endpoint whose session it is.
+#[inline]
+fn identity_in(session: u64) -> u32 {
+    (session >> 32) as u32
+}
+
+/// The key of a queue pair whose endpoint's address holds `key`.
+#[inline]
+pub(crate) fn qkey_of(key: u32) -> Qkey {
+    if key == 0 { WELL_KNOWN_QKEY } else { Qkey(key) }
 }
 
 /// See [`Peer::judge_session`].

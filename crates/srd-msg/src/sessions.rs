@@ -6,7 +6,7 @@ use crate::header::{Body, Common};
 use crate::incoming::{Fetch, Standing};
 use crate::kept::{Breach, MOST_LEFT};
 use crate::operations::Await;
-use crate::peer::{MESSAGE_COST, MOST_WINDOW, Session, epoch_of};
+use crate::peer::{MESSAGE_COST, MOST_WINDOW, Session, session_name};
 use crate::shared::Cx;
 use crate::work::Purpose;
 use srd_device::Store;
@@ -23,26 +23,33 @@ impl Endpoint {
     /// Whether a message is to be taken; begins and ends sessions.
     #[inline]
     pub fn admit<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, common: &Common, body: &Body) -> bool {
-        let state = &self.peers[peer as usize];
-        let for_us = common.toward == 0 || common.toward == self.epoch;
-        if for_us && common.session == state.their_session {
-            return !matches!(body, Body::Stale { .. }) || self.admit_other(cx, peer, common, body);
+        let goes_on = session_name(common.from, common.session) == self.peers[peer as usize].their_session;
+        if goes_on && self.is_meant(common) && !matches!(body, Body::Stale { .. }) {
+            return true;
         }
         self.admit_other(cx, peer, common, body)
     }
 
+    /// Whether a message is for this endpoint, and not for one that was at this address before. Who names nobody means
+    /// whoever is at a well-known address.
+    #[inline]
+    fn is_meant(&self, common: &Common) -> bool {
+        common.toward == self.identity.number.get() || common.toward == 0 && self.identity.well_known
+    }
+
     #[cold]
     fn admit_other<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, common: &Common, body: &Body) -> bool {
+        let is_meant = self.is_meant(common);
         if let &Body::Stale { session } = body {
-            // Said of a session that is over already, it is no news.
-            if session == self.peers[peer as usize].session {
+            // Said of a session that is over already, or to somebody else, it is no news.
+            if is_meant && session == self.peers[peer as usize].session {
                 self.lose_peer(cx, peer, Status::RemoteAbort);
             }
             return false;
         }
-        let verdict = self.peers[peer as usize].judge_session(common.session);
-        let for_us = common.toward == 0 || common.toward == self.epoch;
-        if !for_us || verdict == Session::Ended {
+        let session = session_name(common.from, common.session);
+        let verdict = self.peers[peer as usize].judge_session(session);
+        if !is_meant || verdict == Session::Ended {
             cx.shared.counters.stale += 1;
             self.tell_stale(cx, peer, common.session);
             return false;
@@ -56,16 +63,14 @@ impl Endpoint {
             Session::New => {}
         }
         let state = &self.peers[peer as usize];
-        let epoch = epoch_of(common.session);
-        if state.epoch != 0 && state.epoch != epoch {
-            // Another process, or another endpoint, has its address now. What we had to do with the old one has ended.
+        if state.identity != 0 && state.identity != common.from {
+            // Another endpoint has its well-known address now. What we had to do with the old one has ended.
             self.lose_peer(cx, peer, Status::RemoteAbort);
         } else if state.their_session != 0 {
             self.end_their_session(cx, peer, Status::RemoteAbort);
         }
         let state = &mut self.peers[peer as usize];
-        state.their_session = common.session;
-        state.epoch = epoch;
+        (state.their_session, state.identity) = (session, common.from);
         if state.left > MOST_LEFT {
             self.breach(cx, peer, Breach::Window);
             return false;

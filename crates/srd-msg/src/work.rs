@@ -4,16 +4,13 @@
 use crate::api::*;
 use crate::buffers::Buffer;
 use crate::endpoint::Endpoint;
-use crate::header::{self, Body, COMMON, LONGEST, number_in};
+use crate::header::{self, Body, COMMON, Common, LONGEST, number_in};
 use crate::lane::LaneSend;
 use crate::shared::Cx;
 use arrayvec::ArrayVec;
 use srd_device::slab::Key;
 use srd_device::{DeviceError, SendData, SendOp, SendWr, Sge, Store};
-use srd_wire::{Qkey, Status};
-
-/// Key of all endpoints' queue pairs: addresses are all that programs exchange.
-pub(crate) const QKEY: Qkey = Qkey(0x5352_446D);
+use srd_wire::Status;
 
 /// Work that the device has, or will get.
 #[derive(Debug)]
@@ -73,8 +70,15 @@ impl Endpoint {
         peer.told = peer.consumed;
         peer.introduced = true;
         let bytes = cx.memory().bytes_mut(buffer.addr, LONGEST);
-        let back = body.number().map_or_else(|| peer.known_delivered(), |number| peer.back_from(number));
-        header::encode(peer.session, peer.epoch, peer.consumed, back, body, bytes)
+        let common = Common {
+            from: self.identity.number.get(),
+            well_known: self.identity.well_known,
+            toward: peer.identity,
+            session: peer.session,
+            consumed: peer.consumed,
+            back: body.number().map_or_else(|| peer.known_delivered(), |number| peer.back_from(number)),
+        };
+        header::encode(&common, body, bytes)
     }
 
     /// Sends a message without payload that nobody waits for.
@@ -260,7 +264,7 @@ impl Endpoint {
             op: tx.op,
             ah: peer.ah,
             dst_qpn: peer.addr.qpn,
-            qkey: QKEY,
+            qkey: peer.qkey(),
             data: SendData::Sges(&tx.sges),
         };
         match cx.device.post_send(cx.now, self.qpn, &wr) {
@@ -315,12 +319,13 @@ impl Endpoint {
     }
 
     /// Another process was there than the device knew of. That is who is meant by a message of a session in which nothing
-    /// has come from the peer so far: it goes again.
+    /// has come from the peer so far: it goes again. Who has the peer's key and was in the old process is gone, so it cannot
+    /// have the message already; only a well-known address may lead to two that get it, one after the other.
     #[cold]
     fn goes_again<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) -> bool {
         let tx = self.tx.at_mut(index).expect("the caller has it");
         let peer = &self.peers[tx.peer as usize];
-        let is_first = tx.session == peer.session && peer.epoch == 0;
+        let is_first = tx.session == peer.session && !peer.spoken;
         if !is_first || !matches!(tx.op, SendOp::Send { .. }) || tx.again == MOST_AGAIN {
             return false;
         }

@@ -51,14 +51,14 @@ fn a_message_on_its_way_in_is_not_waited_for() {
 }
 
 /// A lane that takes nothing.
-struct Blind(LaneSend);
+struct Blind(LaneSend, u32);
 
 impl Lane for Blind {
     fn longest(&self) -> usize {
         8192
     }
-    fn epoch(&self) -> u32 {
-        0
+    fn identity(&self) -> u32 {
+        self.1
     }
     fn send(&mut self, _now: Time, _parts: &[&[u8]]) -> LaneSend {
         self.0
@@ -78,7 +78,7 @@ impl Lane for Blind {
 fn what_waits_for_room_in_a_lane_is_queued() {
     let mut hall = Hall::new(2, Config::default());
     let peer = hall.peer(0, 1);
-    hall.set_lane(0, peer, Some(Box::new(Blind(LaneSend::Full))));
+    hall.set_lane(0, peer, Some(Box::new(Blind(LaneSend::Full, hall.identities[1].key()))));
     let iov = hall.bytes(0, &[1; 100]);
     hall.send(0, 1, 7, iov, 1);
     assert_eq!(farewell(&hall, 0), Farewell::Queued);
@@ -93,7 +93,7 @@ fn what_waits_for_room_in_a_lane_is_queued() {
 fn a_message_for_a_lane_that_leads_nowhere_has_failed() {
     let mut hall = Hall::new(2, Config::default());
     let peer = hall.peer(0, 1);
-    hall.set_lane(0, peer, Some(Box::new(Blind(LaneSend::Gone))));
+    hall.set_lane(0, peer, Some(Box::new(Blind(LaneSend::Gone, hall.identities[1].key()))));
     let (short, long) = (hall.bytes(0, &[1; 100]), hall.bytes(0, &[1; 100_000]));
     hall.send(0, 1, 7, short, 1);
     hall.send(0, 1, 7, long, 2);
@@ -147,8 +147,8 @@ fn receives_from_a_peer_that_has_not_begun_wait() {
 
 /// fi_av_remove(3), then fi_av_insert(3) of the same address: whoever is there now is meant.
 #[test]
-fn an_address_that_is_named_anew_is_that_of_another_process() {
-    let mut hall = Hall::new(2, Config::default());
+fn a_well_known_address_that_is_named_anew_is_that_of_another_process() {
+    let mut hall = Hall::well_known(2, Config::default());
     for life in 0..3u8 {
         let (iov, room) = (hall.bytes(0, &[life; 100]), hall.room(1, 100));
         hall.recv(1, None, 7, 0, room, 2);

@@ -10,6 +10,7 @@ use srd_wire::{Body, Gid, Incarnation, Nanos, Packet, Qpn, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 
 struct Counting;
 
@@ -86,6 +87,10 @@ fn gid(host: u32) -> Gid {
     Gid::from(IpAddr::from((0x0A00_0000 + host).to_be_bytes()))
 }
 
+fn identity(host: u32) -> Identity {
+    Identity { number: NonZeroU32::new(0x1D00_0000 + host).unwrap(), well_known: false }
+}
+
 fn side(host: u32, config: Config) -> Side {
     let mut device_config = DeviceConfig::default();
     device_config.transport.peer_timeout = Nanos::from_secs(1);
@@ -96,8 +101,8 @@ fn side(host: u32, config: Config) -> Side {
     let mut device = Device::new(device_config, gid(host), port, incarnation, host as u64, memory);
     let mut domain = Domain::open(&mut device, config).unwrap();
     let qpn = device.create_qp(domain.qp_init()).unwrap();
-    let endpoint = domain.open_endpoint(&mut device, Time(1_000), qpn, host << 12, 0).unwrap();
-    Side { device, domain, endpoint, addr: PeerAddr { gid: gid(host), qpn } }
+    let endpoint = domain.open_endpoint(&mut device, Time(1_000), qpn, identity(host), 0).unwrap();
+    Side { device, domain, endpoint, addr: PeerAddr { gid: gid(host), qpn, key: identity(host).key() } }
 }
 
 /// An attacked host and an honest one, with a wire between them. What goes anywhere else is lost.
@@ -123,11 +128,12 @@ impl Field {
     /// A forged message comes.
     fn forge(&mut self, from: PeerAddr, bytes: &[u8]) {
         let Side { device, domain, endpoint, .. } = &mut self.victim;
-        domain.arrived_near(device, self.now, *endpoint, from, bytes.as_ptr() as u64, bytes.len() as u32);
+        let place = (from.gid, from.qpn);
+        domain.arrived_near(device, self.now, *endpoint, place, bytes.as_ptr() as u64, bytes.len() as u32);
     }
 
     fn attacker(&self, n: u32) -> PeerAddr {
-        PeerAddr { gid: gid(1000 + n), qpn: Qpn(2) }
+        PeerAddr { gid: gid(1000 + n), qpn: Qpn(2), key: FORGER }
     }
 
     fn peer(&mut self, addr: PeerAddr) -> PeerId {
@@ -219,10 +225,14 @@ fn cross(now: Time, from: &mut Side, to: &mut Side) -> u32 {
 
 // ---- forged messages ----
 
-/// The first sixteen bytes: see docs/MESSAGES.md.
+/// Who the attackers say that they are: they know the victim's address, and so what lets them in.
+const FORGER: u32 = 0xF0F0_0001;
+const VICTIM: u32 = 0x1D00_0001;
+
+/// The first 24 bytes: see docs/MESSAGES.md.
 fn common(kind: u8, flags: u8, session: u32, toward: u32) -> Vec<u8> {
-    let mut bytes = vec![kind | 1 << 4, flags, 0xFF, 0xFF];
-    [session, toward, 0].iter().for_each(|field| bytes.extend(field.to_le_bytes()));
+    let mut bytes = vec![kind | 2 << 4, flags, 0xFF, 0xFF];
+    [FORGER, toward, session, 0, 0].iter().for_each(|field| bytes.extend(field.to_le_bytes()));
     bytes
 }
 
@@ -245,19 +255,20 @@ impl Put for Vec<u8> {
     }
 }
 
-const SESSION: u32 = 77 << 10;
+const SESSION: u32 = 77;
 const TAGGED: u8 = 1;
 const PART: u8 = 8;
 const RENDEZVOUS: u8 = 16;
 
 /// A whole message with tag 1 << 40, for which nobody waits.
 fn message(session: u32, number: u32, payload: &[u8]) -> Vec<u8> {
-    common(1, TAGGED, session, 0).n32(number).n32(0).n64(1 << 40).and(payload)
+    common(1, TAGGED, session, VICTIM).n32(number).n32(0).n64(1 << 40).and(payload)
 }
 
 fn part(number: u32, rendezvous: bool, total: u64, offset: u32, ahead: u32, payload: &[u8]) -> Vec<u8> {
     let flags = TAGGED | PART | if rendezvous { RENDEZVOUS } else { 0 };
-    let head = common(1, flags, SESSION, 0).n32(number).n32(0).n64(1 << 40).n64(total).n32(offset).n32(ahead);
+    let head =
+        common(1, flags, SESSION, VICTIM).n32(number).n32(0).n64(1 << 40).n64(total).n32(offset).n32(ahead);
     if rendezvous { head.n32(0).n32(0).and(payload) } else { head.and(payload) }
 }
 
@@ -344,7 +355,7 @@ fn an_atomic_operation_is_no_longer_than_a_sender_sends() {
     let from = field.attacker(0);
     let before = live();
     // Read, 1-byte integers, fetching: four targets of nearly 4 GiB, and no bytes to send along.
-    let mut forged = common(3, 0, SESSION, 0).n32(0).n32(0).and(&[10, 1, 1, 4]).n32(0);
+    let mut forged = common(3, 0, SESSION, VICTIM).n32(0).n32(0).and(&[10, 1, 1, 4]).n32(0);
     for _ in 0..4 {
         forged = forged.n64(0).n64(5).n32(u32::MAX).n32(0);
     }
@@ -381,7 +392,7 @@ fn a_grant_is_for_what_awaits_it() {
         domain.send(device, field.now, *endpoint, &send).unwrap();
         for &(offset, len) in grants {
             // The first operation of an endpoint is called 0.
-            field.forge(from, &common(7, 0, SESSION, 0).n32(0).n32(9).n64(offset).n64(len));
+            field.forge(from, &common(7, 0, SESSION, VICTIM).n32(0).n32(9).n64(offset).n64(len));
         }
         let counters = field.counters();
         assert_eq!(counters.unasked + counters.lengths_refused, refused as u64, "{grants:?}");
@@ -400,7 +411,7 @@ fn an_answer_about_a_key_that_nobody_asked_for_is_not_remembered() {
     field.forge(from, &message(SESSION, 0, &[]));
     let before = live();
     for key in 0..100_000u64 {
-        field.forge(from, &common(10, 0, SESSION, 0).n32(0).and(&[1, 0, 0, 0]).n32(3).n32(0).n64(key));
+        field.forge(from, &common(10, 0, SESSION, VICTIM).n32(0).and(&[1, 0, 0, 0]).n32(3).n32(0).n64(key));
     }
     assert!(live() - before < 4096);
 }
@@ -414,7 +425,7 @@ fn answers_that_nobody_takes_are_limited() {
     field.victim.domain.set_label(field.victim.endpoint, to, 1);
     let before = live();
     for _ in 0..50_000 {
-        field.forge(from, &common(9, 0, SESSION, 0).n32(0).n32(0).n64(1));
+        field.forge(from, &common(9, 0, SESSION, VICTIM).n32(0).n32(0).n64(1));
     }
     assert!(field.counters().replies_refused > 0);
     assert!(live() - before < MOST_GROWTH, "{} bytes", live() - before);
@@ -426,7 +437,7 @@ fn strangers_neither_fill_the_table_nor_keep_anybody_out() {
     // Warm: the tables of the transport are not what is looked at here.
     for n in 0..40_000 {
         let from = field.attacker(n);
-        field.forge(from, &common(11, 0, SESSION, 0));
+        field.forge(from, &common(11, 0, SESSION, VICTIM));
         if n % 1000 == 999 {
             // Their Hellos are given up, or have been taken.
             field.run(Nanos::from_secs(3));
@@ -451,7 +462,7 @@ struct Attacker {
 
 impl Attacker {
     fn new(field: &Field, n: u32) -> Attacker {
-        Attacker { addr: field.attacker(n), session: (n + 1) << 10, number: 0 }
+        Attacker { addr: field.attacker(n), session: 1 + n % 3, number: 0 }
     }
 
     /// A number at an edge: of fields, of windows, of lengths.
@@ -504,7 +515,7 @@ impl Attacker {
             };
             self.number = 0;
         }
-        let toward = if rng.below(50) == 0 { Attacker::edge(rng) as u32 } else { 0 };
+        let toward = if rng.below(50) == 0 { Attacker::edge(rng) as u32 } else { VICTIM };
         let mut head = common(kind, flags, self.session, toward);
         if rng.below(50) == 0 {
             head[2..4].copy_from_slice(&(Attacker::edge(rng) as u16).to_le_bytes());
@@ -678,7 +689,7 @@ fn flood(seed: u64, attackers: u32, messages: u32, busy: bool) -> (i64, i64) {
     let mut all: Vec<Attacker> = (0..attackers).map(|n| Attacker::new(&field, n)).collect();
     // They are known to the transport, whose tables have bounds of their own; and nothing is under way to them.
     for some in all.chunks(500) {
-        some.iter().for_each(|attacker| field.forge(attacker.addr, &common(11, 0, attacker.session, 0)));
+        some.iter().for_each(|attacker| field.forge(attacker.addr, &common(11, 0, attacker.session, VICTIM)));
         field.run(Nanos::from_secs(5));
     }
     let before = live();
@@ -707,7 +718,8 @@ fn flood(seed: u64, attackers: u32, messages: u32, busy: bool) -> (i64, i64) {
     // They go away, and the program takes what has come.
     for n in 0..attackers {
         let Side { device, domain, endpoint, .. } = &mut field.victim;
-        domain.lost_near(device, field.now, *endpoint, all[n as usize].addr, all[n as usize].session);
+        let from = all[n as usize].addr;
+        domain.lost_near(device, field.now, *endpoint, (from.gid, from.qpn), FORGER);
     }
     field.run(Nanos::from_secs(5));
     let iov = [Iov { addr: program.room.as_ptr() as u64, len: 1 << 20 }];

@@ -289,7 +289,7 @@ fn a_dead_peer_ends_everything_that_waits_for_it() {
 /// It had ended without a word, and nothing follows that has a number.
 #[test]
 fn a_message_that_ended_with_its_receiver_fails_when_a_successor_speaks() {
-    let mut hall = Hall::new(2, Config::default());
+    let mut hall = Hall::well_known(2, Config::default());
     let iov = hall.bytes(1, &[1; 200_000]);
     hall.send(1, 0, 7, iov, 1);
     // The device takes it; the process has no time to look.
@@ -311,8 +311,42 @@ fn a_message_that_ended_with_its_receiver_fails_when_a_successor_speaks() {
 }
 
 #[test]
-fn a_restarted_peer_is_a_new_peer() {
-    let mut hall = Hall::new(2, Config::default());
+fn the_dead_and_the_living_at_one_place_are_two_peers() {
+    for (seed, len) in [(1, 100), (2, 20_000), (3, 3_000_000)] {
+        let mut hall = Hall::new(2, Config::default());
+        let bytes = pattern(len, seed);
+        let (from, to) = (hall.bytes(0, &bytes), hall.room(1, len));
+        hall.recv(1, None, 1, 0, to, 1);
+        hall.send(0, 1, 1, from, 1);
+        assert_eq!((hall.next(1).error, hall.next(0).error), (None, None));
+        let dead = hall.peer(0, 1);
+        hall.restart(1);
+        let (living, to_room) = (hall.peer(0, 1), hall.room(1, len));
+        assert_ne!(dead, living);
+        // One after the other in the same context of the device.
+        let to_them = [dead, living, dead, living];
+        for (context, to) in (2..).zip(to_them) {
+            let send = Send { to, tag: Some(2), iov: &[from], data: Some(context), context, flags: REPORT };
+            hall.post_send(0, &send).unwrap();
+            hall.recv(1, None, 2, 0, to_room, context);
+        }
+        let mut sent: Vec<Done> = (0..4).map(|_| hall.next(0)).collect();
+        sent.sort_by_key(|done| done.context);
+        for done in sent {
+            let lost = matches!(done.error, Some(Failure::PeerLost(_)));
+            assert_eq!(lost, done.context % 2 == 0, "{len}: {done:?}");
+        }
+        let received = [hall.next(1), hall.next(1)].map(|done| (done.error, done.data));
+        assert_eq!(received, [(None, Some(3)), (None, Some(5))]);
+        hall.settle(Nanos::from_secs(5));
+        hall.nothing(1);
+        assert_eq!((hall.read(1, to_room), hall.counters(1).malformed), (bytes, 0));
+    }
+}
+
+#[test]
+fn another_endpoint_at_a_well_known_address_is_a_new_peer() {
+    let mut hall = Hall::well_known(2, Config::default());
     let bytes = pattern(100, 1);
     let (from, to) = (hall.bytes(0, &bytes), hall.room(1, 100));
     for n in 0..5 {

@@ -31,12 +31,15 @@ struct Sent {
 struct Posted {
     at: usize,
     life: u32,
-    from: Option<usize>,
+    /// A host, and its life.
+    from: Option<(usize, u32)>,
     tag: Option<(u64, u64)>,
     room: Iov,
     outcome: Option<Result<u64, Failure>>,
     took: Option<usize>,
     cancelled: bool,
+    /// Its host's endpoints have no keys.
+    well_known: bool,
 }
 
 impl Posted {
@@ -46,11 +49,12 @@ impl Posted {
             (Some((tag, ignore)), Some(sent)) => (tag ^ sent) & !ignore == 0,
             _ => false,
         };
-        // A first message may reach the process that has taken the place of the one it was meant for.
-        self.at == message.to
-            && self.life >= message.lives.1
-            && tags
-            && self.from.is_none_or(|from| from == message.from)
+        // A first message to a well-known address may reach the process that has taken the place of the one it was meant for.
+        let is_meant = self.life == message.lives.1 || self.well_known && self.life > message.lives.1;
+        let is_wanted = self
+            .from
+            .is_none_or(|(from, life)| from == message.from && (self.well_known || life == message.lives.0));
+        self.at == message.to && is_meant && tags && is_wanted
     }
 }
 
@@ -106,7 +110,7 @@ impl Program {
         let mut device = device_config();
         device.rnr_wait = Nanos::from_micros(20);
         device.rnr_wait_max = Nanos::from_micros(200);
-        let hall = Hall::with_device(hosts, config, device);
+        let hall = Hall::with(hosts, config, device, seed.is_multiple_of(3));
         Program {
             hall,
             rng,
@@ -183,7 +187,19 @@ impl Program {
             Recv { from: peer, matching, iov: &[room], context, report: true, multi: false, claim: false };
         self.hall.post(at, &recv).unwrap();
         let life = self.lives[at];
-        self.posted.push(Posted { at, life, from, tag, room, outcome: None, took: None, cancelled: false });
+        let well_known = self.hall.well_known;
+        let from = from.map(|from| (from, self.lives[from]));
+        self.posted.push(Posted {
+            at,
+            life,
+            from,
+            tag,
+            room,
+            outcome: None,
+            took: None,
+            cancelled: false,
+            well_known,
+        });
     }
 
     fn calamity(&mut self) {
@@ -278,10 +294,11 @@ impl Program {
         if matches!(done.error, None | Some(Failure::Truncated { .. })) {
             let message = done.data.expect("every message has data") as usize;
             let sent = &self.sent[message];
-            // A first message whose acknowledgement was lost with its receiver comes to the next process, too.
+            // A first message whose acknowledgement was lost with its receiver comes to the next process at a well-known
+            // address, too.
             let before = sent.taken_by.map(|by| self.posted[by].life);
             assert!(
-                before.is_none_or(|life| life < posted.life),
+                before.is_none_or(|life| posted.well_known && life < posted.life),
                 "message {message} has come twice: {done:?}"
             );
             assert!(posted.matches(sent) && done.source == sent.from as u64, "{done:?}");
@@ -396,6 +413,7 @@ impl Program {
                         outcome: None,
                         took: None,
                         cancelled: false,
+                        well_known: self.hall.well_known,
                     });
                 }
             }

@@ -181,8 +181,9 @@ impl Instance {
             keyring
         });
         let config = DeviceConfig { port_base: options.port_base, transport, ..DeviceConfig::default() };
-        let device =
+        let mut device =
             Device::new(config, gid, port, incarnation, random()?, crate::sys::memory::host_memory());
+        device.set_secret([random()?, random()?]);
         let rcvbuf = socket.rcvbuf();
         let mut receiver = Receiver::new();
         let poll_set = PollSet::new();

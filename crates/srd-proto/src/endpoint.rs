@@ -1,13 +1,14 @@
 //! One device instance: its peers, who of them has work, and who is who.
 
+use crate::identity::Identities;
 use crate::messages::Purpose;
-use crate::peer::{Candidate, Peer, Shared, introduction};
+use crate::peer::{Peer, Shared, introduction};
 use crate::timer_wheel::TimerWheel;
 use crate::{
     Config, Event, PathReport, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Tracer, Upper,
 };
+use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 use srd_wire::{
     Ack, Body, Echo, Gid, Hello, Hold, Incarnation, InstanceAddr, MsgId, Nanos, Op, Packet, PathId, Probe,
     Psn, Status, Tag, Time, first_psn,
@@ -21,6 +22,9 @@ const MAX_REPLIES: usize = 64;
 const LOOKS_FOR_ROOM: usize = 64;
 /// Least time between two replies to strangers: they are answers to what anyone may send.
 const REPLY_PAUSE: Nanos = Nanos::from_micros(20);
+/// Contexts with instances that nobody has vouched for: they are at their address, but neither does our program want them
+/// nor have they known a queue key. They have to be told what they did wrong, no more.
+const MAX_STRANGERS: usize = 1024;
 
 /// Base round trips after which a peer that sends without a pause looks at its timers.
 const LOOK_AGAIN: u64 = 2;
@@ -123,12 +127,13 @@ pub struct Endpoint<P: Payload> {
     shared: Shared,
     peers: Vec<Peer<P>>,
     by_addr: HashMap<(u8, InstanceAddr), u32, AddressHash>,
+    incarnation: Incarnation,
     /// Host from which this instance's own packets are welcome.
-    own: Option<Gid>,
+    own_host: Option<Gid>,
+    /// Contexts made for peers that nobody had vouched for, in the order of their making.
+    strangers: VecDeque<u32>,
     /// Where the next search for a context that may go begins.
     next_look: usize,
-    /// Number of new contexts: above those of contexts that have gone, whose PSNs their peers may remember.
-    first_context: u16,
     /// The peer of the last packet: packets come in bursts.
     last_peer: Option<((u8, InstanceAddr), u32)>,
     /// Peers that may have something to send.
@@ -156,13 +161,15 @@ impl<P: Payload> Endpoint<P> {
             (1..=256).contains(&config.paths) && config.entropy > 0,
             "1 to 256 paths, at least one source port"
         );
+        let identities = Identities::new(incarnation, seed, config.confirm_first);
         Endpoint {
-            shared: Shared::new(config, incarnation, ports, SmallRng::seed_from_u64(seed)),
+            shared: Shared::new(config, identities, ports, SmallRng::seed_from_u64(seed)),
+            incarnation,
             peers: Vec::new(),
             by_addr: HashMap::with_hasher(AddressHash(seed ^ incarnation.0)),
-            own: None,
+            own_host: None,
+            strangers: VecDeque::new(),
             next_look: 0,
-            first_context: 0,
             last_peer: None,
             ready: VecDeque::new(),
             owing: VecDeque::new(),
@@ -182,7 +189,7 @@ impl<P: Payload> Endpoint<P> {
 
     /// Lets this instance talk to itself at `gid`. From elsewhere its own packets are refused: they have been sent back.
     pub fn allow_self(&mut self, gid: Gid) {
-        self.own = Some(gid);
+        self.own_host = Some(gid);
     }
 
     /// How many peers send to this instance now.
@@ -206,9 +213,17 @@ impl<P: Payload> Endpoint<P> {
         &self.shared.ports
     }
 
-    /// This instance's incarnation.
+    /// This instance's incarnation. In clear mode a secret: see [`Endpoint::incarnation_toward`].
     pub fn incarnation(&self) -> Incarnation {
-        self.shared.incarnation
+        self.incarnation
+    }
+
+    /// What the instance at `to` is told to be our incarnation, at our receive port number `port`.
+    pub fn incarnation_toward(&self, port: u8, to: InstanceAddr) -> Incarnation {
+        match self.by_addr.get(&(port, to)) {
+            Some(&slot) => self.peers[slot as usize].own,
+            None => self.shared.identities.toward(port, to, 0),
+        }
     }
 
     /// The configuration.
@@ -255,10 +270,13 @@ impl<P: Payload> Endpoint<P> {
     /// The context with `to`, seen from our port number `port`; made if there is none.
     pub fn connect(&mut self, now: Time, port: u8, to: InstanceAddr) -> Result<PeerId, SendError> {
         self.advance(now);
-        match self.by_addr.get(&(port, to)) {
-            Some(&slot) => Ok(self.peers[slot as usize].id),
-            None => self.add_peer(port, to).ok_or(SendError::TooManyPeers),
-        }
+        let slot = match self.by_addr.get(&(port, to)) {
+            Some(&slot) => slot,
+            None => self.add_peer(port, to, true).ok_or(SendError::TooManyPeers)?,
+        };
+        let peer = &mut self.peers[slot as usize];
+        (peer.named, peer.vouched) = (true, true);
+        Ok(peer.id)
     }
 
     /// Queues a message. Its outcome comes through [`Upper::outcome`], once.
@@ -351,36 +369,43 @@ impl<P: Payload> Endpoint<P> {
         let late = now.since(arrived);
         let now = self.advance(now);
         self.shared.arrived = Time(now.0.saturating_sub(late.0));
-        let ours = self.shared.incarnation.tag();
         let addr = InstanceAddr { gid: from, port: packet.src_port };
-        if packet.src_tag == ours && self.own != Some(from) {
+        let known = self.known(port, addr);
+        let own = match known {
+            Some(slot) => self.peers[slot as usize].own,
+            None => self.shared.identities.toward(port, addr, 0),
+        };
+        if packet.src_tag == own.tag() && self.own_host != Some(from) {
             self.shared.stats.reflected += 1;
             return;
         }
         if let Body::Reset { stale } = packet.body {
-            return self.on_reset(port, addr, packet, stale, upper);
+            return self.on_reset(known, packet, stale, upper);
         }
-        if packet.dst_tag != Tag::UNKNOWN && packet.dst_tag != ours {
+        // Who names us has got what we sent to his address: nobody else is told this incarnation.
+        let named = packet.dst_tag == own.tag();
+        if packet.dst_tag != Tag::UNKNOWN && !named && self.next_identity(known).tag() != packet.dst_tag {
             self.shared.stats.stale_incarnation += 1;
-            return self.reset(port, addr, packet.src_tag, packet.dst_tag);
+            return self.reset(port, addr, own, packet.src_tag, packet.dst_tag);
         }
-        let Some(slot) = self.identify(port, addr, packet, upper) else { return };
+        let Some(slot) = self.identify(port, addr, known, own, packet, upper) else { return };
+        if !self.is_of_context(slot, packet.hello.as_ref(), upper) {
+            return;
+        }
         let shared = &mut self.shared;
         let peer = &mut self.peers[slot as usize];
-        // An introduction, alone or with a probe, may be the question to a stranger, from an instance that has no
-        // context with us; where contexts need keys, only an instance that has made one can name us at all.
-        let out_of_context = packet.ack.is_some() || matches!(packet.body, Body::Data(_));
-        if packet.dst_tag == ours && (out_of_context || shared.config.confirm_first) {
-            peer.knows_us = true;
+        // Who has a context with us acknowledges or sends something in it. (An introduction that echoes nobody is the answer to
+        // a stranger, or the question to one; where contexts need keys, only who has made one can name us at all.)
+        let in_context = packet.ack.is_some() || matches!(packet.body, Body::Data(_));
+        match &packet.hello {
+            None => peer.knows_context |= in_context,
+            Some(hello) => peer.knows_context = named && in_context && hello.echo != 0,
         }
-        if let Some(hello) = &packet.hello
-            && hello.context != peer.remote_context
+        peer.knows_us |= peer.knows_context || named && shared.config.confirm_first;
+        if !peer.vouched
+            && let Body::Data(data) = &packet.body
         {
-            if hello.context.wrapping_sub(peer.remote_context) > u16::MAX / 2 {
-                shared.stats.replaced_incarnation += 1;
-                return;
-            }
-            peer.restart_receiving(hello, upper);
+            peer.vouched = upper.vouches(&data.op);
         }
         peer.last_heard = now;
         peer.revive(now);
@@ -424,17 +449,19 @@ impl<P: Payload> Endpoint<P> {
     /// here for packets that name another incarnation, and by the edge for sealed packets that no key opens.
     pub fn refuse(&mut self, now: Time, port: u8, from: InstanceAddr, src_tag: Tag, dst_tag: Tag) {
         self.advance(now);
-        self.reset(port, from, src_tag, dst_tag);
+        let own = self.incarnation_toward(port, from);
+        self.reset(port, from, own, src_tag, dst_tag);
     }
 
-    fn reset(&mut self, port: u8, from: InstanceAddr, src_tag: Tag, dst_tag: Tag) {
+    fn reset(&mut self, port: u8, from: InstanceAddr, own: Incarnation, src_tag: Tag, dst_tag: Tag) {
         if dst_tag == Tag::UNKNOWN || src_tag == Tag::UNKNOWN {
             return;
         }
         self.shared.stats.resets_sent += 1;
         // In sealed mode only an introduction opens without a context.
-        let hello = self.shared.config.confirm_first.then(|| self.introduction(port, from, 0));
-        self.reply(port, from, None, src_tag, hello, None, Body::Reset { stale: dst_tag });
+        let context = || self.by_addr.get(&(port, from)).map_or(0, |&slot| self.peers[slot as usize].context);
+        let hello = self.shared.config.confirm_first.then(|| introduction(&self.shared, own, 0, context()));
+        self.reply(port, from, own, None, src_tag, hello, None, Body::Reset { stale: dst_tag });
     }
 
     /// The next packet to send now, if any. Call until it returns `None`.
@@ -529,31 +556,68 @@ impl<P: Payload> Endpoint<P> {
         self.peers.get(id.slot as usize).filter(|peer| peer.id == id)
     }
 
-    fn add_peer(&mut self, port: u8, addr: InstanceAddr) -> Option<PeerId> {
-        if self.peers.len() < self.shared.config.max_peers as usize {
-            let id = PeerId { slot: self.peers.len() as u32, generation: 0 };
-            self.peers.push(Peer::new(id, addr, port, self.first_context, self.now, &mut self.shared));
-            self.shared.stats.peers_created += 1;
-            self.by_addr.insert((port, addr), id.slot);
-            return Some(id);
+    /// The slot of the context with `addr`, if there is one.
+    #[inline]
+    fn known(&mut self, port: u8, addr: InstanceAddr) -> Option<u32> {
+        if let Some((key, slot)) = self.last_peer
+            && key == (port, addr)
+        {
+            return Some(slot);
         }
-        let slot = self.find_room()?;
+        let slot = *self.by_addr.get(&(port, addr))?;
+        self.last_peer = Some(((port, addr), slot));
+        Some(slot)
+    }
+
+    /// The slot of a new context; none if there is no room. `vouched`: it is not a stranger's.
+    fn add_peer(&mut self, port: u8, addr: InstanceAddr, vouched: bool) -> Option<u32> {
+        let full = self.peers.len() >= self.shared.config.max_peers as usize;
+        let crowded = !vouched && self.strangers.len() >= MAX_STRANGERS;
+        let slot = if full || crowded {
+            let slot = self.oldest_stranger().or_else(|| if crowded { None } else { self.find_room() })?;
+            self.evict(slot);
+            slot
+        } else {
+            self.peers.len() as u32
+        };
+        let own = self.shared.identities.toward(port, addr, 0);
+        let generation = self.peers.get(slot as usize).map_or(0, |old| old.id.generation.wrapping_add(1));
+        let id = PeerId { slot, generation };
+        let mut peer = Peer::new(id, addr, port, own, 0, self.now, &mut self.shared);
+        peer.vouched = vouched;
+        match self.peers.get_mut(slot as usize) {
+            Some(old) => {
+                (peer.ready, peer.owing) = (old.ready, old.owing);
+                *old = peer;
+            }
+            None => self.peers.push(peer),
+        }
+        if !vouched {
+            self.strangers.push_back(slot);
+        }
+        self.shared.stats.peers_created += 1;
+        self.by_addr.insert((port, addr), slot);
+        Some(slot)
+    }
+
+    /// The context in `slot` makes way for another.
+    fn evict(&mut self, slot: u32) {
         let old = &self.peers[slot as usize];
-        let id = PeerId { slot, generation: old.id.generation.wrapping_add(1) };
-        let (ready, owing) = (old.ready, old.owing);
-        if old.has_sent() {
-            self.first_context = self.first_context.max(old.context.wrapping_add(1));
+        if !old.is_unused() {
+            self.shared.identities.forget();
         }
         self.by_addr.remove(&(old.port, old.addr));
         self.last_peer = None;
-        let mut peer = Peer::new(id, addr, port, self.first_context, self.now, &mut self.shared);
-        (peer.ready, peer.owing) = (ready, owing);
-        self.peers[slot as usize] = peer;
+        self.strangers.retain(|&stranger| stranger != slot);
         self.timers.set(slot, Time::NEVER);
-        self.shared.stats.peers_created += 1;
         self.shared.stats.peers_evicted += 1;
-        self.by_addr.insert((port, addr), slot);
-        Some(id)
+    }
+
+    /// The context of the stranger that has been here longest, of whose messages none is half taken.
+    fn oldest_stranger(&mut self) -> Option<u32> {
+        let peers = &self.peers;
+        self.strangers.retain(|&slot| !peers[slot as usize].vouched);
+        self.strangers.iter().copied().find(|&slot| !peers[slot as usize].partials.await_more())
     }
 
     /// A context of a full table that may go.
@@ -577,70 +641,142 @@ impl<P: Payload> Endpoint<P> {
         }
     }
 
-    /// The context that a packet belongs to; a new one, or a new incarnation's, if the packet introduces it.
+    /// The slot of the context that a packet belongs to; a new one, or a new incarnation's, if the packet introduces its
+    /// sender and he has shown that he is at his address, or that he was given ours.
     fn identify<U: Upper<P>>(
         &mut self,
         port: u8,
         addr: InstanceAddr,
+        known: Option<u32>,
+        own: Incarnation,
         packet: &Packet<P>,
         upper: &mut U,
     ) -> Option<u32> {
-        let known = match self.last_peer {
-            Some((key, slot)) if key == (port, addr) => Some(slot),
-            _ => self.by_addr.get(&(port, addr)).copied(),
-        };
-        if let Some(slot) = known {
-            self.last_peer = Some(((port, addr), slot));
-            let peer = &self.peers[slot as usize];
-            if peer.remote.is_some() && peer.remote_tag == packet.src_tag {
-                return Some(slot);
-            }
+        let named = packet.dst_tag == own.tag();
+        let peer = known.map(|slot| &self.peers[slot as usize]);
+        if let Some(remote) = peer.and_then(|peer| peer.remote)
+            && remote.tag() == packet.src_tag
+            // Without our tag the 64 bits of his incarnation, which only we are told, speak for him.
+            && (named || packet.dst_tag == Tag::UNKNOWN && packet.hello.is_some_and(|hello| hello.incarnation == remote))
+        {
+            return known;
         }
-        let candidate = known
-            .and_then(|slot| self.peers[slot as usize].candidate)
-            .filter(|candidate| candidate.hello.incarnation.tag() == packet.src_tag);
-        let Some(hello) = packet.hello.or(candidate.map(|candidate| candidate.hello)) else {
+        let Some(hello) = packet.hello else {
             self.shared.stats.unintroduced += 1;
-            // Its sender believes that we know it: whatever it has outstanding here is lost.
-            self.reset(port, addr, packet.src_tag, packet.dst_tag);
+            if named {
+                // Its sender believes that we know it: whatever it has outstanding here is lost.
+                self.reset(port, addr, own, packet.src_tag, packet.dst_tag);
+            }
             return None;
         };
+        // The first context with an address belongs to whoever is there first. Later ones do not: a packet of a dead
+        // process, late on its way, could end a live context, or bring a message a second time.
+        if let Some(peer) = peer.filter(|peer| peer.ever_known) {
+            let next = self.next_identity(known);
+            let number = self.shared.identities.question(port, addr, hello.incarnation, peer.id.generation);
+            let answers = |echo: &Echo| echo.tx_count == Echo::PROBE && echo.psn == Psn(number);
+            // In clear mode nobody was told that incarnation before; in sealed mode all are told the same.
+            let answered = !self.shared.config.confirm_first
+                || packet.ack.iter().flat_map(|ack| &ack.echoes).any(answers);
+            if !answered || packet.dst_tag != next.tag() {
+                self.shared.stats.replaced_incarnation += 1;
+                let probe = Probe { path: PathId(0), number, stamp: self.now.stamp() };
+                self.answer_stranger(port, addr, next, &hello, None, Body::Probe(probe));
+                if let Body::Probe(probe) = &packet.body {
+                    // Both sides may be in doubt about each other.
+                    self.answer_stranger(port, addr, next, &hello, Some(probe), Body::None);
+                }
+                return None;
+            }
+            let slot = known?;
+            if self.peers[slot as usize].remote.is_some() {
+                self.replace(slot, upper);
+            }
+            self.peers[slot as usize].adopt(&hello, &mut self.shared);
+            return Some(slot);
+        }
+        let vouched = match &packet.body {
+            Body::Data(data) => upper.vouches(&data.op),
+            _ => false,
+        };
+        if !named && !vouched {
+            if !matches!(packet.body, Body::None) {
+                self.shared.stats.unconfirmed += 1;
+            }
+            let probe = match &packet.body {
+                Body::Probe(probe) => Some(probe),
+                _ => None,
+            };
+            self.answer_stranger(port, addr, own, &hello, probe, Body::None);
+            return None;
+        }
         let slot = match known {
             Some(slot) => slot,
-            None => match self.add_peer(port, addr) {
-                Some(id) => id.slot,
+            // In sealed mode only those who have the key get here.
+            None => match self.add_peer(port, addr, vouched || self.shared.config.confirm_first) {
+                Some(slot) => slot,
                 None => {
                     self.shared.stats.peer_limit_drops += 1;
                     return None;
                 }
             },
         };
-        let peer = &self.peers[slot as usize];
-        // The first context with an address belongs to whoever introduces itself first. Later ones do not: a packet of a
-        // dead process, late on its way, could end a live context, or bring a message a second time.
-        if peer.ever_known {
-            let answers = |number: u32| {
-                let echoes = packet.ack.iter().flat_map(|ack| &ack.echoes);
-                echoes.into_iter().any(|echo| echo.tx_count == Echo::PROBE && echo.psn == Psn(number))
-            };
-            if !candidate.is_some_and(|candidate| answers(candidate.number)) {
-                self.shared.stats.replaced_incarnation += 1;
-                self.ask_candidate(slot, candidate, hello);
-                if let Body::Probe(probe) = &packet.body {
-                    self.answer_question(slot, &hello, probe); // both sides may be in doubt about each other
-                }
-                return None;
-            }
-        }
-        if peer.remote.is_some() {
-            self.replace(slot, upper);
-        }
         self.peers[slot as usize].adopt(&hello, &mut self.shared);
         Some(slot)
     }
 
+    /// Who we shall be to the next process at the address of the context in `known`: somebody else than to the one that is
+    /// known there.
+    fn next_identity(&self, known: Option<u32>) -> Incarnation {
+        let Some(slot) = known else { return Incarnation(0) };
+        let peer = &self.peers[slot as usize];
+        match peer.remote {
+            Some(_) => self.shared.identities.toward(peer.port, peer.addr, peer.life + 1),
+            None => peer.own,
+        }
+    }
+
+    /// Whether a packet of the peer in `slot` belongs to the context that goes on. Where the peer has begun another, because it
+    /// has given us up, so do we.
+    #[inline]
+    fn is_of_context<U: Upper<P>>(&mut self, slot: u32, hello: Option<&Hello>, upper: &mut U) -> bool {
+        let peer = &mut self.peers[slot as usize];
+        match hello {
+            None if peer.joined => return true,
+            Some(hello) if hello.context == peer.context => {
+                peer.joined = true;
+                return true;
+            }
+            Some(hello) if hello.context.wrapping_sub(peer.context) < u16::MAX / 2 => {
+                self.follow(slot, hello.context, upper);
+                return true;
+            }
+            _ => {}
+        }
+        // It does not know yet that we have given it up.
+        self.shared.stats.replaced_incarnation += 1;
+        peer.knows_context = false;
+        peer.revive(self.now);
+        peer.answer_introduction(self.now, &self.shared);
+        self.make_ready(slot);
+        false
+    }
+
+    /// The peer in `slot` has begun context number `context` with us.
+    #[cold]
+    fn follow<U: Upper<P>>(&mut self, slot: u32, context: u16, upper: &mut U) {
+        let shared = &mut self.shared;
+        shared.stats.given_up_by_peers += 1;
+        let peer = &mut self.peers[slot as usize];
+        let mut old = peer.begin_context(self.now, context, shared);
+        peer.joined = true;
+        old.end(self.now, Status::RemoteAbort, PeerLoss::Restarted, shared, upper);
+        self.timers.set(slot, Time::NEVER);
+    }
+
     /// The process at this address has restarted: the context ends, and a new one takes its slot.
     fn replace<U: Upper<P>>(&mut self, slot: u32, upper: &mut U) {
+        let own = self.next_identity(Some(slot));
         let shared = &mut self.shared;
         shared.stats.peer_restarts += 1;
         shared.stats.peers_created += 1;
@@ -649,72 +785,49 @@ impl<P: Payload> Endpoint<P> {
             shared.stats.impaired_remote_conn_events += 1;
         }
         let id = PeerId { slot, generation: old.id.generation.wrapping_add(1) };
-        let context = old.context.wrapping_add(1);
-        let mut new = Peer::new(id, old.addr, old.port, context, self.now, shared);
+        let mut new = Peer::new(id, old.addr, old.port, own, 0, self.now, shared);
+        new.life = old.life + 1;
         (new.ready, new.owing) = (old.ready, old.owing);
-        new.ever_known = old.ever_known;
+        (new.named, new.vouched) = (old.named, old.vouched);
+        (new.ever_known, new.counters) = (old.ever_known, old.counters);
         let mut old = std::mem::replace(&mut self.peers[slot as usize], new);
         old.end(self.now, Status::RemoteAbort, PeerLoss::Restarted, shared, upper);
         self.timers.set(slot, Time::NEVER);
     }
 
-    /// Asks the process that has introduced itself at the address of the context in `slot` for a sign of life.
-    fn ask_candidate(&mut self, slot: u32, candidate: Option<Candidate>, hello: Hello) {
-        if candidate.is_some_and(|candidate| self.now < candidate.ask_at) {
-            return;
-        }
-        let number = candidate.map_or_else(|| self.shared.rng.random(), |candidate| candidate.number);
-        let ask_at = self.now + self.shared.config.min_rto;
-        let peer = &mut self.peers[slot as usize];
-        peer.candidate = Some(Candidate { hello, number, ask_at });
-        let (port, addr) = (peer.port, peer.addr);
-        let ours = self.introduction(port, addr, hello.incarnation.0);
-        let probe = Probe { path: PathId(0), number, stamp: self.now.stamp() };
-        self.reply(
-            port,
-            addr,
-            Some(hello.incarnation),
-            hello.incarnation.tag(),
-            Some(ours),
-            None,
-            Body::Probe(probe),
-        );
-    }
-
-    /// Answers the question of an instance that is not the peer of the context in `slot`: nothing has been received of
-    /// the context that it names.
-    fn answer_question(&mut self, slot: u32, hello: &Hello, probe: &Probe) {
-        let peer = &self.peers[slot as usize];
-        let (port, addr) = (peer.port, peer.addr);
-        let echo = Echo {
-            path: probe.path,
-            tx_count: Echo::PROBE,
-            hold: Hold::TOO_LONG,
-            psn: Psn(probe.number),
-            stamp: probe.stamp,
-        };
-        let cum = first_psn(hello.incarnation, hello.context);
-        let ack = Ack { cum, echoes: [echo].into_iter().collect(), ..Ack::default() };
-        let ours = self.introduction(port, addr, hello.incarnation.0);
-        let (incarnation, tag) = (hello.incarnation, hello.incarnation.tag());
-        self.reply(port, addr, Some(incarnation), tag, Some(ours), Some(ack), Body::None);
-    }
-
-    fn on_reset<U: Upper<P>>(
+    /// Tells an instance with which there is no context who we are, and echoes the `probe` with which it has asked: nothing
+    /// has been received of the context that it names. Nothing of it is remembered here.
+    fn answer_stranger(
         &mut self,
         port: u8,
         addr: InstanceAddr,
-        packet: &Packet<P>,
-        stale: Tag,
-        upper: &mut U,
+        own: Incarnation,
+        hello: &Hello,
+        probe: Option<&Probe>,
+        body: Body<P>,
     ) {
-        let ours = self.shared.incarnation.tag();
-        let slot = self.by_addr.get(&(port, addr)).copied();
-        let current = slot.is_some_and(|slot| {
-            let peer = &self.peers[slot as usize];
-            peer.remote.is_some() && peer.remote_tag == stale
+        let ack = probe.map(|probe| {
+            let echo = Echo {
+                path: probe.path,
+                tx_count: Echo::PROBE,
+                hold: Hold::TOO_LONG,
+                psn: Psn(probe.number),
+                stamp: probe.stamp,
+            };
+            let cum = first_psn(hello.incarnation, hello.context);
+            Ack { cum, echoes: [echo].into_iter().collect(), ..Ack::default() }
         });
-        let Some(slot) = slot.filter(|_| current && packet.dst_tag == ours) else {
+        let (who, tag) = (hello.incarnation, hello.incarnation.tag());
+        let ours = introduction(&self.shared, own, 0, 0);
+        self.reply(port, addr, own, Some(who), tag, Some(ours), ack, body);
+    }
+
+    fn on_reset<U: Upper<P>>(&mut self, known: Option<u32>, packet: &Packet<P>, stale: Tag, upper: &mut U) {
+        let current = |slot: &u32| {
+            let peer = &self.peers[*slot as usize];
+            peer.remote.is_some() && peer.remote_tag == stale && packet.dst_tag == peer.own.tag()
+        };
+        let Some(slot) = known.filter(current) else {
             self.shared.stats.resets_ignored += 1;
             return;
         };
@@ -730,18 +843,12 @@ impl<P: Payload> Endpoint<P> {
         }
     }
 
-    /// An introduction to an instance with which there may be a context.
-    fn introduction(&self, port: u8, to: InstanceAddr, echo: u64) -> Hello {
-        let known = self.by_addr.get(&(port, to));
-        let context = known.map_or(self.first_context, |&slot| self.peers[slot as usize].context);
-        introduction(&self.shared, echo, context)
-    }
-
     #[allow(clippy::too_many_arguments)]
     fn reply(
         &mut self,
         port: u8,
         to: InstanceAddr,
+        own: Incarnation,
         peer_incarnation: Option<Incarnation>,
         dst_tag: Tag,
         hello: Option<Hello>,
@@ -754,7 +861,7 @@ impl<P: Payload> Endpoint<P> {
         let packet = Packet {
             src_port: self.shared.ports[port as usize],
             dst_tag,
-            src_tag: self.shared.incarnation.tag(),
+            src_tag: own.tag(),
             hello,
             ack: ack.map(Into::into),
             body,

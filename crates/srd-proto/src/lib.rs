@@ -17,6 +17,7 @@ mod endpoint;
 #[cfg(feature = "serde")]
 mod event_line;
 mod events;
+mod identity;
 mod loss;
 mod messages;
 mod pacing;

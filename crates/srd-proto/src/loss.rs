@@ -24,7 +24,7 @@ use crate::events::{Event, LossCause};
 use crate::paths::{Findings, NO_PSN};
 use crate::peer::{Outgoing, Peer, Shared};
 use crate::sent::SentPacket;
-use crate::{Payload, PeerLoss, Upper};
+use crate::{Payload, Upper};
 use srd_wire::{Nanos, Op, PathId, Probe, Psn, Status, Time};
 
 /// Probes into silence before a peer can count as dead: a clock that jumps is not a peer that died.
@@ -307,14 +307,7 @@ impl<P: Payload> Peer<P> {
         }
         shared.stats.unresponsive_remote_events += 1;
         shared.trace.emit(now, self.id, || Event::PeerDied { silence });
-        let answered_before = self.ever_known;
-        let status = if answered_before { Status::Unresponsive } else { Status::Unreachable };
-        self.restart_sending(now, status, shared, upper);
-        self.dead = true;
-        for (cookie, head) in self.partials.abandon() {
-            upper.abandon(cookie, &head);
-        }
-        upper.peer_lost(self.id, self.addr, PeerLoss::Dead { answered_before });
+        self.give_up(now, shared, upper);
     }
 
     /// There is a reason to try again with a peer that counted as dead.

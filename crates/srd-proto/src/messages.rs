@@ -250,13 +250,6 @@ impl<P: Payload> Messages<P> {
         })
     }
 
-    /// Refusals that the peer has not acknowledged.
-    pub(crate) fn refusals(&self) -> impl Iterator<Item = &OutMessage<P>> {
-        self.slab.iter().filter(|message| {
-            message.live && !message.over && matches!(message.purpose, Purpose::Refusal { .. })
-        })
-    }
-
     /// The token of a message of the upper layer.
     pub(crate) fn token(&self, slot: u32) -> Option<Token> {
         match self.slab[slot as usize].purpose {

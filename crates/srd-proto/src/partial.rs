@@ -29,8 +29,6 @@ impl Hasher for MsgHasher {
 pub(crate) struct Partial {
     /// The upper layer's name for it; `None` if it has ended here.
     pub(crate) cookie: Option<Cookie>,
-    /// It was abandoned for its sender's silence, and the sender must be told so should it send more of it.
-    pub(crate) refusal_due: bool,
     pub(crate) head: Incoming,
     /// Bytes placed.
     pub(crate) placed: u32,
@@ -42,8 +40,6 @@ pub(crate) struct Partials {
     messages: HashMap<MsgId, Partial, BuildHasherDefault<MsgHasher>>,
     /// Messages given up, and the PSN from which on nothing of them can come any more.
     closed: VecDeque<(Psn, MsgId)>,
-    /// Messages abandoned for their sender's silence.
-    abandoned: usize,
 }
 
 impl Partials {
@@ -54,17 +50,7 @@ impl Partials {
 
     /// Whether more is awaited of a message.
     pub(crate) fn await_more(&self) -> bool {
-        self.len() > self.abandoned
-    }
-
-    /// The sender is silent: its messages end here. What they were.
-    pub(crate) fn abandon(&mut self) -> impl Iterator<Item = (Cookie, Incoming)> {
-        self.abandoned = self.len();
-        self.messages.values_mut().filter_map(|partial| {
-            let cookie = partial.cookie.take()?;
-            partial.refusal_due = true;
-            Some((cookie, partial.head))
-        })
+        self.messages.len() > self.closed.len()
     }
 
     /// Whether nothing at all is remembered.
@@ -86,9 +72,8 @@ impl Partials {
 
     /// From now on segments of `id` are dropped, until the window has passed all that its sender can have sent.
     pub(crate) fn close(&mut self, id: MsgId, head: Incoming, cum: Psn) -> Option<Partial> {
-        let old = self.messages.insert(id, Partial { cookie: None, refusal_due: false, head, placed: 0 });
-        self.abandoned -= old.is_some_and(|old| old.refusal_due) as usize;
-        if old.is_none_or(|old| old.cookie.is_some() || old.refusal_due) {
+        let old = self.messages.insert(id, Partial { cookie: None, head, placed: 0 });
+        if old.is_none_or(|old| old.cookie.is_some()) {
             self.closed.push_back((cum.plus(2 * WINDOW_PACKETS), id));
         }
         old
@@ -108,7 +93,6 @@ impl Partials {
     /// Takes all messages out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Partial> {
         self.closed.clear();
-        self.abandoned = 0;
         self.messages.drain().map(|(_, partial)| partial)
     }
 

@@ -2,6 +2,7 @@
 //! holes), so that nothing above the size that every network carries is sent before a padded probe of that size has been
 //! answered: packetization layer path MTU discovery, after RFC 8899.
 
+use srd_wire::codec::MIN_DATAGRAM;
 use srd_wire::{Nanos, Time};
 
 /// What every network carries: IPv6's smallest MTU, 1280, less the IPv6 and UDP headers.
@@ -23,6 +24,7 @@ const RESTS: u64 = 15;
 const SIZE_PROBE: u32 = 1 << 31;
 
 /// See the module.
+#[derive(Clone)]
 pub(crate) struct PathMtu {
     /// Bytes that sealing adds to what is counted here.
     seal: u16,
@@ -60,8 +62,10 @@ impl PathMtu {
         self.proven
     }
 
-    /// Whoever knows says that nothing larger than `max` gets through.
+    /// Whoever knows says that nothing larger than `max` gets through. (That it be less than every peer must take is not
+    /// believed.)
     pub(crate) fn limit(&mut self, max: u16) {
+        let max = max.max(MIN_DATAGRAM);
         if max < self.max {
             *self = PathMtu::new(max, false, self.seal);
         }

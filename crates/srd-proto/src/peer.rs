@@ -4,6 +4,7 @@
 use crate::arrivals::Arrivals;
 use crate::controller::{CongestionController, controller};
 use crate::events::{Event, Trace};
+use crate::identity::Identities;
 use crate::messages::{Messages, Purpose};
 use crate::pacing::Pacer;
 use crate::partial::Partials;
@@ -26,7 +27,7 @@ use std::collections::VecDeque;
 /// What an endpoint's peers share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
-    pub(crate) incarnation: Incarnation,
+    pub(crate) identities: Identities,
     pub(crate) ports: Vec<u16>,
     pub(crate) stats: Stats,
     pub(crate) rng: SmallRng,
@@ -37,10 +38,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, incarnation: Incarnation, ports: &[u16], rng: SmallRng) -> Shared {
+    pub(crate) fn new(config: Config, identities: Identities, ports: &[u16], rng: SmallRng) -> Shared {
         Shared {
             config,
-            incarnation,
+            identities,
             ports: ports.to_vec(),
             stats: Stats::default(),
             rng,
@@ -53,7 +54,7 @@ impl Shared {
     #[cfg(test)]
     pub(crate) fn for_tests(config: Config) -> Shared {
         use rand::SeedableRng;
-        Shared::new(config, Incarnation(1), &[1], SmallRng::seed_from_u64(1))
+        Shared::new(config, Identities::new(Incarnation(1), 1, false), &[1], SmallRng::seed_from_u64(1))
     }
 
     /// Bytes by which sealing makes a packet longer, at most.
@@ -69,10 +70,10 @@ pub(crate) struct Outgoing {
     pub(crate) controller: Box<dyn CongestionController>,
 }
 
-/// Our introduction to a peer of whose incarnation we know `echo` (0: nothing), in our context number `context`.
-pub(crate) fn introduction(shared: &Shared, echo: u64, context: u16) -> Hello {
+/// Introduces us as `own` to a peer of whose incarnation, in context number `context`, we know `echo` (0: nothing).
+pub(crate) fn introduction(shared: &Shared, own: Incarnation, echo: u64, context: u16) -> Hello {
     Hello {
-        incarnation: shared.incarnation,
+        incarnation: own,
         echo,
         version_min: VERSION,
         version_max: VERSION,
@@ -81,18 +82,6 @@ pub(crate) fn introduction(shared: &Shared, echo: u64, context: u16) -> Hello {
         max_datagram: shared.config.max_datagram,
         rcvbuf_kib: (shared.config.rcvbuf_bytes / 1024) as u32,
     }
-}
-
-/// An incarnation that introduces itself where there has been a context before: the peer has restarted, or a packet of
-/// a dead process has been long on its way. It is asked, and the context is its own once it returns the number of the
-/// question: that a dead process cannot have known.
-#[derive(Clone, Copy)]
-pub(crate) struct Candidate {
-    pub(crate) hello: Hello,
-    /// Number of the question.
-    pub(crate) number: u32,
-    /// When it is asked again, should it still be unknown.
-    pub(crate) ask_at: Time,
 }
 
 /// Share of the receiver's socket buffer that all senders together may fill: the kernel charges a datagram with up to
@@ -113,18 +102,25 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) owing: bool,
 
     // Identity.
+    /// Who we are to this peer, and how many others there have been at its address since we know it.
+    pub(crate) own: Incarnation,
+    pub(crate) life: u32,
+    /// Who it is. Known once it has shown that what we send reaches it, or that it has been given our address.
     pub(crate) remote: Option<Incarnation>,
     pub(crate) remote_tag: Tag,
     /// An instance has been known at this address, in this context or an earlier one.
     pub(crate) ever_known: bool,
-    /// Who has introduced itself at this address, and must yet show that it lives.
-    pub(crate) candidate: Option<Candidate>,
-    /// Number of the peer's context with us.
-    pub(crate) remote_context: u16,
-    /// Number of our context with this address.
+    /// Our program wants to talk to this address.
+    pub(crate) named: bool,
+    /// So does it, or the peer has known a queue key of ours.
+    pub(crate) vouched: bool,
+    /// Number of the context: 0 for a pair of incarnations, and one more each time that either has given the other up.
     pub(crate) context: u16,
-    /// The peer has shown that it has a context with us.
+    /// The peer has shown that it is in this context.
+    pub(crate) joined: bool,
+    /// It has shown that it knows our incarnation, and that it knows that we are in this context.
     pub(crate) knows_us: bool,
+    pub(crate) knows_context: bool,
     /// It has acknowledged something of ours.
     pub(crate) acknowledged: bool,
     /// The peer speaks no version of ours.
@@ -207,11 +203,12 @@ pub(crate) struct Peer<P: Payload> {
 }
 
 impl<P: Payload> Peer<P> {
-    /// Context number `context` with the instance at `addr`.
+    /// Context number `context` of us, as `own`, with the instance at `addr`.
     pub(crate) fn new(
         id: PeerId,
         addr: InstanceAddr,
         port: u8,
+        own: Incarnation,
         context: u16,
         now: Time,
         shared: &mut Shared,
@@ -222,13 +219,17 @@ impl<P: Payload> Peer<P> {
             port,
             ready: false,
             owing: false,
+            own,
+            life: 0,
             remote: None,
             remote_tag: Tag::UNKNOWN,
             ever_known: false,
-            candidate: None,
-            remote_context: 0,
+            named: false,
+            vouched: false,
             context,
+            joined: false,
             knows_us: false,
+            knows_context: false,
             acknowledged: false,
             incompatible: false,
             max_datagram: shared.config.max_datagram,
@@ -239,7 +240,7 @@ impl<P: Payload> Peer<P> {
             answer_introduction_at: Time(0),
             last_heard: now,
             messages: Messages::new(shared.config.max_partial_per_peer),
-            sent: SentPackets::new(first_psn(shared.incarnation, context)),
+            sent: SentPackets::new(first_psn(own, context)),
             held: VecDeque::new(),
             lost: VecDeque::new(),
             probes: VecDeque::new(),
@@ -302,8 +303,11 @@ impl<P: Payload> Peer<P> {
         self.remote = Some(hello.incarnation);
         self.ever_known = true;
         self.remote_tag = hello.incarnation.tag();
-        self.remote_context = hello.context;
-        self.arrivals = Arrivals::new(first_psn(hello.incarnation, hello.context));
+        if !self.has_sent() {
+            self.context = hello.context; // nothing is lost with ours
+            self.sent = SentPackets::new(first_psn(self.own, self.context));
+        }
+        self.arrivals = Arrivals::new(first_psn(hello.incarnation, self.context));
         self.max_datagram = shared.config.max_datagram.min(hello.max_datagram);
         self.mtu.limit(self.max_datagram);
         self.remote_rcvbuf = hello.rcvbuf_kib as u64 * 1024;
@@ -318,19 +322,9 @@ impl<P: Payload> Peer<P> {
     pub(crate) fn note_senders(&mut self, senders: u16) {
         self.receiver_senders = senders;
         if self.remote_rcvbuf > 0 {
-            self.share_bytes = self.remote_rcvbuf / RCVBUF_SHARE / senders.max(1) as u64;
+            let share = self.remote_rcvbuf / RCVBUF_SHARE / senders.max(1) as u64;
+            self.share_bytes = share.max(self.max_datagram as u64);
         }
-    }
-
-    /// The peer has begun a new context with us: what was half received of the old one is gone.
-    pub(crate) fn restart_receiving<U: Upper<P>>(&mut self, hello: &Hello, upper: &mut U) {
-        for partial in self.partials.drain() {
-            if let Some(cookie) = partial.cookie {
-                upper.abandon(cookie, &partial.head);
-            }
-        }
-        self.remote_context = hello.context;
-        self.arrivals = Arrivals::new(first_psn(hello.incarnation, hello.context));
     }
 
     /// Whether messages and their packets may flow (in sealed mode only once each side knows the other).
@@ -341,7 +335,12 @@ impl<P: Payload> Peer<P> {
     /// Whether packets carry an introduction. With data it goes on until something of this context has been
     /// acknowledged: the peer must have seen the context's number.
     pub(crate) fn introducing(&self, with_data: bool) -> bool {
-        !self.knows_us || self.remote.is_none() || (with_data && !self.acknowledged)
+        // Segments are cut for one or the other: what was acknowledged once needs no introduction ever after.
+        if with_data {
+            !self.acknowledged
+        } else {
+            !self.knows_us || !self.knows_context || self.remote.is_none()
+        }
     }
 
     /// The peer introduces itself: it does not know yet that we know it. All that it sends in its first round trip says so;
@@ -367,9 +366,10 @@ impl<P: Payload> Peer<P> {
     ) -> Transmit<P> {
         shared.stats.tx_pkts += 1;
         self.counters.tx_pkts += 1;
-        let hello = self
-            .introducing(matches!(body, Body::Data(_)))
-            .then(|| introduction(shared, self.remote.map_or(0, |remote| remote.0), self.context));
+        let hello = self.introducing(matches!(body, Body::Data(_))).then(|| {
+            let echo = self.remote.filter(|_| self.joined).map_or(0, |remote| remote.0);
+            introduction(shared, self.own, echo, self.context)
+        });
         Transmit {
             peer: self.id,
             to: self.addr,
@@ -380,7 +380,7 @@ impl<P: Payload> Peer<P> {
             packet: Packet {
                 src_port: shared.ports[self.port as usize],
                 dst_tag: self.remote_tag,
-                src_tag: shared.incarnation.tag(),
+                src_tag: self.own.tag(),
                 hello,
                 ack,
                 body,
@@ -435,51 +435,52 @@ impl<P: Payload> Peer<P> {
         upper.outcome(self.id, token, outcome);
     }
 
-    /// Ends every message with `status` and begins a new sending half under the next context number, so that nothing
-    /// of the old one has to be settled with the peer, should it ever answer. The receiving half stays: what was
-    /// accepted from the peer must not be accepted again, and what is withheld is refused again.
-    pub(crate) fn restart_sending<U: Upper<P>>(
-        &mut self,
-        now: Time,
-        status: Status,
-        shared: &mut Shared,
-        upper: &mut U,
-    ) {
-        let context = self.context.wrapping_add(1);
-        let new = Peer::new(self.id, self.addr, self.port, context, now, shared);
+    /// Begins context number `context` with the same instance and returns the old one, of which nothing is accepted any
+    /// more in either direction: it is to be ended.
+    pub(crate) fn begin_context(&mut self, now: Time, context: u16, shared: &mut Shared) -> Peer<P> {
+        let id = PeerId { generation: self.id.generation.wrapping_add(1), ..self.id };
+        let new = Peer::new(id, self.addr, self.port, self.own, context, now, shared);
         let old = std::mem::replace(self, new);
-        for token in old.messages.open().filter_map(|slot| old.messages.token(slot)) {
-            self.complete(now, token, Err(status), shared, upper);
-        }
-        for refusal in old.messages.refusals() {
-            self.messages.add(refusal.purpose, refusal.op, P::empty(), None);
-        }
-        if old.sent.span() > 0 {
-            // The peer may hold a part of a message, and with it a receive buffer. It forgets that when it hears of the
-            // new context, so there must be something to hear.
-            self.messages.add(Purpose::Forget, Op::Skip, P::empty(), None);
-        }
         (self.ready, self.owing) = (old.ready, old.owing);
+        (self.named, self.vouched, self.life) = (old.named, old.vouched, old.life);
         self.remote = old.remote;
         self.remote_tag = old.remote_tag;
-        self.remote_context = old.remote_context;
         self.ever_known = old.ever_known;
-        self.candidate = old.candidate;
         self.knows_us = old.knows_us;
         self.incompatible = old.incompatible;
         self.max_datagram = old.max_datagram;
-        self.mtu = old.mtu;
+        self.mtu = old.mtu.clone();
         self.remote_rcvbuf = old.remote_rcvbuf;
         self.note_senders(1);
         self.last_heard = old.last_heard;
         self.last_active = old.last_active;
-        self.arrivals = old.arrivals;
-        self.partials = old.partials;
         self.counted = old.counted;
         self.counters = old.counters;
+        if let Some(remote) = self.remote {
+            self.arrivals = Arrivals::new(first_psn(remote, context));
+        }
+        old
     }
 
-    /// Ends the context for good: its messages end with `status`, what was coming in is abandoned.
+    /// The peer is given up. Who has been known begins another context with it, and hears of that as soon as anything comes
+    /// from it: so nothing is accepted in either direction of what has ended in the other. Who never was has nothing
+    /// to be told: what is outstanding ends as skips, should it ever answer.
+    pub(crate) fn give_up<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
+        let answered_before = self.ever_known;
+        let status = if answered_before { Status::Unresponsive } else { Status::Unreachable };
+        let why = PeerLoss::Dead { answered_before };
+        if self.remote.is_some() {
+            let mut old = self.begin_context(now, self.context.wrapping_add(1), shared);
+            self.messages.add(Purpose::Forget, Op::Skip, P::empty(), None);
+            old.end(now, status, why, shared, upper);
+        } else {
+            self.end(now, status, why, shared, upper);
+            self.messages.purge();
+        }
+        self.dead = true;
+    }
+
+    /// Ends what is under way: messages with `status`, what was coming in is abandoned.
     pub(crate) fn end<U: Upper<P>>(
         &mut self,
         now: Time,
@@ -491,7 +492,7 @@ impl<P: Payload> Peer<P> {
         let open: Vec<u32> = self.messages.open().collect();
         for slot in open {
             let token = self.messages.token(slot);
-            self.messages.give_up(slot);
+            self.close_message(slot);
             if let Some(token) = token {
                 self.complete(now, token, Err(status), shared, upper);
             }
@@ -549,14 +550,18 @@ impl<P: Payload> Peer<P> {
         self.messages.len() > 0 || self.sent.span() > 0
     }
 
-    /// Whether nothing is lost with this context: nobody has ever shown that he is at its address and knows us, nothing
-    /// is to be sent there or never will be, and nothing was taken from there, or so long ago that no copy of it is on
-    /// its way.
+    /// Whether nothing is lost with this context: our program does not want it, nothing waits, and nothing was sent or taken,
+    /// or so long ago that no copy of it is on its way. (In sealed mode there are no strangers, and nobody who remembers a
+    /// context is forgotten.)
     pub(crate) fn may_go(&self, now: Time, shared: &Shared) -> bool {
         let to_send = self.messages.upper_len() > 0 || (!self.dead && self.busy());
-        let settled = now > self.last_heard + shared.config.peer_timeout;
-        let taken = !self.arrivals.is_untouched() && !settled;
-        !self.knows_us && !to_send && !taken && !self.partials.await_more()
+        let settled = now > self.last_heard + shared.config.peer_timeout && !shared.config.confirm_first;
+        !self.named && !to_send && !self.partials.await_more() && (self.is_unused() || settled)
+    }
+
+    /// Whether the peer can remember nothing of this context.
+    pub(crate) fn is_unused(&self) -> bool {
+        !self.has_sent() && self.arrivals.is_untouched()
     }
 
     /// Whether the peer may have seen a PSN of this context or an earlier one.

@@ -101,13 +101,6 @@ impl<P: Payload> Peer<P> {
         let Some(partial) = self.partials.get_mut(data.msg) else {
             return self.first_segment(data, head, shared, upper);
         };
-        if partial.refusal_due {
-            if may_refuse {
-                self.partials.close(data.msg, head, self.arrivals.cum());
-                self.refuse(data, Status::Unresponsive, shared);
-            }
-            return may_refuse;
-        }
         let Some(cookie) = partial.cookie else { return true };
         if partial.head.len != data.len || partial.head.op != data.op || partial.placed + here > data.len {
             shared.stats.inconsistent += 1;
@@ -148,8 +141,7 @@ impl<P: Payload> Peer<P> {
                 let placed = data.payload.len() as u32;
                 shared.stats.rx_bytes += placed as u64;
                 self.counters.rx_bytes += placed as u64;
-                self.partials
-                    .insert(data.msg, Partial { cookie: Some(cookie), refusal_due: false, head, placed });
+                self.partials.insert(data.msg, Partial { cookie: Some(cookie), head, placed });
             }
             Err(status) => {
                 self.partials.close(data.msg, head, self.arrivals.cum());

@@ -60,17 +60,19 @@ counters! {
         inconsistent,
         /// Packets for another incarnation of this instance.
         stale_incarnation,
-        /// Packets of an earlier context, or of another incarnation than the context's that has not shown that it lives.
+        /// Packets of a context that has ended, or of another incarnation than the context's that has not shown that it lives.
         replaced_incarnation,
         /// Packets of an instance that has not introduced itself.
         unintroduced,
-        /// Data that came before its sender knew us, in sealed mode.
+        /// Packets whose sender had shown neither that what we send reaches him nor that he was given an address here: he
+        /// was told who we are, and nothing else came of them.
         unconfirmed,
         /// Introductions that speak no common version.
         version_mismatch,
         /// Packets from new peers beyond the limit of contexts.
         peer_limit_drops,
-        /// Contexts that nobody had proved to be behind, and that made way for new ones where the table was full.
+        /// Contexts of strangers, or of peers that our program did not want and that had long been silent, that made way for
+        /// new ones.
         peers_evicted,
         /// Packets of this instance that came back from another host.
         reflected,
@@ -104,6 +106,8 @@ counters! {
         ce_marks,
         /// Peers found restarted.
         peer_restarts,
+        /// Peers that had given us up: what was under way with them has ended.
+        given_up_by_peers,
         /// Contexts made.
         peers_created,
         /// Timer callbacks of peers.

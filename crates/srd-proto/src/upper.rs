@@ -54,6 +54,11 @@ pub struct Incoming {
 /// What the transport calls while it handles packets. The calls come in the middle of [`crate::Endpoint`]'s methods,
 /// so the implementor records what it wants to send in answer (a read response, say) and hands it over afterwards.
 pub trait Upper<P: Payload> {
+    /// Whether the sender of a message of that kind knows what only those know who were given an address here: the queue
+    /// key. Asked of data whose sender has not shown otherwise that he is where he says; what is not vouched for waits
+    /// until he has.
+    fn vouches(&self, op: &Op) -> bool;
+
     /// The first segment of a message has arrived (which need not be the one at offset 0). Reserve what it needs, or
     /// refuse it: the sender then gets the status as the outcome. Called once per message, however often its packets
     /// are duplicated.
@@ -87,7 +92,7 @@ pub enum PeerLoss {
         /// Whether it had ever answered.
         answered_before: bool,
     },
-    /// Another process answers at its address.
+    /// Another process answers at its address, or the same one, after it has given us up.
     Restarted,
     /// No common protocol version.
     Incompatible,

@@ -21,6 +21,10 @@ struct Strict {
 }
 
 impl Upper<Length> for Strict {
+    fn vouches(&self, op: &Op) -> bool {
+        matches!(op, Op::Send { .. } | Op::Write { .. } | Op::ReadRequest { .. })
+    }
+
     fn begin(&mut self, message: &Incoming) -> Result<Cookie, Status> {
         if self.rng.random_bool(0.1) {
             return Err(Status::RemoteRnr);

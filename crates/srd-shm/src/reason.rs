@@ -13,6 +13,8 @@ pub enum NoLane {
     OwnerDead,
     /// The owner is about to go.
     Closing,
+    /// It is the segment of another endpoint, which was there before the one that is meant, or came after it.
+    OtherEndpoint,
     /// The segment belongs to another user, or may not be opened.
     Permission,
     /// The owner's release lays out its segment otherwise.
@@ -50,7 +52,12 @@ impl NoLane {
     pub fn may_pass(&self) -> bool {
         matches!(
             self,
-            NoLane::NoSegment | NoLane::OwnerDead | NoLane::Closing | NoLane::Full { .. } | NoLane::NoMemory
+            NoLane::NoSegment
+                | NoLane::OwnerDead
+                | NoLane::Closing
+                | NoLane::OtherEndpoint
+                | NoLane::Full { .. }
+                | NoLane::NoMemory
         )
     }
 }
@@ -63,6 +70,7 @@ impl fmt::Display for NoLane {
             ),
             NoLane::OwnerDead => f.write_str("the process that offered lanes there has ended"),
             NoLane::Closing => f.write_str("the endpoint closes"),
+            NoLane::OtherEndpoint => f.write_str("another endpoint is there"),
             NoLane::Permission => {
                 f.write_str("the segment belongs to another user; lanes need processes of one user")
             }

@@ -6,14 +6,15 @@ use crate::frame::FrameHead;
 use crate::on_node::SharedMemory;
 use crate::process::{Birth, Process};
 use crate::program::{Completion, Messaging, Rank};
-use crate::srd_card::{Card, SrdContent, gid, transport_config};
+use crate::srd_card::{Card, SrdContent, transport_config};
 use crate::transport::{Counts, Near, Order, Outgoing, Report, Transport};
 use srd_device::{DeviceConfig, Sketch, SketchMemory};
 use srd_msg::{
-    Domain, EndpointId, Failure, Iov, Match, PeerAddr, PeerId, Recv, Refused, Registration, RemoteIov,
-    RemoteRights, Rma, Send, TxFlags,
+    Domain, EndpointId, Failure, Identity, Iov, Match, PeerAddr, PeerId, Recv, Refused, Registration,
+    RemoteIov, RemoteRights, Rma, Send, TxFlags,
 };
-use srd_wire::{Nanos, Qpn, Time};
+use srd_wire::{Nanos, Time};
+use std::num::NonZeroU32;
 
 /// Where a program sends from and receives into: an address of its own memory, which has no bytes.
 const BUFFER: u64 = 1 << 40;
@@ -23,8 +24,8 @@ const BUFFER_BYTES: u64 = 1 << 40;
 /// How others reach a process.
 #[derive(Clone, Copy, Debug)]
 pub struct MsgAddress {
+    at: PeerAddr,
     host: u32,
-    qpn: Qpn,
     /// Of its memory, for one-sided transfers.
     key: u64,
 }
@@ -46,7 +47,7 @@ struct Layers {
     card: Card<SketchMemory>,
     domain: Domain<SketchMemory>,
     endpoint: EndpointId,
-    qpn: Qpn,
+    at: PeerAddr,
     /// Of this process's memory.
     key: u64,
     shared_memory: Option<SharedMemory>,
@@ -83,9 +84,8 @@ impl MsgProcess {
 
 impl Layers {
     fn peer(&mut self, rank: u32) -> PeerId {
-        let (MsgAddress { host, qpn, .. }, known) = self.ranks[rank as usize];
+        let (MsgAddress { at, .. }, known) = self.ranks[rank as usize];
         known.unwrap_or_else(|| {
-            let at = PeerAddr { gid: gid(host), qpn };
             let peer = self.domain.peer(&mut self.card.device, self.endpoint, at);
             let peer = peer.expect("there are fewer ranks than an endpoint knows peers");
             self.ranks[rank as usize].1 = Some(peer);
@@ -199,13 +199,16 @@ impl Process for MsgProcess {
         let never = "a new device has room for one of each";
         let mut domain = Domain::open(device, birth.settings.messages).expect(never);
         let qpn = device.create_qp(domain.qp_init()).expect(never);
-        let endpoint = domain.open_endpoint(device, Time(0), qpn, birth.role.seed as u32, 0).expect(never);
+        let identity = NonZeroU32::new(birth.role.seed as u32).unwrap_or(NonZeroU32::MIN);
+        let identity = Identity { number: identity, well_known: false };
+        let endpoint = domain.open_endpoint(device, Time(0), qpn, identity, 0).expect(never);
+        let at = PeerAddr { gid: device.gid(), qpn, key: identity.key() };
         let rights = RemoteRights { read: true, write: true };
         let memory =
             Registration { addr: BUFFER, len: BUFFER_BYTES, key: None, virtual_addresses: true, rights };
         let (_, key) = domain.register(device, &memory).expect(never);
         let shared_memory = birth.settings.hosts.on_node.map(|on| SharedMemory::new(on, number));
-        let layers = Layers { card, domain, endpoint, qpn, key, shared_memory, ranks: Vec::new() };
+        let layers = Layers { card, domain, endpoint, at, key, shared_memory, ranks: Vec::new() };
         let looks_every = Nanos(birth.settings.hosts.looks_every.0 / 1000);
         MsgProcess {
             rank: Rank::new(program.script.clone()).forever(program.forever),
@@ -224,7 +227,7 @@ impl Transport for MsgProcess {
     /// # Panics
     /// If the role has no program.
     fn address(&self) -> MsgAddress {
-        MsgAddress { host: self.layers.card.host(), qpn: self.layers.qpn, key: self.layers.key }
+        MsgAddress { at: self.layers.at, host: self.layers.card.host(), key: self.layers.key }
     }
 
     fn expect(&mut self, _: &MsgAddress, _: u32, _: u64) {

@@ -27,6 +27,11 @@ pub const MAX_HEADER: usize = COMMON_LEN
     + size_of::<raw::Data>()
     + size_of::<raw::ReadRequest>();
 
+/// Least that an instance must be able to receive in one datagram: all headers, and a block of payload at whose boundaries
+/// RDMA is cut. Below it messages could not be cut into packets. (The smallest MTU that can be configured, 576 bytes, leaves
+/// 496 under IPv6 and sealed.)
+pub const MIN_DATAGRAM: u16 = (MAX_HEADER + 128) as u16;
+
 /// Why a datagram is not a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum DecodeError {
@@ -54,6 +59,8 @@ pub enum DecodeError {
     IncarnationMismatch,
     /// The hello's lowest version is above its highest.
     BadVersionRange,
+    /// The hello's longest datagram is shorter than [`MIN_DATAGRAM`].
+    SmallDatagram,
     /// More echoes than an ACK may have.
     TooManyEchoes,
     /// A longer bitmap than an ACK may have.
@@ -84,6 +91,7 @@ impl DecodeError {
             DecodeError::NotIntroduced => "not_introduced",
             DecodeError::IncarnationMismatch => "incarnation_mismatch",
             DecodeError::BadVersionRange => "bad_version_range",
+            DecodeError::SmallDatagram => "small_datagram",
             DecodeError::TooManyEchoes => "too_many_echoes",
             DecodeError::TooManySackWords => "too_many_sack_words",
             DecodeError::UnknownOp => "unknown_op",
@@ -114,6 +122,7 @@ impl fmt::Display for DecodeError {
                 "hello names incarnations that are not those of the packet's tags"
             }
             DecodeError::BadVersionRange => "hello's lowest version is above its highest",
+            DecodeError::SmallDatagram => "hello's longest datagram has no room for a packet",
             DecodeError::TooManyEchoes => "ACK with more echoes than allowed",
             DecodeError::TooManySackWords => "ACK with a longer bitmap than allowed",
             DecodeError::UnknownOp => "data packet with an unknown operation",
@@ -203,7 +212,7 @@ pub fn max_payload(op: &Op, max_datagram: usize, sealed: bool) -> usize {
 /// not, and [`encode_header`] asserts it.
 #[inline]
 pub fn check<P>(packet: &Packet<P>, seg_len: usize) -> Result<(), DecodeError> {
-    check_ends(packet.src_tag, packet.dst_tag, packet.hello.as_ref())?;
+    check_ends(packet.src_tag, packet.dst_tag, packet.hello.as_ref(), packet.ack.is_some())?;
     match &packet.body {
         Body::Data(data) => check_data(&data.op, data.tx_count, data.len, data.offset, seg_len),
         _ if seg_len != 0 => Err(DecodeError::TrailingBytes),
@@ -214,9 +223,13 @@ pub fn check<P>(packet: &Packet<P>, seg_len: usize) -> Result<(), DecodeError> {
 }
 
 #[inline]
-fn check_ends(src_tag: Tag, dst_tag: Tag, hello: Option<&Hello>) -> Result<(), DecodeError> {
+fn check_ends(src_tag: Tag, dst_tag: Tag, hello: Option<&Hello>, acks: bool) -> Result<(), DecodeError> {
     if src_tag == Tag::UNKNOWN {
         return Err(DecodeError::ZeroSourceTag);
+    }
+    // Who acknowledges something has got it, and so knows whose it is.
+    if acks && dst_tag == Tag::UNKNOWN {
+        return Err(DecodeError::BadFlags);
     }
     match hello {
         Some(hello) => check_hello(hello, src_tag, dst_tag),
@@ -232,6 +245,9 @@ fn check_hello(hello: &Hello, src_tag: Tag, dst_tag: Tag) -> Result<(), DecodeEr
     }
     if hello.version_min > hello.version_max {
         return Err(DecodeError::BadVersionRange);
+    }
+    if hello.max_datagram < MIN_DATAGRAM {
+        return Err(DecodeError::SmallDatagram);
     }
     Ok(())
 }
@@ -464,7 +480,7 @@ pub fn decode(datagram: &[u8]) -> Result<Packet<&[u8]>, DecodeError> {
     }
     let (src_tag, dst_tag) = (Tag(common.src_tag.get()), Tag(common.dst_tag.get()));
     let hello = if common.flags & raw::FLAG_HELLO != 0 { Some(take_hello(&mut from)?) } else { None };
-    check_ends(src_tag, dst_tag, hello.as_ref())?;
+    check_ends(src_tag, dst_tag, hello.as_ref(), common.flags & raw::FLAG_ACK != 0)?;
     let src_port = common.src_port.get();
     let with = |ack, body| Packet { src_port, dst_tag, src_tag, hello, ack, body };
     let kind = first & 0xf;

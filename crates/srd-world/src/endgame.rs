@@ -49,21 +49,25 @@ impl World {
                 }
             }
         }
-        // A process that was killed may be remembered by its peers; the first message then says so.
+        // A process that was killed may be remembered by its peers, and one that was given up not have heard of it; the
+        // first message then says so.
         for _ in 0..2 {
             let greetings = self.send_greetings(&pairs)?;
             pairs.clear();
             for (id, a, b) in greetings {
-                let peer = self.ledger.qps[b].node;
-                match self.ledger.messages[id].state {
+                let (node, peer) = (self.ledger.qps[a].node, self.ledger.qps[b].node);
+                let ledger = &self.ledger;
+                let ended = ledger.killed[node].is_some()
+                    || ledger.killed[peer].is_some()
+                    || ledger.given_up[peer][node];
+                match ledger.messages[id].state {
                     State::Done(Status::Ok) => {}
-                    State::Done(Status::RemoteAbort) if self.ledger.killed[peer].is_some() => {
+                    State::Done(Status::RemoteAbort) if ended => {
                         if !pairs.contains(&(a, b)) {
                             pairs.push((a, b));
                         }
                     }
                     state => {
-                        let node = self.ledger.qps[a].node;
                         let message = &self.ledger.messages[id];
                         return broken(
                             "liveness",

@@ -95,7 +95,7 @@ impl World {
         while let Some(event) = self.nodes[node].device().poll_async_event() {
             self.tell(|| format!("{node} is told {event:?}"));
             match event {
-                AsyncEvent::RemoteUnresponsive { .. } => {}
+                AsyncEvent::RemoteUnresponsive { peer, .. } => self.ledger.gave_up(node, peer.gid),
                 AsyncEvent::QpFatal(_) | AsyncEvent::CqOverrun(_) => {
                     return broken("isolation", format!("process {node} is told {event:?}"));
                 }

@@ -8,6 +8,7 @@ use harness::{Fate, Hosts, Net, gid, over_the_wire};
 use srd_device::{DeviceConfig, VecMemory};
 use srd_msg::*;
 use srd_wire::{Nanos, Qpn};
+use std::num::NonZeroU32;
 
 /// Hosts with one endpoint each.
 pub struct Hall {
@@ -15,8 +16,11 @@ pub struct Hall {
     pub domains: Vec<Domain<VecMemory>>,
     pub endpoints: Vec<EndpointId>,
     pub qpns: Vec<Qpn>,
+    pub identities: Vec<Identity>,
     pub config: Config,
     pub device_config: DeviceConfig,
+    /// Whether hosts that start from now on have well-known endpoints.
+    pub well_known: bool,
     lives: u32,
 }
 
@@ -31,7 +35,16 @@ impl Hall {
         Hall::with_device(hosts, config, device_config())
     }
 
+    /// Hosts whose endpoints have no keys in their addresses.
+    pub fn well_known(hosts: usize, config: Config) -> Hall {
+        Hall::with(hosts, config, device_config(), true)
+    }
+
     pub fn with_device(hosts: usize, config: Config, device_config: DeviceConfig) -> Hall {
+        Hall::with(hosts, config, device_config, false)
+    }
+
+    pub fn with(hosts: usize, config: Config, device_config: DeviceConfig, well_known: bool) -> Hall {
         let mut net = Net::new(hosts, &device_config, VecMemory::default);
         net.carry = over_the_wire;
         let mut hall = Hall {
@@ -39,12 +52,15 @@ impl Hall {
             domains: Vec::new(),
             endpoints: Vec::new(),
             qpns: Vec::new(),
+            identities: Vec::new(),
             config,
             device_config,
+            well_known,
             lives: 0,
         };
         for host in 0..hosts {
-            let (domain, endpoint, qpn) = hall.start(host);
+            let (domain, endpoint, qpn, identity) = hall.start(host);
+            hall.identities.push(identity);
             hall.domains.push(domain);
             hall.endpoints.push(endpoint);
             hall.qpns.push(qpn);
@@ -52,23 +68,30 @@ impl Hall {
         hall
     }
 
-    fn start(&mut self, host: usize) -> (Domain<VecMemory>, EndpointId, Qpn) {
+    /// An endpoint's that is opened now.
+    fn identity(&mut self) -> Identity {
         self.lives += 1;
+        let number = NonZeroU32::new(0x9E37_79B9u32.wrapping_mul(self.lives)).expect("odd times few");
+        Identity { number, well_known: self.well_known }
+    }
+
+    fn start(&mut self, host: usize) -> (Domain<VecMemory>, EndpointId, Qpn, Identity) {
+        let identity = self.identity();
         let device = &mut self.net.devices[host];
         let mut domain = Domain::open(device, self.config).unwrap();
         let qpn = device.create_qp(domain.qp_init()).unwrap();
-        let epoch = 0x9E37_79B9u32.wrapping_mul(self.lives);
-        let endpoint = domain.open_endpoint(device, self.net.now, qpn, epoch, 0).unwrap();
-        (domain, endpoint, qpn)
+        let endpoint = domain.open_endpoint(device, self.net.now, qpn, identity, 0).unwrap();
+        (domain, endpoint, qpn, identity)
     }
 
     /// Another process takes a host's place.
     pub fn restart(&mut self, host: usize) {
         self.net.restart(host, &self.device_config);
-        let (domain, endpoint, qpn) = self.start(host);
+        let (domain, endpoint, qpn, identity) = self.start(host);
+        self.identities[host] = identity;
         self.domains[host] = domain;
         self.endpoints[host] = endpoint;
-        assert_eq!(self.qpns[host], qpn, "the same address");
+        assert_eq!(self.qpns[host], qpn, "the same place");
     }
 
     /// The endpoint closes and another takes its number.
@@ -76,11 +99,10 @@ impl Hall {
         self.net.devices[host].destroy_qp(self.net.now, self.qpns[host]).unwrap();
         let (now, endpoint) = (self.net.now, self.endpoints[host]);
         self.domains[host].close_endpoint(&mut self.net.devices[host], now, endpoint);
+        self.identities[host] = self.identity();
         let (device, domain) = (&mut self.net.devices[host], &mut self.domains[host]);
         let qpn = device.create_qp(domain.qp_init()).unwrap();
-        self.lives += 1;
-        self.endpoints[host] =
-            domain.open_endpoint(device, now, qpn, 0x9E37_79B9u32.wrapping_mul(self.lives), 0).unwrap();
+        self.endpoints[host] = domain.open_endpoint(device, now, qpn, self.identities[host], 0).unwrap();
         self.qpns[host] = qpn;
     }
 
@@ -90,7 +112,7 @@ impl Hall {
     }
 
     pub fn addr(&self, host: usize) -> PeerAddr {
-        PeerAddr { gid: gid(host), qpn: self.qpns[host] }
+        PeerAddr { gid: gid(host), qpn: self.qpns[host], key: self.identities[host].key() }
     }
 
     pub fn peer(&mut self, at: usize, of: usize) -> PeerId {

@@ -47,10 +47,21 @@ pub struct Log {
     pub lost_peers: Vec<PeerLoss>,
     /// Refuse the next messages with these.
     pub refuse: Vec<Status>,
+    /// The queue key that those know who were given this host's address; none: all know it.
+    pub qkey: Option<Qkey>,
     pub now: Time,
 }
 
 impl Upper<Bytes> for Log {
+    fn vouches(&self, op: &Op) -> bool {
+        match op {
+            Op::Send { route, .. } | Op::Write { route, .. } | Op::ReadRequest { route, .. } => {
+                self.qkey.is_none_or(|qkey| qkey == route.qkey)
+            }
+            _ => false,
+        }
+    }
+
     fn begin(&mut self, message: &Incoming) -> Result<Cookie, Status> {
         if let Some(status) = self.refuse.pop() {
             return Err(status);

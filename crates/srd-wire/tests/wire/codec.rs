@@ -2,7 +2,7 @@
 
 use crate::packets::{packet, to_bytes, to_owned, with_body};
 use proptest::prelude::*;
-use srd_wire::codec::{self, DecodeError, decode};
+use srd_wire::codec::{self, DecodeError, MIN_DATAGRAM, decode};
 use srd_wire::*;
 
 proptest! {
@@ -191,6 +191,25 @@ fn an_unknown_destination_needs_an_introduction() {
     let mut bytes = to_bytes(&packet, 0);
     bytes[4..8].fill(0);
     assert_eq!(decode(&bytes), Err(DecodeError::NotIntroduced));
+}
+
+#[test]
+fn only_who_names_somebody_acknowledges_something() {
+    let mut packet = send();
+    packet.hello = packet.hello.map(|hello| Hello { echo: 0, ..hello });
+    packet.ack = Some(Ack::default().into());
+    let mut bytes = to_bytes(&packet, 0);
+    assert!(decode(&bytes).is_ok());
+    bytes[4..8].fill(0);
+    assert_eq!(decode(&bytes), Err(DecodeError::BadFlags));
+}
+
+#[test]
+fn who_cannot_receive_a_block_behind_all_headers_is_refused() {
+    let max_datagram = at::INCARNATION + 20;
+    for bytes in [0, 1, 28, 76, 204, MIN_DATAGRAM - 1] {
+        refused(|b| b[max_datagram..][..2].copy_from_slice(&bytes.to_be_bytes()), DecodeError::SmallDatagram);
+    }
 }
 
 #[test]

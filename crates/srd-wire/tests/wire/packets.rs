@@ -3,6 +3,7 @@
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use srd_wire::codec::MIN_DATAGRAM;
 use srd_wire::*;
 
 fn route() -> impl Strategy<Value = Route> {
@@ -103,7 +104,7 @@ pub fn ack() -> impl Strategy<Value = Ack> {
 
 /// What a hello says beside the incarnations.
 fn offer() -> impl Strategy<Value = (u8, u8, u16, u16, u32)> {
-    (any::<u8>(), any::<u8>(), any::<u16>(), any::<u16>(), any::<u32>()).prop_map(
+    (any::<u8>(), any::<u8>(), any::<u16>(), MIN_DATAGRAM.., any::<u32>()).prop_map(
         |(a, b, features, max_datagram, rcvbuf)| (a.min(b), a.max(b), features, max_datagram, rcvbuf),
     )
 }
@@ -130,7 +131,7 @@ pub fn with_body(body: impl Strategy<Value = Body<Vec<u8>>>) -> impl Strategy<Va
             dst_tag: if unknown { Tag::UNKNOWN } else { Incarnation(peer).tag() },
             src_tag: Incarnation(own).tag(),
             hello,
-            ack: if matches!(body, Body::Reset { .. }) { None } else { ack.map(AckBox::from) },
+            ack: if unknown || matches!(body, Body::Reset { .. }) { None } else { ack.map(AckBox::from) },
             body,
         }
     })

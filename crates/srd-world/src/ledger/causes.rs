@@ -39,9 +39,11 @@ impl Ledger {
                     || (!rdma && self.any_region_gone_since(d, message.posted)),
                 "the remote key and address are valid",
             ),
-            Status::RemoteAbort => {
-                just(self.killed[d].is_some(), "the peer has been one and the same process from the start")
-            }
+            // Somebody's late packets may have told one of two living processes of an end that was another's.
+            Status::RemoteAbort => just(
+                self.killed[d].is_some() || self.killed[s].is_some() || self.given_up[d][s],
+                "both have been one and the same process from the start, and the peer has not given us up",
+            ),
             Status::RemoteBadDestQpn => just(
                 matches!(flaw, Flaw::Qpn | Flaw::Qkey) || dst_gone,
                 "the destination queue pair is there",

@@ -80,6 +80,8 @@ pub struct Ledger {
     pub lives: Vec<(u32, Time)>,
     /// Processes that have been killed, ever.
     pub killed: Vec<Option<Time>>,
+    /// `given_up[a][b]`: whether a has ever given up an instance at b's host.
+    pub given_up: Vec<Vec<bool>>,
     /// `handles[a][b]`: whether a has an address handle of b's host.
     pub handles: Vec<Vec<Since>>,
     /// The number of that handle.
@@ -118,6 +120,7 @@ impl Ledger {
             looks: BTreeMap::new(),
             lives: vec![(0, Time(0)); n],
             killed: vec![None; n],
+            given_up: vec![vec![false; n]; n],
             handles: vec![vec![never; n]; n],
             handle_numbers: vec![vec![None; n]; n],
             contacts: vec![vec![Contact::default(); n]; n],
@@ -564,6 +567,13 @@ impl Ledger {
             self.handles[node][peer] = Since { so: false, at: now };
             self.handle_numbers[node][peer] = None;
             self.contacts[node][peer] = Contact::default();
+        }
+    }
+
+    /// Process `node` has given up an instance at the host `gid`.
+    pub fn gave_up(&mut self, node: usize, gid: Gid) {
+        for (peer, _) in self.gids.iter().enumerate().filter(|&(_, host)| *host == gid) {
+            self.given_up[node][peer] = true;
         }
     }
 

@@ -1,0 +1,97 @@
+//! Who this instance is to each of its peers. In clear mode to each somebody else: an incarnation is a keyed hash of the
+//! peer's address, so what one peer is told is of no use against another (the tags of its packets, its first PSNs; RFC
+//! 6528 makes TCP's initial sequence numbers in the same way). And since it need not be remembered, strangers are
+//! answered without a context: whoever names the incarnation that belongs to his address has got our answer there (as with
+//! the stateless cookies of RFC 9000, section 8.1.3).
+//!
+//! In sealed mode packets prove whose they are, and one incarnation, which the keys are derived from, serves all.
+
+use siphasher::sip::SipHasher24;
+use srd_wire::{Incarnation, InstanceAddr};
+use std::hash::Hasher;
+
+/// See the module.
+pub(crate) struct Identities {
+    key: (u64, u64),
+    /// What every peer is told.
+    shared: Option<Incarnation>,
+    /// Counts the contexts forgotten whose peers may remember them: who comes later is told another incarnation.
+    era: u64,
+}
+
+/// What a number is for, so that none says anything of another.
+#[derive(Clone, Copy)]
+enum Use {
+    Identity = 1,
+    Question = 2,
+}
+
+impl Identities {
+    /// `secret` and `seed` are known to nobody else.
+    pub(crate) fn new(secret: Incarnation, seed: u64, to_all: bool) -> Identities {
+        Identities { key: (secret.0, seed), shared: to_all.then_some(secret), era: 0 }
+    }
+
+    /// Who we are, at receive port number `port`, to the instance at `to`, which has been another one `life` times: what one
+    /// of them is told, or has yet to hear, is of no use to the next.
+    pub(crate) fn toward(&self, port: u8, to: InstanceAddr, life: u32) -> Incarnation {
+        let own = || Incarnation(self.number(Use::Identity, port, to, [self.era, life as u64]).max(1));
+        self.shared.unwrap_or_else(own)
+    }
+
+    /// The number that only `who`, at `to`, can know once we have sent it there: context `generation` of its place is to
+    /// be its own if it returns it.
+    pub(crate) fn question(&self, port: u8, to: InstanceAddr, who: Incarnation, generation: u32) -> u32 {
+        self.number(Use::Question, port, to, [who.0, generation as u64]) as u32
+    }
+
+    /// A context is forgotten, of which its peer may remember something.
+    pub(crate) fn forget(&mut self) {
+        self.era += 1;
+    }
+
+    fn number(&self, what: Use, port: u8, to: InstanceAddr, more: [u64; 2]) -> u64 {
+        let mut hasher = SipHasher24::new_with_keys(self.key.0, self.key.1);
+        hasher.write(&[what as u8, port]);
+        hasher.write(&to.gid.0);
+        hasher.write(&to.port.to_be_bytes());
+        more.iter().for_each(|word| hasher.write(&word.to_be_bytes()));
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use srd_wire::Gid;
+
+    fn addr(last: u8, port: u16) -> InstanceAddr {
+        InstanceAddr { gid: Gid::from(std::net::IpAddr::from([10, 0, 0, last])), port }
+    }
+
+    #[test]
+    fn each_peer_is_told_another_incarnation_in_clear_mode_and_all_the_same_in_sealed_mode() {
+        let clear = Identities::new(Incarnation(7), 8, false);
+        let of = |identities: &Identities| {
+            [(0, addr(1, 1)), (0, addr(1, 2)), (0, addr(2, 1)), (1, addr(1, 1))]
+                .map(|(port, to)| identities.toward(port, to, 0))
+        };
+        let different: std::collections::HashSet<_> = of(&clear).into_iter().collect();
+        assert_eq!(different.len(), 4);
+        assert!(!different.contains(&Incarnation(7)), "the secret is told nobody");
+        assert!(
+            !different.contains(&clear.toward(0, addr(1, 1), 1)),
+            "nor is the next process there told the same"
+        );
+        assert_eq!(of(&Identities::new(Incarnation(7), 8, true)), [Incarnation(7); 4]);
+        assert_ne!(of(&Identities::new(Incarnation(7), 9, false)), of(&clear), "the seed counts, too");
+    }
+
+    #[test]
+    fn who_comes_after_a_context_was_forgotten_is_told_another_incarnation() {
+        let mut clear = Identities::new(Incarnation(7), 8, false);
+        let before = clear.toward(0, addr(1, 1), 0);
+        clear.forget();
+        assert_ne!(clear.toward(0, addr(1, 1), 0), before);
+    }
+}

@@ -1,0 +1,331 @@
+//! What somebody can do who can send datagrams from any address, but sees nothing of what others send: nothing. The rows
+//! are those of RFC 9000, section 21, as far as they concern a transport without streams.
+
+#[allow(dead_code)] // each test file uses a part of it
+mod harness;
+use harness::*;
+use srd_proto::*;
+use srd_wire::*;
+
+const SECOND: Nanos = Nanos::from_secs(1);
+const KEY: Qkey = Qkey(5);
+
+/// An incarnation that says hello.
+fn hello(incarnation: Incarnation) -> Hello {
+    Hello {
+        incarnation,
+        echo: 0,
+        version_min: VERSION,
+        version_max: VERSION,
+        features: 0,
+        context: 0,
+        max_datagram: 1400,
+        rcvbuf_kib: 1000,
+    }
+}
+
+fn introduction(src_port: u16, incarnation: Incarnation, body: Body<Bytes>) -> Packet<Bytes> {
+    let (src_tag, hello) = (incarnation.tag(), Some(hello(incarnation)));
+    Packet { src_port, dst_tag: Tag::UNKNOWN, src_tag, hello, ack: None, body }
+}
+
+fn data(psn: Psn, op: Op, payload: Vec<u8>) -> Body<Bytes> {
+    let payload = Bytes::new(payload);
+    Body::Data(Data {
+        psn,
+        stamp: Stamp(0),
+        path: PathId(0),
+        tx_count: 0,
+        ack_request: true,
+        more: false,
+        msg: MsgId(7),
+        len: payload.len() as u32,
+        offset: 0,
+        op,
+        payload,
+    })
+}
+
+fn send_op(qkey: Qkey) -> Op {
+    let route = Route { dst_qpn: Qpn(2), src_qpn: Qpn(3), qkey };
+    Op::Send { route, imm: None, datagram: false }
+}
+
+/// Hosts whose queue pairs have a key.
+fn world(hosts: usize, config: &Config) -> World {
+    let mut world = World::new(hosts, config);
+    world.hosts.iter_mut().for_each(|host| host.log.qkey = Some(KEY));
+    world
+}
+
+/// Somebody sends a packet to host `to` from the address of host `from`, or of one that is not of this world.
+fn forge(world: &mut World, to: usize, from: usize, packet: &Packet<Bytes>) {
+    let (now, host) = (world.now, &mut world.hosts[to]);
+    host.endpoint.handle_packet(now, 0, gid(from), packet, bytes(packet), false, &mut host.log);
+}
+
+/// What host `at` sends within `span` without hearing anything.
+fn answers(world: &mut World, at: usize, span: Nanos) -> Vec<Transmit<Bytes>> {
+    let end = world.now + span;
+    let host = &mut world.hosts[at];
+    let mut sent = Vec::new();
+    loop {
+        while let Some(transmit) = host.endpoint.poll_transmit(world.now) {
+            sent.push(transmit);
+        }
+        let next = host.endpoint.next_timeout();
+        if next > end {
+            return sent;
+        }
+        world.now = world.now.max(next);
+        host.endpoint.handle_timeout(world.now, &mut host.log);
+    }
+}
+
+fn all_bytes(sent: &[Transmit<Bytes>]) -> usize {
+    sent.iter().map(|transmit| bytes(&transmit.packet) + transmit.pad_to as usize).sum()
+}
+
+#[test]
+fn a_forged_packet_is_answered_by_no_more_than_three_times_its_bytes_and_leaves_nothing() {
+    let who = Incarnation(0x7777_0000_1234);
+    let probe = Probe { path: PathId(0), number: 3, stamp: Stamp(0) };
+    let read = Op::ReadResponse { read: 1 };
+    let bodies = [
+        Body::None,
+        Body::Probe(probe),
+        data(Psn(1), send_op(Qkey(6)), vec![1; 30]),
+        data(Psn(1), Op::Skip, Vec::new()),
+        data(Psn(1), Op::Refuse { refused: Psn(9), status: Status::RemoteRnr }, Vec::new()),
+        data(Psn(1), read, vec![1]),
+    ];
+    for body in bodies {
+        let mut world = world(2, &Config::default());
+        let packet = introduction(4000, who, body);
+        forge(&mut world, 0, 7, &packet);
+        let sent = answers(&mut world, 0, Nanos::from_secs(60));
+        assert!(all_bytes(&sent) <= 3 * bytes(&packet), "{} B for {} B", all_bytes(&sent), bytes(&packet));
+        assert_eq!(world.hosts[0].endpoint.peers().count(), 0, "nothing is kept of a stranger");
+        assert!(world.hosts[0].log.received.is_empty() && world.hosts[0].log.open.is_empty());
+    }
+    // A tag that is not ours.
+    let mut world = world(2, &Config::default());
+    let packet = Packet { dst_tag: Tag(5), hello: None, ..introduction(4000, who, Body::None) };
+    forge(&mut world, 0, 7, &packet);
+    assert!(all_bytes(&answers(&mut world, 0, Nanos::from_secs(60))) <= 3 * bytes(&packet));
+}
+
+#[test]
+fn data_of_who_knows_the_queue_key_is_taken_at_once_and_other_data_only_from_where_it_claims_to_come() {
+    let mut world = world(2, &Config::default());
+    world.send(0, 1, pattern(100, 0));
+    let start = world.now;
+    world.settle(SECOND);
+    assert_eq!(world.hosts[1].log.received_at[0], start + Nanos::from_micros(7), "no round trip before it");
+    // With the wrong key it is refused, as it must be, once its sender has been heard where he says he is.
+    world.hosts[0].log.qkey = Some(KEY);
+    world.restart(1, &Config::default(), 0x9999);
+    world.hosts[1].log.qkey = Some(Qkey(77));
+    world.send(0, 1, pattern(100, 1));
+    world.settle(SECOND);
+    assert_eq!(world.hosts[0].log.outcomes[1], (1, Err(Status::RemoteAbort)), "meant for the last process");
+    world.send(0, 1, pattern(100, 2));
+    world.run_for(SECOND);
+    // The test's upper layer takes all that reaches it.
+    assert_eq!(world.hosts[0].log.outcomes[2], (2, Ok(())));
+    assert!(world.hosts[1].endpoint.stats().unconfirmed > 0, "but not before its sender was confirmed");
+}
+
+#[test]
+fn what_two_peers_tell_an_attacker_is_of_no_use_against_either() {
+    let mut world = world(2, &Config::default());
+    for round in 0..3 {
+        world.send(0, 1, pattern(3000, round));
+        world.send(1, 0, pattern(3000, round));
+    }
+    world.settle(SECOND);
+    // The attacker introduces himself to both from his own address, and learns who they say they are.
+    let told: Vec<Incarnation> = [0, 1]
+        .map(|at| {
+            let packet = introduction(PORT, Incarnation(0x6666_0000_4321), Body::None);
+            forge(&mut world, at, 7, &packet);
+            answers(&mut world, at, Nanos::from_millis(1))[0].packet.hello.unwrap().incarnation
+        })
+        .to_vec();
+    // Four messages are under way.
+    let hold = std::rc::Rc::new(std::cell::Cell::new(true));
+    let held = hold.clone();
+    world.network = Box::new(move |_, _, _| if held.get() { vec![] } else { vec![Nanos::from_micros(7)] });
+    for round in 0..2 {
+        world.send(0, 1, pattern(30_000, round));
+        world.send(1, 0, pattern(30_000, round));
+    }
+    world.run_for(Nanos::from_micros(20));
+    for (to, from) in [(0, 1), (1, 0)] {
+        for (dst, src) in [(told[to], told[from]), (told[from], told[to])] {
+            let tags = |body| Packet {
+                src_port: PORT,
+                dst_tag: dst.tag(),
+                src_tag: src.tag(),
+                hello: None,
+                ack: None,
+                body,
+            };
+            forge(&mut world, to, from, &tags(Body::Reset { stale: src.tag() }));
+            forge(&mut world, to, from, &tags(Body::Reset { stale: dst.tag() }));
+            let mut ack = tags(Body::None);
+            let cum = first_psn(dst, 0).plus(10);
+            ack.ack = Some(Ack { cum, ..Ack::default() }.into());
+            forge(&mut world, to, from, &ack);
+            for op in
+                [send_op(KEY), Op::Skip, Op::Refuse { refused: first_psn(dst, 0), status: Status::RemoteRnr }]
+            {
+                let payload = if matches!(op, Op::Send { .. }) { vec![1; 8] } else { Vec::new() };
+                forge(&mut world, to, from, &tags(data(first_psn(src, 0), op, payload)));
+            }
+            forge(&mut world, to, from, &introduction(PORT, src, Body::None));
+        }
+        // Hellos of somebody who is not there.
+        for number in 0..100 {
+            forge(
+                &mut world,
+                to,
+                from,
+                &introduction(PORT, Incarnation(0x5555_0000_0000 + number), Body::None),
+            );
+        }
+    }
+    hold.set(false);
+    world.settle(Nanos::from_secs(5));
+    for host in &world.hosts {
+        assert!(host.log.outcomes.iter().all(|(_, outcome)| outcome.is_ok()), "{:?}", host.log.outcomes);
+        assert_eq!(host.log.received.len(), 5);
+        assert!(host.log.lost_peers.is_empty());
+    }
+}
+
+#[test]
+fn who_forges_the_address_of_a_peer_that_has_not_begun_does_not_keep_it_out() {
+    let mut world = world(2, &Config::default());
+    for number in 0..1000 {
+        forge(&mut world, 0, 1, &introduction(PORT, Incarnation(0x5555_0000_0000 + number), Body::None));
+    }
+    answers(&mut world, 0, Nanos::from_millis(1)); // to an address where nobody is yet
+    let start = world.now;
+    world.send(1, 0, pattern(100, 0));
+    world.send(0, 1, pattern(100, 1));
+    world.settle(SECOND);
+    assert_eq!(world.hosts[0].log.received_at[0], start + Nanos::from_micros(7));
+    assert!(world.hosts.iter().all(|host| host.log.outcomes.iter().all(|(_, outcome)| outcome.is_ok())));
+}
+
+/// Ten times as many as there may be contexts are at their addresses, name us, and want nothing.
+#[test]
+fn strangers_who_are_where_they_say_hold_few_contexts_and_keep_nobody_out() {
+    let mut world = world(3, &Config::default());
+    world.send(0, 1, pattern(100, 0));
+    world.settle(SECOND);
+    for stranger in 1..=10_000u16 {
+        let who = Incarnation(0x7777_0000_0000 + stranger as u64);
+        let first = introduction(stranger, who, Body::None);
+        forge(&mut world, 1, 7, &first);
+        let told = answers(&mut world, 1, Nanos::from_micros(20))[0].packet.clone();
+        let wrong = data(first_psn(who, 0), send_op(Qkey(6)), vec![0; 8]);
+        let mut second = introduction(stranger, who, wrong);
+        second.dst_tag = told.src_tag;
+        forge(&mut world, 1, 7, &second);
+        while world.hosts[1].endpoint.poll_transmit(world.now).is_some() {}
+    }
+    let contexts = world.hosts[1].endpoint.peers().count();
+    assert!((1024..1030).contains(&contexts), "{contexts}");
+    world.hosts[1].log.received.clear();
+    let start = world.now;
+    world.send(2, 1, pattern(100, 1)); // a new peer
+    world.send(0, 1, pattern(100, 2)); // and an old one
+    world.settle(SECOND);
+    assert_eq!(world.hosts[1].log.received.len(), 2);
+    assert!(world.hosts[1].log.received_at.last().unwrap().since(start) < Nanos::from_millis(100));
+    assert_eq!(world.hosts[1].endpoint.stats().peer_limit_drops, 0);
+}
+
+#[test]
+fn the_first_psns_of_a_peer_follow_from_nothing_that_another_is_told() {
+    let mut world = world(3, &Config::default());
+    let seen = std::rc::Rc::new(std::cell::RefCell::new(std::collections::BTreeMap::new()));
+    let tap = seen.clone();
+    world.network = Box::new(move |_, from, t| {
+        if let Body::Data(data) = &t.packet.body {
+            tap.borrow_mut().entry((from, t.to.gid)).or_insert((t.packet.src_tag, data.psn));
+        }
+        vec![Nanos::from_micros(7)]
+    });
+    for to in [1, 2] {
+        world.send(0, to, pattern(10, 0));
+    }
+    world.settle(SECOND);
+    let seen: Vec<_> = seen.borrow().values().copied().collect();
+    assert_ne!(seen[0].0, seen[1].0, "each is told another incarnation");
+    assert_ne!(seen[0].1, seen[1].1, "and sees other packet numbers");
+}
+
+/// Who was paused for longer than its peer's patience: what it had sent and what was sent to it ends on both sides, and
+/// nothing of that is accepted afterwards.
+#[test]
+fn giving_up_ends_both_directions() {
+    let patient = Config { peer_timeout: Nanos::from_secs(2), ..Config::default() };
+    for first in [0, 1] {
+        let mut world = world(2, &patient);
+        world.send(0, 1, pattern(10, 0));
+        world.send(1, 0, pattern(11, 0));
+        world.settle(SECOND);
+        // Host 1 cannot be heard, nor hears: its peer gives it up. It does not notice: it had nothing to ask.
+        let cut = std::rc::Rc::new(std::cell::Cell::new(true));
+        let is_cut = cut.clone();
+        world.network =
+            Box::new(move |_, _, _| if is_cut.get() { vec![] } else { vec![Nanos::from_micros(7)] });
+        world.send(0, 1, pattern(20, 0));
+        world.settle(Nanos::from_secs(5));
+        assert_eq!(world.hosts[0].log.outcomes[1].1, Err(Status::Unresponsive));
+        cut.set(false);
+        let (from, to) = (first, 1 - first);
+        let told = world.send(from, to, pattern(30, 0));
+        world.settle(Nanos::from_secs(5));
+        let outcome = world.hosts[from].log.outcomes.iter().find(|(token, _)| *token == told).unwrap().1;
+        let received = world.hosts[to].log.received.iter().any(|(_, bytes)| bytes.len() == 30);
+        if from == 1 {
+            // It speaks in a context that has ended.
+            assert_eq!((outcome, received), (Err(Status::RemoteAbort), false));
+        } else {
+            assert_eq!((outcome, received), (Ok(()), true));
+        }
+        assert_eq!(world.hosts[1].log.lost_peers, [PeerLoss::Restarted], "it is told that it was given up");
+        // And then all is well.
+        world.send(0, 1, pattern(40, 0));
+        world.send(1, 0, pattern(41, 0));
+        world.settle(SECOND);
+        for (host, len) in [(1, 40), (0, 41)] {
+            assert!(world.hosts[host].log.received.iter().any(|(_, bytes)| bytes.len() == len));
+        }
+    }
+}
+
+#[test]
+fn both_may_give_each_other_up_at_once() {
+    let patient = Config { peer_timeout: Nanos::from_secs(2), ..Config::default() };
+    let mut world = world(2, &patient);
+    world.send(0, 1, pattern(10, 0));
+    world.settle(SECOND);
+    let cut = std::rc::Rc::new(std::cell::Cell::new(true));
+    let is_cut = cut.clone();
+    world.network = Box::new(move |_, _, _| if is_cut.get() { vec![] } else { vec![Nanos::from_micros(7)] });
+    world.send(0, 1, pattern(20, 0));
+    world.send(1, 0, pattern(21, 0));
+    world.settle(Nanos::from_secs(5));
+    cut.set(false);
+    world.send(0, 1, pattern(30, 0));
+    world.send(1, 0, pattern(31, 0));
+    world.settle(SECOND);
+    for host in &world.hosts {
+        assert_eq!(host.log.outcomes.last().unwrap().1, Ok(()), "{:?}", host.log.outcomes);
+    }
+}
