@@ -118,7 +118,7 @@ impl Core {
             state.messages.set_min_multi_recv(id, self.min_multi_recv.load(Ordering::Relaxed));
             let own = PeerAddr { gid: device.gid(), qpn };
             let near = match self.domain.shm {
-                true => Near::open(id, own, epoch),
+                true => Near::open(id, own, device.config().port_base, epoch),
                 false => Err("SRD_SHM=off in this process".into()),
             };
             if near.is_ok() {

@@ -3,7 +3,7 @@
 //! of one is said once.
 
 use crate::engine::Messages;
-use srd_device::{Device, HostMemory};
+use srd_device::{Device, HostMemory, QPS_PER_PORT};
 use srd_msg::{EndpointId, LaneSend, LaneTraffic, PeerAddr, PeerId};
 use srd_net::log;
 use srd_shm::{Address, CopyError, NoCopy, NoLane, Options, Post, SendError};
@@ -31,6 +31,8 @@ const MOST_ASKED: u32 = 12;
 pub(crate) struct Near {
     endpoint: EndpointId,
     gid: Gid,
+    /// From which port on its queue pairs count, and those of all whom it can reach.
+    port_base: u16,
     post: Post,
     asleep: bool,
     next_sweep: Time,
@@ -54,17 +56,20 @@ struct Without {
     next: Option<Time>,
 }
 
-fn address(addr: PeerAddr) -> Address {
-    Address { ip: addr.gid.0, qpn: addr.qpn.0 }
+/// Where an endpoint is: jobs whose ports begin elsewhere use the same numbers for other endpoints.
+fn address(port_base: u16, addr: PeerAddr) -> Address {
+    Address { ip: addr.gid.0, port: port_base.wrapping_add(addr.qpn.0 / QPS_PER_PORT), qpn: addr.qpn.0 }
 }
 
 impl Near {
     /// The post of an endpoint at `own`. If the system forbids it, that is said, and the reason returned.
-    pub fn open(endpoint: EndpointId, own: PeerAddr, epoch: u32) -> Result<Near, String> {
-        match Post::open(Path::new(DIRECTORY), address(own), epoch, Options::default()) {
+    pub fn open(endpoint: EndpointId, own: PeerAddr, port_base: u16, epoch: u32) -> Result<Near, String> {
+        let address = address(port_base, own);
+        match Post::open(Path::new(DIRECTORY), address, epoch, Options::default()) {
             Ok(post) => Ok(Near {
                 endpoint,
                 gid: own.gid,
+                port_base,
                 post,
                 asleep: false,
                 next_sweep: Time(0),
@@ -99,7 +104,7 @@ impl Near {
 
     fn connect(&mut self, layer: &mut Layer<'_>, peer: PeerId, addr: PeerAddr, asked: u32) {
         let now = layer.now;
-        let why = match self.post.connect(address(addr)) {
+        let why = match self.post.connect(address(self.port_base, addr)) {
             Ok(lane) => {
                 if let Err(reason) = lane.can_copy() {
                     copies_forbidden(reason);
