@@ -439,7 +439,7 @@ abi! {
         }
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         let ep = Endpoint::of(fid.cast())?;
         if !ep.is_alias {
             if Arc::strong_count(&ep.core) > 1 {
