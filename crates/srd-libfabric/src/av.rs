@@ -294,7 +294,7 @@ abi! {
         Ok(())
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         if Arc::strong_count(&Av::of(fid.cast())?.vector) > 1 {
             return Err(Errno::BUSY);
         }

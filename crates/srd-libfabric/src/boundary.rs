@@ -7,6 +7,7 @@ use srd_device::DeviceError;
 use srd_msg::Refused;
 use srd_net::Barred;
 use srd_net::log;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An error number, of the system or of libfabric, without its sign.
@@ -44,7 +45,10 @@ impl From<Barred> for Errno {
     fn from(barred: Barred) -> Errno {
         match barred {
             Barred::Forked => {
-                log::once(log::Level::Warn, "forked", format_args!("{barred}"));
+                // A child that only exits closes what libraries have opened: nothing that its program ought to change.
+                if !CLOSING.get() {
+                    log::once(log::Level::Warn, "forked", format_args!("{barred}"));
+                }
                 Errno::IO
             }
             // Mostly the handler has called exit(), and nobody can do anything about it.
@@ -73,6 +77,11 @@ impl From<Refused> for Errno {
     }
 }
 
+thread_local! {
+    /// A call that closes something is under way.
+    static CLOSING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// What most functions come to.
 pub(crate) type Outcome<T> = Result<T, Errno>;
 
@@ -92,6 +101,14 @@ fn guarded<T>(name: &str, body: impl FnOnce() -> T) -> Option<T> {
 #[inline]
 pub(crate) fn status(name: &str, body: impl FnOnce() -> Outcome<()>) -> c_int {
     number(name, || body().map(|()| 0))
+}
+
+/// The same for one that closes something.
+pub(crate) fn closing(name: &str, body: impl FnOnce() -> Outcome<()>) -> c_int {
+    let before = CLOSING.replace(true);
+    let closed = status(name, body);
+    CLOSING.set(before);
+    closed
 }
 
 /// A function that returns a number, or the negative error number.
@@ -137,7 +154,8 @@ fn say_refused(name: &str, errno: Errno) {
 /// Defines functions that C calls through a table of operations.
 ///
 /// ```text
-/// abi! { status fn close_cq(fid: *mut fid) { … Outcome<()> } }      0 or -errno
+/// abi! { status fn bind(fid: *mut fid, …) { … Outcome<()> } }       0 or -errno
+/// abi! { closing fn close_cq(fid: *mut fid) { … Outcome<()> } }     the same; not worth a warning in a forked child
 /// abi! { number fn insert(av: *mut fid_av, …) { … Outcome<c_int> } }
 /// abi! { posted fn send(ep: *mut fid_ep, …) { … Outcome<()> } }     as ssize_t, and not logged
 /// abi! { count fn read(cq: *mut fid_cq, …) { … Outcome<usize> } }
@@ -147,6 +165,7 @@ macro_rules! abi {
         $(abi!(@$kind [$($meta)*] $name($($arg: $type),*) $body);)*
     };
     (@status $($rest:tt)*) => { abi!(@function status libc::c_int $($rest)*); };
+    (@closing $($rest:tt)*) => { abi!(@function closing libc::c_int $($rest)*); };
     (@number $($rest:tt)*) => { abi!(@function number libc::c_int $($rest)*); };
     (@posted $($rest:tt)*) => { abi!(@function posted libc::ssize_t $($rest)*); };
     (@count $($rest:tt)*) => { abi!(@function count libc::ssize_t $($rest)*); };

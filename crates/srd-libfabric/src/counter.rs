@@ -160,7 +160,7 @@ abi! {
         Ok(())
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         let counter = Counter::of(fid.cast())?;
         if Arc::strong_count(&counter.count) > 1 {
             return Err(Errno::BUSY);

@@ -318,7 +318,7 @@ abi! {
         Ok(())
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         let cq = Cq::of(fid.cast())?;
         if Arc::strong_count(&cq.queue) > 1 {
             return Err(Errno::BUSY);

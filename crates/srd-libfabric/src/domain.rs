@@ -156,7 +156,7 @@ abi! {
         }
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         let domain = Domain::of(fid.cast())?;
         if Arc::strong_count(&domain.shared) > 1 {
             return Err(Errno::BUSY);

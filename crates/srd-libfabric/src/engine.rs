@@ -421,6 +421,11 @@ pub(crate) fn end_all() {
         Err(_) => return, // a fork has copied a held lock
     };
     for engine in engines {
+        if engine.instance.is_parents() {
+            // A child that was forked only exits.
+            std::mem::forget(engine);
+            continue;
+        }
         let open = engine
             .with(|state, _, _| state.endpoints().map(|(id, bound)| (id, bound.qpn)).collect::<Vec<_>>());
         for (endpoint, qpn) in open.unwrap_or_default() {

@@ -156,7 +156,7 @@ abi! {
         Ok(())
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         let eq = Eq::of(fid.cast())?;
         if Arc::strong_count(&eq.events) > 1 {
             return Err(Errno::BUSY);

@@ -142,7 +142,7 @@ abi! {
         Ok(())
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         let mr = Mr::of(fid)?;
         if let Some(region) = mr.region {
             mr.domain.engine.with(|state, device, now| state.messages.deregister(device, now, region))??;

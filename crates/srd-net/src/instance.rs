@@ -261,6 +261,11 @@ impl Instance {
         Ok(self.run(self.shared.lock()?, f))
     }
 
+    /// Whether this process is a fork of the one that opened it.
+    pub fn is_parents(&self) -> bool {
+        !self.shared.canary.alive()
+    }
+
     /// Whether another thread calls the device at this moment.
     #[inline]
     pub fn is_busy(&self) -> bool {

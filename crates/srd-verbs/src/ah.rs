@@ -74,7 +74,7 @@ abi! {
         Ok(&mut ah.ibv)
     }
 
-    exported status fn ibv_destroy_ah(ah: *mut ibv_ah) {
+    exported closing fn ibv_destroy_ah(ah: *mut ibv_ah) {
         Ah::of(ah)?.destroy()?;
         drop(Box::from_raw(ah.cast::<Ah>()));
         Ok(())

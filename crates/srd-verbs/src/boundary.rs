@@ -3,6 +3,7 @@
 use srd_device::DeviceError;
 use srd_net::Barred;
 use srd_net::log;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An error number of the operating system.
@@ -45,7 +46,10 @@ impl From<Barred> for Errno {
     fn from(barred: Barred) -> Errno {
         match barred {
             Barred::Forked => {
-                log::once(log::Level::Warn, "forked", format_args!("{barred}"));
+                // A child that only exits closes what libraries have opened: nothing that its program ought to change.
+                if !CLOSING.get() {
+                    log::once(log::Level::Warn, "forked", format_args!("{barred}"));
+                }
                 Errno::IO
             }
             // Mostly the handler has called exit(), and nobody can do anything about it.
@@ -55,6 +59,11 @@ impl From<Barred> for Errno {
             }
         }
     }
+}
+
+thread_local! {
+    /// A call that closes something is under way.
+    static CLOSING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What most functions come to.
@@ -81,6 +90,14 @@ pub(crate) fn status(name: &str, body: impl FnOnce() -> Outcome<()>) -> libc::c_
         }
         None => libc::EIO,
     }
+}
+
+/// The same for one that closes something.
+pub(crate) fn closing(name: &str, body: impl FnOnce() -> Outcome<()>) -> libc::c_int {
+    let before = CLOSING.replace(true);
+    let closed = status(name, body);
+    CLOSING.set(before);
+    closed
 }
 
 /// A function that returns a pointer, or NULL and sets `errno`.
@@ -114,7 +131,8 @@ pub(crate) fn value<T: Default>(name: &str, body: impl FnOnce() -> T) -> T {
 /// Defines functions that C calls: `exported` ones by name, `table` ones through an operations table.
 ///
 /// ```text
-/// abi! { exported status fn ibv_dealloc_pd(pd: *mut ibv_pd) { … } }            0 or the error number
+/// abi! { exported status fn ibv_modify_qp(…) { … } }                           0 or the error number
+/// abi! { exported closing fn ibv_dealloc_pd(pd: *mut ibv_pd) { … } }           the same; no warning in a forked child
 /// abi! { exported pointer fn ibv_alloc_pd(c: *mut ibv_context) -> ibv_pd { … } }   NULL and errno
 /// abi! { exported minus_one fn ibv_query_gid(…) { … } }                        -1 and errno
 /// abi! { table value fn end_poll(cq: *mut ibv_cq_ex) -> () { … } }             cannot fail
@@ -131,6 +149,9 @@ macro_rules! abi {
     };
     (@define status [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
         abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] status $body);
+    };
+    (@define closing [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
+        abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] closing $body);
     };
     (@define minus_one [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
         abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] minus_one $body);

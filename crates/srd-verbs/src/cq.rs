@@ -280,7 +280,7 @@ abi! {
         Cq::create(context, readable(attr)?, efa.wc_flags)
     }
 
-    exported status fn ibv_destroy_cq(cq: *mut ibv_cq) {
+    exported closing fn ibv_destroy_cq(cq: *mut ibv_cq) {
         Cq::of(cq)?.destroy()?;
         drop(Box::from_raw(cq.cast::<Cq>()));
         Ok(())

@@ -169,7 +169,7 @@ abi! {
         Err(Errno::UNSUPPORTED)
     }
 
-    exported status fn ibv_dereg_mr(mr: *mut ibv_mr) {
+    exported closing fn ibv_dereg_mr(mr: *mut ibv_mr) {
         object::<_, Mr>(mr)?.destroy()?;
         drop(Box::from_raw(mr.cast::<Mr>()));
         Ok(())

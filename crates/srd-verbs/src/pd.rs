@@ -109,7 +109,7 @@ abi! {
         Pd::publish(context, id, None, None)
     }
 
-    exported status fn ibv_dealloc_pd(pd: *mut ibv_pd) {
+    exported closing fn ibv_dealloc_pd(pd: *mut ibv_pd) {
         Pd::of(pd)?.destroy()?;
         drop(Box::from_raw(pd.cast::<Pd>()));
         Ok(())

@@ -406,7 +406,7 @@ abi! {
         Ok((&raw const qp.dv).cast_mut())
     }
 
-    exported status fn ibv_destroy_qp(qp: *mut ibv_qp) {
+    exported closing fn ibv_destroy_qp(qp: *mut ibv_qp) {
         Qp::of(qp)?.destroy()?;
         drop(Box::from_raw(qp.cast::<Qp>()));
         Ok(())
