@@ -1,4 +1,5 @@
 //! Runs seeds through the world and reports the first rules that are broken.
+#![deny(unsafe_code)]
 
 use clap::Parser;
 use srd_world::world::{Failure, quiet_panics};
@@ -10,6 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+#[allow(unsafe_code)]
 mod heap;
 
 #[global_allocator]

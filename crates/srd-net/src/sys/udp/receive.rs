@@ -128,6 +128,30 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// What has come from `from`, with what the kernel says of it in control messages.
+    #[doc(hidden)]
+    #[inline]
+    pub fn new(from: SocketAddr, bytes: &'a mut [u8], control: &[u8]) -> Run<'a> {
+        let segment = bytes.len();
+        let mut run = Run { from, bytes, segment, ce: false, drops: None, arrived: None };
+        for_each_control_in(control, |level, kind, data| match (level, kind) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                // A length that cannot be splits nothing.
+                if let Some(size @ 1..) = first_int(data) {
+                    run.segment = size as usize;
+                }
+            }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => run.arrived = timespec_nanos(data),
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => run.drops = first_int(data).map(|n| n as u32),
+            (libc::IPPROTO_IP, libc::IP_TOS) => run.ce = data.first().is_some_and(|tos| tos & 3 == CE),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                run.ce = first_int(data).is_some_and(|class| class as u8 & 3 == CE);
+            }
+            _ => {}
+        });
+        run
+    }
+
     /// The datagrams.
     #[inline]
     pub fn datagrams(self) -> std::slice::ChunksMut<'a, u8> {
@@ -209,29 +233,8 @@ impl ReceiveBatch {
         assert!(i < self.filled);
         let header = &self.headers[i];
         let len = header.msg_len as usize;
-        let mut run = Run {
-            from: address_from(&self.names[i])?,
-            bytes: &mut self.bytes[i * RUN_BYTES..i * RUN_BYTES + len],
-            segment: len,
-            ce: false,
-            drops: None,
-            arrived: None,
-        };
         let control = &self.controls[i].0[..header.msg_hdr.msg_controllen.min(CONTROL_BYTES)];
-        for_each_control_in(control, |level, kind, data| match (level, kind) {
-            (libc::SOL_UDP, libc::UDP_GRO) => {
-                if let Some(size) = first_int(data) {
-                    run.segment = size.max(1) as usize;
-                }
-            }
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => run.arrived = timespec_nanos(data),
-            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => run.drops = first_int(data).map(|n| n as u32),
-            (libc::IPPROTO_IP, libc::IP_TOS) => run.ce = data.first().is_some_and(|tos| tos & 3 == CE),
-            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                run.ce = first_int(data).is_some_and(|class| class as u8 & 3 == CE);
-            }
-            _ => {}
-        });
-        Some(run)
+        let bytes = &mut self.bytes[i * RUN_BYTES..i * RUN_BYTES + len];
+        Some(Run::new(address_from(&self.names[i])?, bytes, control))
     }
 }
