@@ -120,6 +120,13 @@ impl Notifier {
         self.sleepers.wake();
     }
 
+    /// Tells an event that concerns everybody, also those who wait for completions.
+    #[cold]
+    pub fn tell_all(&self, event: AsyncEvent) {
+        let cqs = lock(&self.handlers).cqs.keys().copied().collect();
+        self.tell_some(Fired { cqs, events: vec![event] });
+    }
+
     /// Whether any completion notification has fired since the last call.
     pub fn take_unclaimed(&self) -> bool {
         self.unclaimed.swap(0, Ordering::SeqCst) > 0
