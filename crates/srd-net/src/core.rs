@@ -257,7 +257,7 @@ impl Core {
     /// Whether a poll that finds completions may hand them out without a look at the sockets.
     #[inline]
     pub fn may_skip_look(&mut self) -> bool {
-        self.polls_without_look += 1;
+        self.polls_without_look = self.polls_without_look.saturating_add(1);
         self.polls_without_look <= POLLS_WITHOUT_LOOK && self.untransmitted == 0
     }
 

@@ -415,12 +415,15 @@ impl Instance {
             Ok(core) => core,
             Err(barred) => return shared.take_last(barred, cq, out),
         };
-        let n = core.take(cq, out);
-        if n > 0 && core.may_skip_look() {
-            return Ok(n);
+        // Nothing is taken before packets have moved: should the device fail meanwhile, it would be lost.
+        if core.may_skip_look() {
+            let n = core.take(cq, out);
+            if n > 0 {
+                return Ok(n);
+            }
         }
         let now = shared.poll(&mut core);
-        let n = n + core.take(cq, &mut out[n..]);
+        let n = core.take(cq, out);
         shared.leave_poll(core, now, n > 0);
         Ok(n)
     }
@@ -434,12 +437,13 @@ impl Instance {
             Err(Barred::Failed) => return shared.core.take_last(cq).map(Some).ok_or(Barred::Failed),
             Err(barred) => return Err(barred),
         };
-        let first = core.device.poll_cq(cq);
-        if first.is_some() && core.may_skip_look() {
-            return Ok(first);
+        if core.may_skip_look()
+            && let Some(first) = core.device.poll_cq(cq)
+        {
+            return Ok(Some(first));
         }
         let now = shared.poll(&mut core);
-        let first = first.or_else(|| core.device.poll_cq(cq));
+        let first = core.device.poll_cq(cq);
         shared.leave_poll(core, now, first.is_some());
         Ok(first)
     }
