@@ -165,8 +165,21 @@ fn the_progress_thread_is_not_started_again_wherever_it_ended() {
     let _handler = a.instance.on_notification(a.cq, |_| panic!("on purpose"));
     a.recv(1, 0, 64);
     a.instance.with(|device, _| device.arm_cq(a.cq, false)).unwrap().unwrap();
-    b.send(1, a.address(), 0, 64);
-    assert_eq!(a.instance.wait_until(None, || false), Err(Barred::Failed));
+    // The handler panics again when it is told of the failure; who sleeps hears of it all the same.
+    let (asleep, awake) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let a = &a;
+        scope.spawn(move || {
+            let waited = a.instance.wait_until(None, || {
+                let _ = asleep.send(());
+                false
+            });
+            assert_eq!(waited, Err(Barred::Failed));
+        });
+        awake.recv().unwrap();
+        std::thread::sleep(Duration::from_millis(20)); // mostly it sleeps by then
+        b.send(1, a.address(), 0, 64);
+    });
     assert_eq!(a.success().wr_id, 1, "it had arrived");
     is_gone(&a);
 }
