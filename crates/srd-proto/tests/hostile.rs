@@ -274,7 +274,7 @@ impl Attacker {
             version_min: self.rng.random_bool(0.01) as u8 * 200 + VERSION,
             version_max: 255,
             features: self.rng.random(),
-            max_datagram: if self.rng.random_bool(0.1) { self.edge16().max(576) } else { 1472 },
+            max_datagram: if self.rng.random_bool(0.3) { self.edge16() } else { 1472 },
             context: if self.rng.random_bool(0.1) { self.edge16() } else { self.rng.random_range(0..3) },
             rcvbuf_kib: self.edge32(),
         });
