@@ -5,9 +5,12 @@ use crate::constants::*;
 use libc::{c_int, ssize_t};
 use srd_device::DeviceError;
 use srd_msg::Refused;
-use srd_net::Barred;
 use srd_net::log;
+<<<<<<< HEAD
 use std::cell::Cell;
+=======
+use srd_net::{Barred, Instance};
+>>>>>>> panic
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An error number, of the system or of libfabric, without its sign.
@@ -56,6 +59,8 @@ impl From<Barred> for Errno {
                 log::debug(format_args!("{barred}"));
                 Errno::BUSY
             }
+            // It has been said when it happened.
+            Barred::Failed => Errno::IO,
         }
     }
 }
@@ -87,11 +92,12 @@ pub(crate) type Outcome<T> = Result<T, Errno>;
 
 #[inline]
 fn guarded<T>(name: &str, body: impl FnOnce() -> T) -> Option<T> {
-    // The state that a panic leaves half changed belongs to one object, which the program can only close.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => Some(value),
         Err(_) => {
             log::error(format_args!("{name}: internal error (the message is above); please report it"));
+            // If it was inside the device, that has failed already; otherwise something of ours is half changed.
+            Instance::fail_all();
             None
         }
     }

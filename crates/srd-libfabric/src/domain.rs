@@ -172,10 +172,12 @@ abi! {
         if readable(other)?.fclass != FI_CLASS_EQ {
             return Err(Errno::INVALID);
         }
+        let events = &Eq::of(other.cast())?.events;
         match flags {
-            0 => {}
+            0 => domain.shared.engine.tell_of_failure(events),
             FI_REG_MR => {
-                let events = Eq::of(other.cast())?.events.clone();
+                domain.shared.engine.tell_of_failure(events);
+                let events = events.clone();
                 *domain.shared.registrations.lock().unwrap_or_else(PoisonError::into_inner) = Some(events);
             }
             _ => return Err(Errno::BAD_FLAGS),

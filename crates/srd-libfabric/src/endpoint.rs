@@ -200,7 +200,8 @@ impl Core {
         if self.is_enabled() {
             return self.domain.engine.close_endpoint(self.id(), qpn);
         }
-        Ok(self.domain.engine.instance.destroy_qp(qpn)??)
+        let engine = &self.domain.engine;
+        engine.given_back(engine.instance.destroy_qp(qpn))
     }
 }
 
@@ -487,7 +488,9 @@ abi! {
                 Ok(())
             }
             FI_CLASS_EQ => {
-                core.binding().events = Some(Eq::of(other.cast())?.events.clone());
+                let events = Eq::of(other.cast())?.events.clone();
+                core.domain.engine.tell_of_failure(&events);
+                core.binding().events = Some(events);
                 Ok(())
             }
             _ => Err(Errno::INVALID),

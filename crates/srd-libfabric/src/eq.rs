@@ -5,6 +5,7 @@ use crate::boundary::{Absent, Errno, Outcome, abi, array, object, value_or, writ
 use crate::completions::in_words;
 use crate::constants::*;
 use crate::cq::copy_text;
+use crate::engine::Bereaved;
 use crate::fabric::{Fabric, Shared};
 use crate::layout::*;
 use crate::wait::{WaitObject, timeout};
@@ -93,6 +94,12 @@ impl Events {
             waiting.pop_front();
         }
         Ok(n)
+    }
+}
+
+impl Bereaved for Events {
+    fn device_failed(&self) {
+        self.report_error(std::ptr::null_mut(), std::ptr::null_mut(), 0, Errno::IO);
     }
 }
 

@@ -1,9 +1,12 @@
 //! The edge to C: how a function reports failure, and that no panic crosses.
 
 use srd_device::DeviceError;
-use srd_net::Barred;
 use srd_net::log;
+<<<<<<< HEAD
 use std::cell::Cell;
+=======
+use srd_net::{Barred, Instance};
+>>>>>>> panic
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An error number of the operating system.
@@ -17,6 +20,7 @@ impl Errno {
     pub const BUSY: Errno = Errno(libc::EBUSY);
     pub const IO: Errno = Errno(libc::EIO);
     pub const FAULT: Errno = Errno(libc::EFAULT);
+    pub const NO_ENTRY: Errno = Errno(libc::ENOENT);
 
     /// The calling thread's `errno`.
     pub fn last() -> Errno {
@@ -57,6 +61,8 @@ impl From<Barred> for Errno {
                 log::debug(format_args!("{barred}"));
                 Errno::BUSY
             }
+            // It has been said when it happened.
+            Barred::Failed => Errno::IO,
         }
     }
 }
@@ -70,11 +76,12 @@ thread_local! {
 pub(crate) type Outcome<T> = Result<T, Errno>;
 
 fn guarded<T>(name: &str, body: impl FnOnce() -> T) -> Option<T> {
-    // The state that a panic leaves half changed belongs to one object, which the program can only destroy.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => Some(value),
         Err(_) => {
             log::error(format_args!("{name}: internal error (the message is above); please report it"));
+            // If it was inside the device, that has failed already; otherwise something of ours is half changed.
+            Instance::fail_all();
             None
         }
     }
@@ -123,6 +130,36 @@ pub(crate) fn minus_one(name: &str, body: impl FnOnce() -> Outcome<libc::c_int>)
     -1
 }
 
+/// A function that says 0, or with an error number that there is nothing or something is wrong. Polls ask so often that
+/// nothing is logged.
+#[inline]
+pub(crate) fn polled(name: &str, body: impl FnOnce() -> Outcome<()>) -> libc::c_int {
+    match guarded(name, body) {
+        Some(Ok(())) => 0,
+        Some(Err(errno)) => errno.0,
+        None => libc::EIO,
+    }
+}
+
+/// A function that returns how many, or the negative error number.
+#[inline]
+pub(crate) fn count(name: &str, body: impl FnOnce() -> Outcome<libc::c_int>) -> libc::c_int {
+    match guarded(name, body) {
+        Some(Ok(count)) => count,
+        Some(Err(errno)) => -errno.0,
+        None => -libc::EIO,
+    }
+}
+
+/// What giving an object back to the device comes to. To a device that has failed nothing can be given back: there the
+/// program gets rid of it all the same.
+pub(crate) fn given_back(result: Result<Result<(), DeviceError>, Barred>) -> Outcome<()> {
+    match result {
+        Err(Barred::Failed) => Ok(()),
+        result => Ok(result??),
+    }
+}
+
 /// A function that cannot report failure: it returns its type's zero then.
 pub(crate) fn value<T: Default>(name: &str, body: impl FnOnce() -> T) -> T {
     guarded(name, body).unwrap_or_default()
@@ -135,6 +172,8 @@ pub(crate) fn value<T: Default>(name: &str, body: impl FnOnce() -> T) -> T {
 /// abi! { exported closing fn ibv_dealloc_pd(pd: *mut ibv_pd) { … } }           the same; no warning in a forked child
 /// abi! { exported pointer fn ibv_alloc_pd(c: *mut ibv_context) -> ibv_pd { … } }   NULL and errno
 /// abi! { exported minus_one fn ibv_query_gid(…) { … } }                        -1 and errno
+/// abi! { table polled fn next_poll(cq: *mut ibv_cq_ex) { … } }                 as status, and not logged
+/// abi! { table count fn poll_cq(cq: *mut ibv_cq, …) { … } }                    the negative error number
 /// abi! { table value fn end_poll(cq: *mut ibv_cq_ex) -> () { … } }             cannot fail
 /// ```
 macro_rules! abi {
@@ -150,8 +189,16 @@ macro_rules! abi {
     (@define status [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
         abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] status $body);
     };
+<<<<<<< HEAD
     (@define closing [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
         abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] closing $body);
+=======
+    (@define polled [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
+        abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] polled $body);
+    };
+    (@define count [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
+        abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] count $body);
+>>>>>>> panic
     };
     (@define minus_one [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
         abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] minus_one $body);
@@ -290,5 +337,7 @@ mod tests {
         assert_eq!(Errno::last(), Errno::IO);
         assert_eq!(minus_one("test", || panic!("on purpose")), -1);
         assert_eq!(value::<u32>("test", || panic!("on purpose")), 0);
+        assert_eq!(polled("test", || panic!("on purpose")), libc::EIO);
+        assert_eq!(count("test", || panic!("on purpose")), -libc::EIO);
     }
 }

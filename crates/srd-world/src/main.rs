@@ -97,7 +97,7 @@ fn run_scenarios(name: &str) -> ExitCode {
             Ok(report) => println!("{}: {report}", scenario.name),
             Err(why) => {
                 println!("{}: FAILED: {why}", scenario.name);
-                println!("  cargo run --release -p srd-world -- --scenario {}", scenario.name);
+                println!("  cargo run --profile checked -p srd-world -- --scenario {}", scenario.name);
                 code = ExitCode::FAILURE;
             }
         }
@@ -171,7 +171,7 @@ fn print_command(plan: &Plan) {
         let both = [shape, faults].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",");
         changes = if both.is_empty() { " --calm".to_string() } else { format!(" --calm --set {both}") };
     }
-    println!("  cargo run --release -p srd-world -- --seed {} --trace{changes}", plan.seed);
+    println!("  cargo run --profile checked -p srd-world -- --seed {} --trace{changes}", plan.seed);
 }
 
 fn run_many(arguments: &Arguments) -> ExitCode {
