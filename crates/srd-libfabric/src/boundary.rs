@@ -6,11 +6,8 @@ use libc::{c_int, ssize_t};
 use srd_device::DeviceError;
 use srd_msg::Refused;
 use srd_net::log;
-<<<<<<< HEAD
-use std::cell::Cell;
-=======
 use srd_net::{Barred, Instance};
->>>>>>> panic
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An error number, of the system or of libfabric, without its sign.

@@ -279,11 +279,11 @@ impl Instance {
         Ok(self.run(self.shared.lock()?, f))
     }
 
-<<<<<<< HEAD
     /// Whether this process is a fork of the one that opened it.
     pub fn is_parents(&self) -> bool {
         !self.shared.canary.alive()
-=======
+    }
+
     /// Whether there was a panic inside the device. From then on no function runs that was given to this instance.
     pub fn has_failed(&self) -> bool {
         self.shared.core.is_over()
@@ -300,7 +300,6 @@ impl Instance {
         for instance in open.iter().filter(|instance| instance.shared.canary.alive()) {
             instance.shared.core.fail();
         }
->>>>>>> panic
     }
 
     /// Whether another thread calls the device at this moment.

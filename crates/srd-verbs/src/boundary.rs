@@ -2,11 +2,8 @@
 
 use srd_device::DeviceError;
 use srd_net::log;
-<<<<<<< HEAD
-use std::cell::Cell;
-=======
 use srd_net::{Barred, Instance};
->>>>>>> panic
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An error number of the operating system.
@@ -189,16 +186,14 @@ macro_rules! abi {
     (@define status [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
         abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] status $body);
     };
-<<<<<<< HEAD
     (@define closing [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
         abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] closing $body);
-=======
+    };
     (@define polled [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
         abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] polled $body);
     };
     (@define count [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
         abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] count $body);
->>>>>>> panic
     };
     (@define minus_one [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
         abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] minus_one $body);

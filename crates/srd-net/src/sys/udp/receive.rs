@@ -245,35 +245,8 @@ impl ReceiveBatch {
         assert!(i < self.filled);
         let header = self.headers.get(i)?;
         let len = header.msg_len as usize;
-<<<<<<< HEAD
-        let control = &self.controls[i].0[..header.msg_hdr.msg_controllen.min(CONTROL_BYTES)];
-        let bytes = &mut self.bytes[i * RUN_BYTES..i * RUN_BYTES + len];
-        Some(Run::new(address_from(&self.names[i])?, bytes, control))
-=======
-        let mut run = Run {
-            from: address_from(self.names.get(i)?)?,
-            bytes: self.bytes.get_mut(i * RUN_BYTES..)?.get_mut(..len)?,
-            segment: len,
-            ce: false,
-            drops: None,
-            arrived: None,
-        };
         let control = self.controls.get(i)?.0.get(..header.msg_hdr.msg_controllen.min(CONTROL_BYTES))?;
-        for_each_control_in(control, |level, kind, data| match (level, kind) {
-            (libc::SOL_UDP, libc::UDP_GRO) => {
-                if let Some(size) = first_int(data) {
-                    run.segment = size.max(1) as usize;
-                }
-            }
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => run.arrived = timespec_nanos(data),
-            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => run.drops = first_int(data).map(|n| n as u32),
-            (libc::IPPROTO_IP, libc::IP_TOS) => run.ce = data.first().is_some_and(|tos| tos & 3 == CE),
-            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                run.ce = first_int(data).is_some_and(|class| class as u8 & 3 == CE);
-            }
-            _ => {}
-        });
-        Some(run)
->>>>>>> panic
+        let bytes = self.bytes.get_mut(i * RUN_BYTES..)?.get_mut(..len)?;
+        Some(Run::new(address_from(self.names.get(i)?)?, bytes, control))
     }
 }
