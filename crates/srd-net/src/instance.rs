@@ -261,12 +261,11 @@ impl Instance {
         log::say(
             LogLevel::Info,
             format_args!(
-                "receiving on {address} ({}, MTU {}, receive buffer {} KiB, {}, incarnation {:016x})",
+                "receiving on {address} ({}, MTU {}, receive buffer {} KiB, {})",
                 shared.local.interface,
                 shared.mtu,
                 rcvbuf / 1024,
                 if sealed { "sealed" } else { "in clear" },
-                incarnation.0,
             ),
         );
         Ok(Arc::new(Instance { shared, thread: Mutex::new(thread) }))
