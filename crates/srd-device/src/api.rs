@@ -323,6 +323,24 @@ pub struct Completion {
     pub unsolicited: bool,
 }
 
+impl Completion {
+    /// One that tells nothing but what became of a work request.
+    pub(crate) fn bare(wr_id: u64, op: CompletionOp, qpn: Qpn, status: Status) -> Completion {
+        Completion {
+            wr_id,
+            status,
+            op,
+            qpn,
+            src_qpn: Qpn(0),
+            src_ah: AhNumber::NONE,
+            src_gid: Gid::default(),
+            byte_len: 0,
+            imm: None,
+            unsolicited: false,
+        }
+    }
+}
+
 /// Something that happened outside any work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AsyncEvent {
@@ -337,6 +355,8 @@ pub enum AsyncEvent {
         /// Whether it ever answered.
         answered_before: bool,
     },
+    /// The device has failed, for good. Nobody else but who runs it can tell: it is never among its own events.
+    DeviceFatal,
 }
 
 /// Why a call was refused. `errno` is what the real device's driver answers.

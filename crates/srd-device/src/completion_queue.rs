@@ -93,6 +93,11 @@ impl CompletionQueue {
         Some(completion)
     }
 
+    /// What waits to be polled, oldest first.
+    pub fn waiting(&self) -> impl Iterator<Item = &Completion> {
+        self.entries.iter()
+    }
+
     /// One notification at the next completion; those that wait already do not count (`ibv_req_notify_cq(3)`). Asking
     /// for any after asking for solicited ones widens the request, never the other way round.
     pub fn arm(&mut self, solicited_only: bool) {

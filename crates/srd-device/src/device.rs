@@ -137,6 +137,13 @@ impl<M: Memory> Device<M> {
         self.tables.poll_cq(cq)
     }
 
+    /// For who gives the device up because there was a panic inside it: what has completed and was not polled, and then
+    /// everything that is posted, as flushed, each queue in its order. It only reads, since what a panic leaves half
+    /// changed had better not be changed further; it may miss what was being moved.
+    pub fn last_completions(&self) -> Vec<(CqId, Completion)> {
+        self.tables.last_completions()
+    }
+
     /// Asks for one notification at the next completion. With `solicited_only`, sends that went well do not count;
     /// every receive does (SRD has no solicited bit).
     pub fn arm_cq(&mut self, cq: CqId, solicited_only: bool) -> Result<(), DeviceError> {

@@ -88,10 +88,13 @@ impl HostMemory {
 
     fn look(&mut self, check: Check, region: &Range<u64>, target: &Range<u64>) -> bool {
         // What is true of a byte is true of its page.
-        let pages = target.start - target.start % PAGE..target.end.next_multiple_of(PAGE);
+        // The last page of the address space is nobody's, though a program may have registered "all memory".
+        let Some(end) = target.end.checked_next_multiple_of(PAGE) else { return false };
+        let pages = target.start - target.start % PAGE..end;
         let goes_on = pages.start.abs_diff(self.last_end) < NEAR;
         let ahead = self.expected.max(self.written).min(MOST_AHEAD);
-        let ahead = (target.start + ahead).min(region.end).next_multiple_of(PAGE);
+        let ahead = target.start.saturating_add(ahead).min(region.end);
+        let ahead = ahead.checked_next_multiple_of(PAGE).unwrap_or(end);
         let there = |to: u64| check(pages.start as usize, (to - pages.start) as usize);
         let end = match pages.end {
             end if goes_on && ahead > end && there(ahead) => ahead,
@@ -530,6 +533,16 @@ mod tests {
         assert_eq!(written, expected);
         // SAFETY: as above.
         unsafe { std::alloc::dealloc(addr, layout) };
+    }
+
+    /// A program may register all memory, and a peer then names any byte of it.
+    #[test]
+    fn the_last_page_of_the_address_space_is_nobodys() {
+        let mut memory = memory().checked_by(|_, _| true);
+        let mut source = [1u8; 10];
+        let payload = memory.reference(&[piece(&mut source)]);
+        let last = Piece { addr: u64::MAX - 100, len: 100 };
+        assert!(!memory.write_if_there(0..u64::MAX, last, 0, &payload));
     }
 
     #[test]

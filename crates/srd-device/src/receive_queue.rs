@@ -61,6 +61,11 @@ impl ReceiveQueue {
         self.waiting.insert(place, receive);
     }
 
+    /// Those that no message has taken.
+    pub fn iter(&self) -> impl Iterator<Item = &Receive> {
+        self.waiting.iter()
+    }
+
     pub fn clear(&mut self) {
         self.waiting.clear();
     }

@@ -11,7 +11,7 @@ use crate::token::TokenOf;
 use crate::transport::Transport;
 use crate::work::Work;
 use srd_proto::{Payload, PeerId, SendError, Token};
-use srd_wire::{Gid, InstanceAddr, MrKey, Op, Qpn, Route, Status};
+use srd_wire::{InstanceAddr, MrKey, Op, Qpn, Route, Status};
 
 /// A peer knows a read of ours by slot and the low bits of its generation, since the wire has room for 32 bits.
 const READ_SLOT_BITS: u32 = 22;
@@ -30,6 +30,15 @@ pub(crate) enum Ending {
     Complete(Status),
     /// Nothing of them completes.
     Forget,
+}
+
+/// What a send work request completes as.
+pub(crate) fn completion_op(op: SendOp) -> CompletionOp {
+    match op {
+        SendOp::Send { .. } => CompletionOp::Send,
+        SendOp::Read { .. } => CompletionOp::Read,
+        SendOp::Write { .. } => CompletionOp::Write,
+    }
 }
 
 impl<M: Memory> Tables<M> {
@@ -318,11 +327,7 @@ impl<M: Memory> Tables<M> {
     #[inline]
     fn report(&mut self, index: u32, wr_id: u64, op: SendOp, status: Status) {
         let failed = status != Status::Ok;
-        let op = match op {
-            SendOp::Send { .. } => CompletionOp::Send,
-            SendOp::Read { .. } => CompletionOp::Read,
-            SendOp::Write { .. } => CompletionOp::Write,
-        };
+        let op = completion_op(op);
         if failed {
             self.counters.send_wr_err += 1;
             match op {
@@ -335,19 +340,7 @@ impl<M: Memory> Tables<M> {
         qp.counters.sends_completed += 1;
         qp.counters.sends_failed += failed as u64;
         let (cq, qpn) = (qp.init.send_cq, qp.qpn);
-        let completion = Completion {
-            wr_id,
-            status,
-            op,
-            qpn,
-            src_qpn: Qpn(0),
-            src_ah: AhNumber::NONE,
-            src_gid: Gid::default(),
-            byte_len: 0,
-            imm: None,
-            unsolicited: false,
-        };
-        self.complete(cq, completion);
+        self.complete(cq, Completion::bare(wr_id, op, qpn, status));
     }
 
     /// Ends the requests that `which` picks, in order of posting within each queue pair. The transport does not read

@@ -11,7 +11,7 @@ use crate::status;
 use crate::tables::Tables;
 use crate::token::TokenOf;
 use srd_proto::{Cookie, Incoming, Payload, PeerId, PeerLoss, Token, Upper};
-use srd_wire::{Gid, InstanceAddr, MrKey, Op, Qpn, Route, Status};
+use srd_wire::{InstanceAddr, MrKey, Op, Route, Status};
 
 /// An incoming message between its first segment and its last.
 #[derive(Debug)]
@@ -410,18 +410,7 @@ impl<M: Memory> Tables<M> {
 
     /// Completes a receive that no message filled.
     fn end_receive(&mut self, index: u32, wr_id: u64, status: Status) {
-        let completion = Completion {
-            wr_id,
-            status,
-            op: CompletionOp::Recv,
-            qpn: self.qp(index).qpn,
-            src_qpn: Qpn(0),
-            src_ah: AhNumber::NONE,
-            src_gid: Gid::default(),
-            byte_len: 0,
-            imm: None,
-            unsolicited: false,
-        };
+        let completion = Completion::bare(wr_id, CompletionOp::Recv, self.qp(index).qpn, status);
         self.complete_receive(index, completion);
     }
 
@@ -476,6 +465,20 @@ impl<M: Memory> Tables<M> {
         }
         taken.sort_unstable_by_key(|receive| receive.serial);
         taken
+    }
+
+    /// The receives of a queue pair, in the order of posting: those that messages have taken, and those that wait.
+    pub fn receives_of(&self, index: u32) -> Vec<Receive> {
+        let taken = self.landings.iter().filter(|(_, landing)| landing.qp == index);
+        let mut receives: Vec<Receive> = taken
+            .filter_map(|(_, landing)| match landing.purpose {
+                Purpose::Receive(receive) | Purpose::Write(Some(receive)) => Some(receive),
+                _ => None,
+            })
+            .chain(self.qp(index).rq.iter().copied())
+            .collect();
+        receives.sort_unstable_by_key(|receive| receive.serial);
+        receives
     }
 
     /// To ERR: all receives complete flushed, in the order of posting.

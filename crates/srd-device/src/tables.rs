@@ -9,7 +9,7 @@ use crate::completion_queue::{CompletionQueue, Pushed};
 use crate::counters::Counters;
 use crate::memory_region::Regions;
 use crate::queue_pair::{QpNumbers, QueuePair, SLOTS};
-use crate::requester::Ending;
+use crate::requester::{Ending, completion_op};
 use crate::responder::Landing;
 use crate::send_queue::{Progress, SendRequest};
 use crate::slab::Slab;
@@ -333,6 +333,26 @@ impl<M: Memory> Tables<M> {
                 }
             }
         }
+    }
+
+    /// See [`crate::Device::last_completions`].
+    pub fn last_completions(&self) -> Vec<(CqId, Completion)> {
+        let mut last = Vec::new();
+        for (id, queue) in (0..).map(CqId).zip(&self.completion_queues) {
+            last.extend(queue.iter().flat_map(CompletionQueue::waiting).map(|completion| (id, *completion)));
+        }
+        for (key, qp) in self.queue_pairs.iter() {
+            // The list may be a ring by now.
+            for (_, request) in qp.sq.iter(&self.requests).take(self.requests.len() as usize) {
+                let op = completion_op(request.op);
+                last.push((qp.init.send_cq, Completion::bare(request.wr_id, op, qp.qpn, Status::Flushed)));
+            }
+            for receive in self.receives_of(key.index) {
+                let failed = Completion::bare(receive.wr_id, CompletionOp::Recv, qp.qpn, Status::Flushed);
+                last.push((qp.init.recv_cq, failed));
+            }
+        }
+        last
     }
 
     // Queue pairs.

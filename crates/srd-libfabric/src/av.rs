@@ -294,7 +294,7 @@ abi! {
         Ok(())
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         if Arc::strong_count(&Av::of(fid.cast())?.vector) > 1 {
             return Err(Errno::BUSY);
         }
@@ -308,6 +308,7 @@ abi! {
             return Err(Errno::INVALID);
         }
         let events = Eq::of(other.cast())?.events.clone();
+        av.domain.engine.tell_of_failure(&events);
         *av.events.lock().unwrap_or_else(PoisonError::into_inner) = Some(events);
         Ok(())
     }

@@ -5,8 +5,9 @@ use crate::constants::*;
 use libc::{c_int, ssize_t};
 use srd_device::DeviceError;
 use srd_msg::Refused;
-use srd_net::Barred;
 use srd_net::log;
+use srd_net::{Barred, Instance};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An error number, of the system or of libfabric, without its sign.
@@ -44,7 +45,10 @@ impl From<Barred> for Errno {
     fn from(barred: Barred) -> Errno {
         match barred {
             Barred::Forked => {
-                log::once(log::Level::Warn, "forked", format_args!("{barred}"));
+                // A child that only exits closes what libraries have opened: nothing that its program ought to change.
+                if !CLOSING.get() {
+                    log::once(log::Level::Warn, "forked", format_args!("{barred}"));
+                }
                 Errno::IO
             }
             // Mostly the handler has called exit(), and nobody can do anything about it.
@@ -52,6 +56,8 @@ impl From<Barred> for Errno {
                 log::debug(format_args!("{barred}"));
                 Errno::BUSY
             }
+            // It has been said when it happened.
+            Barred::Failed => Errno::IO,
         }
     }
 }
@@ -73,16 +79,22 @@ impl From<Refused> for Errno {
     }
 }
 
+thread_local! {
+    /// A call that closes something is under way.
+    static CLOSING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// What most functions come to.
 pub(crate) type Outcome<T> = Result<T, Errno>;
 
 #[inline]
 fn guarded<T>(name: &str, body: impl FnOnce() -> T) -> Option<T> {
-    // The state that a panic leaves half changed belongs to one object, which the program can only close.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => Some(value),
         Err(_) => {
             log::error(format_args!("{name}: internal error (the message is above); please report it"));
+            // If it was inside the device, that has failed already; otherwise something of ours is half changed.
+            Instance::fail_all();
             None
         }
     }
@@ -92,6 +104,14 @@ fn guarded<T>(name: &str, body: impl FnOnce() -> T) -> Option<T> {
 #[inline]
 pub(crate) fn status(name: &str, body: impl FnOnce() -> Outcome<()>) -> c_int {
     number(name, || body().map(|()| 0))
+}
+
+/// The same for one that closes something.
+pub(crate) fn closing(name: &str, body: impl FnOnce() -> Outcome<()>) -> c_int {
+    let before = CLOSING.replace(true);
+    let closed = status(name, body);
+    CLOSING.set(before);
+    closed
 }
 
 /// A function that returns a number, or the negative error number.
@@ -137,7 +157,8 @@ fn say_refused(name: &str, errno: Errno) {
 /// Defines functions that C calls through a table of operations.
 ///
 /// ```text
-/// abi! { status fn close_cq(fid: *mut fid) { … Outcome<()> } }      0 or -errno
+/// abi! { status fn bind(fid: *mut fid, …) { … Outcome<()> } }       0 or -errno
+/// abi! { closing fn close_cq(fid: *mut fid) { … Outcome<()> } }     the same; not worth a warning in a forked child
 /// abi! { number fn insert(av: *mut fid_av, …) { … Outcome<c_int> } }
 /// abi! { posted fn send(ep: *mut fid_ep, …) { … Outcome<()> } }     as ssize_t, and not logged
 /// abi! { count fn read(cq: *mut fid_cq, …) { … Outcome<usize> } }
@@ -147,6 +168,7 @@ macro_rules! abi {
         $(abi!(@$kind [$($meta)*] $name($($arg: $type),*) $body);)*
     };
     (@status $($rest:tt)*) => { abi!(@function status libc::c_int $($rest)*); };
+    (@closing $($rest:tt)*) => { abi!(@function closing libc::c_int $($rest)*); };
     (@number $($rest:tt)*) => { abi!(@function number libc::c_int $($rest)*); };
     (@posted $($rest:tt)*) => { abi!(@function posted libc::ssize_t $($rest)*); };
     (@count $($rest:tt)*) => { abi!(@function count libc::ssize_t $($rest)*); };

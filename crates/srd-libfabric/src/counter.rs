@@ -3,6 +3,7 @@
 use crate::boundary::{Absent, Errno, Outcome, abi, object, value_or, writable};
 use crate::constants::*;
 use crate::domain::{Domain, Shared};
+use crate::engine::Bereaved;
 use crate::layout::*;
 use crate::wait::{WaitObject, timeout};
 use crate::wait_set;
@@ -40,6 +41,13 @@ impl Count {
 
     fn sum(&self) -> u64 {
         self.value.load(Ordering::Acquire).wrapping_add(self.errors.load(Ordering::Acquire))
+    }
+}
+
+impl Bereaved for Count {
+    /// fi_cntr_read(3) cannot fail: a program that reads on and on learns from the errors that it waits in vain.
+    fn device_failed(&self) {
+        self.add_error(1);
     }
 }
 
@@ -149,10 +157,12 @@ abi! {
             return Err(Errno::NO_SYS);
         }
         let wait = WaitObject::new(kind, wait_set::signal_of(set))?;
+        let count = Arc::new(Count { value: AtomicU64::new(0), errors: AtomicU64::new(0), wait });
+        domain.shared.engine.tell_of_failure(&count);
         let made = Box::into_raw(Box::new(Counter {
             fid: fid_cntr { fid: fid { fclass: FI_CLASS_CNTR, context, ops: &FID_OPS }, ops: &OPS },
             domain: domain.shared.clone(),
-            count: Arc::new(Count { value: AtomicU64::new(0), errors: AtomicU64::new(0), wait }),
+            count,
             seen: AtomicU64::new(0),
         }));
         wait_set::enter(set, made.cast());
@@ -160,7 +170,7 @@ abi! {
         Ok(())
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         let counter = Counter::of(fid.cast())?;
         if Arc::strong_count(&counter.count) > 1 {
             return Err(Errno::BUSY);

@@ -4,6 +4,7 @@ use crate::boundary::{Absent, Errno, Outcome, abi, object, readable, value_or, w
 use crate::completions::{Entry, in_words};
 use crate::constants::*;
 use crate::domain::{Domain, Shared};
+use crate::engine::Bereaved;
 use crate::layout::*;
 use crate::wait::{WaitObject, timeout};
 use crate::wait_set;
@@ -89,6 +90,12 @@ impl Queue {
     #[inline]
     pub fn is_empty(&self) -> bool {
         !self.any.load(Ordering::Acquire)
+    }
+}
+
+impl Bereaved for Queue {
+    fn device_failed(&self) {
+        self.wait.raise();
     }
 }
 
@@ -252,13 +259,16 @@ impl Cq {
             false => 1,
         };
         let mut signalled = false;
-        self.domain.engine.wait(timeout(milliseconds), || {
+        let waited = self.domain.engine.wait(timeout(milliseconds), || {
             signalled = signalled || self.signalled.swap(false, Ordering::SeqCst);
             let waiting = self.queue.lock();
             signalled
                 || waiting.entries.len() >= enough
                 || waiting.entries.front().is_some_and(|entry| entry.err != 0)
-        })?;
+        });
+        if self.queue.is_empty() {
+            waited?; // otherwise what had completed before the device failed
+        }
         // SAFETY: as the caller says.
         unsafe { self.queue.lock().take(self.format, buf, count, sources) }
     }
@@ -312,13 +322,14 @@ abi! {
             has_threshold: condition == FI_CQ_COND_THRESHOLD,
             signalled: AtomicBool::new(false),
         });
+        made.domain.engine.tell_of_failure(&made.queue);
         let made = Box::into_raw(made);
         wait_set::enter(set, made.cast());
         *writable(cq)? = made.cast();
         Ok(())
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         let cq = Cq::of(fid.cast())?;
         if Arc::strong_count(&cq.queue) > 1 {
             return Err(Errno::BUSY);

@@ -156,7 +156,7 @@ abi! {
         }
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         let domain = Domain::of(fid.cast())?;
         if Arc::strong_count(&domain.shared) > 1 {
             return Err(Errno::BUSY);
@@ -172,10 +172,12 @@ abi! {
         if readable(other)?.fclass != FI_CLASS_EQ {
             return Err(Errno::INVALID);
         }
+        let events = &Eq::of(other.cast())?.events;
         match flags {
-            0 => {}
+            0 => domain.shared.engine.tell_of_failure(events),
             FI_REG_MR => {
-                let events = Eq::of(other.cast())?.events.clone();
+                domain.shared.engine.tell_of_failure(events);
+                let events = events.clone();
                 *domain.shared.registrations.lock().unwrap_or_else(PoisonError::into_inner) = Some(events);
             }
             _ => return Err(Errno::BAD_FLAGS),

@@ -125,7 +125,7 @@ impl Core {
             let id = state.messages.open_endpoint(device, now, qpn, self.identity(), self.transmit_size)?;
             state.messages.set_min_multi_recv(id, self.min_multi_recv.load(Ordering::Relaxed));
             let near = match self.domain.shm {
-                true => Near::open(id, device.gid(), qpn, self.identity),
+                true => Near::open(id, device.gid(), qpn, device.config().port_base, self.identity),
                 false => Err("SRD_SHM=off in this process".into()),
             };
             if near.is_ok() {
@@ -200,7 +200,8 @@ impl Core {
         if self.is_enabled() {
             return self.domain.engine.close_endpoint(self.id(), qpn);
         }
-        Ok(self.domain.engine.instance.destroy_qp(qpn)??)
+        let engine = &self.domain.engine;
+        engine.given_back(engine.instance.destroy_qp(qpn))
     }
 }
 
@@ -457,7 +458,7 @@ abi! {
         }
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         let ep = Endpoint::of(fid.cast())?;
         if !ep.is_alias {
             if Arc::strong_count(&ep.core) > 1 {
@@ -487,7 +488,9 @@ abi! {
                 Ok(())
             }
             FI_CLASS_EQ => {
-                core.binding().events = Some(Eq::of(other.cast())?.events.clone());
+                let events = Eq::of(other.cast())?.events.clone();
+                core.domain.engine.tell_of_failure(&events);
+                core.binding().events = Some(events);
                 Ok(())
             }
             _ => Err(Errno::INVALID),

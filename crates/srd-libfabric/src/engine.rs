@@ -10,7 +10,7 @@ use crate::completions::Reports;
 use crate::environment::Place;
 use crate::near::{Layer, Near};
 use crate::{offer, report};
-use srd_device::{CqId, Device, HostMemory};
+use srd_device::{AsyncEvent, CqId, Device, HostMemory};
 use srd_msg::{EndpointId, Farewell, PeerId};
 use srd_net::log;
 use srd_net::{Instance, LONGEST_FAREWELL, LONGEST_SILENCE, Subscription, Waited};
@@ -56,7 +56,15 @@ pub(crate) struct Engine {
     quiet: AtomicU32,
     /// Shared with who reports on it, and with nobody else.
     state: Arc<Guarded>,
-    subscription: Mutex<Option<Subscription>>,
+    subscriptions: Mutex<Vec<Subscription>>,
+    /// Who is told if the device fails.
+    bereaved: Mutex<Vec<Weak<dyn Bereaved>>>,
+}
+
+/// What programs look at or sleep on.
+pub(crate) trait Bereaved: Send + Sync {
+    /// The device has failed: whoever looks must see it, and whoever sleeps must look.
+    fn device_failed(&self);
 }
 
 struct Guarded(UnsafeCell<State>);
@@ -175,7 +183,8 @@ impl Engine {
             idle: AtomicU32::new(0),
             quiet: AtomicU32::new(0),
             state,
-            subscription: Mutex::new(None),
+            subscriptions: Mutex::default(),
+            bereaved: Mutex::default(),
         });
         let weak = Arc::downgrade(&engine);
         let subscription = engine.instance.on_notification(cq, move |_| {
@@ -183,7 +192,15 @@ impl Engine {
                 engine.attend();
             }
         });
-        *engine.subscription.lock().unwrap_or_else(PoisonError::into_inner) = Some(subscription);
+        let weak = Arc::downgrade(&engine);
+        let fatal = engine.instance.on_async_event(move |event| {
+            if event == AsyncEvent::DeviceFatal
+                && let Some(engine) = weak.upgrade()
+            {
+                engine.tell_bereaved();
+            }
+        });
+        engine.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).extend([subscription, fatal]);
         engine.instance.with(|device, _| device.arm_cq(cq, false))??;
         let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
         engines.retain(|engine| engine.strong_count() > 0);
@@ -360,9 +377,58 @@ impl Engine {
         }
     }
 
+    /// From now on `object` is told if the device fails.
+    pub fn tell_of_failure<T: Bereaved + 'static>(&self, object: &Arc<T>) {
+        let mut bereaved = self.bereaved.lock().unwrap_or_else(PoisonError::into_inner);
+        bereaved.retain(|other| {
+            other.strong_count() > 0 && !std::ptr::addr_eq(other.as_ptr(), Arc::as_ptr(object))
+        });
+        bereaved.push(Arc::downgrade(object) as Weak<dyn Bereaved>);
+    }
+
+    #[cold]
+    fn tell_bereaved(&self) {
+        let bereaved: Vec<_> = {
+            let bereaved = self.bereaved.lock().unwrap_or_else(PoisonError::into_inner);
+            bereaved.iter().filter_map(Weak::upgrade).collect()
+        };
+        bereaved.iter().for_each(|object| object.device_failed());
+    }
+
+    /// What giving something back comes to. To a device that has failed nothing can be given back: there the program gets
+    /// rid of it all the same.
+    pub fn given_back<E: Into<Errno>, B: Into<Errno>>(
+        &self,
+        result: Result<Result<(), E>, B>,
+    ) -> Outcome<()> {
+        if self.instance.has_failed() {
+            return Ok(());
+        }
+        result.map_err(Into::into)?.map_err(Into::into)
+    }
+
     /// Closes an endpoint and its queue pair, after a moment if peers still wait for something of it, as
     /// [`Instance::destroy_qp`] does.
     pub fn close_endpoint(&self, endpoint: EndpointId, qpn: Qpn) -> Outcome<()> {
+        let closed = self.close_working_endpoint(endpoint, qpn);
+        if self.instance.has_failed() {
+            self.forget_endpoint(endpoint);
+        }
+        self.given_back(Ok::<_, Errno>(closed))
+    }
+
+    /// What an endpoint of a failed device refers to may go. The list of those who are told of the failure is as good a lock
+    /// as any: nobody is told any more.
+    fn forget_endpoint(&self, endpoint: EndpointId) {
+        let _one_at_a_time = self.bereaved.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: no function runs under the instance's lock any more, and here one at a time.
+        let state = unsafe { self.state() };
+        if let Some(bound) = state.endpoints.get_mut(endpoint.0 as usize) {
+            *bound = None;
+        }
+    }
+
+    fn close_working_endpoint(&self, endpoint: EndpointId, qpn: Qpn) -> Outcome<()> {
         let mut start = None;
         let mut is_over = || {
             let farewell = self.with(|state, _, now| (state.messages.farewell(endpoint), now));
@@ -400,8 +466,9 @@ impl Engine {
 
     /// Gives everything back. Endpoints are closed already.
     pub fn close(&self) {
-        let subscription = self.subscription.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(subscription);
+        let subscriptions =
+            std::mem::take(&mut *self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(subscriptions);
         let closed = self.instance.with(|device, now| {
             // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
             let state = unsafe { self.state() };
@@ -409,7 +476,7 @@ impl Engine {
                 state.messages.close(device, now);
             }
         });
-        // Only in a forked child, in which the domain is the parent's.
+        // Only in a forked child, in which the domain is the parent's, and of a device that has failed.
         let _ = closed;
     }
 }
@@ -421,6 +488,11 @@ pub(crate) fn end_all() {
         Err(_) => return, // a fork has copied a held lock
     };
     for engine in engines {
+        if engine.instance.is_parents() {
+            // A child that was forked only exits.
+            std::mem::forget(engine);
+            continue;
+        }
         let open = engine
             .with(|state, _, _| state.endpoints().map(|(id, bound)| (id, bound.qpn)).collect::<Vec<_>>());
         for (endpoint, qpn) in open.unwrap_or_default() {

@@ -5,6 +5,7 @@ use crate::boundary::{Absent, Errno, Outcome, abi, array, object, value_or, writ
 use crate::completions::in_words;
 use crate::constants::*;
 use crate::cq::copy_text;
+use crate::engine::Bereaved;
 use crate::fabric::{Fabric, Shared};
 use crate::layout::*;
 use crate::wait::{WaitObject, timeout};
@@ -96,6 +97,12 @@ impl Events {
     }
 }
 
+impl Bereaved for Events {
+    fn device_failed(&self) {
+        self.report_error(std::ptr::null_mut(), std::ptr::null_mut(), 0, Errno::IO);
+    }
+}
+
 impl Eq {
     /// # Safety
     /// The pointer is NULL or points to a live queue of ours.
@@ -156,7 +163,7 @@ abi! {
         Ok(())
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         let eq = Eq::of(fid.cast())?;
         if Arc::strong_count(&eq.events) > 1 {
             return Err(Errno::BUSY);

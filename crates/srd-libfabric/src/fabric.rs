@@ -75,7 +75,7 @@ abi! {
         Ok(())
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         if Arc::strong_count(&Fabric::of(fid.cast())?.shared) > 1 {
             return Err(Errno::BUSY);
         }

@@ -142,10 +142,13 @@ abi! {
         Ok(())
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         let mr = Mr::of(fid)?;
         if let Some(region) = mr.region {
-            mr.domain.engine.with(|state, device, now| state.messages.deregister(device, now, region))??;
+            let engine = &mr.domain.engine;
+            engine.given_back(
+                engine.with(|state, device, now| state.messages.deregister(device, now, region)),
+            )?;
         }
         drop(Box::from_raw(fid.cast::<Mr>()));
         Ok(())

@@ -3,7 +3,7 @@
 //! of one is said once.
 
 use crate::engine::Messages;
-use srd_device::{Device, HostMemory};
+use srd_device::{Device, HostMemory, QPS_PER_PORT};
 use srd_msg::{EndpointId, LaneSend, LaneTraffic, PeerAddr, PeerId};
 use srd_net::log;
 use srd_shm::{Address, CopyError, NoCopy, NoLane, Options, Post, SendError};
@@ -32,6 +32,8 @@ const MOST_ASKED: u32 = 12;
 pub(crate) struct Near {
     endpoint: EndpointId,
     gid: Gid,
+    /// From which port on its queue pairs count, and those of all whom it can reach.
+    port_base: u16,
     post: Post,
     asleep: bool,
     next_sweep: Time,
@@ -55,14 +57,31 @@ struct Without {
     next: Option<Time>,
 }
 
+/// Where the endpoint of a queue pair is: jobs whose ports begin elsewhere use the same numbers for other endpoints.
+fn address(port_base: u16, gid: Gid, qpn: Qpn) -> Address {
+    Address { ip: gid.0, port: port_base.wrapping_add(qpn.0 / QPS_PER_PORT), qpn: qpn.0 }
+}
+
 impl Near {
     /// The post of an endpoint. If the system forbids it, that is said, and the reason returned.
-    pub fn open(endpoint: EndpointId, gid: Gid, qpn: Qpn, identity: NonZeroU32) -> Result<Near, String> {
-        let own = Address { ip: gid.0, qpn: qpn.0 };
+    pub fn open(
+        endpoint: EndpointId,
+        gid: Gid,
+        qpn: Qpn,
+        port_base: u16,
+        identity: NonZeroU32,
+    ) -> Result<Near, String> {
+        let own = address(port_base, gid, qpn);
         match Post::open(Path::new(DIRECTORY), own, identity.get(), Options::default()) {
-            Ok(post) => {
-                Ok(Near { endpoint, gid, post, asleep: false, next_sweep: Time(0), without: Vec::new() })
-            }
+            Ok(post) => Ok(Near {
+                endpoint,
+                gid,
+                port_base,
+                post,
+                asleep: false,
+                next_sweep: Time(0),
+                without: Vec::new(),
+            }),
             Err(error) => {
                 log::once(
                     log::Level::Warn,
@@ -92,7 +111,7 @@ impl Near {
 
     fn connect(&mut self, layer: &mut Layer<'_>, peer: PeerId, addr: PeerAddr, asked: u32) {
         let now = layer.now;
-        let why = match self.post.connect(Address { ip: addr.gid.0, qpn: addr.qpn.0 }) {
+        let why = match self.post.connect(address(self.port_base, addr.gid, addr.qpn)) {
             Ok(lane) if ![0, lane.peer_epoch()].contains(&addr.key) => NoLane::OtherEndpoint,
             Ok(lane) => {
                 if let Err(reason) = lane.can_copy() {

@@ -81,7 +81,7 @@ abi! {
         Ok(())
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         PollSet::of(fid.cast())?;
         drop(Box::from_raw(fid.cast::<PollSet>()));
         Ok(())

@@ -120,7 +120,7 @@ abi! {
         Ok(())
     }
 
-    status fn close(fid: *mut fid) {
+    closing fn close(fid: *mut fid) {
         let set = WaitSet::of(fid.cast())?;
         if Arc::strong_count(&set.signal) > 1 {
             return Err(Errno::BUSY);

@@ -12,10 +12,6 @@ use std::time::{Duration, Instant};
 /// Longest that a run may take, on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn start(arguments: &[&str]) -> Child {
-    start_with(arguments, &[])
-}
-
 fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Child {
     let mut command: Command = built::command("fi_pingpong");
     command.envs(variables.iter().copied());
@@ -47,12 +43,17 @@ fn fi_pingpong_runs_between_two_processes() {
     if !built::has_program("fi_pingpong") {
         return;
     }
+    exchange(&[]);
+}
+
+/// Two processes that exchange a few messages of each length, to their end.
+fn exchange(variables: &[(&str, &str)]) {
     let port = free_port();
     let common = ["-p", "srd", "-e", "rdm", "-I", "50", "-c"];
-    let server = start(&[&common[..], &["-B", &port]].concat());
+    let server = start_with(&[&common[..], &["-B", &port]].concat(), variables);
     // It says nothing when it is ready.
     std::thread::sleep(Duration::from_millis(500));
-    let client = start(&[&common[..], &["-P", &port, "127.0.0.1"]].concat());
+    let client = start_with(&[&common[..], &["-P", &port, "127.0.0.1"]].concat(), variables);
     let output = end(client, "the client");
     end(server, "the server");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -134,4 +135,20 @@ fn a_process_tells_why_a_peer_of_its_host_is_reached_over_the_network() {
     let peer = Exchange::start(&[("SRD_SHM", "off")]).peer(there);
     assert_eq!((&peer["shared_memory"], &peer["tx_msgs"]), (&Value::Bool(false), &Value::from(0)), "{peer}");
     assert_eq!(peer["reason"], "SRD_SHM=off in this process");
+}
+
+/// Queue pairs count from SRD_PORT_BASE on: the same numbers, and so the same addresses, belong to endpoints of both jobs.
+#[test]
+fn jobs_with_the_same_and_with_other_ports_run_side_by_side_on_one_address() {
+    if !built::has_program("fi_pingpong") {
+        return;
+    }
+    let seen = |_: &Value, peer: &Value| peer["tx_msgs"].as_u64() > Some(0);
+    let mut running = Exchange::start(&[("SRD_PORT_BASE", "21504")]);
+    let peer = running.peer(seen);
+    for base in ["21504", "21505", "22016"] {
+        exchange(&[("SRD_PORT_BASE", base)]);
+    }
+    let later = running.peer(|_, now| now["tx_msgs"].as_u64() > peer["tx_msgs"].as_u64());
+    assert_eq!(later["shared_memory"], Value::Bool(true), "{later}");
 }

@@ -2,6 +2,18 @@
 //!
 //! Every message begins with the same 24 bytes ([`Common`]). Those that take part in the order between two endpoints
 //! go on with their number in it. All fields are little-endian.
+// What comes from peers goes through here: nothing of it may bring the process down.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 use crate::api::IOV_LIMIT;
 use arrayvec::ArrayVec;
@@ -238,6 +250,8 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// What is written is ours, and there is room for the longest.
+    #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
     #[inline]
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         self.bytes[self.at..self.at + N].copy_from_slice(&bytes);
@@ -394,8 +408,9 @@ impl Reader<'_> {
 /// The number of a message that takes part in the order, out of its header.
 #[inline]
 pub(crate) fn number_in(header: &[u8]) -> Option<u32> {
-    let ordered = header[0] & 0x0F <= MessageKind::Notice as u8;
-    ordered.then(|| u32::from_le_bytes([header[24], header[25], header[26], header[27]]))
+    let ordered = header.first()? & 0x0F <= MessageKind::Notice as u8;
+    let number = header.get(COMMON..)?.first_chunk().filter(|_| ordered)?;
+    Some(u32::from_le_bytes(*number))
 }
 
 /// Reads a message's header. Returns it and its length, after which the payload comes; `None` if it is none of ours.
@@ -457,7 +472,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
         MessageKind::Ping => Body::Ping,
         MessageKind::Stale => Body::Stale { session: from.u32()? },
     };
-    Some((common, body, bytes.len() - from.bytes.len()))
+    Some((common, body, bytes.len().saturating_sub(from.bytes.len())))
 }
 
 impl Message {

@@ -110,5 +110,6 @@ fn piece(sources: &[Source], iov: &[Iov], next: u64, end: u64) -> Option<(Source
     })?;
     let target = *stretch(iov, next, end - next).first()?;
     let len = target.len.min(source.len - skip);
-    Some((Source { addr: source.addr + skip, len, key: source.key }, Iov { len, ..target }))
+    // The address is the sender's word: one that goes round the end of memory is nobody's, as its device will say.
+    Some((Source { addr: source.addr.wrapping_add(skip), len, key: source.key }, Iov { len, ..target }))
 }

@@ -2,7 +2,7 @@
 //! checked against the rules of matching (MPI 4.1, 3.5: messages do not overtake each other, nor do receives).
 //!
 //! A program depends on its seed alone. `SEEDS=N` runs N, from `FIRST=n` on if that is set, `SEED=n` runs that one:
-//! `SEED=n cargo test --release -p srd-msg --test programs`.
+//! `SEED=n cargo test --profile checked -p srd-msg --test programs`.
 
 mod support;
 
@@ -497,7 +497,7 @@ fn random_programs_match_as_mpi_says() {
     for seed in seeds {
         let run = std::panic::catch_unwind(|| Program::new(seed).run());
         if let Err(panic) = run {
-            eprintln!("again with: SEED={seed} cargo test --release -p srd-msg --test programs");
+            eprintln!("again with: SEED={seed} cargo test --profile checked -p srd-msg --test programs");
             std::panic::resume_unwind(panic);
         }
     }

@@ -42,6 +42,10 @@ pub struct CoreCounters {
     pub deferred_in_vain: u64,
 }
 
+/// Where a panic on purpose may be.
+const IN_CALL: usize = 0;
+const IN_THREAD: usize = 1;
+
 /// Everything that the lock protects.
 pub struct Core {
     pub device: Device<HostMemory>,
@@ -49,6 +53,8 @@ pub struct Core {
     pub receiver: Receiver,
     pub keyring: Option<Keyring>,
     pub counters: CoreCounters,
+    /// After so many packets there is a panic on purpose, in a call of the program and in the progress thread.
+    pub panic_after: [Option<u64>; 2],
     /// When a packet last arrived.
     pub last_arrival: Time,
     /// When there is something to do even if nothing arrives.
@@ -89,6 +95,7 @@ impl Core {
             receiver,
             keyring,
             counters: CoreCounters::default(),
+            panic_after: [None; 2],
             last_arrival: Time(0),
             next_timeout: Time(0),
             moved: false,
@@ -144,6 +151,7 @@ impl Core {
     /// A round on behalf of a program that polls.
     #[inline]
     pub fn poll_round(&mut self, now: Time) {
+        self.panic_if_asked(IN_CALL);
         if let Some(at) = self.deferred_at.take() {
             self.trust = if now.since(at) <= SOON { (self.trust + 1).min(TRUST) } else { 0 };
         }
@@ -153,6 +161,7 @@ impl Core {
 
     /// A round on behalf of a program that does not poll.
     pub fn thread_round(&mut self, now: Time) {
+        self.panic_if_asked(IN_THREAD);
         if self.untransmitted > 0 {
             self.trust = 0;
             self.counters.deferred_in_vain += 1;
@@ -180,6 +189,7 @@ impl Core {
     /// in time loses that trust, and must earn it again.
     #[inline]
     pub fn after_call(&mut self, now: Time, busy: bool) {
+        self.panic_if_asked(IN_CALL);
         self.receiver.note_time(now);
         let due = self.device.next_timeout();
         if due > now {
@@ -201,6 +211,15 @@ impl Core {
             }
         }
         self.transmit(now);
+    }
+
+    #[inline]
+    fn panic_if_asked(&self, place: usize) {
+        if let Some(packets) = self.panic_after[place]
+            && self.transmitter.packets_pushed() >= packets
+        {
+            panic!("on purpose, as SRD_FAULT says");
+        }
     }
 
     /// Sends all that the transport has for now.
@@ -238,7 +257,7 @@ impl Core {
     /// Whether a poll that finds completions may hand them out without a look at the sockets.
     #[inline]
     pub fn may_skip_look(&mut self) -> bool {
-        self.polls_without_look += 1;
+        self.polls_without_look = self.polls_without_look.saturating_add(1);
         self.polls_without_look <= POLLS_WITHOUT_LOOK && self.untransmitted == 0
     }
 

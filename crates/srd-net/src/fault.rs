@@ -22,12 +22,18 @@ pub struct FaultPlan {
     pub delay_us: u64,
     /// Packets from this source port (index into the pool) vanish.
     pub blackhole: Option<u16>,
+    /// There is a panic inside the device once so many packets have been handed out to be sent: in the next call of the
+    /// program.
+    pub panic_call: Option<u64>,
+    /// The same in the progress thread.
+    pub panic_thread: Option<u64>,
     /// Seed of the generator.
     pub seed: u64,
 }
 
 impl FaultPlan {
-    /// Reads the form of `SRD_FAULT`: `loss=0.02,dup=0.01,reorder=0.05,corrupt=0.001,delay_us=50,blackhole=3,seed=1`.
+    /// Reads the form of `SRD_FAULT`: `loss=0.02,dup=0.01,reorder=0.05,corrupt=0.001,delay_us=50,blackhole=3,seed=1`, and
+    /// `panic_call=20` or `panic_thread=20`.
     pub fn parse(text: &str) -> Result<FaultPlan, String> {
         let mut plan = FaultPlan::default();
         for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
@@ -51,6 +57,8 @@ impl FaultPlan {
                             .map_err(|_| format!("blackhole is at most 65535, not {value:?}"))?,
                     );
                 }
+                "panic_call" => plan.panic_call = Some(number()?),
+                "panic_thread" => plan.panic_thread = Some(number()?),
                 "seed" => plan.seed = number()?,
                 _ => return Err(format!("{key:?} is no fault")),
             }

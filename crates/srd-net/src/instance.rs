@@ -4,9 +4,10 @@ use crate::address::LocalAddress;
 use crate::clock;
 use crate::contention::Contention;
 use crate::core::Core;
-use crate::core_lock::{CoreLock, Held};
+use crate::core_lock::{CoreLock, Held, Refused};
 use crate::fault::Injector;
 use crate::host;
+use crate::last_panic;
 use crate::log;
 use crate::notify::{Notifier, Subscription};
 use crate::open::{
@@ -89,6 +90,9 @@ pub enum Barred {
     Forked,
     /// A signal has interrupted this thread inside the device, and its handler calls the device again.
     Interrupted,
+    /// There was a panic inside the device. It never works again in this process; everything that was under way and was
+    /// not polled has failed.
+    Failed,
 }
 
 impl fmt::Display for Barred {
@@ -100,6 +104,7 @@ impl fmt::Display for Barred {
             Barred::Interrupted => {
                 "a signal handler calls the device that the signal has interrupted; let it set a flag instead"
             }
+            Barred::Failed => "the device of this process has failed; start the process again",
         })
     }
 }
@@ -123,6 +128,13 @@ impl Instance {
             *ip == local.ip && instance.upgrade().is_some_and(|instance| instance.shared.canary.alive())
         });
         if let Some(instance) = known.and_then(|(_, instance)| instance.upgrade()) {
+            if instance.has_failed() {
+                return Err(OpenError::new(
+                    format!("the device of this process at {} has failed", local.ip),
+                    None,
+                    "start the process again, and report what it said on standard error",
+                ));
+            }
             return Ok(instance);
         }
         let ip = local.ip;
@@ -138,6 +150,7 @@ impl Instance {
 
     fn open_at(options: &Options, local: LocalAddress) -> Result<Arc<Instance>, OpenError> {
         log::set_level(options.log);
+        last_panic::remember();
         let psk = options.key_file.as_deref().map(read_key).transpose()?;
         let system = |what: &'static str| {
             move |e: io::Error| {
@@ -195,15 +208,14 @@ impl Instance {
         notifier.sleepers().watch(socket.as_fd());
         receiver.add(socket, port);
         let sealed = keyring.is_some();
+        let may_defer = options.progress != ProgressMode::Inline;
+        let mut core = Core::new(device, transmitter, receiver, keyring, may_defer);
+        if let Some(plan) = &options.fault {
+            core.panic_after = [plan.panic_call, plan.panic_thread];
+        }
         let shared = Arc::new(Shared {
             canary: ForkCanary::new().map_err(system("cannot map a page that forks leave behind"))?,
-            core: CoreLock::new(Core::new(
-                device,
-                transmitter,
-                receiver,
-                keyring,
-                options.progress != ProgressMode::Inline,
-            )),
+            core: CoreLock::new(core),
             notifier,
             pulse: Pulse::new(),
             contention: Contention::new(),
@@ -221,6 +233,12 @@ impl Instance {
             sealed,
             stats_socket: OnceLock::new(),
             reporters: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&shared);
+        shared.core.on_failure(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.device_failed();
+            }
         });
         stats::register_for_exit(&shared);
         let thread = match options.progress {
@@ -243,12 +261,11 @@ impl Instance {
         log::say(
             LogLevel::Info,
             format_args!(
-                "receiving on {address} ({}, MTU {}, receive buffer {} KiB, {}, incarnation {:016x})",
+                "receiving on {address} ({}, MTU {}, receive buffer {} KiB, {})",
                 shared.local.interface,
                 shared.mtu,
                 rcvbuf / 1024,
                 if sealed { "sealed" } else { "in clear" },
-                incarnation.0,
             ),
         );
         Ok(Arc::new(Instance { shared, thread: Mutex::new(thread) }))
@@ -259,6 +276,29 @@ impl Instance {
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Device<HostMemory>, Time) -> R) -> Result<R, Barred> {
         Ok(self.run(self.shared.lock()?, f))
+    }
+
+    /// Whether this process is a fork of the one that opened it.
+    pub fn is_parents(&self) -> bool {
+        !self.shared.canary.alive()
+    }
+
+    /// Whether there was a panic inside the device. From then on no function runs that was given to this instance.
+    pub fn has_failed(&self) -> bool {
+        self.shared.core.is_over()
+    }
+
+    /// There was a panic in a layer above, in a call of the program: nobody knows what it has left half done. All devices of
+    /// this process that [`Instance::open`] gives out fail.
+    #[cold]
+    pub fn fail_all() {
+        // A thread that opens an instance has the lock, and may be the one that calls; the instances are not open then.
+        let Ok(instances) = SHARED.try_lock() else { return };
+        let open: Vec<_> = instances.iter().filter_map(|(_, instance)| instance.upgrade()).collect();
+        drop(instances);
+        for instance in open.iter().filter(|instance| instance.shared.canary.alive()) {
+            instance.shared.core.fail();
+        }
     }
 
     /// Whether another thread calls the device at this moment.
@@ -370,17 +410,24 @@ impl Instance {
         Ok(Ok(()))
     }
 
-    /// Moves packets, then takes completions, as many as there are and fit. Returns how many.
+    /// Moves packets, then takes completions, as many as there are and fit. Returns how many. Of a device that has failed
+    /// that is what had completed before, then everything else as flushed, and then an error.
     #[inline]
     pub fn poll_cq(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, Barred> {
         let shared = &*self.shared;
-        let mut core = shared.lock()?;
-        let n = core.take(cq, out);
-        if n > 0 && core.may_skip_look() {
-            return Ok(n);
+        let mut core = match shared.lock() {
+            Ok(core) => core,
+            Err(barred) => return shared.take_last(barred, cq, out),
+        };
+        // Nothing is taken before packets have moved: should the device fail meanwhile, it would be lost.
+        if core.may_skip_look() {
+            let n = core.take(cq, out);
+            if n > 0 {
+                return Ok(n);
+            }
         }
         let now = shared.poll(&mut core);
-        let n = n + core.take(cq, &mut out[n..]);
+        let n = core.take(cq, out);
         shared.leave_poll(core, now, n > 0);
         Ok(n)
     }
@@ -389,13 +436,18 @@ impl Instance {
     #[inline]
     pub fn poll_one(&self, cq: CqId) -> Result<Option<Completion>, Barred> {
         let shared = &*self.shared;
-        let mut core = shared.lock()?;
-        let first = core.device.poll_cq(cq);
-        if first.is_some() && core.may_skip_look() {
-            return Ok(first);
+        let mut core = match shared.lock() {
+            Ok(core) => core,
+            Err(Barred::Failed) => return shared.core.take_last(cq).map(Some).ok_or(Barred::Failed),
+            Err(barred) => return Err(barred),
+        };
+        if core.may_skip_look()
+            && let Some(first) = core.device.poll_cq(cq)
+        {
+            return Ok(Some(first));
         }
         let now = shared.poll(&mut core);
-        let first = first.or_else(|| core.device.poll_cq(cq));
+        let first = core.device.poll_cq(cq);
         shared.leave_poll(core, now, first.is_some());
         Ok(first)
     }
@@ -634,7 +686,39 @@ impl Shared {
         if !self.canary.alive() {
             return Err(Barred::Forked);
         }
-        self.core.lock().ok_or(Barred::Interrupted)
+        self.core.lock().map_err(|refused| match refused {
+            Refused::Interrupted => Barred::Interrupted,
+            Refused::Failed => Barred::Failed,
+        })
+    }
+
+    /// What a failed device has left for a completion queue.
+    #[cold]
+    fn take_last(&self, barred: Barred, cq: CqId, out: &mut [Completion]) -> Result<usize, Barred> {
+        if barred != Barred::Failed {
+            return Err(barred);
+        }
+        let last = std::iter::from_fn(|| self.core.take_last(cq));
+        let n = out.iter_mut().zip(last).map(|(out, completion)| *out = completion).count();
+        if n > 0 { Ok(n) } else { Err(Barred::Failed) }
+    }
+
+    /// There was a panic inside the device: whoever waits, or sleeps, or is told of events, hears of it. Packets are sent
+    /// and taken under the lock only, which nobody gets any more.
+    fn device_failed(&self) {
+        let thread = std::thread::current();
+        let thread = if thread.name() == Some(progress::THREAD) { "the progress thread" } else { "a call" };
+        let what = last_panic::of_this_thread().unwrap_or_else(|| "no message".to_owned());
+        log::error(format_args!(
+            "the device {} of this process is gone after an internal error, {what}, in {thread}: whatever was under way fails, \
+             nothing more is sent, and only another process can go on. Please report this line with the version, {}, what \
+             the program did, and what came before with RUST_BACKTRACE=1",
+            self.address,
+            env!("CARGO_PKG_VERSION"),
+        ));
+        self.closing.store(true, Ordering::SeqCst);
+        self.kick.signal();
+        self.notifier.tell_all(AsyncEvent::DeviceFatal);
     }
 
     /// A round on behalf of a poll of the program.

@@ -20,6 +20,7 @@ pub mod fault;
 mod hints;
 pub mod host;
 mod instance;
+mod last_panic;
 pub mod log;
 mod notify;
 mod open;

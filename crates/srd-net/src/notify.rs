@@ -7,6 +7,7 @@ use srd_wire::Time;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -117,6 +118,29 @@ impl Notifier {
             handlers.iter().for_each(|handler| handler(*event));
         }
         self.unclaimed.fetch_add(fired.cqs.len() as u64, Ordering::SeqCst);
+        self.sleepers.wake();
+    }
+
+    /// Tells the end of the device to everybody, also to those who wait for completions. A handler that panics, and may be
+    /// why it is the end, does not keep others from hearing of it.
+    #[cold]
+    pub fn tell_all(&self, event: AsyncEvent) {
+        let (cqs, events): (Vec<(CqId, CqHandler)>, Vec<EventHandler>) = {
+            let handlers = lock(&self.handlers);
+            let of_cqs = |(cq, list): (&CqId, &Vec<(u64, CqHandler)>)| {
+                let cq = *cq;
+                list.iter().map(move |(_, handler)| (cq, handler.clone())).collect::<Vec<_>>()
+            };
+            let cqs = handlers.cqs.iter().flat_map(of_cqs).collect();
+            (cqs, handlers.events.iter().map(|(_, handler)| handler.clone()).collect())
+        };
+        for (cq, handler) in cqs {
+            let _ = catch_unwind(AssertUnwindSafe(|| handler(cq)));
+            self.unclaimed.fetch_add(1, Ordering::SeqCst);
+        }
+        for handler in events {
+            let _ = catch_unwind(AssertUnwindSafe(|| handler(event)));
+        }
         self.sleepers.wake();
     }
 

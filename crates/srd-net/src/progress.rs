@@ -16,6 +16,7 @@ use crate::takeover;
 use serde::Serialize;
 use srd_wire::{Nanos, Time};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -30,6 +31,9 @@ const SHORTEST_PARK: Nanos = Nanos::from_micros(50);
 const LONGEST_PARK: Nanos = takeover::LATEST;
 /// The thread is woken if a program that has not called for a while has something due this much before the thread would wake.
 const KICK_AHEAD: Nanos = Nanos::from_micros(50);
+/// Name of the thread.
+pub(crate) const THREAD: &str = "srd-progress";
+
 /// How often counters are written.
 const STATS_EVERY: Nanos = Nanos::from_secs(1);
 
@@ -153,7 +157,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let program = Cores::allowed().ok();
     let (ready, started) = mpsc::channel();
     let thread = process::with_signals_blocked(|| {
-        std::thread::Builder::new().name("srd-progress".into()).stack_size(512 << 10).spawn(move || {
+        std::thread::Builder::new().name(THREAD.into()).stack_size(512 << 10).spawn(move || {
             if let Some(program) = program {
                 leave_cores_to(&program);
             }
@@ -161,7 +165,10 @@ pub(crate) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
             drop(std::hint::black_box(Box::new([0u8; 256]))); // makes the thread's heap
             let _ = ready.send(());
             drop(ready);
-            run(&shared);
+            // Nobody starts it again, so without it the device is no device.
+            if catch_unwind(AssertUnwindSafe(|| run(&shared))).is_err() {
+                shared.core.fail();
+            }
         })
     })?;
     // An error means that the thread has ended already; its handle tells.
@@ -223,12 +230,8 @@ fn run(shared: &Shared) {
                     }
                 }
             }
-            // Whoever holds the lock moves packets.
-            None if !shared.core.has_failed() => park(shared, now, SHORTEST_PARK),
-            None => {
-                log::warn_once(format_args!("the device failed; nothing moves packets any more but polls"));
-                return;
-            }
+            // Whoever holds the lock moves packets. If the device has failed, `closing` is set soon.
+            None => park(shared, now, SHORTEST_PARK),
         }
     }
 }

@@ -4,6 +4,17 @@
 //! The device is told when the kernel received a packet, not when this process got round to it: so a round trip is
 //! that of the network, and the time for which the process had no core counts as holding the packet, which the sender
 //! is told. Congestion control on a busy host would otherwise take its own scheduler for a queue in the network.
+// What comes from peers goes through here: nothing of it may bring the process down.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 use crate::clock::KernelClock;
 use crate::hints::KeyHints;
@@ -121,7 +132,7 @@ impl Receiver {
         let before = self.counters.packets;
         for i in 0..self.ports.len() {
             for _ in 0..CALLS_PER_ROUND {
-                let port = &mut self.ports[i];
+                let Some(port) = self.ports.get_mut(i) else { break };
                 let most = if port.busy { MAX_RUNS } else { 1 };
                 let runs = match self.batch.receive(&port.socket, most) {
                     Ok(runs) => runs,
@@ -161,8 +172,7 @@ impl Receiver {
         mut keyring: Option<&mut Keyring>,
     ) {
         let Receiver { ports, batch, clock, latest, hints, counters } = self;
-        let Some(run) = batch.run(run) else { return };
-        let port = &mut ports[port];
+        let (Some(run), Some(port)) = (batch.run(run), ports.get_mut(port)) else { return };
         if let Some(drops) = run.drops {
             counters.host_drops += drops.wrapping_sub(port.drops) as u64;
             port.drops = drops;

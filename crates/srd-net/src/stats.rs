@@ -339,6 +339,9 @@ extern "C" fn finish_all() {
         shared.close_stats_socket();
         // Whoever called exit() inside the device has the lock for ever: that must not keep the process from ending.
         for _ in 0..100 {
+            if shared.core.has_failed() {
+                break;
+            }
             if shared.core.try_lock().is_some() {
                 shared.finish();
                 break;

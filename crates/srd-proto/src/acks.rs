@@ -1,4 +1,15 @@
 //! What an ACK settles, and what it teaches of round trips, paths and rates.
+// What comes from peers goes through here: nothing of it may bring the process down.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 use crate::controller::AckSample;
 use crate::events::Event;

@@ -1,4 +1,15 @@
 //! What has arrived from one peer: which PSNs were accepted, and what the next ACK must say.
+// What comes from peers goes through here: nothing of it may bring the process down.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 use crate::psn_bits::PsnBits;
 use arrayvec::ArrayVec;

@@ -1,4 +1,15 @@
 //! Incoming messages of more than one packet: how much of each is there, and which are to be forgotten.
+// What comes from peers goes through here: nothing of it may bring the process down.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 use crate::{Cookie, Incoming};
 use srd_wire::{MsgId, Psn, WINDOW_PACKETS};

@@ -102,7 +102,7 @@ impl<P: Payload> Peer<P> {
             return self.first_segment(data, head, shared, upper);
         };
         let Some(cookie) = partial.cookie else { return true };
-        if partial.head.len != data.len || partial.head.op != data.op || partial.placed + here > data.len {
+        if partial.head.len != data.len || partial.head.op != data.op || here > data.len - partial.placed {
             shared.stats.inconsistent += 1;
             return true;
         }

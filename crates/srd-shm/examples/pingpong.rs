@@ -55,7 +55,7 @@ fn stay_on(core: usize) {
 fn address(of: u32, qpn: u16) -> Address {
     let mut ip = [0; 16];
     ip[12..].copy_from_slice(&of.to_be_bytes());
-    Address { ip, qpn }
+    Address { ip, port: 0, qpn }
 }
 
 /// One side: its post, and the lane to the other.

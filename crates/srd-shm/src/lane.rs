@@ -54,7 +54,8 @@ impl Lane {
         let slot = segment.slot(index);
         let ip = u128::from_be_bytes(from.address.ip);
         slot.epoch.store(from.epoch, Ordering::Relaxed);
-        slot.qpn.store(from.address.qpn.into(), Ordering::Relaxed);
+        let endpoint = u32::from(from.address.port) << 16 | u32::from(from.address.qpn);
+        slot.endpoint.store(endpoint, Ordering::Relaxed);
         slot.pid.store(from.process.pid, Ordering::Relaxed);
         slot.started.store(from.process.started, Ordering::Relaxed);
         slot.namespace.store(from.process.namespace, Ordering::Relaxed);

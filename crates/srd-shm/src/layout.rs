@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// `OpenSRDm`, and below it what must be equal on both sides.
 const MAGIC: u64 = u64::from_le_bytes(*b"OpenSRDm");
 /// Counts layouts that do not understand each other.
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 
 /// A cache line of every processor this runs on; records begin at multiples of it.
 pub(crate) const LINE: usize = 64;
@@ -97,7 +97,7 @@ pub(crate) struct Header {
     pub token: u64,
 }
 
-const HEADER_WORDS: usize = 13;
+const HEADER_WORDS: usize = 14;
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = HEADER_WORDS * 8;
 
@@ -110,6 +110,7 @@ impl Header {
             VERSION,
             ip as u64,
             (ip >> 64) as u64,
+            self.address.port.into(),
             self.address.qpn.into(),
             self.epoch.into(),
             self.process.pid.into(),
@@ -144,7 +145,7 @@ impl Header {
         }
         let ip = (u128::from(next()) | u128::from(next()) << 64).to_be_bytes();
         let header = Header {
-            address: Address { ip, qpn: narrow(next())? },
+            address: Address { ip, port: narrow(next())?, qpn: narrow(next())? },
             epoch: narrow(next())?,
             process: Process { pid: narrow(next())?, started: next(), namespace: next() },
             shape: Shape { lanes: narrow(next())?, ring_bytes: narrow(next())? },
@@ -177,8 +178,8 @@ pub(crate) struct Slot {
     pub state: AtomicU32,
     /// The sender's incarnation.
     pub epoch: AtomicU32,
-    /// The sender's queue pair.
-    pub qpn: AtomicU32,
+    /// The sender's port (high half) and queue pair.
+    pub endpoint: AtomicU32,
     /// The sender's process.
     pub pid: AtomicU32,
     /// When that started.
@@ -239,7 +240,7 @@ mod tests {
 
     fn header() -> Header {
         Header {
-            address: Address { ip: std::array::from_fn(|i| i as u8), qpn: 0xabcd },
+            address: Address { ip: std::array::from_fn(|i| i as u8), port: 0x4567, qpn: 0xabcd },
             epoch: 7,
             process: Process { pid: 12, started: 34, namespace: 56 },
             shape: Shape { lanes: 256, ring_bytes: 1 << 17 },
@@ -262,9 +263,16 @@ mod tests {
         };
         assert!(matches!(with(0, 1), Err(NoLane::Damaged(_))));
         assert!(matches!(with(1, 99), Err(NoLane::OtherVersion { theirs: 99, .. })));
-        for (word, value) in
-            [(4, 1 << 16), (9, 0), (9, 257), (10, 4095), (10, 5000), (10, 1 << 25), (10, 1 << 40)]
-        {
+        for (word, value) in [
+            (4, 1 << 16),
+            (5, 1 << 16),
+            (10, 0),
+            (10, 257),
+            (11, 4095),
+            (11, 5000),
+            (11, 1 << 25),
+            (11, 1 << 40),
+        ] {
             assert!(matches!(with(word, value), Err(NoLane::Damaged(_))), "word {word} = {value}");
         }
     }

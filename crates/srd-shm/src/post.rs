@@ -328,9 +328,11 @@ impl Post {
             return false;
         };
         let half = |i: usize| u128::from(slot.ip[i].load(Ordering::Relaxed));
+        let endpoint = slot.endpoint.load(Ordering::Relaxed);
         let address = Address {
             ip: (half(0) | half(1) << 64).to_be_bytes(),
-            qpn: slot.qpn.load(Ordering::Relaxed) as u16,
+            port: (endpoint >> 16) as u16,
+            qpn: endpoint as u16,
         };
         let (mapping, at) = self.segment.ring_of_owner(lane);
         let reader = Reader::new(mapping, at, self.segment.header.shape.ring_bytes as usize);
@@ -457,7 +459,7 @@ fn token(own: &Address, epoch: u32, process: &Process) -> u64 {
     let words = [
         ip as u64,
         (ip >> 64) as u64,
-        u64::from(own.qpn) << 32 | u64::from(epoch),
+        u64::from(own.port) << 48 | u64::from(own.qpn) << 32 | u64::from(epoch),
         u64::from(process.pid),
         process.started,
     ];

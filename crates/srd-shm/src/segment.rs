@@ -194,10 +194,7 @@ fn remove(file: &File, path: &Path) -> io::Result<()> {
 fn in_use(path: &Path) -> io::Error {
     io::Error::new(
         io::ErrorKind::AddrInUse,
-        format!(
-            "{} is the segment of a living process; give the endpoint another queue pair",
-            path.display()
-        ),
+        format!("{} is the segment of a living process, and this process has its address", path.display()),
     )
 }
 

@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{Place, address};
+use place::{Place, address, address_from};
 use srd_shm::{Damage, NoLane, Options, Post, SendError, WhyEnded};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -224,6 +224,30 @@ fn of_many_who_want_an_endpoint_one_gets_it() {
     }
 }
 
+/// Two jobs on one address count their queue pairs from different ports on.
+#[test]
+fn endpoints_of_the_same_number_at_different_ports_are_different_endpoints() {
+    let place = Place::new();
+    let open = |base, qpn, epoch| Post::open(place.dir(), address_from(base, qpn), epoch, small()).unwrap();
+    // The ranges may overlap: port 17409 is the first of one job and the second of the other, whoever has it.
+    for (other, shift) in [(20_000, 0), (17_409, 128)] {
+        let mut one = [open(17_408, 2, 1), open(17_408, 130, 2)];
+        let mut two = [open(other, 2 + shift, 3), open(other, 130 + shift, 4)];
+        for (job, epoch) in [(&mut one, 2), (&mut two, 4)] {
+            let mut lane = job[0].connect(job[1].address()).unwrap();
+            assert_eq!((lane.peer(), lane.peer_epoch()), (job[1].address(), epoch));
+            lane.send(&[b"of this job"]).unwrap();
+            let from = job[0].address();
+            let mut got = 0;
+            job[1].receive(9, |sender, bytes| {
+                assert!(sender.address == from && bytes == b"of this job");
+                got += 1;
+            });
+            assert_eq!(got, 1);
+        }
+    }
+}
+
 fn name_of(place: &Place, qpn: u16) -> std::ffi::OsString {
     let before = place.names();
     let post = open(place, qpn);
@@ -271,8 +295,9 @@ fn damaged_segments_are_refused_by_name() {
     };
     assert!(matches!(patch(0, 7), Err(NoLane::Damaged(_))));
     assert!(matches!(patch(8, 7), Err(NoLane::OtherVersion { theirs: 7, .. })));
-    assert!(matches!(patch(32, 9), Err(NoLane::Damaged(_))), "another queue pair");
-    assert!(matches!(patch(9 * 8, 200), Err(NoLane::Damaged(_))), "more lanes than the file has");
+    assert!(matches!(patch(4 * 8, 9), Err(NoLane::Damaged(_))), "another port");
+    assert!(matches!(patch(5 * 8, 9), Err(NoLane::Damaged(_))), "another queue pair");
+    assert!(matches!(patch(10 * 8, 200), Err(NoLane::Damaged(_))), "more lanes than the file has");
     from.connect(to.address()).unwrap();
 }
 

@@ -1,6 +1,6 @@
 //! Address handles.
 
-use crate::boundary::{Errno, Outcome, abi, copy_out, has_field, object, readable};
+use crate::boundary::{Errno, Outcome, abi, copy_out, given_back, has_field, object, readable};
 use crate::context::Context;
 use crate::layout::*;
 use crate::objects::Link;
@@ -46,7 +46,7 @@ impl Ah {
             return Ok(());
         }
         if let Ok(instance) = self.link.instance() {
-            instance.with(|device, now| device.destroy_ah(now, self.pd, self.number))??;
+            given_back(instance.with(|device, now| device.destroy_ah(now, self.pd, self.number)))?;
             self.context().objects.remove(|live| &mut live.ahs, self);
         }
         Ok(())
@@ -74,7 +74,7 @@ abi! {
         Ok(&mut ah.ibv)
     }
 
-    exported status fn ibv_destroy_ah(ah: *mut ibv_ah) {
+    exported closing fn ibv_destroy_ah(ah: *mut ibv_ah) {
         Ah::of(ah)?.destroy()?;
         drop(Box::from_raw(ah.cast::<Ah>()));
         Ok(())

@@ -19,6 +19,7 @@ enum Waiting {
     QpFatal(*const Qp),
     CqError(*const Cq),
     RemoteUnresponsive,
+    DeviceFatal,
 }
 
 // SAFETY: pointers to objects that may be used from any thread.
@@ -49,6 +50,7 @@ impl AsyncQueue {
             AsyncEvent::RemoteUnresponsive { .. } => {
                 self.0.push_if(Waiting::RemoteUnresponsive, || true);
             }
+            AsyncEvent::DeviceFatal => self.0.push_if(Waiting::DeviceFatal, || true),
         }
     }
 
@@ -82,6 +84,10 @@ abi! {
                 event.event_type = IBV_EVENT_SRD_REMOTE_UNRESPONSIVE;
                 event.element.port_num = 1;
             }
+            Waiting::DeviceFatal => {
+                event.event_type = IBV_EVENT_DEVICE_FATAL;
+                event.element.port_num = 0;
+            }
         })?;
         Ok(0)
     }
@@ -97,7 +103,7 @@ abi! {
                 let cq = event.element.cq;
                 acknowledge(&raw mut (*cq).mutex, &raw mut (*cq).cond, &raw mut (*cq).async_events_completed, 1);
             }
-            IBV_EVENT_SRD_REMOTE_UNRESPONSIVE => {}
+            IBV_EVENT_SRD_REMOTE_UNRESPONSIVE | IBV_EVENT_DEVICE_FATAL => {}
             _ => return Err(Errno::INVALID),
         }
         Ok(())

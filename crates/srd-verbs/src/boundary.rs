@@ -1,8 +1,9 @@
 //! The edge to C: how a function reports failure, and that no panic crosses.
 
 use srd_device::DeviceError;
-use srd_net::Barred;
 use srd_net::log;
+use srd_net::{Barred, Instance};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An error number of the operating system.
@@ -16,6 +17,7 @@ impl Errno {
     pub const BUSY: Errno = Errno(libc::EBUSY);
     pub const IO: Errno = Errno(libc::EIO);
     pub const FAULT: Errno = Errno(libc::EFAULT);
+    pub const NO_ENTRY: Errno = Errno(libc::ENOENT);
 
     /// The calling thread's `errno`.
     pub fn last() -> Errno {
@@ -45,7 +47,10 @@ impl From<Barred> for Errno {
     fn from(barred: Barred) -> Errno {
         match barred {
             Barred::Forked => {
-                log::once(log::Level::Warn, "forked", format_args!("{barred}"));
+                // A child that only exits closes what libraries have opened: nothing that its program ought to change.
+                if !CLOSING.get() {
+                    log::once(log::Level::Warn, "forked", format_args!("{barred}"));
+                }
                 Errno::IO
             }
             // Mostly the handler has called exit(), and nobody can do anything about it.
@@ -53,19 +58,27 @@ impl From<Barred> for Errno {
                 log::debug(format_args!("{barred}"));
                 Errno::BUSY
             }
+            // It has been said when it happened.
+            Barred::Failed => Errno::IO,
         }
     }
+}
+
+thread_local! {
+    /// A call that closes something is under way.
+    static CLOSING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What most functions come to.
 pub(crate) type Outcome<T> = Result<T, Errno>;
 
 fn guarded<T>(name: &str, body: impl FnOnce() -> T) -> Option<T> {
-    // The state that a panic leaves half changed belongs to one object, which the program can only destroy.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => Some(value),
         Err(_) => {
             log::error(format_args!("{name}: internal error (the message is above); please report it"));
+            // If it was inside the device, that has failed already; otherwise something of ours is half changed.
+            Instance::fail_all();
             None
         }
     }
@@ -81,6 +94,14 @@ pub(crate) fn status(name: &str, body: impl FnOnce() -> Outcome<()>) -> libc::c_
         }
         None => libc::EIO,
     }
+}
+
+/// The same for one that closes something.
+pub(crate) fn closing(name: &str, body: impl FnOnce() -> Outcome<()>) -> libc::c_int {
+    let before = CLOSING.replace(true);
+    let closed = status(name, body);
+    CLOSING.set(before);
+    closed
 }
 
 /// A function that returns a pointer, or NULL and sets `errno`.
@@ -106,6 +127,36 @@ pub(crate) fn minus_one(name: &str, body: impl FnOnce() -> Outcome<libc::c_int>)
     -1
 }
 
+/// A function that says 0, or with an error number that there is nothing or something is wrong. Polls ask so often that
+/// nothing is logged.
+#[inline]
+pub(crate) fn polled(name: &str, body: impl FnOnce() -> Outcome<()>) -> libc::c_int {
+    match guarded(name, body) {
+        Some(Ok(())) => 0,
+        Some(Err(errno)) => errno.0,
+        None => libc::EIO,
+    }
+}
+
+/// A function that returns how many, or the negative error number.
+#[inline]
+pub(crate) fn count(name: &str, body: impl FnOnce() -> Outcome<libc::c_int>) -> libc::c_int {
+    match guarded(name, body) {
+        Some(Ok(count)) => count,
+        Some(Err(errno)) => -errno.0,
+        None => -libc::EIO,
+    }
+}
+
+/// What giving an object back to the device comes to. To a device that has failed nothing can be given back: there the
+/// program gets rid of it all the same.
+pub(crate) fn given_back(result: Result<Result<(), DeviceError>, Barred>) -> Outcome<()> {
+    match result {
+        Err(Barred::Failed) => Ok(()),
+        result => Ok(result??),
+    }
+}
+
 /// A function that cannot report failure: it returns its type's zero then.
 pub(crate) fn value<T: Default>(name: &str, body: impl FnOnce() -> T) -> T {
     guarded(name, body).unwrap_or_default()
@@ -114,9 +165,12 @@ pub(crate) fn value<T: Default>(name: &str, body: impl FnOnce() -> T) -> T {
 /// Defines functions that C calls: `exported` ones by name, `table` ones through an operations table.
 ///
 /// ```text
-/// abi! { exported status fn ibv_dealloc_pd(pd: *mut ibv_pd) { … } }            0 or the error number
+/// abi! { exported status fn ibv_modify_qp(…) { … } }                           0 or the error number
+/// abi! { exported closing fn ibv_dealloc_pd(pd: *mut ibv_pd) { … } }           the same; no warning in a forked child
 /// abi! { exported pointer fn ibv_alloc_pd(c: *mut ibv_context) -> ibv_pd { … } }   NULL and errno
 /// abi! { exported minus_one fn ibv_query_gid(…) { … } }                        -1 and errno
+/// abi! { table polled fn next_poll(cq: *mut ibv_cq_ex) { … } }                 as status, and not logged
+/// abi! { table count fn poll_cq(cq: *mut ibv_cq, …) { … } }                    the negative error number
 /// abi! { table value fn end_poll(cq: *mut ibv_cq_ex) -> () { … } }             cannot fail
 /// ```
 macro_rules! abi {
@@ -131,6 +185,15 @@ macro_rules! abi {
     };
     (@define status [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
         abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] status $body);
+    };
+    (@define closing [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
+        abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] closing $body);
+    };
+    (@define polled [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
+        abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] polled $body);
+    };
+    (@define count [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
+        abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] count $body);
     };
     (@define minus_one [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
         abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] minus_one $body);
@@ -269,5 +332,7 @@ mod tests {
         assert_eq!(Errno::last(), Errno::IO);
         assert_eq!(minus_one("test", || panic!("on purpose")), -1);
         assert_eq!(value::<u32>("test", || panic!("on purpose")), 0);
+        assert_eq!(polled("test", || panic!("on purpose")), libc::EIO);
+        assert_eq!(count("test", || panic!("on purpose")), -libc::EIO);
     }
 }

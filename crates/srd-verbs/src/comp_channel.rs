@@ -51,7 +51,7 @@ abi! {
         Ok(&mut channel.ibv)
     }
 
-    exported status fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) {
+    exported closing fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) {
         if CompChannel::of(channel)?.users.load(Ordering::Relaxed) > 0 {
             return Err(Errno::BUSY);
         }

@@ -136,7 +136,7 @@ abi! {
         Ok(Box::leak(context).pointer())
     }
 
-    exported status fn ibv_close_device(context: *mut ibv_context) {
+    exported closing fn ibv_close_device(context: *mut ibv_context) {
         let context = (&raw const *Context::of(context)?).cast_mut();
         if (*context).is_inherited() {
             // Sockets and threads are the parent's; the memory stays, too, as a lock may have been held at the fork.

@@ -1,7 +1,7 @@
 //! Completion queues: making, arming, destroying. How they are polled is in [`crate::cq_iterator`].
 
 use crate::async_event::wait_for_acknowledgements;
-use crate::boundary::{Errno, Outcome, abi, copy_in, has_field, object, readable};
+use crate::boundary::{Errno, Outcome, abi, copy_in, given_back, has_field, object, readable};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
 use crate::cq_iterator::{self, Polled};
@@ -130,7 +130,7 @@ impl Cq {
             );
         } else {
             if let Ok(instance) = self.link.instance() {
-                instance.with(|device, _| device.destroy_cq(self.id))??;
+                given_back(instance.with(|device, _| device.destroy_cq(self.id)))?;
                 context.objects.remove(|live| &mut live.cqs, self);
                 context.async_events.forget_cq(self);
                 self.close_channel();
@@ -280,7 +280,7 @@ abi! {
         Cq::create(context, readable(attr)?, efa.wc_flags)
     }
 
-    exported status fn ibv_destroy_cq(cq: *mut ibv_cq) {
+    exported closing fn ibv_destroy_cq(cq: *mut ibv_cq) {
         Cq::of(cq)?.destroy()?;
         drop(Box::from_raw(cq.cast::<Cq>()));
         Ok(())

@@ -3,7 +3,7 @@
 //! Completions are taken from the device in batches and handed out one by one. What they say, and in which word, is
 //! what libefa says.
 
-use crate::boundary::{Outcome, abi};
+use crate::boundary::{Errno, Outcome, abi};
 use crate::cq::Cq;
 use crate::layout::constant::*;
 use crate::layout::*;
@@ -123,45 +123,40 @@ fn to_wc(completion: &Completion) -> ibv_wc {
     }
 }
 
-/// Moves to the next completion and shows it. 0, ENOENT or an error.
+/// Moves to the next completion and shows it. ENOENT if there is none.
 ///
 /// # Safety
 /// The calling thread holds the lock of `cq.polled`.
 #[inline]
-unsafe fn show_next(cq: &Cq) -> c_int {
+unsafe fn show_next(cq: &Cq) -> Outcome<()> {
     // SAFETY: as the caller says.
     let polled = unsafe { cq.polled.held() };
-    match polled.advance(cq) {
-        Ok(true) => {
-            let ex = cq.ex();
-            // SAFETY: fields of a live object that only the holder of the lock writes to.
-            unsafe {
-                (*ex).wr_id = polled.current.wr_id;
-                (*ex).status = wc_status(polled.current.status);
-            }
-            0
-        }
-        Ok(false) => libc::ENOENT,
-        Err(errno) => errno.0,
+    if !polled.advance(cq)? {
+        return Err(Errno::NO_ENTRY);
     }
+    let ex = cq.ex();
+    // SAFETY: fields of a live object that only the holder of the lock writes to.
+    unsafe {
+        (*ex).wr_id = polled.current.wr_id;
+        (*ex).status = wc_status(polled.current.status);
+    }
+    Ok(())
 }
 
 abi! {
-    table value fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
+    table polled fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) {
         if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
-            return libc::EINVAL;
+            return Err(Errno::INVALID);
         }
         let cq = Cq::of_ex(cq);
-        cq.polled.lock();
-        let result = show_next(cq);
-        if result != 0 {
-            // Who found nothing does not call `end_poll` (ibv_create_cq_ex(3)).
-            cq.polled.unlock();
-        }
-        result
+        // Who found nothing does not call `end_poll` (ibv_create_cq_ex(3)).
+        let locked = cq.polled.guard();
+        show_next(cq)?;
+        locked.keep();
+        Ok(())
     }
 
-    table value fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    table polled fn next_poll(cq: *mut ibv_cq_ex) {
         show_next(Cq::of_ex(cq))
     }
 
@@ -169,20 +164,20 @@ abi! {
         Cq::of_ex(cq).polled.unlock()
     }
 
-    table value fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ibv_wc) -> c_int {
-        let Ok(cq) = Cq::of(cq) else { return -libc::EINVAL };
+    table count fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ibv_wc) {
+        let cq = Cq::of(cq)?;
         if max > 0 && wc.is_null() {
-            return -libc::EINVAL;
+            return Err(Errno::INVALID);
         }
         cq.polled.with(|polled| {
             for count in 0..max {
                 match polled.advance(cq) {
                     Ok(true) => wc.add(count as usize).write(to_wc(&polled.current)),
-                    Err(errno) if count == 0 => return -errno.0,
-                    _ => return count,
+                    Err(errno) if count == 0 => return Err(errno),
+                    _ => return Ok(count),
                 }
             }
-            max.max(0)
+            Ok(max.max(0))
         })
     }
 }

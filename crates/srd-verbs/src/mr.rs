@@ -1,6 +1,6 @@
 //! Memory regions.
 
-use crate::boundary::{Errno, Outcome, abi, object, readable};
+use crate::boundary::{Errno, Outcome, abi, given_back, object, readable};
 use crate::context::Context;
 use crate::layout::constant::*;
 use crate::layout::*;
@@ -41,7 +41,7 @@ impl Mr {
             return Ok(());
         }
         if let Ok(instance) = self.link.instance() {
-            instance.with(|device, _| device.dereg_mr(self.key))??;
+            given_back(instance.with(|device, _| device.dereg_mr(self.key)))?;
             self.context().objects.remove(|live| &mut live.mrs, self);
         }
         Ok(())
@@ -169,7 +169,7 @@ abi! {
         Err(Errno::UNSUPPORTED)
     }
 
-    exported status fn ibv_dereg_mr(mr: *mut ibv_mr) {
+    exported closing fn ibv_dereg_mr(mr: *mut ibv_mr) {
         object::<_, Mr>(mr)?.destroy()?;
         drop(Box::from_raw(mr.cast::<Mr>()));
         Ok(())

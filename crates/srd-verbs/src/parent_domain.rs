@@ -26,7 +26,7 @@ abi! {
         Ok(&mut td.ibv)
     }
 
-    table status fn dealloc_td(td: *mut ibv_td) {
+    table closing fn dealloc_td(td: *mut ibv_td) {
         let thread: &Td = object(td)?;
         if thread.users.load(Ordering::Relaxed) > 0 {
             return Err(Errno::BUSY);

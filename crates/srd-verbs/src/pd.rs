@@ -1,6 +1,6 @@
 //! Protection domains.
 
-use crate::boundary::{Errno, Outcome, abi, object};
+use crate::boundary::{Errno, Outcome, abi, given_back, object};
 use crate::context::Context;
 use crate::layout::*;
 use crate::objects::Link;
@@ -88,7 +88,7 @@ impl Pd {
         }
         if let Ok(instance) = self.link.instance() {
             match self.original {
-                None => instance.with(|device, _| device.dealloc_pd(self.id))??,
+                None => given_back(instance.with(|device, _| device.dealloc_pd(self.id)))?,
                 Some(original) => {
                     original.users.fetch_sub(1, Ordering::Relaxed);
                     if let Some(thread) = self.thread {
@@ -109,7 +109,7 @@ abi! {
         Pd::publish(context, id, None, None)
     }
 
-    exported status fn ibv_dealloc_pd(pd: *mut ibv_pd) {
+    exported closing fn ibv_dealloc_pd(pd: *mut ibv_pd) {
         Pd::of(pd)?.destroy()?;
         drop(Box::from_raw(pd.cast::<Pd>()));
         Ok(())

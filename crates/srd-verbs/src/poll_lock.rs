@@ -16,6 +16,24 @@ pub(crate) struct PollLock<T> {
 // SAFETY: only one thread at a time reaches the value.
 unsafe impl<T: Send> Sync for PollLock<T> {}
 
+/// The lock, until this is dropped, be it by a panic.
+pub(crate) struct Guard<'a, T>(&'a PollLock<T>);
+
+impl<T> Guard<'_, T> {
+    /// It stays locked until somebody unlocks it.
+    #[inline]
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
+}
+
 impl<T> PollLock<T> {
     pub fn new(value: T) -> PollLock<T> {
         PollLock { owner: AtomicUsize::new(0), value: UnsafeCell::new(value) }
@@ -35,6 +53,19 @@ impl<T> PollLock<T> {
                 std::hint::spin_loop();
             }
         }
+    }
+
+    /// Takes the lock for as long as the guard lives.
+    #[inline]
+    pub fn guard(&self) -> Guard<'_, T> {
+        self.lock();
+        self.locked()
+    }
+
+    /// The calling thread, which holds the lock, gives it back with the guard.
+    #[inline]
+    pub fn locked(&self) -> Guard<'_, T> {
+        Guard(self)
     }
 
     /// Gives it back.
@@ -57,14 +88,8 @@ impl<T> PollLock<T> {
     /// Runs `f` under the lock, which this thread may hold already.
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         let mine = self.owner.load(Ordering::Relaxed) == this_thread();
-        if !mine {
-            self.lock();
-        }
+        let _guard = (!mine).then(|| self.guard());
         // SAFETY: we hold it. Between the calls of an iteration nothing keeps a reference to the value.
-        let result = f(unsafe { self.held() });
-        if !mine {
-            self.unlock();
-        }
-        result
+        f(unsafe { self.held() })
     }
 }

@@ -1,7 +1,7 @@
 //! Queue pairs: making, changing, querying, destroying, and posting receives. Sends are in [`crate::wr_builder`].
 
 use crate::async_event::wait_for_acknowledgements;
-use crate::boundary::{Errno, Outcome, abi, copy_in, has_field, object, readable, writable};
+use crate::boundary::{Errno, Outcome, abi, copy_in, given_back, has_field, object, readable, writable};
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::layout::constant::*;
@@ -114,7 +114,7 @@ impl Qp {
             return Ok(());
         }
         if let Ok(instance) = self.link.instance() {
-            instance.destroy_qp(self.qpn)??;
+            given_back(instance.destroy_qp(self.qpn))?;
             self.forget_completions();
             context.objects.remove(|live| &mut live.qps, self);
             context.async_events.forget_qp(self);
@@ -406,7 +406,7 @@ abi! {
         Ok((&raw const qp.dv).cast_mut())
     }
 
-    exported status fn ibv_destroy_qp(qp: *mut ibv_qp) {
+    exported closing fn ibv_destroy_qp(qp: *mut ibv_qp) {
         Qp::of(qp)?.destroy()?;
         drop(Box::from_raw(qp.cast::<Qp>()));
         Ok(())

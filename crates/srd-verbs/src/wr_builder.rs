@@ -234,13 +234,12 @@ abi! {
 
     table status fn wr_complete(qp: *mut ibv_qp_ex) {
         let qp = Qp::of_ex(qp);
+        let _locked = qp.builder.0.locked();
         let session = qp.builder.session();
-        let result = match session.error {
+        match session.error {
             Some(errno) => Err(errno),
             None => post_all(qp, &session.requests),
-        };
-        qp.builder.0.unlock();
-        result
+        }
     }
 
     table value fn wr_send(qp: *mut ibv_qp_ex) -> () {

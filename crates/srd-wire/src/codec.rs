@@ -1,6 +1,17 @@
 //! Typed packets to bytes and back. Whatever is inconsistent in itself is refused here, with its cause, so that
 //! nothing behind this module has to ask whether a length fits or a count is too large. Whether a packet makes sense
 //! to its receiver (is the tag mine, is the PSN in the window) is not decided here.
+// What comes from peers goes through here: nothing of it may bring the process down.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 use crate::layout as raw;
 use crate::packet::*;

@@ -7,7 +7,7 @@
 //! phase the faults stop: everything outstanding must complete within a time that follows from the configuration, a
 //! fresh message between every pair must succeed, and then there must be silence.
 //!
-//! A failing seed replays: `cargo run --release -p srd-world -- --seed N --trace`.
+//! A failing seed replays: `cargo run --profile checked -p srd-world -- --seed N --trace`.
 //!
 //! What lies where: [`plan`] draws the flat structures that say what a run is made of; [`net`] is the network;
 //! [`memory`] the memory of a process, with every access checked; [`node`] a process: its device, its clock and the

@@ -1,4 +1,5 @@
 //! Runs seeds through the world and reports the first rules that are broken.
+#![deny(unsafe_code)]
 
 use clap::Parser;
 use srd_world::world::{Failure, quiet_panics};
@@ -10,6 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+#[allow(unsafe_code)]
 mod heap;
 
 #[global_allocator]
@@ -95,7 +97,7 @@ fn run_scenarios(name: &str) -> ExitCode {
             Ok(report) => println!("{}: {report}", scenario.name),
             Err(why) => {
                 println!("{}: FAILED: {why}", scenario.name);
-                println!("  cargo run --release -p srd-world -- --scenario {}", scenario.name);
+                println!("  cargo run --profile checked -p srd-world -- --scenario {}", scenario.name);
                 code = ExitCode::FAILURE;
             }
         }
@@ -169,7 +171,7 @@ fn print_command(plan: &Plan) {
         let both = [shape, faults].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",");
         changes = if both.is_empty() { " --calm".to_string() } else { format!(" --calm --set {both}") };
     }
-    println!("  cargo run --release -p srd-world -- --seed {} --trace{changes}", plan.seed);
+    println!("  cargo run --profile checked -p srd-world -- --seed {} --trace{changes}", plan.seed);
 }
 
 fn run_many(arguments: &Arguments) -> ExitCode {

@@ -96,7 +96,7 @@ impl World {
             self.tell(|| format!("{node} is told {event:?}"));
             match event {
                 AsyncEvent::RemoteUnresponsive { peer, .. } => self.ledger.gave_up(node, peer.gid),
-                AsyncEvent::QpFatal(_) | AsyncEvent::CqOverrun(_) => {
+                AsyncEvent::QpFatal(_) | AsyncEvent::CqOverrun(_) | AsyncEvent::DeviceFatal => {
                     return broken("isolation", format!("process {node} is told {event:?}"));
                 }
             }

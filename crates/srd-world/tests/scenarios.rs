@@ -11,7 +11,7 @@ static HEAP: heap::Counting = heap::Counting;
 fn holds(name: &str) {
     let scenario = scenario::ALL.iter().find(|scenario| scenario.name == name).expect("a known name");
     if let Err(why) = (scenario.run)(&heap::gauge()) {
-        panic!("{why}\n  cargo run --release -p srd-world -- --scenario {name}");
+        panic!("{why}\n  cargo run --profile checked -p srd-world -- --scenario {name}");
     }
 }
 

@@ -9,7 +9,7 @@ fn seeds(range: std::ops::Range<u64>) {
     for seed in range {
         if let Err(failure) = run(&Plan::draw(seed), false) {
             panic!(
-                "{}: {}\n  at {} ns\n  {:?}\n  cargo run --release -p srd-world -- --seed {seed} --trace",
+                "{}: {}\n  at {} ns\n  {:?}\n  cargo run --profile checked -p srd-world -- --seed {seed} --trace",
                 failure.violation.rule, failure.violation.detail, failure.at.0, failure.plan
             );
         }

@@ -70,12 +70,16 @@ pub fn flows(traffic: &Traffic, plan: &Plan) -> Result<Vec<Flow>> {
         Traffic::Collective(_) | Traffic::Program(_) => unreachable!("these have no amount"),
     };
     for (n, flow) in (0..).zip(&mut flows) {
-        flow.begin_ns = n * every_ns;
+        flow.begin_ns = every_ns.saturating_mul(n);
     }
     match flows.last() {
-        Some(Flow { begin_ns, amount: Amount::ForNs(span), .. }) if begin_ns + span > LONGEST_NS => Err(bad(
-            "the last flow ends after more than 600 seconds: make `every_ms` or `seconds` less".into(),
-        )),
+        Some(Flow { begin_ns, amount: Amount::ForNs(span), .. })
+            if begin_ns.saturating_add(*span) > LONGEST_NS =>
+        {
+            Err(bad(
+                "the last flow ends after more than 600 seconds: make `every_ms` or `seconds` less".into()
+            ))
+        }
         _ => Ok(flows),
     }
 }
@@ -112,5 +116,26 @@ impl fmt::Display for Traffic {
             0 => Ok(()),
             ms => write!(out, ", one flow {ms} ms after the other"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::Shape;
+
+    #[test]
+    fn flows_that_begin_after_the_end_of_time_are_refused() {
+        let plan = Plan::new(&Shape::default()).unwrap();
+        let traffic = |every_ms| Traffic::Pairs {
+            pairs: vec!["host0->host1".into(); 5001],
+            mbps: None,
+            bytes: None,
+            seconds: Some(1.0),
+            every_ms,
+        };
+        assert!(flows(&traffic(0), &plan).is_ok());
+        // The last would begin 1.3 s behind 2^64 ns.
+        assert!(flows(&traffic(3_689_348_815), &plan).is_err());
     }
 }

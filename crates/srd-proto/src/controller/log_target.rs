@@ -140,7 +140,7 @@ impl LatelyLeast {
             self.until = now + period;
             self.count = 0;
         }
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         self.current = self.current.min(ns);
         self.ns = self.ns.min(ns);
     }
@@ -375,7 +375,8 @@ impl LogTarget {
             let gain = if self.window < 1.0 { LONE_GAIN } else { MEAN_GAIN };
             self.delay_ewma += (delay - self.delay_ewma) * gain;
             follow_high(&mut self.local_ns, sample.local.as_f64());
-            self.clean_acks = if delay < CLEAN * self.unit_ns { self.clean_acks + 1 } else { 0 };
+            self.clean_acks =
+                if delay < CLEAN * self.unit_ns { self.clean_acks.saturating_add(1) } else { 0 };
         }
     }
 
@@ -501,7 +502,7 @@ impl LogTarget {
         if senders == self.hint.senders && !rested {
             return;
         }
-        if senders >= 2 * self.hint.senders || rested {
+        if senders as u32 >= 2 * self.hint.senders as u32 || rested {
             self.hint.since = now; // many have begun, or all begin again
         }
         self.hint.senders = senders;

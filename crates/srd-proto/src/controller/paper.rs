@@ -225,7 +225,8 @@ impl Paper {
         let round = Nanos((self.base_ns + self.mean_delay) as u64);
         self.delay = self.delays.median(Time(sample.now.0.saturating_sub(round.0))).unwrap_or(delay);
         self.mean_delay += (delay - self.mean_delay) * if self.packets() < 1.0 { 0.5 } else { 0.125 };
-        self.clean_acks = if delay < CLEAN_DELAY * self.unit_ns { self.clean_acks + 1 } else { 0 };
+        self.clean_acks =
+            if delay < CLEAN_DELAY * self.unit_ns { self.clean_acks.saturating_add(1) } else { 0 };
         self.host_ns = sample.hosts_ns;
         follow_high(&mut self.local_ns, sample.local.as_f64());
     }

@@ -47,7 +47,7 @@ impl Gets {
         if self.packets == 0 || part != self.part || pause > idle {
             *self = Gets { since: sample.now, part, wanted_more: true, packets: 0, ..*self };
         }
-        self.packets += sample.newly_acked;
+        self.packets = self.packets.saturating_add(sample.newly_acked);
         self.wanted_more &= sample.window_limited;
         let rounds = sample.now.since(self.since).as_f64() / unit_ns;
         let enough = self.packets >= PACKETS || part * rounds > 4.0 * PACKETS as f64;
@@ -96,8 +96,9 @@ impl Rivalry {
 
     /// An ACK has come; `part`: the window with which this sender has its part of the line. Returns the window.
     pub(super) fn acknowledged(&mut self, sample: &AckSample, part: f64) -> f64 {
-        self.acked += sample.newly_acked;
-        self.marked += sample.ce_marks;
+        self.acked = self.acked.saturating_add(sample.newly_acked);
+        // A peer may report marks without acknowledging anything, so that the round does not end.
+        self.marked = self.marked.saturating_add(sample.ce_marks);
         if sample.round != self.round {
             let share = (self.marked as f64 / self.acked.max(1) as f64).min(1.0);
             self.marked_share += (share - self.marked_share) * MARK_GAIN;

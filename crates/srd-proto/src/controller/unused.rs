@@ -50,7 +50,7 @@ impl Unused {
         law: &Law,
     ) {
         let step = now.since(self.at).as_f64() / unit_ns;
-        if senders >= 2 * self.of || step > LONG {
+        if senders as u32 >= 2 * self.of as u32 || step > LONG {
             (self.parts, self.long_delay) = (1.0, 1.0); // others have begun
         }
         (self.of, self.at) = (senders, now);

@@ -106,13 +106,13 @@ fn shared_memory(options: &Options) -> Finding {
     let open = |qpn| {
         Post::open(
             Path::new(SHARED),
-            Address { ip, qpn },
+            Address { ip, port: 0, qpn },
             1,
             srd_shm::Options { permit_copies: false, ..shape },
         )
     };
     let lane = match (open(1), open(2)) {
-        (Ok(one), Ok(_other)) => one.connect(Address { ip, qpn: 2 }).map(|lane| lane.can_copy()),
+        (Ok(one), Ok(_other)) => one.connect(Address { ip, port: 0, qpn: 2 }).map(|lane| lane.can_copy()),
         (Err(error), _) | (_, Err(error)) => {
             return Finding::warn(
                 check,

@@ -1,4 +1,16 @@
 //! Control messages (`cmsg(3)`), read with bounds checks.
+// What comes from peers goes through here: nothing of it may bring the process down.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 use std::mem::size_of;
 use std::ptr;
@@ -28,10 +40,8 @@ pub(super) fn for_each_control_in(mut control: &[u8], mut f: impl FnMut(i32, i32
         // SAFETY: there are that many bytes, and every bit pattern is a value.
         let header: libc::cmsghdr = unsafe { ptr::read_unaligned(control.as_ptr().cast()) };
         let len = header.cmsg_len;
-        if len < HEADER || len > control.len() {
-            return;
-        }
-        f(header.cmsg_level, header.cmsg_type, &control[HEADER..len]);
+        let Some(data) = control.get(HEADER..len) else { return };
+        f(header.cmsg_level, header.cmsg_type, data);
         control = control.get(len.next_multiple_of(WORD)..).unwrap_or(&[]);
     }
 }

@@ -1,4 +1,15 @@
 //! The receiving socket, and the buffers that it is read into.
+// What comes from peers goes through here: nothing of it may bring the process down.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
 
 use super::address::{address_from, bind, get_option, local_address, open_socket, set_option};
 use super::control::{ControlBuffer, first_int, for_each_control_in, timespec_nanos};
@@ -128,6 +139,30 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// What has come from `from`, with what the kernel says of it in control messages.
+    #[doc(hidden)]
+    #[inline]
+    pub fn new(from: SocketAddr, bytes: &'a mut [u8], control: &[u8]) -> Run<'a> {
+        let segment = bytes.len();
+        let mut run = Run { from, bytes, segment, ce: false, drops: None, arrived: None };
+        for_each_control_in(control, |level, kind, data| match (level, kind) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                // A length that cannot be splits nothing.
+                if let Some(size @ 1..) = first_int(data) {
+                    run.segment = size as usize;
+                }
+            }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => run.arrived = timespec_nanos(data),
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => run.drops = first_int(data).map(|n| n as u32),
+            (libc::IPPROTO_IP, libc::IP_TOS) => run.ce = data.first().is_some_and(|tos| tos & 3 == CE),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                run.ce = first_int(data).is_some_and(|class| class as u8 & 3 == CE);
+            }
+            _ => {}
+        });
+        run
+    }
+
     /// The datagrams.
     #[inline]
     pub fn datagrams(self) -> std::slice::ChunksMut<'a, u8> {
@@ -176,7 +211,7 @@ impl ReceiveBatch {
     pub fn receive(&mut self, socket: &ReceiveSocket, most: usize) -> io::Result<usize> {
         let most = most.min(MAX_RUNS);
         self.filled = 0;
-        for header in &mut self.headers[..most] {
+        for header in self.headers.iter_mut().take(most) {
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
             header.msg_hdr.msg_controllen = CONTROL_BYTES;
         }
@@ -185,7 +220,8 @@ impl ReceiveBatch {
         let got = unsafe {
             let (fd, flags) = (socket.fd.as_raw_fd(), libc::MSG_DONTWAIT);
             if most == 1 {
-                libc::syscall(libc::SYS_recvmsg, fd, ptr::from_mut(&mut self.headers[0].msg_hdr), flags)
+                let header = &raw mut (*self.headers.as_mut_ptr()).msg_hdr;
+                libc::syscall(libc::SYS_recvmsg, fd, header, flags)
             } else {
                 let no_time = ptr::null_mut::<libc::timespec>();
                 libc::syscall(libc::SYS_recvmmsg, fd, self.headers.as_mut_ptr(), most, flags, no_time)
@@ -193,7 +229,7 @@ impl ReceiveBatch {
         };
         match check(got as libc::c_int) {
             Ok(len) if most == 1 => {
-                self.headers[0].msg_len = len as u32;
+                self.headers.iter_mut().take(1).for_each(|header| header.msg_len = len as u32);
                 self.filled = 1;
             }
             Ok(n) => self.filled = n as usize,
@@ -207,31 +243,10 @@ impl ReceiveBatch {
     #[inline]
     pub fn run(&mut self, i: usize) -> Option<Run<'_>> {
         assert!(i < self.filled);
-        let header = &self.headers[i];
+        let header = self.headers.get(i)?;
         let len = header.msg_len as usize;
-        let mut run = Run {
-            from: address_from(&self.names[i])?,
-            bytes: &mut self.bytes[i * RUN_BYTES..i * RUN_BYTES + len],
-            segment: len,
-            ce: false,
-            drops: None,
-            arrived: None,
-        };
-        let control = &self.controls[i].0[..header.msg_hdr.msg_controllen.min(CONTROL_BYTES)];
-        for_each_control_in(control, |level, kind, data| match (level, kind) {
-            (libc::SOL_UDP, libc::UDP_GRO) => {
-                if let Some(size) = first_int(data) {
-                    run.segment = size.max(1) as usize;
-                }
-            }
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => run.arrived = timespec_nanos(data),
-            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => run.drops = first_int(data).map(|n| n as u32),
-            (libc::IPPROTO_IP, libc::IP_TOS) => run.ce = data.first().is_some_and(|tos| tos & 3 == CE),
-            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                run.ce = first_int(data).is_some_and(|class| class as u8 & 3 == CE);
-            }
-            _ => {}
-        });
-        Some(run)
+        let control = self.controls.get(i)?.0.get(..header.msg_hdr.msg_controllen.min(CONTROL_BYTES))?;
+        let bytes = self.bytes.get_mut(i * RUN_BYTES..)?.get_mut(..len)?;
+        Some(Run::new(address_from(self.names.get(i)?)?, bytes, control))
     }
 }
