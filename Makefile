@@ -1,7 +1,7 @@
 # The commands of this repository. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench ablations figures campaign fuzz install clean
+.PHONY: help setup build test demo bench ablations figures campaign fuzz sanitize install clean
 
 PREFIX ?= /usr/local
 SEEDS ?= 2000
@@ -35,8 +35,11 @@ figures: build   ## every published figure and table again, SRD beside its rival
 campaign:        ## SEEDS=N [FIRST=N]: the deterministic world, one run per seed, and random programs of messages
 	@scripts/campaign.sh $(SEEDS) $(FIRST)
 
-fuzz:            ## FUZZ_SECONDS=N: fuzz what reads packets, each target that long
+fuzz:            ## FUZZ_SECONDS=N: fuzz what reads what others wrote, each target that long
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+sanitize:        ## tests of the crates with unsafe code under address and thread sanitizer (takes a nightly toolchain)
+	@scripts/sanitize.sh
 
 install:         ## PREFIX=/usr/local: install what was built
 	@scripts/install.sh $(PREFIX)

@@ -1,5 +1,7 @@
 //! Packets out of a fuzzer's bytes, and what must hold for every packet.
 
+pub mod forger;
+
 use arbitrary::{Arbitrary, Result, Unstructured};
 use srd_wire::codec::{self, decode};
 use srd_wire::*;

@@ -14,6 +14,8 @@ mod buffers;
 mod counters;
 mod domain;
 mod endpoint;
+#[doc(hidden)]
+pub mod fuzz;
 mod granting;
 mod header;
 mod incoming;

@@ -95,7 +95,7 @@ pub(super) fn read(path: &Path, take: impl FnMut(&Line<'_>) -> Result<(), String
 }
 
 /// As [`read`]; errors begin with the number of the line, as in `:12: ...`.
-fn read_from(
+pub(super) fn read_from(
     mut from: impl BufRead,
     mut take: impl FnMut(&Line<'_>) -> Result<(), String>,
 ) -> io::Result<()> {
@@ -175,9 +175,7 @@ pub(super) mod tests {
 
     /// The trace of these lines.
     pub(in super::super) fn read(lines: &[&str]) -> Result<TraceFile, String> {
-        let mut trace = TraceFile::default();
-        let told = read_from(lines.join("\n").as_bytes(), |line| trace.take_line(line));
-        told.map(|()| trace).map_err(|error| error.to_string())
+        TraceFile::parse(lines.join("\n").as_bytes()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -130,6 +130,13 @@ impl TraceFile {
         Ok(trace)
     }
 
+    /// Reads the bytes of a file.
+    pub fn parse(bytes: &[u8]) -> io::Result<TraceFile> {
+        let mut trace = TraceFile::default();
+        lines::read_from(bytes, |line| trace.take_line(line))?;
+        Ok(trace)
+    }
+
     pub(super) fn take_line(&mut self, line: &Line<'_>) -> Result<(), String> {
         match &line.named {
             Named::Happened => self.take(line.parse()?),
