@@ -11,9 +11,8 @@ pub fn header(bytes: &[u8]) {
     let Some((common, body, len)) = header::decode(bytes) else { return };
     assert!(len <= bytes.len() && len <= LONGEST, "a header of {len} bytes");
     let mut written = [0; LONGEST];
-    let header::Common { session, toward, consumed, back, .. } = common;
-    let len = header::encode(session, toward, consumed, back, &body, &mut written);
+    let len = header::encode(&common, &body, &mut written);
     let (again, same, read) = header::decode(&written[..len]).expect("what was written is read");
     assert!(same == body && read == len, "{body:?} became {same:?}");
-    assert_eq!((again.session, again.toward, again.consumed, again.back), (session, toward, consumed, back));
+    assert_eq!(again, common);
 }
