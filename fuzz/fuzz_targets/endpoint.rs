@@ -31,6 +31,10 @@ struct Upper {
 }
 
 impl srd_proto::Upper<VecPayload> for Upper {
+    fn vouches(&self, op: &Op) -> bool {
+        matches!(op, Op::Send { .. } | Op::Write { .. } | Op::ReadRequest { .. })
+    }
+
     fn begin(&mut self, message: &Incoming) -> std::result::Result<Cookie, Status> {
         if self.refuse > 0 {
             self.refuse -= 1;
