@@ -1,5 +1,6 @@
 //! The device with its sockets: what one thread at a time does while it holds the lock.
 
+use crate::copies::Copies;
 use crate::hints;
 use crate::host;
 use crate::notify::Fired;
@@ -48,6 +49,7 @@ pub struct Core {
     pub transmitter: Transmitter,
     pub receiver: Receiver,
     pub keyring: Option<Keyring>,
+    copies: Copies,
     pub counters: CoreCounters,
     /// When a packet last arrived.
     pub last_arrival: Time,
@@ -88,6 +90,7 @@ impl Core {
             transmitter,
             receiver,
             keyring,
+            copies: Copies::default(),
             counters: CoreCounters::default(),
             last_arrival: Time(0),
             next_timeout: Time(0),
@@ -206,7 +209,7 @@ impl Core {
     /// Sends all that the transport has for now.
     #[inline]
     pub fn transmit(&mut self, now: Time) {
-        let Core { device, transmitter, receiver, keyring, .. } = self;
+        let Core { device, transmitter, receiver, keyring, copies, .. } = self;
         receiver.note_time(now);
         transmitter.due(now);
         let before = transmitter.packets_pushed();
@@ -214,7 +217,12 @@ impl Core {
         while transmitter.has_room()
             && transmitter.bytes_pushed() < limit
             && device
-                .poll_transmit_with(now, |transmit| transmitter.push(now, &transmit, keyring.as_mut()))
+                .poll_transmit_with(now, |transmit| {
+                    if let Some(keyring) = keyring {
+                        copies.before_sealing(now, keyring);
+                    }
+                    transmitter.push(now, &transmit, keyring.as_mut())
+                })
                 .is_some()
         {}
         transmitter.flush(now);

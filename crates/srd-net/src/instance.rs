@@ -6,11 +6,13 @@ use crate::contention::Contention;
 use crate::core::Core;
 use crate::core_lock::{CoreLock, Held};
 use crate::fault::Injector;
+use crate::hints;
 use crate::host;
+use crate::key_file;
 use crate::log;
 use crate::notify::{Notifier, Subscription};
 use crate::open::{
-    OpenError, advice_for, bind, find_address, is_taken, random, read_key, take_slot, warn_about_buffer,
+    OpenError, advice_for, bind, find_address, is_taken, random, take_slot, warn_about_buffer,
 };
 use crate::options::{LogLevel, Options, ProgressMode};
 use crate::progress::{self, LONGEST_FAREWELL, LONGEST_SILENCE, Pulse};
@@ -138,7 +140,7 @@ impl Instance {
 
     fn open_at(options: &Options, local: LocalAddress) -> Result<Arc<Instance>, OpenError> {
         log::set_level(options.log);
-        let psk = options.key_file.as_deref().map(read_key).transpose()?;
+        let psk = options.key_file.as_deref().map(key_file::read).transpose()?;
         let system = |what: &'static str| {
             move |e: io::Error| {
                 let advice = advice_for(&e);
@@ -195,6 +197,9 @@ impl Instance {
         notifier.sleepers().watch(socket.as_fd());
         receiver.add(socket, port);
         let sealed = keyring.is_some();
+        if !sealed {
+            hints::in_clear(local.ip);
+        }
         let shared = Arc::new(Shared {
             canary: ForkCanary::new().map_err(system("cannot map a page that forks leave behind"))?,
             core: CoreLock::new(Core::new(
