@@ -27,7 +27,8 @@ What --provider sets takes the place of what would lead a program elsewhere, and
 it starts (--mca, -genv) count for more.
 
 --sealed belongs before mpirun: it makes a key, names its file in SRD_KEY_FILE, and removes it when CMD ends. Each host of the
-job must find the file under that name: give --key-dir a directory that they share, and with Open MPI also -x SRD_KEY_FILE.
+job must find the file under that name: give --key-dir a directory that they share. (An mpirun of Open MPI that has options -x,
+or that a script starts, also needs -x SRD_KEY_FILE.)
 Without such a directory bring a key to the hosts once (`srd key new`). Where SRD_KEY_FILE is set that key is used.
 
 Exit code: that of CMD; 1 if the libraries are missing, 126 if CMD cannot be executed, 127 if it is not found.";

@@ -26,6 +26,20 @@ const SUFFIX: &str = ".key";
 /// What launchers give to each of the processes that they start.
 const RANK_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MPI_LOCALRANKID"];
 
+/// Variables that Open MPI hands on to other hosts. (MPICH and Intel MPI hand all on.)
+const OPEN_MPI_LIST: &str = "OMPI_MCA_mca_base_env_list";
+
+/// Whether this is a launcher that may be Open MPI's and has been told nothing about variables: version 4 takes no list where
+/// it has an option -x, be it in a script.
+fn is_open_mpi_without_list(command: &Command) -> bool {
+    let name = Path::new(command.get_program()).file_name().and_then(OsStr::to_str).unwrap_or("");
+    let is_launcher =
+        ["mpirun", "mpiexec", "orterun", "prterun"].contains(&name.trim_end_matches(".openmpi"));
+    let told =
+        command.get_args().any(|argument| argument == "-x") || std::env::var_os(OPEN_MPI_LIST).is_some();
+    is_launcher && !told
+}
+
 /// Runs a job. Without a key in the user's environment it gets one of its own, kept in `directory`, which all hosts of the
 /// job see; without one, where this user's processes on this host keep such things. Answers what the job answers.
 pub fn run(mut command: Command, directory: Option<&Path>) -> anyhow::Result<ExitCode> {
@@ -46,6 +60,9 @@ pub fn run(mut command: Command, directory: Option<&Path>) -> anyhow::Result<Exi
         None => JobKey::make(&srd_net::stats_directory::private()?)?,
     };
     command.env("SRD_KEY_FILE", &key.path);
+    if is_open_mpi_without_list(&command) {
+        command.env(OPEN_MPI_LIST, "SRD_KEY_FILE");
+    }
     let status = attend(command);
     drop(key);
     status

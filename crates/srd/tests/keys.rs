@@ -146,6 +146,24 @@ fn what_a_job_answers_is_answered_and_its_key_goes_in_any_case() {
     assert!(room.keys().is_empty(), "{:?}", room.keys());
 }
 
+#[test]
+fn open_mpi_is_told_to_hand_the_key_on_unless_it_has_been_told_what_to_hand_on() {
+    let room = Room::new("open-mpi");
+    let launcher = room.0.join("mpirun");
+    fs::write(&launcher, "#!/bin/sh\necho list=$OMPI_MCA_mca_base_env_list\n").unwrap();
+    fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).unwrap();
+    let launch = |arguments: &[&str], list: Option<&str>| {
+        let mut command = room.srd(&["run", "--sealed", "--", launcher.to_str().unwrap()]);
+        command.args(arguments).envs(list.map(|list| ("OMPI_MCA_mca_base_env_list", list)));
+        text(&done(&mut command).stdout)
+    };
+    assert_eq!(launch(&["-np", "2", "prog"], None), "list=SRD_KEY_FILE\n");
+    // Open MPI 4 ends with an error where it has both.
+    assert_eq!(launch(&["-x", "HOME", "prog"], None), "list=\n");
+    assert_eq!(launch(&["prog"], Some("HOME")), "list=HOME\n");
+    assert_eq!(text(&done(&mut room.job("echo list=$OMPI_MCA_mca_base_env_list")).stdout), "list=\n");
+}
+
 /// A job under way: it has said its first line.
 struct Running(Child, BufReader<std::process::ChildStdout>);
 
