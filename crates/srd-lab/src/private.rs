@@ -49,8 +49,7 @@ mod tests {
         for directory in &made {
             let found = fs::symlink_metadata(directory.path()).unwrap();
             assert!(found.is_dir() && found.mode() & 0o777 == 0o700, "{found:?}");
-            // SAFETY: no memory is involved.
-            assert_eq!(found.uid(), unsafe { libc::geteuid() });
+            assert_eq!(found.uid(), nix::unistd::geteuid().as_raw());
             assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
             fs::write(directory.path().join("collective.c"), "ours").unwrap();
         }

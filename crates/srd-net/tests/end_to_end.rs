@@ -535,6 +535,25 @@ fn counters_are_written_while_running_and_at_the_end() {
     std::fs::remove_file(path).unwrap();
 }
 
+/// Where everybody may make files anybody can guess the name that is written first.
+#[test]
+fn counters_are_not_written_through_a_link_that_somebody_has_put_there() {
+    let victim = TempFile::new("stats-victim", b"as it was");
+    let file = TempFile::new("stats-linked", b"");
+    let links: Vec<PathBuf> = (0..200)
+        .flat_map(|n| [format!(".{}.{n}.tmp", std::process::id()), format!(".{}.tmp", std::process::id())])
+        .map(|end| PathBuf::from(format!("{}{end}", file.0.display())))
+        .collect();
+    for link in &links {
+        let _ = std::os::unix::fs::symlink(&victim.0, link); // one of them comes again and again
+    }
+    drop(Host::open("127.0.0.1", &[&file.variable("SRD_STATS")]));
+    assert_eq!(std::fs::read(&victim.0).unwrap(), b"as it was");
+    let written = std::fs::read(&file.0).unwrap();
+    assert!(serde_json::from_slice::<serde_json::Value>(&written).is_ok());
+    links.iter().for_each(|link| drop(std::fs::remove_file(link)));
+}
+
 #[test]
 fn a_call_from_within_a_call_is_refused_and_does_not_wait_for_itself() {
     let host = Host::open("127.0.0.1", &[]);
