@@ -62,6 +62,9 @@ step "consumer matrix" tests/consumers/run.py
 step "the same over the provider" tests/consumers/run.py --transport srd
 # What differs with shared memory: how messages go, not what a program sees of them. A stack for each kind of traffic.
 step "with shared memory" tests/consumers/run.py --transport srd-shm ompi ompi-rma mpich impi-rma imb-mt lammps
+# A key for each job, with every MPI's launcher: ranks find it, and nobody else sees it.
+step "sealed" tests/consumers/run.py --sealed --transport srd --fault clean ompi debian mpich impi
+step "sealed, over the software EFA" tests/consumers/run.py --sealed --fault clean mpich
 # A dead path concerns the transport, which does not know who sends.
 step "with a silent path" tests/consumers/run.py --transport srd --fault blackhole ompi mpich-rma impi fi_pingpong
 finish

@@ -10,6 +10,7 @@ class Counters:
     """The sum over all processes of a run."""
 
     processes: int = 0
+    sealed_processes: int = 0
     sent_packets: int = 0
     received_packets: int = 0
     retransmitted_packets: int = 0
@@ -36,6 +37,7 @@ def read(directory: Path) -> Counters:
 
 def _add(total: Counters, document: dict) -> None:
     total.processes += 1
+    total.sealed_processes += document["sealed"]
     device = document["device"]
     total.sent_packets += device["tx_pkts"]
     total.received_packets += device["rx_pkts"]

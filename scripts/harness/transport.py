@@ -4,7 +4,7 @@ Three of them are ours: libfabric's own `efa` provider over the software EFA, an
 and without shared memory between ranks of one host. The others are libfabric's, for comparison.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from . import layout
@@ -25,6 +25,13 @@ class Transport:
     is_ours: bool = False
     is_local: bool = False
     """Messages between ranks of one host do not pass the network."""
+    is_sealed: bool = False
+    """Every packet is encrypted and authenticated, with a key that `srd run` makes."""
+
+    def sealed(self) -> "Transport":
+        assert self.is_ours, "others cannot be sealed"
+        *before, end = self.wrapper
+        return replace(self, wrapper=(*before, "--sealed", end), is_sealed=True)
 
     def environment(
         self, address: str, statistics: Path | None = None, fault: str | None = None

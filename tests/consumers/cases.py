@@ -49,6 +49,8 @@ class Case:
     transports: tuple[str, ...] = EVERYWHERE
     """Those it can run over."""
     timeout_s: float = 60
+    is_one_job: bool = True
+    """One `srd run` starts all of it, so that it can be sealed with a key of its own."""
     differences: Callable[[str, str], str | None] | None = None
     """What is wrong with an output, given that of the same job over kernel TCP."""
 
@@ -230,6 +232,7 @@ CASES = [
         0,
         transports=VERBS,
         timeout_s=20,
+        is_one_job=False,
     ),
     *(
         Case(
@@ -311,7 +314,14 @@ CASES = [
         2000,
         transports=("efa", TCP.name),
     ),
-    Case("fi_pingpong", "Debian libfabric 1.17 fi_pingpong", pingpong, r"(?m)^6m\s", 1000),
+    Case(
+        "fi_pingpong",
+        "Debian libfabric 1.17 fi_pingpong",
+        pingpong,
+        r"(?m)^6m\s",
+        1000,
+        is_one_job=False,
+    ),
     Case(
         "ib_send_lat",
         "perftest ib_send_lat",
@@ -320,6 +330,7 @@ CASES = [
         1000,
         transports=VERBS,
         timeout_s=30,
+        is_one_job=False,
     ),
     Case(
         "ib_send_bw",
@@ -329,6 +340,7 @@ CASES = [
         1000,
         transports=VERBS,
         timeout_s=30,
+        is_one_job=False,
     ),
     Case(
         "ib_read_lat",
@@ -338,6 +350,7 @@ CASES = [
         1000,
         transports=VERBS,
         timeout_s=30,
+        is_one_job=False,
     ),
     Case(
         "ib_read_bw",
@@ -347,6 +360,7 @@ CASES = [
         1000,
         transports=VERBS,
         timeout_s=30,
+        is_one_job=False,
     ),
 ]
 

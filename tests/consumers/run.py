@@ -4,6 +4,7 @@ one silent path.
 
     tests/consumers/run.py                           everything over OpenSRD's software EFA, clean and under loss
     tests/consumers/run.py --transport srd           over OpenSRD's libfabric provider (srd-shm: with shared memory)
+    tests/consumers/run.py --sealed mpich            with a key that `srd run --sealed` makes
     tests/consumers/run.py --transport tcp           the same programs over libfabric's tcp provider (checks the tests)
     tests/consumers/run.py --fault loss mpich ucx    these cases only, under loss only, with their command lines
     tests/consumers/run.py --list
@@ -12,6 +13,7 @@ The last line says `N passed, N failed`; the exit status is 0 when nothing faile
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
@@ -21,6 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
 import cases
+import secrets_watch as secrets
 from harness import counters, layout, processes, transport
 
 # The seventh of 64 paths is as good as any: all are taken in turn until one turns out bad.
@@ -36,6 +39,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--fault", choices=FAULTS, help="only this (default: clean and loss)")
     parser.add_argument(
         "--address", default="127.0.0.1", help="local address or interface of the software device"
+    )
+    parser.add_argument(
+        "--sealed", action="store_true", help="encrypt every packet, and look for the key where it must not be"
     )
     parser.add_argument("--list", action="store_true", help="list the cases")
     parser.add_argument("names", nargs="*", help="cases to run (default: all)")
@@ -55,6 +61,10 @@ def main() -> int:
     carrier = transport.BY_NAME[options.transport]
     if reason := carrier.why_unusable():
         sys.exit(f"consumers: error: {reason}")
+    if options.sealed:
+        if not carrier.is_ours:
+            sys.exit(f"consumers: error: {carrier.name} cannot be sealed")
+        carrier = carrier.sealed()
 
     chosen = [case for case in cases.CASES if not options.names or case.name in options.names]
     # Faults are injected in our datapath, which others do not pass.
@@ -67,7 +77,7 @@ def main() -> int:
     started = time.monotonic()
     for fault in faults:
         for case in chosen:
-            if carrier.name not in case.transports:
+            if carrier.name not in case.transports or (carrier.is_sealed and not case.is_one_job):
                 skipped.append(case.name)
                 continue
             if fault != "clean" and case.min_packets == 0:
@@ -79,7 +89,8 @@ def main() -> int:
                 continue
             passed, failed = (passed, failed + 1) if problem else (passed + 1, failed)
     if skipped:
-        print(f"not run, since they cannot use {carrier.name}: {', '.join(dict.fromkeys(skipped))}")
+        how = f"{carrier.name}, sealed" if carrier.is_sealed else carrier.name
+        print(f"not run, since they cannot use {how}: {', '.join(dict.fromkeys(skipped))}")
     print(f"consumer matrix over {carrier.name}: {time.monotonic() - started:.0f} s")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
@@ -89,7 +100,7 @@ def run_case(
     case: cases.Case, carrier: transport.Transport, fault: str, address: str, show: bool
 ) -> str | None:
     """Runs one case, tells the result (with `show` the command line too), and returns what was wrong."""
-    name = f"{case.name}.{carrier.name}.{fault}"
+    name = f"{case.name}.{carrier.name}{'.sealed' if carrier.is_sealed else ''}.{fault}"
     print(f"  {case.title:60} {fault:9}", end="", flush=True)
     statistics = LOGS / f"{name}.counters"
     shutil.rmtree(statistics, ignore_errors=True)
@@ -97,8 +108,15 @@ def run_case(
     job, outcome, problem = None, None, None
     try:
         job = case.job(carrier, carrier.environment(address, statistics, FAULTS[fault]))
-        outcome = processes.run(job.command, case.timeout_s, LOGS / f"{name}.log", job.server, job.port)
-        problem = judge(case, carrier, fault, outcome, statistics) or compare(case, carrier, outcome, address)
+        watch = secrets.Watch(LOGS / f"{name}.run") if carrier.is_sealed else None
+        with watch or contextlib.nullcontext():
+            command = watch.wrap(job.command) if watch else job.command
+            outcome = processes.run(command, case.timeout_s, LOGS / f"{name}.log", job.server, job.port)
+        problem = (
+            judge(case, carrier, fault, outcome, statistics)
+            or compare(case, carrier, outcome, address)
+            or (watch and watch.problem())
+        )
     except cases.NotHere:
         raise
     except Exception as error:  # a case that cannot even start is a failure like any other
@@ -126,6 +144,8 @@ def judge(
     if not carrier.is_ours or carrier.is_local or case.min_packets == 0:
         return None
     counted = counters.read(statistics)
+    if carrier.is_sealed and counted.sealed_processes != counted.processes:
+        return f"only {counted.sealed_processes} of {counted.processes} processes had a key"
     if not counted.moved_messages or counted.sent_packets < case.min_packets:
         return (
             f"only {counted.sent_packets} packets sent and {counted.received_packets} received by our device in "
@@ -169,7 +189,8 @@ def report(case, carrier, fault, outcome, problem) -> None:
     if outcome:
         for line in outcome.output.splitlines()[-25:]:
             print(f"    | {line}")
-    print(f"    again: tests/consumers/run.py --transport {carrier.name} --fault {fault} {case.name}")
+    sealed = "--sealed " if carrier.is_sealed else ""
+    print(f"    again: tests/consumers/run.py {sealed}--transport {carrier.name} --fault {fault} {case.name}")
 
 
 def print_commands(job: cases.Job, log: Path) -> None:

@@ -30,6 +30,7 @@ mod mpi;
 mod namespace;
 mod offload;
 mod plan;
+mod private;
 mod process;
 mod raise;
 mod scene;

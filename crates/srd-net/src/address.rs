@@ -147,3 +147,56 @@ fn preference(ip: IpAddr) -> u8 {
         IpAddr::V6(_) => 3,
     }
 }
+
+/// Whether an address is of loopback or of a network that the internet does not route to: RFC 1918, shared (RFC 6598),
+/// link-local, unique local (RFC 4193).
+pub fn is_private(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            let [first, second, ..] = ip.octets();
+            ip.is_loopback() || ip.is_private() || ip.is_link_local() || (first, second & 0xC0) == (100, 64)
+        }
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_networks_are_known() {
+        for private in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "10.0.0.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "169.254.1.1",
+            "::1",
+            "fc00::1",
+            "fdff::1",
+            "fe80::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(is_private(private.parse().unwrap()), "{private}");
+        }
+        for public in [
+            "8.8.8.8",
+            "172.15.0.1",
+            "172.32.0.1",
+            "192.169.0.1",
+            "100.63.255.255",
+            "100.128.0.1",
+            "11.0.0.1",
+            "2001:db8::1",
+            "fe00::1",
+            "::ffff:8.8.8.8",
+        ] {
+            assert!(!is_private(public.parse().unwrap()), "{public}");
+        }
+    }
+}

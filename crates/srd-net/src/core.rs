@@ -1,5 +1,6 @@
 //! The device with its sockets: what one thread at a time does while it holds the lock.
 
+use crate::copies::Copies;
 use crate::hints;
 use crate::host;
 use crate::notify::Fired;
@@ -52,6 +53,7 @@ pub struct Core {
     pub transmitter: Transmitter,
     pub receiver: Receiver,
     pub keyring: Option<Keyring>,
+    copies: Copies,
     pub counters: CoreCounters,
     /// After so many packets there is a panic on purpose, in a call of the program and in the progress thread.
     pub panic_after: [Option<u64>; 2],
@@ -94,6 +96,7 @@ impl Core {
             transmitter,
             receiver,
             keyring,
+            copies: Copies::default(),
             counters: CoreCounters::default(),
             panic_after: [None; 2],
             last_arrival: Time(0),
@@ -225,7 +228,7 @@ impl Core {
     /// Sends all that the transport has for now.
     #[inline]
     pub fn transmit(&mut self, now: Time) {
-        let Core { device, transmitter, receiver, keyring, .. } = self;
+        let Core { device, transmitter, receiver, keyring, copies, .. } = self;
         receiver.note_time(now);
         transmitter.due(now);
         let before = transmitter.packets_pushed();
@@ -233,7 +236,12 @@ impl Core {
         while transmitter.has_room()
             && transmitter.bytes_pushed() < limit
             && device
-                .poll_transmit_with(now, |transmit| transmitter.push(now, &transmit, keyring.as_mut()))
+                .poll_transmit_with(now, |transmit| {
+                    if let Some(keyring) = keyring {
+                        copies.before_sealing(now, keyring);
+                    }
+                    transmitter.push(now, &transmit, keyring.as_mut())
+                })
                 .is_some()
         {}
         transmitter.flush(now);

@@ -1,10 +1,23 @@
 //! What a person should know when peers do not understand each other or fall silent: what it may be, and what to do.
 
+use crate::address::is_private;
 use crate::log;
 use srd_device::AsyncEvent;
 use srd_wire::codec::DecodeError;
 use srd_wire::seal::OpenError;
 use srd_wire::{Gid, InstanceAddr, Nanos};
+use std::net::IpAddr;
+
+/// An instance has no key, and this address.
+#[cold]
+pub fn in_clear(own: IpAddr) {
+    if !is_private(own) {
+        log::warn_once(format_args!(
+            "{own} is no private address, and there is no key: whoever is on the way of packets can read them and forge \
+             others, also into this program's memory. `srd key new` makes a key, SRD_KEY_FILE names it on all hosts"
+        ));
+    }
+}
 
 /// A peer has not answered for some seconds. `here`: it is one of this host's.
 #[cold]

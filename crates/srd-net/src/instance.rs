@@ -6,12 +6,14 @@ use crate::contention::Contention;
 use crate::core::Core;
 use crate::core_lock::{CoreLock, Held, Refused};
 use crate::fault::Injector;
+use crate::hints;
 use crate::host;
+use crate::key_file;
 use crate::last_panic;
 use crate::log;
 use crate::notify::{Notifier, Subscription};
 use crate::open::{
-    OpenError, advice_for, bind, find_address, is_taken, random, read_key, take_slot, warn_about_buffer,
+    OpenError, advice_for, bind, find_address, is_taken, random, take_slot, warn_about_buffer,
 };
 use crate::options::{LogLevel, Options, ProgressMode};
 use crate::progress::{self, LONGEST_FAREWELL, LONGEST_SILENCE, Pulse};
@@ -151,7 +153,7 @@ impl Instance {
     fn open_at(options: &Options, local: LocalAddress) -> Result<Arc<Instance>, OpenError> {
         log::set_level(options.log);
         last_panic::remember();
-        let psk = options.key_file.as_deref().map(read_key).transpose()?;
+        let psk = options.key_file.as_deref().map(key_file::read).transpose()?;
         let system = |what: &'static str| {
             move |e: io::Error| {
                 let advice = advice_for(&e);
@@ -212,6 +214,9 @@ impl Instance {
         let mut core = Core::new(device, transmitter, receiver, keyring, may_defer);
         if let Some(plan) = &options.fault {
             core.panic_after = [plan.panic_call, plan.panic_thread];
+        }
+        if !sealed {
+            hints::in_clear(local.ip);
         }
         let shared = Arc::new(Shared {
             canary: ForkCanary::new().map_err(system("cannot map a page that forks leave behind"))?,

@@ -14,12 +14,14 @@
 mod address;
 mod clock;
 mod contention;
+mod copies;
 mod core;
 mod core_lock;
 pub mod fault;
 mod hints;
 pub mod host;
 mod instance;
+pub mod key_file;
 mod last_panic;
 pub mod log;
 mod notify;
@@ -39,7 +41,7 @@ mod transmit;
 mod variables;
 
 pub use self::core::CoreCounters;
-pub use address::{AddressError, LocalAddress};
+pub use address::{AddressError, LocalAddress, is_private};
 pub use core_lock::this_thread;
 pub use fault::{FaultCounters, FaultPlan};
 pub use instance::*;

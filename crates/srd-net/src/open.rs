@@ -2,16 +2,15 @@
 //! tried, why it failed, and what to do.
 
 use crate::address::LocalAddress;
+use crate::key_file;
 use crate::log;
 use crate::options::Options;
 use crate::sys::udp::{ReceiveSocket, scoped};
 use rand::TryRngCore;
 use rand::rngs::OsRng;
-use srd_wire::seal::Psk;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 
 /// Receive ports that a host has: 16-bit queue pair numbers, 128 to a port.
 pub const SLOTS: u16 = 512;
@@ -62,7 +61,7 @@ pub(crate) fn advice_for(error: &io::Error) -> &'static str {
 /// The local address of an instance with these options, and what else can be known to be wrong with them before one is
 /// opened: an interface that does not carry so much, a key that cannot be read.
 pub fn check(options: &Options) -> Result<LocalAddress, OpenError> {
-    options.key_file.as_deref().map(read_key).transpose()?;
+    options.key_file.as_deref().map(key_file::check).transpose()?;
     find_address(options)
 }
 
@@ -84,30 +83,6 @@ pub(crate) fn random() -> Result<u64, OpenError> {
     OsRng.try_next_u64().map_err(|e| {
         OpenError::new(format!("the system gives no random numbers: {e}"), None, "see getrandom(2)")
     })
-}
-
-pub(crate) fn read_key(path: &std::path::Path) -> Result<Psk, OpenError> {
-    const ADVICE: &str =
-        "SRD_KEY_FILE names a file with 64 hexadecimal digits (`openssl rand -hex 32` makes them)";
-    /// Key and white space.
-    const LONGEST: u64 = 4096;
-    let failed = |e| OpenError::new(format!("cannot read the key file {}", path.display()), Some(e), ADVICE);
-    let metadata = std::fs::metadata(path).map_err(failed)?;
-    if !metadata.is_file() || metadata.len() > LONGEST {
-        return Err(OpenError::new(format!("{} is no key file", path.display()), None, ADVICE));
-    }
-    let bytes = std::fs::read(path).map_err(failed)?;
-    if metadata.permissions().mode() & 0o007 != 0 {
-        log::warn_once(format_args!(
-            "everybody on this host can read the key file {0}; `chmod 600 {0}`",
-            path.display()
-        ));
-    }
-    let key = match std::str::from_utf8(&bytes) {
-        Ok(text) if bytes.len() != Psk::LEN => text.parse(),
-        _ => Psk::from_bytes(&bytes),
-    };
-    key.map_err(|e| OpenError::new(format!("key file {}: {e}", path.display()), None, ADVICE))
 }
 
 /// Binds to the lowest free port of the host's slots.

@@ -13,7 +13,9 @@ use srd_proto::{Endpoint, PathReport, PathState, PeerReport};
 use srd_wire::InstanceAddr;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -302,8 +304,12 @@ impl Stats {
         let result = serde_json::to_vec_pretty(self).map_err(std::io::Error::other).and_then(|mut json| {
             json.push(b'\n');
             let mut temporary = file.as_os_str().to_owned();
-            temporary.push(format!(".{}.tmp", self.pid));
-            std::fs::write(&temporary, json)?;
+            // Two instances may write at once.
+            static WRITTEN: AtomicU32 = AtomicU32::new(0);
+            temporary.push(format!(".{}.{}.tmp", self.pid, WRITTEN.fetch_add(1, Ordering::Relaxed)));
+            // Anybody can guess that name, and may have put a link there, where the directory is everybody's (/tmp).
+            let _ = std::fs::remove_file(&temporary);
+            std::fs::File::create_new(&temporary)?.write_all(&json)?;
             std::fs::rename(&temporary, file)
         });
         if let Err(e) = result {

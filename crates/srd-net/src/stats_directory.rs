@@ -50,6 +50,20 @@ pub(crate) fn prepare(directory: &Path) -> io::Result<()> {
     check(directory)
 }
 
+/// A directory that only this user can enter, for what processes of his on this host keep for a while.
+pub fn private() -> io::Result<PathBuf> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for directory in candidates() {
+        match prepare(&directory) {
+            Ok(()) => return Ok(directory),
+            Err(error) => {
+                last = io::Error::new(error.kind(), format!("cannot use {}: {error}", directory.display()));
+            }
+        }
+    }
+    Err(last)
+}
+
 /// Refuses a directory that is not this user's alone.
 fn check(directory: &Path) -> io::Result<()> {
     let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why.to_owned()));

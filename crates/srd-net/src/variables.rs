@@ -71,7 +71,7 @@ pub const VARIABLES: &[Variable] = &[
         "SRD_KEY_FILE",
         "file with the pre-shared key; every packet is then encrypted and authenticated",
         "none: packets are in clear",
-        "a file with 64 hexadecimal digits, or with 32 bytes",
+        "a file with 64 hexadecimal digits, or with 32 bytes, that only its owner can read (`srd key new`)",
     ),
     row("SRD_LOG", "how much to say on standard error", "warn", "error, warn, info or debug"),
     row(

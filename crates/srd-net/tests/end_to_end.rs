@@ -290,6 +290,66 @@ fn a_key_file_that_is_none_is_refused() {
 }
 
 #[test]
+fn a_key_file_that_others_can_read_is_refused() {
+    let key = TempFile::new("key-open", &pattern(1, 32));
+    let open = || {
+        let options = options("127.0.0.1", &[&key.variable("SRD_KEY_FILE")]);
+        Instance::open_separate(&options).map(drop).map_err(|error| error.to_string())
+    };
+    for (mode, part) in [
+        (0o640, "its group can read"),
+        (0o620, "its group can read or change"),
+        (0o604, "everybody on this host can read"),
+        (0o666, "its group and everybody else"),
+    ] {
+        std::fs::set_permissions(&key.0, std::fs::Permissions::from_mode(mode)).unwrap();
+        let error = open().unwrap_err();
+        assert!(error.contains(part) && error.contains("chmod 600"), "{mode:o}: {error}");
+    }
+    for mode in [0o600, 0o400, 0o700, 0o711] {
+        std::fs::set_permissions(&key.0, std::fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(open(), Ok(()), "{mode:o}");
+    }
+    // Only root can give a file away.
+    if std::os::unix::fs::chown(&key.0, Some(12345), None).is_ok() {
+        let error = open().unwrap_err();
+        assert!(error.contains("belongs to user 12345") && error.contains("chown"), "{error}");
+    }
+}
+
+#[test]
+fn what_is_no_key_is_refused_without_waiting_for_it() {
+    let zeroes = TempFile::new("key-zeroes", &[0; 32]);
+    let long = TempFile::new("key-long", &[b' '; 5000]);
+    let pipe = TempFile::new("key-pipe", b"");
+    std::fs::remove_file(&pipe.0).unwrap();
+    assert!(
+        std::process::Command::new("mkfifo").arg("-m").arg("600").arg(&pipe.0).status().unwrap().success()
+    );
+    for (file, part) in [(&zeroes, "zeroes"), (&long, "is no key file"), (&pipe, "is no key file")] {
+        let error = srd_net::key_file::check(&file.0).unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    assert!(srd_net::key_file::check(std::path::Path::new("/")).is_err());
+}
+
+/// Between the two the instances have been silent for so long that they take other keys.
+#[test]
+fn sealed_messages_arrive_after_a_pause_too() {
+    let key = TempFile::new("key-pause", &pattern(3, 32));
+    let key = key.variable("SRD_KEY_FILE");
+    let (mut a, mut b) = (Host::open("127.0.0.1", &[&key]), Host::open("127.0.0.2", &[&key]));
+    exchange(&mut a, &mut b, 5);
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_millis(1100));
+        exchange(&mut a, &mut b, 5);
+    }
+    for host in [&a, &b] {
+        assert!(host.instance.stats().unwrap().receive.not_opened.is_empty(), "{}", host.report());
+    }
+}
+
+#[test]
 fn a_peer_that_was_never_there_is_unreachable() {
     let mut a = Host::open("127.0.0.1", &["SRD_PEER_TIMEOUT_S=0.3"]);
     a.send(1, (Gid::from(std::net::IpAddr::from([127, 0, 0, 9])), Qpn(2)), 0, 10);
@@ -473,6 +533,25 @@ fn counters_are_written_while_running_and_at_the_end() {
     assert_eq!(last["device"]["send_wrs"], 2 * LENGTHS.len());
     assert_eq!(last["pid"], std::process::id());
     std::fs::remove_file(path).unwrap();
+}
+
+/// Where everybody may make files anybody can guess the name that is written first.
+#[test]
+fn counters_are_not_written_through_a_link_that_somebody_has_put_there() {
+    let victim = TempFile::new("stats-victim", b"as it was");
+    let file = TempFile::new("stats-linked", b"");
+    let links: Vec<PathBuf> = (0..200)
+        .flat_map(|n| [format!(".{}.{n}.tmp", std::process::id()), format!(".{}.tmp", std::process::id())])
+        .map(|end| PathBuf::from(format!("{}{end}", file.0.display())))
+        .collect();
+    for link in &links {
+        let _ = std::os::unix::fs::symlink(&victim.0, link); // one of them comes again and again
+    }
+    drop(Host::open("127.0.0.1", &[&file.variable("SRD_STATS")]));
+    assert_eq!(std::fs::read(&victim.0).unwrap(), b"as it was");
+    let written = std::fs::read(&file.0).unwrap();
+    assert!(serde_json::from_slice::<serde_json::Value>(&written).is_ok());
+    links.iter().for_each(|link| drop(std::fs::remove_file(link)));
 }
 
 #[test]

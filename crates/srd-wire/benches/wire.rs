@@ -103,8 +103,8 @@ const ADDR: InstanceAddr = InstanceAddr { gid: GID, port: 4791 };
 
 /// A sender's keyring, and a receiver's that knows it.
 fn keyrings() -> (seal::Keyring, seal::Keyring) {
-    let psk = seal::Psk::from_bytes(&[7; 32]).unwrap();
-    let ring = |tag: u64| seal::Keyring::new(Incarnation(tag), psk.clone(), seal::Limits::default());
+    let psk = || seal::Psk::from_bytes(&[7; 32]).unwrap();
+    let ring = |tag: u64| seal::Keyring::new(Incarnation(tag), psk(), seal::Limits::default());
     let (mut from, mut to) = (ring(0x8765_4321), ring(0x1234_5678));
     let hello = Hello {
         incarnation: Incarnation(0x8765_4321),

@@ -11,7 +11,7 @@ mod psk;
 mod refusal;
 mod replay;
 
-pub use psk::{Psk, PskError};
+pub use psk::{Place, Psk, PskError};
 pub use refusal::{OpenError, SealError};
 
 use crate::codec::{COMMON_LEN, HELLO_LEN, peek};
@@ -217,7 +217,7 @@ impl Keyring {
             own,
             own_addresses: Vec::new(),
             epochs: Epochs::default(),
-            introduction: Sealer::new(Secret::introduction(&psk, own)),
+            introduction: Sealer::new(Secret::introduction(own)),
             psk,
             limits,
             slots: Vec::new(),
@@ -236,6 +236,12 @@ impl Keyring {
     /// nobody can pass for a peer by sending them back.
     pub fn allow_self(&mut self, address: Gid) {
         self.own_addresses.push(address);
+    }
+
+    /// From the next packet on every key is a new one, of an epoch that `random` decides: a copy of this process that is
+    /// given another number seals nothing under a key and counter of ours. Peers need not be told, and nothing is lost.
+    pub fn leap(&mut self, random: u32) {
+        self.epochs.leap(random);
     }
 
     /// How many contexts there are, confirmed and not.
@@ -293,7 +299,7 @@ impl Keyring {
         buf[1] |= flags;
         let (header, rest) = buf.split_at_mut(COMMON_LEN);
         let (text, trailer) = rest.split_at_mut(len - COMMON_LEN);
-        let (counter, tag) = sealer.seal(&mut self.epochs, header, text);
+        let (counter, tag) = sealer.seal(&self.psk, &mut self.epochs, header, text);
         let (tag_out, trailer) = trailer.split_at_mut(TAG_LEN);
         tag_out.copy_from_slice(&tag);
         let counter_out = if hello {
@@ -337,8 +343,8 @@ impl Keyring {
         if known.is_some_and(|slot| !slot.context.introductions.is_fresh(outside.counter)) {
             return Err(OpenError::Replayed);
         }
-        Secret::introduction(&self.psk, peer)
-            .open_once(outside.counter, &outside.header, text)
+        Secret::introduction(peer)
+            .open_once(&self.psk, outside.counter, &outside.header, text)
             .map_err(|_| OpenError::WrongKey)?;
         check_hello(peer, text)?;
         let at = self.slot_for(peer, outside.name.0);
@@ -364,7 +370,7 @@ impl Keyring {
             let peer = outside.incarnation.ok_or(OpenError::NoContext)?;
             // Only a packet that opens makes a context, so that forged ones cost no memory.
             let mut context = self.new_context(peer, outside.name.0);
-            context.open(outside, text)?;
+            context.open(&self.psk, outside, text)?;
             let at = self.insert(context);
             self.confirm(at);
             return Ok(());
@@ -375,10 +381,10 @@ impl Keyring {
             if slot.context.address != outside.name.0 {
                 return Err(OpenError::WrongAddress);
             }
-            slot.context.open(outside, text)?;
+            slot.context.open(&self.psk, outside, text)?;
             slot.used = self.uses;
         } else {
-            slot.context.open(outside, text)?;
+            slot.context.open(&self.psk, outside, text)?;
             self.move_to(at, outside.name.0);
             self.confirm(at);
         }
@@ -418,8 +424,8 @@ impl Keyring {
         Box::new(Context {
             peer,
             address,
-            sealer: Sealer::new(Secret::context(&self.psk, self.own, peer)),
-            opener: Opener::new(Secret::context(&self.psk, peer, self.own), self.retired.next(peer)),
+            sealer: Sealer::new(Secret::context(self.own, peer)),
+            opener: Opener::new(Secret::context(peer, self.own), self.retired.next(peer)),
             introductions: IntroductionWindow::starting_at(0),
         })
     }
@@ -498,8 +504,8 @@ impl Keyring {
 }
 
 impl Context {
-    fn open(&mut self, outside: &Outside, text: &mut [u8]) -> Result<(), OpenError> {
-        self.opener.open(outside.counter, &outside.header, text)?;
+    fn open(&mut self, psk: &Psk, outside: &Outside, text: &mut [u8]) -> Result<(), OpenError> {
+        self.opener.open(psk, outside.counter, &outside.header, text)?;
         if outside.incarnation.is_some() { check_hello(self.peer, text) } else { Ok(()) }
     }
 }

@@ -131,7 +131,7 @@ measure_floor() { # NAME
   server=
 }
 
-od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' >"$work/key"
+"$srd" key new "$work/key" >/dev/null
 configurations=("mtu1500 1500 on" "mtu9000 9000 on" "mtu1500-nooffload 1500 off")
 [[ $namespaces == yes ]] || configurations=("loopback 0 on")
 [[ $quick == no ]] || configurations=("${configurations[0]}")

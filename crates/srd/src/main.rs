@@ -8,12 +8,14 @@ mod env;
 mod figures;
 mod host;
 mod info;
+mod key;
 mod lab;
 mod libraries;
 mod metrics;
 mod output;
 mod perf;
 mod run;
+mod sealed;
 mod sim;
 mod top;
 mod trace;
@@ -27,6 +29,7 @@ Examples:
   srd info                                  what this host offers
   srd doctor nodeb                          what would hold SRD back between here and nodeb
   srd run -- mpirun -np 2 ./program         a program written for EFA, over this host's network
+  srd run --sealed -- mpirun -np 2 ./program    the same, every packet encrypted and authenticated
   srd top                                   who talks to whom on this host, how fast, and over what
   srd metrics --listen 127.0.0.1:9417       the same for Prometheus
   srd perf server                           on one host, and on another:
@@ -55,6 +58,8 @@ enum Command {
     Env(env::Args),
     /// Run a program over OpenSRD
     Run(run::Args),
+    /// Make a key with which packets are sealed, or check one
+    Key(key::Args),
     /// Measure latency, bandwidth and message rate between two hosts
     Perf(perf::Args),
     /// Show live what the processes of this host that use SRD do: peers, paths, round trips, rates, retransmissions
@@ -78,6 +83,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Key(args) => key::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Sim(args) => sim::run(&args),

@@ -1,9 +1,12 @@
-//! `srd run`: replaces itself with a program that runs over OpenSRD.
+//! `srd run`: replaces itself with a program that runs over OpenSRD, or, where the program is to have a key of its own, starts it
+//! and waits for its end.
 
 use crate::env::Layer;
+use crate::sealed;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 const EXAMPLES: &str = "\
@@ -15,12 +18,18 @@ Examples:
   srd run -- env FI_EFA_ENABLE_SHM_TRANSFER=1 CMD   change one of the variables that srd sets
   srd run --provider -- mpirun -np 2 ./program      the libfabric provider srd; Open MPI, MPICH and Intel MPI take it
   srd run --provider --as-efa -- python3 serve.py   the provider under the name efa
+  srd run --provider --sealed -- mpirun -np 2 ./program   every packet encrypted and authenticated, with a key for this job
 
 mpirun passes the environment on to other hosts only in part (Open MPI needs -x for each variable), so on several
 hosts put `srd run --` before the program instead of before mpirun; both at once do no harm.
 
 What --provider sets takes the place of what would lead a program elsewhere, and srd says so; options of the mpirun that
 it starts (--mca, -genv) count for more.
+
+--sealed belongs before mpirun: it makes a key, names its file in SRD_KEY_FILE, and removes it when CMD ends. Each host of the
+job must find the file under that name: give --key-dir a directory that they share. (An mpirun of Open MPI that has options -x,
+or that a script starts, also needs -x SRD_KEY_FILE.)
+Without such a directory bring a key to the hosts once (`srd key new`). Where SRD_KEY_FILE is set that key is used.
 
 Exit code: that of CMD; 1 if the libraries are missing, 126 if CMD cannot be executed, 127 if it is not found.";
 
@@ -30,9 +39,22 @@ Exit code: that of CMD; 1 if the libraries are missing, 126 if CMD cannot be exe
 pub struct Args {
     #[command(flatten)]
     layer: Layer,
+    #[command(flatten)]
+    sealing: Sealing,
     /// The program and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
+}
+
+/// Whether a job gets a key.
+#[derive(clap::Args, Debug)]
+pub struct Sealing {
+    /// Encrypt and authenticate every packet, with a key that is made for this run and removed after it
+    #[arg(long)]
+    pub sealed: bool,
+    /// Where the key is kept meanwhile: a directory that all hosts of the job see [default: one of this user's on this host]
+    #[arg(long, value_name = "DIR", requires = "sealed")]
+    pub key_dir: Option<PathBuf>,
 }
 
 /// Replaces this process; comes back only if that fails.
@@ -41,6 +63,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (program, arguments) = args.command.split_first().expect("clap requires one");
     let mut command = Command::new(program);
     command.args(arguments).envs(variables.into_iter().map(|variable| (variable.name, variable.value)));
+    if args.sealing.sealed {
+        return sealed::run(command, args.sealing.key_dir.as_deref());
+    }
     let error = command.exec();
     eprintln!("srd: cannot run {}: {error}", program.display());
     // As env(1) and the shells do, so that launchers understand it.

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -402,8 +403,9 @@ fn the_doctor_finds_srd_programs_and_asks_them() {
         for command in [&mut child, &mut doctor] {
             command.env("SRD_PORT_BASE", "14000");
             if let Some(name) = key {
-                let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+                let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("doctor.{name}"));
                 std::fs::write(&file, "0123456789abcdef".repeat(4)).unwrap();
+                std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
                 command.env("SRD_KEY_FILE", file);
             }
         }

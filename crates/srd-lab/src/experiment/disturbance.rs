@@ -18,6 +18,7 @@ use crate::lab::Lab;
 use crate::mpi::{Mpi, MpiJob};
 use crate::namespace::within;
 use crate::plan::{FABRIC_DEVICE, Plan};
+use crate::private::PrivateDirectory;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
@@ -110,28 +111,20 @@ impl Times {
 
 /// What is made once for all runs: compiled programs. Removed when dropped.
 pub struct Workshop {
-    directory: PathBuf,
+    directory: PrivateDirectory,
     /// By how the MPI is called and where it is.
     collectives: HashMap<String, PathBuf>,
     /// By case: the lines of the first run that must be the same in all.
     answers: HashMap<String, Vec<String>>,
 }
 
-impl Drop for Workshop {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
-    }
-}
-
 impl Workshop {
     /// Makes what the experiment's jobs need, and refuses what cannot be run here, before anything is.
     pub fn open(experiment: &Experiment, srd: &Path, name: &str) -> Result<Workshop> {
-        let directory = std::env::temp_dir().join(format!("srd-experiment-{name}-{}", std::process::id()));
+        let directory = PrivateDirectory::new(&format!("srd-experiment-{name}"))?;
         let mut workshop = Workshop { directory, collectives: HashMap::new(), answers: HashMap::new() };
         for case in &experiment.cases {
             let Some(job) = case.traffic.job() else { continue };
-            fs::create_dir_all(&workshop.directory)
-                .doing(|| format!("cannot make {}", workshop.directory.display()))?;
             let launch = launch(job, experiment, srd, crate::mpi::Transport::Tcp);
             launch.launcher()?;
             match job {
@@ -147,8 +140,8 @@ impl Workshop {
         if self.collectives.contains_key(&key) {
             return Ok(());
         }
-        let program = self.directory.join(format!("collective-{}", self.collectives.len()));
-        let source = self.directory.join("collective.c");
+        let program = self.directory.path().join(format!("collective-{}", self.collectives.len()));
+        let source = self.directory.path().join("collective.c");
         fs::write(&source, COLLECTIVE).doing(|| format!("cannot write {}", source.display()))?;
         let mut compiler = launch.compiler(&source, &program)?;
         let output = compiler.output().doing(|| format!("running {:?}", compiler.get_program()))?;
@@ -446,7 +439,7 @@ impl<'a> Worker<'a> {
                     vec![program.into(), job.operation.name().into(), job.bytes.to_string().into()];
                 let what = format!("the {} over {}", job.operation.name(), run.transport);
                 let mut command = launch.command(lab, run.srd)?;
-                command.current_dir(&workshop.directory);
+                command.current_dir(workshop.directory.path());
                 let mut ranks = Launched::start(what, command)?;
                 ranks.wait_for("ready", Instant::now() + START, |_| ())?;
                 Ok(Worker::Collective { job, ranks })
@@ -459,7 +452,7 @@ impl<'a> Worker<'a> {
                     launch.program[0] =
                         std::path::absolute(path).doing(|| "finding the program".into())?.into();
                 }
-                let (launch, directory) = (Box::new(launch), workshop.directory.join("job"));
+                let (launch, directory) = (Box::new(launch), workshop.directory.path().join("job"));
                 Ok(Worker::Program { job, launch, run, lab, directory, answers: Vec::new() })
             }
         }
@@ -596,8 +589,8 @@ mod tests {
 
     #[test]
     fn answers_are_compared_with_those_of_the_first_run() {
-        let mut workshop =
-            Workshop { directory: "/nowhere".into(), collectives: HashMap::new(), answers: HashMap::new() };
+        let directory = PrivateDirectory::new("srd-answers").unwrap();
+        let mut workshop = Workshop { directory, collectives: HashMap::new(), answers: HashMap::new() };
         let lines = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
         assert_eq!(workshop.compare("a", lines(&["1", "2"])), None);
         assert_eq!(workshop.compare("a", lines(&["1", "2"])), None);

@@ -4,10 +4,10 @@
 
 use srd_libfabric::layout::*;
 use std::ffi::{c_int, c_void};
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
 use std::sync::Once;
@@ -76,6 +76,8 @@ fn key_file() -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("key");
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).unwrap();
+    // One that was there keeps its mode.
+    file.set_permissions(Permissions::from_mode(0o600)).unwrap();
     file.write_all(&[0x5E; 32]).unwrap();
     path
 }

@@ -5,6 +5,7 @@ pub mod event;
 pub mod interface;
 pub mod memory;
 pub mod process;
+pub mod secret;
 pub mod shaper;
 pub mod udp;
 pub mod unix;

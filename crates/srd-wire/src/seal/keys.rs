@@ -5,6 +5,7 @@ use super::{OpenError, Psk, TAG_LEN};
 use crate::units::Incarnation;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf;
+use zeroize::Zeroizing;
 
 /// Counters of one epoch, and packets under one key: 2^24. A datagram has fewer than 2^12 blocks of 16 bytes, so that fewer than 2^36 blocks
 /// meet one key, and an observer's advantage stays below 2^-57 (AES-GCM as a permutation: blocks^2 / 2^129).
@@ -17,32 +18,37 @@ type ReplayWindow = Window<128>;
 const KEY_LEN: usize = 32;
 const NONCE_LEN: usize = 12;
 
-/// What the keys of one direction are derived from.
+/// What the keys of one direction are derived from, but for the pre-shared key: there is one of that, and no copy.
 pub(super) struct Secret {
-    prk: hkdf::Prk,
+    /// One incarnation, or two.
+    salt: [u8; 16],
+    salt_len: usize,
     label: &'static [u8],
 }
 
 impl Secret {
     /// Protects what `sender` says to those whose incarnation it does not know.
-    pub(super) fn introduction(psk: &Psk, sender: Incarnation) -> Secret {
-        Secret { prk: extract(psk, &sender.0.to_be_bytes()), label: b"opensrd 1 introduction" }
+    pub(super) fn introduction(sender: Incarnation) -> Secret {
+        let mut salt = [0; 16];
+        salt[..8].copy_from_slice(&sender.0.to_be_bytes());
+        Secret { salt, salt_len: 8, label: b"opensrd 1 introduction" }
     }
 
     /// Protects what `sender` says to `receiver`.
-    pub(super) fn context(psk: &Psk, sender: Incarnation, receiver: Incarnation) -> Secret {
+    pub(super) fn context(sender: Incarnation, receiver: Incarnation) -> Secret {
         let mut salt = [0; 16];
         salt[..8].copy_from_slice(&sender.0.to_be_bytes());
         salt[8..].copy_from_slice(&receiver.0.to_be_bytes());
-        Secret { prk: extract(psk, &salt), label: b"opensrd 1 context" }
+        Secret { salt, salt_len: 16, label: b"opensrd 1 context" }
     }
 
-    /// The key of an epoch.
-    fn key(&self, epoch: u64) -> Key {
-        let mut okm = [0; KEY_LEN + NONCE_LEN];
-        self.prk
+    /// The key of an epoch. What it is made of is wiped: by us, by HKDF's types, and by the C library when it frees.
+    fn key(&self, psk: &Psk, epoch: u64) -> Key {
+        let mut okm = Zeroizing::new([0; KEY_LEN + NONCE_LEN]);
+        hkdf::Salt::new(hkdf::HKDF_SHA256, &self.salt[..self.salt_len])
+            .extract(psk.bytes())
             .expand(&[self.label, &epoch.to_be_bytes()], OkmLen)
-            .and_then(|okm_source| okm_source.fill(&mut okm))
+            .and_then(|okm_source| okm_source.fill(&mut *okm))
             .expect("44 bytes are within HKDF's limit");
         let mut iv = [0; NONCE_LEN];
         iv.copy_from_slice(&okm[KEY_LEN..]);
@@ -51,13 +57,15 @@ impl Secret {
     }
 
     /// Decrypts `text`, which ends in its tag, in place, with a key that is forgotten at once.
-    pub(super) fn open_once(&self, counter: u64, header: &[u8], text: &mut [u8]) -> Result<(), OpenError> {
-        self.key(counter >> EPOCH_SHIFT).open(counter, header, text)
+    pub(super) fn open_once(
+        &self,
+        psk: &Psk,
+        counter: u64,
+        header: &[u8],
+        text: &mut [u8],
+    ) -> Result<(), OpenError> {
+        self.key(psk, counter >> EPOCH_SHIFT).open(counter, header, text)
     }
-}
-
-fn extract(psk: &Psk, salt: &[u8]) -> hkdf::Prk {
-    hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(&psk.0)
 }
 
 struct OkmLen;
@@ -110,6 +118,21 @@ impl Key {
 #[derive(Default)]
 pub(super) struct Epochs {
     next: u64,
+    /// Keys of earlier epochs are not used any more: they may be a copy's, too.
+    first_fresh: u64,
+}
+
+/// From here on epochs are not left out any more, so that they do not come to an end: half of the 2^40 that a counter has.
+const LAST_LEAP: u64 = 1 << 39;
+
+impl Epochs {
+    /// Leaves out up to 2^20 epochs, as `random` says, and has every key be of a later one. 2^20 leaps are possible.
+    pub(super) fn leap(&mut self, random: u32) {
+        if self.next < LAST_LEAP {
+            self.next += u64::from(random >> 12);
+        }
+        self.first_fresh = self.next;
+    }
 }
 
 /// The sending end of one direction.
@@ -127,17 +150,18 @@ impl Sealer {
     /// Encrypts `text` in place and returns the counter and the tag.
     pub(super) fn seal(
         &mut self,
+        psk: &Psk,
         epochs: &mut Epochs,
         header: &[u8],
         text: &mut [u8],
     ) -> (u64, [u8; TAG_LEN]) {
         let key = match &self.key {
-            Some(key) if self.next >> EPOCH_SHIFT == key.epoch => key,
+            Some(key) if self.next >> EPOCH_SHIFT == key.epoch && key.epoch >= epochs.first_fresh => key,
             _ => {
                 let epoch = epochs.next;
                 epochs.next += 1;
                 self.next = epoch << EPOCH_SHIFT;
-                self.key.insert(self.secret.key(epoch))
+                self.key.insert(self.secret.key(psk, epoch))
             }
         };
         let counter = self.next;
@@ -185,7 +209,13 @@ impl Opener {
     }
 
     /// Decrypts `text`, which ends in its tag, in place.
-    pub(super) fn open(&mut self, counter: u64, header: &[u8], text: &mut [u8]) -> Result<(), OpenError> {
+    pub(super) fn open(
+        &mut self,
+        psk: &Psk,
+        counter: u64,
+        header: &[u8],
+        text: &mut [u8],
+    ) -> Result<(), OpenError> {
         let number = counter >> EPOCH_SHIFT;
         if let Some(current) = &mut self.current {
             if number == current.key.epoch {
@@ -200,7 +230,7 @@ impl Opener {
         }
         // Only a packet that opens moves the epoch on.
         let first = self.first.max(number << EPOCH_SHIFT);
-        let mut epoch = Epoch { key: self.secret.key(number), seen: ReplayWindow::starting_at(first) };
+        let mut epoch = Epoch { key: self.secret.key(psk, number), seen: ReplayWindow::starting_at(first) };
         epoch.open(counter, header, text)?;
         self.previous = self.current.replace(Box::new(epoch));
         Ok(())
@@ -212,14 +242,18 @@ mod tests {
     use super::*;
 
     fn secret() -> Secret {
-        Secret::context(&Psk([1; 32]), Incarnation(2), Incarnation(3))
+        Secret::context(Incarnation(2), Incarnation(3))
+    }
+
+    fn psk() -> Psk {
+        Psk::from_bytes(&[1; 32]).unwrap()
     }
 
     const EPOCH: u64 = 1 << EPOCH_SHIFT;
 
     fn sealed_at(counter: u64) -> Vec<u8> {
         let mut sealer = Sealer::new(secret());
-        let key = sealer.key.insert(sealer.secret.key(counter >> EPOCH_SHIFT));
+        let key = sealer.key.insert(sealer.secret.key(&psk(), counter >> EPOCH_SHIFT));
         let mut text = b"text".to_vec();
         let tag = key.seal(counter, b"header", &mut text);
         text.extend_from_slice(&tag);
@@ -228,7 +262,7 @@ mod tests {
 
     fn open(opener: &mut Opener, counter: u64) -> Result<(), OpenError> {
         let mut text = sealed_at(counter);
-        opener.open(counter, b"header", &mut text)?;
+        opener.open(&psk(), counter, b"header", &mut text)?;
         assert_eq!(&text[..4], b"text");
         Ok(())
     }
@@ -258,7 +292,7 @@ mod tests {
     fn a_forged_epoch_moves_nothing() {
         let mut opener = Opener::new(secret(), 0);
         assert_eq!(open(&mut opener, 0), Ok(()));
-        assert_eq!(opener.open(5 * EPOCH, b"header", &mut sealed_at(0)), Err(OpenError::BadTag));
+        assert_eq!(opener.open(&psk(), 5 * EPOCH, b"header", &mut sealed_at(0)), Err(OpenError::BadTag));
         assert_eq!(open(&mut opener, 1), Ok(()));
         assert_eq!(opener.next(), 2);
     }
@@ -279,9 +313,9 @@ mod tests {
         let mut opener = Opener::new(secret(), 0);
         let mut seal = |sealer: &mut Sealer| {
             let mut text = b"text".to_vec();
-            let (counter, tag) = sealer.seal(&mut epochs, b"header", &mut text);
+            let (counter, tag) = sealer.seal(&psk(), &mut epochs, b"header", &mut text);
             text.extend_from_slice(&tag);
-            assert_eq!(opener.open(counter, b"header", &mut text), Ok(()));
+            assert_eq!(opener.open(&psk(), counter, b"header", &mut text), Ok(()));
             counter
         };
         assert_eq!((seal(&mut sealers[0]), seal(&mut sealers[1]), seal(&mut sealers[0])), (0, EPOCH, 1));
@@ -291,19 +325,45 @@ mod tests {
 
     #[test]
     fn directions_and_purposes_have_keys_of_their_own() {
-        let psk = Psk([1; 32]);
+        let (ours, other) = (psk(), Psk::from_bytes(&[2; 32]).unwrap());
         let (a, b) = (Incarnation(2), Incarnation(3));
         let mut seen = std::collections::HashSet::new();
-        for secret in [
-            Secret::context(&psk, a, b),
-            Secret::context(&psk, b, a),
-            Secret::introduction(&psk, a),
-            Secret::introduction(&psk, b),
-            Secret::context(&Psk([2; 32]), a, b),
+        for (psk, secret) in [
+            (&ours, Secret::context(a, b)),
+            (&ours, Secret::context(b, a)),
+            (&ours, Secret::introduction(a)),
+            (&ours, Secret::introduction(b)),
+            (&other, Secret::context(a, b)),
         ] {
             for epoch in [0, 1] {
-                assert!(seen.insert(secret.key(epoch).seal(0, b"", &mut [0; 4])));
+                assert!(seen.insert(secret.key(psk, epoch).seal(0, b"", &mut [0; 4])));
             }
         }
+    }
+
+    /// A process that is copied while it runs, as with a snapshot of its machine: both copies have the same keys and counters.
+    #[test]
+    fn two_copies_of_an_instance_share_no_counter_after_a_leap() {
+        let sealed_after = |random| {
+            let mut epochs = Epochs::default();
+            let mut sealer = Sealer::new(secret());
+            let mut seal = |epochs: &mut Epochs| sealer.seal(&psk(), epochs, b"header", &mut [0; 4]).0;
+            let before = seal(&mut epochs);
+            epochs.leap(random);
+            (before, [seal(&mut epochs), seal(&mut epochs)])
+        };
+        let ((before, one), (also_before, other)) = (sealed_after(0x1234_5678), sealed_after(0x9abc_def0));
+        assert_eq!(before, also_before);
+        assert!(one.iter().all(|counter| !other.contains(counter)), "{one:x?} {other:x?}");
+        assert!(one[0] > before && one[1] == one[0] + 1, "{one:x?} after {before:x}");
+        // Even if chance has it that nothing is left out, the key is another.
+        assert_eq!(sealed_after(0).1[0], EPOCH);
+    }
+
+    #[test]
+    fn leaps_leave_enough_epochs_for_a_life() {
+        let mut epochs = Epochs::default();
+        (0..1 << 22).for_each(|_| epochs.leap(u32::MAX));
+        assert!(epochs.next < (1 << 39) + (1 << 20), "{:x}", epochs.next);
     }
 }

@@ -404,6 +404,44 @@ fn callers_mistakes_are_told() {
     assert_eq!(seal(&mut alice, foreign, 24, Some(BOB)), Err(SealError::NotAPacket));
 }
 
+/// Bytes of the counter of a sealed datagram, which is its last.
+fn counter_of(datagram: &[u8]) -> u64 {
+    u64::from_be_bytes(*datagram.last_chunk().unwrap())
+}
+
+#[test]
+fn a_leap_to_other_keys_loses_nothing_and_two_copies_part() {
+    // Two instances stand for a process and its copy: they have the same key, incarnation and counters.
+    let (mut original, mut bob) = acquainted();
+    let (mut copy, _) = acquainted();
+    let late = original.send(&bob);
+    assert_eq!(copy.send(&bob), late, "the copy seals the same, nonce for nonce");
+    original.ring.leap(0x7654_3210);
+    copy.ring.leap(0x0123_4567);
+    let (first, second) = (original.send(&bob), original.send(&bob));
+    let of_copy = copy.send(&bob);
+    assert!(![&first, &second].map(|sealed| counter_of(sealed)).contains(&counter_of(&of_copy)));
+    for datagram in [&second, &late, &first] {
+        assert!(bob.open(&original, datagram).is_ok(), "in any order");
+        assert_eq!(bob.open(&original, datagram), Err(OpenError::Replayed));
+    }
+}
+
+#[test]
+fn a_key_files_content_is_digits_or_bytes() {
+    let read = |content: &[u8]| {
+        let mut key = [0; Psk::LEN];
+        Psk::read(content, &mut key).map(|()| key)
+    };
+    let digits = "0f".repeat(32);
+    assert_eq!(read(format!("\n {digits}\r\n").as_bytes()), Ok([15; 32]));
+    assert_eq!(read(&[200; 32]), Ok([200; 32]));
+    // 32 characters are bytes, whatever they look like.
+    assert_eq!(read(&[b'0'; 32]), Ok([b'0'; 32]));
+    assert_eq!(read(&[200; 31]), Err(PskError::Length { bytes: 31 }));
+    assert_eq!(read(b""), Err(PskError::Digits { digits: 0 }));
+}
+
 #[test]
 fn keys_are_read_from_hexadecimal_and_never_shown() {
     let digits = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF";

@@ -1,6 +1,6 @@
 //! The host itself: buffers, limits, processors, kernel features, and the address that SRD would use.
 
-use super::finding::Finding;
+use super::finding::{Finding, Level};
 use crate::host::interfaces::{self, Interface, Kind};
 use crate::host::{self, limits, offload};
 use srd_net::{Instance, LocalAddress, Options};
@@ -21,7 +21,11 @@ const FAST_CLOCKS: [&str; 5] =
 
 /// All checks of this host.
 pub fn examine(options: &Options) -> Vec<Finding> {
-    let mut findings = vec![instance(options)];
+    let key = key(options);
+    // With a key that is refused no instance opens, for that reason alone.
+    let usable = key.level != Level::Fail;
+    let mut findings = vec![key];
+    findings.extend(usable.then(|| instance(options)));
     findings.extend(buffers(options));
     findings.extend([
         directory(),
@@ -34,6 +38,29 @@ pub fn examine(options: &Options) -> Vec<Finding> {
     ]);
     findings.extend(rp_filter());
     findings
+}
+
+/// Who can read and forge packets.
+fn key(options: &Options) -> Finding {
+    let check = "key";
+    if let Some(file) = &options.key_file {
+        return match srd_net::key_file::check(file) {
+            Ok(()) => Finding::ok(check, format!("packets are sealed with the key in {}", file.display())),
+            Err(error) => Finding::fail(check, error.what.clone()).mend(error.advice),
+        };
+    }
+    let address = LocalAddress::find(&options.addr).ok();
+    match address.filter(|address| !srd_net::is_private(address.ip)) {
+        None => Finding::ok(check, "none: packets are in clear, on a private network".to_owned()),
+        Some(address) => Finding::warn(
+            check,
+            format!(
+                "none, and {} is no private address: whoever is on the way of packets can read them and forge others",
+                address.ip
+            ),
+        )
+        .mend("srd key new"),
+    }
 }
 
 /// Opens an instance: whatever prevents that says so itself.

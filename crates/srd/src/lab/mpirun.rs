@@ -1,6 +1,8 @@
 //! `srd lab mpirun`: an MPI program across hosts of a lab.
 
 use crate::libraries::Libraries;
+use crate::run::Sealing;
+use crate::sealed;
 use anyhow::Context;
 use clap::ValueEnum;
 use srd_lab::{Lab, Mpi, MpiJob, Transport};
@@ -36,6 +38,8 @@ pub struct Args {
     /// Its directory with bin/ and lib/ [default: what scripts/setup.sh has installed, else PATH]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
+    #[command(flatten)]
+    sealing: Sealing,
     /// An argument for the MPI's launcher; may be given several times
     #[arg(long = "option", value_name = "ARG", allow_hyphen_values = true)]
     options: Vec<OsString>,
@@ -66,7 +70,7 @@ enum Stack {
     Impi,
 }
 
-/// Replaces this process by the MPI's launcher.
+/// Replaces this process by the MPI's launcher, or waits for its end, if it has a key to remove then.
 pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<ExitCode> {
     let srd = std::env::current_exe().context("the path of this program is unknown")?;
     let all = || lab.hosts().into_iter().take(args.n as usize).map(|host| host.name).collect();
@@ -96,6 +100,10 @@ pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<ExitCode> {
         Carrier::Efa => drop(Libraries::Efa.locate()?),
         Carrier::Srd => drop(Libraries::Provider.locate()?),
         Carrier::Tcp => {}
+    }
+    if args.sealing.sealed {
+        anyhow::ensure!(!matches!(args.transport, Carrier::Tcp), "the kernel's TCP cannot be --sealed");
+        return sealed::run(command, args.sealing.key_dir.as_deref());
     }
     let error = command.exec();
     Err(anyhow::Error::new(error).context("cannot start the MPI's launcher"))

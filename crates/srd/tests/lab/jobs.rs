@@ -19,6 +19,10 @@ fn perform(case: &str) -> Output {
         let after = srd(&["--lab", &name, "status"]).output().unwrap();
         assert!(said(&after).contains("no lab named"), "{}", said(&after));
     }
+    let left = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten().map(|entry| entry.file_name());
+    let left: Vec<_> =
+        left.filter(|found| found.to_string_lossy().starts_with(&format!("srd-experiment-{lab}"))).collect();
+    assert!(left.is_empty(), "what was compiled is still there: {left:?}");
     output
 }
 

@@ -274,6 +274,33 @@ fn libraries_that_are_not_there_are_named_once_and_not_by_each_rank() {
 }
 
 #[test]
+fn ranks_of_a_sealed_job_find_one_key_wherever_they_run_and_none_stays() {
+    let Some(fabric) = Fabric::small() else { return };
+    let room = Path::new(env!("CARGO_TARGET_TMPDIR")).join(fabric.0.name());
+    std::fs::create_dir_all(room.join("fi")).unwrap();
+    std::fs::write(room.join("fi/libsrd-fi.so"), "").unwrap();
+    let job = |transport: &str| {
+        let script = "sleep 0.2; echo $(hostname) $SRD_KEY_FILE $(cat $SRD_KEY_FILE)";
+        let options =
+            ["mpirun", "--sealed", "-n", "2", "--hosts", "h3,host1", "--mpi", "debian", "--transport"];
+        let program = [transport, "--", "sh", "-c", script];
+        let mut command = srd(&[&["--lab", fabric.0.name()], &options[..], &program[..]].concat());
+        command.env("SRD_LIB_DIR", &room).env("XDG_RUNTIME_DIR", &room).env_remove("SRD_KEY_FILE");
+        command.output().unwrap()
+    };
+    let output = job("srd");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines: Vec<Vec<&str>> = told.lines().map(|line| line.split(' ').collect()).collect();
+    lines.sort_unstable();
+    assert_eq!(lines.len(), 2, "{}", said(&output));
+    assert_eq!((lines[0][0], lines[1][0]), ("host1", "host3"), "{}", said(&output));
+    assert!(lines[0][1..] == lines[1][1..] && lines[0][2].len() == 64, "{}", said(&output));
+    assert!(!Path::new(lines[0][1]).exists());
+    assert!(said(&job("tcp")).contains("cannot be --sealed"));
+    std::fs::remove_dir_all(&room).unwrap();
+}
+
+#[test]
 fn a_program_in_a_host_hands_on_what_became_of_it() {
     let Some(fabric) = Fabric::small() else { return };
     let exec = |script: &str| {

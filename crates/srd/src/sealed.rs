@@ -1,0 +1,169 @@
+//! A key for one job: `srd run --sealed` makes it, brings it to all that the job starts, and removes it when the job ends.
+//!
+//! It is brought as a file that only its owner can read, named in SRD_KEY_FILE. Not on a command line, which everybody on a
+//! host can read; and not in the environment, which ends up in core dumps, in what launchers print when they are asked what
+//! they do, and in every program of the job.
+
+use crate::key;
+use anyhow::Context;
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::rand::{GetRandomFlags, getrandom};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::low_level::siginfo::Cause;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const PREFIX: &str = "job-";
+const SUFFIX: &str = ".key";
+/// What launchers give to each of the processes that they start.
+const RANK_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MPI_LOCALRANKID"];
+
+/// Variables that Open MPI hands on to other hosts. (MPICH and Intel MPI hand all on.)
+const OPEN_MPI_LIST: &str = "OMPI_MCA_mca_base_env_list";
+
+/// Whether this is a launcher that may be Open MPI's and has been told nothing about variables: version 4 takes no list where
+/// it has an option -x, be it in a script.
+fn is_open_mpi_without_list(command: &Command) -> bool {
+    let name = Path::new(command.get_program()).file_name().and_then(OsStr::to_str).unwrap_or("");
+    let is_launcher =
+        ["mpirun", "mpiexec", "orterun", "prterun"].contains(&name.trim_end_matches(".openmpi"));
+    let told =
+        command.get_args().any(|argument| argument == "-x") || std::env::var_os(OPEN_MPI_LIST).is_some();
+    is_launcher && !told
+}
+
+/// Runs a job. Without a key in the user's environment it gets one of its own, kept in `directory`, which all hosts of the
+/// job see; without one, where this user's processes on this host keep such things. Answers what the job answers.
+pub fn run(mut command: Command, directory: Option<&Path>) -> anyhow::Result<ExitCode> {
+    if let Some(file) = std::env::var_os("SRD_KEY_FILE") {
+        // The user's own choice, or that of an outer `srd run --sealed`.
+        srd_net::key_file::check(Path::new(&file))?;
+        let error = command.exec();
+        return Ok(cannot_run(&command, &error));
+    }
+    if let Some(name) = RANK_VARIABLES.iter().find(|name| std::env::var_os(name).is_some()) {
+        anyhow::bail!(
+            "--sealed belongs before the launcher (mpirun): this is one of its ranks ({name} is set), and each would make a \
+             key of its own"
+        );
+    }
+    let key = match directory {
+        Some(directory) => JobKey::make(&std::path::absolute(directory)?)?,
+        None => JobKey::make(&srd_net::stats_directory::private()?)?,
+    };
+    command.env("SRD_KEY_FILE", &key.path);
+    if is_open_mpi_without_list(&command) {
+        command.env(OPEN_MPI_LIST, "SRD_KEY_FILE");
+    }
+    let status = attend(command);
+    drop(key);
+    status
+}
+
+fn cannot_run(command: &Command, error: &io::Error) -> ExitCode {
+    eprintln!("srd: cannot run {}: {error}", command.get_program().display());
+    // As env(1) and the shells do, so that launchers understand it.
+    ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
+}
+
+/// Runs the command to its end, and hands it the signals that this process gets in its place.
+fn attend(mut command: Command) -> anyhow::Result<ExitCode> {
+    let ours = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+    let ignored = ignored_signals();
+    // What is ignored, by nohup(1) for one, the command is to ignore, too: a handler would end that.
+    let ours = ours.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let mut signals = SignalsInfo::<WithOrigin>::new(ours).context("cannot attend to signals")?;
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return Ok(cannot_run(&command, &error)),
+    };
+    let pid = Pid::from_child(&child);
+    // `None` once it has ended: its number may be another process's then.
+    let running = Arc::new(Mutex::new(Some(pid)));
+    std::thread::spawn({
+        let running = running.clone();
+        move || {
+            for origin in signals.forever() {
+                // What a terminal sends, it sends to the command as well.
+                let Cause::Sent(_) = origin.cause else { continue };
+                let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+                if let (Some(pid), Some(signal)) = (*running, Signal::from_named_raw(origin.signal)) {
+                    let _ = kill_process(pid, signal); // it may have ended a moment ago
+                }
+            }
+        }
+    });
+    while let Err(error) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+        anyhow::ensure!(error == rustix::io::Errno::INTR, "waiting for the job: {error}");
+    }
+    *running.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    let status = child.wait()?;
+    // As shells do.
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// A bit for each signal that this process ignores, signal 1 lowest (proc(5)).
+fn ignored_signals() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// A key file that goes with this value. It is locked meanwhile: what is not has been left by a job that was killed.
+struct JobKey {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl JobKey {
+    fn make(directory: &Path) -> anyhow::Result<JobKey> {
+        sweep(directory);
+        let mut number = [0; 8];
+        getrandom(&mut number, GetRandomFlags::empty()).context("the system gives no random numbers")?;
+        let path = directory.join(format!("{PREFIX}{:016x}{SUFFIX}", u64::from_ne_bytes(number)));
+        // It gets the name under which it is swept when it is locked and whole.
+        let begun = path.with_extension("new");
+        let file = key::make(&begun)?;
+        let placed = flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(io::Error::from)
+            .and_then(|()| fs::rename(&begun, &path));
+        if placed.is_err() {
+            let _ = fs::remove_file(&begun);
+        }
+        placed.with_context(|| format!("cannot keep a key in {}", directory.display()))?;
+        Ok(JobKey { path, _lock: file })
+    }
+}
+
+impl Drop for JobKey {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            eprintln!("srd: cannot remove the job's key {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// Removes the keys of jobs whose `srd run` was killed.
+fn sweep(directory: &Path) {
+    let is_key =
+        |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX));
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for path in entries.filter(|entry| is_key(&entry.file_name())).map(|entry| entry.path()) {
+        let left = fs::OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok());
+        if left {
+            let _ = fs::remove_file(&path); // somebody else has, if it fails
+        }
+    }
+}
