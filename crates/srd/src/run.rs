@@ -4,6 +4,7 @@ use crate::env::Layer;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 const EXAMPLES: &str = "\
@@ -38,6 +39,8 @@ pub struct Args {
 /// Replaces this process; comes back only if that fails.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let variables = args.layer.variables()?;
+    // A job that was killed may have left some, and none of this one's processes need use any.
+    srd_shm::clear_away_the_dead(Path::new(srd_shm::DIRECTORY));
     let (program, arguments) = args.command.split_first().expect("clap requires one");
     let mut command = Command::new(program);
     command.args(arguments).envs(variables.into_iter().map(|variable| (variable.name, variable.value)));
