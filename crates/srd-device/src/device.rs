@@ -336,6 +336,18 @@ impl<M: Memory> Device<M> {
         self.do_ready();
     }
 
+    /// As [`srd_proto::Endpoint::silent_peers`].
+    pub fn silent_peers(&self, now: Time, silence: Nanos) -> impl Iterator<Item = InstanceAddr> {
+        self.endpoint.silent_peers(now, silence)
+    }
+
+    /// As [`srd_proto::Endpoint::peer_is_gone`].
+    pub fn peer_is_gone(&mut self, now: Time, addr: InstanceAddr) {
+        self.tables.now = now;
+        self.endpoint.peer_is_gone(now, addr, &mut self.tables);
+        self.do_ready();
+    }
+
     /// As [`srd_proto::Endpoint::next_timeout`].
     #[inline]
     pub fn next_timeout(&self) -> Time {

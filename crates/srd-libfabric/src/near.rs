@@ -6,13 +6,10 @@ use crate::engine::Messages;
 use srd_device::{Device, HostMemory, QPS_PER_PORT};
 use srd_msg::{EndpointId, LaneSend, LaneTraffic, PeerAddr, PeerId};
 use srd_net::log;
-use srd_shm::{Address, CopyError, NoCopy, NoLane, Options, Post, SendError};
+use srd_shm::{Address, CopyError, DIRECTORY, NoCopy, NoLane, Options, Post, SendError};
 use srd_wire::{Gid, Nanos, Qpn, Time};
 use std::num::NonZeroU32;
 use std::path::Path;
-
-/// Where processes of a host meet.
-const DIRECTORY: &str = "/dev/shm";
 
 /// Records taken in one round: what a sender can put there meanwhile does not keep the round from ending.
 const BUDGET: usize = 64;
@@ -179,6 +176,7 @@ impl Near {
         while let Some(ended) = self.post.next_ended() {
             // Who closed its endpoint has taken leave, and will be found out where it still owes something.
             if ended.why != srd_shm::WhyEnded::Closed {
+                srd_shm::clear_away_the_dead(Path::new(DIRECTORY));
                 let from @ (gid, qpn) = (Gid(ended.sender.address.ip), Qpn(ended.sender.address.qpn));
                 log::info(format_args!("{}:{}: {}", gid.ip(), qpn.0, ended.why));
                 layer.messages.lost_near(layer.device, now, self.endpoint, from, ended.sender.epoch);
@@ -242,6 +240,7 @@ impl srd_msg::Lane for Lane {
     #[inline]
     fn send(&mut self, now: Time, parts: &[&[u8]]) -> LaneSend {
         if now.since(self.seen) > PRESUMED_ALIVE && !self.is_alive(now) {
+            srd_shm::clear_away_the_dead(Path::new(DIRECTORY));
             return self.gone(&"its process has ended");
         }
         match self.lane.send(parts) {

@@ -261,6 +261,8 @@ impl Endpoint {
             let near = state.lane.is_some();
             any_near |= near && state.owed > 0;
             let patience = match near {
+                // Once a process of this host is asked, the device soon learns that it has ended.
+                false if state.addr.gid == cx.device.gid() => every,
                 // It may well compute for long, and many may be waited for.
                 _ if state.owed == 0 => Nanos(PATIENCE * every.0),
                 true => ASK_NEAR,

@@ -3,6 +3,7 @@
 use crate::copies::Copies;
 use crate::hints;
 use crate::host;
+use crate::neighbours::Neighbours;
 use crate::notify::Fired;
 use crate::receive::Receiver;
 use crate::transmit::Transmitter;
@@ -77,6 +78,7 @@ pub struct Core {
     /// How often in a row the program polled soon after such calls.
     trust: u32,
     polls_without_look: u32,
+    neighbours: Neighbours,
     /// When the counters may be written next.
     pub stats_due: Time,
     /// Which rounds the last file of counters covers.
@@ -109,6 +111,7 @@ impl Core {
             untransmitted: 0,
             trust: 0,
             polls_without_look: 0,
+            neighbours: Neighbours::default(),
             stats_due: Time(0),
             stats_written_at_rounds: 0,
         }
@@ -182,6 +185,7 @@ impl Core {
                 let here = peer.gid == self.device.gid();
                 hints::silent(peer, here, answered_before, self.device.config().transport.peer_timeout);
             }
+            self.neighbours.look(now, &mut self.device, self.transmitter.local());
         }
     }
 

@@ -1,6 +1,7 @@
 //! Who is told what: handlers of completion notifications and of asynchronous events, and threads that sleep until
 //! something has happened.
 
+use crate::sync::{AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use crate::sys::event::{EventFd, PollSet};
 use srd_device::{AsyncEvent, CqId};
 use srd_wire::Time;
@@ -8,8 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 type CqHandler = Arc<dyn Fn(CqId) + Send + Sync>;

@@ -4,11 +4,11 @@
 //! alarm is set, which wakes it a little later, unless the program's thread sleeps again and puts it off.
 
 use crate::notify::{Sleepers, lock};
+use crate::sync::Mutex;
 use crate::sys::event::{Alarm, EventFd, PollSet};
 use srd_wire::{Nanos, Time};
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// How late the progress thread is back at worst.

@@ -1,6 +1,7 @@
 //! From packets to sockets: packets that go to one peer from one port in datagrams of equal size are joined in one
 //! send (GSO). What the system does not take now is kept and offered again; what it refuses is counted by cause.
 
+use crate::address::LocalAddress;
 use crate::fault::{Datagram, FaultCounters, Injector};
 use crate::log;
 use crate::payload;
@@ -131,6 +132,11 @@ impl Transmitter {
     #[inline]
     pub fn bytes_pushed(&self) -> u64 {
         self.pushed_bytes
+    }
+
+    /// The local address.
+    pub fn local(&self) -> &LocalAddress {
+        self.ports.local()
     }
 
     /// How many source ports there are.

@@ -370,6 +370,46 @@ fn a_peer_that_has_died_is_unresponsive() {
 }
 
 #[test]
+fn a_peer_at_our_own_address_that_has_ended_is_unresponsive_long_before_the_time_limit() {
+    for (addr, base) in [("127.0.0.10", "SRD_PORT_BASE=18100"), ("::1", "SRD_PORT_BASE=18200")] {
+        let mut a = Host::open(addr, &[base, "SRD_PEER_TIMEOUT_S=3600"]);
+        let mut b = Host::open(addr, &[base]);
+        let b_address = b.address();
+        exchange(&mut a, &mut b, 1);
+        drop(b);
+        for i in 0..3 {
+            a.send(i, b_address, 0, 10);
+            assert_eq!(a.completion().status, Status::Unresponsive);
+        }
+        // Where nobody has answered yet somebody may be about to begin.
+        a.send(9, (a.gid(), Qpn(3 * 128 + 2)), 0, 10);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(1) {
+            assert_eq!(a.poll().map(|done| done.status), None);
+        }
+    }
+}
+
+#[test]
+fn a_peer_at_our_own_address_that_only_stands_still_is_waited_for() {
+    let base = "SRD_PORT_BASE=18300";
+    let mut a = Host::open("127.0.0.11", &[base]);
+    let b = Host::open("127.0.0.11", &[base, "SRD_PROGRESS=inline"]);
+    b.recv(1, 0, 100);
+    a.send(1, b.address(), 0, 10);
+    while b.poll().is_none() {}
+    a.success_while(|| _ = b.poll());
+    // From here on nobody moves the packets of b, as if it were stopped.
+    b.recv(2, 0, 100);
+    a.send(2, b.address(), 0, 10);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(1500) {
+        assert_eq!(a.poll().map(|done| done.status), None);
+    }
+    a.success_while(|| _ = b.poll());
+}
+
+#[test]
 fn a_peer_that_has_restarted_aborts_what_was_for_its_predecessor() {
     let base = "SRD_PORT_BASE=18000"; // apart from other tests, so that the same port is taken again
     let mut a = Host::open("127.0.0.1", &[base]);

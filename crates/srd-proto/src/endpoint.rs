@@ -522,6 +522,28 @@ impl<P: Payload> Endpoint<P> {
         }
     }
 
+    /// Peers that have answered before and have now been asked in vain for `silence` or longer. Whoever learns that one of
+    /// them has ended says so ([`Endpoint::peer_is_gone`]).
+    pub fn silent_peers(&self, now: Time, silence: Nanos) -> impl Iterator<Item = InstanceAddr> {
+        let now = self.now + now.since(self.clock);
+        let silent = move |peer: &&Peer<P>| peer.silence(now).is_some_and(|so_far| so_far >= silence);
+        self.peers.iter().filter(silent).map(|peer| peer.addr)
+    }
+
+    /// Nobody receives at `addr` any more, as somebody says who knows: what is under way there has failed, now and not
+    /// after the time limit.
+    pub fn peer_is_gone<U: Upper<P>>(&mut self, now: Time, addr: InstanceAddr, upper: &mut U) {
+        let now = self.advance(now);
+        let slots = (0..self.shared.ports.len() as u8).filter_map(|port| self.by_addr.get(&(port, addr)));
+        for slot in slots.copied().collect::<Vec<_>>() {
+            let peer = &mut self.peers[slot as usize];
+            if let Some(silence) = peer.silence(now) {
+                peer.die(now, silence, &mut self.shared, upper);
+                self.make_ready(slot);
+            }
+        }
+    }
+
     /// When [`Endpoint::handle_timeout`] and [`Endpoint::poll_transmit`] want to be called next;
     /// [`Time::NEVER`] if nothing is due. May be early, never late.
     pub fn next_timeout(&self) -> Time {

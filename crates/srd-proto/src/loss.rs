@@ -302,9 +302,20 @@ impl<P: Payload> Peer<P> {
             self.silence_told = true;
             upper.peer_silent(self.addr, self.ever_known);
         }
-        if silence < shared.config.peer_timeout || probes < PROBES_TO_DEATH {
-            return;
+        if silence >= shared.config.peer_timeout && probes >= PROBES_TO_DEATH {
+            self.die(now, silence, shared, upper);
         }
+    }
+
+    /// For how long it has been asked in vain, if it has answered before.
+    pub(crate) fn silence(&self, now: Time) -> Option<Nanos> {
+        let asked = self.ever_known && !self.dead && self.busy();
+        (asked && self.silent_probes + self.introductions > 0)
+            .then(|| now.since(self.waiting_since.max(self.last_heard)))
+    }
+
+    /// It is dead: its silence says so, or its host.
+    pub(crate) fn die<U: Upper<P>>(&mut self, now: Time, silence: Nanos, shared: &mut Shared, upper: &mut U) {
         shared.stats.unresponsive_remote_events += 1;
         shared.trace.emit(now, self.id, || Event::PeerDied { silence });
         self.give_up(now, shared, upper);

@@ -6,10 +6,10 @@ use crate::origin::Process;
 use crate::reason::{CopyError, Damage, NoCopy, NoLane, SendError};
 use crate::ring::Writer;
 use crate::segment::Segment;
+use crate::sync::Ordering;
 use crate::sys;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 /// Bytes of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -12,7 +12,7 @@
 use crate::address::Address;
 use crate::origin::Process;
 use crate::reason::NoLane;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64};
 
 /// `OpenSRDm`, and below it what must be equal on both sides.
 const MAGIC: u64 = u64::from_le_bytes(*b"OpenSRDm");
@@ -28,6 +28,8 @@ pub(crate) const RING_BYTES: std::ops::RangeInclusive<u32> = 4096..=1 << 24;
 
 const SIGNALS_AT: usize = 512;
 const SLOTS_AT: usize = 4096;
+/// Bytes of [`Slot`].
+const SLOT_BYTES: usize = 128;
 
 /// The byte of the file whose lock says that the owner lives.
 pub(crate) const LIFE: u64 = 0;
@@ -55,7 +57,7 @@ impl Shape {
 
     /// Where the slot of a lane begins.
     pub fn slot_at(&self, lane: u16) -> usize {
-        SLOTS_AT + usize::from(lane) * size_of::<Slot>()
+        SLOTS_AT + usize::from(lane) * SLOT_BYTES
     }
 
     /// Bytes before the rings, in whole pages of any size in use.
@@ -196,8 +198,7 @@ pub(crate) struct Slot {
 #[repr(C, align(64))]
 pub(crate) struct Head(pub AtomicU64);
 
-const _: () = assert!(size_of::<Slot>() == 128 && size_of::<Signals>() == 128);
-const _: () = assert!(HEADER_BYTES <= SIGNALS_AT && SIGNALS_AT + size_of::<Signals>() <= SLOTS_AT);
+const _: () = assert!(HEADER_BYTES <= SIGNALS_AT && SIGNALS_AT + 128 <= SLOTS_AT);
 
 /// What a lane is in. The sender makes `Free` into `Open`, holding the lock of the lane, and `Open` into `Closing`; the
 /// owner makes either into `Refused`, and anything into `Free` of the next generation.
@@ -275,6 +276,11 @@ mod tests {
         ] {
             assert!(matches!(with(word, value), Err(NoLane::Damaged(_))), "word {word} = {value}");
         }
+    }
+
+    #[test]
+    fn slots_and_signals_are_as_large_as_their_places() {
+        assert_eq!((size_of::<Slot>(), size_of::<Signals>()), (SLOT_BYTES, 128));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! the address space they are in ([`Lane::read`], [`Lane::write`]).
 //!
 //! What belongs where: `address.rs` names segments; `layout.rs` says what lies where in one; `segment.rs` creates, finds
-//! and removes them; `ring.rs` is the protocol of records in a ring; `post.rs` is the receiving end, `lane.rs` the sending
+//! and removes them; `ring.rs` is the protocol of records in a ring (its memory: `memory.rs`); `post.rs` is the receiving end, `lane.rs` the sending
 //! one; `origin.rs` says who a process is and whether it is still there; `reason.rs` is everything that may not work, in
 //! words. `sys.rs` calls the system.
 //!
@@ -14,8 +14,16 @@
 //!
 //! Processes of the same user, as the kernel trusts them: they may read each other's memory anyway. What one of them
 //! writes by mistake or leaves half written is not: lengths and positions are checked before use, a record that makes no
-//! sense ends its lane with a reason, and a process killed at any instruction keeps nobody waiting. Only two things are
-//! beyond that: a process of the same user that cuts the file short, and one that changes a record while it is read.
+//! sense ends its lane with a reason, a file that is too short is refused, and a process killed at any instruction keeps
+//! nobody waiting. Only two things are beyond that: a process of the same user that cuts the file short while it is in use
+//! ends those that touch what is gone (SIGBUS; only memory without a name could be sealed against that, which nobody would
+//! find), and one that changes a record while it is read changes what is read. Such a process could do both with ptrace(2).
+//!
+//! # What the dead leave
+//!
+//! A process that is killed leaves its file: 64 KiB of memory and a ring for each process that has sent to it. Its peers
+//! remove it when they notice; where a whole job was killed the next segment that this user makes does, or whoever calls
+//! [`clear_away_the_dead`].
 //!
 //! # Signs of life
 //!
@@ -29,14 +37,20 @@
 mod address;
 mod lane;
 mod layout;
+mod memory;
 mod origin;
 mod post;
 mod reason;
 mod ring;
 mod segment;
+mod sync;
 mod sys;
+
+/// Where processes of a host meet: a file system in memory that all of them have.
+pub const DIRECTORY: &str = "/dev/shm";
 
 pub use address::Address;
 pub use lane::{Iov, Lane};
 pub use post::{Ended, Options, Post, Sender};
 pub use reason::{CopyError, Damage, NoCopy, NoLane, SendError, WhyEnded};
+pub use segment::clear_away_the_dead;

@@ -25,20 +25,15 @@ use crate::layout::{FIRST_SENDER, Header, Shape, State};
 use crate::origin::Process;
 use crate::reason::{Damage, NoLane, WhyEnded};
 use crate::ring::{self, Reader};
-use crate::segment::{Segment, clear_away_the_dead};
+use crate::segment::{Segment, clear_away};
+use crate::sync::{AtomicU64, LEAST_LOOKS, LOOKS, Ordering};
 use crate::sys;
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most records taken from a lane before the next one's turn.
 const TURN: usize = 32;
-/// Looks in vain after which a lane is forgotten, shared by all that are looked at: a poll that finds nothing costs no
-/// more than that many loads over the time it takes to forget them. At some ns a look, tens of us.
-const LOOKS: u32 = 2048;
-/// Least looks in vain for any lane.
-const LEAST_LOOKS: u32 = 16;
 /// Most slots that one sweep looks at.
 const SWEEP: u16 = 32;
 
@@ -140,7 +135,7 @@ impl Post {
             ));
         }
         let process = Process::this()?;
-        clear_away_the_dead(dir, &process);
+        clear_away(dir, &process);
         if options.permit_copies {
             sys::permit_copies();
         }

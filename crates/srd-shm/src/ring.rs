@@ -15,11 +15,11 @@
 
 use crate::lane::Iov;
 use crate::layout::LINE;
+use crate::memory::Bytes;
 use crate::reason::{Damage, SendError};
+use crate::sync::{AtomicU64, Ordering};
 use crate::sys::Mapping;
-use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of the word before a record.
 const WORD: usize = 8;
@@ -40,41 +40,6 @@ fn word(position: u64, len: usize, kind: u64) -> u64 {
 /// The lines that a record of `len` bytes takes, in bytes.
 fn span(len: usize) -> usize {
     (WORD + len).next_multiple_of(LINE)
-}
-
-/// The memory of a ring.
-#[derive(Clone, Debug)]
-struct Bytes {
-    base: NonNull<u8>,
-    len: usize,
-    /// Keeps the memory.
-    _mapping: Arc<Mapping>,
-}
-
-// SAFETY: it points into the mapping it holds, and a mapping may be used by any thread.
-unsafe impl Send for Bytes {}
-
-impl Bytes {
-    fn new(mapping: Arc<Mapping>, at: usize, len: usize) -> Bytes {
-        assert!(len.is_power_of_two() && len >= 4 * LINE && at.is_multiple_of(LINE), "no shape of a ring");
-        assert!(at <= mapping.len() && len <= mapping.len() - at, "a ring lies within its mapping");
-        // SAFETY: within the mapping.
-        Bytes { base: unsafe { mapping.base().add(at) }, len, _mapping: mapping }
-    }
-
-    /// The place of a position.
-    fn place(&self, position: u64) -> usize {
-        position as usize & (self.len - 1)
-    }
-
-    /// The word at a position.
-    fn word(&self, position: u64) -> &AtomicU64 {
-        let at = self.place(position) & !(LINE - 1);
-        // SAFETY: a line lies wholly within the ring, and all lines are aligned. Words are accessed atomically by both
-        // sides, but for bytes of a record's inside that once were words: those the writer alone touches, or the reader
-        // alone, by the protocol above.
-        unsafe { self.base.add(at).cast::<AtomicU64>().as_ref() }
-    }
 }
 
 /// The writing end.
@@ -99,7 +64,7 @@ impl Writer {
 
     /// The longest record.
     pub fn max_record(&self) -> usize {
-        max_record(self.bytes.len)
+        max_record(self.bytes.len())
     }
 
     /// Writes one record of several parts, or nothing. `head` is where the reader says how far it is.
@@ -108,10 +73,8 @@ impl Writer {
         let mut to = self.room_for(head, len)?;
         for part in parts {
             // SAFETY: there is room for all parts. Nobody else touches it before the word is there.
-            unsafe {
-                to.copy_from_nonoverlapping(NonNull::from(*part).cast(), part.len());
-                to = to.add(part.len());
-            }
+            unsafe { self.bytes.put(to, part.as_ptr(), part.len()) };
+            to += part.len();
         }
         self.publish(span(len), word(self.position, len, RECORD));
         Ok(())
@@ -134,38 +97,36 @@ impl Writer {
         // SAFETY: there is room for all parts, `payload` can be read by the caller's promise, and is no part of a ring's
         // free room, which nobody has a name for.
         unsafe {
-            to.copy_from_nonoverlapping(NonNull::from(header).cast(), header.len());
-            to = to.add(header.len());
+            self.bytes.put(to, header.as_ptr(), header.len());
+            to += header.len();
             for part in payload {
-                (part.addr as *const u8).copy_to_nonoverlapping(to.as_ptr(), part.len as usize);
-                to = to.add(part.len as usize);
+                self.bytes.put(to, part.addr as *const u8, part.len as usize);
+                to += part.len as usize;
             }
         }
         self.publish(span(len), word(self.position, len, RECORD));
         Ok(())
     }
 
-    /// Where the bytes of a record of that length go. Fills the end of the ring with a pad if they do not fit there.
-    fn room_for(&mut self, head: &AtomicU64, len: usize) -> Result<NonNull<u8>, SendError> {
+    /// Where in the ring the bytes of a record of that length go. Fills the end of the ring with a pad if they do not fit there.
+    fn room_for(&mut self, head: &AtomicU64, len: usize) -> Result<usize, SendError> {
         if len > self.max_record() {
             return Err(SendError::TooLong);
         }
-        let to_end = self.bytes.len - self.bytes.place(self.position);
+        let to_end = self.bytes.len() - self.bytes.place(self.position);
         let pad = if span(len) > to_end { to_end } else { 0 };
         // A line more: the word behind the record must be writable.
         let need = (pad + span(len) + LINE) as u64;
-        if self.position + need - self.head > self.bytes.len as u64 {
+        if self.position + need - self.head > self.bytes.len() as u64 {
             self.see(head)?;
-            if self.position + need - self.head > self.bytes.len as u64 {
+            if self.position + need - self.head > self.bytes.len() as u64 {
                 return Err(SendError::Busy);
             }
         }
         if pad > 0 {
             self.publish(pad, word(self.position, pad - WORD, PAD));
         }
-        let at = self.bytes.place(self.position) + WORD;
-        // SAFETY: within the ring.
-        Ok(unsafe { self.bytes.base.add(at) })
+        Ok(self.bytes.place(self.position) + WORD)
     }
 
     fn see(&mut self, head: &AtomicU64) -> Result<(), SendError> {
@@ -192,7 +153,7 @@ impl Writer {
     /// Zeroes the word behind the next record if that is as long as the last one of `len` bytes.
     pub fn look_ahead(&mut self, len: usize) {
         let next = self.position + span(len) as u64;
-        if next + LINE as u64 - self.head <= self.bytes.len as u64 {
+        if next + LINE as u64 - self.head <= self.bytes.len() as u64 {
             self.bytes.word(next).store(0, Ordering::Relaxed);
             self.zeroed = next;
         }
@@ -225,7 +186,7 @@ impl Reader {
             let at = self.bytes.place(self.position);
             let len = self.check(word)?;
             // A pad goes to the end, and is never all of a ring.
-            if at == 0 || at + WORD + len != self.bytes.len {
+            if at == 0 || at + WORD + len != self.bytes.len() {
                 return Err(Damage::Length);
             }
             self.position += (WORD + len) as u64;
@@ -239,13 +200,13 @@ impl Reader {
         if word & 3 != RECORD {
             return Err(Damage::Kind);
         }
-        if len > max_record(self.bytes.len) || at + span(len) > self.bytes.len {
+        if len > max_record(self.bytes.len()) || at + span(len) > self.bytes.len() {
             return Err(Damage::Length);
         }
         self.position += span(len) as u64;
         // SAFETY: within the ring, by the check above. The writer leaves these bytes alone until the reader has told it
         // that they are read, which needs `self`. (Whoever writes there nevertheless: see the crate's documentation.)
-        Ok(Some(unsafe { NonNull::slice_from_raw_parts(self.bytes.base.add(at + WORD), len).as_ref() }))
+        Ok(Some(unsafe { self.bytes.get(at + WORD, len) }))
     }
 
     /// Length of what begins at the reader's position.

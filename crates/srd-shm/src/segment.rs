@@ -198,9 +198,14 @@ fn in_use(path: &Path) -> io::Error {
     )
 }
 
-/// Removes the files that this user's dead processes have left. They hold memory. What cannot be removed is left to the
-/// next one who tries.
-pub(crate) fn clear_away_the_dead(dir: &Path, this: &Process) -> usize {
+/// Removes the segments that this user's dead processes have left in `dir`. They hold memory. What cannot be removed is left
+/// to the next one who tries. Returns how many are not there any more.
+pub fn clear_away_the_dead(dir: &Path) -> usize {
+    Process::this().map_or(0, |this| clear_away(dir, &this))
+}
+
+/// The same, as seen by this process.
+pub(crate) fn clear_away(dir: &Path, this: &Process) -> usize {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let prefix = address::prefix();
     let ours = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with(&prefix));

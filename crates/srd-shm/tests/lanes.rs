@@ -298,6 +298,19 @@ fn damaged_segments_are_refused_by_name() {
     assert!(matches!(patch(4 * 8, 9), Err(NoLane::Damaged(_))), "another port");
     assert!(matches!(patch(5 * 8, 9), Err(NoLane::Damaged(_))), "another queue pair");
     assert!(matches!(patch(10 * 8, 200), Err(NoLane::Damaged(_))), "more lanes than the file has");
+    let len = fs::metadata(&file).unwrap().len();
+    for short in [0, 1, 100, 4096, len - 1] {
+        let open = File::options().read(true).write(true).open(&file).unwrap();
+        let mut all = vec![0; 8192];
+        open.read_exact_at(&mut all, 0).unwrap();
+        open.set_len(short).unwrap();
+        assert!(
+            matches!(from.connect(to.address()), Err(NoLane::Damaged("it is too short"))),
+            "{short} bytes"
+        );
+        open.set_len(len).unwrap();
+        open.write_all_at(&all, 0).unwrap();
+    }
     from.connect(to.address()).unwrap();
 }
 

@@ -287,6 +287,19 @@ fn a_killed_owner_is_noticed_and_its_endpoint_taken_over() {
     assert_eq!(place.files(), 1);
 }
 
+#[test]
+fn what_the_dead_leave_is_removed_by_whoever_asks_and_what_the_living_have_stays() {
+    let place = Place::new();
+    let post = Post::open(place.dir(), address(2), 1, options()).unwrap();
+    let other = Other::start(&place, "receive");
+    let lane = connect(&post, 1);
+    assert_eq!((srd_shm::clear_away_the_dead(place.dir()), place.files()), (0, 2));
+    other.kill();
+    assert_eq!((srd_shm::clear_away_the_dead(place.dir()), place.files()), (1, 1));
+    assert!(!lane.peer_alive());
+    assert!(matches!(post.connect(address(1)), Err(NoLane::NoSegment)));
+}
+
 fn offered(post: &mut Post) -> u64 {
     let mut at = 0;
     until("an address", || {

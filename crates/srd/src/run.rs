@@ -6,7 +6,7 @@ use crate::sealed;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const EXAMPLES: &str = "\
@@ -60,6 +60,8 @@ pub struct Sealing {
 /// Replaces this process; comes back only if that fails.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let variables = args.layer.variables()?;
+    // A job that was killed may have left some, and none of this one's processes need use any.
+    srd_shm::clear_away_the_dead(Path::new(srd_shm::DIRECTORY));
     let (program, arguments) = args.command.split_first().expect("clap requires one");
     let mut command = Command::new(program);
     command.args(arguments).envs(variables.into_iter().map(|variable| (variable.name, variable.value)));

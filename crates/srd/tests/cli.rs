@@ -619,3 +619,18 @@ fn a_path_that_carries_nothing_ends_the_client_in_time() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("nothing has moved"), "{output:?}");
 }
+
+/// A job that was killed as a whole has nobody left who would do it.
+#[test]
+fn shared_memory_that_dead_processes_have_left_goes_when_srd_looks_or_starts_something() {
+    let fabric = provider_directory("swept");
+    let user = rustix::process::geteuid().as_raw();
+    let left = PathBuf::from("/dev/shm").join(format!("opensrd-{user}-left-{}", std::process::id()));
+    let mut run = srd(&["run", "--provider", "--", "true"]);
+    run.env("SRD_LIB_DIR", &fabric);
+    for mut command in [srd(&["top", "--once"]), srd(&["metrics"]), run] {
+        std::fs::write(&left, [7; 100]).unwrap();
+        let output = command.output().unwrap();
+        assert!(!left.exists(), "{output:?}");
+    }
+}

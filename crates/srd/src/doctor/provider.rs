@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Where processes of a host share memory.
-const SHARED: &str = "/dev/shm";
+const SHARED: &str = srd_shm::DIRECTORY;
 
 /// All checks.
 pub fn examine(options: &Options) -> Vec<Finding> {

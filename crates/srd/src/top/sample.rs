@@ -4,7 +4,7 @@ use super::document::{Document, printable};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use srd_net::stats_directory::{Asked, ask_all};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Longest that all instances together have for their answers. One that is held answers within a second or not at all.
@@ -74,10 +74,11 @@ pub struct Silent {
     pub why: String,
 }
 
-/// Asks all that are chosen.
+/// Asks all that are chosen. What dead processes have left, sockets and shared memory, goes on this occasion.
 pub fn take(chosen: &Chosen) -> Sample {
     let mut sample = Sample::default();
     let until = Instant::now() + PATIENCE;
+    srd_shm::clear_away_the_dead(Path::new(srd_shm::DIRECTORY));
     for mut asked in ask_all() {
         let (pid, socket) = (asked.pid, asked.path.clone());
         match read(&mut asked, until) {

@@ -105,6 +105,16 @@ pub(super) fn get_option(
     Ok(value)
 }
 
+/// Whether no socket of this network namespace has the port of `addr`, an address of this host. Found out by having it
+/// for a moment: that tells of one port in microseconds, where the kernel's list of sockets has them all.
+pub fn is_free(addr: SocketAddr) -> io::Result<bool> {
+    match bind(open_socket(addr.is_ipv6())?.as_fd(), addr) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 pub(super) fn open_socket(v6: bool) -> io::Result<OwnedFd> {
     let family = if v6 { libc::AF_INET6 } else { libc::AF_INET };
     // SAFETY: no memory is involved.

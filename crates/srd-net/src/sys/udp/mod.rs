@@ -9,7 +9,7 @@ mod gather;
 mod receive;
 mod send;
 
-pub use address::{Destination, path_mtu, scoped, source_towards};
+pub use address::{Destination, is_free, path_mtu, scoped, source_towards};
 pub use gather::{Gather, MAX_GATHER, MAX_SEND};
 pub use receive::{MAX_RUNS, ReceiveBatch, ReceiveSocket, Run};
 pub use send::{SendSocket, SocketError};

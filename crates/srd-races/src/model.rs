@@ -1,0 +1,7 @@
+//! What stands here for what the included sources find in their own crates.
+
+pub mod memory;
+pub mod origin;
+pub mod segment;
+pub mod sync;
+pub mod sys;
