@@ -200,7 +200,8 @@ impl Endpoint {
             }
             places.push(place);
         }
-        let given = cx.memory().bytes(payload, len as usize).to_vec();
+        // What came early and has no operands lies nowhere.
+        let given = if len > 0 { cx.memory().bytes(payload, len as usize).to_vec() } else { Vec::new() };
         let (operand, compare) = given.split_at(operands as usize);
         let mut results = vec![0; if form == Form::Base { 0 } else { total as usize }];
         let mut at = 0;
