@@ -66,7 +66,7 @@ impl srd_proto::Upper<VecPayload> for Upper {
         assert!(self.owed.remove(&token.0), "one outcome per message");
     }
 
-    fn peer_lost(&mut self, _: PeerId, _: InstanceAddr, _: PeerLoss) {}
+    fn peer_lost(&mut self, _: PeerId, _: u8, _: InstanceAddr, _: PeerLoss) {}
 }
 
 struct World {

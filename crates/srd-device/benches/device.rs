@@ -50,7 +50,7 @@ impl<P: Payload> Upper<P> for Count {
     fn outcome(&mut self, _: PeerId, _: Token, _: Result<(), Status>) {
         self.done += 1;
     }
-    fn peer_lost(&mut self, _: PeerId, _: InstanceAddr, _: PeerLoss) {}
+    fn peer_lost(&mut self, _: PeerId, _: u8, _: InstanceAddr, _: PeerLoss) {}
 }
 
 struct Figures {

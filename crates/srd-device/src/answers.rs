@@ -42,8 +42,8 @@ impl<M: Memory> Tables<M> {
         addr: u64,
         read_len: u32,
     ) -> Result<Cookie, Status> {
-        self.check_rdma(message, self.config.rdma_read)?;
         let index = self.destination(route)?;
+        self.check_rdma(message, self.config.rdma_read)?;
         if read_len > self.config.max_rdma {
             return Err(self.refuse(Some(index), Status::RemoteBadLength));
         }

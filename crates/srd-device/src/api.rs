@@ -1,6 +1,6 @@
 //! The words of the device's surface: what is posted, what completes, what is configured.
 
-use srd_proto::Payload;
+use srd_proto::{Payload, PeerLoss};
 use srd_wire::{Gid, InstanceAddr, MrKey, Nanos, Qkey, Qpn, Status};
 use std::ops::Range;
 
@@ -339,6 +339,18 @@ impl Completion {
             unsolicited: false,
         }
     }
+}
+
+/// The context with a peer has ended, in both directions: what was accepted of it has completed before this, and of what
+/// comes after nothing belongs to it. See [`crate::Device::tell_losses`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// Whose.
+    pub peer: InstanceAddr,
+    /// Which of our queue pairs it concerns: those whose numbers divided by [`QPS_PER_PORT`] are this.
+    pub slot: u16,
+    /// Why.
+    pub why: PeerLoss,
 }
 
 /// Something that happened outside any work request.

@@ -1,4 +1,5 @@
-//! Completion queues: what has completed and was not polled yet, and who wants to be woken.
+//! Completion queues: what has completed and was not polled yet, which peers were lost between the one and the other, and
+//! who wants to be woken.
 
 use crate::api::*;
 use srd_wire::{Qpn, Status, Time};
@@ -39,6 +40,12 @@ pub(crate) struct CompletionQueue {
     depth: u32,
     armed: Armed,
     overrun: bool,
+    /// Losses of peers are told here, too.
+    pub tells_losses: bool,
+    /// Those that were not taken yet, each with the number of the completion before which it happened.
+    losses: VecDeque<(u64, Loss)>,
+    /// Completions that have left.
+    popped: u64,
     /// Queue pairs that complete here, once for each of their two queues.
     pub users: u32,
     /// Its notification waits in the device's list.
@@ -59,6 +66,9 @@ impl CompletionQueue {
             depth,
             armed: Armed::No,
             overrun: false,
+            tells_losses: false,
+            losses: VecDeque::new(),
+            popped: 0,
             users: 0,
             notified: false,
             alarm: Time::NEVER,
@@ -90,12 +100,35 @@ impl CompletionQueue {
     pub fn pop(&mut self) -> Option<Completion> {
         let completion = self.entries.pop_front()?;
         self.overrun = false;
+        self.popped += 1;
         Some(completion)
     }
 
     /// What waits to be polled, oldest first.
     pub fn waiting(&self) -> impl Iterator<Item = &Completion> {
         self.entries.iter()
+    }
+
+    /// A peer is lost: after what waits already, before what comes. Whether an armed notification has fired.
+    pub fn push_loss(&mut self, loss: Loss) -> bool {
+        let at = self.popped + self.entries.len() as u64;
+        // Told twice of the same, one is none the wiser.
+        if self.losses.back() != Some(&(at, loss)) {
+            self.losses.push_back((at, loss));
+        }
+        std::mem::replace(&mut self.armed, Armed::No) != Armed::No
+    }
+
+    /// The oldest loss, if everything that was completed before it has been taken.
+    #[inline]
+    pub fn pop_loss(&mut self) -> Option<Loss> {
+        let &(at, _) = self.losses.front()?;
+        if at > self.popped { None } else { self.losses.pop_front().map(|(_, loss)| loss) }
+    }
+
+    /// All that wait, whether their turn has come or not.
+    pub fn losses(&self) -> impl Iterator<Item = Loss> {
+        self.losses.iter().map(|&(_, loss)| loss)
     }
 
     /// One notification at the next completion; those that wait already do not count (`ibv_req_notify_cq(3)`). Asking
@@ -115,6 +148,10 @@ impl CompletionQueue {
 
     /// Forgets the completions of a queue pair that is destroyed or reset.
     pub fn purge(&mut self, qpn: Qpn) {
+        for (at, _) in &mut self.losses {
+            let before = (*at - self.popped) as usize;
+            *at -= self.entries.iter().take(before).filter(|completion| completion.qpn == qpn).count() as u64;
+        }
         self.entries.retain(|completion| completion.qpn != qpn);
     }
 }
@@ -147,6 +184,27 @@ mod tests {
         cq.arm(false);
         assert_eq!(cq.push(send), Pushed::Notify);
         assert_eq!(cq.push(send), Pushed::Queued);
+    }
+
+    #[test]
+    fn a_loss_keeps_its_place_among_completions() {
+        let mut cq = CompletionQueue::new(8);
+        let addr = srd_wire::InstanceAddr { gid: Gid::default(), port: 1 };
+        let loss = Loss { peer: addr, slot: 0, why: srd_proto::PeerLoss::Restarted };
+        let of = |qpn: u16| Completion { qpn: Qpn(qpn), ..completion(CompletionOp::Recv, Status::Ok) };
+        [2, 3, 2].into_iter().for_each(|qpn| _ = cq.push(of(qpn)));
+        cq.arm(true);
+        assert!(cq.push_loss(loss), "somebody who sleeps must hear of it");
+        assert!(!cq.push_loss(loss));
+        cq.push(of(3));
+        cq.pop().unwrap();
+        assert_eq!((cq.pop_loss(), cq.losses().count()), (None, 1));
+        cq.purge(Qpn(2));
+        assert_eq!(cq.pop().unwrap().qpn, Qpn(3));
+        assert_eq!((cq.pop_loss(), cq.pop_loss()), (Some(loss), None));
+        assert_eq!(cq.pop().unwrap().qpn, Qpn(3));
+        assert!(!cq.push_loss(loss));
+        assert_eq!(cq.pop_loss(), Some(loss));
     }
 
     #[test]

@@ -144,6 +144,23 @@ impl<M: Memory> Device<M> {
         self.tables.last_completions()
     }
 
+    /// From now on the losses of peers are told in that queue, too, each in its place among the completions
+    /// ([`Device::poll_loss`]). Whoever asks for that has to take them.
+    pub fn tell_losses(&mut self, cq: CqId) -> Result<(), DeviceError> {
+        self.tables.tell_losses(cq)
+    }
+
+    /// The loss of a peer, if it is what comes next: asked before each completion that is taken.
+    #[inline]
+    pub fn poll_loss(&mut self, cq: CqId) -> Option<Loss> {
+        self.tables.poll_loss(cq)
+    }
+
+    /// All losses that wait in a queue, whatever has to be taken before them.
+    pub fn losses(&self, cq: CqId) -> impl Iterator<Item = Loss> {
+        self.tables.losses(cq)
+    }
+
     /// Asks for one notification at the next completion. With `solicited_only`, sends that went well do not count;
     /// every receive does (SRD has no solicited bit).
     pub fn arm_cq(&mut self, cq: CqId, solicited_only: bool) -> Result<(), DeviceError> {

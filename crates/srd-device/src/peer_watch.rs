@@ -17,7 +17,7 @@ pub(crate) const SIGN_OF_LIFE_QPN: Qpn = Qpn(0);
 impl<M: Memory> Tables<M> {
     /// A context has ended. The transport has reported the messages in it; what is left are reads whose request was
     /// accepted, and messages that wait for a receive buffer over there.
-    pub fn peer_is_lost(&mut self, peer: PeerId, addr: InstanceAddr, why: PeerLoss) {
+    pub fn peer_is_lost(&mut self, peer: PeerId, port: u8, addr: InstanceAddr, why: PeerLoss) {
         self.watched.remove(&peer);
         let slot = addr.port.wrapping_sub(self.config.port_base);
         let lost: Vec<Key> = self
@@ -35,6 +35,10 @@ impl<M: Memory> Tables<M> {
             .collect();
         for key in lost {
             self.end_request(key, status::of_loss(why));
+        }
+        let slot = self.numbers.slots().nth(port as usize);
+        if let Some(slot) = slot {
+            self.tell_loss(Loss { peer: addr, slot, why });
         }
         if let PeerLoss::Dead { answered_before } = why {
             // SRD.txt 3.3.2.1, Remote Unresponsive Event.

@@ -141,8 +141,8 @@ impl<M: Memory> Upper<M::Payload> for Tables<M> {
         self.silent = Some((addr, answered_before));
     }
 
-    fn peer_lost(&mut self, peer: PeerId, addr: InstanceAddr, why: PeerLoss) {
-        self.peer_is_lost(peer, addr, why);
+    fn peer_lost(&mut self, peer: PeerId, port: u8, addr: InstanceAddr, why: PeerLoss) {
+        self.peer_is_lost(peer, port, addr, why);
     }
 }
 
@@ -281,8 +281,8 @@ impl<M: Memory> Tables<M> {
         addr: u64,
         has_imm: bool,
     ) -> Result<Cookie, Status> {
-        self.check_rdma(message, self.config.rdma_write)?;
         let index = self.destination(route)?;
+        self.check_rdma(message, self.config.rdma_write)?;
         let qp = self.qp(index);
         let (pd, consumes) = (qp.init.pd, has_imm && !qp.init.unsolicited_write_recv);
         let Some(piece) = self.regions.remote(pd, rkey, addr, message.len, RemoteAccess::Write) else {

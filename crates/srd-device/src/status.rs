@@ -25,7 +25,7 @@ pub(crate) fn of_loss(why: PeerLoss) -> Status {
     match why {
         PeerLoss::Dead { answered_before: true } => Status::Unresponsive,
         PeerLoss::Dead { answered_before: false } => Status::Unreachable,
-        PeerLoss::Restarted => Status::RemoteAbort,
+        PeerLoss::Restarted | PeerLoss::GivenUp => Status::RemoteAbort,
         PeerLoss::Incompatible => Status::FeatureMismatch,
     }
 }

@@ -305,6 +305,31 @@ impl<M: Memory> Tables<M> {
         Some(completion)
     }
 
+    pub fn tell_losses(&mut self, cq: CqId) -> Result<(), DeviceError> {
+        self.cq(cq)?.tells_losses = true;
+        Ok(())
+    }
+
+    #[inline]
+    pub fn poll_loss(&mut self, cq: CqId) -> Option<Loss> {
+        self.completion_queues.get_mut(cq.0 as usize)?.as_mut()?.pop_loss()
+    }
+
+    pub fn losses(&self, cq: CqId) -> impl Iterator<Item = Loss> {
+        let queue = self.completion_queues.get(cq.0 as usize).and_then(Option::as_ref);
+        queue.into_iter().flat_map(CompletionQueue::losses)
+    }
+
+    /// A peer is lost: those who want to know are told, in the order of things.
+    pub fn tell_loss(&mut self, loss: Loss) {
+        for index in 0..self.completion_queues.len() {
+            let queue = self.completion_queues[index].as_mut().filter(|queue| queue.tells_losses);
+            if queue.is_some_and(|queue| queue.push_loss(loss)) {
+                self.notify(CqId(index as u32));
+            }
+        }
+    }
+
     #[inline]
     fn free_slot(&mut self, completion: &Completion) {
         let index = self.numbers.find(completion.qpn).expect("completions go with their queue pair");

@@ -1,5 +1,6 @@
 //! What comes from peers: whose it is, whether its session goes on, and whether its turn has come.
 
+use crate::api::Failure;
 use crate::endpoint::{Endpoint, Place, named};
 use crate::header::{self, Body, FAR_BACK, LONGEST, Message, Part};
 use crate::incoming::Fetch;
@@ -7,6 +8,7 @@ use crate::kept::Breach;
 use crate::peer::{Early, session_name};
 use crate::shared::{Cx, Shared};
 use srd_device::Store;
+use srd_wire::Status;
 
 /// Messages that a header's `back` can tell of, and so many behind them: further off is not missing but of before.
 const MOST_MISSING: u32 = 1 << 16;
@@ -36,11 +38,12 @@ impl Endpoint {
             }
             return Some(peer);
         }
-        if !self.admit(cx, peer, &common, &body) {
+        if !self.admit(cx, peer, &common, &body, from.near) {
             return Some(peer);
         }
         let state = &mut self.peers[peer as usize];
         state.spoken = true;
+        state.theirs_near |= from.near;
         state.heard = cx.now;
         state.consumed_there = common.consumed;
         if !state.greeted {
@@ -48,6 +51,12 @@ impl Endpoint {
         }
         let (payload, len) = (at + header as u64, len - header as u32);
         let number = body.number();
+        let state = &mut self.peers[peer as usize];
+        if let Some(number) = number.filter(|_| from.near && state.theirs_gaps) {
+            // A lane keeps the order, and what is missing was lost.
+            let skipped = number.wrapping_sub(state.expected);
+            state.expected = if (skipped as i32) < 0 { state.expected } else { number };
+        }
         if self.has_gap(peer, number, common.back) {
             self.refuse_session(cx, peer, common.session);
             return Some(peer);
@@ -63,7 +72,7 @@ impl Endpoint {
     }
 
     /// Whether a message was delivered that never came here: the endpoint that had this address before has it. Its sender
-    /// cannot know, if that endpoint ended before it had said anything.
+    /// cannot know, if that endpoint ended before it had said anything. (Who has a key has no predecessor.)
     #[inline]
     fn has_gap(&self, peer: u32, number: Option<u32>, back: u16) -> bool {
         let delivered = match number {
@@ -71,7 +80,7 @@ impl Endpoint {
             None => back as u32,
         };
         let missing = delivered.wrapping_sub(self.peers[peer as usize].expected);
-        back != FAR_BACK && missing != 0 && missing < MOST_MISSING
+        self.identity.well_known && back != FAR_BACK && missing != 0 && missing < MOST_MISSING
     }
 
     /// A message that takes part in the order.
@@ -93,6 +102,10 @@ impl Endpoint {
             }
         }
         let ahead = number.wrapping_sub(state.expected);
+        if let Body::Void { number } = body {
+            self.void(cx, peer, number);
+        }
+        let state = &mut self.peers[peer as usize];
         if ahead == 0 {
             state.expected = number.wrapping_add(1);
             self.in_turn(cx, peer, &body, payload, len)?;
@@ -144,6 +157,10 @@ impl Endpoint {
             }
         };
         cx.shared.counters.early += 1;
+        if self.peers[peer as usize].early.is_empty() {
+            // What is missing may never come: its sender may have died meanwhile.
+            self.owes(cx, peer);
+        }
         self.peers[peer as usize].early.insert(number, early);
         Ok(())
     }
@@ -185,7 +202,57 @@ impl Endpoint {
         if early.is_empty() && early.capacity() > EARLY_PLACES {
             early.shrink_to(EARLY_PLACES / 2);
         }
+        if early.is_empty() {
+            self.has_paid(peer);
+        }
         Ok(())
+    }
+
+    /// What has come of a session that has ended, or of which no more comes by the network, and waits for what is missing:
+    /// that will not come, and has failed at its sender. What has come whole has not.
+    pub fn without_the_missing<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        mut early: Vec<(u32, Early)>,
+    ) {
+        // They lie close together, though their numbers may have wrapped.
+        let first = early.first().map_or(0, |&(number, _)| number);
+        early.sort_unstable_by_key(|&(number, _)| number.wrapping_sub(first) as i32);
+        for (_, early) in early {
+            match early {
+                Early::Parts(index) => self.turn_without_answer(cx, index),
+                // Who waits for an answer has been told that there is none.
+                Early::Whole { ref body, .. }
+                    if !matches!(**body, Body::Message(_) | Body::Notice { .. }) =>
+                {
+                    self.drop_early(cx, peer, early);
+                }
+                Early::Whole { mut body, payload, len } => {
+                    self.discharge_early(cx.shared, peer, &body, len);
+                    if let Body::Message(message) = &mut *body {
+                        message.receipt = false;
+                    }
+                    let at = payload.as_ref().map_or(0, |buffer| buffer.addr);
+                    // It was within all bounds when it came, and is so still.
+                    if let Err(breach) = self.in_turn(cx, peer, &body, at, len) {
+                        cx.shared.count(breach);
+                    }
+                    payload.into_iter().for_each(|buffer| cx.give_buffer(buffer));
+                }
+            }
+        }
+    }
+
+    /// The message with that number does not come, or not all of it.
+    fn void<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, number: u32) {
+        let Some(index) = self.peers[peer as usize].assemblies.get(&number).copied() else { return };
+        let incoming = self.incoming.at_mut(index).expect("it is being collected");
+        if incoming.arrived == incoming.ahead {
+            return;
+        }
+        self.peers[peer as usize].assemblies.remove(&number);
+        self.orphan(cx, index, Failure::PeerLost(Status::RemoteAbort));
     }
 
     #[inline]
@@ -208,6 +275,7 @@ impl Endpoint {
             Body::Put(put) => self.put_here(cx, peer, put, payload, len),
             Body::Atomic(atomic) => return self.atomic_here(cx, peer, atomic, payload, len),
             &Body::Notice { data, len, .. } => self.notice_here(cx, peer, data, len),
+            Body::Void { .. } => {}
             _ => unreachable!("only these have a number"),
         }
         Ok(())
@@ -291,7 +359,7 @@ impl Endpoint {
                 self.learn_key(cx, peer, key, found.then_some(device_key));
             }
             Body::Ping | Body::Stale { .. } => {}
-            Body::Message(_) | Body::Put(_) | Body::Atomic(_) | Body::Notice { .. } => {
+            Body::Message(_) | Body::Put(_) | Body::Atomic(_) | Body::Notice { .. } | Body::Void { .. } => {
                 unreachable!("these have a number")
             }
         }

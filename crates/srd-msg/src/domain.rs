@@ -9,7 +9,7 @@ use crate::lane::Lane;
 use crate::peer::qkey_of;
 use crate::regions::Regions;
 use crate::shared::{Cx, Shared};
-use srd_device::{Access, AhNumber, CqId, Device, DeviceError, QpInit, QpKind, QpModify, Store};
+use srd_device::{Access, AhNumber, CqId, Device, DeviceError, Loss, QpInit, QpKind, QpModify, Store};
 use srd_wire::{Gid, Qpn, Status, Time};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -37,6 +37,7 @@ impl<M: Store> Domain<M> {
         };
         let pd = device.alloc_pd().map_err(refused)?;
         let cq = device.create_cq(device.config().max_cqe).map_err(refused)?;
+        device.tell_losses(cq).map_err(refused)?;
         // For the layer's own use: what programs send from and receive into need not be registered. Peers cannot use it.
         let access = Access { local_write: true, remote_read: false, remote_write: false };
         let all_memory = device.reg_mr(pd, 0, u64::MAX, 0, access).map_err(refused)?;
@@ -171,6 +172,22 @@ impl<M: Store> Domain<M> {
         result
     }
 
+    /// The same for what gives the device work: contexts that have ended are known to have before anything is sent, so that
+    /// a session never goes on in another context than the one that it began in.
+    #[inline]
+    fn with_known<R>(
+        &mut self,
+        device: &mut Device<M>,
+        now: Time,
+        endpoint: EndpointId,
+        f: impl FnOnce(&mut Endpoint, &mut Cx<'_, M>) -> Result<R, Refused>,
+    ) -> Result<R, Refused> {
+        if device.losses(self.shared.cq).next().is_some() {
+            self.take_completions(device, now);
+        }
+        self.with(device, now, endpoint, f)
+    }
+
     // ---- peers ----
 
     /// The peer at an address, known from now on. The same address gives the same peer.
@@ -268,8 +285,8 @@ impl<M: Store> Domain<M> {
         at: u64,
         len: u32,
     ) {
-        let _ = self.with(device, now, endpoint, |endpoint, cx| {
-            let from = Place { gid, qpn, ah: AhNumber::NONE };
+        let _ = self.with_known(device, now, endpoint, |endpoint, cx| {
+            let from = Place { gid, qpn, ah: AhNumber::NONE, near: true };
             if let Some(peer) = endpoint.arrived(cx, &from, at, len) {
                 endpoint.peers[peer as usize].near_bytes += u64::from(len);
             }
@@ -286,6 +303,8 @@ impl<M: Store> Domain<M> {
         (gid, qpn): (Gid, Qpn),
         identity: u32,
     ) {
+        // What the device has accepted from it counts.
+        self.take_completions(device, now);
         let _ = self.with(device, now, endpoint, |endpoint, cx| {
             if let Some(peer) = endpoint.peer_with(gid, qpn, identity) {
                 endpoint.peers[peer as usize].lane = None;
@@ -329,7 +348,7 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         send: &Send<'_>,
     ) -> Result<(), Refused> {
-        self.with(device, now, endpoint, |endpoint, cx| endpoint.send(cx, send))
+        self.with_known(device, now, endpoint, |endpoint, cx| endpoint.send(cx, send))
     }
 
     /// Gives a buffer for a message.
@@ -341,7 +360,7 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         recv: &Recv<'_>,
     ) -> Result<(), Refused> {
-        self.with(device, now, endpoint, |endpoint, cx| endpoint.recv(cx, recv))
+        self.with_known(device, now, endpoint, |endpoint, cx| endpoint.recv(cx, recv))
     }
 
     /// Looks for a message.
@@ -352,7 +371,7 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         peek: &Peek,
     ) -> Result<(), Refused> {
-        self.with(device, now, endpoint, |endpoint, cx| endpoint.peek(cx, peek))
+        self.with_known(device, now, endpoint, |endpoint, cx| endpoint.peek(cx, peek))
     }
 
     /// FI_CLAIM | FI_DISCARD without FI_PEEK: drops the message that was set aside under `context`.
@@ -363,7 +382,7 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         context: u64,
     ) -> Result<(), Refused> {
-        self.with(device, now, endpoint, |endpoint, cx| endpoint.discard_claimed(cx, context))
+        self.with_known(device, now, endpoint, |endpoint, cx| endpoint.discard_claimed(cx, context))
     }
 
     /// Reads or writes a peer's memory.
@@ -375,7 +394,7 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         rma: &Rma<'_>,
     ) -> Result<(), Refused> {
-        self.with(device, now, endpoint, |endpoint, cx| endpoint.rma(cx, rma))
+        self.with_known(device, now, endpoint, |endpoint, cx| endpoint.rma(cx, rma))
     }
 
     /// Works on a peer's memory.
@@ -387,7 +406,7 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         atomic: &Atomic<'_>,
     ) -> Result<(), Refused> {
-        self.with(device, now, endpoint, |endpoint, cx| endpoint.atomic(cx, atomic))
+        self.with_known(device, now, endpoint, |endpoint, cx| endpoint.atomic(cx, atomic))
     }
 
     /// fi_cancel(3) of the oldest receive with that context that no message has matched: it completes with
@@ -402,19 +421,8 @@ impl<M: Store> Domain<M> {
     /// Takes what the device has completed and does what follows from it. Returns whether there was anything.
     #[inline]
     pub fn progress(&mut self, device: &mut Device<M>, now: Time) -> bool {
-        let mut any = false;
+        let any = self.take_completions(device, now);
         let cx = &mut Cx { device, now, shared: &mut self.shared };
-        // A program that does not look at what is done gets no more of it: peers wait for receive buffers then.
-        while cx.shared.done.len() < MOST_DONE
-            && let Some(completion) = cx.device.poll_cq(cx.shared.cq)
-        {
-            any = true;
-            let of_qp = |endpoint: &&mut Endpoint| endpoint.qpn == completion.qpn;
-            if let Some(endpoint) = self.endpoints.iter_mut().flatten().find(of_qp) {
-                endpoint.completed(cx, &completion);
-                self.next_timeout = self.next_timeout.min(endpoint.next_ask);
-            }
-        }
         for endpoint in self.endpoints.iter_mut().flatten() {
             if !endpoint.gone.is_empty() {
                 endpoint.settle_gone(cx);
@@ -432,6 +440,42 @@ impl<M: Store> Domain<M> {
             }
         }
         any
+    }
+
+    /// Takes what the device has completed, and what contexts with peers have ended meanwhile, each in its turn: what was
+    /// accepted before such an end belongs to the sessions that end with it, and what comes after it to others.
+    #[inline]
+    fn take_completions(&mut self, device: &mut Device<M>, now: Time) -> bool {
+        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        let cq = cx.shared.cq;
+        if cx.device.losses(cq).next().is_some() {
+            // What follows from completions that come first must not be sent in the context that has begun since.
+            let losses: Vec<Loss> = cx.device.losses(cq).collect();
+            for endpoint in self.endpoints.iter_mut().flatten() {
+                endpoint.contexts_will_end(cx, &losses);
+            }
+        }
+        let mut any = false;
+        loop {
+            while let Some(loss) = cx.device.poll_loss(cq) {
+                any = true;
+                for endpoint in self.endpoints.iter_mut().flatten() {
+                    endpoint.context_ended(cx, &loss);
+                    self.next_timeout = self.next_timeout.min(endpoint.next_ask);
+                }
+            }
+            // A program that does not look at what is done gets no more of it: peers wait for receive buffers then.
+            if cx.shared.done.len() >= MOST_DONE {
+                return any;
+            }
+            let Some(completion) = cx.device.poll_cq(cq) else { return any };
+            any = true;
+            let of_qp = |endpoint: &&mut Endpoint| endpoint.qpn == completion.qpn;
+            if let Some(endpoint) = self.endpoints.iter_mut().flatten().find(of_qp) {
+                endpoint.completed(cx, &completion);
+                self.next_timeout = self.next_timeout.min(endpoint.next_ask);
+            }
+        }
     }
 
     /// When [`Domain::progress`] is to be called though the device has completed nothing.

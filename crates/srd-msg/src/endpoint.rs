@@ -67,6 +67,8 @@ pub(crate) struct Place {
     pub qpn: Qpn,
     /// The device's handle of the host, if it has one.
     pub ah: AhNumber,
+    /// It came by a lane.
+    pub near: bool,
 }
 
 /// Peers that an endpoint knows at most.
@@ -190,7 +192,8 @@ impl Endpoint {
             DeviceError::Full(what) => Refused::NoMemory(what),
             _ => Refused::Invalid("address: that of one host, neither unspecified nor multicast"),
         })?;
-        let peer = Peer::new(addr, ah, cx.device.keyed_hash());
+        let mut peer = Peer::new(addr, ah, cx.device.keyed_hash());
+        peer.ending = self.pending_losses(cx, addr);
         self.strangers_known += 1;
         let index = match self.free_peers.pop() {
             Some(index) => {
@@ -293,7 +296,12 @@ impl Endpoint {
         }
         let index = completion.wr_id;
         if completion.status == Status::Ok {
-            let from = Place { gid: completion.src_gid, qpn: completion.src_qpn, ah: completion.src_ah };
+            let from = Place {
+                gid: completion.src_gid,
+                qpn: completion.src_qpn,
+                ah: completion.src_ah,
+                near: false,
+            };
             self.arrived(cx, &from, self.receive_buffers + index * self.receive_stride, completion.byte_len);
         }
         self.post_receive(cx, index);

@@ -46,12 +46,14 @@ pub(crate) enum MessageKind {
     Ping = 11,
     /// That session is over, or was with somebody else: begin anew.
     Stale = 12,
+    /// The message with that number does not come, or not all of it. Ordered.
+    Void = 13,
 }
 
 impl MessageKind {
     fn from_u8(n: u8) -> Option<MessageKind> {
         use MessageKind::*;
-        [Message, Put, Atomic, Notice, Hello, Answer, Grant, Granted, KeyQuery, KeyAnswer, Ping, Stale]
+        [Message, Put, Atomic, Notice, Hello, Answer, Grant, Granted, KeyQuery, KeyAnswer, Ping, Stale, Void]
             .into_iter()
             .find(|&kind| kind as u8 == n)
     }
@@ -187,6 +189,7 @@ pub(crate) enum Body {
     KeyAnswer { query: u32, found: bool, device_key: u32, key: u64 },
     Ping,
     Stale { session: u32 },
+    Void { number: u32 },
 }
 
 impl Body {
@@ -204,6 +207,7 @@ impl Body {
             Body::KeyAnswer { .. } => MessageKind::KeyAnswer,
             Body::Ping => MessageKind::Ping,
             Body::Stale { .. } => MessageKind::Stale,
+            Body::Void { .. } => MessageKind::Void,
         }
     }
 
@@ -213,7 +217,7 @@ impl Body {
             Body::Message(message) => Some(message.number),
             Body::Put(put) => Some(put.number),
             Body::Atomic(atomic) => Some(atomic.number),
-            Body::Notice { number, .. } => Some(*number),
+            Body::Notice { number, .. } | Body::Void { number } => Some(*number),
             _ => None,
         }
     }
@@ -345,6 +349,7 @@ pub(crate) fn encode(common: &Common, body: &Body, bytes: &mut [u8]) -> usize {
         }
         Body::Ping => {}
         &Body::Stale { session } => to.u32(session),
+        &Body::Void { number } => to.u32(number),
     }
     to.at
 }
@@ -408,9 +413,16 @@ impl Reader<'_> {
 /// The number of a message that takes part in the order, out of its header.
 #[inline]
 pub(crate) fn number_in(header: &[u8]) -> Option<u32> {
-    let ordered = header.first()? & 0x0F <= MessageKind::Notice as u8;
+    let kind = header.first()? & 0x0F;
+    let ordered = kind <= MessageKind::Notice as u8 || kind == MessageKind::Void as u8;
     let number = header.get(COMMON..)?.first_chunk().filter(|_| ordered)?;
     Some(u32::from_le_bytes(*number))
+}
+
+/// Whether it does no harm if a message comes once more: there is no counting what comes of it.
+pub(crate) fn may_come_twice(header: &[u8]) -> bool {
+    let counted = [MessageKind::Grant, MessageKind::Granted].map(|kind| kind as u8);
+    matches!(header, [kind, flags, ..] if flags & flag::PART == 0 && !counted.contains(&(kind & 0x0F)))
 }
 
 /// Reads a message's header. Returns it and its length, after which the payload comes; `None` if it is none of ours.
@@ -471,6 +483,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
         }
         MessageKind::Ping => Body::Ping,
         MessageKind::Stale => Body::Stale { session: from.u32()? },
+        MessageKind::Void => Body::Void { number: from.u32()? },
     };
     Some((common, body, bytes.len().saturating_sub(from.bytes.len())))
 }
@@ -606,6 +619,7 @@ mod tests {
             ),
             Just(Body::Ping),
             any::<u32>().prop_map(|session| Body::Stale { session }),
+            any::<u32>().prop_map(|number| Body::Void { number }),
         ]
     }
 

@@ -91,6 +91,7 @@ impl Peer {
             && self.held == 0
             && self.outstanding == 0
             && self.in_device == 0
+            && self.ending == 0
             && self.awaited == 0
             && self.owed == 0
             && !self.watched

@@ -1,8 +1,8 @@
 //! What an endpoint knows of a peer: the two sessions between them, the order of messages, and how much may come.
 //!
 //! A session is one direction of the traffic, from the first message on. It begins with number 0, is named by its sender's
-//! identity and a count, and ends when either side has lost the other: whatever was in it is lost then, and the next
-//! message begins another.
+//! identity and a count, and ends with the device's context below it, on both sides: what was acknowledged of it has come
+//! then, everything else has failed, and the next message begins another.
 //!
 //! An endpoint whose address holds its key is one peer for ever, and its successor at the same place is another. A
 //! well-known one has no key in its address, so that a peer may turn out to be another endpoint than before: then what was
@@ -14,7 +14,7 @@ use crate::header::{Body, FAR_BACK};
 use crate::lane::Lane;
 use crate::matching::FastMap;
 use srd_device::AhNumber;
-use srd_wire::{KeyedHash, MrKey, Qkey, Time};
+use srd_wire::{KeyedHash, MrKey, Qkey, Status, Time};
 use std::collections::VecDeque;
 
 /// The key of well-known endpoints' queue pairs, which everybody knows.
@@ -77,6 +77,12 @@ pub(crate) struct Peer {
     pub replies: u32,
     /// Work that the device had no room for.
     pub backlog: VecDeque<u32>,
+    /// How many ends of contexts with it the device has told of that have not had their turn. Until then nothing is sent.
+    pub ending: u32,
+    /// Messages that were lost with those contexts, and may go again.
+    pub aborted: Vec<(u32, Status)>,
+    /// Messages of this session have been lost with a context.
+    pub gaps: bool,
     /// Operations that wait to know it, or what is behind a key.
     pub parked: Vec<u32>,
     /// The device's keys behind keys of its program's.
@@ -88,6 +94,10 @@ pub(crate) struct Peer {
     ended_session: u64,
     /// It has been told who we are, in this session of its.
     pub greeted: bool,
+    /// Messages of its session have come by its lane: all that are still to come will.
+    pub theirs_near: bool,
+    /// Those of its session that it sent over the network and that did not come never will.
+    pub theirs_gaps: bool,
     /// Number of the message whose turn it is.
     pub expected: u32,
     /// Those behind it that have come, by number.
@@ -144,11 +154,16 @@ impl Peer {
             in_device: 0,
             replies: 0,
             backlog: VecDeque::new(),
+            ending: 0,
+            aborted: Vec::new(),
+            gaps: false,
             parked: Vec::new(),
             keys: FastMap::with_hasher(hash),
             their_session: 0,
             ended_session: 0,
             greeted: false,
+            theirs_near: false,
+            theirs_gaps: false,
             expected: 0,
             early: FastMap::with_hasher(hash),
             assemblies: FastMap::with_hasher(hash),
@@ -177,7 +192,14 @@ impl Peer {
     /// Whether the program waits for messages of this peer alone. One that has never sent anything need not have begun.
     #[inline]
     pub fn is_awaited(&self) -> bool {
-        self.awaited > 0 && self.their_session != 0
+        self.awaited > 0 && self.has_begun()
+    }
+
+    /// Whether the peer has sent something, in this session or an earlier one. Who has none of its own, but an address
+    /// that others may have after it, need not be there yet.
+    #[inline]
+    pub fn has_begun(&self) -> bool {
+        self.their_session != 0 || self.addr.key != 0 && self.ended_session != 0
     }
 
     #[inline]
@@ -238,6 +260,11 @@ impl Peer {
         qkey_of(self.addr.key)
     }
 
+    /// Whether there is anything that could be lost with it.
+    pub fn is_in_touch(&self) -> bool {
+        self.introduced || self.their_session != 0 || self.outstanding > 0 || !self.backlog.is_empty()
+    }
+
     /// The next session of ours begins: nothing is known of the peer but what its address says.
     pub fn begin_session(&mut self) {
         self.session += 1;
@@ -247,6 +274,7 @@ impl Peer {
         self.next_number = 0;
         self.floor = 0;
         self.undelivered.clear();
+        self.gaps = false;
         self.pushed = 0;
         self.consumed_there = 0;
         self.window = FIRST_WINDOW;
@@ -273,6 +301,7 @@ impl Peer {
             self.ended_session = self.their_session;
         }
         self.their_session = 0;
+        (self.theirs_near, self.theirs_gaps) = (false, false);
         self.expected = 0;
         self.consumed = 0;
         self.told = 0;

@@ -7,7 +7,7 @@ use crate::header::Source;
 use crate::incoming::{Fetch, Standing};
 use crate::iov::stretch;
 use crate::shared::Cx;
-use crate::work::{Purpose, Work, failure_of};
+use crate::work::{Purpose, Work, failure_of, is_of_context};
 use arrayvec::ArrayVec;
 use srd_device::{SendOp, Sge, Store};
 use srd_wire::{MrKey, Status};
@@ -74,11 +74,14 @@ impl Endpoint {
         let Fetch::Read { reads, done, refused, .. } = &mut incoming.fetch else { return };
         *reads -= 1;
         let last = *reads == 0;
+        // A peer whose lane goes on can send what its memory cannot be read for.
+        let goes_on = self.peers[incoming.peer as usize].lane.is_some() && is_of_context(status);
         match status {
             Status::Ok => *done += len as u64,
             Status::RemoteBadAddress | Status::FeatureMismatch | Status::UnknownPeer if !incoming.orphan => {
                 *refused = true;
             }
+            _ if goes_on && !incoming.orphan => *refused = true,
             status => {
                 let failure = failure_of(status);
                 let incoming = self.incoming.at_mut(index).expect("it is there");

@@ -385,6 +385,16 @@ impl Endpoint {
         }
     }
 
+    /// The same where the peer is not to be answered any more.
+    pub fn turn_without_answer<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        let incoming = self.incoming.at_mut(index).expect("it waited for its turn");
+        let whole = matches!(incoming.fetch, Fetch::Nothing) && incoming.arrived == incoming.ahead;
+        if whole {
+            self.leave(index);
+            self.turn_of(cx, index);
+        }
+    }
+
     fn wait_for_receive<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
         cx.shared.counters.unexpected += 1;
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
@@ -458,6 +468,9 @@ impl Endpoint {
     /// Bytes that a peer sent are out of the way: it may send as many again.
     pub fn consumed<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, bytes: u32) {
         let state = &mut self.peers[peer as usize];
+        if state.their_session == 0 {
+            return; // nobody is to be told
+        }
         state.consumed = state.consumed.wrapping_add(bytes).wrapping_add(MESSAGE_COST);
         // A message that goes there anyway says so too; this one leaves before its window is used up.
         if state.consumed.wrapping_sub(state.told) > state.window_told / 4 {

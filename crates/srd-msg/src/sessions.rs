@@ -1,6 +1,6 @@
 //! Sessions with peers: who is admitted, when one is over, and how the end of one that only owes us something is found.
 
-use crate::api::Failure;
+use crate::api::{Failure, PeerAddr};
 use crate::endpoint::Endpoint;
 use crate::header::{Body, Common};
 use crate::incoming::{Fetch, Standing};
@@ -9,8 +9,9 @@ use crate::operations::Await;
 use crate::peer::{MESSAGE_COST, MOST_WINDOW, Session, session_name};
 use crate::shared::Cx;
 use crate::work::Purpose;
-use srd_device::Store;
+use srd_device::PeerLoss;
 use srd_device::slab::Key;
+use srd_device::{DeviceConfig, Loss, QPS_PER_PORT, Store};
 use srd_wire::{Nanos, Status, Time};
 
 /// How long a process of this host may owe something before it is woken: it may be computing.
@@ -22,12 +23,19 @@ const PATIENCE: u64 = 4;
 impl Endpoint {
     /// Whether a message is to be taken; begins and ends sessions.
     #[inline]
-    pub fn admit<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, common: &Common, body: &Body) -> bool {
+    pub fn admit<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        common: &Common,
+        body: &Body,
+        near: bool,
+    ) -> bool {
         let goes_on = session_name(common.from, common.session) == self.peers[peer as usize].their_session;
         if goes_on && self.is_meant(common) && !matches!(body, Body::Stale { .. }) {
             return true;
         }
-        self.admit_other(cx, peer, common, body)
+        self.admit_other(cx, peer, common, body, near)
     }
 
     /// Whether a message is for this endpoint, and not for one that was at this address before. Who names nobody means
@@ -38,7 +46,14 @@ impl Endpoint {
     }
 
     #[cold]
-    fn admit_other<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, common: &Common, body: &Body) -> bool {
+    fn admit_other<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        common: &Common,
+        body: &Body,
+        near: bool,
+    ) -> bool {
         let is_meant = self.is_meant(common);
         if let &Body::Stale { session } = body {
             // Said of a session that is over already, or to somebody else, it is no news.
@@ -47,15 +62,21 @@ impl Endpoint {
             }
             return false;
         }
-        let session = session_name(common.from, common.session);
-        let verdict = self.peers[peer as usize].judge_session(session);
-        if !is_meant || verdict == Session::Ended {
+        if !is_meant {
             cx.shared.counters.stale += 1;
             self.tell_stale(cx, peer, common.session);
             return false;
         }
-        match verdict {
+        let session = session_name(common.from, common.session);
+        match self.peers[peer as usize].judge_session(session) {
             Session::Current => return true,
+            // A context has ended, and with it what had come by it of the session, but the peer's lane goes on as if nothing
+            // had happened: so does the session.
+            Session::Ended if near => {
+                let state = &mut self.peers[peer as usize];
+                (state.their_session, state.theirs_gaps) = (session, true);
+                return true;
+            }
             Session::Old | Session::Ended => {
                 cx.shared.counters.stale += 1;
                 return false;
@@ -67,7 +88,12 @@ impl Endpoint {
             // Another endpoint has its well-known address now. What we had to do with the old one has ended.
             self.lose_peer(cx, peer, Status::RemoteAbort);
         } else if state.their_session != 0 {
+            // It has begun anew, though no context of ours has ended. If that came over the network, nothing had come to it
+            // from us before; otherwise it does not pay any more what it owes.
             self.end_their_session(cx, peer, Status::RemoteAbort);
+        }
+        if near && common.session > 1 {
+            self.fail_ops(cx, peer, Failure::PeerLost(Status::RemoteAbort));
         }
         let state = &mut self.peers[peer as usize];
         (state.their_session, state.identity) = (session, common.from);
@@ -130,6 +156,97 @@ impl Endpoint {
         }
     }
 
+    // ---- ends of contexts ----
+
+    /// Whether it is the context that has ended by which the traffic with `addr` goes.
+    fn goes_by(&self, config: &DeviceConfig, loss: &Loss, addr: PeerAddr) -> bool {
+        let port = config.port_base.wrapping_add(addr.qpn.0 / QPS_PER_PORT);
+        (self.qpn.0 / QPS_PER_PORT, addr.gid, port) == (loss.slot, loss.peer.gid, loss.peer.port)
+    }
+
+    fn peers_in<M: Store>(&self, cx: &Cx<'_, M>, loss: &Loss) -> Vec<u32> {
+        let config = cx.device.config();
+        let there = (0..).zip(&self.peers).filter(|(_, peer)| self.goes_by(config, loss, peer.addr));
+        there.map(|(index, _)| index).collect()
+    }
+
+    /// Contexts have ended, but some of what was done in them has to be looked at first.
+    #[cold]
+    pub fn contexts_will_end<M: Store>(&mut self, cx: &mut Cx<'_, M>, losses: &[Loss]) {
+        for peer in losses.iter().flat_map(|loss| self.peers_in(cx, loss)).collect::<Vec<_>>() {
+            self.peers[peer as usize].ending = self.pending_losses(cx, self.peers[peer as usize].addr);
+        }
+    }
+
+    /// How many contexts by which the traffic with `addr` goes have ended without having had their turn.
+    pub fn pending_losses<M: Store>(&self, cx: &Cx<'_, M>, addr: PeerAddr) -> u32 {
+        let losses = cx.device.losses(cx.shared.cq);
+        losses.filter(|loss| self.goes_by(cx.device.config(), loss, addr)).count() as u32
+    }
+
+    /// A context of the device's has ended, in both directions: what was acknowledged of it has come, everything else never
+    /// will. So have the sessions that went by it.
+    #[cold]
+    pub fn context_ended<M: Store>(&mut self, cx: &mut Cx<'_, M>, loss: &Loss) {
+        let status = match loss.why {
+            PeerLoss::Dead { answered_before: true } => Status::Unresponsive,
+            PeerLoss::Dead { answered_before: false } => Status::Unreachable,
+            PeerLoss::Restarted | PeerLoss::GivenUp => Status::RemoteAbort,
+            PeerLoss::Incompatible => Status::FeatureMismatch,
+        };
+        for peer in self.peers_in(cx, loss) {
+            // Who has a key cannot have been in the old process and be in the new one. If it was in the old one nobody will
+            // know its key, and if it is in the new one the old has taken nothing that was meant for it.
+            let state = &self.peers[peer as usize];
+            let keyed = state.addr.key != 0;
+            let another = loss.why == PeerLoss::Restarted;
+            let goes_on = another && (keyed || !state.spoken && !state.aborted.is_empty());
+            self.settle_aborted(cx, peer, goes_on);
+            let state = &mut self.peers[peer as usize];
+            state.ending = state.ending.saturating_sub(1);
+            if !state.is_in_touch() || goes_on && !keyed {
+                continue;
+            }
+            if goes_on && !state.gaps {
+                self.tell(cx, peer, &Body::Ping);
+            } else if state.lane.is_some() {
+                self.context_of_near_ended(cx, peer, status);
+            } else {
+                self.lose_peer(cx, peer, status);
+            }
+        }
+    }
+
+    /// The context with a process of this host has ended, because one of the two stood still for long. Lanes go on: as long
+    /// as nothing was lost with the context, so do the sessions.
+    fn context_of_near_ended<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
+        let failure = Failure::PeerLost(status);
+        let state = &self.peers[peer as usize];
+        // What it would have answered over the network need not come.
+        if state.gaps || state.their_session != 0 && !state.theirs_near {
+            self.peers[peer as usize].begin_session();
+            self.drop_backlog(cx, peer, status);
+            self.fail_ops(cx, peer, failure);
+            // Who hears of the new session waits for no answer to what was in the old one.
+            self.orphan_all(cx, peer, failure);
+            self.say_hello(cx, peer);
+        }
+        let state = &mut self.peers[peer as usize];
+        if state.their_session != 0 && state.theirs_near {
+            state.theirs_gaps = true;
+            let early: Vec<_> = state.early.drain().collect();
+            if !early.is_empty() {
+                self.has_paid(peer);
+            }
+            self.without_the_missing(cx, peer, early);
+        } else if state.their_session != 0 {
+            self.fail_directed(cx.shared, peer, failure);
+            self.end_their_session(cx, peer, status);
+        }
+        // Whether it lives is asked where its lane leads.
+        self.tell(cx, peer, &Body::Ping);
+    }
+
     /// The session with a peer is over in both directions, because its device, its endpoint or the network has gone. All
     /// that is under way with it fails, and what waits for messages of this peer alone if it ever has sent any; what has
     /// arrived whole stays.
@@ -141,11 +258,21 @@ impl Endpoint {
         if state.lane.take().is_some() {
             self.strangers.push(peer);
         }
+        self.settle_aborted(cx, peer, false);
         self.drop_backlog(cx, peer, status);
         let failure = Failure::PeerLost(status);
-        if self.peers[peer as usize].their_session != 0 {
+        if self.peers[peer as usize].has_begun() {
             self.fail_directed(cx.shared, peer, failure);
         }
+        self.fail_ops(cx, peer, failure);
+        self.end_their_session(cx, peer, status);
+        let state = &mut self.peers[peer as usize];
+        state.owed = 0;
+        state.asked = false;
+    }
+
+    /// Operations that wait for something of a peer's fail.
+    fn fail_ops<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, failure: Failure) {
         self.peers[peer as usize].parked.clear();
         let mut ops: Vec<Key> = Vec::new();
         if self.peers[peer as usize].outstanding > 0 {
@@ -159,51 +286,66 @@ impl Endpoint {
                 self.op_changed(cx, key.index);
             }
         }
-        self.end_their_session(cx, peer, status);
-        let state = &mut self.peers[peer as usize];
-        state.owed = 0;
-        state.asked = false;
     }
 
     /// Nothing more comes in the peer's session with us.
     fn end_their_session<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
-        for early in self.peers[peer as usize].end_their_session().into_values() {
-            self.drop_early(cx, peer, early);
+        let early: Vec<_> = self.peers[peer as usize].end_their_session().into_iter().collect();
+        if !early.is_empty() {
+            self.has_paid(peer);
         }
+        self.without_the_missing(cx, peer, early);
+        self.orphan_all(cx, peer, Failure::PeerLost(status));
+    }
+
+    /// Nothing more comes of what has begun to come from a peer.
+    fn orphan_all<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, failure: Failure) {
+        self.peers[peer as usize].assemblies.clear();
         if self.peers[peer as usize].kept == 0 {
             return;
         }
-        let failure = Failure::PeerLost(status);
-        let theirs: Vec<Key> = self
-            .incoming
-            .iter()
-            .filter(|(_, incoming)| incoming.peer == peer && !incoming.orphan)
-            .map(|(key, _)| key)
-            .collect();
-        for key in theirs {
-            let Some(incoming) = self.incoming.get_mut(key) else { continue };
-            incoming.orphan = true;
-            let (ahead, state) = (incoming.ahead, &mut self.peers[peer as usize]);
-            state.kept -= ahead + MESSAGE_COST;
-            state.left += ahead + MESSAGE_COST;
-            let whole = matches!(incoming.fetch, Fetch::Nothing) && incoming.arrived == incoming.ahead;
-            if whole && !matches!(incoming.standing, Standing::Early) {
-                continue;
+        let theirs = self.incoming.iter().filter(|(_, incoming)| incoming.peer == peer && !incoming.orphan);
+        for key in theirs.map(|(key, _)| key).collect::<Vec<Key>>() {
+            if self.incoming.get_mut(key).is_some() {
+                self.orphan(cx, key.index, failure);
             }
-            incoming.failure.get_or_insert(failure);
-            match incoming.standing {
-                // A claimed message has been promised; whoever receives it is told that it failed.
-                Standing::Claimed => {}
-                Standing::Matched(_) => self.incoming_changed(cx, key.index),
-                Standing::Early | Standing::Unexpected(_) | Standing::Discarded => {
-                    self.leave_unexpected(key.index);
-                    let incoming = self.incoming.get_mut(key).expect("it is there");
-                    incoming.standing = Standing::Discarded;
-                    if let Some(held) = incoming.held.take() {
-                        cx.give_buffer(held);
-                    }
-                    self.incoming_changed(cx, key.index);
+        }
+    }
+
+    /// Nobody is to be told of a message any more; what is kept of it was left by its session.
+    pub fn leave(&mut self, index: u32) {
+        let incoming = self.incoming.at_mut(index).expect("the caller has it");
+        incoming.orphan = true;
+        let (peer, ahead, owed) = (incoming.peer, incoming.ahead, std::mem::take(&mut incoming.owed));
+        let state = &mut self.peers[peer as usize];
+        state.kept -= ahead + MESSAGE_COST;
+        state.left += ahead + MESSAGE_COST;
+        if owed {
+            self.has_paid(peer);
+        }
+    }
+
+    /// Nothing more comes of a message, and nobody is to be told of it.
+    pub fn orphan<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, failure: Failure) {
+        self.leave(index);
+        let incoming = self.incoming.at_mut(index).expect("it is there");
+        let whole = matches!(incoming.fetch, Fetch::Nothing) && incoming.arrived == incoming.ahead;
+        if whole && !matches!(incoming.standing, Standing::Early) {
+            return;
+        }
+        incoming.failure.get_or_insert(failure);
+        match incoming.standing {
+            // A claimed message has been promised; whoever receives it is told that it failed.
+            Standing::Claimed => {}
+            Standing::Matched(_) => self.incoming_changed(cx, index),
+            Standing::Early | Standing::Unexpected(_) | Standing::Discarded => {
+                self.leave_unexpected(index);
+                let incoming = self.incoming.at_mut(index).expect("it is there");
+                incoming.standing = Standing::Discarded;
+                if let Some(held) = incoming.held.take() {
+                    cx.give_buffer(held);
                 }
+                self.incoming_changed(cx, index);
             }
         }
     }

@@ -4,7 +4,7 @@
 use crate::api::*;
 use crate::buffers::Buffer;
 use crate::endpoint::Endpoint;
-use crate::header::{self, Body, COMMON, Common, LONGEST, number_in};
+use crate::header::{self, Body, COMMON, Common, LONGEST, may_come_twice, number_in};
 use crate::lane::LaneSend;
 use crate::shared::Cx;
 use arrayvec::ArrayVec;
@@ -132,7 +132,8 @@ impl Endpoint {
     #[inline]
     pub fn post_entered<M: Store>(&mut self, cx: &mut Cx<'_, M>, key: Key) {
         let Some(tx) = self.tx.get(key) else { return };
-        if !self.peers[tx.peer as usize].backlog.is_empty() || !self.try_post(cx, key.index) {
+        let state = &self.peers[tx.peer as usize];
+        if state.ending > 0 || !state.backlog.is_empty() || !self.try_post(cx, key.index) {
             self.enqueue(key.index);
         }
     }
@@ -212,7 +213,7 @@ impl Endpoint {
         let (op, sges) = (SendOp::Send { imm: None }, ArrayVec::from_iter([sge]));
         // Past whatever waits for room in the lane.
         let key = self.enter(cx, peer, Work { purpose: Purpose::Ask, buffer: Some(buffer), op, sges });
-        if !self.try_post(cx, key.index) {
+        if self.peers[peer as usize].ending > 0 || !self.try_post(cx, key.index) {
             let tx = self.tx.remove(key).expect("just entered");
             self.peers[peer as usize].in_device -= 1;
             self.reply_ends(cx.shared, peer);
@@ -318,31 +319,65 @@ impl Endpoint {
         }
     }
 
-    /// Another process was there than the device knew of. That is who is meant by a message of a session in which nothing
-    /// has come from the peer so far: it goes again. Who has the peer's key and was in the old process is gone, so it cannot
-    /// have the message already; only a well-known address may lead to two that get it, one after the other.
+    /// Whether a message that was lost with its context may go again: to another process than the device knew of, or by a
+    /// lane. It waits until it is known why the context has ended. Where the address has no key a message may be meant for
+    /// either of two processes, unless something has come from the peer in this session; and both may get it, one after the
+    /// other.
     #[cold]
-    fn goes_again<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) -> bool {
+    fn may_go_again(&mut self, index: u32, status: Status) -> bool {
         let tx = self.tx.at_mut(index).expect("the caller has it");
-        let peer = &self.peers[tx.peer as usize];
-        let is_first = tx.session == peer.session && !peer.spoken;
-        if !is_first || !matches!(tx.op, SendOp::Send { .. }) || tx.again == MOST_AGAIN {
+        let peer = &mut self.peers[tx.peer as usize];
+        let may = peer.addr.key != 0 || !peer.spoken || peer.lane.is_some();
+        let of_now = tx.session == peer.session && peer.ending > 0;
+        if !may || !of_now || !matches!(tx.op, SendOp::Send { .. }) || tx.again == MOST_AGAIN {
             return false;
         }
         tx.again += 1;
-        if !peer.backlog.is_empty() || !self.try_post(cx, index) {
-            self.enqueue(index);
-        }
+        peer.aborted.push((index, status));
         true
+    }
+
+    /// What was lost with a context goes again, before everything else, or has failed. `another`: to another process, which
+    /// cannot have any of it. By a lane goes what does no harm if it comes twice: its number tells.
+    pub fn settle_aborted<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, another: bool) {
+        let near = self.peers[peer as usize].lane.is_some();
+        let mut again = Vec::new();
+        for (index, status) in std::mem::take(&mut self.peers[peer as usize].aborted) {
+            let tx = self.tx.at(index).expect("it was kept");
+            let header = tx.buffer.as_ref().map(|buffer| cx.device.memory().bytes(buffer.addr, COMMON));
+            let of_now = tx.session == self.peers[peer as usize].session;
+            if of_now && (another || near && header.is_some_and(may_come_twice)) {
+                again.push(index);
+            } else {
+                self.fail_work(cx, index, status);
+            }
+        }
+        let state = &mut self.peers[peer as usize];
+        if state.backlog.is_empty() && !again.is_empty() {
+            self.blocked.push_back(peer);
+        }
+        again.into_iter().rev().for_each(|index| state.backlog.push_front(index));
     }
 
     /// A piece of work is done, well or not.
     #[inline]
     pub fn work_done<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, status: Status) {
         let Some(key) = self.tx.key_at(index) else { return };
-        if status == Status::RemoteAbort && self.goes_again(cx, index) {
+        if is_of_context(status) && self.may_go_again(index, status) {
             return;
         }
+        self.end_work(cx, key, status);
+    }
+
+    /// The same, for what does not go again.
+    fn fail_work<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, status: Status) {
+        if let Some(key) = self.tx.key_at(index) {
+            self.end_work(cx, key, status);
+        }
+    }
+
+    #[inline]
+    fn end_work<M: Store>(&mut self, cx: &mut Cx<'_, M>, key: Key, status: Status) {
         let tx = self.tx.remove(key).expect("its key was found");
         if let Some(buffer) = tx.buffer {
             cx.give_buffer(buffer);
@@ -350,20 +385,18 @@ impl Endpoint {
         let peer = tx.peer;
         let state = &mut self.peers[peer as usize];
         state.in_device -= 1;
-        if let (Status::Ok, Some(number)) = (status, tx.number)
-            && tx.session == state.session
-        {
-            state.delivered(number);
+        if tx.session == state.session {
+            if let (Status::Ok, Some(number)) = (status, tx.number) {
+                state.delivered(number);
+            } else if status != Status::Ok {
+                self.not_delivered(cx, peer, tx.number, &tx.purpose, status);
+            }
         }
         if let Purpose::Eager { context, tagged, report } = tx.purpose {
             self.ended(peer);
             let error = (status != Status::Ok).then(|| failure_of(status));
             let kind = Kind::Send { tagged };
             cx.shared.done.push_back(Done { error, ..self.done(kind, context, report) });
-        }
-        // A session that is over already needs no other end.
-        if is_of_peer(status) && tx.session == self.peers[peer as usize].session {
-            self.lose_peer(cx, peer, status);
         }
         match tx.purpose {
             Purpose::Eager { .. } => {}
@@ -382,6 +415,33 @@ impl Endpoint {
     }
 }
 
+impl Endpoint {
+    /// Work of a session that goes on was not done.
+    #[cold]
+    fn not_delivered<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        number: Option<u32>,
+        purpose: &Purpose,
+        status: Status,
+    ) {
+        let state = &mut self.peers[peer as usize];
+        if state.ending > 0 {
+            // The context has ended, and what that means is decided when its turn comes.
+            state.gaps |= !matches!(purpose, Purpose::Ask | Purpose::Pull { .. });
+        } else if status == Status::RemoteBadDestQpn {
+            // Nobody has that key, or will ever have it.
+            state.lane = None;
+            self.lose_peer(cx, peer, status);
+        } else if let Some(number) = number {
+            // It alone has failed. Others wait for their turn behind it.
+            self.tell(cx, peer, &Body::Void { number });
+            self.peers[peer as usize].delivered(number);
+        }
+    }
+}
+
 /// How a status of the device shows.
 pub(crate) fn failure_of(status: Status) -> Failure {
     match status {
@@ -390,6 +450,11 @@ pub(crate) fn failure_of(status: Status) -> Failure {
         status if is_of_peer(status) => Failure::PeerLost(status),
         status => Failure::Device(status),
     }
+}
+
+/// Whether a status says that the context with the peer has ended.
+pub(crate) fn is_of_context(status: Status) -> bool {
+    matches!(status, Status::Unresponsive | Status::Unreachable | Status::RemoteAbort)
 }
 
 /// Whether a status says that the peer, or its endpoint, is not what it was.

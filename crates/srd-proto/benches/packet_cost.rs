@@ -38,7 +38,7 @@ impl Upper<Length> for Sink {
     fn outcome(&mut self, _: PeerId, _: Token, _: Result<(), Status>) {
         self.completed += 1;
     }
-    fn peer_lost(&mut self, _: PeerId, _: InstanceAddr, _: PeerLoss) {}
+    fn peer_lost(&mut self, _: PeerId, _: u8, _: InstanceAddr, _: PeerLoss) {}
 }
 
 fn run(size: usize, messages: u64, batch: usize) -> (f64, f64) {

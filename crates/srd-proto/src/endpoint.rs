@@ -294,6 +294,8 @@ impl<P: Payload> Endpoint<P> {
         let context = &mut self.peers[slot as usize];
         context.revive(now);
         if context.messages.upper_len() >= self.shared.config.max_messages_per_peer as usize {
+            // There may be room when the peer, which may have counted as dead, has answered.
+            self.make_ready(slot);
             return Err(SendError::Full);
         }
         let peer = &mut self.peers[slot as usize];
@@ -792,7 +794,7 @@ impl<P: Payload> Endpoint<P> {
         let peer = &mut self.peers[slot as usize];
         let mut old = peer.begin_context(self.now, context, shared);
         peer.joined = true;
-        old.end(self.now, Status::RemoteAbort, PeerLoss::Restarted, shared, upper);
+        old.end(self.now, Status::RemoteAbort, PeerLoss::GivenUp, shared, upper);
         self.timers.set(slot, Time::NEVER);
     }
 

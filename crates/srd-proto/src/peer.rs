@@ -502,7 +502,7 @@ impl<P: Payload> Peer<P> {
                 upper.abandon(cookie, &partial.head);
             }
         }
-        upper.peer_lost(self.id, self.addr, why);
+        upper.peer_lost(self.id, self.port, self.addr, why);
     }
 
     /// When this peer wants attention next.

@@ -80,8 +80,9 @@ pub trait Upper<P: Payload> {
     /// A peer has not answered for seconds, though it may be asked for longer before it counts as dead. Once per silence.
     fn peer_silent(&mut self, _addr: InstanceAddr, _answered_before: bool) {}
 
-    /// The context with a peer has ended; the outcomes of its messages have been reported just before.
-    fn peer_lost(&mut self, peer: PeerId, addr: InstanceAddr, why: PeerLoss);
+    /// The context with a peer, seen from our port number `port`, has ended; the outcomes of its messages have been reported
+    /// just before.
+    fn peer_lost(&mut self, peer: PeerId, port: u8, addr: InstanceAddr, why: PeerLoss);
 }
 
 /// Why a context ended.
@@ -92,8 +93,10 @@ pub enum PeerLoss {
         /// Whether it had ever answered.
         answered_before: bool,
     },
-    /// Another process answers at its address, or the same one, after it has given us up.
+    /// Another process answers at its address.
     Restarted,
+    /// The same process has given us up.
+    GivenUp,
     /// No common protocol version.
     Incompatible,
 }

@@ -60,7 +60,7 @@ impl Upper<Length> for Strict {
         assert!(self.owed.remove(&token.0), "one outcome per message");
     }
 
-    fn peer_lost(&mut self, _: PeerId, _: InstanceAddr, _: PeerLoss) {}
+    fn peer_lost(&mut self, _: PeerId, _: u8, _: InstanceAddr, _: PeerLoss) {}
 }
 
 const PORT: u16 = 17408;

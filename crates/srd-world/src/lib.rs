@@ -21,6 +21,7 @@ mod endgame;
 mod engine;
 pub mod ledger;
 pub mod memory;
+pub mod messages;
 pub mod net;
 pub mod node;
 pub mod pattern;
@@ -36,4 +37,12 @@ pub mod workload;
 pub mod world;
 
 pub use plan::Plan;
-pub use world::{Failure, Summary, run};
+pub use world::{Failure, Summary};
+
+/// Runs `plan` from beginning to end. A panic is a violation like any other.
+pub fn run(plan: &Plan, tracing: bool) -> Result<Summary, Box<Failure>> {
+    match plan.talk.layer {
+        0 => world::run(plan, tracing),
+        _ => messages::run(plan, tracing),
+    }
+}

@@ -33,6 +33,9 @@ struct Arguments {
     /// Change the plan: NAME=VALUE, several separated by commas. Names are those that a failure prints.
     #[arg(long, value_delimiter = ',', value_parser = setting)]
     set: Vec<(String, u64)>,
+    /// Worlds of the messaging layer instead of the device alone.
+    #[arg(long)]
+    messages: bool,
     /// Start from a plan in which nothing goes wrong instead of the one that the seed draws.
     #[arg(long)]
     calm: bool,
@@ -75,7 +78,12 @@ fn main() -> ExitCode {
 }
 
 fn plan_of(seed: u64, arguments: &Arguments) -> Plan {
-    let mut plan = if arguments.calm { Plan::calm(seed) } else { Plan::draw(seed) };
+    let mut plan = match (arguments.calm, arguments.messages) {
+        (false, false) => Plan::draw(seed),
+        (false, true) => Plan::draw_messages(seed),
+        (true, false) => Plan::calm(seed),
+        (true, true) => Plan::calm_messages(seed),
+    };
     for (name, value) in &arguments.set {
         plan.set(name, *value).expect("checked when it was parsed");
     }
@@ -165,12 +173,12 @@ fn print_failure(failure: &Failure) {
 
 /// The command that runs this plan again: the seed alone if it draws the plan, otherwise what differs from calm.
 fn print_command(plan: &Plan) {
-    let mut changes = String::new();
-    if *plan != Plan::draw(plan.seed) {
-        let (shape, faults) = (format!("{:?}", plan.shape), format!("{:?}", plan.faults));
-        let both = [shape, faults].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",");
-        changes = if both.is_empty() { " --calm".to_string() } else { format!(" --calm --set {both}") };
-    }
+    let changes = match plan.changes() {
+        _ if *plan == Plan::draw(plan.seed) => String::new(),
+        _ if *plan == Plan::draw_messages(plan.seed) => " --messages".to_string(),
+        none if none.is_empty() => " --calm".to_string(),
+        some => format!(" --calm --set {some}"),
+    };
     println!("  cargo run --profile checked -p srd-world -- --seed {} --trace{changes}", plan.seed);
 }
 

@@ -275,7 +275,7 @@ impl Node {
 
 /// Where the clock of a process stands at first: some way from zero, so that it can be set back, and sometimes just
 /// before the stamps on the wire wrap.
-fn first_clock(rng: &mut Rng) -> i64 {
+pub(crate) fn first_clock(rng: &mut Rng) -> i64 {
     const DAY: u64 = 86_400_000_000_000;
     const STAMP_WRAP: u64 = 1 << 36;
     let start = DAY + rng.below(DAY);

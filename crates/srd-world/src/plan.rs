@@ -1,4 +1,4 @@
-//! What a run is made of: two flat structures of plain numbers, drawn from the seed.
+//! What a run is made of: flat structures of plain numbers, drawn from the seed.
 //!
 //! Every field has a calm value, at which it does nothing out of the ordinary. That makes a plan printable (what
 //! differs from calm), settable from the command line, and reducible: [`crate::shrink`] puts fields back to calm one
@@ -262,6 +262,66 @@ fields! {
     }
 }
 
+fields! {
+    /// Worlds of the messaging layer, see [`crate::messages`]: what its endpoints do, and what goes wrong with them.
+    Talk {
+        /// The messaging layer runs on the devices.
+        layer = 0,
+        /// Endpoints of a process.
+        endpoints = 1,
+        /// Longest message of the device.
+        max_msg = 8_832,
+        /// The messaging layer's configuration; see [`srd_msg::Config`].
+        receive_buffers = 32,
+        /// As above.
+        max_outstanding = 4_096,
+        /// As above.
+        medium_limit = 65_536,
+        /// As above.
+        eager_ahead = 16_384,
+        /// As above.
+        read_bytes = 1 << 20,
+        /// As above.
+        reads_in_flight = 4,
+        /// As above.
+        grant_bytes = 256 << 10,
+        /// As above.
+        by_read = 1,
+        /// As above.
+        near_limit = 8_192,
+        /// As above.
+        ask_every_ns = 500_000_000,
+        /// Longest message and RMA operation.
+        longest = 30_000,
+        /// Of a hundred operations, how many are RMA.
+        rma_percent = 0,
+        /// Of a hundred operations, how many are atomic.
+        atomic_percent = 0,
+        /// Of a hundred receives, how many are for messages of one peer.
+        directed_percent = 30,
+        /// Of a hundred receives, how many are cancelled.
+        cancel_percent = 0,
+        /// Receives for a hundred messages.
+        receives_percent = 100,
+        /// Of a hundred operations that fail, how many are followed by another one to the same peer at once.
+        again_percent = 0,
+        /// Of a hundred pairs of endpoints on one host, how many have lanes.
+        lanes_percent = 0,
+        /// Bytes of a lane's ring.
+        ring_bytes = 32_768,
+        /// Long messages are copied out of the other process.
+        copies = 1,
+        /// Of a hundred pauses, how many hit a second process at the same time.
+        twins_percent = 0,
+        /// Endpoints that are closed, and opened again under the same number.
+        reopens = 0,
+        /// Of a hundred of them, how many do not wait for what they have sent.
+        abrupt_percent = 50,
+        /// Damage done by the harness itself between messaging layer and oracle. See [`crate::messages::Sabotage`].
+        spoil = 0,
+    }
+}
+
 /// Everything about a run. The same plan gives the same run.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -271,18 +331,21 @@ pub struct Plan {
     pub shape: Shape,
     /// What goes wrong.
     pub faults: Faults,
+    /// What the messaging layer does, in its worlds.
+    pub talk: Talk,
 }
 
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "seed {}\n  shape  {:?}\n  faults {:?}", self.seed, self.shape, self.faults)
+        write!(f, "seed {}\n  shape  {:?}\n  faults {:?}", self.seed, self.shape, self.faults)?;
+        if self.talk.layer != 0 { write!(f, "\n  talk   {:?}", self.talk) } else { Ok(()) }
     }
 }
 
 impl Plan {
     /// A run in which nothing goes wrong.
     pub fn calm(seed: u64) -> Plan {
-        Plan { seed, shape: Shape::calm(), faults: Faults::calm() }
+        Plan { seed, shape: Shape::calm(), faults: Faults::calm(), talk: Talk::calm() }
     }
 
     /// The plan of `seed`.
@@ -304,11 +367,135 @@ impl Plan {
         plan
     }
 
-    /// Sets the field called `name` of either structure.
+    /// A run of the messaging layer in which nothing goes wrong.
+    pub fn calm_messages(seed: u64) -> Plan {
+        let mut plan = Plan::calm(seed);
+        (plan.talk.layer, plan.shape.span_ns) = (1, 50_000_000);
+        plan
+    }
+
+    /// The plan of `seed` for a world of the messaging layer.
+    pub fn draw_messages(seed: u64) -> Plan {
+        let rng = &mut Rng::new(seed, purpose::TALK);
+        let mut plan = Plan::calm_messages(seed);
+        plan.draw_configuration(rng);
+        plan.draw_talk(rng);
+        // One run in ten has no faults at all: what breaks there is plain wrong.
+        if !rng.percent(10) {
+            let share = rng.pick(&[10, 25, 50]);
+            if rng.percent(60) {
+                plan.draw_packet_faults(rng, share);
+                plan.faults.corrupt_ppm = 0;
+            }
+            plan.draw_interruptions(rng, share);
+        }
+        plan
+    }
+
+    /// All that is not calm, as `--set` takes it.
+    pub fn changes(&self) -> String {
+        let all = [format!("{:?}", self.shape), format!("{:?}", self.faults), format!("{:?}", self.talk)];
+        all.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(",")
+    }
+
+    /// The field called `name` of whichever structure has it.
+    pub fn field(&mut self, name: &str) -> Option<&mut u64> {
+        let Plan { shape, faults, talk, .. } = self;
+        shape.field(name).or_else(|| faults.field(name)).or_else(|| talk.field(name))
+    }
+
+    /// Sets the field called `name`.
     pub fn set(&mut self, name: &str, value: u64) -> Result<(), String> {
-        let field = self.shape.field(name).or_else(|| self.faults.field(name));
-        *field.ok_or_else(|| format!("no field {name} in Shape or Faults"))? = value;
+        let field = self.field(name);
+        *field.ok_or_else(|| format!("no field {name} in Shape, Faults or Talk"))? = value;
         Ok(())
+    }
+
+    fn draw_talk(&mut self, rng: &mut Rng) {
+        let s = &mut self.shape;
+        s.processes = rng.pick(&[2, 2, 2, 3, 3, 4, 5]);
+        s.per_host = rng.pick(&[1, 1, 1, 2, 2, 5]);
+        s.messages = rng.spread(16, 160);
+        s.post_burst = rng.pick(&[1, 1, 1, 2, 8]);
+        // Long enough for several silences that end a peer.
+        s.peer_timeout_ns = rng.pick(&[60_000_000, 200_000_000, 1_000_000_000]);
+        s.span_ns = rng.pick(&[s.peer_timeout_ns / 10, s.peer_timeout_ns * 3, s.peer_timeout_ns * 10]);
+        (s.paths, s.entropy) = rng.pick(&[(1, 1), (2, 4), (8, 16)]);
+        s.max_rto_ns = rng.pick(&[5_000_000, 20_000_000]);
+        s.min_rto_ns = rng.pick(&[100_000, 1_000_000]);
+        s.min_pto_ns = rng.pick(&[50_000, 500_000]);
+        (s.probe_mtu, s.mixed, s.messages_per_peer) = (0, 0, rng.pick(&[1 << 20, 1 << 20, 8]));
+        s.codec = rng.pick(&[0, 0, 1]);
+        s.cq_lag_ns = rng.pick(&[0, 0, 0, 5_000, 500_000, s.peer_timeout_ns.min(200_000_000) / 3]);
+        s.batch_ns = rng.pick(&[0, 0, 1_000, 100_000]);
+        s.notified = rng.below(2);
+        s.rcvbuf_bytes = rng.pick(&[8 << 20, 1 << 20, 40_000]);
+        s.rnr_wait_ns = rng.pick(&[50_000, 200_000]);
+        let t = &mut self.talk;
+        t.endpoints = rng.pick(&[1, 1, 2]);
+        t.max_msg = rng.pick(&[8_832, 4_096, 1_024]);
+        t.receive_buffers = rng.pick(&[32, 32, 8, 2]);
+        t.max_outstanding = rng.pick(&[4_096, 4_096, 8]);
+        t.medium_limit = rng.pick(&[65_536, 10_000, 0]);
+        t.eager_ahead = rng.pick(&[16_384, 1_000, 0]);
+        t.read_bytes = rng.pick(&[1 << 20, 5_000]);
+        t.reads_in_flight = rng.within(1, 4);
+        t.grant_bytes = rng.pick(&[256 << 10, 4_000]);
+        t.by_read = rng.pick(&[1, 1, 0]);
+        t.near_limit = rng.pick(&[8_192, 1_000]);
+        t.ask_every_ns = rng.pick(&[s.peer_timeout_ns / 60, s.peer_timeout_ns / 5]);
+        t.longest = rng.pick(&[500, 9_000, 30_000, 100_000]);
+        t.rma_percent = rng.pick(&[0, 0, 20, 60]);
+        t.atomic_percent = rng.pick(&[0, 0, 20]);
+        t.directed_percent = rng.pick(&[0, 30, 100]);
+        t.cancel_percent = rng.pick(&[0, 0, 20]);
+        t.receives_percent = rng.pick(&[100, 100, 40, 150]);
+        t.again_percent = rng.pick(&[0, 50, 100]);
+        t.lanes_percent = rng.pick(&[0, 50, 100]);
+        t.ring_bytes = rng.pick(&[32_768, 131_072]);
+        t.copies = rng.pick(&[1, 1, 0]);
+        if s.cq_lag_ns > 1_000_000 {
+            // A round of a long message takes as long as the program does.
+            (t.receive_buffers, t.longest) = (32, t.longest.min(9_000));
+        }
+    }
+
+    /// Silences of every kind, shorter and longer than each timer.
+    fn draw_interruptions(&mut self, rng: &mut Rng, share: u64) {
+        let (f, t, timeout) = (&mut self.faults, &mut self.talk, self.shape.peer_timeout_ns);
+        let spans = [
+            timeout / 100,
+            t.ask_every_ns * 3 / 2,
+            timeout / 2,
+            timeout * 5 / 4,
+            timeout * 3 / 2,
+            timeout * 4,
+        ];
+        if rng.percent(share * 2) {
+            f.pauses = rng.within(1, 4);
+            f.pause_ns = rng.pick(&spans);
+            t.twins_percent = rng.pick(&[0, 0, 50, 100]);
+        }
+        if rng.percent(share) {
+            f.cuts = rng.within(1, 4);
+            f.cut_ns = rng.pick(&spans);
+        }
+        if rng.percent(share) {
+            f.restarts = rng.within(1, 4);
+            f.restart_ns = rng.pick(&[0, 1_000_000, timeout / 2, timeout * 3 / 2]);
+        }
+        if rng.percent(share) {
+            t.reopens = rng.within(1, 4);
+            t.abrupt_percent = rng.pick(&[0, 50, 100]);
+        }
+        if rng.percent(share) {
+            f.jumps_forward = rng.within(0, 3);
+            f.jumps_back = rng.within(0, 3);
+            f.jump_ns = rng.pick(&[10_000, 10_000_000, timeout / 2, timeout * 4]);
+        }
+        if rng.percent(share / 2) {
+            f.deaths = 1;
+        }
     }
 
     fn draw_shape(&mut self, rng: &mut Rng) {
@@ -516,6 +703,8 @@ pub mod purpose {
     pub const CONFIG: u64 = 6;
     /// Incarnations and seeds of devices.
     pub const DEVICES: u64 = 7;
+    /// The plan of a world of the messaging layer.
+    pub const TALK: u64 = 8;
 }
 
 #[cfg(test)]
@@ -524,15 +713,15 @@ mod tests {
 
     #[test]
     fn a_seed_means_one_plan_and_prints_as_it_is_set() {
-        for seed in 0..200 {
-            let plan = Plan::draw(seed);
-            assert_eq!(plan, Plan::draw(seed));
+        let of_both =
+            (0..200).flat_map(|seed| [(Plan::draw as fn(u64) -> Plan, seed), (Plan::draw_messages, seed)]);
+        for (draw, seed) in of_both {
+            let plan = draw(seed);
+            assert_eq!(plan, draw(seed));
             let mut again = Plan::calm(seed);
-            for text in [format!("{:?}", plan.shape), format!("{:?}", plan.faults)] {
-                for item in text.split(',').filter(|item| !item.is_empty()) {
-                    let (name, value) = item.split_once('=').unwrap();
-                    again.set(name, value.parse().unwrap()).unwrap();
-                }
+            for item in plan.changes().split(',').filter(|item| !item.is_empty()) {
+                let (name, value) = item.split_once('=').unwrap();
+                again.set(name, value.parse().unwrap()).unwrap();
             }
             assert_eq!(plan, again);
         }

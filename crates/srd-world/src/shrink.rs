@@ -1,8 +1,9 @@
 //! Makes a failing plan smaller: puts fields back to calm, then halves what is left, for as long as the same rule is
 //! still broken.
 
-use crate::plan::{Faults, Plan, Shape};
-use crate::world::{Failure, run};
+use crate::plan::{Faults, Plan, Shape, Talk};
+use crate::run;
+use crate::world::Failure;
 
 /// The smallest failure found, starting from `failure`, and how many runs it took. `budget` bounds the runs.
 pub fn shrink(failure: Box<Failure>, budget: u32) -> (Box<Failure>, u32) {
@@ -10,8 +11,8 @@ pub fn shrink(failure: Box<Failure>, budget: u32) -> (Box<Failure>, u32) {
     let mut runs = 0;
     loop {
         let before = best.plan.clone();
-        for name in Shape::NAMES.iter().chain(Faults::NAMES) {
-            if *name == "sabotage" {
+        for name in Shape::NAMES.iter().chain(Faults::NAMES).chain(Talk::NAMES) {
+            if ["sabotage", "layer"].contains(name) {
                 continue;
             }
             for value in candidates(&mut best.plan.clone(), name) {
@@ -59,13 +60,14 @@ const GRADUAL: &[&str] = &[
     "pauses",
     "jumps_forward",
     "jumps_back",
+    "endpoints",
+    "reopens",
 ];
 
 /// Values of a field that are calmer than the one it has, the calmest first.
 fn candidates(plan: &mut Plan, name: &str) -> Vec<u64> {
-    let (mut shape, mut faults) = (Shape::calm(), Faults::calm());
-    let calm = shape.field(name).or_else(|| faults.field(name)).copied().expect("the name is in the list");
-    let now = plan.shape.field(name).or_else(|| plan.faults.field(name)).copied().expect("as above");
+    let calm = *Plan::calm(0).field(name).expect("the name is in the list");
+    let now = *plan.field(name).expect("as above");
     let mut values = Vec::new();
     if now != calm {
         values.push(calm);

@@ -1,6 +1,5 @@
 //! How a run is told: one line per event, with `--trace`.
 
-use crate::memory::Bytes;
 use srd_proto::Payload;
 use srd_wire::{Body, Op, Packet, Time};
 use std::fmt::Write;
@@ -11,7 +10,7 @@ pub fn stamp(now: Time) -> String {
 }
 
 /// A packet in one line.
-pub fn packet(packet: &Packet<Bytes>) -> String {
+pub fn packet<P: Payload>(packet: &Packet<P>) -> String {
     let mut line = format!("{:08x}>{:08x}", packet.src_tag.0, packet.dst_tag.0);
     if let Some(hello) = &packet.hello {
         let _ = write!(line, " hello(echo {:x})", hello.echo);

@@ -401,10 +401,39 @@ impl World {
     }
 }
 
+/// A world that is made, and has still to happen.
+pub(crate) trait Playable {
+    /// Lets everything happen, until the first rule that is broken.
+    fn play(&mut self) -> Result<(), Violation>;
+    /// What the run did.
+    fn summary(&self) -> Summary;
+    /// The time.
+    fn now(&self) -> Time;
+}
+
+impl Playable for World {
+    fn play(&mut self) -> Result<(), Violation> {
+        World::play(self)
+    }
+
+    fn summary(&self) -> Summary {
+        World::summary(self)
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+}
+
 /// Runs `plan` from beginning to end. A panic is a violation like any other.
-pub fn run(plan: &Plan, tracing: bool) -> Result<Summary, Box<Failure>> {
+pub(crate) fn run(plan: &Plan, tracing: bool) -> Result<Summary, Box<Failure>> {
     let mut world = World::new(plan);
     world.tracing = tracing;
+    to_the_end(plan, world)
+}
+
+/// Lets a world happen. A panic is a violation like any other.
+pub(crate) fn to_the_end(plan: &Plan, mut world: impl Playable) -> Result<Summary, Box<Failure>> {
     let ended = catch_unwind(AssertUnwindSafe(|| world.play()));
     let violation = match ended {
         Ok(Ok(())) => {
@@ -418,7 +447,7 @@ pub fn run(plan: &Plan, tracing: bool) -> Result<Summary, Box<Failure>> {
         Ok(Err(violation)) => violation,
         Err(panic) => panicked(&*panic),
     };
-    let at = world.now;
+    let at = world.now();
     // A device that has panicked may panic again while it is dropped.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(world)));
     Err(failure(plan, violation, at))

@@ -55,6 +55,85 @@ fn another_seed_is_another_run() {
     assert!((1..5).all(|i| !hashes[..i].contains(&hashes[i])));
 }
 
+#[test]
+fn random_worlds_of_the_messaging_layer_break_no_rule() {
+    quiet_panics();
+    for seed in 0..100 {
+        if let Err(failure) = run(&Plan::draw_messages(seed), false) {
+            panic!(
+                "{}: {}\n  cargo run --release -p srd-world -- --messages --seed {seed} --trace",
+                failure.violation.rule, failure.violation.detail
+            );
+        }
+    }
+}
+
+/// Two that talk all the time, and one of them stands still for longer than the other waits: what both have been told of
+/// as sent comes, in both directions, though both lose each other.
+#[test]
+fn what_was_completed_before_a_long_silence_is_delivered() {
+    quiet_panics();
+    let mut lost = 0;
+    for seed in 0..60 {
+        let mut plan = Plan::calm_messages(seed);
+        (plan.shape.messages, plan.shape.span_ns, plan.shape.peer_timeout_ns) =
+            (80, 1_500_000_000, 200_000_000);
+        (plan.talk.ask_every_ns, plan.talk.again_percent) = (3_000_000, 100);
+        (plan.faults.pauses, plan.faults.pause_ns, plan.talk.twins_percent) =
+            (2, 500_000_000, seed % 2 * 100);
+        match run(&plan, false) {
+            Ok(summary) => lost += summary.score.failed,
+            Err(failure) => panic!(
+                "{}: {}\n  cargo run --release -p srd-world -- --seed {seed} --trace --calm --set {}",
+                failure.violation.rule,
+                failure.violation.detail,
+                plan.changes()
+            ),
+        }
+    }
+    assert!(lost > 30, "they hardly ever lose each other: {lost} operations failed");
+}
+
+#[test]
+fn the_same_seed_is_the_same_run_of_the_messaging_layer() {
+    for seed in 0..10 {
+        let [first, second] = [(), ()].map(|()| run(&Plan::draw_messages(seed), false).expect("it is clean"));
+        assert_eq!(first, second);
+    }
+}
+
+#[test]
+fn the_oracle_of_messages_finds_damage_of_every_kind() {
+    use srd_world::messages::Sabotage;
+    quiet_panics();
+    for (at, kind) in Sabotage::ALL.into_iter().enumerate() {
+        let rules: &[&str] = match kind {
+            Sabotage::None => &[],
+            Sabotage::LoseReceive => &["completed but lost", "liveness"],
+            Sabotage::RepeatReceive => &["completed twice"],
+            Sabotage::LoseSend => &["liveness"],
+            Sabotage::LieSuccess => &["completed but lost", "false success"],
+            Sabotage::Swap => &["corruption", "matching", "order"],
+        };
+        let mut found = 0;
+        for seed in 0..20 {
+            let mut plan = Plan::calm_messages(seed);
+            (plan.shape.messages, plan.talk.spoil) = (60, at as u64 + 1);
+            if kind == Sabotage::LieSuccess {
+                // Endpoints that live are cut off for long.
+                (plan.shape.span_ns, plan.shape.peer_timeout_ns) = (600_000_000, 60_000_000);
+                (plan.faults.cuts, plan.faults.cut_ns) = (2, 300_000_000);
+            }
+            if let Err(failure) = run(&plan, false) {
+                let rule = failure.violation.rule;
+                assert!(rules.contains(&rule), "{kind:?} is taken for {rule}: {}", failure.violation.detail);
+                found += 1;
+            }
+        }
+        assert!(found >= 8, "{kind:?} was found in {found} of 20 runs");
+    }
+}
+
 /// Rules that a kind of damage may break.
 fn expected(kind: Sabotage) -> &'static [&'static str] {
     match kind {

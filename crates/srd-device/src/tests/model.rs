@@ -266,7 +266,7 @@ impl Model {
         for Arriving { cookie, message, .. } in std::mem::take(&mut self.arriving) {
             self.bench.tables.abandon(cookie, &message);
         }
-        self.bench.tables.peer_lost(peer, peer_addr(), PeerLoss::Dead { answered_before: true });
+        self.bench.tables.peer_lost(peer, 0, peer_addr(), PeerLoss::Dead { answered_before: true });
     }
 
     fn poll(&mut self) {

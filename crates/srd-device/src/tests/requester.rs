@@ -360,7 +360,7 @@ fn reads_of_a_lost_peer_end_with_the_status_of_the_loss() {
         bench.post(2, SEND, &[]).unwrap();
         bench.outcome(Err(Status::RemoteRnr));
         let peer = bench.peer();
-        bench.tables.peer_lost(peer, peer_addr(), why);
+        bench.tables.peer_lost(peer, 0, peer_addr(), why);
         assert_eq!(bench.poll(), [(1, status), (2, status)]);
         let event = bench.tables.poll_async_event();
         match why {

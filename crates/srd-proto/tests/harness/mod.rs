@@ -93,7 +93,7 @@ impl Upper<Bytes> for Log {
         self.outcomes.push((token.0, outcome));
     }
 
-    fn peer_lost(&mut self, _: PeerId, _: InstanceAddr, why: PeerLoss) {
+    fn peer_lost(&mut self, _: PeerId, _: u8, _: InstanceAddr, why: PeerLoss) {
         self.lost_peers.push(why);
     }
 }
