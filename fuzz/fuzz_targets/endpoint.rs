@@ -32,7 +32,13 @@ struct Upper {
 
 impl srd_proto::Upper<VecPayload> for Upper {
     fn vouches(&self, op: &Op) -> bool {
-        matches!(op, Op::Send { .. } | Op::Write { .. } | Op::ReadRequest { .. })
+        // An odd key is a wrong one.
+        match op {
+            Op::Send { route, .. } | Op::Write { route, .. } | Op::ReadRequest { route, .. } => {
+                route.qkey.0 % 2 == 0
+            }
+            _ => false,
+        }
     }
 
     fn begin(&mut self, message: &Incoming) -> std::result::Result<Cookie, Status> {

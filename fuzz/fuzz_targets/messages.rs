@@ -228,10 +228,10 @@ impl World {
             self.hall.net.flush();
         } else {
             // By a lane: as the other endpoint, or as somebody of the same host.
-            let from = if u.arbitrary()? {
-                self.hall.addr(1 - to)
-            } else {
-                PeerAddr { gid: gid(ATTACKER), qpn: self.raw.qpn }
+            let of_the_other = u.arbitrary()?;
+            let from = match of_the_other {
+                true => (gid(1 - to), self.hall.qpns[1 - to]),
+                false => (gid(ATTACKER), self.raw.qpn),
             };
             let at = self.guards[2 * to];
             let memory = self.hall.net.devices[to].memory();

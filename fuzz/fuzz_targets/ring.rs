@@ -20,7 +20,7 @@ const SLOT: u64 = 128;
 const RINGS: u64 = 1 << 16;
 const RING_APART: u64 = 1 << 16;
 const LINE: u64 = 64;
-const HEADER: u64 = 104;
+const HEADER: u64 = 112;
 
 const OPTIONS: Options = Options { lanes: LANES, ring_bytes: RING as u32, permit_copies: false };
 
@@ -32,7 +32,7 @@ fn directory() -> PathBuf {
 }
 
 fn address(qpn: u16) -> Address {
-    Address { ip: Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets(), qpn }
+    Address { ip: Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets(), port: 21_000, qpn }
 }
 
 /// A number such as a control word holds, or one that none does.
