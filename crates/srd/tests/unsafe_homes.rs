@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 /// C calls them, so that unsafe code is everywhere in them: every file of theirs that has some is a row all the same.
 const SPEAK_C: [&str; 2] = ["srd-libfabric", "srd-verbs"];
 
+/// Tests as a crate: it compiles sources of others once more, and nobody ships it.
+const MODELS: &str = "srd-races";
+
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -35,6 +38,9 @@ fn crates() -> BTreeMap<String, Vec<(String, String)>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(repository().join("crates")).unwrap() {
         let dir = entry.unwrap().path();
+        if dir.ends_with(MODELS) {
+            continue;
+        }
         let mut found = Vec::new();
         sources(&dir.join("src"), &mut found);
         let named = |path: &PathBuf| path.strip_prefix(&dir).unwrap().to_str().unwrap().to_string();
