@@ -138,4 +138,6 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = run(&mut Unstructured::new(bytes));
+    // Empty now: the segments go with their owners.
+    let _ = fs::remove_dir(directory());
 });
