@@ -272,6 +272,12 @@ impl Endpoint {
     pub fn breach<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, breach: Breach) {
         cx.shared.count(breach);
         let session = self.peers[peer as usize].their_session;
+        // Nor is what has come of it before its turn.
+        let early: Vec<_> = self.peers[peer as usize].early.drain().collect();
+        if !early.is_empty() {
+            self.has_paid(peer);
+        }
+        early.into_iter().for_each(|(_, early)| self.drop_early(cx, peer, early));
         self.lose_peer(cx, peer, Status::RemoteAbort);
         if session != 0 {
             // The count in the session's name, which is all that a Stale says.

@@ -94,6 +94,8 @@ pub(crate) struct Peer {
     ended_session: u64,
     /// It has been told who we are, in this session of its.
     pub greeted: bool,
+    /// That ended with a context, and not because the peer broke the rules or another endpoint is there.
+    pub may_resume: bool,
     /// Messages of its session have come by its lane: all that are still to come will.
     pub theirs_near: bool,
     /// Those of its session that it sent over the network and that did not come never will.
@@ -162,6 +164,7 @@ impl Peer {
             their_session: 0,
             ended_session: 0,
             greeted: false,
+            may_resume: false,
             theirs_near: false,
             theirs_gaps: false,
             expected: 0,
@@ -302,6 +305,7 @@ impl Peer {
         }
         self.their_session = 0;
         (self.theirs_near, self.theirs_gaps) = (false, false);
+        self.may_resume = false;
         self.expected = 0;
         self.consumed = 0;
         self.told = 0;

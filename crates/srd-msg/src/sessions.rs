@@ -72,7 +72,7 @@ impl Endpoint {
             Session::Current => return true,
             // A context has ended, and with it what had come by it of the session, but the peer's lane goes on as if nothing
             // had happened: so does the session.
-            Session::Ended if near => {
+            Session::Ended if near && self.peers[peer as usize].may_resume => {
                 let state = &mut self.peers[peer as usize];
                 (state.their_session, state.theirs_gaps) = (session, true);
                 return true;
@@ -213,6 +213,7 @@ impl Endpoint {
                 self.context_of_near_ended(cx, peer, status);
             } else {
                 self.lose_peer(cx, peer, status);
+                self.peers[peer as usize].may_resume = true;
             }
         }
     }
@@ -242,6 +243,7 @@ impl Endpoint {
         } else if state.their_session != 0 {
             self.fail_directed(cx.shared, peer, failure);
             self.end_their_session(cx, peer, status);
+            self.peers[peer as usize].may_resume = true;
         }
         // Whether it lives is asked where its lane leads.
         self.tell(cx, peer, &Body::Ping);
