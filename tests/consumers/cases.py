@@ -16,6 +16,7 @@ from harness.transport import SRD, TCP, Transport
 
 HERE = Path(__file__).resolve().parent
 CHECK = HERE / "mpi_check.c"
+SPAWN = HERE / "mpi_spawn.c"
 RANKS = 2
 APPLICATION_RANKS = 4
 
@@ -63,6 +64,11 @@ def mpi_check(
 ) -> Job:
     program = [str(stack.compile(CHECK)), *arguments]
     argv, environment = stack.launch(transport, RANKS, program, one_sided="--rma" in arguments)
+    return Job(Command(argv, {**environment, **variables}))
+
+
+def mpi_spawn(stack: stacks.Stack, transport: Transport, variables: dict[str, str]) -> Job:
+    argv, environment = stack.launch(transport, RANKS, [str(stack.compile(SPAWN)), "10"])
     return Job(Command(argv, {**environment, **variables}))
 
 
@@ -253,6 +259,16 @@ CASES = [
             2000,
         )
         for stack in MPI_STACKS
+    ),
+    *(
+        Case(
+            f"{stack.name}-spawn",
+            f"{stack.title}: children that come and go",
+            partial(mpi_spawn, stack),
+            "mpi_spawn: ok",
+            200,
+        )
+        for stack in (stacks.OPEN_MPI_5, stacks.MPICH)
     ),
     *(
         Case(

@@ -490,3 +490,58 @@ impl<M: Store> Domain<M> {
         self.shared.done.pop_front()
     }
 }
+
+#[cfg(test)]
+#[path = "../../srd-device/tests/harness/mod.rs"]
+mod harness;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use harness::{Net, srd};
+    use srd_device::{DeviceConfig, SendData, SendOp, SendWr, Sge, VecMemory};
+    use srd_wire::{MrKey, Nanos};
+    use std::num::NonZeroU32;
+
+    #[test]
+    fn the_key_of_all_memory_is_of_no_use_to_peers() {
+        let mut net = Net::new(1, &DeviceConfig::default(), VecMemory::default);
+        let addr = net.devices[0].memory().allocate(4096);
+        let peer = net.side(0, addr, 4096, srd);
+        let device = &mut net.devices[0];
+        let mut domain = Domain::open(device, Config::default()).unwrap();
+        let qpn = device.create_qp(domain.qp_init()).unwrap();
+        let identity = Identity { number: NonZeroU32::new(0x1234_5678).unwrap(), well_known: false };
+        domain.open_endpoint(device, Time(0), qpn, identity, 0).unwrap();
+        let rights = RemoteRights { read: true, write: true };
+        let open = Registration { addr, len: 4096, key: None, virtual_addresses: true, rights };
+        let (_, open) = domain.register(device, &open).unwrap();
+        let mut tries = |rkey, op: fn(MrKey, u64) -> SendOp| {
+            let sges = [Sge { addr, len: 8, lkey: peer.key }];
+            let (ah, data) = (peer.ahs[0], SendData::Sges(&sges));
+            let wr = SendWr {
+                wr_id: 1,
+                op: op(rkey, addr),
+                ah,
+                dst_qpn: qpn,
+                qkey: qkey_of(identity.key()),
+                data,
+            };
+            net.devices[0].post_send(net.now, peer.qpn, &wr).unwrap();
+            let mut done = None;
+            net.run_until(Nanos::from_secs(10), |net| {
+                done = net.devices[0].poll_cq(peer.cq);
+                done.is_some()
+            });
+            done.unwrap().status
+        };
+        let all = domain.shared.all_memory;
+        for op in
+            [|rkey, addr| SendOp::Write { rkey, addr, imm: None }, |rkey, addr| SendOp::Read { rkey, addr }]
+                as [fn(MrKey, u64) -> SendOp; 2]
+        {
+            assert_eq!(tries(all, op), Status::RemoteBadAddress);
+            assert_eq!(tries(MrKey(open as u32), op), Status::Ok);
+        }
+    }
+}
