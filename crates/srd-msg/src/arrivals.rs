@@ -5,7 +5,7 @@ use crate::endpoint::{Endpoint, Place, named};
 use crate::header::{self, Body, FAR_BACK, LONGEST, Message, Part};
 use crate::incoming::Fetch;
 use crate::kept::Breach;
-use crate::peer::{Early, session_name};
+use crate::peer::{Early, Session, session_name};
 use crate::shared::{Cx, Shared};
 use srd_device::Store;
 use srd_wire::Status;
@@ -69,6 +69,16 @@ impl Endpoint {
             self.breach(cx, peer, breach);
         }
         Some(peer)
+    }
+
+    /// Whether a message belongs to a session that is known.
+    #[cold]
+    pub fn goes_on<M: Store>(&self, cx: &mut Cx<'_, M>, from: &Place, at: u64, len: u32) -> bool {
+        let head = cx.memory().bytes(at, (len as usize).min(LONGEST));
+        let Some((common, ..)) = header::decode(head) else { return true };
+        let peer = self.peer_with(from.gid, from.qpn, common.from);
+        let session = session_name(common.from, common.session);
+        peer.is_some_and(|peer| self.peers[peer as usize].judge_session(session) != Session::New)
     }
 
     /// Whether a message was delivered that never came here: the endpoint that had this address before has it. Its sender

@@ -285,8 +285,18 @@ impl<M: Store> Domain<M> {
         at: u64,
         len: u32,
     ) {
-        let _ = self.with_known(device, now, endpoint, |endpoint, cx| {
-            let from = Place { gid, qpn, ah: AhNumber::NONE, near: true };
+        let from = Place { gid, qpn, ah: AhNumber::NONE, near: true };
+        if device.losses(self.shared.cq).next().is_some() {
+            // What the peer sent by its lane before it knew that a context had ended has its turn before that, and what it
+            // has sent since after it.
+            let cx = &mut Cx { device, now, shared: &mut self.shared };
+            let known = self.endpoints.get(endpoint.0 as usize).and_then(Option::as_ref);
+            match known.is_some_and(|endpoint| endpoint.goes_on(cx, &from, at, len)) {
+                true => self.note_losses(device, now),
+                false => _ = self.take_completions(device, now),
+            }
+        }
+        let _ = self.with(device, now, endpoint, |endpoint, cx| {
             if let Some(peer) = endpoint.arrived(cx, &from, at, len) {
                 endpoint.peers[peer as usize].near_bytes += u64::from(len);
             }
@@ -446,15 +456,9 @@ impl<M: Store> Domain<M> {
     /// accepted before such an end belongs to the sessions that end with it, and what comes after it to others.
     #[inline]
     fn take_completions(&mut self, device: &mut Device<M>, now: Time) -> bool {
+        self.note_losses(device, now);
         let cx = &mut Cx { device, now, shared: &mut self.shared };
         let cq = cx.shared.cq;
-        if cx.device.losses(cq).next().is_some() {
-            // What follows from completions that come first must not be sent in the context that has begun since.
-            let losses: Vec<Loss> = cx.device.losses(cq).collect();
-            for endpoint in self.endpoints.iter_mut().flatten() {
-                endpoint.contexts_will_end(cx, &losses);
-            }
-        }
         let mut any = false;
         loop {
             while let Some(loss) = cx.device.poll_loss(cq) {
@@ -474,6 +478,19 @@ impl<M: Store> Domain<M> {
             if let Some(endpoint) = self.endpoints.iter_mut().flatten().find(of_qp) {
                 endpoint.completed(cx, &completion);
                 self.next_timeout = self.next_timeout.min(endpoint.next_ask);
+            }
+        }
+    }
+
+    /// What is done before the ends of contexts have their turn must not be sent in those that have begun since.
+    #[inline]
+    fn note_losses(&mut self, device: &mut Device<M>, now: Time) {
+        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        let cq = cx.shared.cq;
+        if cx.device.losses(cq).next().is_some() {
+            let losses: Vec<Loss> = cx.device.losses(cq).collect();
+            for endpoint in self.endpoints.iter_mut().flatten() {
+                endpoint.contexts_will_end(cx, &losses);
             }
         }
     }

@@ -71,14 +71,22 @@ impl Endpoint {
         match self.peers[peer as usize].judge_session(session) {
             Session::Current => return true,
             // A context has ended, and with it what had come by it of the session, but the peer's lane goes on as if nothing
-            // had happened: so does the session.
-            Session::Ended if near && self.peers[peer as usize].may_resume => {
+            // had happened: so does the session. If it asks whether we are there, it waits for what we have lost: it hears
+            // of our next session.
+            Session::Ended
+                if self.peers[peer as usize].may_resume && (near || matches!(body, Body::Ping)) =>
+            {
                 let state = &mut self.peers[peer as usize];
-                (state.their_session, state.theirs_gaps) = (session, true);
+                (state.their_session, state.theirs_gaps, state.greeted) = (session, true, false);
                 return true;
             }
             Session::Old | Session::Ended => {
                 cx.shared.counters.stale += 1;
+                return false;
+            }
+            // A question overtakes what lies in the peer's lane, and so begins no session there.
+            Session::New if !near && self.peers[peer as usize].theirs_near && *body == Body::Ping => {
+                self.peers[peer as usize].heard = cx.now;
                 return false;
             }
             Session::New => {}
@@ -92,7 +100,8 @@ impl Endpoint {
             // from us before; otherwise it does not pay any more what it owes.
             self.end_their_session(cx, peer, Status::RemoteAbort);
         }
-        if near && common.session > 1 {
+        // What we have sent by a lane has outlived a context, but need not have done so where it came.
+        if common.session > 1 && (near || self.peers[peer as usize].lane.is_some()) {
             self.fail_ops(cx, peer, Failure::PeerLost(Status::RemoteAbort));
         }
         let state = &mut self.peers[peer as usize];
