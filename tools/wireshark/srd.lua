@@ -10,6 +10,7 @@ local VERSION = 1
 local COMMON, HELLO, ACK, ECHO, WORD, PROBE, RESET, DATA = 12, 28, 20, 12, 8, 12, 4, 28
 local TAG, COUNTER, INCARNATION = 16, 8, 8
 local MOST_ECHOES, MOST_WORDS = 8, 16
+local LEAST_DATAGRAM = 468 -- all headers, and a block of 128 bytes
 local KIND_NONE, KIND_DATA, KIND_PROBE, KIND_RESET = 0, 1, 2, 3
 local FLAG_HELLO, FLAG_ACK, FLAG_SEALED, FLAG_INITIAL = 1, 2, 4, 8
 local OP_SEND, OP_WRITE, OP_READ_REQUEST, OP_READ_RESPONSE, OP_READ_FAILED, OP_REFUSE, OP_SKIP = 1, 2, 3, 4, 5, 6, 7
@@ -39,6 +40,7 @@ local causes = {
   not_introduced = "destination tag is zero, and the packet does not introduce its sender",
   incarnation_mismatch = "hello names incarnations that are not those of the packet's tags",
   bad_version_range = "hello's lowest version is above its highest",
+  small_datagram = "hello's longest datagram has no room for a packet",
   too_many_echoes = "ACK with more echoes than allowed",
   too_many_sack_words = "ACK with a longer bitmap than allowed",
   unknown_op = "data packet with an unknown operation",
@@ -265,6 +267,7 @@ function Walk:hello()
     local echo_fits = is_zero(at + 8) or tag_of(at + 8) == self.dst_tag
     if is_zero(at) or tag_of(at) ~= self.src_tag or not echo_fits then stop("incarnation_mismatch") end
     if self:u8(at + 16) > self:u8(at + 17) then stop("bad_version_range") end
+    if self:u16(at + 20) < LEAST_DATAGRAM then stop("small_datagram") end
   end
 end
 
@@ -468,6 +471,7 @@ function Walk:packet()
   local hello, ack = has(self.flags, FLAG_HELLO), has(self.flags, FLAG_ACK)
   if hello then self:hello() end
   if self.src_tag == 0 then stop("zero_source_tag") end
+  if ack and self.dst_tag == 0 then stop("bad_flags") end
   if hello then self.introduces() elseif self.dst_tag == 0 then stop("not_introduced") end
   if ack then self:ack() end
   if self.kind == KIND_DATA then

@@ -495,7 +495,7 @@ fn what_is_half_received_of_a_silent_sender_is_abandoned_and_its_sender_told_sho
     assert!(world.hosts[1].log.open.is_empty() && world.hosts[1].log.abandoned == 1);
     world.settle(Nanos::from_secs(10));
     assert_eq!(world.hosts[0].log.outcomes, [(0, Err(Status::RemoteAbort))], "never a false success");
-    assert_eq!(world.hosts[0].log.lost_peers, [PeerLoss::Restarted]);
+    assert_eq!(world.hosts[0].log.lost_peers, [PeerLoss::GivenUp]);
     world.send(0, 1, pattern(50_000, 1));
     world.settle(SECOND);
     assert_eq!(world.hosts[1].log.received.len(), 1);

@@ -298,7 +298,7 @@ fn giving_up_ends_both_directions() {
         } else {
             assert_eq!((outcome, received), (Ok(()), true));
         }
-        assert_eq!(world.hosts[1].log.lost_peers, [PeerLoss::Restarted], "it is told that it was given up");
+        assert_eq!(world.hosts[1].log.lost_peers, [PeerLoss::GivenUp], "it is told that it was given up");
         // And then all is well.
         world.send(0, 1, pattern(40, 0));
         world.send(1, 0, pattern(41, 0));

@@ -198,10 +198,11 @@ pub const METRICS: &[Metric] = &[
     counter("srd_refused_messages", "Messages refused: by this side (here), or of ours by a peer (peer).", &[
         with("/transport/refused_messages", "by", "here"), with("/transport/refusals_received", "by", "peer")]),
     counter("srd_peers_created", "Contexts made.", &[at("/transport/peers_created")]),
-    counter("srd_peers_evicted", "Contexts that made way for others, since nobody had proved to be behind them.", &[at("/transport/peers_evicted")]),
+    counter("srd_peers_evicted", "Contexts of strangers, or of peers long silent that the program did not want, that made way for others.", &[at("/transport/peers_evicted")]),
     counter("srd_peers_unresponsive", "Peers that stopped answering, or never did.", &[at("/transport/unresponsive_remote_events")]),
     counter("srd_peers_impaired", "Peers that lost paths or restarted while work was outstanding.", &[at("/transport/impaired_remote_conn_events")]),
     counter("srd_peers_restarted", "Peers found restarted.", &[at("/transport/peer_restarts")]),
+    counter("srd_given_up_by_peers", "Peers that had given us up: what was under way with them has ended.", &[at("/transport/given_up_by_peers")]),
     counter("srd_resets_sent", "Resets sent: somebody asked for a process that is not here any more.", &[at("/transport/resets_sent")]),
     counter("srd_resets_ignored", "Resets received that did not name the current context.", &[at("/transport/resets_ignored")]),
     counter("srd_paths_gone_down", "Paths that went down.", &[at("/transport/paths_down")]),
