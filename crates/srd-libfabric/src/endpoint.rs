@@ -125,7 +125,7 @@ impl Core {
             let id = state.messages.open_endpoint(device, now, qpn, self.identity(), self.transmit_size)?;
             state.messages.set_min_multi_recv(id, self.min_multi_recv.load(Ordering::Relaxed));
             let near = match self.domain.shm {
-                true => Near::open(id, device.gid(), qpn, device.config().port_base, self.identity),
+                true => Near::open(id, device.gid(), qpn, device.config().port_base, self.identity()),
                 false => Err("SRD_SHM=off in this process".into()),
             };
             if near.is_ok() {

@@ -4,11 +4,10 @@
 
 use crate::engine::Messages;
 use srd_device::{Device, HostMemory, QPS_PER_PORT};
-use srd_msg::{EndpointId, LaneSend, LaneTraffic, PeerAddr, PeerId};
+use srd_msg::{EndpointId, Identity, LaneSend, LaneTraffic, PeerAddr, PeerId};
 use srd_net::log;
 use srd_shm::{Address, CopyError, DIRECTORY, NoCopy, NoLane, Options, Post, SendError};
 use srd_wire::{Gid, Nanos, Qpn, Time};
-use std::num::NonZeroU32;
 use std::path::Path;
 
 /// Records taken in one round: what a sender can put there meanwhile does not keep the round from ending.
@@ -66,10 +65,11 @@ impl Near {
         gid: Gid,
         qpn: Qpn,
         port_base: u16,
-        identity: NonZeroU32,
+        identity: Identity,
     ) -> Result<Near, String> {
         let own = address(port_base, gid, qpn);
-        match Post::open(Path::new(DIRECTORY), own, identity.get(), Options::default()) {
+        let options = Options { well_known: identity.well_known, ..Options::default() };
+        match Post::open(Path::new(DIRECTORY), own, identity.number.get(), options) {
             Ok(post) => Ok(Near {
                 endpoint,
                 gid,
@@ -109,7 +109,7 @@ impl Near {
     fn connect(&mut self, layer: &mut Layer<'_>, peer: PeerId, addr: PeerAddr, asked: u32) {
         let now = layer.now;
         let why = match self.post.connect(address(self.port_base, addr.gid, addr.qpn)) {
-            Ok(lane) if ![0, lane.peer_epoch()].contains(&addr.key) => NoLane::OtherEndpoint,
+            Ok(lane) if key_of(&lane) != addr.key => NoLane::OtherEndpoint,
             Ok(lane) => {
                 if let Err(reason) = lane.can_copy() {
                     copies_forbidden(reason);
@@ -197,6 +197,11 @@ impl Near {
         self.asleep = true;
         self.post.fall_asleep()
     }
+}
+
+/// The key in the address of the endpoint that a lane leads to.
+fn key_of(lane: &srd_shm::Lane) -> u32 {
+    if lane.peer_is_well_known() { 0 } else { lane.peer_epoch() }
 }
 
 fn copies_forbidden(reason: NoCopy) {

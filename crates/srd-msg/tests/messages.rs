@@ -3,8 +3,9 @@
 mod support;
 
 use srd_msg::*;
-use srd_wire::Nanos;
-use support::harness::pattern;
+use srd_wire::{Nanos, Time};
+use std::sync::{Arc, Mutex};
+use support::harness::{gid, pattern};
 use support::*;
 
 const SIZES: [usize; 9] = [0, 1, 8, 512, 513, 8_000, 9_000, 60_000, 3_000_000];
@@ -341,6 +342,67 @@ fn the_dead_and_the_living_at_one_place_are_two_peers() {
         hall.settle(Nanos::from_secs(5));
         hall.nothing(1);
         assert_eq!((hall.read(1, to_room), hall.counters(1).malformed), (bytes, 0));
+    }
+}
+
+/// A lane whose messages wait until the test delivers them, to a peer that must be woken.
+struct Slot(Arc<Mutex<Vec<Vec<u8>>>>, u32);
+
+impl Lane for Slot {
+    fn longest(&self) -> usize {
+        8192
+    }
+    fn identity(&self) -> u32 {
+        self.1
+    }
+    fn send(&mut self, _now: Time, parts: &[&[u8]]) -> LaneSend {
+        self.0.lock().unwrap().push(parts.concat());
+        LaneSend::Sent { asleep: true }
+    }
+    fn can_read(&self) -> bool {
+        false
+    }
+    fn read(&mut self, _there: u64, _here: u64, _len: u64) -> bool {
+        false
+    }
+    fn traffic(&self) -> LaneTraffic {
+        LaneTraffic::default()
+    }
+}
+
+/// The device still has the context of the dead one when the living one, whom it knows by its lane alone, is woken.
+#[test]
+fn the_living_is_not_lost_with_the_context_of_the_dead() {
+    let mut hall = Hall::new(2, Config::default());
+    let (from, to) = (hall.bytes(0, &[1; 100]), hall.room(1, 100));
+    hall.recv(1, None, 1, 0, to, 1);
+    hall.send(0, 1, 1, from, 1);
+    assert_eq!((hall.next(1).error, hall.next(0).error), (None, None));
+    hall.restart(1);
+    let slots: [Arc<Mutex<Vec<Vec<u8>>>>; 2] = Default::default();
+    for (at, of) in [(0, 1), (1, 0)] {
+        let (peer, identity) = (hall.peer(at, of), hall.identities[of].key());
+        hall.set_lane(at, peer, Some(Box::new(Slot(slots[at].clone(), identity))));
+    }
+    let words = [hall.bytes(0, &[2; 100]), hall.bytes(1, &[3; 100])];
+    let rooms = [hall.room(0, 100), hall.room(1, 100)];
+    for turn in 2..6 {
+        // The living one speaks first.
+        for (at, of) in [(1, 0), (0, 1)] {
+            hall.recv(of, Some(at), turn, 0, rooms[of], turn);
+            hall.send(at, of, turn, words[at], turn);
+            assert_eq!(hall.next(at).error, None, "turn {turn}");
+            for letter in std::mem::take(&mut *slots[at].lock().unwrap()) {
+                let letter = hall.bytes(of, &letter);
+                let (now, endpoint) = (hall.net.now, hall.endpoints[of]);
+                let from = (gid(at), hall.qpns[at]);
+                let (domain, device) = (&mut hall.domains[of], &mut hall.net.devices[of]);
+                domain.arrived_near(device, now, endpoint, from, letter.addr, letter.len as u32);
+            }
+            let done = hall.next(of);
+            assert_eq!((done.context, done.error), (turn, None), "turn {turn}");
+        }
+        hall.settle(Nanos::from_secs(if turn == 2 { 5 } else { 0 }));
     }
 }
 

@@ -78,6 +78,11 @@ impl Lane {
         self.segment.header.epoch
     }
 
+    /// Whether that endpoint is meant by whoever names its address without its incarnation.
+    pub fn peer_is_well_known(&self) -> bool {
+        self.segment.header.well_known
+    }
+
     /// The process of that endpoint, by its own number.
     pub fn peer_pid(&self) -> u32 {
         self.segment.header.process.pid

@@ -17,7 +17,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 /// `OpenSRDm`, and below it what must be equal on both sides.
 const MAGIC: u64 = u64::from_le_bytes(*b"OpenSRDm");
 /// Counts layouts that do not understand each other.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 
 /// A cache line of every processor this runs on; records begin at multiples of it.
 pub(crate) const LINE: usize = 64;
@@ -97,9 +97,11 @@ pub(crate) struct Header {
     pub token_at: u64,
     /// A number hardly found there in another process.
     pub token: u64,
+    /// Who knows its place alone may send to it; otherwise its incarnation must be known, too.
+    pub well_known: bool,
 }
 
-const HEADER_WORDS: usize = 14;
+const HEADER_WORDS: usize = 15;
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = HEADER_WORDS * 8;
 
@@ -122,6 +124,7 @@ impl Header {
             self.shape.ring_bytes.into(),
             self.token_at,
             self.token,
+            self.well_known.into(),
         ];
         let mut bytes = [0; HEADER_BYTES];
         for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -153,6 +156,7 @@ impl Header {
             shape: Shape { lanes: narrow(next())?, ring_bytes: narrow(next())? },
             token_at: next(),
             token: next(),
+            well_known: next() != 0,
         };
         if !header.shape.is_possible() {
             return Err(NoLane::Damaged("lanes of a size that cannot be"));
@@ -247,6 +251,7 @@ mod tests {
             shape: Shape { lanes: 256, ring_bytes: 1 << 17 },
             token_at: 78,
             token: 90,
+            well_known: true,
         }
     }
 

@@ -46,13 +46,15 @@ pub struct Options {
     pub ring_bytes: u32,
     /// Where the kernel confines copies between processes to ancestors (Yama), permit them to all of the user's.
     pub permit_copies: bool,
+    /// Peers reach the endpoint by its address alone ([`crate::Lane::peer_is_well_known`]).
+    pub well_known: bool,
 }
 
 impl Default for Options {
     /// 256 lanes of 128 KiB: 2,000 short messages, or four of the longest, between two looks of the receiver, and half of
     /// a usual second-level cache at most.
     fn default() -> Options {
-        Options { lanes: 256, ring_bytes: 1 << 17, permit_copies: true }
+        Options { lanes: 256, ring_bytes: 1 << 17, permit_copies: true, well_known: false }
     }
 }
 
@@ -147,6 +149,7 @@ impl Post {
             shape,
             token_at: token.as_ptr() as u64,
             token: token.load(Ordering::Relaxed),
+            well_known: options.well_known,
         };
         Ok(Post {
             segment: Segment::create(dir, header)?,

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 fn small() -> Options {
-    Options { lanes: 4, ring_bytes: 4096, permit_copies: true }
+    Options { lanes: 4, ring_bytes: 4096, permit_copies: true, well_known: false }
 }
 
 fn open(place: &Place, qpn: u16) -> Post {
@@ -378,7 +378,7 @@ fn memory_is_copied_between_address_spaces() {
 fn posts_of_impossible_size_are_refused() {
     let place = Place::new();
     for (lanes, ring_bytes) in [(0, 4096), (257, 4096), (1, 2048), (1, 5000), (1, 1 << 25)] {
-        let options = Options { lanes, ring_bytes, permit_copies: false };
+        let options = Options { lanes, ring_bytes, permit_copies: false, well_known: false };
         let refused = Post::open(place.dir(), address(1), 0, options).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
     }

@@ -18,7 +18,7 @@ const DIR: &str = "SRD_SHM_TEST_DIR";
 const OFFERED: usize = 8 << 20;
 
 fn options() -> Options {
-    Options { lanes: 4, ring_bytes: 8192, permit_copies: true }
+    Options { lanes: 4, ring_bytes: 8192, permit_copies: true, well_known: false }
 }
 
 /// Record `n` of every stream.

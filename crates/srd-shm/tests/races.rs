@@ -19,7 +19,7 @@ static CORES: Mutex<()> = Mutex::new(());
 const COLD: u32 = 2100;
 
 fn pair(place: &Place) -> (Post, Post, Lane) {
-    let options = Options { lanes: 4, ring_bytes: 4096, permit_copies: true };
+    let options = Options { lanes: 4, ring_bytes: 4096, permit_copies: true, well_known: false };
     let to = Post::open(place.dir(), address(1), 1, options).unwrap();
     let from = Post::open(place.dir(), address(2), 1, options).unwrap();
     let lane = from.connect(to.address()).unwrap();
