@@ -20,7 +20,7 @@ const SLOT: u64 = 128;
 const RINGS: u64 = 1 << 16;
 const RING_APART: u64 = 1 << 16;
 const LINE: u64 = 64;
-const HEADER: u64 = 112;
+const HEADER: u64 = 120;
 
 const OPTIONS: Options = Options { lanes: LANES, ring_bytes: RING as u32, permit_copies: false, well_known: false };
 
