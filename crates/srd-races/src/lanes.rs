@@ -48,7 +48,7 @@ pub fn a_ring_hands_on_whole_records(ring_bytes: usize, lengths: &'static [usize
 
 fn open(qpn: u16) -> Post {
     let own = Address { ip: [0; 16], port: 17_408, qpn };
-    let options = Options { lanes: 1, ring_bytes: 4096, permit_copies: false };
+    let options = Options { lanes: 1, ring_bytes: 4096, permit_copies: false, well_known: false };
     Post::open(Path::new("/"), own, 1, options).unwrap()
 }
 
