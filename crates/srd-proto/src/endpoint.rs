@@ -10,11 +10,10 @@ use crate::{
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use srd_wire::{
-    Ack, Body, Echo, Gid, Hello, Hold, Incarnation, InstanceAddr, MsgId, Nanos, Op, Packet, PathId, Probe,
-    Psn, Status, Tag, Time, first_psn,
+    Ack, Body, Echo, Gid, Hello, Hold, Incarnation, InstanceAddr, KeyedHash, MsgId, Nanos, Op, Packet,
+    PathId, Probe, Psn, Status, Tag, Time, first_psn,
 };
 use std::collections::{HashMap, VecDeque};
-use std::hash::BuildHasher;
 
 /// Most resets and introductions that wait to be sent to strangers.
 const MAX_REPLIES: usize = 64;
@@ -83,50 +82,11 @@ pub struct PeerReport {
     pub counters: PeerCounters,
 }
 
-/// Peers by address. The keys come from the network, so that the table is keyed against collisions, from the seed.
-#[derive(Clone)]
-struct AddressHash(u64);
-
-impl BuildHasher for AddressHash {
-    type Hasher = AddressHasher;
-    fn build_hasher(&self) -> AddressHasher {
-        AddressHasher(self.0)
-    }
-}
-
-/// Multiply and fold (as in wyhash), keyed by the seed.
-struct AddressHasher(u64);
-
-impl std::hash::Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        words.iter().for_each(|&word| self.write_u64(u64::from_le_bytes(word)));
-        rest.iter().for_each(|&byte| self.write_u8(byte));
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        let product = (self.0 ^ word) as u128 * 0xA076_1D64_78BD_642F;
-        self.0 = (product as u64) ^ (product >> 64) as u64;
-    }
-
-    fn write_u16(&mut self, n: u16) {
-        self.write_u64(n as u64);
-    }
-
-    fn write_u8(&mut self, n: u8) {
-        self.write_u64(n as u64);
-    }
-}
-
 /// See the module.
 pub struct Endpoint<P: Payload> {
     shared: Shared,
     peers: Vec<Peer<P>>,
-    by_addr: HashMap<(u8, InstanceAddr), u32, AddressHash>,
+    by_addr: HashMap<(u8, InstanceAddr), u32, KeyedHash>,
     incarnation: Incarnation,
     /// Host from which this instance's own packets are welcome.
     own_host: Option<Gid>,
@@ -166,7 +126,7 @@ impl<P: Payload> Endpoint<P> {
             shared: Shared::new(config, identities, ports, SmallRng::seed_from_u64(seed)),
             incarnation,
             peers: Vec::new(),
-            by_addr: HashMap::with_hasher(AddressHash(seed ^ incarnation.0)),
+            by_addr: HashMap::with_hasher(KeyedHash::new(seed ^ incarnation.0)),
             own_host: None,
             strangers: VecDeque::new(),
             next_look: 0,
@@ -386,7 +346,8 @@ impl<P: Payload> Endpoint<P> {
         }
         // Who names us has got what we sent to his address: nobody else is told this incarnation.
         let named = packet.dst_tag == own.tag();
-        if packet.dst_tag != Tag::UNKNOWN && !named && self.next_identity(known).tag() != packet.dst_tag {
+        if packet.dst_tag != Tag::UNKNOWN && !named && self.next_identity(known, own).tag() != packet.dst_tag
+        {
             self.shared.stats.stale_incarnation += 1;
             return self.reset(port, addr, own, packet.src_tag, packet.dst_tag);
         }
@@ -598,7 +559,10 @@ impl<P: Payload> Endpoint<P> {
         let full = self.peers.len() >= self.shared.config.max_peers as usize;
         let crowded = !vouched && self.strangers.len() >= MAX_STRANGERS;
         let slot = if full || crowded {
-            let slot = self.oldest_stranger().or_else(|| if crowded { None } else { self.find_room() })?;
+            let slot = match self.oldest_stranger() {
+                None if !crowded => self.find_room()?,
+                stranger => stranger?,
+            };
             self.evict(slot);
             slot
         } else {
@@ -632,16 +596,24 @@ impl<P: Payload> Endpoint<P> {
         }
         self.by_addr.remove(&(old.port, old.addr));
         self.last_peer = None;
-        self.strangers.retain(|&stranger| stranger != slot);
         self.timers.set(slot, Time::NEVER);
         self.shared.stats.peers_evicted += 1;
     }
 
-    /// The context of the stranger that has been here longest, of whose messages none is half taken.
+    /// Takes the stranger that has been here longest, and of whose messages none is half taken, off the list.
     fn oldest_stranger(&mut self) -> Option<u32> {
-        let peers = &self.peers;
-        self.strangers.retain(|&slot| !peers[slot as usize].vouched);
-        self.strangers.iter().copied().find(|&slot| !peers[slot as usize].partials.await_more())
+        for _ in 0..self.strangers.len() {
+            let slot = self.strangers.pop_front()?;
+            let peer = &self.peers[slot as usize];
+            if peer.vouched {
+                continue; // a stranger no more
+            }
+            if !peer.partials.await_more() {
+                return Some(slot);
+            }
+            self.strangers.push_back(slot);
+        }
+        None
     }
 
     /// A context of a full table that may go.
@@ -696,7 +668,7 @@ impl<P: Payload> Endpoint<P> {
         // The first context with an address belongs to whoever is there first. Later ones do not: a packet of a dead
         // process, late on its way, could end a live context, or bring a message a second time.
         if let Some(peer) = peer.filter(|peer| peer.ever_known) {
-            let next = self.next_identity(known);
+            let next = self.next_identity(known, own);
             let number = self.shared.identities.question(port, addr, hello.incarnation, peer.id.generation);
             let answers = |echo: &Echo| echo.tx_count == Echo::PROBE && echo.psn == Psn(number);
             // In clear mode nobody was told that incarnation before; in sealed mode all are told the same.
@@ -749,14 +721,14 @@ impl<P: Payload> Endpoint<P> {
         Some(slot)
     }
 
-    /// Who we shall be to the next process at the address of the context in `known`: somebody else than to the one that is
-    /// known there.
-    fn next_identity(&self, known: Option<u32>) -> Incarnation {
-        let Some(slot) = known else { return Incarnation(0) };
-        let peer = &self.peers[slot as usize];
-        match peer.remote {
-            Some(_) => self.shared.identities.toward(peer.port, peer.addr, peer.life + 1),
-            None => peer.own,
+    /// Who we, who are `own` to the address of the context in `known`, shall be to the next process there: somebody else
+    /// than to the one that is known, if one is.
+    fn next_identity(&self, known: Option<u32>, own: Incarnation) -> Incarnation {
+        match known.map(|slot| &self.peers[slot as usize]) {
+            Some(peer) if peer.remote.is_some() => {
+                self.shared.identities.toward(peer.port, peer.addr, peer.life + 1)
+            }
+            _ => own,
         }
     }
 
@@ -800,7 +772,7 @@ impl<P: Payload> Endpoint<P> {
 
     /// The process at this address has restarted: the context ends, and a new one takes its slot.
     fn replace<U: Upper<P>>(&mut self, slot: u32, upper: &mut U) {
-        let own = self.next_identity(Some(slot));
+        let own = self.next_identity(Some(slot), self.peers[slot as usize].own);
         let shared = &mut self.shared;
         shared.stats.peer_restarts += 1;
         shared.stats.peers_created += 1;
