@@ -1,7 +1,7 @@
 # The commands of this repository. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench ablations figures campaign fuzz sanitize install clean
+.PHONY: help setup build test demo bench ablations figures campaign pauses fuzz sanitize install clean
 
 PREFIX ?= /usr/local
 SEEDS ?= 2000
@@ -34,6 +34,9 @@ figures: build   ## every published figure and table again, SRD beside its rival
 
 campaign:        ## SEEDS=N [FIRST=N]: the deterministic world, one run per seed, and random programs of messages
 	@scripts/campaign.sh $(SEEDS) $(FIRST)
+
+pauses:          ## RUNS=N [PAUSES_S=2,31,45]: processes that stand still for so long lose and double no message (minutes)
+	@cargo test --release -p srd-libfabric --test pauses -- --ignored --nocapture pauses_of
 
 fuzz:            ## FUZZ_SECONDS=N: fuzz what reads what others wrote, each target that long
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

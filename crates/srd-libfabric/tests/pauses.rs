@@ -1,0 +1,206 @@
+//! Two processes that send to each other all the time, over real sockets, while one of them, or both, stand still (SIGSTOP)
+//! for less and for more than their peer's patience: what completed was delivered, once and in order.
+//!
+//! The three tests take seconds. `make pauses` takes the pauses of a machine that was suspended, under the usual patience:
+//! the variable PAUSES_S lists them, RUNS says how often.
+
+mod rig;
+
+use rig::*;
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long a busy machine may take for what takes a moment.
+const LONGEST: Duration = Duration::from_secs(180);
+/// Between two messages.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Receives posted at a time.
+const RECEIVES: u64 = 16;
+
+/// Runs in a process of its own: sends a number every [`PERIOD`] until its input ends, and tells what becomes of it and what
+/// comes.
+#[test]
+#[ignore = "a program that the tests start"]
+fn program() {
+    let rig = Rig::new(0);
+    let end = rig.end(0);
+    let address: String = end.ep.address().iter().map(|byte| format!("{byte:02x}")).collect();
+    eprintln!("address {address}");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    let bytes = |text: &str| -> Vec<u8> {
+        (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..][..2], 16).unwrap()).collect()
+    };
+    let to = end.av.insert(bytes(line.trim()));
+    let over = Arc::new(AtomicBool::new(false));
+    let ends = over.clone();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_line(&mut String::new());
+        ends.store(true, Ordering::Relaxed);
+    });
+    let mut rooms: Vec<Box<[u8; 8]>> = (0..RECEIVES).map(|_| Box::default()).collect();
+    for (number, room) in (0..).zip(&mut rooms) {
+        assert_eq!(end.ep.recv(&mut room[..], number), 0);
+    }
+    let mut sent: HashMap<u64, Box<[u8; 8]>> = HashMap::new();
+    let (mut number, mut next, mut quiet) = (RECEIVES, Instant::now(), Instant::now());
+    while !over.load(Ordering::Relaxed) || !sent.is_empty() || quiet.elapsed() < Duration::from_secs(1) {
+        let (context, outcome) = match end.cq.read() {
+            Ok(entry) => (entry.op_context as u64, "sent"),
+            Err(EAVAIL) => (end.cq.next_error().op_context as u64, "failed"),
+            Err(EAGAIN) => {
+                if Instant::now() >= next && !over.load(Ordering::Relaxed) {
+                    let message = Box::new(number.to_le_bytes());
+                    if end.ep.send(&message[..], to, number) == 0 {
+                        sent.insert(number, message);
+                        number += 1;
+                    }
+                    next = Instant::now() + PERIOD;
+                }
+                std::thread::sleep(Duration::from_millis(2));
+                continue;
+            }
+            Err(code) => panic!("fi_cq_read: {code}"),
+        };
+        quiet = Instant::now();
+        if context >= RECEIVES {
+            sent.remove(&context).expect("it completes once");
+            eprintln!("{outcome} {context}");
+            continue;
+        }
+        let room = &mut rooms[context as usize];
+        if outcome == "sent" {
+            eprintln!("got {}", u64::from_le_bytes(**room));
+        }
+        assert_eq!(end.ep.recv(&mut room[..], context), 0);
+    }
+}
+
+/// One of the two.
+struct Side {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Side {
+    fn start(variables: &[(&str, &str)]) -> Side {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["program", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
+        command.env("SRD_SHM", "off").envs(variables.iter().copied());
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let (text, to) = (BufReader::new(child.stderr.take().unwrap()), lines.clone());
+        std::thread::spawn(move || {
+            for line in text.lines().map_while(Result::ok) {
+                to.lock().unwrap().push(line);
+            }
+        });
+        Side { input: child.stdin.take(), child, lines }
+    }
+
+    /// The words behind `what` in all lines that begin so.
+    fn told(&self, what: &str) -> Vec<String> {
+        let lines = self.lines.lock().unwrap();
+        lines.iter().filter_map(|line| Some(line.strip_prefix(what)?.trim().to_string())).collect()
+    }
+
+    fn numbers(&self, what: &str) -> Vec<u64> {
+        self.told(what).iter().map(|number| number.parse().unwrap()).collect()
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: plain numbers; the child has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < LONGEST, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Those of `who` stand still for so long. What was sent, failed and came.
+fn pause(who: &[usize], pause: Duration, variables: &[(&str, &str)]) {
+    let mut sides = [Side::start(variables), Side::start(variables)];
+    wait_until("no address", || sides.iter().all(|side| !side.told("address ").is_empty()));
+    for i in 0..2 {
+        let address = sides[1 - i].told("address ").remove(0);
+        writeln!(sides[i].input.as_mut().unwrap(), "{address}").unwrap();
+    }
+    let flows = |sides: &[Side; 2], before: [usize; 2]| {
+        (0..2).all(|i| sides[i].numbers("got ").len() > before[i] + 5)
+    };
+    wait_until("nothing flows", || flows(&sides, [0, 0]));
+    who.iter().for_each(|&side| sides[side].signal(libc::SIGSTOP));
+    std::thread::sleep(pause);
+    who.iter().for_each(|&side| sides[side].signal(libc::SIGCONT));
+    let before = [0, 1].map(|i| sides[i].numbers("got ").len());
+    wait_until("nothing flows any more", || flows(&sides, before));
+    sides.iter_mut().for_each(|side| drop(side.input.take()));
+    wait_until("somebody waits for ever", || {
+        sides.iter_mut().all(|side| side.child.try_wait().unwrap().is_some())
+    });
+    for (from, to) in [(0, 1), (1, 0)] {
+        let (sent, failed) = (sides[from].numbers("sent "), sides[from].numbers("failed "));
+        let got = sides[to].numbers("got ");
+        let about = format!(
+            "from {from} to {to}, {who:?} paused for {pause:?}; {} completed, {} failed, {} came",
+            sent.len(),
+            failed.len(),
+            got.len()
+        );
+        let lost: Vec<_> = sent.iter().filter(|number| !got.contains(number)).collect();
+        assert!(lost.is_empty(), "{lost:?} completed and never came: {about}");
+        assert!(got.is_sorted_by(|one, next| one < next), "twice, or out of order: {about}; {got:?}");
+    }
+}
+
+/// Give up after 2 s.
+const IMPATIENT: [(&str, &str); 1] = [("SRD_PEER_TIMEOUT_S", "2")];
+
+#[test]
+fn a_short_pause_loses_and_doubles_nothing() {
+    pause(&[1], Duration::from_secs(1), &IMPATIENT);
+}
+
+#[test]
+fn a_pause_longer_than_the_peers_patience_loses_and_doubles_nothing() {
+    pause(&[1], Duration::from_secs(5), &IMPATIENT);
+}
+
+#[test]
+fn a_long_pause_of_both_loses_and_doubles_nothing() {
+    pause(&[0, 1], Duration::from_secs(5), &IMPATIENT);
+}
+
+#[test]
+#[ignore = "minutes: make pauses"]
+fn pauses_of_a_suspended_machine_lose_and_double_nothing() {
+    let from = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_string());
+    let runs: usize = from("RUNS", "20").parse().expect("RUNS: how often");
+    for seconds in from("PAUSES_S", "2,31,45").split(',') {
+        let length = Duration::from_secs(seconds.parse().expect("PAUSES_S: seconds, with commas between"));
+        std::thread::scope(|scope| {
+            for run in 0..runs {
+                scope.spawn(move || pause(&[run % 2], length, &[]));
+            }
+        });
+        println!("{runs} runs with a pause of {seconds} s: nothing lost, nothing twice");
+    }
+}
