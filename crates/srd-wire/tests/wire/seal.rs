@@ -235,7 +235,7 @@ fn the_introduction_key_seals_only_introductions() {
     assert_eq!(seal(&mut alice, &data), Err(SealError::NotAnIntroduction));
     let hello = alice.hello(None).hello;
     assert_eq!(seal(&mut alice, &Packet { hello, ..data }), Err(SealError::NotAnIntroduction));
-    let ack = Packet { ack: Some(Ack::default().into()), ..alice.hello(None) };
+    let ack = Packet { ack: Some(Ack::default().into()), dst_tag: Tag(8), ..alice.hello(None) };
     assert_eq!(seal(&mut alice, &ack), Err(SealError::NotAnIntroduction));
     let reset = Packet { body: Body::Reset { stale: Tag(7) }, dst_tag: Tag(8), ..alice.hello(None) };
     assert_eq!(seal(&mut alice, &reset), Ok(()));
