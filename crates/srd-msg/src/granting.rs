@@ -1,6 +1,7 @@
 //! The rest of a message by grants, where the sender's memory cannot be read: the receiver says how much may come, and says
 //! it again while that comes.
 
+use crate::api::Failure;
 use crate::endpoint::{Endpoint, name_of, named};
 use crate::header::{Body, LONGEST};
 use crate::incoming::{Fetch, Standing};
@@ -10,6 +11,7 @@ use crate::operations::Await;
 use crate::shared::Cx;
 use crate::work::Purpose;
 use srd_device::Store;
+use srd_wire::Status;
 
 impl Endpoint {
     /// Grants more if less than half of what has been granted is still to come.
@@ -42,8 +44,13 @@ impl Endpoint {
         offset: u64,
         len: u64,
     ) -> Result<(), Breach> {
-        // It may have failed here, of which the receiver does not know.
-        let Some(index) = named(&self.ops, op) else { return Ok(()) };
+        let Some(index) = named(&self.ops, op) else {
+            // It has failed here, of which the receiver does not know.
+            if self.may_greet(peer) {
+                self.tell(cx, peer, &Body::Granted { incoming, offset });
+            }
+            return Ok(());
+        };
         let op = self.ops.at_mut(index).expect("just found");
         let longest = (cx.shared.max_msg - LONGEST as u32) as u64;
         let end = offset.checked_add(len).filter(|&end| end <= length(&op.local));
@@ -70,7 +77,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Bytes that we have granted.
+    /// Bytes that we have granted, or none: its sender has the message no more.
     pub fn granted_bytes<M: Store>(
         &mut self,
         cx: &mut Cx<'_, M>,
@@ -84,8 +91,13 @@ impl Endpoint {
         let incoming = self.incoming.at_mut(index).expect("just found");
         let Standing::Matched(matched) = &incoming.standing else { return Err(Breach::Unasked) };
         let Fetch::Grant { granted, done } = &mut incoming.fetch else { return Err(Breach::Unasked) };
-        if incoming.peer != peer || incoming.orphan || len == 0 {
+        if incoming.peer != peer || incoming.orphan {
             return Err(Breach::Unasked);
+        }
+        if len == 0 {
+            incoming.failure.get_or_insert(Failure::PeerLost(Status::RemoteAbort));
+            self.incoming_changed(cx, index);
+            return Ok(());
         }
         let end = offset.checked_add(len as u64).filter(|end| end <= granted);
         let coming = *granted - incoming.ahead as u64 - *done;
