@@ -389,7 +389,8 @@ impl Endpoint {
             if let (Status::Ok, Some(number)) = (status, tx.number) {
                 state.delivered(number);
             } else if status != Status::Ok {
-                self.not_delivered(cx, peer, tx.number, &tx.purpose, status);
+                let message = matches!(tx.op, SendOp::Send { .. }) && !matches!(tx.purpose, Purpose::Ask);
+                self.not_delivered(cx, peer, tx.number, message, status);
             }
         }
         if let Purpose::Eager { context, tagged, report } = tx.purpose {
@@ -423,13 +424,13 @@ impl Endpoint {
         cx: &mut Cx<'_, M>,
         peer: u32,
         number: Option<u32>,
-        purpose: &Purpose,
+        message: bool,
         status: Status,
     ) {
         let state = &mut self.peers[peer as usize];
         if state.ending > 0 {
             // The context has ended, and what that means is decided when its turn comes.
-            state.gaps |= !matches!(purpose, Purpose::Ask | Purpose::Pull { .. });
+            state.gaps |= message;
         } else if status == Status::RemoteBadDestQpn {
             // Nobody has that key, or will ever have it.
             state.lane = None;

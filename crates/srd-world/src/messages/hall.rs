@@ -582,6 +582,8 @@ impl Hall {
                 self.book.ended(self.now, party);
             }
         }
+        let all = (0..).map(Party).zip(&self.book.parties).filter(|(_, party)| party.process == index);
+        all.for_each(|(party, _)| self.memory.lock().forget_memory(party));
         let process = &mut self.processes[index];
         process.life = None;
         process.inbox.clear();

@@ -33,6 +33,8 @@ pub enum End {
 struct Post {
     end: End,
     asleep: bool,
+    /// Its process is not there any more, nor is what could be read of its memory.
+    unreadable: bool,
 }
 
 /// A connection.
@@ -121,6 +123,11 @@ impl Segments {
         }
     }
 
+    /// The process of an endpoint has died, which may have been closed before.
+    pub fn forget_memory(&mut self, party: Party) {
+        self.posts[party.0].unreadable = true;
+    }
+
     /// Whether an endpoint looks by itself.
     pub fn set_asleep(&mut self, party: Party, asleep: bool) {
         self.posts[party.0].asleep = asleep;
@@ -179,7 +186,7 @@ impl Lane for ToRing {
 
     fn send(&mut self, now: Time, parts: &[&[u8]]) -> LaneSend {
         let mut segments = self.memory.lock();
-        let Post { end, asleep } = segments.posts[self.to.0];
+        let Post { end, asleep, .. } = segments.posts[self.to.0];
         let looks = now.since(self.seen) > PRESUMED_ALIVE;
         if looks {
             self.seen = now;
@@ -209,7 +216,7 @@ impl Lane for ToRing {
 
     fn read(&mut self, there: u64, here: u64, len: u64) -> bool {
         let mut segments = self.memory.lock();
-        if segments.end_of(self.to) == End::Killed {
+        if segments.posts[self.to.0].unreadable {
             return false;
         }
         segments.copies.push(Copying { from: self.to, there, here, len });
