@@ -1,13 +1,14 @@
 //! Two processes that send to each other all the time, over real sockets, while one of them, or both, stand still (SIGSTOP)
 //! for less and for more than their peer's patience: what completed was delivered, once and in order.
 //!
-//! The three tests take seconds. `make pauses` takes the pauses of a machine that was suspended, under the usual patience:
+//! The five tests take seconds. `make pauses` takes the pauses of a machine that was suspended, under the usual patience:
 //! the variable PAUSES_S lists them, RUNS says how often.
 
 mod rig;
 
 use rig::*;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,10 +89,10 @@ struct Side {
 }
 
 impl Side {
-    fn start(variables: &[(&str, &str)]) -> Side {
+    fn start(variables: &Variables) -> Side {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["program", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
-        command.env("SRD_SHM", "off").envs(variables.iter().copied());
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
@@ -135,8 +136,26 @@ fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
+type Variables = Vec<(&'static str, OsString)>;
+
+/// What the two go by: the network in clear or sealed mode, or shared memory.
+const WAYS: [&str; 3] = ["clear", "sealed", "shared memory"];
+
+fn variables(way: &str) -> Variables {
+    match way {
+        "clear" => vec![("SRD_SHM", "off".into())],
+        "sealed" => vec![("SRD_SHM", "off".into()), ("SRD_KEY_FILE", key_file().into())],
+        _ => vec![],
+    }
+}
+
+/// The same for who gives up after 2 s.
+fn impatient(way: &str) -> Variables {
+    [variables(way), vec![("SRD_PEER_TIMEOUT_S", "2".into())]].concat()
+}
+
 /// Those of `who` stand still for so long. What was sent, failed and came.
-fn pause(who: &[usize], pause: Duration, variables: &[(&str, &str)]) {
+fn pause(who: &[usize], pause: Duration, variables: &Variables) {
     let mut sides = [Side::start(variables), Side::start(variables)];
     wait_until("no address", || sides.iter().all(|side| !side.told("address ").is_empty()));
     for i in 0..2 {
@@ -171,22 +190,29 @@ fn pause(who: &[usize], pause: Duration, variables: &[(&str, &str)]) {
     }
 }
 
-/// Give up after 2 s.
-const IMPATIENT: [(&str, &str); 1] = [("SRD_PEER_TIMEOUT_S", "2")];
-
 #[test]
 fn a_short_pause_loses_and_doubles_nothing() {
-    pause(&[1], Duration::from_secs(1), &IMPATIENT);
+    pause(&[1], Duration::from_secs(1), &impatient("clear"));
 }
 
 #[test]
 fn a_pause_longer_than_the_peers_patience_loses_and_doubles_nothing() {
-    pause(&[1], Duration::from_secs(5), &IMPATIENT);
+    pause(&[1], Duration::from_secs(5), &impatient("clear"));
 }
 
 #[test]
 fn a_long_pause_of_both_loses_and_doubles_nothing() {
-    pause(&[0, 1], Duration::from_secs(5), &IMPATIENT);
+    pause(&[0, 1], Duration::from_secs(5), &impatient("clear"));
+}
+
+#[test]
+fn a_long_pause_in_sealed_mode_loses_and_doubles_nothing() {
+    pause(&[1], Duration::from_secs(5), &impatient("sealed"));
+}
+
+#[test]
+fn a_long_pause_of_one_with_shared_memory_loses_and_doubles_nothing() {
+    pause(&[1], Duration::from_secs(5), &impatient("shared memory"));
 }
 
 #[test]
@@ -196,11 +222,14 @@ fn pauses_of_a_suspended_machine_lose_and_double_nothing() {
     let runs: usize = from("RUNS", "20").parse().expect("RUNS: how often");
     for seconds in from("PAUSES_S", "2,31,45").split(',') {
         let length = Duration::from_secs(seconds.parse().expect("PAUSES_S: seconds, with commas between"));
-        std::thread::scope(|scope| {
-            for run in 0..runs {
-                scope.spawn(move || pause(&[run % 2], length, &[]));
-            }
-        });
-        println!("{runs} runs with a pause of {seconds} s: nothing lost, nothing twice");
+        for way in WAYS {
+            let variables = &variables(way);
+            std::thread::scope(|scope| {
+                for run in 0..runs {
+                    scope.spawn(move || pause(&[run % 2], length, variables));
+                }
+            });
+            println!("{way}: {runs} runs with a pause of {seconds} s: nothing lost, nothing twice");
+        }
     }
 }

@@ -72,7 +72,7 @@ pub fn provider() -> &'static fi_provider {
 }
 
 /// A file with a key, for this user only.
-fn key_file() -> PathBuf {
+pub fn key_file() -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("key");
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).unwrap();
