@@ -14,9 +14,10 @@ most_kept=65536 longest_kept=4096
 fail() { printf 'fuzz: error: %s\n' "$@" >&2; exit 1; }
 
 if [[ ${1:-} == corpus ]]; then
-  # In the workspace's directory: what it depends on is built there.
-  built=$(scripts/release_directory.sh)
-  cargo build --quiet --release --manifest-path fuzz/Cargo.toml --target-dir "$(dirname "$built")"
+  # As cargo-fuzz builds: what would overflow or be out of place is found by a run of the corpora as well.
+  mapfile -t packages < <(scripts/checked_packages.sh)
+  cargo build --profile checked --quiet "${packages[@]}"
+  built=$(dirname "$(scripts/release_directory.sh)")/checked
   log=$built/fuzz.log
   for source in fuzz/fuzz_targets/*.rs; do
     target=$(basename "$source" .rs)
@@ -34,11 +35,11 @@ seconds=${1:-60}; shift || true
 targets=("$@")
 [[ ${#targets[@]} -gt 0 ]] || mapfile -t targets < <(cargo +nightly fuzz list)
 for target in "${targets[@]}"; do
-  corpus=fuzz/corpus/$target found=fuzz/target/corpus/$target
+  corpus=fuzz/corpus/$target found=target/fuzz/corpus/$target
   mkdir -p "$corpus" "$found"
   if [[ $seconds == shrink ]]; then
     kept=$(mktemp -d)
-    cargo +nightly fuzz run "$target" "$kept" "$corpus" "$found" -- -merge=1 -max_len="$longest_kept" -rss_limit_mb=4096
+    cargo +nightly fuzz run --target-dir target/fuzz "$target" "$kept" "$corpus" "$found" -- -merge=1 -max_len="$longest_kept" -rss_limit_mb=4096
     rm -rf "$corpus" && mkdir "$corpus"
     # The merge has begun with the smallest: those that come first reach most for their size.
     left=$most_kept
@@ -55,5 +56,5 @@ for target in "${targets[@]}"; do
   # A file or packet that makes anybody take hundreds of megabytes, or work for a minute, is a find.
   options=(-max_total_time="$seconds" -print_final_stats=1 -max_len=8192 -len_control=10 -malloc_limit_mb=512 -timeout=60)
   [[ $readers != *" $target "* ]] || options+=(-dict=fuzz/words.dict)
-  cargo +nightly fuzz run "$target" "$found" "$corpus" -- "${options[@]}"
+  cargo +nightly fuzz run --target-dir target/fuzz "$target" "$found" "$corpus" -- "${options[@]}"
 done

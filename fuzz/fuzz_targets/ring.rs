@@ -22,7 +22,8 @@ const RING_APART: u64 = 1 << 16;
 const LINE: u64 = 64;
 const HEADER: u64 = 120;
 
-const OPTIONS: Options = Options { lanes: LANES, ring_bytes: RING as u32, permit_copies: false, well_known: false };
+const OPTIONS: Options =
+    Options { lanes: LANES, ring_bytes: RING as u32, permit_copies: false, well_known: false };
 
 /// A directory of this process's own, that runs side by side do not meet.
 fn directory() -> PathBuf {

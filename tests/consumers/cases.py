@@ -49,7 +49,6 @@ class Case:
     """Packets that our device must have sent: fewer means that the messages went another way."""
     transports: tuple[str, ...] = EVERYWHERE
     """Those it can run over."""
-    timeout_s: float = 60
     is_one_job: bool = True
     """One `srd run` starts all of it, so that it can be sealed with a key of its own."""
     differences: Callable[[str, str], str | None] | None = None
@@ -161,7 +160,7 @@ def device_name(transport: Transport, variables: dict[str, str]) -> str:
         env=Command([], variables).full_environment(),
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=120,
         check=True,
     ).stdout
     devices = [line.split()[0] for line in listing.splitlines()[2:] if line.strip()]
@@ -237,7 +236,6 @@ CASES = [
         r"hca_id:(.|\n)*PORT_ACTIVE",
         0,
         transports=VERBS,
-        timeout_s=20,
         is_one_job=False,
     ),
     *(
@@ -289,7 +287,6 @@ CASES = [
             partial(intel_benchmarks, binary, arguments),
             expected,
             2000,
-            timeout_s=120,
         )
         for name, binary, arguments, expected in (
             ("imb", "IMB-MPI1", [*IMB_SHORT, "60", "-msglog", "0:20", *POINT_TO_POINT], IMB_END),
@@ -304,7 +301,6 @@ CASES = [
         lammps,
         r"Loop time of",
         2000,
-        timeout_s=120,
         differences=answers.lammps,
     ),
     Case(
@@ -313,7 +309,6 @@ CASES = [
         hpc_challenge,
         r"(?m)^Success=1$",
         2000,
-        timeout_s=120,
         differences=answers.hpcc,
     ),
     Case(
@@ -347,7 +342,6 @@ CASES = [
         PERFTEST_ROW,
         1000,
         transports=VERBS,
-        timeout_s=30,
         is_one_job=False,
     ),
     Case(
@@ -357,7 +351,6 @@ CASES = [
         PERFTEST_ROW,
         1000,
         transports=VERBS,
-        timeout_s=30,
         is_one_job=False,
     ),
     Case(
@@ -367,7 +360,6 @@ CASES = [
         PERFTEST_ROW,
         1000,
         transports=VERBS,
-        timeout_s=30,
         is_one_job=False,
     ),
     Case(
@@ -377,7 +369,6 @@ CASES = [
         PERFTEST_ROW,
         1000,
         transports=VERBS,
-        timeout_s=30,
         is_one_job=False,
     ),
 ]

@@ -80,7 +80,8 @@ fn a_program_is_timed_from_its_first_line_and_its_answers_are_compared() {
     let mut runs = (0..5).map(|_| only_run(&perform(&case("42")))["figures"]["job"].clone());
     let took = |job: &Value, phase: &str| job[phase]["seconds"].as_f64().unwrap();
     let in_time = |job: &Value| ["alone", "disturbed"].iter().all(|phase| took(job, phase) >= 0.29);
-    let job = runs.find(in_time).expect("the time from the first line on is 0.3 s at least once in five runs");
+    let job =
+        runs.find(in_time).expect("the time from the first line on is 0.3 s at least once in five runs");
     assert!(job["different"].is_null() && job["elsewhere"].is_null(), "{job}");
     // A clock's nanoseconds are never the same twice.
     let run = only_run(&perform(&case("$(date +%s%N)")));
