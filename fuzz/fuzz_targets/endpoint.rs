@@ -205,7 +205,7 @@ impl World {
             7 if u.ratio(1, 4)? => {
                 let i = u.int_in_range(0..=1)?;
                 self.lives += 1;
-                let life = self.lives << 32 | i as u64 + 1;
+                let life = (self.lives << 32) + i as u64 + 1;
                 self.endpoints[i] = Endpoint::new(self.config.clone(), Incarnation(life), &[PORT], life);
                 self.uppers[i] = Upper::default();
             }
