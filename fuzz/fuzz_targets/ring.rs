@@ -15,7 +15,7 @@ const LANES: u16 = 3;
 const RING: u64 = 4096;
 /// Where what lies in a segment (`layout.rs`); spoiling another place would be no error, only of little use.
 const SIGNALS: u64 = 512;
-const SLOTS: u64 = 4096;
+const SLOTS: u64 = 20_480;
 const SLOT: u64 = 128;
 const RINGS: u64 = 1 << 16;
 const RING_APART: u64 = 1 << 16;

@@ -128,7 +128,9 @@ impl Core {
                 true => Near::open(id, device.gid(), qpn, device.config().port_base, self.identity()),
                 false => Err("SRD_SHM=off in this process".into()),
             };
-            if near.is_ok() {
+            if let Ok(near) = &near {
+                state.messages.set_loans(id, Box::new((**near.loans()).clone()));
+                self.domain.engine.tell_of_failure(near.loans());
                 self.domain.engine.has_near();
             }
             state.enter(id, Bound { qpn, peers: Vec::new(), near, reports });

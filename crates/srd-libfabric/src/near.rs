@@ -2,13 +2,14 @@
 //! messaging layer takes a lane where there is one; which there are is decided here, peer by peer. What stands in the way
 //! of one is said once.
 
-use crate::engine::Messages;
+use crate::engine::{Bereaved, Messages};
 use srd_device::{Device, HostMemory, QPS_PER_PORT};
 use srd_msg::{EndpointId, Identity, LaneSend, LaneTraffic, PeerAddr, PeerId};
 use srd_net::log;
 use srd_shm::{Address, CopyError, DIRECTORY, NoCopy, NoLane, Options, Post, SendError};
 use srd_wire::{Gid, Nanos, Qpn, Time};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Records taken in one round: what a sender can put there meanwhile does not keep the round from ending.
 const BUDGET: usize = 64;
@@ -31,6 +32,7 @@ pub(crate) struct Near {
     /// From which port on its queue pairs count, and those of all whom it can reach.
     port_base: u16,
     post: Post,
+    loans: Arc<Loans>,
     asleep: bool,
     next_sweep: Time,
     without: Vec<Without>,
@@ -74,6 +76,7 @@ impl Near {
                 endpoint,
                 gid,
                 port_base,
+                loans: Arc::new(Loans(post.loans())),
                 post,
                 asleep: false,
                 next_sweep: Time(0),
@@ -91,6 +94,11 @@ impl Near {
                 Err(format!("this process has no shared memory: {error} ({DIRECTORY})"))
             }
         }
+    }
+
+    /// What the endpoint lends to its peers.
+    pub fn loans(&self) -> &Arc<Loans> {
+        &self.loans
     }
 
     /// The program, or a message, has named a peer.
@@ -212,6 +220,27 @@ fn copies_forbidden(reason: NoCopy) {
     );
 }
 
+/// What an endpoint lends, as the messaging layer says; nothing once the device has failed, since then the program has its
+/// memory again and the layer does not say anything.
+#[derive(Clone)]
+pub(crate) struct Loans(srd_shm::Loans);
+
+impl srd_msg::Loans for Loans {
+    fn lend(&mut self, key: u32) {
+        self.0.lend(key);
+    }
+
+    fn end(&mut self, key: u32) {
+        self.0.end(key);
+    }
+}
+
+impl Bereaved for Loans {
+    fn device_failed(&self) {
+        self.0.end_all();
+    }
+}
+
 struct Lane {
     lane: srd_shm::Lane,
     /// When the peer's process was last seen to live.
@@ -263,9 +292,9 @@ impl srd_msg::Lane for Lane {
         self.lane.can_copy().is_ok()
     }
 
-    fn read(&mut self, there: u64, here: u64, len: u64) -> bool {
+    fn read(&mut self, key: u32, there: u64, here: u64, len: u64) -> bool {
         // SAFETY: `here` is a part of a receive that the program has posted, and leaves alone until it completes.
-        match unsafe { self.lane.read(there, here, len) } {
+        match unsafe { self.lane.read(key, there, here, len) } {
             Ok(()) => {
                 self.traffic.copied_bytes += len;
                 true

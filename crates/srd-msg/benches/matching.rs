@@ -33,7 +33,7 @@ impl Lane for Letterbox {
         false
     }
 
-    fn read(&mut self, _: u64, _: u64, _: u64) -> bool {
+    fn read(&mut self, _: u32, _: u64, _: u64, _: u64) -> bool {
         false
     }
 

@@ -5,7 +5,7 @@ use crate::api::*;
 use crate::buffers::Buffers;
 use crate::counters::Counters;
 use crate::endpoint::{Endpoint, Place};
-use crate::lane::Lane;
+use crate::lane::{Lane, Loans};
 use crate::peer::qkey_of;
 use crate::regions::Regions;
 use crate::shared::{Cx, Shared};
@@ -249,6 +249,14 @@ impl<M: Store> Domain<M> {
             endpoint.peers[peer.0 as usize].lane = lane;
             Ok(())
         });
+    }
+
+    /// Where an endpoint says what it lends to those who have a lane to it: without it they read long messages over the
+    /// network.
+    pub fn set_loans(&mut self, endpoint: EndpointId, loans: Box<dyn Loans>) {
+        if let Some(endpoint) = self.at_mut(endpoint) {
+            endpoint.loans = Some(loans);
+        }
     }
 
     /// All peers of an endpoint.

@@ -4,6 +4,7 @@
 use crate::api::*;
 use crate::incoming::{Incoming, Matcher, Receive};
 use crate::kept::MOST_STRANGERS;
+use crate::lane::Loans;
 use crate::matching::FastMap;
 use crate::operations::Op;
 use crate::peer::Peer;
@@ -44,6 +45,8 @@ pub(crate) struct Endpoint {
     pub gone: Vec<u32>,
     /// Peers of this host that this layer has come to know by itself.
     pub strangers: Vec<u32>,
+    /// What peers with a lane to this endpoint may copy.
+    pub loans: Option<Box<dyn Loans>>,
     pub watched: Vec<u32>,
     /// Places of peers that were forgotten, how many peers are strangers, and the memory that is in use for those.
     pub free_peers: Vec<u32>,
@@ -126,6 +129,7 @@ impl Endpoint {
             at_once: Vec::new(),
             gone: Vec::new(),
             strangers: Vec::new(),
+            loans: None,
             watched: Vec::new(),
             free_peers: Vec::new(),
             strangers_known: 0,

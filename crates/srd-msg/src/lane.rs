@@ -43,9 +43,20 @@ pub trait Lane: Send {
     /// Whether [`Lane::read`] works.
     fn can_read(&self) -> bool;
 
-    /// Copies `len` bytes at `there`, in the peer's process, to `here`, in this one. False if they cannot be read.
-    fn read(&mut self, there: u64, here: u64, len: u64) -> bool;
+    /// Copies `len` bytes at `there`, in the peer's process, to `here`, in this one. False if they cannot be read, or if the
+    /// peer has not lent them by `key` until the end of the copy: then what is at `here` now means nothing.
+    fn read(&mut self, key: u32, there: u64, here: u64, len: u64) -> bool;
 
     /// What has gone over it so far.
     fn traffic(&self) -> LaneTraffic;
+}
+
+/// What an endpoint lends to those who have a lane to it: memory that [`Lane::read`] copies over there. They have no other
+/// way to know that a message has failed here, and that its memory is the program's again.
+pub trait Loans: Send {
+    /// What has this key may be copied from now on.
+    fn lend(&mut self, key: u32);
+
+    /// It may not any more: no copy succeeds that has anything of what is written there from now on.
+    fn end(&mut self, key: u32);
 }

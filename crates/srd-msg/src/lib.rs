@@ -37,4 +37,4 @@ mod work;
 pub use api::*;
 pub use counters::Counters;
 pub use domain::Domain;
-pub use lane::{Lane, LaneSend, LaneTraffic};
+pub use lane::{Lane, LaneSend, LaneTraffic, Loans};

@@ -180,6 +180,9 @@ impl Endpoint {
     /// What peers could read of an operation, they cannot any more.
     pub fn unexpose<M: Store>(&mut self, cx: &mut Cx<'_, M>, op: &mut Op) {
         for key in op.exposed.drain(..) {
+            if let Some(loans) = &mut self.loans {
+                loans.end(key.0);
+            }
             let _ = cx.device.dereg_mr(key);
         }
     }

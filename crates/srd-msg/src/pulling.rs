@@ -23,9 +23,13 @@ impl Endpoint {
         }
     }
 
-    /// Copies the rest of a message out of the memory of a process of this host. What cannot be copied is read.
+    /// Copies the rest of a message out of the memory of a process of this host. What cannot be copied, or is not lent any
+    /// more, is read: the sender's device, or the sender, then says what became of it.
     fn copy_near<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
+        if incoming.failure.is_some() {
+            return;
+        }
         let Some(lane) = &mut self.peers[incoming.peer as usize].lane else { return };
         let Standing::Matched(matched) = &incoming.standing else { return };
         let Fetch::Read { sources, next, done, reads: 0, .. } = &mut incoming.fetch else { return };
@@ -33,15 +37,16 @@ impl Endpoint {
             return;
         }
         let end = incoming.total.min(matched.capacity);
-        cx.shared.counters.fetched_near += (*next < end) as u64;
+        let any = *next < end;
         while *next < end {
             let Some((there, target)) = piece(sources, &matched.iov, *next, end) else { return };
-            if !lane.read(there.addr, target.addr, target.len) {
+            if !lane.read(there.key, there.addr, target.addr, target.len) {
                 return;
             }
             *next += target.len;
             *done += target.len;
         }
+        cx.shared.counters.fetched_near += any as u64;
     }
 
     /// Posts reads, as many as may be under way.

@@ -136,6 +136,7 @@ impl Endpoint {
             return sources;
         }
         let op = self.ops.at_mut(op).expect("just begun");
+        let loans = self.loans.as_mut().filter(|_| self.peers[op.peer as usize].lane.is_some());
         let access = Access { local_write: false, remote_read: true, remote_write: false };
         for piece in &op.local {
             match cx.device.reg_mr(cx.shared.pd, piece.addr, piece.len, piece.addr, access) {
@@ -150,6 +151,9 @@ impl Endpoint {
                     return Sources::new();
                 }
             }
+        }
+        if let Some(loans) = loans {
+            op.exposed.iter().for_each(|key| loans.lend(key.0));
         }
         sources
     }

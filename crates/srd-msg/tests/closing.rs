@@ -66,7 +66,7 @@ impl Lane for Blind {
     fn can_read(&self) -> bool {
         false
     }
-    fn read(&mut self, _there: u64, _here: u64, _len: u64) -> bool {
+    fn read(&mut self, _key: u32, _there: u64, _here: u64, _len: u64) -> bool {
         false
     }
     fn traffic(&self) -> LaneTraffic {

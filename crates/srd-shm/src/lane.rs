@@ -2,6 +2,7 @@
 
 use crate::address::Address;
 use crate::layout::{FIRST_SENDER, GENERATIONS, State};
+use crate::loans::Lent;
 use crate::origin::Process;
 use crate::reason::{CopyError, Damage, NoCopy, NoLane, SendError};
 use crate::ring::Writer;
@@ -37,6 +38,7 @@ pub struct Lane {
     index: u16,
     generation: u32,
     copy: Result<(), NoCopy>,
+    lent: Lent,
     origin: Process,
 }
 
@@ -63,7 +65,8 @@ impl Lane {
         slot.ip[1].store((ip >> 64) as u64, Ordering::Relaxed);
         slot.state.store(State::Open.with(generation), Ordering::SeqCst);
         let copy = probe(&segment, from);
-        let lane = Lane { segment, writer, index, generation, copy, origin: from.process };
+        let lent = Lent::new(segment.loans());
+        let lane = Lane { segment, writer, index, generation, copy, lent, origin: from.process };
         lane.tell();
         Ok(lane)
     }
@@ -171,27 +174,30 @@ impl Lane {
         self.copy
     }
 
-    /// Copies `len` bytes at `remote` in the peer's process to `local` in this one.
+    /// Copies `len` bytes at `remote` in the peer's process, which it lends by `key`, to `local` in this one.
     ///
     /// The bytes come from the process that owns the peer's endpoint or not at all, even if it dies meanwhile and another
-    /// process gets its number.
+    /// process gets its number; and all of them were lent until they had been copied.
     ///
     /// # Safety
     ///
     /// `local` is good for `len` bytes, which nothing else of this process uses meanwhile. (What is not mapped is an
     /// error, not a crash.)
     #[allow(unsafe_code)]
-    pub unsafe fn read(&self, remote: u64, local: u64, len: u64) -> Result<(), CopyError> {
+    pub unsafe fn read(&self, key: u32, remote: u64, local: u64, len: u64) -> Result<(), CopyError> {
         self.copy.map_err(CopyError::NoCopy)?;
         let owner = &self.segment.header;
-        pieces(remote, local, len, |remote, local, len| {
-            // SAFETY: a part of `local`, by the caller's promise.
-            match unsafe { sys::read_process(owner.process.pid, owner.token_at, remote, local, len) } {
-                Ok((got, token)) if token == owner.token => Ok(got),
-                Ok(_) => Err(CopyError::PeerGone),
-                Err(e) => Err(self.named(e)),
-            }
-        })
+        let copy = || {
+            pieces(remote, local, len, |remote, local, len| {
+                // SAFETY: a part of `local`, by the caller's promise.
+                match unsafe { sys::read_process(owner.process.pid, owner.token_at, remote, local, len) } {
+                    Ok((got, token)) if token == owner.token => Ok(got),
+                    Ok(_) => Err(CopyError::PeerGone),
+                    Err(e) => Err(self.named(e)),
+                }
+            })
+        };
+        self.lent.during(key, copy).unwrap_or(Err(CopyError::NotLent))
     }
 
     /// Copies `len` bytes at `local` in this process to `remote` in the peer's.

@@ -3,7 +3,8 @@
 //! ```text
 //! 0       header: who owns it; written before the file has a name, never after
 //! 512     signals: which lanes have news, whether the owner sleeps, whether it has closed
-//! 4096    one slot of 128 bytes per lane: its state, who sends, how far the owner has read
+//! 4096    keys of the memory that the owner lends to its peers' copies, 256 lines of 16
+//! 20480   one slot of 128 bytes per lane: its state, who sends, how far the owner has read
 //! ...     one ring per lane, each where a page begins; memory only once somebody sends there
 //! ```
 //!
@@ -12,12 +13,12 @@
 use crate::address::Address;
 use crate::origin::Process;
 use crate::reason::NoLane;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, LOAN_LINES, LOANS};
 
 /// `OpenSRDm`, and below it what must be equal on both sides.
 const MAGIC: u64 = u64::from_le_bytes(*b"OpenSRDm");
 /// Counts layouts that do not understand each other.
-pub(crate) const VERSION: u64 = 3;
+pub(crate) const VERSION: u64 = 4;
 
 /// A cache line of every processor this runs on; records begin at multiples of it.
 pub(crate) const LINE: usize = 64;
@@ -27,7 +28,8 @@ pub(crate) const MOST_LANES: u16 = 256;
 pub(crate) const RING_BYTES: std::ops::RangeInclusive<u32> = 4096..=1 << 24;
 
 const SIGNALS_AT: usize = 512;
-const SLOTS_AT: usize = 4096;
+const LOANS_AT: usize = 4096;
+const SLOTS_AT: usize = LOANS_AT + (16 << 10);
 /// Bytes of [`Slot`].
 const SLOT_BYTES: usize = 128;
 
@@ -60,7 +62,7 @@ impl Shape {
         SLOTS_AT + usize::from(lane) * SLOT_BYTES
     }
 
-    /// Bytes before the rings, in whole pages of any size in use.
+    /// Bytes before the rings, in whole pages of any size in use: one of 64 KiB, however many lanes there are.
     pub fn control_bytes(&self) -> usize {
         self.slot_at(self.lanes).next_multiple_of(1 << 16)
     }
@@ -80,6 +82,11 @@ impl Shape {
 /// Where the signals begin.
 pub(crate) const fn signals_at() -> usize {
     SIGNALS_AT
+}
+
+/// Where the keys of what is lent begin.
+pub(crate) const fn loans_at() -> usize {
+    LOANS_AT
 }
 
 /// Who owns a segment. Constant while the file has a name.
@@ -177,6 +184,14 @@ pub(crate) struct Signals {
     pub closed: AtomicU32,
 }
 
+/// The keys of one line of what the owner lends; 0 where there is none. Written by the owner alone.
+#[repr(C, align(64))]
+pub(crate) struct LoanLine(pub [AtomicU32; LOANS]);
+
+/// All of them: see `loans.rs`.
+#[repr(C)]
+pub(crate) struct LoanTable(pub [LoanLine; LOAN_LINES]);
+
 /// One lane. The first line changes when the lane does; the second with every record read.
 #[repr(C, align(128))]
 pub(crate) struct Slot {
@@ -202,7 +217,7 @@ pub(crate) struct Slot {
 #[repr(C, align(64))]
 pub(crate) struct Head(pub AtomicU64);
 
-const _: () = assert!(HEADER_BYTES <= SIGNALS_AT && SIGNALS_AT + 128 <= SLOTS_AT);
+const _: () = assert!(HEADER_BYTES <= SIGNALS_AT && SIGNALS_AT + 128 <= LOANS_AT);
 
 /// What a lane is in. The sender makes `Free` into `Open`, holding the lock of the lane, and `Open` into `Closing`; the
 /// owner makes either into `Refused`, and anything into `Free` of the next generation.
@@ -284,8 +299,9 @@ mod tests {
     }
 
     #[test]
-    fn slots_and_signals_are_as_large_as_their_places() {
+    fn slots_signals_and_loans_are_as_large_as_their_places() {
         assert_eq!((size_of::<Slot>(), size_of::<Signals>()), (SLOT_BYTES, 128));
+        assert_eq!(size_of::<LoanTable>(), SLOTS_AT - LOANS_AT);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! An endpoint opens a [`Post`]: a segment, which is a file in a directory that processes of the host share (`/dev/shm`).
 //! A peer connects a [`Lane`] to it: a ring in that segment into which one process writes and out of which the owner
 //! reads, in order. Large messages are not written into rings: one side names the bytes and the other copies them out of
-//! the address space they are in ([`Lane::read`], [`Lane::write`]).
+//! the address space they are in ([`Lane::read`], [`Lane::write`]), for as long as they are lent ([`Post::loans`]).
 //!
 //! What belongs where: `address.rs` names segments; `layout.rs` says what lies where in one; `segment.rs` creates, finds
 //! and removes them; `ring.rs` is the protocol of records in a ring (its memory: `memory.rs`); `post.rs` is the receiving end, `lane.rs` the sending
-//! one; `origin.rs` says who a process is and whether it is still there; `reason.rs` is everything that may not work, in
+//! one; `loans.rs` says which memory may be copied from now; `origin.rs` says who a process is and whether it is still there; `reason.rs` is everything that may not work, in
 //! words. `sys.rs` calls the system.
 //!
 //! # Who is trusted
@@ -37,6 +37,7 @@
 mod address;
 mod lane;
 mod layout;
+mod loans;
 mod memory;
 mod origin;
 mod post;
@@ -51,6 +52,7 @@ pub const DIRECTORY: &str = "/dev/shm";
 
 pub use address::Address;
 pub use lane::{Iov, Lane};
+pub use loans::Loans;
 pub use post::{Ended, Options, Post, Sender};
 pub use reason::{CopyError, Damage, NoCopy, NoLane, SendError, WhyEnded};
 pub use segment::clear_away_the_dead;

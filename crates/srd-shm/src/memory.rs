@@ -1,8 +1,8 @@
 //! The memory of a ring: words that both sides use at once, and bytes that are one side's at a time. Which are whose is the
-//! ring's business.
+//! ring's business. And the table of what is lent, which is words alone.
 #![allow(unsafe_code)]
 
-use crate::layout::LINE;
+use crate::layout::{LINE, LoanTable};
 use crate::sync::AtomicU64;
 use crate::sys::Mapping;
 use std::ptr::NonNull;
@@ -73,5 +73,37 @@ impl Bytes {
         debug_assert!(at + len <= self.len, "within the ring");
         // SAFETY: by the caller's promise.
         unsafe { NonNull::slice_from_raw_parts(self.base.add(at), len).as_ref() }
+    }
+}
+
+/// The table of what a segment's owner lends.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    base: NonNull<LoanTable>,
+    /// Keeps the memory.
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: as above.
+unsafe impl Send for Table {}
+// SAFETY: it is made of atomics.
+unsafe impl Sync for Table {}
+
+impl Table {
+    /// That at `at`.
+    pub fn new(mapping: Arc<Mapping>, at: usize) -> Table {
+        assert!(
+            at.is_multiple_of(LINE) && at + size_of::<LoanTable>() <= mapping.len(),
+            "within its mapping"
+        );
+        // SAFETY: within the mapping.
+        Table { base: unsafe { mapping.base().add(at) }.cast(), _mapping: mapping }
+    }
+
+    /// Its words.
+    #[inline]
+    pub fn words(&self) -> &LoanTable {
+        // SAFETY: within the mapping that this keeps, aligned, and made of atomics, for which all bytes are values.
+        unsafe { self.base.as_ref() }
     }
 }

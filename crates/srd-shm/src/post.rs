@@ -22,6 +22,7 @@
 use crate::address::Address;
 use crate::lane::{Lane, Origin};
 use crate::layout::{FIRST_SENDER, Header, Shape, State};
+use crate::loans::Loans;
 use crate::origin::Process;
 use crate::reason::{Damage, NoLane, WhyEnded};
 use crate::ring::{self, Reader};
@@ -168,6 +169,11 @@ impl Post {
     /// The endpoint.
     pub fn address(&self) -> Address {
         self.origin.address
+    }
+
+    /// What this endpoint lends to the copies of its peers ([`Lane::read`]): nothing yet.
+    pub fn loans(&self) -> Loans {
+        Loans::new(self.segment.loans())
     }
 
     /// Connects a lane to the endpoint `to`. Keep one per peer: what goes through two lanes has no order.
@@ -426,6 +432,7 @@ impl Drop for Post {
         }
         self.segment.signals().closed.store(1, Ordering::SeqCst);
         self.token.store(0, Ordering::SeqCst);
+        self.loans().end_all();
         // If the name stays, the next process of this user clears it away: the lock goes with the file.
         let _ = self.segment.remove(&self.dir);
     }

@@ -138,6 +138,8 @@ pub enum CopyError {
     NoCopy(NoCopy),
     /// The peer's process has ended, or closed its endpoint.
     PeerGone,
+    /// The peer does not lend these bytes, or not any more, or had no place to say so.
+    NotLent,
     /// Not all of the bytes, here or there, are memory that may be read or written so.
     Fault,
     /// Something else.
@@ -149,6 +151,7 @@ impl fmt::Display for CopyError {
         match self {
             CopyError::NoCopy(why) => why.fmt(f),
             CopyError::PeerGone => f.write_str("the peer's process has ended or closed its endpoint"),
+            CopyError::NotLent => f.write_str("the peer does not lend that memory any more"),
             CopyError::Fault => f.write_str(
                 "part of the buffer, here or at the peer, is not mapped or may not be written; was it freed?",
             ),

@@ -8,7 +8,8 @@
 
 use crate::address;
 use crate::address::Address;
-use crate::layout::{BURIAL, HEADER_BYTES, Header, LIFE, Shape, Signals, Slot, signals_at};
+use crate::layout::{BURIAL, HEADER_BYTES, Header, LIFE, Shape, Signals, Slot, loans_at, signals_at};
+use crate::memory::Table;
 use crate::origin::Process;
 use crate::reason::NoLane;
 use crate::sys::{self, Mapping};
@@ -106,6 +107,11 @@ impl Segment {
         assert!(lane < self.header.shape.lanes, "the segment has no lane {lane}");
         // SAFETY: as above.
         unsafe { self.control.base().add(self.header.shape.slot_at(lane)).cast().as_ref() }
+    }
+
+    /// What the owner lends.
+    pub fn loans(&self) -> Table {
+        Table::new(self.control.clone(), loans_at())
     }
 
     /// The owner's mapping of all rings, and where in it the ring of a lane is.

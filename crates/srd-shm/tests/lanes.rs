@@ -354,8 +354,15 @@ fn memory_is_copied_between_address_spaces() {
     let there: Vec<u8> = (0..1_000_000u32).map(|i| (i * 7) as u8).collect();
     let mut here = vec![0u8; there.len()];
     let (remote, local, len) = (there.as_ptr() as u64, here.as_mut_ptr() as u64, here.len() as u64);
+    const KEY: u32 = 9;
     // SAFETY: all of `there`, to all of `here`.
-    unsafe { lane.read(remote, local, len) }.unwrap();
+    let read = |key| unsafe { lane.read(key, remote, local, len) };
+    assert!(matches!(read(KEY), Err(srd_shm::CopyError::NotLent)));
+    let loans = to.loans();
+    loans.lend(KEY);
+    assert!(matches!(read(KEY + 1), Err(srd_shm::CopyError::NotLent)));
+    assert!(here.iter().all(|&byte| byte == 0));
+    read(KEY).unwrap();
     assert!(here == there);
     here.fill(9);
     let target = [0u8; 100];
@@ -363,15 +370,17 @@ fn memory_is_copied_between_address_spaces() {
     unsafe { lane.write(target.as_ptr() as u64, local, 100) }.unwrap();
     assert!(target.iter().all(|&byte| byte == 9));
     // SAFETY: there is nothing at these addresses, which is an error and no more.
-    let fault = unsafe { lane.read(4096, local, 100) };
+    let fault = unsafe { lane.read(KEY, 4096, local, 100) };
     assert!(matches!(fault, Err(srd_shm::CopyError::Fault)), "{fault:?}");
     // SAFETY: as above.
     let fault = unsafe { lane.write(4096, local, 100) };
     assert!(matches!(fault, Err(srd_shm::CopyError::Fault)), "{fault:?}");
+    loans.end(KEY);
+    assert!(matches!(read(KEY), Err(srd_shm::CopyError::NotLent)));
+    loans.lend(KEY);
     drop(to);
-    // SAFETY: as before.
-    let gone = unsafe { lane.read(remote, local, len) };
-    assert!(matches!(gone, Err(srd_shm::CopyError::PeerGone)), "{gone:?}");
+    let gone = read(KEY);
+    assert!(matches!(gone, Err(srd_shm::CopyError::NotLent)), "{gone:?}");
 }
 
 #[test]

@@ -16,6 +16,11 @@ const PART: &str = "SRD_SHM_TEST_PART";
 const DIR: &str = "SRD_SHM_TEST_DIR";
 /// Bytes that a process offers for copying.
 const OFFERED: usize = 8 << 20;
+/// The key by which it lends them.
+const KEY: u32 = 0x1234_5678;
+/// Bytes that it lends for a moment, and how often.
+const LENT: usize = 256 << 10;
+const LOANS: u64 = 300;
 
 fn options() -> Options {
     Options { lanes: 4, ring_bytes: 8192, permit_copies: true, well_known: false }
@@ -59,6 +64,11 @@ fn send(lane: &mut Lane, bytes: &[u8]) -> bool {
         Err(SendError::PeerClosed) => Some(false),
         Err(e) => panic!("{e}"),
     })
+}
+
+/// Waits for a record.
+fn heard(post: &mut Post) {
+    until("a record", || (post.receive(1, |_, _| {}) > 0).then_some(()));
 }
 
 /// A second process. Killed when dropped.
@@ -142,11 +152,33 @@ fn other_process() {
             let post = open(2);
             let mut lane = connect(&post, 1);
             let offered: Vec<u8> = (0..OFFERED).map(|i| (i * 31) as u8).collect();
+            post.loans().lend(KEY);
             lane.send(&[&(offered.as_ptr() as u64).to_le_bytes()]).unwrap();
             until("the end", || {
                 thread::sleep(Duration::from_millis(1));
                 lane.peer_closed().then_some(())
             });
+        }
+        "lend" => {
+            let mut post = open(2);
+            let mut lane = connect(&post, 1);
+            let loans = post.loans();
+            let mut random = SmallRng::seed_from_u64(3);
+            let mut lent = vec![0u8; LENT];
+            for n in 0..LOANS {
+                lent.fill(n as u8 | 1);
+                loans.lend(KEY + n as u32);
+                let (at, n) = ((lent.as_ptr() as u64).to_le_bytes(), n.to_le_bytes());
+                lane.send(&[&at, &n]).unwrap();
+                // Somewhere in a later copy.
+                heard(&mut post);
+                let until_then = Instant::now() + Duration::from_micros(random.random_range(0..300));
+                while Instant::now() < until_then {}
+                loans.end(KEY + u64::from_le_bytes(n) as u32);
+                // What the program does with its memory now.
+                lent.fill(0);
+                heard(&mut post);
+            }
         }
         "fork" => {
             let post = open(2);
@@ -322,23 +354,53 @@ fn memory_of_another_process_is_read_until_it_dies() {
         let local = here.as_mut_ptr() as u64;
         here.fill(0);
         // SAFETY: all of `here`.
-        unsafe { lane.read(there, local, OFFERED as u64) }.unwrap();
+        unsafe { lane.read(KEY, there, local, OFFERED as u64) }.unwrap();
         assert!(here.iter().enumerate().all(|(i, &byte)| byte == (i * 31) as u8));
         let killer = thread::spawn(|| other.kill());
         let end = until("the end of copying", || {
             // SAFETY: as above.
-            unsafe { lane.read(there, local, OFFERED as u64) }.err()
+            unsafe { lane.read(KEY, there, local, OFFERED as u64) }.err()
         });
         killer.join().unwrap();
         // While it goes its memory goes first.
         assert!(matches!(end, CopyError::PeerGone | CopyError::Fault), "{end:?}");
         // SAFETY: as above.
-        let gone = unsafe { lane.read(there, local, 1) };
+        let gone = unsafe { lane.read(KEY, there, local, 1) };
         assert!(matches!(gone, Err(CopyError::PeerGone)), "{gone:?}");
         // SAFETY: nobody is there to expect anything.
         let gone = unsafe { lane.write(there, local, 1) };
         assert!(matches!(gone, Err(CopyError::PeerGone)), "{gone:?}");
         assert_eq!(ended(&mut post, |_| {}), WhyEnded::Died);
+    }
+}
+
+/// A copy that counts has nothing in it that the owner has written since it lent the memory.
+#[test]
+fn memory_of_another_process_is_read_until_it_is_lent_no_more() {
+    let place = Place::new();
+    let mut post = Post::open(place.dir(), address(1), 1, options()).unwrap();
+    let _other = Other::start(&place, "lend");
+    let mut lane = connect(&post, 2);
+    let mut here = vec![0u8; LENT];
+    let local = here.as_mut_ptr() as u64;
+    for n in 0..LOANS {
+        let mut told = [0; 16];
+        until("a loan", || (post.receive(1, |_, bytes| told.copy_from_slice(bytes)) > 0).then_some(()));
+        let word = |at: usize| u64::from_le_bytes(told[at..at + 8].try_into().unwrap());
+        assert_eq!(word(8), n);
+        // SAFETY: all of `here`.
+        unsafe { lane.read(KEY + n as u32, word(0), local, LENT as u64) }.expect("it is lent");
+        assert!(here.iter().all(|&byte| byte == n as u8 | 1));
+        assert!(send(&mut lane, b"one copy"));
+        let refused = until("the end of a loan", || {
+            // SAFETY: all of `here`.
+            let refused = unsafe { lane.read(KEY + n as u32, word(0), local, LENT as u64) }.err();
+            let whole = || here.iter().all(|&byte| byte == n as u8 | 1);
+            assert!(refused.is_some() || whole(), "loan {n}: of what its owner has written since");
+            refused
+        });
+        assert!(matches!(refused, CopyError::NotLent), "loan {n}: {refused:?}");
+        assert!(send(&mut lane, b"seen"));
     }
 }
 
@@ -384,7 +446,7 @@ fn between_pid_namespaces_records_go_and_copies_do_not() {
     assert_eq!(lane.can_copy(), Err(NoCopy::OtherPidNamespace));
     let mut here = 0u64;
     // SAFETY: the word is good for a word.
-    let refused = unsafe { lane.read(there, &raw mut here as u64, 8) };
+    let refused = unsafe { lane.read(KEY, there, &raw mut here as u64, 8) };
     assert!(matches!(refused, Err(CopyError::NoCopy(NoCopy::OtherPidNamespace))), "{refused:?}");
     assert!(lane.peer_alive());
     post.sweep();

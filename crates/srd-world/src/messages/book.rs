@@ -35,6 +35,8 @@ pub struct Message {
     pub tag: Option<u64>,
     /// Its length.
     pub len: u64,
+    /// Where it is, in the memory of its sender.
+    pub addr: u64,
     /// When it was posted.
     pub posted: Time,
     /// What its sender was told; `None`: nothing yet, or the sender has ended.
@@ -372,6 +374,14 @@ impl Book {
             (deed.outcome.is_none() && self.is_open(deed.from)).then_some(Entry::OneSided(n))
         });
         messages.chain(deeds)
+    }
+
+    /// Messages of an endpoint of whose end it was told nothing.
+    pub fn unfinished_of(&self, party: Party) -> Vec<usize> {
+        let all = self.messages.iter().enumerate();
+        all.filter(|(_, message)| message.from == party && message.outcome.is_none())
+            .map(|(n, _)| n)
+            .collect()
     }
 
     /// Messages whose send has completed, that were not received, and that could be.

@@ -2,7 +2,7 @@
 
 use crate::ledger::{Violation, broken};
 use crate::messages::Sabotage;
-use crate::messages::book::{Book, Party};
+use crate::messages::book::{Book, Entry, Party};
 use crate::messages::lanes::{End, SharedMemory};
 use crate::messages::mishaps::Mishap;
 use crate::messages::process::{Datagram, Open, Process, identity};
@@ -326,6 +326,9 @@ impl Hall {
                 let mut bytes = |at: u64, len: u64| memory.at(at, len as usize).to_vec();
                 self.book.completed(self.now, party, &done, &mut bytes)?;
                 self.check_written(&done)?;
+                if let (Kind::Send { .. }, Entry::Message(number)) = (done.kind, Entry::of(done.context)) {
+                    self.use_again(number);
+                }
                 self.try_again(index, &done);
             }
         }
@@ -521,6 +524,8 @@ impl Hall {
         let opened = life.domain.open_endpoint(&mut life.device, local, qpn, identity(party), 0);
         let id =
             opened.map_err(|error| Violation { rule: "setup", detail: format!("endpoint: {error:?}") })?;
+        let forgetful = self.plan.talk.spoil == Sabotage::KeepLoan.number();
+        life.domain.set_loans(id, self.memory.loans(party, !forgetful));
         life.slots[slot] = Some(Open { party, id, without: Vec::new(), closing: None });
         let addr = PeerAddr { gid, qpn, key: identity(party).key() };
         self.tell(|| format!("{index} opens {slot}: {party:?}"));
@@ -546,6 +551,9 @@ impl Hall {
         life.domain.close_endpoint(&mut life.device, local, open.id);
         self.memory.lock().end(open.party, End::Closed);
         self.book.ended(self.now, open.party);
+        for number in self.book.unfinished_of(open.party) {
+            self.use_again(number);
+        }
         self.tell(|| format!("{index} has closed {slot}: {:?}", open.party));
         self.send_packets(index)?;
         let wait = self.births.below(2_000_000);

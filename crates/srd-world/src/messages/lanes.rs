@@ -5,9 +5,9 @@
 
 use crate::messages::book::Party;
 use crate::messages::process::identity;
-use srd_msg::{Lane, LaneSend, LaneTraffic};
+use srd_msg::{Lane, LaneSend, LaneTraffic, Loans};
 use srd_wire::{Nanos, Time};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The provider's `PRESUMED_ALIVE`: nobody looks for so long whether a process lives.
@@ -65,6 +65,8 @@ pub struct Copying {
 pub struct Segments {
     posts: Vec<Post>,
     rings: Vec<Ring>,
+    /// What is lent, by whom.
+    loans: BTreeSet<(Party, u32)>,
     /// Endpoints to which something was sent.
     pub news: Vec<Party>,
     /// What is to be copied as soon as the call has returned in which it was asked for.
@@ -79,6 +81,11 @@ impl SharedMemory {
     /// What is there.
     pub fn lock(&self) -> MutexGuard<'_, Segments> {
         self.0.lock().expect("nobody panics while he has it")
+    }
+
+    /// What an endpoint lends. `honest`: otherwise it does not say when a loan ends.
+    pub fn loans(&self, of: Party, honest: bool) -> Box<dyn Loans> {
+        Box::new(Lends { memory: self.clone(), of, honest })
     }
 
     /// A connection between two endpoints.
@@ -214,9 +221,9 @@ impl Lane for ToRing {
         self.copies
     }
 
-    fn read(&mut self, there: u64, here: u64, len: u64) -> bool {
+    fn read(&mut self, key: u32, there: u64, here: u64, len: u64) -> bool {
         let mut segments = self.memory.lock();
-        if segments.posts[self.to.0].unreadable {
+        if segments.posts[self.to.0].unreadable || !segments.loans.contains(&(self.to, key)) {
             return false;
         }
         segments.copies.push(Copying { from: self.to, there, here, len });
@@ -236,6 +243,26 @@ impl Drop for ToRing {
         // Who is killed takes no leave.
         if segments.end_of(from) != End::Killed {
             segments.rings[self.ring].left = true;
+        }
+    }
+}
+
+/// The owner's side of what it lends. Copies are carried out at once here, so that no loan ends in the midst of one (which
+/// `srd-races` tries).
+struct Lends {
+    memory: SharedMemory,
+    of: Party,
+    honest: bool,
+}
+
+impl Loans for Lends {
+    fn lend(&mut self, key: u32) {
+        self.memory.lock().loans.insert((self.of, key));
+    }
+
+    fn end(&mut self, key: u32) {
+        if self.honest {
+            self.memory.lock().loans.remove(&(self.of, key));
         }
     }
 }

@@ -49,17 +49,25 @@ pub enum Sabotage {
     LieSuccess,
     /// Two receives of messages of one peer are reported as having taken each other's.
     Swap,
+    /// What was lent to copies through shared memory is never taken back.
+    KeepLoan,
 }
 
 impl Sabotage {
     /// Every kind of damage.
-    pub const ALL: [Sabotage; 5] = [
+    pub const ALL: [Sabotage; 6] = [
         Sabotage::LoseReceive,
         Sabotage::RepeatReceive,
         Sabotage::LoseSend,
         Sabotage::LieSuccess,
         Sabotage::Swap,
+        Sabotage::KeepLoan,
     ];
+
+    /// Its number in a plan.
+    pub fn number(self) -> u64 {
+        Sabotage::ALL.iter().position(|&kind| kind == self).map_or(0, |at| at as u64 + 1)
+    }
 
     /// The kind with this number in a plan.
     pub fn from_number(n: u64) -> Sabotage {

@@ -141,11 +141,34 @@ impl Hall {
         let send = Send { to: peer, tag, iov, data: Some(entry.context()), context: entry.context(), flags };
         life.domain.send(&mut life.device, local, id, &send)?;
         self.book.score.posted += 1;
-        self.book.messages.push(Message { from, to, tag, len, posted: now, outcome: None, taken: None });
+        self.book.messages.push(Message {
+            from,
+            to,
+            tag,
+            len,
+            addr,
+            posted: now,
+            outcome: None,
+            taken: None,
+        });
+        if inject {
+            self.use_again(number);
+        }
         self.tell(|| {
             format!("{index} posts message {number}: {from:?} to {to:?}, tag {tag:?}, {len} B, {level:?}")
         });
         Ok(())
+    }
+
+    /// The memory of a message is its program's again, which puts something else there.
+    pub(super) fn use_again(&mut self, number: usize) {
+        let Message { from, len, addr, .. } = self.book.messages[number];
+        let pattern = self.book.pattern(Entry::Message(number));
+        let life = self.processes[self.book.parties[from.0].process].living();
+        let bytes = life.device.memory().at_mut(addr, len as usize);
+        // No byte is what it was.
+        pattern.fill(0, bytes);
+        bytes.iter_mut().for_each(|byte| *byte = !*byte);
     }
 
     /// Reads, writes or adds where nobody else does.
