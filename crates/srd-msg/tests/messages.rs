@@ -406,6 +406,57 @@ fn the_living_is_not_lost_with_the_context_of_the_dead() {
     }
 }
 
+/// What an endpoint lends, as the test sees it.
+#[derive(Clone, Default)]
+struct Lent(Arc<Mutex<Vec<u32>>>);
+
+impl Loans for Lent {
+    fn lend(&mut self, key: u32) {
+        self.0.lock().unwrap().push(key);
+    }
+    fn end(&mut self, key: u32) {
+        self.0.lock().unwrap().retain(|&lent| lent != key);
+    }
+}
+
+/// Whoever copies out of our memory by a lane has no other way to know that it is the program's again.
+#[test]
+fn what_a_message_lends_is_taken_back_before_its_program_hears_of_it_however_it_ends() {
+    for ending in ["delivered", "lost", "closed"] {
+        let mut hall = Hall::new(2, Config::default());
+        let (lent, letters) = (Lent::default(), Arc::<Mutex<Vec<Vec<u8>>>>::default());
+        let (peer, identity) = (hall.peer(0, 1), hall.identities[1].key());
+        hall.domains[0].set_loans(hall.endpoints[0], Box::new(lent.clone()));
+        hall.set_lane(0, peer, Some(Box::new(Slot(letters.clone(), identity))));
+        let bytes = pattern(100_000, 1);
+        let (from, to) = (hall.bytes(0, &bytes), hall.room(1, 100_000));
+        let (left, right) = (Iov { len: 40_000, ..from }, Iov { addr: from.addr + 40_000, len: 60_000 });
+        hall.try_send(0, 1, Some(1), &[left, right], 1, REPORT).unwrap();
+        assert_eq!((letters.lock().unwrap().len(), lent.0.lock().unwrap().len()), (1, 2), "{ending}");
+        let now = hall.net.now;
+        match ending {
+            "delivered" => {
+                hall.recv(1, None, 1, 0, to, 2);
+                let letter = letters.lock().unwrap().pop().expect("it is there");
+                let letter = hall.bytes(1, &letter);
+                let (domain, device) = (&mut hall.domains[1], &mut hall.net.devices[1]);
+                let place = (gid(0), hall.qpns[0]);
+                domain.arrived_near(device, now, hall.endpoints[1], place, letter.addr, letter.len as u32);
+                check(&mut hall, 1, 2, to, &bytes);
+            }
+            "lost" => {
+                let (domain, device) = (&mut hall.domains[0], &mut hall.net.devices[0]);
+                domain.lost_near(device, now, hall.endpoints[0], (gid(1), hall.qpns[1]), identity);
+            }
+            _ => hall.reopen(0),
+        }
+        if ending != "closed" {
+            assert_eq!(hall.next(0).error.is_some(), ending == "lost");
+        }
+        assert_eq!(*lent.0.lock().unwrap(), [0; 0], "{ending}");
+    }
+}
+
 #[test]
 fn another_endpoint_at_a_well_known_address_is_a_new_peer() {
     let mut hall = Hall::well_known(2, Config::default());

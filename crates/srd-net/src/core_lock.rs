@@ -7,12 +7,12 @@
 //! A panic while it is held is final: what it leaves half changed is never used again, and the lock never given out.
 
 use crate::core::Core;
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, OnceLock, Ordering, panicking, this_thread};
 use srd_device::{Completion, CqId};
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::PoisonError;
 
 /// See the module.
 pub(crate) struct CoreLock {
@@ -48,7 +48,7 @@ struct Witness<'a>(&'a CoreLock);
 impl Drop for Witness<'_> {
     #[inline]
     fn drop(&mut self) {
-        if std::thread::panicking() && self.0.core.is_poisoned() {
+        if panicking() && self.0.core.is_poisoned() {
             self.0.fail();
         }
     }
@@ -61,12 +61,6 @@ pub(crate) enum Refused {
     Interrupted,
     /// The device has failed.
     Failed,
-}
-
-/// A number that no other living thread has.
-pub fn this_thread() -> usize {
-    thread_local!(static MARK: u8 = const { 0 });
-    MARK.with(|mark| &raw const *mark as usize)
 }
 
 impl CoreLock {

@@ -44,7 +44,6 @@ mod variables;
 
 pub use self::core::CoreCounters;
 pub use address::{AddressError, LocalAddress, is_private};
-pub use core_lock::this_thread;
 pub use fault::{FaultCounters, FaultPlan};
 pub use instance::*;
 pub use notify::Subscription;
@@ -57,6 +56,7 @@ pub use stats::{
     LayerStats, LocalPeerStats, MOST_LISTED_PATHS, MOST_PEERS, PathStates, PathStats, PeerPathStats,
     PeerStats, Stats,
 };
+pub use sync::this_thread;
 pub use sys::event::EventFd;
 pub use sys::memory::{Buffer, is_there};
 pub use sys::udp;

@@ -3,7 +3,7 @@
 use crate::address::Address;
 use crate::explore;
 use crate::post::{Options, Post};
-use crate::reason::{SendError, WhyEnded};
+use crate::reason::{CopyError, SendError, WhyEnded};
 use crate::ring::{Reader, Writer};
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::Mapping;
@@ -11,6 +11,7 @@ use crate::sys::event::{EventFd, PollSet};
 use loom::thread;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize as StdUsize;
 
 /// Records of these lengths go through a ring of so many bytes, whole and in order, and no byte of one is written while it
 /// is read.
@@ -47,8 +48,12 @@ pub fn a_ring_hands_on_whole_records(ring_bytes: usize, lengths: &'static [usize
 }
 
 fn open(qpn: u16) -> Post {
+    open_with(qpn, false)
+}
+
+fn open_with(qpn: u16, permit_copies: bool) -> Post {
     let own = Address { ip: [0; 16], port: 17_408, qpn };
-    let options = Options { lanes: 1, ring_bytes: 4096, permit_copies: false, well_known: false };
+    let options = Options { lanes: 1, ring_bytes: 4096, permit_copies, well_known: false };
     Post::open(Path::new("/"), own, 1, options).unwrap()
 }
 
@@ -166,5 +171,42 @@ pub fn who_connects_is_known_and_its_ring_gone_round(records: usize, preemptions
             }
         }
         drop(sends.join().unwrap());
+    });
+}
+
+/// What is copied of another process's memory is what that has lent, if the copy counts: nothing that its program has put
+/// there since, though the place of the key has gone to another one. Tells how many copies counted and how many did not.
+pub fn what_is_copied_was_lent_until_then(ways: &'static [StdUsize; 2]) {
+    const LENT: u64 = 5;
+    const LATER: u64 = 6;
+    explore(2, move || {
+        let (owner, mut peer) = (open_with(1, true), open_with(2, true));
+        let mut told = owner.connect(peer.address()).unwrap();
+        let lane = peer.connect(owner.address()).unwrap();
+        let memory: Arc<[AtomicU64; 2]> = Arc::new([AtomicU64::new(LENT), AtomicU64::new(LENT)]);
+        let at = memory.as_ptr() as u64;
+        let lends = thread::spawn(move || {
+            let loans = owner.loans();
+            loans.lend(7);
+            told.send(&[b"key 7"]).unwrap();
+            loans.end(7);
+            memory.iter().for_each(|word| word.store(LATER, Ordering::Relaxed));
+            loans.lend(8);
+            (owner, told, memory)
+        });
+        while peer.receive(1, |_, bytes| assert_eq!(bytes, b"key 7")) == 0 {
+            thread::yield_now();
+        }
+        let mut copy = [0u64; 2];
+        // SAFETY: two atomics, which live as long as the other thread's handle does, to two words.
+        #[allow(unsafe_code)]
+        let read = unsafe { lane.read(7, at, copy.as_mut_ptr() as u64, 16) };
+        match read {
+            Ok(()) => assert_eq!(copy, [LENT; 2], "of what was written later"),
+            Err(CopyError::NotLent) => {}
+            Err(other) => panic!("{other}"),
+        }
+        ways[read.is_err() as usize].fetch_add(1, Ordering::Relaxed);
+        drop((lends.join().unwrap(), lane));
     });
 }

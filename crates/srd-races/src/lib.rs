@@ -1,11 +1,12 @@
 //! Models of what threads and processes do at once, in every order that there is and with every value that the memory model
 //! lets a load see, by [loom](https://docs.rs/loom).
 //!
-//! Nothing here is a copy: the sources of `srd-shm` (rings, posts, lanes) and of `srd-net` (sleepers, takeover) are compiled
+//! Nothing here is a copy: the sources of `srd-shm` (rings, posts, lanes) and of `srd-net` (sleepers, takeover, the
+//! lock of the device) are compiled
 //! once more, with atomics, locks and memory of loom's in place of theirs (`model/`). What the kernel does (files with locks,
 //! event counters, alarms, sleeping on them) is modelled.
 //!
-//! `lanes.rs` and `waking.rs` are the small programs; `tests/` runs them:
+//! `lanes.rs`, `waking.rs` and `failing.rs` are the small programs; `tests/` runs them:
 //!
 //!     cargo test --release -p srd-races
 //!
@@ -20,7 +21,7 @@
 #![allow(dead_code, unused_imports)] // not all of what the sources have is used
 
 mod model;
-use model::{memory, origin, segment, sync, sys};
+use model::{core, memory, origin, segment, sync, sys};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,6 +33,8 @@ mod address;
 mod lane;
 #[path = "../../srd-shm/src/layout.rs"]
 mod layout;
+#[path = "../../srd-shm/src/loans.rs"]
+mod loans;
 #[path = "../../srd-shm/src/post.rs"]
 mod post;
 #[path = "../../srd-shm/src/reason.rs"]
@@ -39,11 +42,14 @@ mod reason;
 #[path = "../../srd-shm/src/ring.rs"]
 mod ring;
 
+#[path = "../../srd-net/src/core_lock.rs"]
+mod core_lock;
 #[path = "../../srd-net/src/notify.rs"]
 mod notify;
 #[path = "../../srd-net/src/takeover.rs"]
 mod takeover;
 
+pub mod failing;
 pub mod lanes;
 pub mod waking;
 

@@ -1,5 +1,6 @@
 //! What stands here for what the included sources find in their own crates.
 
+pub mod core;
 pub mod memory;
 pub mod origin;
 pub mod segment;

@@ -1,6 +1,7 @@
 //! Rings, posts and lanes of shared memory, in every order of their steps.
 
 use srd_races::lanes;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
 fn a_ring_of_four_lines_is_gone_round() {
@@ -40,4 +41,12 @@ fn who_connects_is_known() {
 #[test]
 fn a_ring_of_a_lane_is_gone_round() {
     lanes::who_connects_is_known_and_its_ring_gone_round(6, 1);
+}
+
+#[test]
+fn what_is_copied_was_lent_until_then() {
+    static WAYS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+    lanes::what_is_copied_was_lent_until_then(&WAYS);
+    let [counted, refused] = [0, 1].map(|way: usize| WAYS[way].load(Ordering::Relaxed));
+    assert!(counted > 0 && refused > 0, "{counted} copies counted, {refused} did not");
 }

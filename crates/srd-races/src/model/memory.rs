@@ -1,7 +1,7 @@
 //! The memory of a ring: a word and bytes for each line. Whoever puts bytes where the other side may be reading, or reads
 //! where it may be putting some, is found out.
 
-use crate::layout::LINE;
+use crate::layout::{LINE, LoanTable};
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::Mapping;
 use std::sync::Arc;
@@ -72,5 +72,21 @@ impl Bytes {
         }
         // In one piece, for as long as the test runs.
         &copy.leak()[from..from + len]
+    }
+}
+
+/// The table of what is lent.
+#[derive(Clone)]
+pub struct Table(pub Arc<LoanTable>);
+
+impl Table {
+    pub fn words(&self) -> &LoanTable {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("what is lent")
     }
 }

@@ -1,7 +1,8 @@
 //! Segments without files: those of a run are in a list.
 
 use crate::address::Address;
-use crate::layout::{Head, Header, Signals, Slot, State};
+use crate::layout::{Head, Header, LoanLine, LoanTable, Signals, Slot, State};
+use crate::memory::Table;
 use crate::origin::Process;
 use crate::reason::NoLane;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -17,6 +18,7 @@ struct Shared {
     file: Arc<crate::sys::Inode>,
     signals: Signals,
     slots: Vec<Slot>,
+    loans: Table,
     rings: Vec<Arc<Mapping>>,
 }
 
@@ -57,6 +59,7 @@ impl Segment {
                 asleep: AtomicU32::new(0),
                 closed: AtomicU32::new(0),
             },
+            loans: Table(Arc::new(LoanTable(from_fn(|_| LoanLine(from_fn(|_| AtomicU32::new(0))))))),
             slots: (0..header.shape.lanes).map(slot).collect(),
             rings: (0..header.shape.lanes)
                 .map(|_| Arc::new(Mapping::new(header.shape.ring_bytes as usize)))
@@ -82,6 +85,10 @@ impl Segment {
 
     pub fn slot(&self, lane: u16) -> &Slot {
         &self.shared.slots[usize::from(lane)]
+    }
+
+    pub fn loans(&self) -> Table {
+        self.shared.loans.clone()
     }
 
     pub fn ring_of_owner(&self, lane: u16) -> (Arc<Mapping>, usize) {

@@ -226,6 +226,7 @@ impl Lane for ToRing {
         if segments.posts[self.to.0].unreadable || !segments.loans.contains(&(self.to, key)) {
             return false;
         }
+        // That of an endpoint that was closed can be read as well, which is more than there is: only its keys say no.
         segments.copies.push(Copying { from: self.to, there, here, len });
         true
     }
