@@ -191,7 +191,7 @@ pub fn what_is_copied_was_lent_until_then(ways: &'static [StdUsize; 2]) {
             told.send(&[b"key 7"]).unwrap();
             loans.end(7);
             memory.iter().for_each(|word| word.store(LATER, Ordering::Relaxed));
-            loans.lend(8);
+            loans.lend(9);
             (owner, told, memory)
         });
         while peer.receive(1, |_, bytes| assert_eq!(bytes, b"key 7")) == 0 {

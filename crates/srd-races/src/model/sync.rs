@@ -11,9 +11,9 @@ use std::time::Duration;
 pub const LOOKS: u32 = 1;
 pub const LEAST_LOOKS: u32 = 1;
 
-/// Two keys may be lent: one in the way of the other.
+/// Few keys may be lent, and in each line two.
 pub const LOANS: usize = 2;
-pub const LOAN_LINES: usize = 1;
+pub const LOAN_LINES: usize = 2;
 
 /// Where the fences are that keep sequentially consistent accesses in one order.
 #[derive(Clone, Copy, Debug)]
