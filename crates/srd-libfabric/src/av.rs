@@ -112,26 +112,30 @@ impl Vector {
         endpoints.push(endpoint);
     }
 
-    fn endpoints(&self) -> Vec<Arc<Core>> {
+    /// Tells all endpoints, which are referred to meanwhile.
+    fn tell(&self, tell: impl Fn(&Core) -> Outcome<()>) -> Outcome<()> {
         let endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
-        endpoints.iter().filter_map(Weak::upgrade).collect()
+        endpoints.iter().filter_map(Weak::upgrade).try_for_each(|endpoint| tell(&endpoint))
+    }
+
+    /// Whether something that the program has made, an alias, refers to an endpoint. That it is being told of an address does
+    /// not count.
+    pub fn is_in_use(&self, endpoint: &Arc<Core>) -> bool {
+        let _nobody_tells = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::strong_count(endpoint) > 1
     }
 
     fn insert(&self, addr: PeerAddr) -> Outcome<u64> {
         let (index, new) = self.table().insert(addr);
         if new {
-            for endpoint in self.endpoints() {
-                endpoint.introduce(index as u64)?;
-            }
+            self.tell(|endpoint| endpoint.introduce(index as u64))?;
         }
         Ok(index as u64)
     }
 
     fn remove(&self, index: u64) -> Outcome<()> {
         if self.table().remove(index)? {
-            for endpoint in self.endpoints() {
-                endpoint.forget(index)?;
-            }
+            self.tell(|endpoint| endpoint.forget(index))?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use crate::boundary::{Absent, Errno, Outcome, abi, object, value_or, writable};
 use crate::constants::*;
 use crate::domain::{Domain, Shared};
-use crate::engine::Bereaved;
+use crate::engine::{Bereaved, is_bound};
 use crate::layout::*;
 use crate::wait::{WaitObject, timeout};
 use crate::wait_set;
@@ -172,7 +172,7 @@ abi! {
 
     closing fn close(fid: *mut fid) {
         let counter = Counter::of(fid.cast())?;
-        if Arc::strong_count(&counter.count) > 1 {
+        if is_bound(&counter.count) {
             return Err(Errno::BUSY);
         }
         wait_set::leave(&counter.count.wait, fid);

@@ -4,7 +4,7 @@ use crate::boundary::{Absent, Errno, Outcome, abi, object, readable, value_or, w
 use crate::completions::{Entry, in_words};
 use crate::constants::*;
 use crate::domain::{Domain, Shared};
-use crate::engine::Bereaved;
+use crate::engine::{Bereaved, is_bound};
 use crate::layout::*;
 use crate::wait::{WaitObject, timeout};
 use crate::wait_set;
@@ -331,7 +331,7 @@ abi! {
 
     closing fn close(fid: *mut fid) {
         let cq = Cq::of(fid.cast())?;
-        if Arc::strong_count(&cq.queue) > 1 {
+        if is_bound(&cq.queue) {
             return Err(Errno::BUSY);
         }
         wait_set::leave(&cq.queue.wait, fid);

@@ -154,8 +154,12 @@ impl Core {
         }
         self.domain.engine.with(|state, device, now| {
             let id = self.id();
-            let (messages, bound) = state.at(id)?;
-            self.meet(messages, bound, device, now, id, index).map(|_| ())
+            let Ok((messages, bound)) = state.at(id) else { return Ok(()) }; // it is being closed
+            match self.meet(messages, bound, device, now, id, index) {
+                // Another thread has removed it.
+                Err(_) if self.vector.get().is_none_or(|vector| vector.get(index).is_none()) => Ok(()),
+                met => met.map(|_| ()),
+            }
         })?
     }
 
@@ -166,12 +170,11 @@ impl Core {
         }
         self.domain.engine.with(|state, _, _| {
             let id = self.id();
-            let (messages, bound) = state.at(id)?;
+            let Ok((messages, bound)) = state.at(id) else { return }; // as above
             if let Some(peer) = bound.peers.get_mut(index as usize).and_then(Option::take) {
                 messages.forget_peer(id, peer);
             }
-            Ok(())
-        })?
+        })
     }
 
     #[cold]
@@ -199,11 +202,21 @@ impl Core {
 
     fn close(&self) -> Outcome<()> {
         let qpn = Qpn(self.qpn.load(Ordering::Relaxed));
-        if self.is_enabled() {
-            return self.domain.engine.close_endpoint(self.id(), qpn);
-        }
         let engine = &self.domain.engine;
-        engine.given_back(engine.instance.destroy_qp(qpn))
+        match self.is_enabled() {
+            true => engine.close_endpoint(self.id(), qpn)?,
+            false => engine.given_back(engine.instance.destroy_qp(qpn))?,
+        }
+        // What it was bound to may be closed now, though another thread may still be telling it of an address.
+        *self.binding() = Binding::default();
+        Ok(())
+    }
+
+    fn is_in_use(self: &Arc<Core>) -> bool {
+        match self.vector.get() {
+            Some(vector) => vector.is_in_use(self),
+            None => Arc::strong_count(self) > 1,
+        }
     }
 }
 
@@ -463,7 +476,7 @@ abi! {
     closing fn close(fid: *mut fid) {
         let ep = Endpoint::of(fid.cast())?;
         if !ep.is_alias {
-            if Arc::strong_count(&ep.core) > 1 {
+            if ep.core.is_in_use() {
                 return Err(Errno::BUSY);
             }
             ep.core.close()?;

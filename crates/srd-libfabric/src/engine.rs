@@ -30,6 +30,9 @@ const MOST_TURNS: u32 = 256;
 /// When the next follows, if there is still something.
 const SOON: Nanos = Nanos::from_micros(20);
 
+/// And when it is asked whether a program that has polled still does.
+const STOPPED: Nanos = Nanos::from_millis(1);
+
 /// Where messages come by shared memory, one poll in so many looks at the sockets, every 2 us or so...
 const SOCKETS_EVERY: u32 = 16;
 /// ...once so many looks in a row have brought nothing: a millisecond or two.
@@ -49,6 +52,8 @@ pub(crate) struct Engine {
     /// Some endpoint has a post in shared memory; something has come there.
     near: AtomicBool,
     lanes: AtomicBool,
+    /// The program has polled since [`Engine::attend`] last asked.
+    polled: AtomicBool,
     /// Polls, and those in a row that found nothing.
     polls: AtomicU32,
     idle: AtomicU32,
@@ -67,6 +72,15 @@ pub(crate) trait Bereaved: Send + Sync {
     fn device_failed(&self);
 }
 
+/// Held while objects are told, and thus referred to.
+static TELLING: Mutex<()> = Mutex::new(());
+
+/// Whether something that the program has bound refers to an object. That it is being told of a failure does not count.
+pub(crate) fn is_bound<T>(object: &Arc<T>) -> bool {
+    let _nobody_tells = TELLING.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::strong_count(object) > 1
+}
+
 struct Guarded(UnsafeCell<State>);
 
 // SAFETY: the state is touched under the instance's lock only, which one thread at a time holds, and never twice.
@@ -80,6 +94,8 @@ pub(crate) struct State {
     pub messages: Messages,
     /// By the number of [`EndpointId`].
     endpoints: Vec<Option<Bound>>,
+    /// When to see whether the program still polls.
+    ask_again: Time,
     closed: bool,
 }
 
@@ -171,7 +187,7 @@ impl Engine {
         })?;
         let messages = instance.with(|device, _| Messages::open(device, offer::config()))??;
         let cq = messages.cq();
-        let state = State { messages, endpoints: Vec::new(), closed: false };
+        let state = State { messages, endpoints: Vec::new(), ask_again: Time::NEVER, closed: false };
         let state = Arc::new(Guarded(UnsafeCell::new(state)));
         report_on(&instance, &state);
         let engine = Arc::new(Engine {
@@ -179,6 +195,7 @@ impl Engine {
             cq,
             near: AtomicBool::new(false),
             lanes: AtomicBool::new(false),
+            polled: AtomicBool::new(false),
             polls: AtomicU32::new(0),
             idle: AtomicU32::new(0),
             quiet: AtomicU32::new(0),
@@ -226,7 +243,7 @@ impl Engine {
             let state = unsafe { self.state() };
             let result = f(state, device, now);
             completed = state.collect();
-            let _ = device.set_alarm(self.cq, state.messages.next_timeout());
+            self.set_alarm(state, device);
             result
         })?;
         if completed {
@@ -236,31 +253,50 @@ impl Engine {
     }
 
     /// A poll of a program that will poll again. It does not wait while another thread calls: who polls holds up who posts
-    /// otherwise, and that thread hands out what it finds.
+    /// otherwise, and that thread hands out what it finds. Nor does it look where others have looked for it.
     #[inline]
     pub fn poll(&self) -> Outcome<()> {
-        if self.instance.is_busy() {
-            std::thread::yield_now();
-            return Ok(());
+        if !self.polled.load(Ordering::Relaxed) {
+            self.polled.store(true, Ordering::Relaxed);
         }
-        self.drive()
+        let busy = self.instance.is_busy();
+        if !busy && !self.instance.others_look() {
+            return self.drive();
+        }
+        if busy || !self.near.load(Ordering::Relaxed) || !self.drive_near()? {
+            self.instance.give_way();
+        }
+        Ok(())
+    }
+
+    /// Takes what has come by shared memory. Returns whether there was anything.
+    fn drive_near(&self) -> Outcome<bool> {
+        let mut completed = false;
+        // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
+        let has_news = || unsafe { self.state() }.has_news();
+        let found = self.instance.with_if(has_news, |device, now| self.round(device, now, &mut completed))?;
+        if completed {
+            self.instance.wake();
+        }
+        Ok(found)
     }
 
     /// One poll: moves packets, does what follows, hands out what has completed.
     #[inline]
     pub fn drive(&self) -> Outcome<()> {
-        let mut completed = false;
         let lanes = self.lanes.load(Ordering::Relaxed);
         let found = if lanes && !self.is_turn_of_sockets() {
-            // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
-            let has_news = || unsafe { self.state() }.has_news();
-            self.instance.with_if(has_news, |device, now| self.round(device, now, &mut completed))?
+            self.drive_near()?
         } else {
-            self.instance.drive(self.cq, !lanes, |device, now| self.round(device, now, &mut completed))?
+            let mut completed = false;
+            let found = self
+                .instance
+                .drive(self.cq, !lanes, |device, now| self.round(device, now, &mut completed))?;
+            if completed {
+                self.instance.wake();
+            }
+            found
         };
-        if completed {
-            self.instance.wake();
-        }
         if lanes {
             self.yield_if_idle(found);
         }
@@ -282,6 +318,9 @@ impl Engine {
     /// A program that polls shared memory in vain lets others have the core: one of them may be the one it waits for.
     #[inline]
     fn yield_if_idle(&self, found: bool) {
+        if !found && self.instance.in_company() {
+            return self.instance.give_way();
+        }
         let idle = if found { 0 } else { self.idle.load(Ordering::Relaxed) + 1 };
         self.idle.store(idle, Ordering::Relaxed);
         if idle > PATIENCE {
@@ -291,6 +330,7 @@ impl Engine {
 
     /// The program is about to sleep on something else than shared memory. False if something has come there.
     pub fn fall_asleep(&self) -> Outcome<bool> {
+        self.polled.store(false, Ordering::Relaxed);
         if !self.near.load(Ordering::Relaxed) {
             return Ok(true);
         }
@@ -303,6 +343,15 @@ impl Engine {
         let mut completed = false;
         let _ = self.instance.attend(self.cq, |device, now| {
             let mut found = false;
+            if self.polled.swap(false, Ordering::Relaxed) {
+                // Another thread has moved packets for one that polls, and takes what comes by shared memory without being woken.
+                found = self.round(device, now, &mut completed);
+                // SAFETY: as below.
+                let state = unsafe { self.state() };
+                state.ask_again = now + STOPPED;
+                self.set_alarm(state, device);
+                return found;
+            }
             // The program does not poll: whoever sends by shared memory must go on waking us.
             for _ in 0..MOST_ROUNDS {
                 found |= self.round(device, now, &mut completed);
@@ -311,12 +360,21 @@ impl Engine {
                     return found;
                 }
             }
-            let _ = device.set_alarm(self.cq, now + SOON);
+            // SAFETY: as above.
+            let state = unsafe { self.state() };
+            state.ask_again = now + SOON;
+            self.set_alarm(state, device);
             found
         });
         if completed {
             self.instance.wake();
         }
+    }
+
+    #[inline]
+    fn set_alarm(&self, state: &State, device: &mut Device<HostMemory>) {
+        // Only of a queue that has gone.
+        let _ = device.set_alarm(self.cq, state.messages.next_timeout().min(state.ask_again));
     }
 
     #[inline]
@@ -346,7 +404,8 @@ impl Engine {
             }
         }
         *completed |= state.collect();
-        let _ = device.set_alarm(self.cq, state.messages.next_timeout());
+        state.ask_again = Time::NEVER;
+        self.set_alarm(state, device);
         from_far || from_near || *completed
     }
 
@@ -388,11 +447,9 @@ impl Engine {
 
     #[cold]
     fn tell_bereaved(&self) {
-        let bereaved: Vec<_> = {
-            let bereaved = self.bereaved.lock().unwrap_or_else(PoisonError::into_inner);
-            bereaved.iter().filter_map(Weak::upgrade).collect()
-        };
-        bereaved.iter().for_each(|object| object.device_failed());
+        let bereaved = self.bereaved.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let _telling = TELLING.lock().unwrap_or_else(PoisonError::into_inner);
+        bereaved.iter().filter_map(Weak::upgrade).for_each(|object| object.device_failed());
     }
 
     /// What giving something back comes to. To a device that has failed nothing can be given back: there the program gets
@@ -499,5 +556,48 @@ pub(crate) fn end_all() {
             let _ = engine.close_endpoint(endpoint, qpn);
         }
         engine.instance.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    struct Told;
+
+    impl Bereaved for Told {
+        fn device_failed(&self) {}
+    }
+
+    /// Says that it has been told, and goes on when the other has looked, or has had the time to.
+    struct Slow(Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>);
+
+    impl Bereaved for Slow {
+        fn device_failed(&self) {
+            let (told, looked) = &*self.0.lock().unwrap();
+            told.send(()).unwrap();
+            let _ = looked.recv_timeout(Duration::from_millis(300));
+        }
+    }
+
+    #[test]
+    fn what_is_being_told_of_a_failure_is_not_bound() {
+        let place = Place::find(Some([127, 0, 0, 1].into()), None).unwrap();
+        let engine = Engine::open(&place).unwrap();
+        let ((tell, told), (look, looked)) = (mpsc::channel(), mpsc::channel());
+        let (slow, object) = (Arc::new(Slow(Mutex::new((tell, looked)))), Arc::new(Told));
+        engine.tell_of_failure(&slow);
+        engine.tell_of_failure(&object);
+        std::thread::scope(|scope| {
+            scope.spawn(|| engine.tell_bereaved());
+            told.recv().unwrap();
+            let bound = is_bound(&object) || is_bound(&slow);
+            let _ = look.send(()); // the other may be tired of waiting
+            assert!(!bound);
+        });
+        let bound = object.clone();
+        assert!(is_bound(&bound));
+        engine.close();
     }
 }

@@ -5,7 +5,7 @@ use crate::boundary::{Absent, Errno, Outcome, abi, array, object, value_or, writ
 use crate::completions::in_words;
 use crate::constants::*;
 use crate::cq::copy_text;
-use crate::engine::Bereaved;
+use crate::engine::{Bereaved, is_bound};
 use crate::fabric::{Fabric, Shared};
 use crate::layout::*;
 use crate::wait::{WaitObject, timeout};
@@ -165,7 +165,7 @@ abi! {
 
     closing fn close(fid: *mut fid) {
         let eq = Eq::of(fid.cast())?;
-        if Arc::strong_count(&eq.events) > 1 {
+        if is_bound(&eq.events) {
             return Err(Errno::BUSY);
         }
         wait_set::leave(&eq.events.wait, fid);

@@ -2,11 +2,18 @@
 //! they get; with more of them than cores, each takes it from the very one whose answer it waits for. So a poll that
 //! finds nothing rests until a packet comes, but only for a moment, and only where the thread has been seen waiting
 //! for a core: on cores of its own a program's poll never sleeps.
+//!
+//! Where several threads poll it does not rest, either: a packet that ends the rest of one brings completions for all. A
+//! thread that finds nothing gives way to the next, and by how soon it is back it sees whether they are a crowd, more than
+//! there are cores for. One of a crowd looks at the sockets now and then, for all of them, and sends what all of them have
+//! posted meanwhile.
 
+use crate::clock;
+use crate::core_lock::this_thread;
 use crate::sys::process;
 use srd_wire::{Nanos, Time};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Two polls that find nothing further apart than this: the thread was away, computing or waiting for a core. Longer
 /// than this without a core: others want it too.
@@ -20,6 +27,16 @@ const REST: Nanos = Nanos::from_micros(100);
 /// ...up to this: a packet ends it anyway, but the program may look at other things between two polls.
 const LONGEST_REST: Nanos = Nanos::from_millis(1);
 
+/// A thread has company for so many of its polls in vain after one of another thread's: more than it makes while it has a
+/// core for itself, since it gives way each time.
+const COMPANY: u32 = 1024;
+/// Who gives way and is back later than this has let another run: a call of the system alone takes a fraction of it.
+const RAN: Nanos = Nanos::from_micros(2);
+/// So many times in a row must threads be back at once to be no crowd any more.
+const CROWD: u32 = 64;
+/// How often one of a crowd looks at the sockets. Some ten threads have their turn on a core meanwhile.
+const LOOKS: Nanos = Nanos::from_micros(20);
+
 /// See the module. Shared by the threads that poll; races between them cost an observation at worst.
 pub(crate) struct Contention {
     /// When the last poll was, if it found nothing; else 0.
@@ -29,6 +46,13 @@ pub(crate) struct Contention {
     rests: AtomicU64,
     /// How long the next rest may be.
     next_rest: AtomicU64,
+    /// Whose poll in vain was last, and for how many more of them it has company.
+    last_thread: AtomicUsize,
+    company: AtomicU32,
+    /// How many times more threads must be back at once.
+    crowd: AtomicU32,
+    /// When the sockets were last looked at.
+    last_look: AtomicU64,
 }
 
 impl Contention {
@@ -39,7 +63,57 @@ impl Contention {
             contended_until: AtomicU64::new(0),
             rests: AtomicU64::new(0),
             next_rest: AtomicU64::new(REST.0),
+            last_thread: AtomicUsize::new(0),
+            company: AtomicU32::new(0),
+            crowd: AtomicU32::new(0),
+            last_look: AtomicU64::new(0),
         }
+    }
+
+    /// After a poll that found nothing: whether other threads poll, too.
+    #[inline]
+    pub(crate) fn in_company(&self) -> bool {
+        let (me, left) = (this_thread(), self.company.load(Ordering::Relaxed));
+        if self.last_thread.load(Ordering::Relaxed) != me {
+            // The first of all has no company yet.
+            if self.last_thread.swap(me, Ordering::Relaxed) != 0 {
+                self.company.store(COMPANY, Ordering::Relaxed);
+            }
+        } else if left > 0 {
+            self.company.store(left - 1, Ordering::Relaxed);
+        }
+        left > 0
+    }
+
+    /// Lets others have the core, and sees whether any wanted it.
+    pub(crate) fn give_way(&self) {
+        let before = clock::now();
+        std::thread::yield_now();
+        self.gave_way(clock::now().since(before));
+    }
+
+    fn gave_way(&self, away: Nanos) {
+        let left = self.crowd.load(Ordering::Relaxed);
+        let left = if away > RAN { CROWD } else { left.saturating_sub(1) };
+        self.crowd.store(left, Ordering::Relaxed);
+    }
+
+    /// Whether more threads poll than there are cores for.
+    #[inline]
+    pub(crate) fn is_crowd(&self) -> bool {
+        self.crowd.load(Ordering::Relaxed) > 0 && self.company.load(Ordering::Relaxed) > 0
+    }
+
+    /// A poll looks at the sockets.
+    #[inline]
+    pub(crate) fn looks(&self, now: Time) {
+        self.last_look.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Whether one of a crowd has looked at the sockets just now.
+    #[inline]
+    pub(crate) fn has_looked(&self, now: Time) -> bool {
+        now.since(Time(self.last_look.load(Ordering::Relaxed))) < LOOKS
     }
 
     /// After a poll that found something. What it does with that takes time for which nobody else is to blame.
@@ -133,6 +207,37 @@ mod tests {
         }
         contention.found();
         assert_eq!(contention.rest(), REST);
+    }
+
+    #[test]
+    fn a_thread_has_company_while_another_polls_in_vain_and_not_for_long_afterwards() {
+        let contention = Contention::new();
+        assert!((0..10).all(|_| !contention.in_company()), "alone from the start");
+        std::thread::scope(|scope| scope.spawn(|| contention.in_company()).join().unwrap());
+        assert!((0..COMPANY).all(|_| contention.in_company()));
+        assert!((0..10).all(|_| !contention.in_company()), "the other has gone");
+    }
+
+    #[test]
+    fn threads_in_company_are_a_crowd_until_they_are_back_at_once_again_and_again() {
+        let contention = Contention::new();
+        contention.gave_way(Nanos(RAN.0 + 1));
+        assert!(!contention.is_crowd(), "another process wants the core, no thread of this one");
+        contention.in_company();
+        std::thread::scope(|scope| scope.spawn(|| contention.in_company()).join().unwrap());
+        for _ in 0..CROWD {
+            assert!(contention.is_crowd());
+            contention.gave_way(Nanos(RAN.0 / 4));
+        }
+        assert!(!contention.is_crowd());
+    }
+
+    #[test]
+    fn one_look_of_a_crowd_is_enough_for_a_moment() {
+        let contention = Contention::new();
+        contention.looks(Time(1_000_000));
+        assert!(contention.has_looked(Time(1_000_000 + LOOKS.0 - 1)));
+        assert!(!contention.has_looked(Time(1_000_000 + LOOKS.0)));
     }
 
     #[test]

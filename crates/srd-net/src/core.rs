@@ -22,8 +22,10 @@ const MOST_DEFERRED: u32 = 32;
 /// Calls that were left longer ago are transmitted by the next call, be it a poll or not.
 const LONGEST_DEFERRAL: Nanos = Nanos::from_micros(20);
 
-/// A program polls "soon" after it has posted if it does so within this time.
+/// A program polls "soon" after it has posted if it does so within this time...
 const SOON: Nanos = Nanos::from_micros(50);
+/// ...or this one, where a crowd of threads must take turns on its cores.
+const SOON_IN_A_CROWD: Nanos = Nanos::from_millis(1);
 
 /// So many times in a row must a program have polled soon after its posts before its posts are left for its polls.
 const TRUST: u32 = 8;
@@ -156,10 +158,11 @@ impl Core {
 
     /// A round on behalf of a program that polls.
     #[inline]
-    pub fn poll_round(&mut self, now: Time) {
+    pub fn poll_round(&mut self, now: Time, crowded: bool) {
         self.panic_if_asked(IN_CALL);
         if let Some(at) = self.deferred_at.take() {
-            self.trust = if now.since(at) <= SOON { (self.trust + 1).min(TRUST) } else { 0 };
+            let soon = if crowded { SOON_IN_A_CROWD } else { SOON };
+            self.trust = if now.since(at) <= soon { (self.trust + 1).min(TRUST) } else { 0 };
         }
         self.round(now);
         self.sent_since_poll = false;
@@ -193,9 +196,10 @@ impl Core {
     ///
     /// The first posts after a poll leave at once. While a program keeps polling soon after it has posted, further
     /// posts wait for that poll: many small messages then leave in one send. A program that has ever not come back
-    /// in time loses that trust, and must earn it again.
+    /// in time loses that trust, and must earn it again. Where a crowd of threads posts, the first ones wait, too: each
+    /// thread has posted one or two before another polls.
     #[inline]
-    pub fn after_call(&mut self, now: Time, busy: bool) {
+    pub fn after_call(&mut self, now: Time, busy: bool, crowded: bool) {
         self.panic_if_asked(IN_CALL);
         self.receiver.note_time(now);
         let due = self.device.next_timeout();
@@ -204,7 +208,7 @@ impl Core {
             self.next_timeout = self.next_timeout.min(due);
             return;
         }
-        if self.may_defer && self.sent_since_poll && busy {
+        if self.may_defer && (self.sent_since_poll || crowded) && busy {
             self.deferred_at = Some(now);
             if self.untransmitted == 0 {
                 self.untransmitted_since = now;

@@ -312,6 +312,33 @@ impl Instance {
         self.shared.core.is_held_by_another() && self.shared.canary.alive()
     }
 
+    /// Whether a poll may leave the sockets to others: it is one of so many threads' that each waits for a core, and one of them
+    /// has looked just now. Where that is so, who finds nothing calls [`Instance::give_way`].
+    #[inline]
+    pub fn others_look(&self) -> bool {
+        let shared = &*self.shared;
+        if !shared.contention.is_crowd() {
+            return false;
+        }
+        let now = clock::now();
+        let looked = shared.contention.has_looked(now);
+        if looked {
+            shared.pulse.called(now);
+        }
+        looked
+    }
+
+    /// A poll that did not look at the sockets has found nothing: whether other threads poll, too.
+    #[inline]
+    pub fn in_company(&self) -> bool {
+        self.shared.contention.in_company()
+    }
+
+    /// Lets another thread have the core.
+    pub fn give_way(&self) {
+        self.shared.contention.give_way();
+    }
+
     /// As [`Instance::with`] if `wanted` says so under the same lock, for a layer above that looks at something else than
     /// sockets; otherwise nothing is transmitted, and nobody is told anything.
     #[inline]
@@ -330,7 +357,7 @@ impl Instance {
         let now = clock::now();
         let result = f(&mut core.device, now);
         let busy = shared.pulse.calls_now(now);
-        core.after_call(now, busy);
+        core.after_call(now, busy, shared.contention.is_crowd());
         shared.pulse.called(now);
         shared.leave(core, now, busy);
         result
@@ -483,7 +510,7 @@ impl Instance {
         let _ = core.device.disarm_cq(cq); // a queue that has gone tells nobody anything
         let now = shared.poll(&mut core);
         let found = f(&mut core.device, now);
-        core.after_call(now, true);
+        core.after_call(now, true, shared.contention.is_crowd());
         let _ = core.device.arm_cq(cq, false);
         match may_rest {
             true => shared.leave_poll(core, now, found),
@@ -504,9 +531,11 @@ impl Instance {
         let _ = core.device.disarm_cq(cq);
         let now = clock::now();
         let found = f(&mut core.device, now);
-        core.after_call(now, false);
+        core.after_call(now, false, false);
         let _ = core.device.arm_cq(cq, false);
-        shared.leave(core, now, false);
+        // One of many threads may have moved the packets, for all.
+        let busy = shared.pulse.calls_now(now);
+        shared.leave(core, now, busy);
         Ok(found)
     }
 
@@ -731,11 +760,13 @@ impl Shared {
     fn poll(&self, core: &mut Core) -> Time {
         let now = clock::now();
         self.pulse.called(now);
+        self.contention.looks(now);
+        let crowded = self.contention.is_crowd();
         match self.mode {
             ProgressMode::Thread => {}
-            ProgressMode::Auto => core.poll_round(now),
+            ProgressMode::Auto => core.poll_round(now, crowded),
             ProgressMode::Inline => {
-                core.poll_round(now);
+                core.poll_round(now, crowded);
                 self.write_stats_if_due(core, now);
             }
         }
@@ -769,6 +800,10 @@ impl Shared {
         self.leave(core, now, true);
         if found {
             self.contention.found();
+            return;
+        }
+        if self.contention.in_company() {
+            self.contention.give_way();
             return;
         }
         let sleeps_anyway = self.notifier.sleepers().any();

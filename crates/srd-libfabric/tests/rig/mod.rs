@@ -55,7 +55,7 @@ pub fn provider() -> &'static fi_provider {
     ONCE.call_once(|| {
         let (address, more) = match env!("CARGO_CRATE_NAME") {
             "ipv6" => ("::1", None),
-            "closing" | "network" => ("127.0.0.1", Some(("SRD_SHM", "off".into()))),
+            "closing" | "network" | "threads_network" => ("127.0.0.1", Some(("SRD_SHM", "off".into()))),
             "sealed" => ("127.0.0.1", Some(("SRD_KEY_FILE", key_file().into_os_string()))),
             _ => ("127.0.0.1", None),
         };
