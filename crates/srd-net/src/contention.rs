@@ -73,13 +73,17 @@ impl Contention {
     /// After a poll that found nothing: whether other threads poll, too.
     #[inline]
     pub(crate) fn in_company(&self) -> bool {
-        let (me, left) = (this_thread(), self.company.load(Ordering::Relaxed));
+        let me = this_thread();
         if self.last_thread.load(Ordering::Relaxed) != me {
             // The first of all has no company yet.
-            if self.last_thread.swap(me, Ordering::Relaxed) != 0 {
+            let others = self.last_thread.swap(me, Ordering::Relaxed) != 0;
+            if others {
                 self.company.store(COMPANY, Ordering::Relaxed);
             }
-        } else if left > 0 {
+            return others;
+        }
+        let left = self.company.load(Ordering::Relaxed);
+        if left > 0 {
             self.company.store(left - 1, Ordering::Relaxed);
         }
         left > 0
@@ -214,7 +218,7 @@ mod tests {
         let contention = Contention::new();
         assert!((0..10).all(|_| !contention.in_company()), "alone from the start");
         std::thread::scope(|scope| scope.spawn(|| contention.in_company()).join().unwrap());
-        assert!((0..COMPANY).all(|_| contention.in_company()));
+        assert!((0..=COMPANY).all(|_| contention.in_company()));
         assert!((0..10).all(|_| !contention.in_company()), "the other has gone");
     }
 
