@@ -9,7 +9,7 @@
 //! posted meanwhile.
 
 use crate::clock;
-use crate::core_lock::this_thread;
+use crate::sync::this_thread;
 use crate::sys::process;
 use srd_wire::{Nanos, Time};
 use std::cell::Cell;
