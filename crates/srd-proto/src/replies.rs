@@ -1,0 +1,68 @@
+//! Answers to packets that belong to no context, at a limited rate: each costs its host a call of the system, and anybody
+//! may ask for one. They wait in two queues, so that who has shown nothing takes no turn of who has the key, or is where
+//! somebody has been known.
+
+use crate::Transmit;
+use srd_wire::{Nanos, Time};
+use std::collections::VecDeque;
+
+/// Most that wait in a queue. What finds no room is not answered; who means it asks again.
+const MOST_WAITING: usize = 64;
+
+/// For whom an answer is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asker {
+    /// Has the key, or is at an address at which somebody has been known.
+    Acquainted = 0,
+    /// Anybody.
+    Stranger = 1,
+}
+
+/// Least time between two answers of each queue. A hundred thousand packets of strangers a second get an answer for ten of
+/// them, at most.
+const PAUSE: [Nanos; 2] = [Nanos::from_micros(20), Nanos::from_micros(100)];
+
+/// See the module.
+pub(crate) struct Replies<P> {
+    queues: [Queue<P>; 2],
+}
+
+struct Queue<P> {
+    waiting: VecDeque<Transmit<P>>,
+    next: Time,
+}
+
+impl<P> Replies<P> {
+    pub(crate) fn new() -> Replies<P> {
+        Replies { queues: [(); 2].map(|()| Queue { waiting: VecDeque::new(), next: Time(0) }) }
+    }
+
+    /// Whether an answer to `asker` would be kept.
+    pub(crate) fn has_room(&self, asker: Asker) -> bool {
+        self.queues[asker as usize].waiting.len() < MOST_WAITING
+    }
+
+    /// Keeps an answer for which there is room.
+    pub(crate) fn add(&mut self, asker: Asker, reply: Transmit<P>) {
+        self.queues[asker as usize].waiting.push_back(reply);
+    }
+
+    /// An answer that may leave now.
+    #[inline]
+    pub(crate) fn take(&mut self, now: Time) -> Option<Transmit<P>> {
+        self.queues.iter_mut().zip(PAUSE).find_map(|(queue, pause)| {
+            if queue.waiting.is_empty() || now < queue.next {
+                return None;
+            }
+            queue.next = now + pause;
+            queue.waiting.pop_front()
+        })
+    }
+
+    /// When [`Replies::take`] has something.
+    #[inline]
+    pub(crate) fn due(&self) -> Time {
+        let waits = |queue: &Queue<P>| if queue.waiting.is_empty() { Time::NEVER } else { queue.next };
+        waits(&self.queues[0]).min(waits(&self.queues[1]))
+    }
+}
