@@ -8,21 +8,18 @@ mod support;
 use srd_device::SendOp;
 use srd_net::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket};
 use srd_wire::{InstanceAddr, Status};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::Host;
+use support::attack::{Attack, Lane};
 use support::forger::{Forger, IN_CLEAR, Kind, SEALED};
 use support::keys::KeyFile;
 
 /// Packets a second.
 const RATE: u64 = 100_000;
-/// Different packets of a flood.
-const PACKETS: usize = 4096;
 /// Hosts from which it comes.
-const SOURCES: usize = 16;
+const SOURCES: u8 = 16;
 
 /// Time that this thread has spent on a processor, in nanoseconds.
 fn cpu_ns() -> f64 {
@@ -31,53 +28,12 @@ fn cpu_ns() -> f64 {
     stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("a number of nanoseconds")
 }
 
-/// Somebody who sends packets of some kinds to one address.
-struct Flood {
-    stop: Arc<AtomicBool>,
-    sent: Arc<AtomicU64>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Flood {
-    fn start(kinds: &[Kind], forger: &Forger, to: SocketAddr) -> Flood {
-        let mut forger = Forger { overheard: forger.overheard.clone(), ..Forger::new(16, forger.src_port) };
-        let packets: Vec<Vec<u8>> = (0..PACKETS).map(|_| forger.any(kinds)).collect();
-        let from =
-            |at: usize| UdpSocket::bind((IpAddr::from([127, 0, 7, 1 + at as u8]), 0)).expect("loopback");
-        let mut sockets: Vec<UdpSocket> = (0..SOURCES).map(from).collect();
-        // Half of it from the address of a peer.
-        sockets.extend((0..SOURCES).map(|_| UdpSocket::bind((PEER, 0)).expect("loopback")));
-        let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (ends, count) = (stop.clone(), sent.clone());
-        let thread = std::thread::spawn(move || {
-            let start = Instant::now();
-            let mut number = 0;
-            while !ends.load(Ordering::Relaxed) {
-                let due = start.elapsed().as_nanos() as u64 * RATE / 1_000_000_000;
-                // What has not been sent in time is not made up for.
-                number = number.max(due.saturating_sub(RATE / 200));
-                while number < due {
-                    let socket = &sockets[number as usize % sockets.len()];
-                    let _ = socket.send_to(&packets[number as usize % PACKETS], to);
-                    count.fetch_add(1, Ordering::Relaxed);
-                    number += 1;
-                }
-                std::thread::sleep(Duration::from_micros(200));
-            }
-        });
-        Flood { stop, sent, thread: Some(thread) }
-    }
-
-    fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Flood {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
+/// Half of it comes from the address of a peer.
+fn flood(kinds: &[Kind], forger: &Forger, to: SocketAddr) -> Attack {
+    let forger = Forger { overheard: forger.overheard.clone(), ..Forger::new(16, forger.src_port) };
+    let others = (1..=SOURCES).map(|at| IpAddr::from([127, 0, 7, at]));
+    let from: Vec<IpAddr> = others.flat_map(|other| [other, PEER]).collect();
+    Attack::start(vec![Lane::new(forger, kinds, &from, to)], RATE)
 }
 
 /// Reads and drops, as an instance reads.
@@ -151,7 +107,7 @@ fn cost(seconds: f64, kind: Kind, sealed: bool, variables: &[&str]) {
     let (idle, polls) = poll_for(seconds / 2.0, || assert_eq!(b.poll(), None));
     let idle = idle / polls as f64;
     let before = packets_of(&b);
-    let flood = Flood::start(&[kind], &forger, socket_address(b.instance.address()));
+    let flood = flood(&[kind], &forger, socket_address(b.instance.address()));
     let (busy, polls) = poll_for(seconds, || assert_eq!(b.poll(), None));
     drop(flood);
     let after = packets_of(&b);
@@ -160,7 +116,7 @@ fn cost(seconds: f64, kind: Kind, sealed: bool, variables: &[&str]) {
     let mut sink = Sink::new();
     let (idle, polls) = poll_for(seconds / 2.0, || sink.poll());
     let idle = idle / polls as f64;
-    let flood = Flood::start(&[kind], &forger, sink.address());
+    let flood = flood(&[kind], &forger, sink.address());
     let (busy, polls) = poll_for(seconds, || sink.poll());
     drop(flood);
     let dropped = (busy - polls as f64 * idle) / sink.received as f64;
@@ -218,12 +174,12 @@ fn beside_a_flow(seconds: f64, sealed: bool, variables: &[&str]) {
         let (mut a, mut b, forger) = pair(variables, sealed);
         let alone = bandwidth(seconds, &mut a, &mut b, || {});
         let mut sink = Sink::new();
-        let flood = Flood::start(kinds, &forger, sink.address());
+        let flood = flood(kinds, &forger, sink.address());
         let (start, sent) = (Instant::now(), flood.sent());
         let dropped = bandwidth(seconds, &mut a, &mut b, || sink.poll());
         let rates = [(flood.sent() - sent) as f64 / start.elapsed().as_secs_f64()];
         drop(flood);
-        let flood = Flood::start(kinds, &forger, socket_address(b.instance.address()));
+        let flood = flood(kinds, &forger, socket_address(b.instance.address()));
         let (start, sent) = (Instant::now(), flood.sent());
         let refused = bandwidth(seconds, &mut a, &mut b, || {});
         let rate = (flood.sent() - sent) as f64 / start.elapsed().as_secs_f64();
@@ -247,7 +203,7 @@ fn connecting(sealed: bool, variables: &[&str]) {
     let kinds: &[Kind] = if sealed { &SEALED } else { &IN_CLEAR };
     let (_a, b, forger) = pair(variables, sealed);
     for flooded in [false, true] {
-        let flood = flooded.then(|| Flood::start(kinds, &forger, socket_address(b.instance.address())));
+        let flood = flooded.then(|| flood(kinds, &forger, socket_address(b.instance.address())));
         std::thread::sleep(Duration::from_millis(200));
         let mut times: Vec<f64> = (0..30)
             .map(|peer| {

@@ -502,7 +502,10 @@ impl<P: Payload> Peer<P> {
                 upper.abandon(cookie, &partial.head);
             }
         }
-        upper.peer_lost(self.id, self.port, self.addr, why);
+        // Of strangers the upper layer knows nothing.
+        if self.vouched {
+            upper.peer_lost(self.id, self.port, self.addr, why);
+        }
     }
 
     /// When this peer wants attention next.

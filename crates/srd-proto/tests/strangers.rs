@@ -248,6 +248,28 @@ fn strangers_who_are_where_they_say_hold_few_contexts_and_keep_nobody_out() {
     assert_eq!(world.hosts[1].endpoint.stats().peer_limit_drops, 0);
 }
 
+/// He is told that his message is refused, and never hears it. A program would be told of a peer that has died, as often
+/// as he likes.
+#[test]
+fn a_stranger_who_goes_away_is_not_reported_as_a_peer_that_died() {
+    let mut world = world(1, &Config::default());
+    let who = Incarnation(0x7777_0000_1234);
+    forge(&mut world, 0, 7, &introduction(4000, who, Body::None));
+    let told = answers(&mut world, 0, Nanos::from_millis(1))[0].packet.clone();
+    let wrong = data(first_psn(who, 0), send_op(Qkey(6)), vec![0; 8]);
+    world.hosts[0].log.refuse = vec![Status::RemoteBadDestQpn];
+    forge(&mut world, 0, 7, &Packet { dst_tag: told.src_tag, ..introduction(4000, who, wrong) });
+    let sent = answers(&mut world, 0, Nanos::from_secs(60));
+    let refused = |it: &Transmit<Bytes>| match &it.packet.body {
+        Body::Data(data) => matches!(data.op, Op::Refuse { .. }),
+        _ => false,
+    };
+    assert!(sent.iter().any(refused));
+    let host = &world.hosts[0];
+    assert_eq!((host.log.silent_peers, host.log.lost_peers.len()), (0, 0));
+    assert_eq!(host.endpoint.stats().unresponsive_remote_events, 0);
+}
+
 /// A hundred thousand hellos a second: each answer costs a call of the system.
 #[test]
 fn a_flood_of_strangers_gets_few_answers_and_takes_no_turn_of_who_is_known() {

@@ -1,6 +1,7 @@
 //! A host with one queue pair, for tests.
 #![allow(dead_code)]
 
+pub mod attack;
 pub mod forger;
 pub mod keys;
 pub mod traffic;
