@@ -29,7 +29,7 @@ fn cpu_ns() -> f64 {
 }
 
 /// Half of it comes from the address of a peer.
-fn flood(kinds: &[Kind], forger: &Forger, to: SocketAddr) -> Attack {
+fn flooding(kinds: &[Kind], forger: &Forger, to: SocketAddr) -> Attack {
     let forger = Forger { overheard: forger.overheard.clone(), ..Forger::new(16, forger.src_port) };
     let others = (1..=SOURCES).map(|at| IpAddr::from([127, 0, 7, at]));
     let from: Vec<IpAddr> = others.flat_map(|other| [other, PEER]).collect();
@@ -107,7 +107,7 @@ fn cost(seconds: f64, kind: Kind, sealed: bool, variables: &[&str]) {
     let (idle, polls) = poll_for(seconds / 2.0, || assert_eq!(b.poll(), None));
     let idle = idle / polls as f64;
     let before = packets_of(&b);
-    let flood = flood(&[kind], &forger, socket_address(b.instance.address()));
+    let flood = flooding(&[kind], &forger, socket_address(b.instance.address()));
     let (busy, polls) = poll_for(seconds, || assert_eq!(b.poll(), None));
     drop(flood);
     let after = packets_of(&b);
@@ -116,7 +116,7 @@ fn cost(seconds: f64, kind: Kind, sealed: bool, variables: &[&str]) {
     let mut sink = Sink::new();
     let (idle, polls) = poll_for(seconds / 2.0, || sink.poll());
     let idle = idle / polls as f64;
-    let flood = flood(&[kind], &forger, sink.address());
+    let flood = flooding(&[kind], &forger, sink.address());
     let (busy, polls) = poll_for(seconds, || sink.poll());
     drop(flood);
     let dropped = (busy - polls as f64 * idle) / sink.received as f64;
@@ -174,12 +174,12 @@ fn beside_a_flow(seconds: f64, sealed: bool, variables: &[&str]) {
         let (mut a, mut b, forger) = pair(variables, sealed);
         let alone = bandwidth(seconds, &mut a, &mut b, || {});
         let mut sink = Sink::new();
-        let flood = flood(kinds, &forger, sink.address());
+        let flood = flooding(kinds, &forger, sink.address());
         let (start, sent) = (Instant::now(), flood.sent());
         let dropped = bandwidth(seconds, &mut a, &mut b, || sink.poll());
         let rates = [(flood.sent() - sent) as f64 / start.elapsed().as_secs_f64()];
         drop(flood);
-        let flood = flood(kinds, &forger, socket_address(b.instance.address()));
+        let flood = flooding(kinds, &forger, socket_address(b.instance.address()));
         let (start, sent) = (Instant::now(), flood.sent());
         let refused = bandwidth(seconds, &mut a, &mut b, || {});
         let rate = (flood.sent() - sent) as f64 / start.elapsed().as_secs_f64();
@@ -203,7 +203,7 @@ fn connecting(sealed: bool, variables: &[&str]) {
     let kinds: &[Kind] = if sealed { &SEALED } else { &IN_CLEAR };
     let (_a, b, forger) = pair(variables, sealed);
     for flooded in [false, true] {
-        let flood = flooded.then(|| flood(kinds, &forger, socket_address(b.instance.address())));
+        let flood = flooded.then(|| flooding(kinds, &forger, socket_address(b.instance.address())));
         std::thread::sleep(Duration::from_millis(200));
         let mut times: Vec<f64> = (0..30)
             .map(|peer| {
