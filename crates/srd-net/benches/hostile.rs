@@ -102,31 +102,46 @@ fn poll_for(seconds: f64, mut poll: impl FnMut()) -> (f64, u64) {
     (cpu_ns() - before, polls)
 }
 
+/// Rounds of which the median counts: others on the machine lengthen some of them.
+const ROUNDS: usize = 7;
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of[of.len() / 2]
+}
+
 fn cost(seconds: f64, kind: Kind, sealed: bool, variables: &[&str]) {
     let (_a, b, forger) = pair(variables, sealed);
-    let (idle, polls) = poll_for(seconds / 2.0, || assert_eq!(b.poll(), None));
-    let idle = idle / polls as f64;
-    let before = packets_of(&b);
-    let flood = flooding(&[kind], &forger, socket_address(b.instance.address()));
-    let (busy, polls) = poll_for(seconds, || assert_eq!(b.poll(), None));
-    drop(flood);
-    let after = packets_of(&b);
-    let packets = (after.0 - before.0) as f64;
-    let ours = (busy - polls as f64 * idle) / packets;
-    let mut sink = Sink::new();
-    let (idle, polls) = poll_for(seconds / 2.0, || sink.poll());
-    let idle = idle / polls as f64;
-    let flood = flooding(&[kind], &forger, sink.address());
-    let (busy, polls) = poll_for(seconds, || sink.poll());
-    drop(flood);
-    let dropped = (busy - polls as f64 * idle) / sink.received as f64;
+    let (mut all, mut sunk, mut rate, mut answers) = (vec![], vec![], vec![], vec![]);
+    let span = seconds / ROUNDS as f64;
+    for _ in 0..ROUNDS {
+        let (idle, polls) = poll_for(span / 2.0, || assert_eq!(b.poll(), None));
+        let idle = idle / polls as f64;
+        let before = packets_of(&b);
+        let attack = flooding(&[kind], &forger, socket_address(b.instance.address()));
+        let (busy, polls) = poll_for(span, || assert_eq!(b.poll(), None));
+        drop(attack);
+        let after = packets_of(&b);
+        let packets = (after.0 - before.0) as f64;
+        all.push((busy - polls as f64 * idle) / packets);
+        rate.push(packets / span);
+        answers.push((after.1 - before.1) as f64 / packets);
+        let mut sink = Sink::new();
+        let (idle, polls) = poll_for(span / 2.0, || sink.poll());
+        let idle = idle / polls as f64;
+        let attack = flooding(&[kind], &forger, sink.address());
+        let (busy, polls) = poll_for(span, || sink.poll());
+        drop(attack);
+        sunk.push((busy - polls as f64 * idle) / sink.received as f64);
+    }
+    let (all, sunk) = (median(all), median(sunk));
     println!(
-        "{:>20} {:>8} {:>10.0} {ours:>8.0} {dropped:>8.0} {:>8.0} {:>8.3}",
+        "{:>20} {:>8} {:>10.0} {all:>8.0} {sunk:>8.0} {:>8.0} {:>8.3}",
         format!("{kind:?}"),
         if sealed { "sealed" } else { "clear" },
-        packets / seconds,
-        ours - dropped,
-        (after.1 - before.1) as f64 / packets,
+        median(rate),
+        all - sunk,
+        median(answers),
     );
 }
 
@@ -169,33 +184,33 @@ fn bandwidth(seconds: f64, a: &mut Host, b: &mut Host, mut beside: impl FnMut())
 
 fn beside_a_flow(seconds: f64, sealed: bool, variables: &[&str]) {
     let kinds: &[Kind] = if sealed { &SEALED } else { &IN_CLEAR };
-    let mut rows = Vec::new();
-    for round in 0..3 {
-        let (mut a, mut b, forger) = pair(variables, sealed);
-        let alone = bandwidth(seconds, &mut a, &mut b, || {});
+    let (mut a, mut b, forger) = pair(variables, sealed);
+    let (mut alone, mut sunk, mut refused, mut rate) = (vec![], vec![], vec![], vec![]);
+    let span = seconds / ROUNDS as f64;
+    for _ in 0..ROUNDS {
+        let bandwidth_alone = bandwidth(span, &mut a, &mut b, || {});
+        alone.push(bandwidth_alone);
         let mut sink = Sink::new();
-        let flood = flooding(kinds, &forger, sink.address());
-        let (start, sent) = (Instant::now(), flood.sent());
-        let dropped = bandwidth(seconds, &mut a, &mut b, || sink.poll());
-        let rates = [(flood.sent() - sent) as f64 / start.elapsed().as_secs_f64()];
-        drop(flood);
-        let flood = flooding(kinds, &forger, socket_address(b.instance.address()));
-        let (start, sent) = (Instant::now(), flood.sent());
-        let refused = bandwidth(seconds, &mut a, &mut b, || {});
-        let rate = (flood.sent() - sent) as f64 / start.elapsed().as_secs_f64();
-        drop(flood);
-        println!(
-            "{:>8} {round:>3}: alone {:>6.2} GB/s; flood dropped {:>5.2} of it ({:.0}/s); flood refused {:>5.2} of it \
-             ({rate:.0}/s), {:>5.2} of that beside the sink",
-            if sealed { "sealed" } else { "clear" },
-            alone / 1e9,
-            dropped / alone,
-            rates[0],
-            refused / alone,
-            refused / dropped,
-        );
-        rows.push(refused / dropped);
+        let attack = flooding(kinds, &forger, sink.address());
+        let beside_sink = bandwidth(span, &mut a, &mut b, || sink.poll());
+        drop(attack);
+        let attack = flooding(kinds, &forger, socket_address(b.instance.address()));
+        let (start, before) = (Instant::now(), attack.sent());
+        let beside_flood = bandwidth(span, &mut a, &mut b, || {});
+        rate.push((attack.sent() - before) as f64 / start.elapsed().as_secs_f64());
+        drop(attack);
+        sunk.push(beside_sink / bandwidth_alone);
+        refused.push(beside_flood / bandwidth_alone);
     }
+    let (sunk, refused) = (median(sunk), median(refused));
+    println!(
+        "{:>8}: alone {:>6.2} GB/s; beside a flood to a socket that is read by the same thread {sunk:.2} of it; beside a \
+         flood to the instance ({:.0}/s) {refused:.2} of it, {:.2} of that",
+        if sealed { "sealed" } else { "clear" },
+        median(alone) / 1e9,
+        median(rate),
+        refused / sunk,
+    );
 }
 
 /// How long a new peer takes for its first message, during a flood and without one.

@@ -248,6 +248,15 @@ fn what_is_forged_in_the_name_of_a_peer_that_has_not_begun_does_not_keep_it_out(
     assert_eq!(a.instance.stats().unwrap().transport["peer_restarts"], 0, "{}", a.report());
 }
 
+/// Ends the attacker with the test, also where that fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Between two sealed instances: sends on what comes, and besides what he has heard, changed, late, again, back, and from
 /// elsewhere.
 fn between(
@@ -309,11 +318,12 @@ fn who_is_on_the_way_of_sealed_packets_changes_repeats_and_turns_back_nothing() 
     [&a, &b].into_iter().for_each(|host| host.buffer.write(SECRET_AT, &secret));
     let forged = std::thread::scope(|scope| {
         let attacker = scope.spawn(|| between(&mut dice, &middle, &elsewhere, ends, &over));
+        let end = Over(&over);
         for _ in 0..60 {
             exchange_by_way_of(&mut a, &mut b, gid, gid, 2);
             exchange_by_way_of(&mut b, &mut a, gid, gid, 2);
         }
-        over.store(true, Ordering::Relaxed);
+        drop(end);
         attacker.join().unwrap()
     });
     let opened = [causes(&a), causes(&b)];
