@@ -328,6 +328,8 @@ fn who_is_on_the_way_of_sealed_packets_changes_repeats_and_turns_back_nothing() 
     });
     let opened = [causes(&a), causes(&b)];
     assert!(forged > 500, "{forged} packets forged");
+    let replayed: u64 = opened.iter().filter_map(|causes| causes.get("replayed")).sum();
+    assert!(replayed > forged / 8, "{replayed} of {forged}: {opened:?}");
     for cause in ["replayed", "bad_tag", "wrong_destination", "wrong_address", "not_sealed", "truncated"] {
         assert!(opened.iter().any(|causes| causes.contains_key(cause)), "{cause}: {opened:?}");
     }
