@@ -434,7 +434,11 @@ impl<P: Payload> Endpoint<P> {
     /// Who has sent a packet, which has been opened if there is a key, from the address of the context in `known`.
     fn asker(&self, known: Option<u32>) -> Asker {
         let acquainted = known.is_some_and(|slot| self.peers[slot as usize].ever_known);
-        if acquainted || self.shared.config.confirm_first { Asker::Acquainted } else { Asker::Stranger }
+        match acquainted {
+            _ if self.shared.config.confirm_first => Asker::Member,
+            true => Asker::Acquaintance,
+            false => Asker::Stranger,
+        }
     }
 
     /// The next packet to send now, if any. Call until it returns `None`.
@@ -674,7 +678,7 @@ impl<P: Payload> Endpoint<P> {
         // The first context with an address belongs to whoever is there first. Later ones do not: a packet of a dead
         // process, late on its way, could end a live context, or bring a message a second time.
         if let Some(peer) = peer.filter(|peer| peer.ever_known) {
-            let next = self.next_identity(known, own);
+            let (next, asker) = (self.next_identity(known, own), self.asker(known));
             let number = self.shared.identities.question(port, addr, hello.incarnation, peer.id.generation);
             let answers = |echo: &Echo| echo.tx_count == Echo::PROBE && echo.psn == Psn(number);
             // In clear mode nobody was told that incarnation before; in sealed mode all are told the same.
@@ -683,18 +687,10 @@ impl<P: Payload> Endpoint<P> {
             if !answered || packet.dst_tag != next.tag() {
                 self.shared.stats.replaced_incarnation += 1;
                 let probe = Probe { path: PathId(0), number, stamp: self.now.stamp() };
-                self.answer_stranger(Asker::Acquainted, port, addr, next, &hello, None, Body::Probe(probe));
+                self.answer_stranger(asker, port, addr, next, &hello, None, Body::Probe(probe));
                 if let Body::Probe(probe) = &packet.body {
                     // Both sides may be in doubt about each other.
-                    self.answer_stranger(
-                        Asker::Acquainted,
-                        port,
-                        addr,
-                        next,
-                        &hello,
-                        Some(probe),
-                        Body::None,
-                    );
+                    self.answer_stranger(asker, port, addr, next, &hello, Some(probe), Body::None);
                 }
                 return None;
             }

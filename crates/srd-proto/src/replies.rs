@@ -1,6 +1,6 @@
 //! Answers to packets that belong to no context, at a limited rate: each costs its host a call of the system, and anybody
-//! may ask for one. They wait in two queues, so that who has shown nothing takes no turn of who has the key, or is where
-//! somebody has been known.
+//! may ask for one. They wait in queues of their own, so that who has shown nothing takes no turn of who has the key, or is
+//! where somebody has been known.
 
 use crate::Transmit;
 use srd_wire::{Nanos, Time};
@@ -10,21 +10,25 @@ use std::collections::VecDeque;
 const MOST_WAITING: usize = 64;
 
 /// For whom an answer is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) enum Asker {
-    /// Has the key, or is at an address at which somebody has been known.
-    Acquainted = 0,
+    /// Somebody who has the key.
+    Member = 0,
+    /// Who says that he is where somebody has been known.
+    Acquaintance = 1,
     /// Anybody.
-    Stranger = 1,
+    Stranger = 2,
 }
 
-/// Least time between two answers of each queue. A hundred thousand packets of strangers a second get an answer for ten of
-/// them, at most.
-const PAUSE: [Nanos; 2] = [Nanos::from_micros(20), Nanos::from_micros(100)];
+const QUEUES: usize = 3;
+
+/// Least time between two answers of each queue. A hundred thousand packets a second get an answer for ten of them if
+/// strangers send them, for five in the name of a peer: if that is there, and new, one of its first few tries is answered.
+const PAUSE: [Nanos; QUEUES] = [Nanos::from_micros(20), Nanos::from_micros(50), Nanos::from_micros(100)];
 
 /// See the module.
 pub(crate) struct Replies<P> {
-    queues: [Queue<P>; 2],
+    queues: [Queue<P>; QUEUES],
 }
 
 struct Queue<P> {
@@ -34,7 +38,7 @@ struct Queue<P> {
 
 impl<P> Replies<P> {
     pub(crate) fn new() -> Replies<P> {
-        Replies { queues: [(); 2].map(|()| Queue { waiting: VecDeque::new(), next: Time(0) }) }
+        Replies { queues: [(); QUEUES].map(|()| Queue { waiting: VecDeque::new(), next: Time(0) }) }
     }
 
     /// Whether an answer to `asker` would be kept.
@@ -62,7 +66,7 @@ impl<P> Replies<P> {
     /// When [`Replies::take`] has something.
     #[inline]
     pub(crate) fn due(&self) -> Time {
-        let waits = |queue: &Queue<P>| if queue.waiting.is_empty() { Time::NEVER } else { queue.next };
-        waits(&self.queues[0]).min(waits(&self.queues[1]))
+        let waits = self.queues.iter().filter(|queue| !queue.waiting.is_empty());
+        waits.map(|queue| queue.next).min().unwrap_or(Time::NEVER)
     }
 }
