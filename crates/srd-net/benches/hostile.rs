@@ -213,16 +213,18 @@ fn beside_a_flow(seconds: f64, sealed: bool, variables: &[&str]) {
     );
 }
 
-/// How long a new peer takes for its first message, during a flood and without one.
+/// How long a peer takes for its first message, during a flood and without one.
 fn connecting(sealed: bool, variables: &[&str]) {
     let kinds: &[Kind] = if sealed { &SEALED } else { &IN_CLEAR };
     let (_a, b, forger) = pair(variables, sealed);
-    for flooded in [false, true] {
+    for (flooded, net, what) in
+        [(false, 8, "new, in quiet"), (true, 9, "new, in a flood"), (true, 8, "started again, in a flood")]
+    {
         let flood = flooded.then(|| flooding(kinds, &forger, socket_address(b.instance.address())));
         std::thread::sleep(Duration::from_millis(200));
         let mut times: Vec<f64> = (0..30)
             .map(|peer| {
-                let mut new = Host::open(&format!("127.0.7.{}", 150 + peer), variables);
+                let mut new = Host::open(&format!("127.0.{net}.{}", 1 + peer), variables);
                 b.recv(1, 0, 100);
                 let start = Instant::now();
                 new.send(1, b.address(), 0, 100);
@@ -235,9 +237,8 @@ fn connecting(sealed: bool, variables: &[&str]) {
         drop(flood);
         times.sort_by(f64::total_cmp);
         println!(
-            "{:>8} {:>12}: median {:.2} ms, longest {:.2} ms of 30",
+            "{:>8} {what:>25}: first message in {:.2} ms (median of 30; longest {:.2})",
             if sealed { "sealed" } else { "clear" },
-            if flooded { "in a flood" } else { "in quiet" },
             times[15],
             times[29]
         );
