@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use support::Host;
 use support::attack::{Attack, Lane};
-use support::forger::{Dice, Forger, IN_CLEAR, SEALED, data};
+use support::forger::{Dice, Forger, IN_CLEAR, Kind, SEALED, data};
 use support::keys::KeyFile;
 
 /// More than there are places in the table of peers.
@@ -38,7 +38,7 @@ fn drain(host: &Host, socket: &UdpSocket) {
 }
 
 /// Each is somebody else at another address: of some hosts any of their ports.
-fn strangers_knock(host: &Host, dice: &mut Dice, kinds: &[support::forger::Kind]) {
+fn strangers_knock(host: &Host, dice: &mut Dice, kinds: &[Kind]) {
     let sockets: Vec<UdpSocket> =
         (1..=40).map(|last| UdpSocket::bind((IpAddr::from([127, 0, 31, last]), 0)).unwrap()).collect();
     sockets.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());

@@ -230,7 +230,7 @@ impl<P: Payload> Endpoint<P> {
             None => self.add_peer(port, to, true).ok_or(SendError::TooManyPeers)?,
         };
         let peer = &mut self.peers[slot as usize];
-        (peer.named, peer.vouched) = (true, true);
+        (peer.named, peer.vouched, peer.proven) = (true, true, true);
         Ok(peer.id)
     }
 
@@ -255,6 +255,8 @@ impl<P: Payload> Endpoint<P> {
         }
         let peer = &mut self.peers[slot as usize];
         peer.outgoing(&mut self.shared);
+        // Nobody reads who does not know the memory's key.
+        peer.proven |= matches!(op, Op::ReadResponse { .. });
         if !peer.busy() {
             peer.waiting_since = now;
         }
@@ -347,6 +349,7 @@ impl<P: Payload> Endpoint<P> {
             return self.reset(port, addr, own, packet.src_tag, packet.dst_tag, self.asker(known));
         }
         let Some(slot) = self.identify(port, addr, known, own, packet, upper) else { return };
+        self.peers[slot as usize].prove(named, bytes);
         if !self.is_of_context(slot, packet.hello.as_ref(), upper) {
             return;
         }
@@ -794,7 +797,7 @@ impl<P: Payload> Endpoint<P> {
         let mut new = Peer::new(id, old.addr, old.port, own, 0, self.now, shared);
         new.life = old.life + 1;
         (new.ready, new.owing) = (old.ready, old.owing);
-        (new.named, new.vouched) = (old.named, old.vouched);
+        (new.named, new.vouched, new.proven) = (old.named, old.vouched, old.proven);
         (new.ever_known, new.counters) = (old.ever_known, old.counters);
         let mut old = std::mem::replace(&mut self.peers[slot as usize], new);
         old.end(self.now, Status::RemoteAbort, PeerLoss::Restarted, shared, upper);

@@ -179,6 +179,12 @@ impl<P: Payload> Peer<P> {
 
     /// Does what is due by the clock.
     pub(crate) fn on_timer<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
+        if self.is_withheld() {
+            if now >= self.withheld_until(shared) {
+                self.die(now, now.since(self.last_heard), shared, upper);
+            }
+            return;
+        }
         self.ask_for_life(now, shared);
         if self.outgoing.is_some() {
             if self.open(shared) {

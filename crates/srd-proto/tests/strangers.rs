@@ -248,6 +248,29 @@ fn strangers_who_are_where_they_say_hold_few_contexts_and_keep_nobody_out() {
     assert_eq!(world.hosts[1].endpoint.stats().peer_limit_drops, 0);
 }
 
+/// The queue keys of well-known endpoints are known to all, so that data counts whose sender may have forged his address. He is told
+/// that it is refused, and told again if he asks again, but not again and again.
+#[test]
+fn a_refusal_is_not_repeated_to_who_may_have_forged_his_address() {
+    for len in [0, 8, 1000] {
+        let mut world = world(1, &Config::default());
+        world.hosts[0].log.refuse = vec![Status::RemoteRnr];
+        let who = Incarnation(0x7777_0000_1234);
+        let packet = introduction(4000, who, data(first_psn(who, 0), send_op(KEY), vec![0; len]));
+        let (mut came, mut went) = (0, 0);
+        for _ in 0..3 {
+            forge(&mut world, 0, 7, &packet);
+            came += bytes(&packet);
+            went += all_bytes(&answers(&mut world, 0, Nanos::from_secs(20)));
+            assert!(went <= 3 * came, "{went} B for {came} B");
+        }
+        assert!(went > 100, "{went}");
+        // Nobody is there: his context does not stay busy for ever.
+        answers(&mut world, 0, Nanos::from_secs(100));
+        assert!(world.hosts[0].endpoint.is_quiet());
+    }
+}
+
 /// He is told that his message is refused, and never hears it. A program would be told of a peer that has died, as often
 /// as he likes.
 #[test]

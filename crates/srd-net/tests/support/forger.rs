@@ -103,13 +103,20 @@ pub struct Forger {
     pub src_port: u16,
     /// Pairs of receiver's and sender's incarnation that are known, or were told.
     pub overheard: Vec<(Incarnation, Incarnation)>,
-    /// Queue pairs to try.
+    /// Queue pairs to try, and keys.
     pub qpns: Vec<Qpn>,
+    pub qkeys: Vec<Qkey>,
 }
 
 impl Forger {
     pub fn new(seed: u64, src_port: u16) -> Forger {
-        Forger { dice: Dice(seed), src_port, overheard: Vec::new(), qpns: vec![Qpn(2), Qpn(130)] }
+        Forger {
+            dice: Dice(seed),
+            src_port,
+            overheard: Vec::new(),
+            qpns: vec![Qpn(2), Qpn(130)],
+            qkeys: Vec::new(),
+        }
     }
 
     /// A packet of one of `kinds`.
@@ -142,16 +149,18 @@ impl Forger {
                 self.introduction(Body::Probe(Probe { path: PathId(0), number, stamp: Stamp(number) }))
             }
             Kind::Data => {
-                let body = self.data();
-                self.introduction(body)
+                let who = Incarnation(self.dice.roll() | 1);
+                let body = self.data(who);
+                self.introduction_of(who, body)
             }
             Kind::NamedData => {
-                let body = self.data();
-                self.named(None, body)
+                let names = self.names();
+                let body = self.data(names.1);
+                self.named(names, None, body)
             }
             Kind::Ack => {
-                let ack = self.ack();
-                self.named(Some(ack), Body::None)
+                let (names, ack) = (self.names(), self.ack());
+                self.named(names, Some(ack), Body::None)
             }
             Kind::Reset => {
                 let (dst, src) = self.names();
@@ -168,7 +177,7 @@ impl Forger {
             }
             Kind::SealedNamed => {
                 let (dst, src) = self.names();
-                let body = self.data();
+                let body = self.data(src);
                 let (dst_tag, src_tag) = (dst.tag(), src.tag());
                 let mut bytes = encode(Packet {
                     src_port: self.src_port,
@@ -241,8 +250,12 @@ impl Forger {
         encode(Packet { src_port: self.src_port, dst_tag, src_tag, hello, ack: None, body })
     }
 
-    fn named(&mut self, ack: Option<Ack>, body: Body<Vec<u8>>) -> Vec<u8> {
-        let (dst, src) = self.names();
+    fn named(
+        &mut self,
+        (dst, src): (Incarnation, Incarnation),
+        ack: Option<Ack>,
+        body: Body<Vec<u8>>,
+    ) -> Vec<u8> {
         let (dst_tag, src_tag) = (dst.tag(), src.tag());
         let hello = (self.dice.below(3) == 0).then(|| hello(src));
         let ack = ack.map(Into::into);
@@ -257,20 +270,15 @@ impl Forger {
         ack
     }
 
-    /// Something that would read, write, deliver or end something.
-    pub fn data(&mut self) -> Body<Vec<u8>> {
-        let qkey = Qkey(self.dice.pick(&[0, 1, 0x5352_446D, self.dice.0 as u32]));
+    /// Something from `src` that would read, write, deliver or end something.
+    fn data(&mut self, src: Incarnation) -> Body<Vec<u8>> {
+        let guess = Qkey(self.dice.pick(&[0, 1, 0x5352_446D, self.dice.0 as u32]));
+        let qkey = if self.qkeys.is_empty() { guess } else { self.dice.pick(&self.qkeys) };
         let route = Route { dst_qpn: self.dice.pick(&self.qpns), src_qpn: Qpn(2), qkey };
-        self.data_over(route)
-    }
-
-    /// The same for who knows, or guesses, what `route` says.
-    pub fn data_over(&mut self, route: Route) -> Body<Vec<u8>> {
         let rkey = MrKey(self.dice.edge(4) as u32);
         let addr = self.dice.pick(&[0, 4096, 0x7F00_0000_0000, u64::MAX]);
         let status = Status::RemoteAbort;
         let read = self.dice.below(4) as u32;
-        let (_, src) = self.names();
         let psn = first_psn(src, 0).plus(self.dice.below(3) as u32);
         let op = match self.dice.below(7) {
             0 | 1 => Op::Send { route, imm: None, datagram: false },
