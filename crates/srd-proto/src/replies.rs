@@ -29,6 +29,8 @@ const PAUSE: [Nanos; QUEUES] = [Nanos::from_micros(20), Nanos::from_micros(50), 
 /// See the module.
 pub(crate) struct Replies<P> {
     queues: [Queue<P>; QUEUES],
+    /// How many wait in all: mostly none, and that is asked for each packet.
+    waiting: usize,
 }
 
 struct Queue<P> {
@@ -38,7 +40,10 @@ struct Queue<P> {
 
 impl<P> Replies<P> {
     pub(crate) fn new() -> Replies<P> {
-        Replies { queues: [(); QUEUES].map(|()| Queue { waiting: VecDeque::new(), next: Time(0) }) }
+        Replies {
+            queues: [(); QUEUES].map(|()| Queue { waiting: VecDeque::new(), next: Time(0) }),
+            waiting: 0,
+        }
     }
 
     /// Whether an answer to `asker` would be kept.
@@ -49,23 +54,34 @@ impl<P> Replies<P> {
     /// Keeps an answer for which there is room.
     pub(crate) fn add(&mut self, asker: Asker, reply: Transmit<P>) {
         self.queues[asker as usize].waiting.push_back(reply);
+        self.waiting += 1;
     }
 
     /// An answer that may leave now.
     #[inline]
     pub(crate) fn take(&mut self, now: Time) -> Option<Transmit<P>> {
-        self.queues.iter_mut().zip(PAUSE).find_map(|(queue, pause)| {
+        if self.waiting == 0 { None } else { self.take_waiting(now) }
+    }
+
+    #[cold]
+    fn take_waiting(&mut self, now: Time) -> Option<Transmit<P>> {
+        let reply = self.queues.iter_mut().zip(PAUSE).find_map(|(queue, pause)| {
             if queue.waiting.is_empty() || now < queue.next {
                 return None;
             }
             queue.next = now + pause;
             queue.waiting.pop_front()
-        })
+        });
+        self.waiting -= reply.is_some() as usize;
+        reply
     }
 
     /// When [`Replies::take`] has something.
     #[inline]
     pub(crate) fn due(&self) -> Time {
+        if self.waiting == 0 {
+            return Time::NEVER;
+        }
         let waits = self.queues.iter().filter(|queue| !queue.waiting.is_empty());
         waits.map(|queue| queue.next).min().unwrap_or(Time::NEVER)
     }
