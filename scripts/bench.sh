@@ -40,6 +40,8 @@ fi
 note_commit
 cargo bench --quiet -p srd-proto --bench packet_cost | tee "$measured/packet_cost.txt"
 cargo bench --quiet -p srd-device --bench device | tee "$measured/device.txt"
+cargo bench --quiet -p srd-proto --bench hostile_packet | tee "$measured/hostile_packet.txt"
+cargo bench --quiet -p srd-net --bench hostile | tee "$measured/hostile.txt"
 crates/srd/bench/datapath.sh --out "$measured"
 bench/mpi.py --rounds 3 --out "$measured"
 for name in "${experiments[@]}"; do

@@ -3,6 +3,7 @@
 use crate::identity::Identities;
 use crate::messages::Purpose;
 use crate::peer::{Peer, Shared, introduction};
+use crate::replies::{Asker, Replies};
 use crate::timer_wheel::TimerWheel;
 use crate::{
     Config, Event, PathReport, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Tracer, Upper,
@@ -15,12 +16,8 @@ use srd_wire::{
 };
 use std::collections::{HashMap, VecDeque};
 
-/// Most resets and introductions that wait to be sent to strangers.
-const MAX_REPLIES: usize = 64;
 /// Contexts looked at, where the table is full, to find one that may go.
 const LOOKS_FOR_ROOM: usize = 64;
-/// Least time between two replies to strangers: they are answers to what anyone may send.
-const REPLY_PAUSE: Nanos = Nanos::from_micros(20);
 /// Contexts with instances that nobody has vouched for: they are at their address, but neither does our program want them
 /// nor have they known a queue key. They have to be told what they did wrong, no more.
 const MAX_STRANGERS: usize = 1024;
@@ -103,9 +100,8 @@ pub struct Endpoint<P: Payload> {
     owing: VecDeque<u32>,
     timers: TimerWheel,
     /// Answers to packets that belong to no context.
-    replies: VecDeque<Transmit<P>>,
+    replies: Replies<P>,
     reply_turn: u16,
-    next_reply: Time,
     /// The caller's clock at the last call.
     clock: Time,
     /// Our own, which counts the steps forward of the caller's and never runs backwards.
@@ -134,9 +130,8 @@ impl<P: Payload> Endpoint<P> {
             ready: VecDeque::new(),
             owing: VecDeque::new(),
             timers: TimerWheel::new(),
-            replies: VecDeque::new(),
+            replies: Replies::new(),
             reply_turn: 0,
-            next_reply: Time(0),
             clock: Time(0),
             now: Time(0),
         }
@@ -235,7 +230,7 @@ impl<P: Payload> Endpoint<P> {
             None => self.add_peer(port, to, true).ok_or(SendError::TooManyPeers)?,
         };
         let peer = &mut self.peers[slot as usize];
-        (peer.named, peer.vouched) = (true, true);
+        (peer.named, peer.vouched, peer.proven) = (true, true, true);
         Ok(peer.id)
     }
 
@@ -260,6 +255,8 @@ impl<P: Payload> Endpoint<P> {
         }
         let peer = &mut self.peers[slot as usize];
         peer.outgoing(&mut self.shared);
+        // Nobody reads who does not know the memory's key.
+        peer.proven |= matches!(op, Op::ReadResponse { .. });
         if !peer.busy() {
             peer.waiting_since = now;
         }
@@ -349,9 +346,10 @@ impl<P: Payload> Endpoint<P> {
         if packet.dst_tag != Tag::UNKNOWN && !named && self.next_identity(known, own).tag() != packet.dst_tag
         {
             self.shared.stats.stale_incarnation += 1;
-            return self.reset(port, addr, own, packet.src_tag, packet.dst_tag);
+            return self.reset(port, addr, own, packet.src_tag, packet.dst_tag, self.asker(known));
         }
         let Some(slot) = self.identify(port, addr, known, own, packet, upper) else { return };
+        self.peers[slot as usize].prove(named, bytes);
         if !self.is_of_context(slot, packet.hello.as_ref(), upper) {
             return;
         }
@@ -413,18 +411,37 @@ impl<P: Payload> Endpoint<P> {
     pub fn refuse(&mut self, now: Time, port: u8, from: InstanceAddr, src_tag: Tag, dst_tag: Tag) {
         self.advance(now);
         let own = self.incarnation_toward(port, from);
-        self.reset(port, from, own, src_tag, dst_tag);
+        // Whoever that is: the packet has not been opened.
+        self.reset(port, from, own, src_tag, dst_tag, Asker::Stranger);
     }
 
-    fn reset(&mut self, port: u8, from: InstanceAddr, own: Incarnation, src_tag: Tag, dst_tag: Tag) {
-        if dst_tag == Tag::UNKNOWN || src_tag == Tag::UNKNOWN {
+    fn reset(
+        &mut self,
+        port: u8,
+        from: InstanceAddr,
+        own: Incarnation,
+        src_tag: Tag,
+        dst_tag: Tag,
+        asker: Asker,
+    ) {
+        if dst_tag == Tag::UNKNOWN || src_tag == Tag::UNKNOWN || !self.replies.has_room(asker) {
             return;
         }
         self.shared.stats.resets_sent += 1;
         // In sealed mode only an introduction opens without a context.
         let context = || self.by_addr.get(&(port, from)).map_or(0, |&slot| self.peers[slot as usize].context);
         let hello = self.shared.config.confirm_first.then(|| introduction(&self.shared, own, 0, context()));
-        self.reply(port, from, own, None, src_tag, hello, None, Body::Reset { stale: dst_tag });
+        self.reply(asker, port, from, own, None, src_tag, hello, None, Body::Reset { stale: dst_tag });
+    }
+
+    /// Who has sent a packet, which has been opened if there is a key, from the address of the context in `known`.
+    fn asker(&self, known: Option<u32>) -> Asker {
+        let acquainted = known.is_some_and(|slot| self.peers[slot as usize].ever_known);
+        match acquainted {
+            _ if self.shared.config.confirm_first => Asker::Member,
+            true => Asker::Acquaintance,
+            false => Asker::Stranger,
+        }
     }
 
     /// The next packet to send now, if any. Call until it returns `None`.
@@ -437,10 +454,7 @@ impl<P: Payload> Endpoint<P> {
     #[inline]
     pub fn poll_transmit_with<R>(&mut self, now: Time, mut sink: impl FnMut(Transmit<P>) -> R) -> Option<R> {
         let now = self.advance(now);
-        if now >= self.next_reply
-            && let Some(reply) = self.replies.pop_front()
-        {
-            self.next_reply = now + REPLY_PAUSE;
+        if let Some(reply) = self.replies.take(now) {
             self.shared.stats.tx_pkts += 1;
             return Some(sink(reply));
         }
@@ -513,8 +527,7 @@ impl<P: Payload> Endpoint<P> {
         if !self.ready.is_empty() {
             return self.clock;
         }
-        let replies = if self.replies.is_empty() { Time::NEVER } else { self.next_reply };
-        self.by_clock(self.timers.next().min(replies))
+        self.by_clock(self.timers.next().min(self.replies.due()))
     }
 
     /// The same for somebody who may not send anything now.
@@ -661,14 +674,14 @@ impl<P: Payload> Endpoint<P> {
             self.shared.stats.unintroduced += 1;
             if named {
                 // Its sender believes that we know it: whatever it has outstanding here is lost.
-                self.reset(port, addr, own, packet.src_tag, packet.dst_tag);
+                self.reset(port, addr, own, packet.src_tag, packet.dst_tag, self.asker(known));
             }
             return None;
         };
         // The first context with an address belongs to whoever is there first. Later ones do not: a packet of a dead
         // process, late on its way, could end a live context, or bring a message a second time.
         if let Some(peer) = peer.filter(|peer| peer.ever_known) {
-            let next = self.next_identity(known, own);
+            let (next, asker) = (self.next_identity(known, own), self.asker(known));
             let number = self.shared.identities.question(port, addr, hello.incarnation, peer.id.generation);
             let answers = |echo: &Echo| echo.tx_count == Echo::PROBE && echo.psn == Psn(number);
             // In clear mode nobody was told that incarnation before; in sealed mode all are told the same.
@@ -677,10 +690,10 @@ impl<P: Payload> Endpoint<P> {
             if !answered || packet.dst_tag != next.tag() {
                 self.shared.stats.replaced_incarnation += 1;
                 let probe = Probe { path: PathId(0), number, stamp: self.now.stamp() };
-                self.answer_stranger(port, addr, next, &hello, None, Body::Probe(probe));
+                self.answer_stranger(asker, port, addr, next, &hello, None, Body::Probe(probe));
                 if let Body::Probe(probe) = &packet.body {
                     // Both sides may be in doubt about each other.
-                    self.answer_stranger(port, addr, next, &hello, Some(probe), Body::None);
+                    self.answer_stranger(asker, port, addr, next, &hello, Some(probe), Body::None);
                 }
                 return None;
             }
@@ -703,7 +716,7 @@ impl<P: Payload> Endpoint<P> {
                 Body::Probe(probe) => Some(probe),
                 _ => None,
             };
-            self.answer_stranger(port, addr, own, &hello, probe, Body::None);
+            self.answer_stranger(self.asker(known), port, addr, own, &hello, probe, Body::None);
             return None;
         }
         let slot = match known {
@@ -784,7 +797,7 @@ impl<P: Payload> Endpoint<P> {
         let mut new = Peer::new(id, old.addr, old.port, own, 0, self.now, shared);
         new.life = old.life + 1;
         (new.ready, new.owing) = (old.ready, old.owing);
-        (new.named, new.vouched) = (old.named, old.vouched);
+        (new.named, new.vouched, new.proven) = (old.named, old.vouched, old.proven);
         (new.ever_known, new.counters) = (old.ever_known, old.counters);
         let mut old = std::mem::replace(&mut self.peers[slot as usize], new);
         old.end(self.now, Status::RemoteAbort, PeerLoss::Restarted, shared, upper);
@@ -793,8 +806,10 @@ impl<P: Payload> Endpoint<P> {
 
     /// Tells an instance with which there is no context who we are, and echoes the `probe` with which it has asked: nothing
     /// has been received of the context that it names. Nothing of it is remembered here.
+    #[allow(clippy::too_many_arguments)]
     fn answer_stranger(
         &mut self,
+        asker: Asker,
         port: u8,
         addr: InstanceAddr,
         own: Incarnation,
@@ -802,6 +817,9 @@ impl<P: Payload> Endpoint<P> {
         probe: Option<&Probe>,
         body: Body<P>,
     ) {
+        if !self.replies.has_room(asker) {
+            return;
+        }
         let ack = probe.map(|probe| {
             let echo = Echo {
                 path: probe.path,
@@ -815,7 +833,7 @@ impl<P: Payload> Endpoint<P> {
         });
         let (who, tag) = (hello.incarnation, hello.incarnation.tag());
         let ours = introduction(&self.shared, own, 0, 0);
-        self.reply(port, addr, own, Some(who), tag, Some(ours), ack, body);
+        self.reply(asker, port, addr, own, Some(who), tag, Some(ours), ack, body);
     }
 
     fn on_reset<U: Upper<P>>(&mut self, known: Option<u32>, packet: &Packet<P>, stale: Tag, upper: &mut U) {
@@ -842,6 +860,7 @@ impl<P: Payload> Endpoint<P> {
     #[allow(clippy::too_many_arguments)]
     fn reply(
         &mut self,
+        asker: Asker,
         port: u8,
         to: InstanceAddr,
         own: Incarnation,
@@ -851,9 +870,6 @@ impl<P: Payload> Endpoint<P> {
         ack: Option<Ack>,
         body: Body<P>,
     ) {
-        if self.replies.len() >= MAX_REPLIES {
-            return;
-        }
         let packet = Packet {
             src_port: self.shared.ports[port as usize],
             dst_tag,
@@ -866,6 +882,6 @@ impl<P: Payload> Endpoint<P> {
         // Each another way: one may be dead, and a stranger asks until an answer comes.
         self.reply_turn = self.reply_turn.wrapping_add(1);
         let entropy = self.reply_turn % self.shared.config.entropy;
-        self.replies.push_back(Transmit { peer, to, peer_incarnation, entropy, pad_to: 0, packet });
+        self.replies.add(asker, Transmit { peer, to, peer_incarnation, entropy, pad_to: 0, packet });
     }
 }

@@ -28,6 +28,7 @@ mod peer;
 mod psn_bits;
 mod receiving;
 mod reordering;
+mod replies;
 mod rtt;
 pub mod selector;
 mod senders;

@@ -179,6 +179,12 @@ impl<P: Payload> Peer<P> {
 
     /// Does what is due by the clock.
     pub(crate) fn on_timer<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
+        if self.is_withheld() {
+            if now >= self.withheld_until(shared) {
+                self.die(now, now.since(self.last_heard), shared, upper);
+            }
+            return;
+        }
         self.ask_for_life(now, shared);
         if self.outgoing.is_some() {
             if self.open(shared) {
@@ -298,7 +304,8 @@ impl<P: Payload> Peer<P> {
         let stood_still = now.since(due) - shared.config.max_rto;
         self.waiting_since = (self.waiting_since.max(self.last_heard) + stood_still).min(now);
         let silence = now.since(self.waiting_since);
-        if silence >= SILENCE_TO_TELL && !self.silence_told {
+        // A stranger who has been told what he did wrong, and goes, is nobody's concern.
+        if silence >= SILENCE_TO_TELL && !self.silence_told && self.vouched {
             self.silence_told = true;
             upper.peer_silent(self.addr, self.ever_known);
         }
@@ -316,7 +323,7 @@ impl<P: Payload> Peer<P> {
 
     /// It is dead: its silence says so, or its host.
     pub(crate) fn die<U: Upper<P>>(&mut self, now: Time, silence: Nanos, shared: &mut Shared, upper: &mut U) {
-        shared.stats.unresponsive_remote_events += 1;
+        shared.stats.unresponsive_remote_events += self.vouched as u64;
         shared.trace.emit(now, self.id, || Event::PeerDied { silence });
         self.give_up(now, shared, upper);
     }

@@ -91,6 +91,11 @@ const RCVBUF_SHARE: u64 = 2;
 /// Probes that rarely wait in greater number.
 const PROBES_AT_ONCE: usize = 16;
 
+/// Bytes that may answer each of who may have forged his address (RFC 9000, section 8.1).
+const ANSWER_FACTOR: u32 = 3;
+/// Nothing leaves to him while less is left: an introduction with an acknowledgement and a refusal.
+const LONGEST_ANSWER: u32 = 144;
+
 /// See the module.
 pub(crate) struct Peer<P: Payload> {
     pub(crate) id: PeerId,
@@ -112,7 +117,11 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) ever_known: bool,
     /// Our program wants to talk to this address.
     pub(crate) named: bool,
-    /// So does it, or the peer has known a queue key of ours.
+    /// It is at its address, or our program wants it, or it has known the key of memory of ours. Until then it is sent no more
+    /// than [`ANSWER_FACTOR`] bytes for each of its own; of those, this many are left.
+    pub(crate) proven: bool,
+    pub(crate) credit: u32,
+    /// Our program wants it, or the peer has known a queue key of ours.
     pub(crate) vouched: bool,
     /// Number of the context: 0 for a pair of incarnations, and one more each time that either has given the other up.
     pub(crate) context: u16,
@@ -225,6 +234,8 @@ impl<P: Payload> Peer<P> {
             remote_tag: Tag::UNKNOWN,
             ever_known: false,
             named: false,
+            proven: shared.config.confirm_first,
+            credit: 0,
             vouched: false,
             context,
             joined: false,
@@ -275,6 +286,27 @@ impl<P: Payload> Peer<P> {
             data_sent: now,
             counters: PeerCounters::default(),
         }
+    }
+
+    /// A packet of `bytes` has come from the peer. `named`: it names us, whom only its address has been told.
+    #[inline]
+    pub(crate) fn prove(&mut self, named: bool, bytes: usize) {
+        if !self.proven {
+            self.proven = named;
+            let more = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_mul(ANSWER_FACTOR);
+            self.credit = self.credit.saturating_add(more);
+        }
+    }
+
+    /// Whether nothing more is sent before something else comes.
+    #[inline]
+    pub(crate) fn is_withheld(&self) -> bool {
+        !self.proven && self.credit < LONGEST_ANSWER
+    }
+
+    /// When a peer to which nothing may be sent has been silent for too long.
+    pub(crate) fn withheld_until(&self, shared: &Shared) -> Time {
+        if self.dead { Time::NEVER } else { self.last_heard + shared.config.peer_timeout }
     }
 
     /// The sending half, made when first needed.
@@ -443,6 +475,7 @@ impl<P: Payload> Peer<P> {
         let old = std::mem::replace(self, new);
         (self.ready, self.owing) = (old.ready, old.owing);
         (self.named, self.vouched, self.life) = (old.named, old.vouched, old.life);
+        (self.proven, self.credit) = (old.proven, old.credit);
         self.remote = old.remote;
         self.remote_tag = old.remote_tag;
         self.ever_known = old.ever_known;
@@ -502,13 +535,19 @@ impl<P: Payload> Peer<P> {
                 upper.abandon(cookie, &partial.head);
             }
         }
-        upper.peer_lost(self.id, self.port, self.addr, why);
+        // Of strangers the upper layer knows nothing.
+        if self.vouched {
+            upper.peer_lost(self.id, self.port, self.addr, why);
+        }
     }
 
     /// When this peer wants attention next.
     pub(crate) fn deadline(&self, shared: &Shared) -> Time {
         if self.incompatible {
             return Time::NEVER;
+        }
+        if self.is_withheld() {
+            return self.withheld_until(shared);
         }
         if !self.open(shared) {
             let wanted = !self.dead && (self.messages.len() > 0 || self.arrivals.ack_at != Time::NEVER);
@@ -526,7 +565,7 @@ impl<P: Payload> Peer<P> {
         {
             at = at.min(outgoing.paths.next_event());
         }
-        if self.busy() && !self.dead {
+        if self.busy() && !self.dead && self.proven {
             at = at.min(self.mtu.next_event());
         }
         at = at.min(self.sign_of_life_at(shared));

@@ -43,6 +43,41 @@ impl<P: Payload> Peer<P> {
         shared: &mut Shared,
         sink: &mut impl FnMut(Transmit<P>) -> R,
     ) -> Option<R> {
+        if self.proven { self.poll_any(now, shared, sink) } else { self.poll_answer(now, shared, sink) }
+    }
+
+    /// The same to who may have forged his address.
+    #[cold]
+    #[inline(never)]
+    fn poll_answer<R>(
+        &mut self,
+        now: Time,
+        shared: &mut Shared,
+        sink: &mut impl FnMut(Transmit<P>) -> R,
+    ) -> Option<R> {
+        if self.is_withheld() {
+            return None;
+        }
+        let mut bytes = 0;
+        let result = self.poll_any(now, shared, &mut |transmit: Transmit<P>| {
+            let payload = match &transmit.packet.body {
+                Body::Data(data) => data.payload.len(),
+                _ => 0,
+            };
+            bytes = codec::header_len(&transmit.packet) + payload.max(transmit.pad_to as usize);
+            sink(transmit)
+        });
+        self.credit = self.credit.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
+        result
+    }
+
+    #[inline]
+    fn poll_any<R>(
+        &mut self,
+        now: Time,
+        shared: &mut Shared,
+        sink: &mut impl FnMut(Transmit<P>) -> R,
+    ) -> Option<R> {
         if self.incompatible {
             return None;
         }
@@ -97,7 +132,7 @@ impl<P: Payload> Peer<P> {
             let probe = Probe { stamp: now.stamp(), ..probe };
             return Some(self.transmit(shared, entropy, 0, None, Body::Probe(probe)));
         }
-        if now >= self.mtu.next_event() && self.busy() && !self.dead {
+        if now >= self.mtu.next_event() && self.busy() && !self.dead && self.proven {
             let patience = self.retransmission_timeout(shared);
             if let Some((number, size)) = self.mtu.poll(now, patience) {
                 return Some(self.size_probe(now, number, size, shared));

@@ -81,7 +81,7 @@ pub trait Upper<P: Payload> {
     fn peer_silent(&mut self, _addr: InstanceAddr, _answered_before: bool) {}
 
     /// The context with a peer, seen from our port number `port`, has ended; the outcomes of its messages have been reported
-    /// just before.
+    /// just before. Not told of strangers: who neither was wanted by our program nor has been vouched for.
     fn peer_lost(&mut self, peer: PeerId, port: u8, addr: InstanceAddr, why: PeerLoss);
 }
 

@@ -229,7 +229,7 @@ fn strangers_who_are_where_they_say_hold_few_contexts_and_keep_nobody_out() {
         let who = Incarnation(0x7777_0000_0000 + stranger as u64);
         let first = introduction(stranger, who, Body::None);
         forge(&mut world, 1, 7, &first);
-        let told = answers(&mut world, 1, Nanos::from_micros(20))[0].packet.clone();
+        let told = answers(&mut world, 1, Nanos::from_micros(100))[0].packet.clone();
         let wrong = data(first_psn(who, 0), send_op(Qkey(6)), vec![0; 8]);
         let mut second = introduction(stranger, who, wrong);
         second.dst_tag = told.src_tag;
@@ -246,6 +246,90 @@ fn strangers_who_are_where_they_say_hold_few_contexts_and_keep_nobody_out() {
     assert_eq!(world.hosts[1].log.received.len(), 2);
     assert!(world.hosts[1].log.received_at.last().unwrap().since(start) < Nanos::from_millis(100));
     assert_eq!(world.hosts[1].endpoint.stats().peer_limit_drops, 0);
+}
+
+/// The queue keys of well-known endpoints are known to all, so that data counts whose sender may have forged his address. He is told
+/// that it is refused, and told again if he asks again, but not again and again.
+#[test]
+fn a_refusal_is_not_repeated_to_who_may_have_forged_his_address() {
+    for len in [0, 8, 1000] {
+        let mut world = world(1, &Config::default());
+        world.hosts[0].log.refuse = vec![Status::RemoteRnr];
+        let who = Incarnation(0x7777_0000_1234);
+        let packet = introduction(4000, who, data(first_psn(who, 0), send_op(KEY), vec![0; len]));
+        let (mut came, mut went) = (0, 0);
+        for _ in 0..3 {
+            forge(&mut world, 0, 7, &packet);
+            came += bytes(&packet);
+            went += all_bytes(&answers(&mut world, 0, Nanos::from_secs(20)));
+            assert!(went <= 3 * came, "{went} B for {came} B");
+        }
+        assert!(went > 100, "{went}");
+        // Nobody is there: his context does not stay busy for ever.
+        answers(&mut world, 0, Nanos::from_secs(100));
+        assert!(world.hosts[0].endpoint.is_quiet());
+    }
+}
+
+/// He is told that his message is refused, and never hears it. A program would be told of a peer that has died, as often
+/// as he likes.
+#[test]
+fn a_stranger_who_goes_away_is_not_reported_as_a_peer_that_died() {
+    let mut world = world(1, &Config::default());
+    let who = Incarnation(0x7777_0000_1234);
+    forge(&mut world, 0, 7, &introduction(4000, who, Body::None));
+    let told = answers(&mut world, 0, Nanos::from_millis(1))[0].packet.clone();
+    let wrong = data(first_psn(who, 0), send_op(Qkey(6)), vec![0; 8]);
+    world.hosts[0].log.refuse = vec![Status::RemoteBadDestQpn];
+    forge(&mut world, 0, 7, &Packet { dst_tag: told.src_tag, ..introduction(4000, who, wrong) });
+    let sent = answers(&mut world, 0, Nanos::from_secs(60));
+    let refused = |it: &Transmit<Bytes>| match &it.packet.body {
+        Body::Data(data) => matches!(data.op, Op::Refuse { .. }),
+        _ => false,
+    };
+    assert!(sent.iter().any(refused));
+    let host = &world.hosts[0];
+    assert_eq!((host.log.silent_peers, host.log.lost_peers.len()), (0, 0));
+    assert_eq!(host.endpoint.stats().unresponsive_remote_events, 0);
+}
+
+/// A hundred thousand hellos a second: each answer costs a call of the system.
+#[test]
+fn a_flood_of_strangers_gets_few_answers_and_takes_no_turn_of_who_is_known() {
+    let mut world = world(2, &Config::default());
+    world.send(0, 1, pattern(100, 0));
+    world.settle(SECOND);
+    let (start, mut answered) = (world.now, 0);
+    let period = Nanos::from_micros(10);
+    for number in 0..10_000u32 {
+        let stranger = Incarnation(0x7777_0000_0000 + number as u64);
+        forge(&mut world, 1, 7, &introduction(number as u16, stranger, Body::None));
+        answered += answers(&mut world, 1, period).len();
+        world.now = start + Nanos(period.0 * number as u64);
+        if number % 1000 == 999 {
+            // Somebody new at the address of the peer is asked whether he is there.
+            forge(&mut world, 1, 0, &introduction(PORT, Incarnation(0x9999), Body::None));
+            let asked = answers(&mut world, 1, Nanos(0));
+            let to_it = |it: &&Transmit<Bytes>| it.to.gid == gid(0);
+            assert_eq!(asked.iter().filter(to_it).count(), 1, "after {number}");
+        }
+    }
+    assert!((100..=1000).contains(&answered), "{answered}");
+}
+
+/// With a key: what no key opens is answered, too, since its sender may have talked to the process before this one.
+#[test]
+fn a_flood_of_what_no_key_opens_does_not_keep_introductions_waiting() {
+    let sealed = Config { confirm_first: true, ..Config::default() };
+    let mut world = world(1, &sealed);
+    for number in 1..=1000u32 {
+        let (now, endpoint) = (world.now, &mut world.hosts[0].endpoint);
+        let stranger = InstanceAddr { gid: gid(7), port: number as u16 };
+        endpoint.refuse(now, 0, stranger, Tag(number), Tag(number));
+    }
+    forge(&mut world, 0, 1, &introduction(PORT, Incarnation(0x9999), Body::None));
+    let first = answers(&mut world, 0, Nanos(0)).remove(0);
+    assert_eq!((first.to.gid, first.peer_incarnation), (gid(1), Some(Incarnation(0x9999))));
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! A host with one queue pair, for tests.
 #![allow(dead_code)]
 
+pub mod attack;
+pub mod forger;
+pub mod keys;
 pub mod traffic;
 
 use srd_device::{
     Access, AhNumber, Completion, CqId, PdId, QpInit, QpKind, QpModify, RecvWr, SendData, SendOp, SendWr, Sge,
 };
 use srd_net::{Buffer, Instance, Options};
-use srd_wire::{Gid, InstanceAddr, MrKey, Qkey, Qpn, Status};
+use srd_wire::{Gid, Incarnation, InstanceAddr, MrKey, Qkey, Qpn, Status};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -160,6 +163,15 @@ impl Host {
     pub fn report(&self) -> String {
         serde_json::to_string(&self.instance.stats().unwrap()).unwrap()
     }
+}
+
+/// Who `to` is to `from`, and `from` to `to`: what an attacker learns who sees their packets (with a key), or nobody (in clear).
+pub fn names_of(to: &Host, from: &Host) -> (Incarnation, Incarnation) {
+    let toward = |one: &Host, other: &Host| {
+        let address = other.instance.address();
+        one.instance.with(|device, _| device.endpoint().incarnation_toward(0, address)).unwrap()
+    };
+    (toward(to, from), toward(from, to))
 }
 
 /// A queue pair that may send.

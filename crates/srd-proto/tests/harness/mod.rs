@@ -45,6 +45,7 @@ pub struct Log {
     pub abandoned: usize,
     pub outcomes: Vec<(u64, Result<(), Status>)>,
     pub lost_peers: Vec<PeerLoss>,
+    pub silent_peers: usize,
     /// Refuse the next messages with these.
     pub refuse: Vec<Status>,
     /// The queue key that those know who were given this host's address; none: all know it.
@@ -91,6 +92,10 @@ impl Upper<Bytes> for Log {
     fn outcome(&mut self, _: PeerId, token: Token, outcome: Result<(), Status>) {
         assert!(self.outcomes.iter().all(|&(old, _)| old != token.0), "one outcome per message");
         self.outcomes.push((token.0, outcome));
+    }
+
+    fn peer_silent(&mut self, _: InstanceAddr, _: bool) {
+        self.silent_peers += 1;
     }
 
     fn peer_lost(&mut self, _: PeerId, _: u8, _: InstanceAddr, why: PeerLoss) {
