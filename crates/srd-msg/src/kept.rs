@@ -203,6 +203,8 @@ impl Endpoint {
                 self.strangers_held -= state.held as u64;
                 self.strangers_replies -= state.replies;
                 self.strangers_known -= 1;
+                // Its window is another one now, of which it hears when it speaks again.
+                state.greeted = false;
             }
             (false, true) => {
                 self.strangers_held += state.held as u64;

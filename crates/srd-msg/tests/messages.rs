@@ -152,6 +152,27 @@ fn a_flooded_receiver_holds_no_more_than_its_window_and_loses_nothing() {
 }
 
 #[test]
+fn who_is_named_after_a_message_of_its_has_the_window_of_those_that_are() {
+    let mut hall = Hall::new(2, Config::default());
+    let len = 64 << 10;
+    for n in 0..20u64 {
+        let from = hall.bytes(0, &vec![n as u8; if n == 0 { 8 } else { len }]);
+        let to = hall.room(1, len);
+        // From whomever it comes.
+        hall.recv(1, None, n, 0, to, n);
+        hall.send(0, 1, n, from, n);
+        hall.settle(Nanos::from_millis(1));
+        check(&mut hall, 1, n, to, &vec![n as u8; from.len as usize]);
+        if n == 0 {
+            hall.peer(1, 0);
+        }
+    }
+    let counters = hall.counters(0);
+    // The first of them says that it is there, and hears of the window.
+    assert_eq!((counters.held_back, counters.medium_sent), (1, 18), "{counters:?}");
+}
+
+#[test]
 fn peek_claim_and_discard() {
     for len in [10, 30_000, 400_000] {
         let mut hall = Hall::new(2, Config::default());
