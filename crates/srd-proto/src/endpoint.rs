@@ -21,6 +21,9 @@ const LOOKS_FOR_ROOM: usize = 64;
 /// Contexts with instances that nobody has vouched for: they are at their address, but neither does our program want them
 /// nor have they known a queue key. They have to be told what they did wrong, no more.
 const MAX_STRANGERS: usize = 1024;
+/// Contexts with instances that have known a queue key, which may be a well-known one, and whose address may be forged. Who
+/// comes when there are so many is answered first, as a stranger is.
+const MAX_UNPROVEN: usize = 1024;
 
 /// Base round trips after which a peer that sends without a pause looks at its timers.
 const LOOK_AGAIN: u64 = 2;
@@ -89,6 +92,8 @@ pub struct Endpoint<P: Payload> {
     own_host: Option<Gid>,
     /// Contexts made for peers that nobody had vouched for, in the order of their making.
     strangers: VecDeque<u32>,
+    /// Contexts made for peers that had not proven where they are.
+    unproven: VecDeque<PeerId>,
     /// Where the next search for a context that may go begins.
     next_look: usize,
     /// The peer of the last packet: packets come in bursts.
@@ -125,6 +130,7 @@ impl<P: Payload> Endpoint<P> {
             by_addr: HashMap::with_hasher(KeyedHash::new(seed ^ incarnation.0)),
             own_host: None,
             strangers: VecDeque::new(),
+            unproven: VecDeque::new(),
             next_look: 0,
             last_peer: None,
             ready: VecDeque::new(),
@@ -629,6 +635,22 @@ impl<P: Payload> Endpoint<P> {
         None
     }
 
+    /// Whether no other context is made for who has not proven where he is. Those that have, or are not there any more, are
+    /// taken off the list.
+    fn are_unproven_many(&mut self) -> bool {
+        for _ in 0..LOOKS_FOR_ROOM {
+            if self.unproven.len() < MAX_UNPROVEN {
+                return false;
+            }
+            let id = self.unproven.pop_front().expect("there are many");
+            let peer = &self.peers[id.slot as usize];
+            if peer.id == id && !peer.proven {
+                self.unproven.push_back(id);
+            }
+        }
+        true
+    }
+
     /// A context of a full table that may go.
     fn find_room(&mut self) -> Option<u32> {
         (0..LOOKS_FOR_ROOM.min(self.peers.len())).find_map(|_| {
@@ -708,7 +730,8 @@ impl<P: Payload> Endpoint<P> {
             Body::Data(data) => upper.vouches(&data.op),
             _ => false,
         };
-        if !named && !vouched {
+        let on_trust = !named && known.is_none() && !self.shared.config.confirm_first;
+        if !named && (!vouched || on_trust && self.are_unproven_many()) {
             if !matches!(packet.body, Body::None) {
                 self.shared.stats.unconfirmed += 1;
             }
@@ -730,6 +753,9 @@ impl<P: Payload> Endpoint<P> {
                 }
             },
         };
+        if on_trust {
+            self.unproven.push_back(self.peers[slot as usize].id);
+        }
         self.peers[slot as usize].adopt(&hello, &mut self.shared);
         Some(slot)
     }

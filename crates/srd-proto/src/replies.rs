@@ -55,6 +55,7 @@ impl<P> Replies<P> {
     pub(crate) fn add(&mut self, asker: Asker, reply: Transmit<P>) {
         self.queues[asker as usize].waiting.push_back(reply);
         self.waiting += 1;
+        self.waiting += 1;
     }
 
     /// An answer that may leave now.

@@ -248,6 +248,30 @@ fn strangers_who_are_where_they_say_hold_few_contexts_and_keep_nobody_out() {
     assert_eq!(world.hosts[1].endpoint.stats().peer_limit_drops, 0);
 }
 
+/// The queue keys of well-known endpoints are known to all. Who shows one from an address that may be forged gets a context at
+/// once, as long as there are few of them.
+#[test]
+fn who_knows_a_queue_key_holds_few_contexts_until_his_address_is_proven() {
+    let mut world = world(3, &Config::default());
+    for round in 0..10 {
+        for stranger in 1..=1000u16 {
+            let who = Incarnation(0x7777_0000_0000 + stranger as u64);
+            let message = data(first_psn(who, 0), send_op(KEY), vec![0; 8]);
+            forge(&mut world, 1, 7 + round, &introduction(stranger, who, message));
+        }
+        answers(&mut world, 1, Nanos::from_millis(1));
+    }
+    let contexts = world.hosts[1].endpoint.peers().count();
+    assert_eq!(contexts, 1024);
+    world.hosts[1].log.received.clear();
+    let start = world.now;
+    world.send(2, 1, pattern(100, 1)); // a new peer is asked first who it is
+    world.settle(SECOND);
+    assert_eq!(world.hosts[1].log.received.len(), 1);
+    assert!(world.hosts[1].log.received_at.last().unwrap().since(start) < Nanos::from_millis(100));
+    assert_eq!(world.hosts[1].endpoint.peers().count(), contexts + 1);
+}
+
 /// The queue keys of well-known endpoints are known to all, so that data counts whose sender may have forged his address. He is told
 /// that it is refused, and told again if he asks again, but not again and again.
 #[test]

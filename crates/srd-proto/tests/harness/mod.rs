@@ -201,7 +201,9 @@ impl World {
                 );
                 for delay in (self.network)(self.now, i, &transmit) {
                     self.serial += 1;
-                    let to = self.hosts.iter().position(|host| host.gid == transmit.to.gid).unwrap();
+                    let Some(to) = self.hosts.iter().position(|host| host.gid == transmit.to.gid) else {
+                        continue; // nobody is there
+                    };
                     self.flying.insert(
                         (self.now + delay, self.serial),
                         (to, self.hosts[i].gid, transmit.packet.clone()),
