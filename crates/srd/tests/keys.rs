@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 /// Longer than anything here takes on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+const SRD: &str = env!("CARGO_BIN_EXE_srd");
+
 /// A directory for one test, entered by nobody else, and gone with it.
 struct Room(PathBuf);
 
@@ -24,10 +26,10 @@ impl Room {
         Room(path)
     }
 
-    /// The command, with nothing of the caller's that bears on keys.
-    fn srd(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_srd"));
-        command.args(arguments).stdin(Stdio::null());
+    /// A program that finds nothing of the caller's that bears on keys.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null());
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             if ["SRD_", "OMPI_", "PMI", "MPI_"].iter().any(|prefix| text.starts_with(prefix)) {
@@ -38,9 +40,18 @@ impl Room {
         command
     }
 
-    /// Runs a shell script as a sealed job.
+    /// Our command.
+    fn srd(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(SRD);
+        command.args(arguments);
+        command
+    }
+
+    /// Runs a shell script as a sealed job, which ignores no signals that these tests may have to ignore.
     fn job(&self, script: &str) -> Command {
-        self.srd(&["run", "--sealed", "--", "sh", "-c", script])
+        let mut command = self.command("env");
+        command.args(["--default-signal", SRD, "run", "--sealed", "--", "sh", "-c", script]);
+        command
     }
 
     /// Keys of jobs that are there.
@@ -214,17 +225,9 @@ fn signals_reach_the_job_once() {
 fn a_signal_that_is_ignored_stays_ignored() {
     let room = Room::new("nohup");
     let line = "trap '' HUP; exec \"$0\" run --sealed -- sh -c 'grep SigIgn /proc/self/status'";
-    let mut command = room.srd(&[]);
-    let mut shell = Command::new("sh");
-    shell.arg("-c").arg(line).arg(command.get_program());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
-    command = shell;
-    let said = text(&done(command.stdin(Stdio::null())).stdout);
+    let mut command = room.command("sh");
+    command.args(["-c", line, SRD]);
+    let said = text(&done(&mut command).stdout);
     let mask = u64::from_str_radix(said.trim().rsplit('\t').next().unwrap(), 16).unwrap();
     assert_eq!(mask & 1, 1, "{said}");
 }
