@@ -442,12 +442,11 @@ impl<P: Payload> Endpoint<P> {
 
     /// Who has sent a packet, which has been opened if there is a key, from the address of the context in `known`.
     fn asker(&self, known: Option<u32>) -> Asker {
-        let acquainted = known.is_some_and(|slot| self.peers[slot as usize].ever_known);
-        match acquainted {
-            _ if self.shared.config.confirm_first => Asker::Member,
-            true => Asker::Acquaintance,
-            false => Asker::Stranger,
+        if self.shared.config.confirm_first {
+            return Asker::Member;
         }
+        let acquainted = known.is_some_and(|slot| self.peers[slot as usize].ever_known);
+        if acquainted { Asker::Acquaintance } else { Asker::Stranger }
     }
 
     /// The next packet to send now, if any. Call until it returns `None`.

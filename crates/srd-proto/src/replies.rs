@@ -55,7 +55,6 @@ impl<P> Replies<P> {
     pub(crate) fn add(&mut self, asker: Asker, reply: Transmit<P>) {
         self.queues[asker as usize].waiting.push_back(reply);
         self.waiting += 1;
-        self.waiting += 1;
     }
 
     /// An answer that may leave now.
@@ -85,5 +84,32 @@ impl<P> Replies<P> {
         }
         let waits = self.queues.iter().filter(|queue| !queue.waiting.is_empty());
         waits.map(|queue| queue.next).min().unwrap_or(Time::NEVER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PeerId;
+    use srd_wire::*;
+
+    fn answer() -> Transmit<Vec<u8>> {
+        let to = InstanceAddr { gid: Gid::from(std::net::IpAddr::from([10, 0, 0, 1])), port: 1 };
+        let (dst_tag, src_tag, body) = (Tag(1), Tag(2), Body::None);
+        let packet = Packet { src_port: 1, dst_tag, src_tag, hello: None, ack: None, body };
+        let peer = PeerId { slot: 0, generation: 0 };
+        Transmit { peer, to, peer_incarnation: None, entropy: 0, pad_to: 0, packet }
+    }
+
+    #[test]
+    fn each_queue_has_its_rate_and_what_has_left_is_not_counted() {
+        let mut replies = Replies::new();
+        let askers = [Asker::Stranger, Asker::Stranger, Asker::Acquaintance, Asker::Member];
+        askers.into_iter().for_each(|asker| replies.add(asker, answer()));
+        let now = Time(1);
+        let at_once = std::iter::from_fn(|| replies.take(now)).count();
+        assert_eq!((at_once, replies.waiting, replies.due()), (3, 1, now + PAUSE[2]));
+        assert!(replies.take(now + PAUSE[2]).is_some());
+        assert_eq!((replies.waiting, replies.due()), (0, Time::NEVER));
     }
 }
