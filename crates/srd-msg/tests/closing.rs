@@ -3,7 +3,7 @@
 mod support;
 
 use srd_msg::*;
-use srd_wire::{Nanos, Status, Time};
+use srd_wire::{Nanos, Status};
 use support::*;
 
 fn farewell(hall: &Hall, at: usize) -> Farewell {
@@ -50,35 +50,19 @@ fn a_message_on_its_way_in_is_not_waited_for() {
     }
 }
 
-/// A lane that takes nothing.
-struct Blind(LaneSend, u32);
-
-impl Lane for Blind {
-    fn longest(&self) -> usize {
-        8192
-    }
-    fn identity(&self) -> u32 {
-        self.1
-    }
-    fn send(&mut self, _now: Time, _parts: &[&[u8]]) -> LaneSend {
-        self.0
-    }
-    fn can_read(&self) -> bool {
-        false
-    }
-    fn read(&mut self, _key: u32, _there: u64, _here: u64, _len: u64) -> bool {
-        false
-    }
-    fn traffic(&self) -> LaneTraffic {
-        LaneTraffic::default()
-    }
-}
-
 #[test]
 fn what_waits_for_room_in_a_lane_is_queued() {
     let mut hall = Hall::new(2, Config::default());
     let peer = hall.peer(0, 1);
-    hall.set_lane(0, peer, Some(Box::new(Blind(LaneSend::Full, hall.identities[1].key()))));
+    hall.set_lane(
+        0,
+        peer,
+        Some(Box::new(ToTest {
+            says: LaneSend::Full,
+            sent: Default::default(),
+            identity: hall.identities[1].key(),
+        })),
+    );
     let iov = hall.bytes(0, &[1; 100]);
     hall.send(0, 1, 7, iov, 1);
     assert_eq!(farewell(&hall, 0), Farewell::Queued);
@@ -93,7 +77,15 @@ fn what_waits_for_room_in_a_lane_is_queued() {
 fn a_message_for_a_lane_that_leads_nowhere_has_failed() {
     let mut hall = Hall::new(2, Config::default());
     let peer = hall.peer(0, 1);
-    hall.set_lane(0, peer, Some(Box::new(Blind(LaneSend::Gone, hall.identities[1].key()))));
+    hall.set_lane(
+        0,
+        peer,
+        Some(Box::new(ToTest {
+            says: LaneSend::Gone,
+            sent: Default::default(),
+            identity: hall.identities[1].key(),
+        })),
+    );
     let (short, long) = (hall.bytes(0, &[1; 100]), hall.bytes(0, &[1; 100_000]));
     hall.send(0, 1, 7, short, 1);
     hall.send(0, 1, 7, long, 2);

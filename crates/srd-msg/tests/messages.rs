@@ -3,7 +3,7 @@
 mod support;
 
 use srd_msg::*;
-use srd_wire::{Nanos, Time};
+use srd_wire::Nanos;
 use std::sync::{Arc, Mutex};
 use support::harness::{gid, pattern};
 use support::*;
@@ -366,31 +366,6 @@ fn the_dead_and_the_living_at_one_place_are_two_peers() {
     }
 }
 
-/// A lane whose messages wait until the test delivers them, to a peer that must be woken.
-struct Slot(Arc<Mutex<Vec<Vec<u8>>>>, u32);
-
-impl Lane for Slot {
-    fn longest(&self) -> usize {
-        8192
-    }
-    fn identity(&self) -> u32 {
-        self.1
-    }
-    fn send(&mut self, _now: Time, parts: &[&[u8]]) -> LaneSend {
-        self.0.lock().unwrap().push(parts.concat());
-        LaneSend::Sent { asleep: true }
-    }
-    fn can_read(&self) -> bool {
-        false
-    }
-    fn read(&mut self, _key: u32, _there: u64, _here: u64, _len: u64) -> bool {
-        false
-    }
-    fn traffic(&self) -> LaneTraffic {
-        LaneTraffic::default()
-    }
-}
-
 /// The device still has the context of the dead one when the living one, whom it knows by its lane alone, is woken.
 #[test]
 fn the_living_is_not_lost_with_the_context_of_the_dead() {
@@ -403,7 +378,15 @@ fn the_living_is_not_lost_with_the_context_of_the_dead() {
     let slots: [Arc<Mutex<Vec<Vec<u8>>>>; 2] = Default::default();
     for (at, of) in [(0, 1), (1, 0)] {
         let (peer, identity) = (hall.peer(at, of), hall.identities[of].key());
-        hall.set_lane(at, peer, Some(Box::new(Slot(slots[at].clone(), identity))));
+        hall.set_lane(
+            at,
+            peer,
+            Some(Box::new(ToTest {
+                says: LaneSend::Sent { asleep: true },
+                sent: slots[at].clone(),
+                identity,
+            })),
+        );
     }
     let words = [hall.bytes(0, &[2; 100]), hall.bytes(1, &[3; 100])];
     let rooms = [hall.room(0, 100), hall.room(1, 100)];
@@ -448,7 +431,11 @@ fn what_a_message_lends_is_taken_back_before_its_program_hears_of_it_however_it_
         let (lent, letters) = (Lent::default(), Arc::<Mutex<Vec<Vec<u8>>>>::default());
         let (peer, identity) = (hall.peer(0, 1), hall.identities[1].key());
         hall.domains[0].set_loans(hall.endpoints[0], Box::new(lent.clone()));
-        hall.set_lane(0, peer, Some(Box::new(Slot(letters.clone(), identity))));
+        hall.set_lane(
+            0,
+            peer,
+            Some(Box::new(ToTest { says: LaneSend::Sent { asleep: true }, sent: letters.clone(), identity })),
+        );
         let bytes = pattern(100_000, 1);
         let (from, to) = (hall.bytes(0, &bytes), hall.room(1, 100_000));
         let (left, right) = (Iov { len: 40_000, ..from }, Iov { addr: from.addr + 40_000, len: 60_000 });

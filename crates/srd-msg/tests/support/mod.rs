@@ -7,8 +7,9 @@ pub mod harness;
 use harness::{Fate, Hosts, Net, gid, over_the_wire};
 use srd_device::{DeviceConfig, VecMemory};
 use srd_msg::*;
-use srd_wire::{Nanos, Qpn};
+use srd_wire::{Nanos, Qpn, Time};
 use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
 
 /// Hosts with one endpoint each.
 pub struct Hall {
@@ -22,6 +23,35 @@ pub struct Hall {
     /// Whether hosts that start from now on have well-known endpoints.
     pub well_known: bool,
     lives: u32,
+}
+
+/// A lane that leads to the test: which gets what is sent, and says what became of it.
+pub struct ToTest {
+    pub says: LaneSend,
+    pub sent: Arc<Mutex<Vec<Vec<u8>>>>,
+    pub identity: u32,
+}
+
+impl Lane for ToTest {
+    fn longest(&self) -> usize {
+        8192
+    }
+    fn identity(&self) -> u32 {
+        self.identity
+    }
+    fn send(&mut self, _now: Time, parts: &[&[u8]]) -> LaneSend {
+        self.sent.lock().unwrap().push(parts.concat());
+        self.says
+    }
+    fn can_read(&self) -> bool {
+        false
+    }
+    fn read(&mut self, _key: u32, _there: u64, _here: u64, _len: u64) -> bool {
+        false
+    }
+    fn traffic(&self) -> LaneTraffic {
+        LaneTraffic::default()
+    }
 }
 
 pub fn device_config() -> DeviceConfig {

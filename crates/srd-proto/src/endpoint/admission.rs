@@ -1,0 +1,396 @@
+//! Who gets a context, and whose it is: strangers are answered and forgotten, those who show a queue key or that they are at
+//! their address are let in, as far as there is room; a process that was started again takes the place of the one before.
+
+use super::{Endpoint, Transmit};
+use crate::peer::{Peer, introduction};
+use crate::replies::Asker;
+use crate::{Payload, PeerId, PeerLoss, Upper};
+use srd_wire::{
+    Ack, Body, Echo, Hello, Hold, Incarnation, InstanceAddr, Packet, PathId, Probe, Psn, Status, Tag, Time,
+    first_psn,
+};
+
+/// Contexts looked at, where the table is full, to find one that may go.
+const LOOKS_FOR_ROOM: usize = 64;
+/// Contexts with instances that nobody has vouched for: they are at their address, but neither does our program want them
+/// nor have they known a queue key. They have to be told what they did wrong, no more.
+const MAX_STRANGERS: usize = 1024;
+/// Contexts with instances that have known a queue key, which may be a well-known one, and whose address may be forged. Who
+/// comes when there are so many is answered first, as a stranger is.
+const MAX_UNPROVEN: usize = 1024;
+
+impl<P: Payload> Endpoint<P> {
+    /// The slot of the context that a packet belongs to; a new one, or a new incarnation's, if the packet introduces its
+    /// sender and he has shown that he is at his address, or that he was given ours.
+    pub(super) fn identify<U: Upper<P>>(
+        &mut self,
+        port: u8,
+        addr: InstanceAddr,
+        known: Option<u32>,
+        own: Incarnation,
+        packet: &Packet<P>,
+        upper: &mut U,
+    ) -> Option<u32> {
+        let named = packet.dst_tag == own.tag();
+        let peer = known.map(|slot| &self.peers[slot as usize]);
+        if let Some(remote) = peer.and_then(|peer| peer.remote)
+            && remote.tag() == packet.src_tag
+            // Without our tag the 64 bits of his incarnation, which only we are told, speak for him.
+            && (named || packet.dst_tag == Tag::UNKNOWN && packet.hello.is_some_and(|hello| hello.incarnation == remote))
+        {
+            return known;
+        }
+        let Some(hello) = packet.hello else {
+            self.shared.stats.unintroduced += 1;
+            if named {
+                // Its sender believes that we know it: whatever it has outstanding here is lost.
+                self.reset(port, addr, own, packet.src_tag, packet.dst_tag, self.asker(known));
+            }
+            return None;
+        };
+        // The first context with an address belongs to whoever is there first. Later ones do not: a packet of a dead
+        // process, late on its way, could end a live context, or bring a message a second time.
+        if let Some(peer) = peer.filter(|peer| peer.ever_known) {
+            let (next, asker) = (self.next_identity(known, own), self.asker(known));
+            let number = self.shared.identities.question(port, addr, hello.incarnation, peer.id.generation);
+            let answers = |echo: &Echo| echo.tx_count == Echo::PROBE && echo.psn == Psn(number);
+            // In clear mode nobody was told that incarnation before; in sealed mode all are told the same.
+            let answered = !self.shared.config.confirm_first
+                || packet.ack.iter().flat_map(|ack| &ack.echoes).any(answers);
+            if !answered || packet.dst_tag != next.tag() {
+                self.shared.stats.replaced_incarnation += 1;
+                let probe = Probe { path: PathId(0), number, stamp: self.now.stamp() };
+                self.answer_stranger(asker, port, addr, next, &hello, None, Body::Probe(probe));
+                if let Body::Probe(probe) = &packet.body {
+                    // Both sides may be in doubt about each other.
+                    self.answer_stranger(asker, port, addr, next, &hello, Some(probe), Body::None);
+                }
+                return None;
+            }
+            let slot = known?;
+            if self.peers[slot as usize].remote.is_some() {
+                self.replace(slot, upper);
+            }
+            self.peers[slot as usize].adopt(&hello, &mut self.shared);
+            return Some(slot);
+        }
+        let vouched = match &packet.body {
+            Body::Data(data) => upper.vouches(&data.op),
+            _ => false,
+        };
+        let on_trust = !named && known.is_none() && !self.shared.config.confirm_first;
+        if !named && (!vouched || on_trust && self.are_unproven_many()) {
+            if !matches!(packet.body, Body::None) {
+                self.shared.stats.unconfirmed += 1;
+            }
+            let probe = match &packet.body {
+                Body::Probe(probe) => Some(probe),
+                _ => None,
+            };
+            self.answer_stranger(self.asker(known), port, addr, own, &hello, probe, Body::None);
+            return None;
+        }
+        let slot = match known {
+            Some(slot) => slot,
+            // In sealed mode only those who have the key get here.
+            None => match self.add_peer(port, addr, vouched || self.shared.config.confirm_first) {
+                Some(slot) => slot,
+                None => {
+                    self.shared.stats.peer_limit_drops += 1;
+                    return None;
+                }
+            },
+        };
+        if on_trust {
+            self.unproven.push_back(self.peers[slot as usize].id);
+        }
+        self.peers[slot as usize].adopt(&hello, &mut self.shared);
+        Some(slot)
+    }
+
+    /// Who we, who are `own` to the address of the context in `known`, shall be to the next process there: somebody else
+    /// than to the one that is known, if one is.
+    pub(super) fn next_identity(&self, known: Option<u32>, own: Incarnation) -> Incarnation {
+        match known.map(|slot| &self.peers[slot as usize]) {
+            Some(peer) if peer.remote.is_some() => {
+                self.shared.identities.toward(peer.port, peer.addr, peer.life + 1)
+            }
+            _ => own,
+        }
+    }
+
+    /// Whether a packet of the peer in `slot` belongs to the context that goes on. Where the peer has begun another, because it
+    /// has given us up, so do we.
+    #[inline]
+    pub(super) fn is_of_context<U: Upper<P>>(
+        &mut self,
+        slot: u32,
+        hello: Option<&Hello>,
+        upper: &mut U,
+    ) -> bool {
+        let peer = &mut self.peers[slot as usize];
+        match hello {
+            None if peer.joined => return true,
+            Some(hello) if hello.context == peer.context => {
+                peer.joined = true;
+                return true;
+            }
+            Some(hello) if hello.context.wrapping_sub(peer.context) < u16::MAX / 2 => {
+                self.follow(slot, hello.context, upper);
+                return true;
+            }
+            _ => {}
+        }
+        // It does not know yet that we have given it up.
+        self.shared.stats.replaced_incarnation += 1;
+        peer.knows_context = false;
+        peer.revive(self.now);
+        peer.answer_introduction(self.now, &self.shared);
+        self.make_ready(slot);
+        false
+    }
+
+    /// The peer in `slot` has begun context number `context` with us.
+    #[cold]
+    fn follow<U: Upper<P>>(&mut self, slot: u32, context: u16, upper: &mut U) {
+        let shared = &mut self.shared;
+        shared.stats.given_up_by_peers += 1;
+        let peer = &mut self.peers[slot as usize];
+        let mut old = peer.begin_context(self.now, context, shared);
+        peer.joined = true;
+        old.end(self.now, Status::RemoteAbort, PeerLoss::GivenUp, shared, upper);
+        self.timers.set(slot, Time::NEVER);
+    }
+
+    /// The process at this address has restarted: the context ends, and a new one takes its slot.
+    fn replace<U: Upper<P>>(&mut self, slot: u32, upper: &mut U) {
+        let own = self.next_identity(Some(slot), self.peers[slot as usize].own);
+        let shared = &mut self.shared;
+        shared.stats.peer_restarts += 1;
+        shared.stats.peers_created += 1;
+        let old = &mut self.peers[slot as usize];
+        if old.busy() {
+            shared.stats.impaired_remote_conn_events += 1;
+        }
+        let id = PeerId { slot, generation: old.id.generation.wrapping_add(1) };
+        let mut new = Peer::new(id, old.addr, old.port, own, 0, self.now, shared);
+        new.life = old.life + 1;
+        (new.ready, new.owing) = (old.ready, old.owing);
+        (new.named, new.vouched, new.proven) = (old.named, old.vouched, old.proven);
+        (new.ever_known, new.counters) = (old.ever_known, old.counters);
+        let mut old = std::mem::replace(&mut self.peers[slot as usize], new);
+        old.end(self.now, Status::RemoteAbort, PeerLoss::Restarted, shared, upper);
+        self.timers.set(slot, Time::NEVER);
+    }
+
+    /// The slot of a new context; none if there is no room. `vouched`: it is not a stranger's.
+    pub(super) fn add_peer(&mut self, port: u8, addr: InstanceAddr, vouched: bool) -> Option<u32> {
+        let full = self.peers.len() >= self.shared.config.max_peers as usize;
+        let crowded = !vouched && self.strangers.len() >= MAX_STRANGERS;
+        let slot = if full || crowded {
+            let slot = match self.oldest_stranger() {
+                None if !crowded => self.find_room()?,
+                stranger => stranger?,
+            };
+            self.evict(slot);
+            slot
+        } else {
+            self.peers.len() as u32
+        };
+        let own = self.shared.identities.toward(port, addr, 0);
+        let generation = self.peers.get(slot as usize).map_or(0, |old| old.id.generation.wrapping_add(1));
+        let id = PeerId { slot, generation };
+        let mut peer = Peer::new(id, addr, port, own, 0, self.now, &mut self.shared);
+        peer.vouched = vouched;
+        match self.peers.get_mut(slot as usize) {
+            Some(old) => {
+                (peer.ready, peer.owing) = (old.ready, old.owing);
+                *old = peer;
+            }
+            None => self.peers.push(peer),
+        }
+        if !vouched {
+            self.strangers.push_back(slot);
+        }
+        self.shared.stats.peers_created += 1;
+        self.by_addr.insert((port, addr), slot);
+        Some(slot)
+    }
+
+    /// The context in `slot` makes way for another.
+    fn evict(&mut self, slot: u32) {
+        let old = &self.peers[slot as usize];
+        if !old.is_unused() {
+            self.shared.identities.forget();
+        }
+        self.by_addr.remove(&(old.port, old.addr));
+        self.last_peer = None;
+        self.timers.set(slot, Time::NEVER);
+        self.shared.stats.peers_evicted += 1;
+    }
+
+    /// Takes the stranger that has been here longest, and of whose messages none is half taken, off the list.
+    fn oldest_stranger(&mut self) -> Option<u32> {
+        for _ in 0..self.strangers.len() {
+            let slot = self.strangers.pop_front()?;
+            let peer = &self.peers[slot as usize];
+            if peer.vouched {
+                continue; // a stranger no more
+            }
+            if !peer.partials.await_more() {
+                return Some(slot);
+            }
+            self.strangers.push_back(slot);
+        }
+        None
+    }
+
+    /// Whether no other context is made for who has not proven where he is. Those that have, or are not there any more, are
+    /// taken off the list.
+    fn are_unproven_many(&mut self) -> bool {
+        for _ in 0..LOOKS_FOR_ROOM {
+            if self.unproven.len() < MAX_UNPROVEN {
+                return false;
+            }
+            let id = self.unproven.pop_front().expect("there are many");
+            let peer = &self.peers[id.slot as usize];
+            if peer.id == id && !peer.proven {
+                self.unproven.push_back(id);
+            }
+        }
+        true
+    }
+
+    /// A context of a full table that may go.
+    fn find_room(&mut self) -> Option<u32> {
+        (0..LOOKS_FOR_ROOM.min(self.peers.len())).find_map(|_| {
+            let slot = self.next_look % self.peers.len();
+            self.next_look = slot + 1;
+            self.peers[slot].may_go(self.now, &self.shared).then_some(slot as u32)
+        })
+    }
+
+    /// A packet from instance `from` cannot be for any context here: its sender is told so, at a limited rate. Called
+    /// here for packets that name another incarnation, and by the edge for sealed packets that no key opens.
+    pub fn refuse(&mut self, now: Time, port: u8, from: InstanceAddr, src_tag: Tag, dst_tag: Tag) {
+        self.advance(now);
+        let own = self.incarnation_toward(port, from);
+        // Whoever that is: the packet has not been opened.
+        self.reset(port, from, own, src_tag, dst_tag, Asker::Stranger);
+    }
+
+    pub(super) fn reset(
+        &mut self,
+        port: u8,
+        from: InstanceAddr,
+        own: Incarnation,
+        src_tag: Tag,
+        dst_tag: Tag,
+        asker: Asker,
+    ) {
+        if dst_tag == Tag::UNKNOWN || src_tag == Tag::UNKNOWN || !self.replies.has_room(asker) {
+            return;
+        }
+        self.shared.stats.resets_sent += 1;
+        // In sealed mode only an introduction opens without a context.
+        let context = || self.by_addr.get(&(port, from)).map_or(0, |&slot| self.peers[slot as usize].context);
+        let hello = self.shared.config.confirm_first.then(|| introduction(&self.shared, own, 0, context()));
+        self.reply(asker, port, from, own, None, src_tag, hello, None, Body::Reset { stale: dst_tag });
+    }
+
+    pub(super) fn on_reset<U: Upper<P>>(
+        &mut self,
+        known: Option<u32>,
+        packet: &Packet<P>,
+        stale: Tag,
+        upper: &mut U,
+    ) {
+        let current = |slot: &u32| {
+            let peer = &self.peers[*slot as usize];
+            peer.remote.is_some() && peer.remote_tag == stale && packet.dst_tag == peer.own.tag()
+        };
+        let Some(slot) = known.filter(current) else {
+            self.shared.stats.resets_ignored += 1;
+            return;
+        };
+        let peer = &mut self.peers[slot as usize];
+        if stale == packet.src_tag {
+            // It is whom we mean, but does not know us, or did not when it sent this: an instance that lives forgets
+            // nobody, but may have no key for us any more. Introduce ourselves again; the context goes on.
+            peer.knows_us = false;
+            peer.introduce_at = self.now;
+            self.make_ready(slot);
+        } else {
+            self.replace(slot, upper);
+        }
+    }
+
+    /// Who has sent a packet, which has been opened if there is a key, from the address of the context in `known`.
+    pub(super) fn asker(&self, known: Option<u32>) -> Asker {
+        if self.shared.config.confirm_first {
+            return Asker::Member;
+        }
+        let acquainted = known.is_some_and(|slot| self.peers[slot as usize].ever_known);
+        if acquainted { Asker::Acquaintance } else { Asker::Stranger }
+    }
+
+    /// Tells an instance with which there is no context who we are, and echoes the `probe` with which it has asked: nothing
+    /// has been received of the context that it names. Nothing of it is remembered here.
+    #[allow(clippy::too_many_arguments)]
+    fn answer_stranger(
+        &mut self,
+        asker: Asker,
+        port: u8,
+        addr: InstanceAddr,
+        own: Incarnation,
+        hello: &Hello,
+        probe: Option<&Probe>,
+        body: Body<P>,
+    ) {
+        if !self.replies.has_room(asker) {
+            return;
+        }
+        let ack = probe.map(|probe| {
+            let echo = Echo {
+                path: probe.path,
+                tx_count: Echo::PROBE,
+                hold: Hold::TOO_LONG,
+                psn: Psn(probe.number),
+                stamp: probe.stamp,
+            };
+            let cum = first_psn(hello.incarnation, hello.context);
+            Ack { cum, echoes: [echo].into_iter().collect(), ..Ack::default() }
+        });
+        let (who, tag) = (hello.incarnation, hello.incarnation.tag());
+        let ours = introduction(&self.shared, own, 0, 0);
+        self.reply(asker, port, addr, own, Some(who), tag, Some(ours), ack, body);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn reply(
+        &mut self,
+        asker: Asker,
+        port: u8,
+        to: InstanceAddr,
+        own: Incarnation,
+        peer_incarnation: Option<Incarnation>,
+        dst_tag: Tag,
+        hello: Option<Hello>,
+        ack: Option<Ack>,
+        body: Body<P>,
+    ) {
+        let packet = Packet {
+            src_port: self.shared.ports[port as usize],
+            dst_tag,
+            src_tag: own.tag(),
+            hello,
+            ack: ack.map(Into::into),
+            body,
+        };
+        let peer = PeerId { slot: u32::MAX, generation: 0 };
+        // Each another way: one may be dead, and a stranger asks until an answer comes.
+        self.reply_turn = self.reply_turn.wrapping_add(1);
+        let entropy = self.reply_turn % self.shared.config.entropy;
+        self.replies.add(asker, Transmit { peer, to, peer_incarnation, entropy, pad_to: 0, packet });
+    }
+}
