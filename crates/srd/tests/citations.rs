@@ -400,7 +400,7 @@ impl<'a> Check<'a> {
         normal(&format!("crates/{name}/{path}")).filter(|path| self.tree.paths.contains(path))
     }
 
-    fn from_root(&self, path: &str) -> Option<String> {
+    fn in_repository(&self, path: &str) -> Option<String> {
         normal(path).filter(|path| self.tree.paths.contains(path))
     }
 
@@ -438,7 +438,7 @@ impl<'a> Check<'a> {
             }
             let bare = !name.contains('/');
             let beside = if bare && !self.is_document() { None } else { self.beside(name) };
-            let document = self.from_root(name).or(beside).or_else(|| self.in_crate(name));
+            let document = self.in_repository(name).or(beside).or_else(|| self.in_crate(name));
             let elsewhere = bare && self.tree.has_ending(name);
             match document {
                 Some(document) => self.places(found.end(), &document),
@@ -602,7 +602,7 @@ impl<'a> Check<'a> {
             return;
         }
         let exact = path.starts_with("crates/") || path.starts_with("docs/");
-        let there = self.from_root(path).is_some()
+        let there = self.in_repository(path).is_some()
             || self.beside(path).is_some()
             || !exact
                 && (self.in_crate(path).is_some()
