@@ -147,13 +147,15 @@ impl<P: Payload> Peer<P> {
         self.first_due(shared).map_or(Time::NEVER, |(_, due)| due)
     }
 
-    /// Whether `packet` was sent again less than a round trip ago: no answer to that can have come yet.
+    /// Whether `packet` may be on its way although others have overtaken it: it was sent again less than a round trip ago, so
+    /// no answer can have come yet. One that was lost very often is left to its timer, which waits longer each time: something
+    /// eats it, a path that carries no packet of its size for instance.
     fn too_recent(&self, now: Time, packet: &SentPacket, outgoing: &Outgoing, shared: &Shared) -> bool {
         let rtt = || {
             let path = outgoing.paths.get(packet.path).rtt();
             path.unwrap_or(self.rtt.smoothed(shared.config.base_rtt))
         };
-        packet.tx_count > 0 && now.since(packet.sent) < rtt()
+        packet.tx_count > ANSWERED_RETRIES || packet.tx_count > 0 && now.since(packet.sent) < rtt()
     }
 
     /// Whether it is worth asking paths that are not in use at time `at`: while there is traffic, or was a moment ago.

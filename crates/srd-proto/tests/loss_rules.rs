@@ -108,6 +108,35 @@ fn no_packet_is_sent_twice_within_a_round_trip() {
 }
 
 #[test]
+fn what_something_eats_is_sent_less_and_less_often() {
+    // One path, on which every other packet passes and shows that this one has not.
+    let mut world = World::new(2, &Config { paths: 1, ..fabric() });
+    world.send(0, 1, pattern(10, 9));
+    world.settle(SECOND);
+    let transmissions: Rc<RefCell<Vec<Time>>> = Rc::default();
+    let (seen, mut eaten) = (transmissions.clone(), None);
+    world.network = Box::new(move |now, from, t| {
+        let Some(data) = data(&t.packet).filter(|_| from == 0) else { return vec![HALF] };
+        if data.psn != *eaten.get_or_insert(data.psn) {
+            return vec![HALF];
+        }
+        seen.borrow_mut().push(now);
+        vec![]
+    });
+    for i in 0..5000 {
+        world.send(0, 1, pattern(10, i as u8));
+        world.run_for(Nanos::from_micros(5));
+    }
+    let at = transmissions.borrow();
+    let within = |from: u64, to: u64| {
+        at.iter().filter(|when| (from..to).contains(&(when.since(at[0]).0 / BASE.0))).count()
+    };
+    let (often, rarely) = (within(0, 20), within(20, 200));
+    assert!(often > 10, "{often} times in the first 20 round trips");
+    assert!((3..20).contains(&rarely), "{rarely} times in the next 180");
+}
+
+#[test]
 fn a_network_that_reorders_on_a_path_is_found_out_and_so_is_its_end() {
     let mut world = World::new(2, &Config { paths: 4, ..fabric() });
     let events = trace(&mut world, 0);
