@@ -10,8 +10,8 @@ use crate::{Incoming, Payload, Upper};
 use srd_wire::{Data, Echo, Nanos, Op, Probe, Psn, Status, Time};
 
 /// ACKs sent, on different paths, when the last one seems to have been lost: a packet came that had been acknowledged
-/// before, or a question. (CONGESTION_CONTROL, section 7, has a gap as a third reason; with packets on many paths there is
-/// always one.)
+/// before, or a question. A gap is no reason: with packets on many paths there always is one
+/// (docs/design/loss-recovery.md, "What is answered").
 const ACKS_ON_DOUBT: u8 = 2;
 
 impl<P: Payload> Peer<P> {
