@@ -308,7 +308,7 @@ impl<P: Payload> Peer<P> {
         self.waiting_since = (self.waiting_since.max(self.last_heard) + stood_still).min(now);
         let silence = now.since(self.waiting_since);
         // A stranger who has been told what he did wrong, and goes, is nobody's concern.
-        if silence >= SILENCE_TO_TELL && !self.silence_told && self.vouched {
+        if silence >= SILENCE_TO_TELL && !self.silence_told && self.vouched && self.proven {
             self.silence_told = true;
             upper.peer_silent(self.addr, self.ever_known);
         }
@@ -326,7 +326,7 @@ impl<P: Payload> Peer<P> {
 
     /// It is dead: its silence says so, or its host.
     pub(crate) fn die<U: Upper<P>>(&mut self, now: Time, silence: Nanos, shared: &mut Shared, upper: &mut U) {
-        shared.stats.unresponsive_remote_events += self.vouched as u64;
+        shared.stats.unresponsive_remote_events += (self.vouched && self.proven) as u64;
         shared.trace.emit(now, self.id, || Event::PeerDied { silence });
         self.give_up(now, shared, upper);
     }

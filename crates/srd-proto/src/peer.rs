@@ -511,6 +511,8 @@ impl<P: Payload> Peer<P> {
             self.end(now, status, why, shared, upper);
             self.messages.purge();
         }
+        // Whoever showed a key may never have been there.
+        self.vouched &= self.proven;
         self.dead = true;
     }
 
