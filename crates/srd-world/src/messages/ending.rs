@@ -18,6 +18,9 @@ impl Hall {
             format!("== the faults are over; everything must end within {} ms", patience.0 / 1_000_000)
         });
         self.run_until(self.now + patience, |hall| hall.book.outstanding().next().is_none())?;
+        // Who stood still has yet to look at what has come, and what nobody receives keeps new sessions out.
+        let looks = 2 * self.plan.shape.cq_lag_ns + 1_000_000;
+        self.run_until(self.now + Nanos(looks), |_| false)?;
         // What the last outcomes have begun, such as the search for those who have gone.
         self.ask_for_everything()?;
         self.run_until(self.now + patience, |hall| hall.is_settled())?;
