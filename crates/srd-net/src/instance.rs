@@ -672,6 +672,16 @@ impl Instance {
         reporters.push(Box::new(reporter));
     }
 
+    /// From now on `names` tells whether the program has named a peer to a layer above, until it answers `None`. Where there are
+    /// such layers, nobody is told of the silence of peers that none of them has heard of. It is called as reporters are.
+    pub fn on_silence(
+        &self,
+        names: impl Fn(InstanceAddr) -> Option<bool> + Send + 'static,
+    ) -> Result<(), Barred> {
+        self.shared.lock()?.names.push(Box::new(names));
+        Ok(())
+    }
+
     /// All counters.
     pub fn stats(&self) -> Result<Stats, Barred> {
         Ok(self.shared.stats_of(&*self.shared.lock()?))
