@@ -553,6 +553,7 @@ impl Engine {
             let state = unsafe { self.state() };
             if !std::mem::replace(&mut state.closed, true) {
                 state.messages.close(device, now);
+                self.instance.keep_stats(state.messages.counters().iter());
             }
         });
         // Only in a forked child, in which the domain is the parent's, and of a device that has failed.

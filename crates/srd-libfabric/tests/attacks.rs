@@ -88,6 +88,8 @@ fn service() {
     let to = end.av.insert(sockaddr([127, 0, 41, 77], 5));
     assert_eq!(end.ep.send(b"Is anybody there?", to, 1), 0);
     assert_eq!(end.cq.next_error().op_context as u64, 1);
+    end.close();
+    rig.close();
 }
 
 /// A message with a tag to whoever is at a well-known address, as MESSAGES.md has it.
@@ -106,9 +108,14 @@ fn strangers_at_a_well_known_endpoint_neither_fill_standard_error_nor_silence_it
     println!("SEED={seed}");
     let (base, mut dice) = (19_100, Dice(seed));
     let file = format!("{}/strangers-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    let told = format!("{file}.json");
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["service", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
-        .envs([("SRD_PORT_BASE", base.to_string()), ("SRD_PEER_TIMEOUT_S", "4".into())])
+        .envs([
+            ("SRD_PORT_BASE", base.to_string()),
+            ("SRD_PEER_TIMEOUT_S", "4".into()),
+            ("SRD_STATS", told.clone()),
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(std::fs::File::create(&file).unwrap())
@@ -136,9 +143,14 @@ fn strangers_at_a_well_known_endpoint_neither_fill_standard_error_nor_silence_it
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
     let status = child.wait().unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
     assert!(status.success(), "{text}");
+    let counters = std::fs::read(&told).unwrap();
+    [file, told].iter().for_each(|file| std::fs::remove_file(file).unwrap());
     let said = |of: &str| text.lines().filter(|line| line.starts_with("srd:") && line.contains(of)).count();
     assert_eq!(said("127.0.42."), 0, "of those whom nobody wanted: {text}");
     assert!(said(&format!("127.0.41.77:{base} never answered")) > 0, "{text}");
+    // What the messaging layer has counted is told at the end, though the program has closed all that it had.
+    let counters: serde_json::Value = serde_json::from_slice(&counters).unwrap();
+    let unexpected = counters.pointer("/layers/0/counters/unexpected").and_then(serde_json::Value::as_u64);
+    assert!(unexpected.is_some_and(|count| count > STRANGERS as u64 / 4), "{counters}");
 }
