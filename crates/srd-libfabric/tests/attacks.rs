@@ -106,7 +106,7 @@ fn strangers_at_a_well_known_endpoint_neither_fill_standard_error_nor_silence_it
     const STRANGERS: u16 = 2000;
     let seed = std::env::var("SEED").map_or(16, |text| text.parse().expect("SEED: a number"));
     println!("SEED={seed}");
-    let (base, mut dice) = (19_100, Dice(seed));
+    let (base, mut dice) = (19_400, Dice(seed));
     let file = format!("{}/strangers-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
     let told = format!("{file}.json");
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -122,24 +122,35 @@ fn strangers_at_a_well_known_endpoint_neither_fill_standard_error_nor_silence_it
         .spawn()
         .unwrap();
     let pid = child.id();
-    let silent = || {
+    let count = |name: &str| {
         let mut asked = srd_net::stats_directory::ask_all().into_iter().find(|asked| asked.pid == pid)?;
         let answer = asked.read(std::time::Instant::now() + PATIENCE).ok()?;
         let counters: serde_json::Value = serde_json::from_slice(&answer).ok()?;
-        counters.pointer("/transport/unresponsive_remote_events")?.as_u64()
+        counters["transport"][name].as_u64()
     };
-    wait_until("it does not begin", || silent().is_some());
+    wait_until("it does not begin", || count("peers_created").is_some());
     let to = SocketAddr::new(HERE, base + SERVICE / 128);
     let hosts = (1..=10).map(|host| UdpSocket::bind((IpAddr::from([127, 0, 42, host]), 0)).unwrap());
-    for (number, socket) in (0..STRANGERS).zip(hosts.collect::<Vec<_>>().iter().cycle()) {
-        let (who, slot) = (Incarnation(dice.roll() | 1), number / 10);
-        let route = Route { dst_qpn: Qpn(SERVICE), src_qpn: Qpn(128 * slot), qkey: WELL_KNOWN };
-        let (op, bytes) = (Op::Send { route, imm: None, datagram: false }, letter(dice.roll() as u32 | 1));
-        let body = data(first_psn(who, 0), MsgId(0), bytes.len() as u32, op, bytes);
-        socket.send_to(&Forger::new(seed, base + slot).introduction_of(who, body), to).unwrap();
-        std::thread::sleep(std::time::Duration::from_micros(100));
-    }
-    wait_until("strangers are asked for ever", || silent().is_some_and(|count| count > STRANGERS as u64 / 4));
+    let hosts: Vec<_> = hosts.collect();
+    let mut write = || {
+        for (number, socket) in (0..STRANGERS).zip(hosts.iter().cycle()) {
+            let (who, slot) = (Incarnation(dice.roll() | 1), number / 10);
+            let route = Route { dst_qpn: Qpn(SERVICE), src_qpn: Qpn(128 * slot), qkey: WELL_KNOWN };
+            let (op, bytes) =
+                (Op::Send { route, imm: None, datagram: false }, letter(dice.roll() as u32 | 1));
+            let body = data(first_psn(who, 0), MsgId(0), bytes.len() as u32, op, bytes);
+            socket.send_to(&Forger::new(seed, base + slot).introduction_of(who, body), to).unwrap();
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+    };
+    // A busy machine loses some.
+    wait_until("they are not let in", || {
+        write();
+        count("peers_created").is_some_and(|count| count > 800)
+    });
+    wait_until("they are asked for ever", || {
+        count("unresponsive_remote_events").is_some_and(|count| count > 500)
+    });
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
     let status = child.wait().unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
@@ -152,5 +163,5 @@ fn strangers_at_a_well_known_endpoint_neither_fill_standard_error_nor_silence_it
     // What the messaging layer has counted is told at the end, though the program has closed all that it had.
     let counters: serde_json::Value = serde_json::from_slice(&counters).unwrap();
     let unexpected = counters.pointer("/layers/0/counters/unexpected").and_then(serde_json::Value::as_u64);
-    assert!(unexpected.is_some_and(|count| count > STRANGERS as u64 / 4), "{counters}");
+    assert!(unexpected.is_some_and(|count| count > 500), "{counters}");
 }
