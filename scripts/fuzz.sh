@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# fuzz.sh SECONDS [TARGET…]: runs each fuzz target of fuzz/ that long. A crash is kept under fuzz/artifacts.
+# fuzz.sh SECONDS [TARGET…]: runs each fuzz target of fuzz/ that long. A crash is kept in the folder artifacts of fuzz/.
 # fuzz.sh corpus:            builds the targets without instrumentation and runs each on its corpus once.
 # fuzz.sh shrink [TARGET…]:  keeps of each corpus and of what was found beyond it the inputs that reach most, up to 64 KiB.
 set -euo pipefail

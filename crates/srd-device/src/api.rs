@@ -458,10 +458,10 @@ impl Default for DeviceConfig {
             max_msg: 8832,
             max_rdma: 1 << 30,
             port_base: 21_000,
-            // libfabric masks QPNs by this, so that a smaller number would let two collide (EFA_VERBS.md section 4).
+            // libfabric masks QPNs by this, so that a smaller number would let two collide (docs/design/efa-verbs.md, "Trap 3").
             max_qp: 1 << 16,
             max_cq: 1024,
-            // libfabric asks for 20 to 32 thousand (EFA_VERBS.md section 4).
+            // libfabric asks for 20 to 32 thousand (docs/design/efa-verbs.md, "Trap 4").
             max_cqe: 1 << 16,
             max_sq: 4096,
             max_rq: 1 << 15,

@@ -41,7 +41,7 @@ impl<M: Memory> Tables<M> {
             self.tell_loss(Loss { peer: addr, slot, why });
         }
         if let PeerLoss::Dead { answered_before } = why {
-            // SRD.txt 3.3.2.1, Remote Unresponsive Event.
+            // SRD.txt, section 3.3.2.1, Remote Unresponsive Event.
             self.raise(AsyncEvent::RemoteUnresponsive { peer: addr, answered_before });
         }
     }

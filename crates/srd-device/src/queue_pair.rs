@@ -100,7 +100,7 @@ impl QueuePair {
 }
 
 /// Where retries can be set, they are endless unless something else is said (libfabric: 7 is the SRD default); where
-/// they cannot, there are none (SRD.txt 3.3.1, "Requester does not perform any retries").
+/// they cannot, there are none (SRD.txt, section 3.3.1: "Requester does not perform any retries").
 fn default_rnr_retry(device: &DeviceConfig) -> u8 {
     if device.rnr_retry { RnrRetries::FOR_EVER } else { 0 }
 }

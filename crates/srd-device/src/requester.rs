@@ -167,7 +167,7 @@ impl<M: Memory> Tables<M> {
         let mut pieces = [Piece::default(); MAX_SEND_SGE];
         let mut keys = [MrKey(0); MAX_SEND_SGE];
         for (at, sge) in sges.iter().enumerate() {
-            // "READ sink needs LOCAL_WRITE" (EFA_VERBS.md section 5).
+            // The target of a read needs LOCAL_WRITE (docs/design/efa-verbs.md, "Semantics").
             pieces[at] = self.regions.local(pd, sge, is_read).ok_or(Status::LocalInvalidLkey)?;
             keys[at] = if sge.len == 0 { MrKey(0) } else { sge.lkey };
         }
@@ -263,7 +263,7 @@ impl<M: Memory> Tables<M> {
         }
     }
 
-    /// SRD.txt 3.3.1, SRD RNR error; retries as current devices offer them. Each message waits for itself: others to
+    /// SRD.txt, section 3.3.1, SRD RNR error; retries as current devices offer them. Each message waits for itself: others to
     /// the same receiver may find a buffer meanwhile, order is not promised.
     fn receiver_not_ready(&mut self, key: Key) {
         let request = self.requests.get_mut(key).expect("the caller has looked it up");

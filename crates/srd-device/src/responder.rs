@@ -157,8 +157,8 @@ fn key_of(cookie: Cookie) -> Key {
 
 impl<M: Memory> Tables<M> {
     /// The SRD queue pair that a message is for. A queue key that differs is refused like a queue pair that does not
-    /// exist (our choice; the sources do not say, EFA_VERBS.md section 5): a stranger learns nothing from it, and the
-    /// program that restarts with a new key sees the error that it expects of a queue pair that has gone.
+    /// exist (our choice; the sources do not say, docs/design/efa-verbs.md, "Semantics"): a stranger learns nothing from it,
+    /// and the program that restarts with a new key sees the error that it expects of a queue pair that has gone.
     #[inline]
     pub fn destination(&mut self, route: Route) -> Result<u32, Status> {
         let found = self.numbers.find(route.dst_qpn).filter(|&index| {

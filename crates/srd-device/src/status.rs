@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn statuses_map_to_verbs_as_libefa_maps_them() {
-        // EFA_VERBS.md section 5, last paragraph.
+        // docs/design/efa-verbs.md, "Status numbers".
         let expected = [
             (Status::Ok, 0),
             (Status::Flushed, 5),

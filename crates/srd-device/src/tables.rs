@@ -174,7 +174,7 @@ impl<M: Memory> Tables<M> {
         made.inspect_err(|_| self.counters.create_ah_err += 1)
     }
 
-    /// SRD.txt 1: "If an AH is destroyed, any outstanding WRs using that AH are completed in error."
+    /// SRD.txt, section 1: "If an AH is destroyed, any outstanding WRs using that AH are completed in error."
     pub fn destroy_ah<T: Transport<M::Payload>>(
         &mut self,
         transport: &mut T,
@@ -470,7 +470,7 @@ impl<M: Memory> Tables<M> {
         Ok(())
     }
 
-    /// EFA_VERBS.md section 4, trap 2: nothing of it may complete after this. SRD.txt 1: its sends are cancelled
+    /// docs/design/efa-verbs.md, "Trap 2": nothing of it may complete after this. SRD.txt, section 1: its sends are cancelled
     /// "without affecting SRD processing of other WRs".
     pub fn destroy_qp<T: Transport<M::Payload>>(
         &mut self,

@@ -95,7 +95,7 @@ fn make_router(hash_seed: u32) -> Result<()> {
     set("ipv4/ip_forward", "1")?;
     // Policy 3 with these fields hashes source, destination, protocol and ports as they stand in the packet: 0x37 of
     // FIB_MULTIPATH_HASH_FIELD_*, linux' ip-sysctl. Policy 1 would take the sending socket's random txhash, which lets TCP move to
-    // another path when it times out: no switch does that.
+    // another path when it times out: no switch does that (docs/design/host-datapath.md, "Routers that are Linux").
     set("ipv4/fib_multipath_hash_policy", "3")?;
     set("ipv4/fib_multipath_hash_fields", "55")?;
     // 0 would have the kernel draw one.

@@ -1,4 +1,4 @@
-//! Data between two endpoints of a process: a test for each rule of LIBFABRIC_PROVIDER.md, section 7.
+//! Data between two endpoints of a process: a test for each rule of docs/design/libfabric-provider.md, "Data path".
 
 pub(crate) mod rig;
 

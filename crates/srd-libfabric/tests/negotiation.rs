@@ -1,4 +1,4 @@
-//! What fi_getinfo(3) answers, and what it refuses: LIBFABRIC_PROVIDER.md, sections 3 and 4.
+//! What fi_getinfo(3) answers, and what it refuses: docs/design/libfabric-provider.md, "Selection" and "Negotiation".
 
 mod built;
 mod rig;

@@ -262,7 +262,7 @@ fn memory_is_registered_by_key_or_for_nobody() {
     let rig = Rig::new(RMA);
     let page = vec![0u8; 4096];
     let at = page.as_ptr() as u64;
-    // Local registrations need no key of their own (LIBFABRIC_PROVIDER.md 7.9).
+    // Local registrations need no key of their own (docs/design/libfabric-provider.md, "Data path", rule 9).
     let locals: Vec<Mr> = (0..3).map(|_| rig.register(at, 4096, SEND | RECV, 0).unwrap()).collect();
     let remote = rig.register(at, 4096, REMOTE_READ | REMOTE_WRITE, 1 << 63 | 5).unwrap();
     assert_eq!(remote.key(), 1 << 63 | 5);

@@ -3,6 +3,7 @@
 
 use crate::atomic_ops::{AtomicOp, Datatype};
 use crate::lane::LaneTraffic;
+use crate::peer::{FIRST_WINDOW, MOST_WINDOW};
 use srd_wire::{Gid, Nanos, Qpn, Status};
 use std::num::NonZeroU32;
 
@@ -402,6 +403,8 @@ pub struct Config {
     pub rendezvous_by_read: bool,
     /// Bytes of messages for which nobody waits that an endpoint holds at most. Divided among its peers.
     pub unexpected_bytes: u64,
+    /// Bytes of messages that nobody has received and that ended sessions of a peer have left, beyond which no other begins.
+    pub most_left: u32,
     /// Longest message that goes to a peer of the same host in one piece; longer ones are read from the sender's memory, where
     /// that can be done.
     pub near_limit: u64,
@@ -423,6 +426,8 @@ impl Default for Config {
             grant_bytes: 256 << 10,
             rendezvous_by_read: true,
             unexpected_bytes: 64 << 20,
+            // One session leaves its window at most, and each after it what may be sent unasked.
+            most_left: MOST_WINDOW + 8 * FIRST_WINDOW,
             near_limit: 8 << 10,
             ask_every: Nanos::from_millis(500),
         }

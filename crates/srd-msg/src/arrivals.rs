@@ -350,7 +350,7 @@ impl Endpoint {
         len: u32,
     ) -> Result<(), Breach> {
         match *body {
-            Body::Hello { window } => self.introduced(cx, peer, window),
+            Body::Hello { window, session } => self.introduced(cx, peer, window, session),
             Body::Answer { op, status } => {
                 if let Some(op) =
                     named(&self.ops, op).filter(|&op| self.ops.at(op).is_some_and(|op| op.peer == peer))

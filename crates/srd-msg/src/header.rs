@@ -181,7 +181,7 @@ pub(crate) enum Body {
     Put(Put),
     Atomic(Atomic),
     Notice { number: u32, data: u64, len: u64 },
-    Hello { window: u32 },
+    Hello { window: u32, session: u32 },
     Answer { op: u32, status: u32 },
     Grant { op: u32, incoming: u32, offset: u64, len: u64 },
     Granted { incoming: u32, offset: u64 },
@@ -318,7 +318,10 @@ pub(crate) fn encode(common: &Common, body: &Body, bytes: &mut [u8]) -> usize {
             to.u64(data);
             to.u64(len);
         }
-        &Body::Hello { window } => to.u32(window),
+        &Body::Hello { window, session } => {
+            to.u32(window);
+            to.u32(session);
+        }
         &Body::Answer { op, status } => {
             to.u32(op);
             to.u32(status);
@@ -459,7 +462,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
             from.skip(4)?;
             Body::Notice { number, data: from.u64()?, len: from.u64()? }
         }
-        MessageKind::Hello => Body::Hello { window: from.u32()? },
+        MessageKind::Hello => Body::Hello { window: from.u32()?, session: from.u32()? },
         MessageKind::Answer => Body::Answer { op: from.u32()?, status: from.u32()? },
         MessageKind::Grant => {
             Body::Grant { op: from.u32()?, incoming: from.u32()?, offset: from.u64()?, len: from.u64()? }
@@ -608,7 +611,7 @@ mod tests {
                 data,
                 len
             }),
-            any::<u32>().prop_map(|window| Body::Hello { window }),
+            any::<(u32, u32)>().prop_map(|(window, session)| Body::Hello { window, session }),
             (any::<u32>(), any::<u32>()).prop_map(|(op, status)| Body::Answer { op, status }),
             (any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>())
                 .prop_map(|(op, incoming, offset, len)| Body::Grant { op, incoming, offset, len }),

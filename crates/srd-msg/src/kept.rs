@@ -18,9 +18,6 @@ pub(crate) const OPERATIONS_WINDOW: u32 = 1 << 20;
 /// program. Notices are numbered later, one for each outstanding operation at most.
 pub(crate) const MOST_AHEAD: u32 = 4096;
 
-/// Bytes of messages that nobody has asked for and that ended sessions of a peer have left, beyond which no other begins.
-pub(crate) const MOST_LEFT: u32 = 512 << 10;
-
 /// Packets that the transport has under way to a peer at most (`docs/SPEC.md`, section 11): what it has delivered and does
 /// not know of.
 pub(crate) const MOST_UNKNOWN: u32 = 1024;

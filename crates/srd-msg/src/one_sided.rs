@@ -165,6 +165,7 @@ impl Endpoint {
         op.parts += 1;
         let (peer, len) = (op.peer, length(&op.local));
         let number = self.peers[peer as usize].take_number();
+        self.await_acceptance(cx, index);
         self.tell_for(cx, peer, &Body::Notice { number, data, len }, Purpose::Part(index));
     }
 

@@ -24,6 +24,8 @@ pub(crate) enum Await {
     Answer,
     /// The peer is introduced, or says what is behind a key.
     Peer,
+    /// The peer accepts the session.
+    Acceptance,
 }
 
 /// An operation of the program that takes more than one piece of work, or an answer.
@@ -132,6 +134,32 @@ impl Endpoint {
         self.owes(cx, peer);
     }
 
+    /// The operation is not over before its peer has accepted the session, if that may still refuse it.
+    #[inline]
+    pub fn await_acceptance<M: Store>(&mut self, cx: &mut Cx<'_, M>, op: u32) {
+        let entry = self.ops.at_mut(op).expect("the caller has it");
+        let peer = &mut self.peers[entry.peer as usize];
+        if peer.may_refuse() {
+            entry.awaits = Await::Acceptance;
+            peer.unaccepted.push(op);
+            let peer = entry.peer;
+            self.owes(cx, peer);
+        }
+    }
+
+    /// A peer has accepted our session.
+    pub fn accepted<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        self.peers[peer as usize].accepted = true;
+        for op in std::mem::take(&mut self.peers[peer as usize].unaccepted) {
+            let waits = |entry: &&mut Op| entry.peer == peer && entry.awaits == Await::Acceptance;
+            if let Some(entry) = self.ops.at_mut(op).filter(waits) {
+                entry.awaits = Await::Nothing;
+                self.has_paid(peer);
+                self.op_changed(cx, op);
+            }
+        }
+    }
+
     /// An operation goes to its peer as a message with `len` bytes, to be carried out there.
     pub fn asks_operation(&mut self, op: u32, len: u64) {
         let entry = self.ops.at_mut(op).expect("the caller has it");
@@ -164,7 +192,7 @@ impl Endpoint {
         }
         let key = self.ops.key_at(index).expect("it is there");
         let mut op = self.ops.remove(key).expect("its key was found");
-        if op.awaits == Await::Answer {
+        if matches!(op.awaits, Await::Answer | Await::Acceptance) {
             self.has_paid(op.peer);
         }
         self.unexpose(cx, &mut op);

@@ -55,6 +55,8 @@ pub(crate) struct Peer {
     pub identity: u32,
     /// Something has come from it in this session: it is there, and knows us.
     pub spoken: bool,
+    /// It has said Hello in this session of ours: it has begun there, and is not refused any more.
+    pub accepted: bool,
     /// Something has been sent in this session, to which it will say who it is.
     pub introduced: bool,
     /// Number of the next ordered message.
@@ -85,6 +87,8 @@ pub(crate) struct Peer {
     pub gaps: bool,
     /// Operations that wait to know it, or what is behind a key.
     pub parked: Vec<u32>,
+    /// Operations that are not over before it has accepted the session.
+    pub unaccepted: Vec<u32>,
     /// The device's keys behind keys of its program's.
     pub keys: FastMap<u64, MrKey>,
 
@@ -144,6 +148,7 @@ impl Peer {
             session: 1,
             identity: addr.key,
             spoken: false,
+            accepted: false,
             introduced: false,
             next_number: 0,
             floor: 0,
@@ -160,6 +165,7 @@ impl Peer {
             aborted: Vec::new(),
             gaps: false,
             parked: Vec::new(),
+            unaccepted: Vec::new(),
             keys: FastMap::with_hasher(hash),
             their_session: 0,
             ended_session: 0,
@@ -263,6 +269,13 @@ impl Peer {
         qkey_of(self.addr.key)
     }
 
+    /// Whether it may still refuse this session of ours, and with it messages that were acknowledged. The first with an
+    /// endpoint that has a key finds nothing there that others have left.
+    #[inline]
+    pub fn may_refuse(&self) -> bool {
+        !self.accepted && (self.session > 1 || self.addr.key == 0)
+    }
+
     /// Whether there is anything that could be lost with it.
     pub fn is_in_touch(&self) -> bool {
         self.introduced || self.their_session != 0 || self.outstanding > 0 || !self.backlog.is_empty()
@@ -273,6 +286,7 @@ impl Peer {
         self.session += 1;
         self.identity = self.addr.key;
         self.spoken = false;
+        self.accepted = false;
         self.introduced = false;
         self.next_number = 0;
         self.floor = 0;

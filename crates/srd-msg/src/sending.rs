@@ -74,8 +74,8 @@ impl Endpoint {
         let receipt = send.flags.level == Level::Delivery;
         let to = send.to.0;
         let tagged = send.tag.is_some();
-        let (purpose, op) = if receipt {
-            let key = self.begin_message(cx, send, true);
+        let (purpose, op) = if receipt || self.peers[to as usize].may_refuse() {
+            let key = self.begin_message(cx, send, receipt);
             self.ops.at_mut(key).expect("just begun").parts = 1;
             let key = self.ops.key_at(key).expect("just begun");
             (Purpose::Part(key.index), name_of(key))
@@ -110,8 +110,9 @@ impl Endpoint {
             ..Op::new(send.to.0, send.context, local)
         };
         let key = self.begin_op(op);
-        if answered {
-            self.await_answer(cx, key.index);
+        match answered {
+            true => self.await_answer(cx, key.index),
+            false => self.await_acceptance(cx, key.index),
         }
         key.index
     }

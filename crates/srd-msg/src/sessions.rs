@@ -4,7 +4,7 @@ use crate::api::{Failure, PeerAddr};
 use crate::endpoint::Endpoint;
 use crate::header::{Body, Common};
 use crate::incoming::{Fetch, Standing};
-use crate::kept::{Breach, MOST_LEFT};
+use crate::kept::Breach;
 use crate::operations::Await;
 use crate::peer::{MESSAGE_COST, MOST_WINDOW, Session, session_name};
 use crate::shared::Cx;
@@ -82,6 +82,10 @@ impl Endpoint {
             }
             Session::Old | Session::Ended => {
                 cx.shared.counters.stale += 1;
+                if *body == Body::Ping {
+                    // It waits, and has not been told, or not heard.
+                    self.tell_stale(cx, peer, common.session);
+                }
                 return false;
             }
             // A question overtakes what lies in the peer's lane, and so begins no session there.
@@ -106,7 +110,7 @@ impl Endpoint {
         }
         let state = &mut self.peers[peer as usize];
         (state.their_session, state.identity) = (session, common.from);
-        if state.left > MOST_LEFT {
+        if state.left > cx.shared.config.most_left {
             self.breach(cx, peer, Breach::Window);
             return false;
         }
@@ -142,13 +146,18 @@ impl Endpoint {
         let state = &mut self.peers[peer as usize];
         state.window_told = window;
         state.window_most = state.window_most.max(window);
-        self.tell(cx, peer, &Body::Hello { window });
+        // The count in the session's name: 0 where none of its goes on.
+        let session = state.their_session as u32;
+        self.tell(cx, peer, &Body::Hello { window, session });
     }
 
-    /// A peer has said how much it takes.
-    pub fn introduced<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, window: u32) {
+    /// A peer has said how much it takes, in a session of ours that has begun there.
+    pub fn introduced<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, window: u32, session: u32) {
         // More than any endpoint takes would only be on the way for nothing.
         self.peers[peer as usize].window = window.min(MOST_WINDOW);
+        if session == self.peers[peer as usize].session {
+            self.accepted(cx, peer);
+        }
         self.unpark(cx, peer);
     }
 
@@ -285,6 +294,7 @@ impl Endpoint {
     /// Operations that wait for something of a peer's fail.
     fn fail_ops<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, failure: Failure) {
         self.peers[peer as usize].parked.clear();
+        self.peers[peer as usize].unaccepted.clear();
         let mut ops: Vec<Key> = Vec::new();
         if self.peers[peer as usize].outstanding > 0 {
             ops.extend(self.ops.iter().filter(|(_, op)| op.peer == peer).map(|(key, _)| key));

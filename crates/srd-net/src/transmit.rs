@@ -1,5 +1,6 @@
 //! From packets to sockets: packets that go to one peer from one port in datagrams of equal size are joined in one
-//! send (GSO). What the system does not take now is kept and offered again; what it refuses is counted by cause.
+//! send (GSO); why full sends matter: docs/design/host-datapath.md, "What a send costs". What the system does not take now is
+//! kept and offered again; what it refuses is counted by cause.
 
 use crate::address::LocalAddress;
 use crate::fault::{Datagram, FaultCounters, Injector};

@@ -71,10 +71,21 @@ fn strangers_stay(host: &Host, dice: &mut Dice) {
             }
         };
         let route = Route { dst_qpn: host.qpn, src_qpn: Qpn(2), qkey: Qkey(0) };
-        let op = Op::Send { route, imm: None, datagram: false };
-        let body = data(first_psn(who, 0), MsgId(0), 100_000, op, vec![0xEE; 1000]);
-        socket.send_to(&forger.confirmed(told, who, body), address(host)).unwrap();
-        host.poll();
+        // Beginnings of messages, and messages given up.
+        for message in 0..200 {
+            let op = match message % 3 {
+                0 => Op::Send { route, imm: None, datagram: false },
+                1 => Op::Send { route, imm: None, datagram: true },
+                _ => Op::Skip,
+            };
+            let (len, here) = if op == Op::Skip { (0, 0) } else { (100_000, 10) };
+            let psn = first_psn(who, 0).plus(message);
+            let body = data(psn, MsgId(message), len, op, vec![0xEE; here]);
+            socket.send_to(&forger.confirmed(told, who, body), address(host)).unwrap();
+            if message % 50 == 49 {
+                host.poll();
+            }
+        }
     }
 }
 

@@ -22,7 +22,8 @@ use srd_wire::{Ack, Echo, MAX_ECHOES, Nanos, PathId, Psn, Stamp, Status, Time};
 
 /// Probes into silence after which the silence was the peer's and not the paths'.
 const PROBES_TO_FORGIVE: u32 = 4;
-/// Shortest interval in which a rate is measured: the resolution of hosts' timers. CONGESTION_CONTROL, section 2.
+/// Shortest interval in which a rate is measured: the resolution of hosts' timers (docs/design/congestion-control.md,
+/// "Samples of the delivered rate").
 const MIN_INTERVAL: Nanos = Nanos::from_micros(1);
 /// Longest round trip believed; beyond it a host stood still, or a clock was set.
 const MAX_RTT: Nanos = Nanos::from_secs(1);
@@ -364,7 +365,8 @@ impl<P: Payload> Peer<P> {
             return;
         };
         let span = ack.rx_time.since(at);
-        // Shorter spans are artefacts of batching (CONGESTION_CONTROL, section 2); very long ones are old ACKs.
+        // Shorter spans are artefacts of batching (docs/design/congestion-control.md, "Samples of the delivered rate"); very long
+        // ones are old ACKs.
         if span.0 < (shared.config.base_rtt.0 / 4).max(MIN_INTERVAL.0) {
             return;
         }

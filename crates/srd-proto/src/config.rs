@@ -76,10 +76,11 @@ pub struct Config {
     /// Rate of the host's link.
     pub line_rate: BitRate,
     /// Round trip of an unloaded fabric. Configured, never learned from a connection's own first packets
-    /// (CC_FINDINGS, ablation 1).
+    /// (docs/design/congestion-control.md, "The prototype").
     pub base_rtt: Nanos,
     /// Take a context's own smallest round trip of late for its base if that is longer: for hosts, whose links may be
-    /// so slow that one packet takes longer than `base_rtt` (LAB_MEASUREMENTS). Off where flows start in step.
+    /// so slow that one packet takes longer than `base_rtt` (docs/design/host-datapath.md, "Slow links"). Off where
+    /// flows start in step.
     pub learn_base_rtt: bool,
     /// `line_rate` is that of the host's link for certain, not a guess. Where it is, and `base_rtt` has not turned out too short,
     /// the receiver's count is followed although `learn_base_rtt` is set.
@@ -144,7 +145,7 @@ impl Default for Config {
             learn_base_rtt: true,
             line_rate_known: false,
             receiver_hint: true,
-            min_window: 1.0, // below it the ACK clock stops; CC_FINDINGS' law goes down to 1/50 with ideal timers
+            min_window: 1.0, // below it the ACK clock of a host stops; the simulator has 1/50
             rcvbuf_bytes: 8 << 20,
             min_rto: Nanos::from_micros(100),
             min_pto: Nanos::from_micros(50),

@@ -2,9 +2,9 @@
 //!
 //! Each packet remembers what had been delivered when it left. Its own ACK then tells how much was delivered since and in
 //! what time: the longer of the time that sending took and the time that arriving took, so that neither a burst of ACKs
-//! nor one of packets looks like a fast network. (The form is BBR's; CONGESTION_CONTROL, section 2.) Arrival times are
-//! differences of the receiver's own clock: nothing is synchronised, and the way back does not count. Reordering does no
-//! harm, since bytes are counted and not sequence numbers.
+//! nor one of packets looks like a fast network. The form is BBR's (docs/design/congestion-control.md, "Samples of the
+//! delivered rate"). Arrival times are differences of the receiver's own clock: nothing is synchronised, and the way back does
+//! not count. Reordering does no harm, since bytes are counted and not sequence numbers.
 
 use crate::sent::SentPacket;
 use srd_wire::{Ack, Nanos, Stamp, Time};

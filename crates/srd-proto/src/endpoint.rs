@@ -85,7 +85,7 @@ pub struct Endpoint<P: Payload> {
     /// Contexts made for peers that nobody had vouched for, in the order of their making.
     strangers: VecDeque<u32>,
     /// Contexts made for peers that had not proven where they are.
-    unproven: VecDeque<PeerId>,
+    unproven: VecDeque<u32>,
     /// Where the next search for a context that may go begins.
     next_look: usize,
     /// The peer of the last packet: packets come in bursts.
@@ -225,7 +225,7 @@ impl<P: Payload> Endpoint<P> {
         self.advance(now);
         let slot = match self.by_addr.get(&(port, to)) {
             Some(&slot) => slot,
-            None => self.add_peer(port, to, true).ok_or(SendError::TooManyPeers)?,
+            None => self.add_peer(port, to, true, None).ok_or(SendError::TooManyPeers)?,
         };
         let peer = &mut self.peers[slot as usize];
         (peer.named, peer.vouched, peer.proven) = (true, true, true);

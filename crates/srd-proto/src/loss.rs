@@ -1,9 +1,9 @@
 //! Loss and silence: when a packet counts as lost, when paths are asked, and when silence is death.
 //!
-//! Against CONGESTION_CONTROL, section 6:
+//! The sources are in docs/design/loss-recovery.md. The rules:
 //!
-//! - `dup_i` is 1: one packet that overtakes on its path is enough. The time rule beside it (`srtt_i + reo_i` after a later
-//!   arrival on the path) could then never come first, and is left to the timer.
+//! - One packet that overtakes on its path is enough. A rule by time after a later arrival on the path could never come first,
+//!   and is left to the timer.
 //! - Where many send to one receiver, packets of all paths wait in the queue before it, and what was sent 2 B and the
 //!   variation before something that has arrived is lost, whatever their paths (the timers follow that queue and come late).
 //! - The timer is max(3 B, srtt + 4 var), over the context and over the packet's own path, whichever is longer: the
@@ -12,9 +12,9 @@
 //!   unless the receiver has several senders or every packet waits in a queue. So paths of different length cause no
 //!   retransmission. Doubling begins after the second retransmission: a packet that waits longer holds up those behind
 //!   it.
-//! - The tail probe comes after max(2 B, srtt + 2 var), shorter than there (CC_FINDINGS, "Loss"): questions on two other
-//!   paths, or, if the packet is small or the questions were not answered, the packet again and the questions. An answer
-//!   does not prove loss by its own delay: it makes what was sent before it late, and late packets have the timer above.
+//! - The tail probe comes after max(2 B, srtt + 2 var): questions on three other paths, or, if the packet is small or the
+//!   questions were not answered, the packet again and questions on two. An answer does not prove loss by its own delay: it
+//!   makes what was sent before it late, and late packets have the timer above.
 //! - A retransmission takes the path that answered last, else the selector's choice without the path that failed. That all
 //!   earlier paths should be avoided is not remembered; a path that fails twice is suspected by then.
 //! - No PSN is sent again within a round trip of its last transmission: the timers are longer than that, and the two rules
@@ -40,7 +40,8 @@ const MAX_BACKOFF: u8 = 4;
 /// Transmissions before it doubles more than once where what was sent later has been answered: the network is alive, and
 /// the pace limits what is sent again.
 const ANSWERED_RETRIES: u8 = 12;
-/// Packets of so many bytes of payload are sent again where larger ones are asked about. CONGESTION_CONTROL, section 6.
+/// Packets of so many bytes of payload are sent again where larger ones are asked about
+/// (docs/design/loss-recovery.md, "Silence").
 const SMALL: u16 = 256;
 /// How long after the last message paths that are down are still asked.
 const PROBE_AFTERTIME: Nanos = Nanos::from_secs(1);
@@ -60,7 +61,7 @@ impl<P: Payload> Peer<P> {
     /// How long a packet may go unanswered while others are answered, as far as the context as a whole tells.
     pub(crate) fn retransmission_timeout(&self, shared: &Shared) -> Nanos {
         let config = &shared.config;
-        // 3B and srtt + 4 var: CC_FINDINGS, "Loss".
+        // 3B and srtt + 4 var: docs/design/loss-recovery.md, "Late packets".
         let floor = Nanos(3 * config.base_rtt.0).max(config.min_rto);
         (self.rtt.with_variation(4.0) + self.held_up(shared)).max(floor).min(config.max_rto)
     }
@@ -68,7 +69,7 @@ impl<P: Payload> Peer<P> {
     /// How long silence may last when nothing more is to be sent, as far as the context as a whole tells.
     fn probe_timeout(&self, shared: &Shared) -> Nanos {
         let config = &shared.config;
-        // 2B and srtt + 2 var: CC_FINDINGS, "Loss".
+        // 2B and srtt + 2 var: docs/design/loss-recovery.md, "Silence".
         let floor = Nanos(2 * config.base_rtt.0).max(config.min_pto);
         (self.rtt.with_variation(2.0) + self.held_up(shared)).max(floor).min(config.max_rto)
     }
@@ -307,7 +308,7 @@ impl<P: Payload> Peer<P> {
         self.waiting_since = (self.waiting_since.max(self.last_heard) + stood_still).min(now);
         let silence = now.since(self.waiting_since);
         // A stranger who has been told what he did wrong, and goes, is nobody's concern.
-        if silence >= SILENCE_TO_TELL && !self.silence_told && self.vouched {
+        if silence >= SILENCE_TO_TELL && !self.silence_told && self.vouched && self.proven {
             self.silence_told = true;
             upper.peer_silent(self.addr, self.ever_known);
         }
@@ -325,7 +326,7 @@ impl<P: Payload> Peer<P> {
 
     /// It is dead: its silence says so, or its host.
     pub(crate) fn die<U: Upper<P>>(&mut self, now: Time, silence: Nanos, shared: &mut Shared, upper: &mut U) {
-        shared.stats.unresponsive_remote_events += self.vouched as u64;
+        shared.stats.unresponsive_remote_events += (self.vouched && self.proven) as u64;
         shared.trace.emit(now, self.id, || Event::PeerDied { silence });
         self.give_up(now, shared, upper);
     }

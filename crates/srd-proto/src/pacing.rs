@@ -73,7 +73,7 @@ impl Pacer {
         }
         self.adopt(allowance);
         let takes = self.time_of(bytes);
-        // +- 5 %, so that senders do not lock step: CC_FINDINGS, law.
+        // +- 5 %, so that senders do not lock step: docs/design/congestion-control.md, "Pacing".
         let factor = 973 + ((rng.random::<u32>() as u64 * 103) >> 32); // of 1024
         let varied = Nanos(takes.0.saturating_mul(factor) >> 10);
         // This packet is a part of the burst, so that no burst is longer than it may be.

@@ -101,6 +101,15 @@ impl Partials {
         }
     }
 
+    /// Forgets closed messages but for the last `most`.
+    pub(crate) fn forget_closed(&mut self, most: usize) {
+        while self.closed.len() > most
+            && let Some((_, id)) = self.closed.pop_front()
+        {
+            self.messages.remove(&id);
+        }
+    }
+
     /// Takes all messages out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Partial> {
         self.closed.clear();

@@ -1,13 +1,12 @@
 //! The paths of one peer context: which source port each slot names, how each fares, and the state machine
 //! active / suspect / down / probing. Which usable path comes next is the selector's business.
 //!
-//! Against CONGESTION_CONTROL, section 7:
+//! The sources are in docs/design/path-selection.md, "Path states". What matters here:
 //!
-//! - A suspect carries no data at all (there: a quarter of its share), but it is asked at once, and one answer clears it: a
-//!   mere loss costs a path one round trip, and a dead one is known after one unanswered probe instead of two timers.
-//!   Delay alone makes no suspect: the selector sees it packet by packet.
-//! - Probing, coming back and another source port are as there, with the context's patience (its probe timeout) for the
-//!   round trip.
+//! - A suspect carries no data at all, but it is asked at once, and one answer clears it: a mere loss costs a path one round
+//!   trip, and a dead one is known after one unanswered probe. Delay alone makes no suspect: the selector sees it packet by
+//!   packet.
+//! - Round trips of the constants below are the context's patience, its probe timeout.
 //! - That more than half of the paths go down at once is believed only the second time. The first time it is taken for the
 //!   peer's or the first hop's fault and undone. If it comes again soon although nobody is suspected for a while, so many
 //!   paths really are dead (two of three uplinks, say), and undoing it for ever would never find the living ones.
@@ -21,17 +20,17 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use srd_wire::{Echo, Nanos, PathId, Probe, Time};
 
-/// Answered probes that bring a path back. CONGESTION_CONTROL, section 7.
+/// Answered probes that bring a path back. This and the next ones: docs/design/path-selection.md, "Path states".
 const PROBES_TO_UP: u8 = 2;
-/// Unanswered probes after which the slot is given another source port. CONGESTION_CONTROL, section 7.
+/// Unanswered probes after which the slot is given another source port.
 const PROBES_TO_REROLL: u8 = 3;
-/// Round trips from going down to the first probe. CONGESTION_CONTROL, section 7.
+/// Round trips from going down to the first probe.
 const PROBE_ROUNDS: u64 = 10;
-/// Longest pause between probes. CONGESTION_CONTROL, section 7.
+/// Longest pause between probes.
 const MAX_PROBE_PAUSE: Nanos = Nanos::from_millis(100);
-/// Never fewer usable paths than this, nor than a quarter. CONGESTION_CONTROL, section 7.
+/// Never fewer usable paths than this, nor than a quarter.
 const MIN_USABLE: u32 = 4;
-/// More than half of the paths down within so many round trips are undone. CONGESTION_CONTROL, section 7.
+/// More than half of the paths down within so many round trips are undone.
 const COLLAPSE_ROUNDS: u64 = 2;
 /// Round trips after that in which no path is suspected...
 const TRUSTING_ROUNDS: u64 = 16;

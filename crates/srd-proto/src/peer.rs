@@ -434,8 +434,9 @@ impl<P: Payload> Peer<P> {
     }
 
     /// The source port of an ACK. The newest packet's path decides, so that each path of the peer's has a way back of its
-    /// own (CONGESTION_CONTROL, section 7): its round trips are alike, and a path whose way back is dead looks like a bad
-    /// path, which the peer's selector leaves. What is said again, or says nothing of a path, takes another way each time.
+    /// own (docs/design/path-selection.md, "The way of ACKs"): its round trips are alike, and a path whose way back is dead
+    /// looks like a bad path, which the peer's selector leaves. What is said again, or says nothing of a path, takes another
+    /// way each time.
     fn way_back(&mut self, shared: &Shared) -> u16 {
         let again = self.arrivals.repeats() || self.arrivals.echo_count() == 0;
         self.ack_turn = if again { self.ack_turn.wrapping_add(1) } else { self.ack_offset };
@@ -510,6 +511,8 @@ impl<P: Payload> Peer<P> {
             self.end(now, status, why, shared, upper);
             self.messages.purge();
         }
+        // Whoever showed a key may never have been there.
+        self.vouched &= self.proven;
         self.dead = true;
     }
 

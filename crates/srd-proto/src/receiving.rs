@@ -7,12 +7,17 @@ use crate::messages::Purpose;
 use crate::partial::Partial;
 use crate::peer::{Peer, Shared};
 use crate::{Incoming, Payload, Upper};
-use srd_wire::{Data, Echo, Nanos, Op, Probe, Psn, Status, Time};
+use srd_wire::{Data, Echo, MsgId, Nanos, Op, Probe, Psn, Status, Time};
 
 /// ACKs sent, on different paths, when the last one seems to have been lost: a packet came that had been acknowledged
-/// before, or a question. (CONGESTION_CONTROL, section 7, has a gap as a third reason; with packets on many paths there is
-/// always one.)
+/// before, or a question. A gap is no reason: with packets on many paths there always is one
+/// (docs/design/loss-recovery.md, "What is answered").
 const ACKS_ON_DOUBT: u8 = 2;
+
+/// Incomplete messages of an instance that nobody has vouched for: they will all be refused. There may be 1,024 of those.
+const MAX_PARTIAL_OF_STRANGER: usize = 4;
+/// And of one that knows a key, but may not be at its address: more than a first window holds.
+const MAX_PARTIAL_OF_UNPROVEN: usize = 64;
 
 impl<P: Payload> Peer<P> {
     /// A data packet has arrived.
@@ -131,7 +136,8 @@ impl<P: Payload> Peer<P> {
         shared: &mut Shared,
         upper: &mut U,
     ) -> bool {
-        if self.partials.len() >= shared.config.max_partial_per_peer as usize || !self.may_refuse() {
+        let most = self.lesser_limit().unwrap_or(usize::MAX).min(shared.config.max_partial_per_peer as usize);
+        if self.partials.len() >= most || !self.may_refuse() {
             shared.stats.partial_limit_drops += 1;
             return false;
         }
@@ -144,7 +150,7 @@ impl<P: Payload> Peer<P> {
                 self.partials.insert(data.msg, Partial { cookie: Some(cookie), head, placed });
             }
             Err(status) => {
-                self.partials.close(data.msg, head, self.arrivals.cum());
+                self.close_partial(data.msg, head);
                 self.refuse(data, status, shared);
             }
         }
@@ -165,9 +171,28 @@ impl<P: Payload> Peer<P> {
     /// The sender has given the message up.
     fn on_skip<U: Upper<P>>(&mut self, data: &Data<P>, upper: &mut U) {
         let head = Incoming { peer: self.id, from: self.addr, port: self.port, op: Op::Skip, len: 0 };
-        let old = self.partials.close(data.msg, head, self.arrivals.cum());
+        let old = self.close_partial(data.msg, head);
         if let Some(Partial { cookie: Some(cookie), head, .. }) = old {
             upper.abandon(cookie, &head);
+        }
+    }
+
+    /// Nothing more of a message is taken. How many of those are remembered is bounded by the window, or by
+    /// [`Peer::lesser_limit`]: a late segment of a message that has been forgotten is refused once more, or waits like a first one.
+    fn close_partial(&mut self, id: MsgId, head: Incoming) -> Option<Partial> {
+        let old = self.partials.close(id, head, self.arrivals.cum());
+        if let Some(most) = self.lesser_limit() {
+            self.partials.forget_closed(most);
+        }
+        old
+    }
+
+    /// How many incomplete messages, and how many that are closed, are remembered of whom anybody may pretend to be.
+    fn lesser_limit(&self) -> Option<usize> {
+        match (self.vouched, self.proven) {
+            (true, true) => None,
+            (true, false) => Some(MAX_PARTIAL_OF_UNPROVEN),
+            (false, _) => Some(MAX_PARTIAL_OF_STRANGER),
         }
     }
 

@@ -7,9 +7,10 @@
 
 use srd_wire::{Nanos, Time};
 
-/// Round trips within which two spurious retransmissions mean that paths are not FIFO. CONGESTION_CONTROL, section 6.
+/// Round trips within which two spurious retransmissions mean that paths are not FIFO. This and the next one:
+/// docs/design/loss-recovery.md, "Paths that are not first-in-first-out".
 const SPURIOUS_ROUNDS: u64 = 64;
-/// Round trips without one after which they are taken for FIFO again. CONGESTION_CONTROL, section 6 (RFC 8985: 16).
+/// Round trips without one after which they are taken for FIFO again.
 const CLEAN_ROUNDS: u64 = 16;
 /// How often that doubles: each return to a rule that does not fit costs two needless retransmissions.
 const MAX_RELAPSES: u32 = 6;
@@ -63,8 +64,8 @@ impl Reordering {
     /// How much later than a lost packet another one was sent that has arrived. `rtts`: the shortest and the longest
     /// smoothed round trip of a path, asked for once in a round trip; `variation`: that of the context.
     ///
-    /// It is never longer than the longest round trip. (CONGESTION_CONTROL has one srtt there; with paths of different
-    /// length that is a mean and shorter than what they differ by.)
+    /// It is never longer than the longest round trip. (RACK has one srtt there, RFC 8985, section 6.2; with paths of
+    /// different length that is a mean and shorter than what they differ by.)
     pub(crate) fn window(
         &mut self,
         now: Time,

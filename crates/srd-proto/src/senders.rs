@@ -5,7 +5,7 @@ use srd_wire::{Nanos, Time};
 /// Base round trips of an epoch in which senders of single packets are counted.
 const SHORT_EPOCH: u64 = 2;
 /// Base round trips of an epoch in which senders of unfinished messages are counted: of 1,000 senders that share a link
-/// each sends a packet in some 24 round trips (CC_FINDINGS, targets).
+/// each sends a packet in some 24 round trips (docs/design/congestion-control.md, "The prototype").
 const LONG_EPOCH: u64 = 64;
 
 /// Peers that were seen in this epoch, and those seen in the last one and not yet in this.

@@ -1,5 +1,5 @@
-//! The loss rules and path states of CONGESTION_CONTROL, sections 6 and 7, each in the smallest situation: two endpoints in
-//! virtual time, and a network that the test shapes.
+//! The rules of docs/design/loss-recovery.md and of docs/design/path-selection.md, "Path states", each in the smallest
+//! situation: two endpoints in virtual time, and a network that the test shapes.
 
 #[allow(dead_code)] // each test file uses a part of it
 mod harness;

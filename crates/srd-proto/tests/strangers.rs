@@ -272,6 +272,61 @@ fn who_knows_a_queue_key_holds_few_contexts_until_his_address_is_proven() {
     assert_eq!(world.hosts[1].endpoint.peers().count(), contexts + 1);
 }
 
+/// Nor do they become more when those before them have been given up: who may never have been there makes way.
+#[test]
+fn contexts_of_forged_addresses_do_not_add_up_over_time() {
+    let mut world = world(2, &Config { peer_timeout: SECOND, ..Config::default() });
+    for round in 0..20 {
+        // Each is to hear of a refusal, and is given up.
+        world.hosts[1].log.refuse = vec![Status::RemoteRnr; 2000];
+        for stranger in 1..=2000u16 {
+            let who = Incarnation(0x7777_0000_0000 + stranger as u64);
+            let message = data(first_psn(who, 0), send_op(KEY), vec![0; 8]);
+            forge(&mut world, 1, 7 + round, &introduction(stranger, who, message));
+        }
+        answers(&mut world, 1, Nanos::from_secs(20));
+    }
+    let host = &world.hosts[1];
+    let contexts = host.endpoint.peers().count();
+    assert!((1024..=2 * 1024).contains(&contexts), "{contexts}");
+    assert_eq!(host.log.silent_peers, 0, "nobody is told of who was never there");
+    assert_eq!(host.endpoint.stats().unresponsive_remote_events, 0);
+    // A peer finds its place.
+    world.hosts[1].log.refuse.clear();
+    world.hosts[1].log.received.clear();
+    world.send(0, 1, pattern(100, 1));
+    world.settle(SECOND);
+    assert_eq!(world.hosts[1].log.received.len(), 1);
+}
+
+/// First segments of messages that never go on, and messages given up: each would be remembered until the window has passed.
+#[test]
+fn of_a_strangers_messages_few_are_remembered() {
+    for (key, most) in [(Qkey(6), 4), (KEY, 64)] {
+        let mut world = world(1, &Config::default());
+        let who = Incarnation(0x7777_0000_1234);
+        // Who has no key shows where it is.
+        forge(&mut world, 0, 7, &introduction(4000, who, Body::None));
+        let told = answers(&mut world, 0, Nanos::from_millis(1))[0].packet.clone();
+        let dst_tag = if key == KEY { Tag::UNKNOWN } else { told.src_tag };
+        let segment = |number: u32, skip: bool| {
+            let op = if skip { Op::Skip } else { send_op(key) };
+            match data(first_psn(who, 0).plus(number), op, vec![0; !skip as usize]) {
+                Body::Data(data) => {
+                    Body::Data(Data { msg: MsgId(number), len: if skip { 0 } else { 100 }, ..data })
+                }
+                other => other,
+            }
+        };
+        for number in 0..900 {
+            let body = segment(number, number % 2 == 1);
+            forge(&mut world, 0, 7, &Packet { dst_tag, ..introduction(4000, who, body) });
+        }
+        let stats = world.hosts[0].endpoint.stats();
+        assert_eq!(stats.partial_limit_drops, 450 - most, "{key:?}");
+    }
+}
+
 /// The queue keys of well-known endpoints are known to all, so that data counts whose sender may have forged his address. He is told
 /// that it is refused, and told again if he asks again, but not again and again.
 #[test]

@@ -64,7 +64,7 @@ pub struct Trigger {
     pub flows: Vec<u32>,
 }
 
-/// See HTSIM's "Trigger line".
+/// See docs/design/htsim-formats.md, "Trigger line".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TriggerKind {
     /// The first firing starts all its flows; a second is an error.

@@ -109,7 +109,7 @@ pub(crate) fn transport_config(birth: &Birth<'_>) -> Config {
         base_rtt,
         learn_base_rtt: false,
         receiver_hint: settings.receiver_hint.unwrap_or(true),
-        min_window: 1.0 / 50.0, // CC_FINDINGS, law
+        min_window: 1.0 / 50.0, // docs/design/congestion-control.md, "Constants of the window law"
         rcvbuf_bytes: 0,        // the receive ring is the card's
         min_rto: Nanos::ZERO,
         min_pto: Nanos::ZERO,

@@ -236,7 +236,7 @@ impl Transport for Srd {
     }
 
     fn expect(&mut self, from: &SrdAddress, inbox: u32, bytes: u64) {
-        self.handle(from.host); // RDMA is refused from hosts without one (EFA_VERBS, section 5)
+        self.handle(from.host); // without one RDMA is refused: docs/design/efa-verbs.md, "Semantics"
         let Inboxes { expected, delivered, .. } = self.card.device.memory();
         let least = inbox as usize + 1;
         if expected.len() < least {

@@ -295,7 +295,7 @@ mod tests {
         new: u64,
     }
 
-    /// Trap 8 of EFA_VERBS.md: programs hand over the structures of their own headers.
+    /// docs/design/efa-verbs.md, "Trap 8": programs hand over the structures of their own headers.
     #[test]
     fn shorter_structures_are_filled_up_with_zeros() {
         let full = Grown { old: 7, new: 9 };

@@ -1,5 +1,5 @@
 //! An open device: what `ibv_open_device` returns. Contexts know nothing of each other: each closes on its own, and
-//! what a program forgot to destroy goes with it, as it would in the kernel (EFA_VERBS.md, trap 9).
+//! what a program forgot to destroy goes with it, as it would in the kernel (docs/design/efa-verbs.md, "Trap 9").
 
 use crate::async_event::AsyncQueue;
 use crate::boundary::{Errno, Outcome, abi, copy_out, object, writable};

@@ -306,7 +306,7 @@ abi! {
     }
 
     /// Refused, so that libfabric does not poll the queue's memory itself: there is none. libfabric then takes the
-    /// path through the iterator (EFA_VERBS.md, section 3, "direct data path").
+    /// path through the iterator (docs/design/efa-verbs.md, "Direct data path").
     exported status fn srd_efadv_query_cq(_cq: *mut ibv_cq, attr: *mut efadv_cq_attr, len: u32) {
         if !attr.is_null() {
             attr.cast::<u8>().write_bytes(0, len as usize);

@@ -63,7 +63,7 @@ impl Polled {
         Ok(true)
     }
 
-    /// Forgets completions of a queue pair that is gone (EFA_VERBS.md, trap 2).
+    /// Forgets completions of a queue pair that is gone (docs/design/efa-verbs.md, "Trap 2").
     pub fn forget(&mut self, qpn: Qpn) {
         let mut kept = self.next;
         for at in self.next..self.end {
@@ -258,7 +258,7 @@ mod tests {
         Completion { qpn: Qpn(qpn), wr_id, ..NOTHING }
     }
 
-    /// Trap 2 of EFA_VERBS.md: after `ibv_destroy_qp` nothing of the queue pair may surface, batched or not.
+    /// docs/design/efa-verbs.md, "Trap 2": after `ibv_destroy_qp` nothing of the queue pair may surface, batched or not.
     #[test]
     fn a_batch_forgets_the_completions_of_a_destroyed_queue_pair() {
         let mut polled = Polled::new();

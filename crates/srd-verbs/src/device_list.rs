@@ -105,7 +105,7 @@ fn bytes(path: &Path) -> &[u8] {
 }
 
 /// PCI address of the device with number `index`. All zeros mean "not on PCI" to MPICH, which otherwise insists that
-/// its hwloc knows the address; programs that match network and GPU by PCI want a real one (trap 5).
+/// its hwloc knows the address; programs that match network and GPU by PCI want a real one (docs/design/efa-verbs.md, "Trap 5").
 /// The error says in words what is wrong with `SRD_EFA_PCI`.
 fn pci_address(index: usize) -> Result<String, String> {
     const NONE: &str = "0000:00:00.0";

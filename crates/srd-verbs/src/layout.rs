@@ -768,7 +768,7 @@ pub mod constant {
     pub const IBV_EVENT_CQ_ERR: c_int = 0;
     pub const IBV_EVENT_QP_FATAL: c_int = 1;
     pub const IBV_EVENT_DEVICE_FATAL: c_int = 8;
-    /// SRD's "Remote Unresponsive Event" (SRD.txt 3.3.2.1). Verbs never gave it a number; this one is ours, out of
+    /// SRD's "Remote Unresponsive Event" (SRD.txt, section 3.3.2.1). Verbs never gave it a number; this one is ours, out of
     /// the way of theirs. Unaffiliated, with the port in `element.port_num`.
     pub const IBV_EVENT_SRD_REMOTE_UNRESPONSIVE: c_int = 0x5344;
 

@@ -2,7 +2,8 @@
 //!
 //! The functions here are what such programs call by name or through the headers' inline code; what a verb means is
 //! decided in `srd-device`, and packets move in `srd-net`. `link.sh` makes the two shared libraries of this crate,
-//! `exports/` says what they export and under which versions. `EFA_VERBS.md` holds what programs expect.
+//! `exports/` says what they export and under which versions. `docs/design/efa-verbs.md` holds what
+//! programs expect.
 //!
 //! Objects handed to C are allocations of their own that begin with the C structure; a pointer from C is a pointer to
 //! the object. Nothing allocates or looks anything up while work is posted or completions are polled.

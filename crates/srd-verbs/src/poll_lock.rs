@@ -1,7 +1,8 @@
 //! The lock of a completion queue's consumer side.
 //!
 //! It is held from `start_poll` to `end_poll`, so across calls, and the thread that holds it may come back meanwhile:
-//! programs destroy queue pairs and arm the queue while they iterate. It never covers posting (EFA_VERBS.md, trap 1).
+//! programs destroy queue pairs and arm the queue while they iterate. It never covers posting
+//! (docs/design/efa-verbs.md, "Trap 1").
 
 use srd_net::this_thread;
 use std::cell::UnsafeCell;

@@ -6,13 +6,13 @@ use srd_device::{MAX_INLINE, MAX_RECV_SGE, MAX_SEND_SGE};
 pub(crate) const VENDOR_ID: u32 = 0x1d0f;
 
 /// Reported number of queue pairs: all 16-bit numbers, so that a program's table that is indexed by the number modulo
-/// this many never holds two queue pairs in one place (EFA_VERBS.md, trap 3).
+/// this many never holds two queue pairs in one place (docs/design/efa-verbs.md, "Trap 3").
 pub(crate) const MAX_QP: u32 = 65_536;
 /// Entries of a send queue. As on p4d and p5 instances.
 pub(crate) const MAX_SQ_WR: u32 = 4096;
 /// Entries of a receive queue. As on p4d and p5 instances.
 pub(crate) const MAX_RQ_WR: u32 = 32_768;
-/// Entries of a completion queue: libfabric asks for send and receive queue together (trap 4).
+/// Entries of a completion queue: libfabric asks for send and receive queue together (docs/design/efa-verbs.md, "Trap 4").
 pub(crate) const MAX_CQE: u32 = 65_536;
 /// Completion queues.
 pub(crate) const MAX_CQ: u32 = 1024;
@@ -54,7 +54,7 @@ pub(crate) struct Profile {
 
 /// What real generations can do is a set of capability bits; the numbers matter to programs only so: 0xefa0 keeps
 /// libfabric from the direct data path, 0xefa0 and 0xefa1 make it leave device RDMA to those who ask for it, and
-/// from 0xefa2 on it insists on RDMA read (EFA_VERBS.md, section 5).
+/// from 0xefa2 on it insists on RDMA read (docs/design/efa-verbs.md, "Generations").
 const PROFILES: [Profile; 3] = [
     Profile {
         name: "gen1",

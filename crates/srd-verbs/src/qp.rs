@@ -238,7 +238,8 @@ fn check_attr(context: &Context, attr: &ibv_qp_init_attr_ex, efa: &efadv_qp_init
                 efa_flags |= EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV;
             }
         }
-        // UCX looks whether there is RC by asking for it, and wants to hear that there is not (trap 7).
+        // UCX looks whether there is RC by asking for it, and wants to hear that there is not
+        // (docs/design/efa-verbs.md, "Trap 7").
         _ => return Err(Errno::UNSUPPORTED),
     }
     if attr.comp_mask & !(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0

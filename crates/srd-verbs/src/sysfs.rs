@@ -1,7 +1,7 @@
 //! The files about a device that the kernel would show under `/sys`, in a private directory.
 //!
 //! libfabric, UCX and MPI look there for driver, PCI address and numbers that verbs do not report; they find the
-//! place through `ibdev_path` of the device and the variable `SYSFS_PATH` (EFA_VERBS.md, section 3).
+//! place through `ibdev_path` of the device and the variable `SYSFS_PATH` (docs/design/efa-verbs.md, "Lookups outside verbs").
 //! The directory belongs to this process: nobody else may read it, it goes when the process exits, and the next one
 //! sweeps up after processes that were killed.
 

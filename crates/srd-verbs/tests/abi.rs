@@ -51,7 +51,7 @@ fn nothing_of_the_installed_libefa_is_missing() {
     nothing_of_the_installed_library_is_missing("libefa.so.1");
 }
 
-/// EFA_VERBS.md, section 2: what newer builds of libfabric and UCX bind to.
+/// docs/design/efa-verbs.md, "Symbols": what newer builds of libfabric and UCX bind to.
 #[test]
 fn newer_names_are_there_too() {
     let efa = exports(&built::libraries().join("libefa.so.1"));
@@ -78,7 +78,7 @@ fn newer_names_are_there_too() {
     }
 }
 
-/// Trap 10 of EFA_VERBS.md: without a version every program that asks for one would refuse to load.
+/// docs/design/efa-verbs.md, "Trap 10": without a version every program that asks for one would refuse to load.
 #[test]
 fn every_export_has_a_version() {
     for library in ["libibverbs.so.1", "libefa.so.1"] {
@@ -110,7 +110,7 @@ fn the_libraries_are_one_program() {
     }
 }
 
-/// Trap 11 of EFA_VERBS.md.
+/// docs/design/efa-verbs.md, "Trap 11".
 #[test]
 fn unversioned_names_lead_to_the_libraries() {
     for name in ["libibverbs.so", "libefa.so"] {

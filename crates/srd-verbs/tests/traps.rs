@@ -1,4 +1,4 @@
-//! The traps of EFA_VERBS.md, section 4, each held by a test. (8: also `boundary.rs`; 10 and 11: `abi.rs`.)
+//! docs/design/efa-verbs.md, "Traps", each held by a test. (8: also `boundary.rs`; 10 and 11: `abi.rs`.)
 
 mod built;
 

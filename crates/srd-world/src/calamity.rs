@@ -233,7 +233,7 @@ impl World {
         setup("destroy_ah", self.nodes[node].device().destroy_ah(local, pd, number))?;
         self.note_handle(node, host, None);
         self.poll_now(node)?;
-        // "Outstanding WRs on that AH complete in error (flushed)": SRD.txt.
+        // "If an AH is destroyed, any outstanding WRs using that AH are completed in error": SRD.txt, section 1.
         let left = self.ledger.messages.iter().position(|message| {
             let (src, dst) = (&self.ledger.qps[message.qp], &self.ledger.qps[message.dst_qp]);
             message.state == State::Outstanding && src.node == node && self.nodes[dst.node].host == host

@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// "The local QP does not change state" whatever happens to its messages (SRD.txt).
+    /// Whatever happens to its messages, a local queue pair does not change state (SRD.txt, section 3.2.2.1).
     fn check_states(&mut self) -> Result<(), Violation> {
         for at in 0..self.ledger.qps.len() {
             let qp = &self.ledger.qps[at];

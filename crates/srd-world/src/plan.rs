@@ -291,6 +291,8 @@ fields! {
         near_limit = 8_192,
         /// As above.
         ask_every_ns = 500_000_000,
+        /// As above.
+        most_left = 1_572_864,
         /// Longest message and RMA operation.
         longest = 30_000,
         /// Of a hundred operations, how many are RMA.
@@ -454,6 +456,7 @@ impl Plan {
         t.lanes_percent = rng.pick(&[0, 50, 100]);
         t.ring_bytes = rng.pick(&[32_768, 131_072]);
         t.copies = rng.pick(&[1, 1, 0]);
+        t.most_left = rng.pick(&[1_572_864, 10_000, 0]);
         if s.cq_lag_ns > 1_000_000 {
             // A round of a long message takes as long as the program does.
             (t.receive_buffers, t.longest) = (32, t.longest.min(9_000));

@@ -40,6 +40,9 @@ impl World {
                 if sends && completion.status == Status::Ok {
                     self.ask_responder(completion.wr_id as usize, node)?;
                 }
+                if sends && completion.status == Status::RemoteAbort {
+                    self.ask_who_gave_up(completion.wr_id as usize)?;
+                }
                 let (now, ledger) = (self.now, &mut self.ledger);
                 let mut memories = World::memories(&mut self.nodes);
                 ledger.completed(now, local, node, &completion, &mut memories)?;
@@ -117,6 +120,13 @@ impl World {
             self.polled = kept;
         }
         Ok(())
+    }
+
+    /// Before the end of a context is judged it must be known whom the responder has given up, even if its program is slow to look.
+    fn ask_who_gave_up(&mut self, id: usize) -> Result<(), Violation> {
+        let Some(message) = self.ledger.messages.get(id) else { return Ok(()) };
+        let node = self.ledger.qps[message.dst_qp].node;
+        if self.nodes[node].device.is_some() { self.check_events(node) } else { Ok(()) }
     }
 
     fn spoil(&mut self, node: usize, polled: &mut Vec<Completion>) {

@@ -401,7 +401,7 @@ impl Experiment {
     /// The fabric of a case; with `marks`, routers mark.
     pub fn shape(&self, case: &Case, marks: bool) -> Shape {
         let buffer_bytes = case.buffer_bytes.unwrap_or(self.fabric.buffer_bytes);
-        // A fifth of the queue: 30 KB of 150, as measured with the kernel's DCTCP-like marking in LAB.md.
+        // A fifth of the queue: 30 KB of 150, as measured with the kernel's DCTCP-like marking in docs/LAB.md.
         let ecn_bytes = self.fabric.ecn_bytes.or(marks.then_some(buffer_bytes / 5));
         Shape { buffer_bytes, ecn_bytes, ..self.fabric.clone() }
     }

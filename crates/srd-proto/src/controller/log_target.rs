@@ -1,8 +1,8 @@
 //! A window, in packets, updated per ACK towards a queueing-delay target that falls with the logarithm of the window.
 //!
-//! The law is the one measured in CC_FINDINGS ("Winning law", profile H: F with the receiver's hint): flows that share
-//! a queue see the same delay, so they settle where their targets, and with them their windows, are equal. All delays
-//! are taken over the base round trip B, which is configured.
+//! The form is that of docs/design/congestion-control.md, "Constants of the window law": flows that share a queue see the same
+//! delay, so they settle where their targets, and with them their windows, are equal. All delays are taken over the base round
+//! trip B, which is configured.
 
 use super::rivalry::{Gets, Rivalry};
 use super::unused::Unused;
@@ -57,7 +57,7 @@ pub struct Law {
 }
 
 impl Default for Law {
-    /// The form is CC_FINDINGS' "Winning law" with the hint; docs/CONGESTION.md tells where each value comes from.
+    /// docs/CONGESTION.md, "The law", tells where each value comes from.
     fn default() -> Law {
         Law {
             target: 0.70,
@@ -84,7 +84,7 @@ impl Default for Law {
     }
 }
 
-/// Delay that counts as none, as a share of B: 3 us of 14. CC_FINDINGS, law.
+/// Delay that counts as none, as a share of B: 3 us of 14 (docs/design/congestion-control.md, "Constants of the window law").
 const CLEAN: f64 = 0.2;
 /// Base round trips that the first windows of all senders are given to leave the queues, beside the time they take.
 const PATIENCE: f64 = 4.0;
@@ -92,7 +92,7 @@ const PATIENCE: f64 = 4.0;
 const DISTRUST: f64 = 1000.0;
 
 /// Packets' worth of the measured delivery rate that count as no queue: at rates where one packet takes longer to send
-/// than B, every delay is a multiple of the packet time (LAB_MEASUREMENTS).
+/// than B, every delay is a multiple of the packet time (docs/design/host-datapath.md, "Slow links").
 const PACKET_TIMES: f64 = 4.0;
 /// Longest packet time believed: 10 Mb/s at 1500 bytes; a slower measurement is the program's own pace.
 const MAX_PACKET_TIME_NS: f64 = 1.2e6;

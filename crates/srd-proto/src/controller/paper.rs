@@ -6,7 +6,7 @@
 //! The paper gives no law. Ours multiplies the *delivered* rate, never the rate limit itself, by a factor that falls from
 //! above one, where there is no delay, through one at the target to below one. So a queue is answered in proportion to its
 //! length, at once, and not by a rate that goes on falling as long as the queue lasts: rate laws of that kind swing
-//! (CC_FINDINGS, ablation 2). A small equal amount is added for everybody, which makes shares equal.
+//! (docs/design/congestion-control.md, "The prototype"). A small equal amount is added for everybody, which makes shares equal.
 //!
 //! Constants without another source: random search over 48 senders to one port (64 KB to 2 MB, queues of one
 //! bandwidth-delay product and of 1 MB, 5 to 20 seeds each).
@@ -16,8 +16,9 @@ use crate::Config;
 use crate::rtt::follow_high;
 use srd_wire::{Nanos, PathId, Time};
 
-/// Queueing target, as a share of the base round trip. CONGESTION_CONTROL, section 3, has 0.75 to 1; with 48 senders the
-/// equal amounts that all add keep the queue above the target by half as much again.
+/// Queueing target, as a share of the base round trip. NSCC has 0.75 to 1; with 48 senders the equal amounts that all add keep
+/// the queue above the target by half as much again. Sources of the constants that have one:
+/// docs/design/congestion-control.md, "Constants of the paper's controller".
 const TARGET: f64 = 0.3;
 /// Factor on the delivered rate: its slope over the delay, in units of the base round trip, and its bounds. The lower one:
 /// the most that a round trip takes away (NSCC and Swift have 0.5). The upper one only keeps the rate from running away
@@ -28,12 +29,10 @@ const MOST_FACTOR: f64 = 4.0;
 /// Less than this share of the transmitted rate delivered is congestion whatever the delay: nobody grows. (A smaller loss
 /// of rate shows in the product.)
 const BEHIND: f64 = 0.5;
-/// Share of the line that everybody adds in a base round trip, at most a quarter of the own rate. CONGESTION_CONTROL,
-/// section 3 (NSCC's eta).
+/// Share of the line that everybody adds in a base round trip, at most a quarter of the own rate: NSCC's eta.
 const EQUAL_SHARE: f64 = 1.0 / 256.0;
 const EQUAL_LIMIT: f64 = 0.25;
-/// Base round trips for which that, and growth, is made up where a packet goes out more rarely. CONGESTION_CONTROL,
-/// section 3.
+/// Base round trips for which that, and growth, is made up where a packet goes out more rarely.
 const CATCH_UP: f64 = 8.0;
 /// Weight of a rate sample: this, divided among the ACKs of a round trip.
 const RATE_GAIN: f64 = 0.5;
@@ -45,7 +44,7 @@ const CLEAN_ACKS: u32 = 2;
 const CLEAN_DELAY: f64 = 0.1;
 /// Base round trips that make a packet too old to count as in flight, beside the queue's.
 const MEMORY: f64 = 1.5;
-/// Least rate: a packet in so many base round trips. CONGESTION_CONTROL, section 3.
+/// Least rate: a packet in so many base round trips.
 const LEAST_RATE_ROUNDS: f64 = 64.0;
 /// Paths whose delays are compared.
 const COMPARED_PATHS: usize = 16;

@@ -1,6 +1,6 @@
 //! A sender's window while others are in the way who do not yield to delay: the receiver's count does not explain the queue,
 //! and who waited for it to leave would wait for ever. Like TCP it gives way to losses (AIMD, RFC 5681: one packet more for
-//! each round trip, but a third less at a loss, CUBIC's, RFC 9438 section 4.6), and to marks in proportion to how many
+//! each round trip, but a third less at a loss, CUBIC's, RFC 9438, section 4.6), and to marks in proportion to how many
 //! there are (RFC 8257, section 3.3); and it never takes more than its part of the line.
 
 use super::AckSample;

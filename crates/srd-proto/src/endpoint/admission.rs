@@ -93,7 +93,8 @@ impl<P: Payload> Endpoint<P> {
         let slot = match known {
             Some(slot) => slot,
             // In sealed mode only those who have the key get here.
-            None => match self.add_peer(port, addr, vouched || self.shared.config.confirm_first) {
+            None => match self.add_peer(port, addr, vouched || self.shared.config.confirm_first, Some(upper))
+            {
                 Some(slot) => slot,
                 None => {
                     self.shared.stats.peer_limit_drops += 1;
@@ -102,7 +103,7 @@ impl<P: Payload> Endpoint<P> {
             },
         };
         if on_trust {
-            self.unproven.push_back(self.peers[slot as usize].id);
+            self.unproven.push_back(slot);
         }
         self.peers[slot as usize].adopt(&hello, &mut self.shared);
         Some(slot)
@@ -183,19 +184,28 @@ impl<P: Payload> Endpoint<P> {
         self.timers.set(slot, Time::NEVER);
     }
 
-    /// The slot of a new context; none if there is no room. `vouched`: it is not a stranger's.
-    pub(super) fn add_peer(&mut self, port: u8, addr: InstanceAddr, vouched: bool) -> Option<u32> {
+    /// The slot of a new context; none if there is no room. `vouched`: it is not a stranger's. `upper`: who is to hear of what
+    /// another one leaves that makes way; without it none does of whose messages one is half taken.
+    pub(super) fn add_peer(
+        &mut self,
+        port: u8,
+        addr: InstanceAddr,
+        vouched: bool,
+        upper: Option<&mut dyn Upper<P>>,
+    ) -> Option<u32> {
         let full = self.peers.len() >= self.shared.config.max_peers as usize;
-        let crowded = !vouched && self.strangers.len() >= MAX_STRANGERS;
-        let slot = if full || crowded {
-            let slot = match self.oldest_stranger() {
-                None if !crowded => self.find_room()?,
-                stranger => stranger?,
-            };
-            self.evict(slot);
-            slot
-        } else {
-            self.peers.len() as u32
+        let crowded = self.strangers.len() >= MAX_STRANGERS;
+        let makes_way = match (full || crowded).then(|| self.oldest_stranger(upper.is_some())).flatten() {
+            None if full && vouched => Some(self.find_room()?),
+            None if full || crowded && !vouched => return None,
+            stranger => stranger,
+        };
+        let slot = match makes_way {
+            Some(slot) => {
+                self.evict(slot, upper);
+                slot
+            }
+            None => self.peers.len() as u32,
         };
         let own = self.shared.identities.toward(port, addr, 0);
         let generation = self.peers.get(slot as usize).map_or(0, |old| old.id.generation.wrapping_add(1));
@@ -218,10 +228,14 @@ impl<P: Payload> Endpoint<P> {
     }
 
     /// The context in `slot` makes way for another.
-    fn evict(&mut self, slot: u32) {
-        let old = &self.peers[slot as usize];
+    fn evict(&mut self, slot: u32, upper: Option<&mut dyn Upper<P>>) {
+        let old = &mut self.peers[slot as usize];
         if !old.is_unused() {
             self.shared.identities.forget();
+        }
+        if let Some(upper) = upper {
+            let half_taken = old.partials.drain().filter_map(|partial| Some((partial.cookie?, partial.head)));
+            half_taken.for_each(|(cookie, head)| upper.abandon(cookie, &head));
         }
         self.by_addr.remove(&(old.port, old.addr));
         self.last_peer = None;
@@ -229,15 +243,19 @@ impl<P: Payload> Endpoint<P> {
         self.shared.stats.peers_evicted += 1;
     }
 
-    /// Takes the stranger that has been here longest, and of whose messages none is half taken, off the list.
-    fn oldest_stranger(&mut self) -> Option<u32> {
+    /// Takes the stranger that has been here longest off the list. `any`: also if one of its messages is half taken.
+    fn oldest_stranger(&mut self, any: bool) -> Option<u32> {
         for _ in 0..self.strangers.len() {
             let slot = self.strangers.pop_front()?;
             let peer = &self.peers[slot as usize];
             if peer.vouched {
-                continue; // a stranger no more
+                // A stranger no more. One that may be elsewhere can become one again.
+                if !peer.proven {
+                    self.unproven.push_back(slot);
+                }
+                continue;
             }
-            if !peer.partials.await_more() {
+            if any || !peer.partials.await_more() {
                 return Some(slot);
             }
             self.strangers.push_back(slot);
@@ -245,17 +263,19 @@ impl<P: Payload> Endpoint<P> {
         None
     }
 
-    /// Whether no other context is made for who has not proven where he is. Those that have, or are not there any more, are
-    /// taken off the list.
+    /// Whether no other context is made for who has not proven where he is. Those that have are taken off the list, and those
+    /// that have been given up are strangers from then on.
     fn are_unproven_many(&mut self) -> bool {
         for _ in 0..LOOKS_FOR_ROOM {
             if self.unproven.len() < MAX_UNPROVEN {
                 return false;
             }
-            let id = self.unproven.pop_front().expect("there are many");
-            let peer = &self.peers[id.slot as usize];
-            if peer.id == id && !peer.proven {
-                self.unproven.push_back(id);
+            let slot = self.unproven.pop_front().expect("there are many");
+            let peer = &self.peers[slot as usize];
+            match peer.vouched {
+                _ if peer.proven => {}
+                true => self.unproven.push_back(slot),
+                false => self.strangers.push_back(slot),
             }
         }
         true

@@ -5,11 +5,11 @@ use super::oblivious::Oblivious;
 use super::{AckedPath, Candidates, Choice, PathSelector};
 use srd_wire::{PathId, Time};
 
-/// Steps for a congestion mark, a loss and a timeout. uet-htsim, `UecMpBitmap`; CONGESTION_CONTROL, section 5.
+/// Steps for a congestion mark, a loss and a timeout. docs/design/path-selection.md, "Bitmap".
 const MARK: u8 = 1;
 const LOSS: u8 = 4;
 const TIMEOUT: u8 = 15;
-/// Most steps. uet-htsim, `_max_penalty`.
+/// Most steps (uet-htsim, `_max_penalty`).
 pub(super) const CEILING: u8 = 15;
 
 /// See the module.

@@ -2,7 +2,7 @@
 
 use srd_wire::PathId;
 
-/// Paths remembered. CC_FINDINGS: 4 to 64 make no difference; REPS has 8 (arXiv 2407.21625).
+/// Paths remembered: as many as REPS has (arXiv 2407.21625). 4 to 64 make no difference (docs/design/path-selection.md, "REPS").
 const ROOM: usize = 8;
 
 /// See the module. When it is full, the oldest makes way.

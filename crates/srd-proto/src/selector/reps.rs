@@ -1,5 +1,5 @@
 //! Recycled entropies (REPS): a path whose ACK came back early is taken again; with none at hand, the sweep goes on,
-//! leaving out paths with penalties. CC_FINDINGS, "Paths"; arXiv 2407.21625.
+//! leaving out paths with penalties. Sources: arXiv 2407.21625; docs/design/path-selection.md, "REPS".
 //!
 //! When a path goes down, others that share its link may be dead too. Until that is known, only paths that are known to
 //! work are taken, one after the other (REPS calls this freezing; it needs no trimming here, since a path that is down
@@ -11,7 +11,7 @@ use super::recent::RecentPaths;
 use super::{AckedPath, Candidates, Choice, PathSelector};
 use srd_wire::{Nanos, PathId, Time};
 
-/// Steps for a loss and for a timeout, and the ceiling. CC_FINDINGS, "Paths"; ceiling as in htsim's bitmap selector.
+/// Steps for a loss and for a timeout, and the ceiling: docs/design/path-selection.md, "REPS".
 const LOSS: u8 = 1;
 const TIMEOUT: u8 = 4;
 const CEILING: u8 = 15;

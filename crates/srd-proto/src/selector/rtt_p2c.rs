@@ -1,5 +1,5 @@
 //! Power of two choices by round trip: of two random paths the one with the lower score, which is its smoothed round trip
-//! and what it has done wrong. CONGESTION_CONTROL, section 5.
+//! and what it has done wrong. Sources: docs/design/path-selection.md, "Power of two choices".
 //!
 //! UCCL chooses so among queue pairs, by the last raw sample, and a path without a sample counts as 0 there and always
 //! wins. Here a path that has not been sampled of late counts as the median of those that have; now and then such a path
@@ -10,11 +10,11 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use srd_wire::{Nanos, PathId, Time};
 
-/// One choice in so many explores. CONGESTION_CONTROL, section 5 (eps = 1/32).
+/// One choice in so many explores.
 const EXPLORE: u32 = 32;
-/// Round trips after which a sample is stale. CONGESTION_CONTROL, section 5.
+/// Round trips after which a sample is stale.
 const STALE_ROUNDS: f32 = 8.0;
-/// Steps for a congestion mark, a loss and a timeout, and the ceiling. CONGESTION_CONTROL, section 5.
+/// Steps for a congestion mark, a loss and a timeout, and the ceiling: the bitmap's.
 const MARK: u8 = 1;
 const LOSS: u8 = 4;
 const TIMEOUT: u8 = 15;

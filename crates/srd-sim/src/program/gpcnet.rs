@@ -1,4 +1,4 @@
-//! GPCNeT's network_load_test 1.3 (Chunduri and others, SC 2019): programs whose messages must be quick, the victims, on a
+//! GPCNeT's network_load_test 1.3 (Chunduri and others, SC'19): programs whose messages must be quick, the victims, on a
 //! fifth of the nodes, and four kinds of congestors on the others. Each test runs alone first and then among congestors; how
 //! much worse it gets is the congestion impact.
 //!

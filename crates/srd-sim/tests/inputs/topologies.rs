@@ -54,7 +54,7 @@ fn a_clos_is_wired_as_htsim_wires_it() {
         cables_of(&topology, "leaf2"),
         ["h4-leaf2", "h5-leaf2", "leaf2-agg1.0", "leaf2-agg1.0", "leaf2-agg1.1", "leaf2-agg1.1"]
     );
-    // Position p goes to cores p + aggs_per_pod l: HTSIM.md, "Format of .topo files".
+    // Position p goes to cores p + aggs_per_pod l: docs/design/htsim-formats.md, "Format of .topo files".
     let upwards = |agg: &str| {
         cables_of(&topology, agg).into_iter().filter(|name| name.contains("core")).collect::<Vec<_>>()
     };

@@ -1,4 +1,4 @@
-/* The traps of EFA_VERBS.md, section 4: what programs do that a simple-minded device trips over. */
+/* docs/design/efa-verbs.md, "Traps": what programs do that a simple device trips over. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>

@@ -197,6 +197,7 @@ fn config(talk: &Talk) -> Config {
         grant_bytes: talk.grant_bytes,
         rendezvous_by_read: talk.by_read != 0,
         near_limit: talk.near_limit,
+        most_left: talk.most_left as u32,
         ask_every: Nanos(talk.ask_every_ns),
         ..Config::default()
     }

@@ -24,7 +24,7 @@ fn with(congestion: Algorithm) -> Config {
     Config { congestion, marks, pacing: congestion == Algorithm::Bbr, ..Config::default() }
 }
 
-/// 10 Gb/s, 100 us, 1500-byte frames: the testbed of the DCTCP paper (SIGCOMM 2010, section 4.1).
+/// 10 Gb/s, 100 us, 1500-byte frames: the testbed of the DCTCP paper (SIGCOMM'10, section 4.1).
 fn ten_gigabits() -> Net {
     Net { rate: BitRate(10_000_000_000), delay: Ps::from_micros(25), mtu: 1500, hosts: 3, ..Net::default() }
 }

@@ -1,5 +1,5 @@
-//! GOAL, the text format of LogGOPSim and ATLAHS (Hoefler, Siebert and Lumsdaine, "Group Operation Assembly Language", ICPP
-//! 2009; grammar: txt2bin.re): for each rank sends, receives and computations, and which of them wait for which.
+//! GOAL, the text format of LogGOPSim and ATLAHS (Hoefler, Siebert and Lumsdaine, "Group Operation Assembly Language",
+//! ICPP'09; grammar: txt2bin.re): for each rank sends, receives and computations, and which of them wait for which.
 //!
 //! ```text
 //! num_ranks 2
