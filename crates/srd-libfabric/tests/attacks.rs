@@ -92,7 +92,7 @@ fn service() {
     rig.close();
 }
 
-/// A message with a tag to whoever is at a well-known address, as MESSAGES.md has it.
+/// A message with a tag to whoever is at a well-known address, as docs/MESSAGES.md has it.
 fn letter(from: u32) -> Vec<u8> {
     let mut bytes = vec![1 | 2 << 4, 1, 0xFF, 0xFF];
     [from, 0, 1, 0, 0, 0, 0].into_iter().for_each(|field| bytes.extend(field.to_le_bytes()));
