@@ -14,7 +14,7 @@ use srd_device::{AsyncEvent, CqId, Device, HostMemory};
 use srd_msg::{EndpointId, Farewell, PeerId};
 use srd_net::log;
 use srd_net::{Instance, LONGEST_FAREWELL, LONGEST_SILENCE, Subscription, Waited};
-use srd_wire::{Nanos, Qpn, Time};
+use srd_wire::{InstanceAddr, Nanos, Qpn, Time};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -105,6 +105,8 @@ pub(crate) struct Bound {
     pub qpn: Qpn,
     /// By fi_addr_t: those that the endpoint has met.
     pub peers: Vec<Option<PeerId>>,
+    /// And where they are, or were.
+    pub places: Vec<InstanceAddr>,
     /// Its shared memory, or why it has none.
     pub near: Result<Near, String>,
     /// Where its completions go.
@@ -122,8 +124,27 @@ fn report_on(instance: &Instance, state: &Arc<Guarded>) {
     });
 }
 
+/// Lets the instance know whose silence the program should hear of.
+fn tell_names(instance: &Instance, state: &Arc<Guarded>) -> Outcome<()> {
+    let state = Arc::downgrade(state);
+    instance.on_silence(move |peer| {
+        let state = state.upgrade()?;
+        // SAFETY: as above.
+        let state = unsafe { &*state.0.get() };
+        (!state.closed).then(|| state.endpoints().any(|(_, bound)| bound.has_met(peer)))
+    })?;
+    Ok(())
+}
+
 /// All engines, to be ended when the process ends.
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
+
+impl Bound {
+    /// Whether the program has named an endpoint of that instance.
+    fn has_met(&self, instance: InstanceAddr) -> bool {
+        self.peers.iter().zip(&self.places).any(|(peer, place)| peer.is_some() && *place == instance)
+    }
+}
 
 impl State {
     /// The open endpoints.
@@ -190,6 +211,7 @@ impl Engine {
         let state = State { messages, endpoints: Vec::new(), ask_again: Time::NEVER, closed: false };
         let state = Arc::new(Guarded(UnsafeCell::new(state)));
         report_on(&instance, &state);
+        tell_names(&instance, &state)?;
         let engine = Arc::new(Engine {
             instance,
             cq,
@@ -531,6 +553,7 @@ impl Engine {
             let state = unsafe { self.state() };
             if !std::mem::replace(&mut state.closed, true) {
                 state.messages.close(device, now);
+                self.instance.keep_stats(state.messages.counters().iter());
             }
         });
         // Only in a forked child, in which the domain is the parent's, and of a device that has failed.

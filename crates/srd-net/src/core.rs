@@ -8,9 +8,9 @@ use crate::notify::Fired;
 use crate::receive::Receiver;
 use crate::transmit::Transmitter;
 use serde::Serialize;
-use srd_device::{Completion, CqId, Device, HostMemory};
+use srd_device::{AsyncEvent, Completion, CqId, Device, HostMemory};
 use srd_wire::seal::Keyring;
-use srd_wire::{Nanos, Time};
+use srd_wire::{InstanceAddr, Nanos, Time};
 
 /// Most bytes that one round transmits, so that a round ends.
 const ROUND_BYTES: u64 = 4 << 20;
@@ -45,6 +45,9 @@ pub struct CoreCounters {
     /// Times that the program did not poll after such calls, so that the thread had to send.
     pub deferred_in_vain: u64,
 }
+
+/// Whether a layer above has heard of a peer from the program. `None`: the layer has gone.
+pub type Names = Box<dyn Fn(InstanceAddr) -> Option<bool> + Send>;
 
 /// Where a panic on purpose may be.
 const IN_CALL: usize = 0;
@@ -81,6 +84,8 @@ pub struct Core {
     trust: u32,
     polls_without_look: u32,
     neighbours: Neighbours,
+    /// What layers above know of peers.
+    pub names: Vec<Names>,
     /// When the counters may be written next.
     pub stats_due: Time,
     /// Which rounds the last file of counters covers.
@@ -114,6 +119,7 @@ impl Core {
             trust: 0,
             polls_without_look: 0,
             neighbours: Neighbours::default(),
+            names: Vec::new(),
             stats_due: Time(0),
             stats_written_at_rounds: 0,
         }
@@ -184,7 +190,9 @@ impl Core {
         if now >= self.device.next_timeout() {
             self.receiver.note_time(now);
             self.device.handle_timeout(now);
-            if let Some((peer, answered_before)) = self.device.poll_silent_peer() {
+            if let Some((peer, answered_before)) = self.device.poll_silent_peer()
+                && self.is_named(peer)
+            {
                 let here = peer.gid == self.device.gid();
                 hints::silent(peer, here, answered_before, self.device.config().transport.peer_timeout);
             }
@@ -298,9 +306,27 @@ impl Core {
             fired.cqs.push(cq);
         }
         while let Some(event) = self.device.poll_async_event() {
-            hints::event(&event);
+            if let AsyncEvent::RemoteUnresponsive { peer, answered_before } = event
+                && self.is_named(peer)
+            {
+                hints::unresponsive(peer, answered_before);
+            }
             fired.events.push(event);
         }
         fired
+    }
+
+    /// Whether the program has named the peer, or may have: who uses the device itself is not asked. The silence of others, who
+    /// have come and gone by themselves, is nobody's concern.
+    #[cold]
+    fn is_named(&mut self, peer: InstanceAddr) -> bool {
+        let (mut anybody, mut named) = (false, false);
+        self.names.retain(|names| {
+            let answer = names(peer);
+            anybody |= answer.is_some();
+            named |= answer == Some(true);
+            answer.is_some()
+        });
+        named || !anybody
     }
 }

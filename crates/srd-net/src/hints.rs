@@ -1,8 +1,7 @@
 //! What a person should know when peers do not understand each other or fall silent: what it may be, and what to do.
 
 use crate::address::is_private;
-use crate::log;
-use srd_device::AsyncEvent;
+use crate::log::{self, Kind};
 use srd_wire::codec::DecodeError;
 use srd_wire::seal::OpenError;
 use srd_wire::{Gid, InstanceAddr, Nanos};
@@ -19,22 +18,36 @@ pub fn in_clear(own: IpAddr) {
     }
 }
 
+/// In place of the names of further peers that are silent.
+macro_rules! rest {
+    ($what:literal) => {
+        Kind::new(concat!(
+            "further peers that ",
+            $what,
+            " are not named, only counted when they are given up: unresponsive_remote_events in SRD_STATS and `srd top --json`"
+        ))
+    };
+}
+
 /// A peer has not answered for some seconds. `here`: it is one of this host's.
 #[cold]
 pub fn silent(peer: InstanceAddr, here: bool, answered_before: bool, timeout: Nanos) {
+    static STOPPED: Kind = rest!("stop answering");
+    static NOT_HERE: Kind = rest!("do not answer on this host");
+    static NOT_THERE: Kind = rest!("do not answer");
     let limit = timeout.0 / 1_000_000_000;
     if answered_before {
-        log::warn_once(format_args!(
+        STOPPED.warn(format_args!(
             "{peer} has stopped answering; if it does not go on within {limit} s, messages to it fail \
              (SRD_PEER_TIMEOUT_S)"
         ));
     } else if here {
-        log::warn_once(format_args!(
+        NOT_HERE.warn(format_args!(
             "{peer}, on this host, does not answer. Has its process ended, or has it another key (SRD_KEY_FILE)? After \
              {limit} s messages to it fail (SRD_PEER_TIMEOUT_S)"
         ));
     } else {
-        log::warn_once(format_args!(
+        NOT_THERE.warn(format_args!(
             "{peer} does not answer. Does its process live, does it use the same key (SRD_KEY_FILE), and do firewalls \
              let UDP pass? `srd doctor {}` tests the way. After {limit} s messages to it fail (SRD_PEER_TIMEOUT_S)",
             peer.gid.ip()
@@ -42,21 +55,20 @@ pub fn silent(peer: InstanceAddr, here: bool, answered_before: bool, timeout: Na
     }
 }
 
-/// The device has raised an event.
-#[inline]
-pub fn event(event: &AsyncEvent) {
-    if let AsyncEvent::RemoteUnresponsive { peer, answered_before } = event {
-        unresponsive(*peer, *answered_before);
-    }
-}
-
+/// A peer has been given up.
 #[cold]
-fn unresponsive(peer: InstanceAddr, answered_before: bool) {
-    let since = if answered_before { "has not answered for too long" } else { "never answered" };
-    log::warn_once(format_args!(
-        "{peer} {since}: messages to it end with an error (status {})",
-        if answered_before { "13, unresponsive" } else { "15, unreachable" }
-    ));
+pub fn unresponsive(peer: InstanceAddr, answered_before: bool) {
+    static STOPPED: Kind = rest!("have not answered for too long");
+    static NEVER: Kind = rest!("never answered");
+    if answered_before {
+        STOPPED.warn(format_args!(
+            "{peer} has not answered for too long: messages to it end with an error (status 13, unresponsive)"
+        ));
+    } else {
+        NEVER.warn(format_args!(
+            "{peer} never answered: messages to it end with an error (status 15, unreachable)"
+        ));
+    }
 }
 
 /// Which hints about keys have been given. One of each is enough, whoever sends what.

@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     stats_socket: OnceLock<StatsSocket>,
     /// What layers above add to them.
     reporters: Mutex<Vec<Reporter>>,
+    /// The last counters of layers that have gone, in sum.
+    of_the_gone: Mutex<Option<LayerStats>>,
 }
 
 /// How a wait has ended.
@@ -238,6 +240,7 @@ impl Instance {
             sealed,
             stats_socket: OnceLock::new(),
             reporters: Mutex::default(),
+            of_the_gone: Mutex::default(),
         });
         let weak = Arc::downgrade(&shared);
         shared.core.on_failure(move || {
@@ -672,6 +675,24 @@ impl Instance {
         reporters.push(Box::new(reporter));
     }
 
+    /// A layer goes, whose reporter answers `None` from now on; its counters stay. To be called with the device locked, so that
+    /// nobody finds them missing or twice.
+    pub fn keep_stats(&self, counters: impl Iterator<Item = (&'static str, u64)>) {
+        let mut gone = self.shared.of_the_gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let sums = &mut gone.get_or_insert_default().counters;
+        counters.for_each(|(name, count)| *sums.entry(name).or_default() += count);
+    }
+
+    /// From now on `names` tells whether the program has named a peer to a layer above, until it answers `None`. Where there are
+    /// such layers, nobody is told of the silence of peers that none of them has heard of. It is called as reporters are.
+    pub fn on_silence(
+        &self,
+        names: impl Fn(InstanceAddr) -> Option<bool> + Send + 'static,
+    ) -> Result<(), Barred> {
+        self.shared.lock()?.names.push(Box::new(names));
+        Ok(())
+    }
+
     /// All counters.
     pub fn stats(&self) -> Result<Stats, Barred> {
         Ok(self.shared.stats_of(&*self.shared.lock()?))
@@ -831,6 +852,8 @@ impl Shared {
             stats.layers.extend(layer);
             there
         });
+        let gone = self.of_the_gone.lock().unwrap_or_else(PoisonError::into_inner);
+        stats.layers.extend(gone.clone());
         stats
     }
 

@@ -62,7 +62,7 @@ pub struct Stats {
     pub peer_count: usize,
     /// The peers with the most bytes sent, received, waiting or in flight, at most 256.
     pub peers: Vec<PeerStats>,
-    /// The messaging layers above, if there are any.
+    /// The messaging layers above, if there are any; last those that have gone, in sum.
     pub layers: Vec<LayerStats>,
 }
 

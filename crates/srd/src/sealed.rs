@@ -6,16 +6,19 @@
 
 use crate::key;
 use anyhow::Context;
-use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpgid, getpid, getsid, kill_process, kill_process_group, waitid,
+};
 use rustix::rand::{GetRandomFlags, getrandom};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
-use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::iterator::exfiltrator::origin::{Origin, WithOrigin};
 use signal_hook::low_level::siginfo::Cause;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -23,6 +26,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const PREFIX: &str = "job-";
 const SUFFIX: &str = ".key";
+/// Of one that is not whole yet.
+const BEGUN: &str = ".new";
+/// So often another file is begun when somebody's sweep has taken one that was not locked yet for one that was left.
+const MOST_BEGUN: usize = 10;
 /// What launchers give to each of the processes that they start.
 const RANK_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MPI_LOCALRANKID"];
 
@@ -92,11 +99,9 @@ fn attend(mut command: Command) -> anyhow::Result<ExitCode> {
         let running = running.clone();
         move || {
             for origin in signals.forever() {
-                // What a terminal sends, it sends to the command as well.
-                let Cause::Sent(_) = origin.cause else { continue };
                 let running = running.lock().unwrap_or_else(PoisonError::into_inner);
-                if let (Some(pid), Some(signal)) = (*running, Signal::from_named_raw(origin.signal)) {
-                    let _ = kill_process(pid, signal); // it may have ended a moment ago
+                if let Some(pid) = *running {
+                    hand_on(&origin, pid);
                 }
             }
         }
@@ -109,6 +114,26 @@ fn attend(mut command: Command) -> anyhow::Result<ExitCode> {
     // As shells do.
     let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Hands a signal to the command, if that has not got it as well.
+fn hand_on(origin: &Origin, command: Pid) {
+    let Some(signal) = Signal::from_named_raw(origin.signal) else { return };
+    // In vain if it has ended a moment ago.
+    match origin.cause {
+        // It was in the group below.
+        Cause::Sent(_) if origin.process.is_some_and(|from| from.pid == getpid().as_raw_pid()) => {}
+        Cause::Sent(_) => drop(kill_process(command, signal)),
+        // A terminal that goes tells the leader of its session alone, and the others when that ends.
+        Cause::Kernel if signal == Signal::HUP && getsid(None) == Ok(getpid()) => {
+            if let Ok(group) = getpgid(Some(command)) {
+                let _ = kill_process_group(group, signal);
+                let _ = kill_process_group(group, Signal::CONT);
+            }
+        }
+        // What else a terminal sends, it sends to the command as well.
+        _ => {}
+    }
 }
 
 /// A bit for each signal that this process ignores, signal 1 lowest (proc(5)).
@@ -127,11 +152,26 @@ struct JobKey {
 impl JobKey {
     fn make(directory: &Path) -> anyhow::Result<JobKey> {
         sweep(directory);
+        for _ in 1..MOST_BEGUN {
+            match JobKey::begin(directory)? {
+                Err(error) if [ErrorKind::WouldBlock, ErrorKind::NotFound].contains(&error.kind()) => {}
+                placed => return JobKey::placed(placed, directory),
+            }
+        }
+        JobKey::placed(JobKey::begin(directory)?, directory)
+    }
+
+    fn placed(placed: io::Result<JobKey>, directory: &Path) -> anyhow::Result<JobKey> {
+        placed.with_context(|| format!("cannot keep a key in {}", directory.display()))
+    }
+
+    /// The inner error: it was made, and could not be placed.
+    fn begin(directory: &Path) -> anyhow::Result<io::Result<JobKey>> {
         let mut number = [0; 8];
         getrandom(&mut number, GetRandomFlags::empty()).context("the system gives no random numbers")?;
         let path = directory.join(format!("{PREFIX}{:016x}{SUFFIX}", u64::from_ne_bytes(number)));
-        // It gets the name under which it is swept when it is locked and whole.
-        let begun = path.with_extension("new");
+        // It gets its name when it is locked and whole.
+        let begun = path.with_extension(&BEGUN[1..]);
         let file = key::make(&begun)?;
         let placed = flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(io::Error::from)
@@ -139,8 +179,7 @@ impl JobKey {
         if placed.is_err() {
             let _ = fs::remove_file(&begun);
         }
-        placed.with_context(|| format!("cannot keep a key in {}", directory.display()))?;
-        Ok(JobKey { path, _lock: file })
+        Ok(placed.map(|()| JobKey { path, _lock: file }))
     }
 }
 
@@ -152,17 +191,21 @@ impl Drop for JobKey {
     }
 }
 
-/// Removes the keys of jobs whose `srd run` was killed.
+/// Removes the keys of jobs whose `srd run` was killed. What is no file is nobody's key, and is not waited for.
 fn sweep(directory: &Path) {
-    let is_key =
-        |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX));
+    let ends = |name: &str| name.ends_with(SUFFIX) || name.ends_with(BEGUN);
+    let is_key = |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(PREFIX) && ends(name));
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     for path in entries.filter(|entry| is_key(&entry.file_name())).map(|entry| entry.path()) {
-        let left = fs::OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok());
-        if left {
+        let opened = fs::OpenOptions::new()
+            .write(true) // NFS locks only what may be written
+            .custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits() as i32)
+            .open(&path);
+        let is_left = |file: &File| {
+            file.metadata().is_ok_and(|is| is.is_file())
+                && flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        };
+        if opened.as_ref().is_ok_and(is_left) {
             let _ = fs::remove_file(&path); // somebody else has, if it fails
         }
     }

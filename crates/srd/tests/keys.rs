@@ -250,6 +250,43 @@ fn the_key_of_a_job_that_was_killed_goes_with_the_next_and_that_of_a_living_one_
 }
 
 #[test]
+fn what_was_begun_is_swept_and_what_is_no_file_keeps_nobody_waiting() {
+    let room = Room::new("swept");
+    let [pipe, link, begun, other] =
+        ["job-1.key", "job-2.key", "job-3.new", "other.new"].map(|name| room.0.join(name));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::os::unix::fs::symlink(&other, &link).unwrap();
+    [&begun, &other].iter().for_each(|file| fs::write(file, "0123").unwrap());
+    let mut command = room.command("timeout");
+    let limit = PATIENCE.as_secs().to_string();
+    command.args([&limit, SRD, "run", "--sealed", "--key-dir"]).arg(&room.0).args(["--", "true"]);
+    done(&mut command);
+    assert_eq!(
+        [&pipe, &link, &begun, &other].map(|path| path.symlink_metadata().is_ok()),
+        [true, true, false, true]
+    );
+}
+
+#[test]
+fn a_job_whose_terminal_goes_ends_with_all_its_processes_and_its_key() {
+    let room = Room::new("terminal");
+    // script(1) has the terminal, and `srd run` leads its session.
+    let job = "sleep 600 & echo $SRD_KEY_FILE $!; wait";
+    let line = format!("exec env --default-signal {SRD} run --sealed -- sh -c '{job}'");
+    let (mut terminal, said) =
+        Running::start(room.command("script").args(["-qc", &line, "/dev/null"]).env("SHELL", "/bin/sh"));
+    let (key, sleeper) = said.split_once(' ').unwrap();
+    let process = Path::new("/proc").join(sleeper);
+    assert!(Path::new(key).exists() && process.exists(), "{said}");
+    terminal.0.kill().unwrap();
+    let start = Instant::now();
+    while Path::new(key).exists() || process.exists() {
+        assert!(start.elapsed() < PATIENCE, "{said}: still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn one_job_has_one_key() {
     let room = Room::new("nested");
     let inner =
