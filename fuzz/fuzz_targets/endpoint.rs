@@ -23,14 +23,14 @@ const MOST_STEPS: usize = 200_000;
 
 /// What an endpoint's user sees, held to what it may see.
 #[derive(Default)]
-struct Upper {
+struct UpperLayer {
     next: u64,
     open: HashMap<u64, (u32, u64)>,
     owed: HashSet<u64>,
     refuse: u8,
 }
 
-impl srd_proto::Upper<VecPayload> for Upper {
+impl srd_proto::UpperLayer<VecPayload> for UpperLayer {
     fn vouches(&self, op: &Op) -> bool {
         // An odd key is a wrong one.
         match op {
@@ -79,7 +79,7 @@ struct World {
     config: Config,
     now: Time,
     endpoints: [Endpoint<VecPayload>; 2],
-    uppers: [Upper; 2],
+    uppers: [UpperLayer; 2],
     /// To which endpoint, from where, the datagram.
     flying: Vec<(usize, Gid, Vec<u8>)>,
     attacker: Forger,
@@ -207,7 +207,7 @@ impl World {
                 self.lives += 1;
                 let life = (self.lives << 32) + i as u64 + 1;
                 self.endpoints[i] = Endpoint::new(self.config.clone(), Incarnation(life), &[PORT], life);
-                self.uppers[i] = Upper::default();
+                self.uppers[i] = UpperLayer::default();
             }
             7 | 8 => self.flying.clear(),
             9..=11 => {

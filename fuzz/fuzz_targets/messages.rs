@@ -19,7 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::Rc;
 use support::harness::{Fate, Side, gid, srd};
-use support::{ALL_RIGHTS, DELIVER, Hall, INJECT, REPORT};
+use support::{ALL_RIGHTS, Cluster, DELIVER, INJECT, REPORT};
 
 /// The host of the attacker, who has a device like everybody.
 const ATTACKER: usize = 2;
@@ -28,7 +28,7 @@ const GUARD: usize = 4096;
 const LONGEST_MESSAGE: u64 = 8192;
 
 struct World {
-    hall: Hall,
+    cluster: Cluster,
     heard: Rc<RefCell<Forger>>,
     lossy: Rc<Cell<bool>>,
     raw: Side,
@@ -59,30 +59,30 @@ impl World {
         };
         let mut device_config = support::device_config();
         device_config.transport.max_datagram = 8972;
-        let mut hall = Hall::with_device(3, config, device_config);
+        let mut cluster = Cluster::with_device(3, config, device_config);
         let raw = {
-            let addr = hall.net.devices[ATTACKER].memory().allocate(BUFFER);
-            hall.net.side(ATTACKER, addr, BUFFER as u64, srd)
+            let addr = cluster.net.devices[ATTACKER].memory().allocate(BUFFER);
+            cluster.net.side(ATTACKER, addr, BUFFER as u64, srd)
         };
         // The first half is for what it sends, the second for what it is sent.
         let room = Sge { addr: raw.addr + BUFFER as u64 / 2, len: BUFFER as u32 / 2, lkey: raw.key };
         for wr_id in 0..64 {
             let wr = RecvWr { wr_id, sges: &[room] };
-            hall.net.devices[ATTACKER].post_recv(raw.qpn, &wr).expect("room for receives");
+            cluster.net.devices[ATTACKER].post_recv(raw.qpn, &wr).expect("room for receives");
         }
         let (mut buffers, mut keys, mut guards) = (Vec::new(), Vec::new(), Vec::new());
         for host in 0..2 {
-            guards.push(hall.room(host, GUARD));
-            buffers.push(hall.room(host, BUFFER));
-            let region = hall.room(host, BUFFER);
-            let (_, key) = hall.register(host, region, Some(7), ALL_RIGHTS);
+            guards.push(cluster.room(host, GUARD));
+            buffers.push(cluster.room(host, BUFFER));
+            let region = cluster.room(host, BUFFER);
+            let (_, key) = cluster.register(host, region, Some(7), ALL_RIGHTS);
             keys.push(key);
-            guards.push(hall.room(host, GUARD));
+            guards.push(cluster.room(host, GUARD));
         }
         let heard = Rc::new(RefCell::new(Forger::default()));
         let lossy = Rc::new(Cell::new(false));
         let (ears, loses) = (heard.clone(), lossy.clone());
-        hall.net.judge = Some(Box::new(move |_, transmit| {
+        cluster.net.judge = Some(Box::new(move |_, transmit| {
             if let Body::Data(data) = &transmit.packet.body
                 && matches!(data.op, Op::Send { .. })
                 && data.offset == 0
@@ -93,7 +93,7 @@ impl World {
             if loses.get() { Fate::Lost } else { Fate::Arrives }
         }));
         let world = World {
-            hall,
+            cluster,
             heard,
             lossy,
             raw,
@@ -143,20 +143,20 @@ impl World {
         let remote = RemoteIov { addr: 8 * u.int_in_range(0..=8192)?, len: iov.len, key };
         match u.int_in_range(0..=7)? {
             0 | 1 => {
-                let to = self.hall.peer(at, other);
+                let to = self.cluster.peer(at, other);
                 let tag = if u.arbitrary()? { Some(u.int_in_range(0..=1)?) } else { None };
                 let send = Send { to, tag, iov: &[iov], data: u.arbitrary()?, context, flags };
-                let took = self.hall.post_send(at, &send);
+                let took = self.cluster.post_send(at, &send);
                 self.took(context, took);
             }
             2..=4 => {
-                let from = if u.arbitrary()? { Some(self.hall.peer(at, other)) } else { None };
+                let from = if u.arbitrary()? { Some(self.cluster.peer(at, other)) } else { None };
                 let multi = u.ratio(1, 8)?;
                 let claim = !multi && u.ratio(1, 4)?;
                 let context = if claim { self.claimed.pop().unwrap_or(context) } else { context };
                 let matching = World::matching(u)?;
                 let recv = Recv { from, matching, iov: &[iov], context, report: true, multi, claim };
-                let took = self.hall.post(at, &recv);
+                let took = self.cluster.post(at, &recv);
                 if multi && took.is_ok() {
                     self.multi.insert(context);
                 }
@@ -165,22 +165,22 @@ impl World {
             5 => {
                 let matching = World::matching(u)?;
                 let (claim, discard) = (u.arbitrary()?, u.ratio(1, 4)?);
-                let took = self.hall.peek(at, &Peek { from: None, matching, context, claim, discard });
+                let took = self.cluster.peek(at, &Peek { from: None, matching, context, claim, discard });
                 if took.is_ok() && claim && !discard {
                     self.claimed.push(context);
                 }
                 self.took(context, took);
             }
             6 => {
-                let to = self.hall.peer(at, other);
+                let to = self.cluster.peer(at, other);
                 let (read, data) = (u.arbitrary()?, u.arbitrary()?);
                 let data = if read { None } else { data };
                 let (local, remote) = (&[iov], &[remote]);
-                let took = self.hall.rma(at, &Rma { to, read, local, remote, data, context, flags });
+                let took = self.cluster.rma(at, &Rma { to, read, local, remote, data, context, flags });
                 self.took(context, took);
             }
             _ => {
-                let to = self.hall.peer(at, other);
+                let to = self.cluster.peer(at, other);
                 let op = *u.choose(&AtomicOp::ALL)?;
                 let operand = [iov];
                 let (result, compare): (&[Iov], &[Iov]) =
@@ -196,7 +196,7 @@ impl World {
                     context,
                     flags,
                 };
-                let took = self.hall.atomic(at, &atomic);
+                let took = self.cluster.atomic(at, &atomic);
                 self.took(context, took);
             }
         }
@@ -214,54 +214,55 @@ impl World {
         let len = message.len() as u32;
         if u.arbitrary()? {
             // From its own queue pair, with the key that addresses tell.
-            let qkey = self.hall.net.devices[to].query_qp(self.hall.qpns[to]).expect("it is there").qkey;
-            self.hall.net.devices[ATTACKER]
+            let qkey =
+                self.cluster.net.devices[to].query_qp(self.cluster.qpns[to]).expect("it is there").qkey;
+            self.cluster.net.devices[ATTACKER]
                 .memory()
                 .at_mut(self.raw.addr, message.len())
                 .copy_from_slice(&message);
             let sges = [Sge { addr: self.raw.addr, len, lkey: self.raw.key }];
             let data = SendData::Sges(if len == 0 { &[] } else { &sges });
-            let (ah, dst_qpn) = (self.raw.ahs[to], self.hall.qpns[to]);
+            let (ah, dst_qpn) = (self.raw.ahs[to], self.cluster.qpns[to]);
             let wr = SendWr { wr_id: 1000, op: SendOp::Send { imm: None }, ah, dst_qpn, qkey, data };
-            let now = self.hall.net.now;
-            let _ = self.hall.net.devices[ATTACKER].post_send(now, self.raw.qpn, &wr);
-            self.hall.net.flush();
+            let now = self.cluster.net.now;
+            let _ = self.cluster.net.devices[ATTACKER].post_send(now, self.raw.qpn, &wr);
+            self.cluster.net.flush();
         } else {
             // By a lane: as the other endpoint, or as somebody of the same host.
             let of_the_other = u.arbitrary()?;
             let from = match of_the_other {
-                true => (gid(1 - to), self.hall.qpns[1 - to]),
+                true => (gid(1 - to), self.cluster.qpns[1 - to]),
                 false => (gid(ATTACKER), self.raw.qpn),
             };
             let at = self.guards[2 * to];
-            let memory = self.hall.net.devices[to].memory();
+            let memory = self.cluster.net.devices[to].memory();
             memory
                 .at_mut(at.addr, GUARD.min(message.len()))
                 .copy_from_slice(&message[..GUARD.min(message.len())]);
             let len = len.min(GUARD as u32);
-            let (now, endpoint) = (self.hall.net.now, self.hall.endpoints[to]);
-            let (domain, device) = (&mut self.hall.domains[to], &mut self.hall.net.devices[to]);
-            domain.arrived_near(device, now, endpoint, from, at.addr, len);
+            let (now, endpoint) = (self.cluster.net.now, self.cluster.endpoints[to]);
+            let (domain, device) = (&mut self.cluster.domains[to], &mut self.cluster.net.devices[to]);
+            domain.arrived_by_shm(device, now, endpoint, from, at.addr, len);
             device.memory().at_mut(at.addr, GUARD).fill(0);
         }
         Ok(())
     }
 
     fn poll(&mut self) {
-        self.hall.progress();
+        self.cluster.progress();
         for host in 0..2 {
-            while let Some(done) = self.hall.domains[host].poll_done() {
+            while let Some(done) = self.cluster.domains[host].poll_done() {
                 let known = done.kind == Kind::RemoteWrite
                     || self.multi.contains(&done.context)
                     || self.open.remove(&done.context);
                 assert!(known, "completes once: {done:?}");
             }
         }
-        let device = &mut self.hall.net.devices[ATTACKER];
+        let device = &mut self.cluster.net.devices[ATTACKER];
         while device.poll_cq(self.raw.cq).is_some() {}
-        while self.hall.domains[ATTACKER].poll_done().is_some() {}
+        while self.cluster.domains[ATTACKER].poll_done().is_some() {}
         for (i, guard) in self.guards.iter().enumerate() {
-            let bytes = self.hall.net.devices[i / 2].memory().at(guard.addr, GUARD);
+            let bytes = self.cluster.net.devices[i / 2].memory().at(guard.addr, GUARD);
             assert!(bytes.iter().all(|&byte| byte == 0), "memory that nobody names is written");
         }
     }
@@ -272,15 +273,15 @@ impl World {
             5 => self.lossy.set(u.ratio(1, 4)?),
             6 => {
                 let at = u.int_in_range(0..=1)?;
-                let endpoint = self.hall.endpoints[at];
+                let endpoint = self.cluster.endpoints[at];
                 let context = u.int_in_range(0..=self.next)?;
-                self.hall.domains[at].cancel(endpoint, context);
+                self.cluster.domains[at].cancel(endpoint, context);
             }
             7 => {
                 let span = Nanos(*u.choose(&[10_000, 1_000_000, 600_000_000, 3_000_000_000])?);
-                self.hall.settle(span);
+                self.cluster.settle(span);
             }
-            8 => _ = self.hall.step(),
+            8 => _ = self.cluster.step(),
             _ => self.attack(u)?,
         }
         self.poll();
@@ -293,7 +294,7 @@ fn run(bytes: &[u8]) -> Result<()> {
     let mut world = World::new(u)?;
     while !u.is_empty() && world.step(u).is_ok() {}
     world.lossy.set(false);
-    world.hall.settle(Nanos::from_millis(10));
+    world.cluster.settle(Nanos::from_millis(10));
     world.poll();
     Ok(())
 }

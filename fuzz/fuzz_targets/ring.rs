@@ -5,7 +5,7 @@
 
 use arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use srd_shm::{Address, Options, Post};
+use srd_shm::{Address, Inbox, Options};
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt;
@@ -79,7 +79,7 @@ fn spoil(u: &mut Unstructured<'_>, file: &File) -> Result<()> {
 }
 
 /// Looks until nothing comes; no look gives more than the rings hold.
-fn take_all(post: &mut Post) {
+fn take_all(post: &mut Inbox) {
     let mut all = 0;
     let most = u64::from(LANES) * (RING / LINE + 1);
     let (bottom, top) = (std::cell::Cell::new(u64::MAX), std::cell::Cell::new(0));
@@ -104,8 +104,8 @@ fn take_all(post: &mut Post) {
 fn run(u: &mut Unstructured<'_>) -> Result<()> {
     let dir = directory();
     fs::create_dir_all(&dir).expect("a directory for the segment");
-    let mut post = Post::open(&dir, address(1), 7, OPTIONS).expect("a post of its own");
-    let from = Post::open(&dir, address(2), 8, OPTIONS).expect("another");
+    let mut post = Inbox::open(&dir, address(1), 7, OPTIONS).expect("a post of its own");
+    let from = Inbox::open(&dir, address(2), 8, OPTIONS).expect("another");
     let named = fs::read_dir(&dir).expect("the directory").flatten().map(|entry| entry.path());
     let path = named.into_iter().find(|path| path.to_string_lossy().ends_with("-0001")).expect("its file");
     let file = File::options().write(true).open(path).expect("the file of this user");

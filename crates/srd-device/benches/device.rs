@@ -4,7 +4,7 @@
 //! `cargo bench -p srd-device`
 
 use srd_device::*;
-use srd_proto::{Config, Cookie, Endpoint, Incoming, Payload, PeerId, PeerLoss, Token, Upper};
+use srd_proto::{Config, Cookie, Endpoint, Incoming, Payload, PeerId, PeerLoss, Token, UpperLayer};
 use srd_wire::{Gid, Incarnation, InstanceAddr, Nanos, Op, Qkey, Qpn, Route, Status, Time};
 
 const MESSAGES: u64 = 200_000;
@@ -33,7 +33,7 @@ struct Count {
     done: u64,
 }
 
-impl<P: Payload> Upper<P> for Count {
+impl<P: Payload> UpperLayer<P> for Count {
     fn vouches(&self, _: &Op) -> bool {
         true
     }

@@ -51,9 +51,9 @@ counters! {
     rdma_write_wr_err,
     /// Bytes that were written by peers.
     rdma_write_recv_bytes,
-    /// Payload bytes that were sent again (from the transport).
+    /// Payload bytes that were retransmitted (from the transport).
     retrans_bytes,
-    /// Packets that were sent again (from the transport).
+    /// Packets that were retransmitted (from the transport).
     retrans_pkts,
     /// Retransmission timers that ran out (from the transport).
     retrans_timeout_events,
@@ -77,7 +77,7 @@ counters! {
     completed_wrs,
     /// Send work requests that completed with an error, flushed ones included.
     send_wr_err,
-    /// Messages of ours that found no receive buffer and were sent again later.
+    /// Messages of ours that found no receive buffer and were retransmitted later.
     rnr_retries,
     /// Messages of peers that found no receive buffer here, or for which too much of theirs was under way.
     rnr_refused,

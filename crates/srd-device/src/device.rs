@@ -1,16 +1,16 @@
-//! The device: owns every object and the transport endpoint, and brings the two together. Decisions are in the tables.
+//! The device: owns every object and the transport endpoint, and brings the two together. Decisions are in the objects.
 
 use crate::api::*;
 use crate::counters::Counters;
-use crate::tables::Tables;
-use crate::work::Work;
+use crate::deferred::Deferred;
+use crate::objects::Objects;
 use srd_proto::{Endpoint, PeerId, Transmit};
 use srd_wire::*;
 
 /// See the module. `now` must not run backwards from one call to the next.
 pub struct Device<M: Memory> {
     endpoint: Endpoint<M::Payload>,
-    tables: Tables<M>,
+    objects: Objects<M>,
 }
 
 impl<M: Memory> Device<M> {
@@ -28,47 +28,47 @@ impl<M: Memory> Device<M> {
     ) -> Device<M> {
         let mut endpoint = Endpoint::new(config.transport.clone(), incarnation, &[port], seed);
         endpoint.allow_self(gid);
-        let mut tables = Tables::new(config, gid, seed, memory);
-        tables.regions.set_secret([seed, 0]);
-        let slot = tables.slot_of_port(port).unwrap_or_else(|error| panic!("port {port}: {error}"));
-        tables.numbers.add_slot(slot).expect("the first slot is free");
-        Device { endpoint, tables }
+        let mut objects = Objects::new(config, gid, seed, memory);
+        objects.regions.set_secret([seed, 0]);
+        let slot = objects.slot_of_port(port).unwrap_or_else(|error| panic!("port {port}: {error}"));
+        objects.numbers.add_slot(slot).expect("the first slot is free");
+        Device { endpoint, objects }
     }
 
     /// What memory keys are drawn from, from now on: whoever knows it knows them. Until then they follow from the seed, so a
     /// device on a real network is given random bits of the system before memory is registered.
     pub fn set_secret(&mut self, secret: [u64; 2]) {
-        self.tables.regions.set_secret(secret);
+        self.objects.regions.set_secret(secret);
     }
 
     /// Adds a receive port (another block of 128 QPNs). `create_qp` answers `Full("port")` when one is needed.
     pub fn add_port(&mut self, port: u16) -> Result<(), DeviceError> {
-        let slot = self.tables.slot_of_port(port)?;
-        self.tables.numbers.add_slot(slot)?;
+        let slot = self.objects.slot_of_port(port)?;
+        self.objects.numbers.add_slot(slot)?;
         let index = self.endpoint.add_port(port);
-        debug_assert_eq!(Some(index), self.tables.numbers.port_of_slot(slot), "both number ports in order");
+        debug_assert_eq!(Some(index), self.objects.numbers.port_of_slot(slot), "both number ports in order");
         Ok(())
     }
 
     /// The receive ports (UDP), in the order of adding.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
-        let base = self.tables.config.port_base;
-        self.tables.numbers.slots().map(move |slot| base + slot)
+        let base = self.objects.config.port_base;
+        self.objects.numbers.slots().map(move |slot| base + slot)
     }
 
     /// The host.
     pub fn gid(&self) -> Gid {
-        self.tables.gid
+        self.objects.gid
     }
 
     /// What the device was opened with.
     pub fn config(&self) -> &DeviceConfig {
-        &self.tables.config
+        &self.objects.config
     }
 
-    /// What tables of whoever uses this device may hash keys with that peers choose.
+    /// What objects of whoever uses this device may hash keys with that peers choose.
     pub fn keyed_hash(&self) -> KeyedHash {
-        self.tables.hash
+        self.objects.hash
     }
 
     /// The transport, to look at.
@@ -88,17 +88,17 @@ impl<M: Memory> Device<M> {
 
     /// The memory.
     pub fn memory(&mut self) -> &mut M {
-        &mut self.tables.memory
+        &mut self.objects.memory
     }
 
     /// A new protection domain.
     pub fn alloc_pd(&mut self) -> Result<PdId, DeviceError> {
-        self.tables.alloc_pd()
+        self.objects.alloc_pd()
     }
 
     /// EBUSY while a region, queue pair or address handle is in it.
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), DeviceError> {
-        self.tables.regions.dealloc_pd(pd)
+        self.objects.regions.dealloc_pd(pd)
     }
 
     /// Registers memory; local and remote key are the same number. `iova` is the address by which SGEs and peers name
@@ -111,160 +111,160 @@ impl<M: Memory> Device<M> {
         iova: u64,
         access: Access,
     ) -> Result<MrKey, DeviceError> {
-        self.tables.reg_mr(pd, addr, len, iova, access)
+        self.objects.reg_mr(pd, addr, len, iova, access)
     }
 
     /// Later use of the key fails. Work in flight that uses the region is given up: our sends complete with a local
     /// key error, receives that were being filled too, and peers that were reading get an error. The memory is not
     /// touched any more when this returns.
     pub fn dereg_mr(&mut self, key: MrKey) -> Result<(), DeviceError> {
-        self.tables.dereg_mr(&mut self.endpoint, key)
+        self.objects.dereg_mr(&mut self.endpoint, key)
     }
 
     /// A completion queue of `depth` entries. It cannot overrun if it is as deep as the queues that complete there.
     pub fn create_cq(&mut self, depth: u32) -> Result<CqId, DeviceError> {
-        self.tables.create_cq(depth)
+        self.objects.create_cq(depth)
     }
 
     /// EBUSY while a queue pair uses it.
     pub fn destroy_cq(&mut self, cq: CqId) -> Result<(), DeviceError> {
-        self.tables.destroy_cq(cq)
+        self.objects.destroy_cq(cq)
     }
 
     /// Takes the oldest completion; the slot of its work request is free then.
     #[inline]
     pub fn poll_cq(&mut self, cq: CqId) -> Option<Completion> {
-        self.tables.poll_cq(cq)
+        self.objects.poll_cq(cq)
     }
 
     /// For who gives the device up because there was a panic inside it: what has completed and was not polled, and then
     /// everything that is posted, as flushed, each queue in its order. It only reads, since what a panic leaves half
     /// changed had better not be changed further; it may miss what was being moved.
     pub fn last_completions(&self) -> Vec<(CqId, Completion)> {
-        self.tables.last_completions()
+        self.objects.last_completions()
     }
 
     /// From now on the losses of peers are told in that queue, too, each in its place among the completions
     /// ([`Device::poll_loss`]). Whoever asks for that has to take them.
     pub fn tell_losses(&mut self, cq: CqId) -> Result<(), DeviceError> {
-        self.tables.tell_losses(cq)
+        self.objects.tell_losses(cq)
     }
 
     /// The loss of a peer, if it is what comes next: asked before each completion that is taken.
     #[inline]
     pub fn poll_loss(&mut self, cq: CqId) -> Option<Loss> {
-        self.tables.poll_loss(cq)
+        self.objects.poll_loss(cq)
     }
 
     /// All losses that wait in a queue, whatever has to be taken before them.
     pub fn losses(&self, cq: CqId) -> impl Iterator<Item = Loss> {
-        self.tables.losses(cq)
+        self.objects.losses(cq)
     }
 
     /// Asks for one notification at the next completion. With `solicited_only`, sends that went well do not count;
     /// every receive does (SRD has no solicited bit).
     pub fn arm_cq(&mut self, cq: CqId, solicited_only: bool) -> Result<(), DeviceError> {
-        self.tables.arm_cq(cq, solicited_only)
+        self.objects.arm_cq(cq, solicited_only)
     }
 
     /// Takes back what [`Device::arm_cq`] asked for, a notification that has fired and was not taken yet, and the alarm:
     /// for who is about to look anyway.
     #[inline]
     pub fn disarm_cq(&mut self, cq: CqId) -> Result<(), DeviceError> {
-        self.tables.disarm_cq(cq)
+        self.objects.disarm_cq(cq)
     }
 
     /// Asks for a notification at a time, armed or not, though nothing completes; [`Time::NEVER`] for none. The last time
     /// asked for holds.
     #[inline]
     pub fn set_alarm(&mut self, cq: CqId, at: Time) -> Result<(), DeviceError> {
-        self.tables.set_alarm(cq, at)
+        self.objects.set_alarm(cq, at)
     }
 
     /// A completion queue whose armed notification has fired; each once, however often it fired since it was last
     /// taken here.
     pub fn poll_notification(&mut self) -> Option<CqId> {
-        self.tables.poll_notification()
+        self.objects.poll_notification()
     }
 
     /// Asynchronous events.
     pub fn poll_async_event(&mut self) -> Option<AsyncEvent> {
-        self.tables.poll_async_event()
+        self.objects.poll_async_event()
     }
 
     /// A peer that has not answered for seconds, and whether it ever did. No event: it may still answer.
     pub fn poll_silent_peer(&mut self) -> Option<(InstanceAddr, bool)> {
-        self.tables.silent.take()
+        self.objects.silent.take()
     }
 
     /// Address handle of a host. Each call makes a handle; handles of one GID share a number (as EFA's do). Queue pairs
     /// in other protection domains than `pd` cannot use it.
     pub fn create_ah(&mut self, pd: PdId, gid: Gid) -> Result<AhNumber, DeviceError> {
-        self.tables.create_ah(pd, gid)
+        self.objects.create_ah(pd, gid)
     }
 
     /// Gives one handle of `pd` back. Outstanding work of that domain to the host ends flushed when its last one goes.
     pub fn destroy_ah(&mut self, now: Time, pd: PdId, ah: AhNumber) -> Result<(), DeviceError> {
-        self.tables.now = now;
-        self.tables.destroy_ah(&mut self.endpoint, pd, ah)
+        self.objects.now = now;
+        self.objects.destroy_ah(&mut self.endpoint, pd, ah)
     }
 
     /// A queue pair in RESET; `Full("port")` if every QPN of the ports is taken.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, DeviceError> {
-        self.tables.create_qp(init)
+        self.objects.create_qp(init)
     }
 
     /// The same with a number of the caller's choice. `Full("port")` if the number's port (`port_base` + number / 128) has
     /// not been added, `Busy` if another queue pair has the number, `Invalid` if it is reserved.
     pub fn create_numbered_qp(&mut self, init: QpInit, number: Qpn) -> Result<Qpn, DeviceError> {
-        self.tables.create_numbered_qp(init, number)
+        self.objects.create_numbered_qp(init, number)
     }
 
     /// Changes the state or attributes of a queue pair.
     pub fn modify_qp(&mut self, now: Time, qpn: Qpn, change: QpModify) -> Result<(), DeviceError> {
-        self.tables.now = now;
-        self.tables.modify_qp(&mut self.endpoint, qpn, &change)
+        self.objects.now = now;
+        self.objects.modify_qp(&mut self.endpoint, qpn, &change)
     }
 
     /// State and attributes of a queue pair.
     pub fn query_qp(&self, qpn: Qpn) -> Result<QpInfo, DeviceError> {
-        self.tables.query_qp(qpn)
+        self.objects.query_qp(qpn)
     }
 
     /// What a queue pair has done.
     pub fn qp_counters(&self, qpn: Qpn) -> Result<QpCounters, DeviceError> {
-        Ok(self.tables.qp(self.tables.qp_index(qpn)?).counters)
+        Ok(self.objects.qp(self.objects.qp_index(qpn)?).counters)
     }
 
     /// Nothing of it completes any more after this, not even what was completed and not polled; the payloads of its
     /// sends and its receive buffers are not touched any more.
     pub fn destroy_qp(&mut self, now: Time, qpn: Qpn) -> Result<(), DeviceError> {
-        self.tables.now = now;
-        self.tables.destroy_qp(&mut self.endpoint, qpn)
+        self.objects.now = now;
+        self.objects.destroy_qp(&mut self.endpoint, qpn)
     }
 
     /// Whether messages of a queue pair are with the transport and not yet answered.
     pub fn sends_in_flight(&self, qpn: Qpn) -> Result<bool, DeviceError> {
-        let index = self.tables.qp_index(qpn)?;
-        Ok(self.tables.requests.iter().any(|(_, request)| request.qp == index && request.is_in_flight()))
+        let index = self.objects.qp_index(qpn)?;
+        Ok(self.objects.requests.iter().any(|(_, request)| request.qp == index && request.is_in_flight()))
     }
 
     /// Posts a send. What the device finds wrong with it (key, length, handle, operation) shows in its completion.
     #[inline]
     pub fn post_send(&mut self, now: Time, qpn: Qpn, wr: &SendWr<'_>) -> Result<(), DeviceError> {
-        self.tables.now = now;
-        self.tables.post_send(&mut self.endpoint, qpn, wr)
+        self.objects.now = now;
+        self.objects.post_send(&mut self.endpoint, qpn, wr)
     }
 
     /// How many sends the queue pair takes now. So many posts do not fail for lack of room.
     pub fn send_room(&self, qpn: Qpn) -> Result<usize, DeviceError> {
-        self.tables.send_room(qpn)
+        self.objects.send_room(qpn)
     }
 
     /// Posts a receive. Its keys are looked at when a message takes it.
     #[inline]
     pub fn post_recv(&mut self, qpn: Qpn, wr: &RecvWr<'_>) -> Result<(), DeviceError> {
-        self.tables.post_recv(qpn, wr)
+        self.objects.post_recv(qpn, wr)
     }
 
     /// As [`srd_proto::Endpoint::handle_packet`]; `port` is the receive port's number (UDP). A packet for a port that
@@ -295,13 +295,13 @@ impl<M: Memory> Device<M> {
         bytes: usize,
         ce: bool,
     ) {
-        self.tables.now = now;
-        let slot = port.wrapping_sub(self.tables.config.port_base);
-        let Some(index) = self.tables.numbers.port_of_slot(slot) else {
-            self.tables.counters.rx_drops += 1;
+        self.objects.now = now;
+        let slot = port.wrapping_sub(self.objects.config.port_base);
+        let Some(index) = self.objects.numbers.port_of_slot(slot) else {
+            self.objects.counters.rx_drops += 1;
             return;
         };
-        self.endpoint.handle_packet_from(now, arrived, index, from, packet, bytes, ce, &mut self.tables);
+        self.endpoint.handle_packet_from(now, arrived, index, from, packet, bytes, ce, &mut self.objects);
         self.do_ready();
     }
 
@@ -312,8 +312,8 @@ impl<M: Memory> Device<M> {
 
     /// As [`srd_proto::Endpoint::refuse`]; `port` is the receive port's number (UDP).
     pub fn refuse(&mut self, now: Time, port: u16, from: InstanceAddr, src_tag: Tag, dst_tag: Tag) {
-        let slot = port.wrapping_sub(self.tables.config.port_base);
-        if let Some(index) = self.tables.numbers.port_of_slot(slot) {
+        let slot = port.wrapping_sub(self.objects.config.port_base);
+        if let Some(index) = self.objects.numbers.port_of_slot(slot) {
             self.endpoint.refuse(now, index, from, src_tag, dst_tag);
         }
     }
@@ -338,16 +338,16 @@ impl<M: Memory> Device<M> {
     /// registered: a program may unmap memory of which it knows that nobody needs it (libfabric deregisters what it caches
     /// later). Nothing more of it is sent. A work request completes with a local key error; who reads is told.
     pub fn unreadable(&mut self, now: Time, peer: PeerId, message: MsgId) {
-        self.tables.now = now;
+        self.objects.now = now;
         let Some(token) = self.endpoint.token_of(peer, message) else { return };
-        self.tables.unreadable(&mut self.endpoint, token);
+        self.objects.unreadable(&mut self.endpoint, token);
     }
 
     /// As [`srd_proto::Endpoint::handle_timeout`].
     pub fn handle_timeout(&mut self, now: Time) {
-        self.tables.now = now;
-        self.endpoint.handle_timeout(now, &mut self.tables);
-        while let Some(work) = self.tables.work.pop_due(now) {
+        self.objects.now = now;
+        self.endpoint.handle_timeout(now, &mut self.objects);
+        while let Some(work) = self.objects.deferred.pop_due(now) {
             self.work(work);
         }
         self.do_ready();
@@ -360,31 +360,31 @@ impl<M: Memory> Device<M> {
 
     /// As [`srd_proto::Endpoint::peer_is_gone`].
     pub fn peer_is_gone(&mut self, now: Time, addr: InstanceAddr) {
-        self.tables.now = now;
-        self.endpoint.peer_is_gone(now, addr, &mut self.tables);
+        self.objects.now = now;
+        self.endpoint.peer_is_gone(now, addr, &mut self.objects);
         self.do_ready();
     }
 
     /// As [`srd_proto::Endpoint::next_timeout`].
     #[inline]
     pub fn next_timeout(&self) -> Time {
-        self.endpoint.next_timeout().min(self.tables.work.next_due())
+        self.endpoint.next_timeout().min(self.objects.deferred.next_due())
     }
 
     /// The same for somebody who may not send anything now.
     pub fn next_timer(&self) -> Time {
-        self.endpoint.next_timer().min(self.tables.work.next_due())
+        self.endpoint.next_timer().min(self.objects.deferred.next_due())
     }
 
     #[inline]
     fn do_ready(&mut self) {
-        while let Some(work) = self.tables.work.pop_ready() {
+        while let Some(work) = self.objects.deferred.pop_ready() {
             self.work(work);
         }
     }
 
-    fn work(&mut self, work: Work) {
-        self.tables.work(&mut self.endpoint, work);
+    fn work(&mut self, work: Deferred) {
+        self.objects.work(&mut self.endpoint, work);
     }
 
     /// Everything that is counted: the device's own counters, and the transport's.
@@ -404,13 +404,13 @@ impl<M: Memory> Device<M> {
             tx_pkts: stats.tx_pkts,
             rx_bytes: stats.rx_bytes,
             rx_pkts: stats.rx_pkts,
-            rx_drops: self.tables.counters.rx_drops + dropped,
+            rx_drops: self.objects.counters.rx_drops + dropped,
             retrans_bytes: stats.retrans_bytes,
             retrans_pkts: stats.retrans_pkts,
             retrans_timeout_events: stats.retrans_timeout_events,
             unresponsive_remote_events: stats.unresponsive_remote_events,
             impaired_remote_conn_events: stats.impaired_remote_conn_events,
-            ..self.tables.counters
+            ..self.objects.counters
         }
     }
 }

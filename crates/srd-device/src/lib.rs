@@ -4,46 +4,46 @@
 //! Semantics follow the EFA kernel driver's `SRD.txt` and `efa_io_defs.h`, and libefa's manual pages; each clause is
 //! cited where it is implemented and held by a test named for it.
 //!
-//! A [`Device`] is an [`srd_proto::Endpoint`] and the tables that it calls. A program posts work requests and polls
+//! A [`Device`] is an [`srd_proto::Endpoint`] and the objects that it calls. A program posts work requests and polls
 //! completion queues; whoever drives the device brings packets and time.
 #![deny(unsafe_code)]
 
 mod address_handle;
-mod answers;
 pub mod api;
 mod async_event;
 mod completion_queue;
 mod counters;
+mod deferred;
 mod device;
+mod header_memory;
 mod host_memory;
+mod keepalive;
 mod length_memory;
 mod memory_region;
-mod peer_watch;
+mod objects;
 mod queue_pair;
+mod read_responses;
 mod receive_queue;
 mod requester;
 mod responder;
 mod routing_header;
 mod send_queue;
-mod sketch_memory;
 pub mod slab;
 mod status;
 mod store;
-mod tables;
 #[cfg(test)]
 mod tests;
 mod token;
 mod transport;
 mod vec_memory;
-mod work;
 
 pub use api::*;
 pub use counters::Counters;
 pub use device::Device;
+pub use header_memory::{HeaderMemory, HeaderPayload};
 pub use host_memory::{Check, HostMemory, HostPayload};
 pub use length_memory::{Length, LengthMemory};
 pub use routing_header::ROUTING_HEADER_LEN;
-pub use sketch_memory::{Sketch, SketchMemory};
 pub use srd_proto::PeerLoss;
 pub use status::{describe, ibv_wc_status};
 pub use store::Store;

@@ -1,15 +1,15 @@
 //! The requester: send work requests from posting to completion. Checks what the local side can check, hands messages
 //! to the transport, sends again what found no receive buffer, and keeps the book of reads.
 
-use crate::answers::Answer;
 use crate::api::*;
+use crate::deferred::Deferred;
+use crate::objects::Objects;
+use crate::read_responses::ReadResponse;
 use crate::send_queue::{Posted, Progress, RnrRetries, SendRequest};
 use crate::slab::Key;
 use crate::status;
-use crate::tables::Tables;
 use crate::token::TokenOf;
 use crate::transport::Transport;
-use crate::work::Work;
 use srd_proto::{Payload, PeerId, SendError, Token};
 use srd_wire::{InstanceAddr, MrKey, Op, Qpn, Route, Status};
 
@@ -41,7 +41,7 @@ pub(crate) fn completion_op(op: SendOp) -> CompletionOp {
     }
 }
 
-impl<M: Memory> Tables<M> {
+impl<M: Memory> Objects<M> {
     #[inline]
     pub fn post_send<T: Transport<M::Payload>>(
         &mut self,
@@ -226,7 +226,7 @@ impl<M: Memory> Tables<M> {
             return;
         }
         if self.start(transport, key).is_err() {
-            self.work.push_later(self.now + self.config.rnr_wait_max, Work::Start(key));
+            self.deferred.push_later(self.now + self.config.rnr_wait_max, Deferred::Start(key));
         }
     }
 
@@ -272,14 +272,14 @@ impl<M: Memory> Tables<M> {
         };
         request.progress = Progress::Waiting;
         let index = request.qp;
-        self.work.push_later(self.now + wait, Work::Start(key));
+        self.deferred.push_later(self.now + wait, Deferred::Start(key));
         self.counters.rnr_retries += 1;
         self.qp_mut(index).counters.rnr_retries += 1;
     }
 
     /// All of a read's data has arrived.
     pub fn read_complete(&mut self, key: Key) {
-        self.requests.get_mut(key).expect("its landing ends with it").landing = None;
+        self.requests.get_mut(key).expect("its inbound ends with it").inbound = None;
         self.end_request(key, Status::Ok);
     }
 
@@ -296,8 +296,8 @@ impl<M: Memory> Tables<M> {
     #[inline]
     pub fn end_request(&mut self, key: Key, status: Status) {
         let Some(request) = self.unlink(key) else { return };
-        if let Some(landing) = request.landing {
-            self.kill_landing(landing, Status::RemoteBadStatus);
+        if let Some(inbound) = request.inbound {
+            self.kill_landing(inbound, Status::RemoteBadStatus);
         }
         let mut status = status;
         if self.qp(request.qp).init.kind == QpKind::Ud && status != Status::Flushed && !is_local(status) {
@@ -388,8 +388,8 @@ impl<M: Memory> Tables<M> {
                 transport.cancel(self.now, peer, &mut |other| other == token);
                 self.end_request(key, Status::LocalInvalidLkey);
             }
-            TokenOf::Answer(key) => {
-                let Some(Answer { peer, read, .. }) = self.take_answer(key) else { return };
+            TokenOf::ReadResponse(key) => {
+                let Some(ReadResponse { peer, read, .. }) = self.take_read_response(key) else { return };
                 transport.cancel(self.now, peer, &mut |other| other == token);
                 self.fail_read(transport, peer, read, Status::RemoteBadAddress);
             }
@@ -409,9 +409,9 @@ impl<M: Memory> Tables<M> {
             match ending {
                 Ending::Complete(status) => self.end_request(key, status),
                 Ending::Forget => {
-                    let landing = self.unlink(key).and_then(|request| request.landing);
-                    if let Some(landing) = landing {
-                        self.kill_landing(landing, Status::RemoteBadStatus);
+                    let inbound = self.unlink(key).and_then(|request| request.inbound);
+                    if let Some(inbound) = inbound {
+                        self.kill_landing(inbound, Status::RemoteBadStatus);
                     }
                 }
             }

@@ -1,21 +1,21 @@
 //! The responder: messages of peers, from their first segment to their last. Lets them in or refuses them, places
-//! their bytes, and completes receives. What becomes of their reads is in [`crate::answers`].
+//! their bytes, and completes receives. What becomes of their reads is in [`crate::read_responses`].
 
 use crate::api::*;
+use crate::keepalive::KEEPALIVE_QPN;
 use crate::memory_region::RemoteAccess;
-use crate::peer_watch::SIGN_OF_LIFE_QPN;
+use crate::objects::Objects;
 use crate::receive_queue::Receive;
 use crate::routing_header::{ROUTING_HEADER_LEN, routing_header};
 use crate::slab::Key;
 use crate::status;
-use crate::tables::Tables;
 use crate::token::TokenOf;
-use srd_proto::{Cookie, Incoming, Payload, PeerId, PeerLoss, Token, Upper};
+use srd_proto::{Cookie, Incoming, Payload, PeerId, PeerLoss, Token, UpperLayer};
 use srd_wire::{InstanceAddr, MrKey, Op, Route, Status};
 
 /// An incoming message between its first segment and its last.
 #[derive(Debug)]
-pub(crate) struct Landing {
+pub(crate) struct InboundMessage {
     /// The queue pair's slot.
     pub qp: u32,
     pub purpose: Purpose,
@@ -43,12 +43,12 @@ pub(crate) enum Purpose {
 
 /// Messages of peers between their first segment and their last, beyond which no RDMA write begins; its sender comes back.
 /// Sends are bounded by receive buffers, and answers by our reads.
-const MAX_LANDINGS: u32 = 1 << 14;
+const MAX_INBOUND: u32 = 1 << 14;
 
 /// A message that is let in but dropped: a datagram for which there is no place.
 const DROPPED: Cookie = Cookie(u64::MAX);
 
-impl<M: Memory> Upper<M::Payload> for Tables<M> {
+impl<M: Memory> UpperLayer<M::Payload> for Objects<M> {
     fn vouches(&self, op: &Op) -> bool {
         let (Op::Send { route, .. } | Op::Write { route, .. } | Op::ReadRequest { route, .. }) = op else {
             return false;
@@ -82,16 +82,16 @@ impl<M: Memory> Upper<M::Payload> for Tables<M> {
 
     #[inline]
     fn place(&mut self, cookie: Cookie, _message: &Incoming, offset: u32, payload: &M::Payload) {
-        let Some(landing) = self.landings.get(key_of(cookie)) else { return };
-        if matches!(landing.purpose, Purpose::Dead(_)) || payload.is_empty() {
+        let Some(inbound) = self.inbound.get(key_of(cookie)) else { return };
+        if matches!(inbound.purpose, Purpose::Dead(_)) || payload.is_empty() {
             return;
         }
-        if let Purpose::Receive(_) = landing.purpose {
+        if let Purpose::Receive(_) = inbound.purpose {
             // The program has posted the buffer, and knows that it is in use until it is told otherwise.
-            return self.memory.write(&landing.pieces, (landing.skip + offset) as usize, payload);
+            return self.memory.write(&inbound.pieces, (inbound.skip + offset) as usize, payload);
         }
-        let there = self.regions.extent(landing.keys[0]).is_some_and(|region| {
-            self.memory.write_if_there(region, landing.pieces[0], offset as usize, payload)
+        let there = self.regions.extent(inbound.keys[0]).is_some_and(|region| {
+            self.memory.write_if_there(region, inbound.pieces[0], offset as usize, payload)
         });
         if !there {
             self.memory_has_gone(key_of(cookie));
@@ -101,11 +101,11 @@ impl<M: Memory> Upper<M::Payload> for Tables<M> {
     #[inline]
     fn finish(&mut self, cookie: Cookie, message: &Incoming) -> Result<(), Status> {
         // It takes effect, unless what it was for has gone since.
-        let Some(landing) = self.landings.remove(key_of(cookie)) else { return Ok(()) };
-        match landing.purpose {
-            Purpose::Receive(receive) => self.receive_complete(&landing, receive, message),
-            Purpose::Write(receive) => self.write_complete(landing.qp, receive, message),
-            Purpose::ReadRequest => self.answer(&landing, message),
+        let Some(inbound) = self.inbound.remove(key_of(cookie)) else { return Ok(()) };
+        match inbound.purpose {
+            Purpose::Receive(receive) => self.receive_complete(&inbound, receive, message),
+            Purpose::Write(receive) => self.write_complete(inbound.qp, receive, message),
+            Purpose::ReadRequest => self.answer(&inbound, message),
             Purpose::ReadData(request) => self.read_complete(request),
             Purpose::Dead(status) => return Err(self.refuse(None, status)),
         }
@@ -113,14 +113,14 @@ impl<M: Memory> Upper<M::Payload> for Tables<M> {
     }
 
     fn abandon(&mut self, cookie: Cookie, _message: &Incoming) {
-        let Some(landing) = self.landings.remove(key_of(cookie)) else { return };
-        match landing.purpose {
+        let Some(inbound) = self.inbound.remove(key_of(cookie)) else { return };
+        match inbound.purpose {
             Purpose::Receive(receive) | Purpose::Write(Some(receive)) => {
-                self.qp_mut(landing.qp).rq.give_back(receive);
+                self.qp_mut(inbound.qp).rq.give_back(receive);
             }
             Purpose::ReadData(request) => {
                 if let Some(request) = self.requests.get_mut(request) {
-                    request.landing = None;
+                    request.inbound = None;
                 }
             }
             Purpose::Write(None) | Purpose::ReadRequest | Purpose::Dead(_) => {}
@@ -131,7 +131,7 @@ impl<M: Memory> Upper<M::Payload> for Tables<M> {
     fn outcome(&mut self, peer: PeerId, token: Token, outcome: Result<(), Status>) {
         match TokenOf::of(token) {
             TokenOf::Request(key) => self.request_outcome(peer, key, outcome),
-            TokenOf::Answer(key) => self.answer_outcome(key, outcome),
+            TokenOf::ReadResponse(key) => self.read_response_outcome(key, outcome),
             TokenOf::Watch(peer) => self.watch_outcome(peer),
             TokenOf::Nobody => {}
         }
@@ -150,12 +150,12 @@ fn cookie_of(key: Key) -> Cookie {
     Cookie((key.generation as u64) << 32 | key.index as u64)
 }
 
-/// [`DROPPED`] is the key of no landing: generations have 30 bits.
+/// [`DROPPED`] is the key of no inbound: generations have 30 bits.
 fn key_of(cookie: Cookie) -> Key {
     Key { index: cookie.0 as u32, generation: (cookie.0 >> 32) as u32 }
 }
 
-impl<M: Memory> Tables<M> {
+impl<M: Memory> Objects<M> {
     /// The SRD queue pair that a message is for. A queue key that differs is refused like a queue pair that does not
     /// exist (our choice; the sources do not say, docs/design/efa-verbs.md, "Semantics"): a stranger learns nothing from it,
     /// and the program that restarts with a new key sees the error that it expects of a queue pair that has gone.
@@ -179,15 +179,15 @@ impl<M: Memory> Tables<M> {
         status
     }
 
-    pub fn land(&mut self, landing: Landing) -> Cookie {
-        cookie_of(self.landings.insert(landing))
+    pub fn accept(&mut self, inbound: InboundMessage) -> Cookie {
+        cookie_of(self.inbound.insert(inbound))
     }
 
     #[inline]
     fn begin_send(&mut self, message: &Incoming, route: Route) -> Result<Cookie, Status> {
         let index = self.destination(route)?;
         match self.take_buffer(index, 0, message.len) {
-            Ok(landing) => Ok(self.land(landing)),
+            Ok(inbound) => Ok(self.accept(inbound)),
             Err(status) => Err(self.refuse(Some(index), status)),
         }
     }
@@ -200,7 +200,7 @@ impl<M: Memory> Tables<M> {
             qp.init.kind == QpKind::Ud && qp.receives()
         });
         let Some(index) = found else {
-            if route.dst_qpn != SIGN_OF_LIFE_QPN {
+            if route.dst_qpn != KEEPALIVE_QPN {
                 self.count_drop(None);
             }
             return DROPPED;
@@ -210,7 +210,7 @@ impl<M: Memory> Tables<M> {
             return DROPPED;
         }
         match self.take_buffer(index, ROUTING_HEADER_LEN as u32, message.len) {
-            Ok(landing) => self.land(landing),
+            Ok(inbound) => self.accept(inbound),
             Err(_) => {
                 self.count_drop(Some(index));
                 DROPPED
@@ -232,7 +232,7 @@ impl<M: Memory> Tables<M> {
     /// the next one. A receive that is too short stays where it is: the sender is told, and nothing of its message
     /// shows at the receiver, so neither does a receive that went missing.
     #[inline]
-    fn take_buffer(&mut self, index: u32, skip: u32, len: u32) -> Result<Landing, Status> {
+    fn take_buffer(&mut self, index: u32, skip: u32, len: u32) -> Result<InboundMessage, Status> {
         loop {
             let qp = self.queue_pairs.at_mut(index).expect("the caller has looked it up");
             let receive = *qp.rq.first().ok_or(Status::RemoteRnr)?;
@@ -257,7 +257,7 @@ impl<M: Memory> Tables<M> {
                 return Err(Status::RemoteBadLength);
             }
             qp.rq.take();
-            return Ok(Landing { qp: index, purpose: Purpose::Receive(receive), pieces, skip, keys });
+            return Ok(InboundMessage { qp: index, purpose: Purpose::Receive(receive), pieces, skip, keys });
         }
     }
 
@@ -288,7 +288,7 @@ impl<M: Memory> Tables<M> {
         let Some(piece) = self.regions.remote(pd, rkey, addr, message.len, RemoteAccess::Write) else {
             return Err(self.refuse(Some(index), Status::RemoteBadAddress));
         };
-        if self.landings.len() >= MAX_LANDINGS {
+        if self.inbound.len() >= MAX_INBOUND {
             return Err(self.refuse(Some(index), Status::RemoteRnr));
         }
         let mut receive = None;
@@ -301,7 +301,7 @@ impl<M: Memory> Tables<M> {
             }
         }
         let key = if message.len == 0 { MrKey(0) } else { rkey };
-        Ok(self.land(Landing {
+        Ok(self.accept(InboundMessage {
             qp: index,
             purpose: Purpose::Write(receive),
             pieces: [piece, Piece::default()],
@@ -314,22 +314,22 @@ impl<M: Memory> Tables<M> {
         // A read that was given up meanwhile has no place for its data, nor has a second answer.
         let Some(key) = self.find_read(message.peer, read) else { return Err(Status::RemoteBadStatus) };
         let request = self.requests.get(key).expect("found a moment ago");
-        if request.landing.is_some() {
+        if request.inbound.is_some() {
             return Err(Status::RemoteBadStatus);
         }
         if request.len != message.len {
             self.end_request(key, Status::RemoteBadStatus);
             return Err(Status::RemoteBadStatus);
         }
-        let landing = Landing {
+        let inbound = InboundMessage {
             qp: request.qp,
             purpose: Purpose::ReadData(key),
             pieces: [request.sink, Piece::default()],
             skip: 0,
             keys: request.keys,
         };
-        let cookie = self.land(landing);
-        self.requests.get_mut(key).expect("found a moment ago").landing = Some(key_of(cookie));
+        let cookie = self.accept(inbound);
+        self.requests.get_mut(key).expect("found a moment ago").inbound = Some(key_of(cookie));
         Ok(cookie)
     }
 
@@ -340,10 +340,10 @@ impl<M: Memory> Tables<M> {
     }
 
     #[inline]
-    fn receive_complete(&mut self, landing: &Landing, receive: Receive, message: &Incoming) {
+    fn receive_complete(&mut self, inbound: &InboundMessage, receive: Receive, message: &Incoming) {
         let Op::Send { route, imm, .. } = message.op else { return };
-        if landing.skip > 0 {
-            self.write_routing_header(&landing.pieces, message);
+        if inbound.skip > 0 {
+            self.write_routing_header(&inbound.pieces, message);
         }
         self.counters.recv_wrs += 1;
         self.counters.recv_bytes += message.len as u64;
@@ -353,13 +353,13 @@ impl<M: Memory> Tables<M> {
             op: CompletionOp::Recv,
             qpn: route.dst_qpn,
             src_qpn: route.src_qpn,
-            src_ah: self.source(landing.qp, message),
+            src_ah: self.source(inbound.qp, message),
             src_gid: message.from.gid,
-            byte_len: landing.skip + message.len,
+            byte_len: inbound.skip + message.len,
             imm,
             unsolicited: false,
         };
-        self.complete_receive(landing.qp, completion);
+        self.complete_receive(inbound.qp, completion);
     }
 
     /// The number under which the queue pair's protection domain knows a host.
@@ -418,8 +418,8 @@ impl<M: Memory> Tables<M> {
 
     /// The message's memory is not touched any more.
     pub fn kill_landing(&mut self, key: Key, status: Status) {
-        if let Some(landing) = self.landings.get_mut(key) {
-            landing.purpose = Purpose::Dead(status);
+        if let Some(inbound) = self.inbound.get_mut(key) {
+            inbound.purpose = Purpose::Dead(status);
         }
     }
 
@@ -427,9 +427,9 @@ impl<M: Memory> Tables<M> {
     /// of bounds. A read of ours fails at once.
     #[cold]
     fn memory_has_gone(&mut self, key: Key) {
-        let Some(landing) = self.landings.get_mut(key) else { return };
-        let index = landing.qp;
-        match std::mem::replace(&mut landing.purpose, Purpose::Dead(Status::RemoteBadAddress)) {
+        let Some(inbound) = self.inbound.get_mut(key) else { return };
+        let index = inbound.qp;
+        match std::mem::replace(&mut inbound.purpose, Purpose::Dead(Status::RemoteBadAddress)) {
             Purpose::Write(Some(receive)) => self.qp_mut(index).rq.give_back(receive),
             Purpose::ReadData(request) => self.end_request(request, Status::LocalInvalidLkey),
             _ => {}
@@ -439,11 +439,11 @@ impl<M: Memory> Tables<M> {
     /// A region has gone: messages that were being written to it are dropped, and receives that lay in it fail.
     pub fn end_landings_in(&mut self, rkey: MrKey) {
         let mut failed = Vec::new();
-        for (_, landing) in self.landings.iter_mut().filter(|(_, landing)| landing.keys.contains(&rkey)) {
-            match std::mem::replace(&mut landing.purpose, Purpose::Dead(Status::RemoteBadAddress)) {
-                Purpose::Receive(receive) => failed.push((landing.qp, receive, Status::LocalInvalidLkey)),
+        for (_, inbound) in self.inbound.iter_mut().filter(|(_, inbound)| inbound.keys.contains(&rkey)) {
+            match std::mem::replace(&mut inbound.purpose, Purpose::Dead(Status::RemoteBadAddress)) {
+                Purpose::Receive(receive) => failed.push((inbound.qp, receive, Status::LocalInvalidLkey)),
                 // Its receive lies elsewhere, but the message that took it will not complete it.
-                Purpose::Write(Some(receive)) => failed.push((landing.qp, receive, Status::Flushed)),
+                Purpose::Write(Some(receive)) => failed.push((inbound.qp, receive, Status::Flushed)),
                 _ => {}
             }
         }
@@ -456,9 +456,9 @@ impl<M: Memory> Tables<M> {
     /// Takes the receives that messages of a queue pair have taken, in the order of posting.
     fn end_landings_of(&mut self, index: u32) -> Vec<Receive> {
         let mut taken = Vec::new();
-        for (_, landing) in self.landings.iter_mut().filter(|(_, landing)| landing.qp == index) {
+        for (_, inbound) in self.inbound.iter_mut().filter(|(_, inbound)| inbound.qp == index) {
             if let Purpose::Receive(receive) | Purpose::Write(Some(receive)) =
-                std::mem::replace(&mut landing.purpose, Purpose::Dead(Status::RemoteBadDestQpn))
+                std::mem::replace(&mut inbound.purpose, Purpose::Dead(Status::RemoteBadDestQpn))
             {
                 taken.push(receive);
             }
@@ -469,9 +469,9 @@ impl<M: Memory> Tables<M> {
 
     /// The receives of a queue pair, in the order of posting: those that messages have taken, and those that wait.
     pub fn receives_of(&self, index: u32) -> Vec<Receive> {
-        let taken = self.landings.iter().filter(|(_, landing)| landing.qp == index);
+        let taken = self.inbound.iter().filter(|(_, inbound)| inbound.qp == index);
         let mut receives: Vec<Receive> = taken
-            .filter_map(|(_, landing)| match landing.purpose {
+            .filter_map(|(_, inbound)| match inbound.purpose {
                 Purpose::Receive(receive) | Purpose::Write(Some(receive)) => Some(receive),
                 _ => None,
             })

@@ -41,7 +41,7 @@ impl<T> Slab<T> {
         Slab { slots: Vec::new(), free: END, len: 0, generation: 0 }
     }
 
-    /// Makes room for `n`, when anything is in it: tables that are never used cost nothing.
+    /// Makes room for `n`, when anything is in it: objects that are never used cost nothing.
     pub fn reserve_first(&mut self, n: usize) {
         if self.slots.capacity() < n {
             self.slots.reserve(n - self.slots.len());

@@ -9,8 +9,8 @@ pub(crate) enum TokenOf {
     /// A send work request: its message, or the request of a read.
     Request(Key),
     /// The answer to a peer's read.
-    Answer(Key),
-    /// A sign of life asked of a watched peer.
+    ReadResponse(Key),
+    /// A keepalive to a watched peer.
     Watch(PeerId),
     /// A message whose outcome nobody waits for.
     Nobody,
@@ -23,7 +23,7 @@ impl TokenOf {
         };
         match self {
             TokenOf::Request(key) => pack(0, key.index, key.generation),
-            TokenOf::Answer(key) => pack(1, key.index, key.generation),
+            TokenOf::ReadResponse(key) => pack(1, key.index, key.generation),
             TokenOf::Watch(peer) => pack(2, peer.slot, peer.generation),
             TokenOf::Nobody => pack(3, 0, 0),
         }
@@ -33,7 +33,7 @@ impl TokenOf {
         let (index, generation) = (token.0 as u32, (token.0 >> 34) as u32);
         match token.0 >> 32 & 3 {
             0 => TokenOf::Request(Key { index, generation }),
-            1 => TokenOf::Answer(Key { index, generation }),
+            1 => TokenOf::ReadResponse(Key { index, generation }),
             2 => TokenOf::Watch(PeerId { slot: index, generation }),
             _ => TokenOf::Nobody,
         }
@@ -48,7 +48,7 @@ mod tests {
     fn tokens_carry_what_they_stand_for() {
         let key = Key { index: u32::MAX, generation: (1 << 30) - 1 };
         let peer = PeerId { slot: 7, generation: 9 };
-        for of in [TokenOf::Request(key), TokenOf::Answer(key), TokenOf::Watch(peer), TokenOf::Nobody] {
+        for of in [TokenOf::Request(key), TokenOf::ReadResponse(key), TokenOf::Watch(peer), TokenOf::Nobody] {
             assert_eq!(TokenOf::of(of.token()), of);
         }
     }

@@ -102,7 +102,7 @@ impl Direct {
             net.post(b, a, wr_id, SendOp::Read { rkey: a.key, addr: a.addr }, 0, 50_000);
         }
         self.run([192, 192]);
-        // Without receives at first: these wait and are sent again.
+        // Without receives at first: these wait and are retransmitted.
         for wr_id in 0..64 {
             self.net.post(a, b, wr_id, send, 0, 3000);
         }

@@ -794,8 +794,8 @@ fn a_device_wants_a_port_of_its_range() {
 
 #[test]
 fn a_layers_header_crosses_in_front_of_payload_without_bytes() {
-    let mut net = Net::new(2, &default(), SketchMemory::default);
-    let all = SketchMemory::BASE * 2;
+    let mut net = Net::new(2, &default(), HeaderMemory::default);
+    let all = HeaderMemory::BASE * 2;
     let [a, b] = [0, 1].map(|host| net.side(host, 0, all, srd));
     let header: Vec<u8> = (0..100).collect();
     let slot = net.devices[0].memory().allocate(128).unwrap();
@@ -809,5 +809,5 @@ fn a_layers_header_crosses_in_front_of_payload_without_bytes() {
     net.expect(&a, 2, Status::Ok);
     assert_eq!(net.expect(&b, 1, Status::Ok).byte_len, 7100);
     assert_eq!(net.devices[1].memory().bytes(buffer, 100), header);
-    assert_eq!(net.devices[1].memory().held(), SketchMemory::HEAD);
+    assert_eq!(net.devices[1].memory().held(), HeaderMemory::HEAD);
 }

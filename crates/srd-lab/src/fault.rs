@@ -1,4 +1,4 @@
-//! Faults: what may go wrong in a fabric, and how it is told. `scene.rs` brings them about.
+//! Faults: what may go wrong in a fabric, and how it is told. `fault_injection.rs` brings them about.
 
 use crate::error::{Error, Result};
 use crate::plan::{Direction, Plan};
@@ -100,7 +100,7 @@ pub enum Fault {
 
 /// A fault in force.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
-pub struct Standing {
+pub struct ActiveFault {
     /// By which it is healed.
     pub id: u32,
     /// What it is.
@@ -116,9 +116,9 @@ pub struct Standing {
     pub(crate) ended: Vec<Ended>,
 }
 
-impl Standing {
-    pub(crate) fn new(id: u32, fault: Fault) -> Standing {
-        Standing { id, fault, counters: Vec::new(), helper: None, ended: Vec::new() }
+impl ActiveFault {
+    pub(crate) fn new(id: u32, fault: Fault) -> ActiveFault {
+        ActiveFault { id, fault, counters: Vec::new(), helper: None, ended: Vec::new() }
     }
 
     pub(crate) fn helper(&self) -> Option<Pid> {

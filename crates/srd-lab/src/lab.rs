@@ -4,13 +4,13 @@ use crate::bpf::Counts;
 use crate::counters::{Counters, Sampler};
 use crate::enter;
 use crate::error::{Error, Result};
-use crate::fault::{Fault, Standing};
+use crate::fault::{ActiveFault, Fault};
+use crate::fault_injection::FaultInjection;
 use crate::helper;
 use crate::namespace;
 use crate::plan::{Direction, Plan};
 use crate::process;
-use crate::raise::{self, namespaces, raise};
-use crate::scene::Scene;
+use crate::setup::{self, namespaces, set_up};
 use crate::shape::Shape;
 use crate::state::{self, Phase, State};
 use crate::target;
@@ -121,13 +121,13 @@ impl Lab {
         }
         state.create()?;
         let lab = Lab { name: name.into(), plan, namespaces };
-        let raised = raise(&lab.namespaces, &lab.plan).and_then(|counters| {
+        let made = set_up(&lab.namespaces, &lab.plan).and_then(|counters| {
             enter::write_hosts(&lab)?;
             state.queue_counters = counters;
             state.phase = Phase::Up;
             state.write()
         });
-        if let Err(error) = raised {
+        if let Err(error) = made {
             // The first error is the one that tells.
             let _ = remove(name, &lab.namespaces);
             return Err(error);
@@ -173,7 +173,7 @@ impl Lab {
     /// Whether routers hash with seeds of their own, the same in every lab. Before Linux 6.11 they all hash alike, and
     /// otherwise each time the machine has been started.
     pub fn has_hash_seeds() -> bool {
-        raise::has_hash_seed()
+        setup::has_hash_seed()
     }
 
     /// Its name.
@@ -225,7 +225,7 @@ impl Lab {
 
     /// By ip(8), which also shows the program the namespace's devices in /sys.
     fn command_at(&self, node: usize, program: &OsStr) -> Command {
-        // `raise` has found ip.
+        // `set_up` has found ip.
         let ip = crate::iproute::Program::Ip.locate().unwrap_or_else(|_| "ip".into());
         let mut command = Command::new(ip);
         command.args(["netns", "exec", &self.namespaces[node]]).arg(program);
@@ -239,10 +239,10 @@ impl Lab {
         let mut state = State::read(&self.name)?;
         let id = state.next_fault;
         state.next_fault += 1;
-        state.faults.push(Standing::new(id, fault));
+        state.faults.push(ActiveFault::new(id, fault));
         // Before it comes about, so that it can be healed whatever happens.
         state.write()?;
-        let begun = self.scene().begin(&mut state.faults, id);
+        let begun = self.injection().begin(&mut state.faults, id);
         if let Err(error) = begun {
             self.end(&mut state, |standing| standing.id == id)?;
             return Err(error);
@@ -279,13 +279,13 @@ impl Lab {
             {
                 // Whoever ends this process holds the lock, so that it is not in the middle of switching.
                 let _lock = state::lock(&self.name)?;
-                links.iter().try_for_each(|link| self.scene().switch(*link, false))?;
+                links.iter().try_for_each(|link| self.injection().switch(*link, false))?;
             }
             thread::sleep(down);
             {
                 // Other faults may hold them down.
                 let _lock = state::lock(&self.name)?;
-                self.scene().settle_links(at, &State::read(&self.name)?.faults)?;
+                self.injection().settle_links(at, &State::read(&self.name)?.faults)?;
             }
             thread::sleep(period.saturating_sub(down));
         }
@@ -293,11 +293,11 @@ impl Lab {
 
     /// Ends some faults; the first error is told when all have been tried. A fault that cannot be ended stays in the notes, but
     /// a program that does not start again is gone for good.
-    fn end(&self, state: &mut State, which: impl Fn(&Standing) -> bool) -> Result<()> {
+    fn end(&self, state: &mut State, which: impl Fn(&ActiveFault) -> bool) -> Result<()> {
         let (ended, mut staying): (Vec<_>, Vec<_>) = state.faults.iter().cloned().partition(which);
         let mut first_error = Ok(());
         for standing in ended {
-            if let Err(error) = self.scene().end(&standing, &staying) {
+            if let Err(error) = self.injection().end(&standing, &staying) {
                 first_error = first_error.and(Err(error));
                 if !matches!(standing.fault, Fault::Kill { .. }) {
                     staying.push(standing);
@@ -309,8 +309,8 @@ impl Lab {
         first_error
     }
 
-    fn scene(&self) -> Scene<'_> {
-        Scene { lab: &self.name, plan: &self.plan, namespaces: &self.namespaces }
+    fn injection(&self) -> FaultInjection<'_> {
+        FaultInjection { lab: &self.name, plan: &self.plan, namespaces: &self.namespaces }
     }
 
     /// Reads counters many times.
@@ -334,7 +334,7 @@ impl Lab {
         }
         let state = state?;
         let faults_on = |direction: Direction| {
-            let on = |standing: &&Standing| standing.fault.is_on(&self.plan, direction);
+            let on = |standing: &&ActiveFault| standing.fault.is_on(&self.plan, direction);
             state.faults.iter().filter(on).map(|standing| standing.id).collect()
         };
         let links = sampler.sample()?.into_iter().map(|(direction, counters)| LinkStatus {

@@ -2,7 +2,7 @@
 //! be found and removed.
 
 use crate::error::{Doing, Error, Result};
-use crate::fault::Standing;
+use crate::fault::ActiveFault;
 use crate::shape::Shape;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub(crate) struct State {
     pub namespaces: Vec<String>,
     /// By node: the kernel's number of the map in which a router counts what it marks and cuts.
     pub queue_counters: Vec<Option<u32>>,
-    pub faults: Vec<Standing>,
+    pub faults: Vec<ActiveFault>,
     pub next_fault: u32,
 }
 

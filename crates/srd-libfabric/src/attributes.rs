@@ -2,11 +2,11 @@
 //! they cannot be had. Rules are those of fi_getinfo(3), fi_domain(3) and fi_endpoint(3).
 
 use crate::boundary::Outcome;
+use crate::capabilities;
 use crate::constants::*;
 use crate::getinfo::{Asked, Bits, refused};
 use crate::info::Parts;
 use crate::layout::*;
-use crate::offer;
 
 /// Fills in all attributes but names and addresses.
 pub(crate) fn negotiate(asked: &Asked<'_>, parts: Parts<'_>) -> Outcome<()> {
@@ -30,67 +30,75 @@ fn at_most(what: &str, asked: usize, offered: usize) -> Outcome<()> {
 }
 
 fn capabilities(asked: &Asked<'_>) -> Outcome<u64> {
-    let offered = offer::capabilities(asked.api);
+    let offered = capabilities::capabilities(asked.api);
     let mut caps = asked.info.map_or(0, |info| info.caps);
     within("capability", caps, offered)?;
     if caps == 0 {
         return Ok(offered);
     }
-    if caps & offer::OPERATIONS == 0 {
-        caps |= offer::OPERATIONS;
+    if caps & capabilities::OPERATIONS == 0 {
+        caps |= capabilities::OPERATIONS;
     }
     // fi_getinfo(3): without a direction, all of them.
-    if caps & (FI_MSG | FI_TAGGED) != 0 && caps & offer::MESSAGE_DIRECTIONS == 0 {
-        caps |= offer::MESSAGE_DIRECTIONS;
+    if caps & (FI_MSG | FI_TAGGED) != 0 && caps & capabilities::MESSAGE_DIRECTIONS == 0 {
+        caps |= capabilities::MESSAGE_DIRECTIONS;
     }
-    if caps & (FI_RMA | FI_ATOMIC) != 0 && caps & offer::RMA_DIRECTIONS == 0 {
-        caps |= offer::RMA_DIRECTIONS;
+    if caps & (FI_RMA | FI_ATOMIC) != 0 && caps & capabilities::RMA_DIRECTIONS == 0 {
+        caps |= capabilities::RMA_DIRECTIONS;
     }
-    Ok(caps | offer::FREE)
+    Ok(caps | capabilities::FREE)
 }
 
 /// Capabilities of one direction: those of the endpoint, or fewer operations if the program asks for fewer.
 fn of_direction(what: &str, asked: u64, caps: u64, offered: u64) -> Outcome<u64> {
     within(what, asked, offered)?;
     let all = caps & offered;
-    within(what, asked & offer::OPERATIONS, all)?;
-    Ok(if asked & offer::OPERATIONS == 0 { all } else { all & (asked | !offer::OPERATIONS) })
+    within(what, asked & capabilities::OPERATIONS, all)?;
+    Ok(if asked & capabilities::OPERATIONS == 0 { all } else { all & (asked | !capabilities::OPERATIONS) })
 }
 
 fn transmit(asked: &Asked<'_>, caps: u64, attr: &mut fi_tx_attr) -> Outcome<()> {
-    let config = offer::config();
-    attr.caps =
-        of_direction("transmit capability", asked.tx.map_or(0, |tx| tx.caps), caps, offer::TRANSMIT_CAPS)?;
-    attr.msg_order = offer::ORDER;
+    let config = capabilities::config();
+    attr.caps = of_direction(
+        "transmit capability",
+        asked.tx.map_or(0, |tx| tx.caps),
+        caps,
+        capabilities::TRANSMIT_CAPS,
+    )?;
+    attr.msg_order = capabilities::ORDER;
     attr.inject_size = config.inject_size as usize;
     attr.size = config.max_outstanding as usize;
-    attr.iov_limit = offer::IOV;
-    attr.rma_iov_limit = offer::IOV;
+    attr.iov_limit = capabilities::IOV;
+    attr.rma_iov_limit = capabilities::IOV;
     let Some(tx) = asked.tx else { return Ok(()) };
-    within("transmit op_flags", tx.op_flags, offer::TRANSMIT_FLAGS)?;
-    within("transmit msg_order", tx.msg_order, offer::ORDER)?;
+    within("transmit op_flags", tx.op_flags, capabilities::TRANSMIT_FLAGS)?;
+    within("transmit msg_order", tx.msg_order, capabilities::ORDER)?;
     within("transmit comp_order", tx.comp_order, 0)?;
     at_most("inject_size", tx.inject_size, attr.inject_size)?;
     at_most("transmit size", tx.size, attr.size)?;
-    at_most("transmit iov_limit", tx.iov_limit, offer::IOV)?;
-    at_most("rma_iov_limit", tx.rma_iov_limit, offer::IOV)?;
+    at_most("transmit iov_limit", tx.iov_limit, capabilities::IOV)?;
+    at_most("rma_iov_limit", tx.rma_iov_limit, capabilities::IOV)?;
     attr.op_flags = tx.op_flags;
     Ok(())
 }
 
 fn receive(asked: &Asked<'_>, caps: u64, attr: &mut fi_rx_attr) -> Outcome<()> {
-    attr.caps =
-        of_direction("receive capability", asked.rx.map_or(0, |rx| rx.caps), caps, offer::RECEIVE_CAPS)?;
-    attr.msg_order = offer::ORDER;
-    attr.total_buffered_recv = offer::config().unexpected_bytes as usize;
-    attr.size = offer::RECEIVES;
-    attr.iov_limit = offer::IOV;
+    attr.caps = of_direction(
+        "receive capability",
+        asked.rx.map_or(0, |rx| rx.caps),
+        caps,
+        capabilities::RECEIVE_CAPS,
+    )?;
+    attr.msg_order = capabilities::ORDER;
+    attr.total_buffered_recv = capabilities::config().unexpected_bytes as usize;
+    attr.size = capabilities::RECEIVES;
+    attr.iov_limit = capabilities::IOV;
     let Some(rx) = asked.rx else { return Ok(()) };
-    within("receive op_flags", rx.op_flags, offer::RECEIVE_FLAGS)?;
-    within("receive msg_order", rx.msg_order, offer::ORDER)?;
+    within("receive op_flags", rx.op_flags, capabilities::RECEIVE_FLAGS)?;
+    within("receive msg_order", rx.msg_order, capabilities::ORDER)?;
     within("receive comp_order", rx.comp_order, 0)?;
-    at_most("receive size", rx.size, offer::MOST_RECEIVES)?;
-    at_most("receive iov_limit", rx.iov_limit, offer::IOV)?;
+    at_most("receive size", rx.size, capabilities::MOST_RECEIVES)?;
+    at_most("receive iov_limit", rx.iov_limit, capabilities::IOV)?;
     at_most("total_buffered_recv", rx.total_buffered_recv, attr.total_buffered_recv)?;
     attr.op_flags = rx.op_flags;
     attr.size = attr.size.max(rx.size);
@@ -99,20 +107,20 @@ fn receive(asked: &Asked<'_>, caps: u64, attr: &mut fi_rx_attr) -> Outcome<()> {
 
 fn endpoint(asked: &Asked<'_>, attr: &mut fi_ep_attr) -> Outcome<()> {
     attr.r#type = FI_EP_RDM;
-    attr.protocol = offer::PROTOCOL;
-    attr.protocol_version = offer::PROTOCOL_VERSION;
-    attr.max_msg_size = offer::LONGEST_MESSAGE;
-    attr.max_order_raw_size = offer::LONGEST_MESSAGE;
-    attr.max_order_war_size = offer::LONGEST_MESSAGE;
-    attr.max_order_waw_size = offer::LONGEST_MESSAGE;
-    attr.mem_tag_format = offer::TAG_FORMAT;
+    attr.protocol = capabilities::PROTOCOL;
+    attr.protocol_version = capabilities::PROTOCOL_VERSION;
+    attr.max_msg_size = capabilities::LONGEST_MESSAGE;
+    attr.max_order_raw_size = capabilities::LONGEST_MESSAGE;
+    attr.max_order_war_size = capabilities::LONGEST_MESSAGE;
+    attr.max_order_waw_size = capabilities::LONGEST_MESSAGE;
+    attr.mem_tag_format = capabilities::TAG_FORMAT;
     attr.tx_ctx_cnt = 1;
     attr.rx_ctx_cnt = 1;
     let Some(ep) = asked.ep else { return Ok(()) };
-    if ![0, offer::PROTOCOL].contains(&ep.protocol) {
+    if ![0, capabilities::PROTOCOL].contains(&ep.protocol) {
         return Err(refused("protocol", ep.protocol));
     }
-    at_most("protocol_version", ep.protocol_version as usize, offer::PROTOCOL_VERSION as usize)?;
+    at_most("protocol_version", ep.protocol_version as usize, capabilities::PROTOCOL_VERSION as usize)?;
     at_most("max_msg_size", ep.max_msg_size, attr.max_msg_size)?;
     at_most("msg_prefix_size", ep.msg_prefix_size, 0)?;
     at_most("max_order_raw_size", ep.max_order_raw_size, attr.max_order_raw_size)?;
@@ -136,18 +144,18 @@ fn domain(asked: &Asked<'_>, caps: u64, attr: &mut fi_domain_attr) -> Outcome<()
     attr.data_progress = FI_PROGRESS_AUTO;
     attr.resource_mgmt = FI_RM_ENABLED;
     attr.av_type = FI_AV_TABLE;
-    attr.mr_key_size = offer::KEY_BYTES;
-    attr.cq_data_size = offer::DATA_BYTES;
-    attr.cq_cnt = offer::OBJECTS;
-    attr.ep_cnt = offer::ENDPOINTS;
-    attr.tx_ctx_cnt = offer::ENDPOINTS;
-    attr.rx_ctx_cnt = offer::ENDPOINTS;
+    attr.mr_key_size = capabilities::KEY_BYTES;
+    attr.cq_data_size = capabilities::DATA_BYTES;
+    attr.cq_cnt = capabilities::OBJECTS;
+    attr.ep_cnt = capabilities::ENDPOINTS;
+    attr.tx_ctx_cnt = capabilities::ENDPOINTS;
+    attr.rx_ctx_cnt = capabilities::ENDPOINTS;
     attr.max_ep_tx_ctx = 1;
     attr.max_ep_rx_ctx = 1;
-    attr.cntr_cnt = offer::OBJECTS;
+    attr.cntr_cnt = capabilities::OBJECTS;
     attr.mr_iov_limit = 1;
-    attr.caps = offer::DOMAIN_CAPS;
-    attr.mr_cnt = offer::REGIONS;
+    attr.caps = capabilities::DOMAIN_CAPS;
+    attr.mr_cnt = capabilities::REGIONS;
     attr.max_cntr_value = u64::MAX;
     attr.max_err_cntr_value = u64::MAX;
     attr.mr_mode = mr_mode(asked.api, asked.domain.map(|domain| domain.mr_mode), caps)?;

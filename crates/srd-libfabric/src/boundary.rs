@@ -6,7 +6,7 @@ use libc::{c_int, ssize_t};
 use srd_device::DeviceError;
 use srd_msg::Refused;
 use srd_net::log;
-use srd_net::{Barred, Instance};
+use srd_net::{Instance, Unavailable};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -40,11 +40,11 @@ impl From<DeviceError> for Errno {
     }
 }
 
-impl From<Barred> for Errno {
+impl From<Unavailable> for Errno {
     #[cold]
-    fn from(barred: Barred) -> Errno {
+    fn from(barred: Unavailable) -> Errno {
         match barred {
-            Barred::Forked => {
+            Unavailable::Forked => {
                 // A child that only exits closes what libraries have opened: nothing that its program ought to change.
                 if !CLOSING.get() {
                     log::once(log::Level::Warn, "forked", format_args!("{barred}"));
@@ -52,12 +52,12 @@ impl From<Barred> for Errno {
                 Errno::IO
             }
             // Mostly the handler has called exit(), and nobody can do anything about it.
-            Barred::Interrupted => {
+            Unavailable::Interrupted => {
                 log::debug(format_args!("{barred}"));
                 Errno::BUSY
             }
             // It has been said when it happened.
-            Barred::Failed => Errno::IO,
+            Unavailable::Failed => Errno::IO,
         }
     }
 }

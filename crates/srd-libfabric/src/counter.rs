@@ -70,7 +70,7 @@ impl Counter {
 
     /// Moves packets, and tells whether it counts more than when this was last asked.
     pub fn look(&self) -> Outcome<bool> {
-        self.domain.engine.drive()?;
+        self.domain.engine.progress()?;
         let sum = self.count.sum();
         Ok(self.seen.swap(sum, Ordering::Relaxed) != sum)
     }

@@ -190,7 +190,7 @@ impl Cq {
     /// Moves packets unless something is there already.
     pub fn look(&self) -> Outcome<bool> {
         if self.queue.is_empty() {
-            self.domain.engine.drive()?;
+            self.domain.engine.progress()?;
         }
         Ok(!self.queue.is_empty())
     }

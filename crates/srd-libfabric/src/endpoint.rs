@@ -13,8 +13,8 @@ use crate::engine::{Bound, Messages};
 use crate::eq::{Eq, Events};
 use crate::getinfo::source_of;
 use crate::layout::*;
-use crate::near::{Layer, Near};
-use crate::{atomic, messages, offer, rma};
+use crate::shm_peers::{Layer, ShmPeers};
+use crate::{atomic, capabilities, messages, rma};
 use libc::{c_int, c_void};
 use srd_device::{Device, DeviceError, HostMemory, QPS_PER_PORT};
 use srd_msg::{EndpointId, Identity, Level, PeerAddr, PeerId, Refused, TxFlags};
@@ -124,16 +124,16 @@ impl Core {
             let qpn = Qpn(self.qpn.load(Ordering::Relaxed));
             let id = state.messages.open_endpoint(device, now, qpn, self.identity(), self.transmit_size)?;
             state.messages.set_min_multi_recv(id, self.min_multi_recv.load(Ordering::Relaxed));
-            let near = match self.domain.shm {
-                true => Near::open(id, device.gid(), qpn, device.config().port_base, self.identity()),
+            let shm = match self.domain.shm {
+                true => ShmPeers::open(id, device.gid(), qpn, device.config().port_base, self.identity()),
                 false => Err("SRD_SHM=off in this process".into()),
             };
-            if let Ok(near) = &near {
-                state.messages.set_loans(id, Box::new((**near.loans()).clone()));
-                self.domain.engine.tell_of_failure(near.loans());
-                self.domain.engine.has_near();
+            if let Ok(shm) = &shm {
+                state.messages.set_loans(id, Box::new((**shm.loans()).clone()));
+                self.domain.engine.tell_of_failure(shm.loans());
+                self.domain.engine.uses_shm();
             }
-            state.enter(id, Bound { qpn, peers: Vec::new(), places: Vec::new(), near, reports });
+            state.enter(id, Bound { qpn, peers: Vec::new(), places: Vec::new(), shm, reports });
             self.id.store(id.0, Ordering::Release);
             Ok::<_, Errno>(())
         })??;
@@ -190,8 +190,8 @@ impl Core {
         let addr: PeerAddr = self.vector.get().and_then(|vector| vector.get(index)).ok_or(Errno::INVALID)?;
         let peer = messages.peer(device, id, addr)?;
         messages.set_label(id, peer, index);
-        if let Ok(near) = &mut bound.near {
-            near.meet(&mut Layer { messages, device, now }, peer, addr);
+        if let Ok(shm) = &mut bound.shm {
+            shm.meet(&mut Layer { messages, device, now }, peer, addr);
         }
         if bound.peers.len() <= index as usize {
             bound.peers.resize(index as usize + 1, None);
@@ -316,14 +316,14 @@ impl Endpoint {
         })?;
         if posted == Err(Errno::AGAIN) {
             // A program that only posts again and again would wait for ever for what only a round can bring.
-            core.domain.engine.drive()?;
+            core.domain.engine.progress()?;
         }
         posted
     }
 
     /// One poll, as a read of a completion queue makes.
-    pub fn drive(&self) -> Outcome<()> {
-        self.core.domain.engine.drive()
+    pub fn progress(&self) -> Outcome<()> {
+        self.core.domain.engine.progress()
     }
 
     /// Posts something for which a peer is named or not.
@@ -433,9 +433,9 @@ abi! {
             return Err(Errno(libc::EADDRNOTAVAIL));
         }
         let number = source.map(|addr| addr.port()).filter(|&port| port != 0);
-        let caps = if wanted.caps == 0 { offer::capabilities(domain.shared.api()) } else { wanted.caps };
+        let caps = if wanted.caps == 0 { capabilities::capabilities(domain.shared.api()) } else { wanted.caps };
         let (tx, rx) = (wanted.tx_attr.as_ref(), wanted.rx_attr.as_ref());
-        let transmit_size = tx.map_or(0, |tx| tx.size.min(offer::config().max_outstanding as usize));
+        let transmit_size = tx.map_or(0, |tx| tx.size.min(capabilities::config().max_outstanding as usize));
         let flags = (tx.map_or(0, |tx| tx.op_flags), rx.map_or(0, |rx| rx.op_flags));
         let binding = Binding {
             reports: Reports { sources: caps & FI_SOURCE != 0, ..Reports::default() },

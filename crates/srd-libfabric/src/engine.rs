@@ -1,19 +1,19 @@
 //! The messaging layer of a domain, the device below it, and who moves them.
 //!
 //! There is one lock: the instance's, which every call into the device takes anyway. The messaging layer lies beside the
-//! device and is touched only under that lock, so that an operation locks once. Programs that poll drive it
-//! ([`Engine::drive`]); while they do not, the instance's thread moves packets, the device's completion queue notifies, and
+//! device and is touched only under that lock, so that an operation locks once. Programs that poll make it progress
+//! ([`Engine::progress`]); while they do not, the instance's thread moves packets, the device's completion queue notifies, and
 //! the handler here does what a poll would have done.
 
 use crate::boundary::{Errno, Outcome};
 use crate::completions::Reports;
 use crate::environment::Place;
-use crate::near::{Layer, Near};
-use crate::{offer, report};
+use crate::shm_peers::{Layer, ShmPeers};
+use crate::{capabilities, report};
 use srd_device::{AsyncEvent, CqId, Device, HostMemory};
-use srd_msg::{EndpointId, Farewell, PeerId};
+use srd_msg::{Drain, EndpointId, PeerId};
 use srd_net::log;
-use srd_net::{Instance, LONGEST_FAREWELL, LONGEST_SILENCE, Subscription, Waited};
+use srd_net::{Instance, LONGEST_DRAIN, LONGEST_SILENCE, Subscription, Waited};
 use srd_wire::{InstanceAddr, Nanos, Qpn, Time};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -50,9 +50,9 @@ pub(crate) struct Engine {
     pub instance: Arc<Instance>,
     cq: CqId,
     /// Some endpoint has a post in shared memory; something has come there.
-    near: AtomicBool,
+    shm: AtomicBool,
     lanes: AtomicBool,
-    /// The program has polled since [`Engine::attend`] last asked.
+    /// The program has polled since [`Engine::on_notification`] last asked.
     polled: AtomicBool,
     /// Polls, and those in a row that found nothing.
     polls: AtomicU32,
@@ -108,7 +108,7 @@ pub(crate) struct Bound {
     /// And where they are, or were.
     pub places: Vec<InstanceAddr>,
     /// Its shared memory, or why it has none.
-    pub near: Result<Near, String>,
+    pub shm: Result<ShmPeers, String>,
     /// Where its completions go.
     pub reports: Reports,
 }
@@ -175,14 +175,18 @@ impl State {
         self.endpoints
             .iter_mut()
             .flatten()
-            .filter_map(|bound| bound.near.as_mut().ok())
-            .all(Near::fall_asleep)
+            .filter_map(|bound| bound.shm.as_mut().ok())
+            .all(ShmPeers::fall_asleep)
     }
 
     /// Whether anything has come by shared memory.
     #[inline]
     fn has_news(&mut self) -> bool {
-        self.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut().ok()).any(Near::has_news)
+        self.endpoints
+            .iter_mut()
+            .flatten()
+            .filter_map(|bound| bound.shm.as_mut().ok())
+            .any(ShmPeers::has_news)
     }
 
     /// Hands what has completed to completion queues and counters. Returns whether there was anything.
@@ -206,7 +210,7 @@ impl Engine {
             log::error(format_args!("{why}"));
             Errno(libc::ENODEV)
         })?;
-        let messages = instance.with(|device, _| Messages::open(device, offer::config()))??;
+        let messages = instance.with(|device, _| Messages::open(device, capabilities::config()))??;
         let cq = messages.cq();
         let state = State { messages, endpoints: Vec::new(), ask_again: Time::NEVER, closed: false };
         let state = Arc::new(Guarded(UnsafeCell::new(state)));
@@ -215,7 +219,7 @@ impl Engine {
         let engine = Arc::new(Engine {
             instance,
             cq,
-            near: AtomicBool::new(false),
+            shm: AtomicBool::new(false),
             lanes: AtomicBool::new(false),
             polled: AtomicBool::new(false),
             polls: AtomicU32::new(0),
@@ -228,7 +232,7 @@ impl Engine {
         let weak = Arc::downgrade(&engine);
         let subscription = engine.instance.on_notification(cq, move |_| {
             if let Some(engine) = weak.upgrade() {
-                engine.attend();
+                engine.on_notification();
             }
         });
         let weak = Arc::downgrade(&engine);
@@ -283,20 +287,22 @@ impl Engine {
         }
         let busy = self.instance.is_busy();
         if !busy && !self.instance.others_look() {
-            return self.drive();
+            return self.progress();
         }
-        if busy || !self.near.load(Ordering::Relaxed) || !self.drive_near()? {
+        if busy || !self.shm.load(Ordering::Relaxed) || !self.progress_shm()? {
             self.instance.give_way();
         }
         Ok(())
     }
 
     /// Takes what has come by shared memory. Returns whether there was anything.
-    fn drive_near(&self) -> Outcome<bool> {
+    fn progress_shm(&self) -> Outcome<bool> {
         let mut completed = false;
         // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
         let has_news = || unsafe { self.state() }.has_news();
-        let found = self.instance.with_if(has_news, |device, now| self.round(device, now, &mut completed))?;
+        let found = self
+            .instance
+            .with_if(has_news, |device, now| self.progress_locked(device, now, &mut completed))?;
         if completed {
             self.instance.wake();
         }
@@ -305,15 +311,15 @@ impl Engine {
 
     /// One poll: moves packets, does what follows, hands out what has completed.
     #[inline]
-    pub fn drive(&self) -> Outcome<()> {
+    pub fn progress(&self) -> Outcome<()> {
         let lanes = self.lanes.load(Ordering::Relaxed);
         let found = if lanes && !self.is_turn_of_sockets() {
-            self.drive_near()?
+            self.progress_shm()?
         } else {
             let mut completed = false;
-            let found = self
-                .instance
-                .drive(self.cq, !lanes, |device, now| self.round(device, now, &mut completed))?;
+            let found = self.instance.progress_with(self.cq, !lanes, |device, now| {
+                self.progress_locked(device, now, &mut completed)
+            })?;
             if completed {
                 self.instance.wake();
             }
@@ -353,7 +359,7 @@ impl Engine {
     /// The program is about to sleep on something else than shared memory. False if something has come there.
     pub fn fall_asleep(&self) -> Outcome<bool> {
         self.polled.store(false, Ordering::Relaxed);
-        if !self.near.load(Ordering::Relaxed) {
+        if !self.shm.load(Ordering::Relaxed) {
             return Ok(true);
         }
         self.with(|state, _, _| state.fall_asleep())
@@ -361,13 +367,13 @@ impl Engine {
 
     /// What a notification asks for. The call has failed if the process is a fork, or a signal's handler calls; then
     /// another poll does it.
-    fn attend(&self) {
+    fn on_notification(&self) {
         let mut completed = false;
-        let _ = self.instance.attend(self.cq, |device, now| {
+        let _ = self.instance.progress_when_notified(self.cq, |device, now| {
             let mut found = false;
             if self.polled.swap(false, Ordering::Relaxed) {
                 // Another thread has moved packets for one that polls, and takes what comes by shared memory without being woken.
-                found = self.round(device, now, &mut completed);
+                found = self.progress_locked(device, now, &mut completed);
                 // SAFETY: as below.
                 let state = unsafe { self.state() };
                 state.ask_again = now + STOPPED;
@@ -376,7 +382,7 @@ impl Engine {
             }
             // The program does not poll: whoever sends by shared memory must go on waking us.
             for _ in 0..MOST_ROUNDS {
-                found |= self.round(device, now, &mut completed);
+                found |= self.progress_locked(device, now, &mut completed);
                 // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
                 if unsafe { self.state() }.fall_asleep() {
                     return found;
@@ -400,7 +406,7 @@ impl Engine {
     }
 
     #[inline]
-    fn round(&self, device: &mut Device<HostMemory>, now: Time, completed: &mut bool) -> bool {
+    fn progress_locked(&self, device: &mut Device<HostMemory>, now: Time, completed: &mut bool) -> bool {
         // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
         let state = unsafe { self.state() };
         if state.closed {
@@ -408,36 +414,36 @@ impl Engine {
         }
         // First what has come by shared memory: who sent it may have closed since, which the network tells, and then what is
         // still there would be of a session that is over.
-        let mut from_near = false;
-        for near in state.endpoints.iter_mut().flatten().filter_map(|bound| bound.near.as_mut().ok()) {
+        let mut from_shm = false;
+        for shm in state.endpoints.iter_mut().flatten().filter_map(|bound| bound.shm.as_mut().ok()) {
             let layer = &mut Layer { messages: &mut state.messages, device, now };
-            from_near |= (0..MOST_TURNS).take_while(|_| near.round(layer)).count() > 0;
+            from_shm |= (0..MOST_TURNS).take_while(|_| shm.round(layer)).count() > 0;
         }
-        let from_far = state.messages.progress(device, now);
-        let quiet = if from_far { 0 } else { self.quiet.load(Ordering::Relaxed).saturating_add(1) };
+        let from_network = state.messages.progress(device, now);
+        let quiet = if from_network { 0 } else { self.quiet.load(Ordering::Relaxed).saturating_add(1) };
         self.quiet.store(quiet, Ordering::Relaxed);
-        if from_near {
+        if from_shm {
             self.lanes.store(true, Ordering::Relaxed);
         }
         while let Some((endpoint, peer, addr)) = state.messages.poll_stranger() {
             let bound = state.endpoints.get_mut(endpoint.0 as usize).and_then(Option::as_mut);
-            if let Some(near) = bound.and_then(|bound| bound.near.as_mut().ok()) {
-                near.meet(&mut Layer { messages: &mut state.messages, device, now }, peer, addr);
+            if let Some(shm) = bound.and_then(|bound| bound.shm.as_mut().ok()) {
+                shm.meet(&mut Layer { messages: &mut state.messages, device, now }, peer, addr);
             }
         }
         *completed |= state.collect();
         state.ask_again = Time::NEVER;
         self.set_alarm(state, device);
-        from_far || from_near || *completed
+        from_network || from_shm || *completed
     }
 
-    /// Sleeps until `ready` says yes, driving meanwhile. Returns whether it did within `timeout` (`None`: for ever). EINTR
+    /// Sleeps until `ready` says yes, making progress meanwhile. Returns whether it did within `timeout` (`None`: for ever). EINTR
     /// if a signal's handler has run.
     pub fn wait(&self, timeout: Option<Duration>, mut ready: impl FnMut() -> bool) -> Outcome<bool> {
         let mut failure = None;
         let waited = self.instance.wait_until_signal(timeout, || {
             loop {
-                match self.drive().map(|()| ready()) {
+                match self.progress().map(|()| ready()) {
                     Ok(true) => return true,
                     Ok(false) => {}
                     Err(errno) => {
@@ -510,15 +516,15 @@ impl Engine {
     fn close_working_endpoint(&self, endpoint: EndpointId, qpn: Qpn) -> Outcome<()> {
         let mut start = None;
         let mut is_over = || {
-            let farewell = self.with(|state, _, now| (state.messages.farewell(endpoint), now));
-            let Ok((farewell, now)) = farewell else { return true };
+            let drain = self.with(|state, _, now| (state.messages.drain(endpoint), now));
+            let Ok((drain, now)) = drain else { return true };
             let start = *start.get_or_insert(now);
             let silent = |last: Time| now.since(last.max(start)) >= LONGEST_SILENCE;
-            match farewell {
-                _ if now.since(start) >= LONGEST_FAREWELL => true,
-                Farewell::Over => true,
-                Farewell::Unacknowledged => self.instance.last_arrival().map_or(true, silent),
-                Farewell::Queued => false,
+            match drain {
+                _ if now.since(start) >= LONGEST_DRAIN => true,
+                Drain::Over => true,
+                Drain::Unacknowledged => self.instance.last_arrival().map_or(true, silent),
+                Drain::Queued => false,
             }
         };
         loop {
@@ -539,8 +545,8 @@ impl Engine {
     }
 
     /// From now on whoever falls asleep looks at shared memory before.
-    pub fn has_near(&self) {
-        self.near.store(true, Ordering::Relaxed);
+    pub fn uses_shm(&self) {
+        self.shm.store(true, Ordering::Relaxed);
     }
 
     /// Gives everything back. Endpoints are closed already.

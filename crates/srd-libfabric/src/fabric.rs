@@ -3,7 +3,7 @@
 use crate::boundary::{Absent, Errno, Outcome, abi, object, readable, text, writable};
 use crate::constants::*;
 use crate::layout::*;
-use crate::{counter, cq, domain, eq, offer, wait_set};
+use crate::{capabilities, counter, cq, domain, eq, wait_set};
 use libc::{c_int, c_void};
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ static OPS: fi_ops_fabric = fi_ops_fabric {
 abi! {
     status fn open(attr: *mut fi_fabric_attr, fabric: *mut *mut fid_fabric, context: *mut c_void) {
         let attr = readable(attr)?;
-        if text(attr.name)?.is_some_and(|name| !name.eq_ignore_ascii_case(offer::FABRIC)) {
+        if text(attr.name)?.is_some_and(|name| !name.eq_ignore_ascii_case(capabilities::FABRIC)) {
             return Err(Errno::INVALID);
         }
         let made = Box::new(Fabric {

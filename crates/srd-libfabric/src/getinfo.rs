@@ -7,7 +7,7 @@ use crate::constants::*;
 use crate::environment::Place;
 use crate::info::Info;
 use crate::layout::*;
-use crate::{attributes, domain, fabric, info, offer};
+use crate::{attributes, capabilities, domain, fabric, info};
 use libc::c_char;
 use srd_net::log;
 use std::net::{IpAddr, SocketAddr};
@@ -117,8 +117,8 @@ fn answer_to(asked: &Asked<'_>, node: Option<&str>, service: Option<&str>, flags
         parts.fabric.fabric = attr.fabric;
     }
     parts.domain.name = info::text(&place.local.interface)?;
-    parts.fabric.name = info::text(offer::FABRIC)?;
-    parts.fabric.prov_version = offer::PROVIDER_VERSION;
+    parts.fabric.name = info::text(capabilities::FABRIC)?;
+    parts.fabric.prov_version = capabilities::PROVIDER_VERSION;
     parts.fabric.api_version = asked.api;
     parts.info.addr_format = address::format_of(ip);
     let (port, key) = wanted.source.map_or((0, 0), |source| (source.at.port(), source.key));
@@ -184,8 +184,8 @@ fn check_names(asked: &Asked<'_>, interface: &str) -> Outcome<()> {
         check("domain", domain.name, interface)?;
     }
     if let Some(fabric) = asked.fabric {
-        check("fabric", fabric.name, offer::FABRIC)?;
-        check("provider", fabric.prov_name, &offer::name().to_string_lossy())?;
+        check("fabric", fabric.name, capabilities::FABRIC)?;
+        check("provider", fabric.prov_name, &capabilities::name().to_string_lossy())?;
         // SAFETY: by fi_getinfo(3) NULL or an open fabric.
         if !fabric.fabric.is_null() && unsafe { fabric::Fabric::recognize(fabric.fabric) }.is_none() {
             return Err(refused("an open fabric", "of another provider"));

@@ -1,7 +1,7 @@
 //! A libfabric provider over SRD, loaded by libfabric as `libsrd-fi.so` (FI_PROVIDER_PATH).
 //!
 //! What an operation does on the wire is decided in `srd-msg`, and packets move in `srd-net`. Here is the C side: what is
-//! offered and negotiated (`offer.rs`, `attributes.rs`, `getinfo.rs`), one file for each kind of object, one for each table
+//! offered and negotiated (`capabilities.rs`, `attributes.rs`, `getinfo.rs`), one file for each kind of object, one for each table
 //! of operations (`messages.rs`, `rma.rs`, `atomic.rs`), and the edge itself (`layout.rs`, `boundary.rs`). `engine.rs` says
 //! who holds which lock and who makes progress.
 //!
@@ -14,6 +14,7 @@ mod atomic;
 mod attributes;
 mod av;
 mod boundary;
+mod capabilities;
 mod completions;
 mod constants;
 mod counter;
@@ -29,13 +30,12 @@ mod info;
 pub mod layout;
 mod messages;
 mod mr;
-mod near;
-mod offer;
 mod pieces;
 mod poll_set;
 mod provider;
 mod report;
 mod rma;
+mod shm_peers;
 mod wait;
 mod wait_set;
 

@@ -74,7 +74,7 @@ fn look(ep: &Endpoint, from: fi_addr_t, matching: Match, context: u64, flags: u6
         });
     }
     // What has come is there for the asking, also if the program has not polled since.
-    ep.drive()?;
+    ep.progress()?;
     ep.post_receive(from, |messages, device, now, id, from| {
         messages.peek(device, now, id, &Peek { from, matching, context, claim, discard })
     })

@@ -1,7 +1,7 @@
 //! What libfabric finds in the library.
 
 use crate::layout::{fi_context, fi_provider};
-use crate::{engine, environment, fabric, getinfo, offer};
+use crate::{capabilities, engine, environment, fabric, getinfo};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 use std::sync::Once;
@@ -13,8 +13,8 @@ struct Provider(UnsafeCell<fi_provider>);
 unsafe impl Sync for Provider {}
 
 static PROVIDER: Provider = Provider(UnsafeCell::new(fi_provider {
-    version: offer::PROVIDER_VERSION,
-    fi_version: offer::NEWEST_API,
+    version: capabilities::PROVIDER_VERSION,
+    fi_version: capabilities::NEWEST_API,
     context: fi_context { internal: [null_mut(); 4] },
     name: null_mut(),
     getinfo: getinfo::getinfo,
@@ -29,7 +29,7 @@ pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
     let provider = PROVIDER.0.get();
     // SAFETY: nobody has the provider before this has returned once.
     NAMED.call_once(|| unsafe {
-        (*provider).name = offer::name().as_ptr();
+        (*provider).name = capabilities::name().as_ptr();
         environment::set_log_level();
     });
     provider

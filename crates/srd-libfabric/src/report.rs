@@ -43,9 +43,9 @@ fn local_peer(bound: &Bound, peer: &PeerReport) -> LocalPeerStats {
 
 /// Why messages to a peer of this host go over the network.
 fn why_network(bound: &Bound, peer: &PeerReport) -> String {
-    match &bound.near {
+    match &bound.shm {
         Err(why) => why.clone(),
-        Ok(near) => match near.why_without(peer.id) {
+        Ok(shm) => match shm.why_without(peer.id) {
             Some(why) => why.to_string(),
             None => "shared memory with it was not sought yet, or has ended".into(),
         },

@@ -139,7 +139,7 @@ fn strangers_at_a_well_known_endpoint_neither_fill_standard_error_nor_silence_it
             let (op, bytes) =
                 (Op::Send { route, imm: None, datagram: false }, letter(dice.roll() as u32 | 1));
             let body = data(first_psn(who, 0), MsgId(0), bytes.len() as u32, op, bytes);
-            socket.send_to(&Forger::new(seed, base + slot).introduction_of(who, body), to).unwrap();
+            socket.send_to(&Forger::new(seed, base + slot).hello_of(who, body), to).unwrap();
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
     };

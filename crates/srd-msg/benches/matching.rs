@@ -103,7 +103,7 @@ fn measure(n: u64, reverse: bool) -> (f64, f64) {
     let letters_of = |letters: &Letters| std::mem::take(&mut *letters.lock().unwrap());
     let deliver = |to: &mut Side, from: PeerAddr, letter: &[u8]| {
         let (at, len) = (letter.as_ptr() as u64, letter.len() as u32);
-        to.domain.arrived_near(&mut to.device, NOW, to.endpoint, (from.gid, from.qpn), at, len);
+        to.domain.arrived_by_shm(&mut to.device, NOW, to.endpoint, (from.gid, from.qpn), at, len);
     };
     let send = |a: &mut Side, tag| {
         let flags = TxFlags { report: false, ..TxFlags::default() };

@@ -298,7 +298,7 @@ pub const NO_LABEL: u64 = u64::MAX;
 
 /// What becomes of what an endpoint has sent, before it closes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Farewell {
+pub enum Drain {
     /// All of it has arrived, or never will.
     Over,
     /// The device waits for peers to acknowledge it.
@@ -407,7 +407,7 @@ pub struct Config {
     pub most_left: u32,
     /// Longest message that goes to a peer of the same host in one piece; longer ones are read from the sender's memory, where
     /// that can be done.
-    pub near_limit: u64,
+    pub shm_limit: u64,
     /// How often a peer that owes something and is silent is asked whether it is there.
     pub ask_every: Nanos,
 }
@@ -428,7 +428,7 @@ impl Default for Config {
             unexpected_bytes: 64 << 20,
             // One session leaves its window at most, and each after it what may be sent unasked.
             most_left: MOST_WINDOW + 8 * FIRST_WINDOW,
-            near_limit: 8 << 10,
+            shm_limit: 8 << 10,
             ask_every: Nanos::from_millis(500),
         }
     }

@@ -20,7 +20,7 @@ impl Endpoint {
     /// A message of `len` bytes from somewhere lies at `at`, until this returns. Answers whose it is, if that can be told.
     #[inline]
     pub fn arrived<M: Store>(&mut self, cx: &mut Cx<'_, M>, from: &Place, at: u64, len: u32) -> Option<u32> {
-        // Memory need not hold more of it than a header (`srd_device::SketchMemory`).
+        // Memory need not hold more of it than a header (`srd_device::HeaderMemory`).
         let head = cx.memory().bytes(at, (len as usize).min(LONGEST));
         let Some((common, body, header)) = header::decode(head) else {
             cx.shared.counters.malformed += 1;
@@ -258,7 +258,7 @@ impl Endpoint {
     fn void<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, number: u32) {
         let Some(index) = self.peers[peer as usize].assemblies.get(&number).copied() else { return };
         let incoming = self.incoming.at_mut(index).expect("it is being collected");
-        if incoming.arrived == incoming.ahead {
+        if incoming.arrived == incoming.eager {
             return;
         }
         self.peers[peer as usize].assemblies.remove(&number);
@@ -331,8 +331,8 @@ impl Endpoint {
         len: u32,
     ) -> Result<(), Breach> {
         let incoming = self.incoming.at(index).expect("it is being collected");
-        let beyond = offset as u64 + len as u64 > incoming.ahead as u64;
-        if beyond || incoming.arrived as u64 + len as u64 > incoming.ahead as u64 {
+        let beyond = offset as u64 + len as u64 > incoming.eager as u64;
+        if beyond || incoming.arrived as u64 + len as u64 > incoming.eager as u64 {
             return Err(Breach::Length);
         }
         self.hold(cx, index, offset, payload, len)?;

@@ -11,7 +11,7 @@ use crate::one_sided::{ANSWER_DENIED, ANSWER_NO_KEY, ANSWER_UNSUPPORTED};
 use crate::operations::{Await, Op};
 use crate::receiving::ANSWER_OK;
 use crate::shared::Cx;
-use crate::work::Purpose;
+use crate::transmit::Purpose;
 use srd_device::Store;
 use std::ops::Range;
 

@@ -25,7 +25,7 @@ pub struct Domain<M: Store> {
 /// Completions that nobody has taken, beyond which nothing is taken from the device.
 const MOST_DONE: usize = 1 << 14;
 
-/// A message that finds no buffer is sent again for ever: the receiver takes them as fast as it can.
+/// A message that finds no buffer is retransmitted for ever: the receiver takes them as fast as it can.
 const RNR_FOR_EVER: u8 = 7;
 
 impl<M: Store> Domain<M> {
@@ -126,8 +126,8 @@ impl<M: Store> Domain<M> {
     }
 
     /// What an endpoint that is to be closed still owes its peers: it should go on for a moment.
-    pub fn farewell(&self, endpoint: EndpointId) -> Farewell {
-        self.at(endpoint).map_or(Farewell::Over, Endpoint::farewell)
+    pub fn drain(&self, endpoint: EndpointId) -> Drain {
+        self.at(endpoint).map_or(Drain::Over, Endpoint::drain)
     }
 
     /// Ends an endpoint, whose queue pair the caller has destroyed. Nothing of it completes any more.
@@ -284,7 +284,7 @@ impl<M: Store> Domain<M> {
 
     /// A message from an endpoint at `gid` and `qpn`, which is near, lies at `at` until this returns.
     #[inline]
-    pub fn arrived_near(
+    pub fn arrived_by_shm(
         &mut self,
         device: &mut Device<M>,
         now: Time,
@@ -313,7 +313,7 @@ impl<M: Store> Domain<M> {
     }
 
     /// The process of an endpoint at `gid` and `qpn`, which was near, has ended.
-    pub fn lost_near(
+    pub fn lost_by_shm(
         &mut self,
         device: &mut Device<M>,
         now: Time,

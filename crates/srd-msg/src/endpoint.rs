@@ -1,5 +1,5 @@
 //! An endpoint: its tables, and the work that it gives to the device. What the work is for is decided in the files that
-//! have it done (`sending.rs`, `receiving.rs`, `pulling.rs`, `granting.rs`, `one_sided.rs`, `atomics.rs`, `sessions.rs`).
+//! have it done (`sending.rs`, `receiving.rs`, `read_rendezvous.rs`, `grants.rs`, `one_sided.rs`, `atomics.rs`, `sessions.rs`).
 
 use crate::api::*;
 use crate::incoming::{Incoming, Matcher, Receive};
@@ -9,7 +9,7 @@ use crate::matching::FastMap;
 use crate::operations::Op;
 use crate::peer::Peer;
 use crate::shared::Cx;
-use crate::work::Tx;
+use crate::transmit::Tx;
 use srd_device::slab::{Key, Slab};
 use srd_device::{AhNumber, Completion, CompletionOp, DeviceError, RecvWr, Sge, Store};
 use srd_wire::{Gid, Qpn, Status, Time};

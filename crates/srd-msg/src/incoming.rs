@@ -1,5 +1,5 @@
 //! What is known of receives that wait, and of messages that are on their way in. What happens to them is decided in
-//! `receiving.rs`, `pulling.rs` and `granting.rs`.
+//! `receiving.rs`, `read_rendezvous.rs` and `grants.rs`.
 
 use crate::api::Failure;
 use crate::buffers::Buffer;
@@ -69,7 +69,7 @@ pub(crate) struct Incoming {
     pub receipt: bool,
     pub total: u64,
     /// How much comes by itself, and has come.
-    pub ahead: u32,
+    pub eager: u32,
     pub arrived: u32,
     /// What has come before there was a receive.
     pub held: Option<Buffer>,

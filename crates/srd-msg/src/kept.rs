@@ -6,7 +6,7 @@ use crate::endpoint::Endpoint;
 use crate::header::Body;
 use crate::peer::{FIRST_WINDOW, MESSAGE_COST, Peer};
 use crate::shared::{Cx, Shared};
-use crate::work::Purpose;
+use crate::transmit::Purpose;
 use srd_device::Store;
 use srd_wire::Status;
 

@@ -29,7 +29,7 @@ pub struct LaneTraffic {
 }
 
 /// A way to one endpoint of another process of this host, in the order of sending. What comes the other way is given to
-/// [`crate::Domain::arrived_near`].
+/// [`crate::Domain::arrived_by_shm`].
 pub trait Lane: Send {
     /// The longest message that it takes.
     fn longest(&self) -> usize;

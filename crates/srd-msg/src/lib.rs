@@ -16,7 +16,7 @@ mod domain;
 mod endpoint;
 #[doc(hidden)]
 pub mod fuzz;
-mod granting;
+mod grants;
 mod header;
 mod incoming;
 mod iov;
@@ -26,13 +26,13 @@ mod matching;
 mod one_sided;
 mod operations;
 mod peer;
-mod pulling;
+mod read_rendezvous;
 mod receiving;
 mod regions;
 mod sending;
 mod sessions;
 mod shared;
-mod work;
+mod transmit;
 
 pub use api::*;
 pub use counters::Counters;

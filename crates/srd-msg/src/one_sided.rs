@@ -9,7 +9,7 @@ use crate::operations::{Await, Op, copy_injected};
 use crate::receiving::ANSWER_OK;
 use crate::regions::{Denied, device_key_in};
 use crate::shared::Cx;
-use crate::work::{Purpose, Work};
+use crate::transmit::{Purpose, Work};
 use arrayvec::ArrayVec;
 use srd_device::slab::Key;
 use srd_device::{SendOp, Sge, Store};

@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::iov::{Iovs, gather, length};
 use crate::peer::MESSAGE_COST;
 use crate::shared::Cx;
-use crate::work::failure_of;
+use crate::transmit::failure_of;
 use arrayvec::ArrayVec;
 use srd_device::Store;
 use srd_device::slab::Key;

@@ -66,7 +66,7 @@ pub(crate) struct Peer {
     floor: u32,
     undelivered: VecDeque<u16>,
     /// Bytes sent for which nobody may be waiting, and how many of them it has consumed; modulo 2^32.
-    pub pushed: u32,
+    pub sent_bytes: u32,
     pub consumed_there: u32,
     /// How many more bytes it takes than it has consumed.
     pub window: u32,
@@ -112,7 +112,7 @@ pub(crate) struct Peer {
     pub assemblies: FastMap<u32, u32>,
     /// Bytes of its that we have consumed, and how many we have told it of.
     pub consumed: u32,
-    pub told: u32,
+    pub advertised: u32,
     /// How many more it may send than we have consumed, as it knows; and the most that it was told in this session.
     pub window_told: u32,
     pub window_most: u32,
@@ -153,7 +153,7 @@ impl Peer {
             next_number: 0,
             floor: 0,
             undelivered: VecDeque::new(),
-            pushed: 0,
+            sent_bytes: 0,
             consumed_there: 0,
             window: FIRST_WINDOW,
             unanswered: 0,
@@ -177,7 +177,7 @@ impl Peer {
             early: FastMap::with_hasher(hash),
             assemblies: FastMap::with_hasher(hash),
             consumed: 0,
-            told: 0,
+            advertised: 0,
             window_told: FIRST_WINDOW,
             window_most: FIRST_WINDOW,
             kept: 0,
@@ -194,8 +194,8 @@ impl Peer {
 
     /// How many bytes may be sent for which nobody may be waiting.
     #[inline]
-    pub fn room(&self) -> u32 {
-        self.window.saturating_sub(self.pushed.wrapping_sub(self.consumed_there))
+    pub fn credit(&self) -> u32 {
+        self.window.saturating_sub(self.sent_bytes.wrapping_sub(self.consumed_there))
     }
 
     /// Whether the program waits for messages of this peer alone. One that has never sent anything need not have begun.
@@ -292,7 +292,7 @@ impl Peer {
         self.floor = 0;
         self.undelivered.clear();
         self.gaps = false;
-        self.pushed = 0;
+        self.sent_bytes = 0;
         self.consumed_there = 0;
         self.window = FIRST_WINDOW;
         self.keys.clear();
@@ -322,7 +322,7 @@ impl Peer {
         self.may_resume = false;
         self.expected = 0;
         self.consumed = 0;
-        self.told = 0;
+        self.advertised = 0;
         self.window_told = FIRST_WINDOW;
         self.window_most = FIRST_WINDOW;
         self.assemblies.clear();

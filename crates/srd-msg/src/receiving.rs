@@ -329,7 +329,7 @@ impl Endpoint {
             data: message.data,
             receipt: message.receipt,
             total,
-            ahead,
+            eager: ahead,
             arrived: 0,
             held: None,
             standing: Standing::Early,
@@ -356,9 +356,9 @@ impl Endpoint {
                 scatter(cx.device.memory(), from, len as u64, &matched.iov, offset as u64);
             }
             Standing::Discarded => {}
-            _ if incoming.ahead == 0 => {}
+            _ if incoming.eager == 0 => {}
             _ => {
-                let ahead = incoming.ahead as usize;
+                let ahead = incoming.eager as usize;
                 if incoming.held.is_none() {
                     incoming.held = Some(cx.try_buffer(ahead).ok_or(Breach::Memory)?);
                 }
@@ -388,7 +388,7 @@ impl Endpoint {
     /// The same where the peer is not to be answered any more.
     pub fn turn_without_answer<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
         let incoming = self.incoming.at_mut(index).expect("it waited for its turn");
-        let whole = matches!(incoming.fetch, Fetch::Nothing) && incoming.arrived == incoming.ahead;
+        let whole = matches!(incoming.fetch, Fetch::Nothing) && incoming.arrived == incoming.eager;
         if whole {
             self.leave(index);
             self.turn_of(cx, index);
@@ -408,7 +408,7 @@ impl Endpoint {
         let incoming = self.incoming.at_mut(index).expect("it waited");
         if let Some(held) = incoming.held.take() {
             // Not all of it need have come; what has not overwrites this later.
-            scatter(cx.device.memory(), held.addr, incoming.ahead as u64, &matched.iov, 0);
+            scatter(cx.device.memory(), held.addr, incoming.eager as u64, &matched.iov, 0);
             cx.give_buffer(held);
         }
         incoming.standing = Standing::Matched(matched);
@@ -434,24 +434,24 @@ impl Endpoint {
             Standing::Discarded => 0,
             Standing::Early | Standing::Unexpected(_) | Standing::Claimed => return,
         };
-        let wanted = incoming.total.min(capacity).saturating_sub(incoming.ahead as u64);
+        let wanted = incoming.total.min(capacity).saturating_sub(incoming.eager as u64);
         let (fetched, idle) = match &incoming.fetch {
             Fetch::Nothing => (0, true),
             Fetch::Read { done, reads, .. } => (*done, *reads == 0),
             Fetch::Grant { done, .. } => (*done, true),
         };
-        let complete = incoming.arrived == incoming.ahead && fetched >= wanted;
-        let failed = incoming.failure.is_some() && (incoming.orphan || incoming.arrived == incoming.ahead);
+        let complete = incoming.arrived == incoming.eager && fetched >= wanted;
+        let failed = incoming.failure.is_some() && (incoming.orphan || incoming.arrived == incoming.eager);
         if !idle || !(complete || failed) {
             return;
         }
         let key = self.incoming.key_at(index).expect("it is there");
         let incoming = self.incoming.remove(key).expect("its key was found");
         let peer = incoming.peer;
-        self.discharge(cx.shared, peer, incoming.ahead, incoming.orphan);
+        self.discharge(cx.shared, peer, incoming.eager, incoming.orphan);
         if !incoming.orphan {
             self.peers[peer as usize].assemblies.remove(&incoming.number);
-            self.consumed(cx, peer, incoming.ahead);
+            self.consumed(cx, peer, incoming.eager);
             if incoming.receipt || !matches!(incoming.fetch, Fetch::Nothing) {
                 self.tell(cx, peer, &Body::Answer { op: incoming.op, status: ANSWER_OK });
             }
@@ -473,7 +473,7 @@ impl Endpoint {
         }
         state.consumed = state.consumed.wrapping_add(bytes).wrapping_add(MESSAGE_COST);
         // A message that goes there anyway says so too; this one leaves before its window is used up.
-        if state.consumed.wrapping_sub(state.told) > state.window_told / 4 {
+        if state.consumed.wrapping_sub(state.advertised) > state.window_told / 4 {
             self.say_hello(cx, peer);
         }
     }

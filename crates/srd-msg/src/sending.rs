@@ -9,7 +9,7 @@ use crate::iov::{Iovs, gather, length, stretch};
 use crate::operations::{Op, copy_injected};
 use crate::peer::MESSAGE_COST;
 use crate::shared::Cx;
-use crate::work::Purpose;
+use crate::transmit::Purpose;
 use srd_device::{Access, Store};
 
 /// Up to here a payload is copied beside its header: cheaper than a second piece for the device and the kernel.
@@ -30,7 +30,7 @@ impl Endpoint {
         let peer = &self.peers[send.to.0 as usize];
         let header =
             COMMON + 8 + if send.tag.is_some() { 8 } else { 0 } + if send.data.is_some() { 8 } else { 0 };
-        let fits = len + MESSAGE_COST as u64 <= peer.room() as u64;
+        let fits = len + MESSAGE_COST as u64 <= peer.credit() as u64;
         if let Some(lane) = &peer.lane {
             return self.send_to_near(cx, send, len, fits && len + header as u64 <= lane.longest() as u64);
         }
@@ -57,7 +57,7 @@ impl Endpoint {
         len: u64,
         fits: bool,
     ) -> Result<(), Refused> {
-        if fits && len <= cx.shared.config.near_limit {
+        if fits && len <= cx.shared.config.shm_limit {
             cx.shared.counters.near_sent += 1;
             self.send_whole(cx, send, len);
         } else {
@@ -84,7 +84,7 @@ impl Endpoint {
             (Purpose::Eager { context: send.context, tagged, report: send.flags.report }, 0)
         };
         let peer = &mut self.peers[to as usize];
-        peer.pushed = peer.pushed.wrapping_add(len as u32 + MESSAGE_COST);
+        peer.sent_bytes = peer.sent_bytes.wrapping_add(len as u32 + MESSAGE_COST);
         let number = peer.take_number();
         let message = Message { number, op, tag: send.tag, data: send.data, receipt, part: None };
         let body = Body::Message(message);
@@ -120,7 +120,7 @@ impl Endpoint {
     /// By rendezvous: what the window permits goes ahead.
     fn send_rendezvous<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, len: u64) {
         let op = self.begin_message(cx, send, true);
-        let room = self.peers[send.to.0 as usize].room().saturating_sub(MESSAGE_COST);
+        let room = self.peers[send.to.0 as usize].credit().saturating_sub(MESSAGE_COST);
         let ahead = (room as u64).min(cx.shared.config.eager_ahead).min(len) as u32;
         // A short message is not worth a read of a part of it.
         let near = self.peers[send.to.0 as usize].lane.is_some();
@@ -171,7 +171,7 @@ impl Endpoint {
     ) {
         let to = send.to.0;
         let peer = &mut self.peers[to as usize];
-        peer.pushed = peer.pushed.wrapping_add(ahead + MESSAGE_COST);
+        peer.sent_bytes = peer.sent_bytes.wrapping_add(ahead + MESSAGE_COST);
         let number = peer.take_number();
         let name = name_of(self.ops.key_at(op).expect("just begun"));
         let receipt = send.flags.level == Level::Delivery && rendezvous.is_none();

@@ -8,7 +8,7 @@ use crate::kept::Breach;
 use crate::operations::Await;
 use crate::peer::{MESSAGE_COST, MOST_WINDOW, Session, session_name};
 use crate::shared::Cx;
-use crate::work::Purpose;
+use crate::transmit::Purpose;
 use srd_device::PeerLoss;
 use srd_device::slab::Key;
 use srd_device::{DeviceConfig, Loss, QPS_PER_PORT, Store};
@@ -337,7 +337,7 @@ impl Endpoint {
     pub fn leave(&mut self, index: u32) {
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
         incoming.orphan = true;
-        let (peer, ahead, owed) = (incoming.peer, incoming.ahead, std::mem::take(&mut incoming.owed));
+        let (peer, ahead, owed) = (incoming.peer, incoming.eager, std::mem::take(&mut incoming.owed));
         let state = &mut self.peers[peer as usize];
         state.kept -= ahead + MESSAGE_COST;
         state.left += ahead + MESSAGE_COST;
@@ -350,7 +350,7 @@ impl Endpoint {
     pub fn orphan<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, failure: Failure) {
         self.leave(index);
         let incoming = self.incoming.at_mut(index).expect("it is there");
-        let whole = matches!(incoming.fetch, Fetch::Nothing) && incoming.arrived == incoming.ahead;
+        let whole = matches!(incoming.fetch, Fetch::Nothing) && incoming.arrived == incoming.eager;
         if whole && !matches!(incoming.standing, Standing::Early) {
             return;
         }

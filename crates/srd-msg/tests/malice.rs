@@ -129,7 +129,7 @@ impl Field {
     fn forge(&mut self, from: PeerAddr, bytes: &[u8]) {
         let Side { device, domain, endpoint, .. } = &mut self.victim;
         let place = (from.gid, from.qpn);
-        domain.arrived_near(device, self.now, *endpoint, place, bytes.as_ptr() as u64, bytes.len() as u32);
+        domain.arrived_by_shm(device, self.now, *endpoint, place, bytes.as_ptr() as u64, bytes.len() as u32);
     }
 
     fn attacker(&self, n: u32) -> PeerAddr {
@@ -719,7 +719,7 @@ fn flood(seed: u64, attackers: u32, messages: u32, busy: bool) -> (i64, i64) {
     for n in 0..attackers {
         let Side { device, domain, endpoint, .. } = &mut field.victim;
         let from = all[n as usize].addr;
-        domain.lost_near(device, field.now, *endpoint, (from.gid, from.qpn), FORGER);
+        domain.lost_by_shm(device, field.now, *endpoint, (from.gid, from.qpn), FORGER);
     }
     field.run(Nanos::from_secs(5));
     let iov = [Iov { addr: program.room.as_ptr() as u64, len: 1 << 20 }];

@@ -59,7 +59,7 @@ impl Posted {
 }
 
 struct Program {
-    hall: Hall,
+    cluster: Cluster,
     rng: Rng,
     lives: Vec<u32>,
     sent: Vec<Sent>,
@@ -110,9 +110,9 @@ impl Program {
         let mut device = device_config();
         device.rnr_wait = Nanos::from_micros(20);
         device.rnr_wait_max = Nanos::from_micros(200);
-        let hall = Hall::with(hosts, config, device, seed.is_multiple_of(3));
+        let cluster = Cluster::with(hosts, config, device, seed.is_multiple_of(3));
         Program {
-            hall,
+            cluster,
             rng,
             lives: vec![0; hosts],
             sent: Vec::new(),
@@ -142,9 +142,9 @@ impl Program {
         let iov = match self.rng.below(3) {
             0 if len > 2 => {
                 let cut = 1 + self.rng.below(len as u64 - 1) as usize;
-                vec![self.hall.bytes(from, &bytes[..cut]), self.hall.bytes(from, &bytes[cut..])]
+                vec![self.cluster.bytes(from, &bytes[..cut]), self.cluster.bytes(from, &bytes[cut..])]
             }
-            _ => vec![self.hall.bytes(from, &bytes)],
+            _ => vec![self.cluster.bytes(from, &bytes)],
         };
         let inject = len <= 4096 && self.rng.one_in(4);
         let level = [Level::Inject, Level::Transmit, Level::Delivery][self.rng.below(3) as usize];
@@ -152,9 +152,9 @@ impl Program {
         let tag = self.tag();
         let context = self.context(from, Entry::Send(number));
         // The data tell which message it is, whatever its length.
-        let peer = self.hall.peer(from, to);
+        let peer = self.cluster.peer(from, to);
         let send = Send { to: peer, tag, iov: &iov, data: Some(number as u64), context, flags };
-        match self.hall.post_send(from, &send) {
+        match self.cluster.post_send(from, &send) {
             Ok(()) => self.sent.push(Sent {
                 from,
                 to,
@@ -178,16 +178,16 @@ impl Program {
         let ignore = [0, 0, 1, 2, u64::MAX][self.rng.below(5) as usize];
         let tag = self.tag().map(|tag| (tag, ignore));
         let len = if self.rng.one_in(8) { 500 } else { 200_000 };
-        let room = self.hall.room(at, len);
+        let room = self.cluster.room(at, len);
         let number = self.posted.len();
         let context = self.context(at, Entry::Recv(number));
         let matching = tag.map_or(Match::Untagged, |(tag, ignore)| Match::Tagged { tag, ignore });
-        let peer = from.map(|from| self.hall.peer(at, from));
+        let peer = from.map(|from| self.cluster.peer(at, from));
         let recv =
             Recv { from: peer, matching, iov: &[room], context, report: true, multi: false, claim: false };
-        self.hall.post(at, &recv).unwrap();
+        self.cluster.post(at, &recv).unwrap();
         let life = self.lives[at];
-        let well_known = self.hall.well_known;
+        let well_known = self.cluster.well_known;
         let from = from.map(|from| (from, self.lives[from]));
         self.posted.push(Posted {
             at,
@@ -207,7 +207,7 @@ impl Program {
         self.calm = false;
         match self.rng.below(2) {
             0 => {
-                self.hall.restart(host);
+                self.cluster.restart(host);
                 self.lives[host] += 1;
                 for message in self.sent.iter_mut().filter(|sent| sent.from == host) {
                     message.outcome.get_or_insert(Err(Failure::Closing));
@@ -221,7 +221,7 @@ impl Program {
             _ => {
                 // Cut off for less or more than it takes to be given up.
                 let span = Nanos::from_millis(1 + self.rng.below(5_000));
-                let end = self.hall.net.now + span;
+                let end = self.cluster.net.now + span;
                 let seed = self.rng.next();
                 self.network(seed, Some((host, end)));
             }
@@ -232,9 +232,9 @@ impl Program {
         let mut rng = Rng(seed);
         let loss = [0, 2, 10][rng.below(3) as usize];
         let mut packets = 0u64;
-        let begin = self.hall.net.now;
+        let begin = self.cluster.net.now;
         let _ = begin;
-        self.hall.net.judge = Some(Box::new(move |from, transmit| {
+        self.cluster.net.judge = Some(Box::new(move |from, transmit| {
             packets += 1;
             // The judge knows no time; a cut ends after so many packets have died of it, which come ever more slowly.
             if let Some((host, _)) = cut
@@ -255,7 +255,7 @@ impl Program {
     fn collect(&mut self) {
         let mut all = Vec::new();
         for at in 0..self.lives.len() {
-            all.extend(std::iter::from_fn(|| self.hall.domains[at].poll_done()).map(|done| (at, done)));
+            all.extend(std::iter::from_fn(|| self.cluster.domains[at].poll_done()).map(|done| (at, done)));
         }
         // Whoever looks at the receivers first sees what had happened when a sender was told.
         all.sort_by_key(|(_, done)| !matches!(done.kind, Kind::Recv { .. }));
@@ -305,7 +305,7 @@ impl Program {
             assert_eq!(done.tag, sent.tag.unwrap_or(0));
             let over = if let Some(Failure::Truncated { over }) = done.error { over } else { 0 };
             assert_eq!(done.len + over, sent.len as u64);
-            let memory = self.hall.net.devices[posted.at].memory();
+            let memory = self.cluster.net.devices[posted.at].memory();
             let bytes = memory.at(posted.room.addr, done.len as usize);
             assert!(*bytes == content(message, sent.len)[..bytes.len()], "message {message} has other bytes");
             self.sent[message].taken_by = Some(number);
@@ -356,7 +356,7 @@ impl Program {
     fn introduce(&mut self) {
         let hosts = self.lives.len();
         for pair in 0..hosts * hosts {
-            self.hall.peer(pair / hosts, pair % hosts);
+            self.cluster.peer(pair / hosts, pair % hosts);
         }
     }
 
@@ -376,20 +376,20 @@ impl Program {
                 17 if calamities && self.rng.one_in(4) => self.calamity(),
                 _ => {
                     let span = Nanos(self.rng.below(300_000));
-                    self.hall.settle(span);
+                    self.cluster.settle(span);
                 }
             }
             self.collect();
         }
         // From now on nothing goes wrong: everything that has a partner completes.
-        self.hall.net.judge = None;
-        self.hall.settle(Nanos::from_secs(10));
+        self.cluster.net.judge = None;
+        self.cluster.settle(Nanos::from_secs(10));
         self.collect();
         // Receives for whatever was not asked for.
         for at in 0..self.lives.len() {
             for tag in [None, Some((0, u64::MAX))] {
                 for _ in 0..80 {
-                    let room = self.hall.room(at, 200_000);
+                    let room = self.cluster.room(at, 200_000);
                     let number = self.posted.len();
                     let context = self.context(at, Entry::Recv(number));
                     let matching = tag.map_or(Match::Untagged, |(tag, ignore)| Match::Tagged { tag, ignore });
@@ -402,7 +402,7 @@ impl Program {
                         multi: false,
                         claim: false,
                     };
-                    self.hall.post(at, &recv).unwrap();
+                    self.cluster.post(at, &recv).unwrap();
                     let life = self.lives[at];
                     self.posted.push(Posted {
                         at,
@@ -413,12 +413,12 @@ impl Program {
                         outcome: None,
                         took: None,
                         cancelled: false,
-                        well_known: self.hall.well_known,
+                        well_known: self.cluster.well_known,
                     });
                 }
             }
         }
-        self.hall.settle(Nanos::from_secs(10));
+        self.cluster.settle(Nanos::from_secs(10));
         self.collect();
         for (number, sent) in self.sent.iter().enumerate() {
             assert!(
@@ -445,26 +445,26 @@ impl Program {
         for number in 0..self.posted.len() {
             self.cancel(number);
         }
-        (0..self.lives.len()).for_each(|at| while self.hall.domains[at].poll_done().is_some() {});
+        (0..self.lives.len()).for_each(|at| while self.cluster.domains[at].poll_done().is_some() {});
         self.by_context.clear();
         for from in 0..self.lives.len() {
             for to in 0..self.lives.len() {
                 for attempt in 0..3u64 {
-                    let iov = self.hall.bytes(from, &[1; 20]);
-                    self.hall.try_send(from, to, Some(1000 + attempt), &[iov], 1, DELIVER).unwrap();
-                    let room = self.hall.room(to, 20);
-                    self.hall.recv(to, Some(from), 1000 + attempt, 0, room, 2);
-                    self.hall.settle(Nanos::from_secs(1));
+                    let iov = self.cluster.bytes(from, &[1; 20]);
+                    self.cluster.try_send(from, to, Some(1000 + attempt), &[iov], 1, DELIVER).unwrap();
+                    let room = self.cluster.room(to, 20);
+                    self.cluster.recv(to, Some(from), 1000 + attempt, 0, room, 2);
+                    self.cluster.settle(Nanos::from_secs(1));
                 }
-                let reached = std::iter::from_fn(|| self.hall.domains[to].poll_done())
+                let reached = std::iter::from_fn(|| self.cluster.domains[to].poll_done())
                     .any(|done| done.context == 2 && done.tag == 1002 && done.error.is_none());
                 assert!(reached, "{from} does not reach {to} any more");
-                while self.hall.domains[from].poll_done().is_some() {}
+                while self.cluster.domains[from].poll_done().is_some() {}
             }
         }
         for at in 0..self.lives.len() {
             // Who keeps the rules is never refused, and nothing stays behind.
-            let counters = self.hall.counters(at);
+            let counters = self.cluster.counters(at);
             let refused = counters.refused();
             assert_eq!(refused, 0, "{counters:?}");
             assert_eq!(counters.kept_bytes, 0, "something is still kept for peers");
@@ -478,8 +478,8 @@ impl Program {
             (host == at && matches!(entry, Entry::Recv(n) if *n == number)).then_some(context)
         });
         if let Some(context) = context {
-            let endpoint = self.hall.endpoints[at];
-            self.posted[number].cancelled = self.hall.domains[at].cancel(endpoint, context);
+            let endpoint = self.cluster.endpoints[at];
+            self.posted[number].cancelled = self.cluster.domains[at].cancel(endpoint, context);
         }
     }
 }

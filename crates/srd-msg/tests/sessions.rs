@@ -8,34 +8,34 @@ use std::collections::BTreeSet;
 use support::*;
 
 /// Sends `count` messages with tags from `first` on. The tags of those that complete, and whether the others have failed.
-fn send_all(hall: &mut Hall, iov: Iov, first: u64, count: u64) -> BTreeSet<u64> {
-    (first..first + count).for_each(|tag| hall.send(0, 1, tag, iov, tag));
-    let done: Vec<Done> = (0..count).map(|_| hall.next(0)).collect();
+fn send_all(cluster: &mut Cluster, iov: Iov, first: u64, count: u64) -> BTreeSet<u64> {
+    (first..first + count).for_each(|tag| cluster.send(0, 1, tag, iov, tag));
+    let done: Vec<Done> = (0..count).map(|_| cluster.next(0)).collect();
     done.iter().filter(|done| done.error.is_none()).map(|done| done.context).collect()
 }
 
 /// `left` messages wait for receives when their context ends; the session after it sends another 30. Which of all complete,
 /// and which arrive once receives are posted.
 fn after_a_pause(config: Config, left: u64, well_known: bool) -> (BTreeSet<u64>, BTreeSet<u64>) {
-    let mut hall = Hall::with(2, config, device_config(), well_known);
-    let iov = hall.bytes(0, &[1; 2000]);
-    hall.peer(1, 0);
-    let mut completed = send_all(&mut hall, iov, 0, 1);
-    hall.settle(Nanos::from_millis(1));
-    completed.extend(send_all(&mut hall, iov, 1, left));
-    hall.cut(1);
-    assert!(send_all(&mut hall, iov, 10_000, 1).is_empty(), "nobody answers");
-    hall.net.judge = None;
+    let mut cluster = Cluster::with(2, config, device_config(), well_known);
+    let iov = cluster.bytes(0, &[1; 2000]);
+    cluster.peer(1, 0);
+    let mut completed = send_all(&mut cluster, iov, 0, 1);
+    cluster.settle(Nanos::from_millis(1));
+    completed.extend(send_all(&mut cluster, iov, 1, left));
+    cluster.cut(1);
+    assert!(send_all(&mut cluster, iov, 10_000, 1).is_empty(), "nobody answers");
+    cluster.net.judge = None;
     for first in [20_000, 30_000, 40_000] {
-        completed.extend(send_all(&mut hall, iov, first, 10));
+        completed.extend(send_all(&mut cluster, iov, first, 10));
     }
-    hall.settle(Nanos::from_millis(10));
-    let room = hall.room(1, 2000);
+    cluster.settle(Nanos::from_millis(10));
+    let room = cluster.room(1, 2000);
     let all = left as usize + 100;
-    (0..all).for_each(|_| hall.recv(1, None, 0, u64::MAX, room, 0));
-    hall.settle(Nanos::from_secs(1));
+    (0..all).for_each(|_| cluster.recv(1, None, 0, u64::MAX, room, 0));
+    cluster.settle(Nanos::from_secs(1));
     let mut arrived = BTreeSet::new();
-    while let Some(done) = hall.domains[1].poll_done() {
+    while let Some(done) = cluster.domains[1].poll_done() {
         assert_eq!(done.error, None);
         assert!(arrived.insert(done.tag), "{} came twice", done.tag);
     }
@@ -61,17 +61,17 @@ fn nothing_of_a_session_that_is_refused_completes() {
 
 #[test]
 fn a_session_is_refused_until_there_is_room() {
-    let mut hall = Hall::new(2, Config { most_left: 10_000, ..Config::default() });
-    let iov = hall.bytes(0, &[1; 2000]);
-    assert_eq!(send_all(&mut hall, iov, 0, 10).len(), 10);
-    hall.cut(1);
-    assert!(send_all(&mut hall, iov, 100, 1).is_empty());
-    hall.net.judge = None;
-    assert!(send_all(&mut hall, iov, 200, 1).is_empty());
-    let room = hall.room(1, 2000);
-    (0..10).for_each(|_| hall.recv(1, None, 0, u64::MAX, room, 0));
-    (0..10).for_each(|tag| assert_eq!(hall.next(1).tag, tag));
-    assert_eq!(send_all(&mut hall, iov, 300, 1).len(), 1);
-    hall.recv(1, None, 0, u64::MAX, room, 0);
-    assert_eq!(hall.next(1).tag, 300);
+    let mut cluster = Cluster::new(2, Config { most_left: 10_000, ..Config::default() });
+    let iov = cluster.bytes(0, &[1; 2000]);
+    assert_eq!(send_all(&mut cluster, iov, 0, 10).len(), 10);
+    cluster.cut(1);
+    assert!(send_all(&mut cluster, iov, 100, 1).is_empty());
+    cluster.net.judge = None;
+    assert!(send_all(&mut cluster, iov, 200, 1).is_empty());
+    let room = cluster.room(1, 2000);
+    (0..10).for_each(|_| cluster.recv(1, None, 0, u64::MAX, room, 0));
+    (0..10).for_each(|tag| assert_eq!(cluster.next(1).tag, tag));
+    assert_eq!(send_all(&mut cluster, iov, 300, 1).len(), 1);
+    cluster.recv(1, None, 0, u64::MAX, room, 0);
+    assert_eq!(cluster.next(1).tag, 300);
 }

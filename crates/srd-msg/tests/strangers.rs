@@ -29,108 +29,108 @@ fn letter(from: u32, toward: u32, kind: u8, session: u32) -> Vec<u8> {
 }
 
 impl Stranger {
-    fn new(hall: &mut Hall) -> Stranger {
-        let addr = hall.net.devices[2].memory().allocate(4096);
-        let side = hall.net.side(2, addr, 4096, srd);
+    fn new(cluster: &mut Cluster) -> Stranger {
+        let addr = cluster.net.devices[2].memory().allocate(4096);
+        let side = cluster.net.side(2, addr, 4096, srd);
         let to = side.ahs[1];
         Stranger { side, to }
     }
 
     /// Sends that, and answers what became of it.
-    fn tries(&self, hall: &mut Hall, qkey: Qkey, op: SendOp, bytes: &[u8]) -> Status {
-        hall.net.devices[2].memory().at_mut(self.side.addr, bytes.len()).copy_from_slice(bytes);
+    fn tries(&self, cluster: &mut Cluster, qkey: Qkey, op: SendOp, bytes: &[u8]) -> Status {
+        cluster.net.devices[2].memory().at_mut(self.side.addr, bytes.len()).copy_from_slice(bytes);
         let sges = [Sge { addr: self.side.addr, len: bytes.len() as u32, lkey: self.side.key }];
         let wr =
-            SendWr { wr_id: 1, op, ah: self.to, dst_qpn: hall.qpns[1], qkey, data: SendData::Sges(&sges) };
-        let now = hall.net.now;
-        hall.net.devices[2].post_send(now, self.side.qpn, &wr).unwrap();
+            SendWr { wr_id: 1, op, ah: self.to, dst_qpn: cluster.qpns[1], qkey, data: SendData::Sges(&sges) };
+        let now = cluster.net.now;
+        cluster.net.devices[2].post_send(now, self.side.qpn, &wr).unwrap();
         let mut status = None;
-        hall.net.run_until(Nanos::from_secs(10), |net| {
+        cluster.net.run_until(Nanos::from_secs(10), |net| {
             status = net.devices[2].poll_cq(self.side.cq).map(|completion| completion.status);
             status.is_some()
         });
-        hall.progress();
+        cluster.progress();
         status.unwrap()
     }
 }
 
 /// All that a program or its operator can see of an endpoint: its peers, what is counted, what has completed.
-fn seen(hall: &mut Hall) -> (usize, Counters, Option<Done>) {
-    let peers = hall.domains[1].peers(hall.endpoints[1]).count();
-    (peers, hall.counters(1), hall.domains[1].poll_done())
+fn seen(cluster: &mut Cluster) -> (usize, Counters, Option<Done>) {
+    let peers = cluster.domains[1].peers(cluster.endpoints[1]).count();
+    (peers, cluster.counters(1), cluster.domains[1].poll_done())
 }
 
 #[test]
 fn without_the_key_nothing_of_a_stranger_shows() {
-    let mut hall = Hall::new(3, Config::default());
+    let mut cluster = Cluster::new(3, Config::default());
     // A friend is there, a receive waits for anybody, and memory is open to those who have its key.
-    let (word, room) = (hall.bytes(0, &[1; 10]), hall.room(1, 1000));
-    hall.recv(1, None, 0, u64::MAX, room, 1);
-    hall.send(0, 1, 5, word, 1);
-    assert_eq!((hall.next(0).error, hall.next(1).error), (None, None));
-    hall.recv(1, None, 0, u64::MAX, room, 2);
-    let open = hall.bytes(1, &[3; 1000]);
-    hall.register(1, open, None, ALL_RIGHTS);
-    hall.settle(Nanos::from_millis(10));
-    let before = seen(&mut hall);
-    let stranger = Stranger::new(&mut hall);
-    let friend = hall.identities[0].key();
+    let (word, room) = (cluster.bytes(0, &[1; 10]), cluster.room(1, 1000));
+    cluster.recv(1, None, 0, u64::MAX, room, 1);
+    cluster.send(0, 1, 5, word, 1);
+    assert_eq!((cluster.next(0).error, cluster.next(1).error), (None, None));
+    cluster.recv(1, None, 0, u64::MAX, room, 2);
+    let open = cluster.bytes(1, &[3; 1000]);
+    cluster.register(1, open, None, ALL_RIGHTS);
+    cluster.settle(Nanos::from_millis(10));
+    let before = seen(&mut cluster);
+    let stranger = Stranger::new(&mut cluster);
+    let friend = cluster.identities[0].key();
     let mut rng = Rng(16);
     let mut qkeys = vec![WELL_KNOWN, Qkey(0), Qkey(1), Qkey(u32::MAX), Qkey(friend)];
     qkeys.extend((0..200).map(|_| Qkey(rng.next() as u32)));
     for (at, &qkey) in qkeys.iter().enumerate() {
         for toward in [0, friend, rng.next() as u32] {
             let kind = 1 + (at as u8 + 10) % 12;
-            let status = stranger.tries(&mut hall, qkey, SEND, &letter(friend, toward, kind, 1));
+            let status = stranger.tries(&mut cluster, qkey, SEND, &letter(friend, toward, kind, 1));
             assert_eq!(status, Status::RemoteBadDestQpn, "queue key {qkey:?}");
         }
         let rkey = MrKey(if at < 100 { at as u32 } else { rng.next() as u32 });
         let write = SendOp::Write { rkey, addr: open.addr, imm: None };
-        assert_ne!(stranger.tries(&mut hall, qkey, write, &[0xEE; 100]), Status::Ok);
+        assert_ne!(stranger.tries(&mut cluster, qkey, write, &[0xEE; 100]), Status::Ok);
         let read = SendOp::Read { rkey, addr: open.addr };
-        assert_ne!(stranger.tries(&mut hall, qkey, read, &[0; 100]), Status::Ok);
+        assert_ne!(stranger.tries(&mut cluster, qkey, read, &[0; 100]), Status::Ok);
     }
-    hall.settle(Nanos::from_secs(10));
-    assert_eq!(seen(&mut hall), before);
-    assert_eq!(hall.read(1, open), [3; 1000]);
+    cluster.settle(Nanos::from_secs(10));
+    assert_eq!(seen(&mut cluster), before);
+    assert_eq!(cluster.read(1, open), [3; 1000]);
     // The same letter with the key is let in.
-    let key = hall.identities[1].key();
-    assert_eq!(stranger.tries(&mut hall, Qkey(key), SEND, &letter(9, key, 1, 1)), Status::Ok);
-    assert_eq!((hall.next(1).context, hall.read(1, room)[..100].to_vec()), (2, vec![0xEE; 100]));
+    let key = cluster.identities[1].key();
+    assert_eq!(stranger.tries(&mut cluster, Qkey(key), SEND, &letter(9, key, 1, 1)), Status::Ok);
+    assert_eq!((cluster.next(1).context, cluster.read(1, room)[..100].to_vec()), (2, vec![0xEE; 100]));
 }
 
 #[test]
 fn memory_of_a_well_known_endpoint_is_not_found_by_guessing() {
-    let mut hall = Hall::well_known(3, Config::default());
-    let open = hall.bytes(1, &[3; 1000]);
-    let (_, key) = hall.register(1, open, None, ALL_RIGHTS);
+    let mut cluster = Cluster::well_known(3, Config::default());
+    let open = cluster.bytes(1, &[3; 1000]);
+    let (_, key) = cluster.register(1, open, None, ALL_RIGHTS);
     // The device over there writes for hosts that it knows.
-    hall.peer(1, 2);
-    let stranger = Stranger::new(&mut hall);
+    cluster.peer(1, 2);
+    let stranger = Stranger::new(&mut cluster);
     let mut rng = Rng(17);
     for guess in (0..300).chain((0..300).map(|_| rng.next() as u32)) {
         let write = SendOp::Write { rkey: MrKey(guess), addr: 0, imm: None };
-        let status = stranger.tries(&mut hall, WELL_KNOWN, write, &[0xEE; 100]);
+        let status = stranger.tries(&mut cluster, WELL_KNOWN, write, &[0xEE; 100]);
         assert_eq!(status, Status::RemoteBadAddress, "guess {guess}");
     }
-    assert_eq!(hall.read(1, open), [3; 1000]);
+    assert_eq!(cluster.read(1, open), [3; 1000]);
     let write = SendOp::Write { rkey: MrKey(key as u32), addr: 0, imm: None };
-    assert_eq!(stranger.tries(&mut hall, WELL_KNOWN, write, &[0xEE; 100]), Status::Ok);
+    assert_eq!(stranger.tries(&mut cluster, WELL_KNOWN, write, &[0xEE; 100]), Status::Ok);
 }
 
 /// It is named by neither, so it would be anybody's.
 #[test]
 fn who_names_nobody_reaches_a_well_known_endpoint_only() {
     for well_known in [false, true] {
-        let mut hall = Hall::with(3, Config::default(), device_config(), well_known);
-        let room = hall.room(1, 1000);
-        hall.recv(1, None, 7, 0, room, 1);
-        let stranger = Stranger::new(&mut hall);
-        let qkey = if well_known { WELL_KNOWN } else { Qkey(hall.identities[1].key()) };
-        assert_eq!(stranger.tries(&mut hall, qkey, SEND, &letter(9, 0, 1, 1)), Status::Ok);
-        hall.settle(Nanos::from_millis(10));
-        assert_eq!(hall.domains[1].poll_done().is_some(), well_known);
-        assert_eq!(hall.counters(1).stale, u64::from(!well_known));
+        let mut cluster = Cluster::with(3, Config::default(), device_config(), well_known);
+        let room = cluster.room(1, 1000);
+        cluster.recv(1, None, 7, 0, room, 1);
+        let stranger = Stranger::new(&mut cluster);
+        let qkey = if well_known { WELL_KNOWN } else { Qkey(cluster.identities[1].key()) };
+        assert_eq!(stranger.tries(&mut cluster, qkey, SEND, &letter(9, 0, 1, 1)), Status::Ok);
+        cluster.settle(Nanos::from_millis(10));
+        assert_eq!(cluster.domains[1].poll_done().is_some(), well_known);
+        assert_eq!(cluster.counters(1).stale, u64::from(!well_known));
     }
 }
 

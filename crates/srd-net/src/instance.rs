@@ -16,14 +16,14 @@ use crate::open::{
     OpenError, advice_for, bind, find_address, is_taken, random, take_slot, warn_about_buffer,
 };
 use crate::options::{LogLevel, Options, ProgressMode};
-use crate::progress::{self, LONGEST_FAREWELL, LONGEST_SILENCE, Pulse};
+use crate::progress::{self, LONGEST_DRAIN, LONGEST_SILENCE, PollActivity};
+use crate::progress_handoff::ProgressHandoff;
 use crate::receive::Receiver;
 use crate::source_ports::SourcePorts;
 use crate::stats::{self, LayerStats, Reporter, Stats};
 use crate::stats_socket::StatsSocket;
 use crate::sys::event::{EventFd, PollSet};
 use crate::sys::process::ForkCanary;
-use crate::takeover::Takeover;
 use crate::transmit::Transmitter;
 use srd_device::{
     AsyncEvent, Completion, CqId, Device, DeviceConfig, DeviceError, HostMemory, QPS_PER_PORT, QpInit,
@@ -52,12 +52,12 @@ pub(crate) struct Shared {
     pub(crate) canary: ForkCanary,
     pub(crate) core: CoreLock,
     pub(crate) notifier: Notifier,
-    pub(crate) pulse: Pulse,
+    pub(crate) poll_activity: PollActivity,
     pub(crate) contention: Contention,
     /// What the thread sleeps on: `kick` and the receive sockets.
     pub(crate) poll_set: PollSet,
     pub(crate) kick: EventFd,
-    pub(crate) takeover: Takeover,
+    pub(crate) handoff: ProgressHandoff,
     pub(crate) closing: AtomicBool,
     pub(crate) mode: ProgressMode,
     pub(crate) stats_file: Option<PathBuf>,
@@ -88,7 +88,7 @@ pub enum Waited {
 
 /// Why an instance cannot be used here and now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Barred {
+pub enum Unavailable {
     /// This process is a fork of the one that opened the instance. The instance belongs to the parent; the child must
     /// open its own.
     Forked,
@@ -99,21 +99,21 @@ pub enum Barred {
     Failed,
 }
 
-impl fmt::Display for Barred {
+impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Barred::Forked => {
+            Unavailable::Forked => {
                 "the device was opened before fork() and belongs to the parent process; open it again in this process"
             }
-            Barred::Interrupted => {
+            Unavailable::Interrupted => {
                 "a signal handler calls the device that the signal has interrupted; let it set a flag instead"
             }
-            Barred::Failed => "the device of this process has failed; start the process again",
+            Unavailable::Failed => "the device of this process has failed; start the process again",
         })
     }
 }
 
-impl std::error::Error for Barred {}
+impl std::error::Error for Unavailable {}
 
 /// The instances that [`Instance::open`] shares.
 static SHARED: Mutex<Vec<(IpAddr, Weak<Instance>)>> = Mutex::new(Vec::new());
@@ -224,10 +224,10 @@ impl Instance {
             canary: ForkCanary::new().map_err(system("cannot map a page that forks leave behind"))?,
             core: CoreLock::new(core),
             notifier,
-            pulse: Pulse::new(),
+            poll_activity: PollActivity::new(),
             contention: Contention::new(),
             poll_set,
-            takeover: Takeover::new(&kick).map_err(system("cannot make a timer"))?,
+            handoff: ProgressHandoff::new(&kick).map_err(system("cannot make a timer"))?,
             kick,
             closing: AtomicBool::new(false),
             mode: options.progress,
@@ -282,7 +282,7 @@ impl Instance {
     /// Runs `f` on the device. Afterwards transmits what is due, or, while the program polls all the time, leaves it
     /// for the next poll to be joined with more.
     #[inline]
-    pub fn with<R>(&self, f: impl FnOnce(&mut Device<HostMemory>, Time) -> R) -> Result<R, Barred> {
+    pub fn with<R>(&self, f: impl FnOnce(&mut Device<HostMemory>, Time) -> R) -> Result<R, Unavailable> {
         Ok(self.run(self.shared.lock()?, f))
     }
 
@@ -326,7 +326,7 @@ impl Instance {
         let now = clock::now();
         let looked = shared.contention.has_looked(now);
         if looked {
-            shared.pulse.called(now);
+            shared.poll_activity.called(now);
         }
         looked
     }
@@ -349,7 +349,7 @@ impl Instance {
         &self,
         wanted: impl FnOnce() -> bool,
         f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
-    ) -> Result<bool, Barred> {
+    ) -> Result<bool, Unavailable> {
         let core = self.shared.lock()?;
         if wanted() { Ok(self.run(core, f)) } else { Ok(false) }
     }
@@ -359,15 +359,15 @@ impl Instance {
         let shared = &*self.shared;
         let now = clock::now();
         let result = f(&mut core.device, now);
-        let busy = shared.pulse.calls_now(now);
+        let busy = shared.poll_activity.calls_now(now);
         core.after_call(now, busy, shared.contention.is_crowd());
-        shared.pulse.called(now);
+        shared.poll_activity.called(now);
         shared.leave(core, now, busy);
         result
     }
 
     /// Creates a queue pair; takes another receive port if those in use have no number left.
-    pub fn create_qp(&self, init: QpInit) -> Result<Result<Qpn, DeviceError>, Barred> {
+    pub fn create_qp(&self, init: QpInit) -> Result<Result<Qpn, DeviceError>, Unavailable> {
         loop {
             match self.with(|device, _| device.create_qp(init))? {
                 Err(DeviceError::Full("port")) => {}
@@ -382,7 +382,11 @@ impl Instance {
 
     /// Creates a queue pair with this very number, and takes the receive port that belongs to it if it is not ours yet.
     /// `Busy` if a queue pair of this process or of another has the number.
-    pub fn create_numbered_qp(&self, init: QpInit, number: Qpn) -> Result<Result<Qpn, DeviceError>, Barred> {
+    pub fn create_numbered_qp(
+        &self,
+        init: QpInit,
+        number: Qpn,
+    ) -> Result<Result<Qpn, DeviceError>, Unavailable> {
         let create = || self.with(|device, _| device.create_numbered_qp(init, number));
         match create()? {
             Err(DeviceError::Full("port")) => {}
@@ -405,23 +409,23 @@ impl Instance {
     /// Destroys a queue pair. What it has sent and nobody has acknowledged is given a little time to arrive: a network card
     /// goes on when its program ends, and programs count on it (libfabric destroys its queue pair with a message on its
     /// way; were that lost, its receiver would wait for ever).
-    pub fn destroy_qp(&self, qpn: Qpn) -> Result<Result<(), DeviceError>, Barred> {
+    pub fn destroy_qp(&self, qpn: Qpn) -> Result<Result<(), DeviceError>, Unavailable> {
         let start = clock::now();
         self.shared.go_on_until(|core, now| {
             let silent = now.since(core.last_arrival.max(start)) >= LONGEST_SILENCE;
-            let long = now.since(start) >= LONGEST_FAREWELL;
+            let long = now.since(start) >= LONGEST_DRAIN;
             silent || long || core.device.sends_in_flight(qpn) != Ok(true)
         })?;
         self.with(|device, now| device.destroy_qp(now, qpn))
     }
 
     /// When the last packet arrived.
-    pub fn last_arrival(&self) -> Result<Time, Barred> {
+    pub fn last_arrival(&self) -> Result<Time, Unavailable> {
         Ok(self.shared.lock()?.last_arrival)
     }
 
     /// Takes another receive port, for 128 more queue pairs: this one, or any.
-    fn add_port(&self, port: Option<u16>) -> Result<Result<(), OpenError>, Barred> {
+    fn add_port(&self, port: Option<u16>) -> Result<Result<(), OpenError>, Unavailable> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let taken = match port {
@@ -448,7 +452,7 @@ impl Instance {
     /// Moves packets, then takes completions, as many as there are and fit. Returns how many. Of a device that has failed
     /// that is what had completed before, then everything else as flushed, and then an error.
     #[inline]
-    pub fn poll_cq(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, Barred> {
+    pub fn poll_cq(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, Unavailable> {
         let shared = &*self.shared;
         let mut core = match shared.lock() {
             Ok(core) => core,
@@ -469,11 +473,13 @@ impl Instance {
 
     /// Moves packets, then takes the oldest completion.
     #[inline]
-    pub fn poll_one(&self, cq: CqId) -> Result<Option<Completion>, Barred> {
+    pub fn poll_one(&self, cq: CqId) -> Result<Option<Completion>, Unavailable> {
         let shared = &*self.shared;
         let mut core = match shared.lock() {
             Ok(core) => core,
-            Err(Barred::Failed) => return shared.core.take_last(cq).map(Some).ok_or(Barred::Failed),
+            Err(Unavailable::Failed) => {
+                return shared.core.take_last(cq).map(Some).ok_or(Unavailable::Failed);
+            }
             Err(barred) => return Err(barred),
         };
         if core.may_skip_look()
@@ -489,7 +495,7 @@ impl Instance {
 
     /// Moves packets: receives what is there, runs timers that are due, transmits.
     #[inline]
-    pub fn progress(&self) -> Result<(), Barred> {
+    pub fn progress(&self) -> Result<(), Unavailable> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let now = shared.poll(&mut core);
@@ -502,12 +508,12 @@ impl Instance {
     /// later, while nobody calls, is told to the handlers of [`Instance::on_notification`]. With `may_rest` a poll that finds
     /// nothing rests for a moment where others want the cores; who also looks at other things than sockets must not.
     #[inline]
-    pub fn drive(
+    pub fn progress_with(
         &self,
         cq: CqId,
         may_rest: bool,
         f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
-    ) -> Result<bool, Barred> {
+    ) -> Result<bool, Unavailable> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let _ = core.device.disarm_cq(cq); // a queue that has gone tells nobody anything
@@ -524,11 +530,11 @@ impl Instance {
 
     /// The same for a handler of [`Instance::on_notification`]: whoever called it has moved packets, and it is not the
     /// program that polls.
-    pub fn attend(
+    pub fn progress_when_notified(
         &self,
         cq: CqId,
         f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
-    ) -> Result<bool, Barred> {
+    ) -> Result<bool, Unavailable> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let _ = core.device.disarm_cq(cq);
@@ -537,7 +543,7 @@ impl Instance {
         core.after_call(now, false, false);
         let _ = core.device.arm_cq(cq, false);
         // One of many threads may have moved the packets, for all.
-        let busy = shared.pulse.calls_now(now);
+        let busy = shared.poll_activity.calls_now(now);
         shared.leave(core, now, busy);
         Ok(found)
     }
@@ -546,9 +552,9 @@ impl Instance {
     /// notices that nobody polls any more.
     pub fn hand_over(&self) {
         let shared = &*self.shared;
-        shared.pulse.paused();
+        shared.poll_activity.paused();
         let now = clock::now();
-        if shared.mode != ProgressMode::Inline && shared.pulse.sleeps_past(now, now, false) {
+        if shared.mode != ProgressMode::Inline && shared.poll_activity.sleeps_past(now, now, false) {
             shared.kick.signal();
         }
     }
@@ -556,14 +562,18 @@ impl Instance {
     /// Sleeps until the notification of any armed completion queue fires (see `Device::arm_cq`), moving packets
     /// meanwhile; at once if one has fired since the last call. Returns whether one fired within `timeout` (`None`:
     /// for ever). For programs in which one thread waits; others use [`Instance::wait_until`].
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Barred> {
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Unavailable> {
         self.wait_until(timeout, || self.shared.notifier.take_unclaimed())
     }
 
     /// Sleeps until `ready` says yes, moving packets meanwhile. `ready` is asked at the start, whenever packets have
     /// moved (whoever moved them), after handlers have run, and after [`Instance::wake`]. Returns whether it said yes within `timeout`
     /// (`None`: for ever).
-    pub fn wait_until(&self, timeout: Option<Duration>, ready: impl FnMut() -> bool) -> Result<bool, Barred> {
+    pub fn wait_until(
+        &self,
+        timeout: Option<Duration>,
+        ready: impl FnMut() -> bool,
+    ) -> Result<bool, Unavailable> {
         Ok(self.wait_for(timeout, false, ready)? == Waited::Ready)
     }
 
@@ -573,7 +583,7 @@ impl Instance {
         &self,
         timeout: Option<Duration>,
         ready: impl FnMut() -> bool,
-    ) -> Result<Waited, Barred> {
+    ) -> Result<Waited, Unavailable> {
         self.wait_for(timeout, true, ready)
     }
 
@@ -582,7 +592,7 @@ impl Instance {
         timeout: Option<Duration>,
         heeds_signals: bool,
         mut ready: impl FnMut() -> bool,
-    ) -> Result<Waited, Barred> {
+    ) -> Result<Waited, Unavailable> {
         let shared = &*self.shared;
         let until =
             timeout.map(|timeout| clock::now() + Nanos(timeout.as_nanos().min(u64::MAX as u128) as u64));
@@ -621,7 +631,7 @@ impl Instance {
             let span = |to: Time| (to != Time::NEVER).then(|| Duration::from_nanos(to.since(now).0));
             let lead = shared.mode != ProgressMode::Thread;
             if slept {
-                shared.put_off_takeover();
+                shared.put_off_handoff();
             }
             slept = true;
             signalled = asleep.sleep(mark, until.and_then(span), span(due), lead) && heeds_signals;
@@ -688,13 +698,13 @@ impl Instance {
     pub fn on_silence(
         &self,
         names: impl Fn(InstanceAddr) -> Option<bool> + Send + 'static,
-    ) -> Result<(), Barred> {
+    ) -> Result<(), Unavailable> {
         self.shared.lock()?.names.push(Box::new(names));
         Ok(())
     }
 
     /// All counters.
-    pub fn stats(&self) -> Result<Stats, Barred> {
+    pub fn stats(&self) -> Result<Stats, Unavailable> {
         Ok(self.shared.stats_of(&*self.shared.lock()?))
     }
 }
@@ -737,25 +747,25 @@ impl Shared {
     /// Takes the lock, unless this is a forked child: there another thread of the parent may have held it. Nor does a
     /// thread wait for itself.
     #[inline]
-    pub(crate) fn lock(&self) -> Result<Held<'_>, Barred> {
+    pub(crate) fn lock(&self) -> Result<Held<'_>, Unavailable> {
         if !self.canary.alive() {
-            return Err(Barred::Forked);
+            return Err(Unavailable::Forked);
         }
         self.core.lock().map_err(|refused| match refused {
-            Refused::Interrupted => Barred::Interrupted,
-            Refused::Failed => Barred::Failed,
+            Refused::Interrupted => Unavailable::Interrupted,
+            Refused::Failed => Unavailable::Failed,
         })
     }
 
     /// What a failed device has left for a completion queue.
     #[cold]
-    fn take_last(&self, barred: Barred, cq: CqId, out: &mut [Completion]) -> Result<usize, Barred> {
-        if barred != Barred::Failed {
+    fn take_last(&self, barred: Unavailable, cq: CqId, out: &mut [Completion]) -> Result<usize, Unavailable> {
+        if barred != Unavailable::Failed {
             return Err(barred);
         }
         let last = std::iter::from_fn(|| self.core.take_last(cq));
         let n = out.iter_mut().zip(last).map(|(out, completion)| *out = completion).count();
-        if n > 0 { Ok(n) } else { Err(Barred::Failed) }
+        if n > 0 { Ok(n) } else { Err(Unavailable::Failed) }
     }
 
     /// There was a panic inside the device: whoever waits, or sleeps, or is told of events, hears of it. Packets are sent
@@ -780,7 +790,7 @@ impl Shared {
     #[inline]
     fn poll(&self, core: &mut Core) -> Time {
         let now = clock::now();
-        self.pulse.called(now);
+        self.poll_activity.called(now);
         self.contention.looks(now);
         let crowded = self.contention.is_crowd();
         match self.mode {
@@ -808,7 +818,7 @@ impl Shared {
             sleepers.moved(moved, due);
         }
         let leader = sleepers.any() && self.mode != ProgressMode::Thread;
-        if self.mode != ProgressMode::Inline && !leader && self.pulse.sleeps_past(due, now, busy) {
+        if self.mode != ProgressMode::Inline && !leader && self.poll_activity.sleeps_past(due, now, busy) {
             self.kick.signal();
         }
     }
@@ -830,7 +840,7 @@ impl Shared {
         let sleeps_anyway = self.notifier.sleepers().any();
         if self.mode != ProgressMode::Thread && self.contention.should_rest(now) && !sleeps_anyway {
             let until = due.min(now + self.contention.rest());
-            self.pulse.rests(until);
+            self.poll_activity.rests(until);
             self.poll_set.wait(Some(Duration::from_nanos(until.since(now).0)));
             self.contention.rested(clock::now(), until);
         }
@@ -843,7 +853,7 @@ impl Shared {
             &self.local.interface,
             self.mtu,
             self.sealed,
-            self.pulse.counters(self.contention.rests()),
+            self.poll_activity.counters(self.contention.rests()),
         );
         let mut reporters = self.reporters.lock().unwrap_or_else(PoisonError::into_inner);
         reporters.retain(|report| {

@@ -30,6 +30,7 @@ mod open;
 pub mod options;
 mod payload;
 mod progress;
+mod progress_handoff;
 mod receive;
 mod source_ports;
 mod stats;
@@ -37,7 +38,6 @@ pub mod stats_directory;
 mod stats_socket;
 mod sync;
 mod sys;
-mod takeover;
 mod trace;
 mod transmit;
 mod variables;
@@ -50,7 +50,7 @@ pub use notify::Subscription;
 pub use open::check;
 pub use open::{OpenError, SLOTS};
 pub use options::{Address, LogLevel, Options, OptionsError, ProgressMode, Warning};
-pub use progress::{LONGEST_FAREWELL, LONGEST_SILENCE, ProgressCounters};
+pub use progress::{LONGEST_DRAIN, LONGEST_SILENCE, ProgressCounters};
 pub use receive::ReceiveCounters;
 pub use stats::{
     LayerStats, LocalPeerStats, MOST_LISTED_PATHS, MOST_PEERS, PathStates, PathStats, PeerPathStats,

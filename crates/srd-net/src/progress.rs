@@ -8,11 +8,11 @@
 
 use crate::clock;
 use crate::core::Core;
-use crate::instance::{Barred, Shared};
+use crate::instance::{Shared, Unavailable};
 use crate::log;
 use crate::options::{LogLevel, ProgressMode};
+use crate::progress_handoff;
 use crate::sys::process::{self, Cores};
-use crate::takeover;
 use serde::Serialize;
 use srd_wire::{Nanos, Time};
 use std::io;
@@ -28,7 +28,7 @@ const CALLS_NOW: Nanos = Nanos::from_micros(100);
 /// Shortest time that the thread parks.
 const SHORTEST_PARK: Nanos = Nanos::from_micros(50);
 /// Longest time that the thread parks while the program polls: how late it takes over at worst.
-const LONGEST_PARK: Nanos = takeover::LATEST;
+const LONGEST_PARK: Nanos = progress_handoff::LATEST;
 /// The thread is woken if a program that has not called for a while has something due this much before the thread would wake.
 const KICK_AHEAD: Nanos = Nanos::from_micros(50);
 /// Name of the thread.
@@ -38,8 +38,8 @@ pub(crate) const THREAD: &str = "srd-progress";
 const STATS_EVERY: Nanos = Nanos::from_secs(1);
 
 /// Longest that a queue pair that is destroyed waits for what it has sent to be acknowledged.
-pub const LONGEST_FAREWELL: Nanos = Nanos::from_secs(2);
-/// And for how long nothing may arrive meanwhile: a lost packet is sent again a dozen times within this, and a peer whose
+pub const LONGEST_DRAIN: Nanos = Nanos::from_secs(2);
+/// And for how long nothing may arrive meanwhile: a lost packet is retransmitted a dozen times within this, and a peer whose
 /// host is busy with others gets a core.
 pub const LONGEST_SILENCE: Nanos = Nanos::from_millis(500);
 /// Longest that an instance that ends goes on answering.
@@ -50,7 +50,7 @@ const QUIET: Nanos = Nanos::from_millis(5);
 const LONG_AGO: Nanos = Nanos::from_millis(100);
 
 /// Who called when, and until when the thread sleeps. Read without the lock.
-pub(crate) struct Pulse {
+pub(crate) struct PollActivity {
     last_call: AtomicU64,
     /// Since when calls have come without a longer pause.
     calling_since: AtomicU64,
@@ -79,9 +79,9 @@ pub struct ProgressCounters {
     pub rests: u64,
 }
 
-impl Pulse {
-    pub(crate) fn new() -> Pulse {
-        Pulse {
+impl PollActivity {
+    pub(crate) fn new() -> PollActivity {
+        PollActivity {
             last_call: AtomicU64::new(0),
             calling_since: AtomicU64::new(0),
             thread_wakes: AtomicU64::new(0),
@@ -195,26 +195,26 @@ fn run(shared: &Shared) {
     while !shared.closing.load(Ordering::SeqCst) {
         let now = clock::now();
         if shared.mode == ProgressMode::Auto {
-            if let Some(until) = shared.takeover.begin_park(now, shared.notifier.sleepers()) {
+            if let Some(until) = shared.handoff.begin_park(now, shared.notifier.sleepers()) {
                 note_park(shared, until);
-                if shared.takeover.park() {
+                if shared.handoff.park() {
                     shared.kick.drain();
                 }
                 continue;
             }
-            if shared.pulse.calls_now(now) {
-                park(shared, now, shared.pulse.park_time());
+            if shared.poll_activity.calls_now(now) {
+                park(shared, now, shared.poll_activity.park_time());
                 continue;
             }
         }
         match shared.core.try_lock() {
             Some(mut core) => {
                 let now = clock::now(); // behind whoever had the lock before
-                shared.pulse.counters.wakes.fetch_add(1, Ordering::Relaxed);
+                shared.poll_activity.counters.wakes.fetch_add(1, Ordering::Relaxed);
                 core.thread_round(now);
                 let stats_due = shared.write_stats_if_due(&mut core, now);
                 let due = core.next_timeout().min(stats_due);
-                shared.pulse.thread_wakes.store(due.0, Ordering::Relaxed);
+                shared.poll_activity.thread_wakes.store(due.0, Ordering::Relaxed);
                 let fired = core.fired();
                 let moved = core.take_moved();
                 drop(core);
@@ -244,22 +244,22 @@ fn park(shared: &Shared, now: Time, time: Nanos) {
 }
 
 fn note_park(shared: &Shared, until: Time) {
-    shared.pulse.counters.parks.fetch_add(1, Ordering::Relaxed);
-    shared.pulse.thread_wakes.store(until.0, Ordering::Relaxed);
+    shared.poll_activity.counters.parks.fetch_add(1, Ordering::Relaxed);
+    shared.poll_activity.thread_wakes.store(until.0, Ordering::Relaxed);
 }
 
 impl Shared {
     /// A thread of the program has slept and moved packets; from now on it may do neither.
     pub(crate) fn hand_over(&self) {
-        if let Some(alarm_at) = self.takeover.begin(clock::now()) {
-            self.pulse.thread_wakes.store(alarm_at.0, Ordering::Relaxed);
+        if let Some(alarm_at) = self.handoff.begin(clock::now()) {
+            self.poll_activity.thread_wakes.store(alarm_at.0, Ordering::Relaxed);
         }
     }
 
     /// A thread of the program goes on sleeping, and will call [`Shared::hand_over`].
-    pub(crate) fn put_off_takeover(&self) {
-        if let Some(parked_until) = self.takeover.put_off() {
-            self.pulse.thread_wakes.store(parked_until.0, Ordering::Relaxed);
+    pub(crate) fn put_off_handoff(&self) {
+        if let Some(parked_until) = self.handoff.put_off() {
+            self.poll_activity.thread_wakes.store(parked_until.0, Ordering::Relaxed);
         }
     }
 
@@ -280,7 +280,7 @@ impl Shared {
     }
 
     /// Rounds until `over` says so; between them, sleep.
-    pub(crate) fn go_on_until(&self, mut over: impl FnMut(&Core, Time) -> bool) -> Result<(), Barred> {
+    pub(crate) fn go_on_until(&self, mut over: impl FnMut(&Core, Time) -> bool) -> Result<(), Unavailable> {
         loop {
             let mut core = self.lock()?;
             let now = clock::now();

@@ -256,7 +256,7 @@ impl Transmitter {
     /// Whether the payload may have gone though its region is registered, and is to be copied by the kernel, which
     /// answers where a process dies. That is so for the answers to reads: their reader may have all of it, and have told
     /// the program so, before we hear of it; and a program that unmaps memory then may deregister it later (libfabric's
-    /// cache of registrations does). And it is so for all that is sent again: a send that the kernel could not gather
+    /// cache of registrations does). And it is so for all that is retransmitted: a send that the kernel could not gather
     /// was dropped with all that it held, and here it is found out whose memory has gone.
     #[inline]
     fn needs_care(&self, packet: &Packet<HostPayload>, sealed: bool) -> bool {

@@ -132,7 +132,7 @@ fn answers_are_short(net: u8, variables: &[&str], kinds: &[Kind]) {
         (kind, socket, packet.len(), 0)
     };
     let mut askers: Vec<_> = (0..(40 * kinds.len()).max(200)).map(ask).collect();
-    // What is sent again is sent again within this time.
+    // What is retransmitted is retransmitted within this time.
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(3) {
         for (_, socket, _, back) in &mut askers {
@@ -200,7 +200,7 @@ fn a_stranger_who_is_at_his_address_reads_writes_and_delivers_nothing() {
     };
     for life in 0..30 {
         let who = Incarnation(dice.roll() | 1);
-        let hello = forger.introduction_of(who, Body::None);
+        let hello = forger.hello_of(who, Body::None);
         socket.send_to(&hello, socket_address(&host)).unwrap();
         let mut told = None;
         // Of a later life he is asked with a probe first.

@@ -4,7 +4,7 @@
 mod support;
 
 use srd_device::{CompletionOp, SendData, SendOp, SendWr, Sge};
-use srd_net::{Barred, Instance};
+use srd_net::{Instance, Unavailable};
 use srd_wire::{Gid, Qpn, Status};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -601,7 +601,7 @@ fn a_call_from_within_a_call_is_refused_and_does_not_wait_for_itself() {
         // As a signal handler would, or a destructor that its exit() runs.
         (host.instance.with(|_, _| ()), host.instance.progress(), host.instance.poll_one(host.cq).map(|_| ()))
     });
-    let barred = Err(Barred::Interrupted);
+    let barred = Err(Unavailable::Interrupted);
     assert_eq!(inner, Ok((barred, barred, barred)));
     assert_eq!(host.instance.progress(), Ok(()), "and afterwards all is as it was");
 }

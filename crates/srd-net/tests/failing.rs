@@ -3,7 +3,7 @@
 mod support;
 
 use srd_device::AsyncEvent;
-use srd_net::{Barred, Instance};
+use srd_net::{Instance, Unavailable};
 use srd_wire::Status;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -53,7 +53,7 @@ fn ends_flushed(host: &Host, numbers: impl IntoIterator<Item = u64>) {
 }
 
 fn is_gone(host: &Host) {
-    let failed = Err(Barred::Failed);
+    let failed = Err(Unavailable::Failed);
     let instance = &host.instance;
     assert!(instance.has_failed());
     assert_eq!(instance.poll_one(host.cq).map(|_| ()), failed);
@@ -61,7 +61,7 @@ fn is_gone(host: &Host) {
     assert_eq!(instance.progress(), failed);
     assert_eq!(instance.with(|_, _| ()), failed);
     assert_eq!(instance.wait(None).map(|_| ()), failed);
-    assert_eq!(instance.drive(host.cq, false, |_, _| true).map(|_| ()), failed);
+    assert_eq!(instance.progress_with(host.cq, false, |_, _| true).map(|_| ()), failed);
     assert_eq!(instance.destroy_qp(host.qpn).map(|_| ()), failed);
     assert_eq!(instance.stats().map(|_| ()), failed);
 }
@@ -136,7 +136,7 @@ fn whoever_waits_wakes_in_every_mode() {
                         let _ = asleep.send(());
                         false
                     });
-                    assert_eq!(waited, Err(Barred::Failed));
+                    assert_eq!(waited, Err(Unavailable::Failed));
                 });
             }
             (0..3).for_each(|_| awake.recv().unwrap());
@@ -153,7 +153,7 @@ fn a_panic_in_the_progress_thread_ends_the_device() {
     let told = Told::by(&a);
     a.recv(1, 0, 64);
     a.send(2, b.address(), 0, 64);
-    assert_eq!(a.instance.wait_until(None, || false), Err(Barred::Failed));
+    assert_eq!(a.instance.wait_until(None, || false), Err(Unavailable::Failed));
     told.check();
     ends_flushed(&a, [2, 1]);
 }
@@ -174,7 +174,7 @@ fn the_progress_thread_is_not_started_again_wherever_it_ended() {
                 let _ = asleep.send(());
                 false
             });
-            assert_eq!(waited, Err(Barred::Failed));
+            assert_eq!(waited, Err(Unavailable::Failed));
         });
         awake.recv().unwrap();
         std::thread::sleep(Duration::from_millis(20)); // mostly it sleeps by then
@@ -189,7 +189,7 @@ fn who_opens_the_device_again_is_told_that_it_has_failed() {
     let options = options("127.0.0.3", &[]);
     let instance = Instance::open(&options).unwrap();
     Instance::fail_all();
-    assert_eq!(instance.progress(), Err(Barred::Failed));
+    assert_eq!(instance.progress(), Err(Unavailable::Failed));
     let refused = Instance::open(&options).map(|_| ()).expect_err("it has failed").to_string();
     assert!(refused.contains("has failed") && refused.contains("start the process again"), "{refused}");
     drop(instance);

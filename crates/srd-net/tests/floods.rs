@@ -61,7 +61,7 @@ fn strangers_stay(host: &Host, dice: &mut Dice) {
         socket.set_nonblocking(true).unwrap();
         let mut forger = Forger::new(dice.roll(), socket.local_addr().unwrap().port());
         let who = Incarnation(dice.roll() | 1);
-        socket.send_to(&forger.introduction_of(who, Body::None), address(host)).unwrap();
+        socket.send_to(&forger.hello_of(who, Body::None), address(host)).unwrap();
         let (mut bytes, start) = ([0; 9000], Instant::now());
         let told = loop {
             assert!(start.elapsed() < support::PATIENCE, "no answer: {}", host.report());

@@ -4,7 +4,7 @@
 mod support;
 
 use srd_net::stats_directory::ask_all;
-use srd_net::{Barred, Instance};
+use srd_net::{Instance, Unavailable};
 use srd_wire::Status;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -19,10 +19,10 @@ fn a_forked_child_leaves_the_parents_instance_alone_and_opens_its_own() {
     // SAFETY: the child ends in `_exit`, without running anything of the test harness.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let refused = a.instance.progress() == Err(Barred::Forked)
-            && a.instance.poll_one(a.cq).map(|_| ()) == Err(Barred::Forked)
-            && a.instance.with(|_, _| ()) == Err(Barred::Forked)
-            && a.instance.wait(None) == Err(Barred::Forked);
+        let refused = a.instance.progress() == Err(Unavailable::Forked)
+            && a.instance.poll_one(a.cq).map(|_| ()) == Err(Unavailable::Forked)
+            && a.instance.with(|_, _| ()) == Err(Unavailable::Forked)
+            && a.instance.wait(None) == Err(Unavailable::Forked);
         drop((a, b));
         let own = Instance::open(&options("127.0.0.3", &[]));
         let opened =

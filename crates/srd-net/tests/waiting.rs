@@ -307,7 +307,8 @@ fn a_layer_that_drives_is_told_only_of_what_comes_while_it_does_not() {
     let subscription = b.instance.on_notification(b.cq, move |_| {
         counter.fetch_add(1, Ordering::SeqCst);
     });
-    let drive = |b: &Host| b.instance.drive(b.cq, true, |device, _| device.poll_cq(b.cq).is_some()).unwrap();
+    let drive =
+        |b: &Host| b.instance.progress_with(b.cq, true, |device, _| device.poll_cq(b.cq).is_some()).unwrap();
     for i in 0..50 {
         b.recv(i, 0, 100);
         a.send(i, b.address(), 0, 10);
@@ -328,7 +329,7 @@ fn a_layer_that_drives_is_told_only_of_what_comes_while_it_does_not() {
         a.poll();
         b.instance.progress().unwrap();
     }
-    let attended = b.instance.attend(b.cq, |device, _| device.poll_cq(b.cq).is_some());
+    let attended = b.instance.progress_when_notified(b.cq, |device, _| device.poll_cq(b.cq).is_some());
     assert_eq!(attended, Ok(true));
     drop(subscription);
 }

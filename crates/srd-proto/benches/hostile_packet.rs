@@ -25,7 +25,7 @@ const PERIOD: Nanos = Nanos::from_micros(10);
 /// Knows no queue key that anybody guesses.
 struct Closed;
 
-impl Upper<Length> for Closed {
+impl UpperLayer<Length> for Closed {
     fn vouches(&self, _: &Op) -> bool {
         false
     }

@@ -21,7 +21,7 @@ struct Sink {
     completed: u64,
 }
 
-impl Upper<Length> for Sink {
+impl UpperLayer<Length> for Sink {
     fn vouches(&self, _: &Op) -> bool {
         true
     }

@@ -16,7 +16,7 @@ use crate::events::Event;
 use crate::messages::Purpose;
 use crate::peer::{Outgoing, Peer, Shared};
 use crate::selector::AckedPath;
-use crate::{Payload, Upper};
+use crate::{Payload, UpperLayer};
 use arrayvec::ArrayVec;
 use srd_wire::{Ack, Echo, MAX_ECHOES, Nanos, PathId, Psn, Stamp, Status, Time};
 
@@ -52,7 +52,13 @@ struct Evidence {
 
 impl<P: Payload> Peer<P> {
     /// An ACK has come.
-    pub(crate) fn on_ack<U: Upper<P>>(&mut self, now: Time, ack: &Ack, shared: &mut Shared, upper: &mut U) {
+    pub(crate) fn on_ack<U: UpperLayer<P>>(
+        &mut self,
+        now: Time,
+        ack: &Ack,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
         shared.stats.acks_received += 1;
         let ahead = ack.cum.offset_from(self.sent.una());
         if ahead < u32::MAX / 2 && ahead > self.sent.span() {
@@ -180,10 +186,10 @@ impl<P: Payload> Peer<P> {
     /// What the controller makes of it all.
     pub(crate) fn trace_controller(&self, now: Time, outgoing: &Outgoing, shared: &mut Shared) {
         shared.trace.emit(now, self.id, || {
-            let (allowance, view) = (outgoing.controller.allowance(), outgoing.controller.view());
+            let (limits, view) = (outgoing.controller.send_limits(), outgoing.controller.view());
             Event::ControllerUpdated {
-                window: allowance.window_bytes,
-                rate: allowance.rate,
+                window: limits.window_bytes,
+                rate: limits.rate,
                 phase: view.phase,
                 delay: view.delay_ns,
                 target: view.target_ns,
@@ -247,7 +253,7 @@ impl<P: Payload> Peer<P> {
         }
     }
 
-    /// A packet was sent again although its first copy has arrived.
+    /// A packet was retransmitted although its first copy has arrived.
     fn on_spurious(&mut self, now: Time, echo: &Echo, outgoing: &Outgoing, shared: &mut Shared) {
         shared.stats.spurious_retrans += 1;
         shared.trace.emit(now, self.id, || Event::Spurious { psn: echo.psn, path: echo.path });
@@ -259,7 +265,7 @@ impl<P: Payload> Peer<P> {
     }
 
     /// Settles what the ACK covers.
-    fn settle<U: Upper<P>>(
+    fn settle<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         ack: &Ack,
@@ -309,7 +315,7 @@ impl<P: Payload> Peer<P> {
     }
 
     #[inline(always)]
-    fn settle_packet<U: Upper<P>>(
+    fn settle_packet<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         psn: Psn,
@@ -341,7 +347,7 @@ impl<P: Payload> Peer<P> {
         if message.outstanding == 0 && message.all_sent && !message.over {
             message.over = true;
             match message.purpose {
-                Purpose::Upper(token) => self.complete(now, token, Ok(()), shared, upper),
+                Purpose::UpperLayer(token) => self.complete(now, token, Ok(()), shared, upper),
                 Purpose::Refusal { withheld } => self.refusal_known(now, withheld),
                 Purpose::Forget => {}
             }
@@ -380,7 +386,7 @@ impl<P: Payload> Peer<P> {
     }
 
     /// The peer has refused the message of packet `refused`, which it will not acknowledge before it knows that we know.
-    pub(crate) fn on_refusal<U: Upper<P>>(
+    pub(crate) fn on_refusal<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         refused: Psn,

@@ -45,7 +45,7 @@ pub(crate) struct Arrivals {
     /// One beyond the highest PSN accepted.
     end: Psn,
     accepted: PsnBits,
-    /// PSNs that arrived but are not acknowledged yet (see [`crate::Upper::begin`]'s refusal).
+    /// PSNs that arrived but are not acknowledged yet (see [`crate::UpperLayer::begin`]'s refusal).
     withheld: Vec<Psn>,
     echoes: ArrayVec<PendingEcho, MAX_ECHOES>,
     /// Data packets since the last ACK.

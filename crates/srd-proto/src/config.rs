@@ -1,6 +1,6 @@
 //! Everything that can be set about the transport, with the defaults and their sources.
 
-use crate::controller::Law;
+use crate::controller::ControlLaw;
 use srd_wire::{BitRate, Nanos};
 
 /// Which algorithm chooses paths.
@@ -72,7 +72,7 @@ pub struct Config {
     /// Congestion control.
     pub controller: ControllerKind,
     /// Constants of [`ControllerKind::LogTarget`].
-    pub law: Law,
+    pub law: ControlLaw,
     /// Rate of the host's link.
     pub line_rate: BitRate,
     /// Round trip of an unloaded fabric. Configured, never learned from a connection's own first packets
@@ -139,7 +139,7 @@ impl Default for Config {
             burst_bytes: 65000,
             selector: SelectorKind::Reps,
             controller: ControllerKind::LogTarget,
-            law: Law::default(),
+            law: ControlLaw::default(),
             line_rate: BitRate(100_000_000_000),
             base_rtt: Nanos::from_micros(14),
             learn_base_rtt: true,

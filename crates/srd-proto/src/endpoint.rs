@@ -8,7 +8,7 @@ use crate::peer::{Peer, Shared};
 use crate::replies::Replies;
 use crate::timer_wheel::TimerWheel;
 use crate::{
-    Config, Event, PathReport, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Tracer, Upper,
+    Config, Event, PathReport, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Tracer, UpperLayer,
 };
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -94,7 +94,7 @@ pub struct Endpoint<P: Payload> {
     ready: VecDeque<u32>,
     /// Those of them that have an acknowledgement due: it goes before data of others, whose windows would stand still for
     /// want of it.
-    owing: VecDeque<u32>,
+    ack_queue: VecDeque<u32>,
     timers: TimerWheel,
     /// Answers to packets that belong to no context.
     replies: Replies<P>,
@@ -126,7 +126,7 @@ impl<P: Payload> Endpoint<P> {
             next_look: 0,
             last_peer: None,
             ready: VecDeque::new(),
-            owing: VecDeque::new(),
+            ack_queue: VecDeque::new(),
             timers: TimerWheel::new(),
             replies: Replies::new(),
             reply_turn: 0,
@@ -198,7 +198,7 @@ impl<P: Payload> Endpoint<P> {
             rtt: peer.rtt.smoothed(Nanos::ZERO),
             inflight_bytes: peer.sent.inflight_bytes(),
             queued_bytes: peer.messages.queued_bytes(),
-            window_bytes: peer.outgoing.as_ref().map_or(0, |out| out.controller.allowance().window_bytes),
+            window_bytes: peer.outgoing.as_ref().map_or(0, |out| out.controller.send_limits().window_bytes),
             silent: peer.dead,
             least_rtt: peer.rtt.min().unwrap_or(Nanos::ZERO),
             counters: peer.counters,
@@ -232,7 +232,7 @@ impl<P: Payload> Endpoint<P> {
         Ok(peer.id)
     }
 
-    /// Queues a message. Its outcome comes through [`Upper::outcome`], once.
+    /// Queues a message. Its outcome comes through [`UpperLayer::outcome`], once.
     pub fn send(
         &mut self,
         now: Time,
@@ -261,7 +261,7 @@ impl<P: Payload> Endpoint<P> {
         peer.last_active = now;
         peer.revive(now);
         let bytes = payload.len() as u32;
-        peer.messages.add(Purpose::Upper(token), op, payload, None);
+        peer.messages.add(Purpose::UpperLayer(token), op, payload, None);
         self.shared.trace.emit(now, peer.id, || {
             let queued = peer.messages.queued_bytes();
             Event::MessageQueued { token: token.0, bytes, queued }
@@ -296,7 +296,7 @@ impl<P: Payload> Endpoint<P> {
     /// A packet has arrived at our port number `port` from host `from`. `bytes` is the size of its datagram, `ce`
     /// whether it carried a congestion mark.
     #[allow(clippy::too_many_arguments)]
-    pub fn handle_packet<U: Upper<P>>(
+    pub fn handle_packet<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         port: u8,
@@ -312,7 +312,7 @@ impl<P: Payload> Endpoint<P> {
     /// As [`Endpoint::handle_packet`], for a packet that came to the network card at `arrived`, before `now`: what the
     /// host takes to look at it is not taken for the network's.
     #[allow(clippy::too_many_arguments)]
-    pub fn handle_packet_from<U: Upper<P>>(
+    pub fn handle_packet_from<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         arrived: Time,
@@ -353,14 +353,14 @@ impl<P: Payload> Endpoint<P> {
         }
         let shared = &mut self.shared;
         let peer = &mut self.peers[slot as usize];
-        // Who has a context with us acknowledges or sends something in it. (An introduction that echoes nobody is the answer to
+        // Who has a context with us acknowledges or sends something in it. (a hello that echoes nobody is the answer to
         // a stranger, or the question to one; where contexts need keys, only who has made one can name us at all.)
         let in_context = packet.ack.is_some() || matches!(packet.body, Body::Data(_));
         match &packet.hello {
-            None => peer.knows_context |= in_context,
-            Some(hello) => peer.knows_context = named && in_context && hello.echo != 0,
+            None => peer.context_confirmed |= in_context,
+            Some(hello) => peer.context_confirmed = named && in_context && hello.echo != 0,
         }
-        peer.knows_us |= peer.knows_context || named && shared.config.confirm_first;
+        peer.hello_confirmed |= peer.context_confirmed || named && shared.config.confirm_first;
         if !peer.vouched
             && let Body::Data(data) = &packet.body
         {
@@ -378,13 +378,13 @@ impl<P: Payload> Endpoint<P> {
             if !matches!(packet.body, Body::None) {
                 shared.stats.unconfirmed += 1;
             }
-            peer.arrivals.ack_by(now); // answer with an introduction
-            peer.introduce_at = now;
+            peer.arrivals.ack_by(now); // answer with a hello
+            peer.hello_at = now;
             self.make_ready(slot);
             return;
         }
         if packet.hello.is_some() {
-            peer.answer_introduction(now, shared);
+            peer.answer_hello(now, shared);
         }
         if ce {
             shared.stats.ce_marks += 1;
@@ -418,10 +418,10 @@ impl<P: Payload> Endpoint<P> {
             self.shared.stats.tx_pkts += 1;
             return Some(sink(reply));
         }
-        while let Some(slot) = self.owing.pop_front() {
+        while let Some(slot) = self.ack_queue.pop_front() {
             let peer = &mut self.peers[slot as usize];
-            peer.owing = false;
-            if peer.owes_ack(now, &self.shared)
+            peer.in_ack_queue = false;
+            if peer.ack_pending(now, &self.shared)
                 && let Some(result) = peer.poll_transmit(now, &mut self.shared, &mut sink)
             {
                 return Some(result);
@@ -450,7 +450,7 @@ impl<P: Payload> Endpoint<P> {
     }
 
     /// Work that is due by the clock. Call when [`Endpoint::next_timeout`] has come (earlier does no harm).
-    pub fn handle_timeout<U: Upper<P>>(&mut self, now: Time, upper: &mut U) {
+    pub fn handle_timeout<U: UpperLayer<P>>(&mut self, now: Time, upper: &mut U) {
         let now = self.advance(now);
         while let Some(slot) = self.timers.expire(now) {
             self.shared.stats.timer_callbacks += 1;
@@ -469,7 +469,7 @@ impl<P: Payload> Endpoint<P> {
 
     /// Nobody receives at `addr` any more, as somebody says who knows: what is under way there has failed, now and not
     /// after the time limit.
-    pub fn peer_is_gone<U: Upper<P>>(&mut self, now: Time, addr: InstanceAddr, upper: &mut U) {
+    pub fn peer_is_gone<U: UpperLayer<P>>(&mut self, now: Time, addr: InstanceAddr, upper: &mut U) {
         let now = self.advance(now);
         let slots = (0..self.shared.ports.len() as u8).filter_map(|port| self.by_addr.get(&(port, addr)));
         for slot in slots.copied().collect::<Vec<_>>() {
@@ -533,9 +533,9 @@ impl<P: Payload> Endpoint<P> {
             peer.ready = true;
             self.ready.push_back(slot);
         }
-        if self.ready.len() > 1 && !peer.owing && peer.owes_ack(self.now, &self.shared) {
-            peer.owing = true;
-            self.owing.push_back(slot);
+        if self.ready.len() > 1 && !peer.in_ack_queue && peer.ack_pending(self.now, &self.shared) {
+            peer.in_ack_queue = true;
+            self.ack_queue.push_back(slot);
         }
     }
 }

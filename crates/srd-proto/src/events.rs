@@ -136,7 +136,7 @@ events! {
         cause: LossCause, "", "The rule that found it: path_order, reordering, timer, path_down or silence.";
         age: Nanos, "ns", "Time since it left.";
     }
-    /// A packet was sent again although its first copy arrived.
+    /// A packet was retransmitted although its first copy arrived.
     Spurious "spurious" {
         psn: Psn, "", "Packet sequence number.";
         path: PathId, "", "Path slot of the copy that arrived.";
@@ -201,7 +201,7 @@ events! {
         outstanding: u32, "", "PSNs sent and not acknowledged.";
         inflight: u64, "B", "In flight.";
     }
-    /// Nothing sent since has been answered: a packet is sent again to draw an answer.
+    /// Nothing sent since has been answered: a packet is retransmitted to draw an answer.
     TailProbe "tail_probe" {
         psn: Psn, "", "Packet sequence number.";
         path: PathId, "", "Path slot that was silent.";

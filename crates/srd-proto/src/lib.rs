@@ -5,10 +5,11 @@
 //! in deterministic tests, and a failing run replays from its seed.
 //!
 //! An [`Endpoint`] is one device instance. It holds a context for each peer instance it talks to; messages go in
-//! through [`Endpoint::send`], come out through [`Upper`], and complete in any order.
+//! through [`Endpoint::send`], come out through [`UpperLayer`], and complete in any order.
 #![forbid(unsafe_code)]
 
 mod acks;
+mod active_senders;
 mod arrivals;
 mod config;
 pub mod controller;
@@ -21,22 +22,21 @@ mod identity;
 mod loss;
 mod messages;
 mod pacing;
-mod partial;
 mod path_mtu;
 mod paths;
 mod peer;
 mod psn_bits;
+mod reassembly;
 mod receiving;
 mod reordering;
 mod replies;
 mod rtt;
 pub mod selector;
-mod senders;
 mod sending;
 mod sent;
 mod stats;
 mod timer_wheel;
-mod upper;
+mod upper_layer;
 
 pub use config::*;
 pub use endpoint::*;
@@ -45,4 +45,4 @@ pub use event_line::EventLine;
 pub use events::{EVENTS, Event, EventSchema, FieldSchema, LossCause, Tracer, Value, events_markdown};
 pub use paths::{PathReport, PathState};
 pub use stats::*;
-pub use upper::*;
+pub use upper_layer::*;

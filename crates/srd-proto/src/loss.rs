@@ -17,30 +17,30 @@
 //!   makes what was sent before it late, and late packets have the timer above.
 //! - A retransmission takes the path that answered last, else the selector's choice without the path that failed. That all
 //!   earlier paths should be avoided is not remembered; a path that fails twice is suspected by then.
-//! - No PSN is sent again within a round trip of its last transmission: the timers are longer than that, and the two rules
+//! - No PSN is retransmitted within a round trip of its last transmission: the timers are longer than that, and the two rules
 //!   by order wait for it ([`Peer::too_recent`]). What a dead path held is exempt: that path was asked for longer.
 
 use crate::events::{Event, LossCause};
 use crate::paths::{Findings, NO_PSN};
 use crate::peer::{Outgoing, Peer, Shared};
 use crate::sent::SentPacket;
-use crate::{Payload, Upper};
+use crate::{Payload, UpperLayer};
 use srd_wire::{Nanos, Op, PathId, Probe, Psn, Status, Time};
 
 /// Probes into silence before a peer can count as dead: a clock that jumps is not a peer that died.
 const PROBES_TO_DEATH: u32 = 8;
 /// Silence that is worth telling, though it need not be death.
 const SILENCE_TO_TELL: Nanos = Nanos::from_secs(3);
-/// Other paths asked when a packet is sent again into silence.
+/// Other paths asked when a packet is retransmitted into silence.
 const PATHS_ASKED: usize = 2;
 /// Transmissions of one packet before the timer doubles, and how often it does. It stays short: it holds up the timers
 /// of the packets behind.
 const FREE_RETRIES: u8 = 2;
 const MAX_BACKOFF: u8 = 4;
 /// Transmissions before it doubles more than once where what was sent later has been answered: the network is alive, and
-/// the pace limits what is sent again.
+/// the pace limits what is retransmitted.
 const ANSWERED_RETRIES: u8 = 12;
-/// Packets of so many bytes of payload are sent again where larger ones are asked about
+/// Packets of so many bytes of payload are retransmitted where larger ones are asked about
 /// (docs/design/loss-recovery.md, "Silence").
 const SMALL: u16 = 256;
 /// How long after the last message paths that are down are still asked.
@@ -125,7 +125,7 @@ impl<P: Payload> Peer<P> {
         Some(first)
     }
 
-    /// Whether silence about this packet is answered by questions before it is sent again.
+    /// Whether silence about this packet is answered by questions before it is retransmitted.
     fn asks_first(&self, packet: &SentPacket) -> bool {
         self.silent_probes == 0 && packet.len > SMALL
     }
@@ -147,7 +147,7 @@ impl<P: Payload> Peer<P> {
         self.first_due(shared).map_or(Time::NEVER, |(_, due)| due)
     }
 
-    /// Whether `packet` may be on its way although others have overtaken it: it was sent again less than a round trip ago, so
+    /// Whether `packet` may be on its way although others have overtaken it: it was retransmitted less than a round trip ago, so
     /// no answer can have come yet. One that was lost very often is left to its timer, which waits longer each time: something
     /// eats it, a path that carries no packet of its size for instance.
     fn too_recent(&self, now: Time, packet: &SentPacket, outgoing: &Outgoing, shared: &Shared) -> bool {
@@ -163,7 +163,7 @@ impl<P: Payload> Peer<P> {
         !self.dead && (self.busy() || at <= self.last_active + PROBE_AFTERTIME)
     }
 
-    /// When the oldest held packet is sent again.
+    /// When the oldest held packet is retransmitted.
     pub(crate) fn held_deadline(&self) -> Time {
         self.held.front().map_or(Time::NEVER, |&(at, _)| at)
     }
@@ -181,7 +181,7 @@ impl<P: Payload> Peer<P> {
     }
 
     /// Does what is due by the clock.
-    pub(crate) fn on_timer<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
+    pub(crate) fn on_timer<U: UpperLayer<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
         if self.is_withheld() {
             if now >= self.withheld_until(shared) {
                 self.die(now, now.since(self.last_heard), shared, upper);
@@ -195,13 +195,13 @@ impl<P: Payload> Peer<P> {
                 self.check_losses(now, shared, upper);
                 self.check_paths(now, shared, upper);
             } else if self.messages.len() > 0 {
-                self.check_death(now, self.introduce_at, shared, self.introductions, upper);
+                self.check_death(now, self.hello_at, shared, self.hellos_sent, upper);
             }
         }
         self.release_if_idle(now, shared);
     }
 
-    fn check_losses<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
+    fn check_losses<U: UpperLayer<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
         while let Some((psn, due)) = self.first_due(shared).filter(|_| !self.dead)
             && due <= now
         {
@@ -237,7 +237,13 @@ impl<P: Payload> Peer<P> {
     }
 
     /// The packets of this message are too large for what the network has become.
-    fn fail_unsendable<U: Upper<P>>(&mut self, now: Time, slot: u32, shared: &mut Shared, upper: &mut U) {
+    fn fail_unsendable<U: UpperLayer<P>>(
+        &mut self,
+        now: Time,
+        slot: u32,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
         if !self.messages.get(slot).over
             && let Some(token) = self.messages.token(slot)
         {
@@ -246,9 +252,9 @@ impl<P: Payload> Peer<P> {
         }
     }
 
-    /// Nothing sent since has been answered either: one packet is sent again to draw an answer; the rest waits.
+    /// Nothing sent since has been answered either: one packet is retransmitted to draw an answer; the rest waits.
     #[allow(clippy::too_many_arguments)]
-    fn probe_silence<U: Upper<P>>(
+    fn probe_silence<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         due: Time,
@@ -296,7 +302,7 @@ impl<P: Payload> Peer<P> {
 
     /// Whether the peer is dead, judged at a timer that was to fire at `due`. If it is later than any timer waits (this
     /// process stood still, or its clock jumped), that time says nothing about the peer and does not count.
-    fn check_death<U: Upper<P>>(
+    fn check_death<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         due: Time,
@@ -320,12 +326,18 @@ impl<P: Payload> Peer<P> {
     /// For how long it has been asked in vain, if it has answered before.
     pub(crate) fn silence(&self, now: Time) -> Option<Nanos> {
         let asked = self.ever_known && !self.dead && self.busy();
-        (asked && self.silent_probes + self.introductions > 0)
+        (asked && self.silent_probes + self.hellos_sent > 0)
             .then(|| now.since(self.waiting_since.max(self.last_heard)))
     }
 
     /// It is dead: its silence says so, or its host.
-    pub(crate) fn die<U: Upper<P>>(&mut self, now: Time, silence: Nanos, shared: &mut Shared, upper: &mut U) {
+    pub(crate) fn die<U: UpperLayer<P>>(
+        &mut self,
+        now: Time,
+        silence: Nanos,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
         shared.stats.unresponsive_remote_events += (self.vouched && self.proven) as u64;
         shared.trace.emit(now, self.id, || Event::PeerDied { silence });
         self.give_up(now, shared, upper);
@@ -336,14 +348,14 @@ impl<P: Payload> Peer<P> {
         if self.dead {
             self.dead = false;
             self.silent_probes = 0;
-            self.introductions = 0;
+            self.hellos_sent = 0;
             self.quiet_until = now;
-            self.introduce_at = now;
+            self.hello_at = now;
             self.waiting_since = now;
         }
     }
 
-    fn check_paths<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
+    fn check_paths<U: UpperLayer<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
         if self.outgoing.as_ref().is_none_or(|outgoing| outgoing.paths.next_event() > now) {
             return;
         }
@@ -370,7 +382,7 @@ impl<P: Payload> Peer<P> {
 
     /// Paths have gone down: what they held is lost, unless it is not the paths at all. (The controller has been told of
     /// each packet whose timer made a path suspect.)
-    fn leave_paths<U: Upper<P>>(
+    fn leave_paths<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         patience: Nanos,
@@ -393,8 +405,8 @@ impl<P: Payload> Peer<P> {
         }
     }
 
-    /// A packet is lost: it waits to be sent again, or, of an unreliable message, is given up.
-    fn lose<U: Upper<P>>(
+    /// A packet is lost: it waits to be retransmitted, or, of an unreliable message, is given up.
+    fn lose<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         psn: Psn,
@@ -426,7 +438,7 @@ impl<P: Payload> Peer<P> {
     }
 
     /// Finds lost what has been overtaken: `reached` are transmissions that arrived, by path.
-    pub(crate) fn find_losses<U: Upper<P>>(
+    pub(crate) fn find_losses<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         reached: &[(PathId, u64)],
@@ -463,7 +475,7 @@ impl<P: Payload> Peer<P> {
     }
 
     /// Finds lost what was sent more than a reordering window before something that has arrived.
-    fn find_late<U: Upper<P>>(
+    fn find_late<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         outgoing: &mut Outgoing,
@@ -475,7 +487,7 @@ impl<P: Payload> Peer<P> {
     }
 
     /// What was sent more than `window` before something that has arrived is lost.
-    fn lose_older<U: Upper<P>>(
+    fn lose_older<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         window: Nanos,

@@ -14,7 +14,7 @@ const SLOT_BITS: u32 = 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// The upper layer wants it.
-    Upper(Token),
+    UpperLayer(Token),
     /// It tells the peer that the message that ended at this PSN was refused; once this is acknowledged, so may the
     /// PSN be.
     Refusal { withheld: Psn },
@@ -149,7 +149,7 @@ impl<P: Payload> Messages<P> {
             self.slab[slot as usize] = message;
         }
         match purpose {
-            Purpose::Upper(_) => {
+            Purpose::UpperLayer(_) => {
                 self.upper_len += 1;
                 self.waiting.push_back(slot);
             }
@@ -237,7 +237,7 @@ impl<P: Payload> Messages<P> {
         if message.live && message.over && message.all_sent && message.outstanding == 0 && !message.queued {
             message.live = false;
             message.payload = P::empty();
-            self.upper_len -= matches!(message.purpose, Purpose::Upper(_)) as usize;
+            self.upper_len -= matches!(message.purpose, Purpose::UpperLayer(_)) as usize;
             self.free.push(slot);
         }
     }
@@ -253,7 +253,7 @@ impl<P: Payload> Messages<P> {
     /// The token of a message of the upper layer.
     pub(crate) fn token(&self, slot: u32) -> Option<Token> {
         match self.slab[slot as usize].purpose {
-            Purpose::Upper(token) => Some(token),
+            Purpose::UpperLayer(token) => Some(token),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! Pacing: packets leave at the controller's rate, in bursts where it allows bursts.
 
-use crate::controller::Allowance;
+use crate::controller::SendLimits;
 use rand::Rng;
 use rand::rngs::SmallRng;
 use srd_wire::{Nanos, Time};
@@ -43,35 +43,35 @@ impl Pacer {
     }
 
     /// Whether it is too early for a packet of `packet_bytes`.
-    pub(crate) fn blocks(&mut self, now: Time, allowance: &Allowance, packet_bytes: u64) -> bool {
+    pub(crate) fn blocks(&mut self, now: Time, limits: &SendLimits, packet_bytes: u64) -> bool {
         if now >= self.next.max(self.gate) {
             return false;
         }
-        if allowance.rate > self.rate {
+        if limits.rate > self.rate {
             // Whoever may go faster does so at once, not after a wait that was measured by the old rate.
-            self.takes = Nanos((self.takes.as_f64() * self.rate / allowance.rate) as u64);
+            self.takes = Nanos((self.takes.as_f64() * self.rate / limits.rate) as u64);
             self.next = self.next.min(self.since + self.takes);
             self.gate = Time(0);
-            self.adopt(allowance);
+            self.adopt(limits);
             if now >= self.next {
                 return false;
             }
         }
         if self.gate < self.next {
-            self.adopt(allowance);
+            self.adopt(limits);
             // Half a burst more than needed.
-            let half = allowance.burst_bytes.saturating_sub(packet_bytes) / 2;
+            let half = limits.burst_bytes.saturating_sub(packet_bytes) / 2;
             self.gate = self.next + self.time_of(half);
         }
         true
     }
 
     /// A packet leaves.
-    pub(crate) fn sent(&mut self, now: Time, allowance: &Allowance, bytes: u64, rng: &mut SmallRng) {
-        if !allowance.rate.is_finite() {
+    pub(crate) fn sent(&mut self, now: Time, limits: &SendLimits, bytes: u64, rng: &mut SmallRng) {
+        if !limits.rate.is_finite() {
             return;
         }
-        self.adopt(allowance);
+        self.adopt(limits);
         let takes = self.time_of(bytes);
         // +- 5 %, so that senders do not lock step: docs/design/congestion-control.md, "Pacing".
         let factor = 973 + ((rng.random::<u32>() as u64 * 103) >> 32); // of 1024
@@ -83,12 +83,12 @@ impl Pacer {
         self.next = self.since + varied;
     }
 
-    fn adopt(&mut self, allowance: &Allowance) {
-        if allowance.rate != self.rate || allowance.credit_bytes != self.credit_bytes {
-            self.rate = allowance.rate;
-            self.credit_bytes = allowance.credit_bytes;
-            self.credit = Nanos((allowance.credit_bytes as f64 / allowance.rate) as u64);
-            self.per_byte = ((1u64 << SHIFT) as f64 / allowance.rate) as u64;
+    fn adopt(&mut self, limits: &SendLimits) {
+        if limits.rate != self.rate || limits.credit_bytes != self.credit_bytes {
+            self.rate = limits.rate;
+            self.credit_bytes = limits.credit_bytes;
+            self.credit = Nanos((limits.credit_bytes as f64 / limits.rate) as u64);
+            self.per_byte = ((1u64 << SHIFT) as f64 / limits.rate) as u64;
         }
     }
 
@@ -105,20 +105,20 @@ mod tests {
     #[test]
     fn packets_leave_at_the_rate_and_a_burst_at_a_time() {
         // 1 B/ns, bursts of 4 packets of 1000 B.
-        let allowance = Allowance {
+        let limits = SendLimits {
             window_bytes: u64::MAX,
             rate: 1.0,
             burst_bytes: 4000,
             credit_bytes: 4000,
-            memory: Nanos(u64::MAX),
+            inflight_horizon: Nanos(u64::MAX),
         };
         let (mut pacer, mut rng) = (Pacer::default(), SmallRng::seed_from_u64(1));
         let (mut now, mut left, mut visits) = (Time(1_000_000), 0u64, 0u64);
         let end = now + Nanos::from_millis(1);
         while now < end {
-            while !pacer.blocks(now, &allowance, 1000) {
+            while !pacer.blocks(now, &limits, 1000) {
                 pacer.open();
-                pacer.sent(now, &allowance, 1000, &mut rng);
+                pacer.sent(now, &limits, 1000, &mut rng);
                 left += 1;
             }
             visits += 1;
@@ -130,18 +130,18 @@ mod tests {
 
     #[test]
     fn a_burst_is_no_longer_than_allowed() {
-        let allowance = Allowance {
+        let limits = SendLimits {
             window_bytes: u64::MAX,
             rate: 1.0,
             burst_bytes: 7600,
             credit_bytes: 7600,
-            memory: Nanos(u64::MAX),
+            inflight_horizon: Nanos(u64::MAX),
         };
         let (mut pacer, mut rng) = (Pacer::default(), SmallRng::seed_from_u64(1));
         let now = Time(1_000_000);
         let mut left = 0;
-        while !pacer.blocks(now, &allowance, 1000) {
-            pacer.sent(now, &allowance, 1000, &mut rng);
+        while !pacer.blocks(now, &limits, 1000) {
+            pacer.sent(now, &limits, 1000, &mut rng);
             left += 1;
         }
         assert_eq!(left, 7);
@@ -150,19 +150,19 @@ mod tests {
     #[test]
     fn a_very_low_rate_does_not_overflow_and_an_infinite_one_does_not_pace() {
         let (mut pacer, mut rng) = (Pacer::default(), SmallRng::seed_from_u64(1));
-        let slow = Allowance {
+        let slow = SendLimits {
             window_bytes: 1,
             rate: 1e-9,
             burst_bytes: 65_536,
             credit_bytes: 65_536,
-            memory: Nanos(u64::MAX),
+            inflight_horizon: Nanos(u64::MAX),
         };
         pacer.sent(Time(0), &slow, 9000, &mut rng);
         assert!(pacer.blocks(Time(1_000_000_000), &slow, 9000));
         pacer.wait_at_most(Time(2_000_000_000));
         assert!(!pacer.blocks(Time(2_000_000_000), &slow, 9000));
         let mut pacer = Pacer::default();
-        let free = Allowance { rate: f64::INFINITY, ..slow };
+        let free = SendLimits { rate: f64::INFINITY, ..slow };
         pacer.sent(Time(5), &free, 9000, &mut rng);
         assert!(!pacer.blocks(Time(5), &free, 9000));
     }

@@ -1,21 +1,21 @@
 //! One peer context: identity, the sending half and the receiving half. The halves' rules lie in `sending` and
 //! `receiving`; this file holds the state and what both share.
 
+use crate::active_senders::{ActiveSenders, Counted};
 use crate::arrivals::Arrivals;
 use crate::controller::{CongestionController, controller};
 use crate::events::{Event, Trace};
 use crate::identity::Identities;
 use crate::messages::{Messages, Purpose};
 use crate::pacing::Pacer;
-use crate::partial::Partials;
 use crate::path_mtu::PathMtu;
 use crate::paths::{PathReport, PathTable};
+use crate::reassembly::Reassemblies;
 use crate::reordering::Reordering;
 use crate::rtt::RttEstimator;
 use crate::selector::{PathSelector, selector};
-use crate::senders::{Counted, SenderCount};
 use crate::sent::SentPackets;
-use crate::{Config, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Transmit, Upper};
+use crate::{Config, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Transmit, UpperLayer};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use srd_wire::{
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) ports: Vec<u16>,
     pub(crate) stats: Stats,
     pub(crate) rng: SmallRng,
-    pub(crate) load: SenderCount,
+    pub(crate) load: ActiveSenders,
     pub(crate) trace: Trace,
     /// When the packet that is being handled came to the network card.
     pub(crate) arrived: Time,
@@ -45,7 +45,7 @@ impl Shared {
             ports: ports.to_vec(),
             stats: Stats::default(),
             rng,
-            load: SenderCount::default(),
+            load: ActiveSenders::default(),
             arrived: Time(0),
             trace: Trace::default(),
         }
@@ -71,7 +71,7 @@ pub(crate) struct Outgoing {
 }
 
 /// Introduces us as `own` to a peer of whose incarnation, in context number `context`, we know `echo` (0: nothing).
-pub(crate) fn introduction(shared: &Shared, own: Incarnation, echo: u64, context: u16) -> Hello {
+pub(crate) fn own_hello(shared: &Shared, own: Incarnation, echo: u64, context: u16) -> Hello {
     Hello {
         incarnation: own,
         echo,
@@ -93,7 +93,7 @@ const PROBES_AT_ONCE: usize = 16;
 
 /// Bytes that may answer each of who may have forged his address (RFC 9000, section 8.1).
 const ANSWER_FACTOR: u32 = 3;
-/// Nothing leaves to him while less is left: an introduction with an acknowledgement and a refusal.
+/// Nothing leaves to him while less is left: a hello with an acknowledgement and a refusal.
 const LONGEST_ANSWER: u32 = 144;
 
 /// See the module.
@@ -104,7 +104,7 @@ pub(crate) struct Peer<P: Payload> {
     /// Whether it is in the endpoint's queue of peers with something to send.
     pub(crate) ready: bool,
     /// In the queue of those that have an acknowledgement due.
-    pub(crate) owing: bool,
+    pub(crate) in_ack_queue: bool,
 
     // Identity.
     /// Who we are to this peer, and how many others there have been at its address since we know it.
@@ -128,8 +128,8 @@ pub(crate) struct Peer<P: Payload> {
     /// The peer has shown that it is in this context.
     pub(crate) joined: bool,
     /// It has shown that it knows our incarnation, and that it knows that we are in this context.
-    pub(crate) knows_us: bool,
-    pub(crate) knows_context: bool,
+    pub(crate) hello_confirmed: bool,
+    pub(crate) context_confirmed: bool,
     /// It has acknowledged something of ours.
     pub(crate) acknowledged: bool,
     /// The peer speaks no version of ours.
@@ -140,11 +140,11 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) mtu: PathMtu,
     /// Its receive buffer in bytes; 0 until it has said so.
     pub(crate) remote_rcvbuf: u64,
-    /// When an introduction may be sent again, and how often it was.
-    pub(crate) introduce_at: Time,
-    pub(crate) introductions: u32,
+    /// When a hello may be retransmitted, and how often it was.
+    pub(crate) hello_at: Time,
+    pub(crate) hellos_sent: u32,
     /// No introduction is answered for its own sake before this.
-    answer_introduction_at: Time,
+    answer_hello_at: Time,
     /// Last packet from it.
     pub(crate) last_heard: Time,
 
@@ -152,7 +152,7 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) messages: Messages<P>,
     pub(crate) sent: SentPackets,
     pub(crate) lost: VecDeque<Psn>,
-    /// Packets that have arrived and are not acknowledged (of refused messages), and when they are sent again.
+    /// Packets that have arrived and are not acknowledged (of refused messages), and when they are retransmitted.
     pub(crate) held: VecDeque<(Time, Psn)>,
     /// Path probes that are to leave.
     pub(crate) probes: VecDeque<Probe>,
@@ -198,7 +198,7 @@ pub(crate) struct Peer<P: Payload> {
 
     // Receiving.
     pub(crate) arrivals: Arrivals,
-    pub(crate) partials: Partials,
+    pub(crate) reassemblies: Reassemblies,
     /// Way back of what comes on path 0; see [`Peer::way_back`].
     ack_offset: u16,
     ack_turn: u16,
@@ -227,7 +227,7 @@ impl<P: Payload> Peer<P> {
             addr,
             port,
             ready: false,
-            owing: false,
+            in_ack_queue: false,
             own,
             life: 0,
             remote: None,
@@ -239,16 +239,16 @@ impl<P: Payload> Peer<P> {
             vouched: false,
             context,
             joined: false,
-            knows_us: false,
-            knows_context: false,
+            hello_confirmed: false,
+            context_confirmed: false,
             acknowledged: false,
             incompatible: false,
             max_datagram: shared.config.max_datagram,
             mtu: PathMtu::new(shared.config.max_datagram, !shared.config.probe_path_mtu, shared.seal_bytes()),
             remote_rcvbuf: 0,
-            introduce_at: now,
-            introductions: 0,
-            answer_introduction_at: Time(0),
+            hello_at: now,
+            hellos_sent: 0,
+            answer_hello_at: Time(0),
             last_heard: now,
             messages: Messages::new(shared.config.max_partial_per_peer),
             sent: SentPackets::new(first_psn(own, context)),
@@ -278,7 +278,7 @@ impl<P: Payload> Peer<P> {
             receiver_senders: 0,
             share_bytes: u64::MAX,
             arrivals: Arrivals::new(Psn(0)),
-            partials: Partials::default(),
+            reassemblies: Reassemblies::default(),
             ack_offset: shared.rng.random(),
             ack_turn: 0,
             counted: Counted::default(),
@@ -361,28 +361,28 @@ impl<P: Payload> Peer<P> {
 
     /// Whether messages and their packets may flow (in sealed mode only once each side knows the other).
     pub(crate) fn open(&self, shared: &Shared) -> bool {
-        !self.incompatible && (!shared.config.confirm_first || self.remote.is_some() && self.knows_us)
+        !self.incompatible && (!shared.config.confirm_first || self.remote.is_some() && self.hello_confirmed)
     }
 
-    /// Whether packets carry an introduction. With data it goes on until something of this context has been
+    /// Whether packets carry a hello. With data it goes on until something of this context has been
     /// acknowledged: the peer must have seen the context's number.
-    pub(crate) fn introducing(&self, with_data: bool) -> bool {
+    pub(crate) fn carries_hello(&self, with_data: bool) -> bool {
         // Segments are cut for one or the other: what was acknowledged once needs no introduction ever after.
         if with_data {
             !self.acknowledged
         } else {
-            !self.knows_us || !self.knows_context || self.remote.is_none()
+            !self.hello_confirmed || !self.context_confirmed || self.remote.is_none()
         }
     }
 
     /// The peer introduces itself: it does not know yet that we know it. All that it sends in its first round trip says so;
     /// answers that are nothing else keep a distance.
-    pub(crate) fn answer_introduction(&mut self, now: Time, shared: &Shared) {
-        if now >= self.answer_introduction_at {
-            self.answer_introduction_at = now + shared.config.ack_delay;
+    pub(crate) fn answer_hello(&mut self, now: Time, shared: &Shared) {
+        if now >= self.answer_hello_at {
+            self.answer_hello_at = now + shared.config.ack_delay;
             self.arrivals.ack_by(now);
         } else {
-            self.arrivals.ack_by(self.answer_introduction_at);
+            self.arrivals.ack_by(self.answer_hello_at);
         }
     }
 
@@ -398,15 +398,15 @@ impl<P: Payload> Peer<P> {
     ) -> Transmit<P> {
         shared.stats.tx_pkts += 1;
         self.counters.tx_pkts += 1;
-        let hello = self.introducing(matches!(body, Body::Data(_))).then(|| {
+        let hello = self.carries_hello(matches!(body, Body::Data(_))).then(|| {
             let echo = self.remote.filter(|_| self.joined).map_or(0, |remote| remote.0);
-            introduction(shared, self.own, echo, self.context)
+            own_hello(shared, self.own, echo, self.context)
         });
         Transmit {
             peer: self.id,
             to: self.addr,
             // A key that needs both incarnations serves only once the peer knows ours.
-            peer_incarnation: self.remote.filter(|_| self.knows_us),
+            peer_incarnation: self.remote.filter(|_| self.hello_confirmed),
             entropy,
             pad_to,
             packet: Packet {
@@ -420,7 +420,7 @@ impl<P: Payload> Peer<P> {
         }
     }
 
-    /// An introduction or an ACK on its own.
+    /// A hello or an ACK on its own.
     pub(crate) fn bare_transmit(&mut self, now: Time, shared: &mut Shared) -> Transmit<P> {
         let entropy = self.way_back(shared);
         let ack = if self.remote.is_some() && self.open(shared) && self.arrivals.ack_at != Time::NEVER {
@@ -455,7 +455,7 @@ impl<P: Payload> Peer<P> {
     }
 
     /// Tells the upper layer what became of a message.
-    pub(crate) fn complete<U: Upper<P>>(
+    pub(crate) fn complete<U: UpperLayer<P>>(
         &self,
         now: Time,
         token: Token,
@@ -474,13 +474,13 @@ impl<P: Payload> Peer<P> {
         let id = PeerId { generation: self.id.generation.wrapping_add(1), ..self.id };
         let new = Peer::new(id, self.addr, self.port, self.own, context, now, shared);
         let old = std::mem::replace(self, new);
-        (self.ready, self.owing) = (old.ready, old.owing);
+        (self.ready, self.in_ack_queue) = (old.ready, old.in_ack_queue);
         (self.named, self.vouched, self.life) = (old.named, old.vouched, old.life);
         (self.proven, self.credit) = (old.proven, old.credit);
         self.remote = old.remote;
         self.remote_tag = old.remote_tag;
         self.ever_known = old.ever_known;
-        self.knows_us = old.knows_us;
+        self.hello_confirmed = old.hello_confirmed;
         self.incompatible = old.incompatible;
         self.max_datagram = old.max_datagram;
         self.mtu = old.mtu.clone();
@@ -499,7 +499,7 @@ impl<P: Payload> Peer<P> {
     /// The peer is given up. Who has been known begins another context with it, and hears of that as soon as anything comes
     /// from it: so nothing is accepted in either direction of what has ended in the other. Who never was has nothing
     /// to be told: what is outstanding ends as skips, should it ever answer.
-    pub(crate) fn give_up<U: Upper<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
+    pub(crate) fn give_up<U: UpperLayer<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
         let answered_before = self.ever_known;
         let status = if answered_before { Status::Unresponsive } else { Status::Unreachable };
         let why = PeerLoss::Dead { answered_before };
@@ -517,7 +517,7 @@ impl<P: Payload> Peer<P> {
     }
 
     /// Ends what is under way: messages with `status`, what was coming in is abandoned.
-    pub(crate) fn end<U: Upper<P>>(
+    pub(crate) fn end<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         status: Status,
@@ -533,7 +533,7 @@ impl<P: Payload> Peer<P> {
                 self.complete(now, token, Err(status), shared, upper);
             }
         }
-        for partial in self.partials.drain() {
+        for partial in self.reassemblies.drain() {
             if let Some(cookie) = partial.cookie {
                 upper.abandon(cookie, &partial.head);
             }
@@ -554,7 +554,7 @@ impl<P: Payload> Peer<P> {
         }
         if !self.open(shared) {
             let wanted = !self.dead && (self.messages.len() > 0 || self.arrivals.ack_at != Time::NEVER);
-            return if wanted { self.introduce_at } else { Time::NEVER };
+            return if wanted { self.hello_at } else { Time::NEVER };
         }
         let mut at = self.arrivals.ack_at.min(self.loss_deadline(shared)).min(self.held_deadline());
         if !self.dead
@@ -581,7 +581,7 @@ impl<P: Payload> Peer<P> {
     /// When the peer is asked for a sign of life: if more of its messages is awaited, and nothing of ours on its way
     /// that would show that it is gone.
     pub(crate) fn sign_of_life_at(&self, shared: &Shared) -> Time {
-        if self.dead || self.busy() || !self.partials.await_more() {
+        if self.dead || self.busy() || !self.reassemblies.await_more() {
             return Time::NEVER;
         }
         self.last_heard + Nanos(shared.config.peer_timeout.0 / 4)
@@ -598,7 +598,7 @@ impl<P: Payload> Peer<P> {
     pub(crate) fn may_go(&self, now: Time, shared: &Shared) -> bool {
         let to_send = self.messages.upper_len() > 0 || (!self.dead && self.busy());
         let settled = now > self.last_heard + shared.config.peer_timeout && !shared.config.confirm_first;
-        !self.named && !to_send && !self.partials.await_more() && (self.is_unused() || settled)
+        !self.named && !to_send && !self.reassemblies.await_more() && (self.is_unused() || settled)
     }
 
     /// Whether the peer can remember nothing of this context.
@@ -612,7 +612,7 @@ impl<P: Payload> Peer<P> {
     }
 
     fn holds_spare_memory(&self) -> bool {
-        !self.busy() && self.partials.is_empty() && self.lost.capacity() > 0
+        !self.busy() && self.reassemblies.is_empty() && self.lost.capacity() > 0
     }
 
     /// Gives back what an idle context does not need.
@@ -620,7 +620,7 @@ impl<P: Payload> Peer<P> {
         if self.holds_spare_memory() && now >= self.last_active + shared.config.idle_release {
             self.messages.release();
             self.sent.release();
-            self.partials.release();
+            self.reassemblies.release();
             self.lost = VecDeque::new();
         }
     }

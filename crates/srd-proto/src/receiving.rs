@@ -4,9 +4,9 @@
 
 use crate::arrivals::Arrival;
 use crate::messages::Purpose;
-use crate::partial::Partial;
 use crate::peer::{Peer, Shared};
-use crate::{Incoming, Payload, Upper};
+use crate::reassembly::Reassembly;
+use crate::{Incoming, Payload, UpperLayer};
 use srd_wire::{Data, Echo, MsgId, Nanos, Op, Probe, Psn, Status, Time};
 
 /// ACKs sent, on different paths, when the last one seems to have been lost: a packet came that had been acknowledged
@@ -21,7 +21,7 @@ const MAX_PARTIAL_OF_UNPROVEN: usize = 64;
 
 impl<P: Payload> Peer<P> {
     /// A data packet has arrived.
-    pub(crate) fn on_data<U: Upper<P>>(
+    pub(crate) fn on_data<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         data: &Data<P>,
@@ -57,7 +57,7 @@ impl<P: Payload> Peer<P> {
             _ => self.on_segment(data, shared, upper),
         };
         self.arrivals.note_more(psn, data.more);
-        let awaited = self.partials.await_more() || self.arrivals.more();
+        let awaited = self.reassemblies.await_more() || self.arrivals.more();
         shared.load.count(now, shared.config.base_rtt, &mut self.counted, awaited);
         if !accepted {
             return; // it comes again
@@ -73,12 +73,12 @@ impl<P: Payload> Peer<P> {
         self.arrivals.ack_by(now + delay);
         if !self.arrivals.is_withheld(psn) {
             self.arrivals.accept(psn, bytes);
-            self.partials.forget_passed(self.arrivals.cum());
+            self.reassemblies.forget_passed(self.arrivals.cum());
         }
     }
 
     /// Takes a segment of a message. Whether its PSN is used up.
-    fn on_segment<U: Upper<P>>(&mut self, data: &Data<P>, shared: &mut Shared, upper: &mut U) -> bool {
+    fn on_segment<U: UpperLayer<P>>(&mut self, data: &Data<P>, shared: &mut Shared, upper: &mut U) -> bool {
         let here = data.payload.len() as u32;
         let head = Incoming { peer: self.id, from: self.addr, port: self.port, op: data.op, len: data.len };
         if data.offset == 0 && here == data.len {
@@ -103,7 +103,7 @@ impl<P: Payload> Peer<P> {
             return true;
         }
         let may_refuse = self.may_refuse();
-        let Some(partial) = self.partials.get_mut(data.msg) else {
+        let Some(partial) = self.reassemblies.get_mut(data.msg) else {
             return self.first_segment(data, head, shared, upper);
         };
         let Some(cookie) = partial.cookie else { return true };
@@ -121,7 +121,7 @@ impl<P: Payload> Peer<P> {
         self.counters.rx_bytes += here as u64;
         partial.placed += here;
         if last {
-            self.partials.remove(data.msg);
+            self.reassemblies.remove(data.msg);
             if let Err(status) = upper.finish(cookie, &head) {
                 self.refuse(data, status, shared);
             }
@@ -129,7 +129,7 @@ impl<P: Payload> Peer<P> {
         true
     }
 
-    fn first_segment<U: Upper<P>>(
+    fn first_segment<U: UpperLayer<P>>(
         &mut self,
         data: &Data<P>,
         head: Incoming,
@@ -137,7 +137,7 @@ impl<P: Payload> Peer<P> {
         upper: &mut U,
     ) -> bool {
         let most = self.lesser_limit().unwrap_or(usize::MAX).min(shared.config.max_partial_per_peer as usize);
-        if self.partials.len() >= most || !self.may_refuse() {
+        if self.reassemblies.len() >= most || !self.may_refuse() {
             shared.stats.partial_limit_drops += 1;
             return false;
         }
@@ -147,7 +147,7 @@ impl<P: Payload> Peer<P> {
                 let placed = data.payload.len() as u32;
                 shared.stats.rx_bytes += placed as u64;
                 self.counters.rx_bytes += placed as u64;
-                self.partials.insert(data.msg, Partial { cookie: Some(cookie), head, placed });
+                self.reassemblies.insert(data.msg, Reassembly { cookie: Some(cookie), head, placed });
             }
             Err(status) => {
                 self.close_partial(data.msg, head);
@@ -169,20 +169,20 @@ impl<P: Payload> Peer<P> {
     }
 
     /// The sender has given the message up.
-    fn on_skip<U: Upper<P>>(&mut self, data: &Data<P>, upper: &mut U) {
+    fn on_skip<U: UpperLayer<P>>(&mut self, data: &Data<P>, upper: &mut U) {
         let head = Incoming { peer: self.id, from: self.addr, port: self.port, op: Op::Skip, len: 0 };
         let old = self.close_partial(data.msg, head);
-        if let Some(Partial { cookie: Some(cookie), head, .. }) = old {
+        if let Some(Reassembly { cookie: Some(cookie), head, .. }) = old {
             upper.abandon(cookie, &head);
         }
     }
 
     /// Nothing more of a message is taken. How many of those are remembered is bounded by the window, or by
     /// [`Peer::lesser_limit`]: a late segment of a message that has been forgotten is refused once more, or waits like a first one.
-    fn close_partial(&mut self, id: MsgId, head: Incoming) -> Option<Partial> {
-        let old = self.partials.close(id, head, self.arrivals.cum());
+    fn close_partial(&mut self, id: MsgId, head: Incoming) -> Option<Reassembly> {
+        let old = self.reassemblies.close(id, head, self.arrivals.cum());
         if let Some(most) = self.lesser_limit() {
-            self.partials.forget_closed(most);
+            self.reassemblies.forget_closed(most);
         }
         old
     }
@@ -208,7 +208,7 @@ impl<P: Payload> Peer<P> {
     /// A question on one path has arrived.
     pub(crate) fn on_probe(&mut self, now: Time, probe: &Probe, shared: &mut Shared) {
         // Who asks has something outstanding, though nothing of it may have come through.
-        let awaited = self.partials.await_more() || self.arrivals.more();
+        let awaited = self.reassemblies.await_more() || self.arrivals.more();
         shared.load.count(now, shared.config.base_rtt, &mut self.counted, awaited);
         self.arrivals.note(shared.arrived, probe.path, Echo::PROBE, Psn(probe.number), probe.stamp);
         self.arrivals.repeat_acks = ACKS_ON_DOUBT;
@@ -218,6 +218,6 @@ impl<P: Payload> Peer<P> {
     /// The refusal of the message that ended at `psn` is known to its sender: `psn` may be acknowledged.
     pub(crate) fn refusal_known(&mut self, now: Time, psn: Psn) {
         self.arrivals.release_withheld(now, psn);
-        self.partials.forget_passed(self.arrivals.cum());
+        self.reassemblies.forget_passed(self.arrivals.cum());
     }
 }

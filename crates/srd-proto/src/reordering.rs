@@ -28,7 +28,7 @@ pub(crate) struct Reordering {
 }
 
 impl Reordering {
-    /// A packet was sent again although its first copy has arrived. Whether the rule changes.
+    /// A packet was retransmitted although its first copy has arrived. Whether the rule changes.
     pub(crate) fn on_spurious(&mut self, now: Time, rtt: Nanos, base: Nanos) -> bool {
         let again = self.spurious_at > Time(0) && now.since(self.spurious_at).0 < SPURIOUS_ROUNDS * rtt.0;
         self.spurious_at = now;

@@ -1,7 +1,7 @@
 //! What leaves next: whose turn it is, on which path, and whether window and pacing permit it.
 
 use crate::arrivals::Arrivals;
-use crate::controller::Allowance;
+use crate::controller::SendLimits;
 use crate::events::Event;
 use crate::messages::Purpose;
 use crate::peer::{Outgoing, Peer, Shared};
@@ -83,17 +83,16 @@ impl<P: Payload> Peer<P> {
         }
         if !self.open(shared) {
             let wanted = self.messages.len() > 0 || self.arrivals.ack_at <= now;
-            if !wanted || now < self.introduce_at || self.dead {
+            if !wanted || now < self.hello_at || self.dead {
                 return None;
             }
-            self.introductions += 1;
-            let pause =
-                Nanos(shared.config.min_rto.0 << self.introductions.min(16)).min(shared.config.max_rto);
-            self.introduce_at = now + pause;
+            self.hellos_sent += 1;
+            let pause = Nanos(shared.config.min_rto.0 << self.hellos_sent.min(16)).min(shared.config.max_rto);
+            self.hello_at = now + pause;
             self.arrivals.ack_at = Time::NEVER;
             return Some(sink(self.bare_transmit(now, shared)));
         }
-        let ack_due = self.owes_ack(now, shared);
+        let ack_due = self.ack_pending(now, shared);
         if ack_due && !self.next_data_has_room_for_ack() {
             return Some(sink(self.bare_transmit(now, shared)));
         }
@@ -113,15 +112,15 @@ impl<P: Payload> Peer<P> {
     }
 
     /// Bytes that count as in flight.
-    fn counted_bytes(&mut self, now: Time, allowance: &Allowance) -> u64 {
-        if now.since(self.waiting_since) > allowance.memory {
+    fn counted_bytes(&mut self, now: Time, limits: &SendLimits) -> u64 {
+        if now.since(self.waiting_since) > limits.inflight_horizon {
             return self.sent.inflight_bytes(); // silence: nobody knows what has become of it
         }
-        self.sent.young_bytes(Time(now.0.saturating_sub(allowance.memory.0)))
+        self.sent.young_bytes(Time(now.0.saturating_sub(limits.inflight_horizon.0)))
     }
 
     /// Whether an acknowledgement is due.
-    pub(crate) fn owes_ack(&self, now: Time, shared: &Shared) -> bool {
+    pub(crate) fn ack_pending(&self, now: Time, shared: &Shared) -> bool {
         self.arrivals.ack_at <= now || self.arrivals.unacked >= shared.config.ack_every
     }
 
@@ -201,21 +200,21 @@ impl<P: Payload> Peer<P> {
         }
         if self.sent.span() == 0 && now >= self.data_sent + Nanos(REST_ROUNDS * shared.config.base_rtt.0) {
             self.data_sent = now;
-            self.outgoing(shared).controller.on_rest();
+            self.outgoing(shared).controller.on_restart_after_idle();
         }
-        let allowance = self.outgoing(shared).controller.allowance();
-        let window = allowance.window_bytes.min(self.share_bytes);
+        let limits = self.outgoing(shared).controller.send_limits();
+        let window = limits.window_bytes.min(self.share_bytes);
         let packet_bytes = self.max_datagram as u64;
         let urgent = again.is_some() && self.urgent > 0;
         self.pacer.wait_at_most(now + shared.config.max_rto); // no longer than for its timer
         if !urgent && !control {
-            let inflight = self.counted_bytes(now, &allowance);
+            let inflight = self.counted_bytes(now, &limits);
             if inflight > 0 && inflight + self.next_bytes(again, fresh) > window {
                 self.window_limited = true;
                 self.pacer.open();
                 return None;
             }
-            if self.pacer.blocks(now, &allowance, packet_bytes) {
+            if self.pacer.blocks(now, &limits, packet_bytes) {
                 self.window_limited = true;
                 return None;
             }
@@ -239,11 +238,11 @@ impl<P: Payload> Peer<P> {
         let ack_request = urgent || blocked_next || long && (first || last);
         let (psn, pad_to) = match (again, fresh) {
             (Some(psn), _) => (self.send_again(now, psn, &mut outgoing, shared), 0),
-            (None, Some(slot)) => self.send_fresh(now, slot, allowance.burst_bytes, &mut outgoing, shared),
+            (None, Some(slot)) => self.send_fresh(now, slot, limits.burst_bytes, &mut outgoing, shared),
             (None, None) => unreachable!("checked above"),
         };
         let Some(&sent) = self.sent.get(psn) else { unreachable!("just sent") };
-        self.pacer.sent(now, &allowance, sent.bytes as u64, &mut shared.rng);
+        self.pacer.sent(now, &limits, sent.bytes as u64, &mut shared.rng);
         let path = outgoing.paths.get_mut(sent.path);
         path.bytes += sent.len as u64;
         let entropy = path.entropy;
@@ -267,7 +266,7 @@ impl<P: Payload> Peer<P> {
 
     fn send_again(&mut self, now: Time, psn: Psn, outgoing: &mut Outgoing, shared: &mut Shared) -> Psn {
         self.lost.pop_front();
-        let Some(&lost) = self.sent.get(psn) else { unreachable!("only lost packets are sent again") };
+        let Some(&lost) = self.sent.get(psn) else { unreachable!("only lost packets are retransmitted") };
         if self.messages.get(lost.message).over {
             self.sent.drop_payload(psn);
         }
@@ -302,11 +301,11 @@ impl<P: Payload> Peer<P> {
         shared: &mut Shared,
     ) -> (Psn, u16) {
         let chunk = shared.config.chunk_bytes;
-        let introducing = self.introducing(true);
+        let with_hello = self.carries_hello(true);
         let message = self.messages.get(slot);
         let starting = !message.started;
         if starting {
-            let hello = if introducing { HELLO_LEN } else { 0 };
+            let hello = if with_hello { HELLO_LEN } else { 0 };
             let room = codec::max_payload(&message.op, self.mtu.datagram() as usize - hello, false) as u32;
             message.started = true;
             let ack = if self.arrivals.ack_at == Time::NEVER { 0 } else { ack_len(&self.arrivals) as u32 };
@@ -332,7 +331,7 @@ impl<P: Payload> Peer<P> {
         let bytes = header_bytes(&message.op) + (pad_to as u32).max(len);
         let whole = if starting { message.len.min(chunk) } else { len };
         let all_sent = message.all_sent;
-        let control = !matches!(message.purpose, Purpose::Upper(_));
+        let control = !matches!(message.purpose, Purpose::UpperLayer(_));
         self.messages.note_sent(len);
 
         if !control {

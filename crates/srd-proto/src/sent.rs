@@ -12,7 +12,7 @@ use srd_wire::{PathId, Psn, Time, WINDOW_PACKETS};
 pub(crate) enum SentState {
     /// On its way.
     InFlight,
-    /// Found lost; waits to be sent again.
+    /// Found lost; waits to be retransmitted.
     Lost,
     /// Acknowledged, or not in use.
     Acked,
@@ -270,7 +270,7 @@ impl SentPackets {
         self.get(psn).is_some_and(|packet| packet.state == SentState::InFlight)
     }
 
-    /// Whether `psn` waits to be sent again.
+    /// Whether `psn` waits to be retransmitted.
     pub(crate) fn is_lost(&self, psn: Psn) -> bool {
         self.get(psn).is_some_and(|packet| packet.state == SentState::Lost)
     }

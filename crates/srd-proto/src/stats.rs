@@ -26,9 +26,9 @@ counters! {
         rx_pkts,
         /// Payload bytes accepted, duplicates excluded.
         rx_bytes,
-        /// Data packets sent again.
+        /// Data packets retransmitted.
         retrans_pkts,
-        /// Payload bytes sent again.
+        /// Payload bytes retransmitted.
         retrans_bytes,
         /// Times that a retransmission timer expired.
         retrans_timeout_events,
@@ -40,7 +40,7 @@ counters! {
         lost_by_timer,
         /// Packets given up at once because their path went down.
         lost_by_path_down,
-        /// Tail probes: packets sent again in silence to draw an answer.
+        /// Tail probes: packets retransmitted in silence to draw an answer.
         tail_probes,
         /// Retransmissions whose original turned out to have arrived.
         spurious_retrans,
@@ -67,7 +67,7 @@ counters! {
         /// Packets whose sender had shown neither that what we send reaches him nor that he was given an address here: he
         /// was told who we are, and nothing else came of them.
         unconfirmed,
-        /// Introductions that speak no common version.
+        /// Hellos that speak no common version.
         version_mismatch,
         /// Packets from new peers beyond the limit of contexts.
         peer_limit_drops,
@@ -122,7 +122,7 @@ counters! {
         tx_pkts,
         /// Payload bytes sent, retransmissions included.
         tx_bytes,
-        /// Data packets sent again.
+        /// Data packets retransmitted.
         retrans_pkts,
         /// Payload bytes accepted, duplicates excluded.
         rx_bytes,

@@ -23,7 +23,7 @@ struct Strict {
     owed: HashSet<u64>,
 }
 
-impl Upper<Length> for Strict {
+impl UpperLayer<Length> for Strict {
     fn vouches(&self, op: &Op) -> bool {
         matches!(op, Op::Send { .. } | Op::Write { .. } | Op::ReadRequest { .. })
     }

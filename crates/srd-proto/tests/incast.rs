@@ -43,7 +43,7 @@ fn port(capacity: f64) -> Network {
     })
 }
 
-/// The last and the first completion, and the share of packets that was sent again.
+/// The last and the first completion, and the share of packets that was retransmitted.
 fn incast(config: &Config, capacity: f64, message: usize) -> (Nanos, Nanos, f64) {
     let mut world = World::new(SENDERS + 1, config);
     world.network = port(capacity);

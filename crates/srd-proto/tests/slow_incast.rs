@@ -31,7 +31,7 @@ fn port(capacity: u64, late: Nanos, seed: u64) -> Network {
     })
 }
 
-/// The last arrival by the ideal (all bytes in full frames of TCP through the link), and the share of packets that was sent again.
+/// The last arrival by the ideal (all bytes in full frames of TCP through the link), and the share of packets that was retransmitted.
 fn incast(message: usize, capacity: u64, late_us: u64) -> (f64, f64) {
     let mut world = World::new(SENDERS + 1, &host_config(LINE, true));
     world.network = port(capacity, Nanos::from_micros(late_us), 1);

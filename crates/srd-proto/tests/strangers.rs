@@ -24,7 +24,7 @@ fn hello(incarnation: Incarnation) -> Hello {
     }
 }
 
-fn introduction(src_port: u16, incarnation: Incarnation, body: Body<Bytes>) -> Packet<Bytes> {
+fn hello_packet(src_port: u16, incarnation: Incarnation, body: Body<Bytes>) -> Packet<Bytes> {
     let (src_tag, hello) = (incarnation.tag(), Some(hello(incarnation)));
     Packet { src_port, dst_tag: Tag::UNKNOWN, src_tag, hello, ack: None, body }
 }
@@ -101,7 +101,7 @@ fn a_forged_packet_is_answered_by_no_more_than_three_times_its_bytes_and_leaves_
     ];
     for body in bodies {
         let mut world = world(2, &Config::default());
-        let packet = introduction(4000, who, body);
+        let packet = hello_packet(4000, who, body);
         forge(&mut world, 0, 7, &packet);
         let sent = answers(&mut world, 0, Nanos::from_secs(60));
         assert!(all_bytes(&sent) <= 3 * bytes(&packet), "{} B for {} B", all_bytes(&sent), bytes(&packet));
@@ -110,7 +110,7 @@ fn a_forged_packet_is_answered_by_no_more_than_three_times_its_bytes_and_leaves_
     }
     // A tag that is not ours.
     let mut world = world(2, &Config::default());
-    let packet = Packet { dst_tag: Tag(5), hello: None, ..introduction(4000, who, Body::None) };
+    let packet = Packet { dst_tag: Tag(5), hello: None, ..hello_packet(4000, who, Body::None) };
     forge(&mut world, 0, 7, &packet);
     assert!(all_bytes(&answers(&mut world, 0, Nanos::from_secs(60))) <= 3 * bytes(&packet));
 }
@@ -147,7 +147,7 @@ fn what_two_peers_tell_an_attacker_is_of_no_use_against_either() {
     // The attacker introduces himself to both from his own address, and learns who they say they are.
     let told: Vec<Incarnation> = [0, 1]
         .map(|at| {
-            let packet = introduction(PORT, Incarnation(0x6666_0000_4321), Body::None);
+            let packet = hello_packet(PORT, Incarnation(0x6666_0000_4321), Body::None);
             forge(&mut world, at, 7, &packet);
             answers(&mut world, at, Nanos::from_millis(1))[0].packet.hello.unwrap().incarnation
         })
@@ -183,7 +183,7 @@ fn what_two_peers_tell_an_attacker_is_of_no_use_against_either() {
                 let payload = if matches!(op, Op::Send { .. }) { vec![1; 8] } else { Vec::new() };
                 forge(&mut world, to, from, &tags(data(first_psn(src, 0), op, payload)));
             }
-            forge(&mut world, to, from, &introduction(PORT, src, Body::None));
+            forge(&mut world, to, from, &hello_packet(PORT, src, Body::None));
         }
         // Hellos of somebody who is not there.
         for number in 0..100 {
@@ -191,7 +191,7 @@ fn what_two_peers_tell_an_attacker_is_of_no_use_against_either() {
                 &mut world,
                 to,
                 from,
-                &introduction(PORT, Incarnation(0x5555_0000_0000 + number), Body::None),
+                &hello_packet(PORT, Incarnation(0x5555_0000_0000 + number), Body::None),
             );
         }
     }
@@ -208,7 +208,7 @@ fn what_two_peers_tell_an_attacker_is_of_no_use_against_either() {
 fn who_forges_the_address_of_a_peer_that_has_not_begun_does_not_keep_it_out() {
     let mut world = world(2, &Config::default());
     for number in 0..1000 {
-        forge(&mut world, 0, 1, &introduction(PORT, Incarnation(0x5555_0000_0000 + number), Body::None));
+        forge(&mut world, 0, 1, &hello_packet(PORT, Incarnation(0x5555_0000_0000 + number), Body::None));
     }
     answers(&mut world, 0, Nanos::from_millis(1)); // to an address where nobody is yet
     let start = world.now;
@@ -227,11 +227,11 @@ fn strangers_who_are_where_they_say_hold_few_contexts_and_keep_nobody_out() {
     world.settle(SECOND);
     for stranger in 1..=10_000u16 {
         let who = Incarnation(0x7777_0000_0000 + stranger as u64);
-        let first = introduction(stranger, who, Body::None);
+        let first = hello_packet(stranger, who, Body::None);
         forge(&mut world, 1, 7, &first);
         let told = answers(&mut world, 1, Nanos::from_micros(100))[0].packet.clone();
         let wrong = data(first_psn(who, 0), send_op(Qkey(6)), vec![0; 8]);
-        let mut second = introduction(stranger, who, wrong);
+        let mut second = hello_packet(stranger, who, wrong);
         second.dst_tag = told.src_tag;
         forge(&mut world, 1, 7, &second);
         while world.hosts[1].endpoint.poll_transmit(world.now).is_some() {}
@@ -257,7 +257,7 @@ fn who_knows_a_queue_key_holds_few_contexts_until_his_address_is_proven() {
         for stranger in 1..=1000u16 {
             let who = Incarnation(0x7777_0000_0000 + stranger as u64);
             let message = data(first_psn(who, 0), send_op(KEY), vec![0; 8]);
-            forge(&mut world, 1, 7 + round, &introduction(stranger, who, message));
+            forge(&mut world, 1, 7 + round, &hello_packet(stranger, who, message));
         }
         answers(&mut world, 1, Nanos::from_millis(1));
     }
@@ -282,7 +282,7 @@ fn contexts_of_forged_addresses_do_not_add_up_over_time() {
         for stranger in 1..=2000u16 {
             let who = Incarnation(0x7777_0000_0000 + stranger as u64);
             let message = data(first_psn(who, 0), send_op(KEY), vec![0; 8]);
-            forge(&mut world, 1, 7 + round, &introduction(stranger, who, message));
+            forge(&mut world, 1, 7 + round, &hello_packet(stranger, who, message));
         }
         answers(&mut world, 1, Nanos::from_secs(20));
     }
@@ -306,7 +306,7 @@ fn of_a_strangers_messages_few_are_remembered() {
         let mut world = world(1, &Config::default());
         let who = Incarnation(0x7777_0000_1234);
         // Who has no key shows where it is.
-        forge(&mut world, 0, 7, &introduction(4000, who, Body::None));
+        forge(&mut world, 0, 7, &hello_packet(4000, who, Body::None));
         let told = answers(&mut world, 0, Nanos::from_millis(1))[0].packet.clone();
         let dst_tag = if key == KEY { Tag::UNKNOWN } else { told.src_tag };
         let segment = |number: u32, skip: bool| {
@@ -320,7 +320,7 @@ fn of_a_strangers_messages_few_are_remembered() {
         };
         for number in 0..900 {
             let body = segment(number, number % 2 == 1);
-            forge(&mut world, 0, 7, &Packet { dst_tag, ..introduction(4000, who, body) });
+            forge(&mut world, 0, 7, &Packet { dst_tag, ..hello_packet(4000, who, body) });
         }
         let stats = world.hosts[0].endpoint.stats();
         assert_eq!(stats.partial_limit_drops, 450 - most, "{key:?}");
@@ -335,7 +335,7 @@ fn a_refusal_is_not_repeated_to_who_may_have_forged_his_address() {
         let mut world = world(1, &Config::default());
         world.hosts[0].log.refuse = vec![Status::RemoteRnr];
         let who = Incarnation(0x7777_0000_1234);
-        let packet = introduction(4000, who, data(first_psn(who, 0), send_op(KEY), vec![0; len]));
+        let packet = hello_packet(4000, who, data(first_psn(who, 0), send_op(KEY), vec![0; len]));
         let (mut came, mut went) = (0, 0);
         for _ in 0..3 {
             forge(&mut world, 0, 7, &packet);
@@ -356,11 +356,11 @@ fn a_refusal_is_not_repeated_to_who_may_have_forged_his_address() {
 fn a_stranger_who_goes_away_is_not_reported_as_a_peer_that_died() {
     let mut world = world(1, &Config::default());
     let who = Incarnation(0x7777_0000_1234);
-    forge(&mut world, 0, 7, &introduction(4000, who, Body::None));
+    forge(&mut world, 0, 7, &hello_packet(4000, who, Body::None));
     let told = answers(&mut world, 0, Nanos::from_millis(1))[0].packet.clone();
     let wrong = data(first_psn(who, 0), send_op(Qkey(6)), vec![0; 8]);
     world.hosts[0].log.refuse = vec![Status::RemoteBadDestQpn];
-    forge(&mut world, 0, 7, &Packet { dst_tag: told.src_tag, ..introduction(4000, who, wrong) });
+    forge(&mut world, 0, 7, &Packet { dst_tag: told.src_tag, ..hello_packet(4000, who, wrong) });
     let sent = answers(&mut world, 0, Nanos::from_secs(60));
     let refused = |it: &Transmit<Bytes>| match &it.packet.body {
         Body::Data(data) => matches!(data.op, Op::Refuse { .. }),
@@ -382,12 +382,12 @@ fn a_flood_of_strangers_gets_few_answers_and_takes_no_turn_of_who_is_known() {
     let period = Nanos::from_micros(10);
     for number in 0..10_000u32 {
         let stranger = Incarnation(0x7777_0000_0000 + number as u64);
-        forge(&mut world, 1, 7, &introduction(number as u16, stranger, Body::None));
+        forge(&mut world, 1, 7, &hello_packet(number as u16, stranger, Body::None));
         answered += answers(&mut world, 1, period).len();
         world.now = start + Nanos(period.0 * number as u64);
         if number % 1000 == 999 {
             // Somebody new at the address of the peer is asked whether he is there.
-            forge(&mut world, 1, 0, &introduction(PORT, Incarnation(0x9999), Body::None));
+            forge(&mut world, 1, 0, &hello_packet(PORT, Incarnation(0x9999), Body::None));
             let asked = answers(&mut world, 1, Nanos(0));
             let to_it = |it: &&Transmit<Bytes>| it.to.gid == gid(0);
             assert_eq!(asked.iter().filter(to_it).count(), 1, "after {number}");
@@ -406,7 +406,7 @@ fn a_flood_of_what_no_key_opens_does_not_keep_introductions_waiting() {
         let stranger = InstanceAddr { gid: gid(7), port: number as u16 };
         endpoint.refuse(now, 0, stranger, Tag(number), Tag(number));
     }
-    forge(&mut world, 0, 1, &introduction(PORT, Incarnation(0x9999), Body::None));
+    forge(&mut world, 0, 1, &hello_packet(PORT, Incarnation(0x9999), Body::None));
     let first = answers(&mut world, 0, Nanos(0)).remove(0);
     assert_eq!((first.to.gid, first.peer_incarnation), (gid(1), Some(Incarnation(0x9999))));
 }

@@ -2,7 +2,7 @@
 
 use crate::address::Address;
 use crate::explore;
-use crate::post::{Options, Post};
+use crate::inbox::{Inbox, Options};
 use crate::reason::{CopyError, SendError, WhyEnded};
 use crate::ring::{Reader, Writer};
 use crate::sync::{AtomicU64, Ordering};
@@ -47,14 +47,14 @@ pub fn a_ring_hands_on_whole_records(ring_bytes: usize, lengths: &'static [usize
     });
 }
 
-fn open(qpn: u16) -> Post {
+fn open(qpn: u16) -> Inbox {
     open_with(qpn, false)
 }
 
-fn open_with(qpn: u16, permit_copies: bool) -> Post {
+fn open_with(qpn: u16, permit_copies: bool) -> Inbox {
     let own = Address { ip: [0; 16], port: 17_408, qpn };
     let options = Options { lanes: 1, ring_bytes: 4096, permit_copies, well_known: false };
-    Post::open(Path::new("/"), own, 1, options).unwrap()
+    Inbox::open(Path::new("/"), own, 1, options).unwrap()
 }
 
 /// Whoever falls asleep while a record is sent to it sees the record or is woken.
@@ -122,7 +122,7 @@ pub fn what_was_sent_before_the_end_comes_before_the_end() {
         });
         let mut got = 0;
         let mut ended = Vec::new();
-        let mut look = |to: &mut Post| {
+        let mut look = |to: &mut Inbox| {
             got += to.receive(9, |_, bytes| assert_eq!(bytes, b"last"));
             while let Some(end) = to.next_ended() {
                 assert_eq!(got, 1, "the end before what came before it");

@@ -1,7 +1,7 @@
 //! Models of what threads and processes do at once, in every order that there is and with every value that the memory model
 //! lets a load see, by [loom](https://docs.rs/loom).
 //!
-//! Nothing here is a copy: the sources of `srd-shm` (rings, posts, lanes) and of `srd-net` (sleepers, takeover, the
+//! Nothing here is a copy: the sources of `srd-shm` (rings, posts, lanes) and of `srd-net` (sleepers, handoff, the
 //! lock of the device) are compiled
 //! once more, with atomics, locks and memory of loom's in place of theirs (`model/`). What the kernel does (files with locks,
 //! event counters, alarms, sleeping on them) is modelled.
@@ -21,7 +21,7 @@
 #![allow(dead_code, unused_imports)] // not all of what the sources have is used
 
 mod model;
-use model::{core, memory, origin, segment, sync, sys};
+use model::{core, memory, process_identity, segment, sync, sys};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,14 +29,14 @@ use sync::Fences;
 
 #[path = "../../srd-shm/src/address.rs"]
 mod address;
+#[path = "../../srd-shm/src/inbox.rs"]
+mod inbox;
 #[path = "../../srd-shm/src/lane.rs"]
 mod lane;
 #[path = "../../srd-shm/src/layout.rs"]
 mod layout;
 #[path = "../../srd-shm/src/loans.rs"]
 mod loans;
-#[path = "../../srd-shm/src/post.rs"]
-mod post;
 #[path = "../../srd-shm/src/reason.rs"]
 mod reason;
 #[path = "../../srd-shm/src/ring.rs"]
@@ -46,8 +46,8 @@ mod ring;
 mod core_lock;
 #[path = "../../srd-net/src/notify.rs"]
 mod notify;
-#[path = "../../srd-net/src/takeover.rs"]
-mod takeover;
+#[path = "../../srd-net/src/progress_handoff.rs"]
+mod progress_handoff;
 
 pub mod failing;
 pub mod lanes;

@@ -2,7 +2,7 @@
 
 pub mod core;
 pub mod memory;
-pub mod origin;
+pub mod process_identity;
 pub mod segment;
 pub mod sync;
 pub mod sys;

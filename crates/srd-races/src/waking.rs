@@ -2,9 +2,9 @@
 
 use crate::explore;
 use crate::notify::Notifier;
+use crate::progress_handoff::ProgressHandoff;
 use crate::sync::Mutex;
 use crate::sys::event::EventFd;
-use crate::takeover::Takeover;
 use loom::thread;
 use srd_wire::Time;
 use std::sync::Arc;
@@ -41,10 +41,10 @@ pub fn whoever_sleeps_is_woken(sleepers: usize, preemptions: usize) {
 pub fn the_progress_thread_is_back(turns: usize) {
     explore(3, move || {
         let kick = EventFd::new().unwrap();
-        let takeover = Arc::new(Takeover::new(&kick).unwrap());
+        let handoff = Arc::new(ProgressHandoff::new(&kick).unwrap());
         let notifier = Arc::new(Notifier::new().unwrap());
         let now = Time(1 << 40);
-        let (sleeps, tells) = (takeover.clone(), notifier.clone());
+        let (sleeps, tells) = (handoff.clone(), notifier.clone());
         let program = thread::spawn(move || {
             for turn in 0..turns {
                 let asleep = tells.sleepers().enter();
@@ -55,8 +55,8 @@ pub fn the_progress_thread_is_back(turns: usize) {
                 sleeps.begin(now);
             }
         });
-        while takeover.begin_park(now, notifier.sleepers()).is_some() {
-            takeover.park();
+        while handoff.begin_park(now, notifier.sleepers()).is_some() {
+            handoff.park();
         }
         program.join().unwrap();
     });

@@ -8,7 +8,7 @@
 //! Both processes poll without rest, so give each a core of its own. To compare: `fi_pingpong -p shm -e rdm -I 100000 -S 8`
 //! on two cores, where a transfer is half a round trip as well.
 
-use srd_shm::{Address, Lane, Options, Post};
+use srd_shm::{Address, Inbox, Lane, Options};
 use std::hint::{black_box, spin_loop};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,13 +60,13 @@ fn address(of: u32, qpn: u16) -> Address {
 
 /// One side: its post, and the lane to the other.
 struct Side {
-    post: Post,
+    post: Inbox,
     lane: Lane,
 }
 
 impl Side {
     fn open(dir: &Path, of: u32, own: u16, other: u16) -> Side {
-        let post = Post::open(dir, address(of, own), 1, Options::default()).expect("a segment");
+        let post = Inbox::open(dir, address(of, own), 1, Options::default()).expect("a segment");
         let until = Instant::now() + Duration::from_secs(10);
         loop {
             match post.connect(address(of, other)) {

@@ -3,7 +3,7 @@
 use crate::address::Address;
 use crate::layout::{FIRST_SENDER, GENERATIONS, State};
 use crate::loans::Lent;
-use crate::origin::Process;
+use crate::process_identity::ProcessIdentity;
 use crate::reason::{CopyError, Damage, NoCopy, NoLane, SendError};
 use crate::ring::Writer;
 use crate::segment::Segment;
@@ -26,7 +26,7 @@ pub struct Iov {
 pub(crate) struct Origin {
     pub address: Address,
     pub epoch: u32,
-    pub process: Process,
+    pub process: ProcessIdentity,
 }
 
 /// Sends records to one endpoint, in order, and copies between its memory and this process's. Belongs to the process that
@@ -39,7 +39,7 @@ pub struct Lane {
     generation: u32,
     copy: Result<(), NoCopy>,
     lent: Lent,
-    origin: Process,
+    origin: ProcessIdentity,
 }
 
 impl Lane {
@@ -134,7 +134,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Sees to it that the owner looks into this lane. The load is not older than the record (see `post.rs`).
+    /// Sees to it that the owner looks into this lane. The load is not older than the record (see `inbox.rs`).
     fn tell(&self) {
         let (word, bit) = (usize::from(self.index / 64), 1 << (self.index % 64));
         let news = &self.segment.signals().news[word];

@@ -11,7 +11,7 @@
 //! All words are the host's: no other host ever sees them.
 
 use crate::address::Address;
-use crate::origin::Process;
+use crate::process_identity::ProcessIdentity;
 use crate::reason::NoLane;
 use crate::sync::{AtomicU32, AtomicU64, LOAN_LINES, LOANS};
 
@@ -97,7 +97,7 @@ pub(crate) struct Header {
     /// Its incarnation.
     pub epoch: u32,
     /// Its process.
-    pub process: Process,
+    pub process: ProcessIdentity,
     /// Lanes and rings.
     pub shape: Shape,
     /// Where the owner's memory holds `token`: whoever reads it there reads this process's memory.
@@ -159,7 +159,7 @@ impl Header {
         let header = Header {
             address: Address { ip, port: narrow(next())?, qpn: narrow(next())? },
             epoch: narrow(next())?,
-            process: Process { pid: narrow(next())?, started: next(), namespace: next() },
+            process: ProcessIdentity { pid: narrow(next())?, started: next(), namespace: next() },
             shape: Shape { lanes: narrow(next())?, ring_bytes: narrow(next())? },
             token_at: next(),
             token: next(),
@@ -262,7 +262,7 @@ mod tests {
         Header {
             address: Address { ip: std::array::from_fn(|i| i as u8), port: 0x4567, qpn: 0xabcd },
             epoch: 7,
-            process: Process { pid: 12, started: 34, namespace: 56 },
+            process: ProcessIdentity { pid: 12, started: 34, namespace: 56 },
             shape: Shape { lanes: 256, ring_bytes: 1 << 17 },
             token_at: 78,
             token: 90,

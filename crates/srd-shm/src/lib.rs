@@ -1,13 +1,13 @@
 //! Message lanes between processes of one host.
 //!
-//! An endpoint opens a [`Post`]: a segment, which is a file in a directory that processes of the host share (`/dev/shm`).
+//! An endpoint opens a [`Inbox`]: a segment, which is a file in a directory that processes of the host share (`/dev/shm`).
 //! A peer connects a [`Lane`] to it: a ring in that segment into which one process writes and out of which the owner
 //! reads, in order. Large messages are not written into rings: one side names the bytes and the other copies them out of
-//! the address space they are in ([`Lane::read`], [`Lane::write`]), for as long as they are lent ([`Post::loans`]).
+//! the address space they are in ([`Lane::read`], [`Lane::write`]), for as long as they are lent ([`Inbox::loans`]).
 //!
 //! What belongs where: `address.rs` names segments; `layout.rs` says what lies where in one; `segment.rs` creates, finds
-//! and removes them; `ring.rs` is the protocol of records in a ring (its memory: `memory.rs`); `post.rs` is the receiving end, `lane.rs` the sending
-//! one; `loans.rs` says which memory may be copied from now; `origin.rs` says who a process is and whether it is still there; `reason.rs` is everything that may not work, in
+//! and removes them; `ring.rs` is the protocol of records in a ring (its memory: `memory.rs`); `inbox.rs` is the receiving end, `lane.rs` the sending
+//! one; `loans.rs` says which memory may be copied from now; `process_identity.rs` says who a process is and whether it is still there; `reason.rs` is everything that may not work, in
 //! words. `sys.rs` calls the system.
 //!
 //! # Who is trusted
@@ -35,12 +35,12 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod inbox;
 mod lane;
 mod layout;
 mod loans;
 mod memory;
-mod origin;
-mod post;
+mod process_identity;
 mod reason;
 mod ring;
 mod segment;
@@ -51,8 +51,8 @@ mod sys;
 pub const DIRECTORY: &str = "/dev/shm";
 
 pub use address::Address;
+pub use inbox::{Ended, Inbox, Options, Sender};
 pub use lane::{Iov, Lane};
 pub use loans::Loans;
-pub use post::{Ended, Options, Post, Sender};
 pub use reason::{CopyError, Damage, NoCopy, NoLane, SendError, WhyEnded};
 pub use segment::clear_away_the_dead;

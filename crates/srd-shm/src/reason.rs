@@ -215,7 +215,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Why a lane into a post has ended.
+/// Why a lane into an inbox has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhyEnded {
     /// The sender closed it; everything it sent was delivered.

@@ -144,7 +144,7 @@ impl Writer {
         if self.zeroed != next {
             self.bytes.word(next).store(0, Ordering::Relaxed);
         }
-        // Sequentially consistent: what the sender then loads of `Signals` is not older than this (see `post.rs`).
+        // Sequentially consistent: what the sender then loads of `Signals` is not older than this (see `inbox.rs`).
         self.bytes.word(self.position).store(word, Ordering::SeqCst);
         self.position = next;
         self.zeroed = next;

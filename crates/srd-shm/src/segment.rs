@@ -10,7 +10,7 @@ use crate::address;
 use crate::address::Address;
 use crate::layout::{BURIAL, HEADER_BYTES, Header, LIFE, Shape, Signals, Slot, loans_at, signals_at};
 use crate::memory::Table;
-use crate::origin::Process;
+use crate::process_identity::ProcessIdentity;
 use crate::reason::NoLane;
 use crate::sys::{self, Mapping};
 use std::fs::{self, File};
@@ -58,7 +58,7 @@ impl Segment {
     }
 
     /// Finds that of a living owner.
-    pub fn find(dir: &Path, of: &Address, this: &Process) -> Result<Segment, NoLane> {
+    pub fn find(dir: &Path, of: &Address, this: &ProcessIdentity) -> Result<Segment, NoLane> {
         let path = path(dir, of).map_err(NoLane::system("name the network namespace"))?;
         let file = match sys::open(&path) {
             Ok(file) => file,
@@ -160,12 +160,12 @@ fn header_of(file: &File) -> Result<Header, NoLane> {
 
 /// Whether the owner of a file lives. A forked child may hold the lock of a process that has ended, so if there is a
 /// header the process is looked at, too.
-fn is_alive(file: &File, header: Option<&Header>, this: &Process) -> io::Result<bool> {
+fn is_alive(file: &File, header: Option<&Header>, this: &ProcessIdentity) -> io::Result<bool> {
     Ok(sys::is_locked(file, LIFE)? && !header.is_some_and(|header| header.process.has_ended(this)))
 }
 
 /// Removes the file at `path` if its owner is dead; an error if it lives.
-fn bury(path: &Path, this: &Process) -> io::Result<()> {
+fn bury(path: &Path, this: &ProcessIdentity) -> io::Result<()> {
     let file = match sys::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -207,11 +207,11 @@ fn in_use(path: &Path) -> io::Error {
 /// Removes the segments that this user's dead processes have left in `dir`. They hold memory. What cannot be removed is left
 /// to the next one who tries. Returns how many are not there any more.
 pub fn clear_away_the_dead(dir: &Path) -> usize {
-    Process::this().map_or(0, |this| clear_away(dir, &this))
+    ProcessIdentity::this().map_or(0, |this| clear_away(dir, &this))
 }
 
 /// The same, as seen by this process.
-pub(crate) fn clear_away(dir: &Path, this: &Process) -> usize {
+pub(crate) fn clear_away(dir: &Path, this: &ProcessIdentity) -> usize {
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
     let prefix = address::prefix();
     let ours = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with(&prefix));

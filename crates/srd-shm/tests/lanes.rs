@@ -3,7 +3,7 @@
 mod place;
 
 use place::{Place, address, address_from};
-use srd_shm::{Damage, NoLane, Options, Post, SendError, WhyEnded};
+use srd_shm::{Damage, Inbox, NoLane, Options, SendError, WhyEnded};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,18 +15,18 @@ fn small() -> Options {
     Options { lanes: 4, ring_bytes: 4096, permit_copies: true, well_known: false }
 }
 
-fn open(place: &Place, qpn: u16) -> Post {
-    Post::open(place.dir(), address(qpn), u32::from(qpn) + 1000, small()).unwrap()
+fn open(place: &Place, qpn: u16) -> Inbox {
+    Inbox::open(place.dir(), address(qpn), u32::from(qpn) + 1000, small()).unwrap()
 }
 
-fn take_all(post: &mut Post) -> Vec<(u16, Vec<u8>)> {
+fn take_all(post: &mut Inbox) -> Vec<(u16, Vec<u8>)> {
     let mut all = Vec::new();
     while post.receive(16, |from, bytes| all.push((from.address.qpn, bytes.to_vec()))) > 0 {}
     all
 }
 
 /// Polls until the idle lanes have cooled.
-fn idle(post: &mut Post) {
+fn idle(post: &mut Inbox) {
     for _ in 0..5000 {
         assert_eq!(post.receive(16, |_, _| {}), 0);
     }
@@ -193,7 +193,7 @@ fn closing_the_endpoint_is_noticed() {
 fn one_living_owner_per_endpoint() {
     let place = Place::new();
     let post = open(&place, 1);
-    let again = Post::open(place.dir(), address(1), 5, small()).unwrap_err();
+    let again = Inbox::open(place.dir(), address(1), 5, small()).unwrap_err();
     assert_eq!(again.kind(), std::io::ErrorKind::AddrInUse);
     drop(post);
     open(&place, 1);
@@ -212,7 +212,7 @@ fn of_many_who_want_an_endpoint_one_gets_it() {
             for epoch in 0..8 {
                 let (place, won, over) = (&place, &won, &over);
                 scope.spawn(move || {
-                    let post = Post::open(place.dir(), address(1), epoch, small());
+                    let post = Inbox::open(place.dir(), address(1), epoch, small());
                     if post.is_ok() {
                         won.fetch_add(1, Ordering::Relaxed);
                     }
@@ -228,7 +228,7 @@ fn of_many_who_want_an_endpoint_one_gets_it() {
 #[test]
 fn endpoints_of_the_same_number_at_different_ports_are_different_endpoints() {
     let place = Place::new();
-    let open = |base, qpn, epoch| Post::open(place.dir(), address_from(base, qpn), epoch, small()).unwrap();
+    let open = |base, qpn, epoch| Inbox::open(place.dir(), address_from(base, qpn), epoch, small()).unwrap();
     // The ranges may overlap: port 17409 is the first of one job and the second of the other, whoever has it.
     for (other, shift) in [(20_000, 0), (17_409, 128)] {
         let mut one = [open(17_408, 2, 1), open(17_408, 130, 2)];
@@ -388,7 +388,7 @@ fn posts_of_impossible_size_are_refused() {
     let place = Place::new();
     for (lanes, ring_bytes) in [(0, 4096), (257, 4096), (1, 2048), (1, 5000), (1, 1 << 25)] {
         let options = Options { lanes, ring_bytes, permit_copies: false, well_known: false };
-        let refused = Post::open(place.dir(), address(1), 0, options).unwrap_err();
+        let refused = Inbox::open(place.dir(), address(1), 0, options).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
     }
 }

@@ -6,7 +6,7 @@ mod place;
 use place::{Place, address};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
-use srd_shm::{CopyError, Lane, NoCopy, NoLane, Options, Post, SendError, WhyEnded};
+use srd_shm::{CopyError, Inbox, Lane, NoCopy, NoLane, Options, SendError, WhyEnded};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -48,7 +48,7 @@ fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn connect(post: &Post, qpn: u16) -> Lane {
+fn connect(post: &Inbox, qpn: u16) -> Lane {
     until("a lane", || match post.connect(address(qpn)) {
         Ok(lane) => Some(lane),
         Err(e) if e.may_pass() => None,
@@ -67,7 +67,7 @@ fn send(lane: &mut Lane, bytes: &[u8]) -> bool {
 }
 
 /// Waits for a record.
-fn heard(post: &mut Post) {
+fn heard(post: &mut Inbox) {
     until("a record", || (post.receive(1, |_, _| {}) > 0).then_some(()));
 }
 
@@ -114,7 +114,7 @@ impl Drop for Other {
 fn other_process() {
     let Ok(part) = std::env::var(PART) else { return };
     let dir = PathBuf::from(std::env::var(DIR).unwrap());
-    let open = |qpn| Post::open(&dir, address(qpn), 7, options()).unwrap();
+    let open = |qpn| Inbox::open(&dir, address(qpn), 7, options()).unwrap();
     match part.as_str() {
         "stream" => {
             let post = open(2);
@@ -204,7 +204,7 @@ fn other_process() {
 }
 
 /// Sweeps and receives until a lane has ended; answers why.
-fn ended(post: &mut Post, mut each: impl FnMut(&[u8])) -> WhyEnded {
+fn ended(post: &mut Inbox, mut each: impl FnMut(&[u8])) -> WhyEnded {
     until("the end of a lane", || {
         post.receive(100, |_, bytes| each(bytes));
         post.sweep();
@@ -217,7 +217,7 @@ fn what_goes_to_another_process_and_back_is_the_same() {
     const RECORDS: u64 = 5000;
     let place = Place::new();
     let _other = Other::start(&place, "echo");
-    let mut post = Post::open(place.dir(), address(2), 1, options()).unwrap();
+    let mut post = Inbox::open(place.dir(), address(2), 1, options()).unwrap();
     let mut lane = connect(&post, 1);
     let (mut sent, mut got) = (0, 0);
     until("the last echo", || {
@@ -235,7 +235,7 @@ fn what_goes_to_another_process_and_back_is_the_same() {
 #[test]
 fn a_sender_killed_at_any_moment_leaves_whole_records_in_order() {
     let place = Place::new();
-    let mut post = Post::open(place.dir(), address(1), 1, options()).unwrap();
+    let mut post = Inbox::open(place.dir(), address(1), 1, options()).unwrap();
     let mut random = SmallRng::seed_from_u64(1);
     for _ in 0..15 {
         let other = Other::start(&place, "stream");
@@ -262,9 +262,9 @@ fn a_sender_killed_at_any_moment_leaves_whole_records_in_order() {
 #[test]
 fn senders_killed_while_they_connect_take_no_lane_with_them() {
     let place = Place::new();
-    let mut post = Post::open(place.dir(), address(1), 1, options()).unwrap();
+    let mut post = Inbox::open(place.dir(), address(1), 1, options()).unwrap();
     let mut random = SmallRng::seed_from_u64(2);
-    let take = |post: &mut Post| {
+    let take = |post: &mut Inbox| {
         post.receive(100, |_, bytes| assert_eq!(bytes, b"hello"));
         post.sweep();
         while post.next_ended().is_some() {}
@@ -295,7 +295,7 @@ fn senders_killed_while_they_connect_take_no_lane_with_them() {
 #[test]
 fn a_killed_owner_is_noticed_and_its_endpoint_taken_over() {
     let place = Place::new();
-    let post = Post::open(place.dir(), address(2), 1, options()).unwrap();
+    let post = Inbox::open(place.dir(), address(2), 1, options()).unwrap();
     for _ in 0..3 {
         let other = Other::start(&place, "receive");
         let mut lane = connect(&post, 1);
@@ -311,7 +311,7 @@ fn a_killed_owner_is_noticed_and_its_endpoint_taken_over() {
         }
         assert!(matches!(post.connect(address(1)), Err(NoLane::OwnerDead)));
         // Each round's owner, and this one, make their own file of that name.
-        let mut next = Post::open(place.dir(), address(1), 1, options()).unwrap();
+        let mut next = Inbox::open(place.dir(), address(1), 1, options()).unwrap();
         let mut lane = post.connect(address(1)).unwrap();
         lane.send(&[b"new"]).unwrap();
         assert_eq!(next.receive(9, |_, bytes| assert_eq!(bytes, b"new")), 1);
@@ -322,7 +322,7 @@ fn a_killed_owner_is_noticed_and_its_endpoint_taken_over() {
 #[test]
 fn what_the_dead_leave_is_removed_by_whoever_asks_and_what_the_living_have_stays() {
     let place = Place::new();
-    let post = Post::open(place.dir(), address(2), 1, options()).unwrap();
+    let post = Inbox::open(place.dir(), address(2), 1, options()).unwrap();
     let other = Other::start(&place, "receive");
     let lane = connect(&post, 1);
     assert_eq!((srd_shm::clear_away_the_dead(place.dir()), place.files()), (0, 2));
@@ -332,7 +332,7 @@ fn what_the_dead_leave_is_removed_by_whoever_asks_and_what_the_living_have_stays
     assert!(matches!(post.connect(address(1)), Err(NoLane::NoSegment)));
 }
 
-fn offered(post: &mut Post) -> u64 {
+fn offered(post: &mut Inbox) -> u64 {
     let mut at = 0;
     until("an address", || {
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
@@ -344,7 +344,7 @@ fn offered(post: &mut Post) -> u64 {
 #[test]
 fn memory_of_another_process_is_read_until_it_dies() {
     let place = Place::new();
-    let mut post = Post::open(place.dir(), address(1), 1, options()).unwrap();
+    let mut post = Inbox::open(place.dir(), address(1), 1, options()).unwrap();
     let mut here = vec![0u8; OFFERED];
     for _ in 0..3 {
         let other = Other::start(&place, "offer");
@@ -378,7 +378,7 @@ fn memory_of_another_process_is_read_until_it_dies() {
 #[test]
 fn memory_of_another_process_is_read_until_it_is_lent_no_more() {
     let place = Place::new();
-    let mut post = Post::open(place.dir(), address(1), 1, options()).unwrap();
+    let mut post = Inbox::open(place.dir(), address(1), 1, options()).unwrap();
     let _other = Other::start(&place, "lend");
     let mut lane = connect(&post, 2);
     let mut here = vec![0u8; LENT];
@@ -408,7 +408,7 @@ fn memory_of_another_process_is_read_until_it_is_lent_no_more() {
 #[test]
 fn a_forked_child_does_not_keep_a_dead_process_alive() {
     let place = Place::new();
-    let mut post = Post::open(place.dir(), address(1), 1, options()).unwrap();
+    let mut post = Inbox::open(place.dir(), address(1), 1, options()).unwrap();
     let other = Other::start(&place, "fork");
     let lane = connect(&post, 2);
     let child = offered(&mut post);
@@ -417,7 +417,7 @@ fn a_forked_child_does_not_keep_a_dead_process_alive() {
     assert!(!lane.peer_alive());
     assert!(matches!(post.connect(address(2)), Err(NoLane::OwnerDead)));
     assert_eq!(ended(&mut post, |_| {}), WhyEnded::Died);
-    Post::open(place.dir(), address(2), 1, options()).unwrap();
+    Inbox::open(place.dir(), address(2), 1, options()).unwrap();
     // Its lane stays locked as long as the child lives; the other three do not.
     let own: Vec<_> = (0..3).map(|_| post.connect(address(1)).unwrap()).collect();
     assert!(matches!(post.connect(address(1)), Err(NoLane::Full { .. })));
@@ -437,7 +437,7 @@ fn between_pid_namespaces_records_go_and_copies_do_not() {
         return;
     }
     let place = Place::new();
-    let mut post = Post::open(place.dir(), address(1), 1, options()).unwrap();
+    let mut post = Inbox::open(place.dir(), address(1), 1, options()).unwrap();
     let mut command = Command::new("unshare");
     command.args(flags).arg(std::env::current_exe().unwrap());
     let other = Other::start_under(command, &place, "offer");

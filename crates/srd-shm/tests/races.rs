@@ -6,7 +6,7 @@ mod place;
 use place::{Place, address};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use srd_shm::{Lane, Options, Post};
+use srd_shm::{Inbox, Lane, Options};
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,10 +18,10 @@ static CORES: Mutex<()> = Mutex::new(());
 /// Looks in vain after which any lane is forgotten.
 const COLD: u32 = 2100;
 
-fn pair(place: &Place) -> (Post, Post, Lane) {
+fn pair(place: &Place) -> (Inbox, Inbox, Lane) {
     let options = Options { lanes: 4, ring_bytes: 4096, permit_copies: true, well_known: false };
-    let to = Post::open(place.dir(), address(1), 1, options).unwrap();
-    let from = Post::open(place.dir(), address(2), 1, options).unwrap();
+    let to = Inbox::open(place.dir(), address(1), 1, options).unwrap();
+    let from = Inbox::open(place.dir(), address(2), 1, options).unwrap();
     let lane = from.connect(to.address()).unwrap();
     (to, from, lane)
 }

@@ -1,7 +1,7 @@
 //! Packets on their way through the fabric. What switches look at lies apart from what only hosts do.
 
 use crate::units::Ps;
-pub use srd_rivals::frame::{Content, DataPacket, ETHERNET_HEADER, FrameHead};
+pub use srd_baselines::frame::{Content, DataPacket, ETHERNET_HEADER, FrameHead};
 
 /// Name of a frame in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,19 +4,20 @@
 //! One run is one thread and depends on its scenario and seed alone; sweeps run many at once.
 #![forbid(unsafe_code)]
 
-mod draws;
 pub mod event_queue;
 pub mod fabric;
 pub mod figures;
 pub mod flow;
 pub mod frame;
 pub mod htsim;
-pub mod ideal;
+pub mod lower_bound;
+mod rng;
 
+mod foreign_flows;
+mod intra_node;
 pub mod memory_estimate;
 pub mod messages;
 pub mod msg_transport;
-mod on_node;
 pub mod outcome;
 pub mod process;
 pub mod program;
@@ -25,12 +26,11 @@ pub mod run;
 pub mod scenario;
 pub mod settings;
 pub mod simulation;
-pub mod srd_card;
+pub mod srd_nic;
 pub mod srd_transport;
-mod strangers;
 pub mod sweep;
 pub mod topology;
 
 pub mod workload;
 
-pub use srd_rivals::{input, transport, units};
+pub use srd_baselines::{input, transport, units};

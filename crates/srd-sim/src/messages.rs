@@ -5,7 +5,7 @@
 //! Envelopes of a sender match in the order in which they were sent, whatever overtook what (MPI 4.1, section 3.5).
 
 use crate::flow::Traffic;
-use crate::on_node::SharedMemory;
+use crate::intra_node::SharedMemory;
 use crate::program::{Completion, Messaging, Rank};
 use crate::settings::{MessageProtocol, Settings};
 use crate::transport::Near;
@@ -123,7 +123,7 @@ impl Messages {
             forever: program.forever,
             reported: false,
             host: program.at.host,
-            shared_memory: settings.hosts.on_node.map(|on| SharedMemory::new(on, rank)),
+            shared_memory: settings.hosts.intra_node.map(|on| SharedMemory::new(on, rank)),
             done: VecDeque::new(),
             posted: HashMap::new(),
             unexpected: HashMap::new(),

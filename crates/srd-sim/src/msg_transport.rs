@@ -3,12 +3,12 @@
 //! host's settings have it. Flows are none of its business.
 
 use crate::frame::FrameHead;
-use crate::on_node::SharedMemory;
+use crate::intra_node::SharedMemory;
 use crate::process::{Birth, Process};
 use crate::program::{Completion, Messaging, Rank};
-use crate::srd_card::{Card, SrdContent, transport_config};
+use crate::srd_nic::{Nic, SrdContent, transport_config};
 use crate::transport::{Counts, Near, Order, Outgoing, Report, Transport};
-use srd_device::{DeviceConfig, Sketch, SketchMemory};
+use srd_device::{DeviceConfig, HeaderMemory, HeaderPayload};
 use srd_msg::{
     Domain, EndpointId, Failure, Identity, Iov, Match, PeerAddr, PeerId, Recv, Refused, Registration,
     RemoteIov, RemoteRights, Rma, Send, TxFlags,
@@ -44,8 +44,8 @@ pub struct MsgProcess {
 
 /// What carries the program's messages.
 struct Layers {
-    card: Card<SketchMemory>,
-    domain: Domain<SketchMemory>,
+    nic: Nic<HeaderMemory>,
+    domain: Domain<HeaderMemory>,
     endpoint: EndpointId,
     at: PeerAddr,
     /// Of this process's memory.
@@ -77,7 +77,7 @@ impl MsgProcess {
     /// Something may have completed, or may be possible now.
     fn go_on(&mut self, now: Time) {
         self.looks_at = Time::NEVER;
-        self.layers.domain.progress(&mut self.layers.card.device, now);
+        self.layers.domain.progress(&mut self.layers.nic.device, now);
         self.rank.advance(now, &mut self.layers);
     }
 }
@@ -86,16 +86,16 @@ impl Layers {
     fn peer(&mut self, rank: u32) -> PeerId {
         let (MsgAddress { at, .. }, known) = self.ranks[rank as usize];
         known.unwrap_or_else(|| {
-            let peer = self.domain.peer(&mut self.card.device, self.endpoint, at);
+            let peer = self.domain.peer(&mut self.nic.device, self.endpoint, at);
             let peer = peer.expect("there are fewer ranks than an endpoint knows peers");
             self.ranks[rank as usize].1 = Some(peer);
             peer
         })
     }
 
-    /// The way to a rank of the same host, if it does not lead over the network card.
+    /// The way to a rank of the same host, if it does not lead over the network nic.
     fn near(&mut self, rank: u32) -> Option<&mut SharedMemory> {
-        let here = self.ranks[rank as usize].0.host == self.card.host();
+        let here = self.ranks[rank as usize].0.host == self.nic.host();
         self.shared_memory.as_mut().filter(|_| here)
     }
 
@@ -116,7 +116,7 @@ impl Layers {
             context: request as u64,
             flags: TxFlags { report: true, ..TxFlags::default() },
         };
-        taken(self.domain.rma(&mut self.card.device, now, self.endpoint, &rma))
+        taken(self.domain.rma(&mut self.nic.device, now, self.endpoint, &rma))
     }
 }
 
@@ -139,7 +139,7 @@ impl Messaging for Layers {
         let iov = &[Iov { addr: BUFFER, len: bytes }];
         let flags = TxFlags { report: true, ..TxFlags::default() };
         let send = Send { to, tag: Some(tag), iov, data: None, context: request as u64, flags };
-        taken(self.domain.send(&mut self.card.device, now, self.endpoint, &send))
+        taken(self.domain.send(&mut self.nic.device, now, self.endpoint, &send))
     }
 
     fn recv(&mut self, now: Time, from: u32, tag: u64, bytes: u64, request: u32) -> bool {
@@ -156,7 +156,7 @@ impl Messaging for Layers {
             multi: false,
             claim: false,
         };
-        taken(self.domain.recv(&mut self.card.device, now, self.endpoint, &recv))
+        taken(self.domain.recv(&mut self.nic.device, now, self.endpoint, &recv))
     }
 
     fn put(&mut self, now: Time, to: u32, bytes: u64, request: u32) -> bool {
@@ -194,8 +194,8 @@ impl Process for MsgProcess {
     fn new(birth: Birth<'_>) -> MsgProcess {
         let (number, program) = birth.program.expect("this transport is for programs");
         let config = DeviceConfig { transport: transport_config(&birth), ..DeviceConfig::default() };
-        let mut card = Card::new(&birth.role, config, SketchMemory::default());
-        let device = &mut card.device;
+        let mut nic = Nic::new(&birth.role, config, HeaderMemory::default());
+        let device = &mut nic.device;
         let never = "a new device has room for one of each";
         let mut domain = Domain::open(device, birth.settings.messages).expect(never);
         let qpn = device.create_qp(domain.qp_init()).expect(never);
@@ -207,8 +207,8 @@ impl Process for MsgProcess {
         let memory =
             Registration { addr: BUFFER, len: BUFFER_BYTES, key: None, virtual_addresses: true, rights };
         let (_, key) = domain.register(device, &memory).expect(never);
-        let shared_memory = birth.settings.hosts.on_node.map(|on| SharedMemory::new(on, number));
-        let layers = Layers { card, domain, endpoint, at, key, shared_memory, ranks: Vec::new() };
+        let shared_memory = birth.settings.hosts.intra_node.map(|on| SharedMemory::new(on, number));
+        let layers = Layers { nic, domain, endpoint, at, key, shared_memory, ranks: Vec::new() };
         let looks_every = Nanos(birth.settings.hosts.looks_every.0 / 1000);
         MsgProcess {
             rank: Rank::new(program.script.clone()).forever(program.forever),
@@ -221,13 +221,13 @@ impl Process for MsgProcess {
 }
 
 impl Transport for MsgProcess {
-    type Content = SrdContent<Sketch>;
+    type Content = SrdContent<HeaderPayload>;
     type Address = MsgAddress;
 
     /// # Panics
     /// If the role has no program.
     fn address(&self) -> MsgAddress {
-        MsgAddress { at: self.layers.at, host: self.layers.card.host(), key: self.layers.key }
+        MsgAddress { at: self.layers.at, host: self.layers.nic.host(), key: self.layers.key }
     }
 
     fn expect(&mut self, _: &MsgAddress, _: u32, _: u64) {
@@ -255,33 +255,33 @@ impl Transport for MsgProcess {
         shared_memory.expect("all programs of a host have it, or none").arrives(near);
     }
 
-    fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &SrdContent<Sketch>) {
-        self.layers.card.receive(now, arrived, head, content);
+    fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &SrdContent<HeaderPayload>) {
+        self.layers.nic.receive(now, arrived, head, content);
         self.look(now);
     }
 
     fn poll_transmit<R>(
         &mut self,
         now: Time,
-        sink: impl FnMut(Outgoing<SrdContent<Sketch>>) -> R,
+        sink: impl FnMut(Outgoing<SrdContent<HeaderPayload>>) -> R,
     ) -> Option<R> {
-        self.layers.card.poll_transmit(now, sink)
+        self.layers.nic.poll_transmit(now, sink)
     }
 
     fn set_paused(&mut self, classes: u8) {
-        self.layers.card.set_paused(classes);
+        self.layers.nic.set_paused(classes);
     }
 
     fn senders(&self, now: Time) -> u16 {
-        self.layers.card.device.endpoint().senders(now)
+        self.layers.nic.device.endpoint().senders(now)
     }
 
     fn set_neighbours(&mut self, senders: u16) {
-        self.layers.card.device.set_neighbours(senders);
+        self.layers.nic.device.set_neighbours(senders);
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.layers.card.device.handle_timeout(now);
+        self.layers.nic.device.handle_timeout(now);
         if self.program_timeout() <= now {
             self.go_on(now);
         } else {
@@ -290,7 +290,7 @@ impl Transport for MsgProcess {
     }
 
     fn next_timeout(&self) -> Time {
-        self.layers.card.next_timeout().min(self.program_timeout())
+        self.layers.nic.next_timeout().min(self.program_timeout())
     }
 
     fn program_timeout(&self) -> Time {
@@ -310,6 +310,6 @@ impl Transport for MsgProcess {
     }
 
     fn counts(&self) -> Counts {
-        self.layers.card.counts()
+        self.layers.nic.counts()
     }
 }

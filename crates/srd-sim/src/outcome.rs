@@ -70,7 +70,7 @@ pub struct Outcome {
     pub spread: Option<f64>,
     /// Data packets sent for the first time.
     pub packets_new: u64,
-    /// Data packets sent again.
+    /// Data packets retransmitted.
     pub packets_rtx: u64,
     /// Of those, for nothing.
     pub packets_spurious: u64,
@@ -82,7 +82,7 @@ pub struct Outcome {
     pub packets_lost: u64,
     /// Frames that got congestion marks.
     pub packets_marked: u64,
-    /// Frames cut to their headers.
+    /// Frames trimmed to their headers.
     pub packets_trimmed: u64,
     /// Pause frames, those that let go on included.
     pub pause_frames: u64,

@@ -4,8 +4,8 @@ use crate::flow::Program;
 use crate::record::Observed;
 use crate::settings::{Settings, TransportSettings};
 use crate::srd_transport::Srd;
-use srd_rivals::Mixed;
-use srd_rivals::transport::{Role, Transport};
+use srd_baselines::Mixed;
+use srd_baselines::transport::{Role, Transport};
 
 /// What a process is born with.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Process for Observed {
 
 impl Process for Mixed<Srd> {
     fn new(birth: Birth<'_>) -> Mixed<Srd> {
-        let rival = Mixed::open(&birth.role, &birth.transport.choice);
-        rival.unwrap_or_else(|| Mixed::Srd(Srd::new(birth)))
+        let baseline = Mixed::open(&birth.role, &birth.transport.choice);
+        baseline.unwrap_or_else(|| Mixed::Srd(Srd::new(birth)))
     }
 }

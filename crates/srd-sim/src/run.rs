@@ -1,20 +1,20 @@
 //! From a scenario to its outcome.
 
 use crate::flow::Size;
-use crate::ideal;
 use crate::input::counted;
+use crate::lower_bound;
 use crate::outcome::{Meter, Outcome};
 use crate::process::Process;
 use crate::record::Observed;
 use crate::scenario::Scenario;
 use crate::settings::{Settings, TransportSettings};
 use crate::simulation::Simulation;
-use crate::srd_card;
+use crate::srd_nic;
 use crate::srd_transport::Srd;
 use crate::topology::PacketSizes;
 use crate::transport::WireCost;
 use crate::units::Ps;
-use srd_rivals::Mixed;
+use srd_baselines::Mixed;
 use srd_wire::Nanos;
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ impl Offer {
         let host = settings.hosts.latency + settings.hosts.per_packet;
         let base_rtt = topology.longest_base_rtt(sizes) + Ps(2 * host.0);
         let costs = costs(settings);
-        let ideal = ideal::completion_time(topology, traffic, &costs, base_rtt);
+        let ideal = lower_bound::completion_time(topology, traffic, &costs, base_rtt);
         Offer { base_rtt, ideal, cost: costs[0] }
     }
 }
@@ -46,8 +46,8 @@ impl Offer {
 pub(crate) fn costs(settings: &Settings) -> Vec<WireCost> {
     let overhead = settings.frame_overhead;
     let cost = |transport: &TransportSettings| {
-        let rival = transport.choice.cost(transport.mtu, overhead);
-        rival.unwrap_or_else(|| srd_card::wire_cost(transport.mtu, overhead))
+        let baseline = transport.choice.cost(transport.mtu, overhead);
+        baseline.unwrap_or_else(|| srd_nic::wire_cost(transport.mtu, overhead))
     };
     settings.transports.iter().map(cost).collect()
 }

@@ -1,9 +1,9 @@
 //! Everything about a run that is neither its topology nor its traffic.
 
 use crate::units::Ps;
-use srd_proto::controller::Law;
+use srd_baselines::Choice;
+use srd_proto::controller::ControlLaw;
 use srd_proto::{ControllerKind, SelectorKind};
-use srd_rivals::Choice;
 use srd_wire::BitRate;
 
 /// A run, complete.
@@ -61,7 +61,7 @@ impl QueueSettings {
         self.pause.map_or(0, |pause| pause.classes)
     }
 
-    /// Whether packets of a class are cut down to their headers where they find no room.
+    /// Whether packets of a class are trimmed to their headers where they find no room.
     pub fn trims(&self, class: u8) -> bool {
         self.trim && self.lossless() >> class & 1 == 0
     }
@@ -200,7 +200,7 @@ pub struct HostSettings {
     /// Programs, and the messaging layer with them, look at what has completed at multiples of this; zero: at once.
     pub looks_every: Ps,
     /// How messages go from one program of a host to another; `None`: through the network card, to the switch and back.
-    pub on_node: Option<OnNode>,
+    pub intra_node: Option<OnNode>,
     /// Hosts that are slow to receive.
     pub slow_hosts: Vec<u32>,
     /// What takes the place of `per_packet` when they receive.
@@ -244,7 +244,7 @@ impl Default for HostSettings {
             queues: 1,
             jitter: none,
             looks_every: none,
-            on_node: None,
+            intra_node: None,
             slow_hosts: Vec::new(),
             slow_per_packet: none,
         }
@@ -326,7 +326,7 @@ pub struct SrdSettings {
     /// Congestion control.
     pub controller: ControllerKind,
     /// Constants of the default controller.
-    pub law: Law,
+    pub law: ControlLaw,
     /// Heed the receiver's count of senders; `None`: as the controller likes it.
     pub receiver_hint: Option<bool>,
     /// Data packets per ACK; `None`: so that a bandwidth-delay product has some 24 of them.

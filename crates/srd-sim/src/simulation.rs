@@ -2,18 +2,18 @@
 //! processes, `receiving` and `sending` are their network cards, `flows` begins and ends what is to be moved.
 
 mod flows;
-mod population;
+mod host_setup;
 mod receiving;
 mod sending;
 
 use crate::event_queue::{EventQueue, Scheduled, Spans};
 use crate::fabric::{Arrival, Fabric, PortId, mix};
 use crate::flow::{Place, Size, Start, Traffic};
+use crate::foreign_flows::ForeignFlows;
 use crate::frame::{FrameId, FramePool};
 use crate::messages::Messages;
 use crate::process::Process as Kind;
 use crate::settings::Settings;
-use crate::strangers::Strangers;
 use crate::topology::Topology;
 use crate::transport::Counts;
 use crate::units::Ps;
@@ -145,7 +145,7 @@ struct Host {
     /// Random numbers drawn for it.
     draws: u32,
     /// Connections of transports other than SRD, where there are some beside SRD.
-    strangers: Option<Strangers>,
+    foreign_flows: Option<ForeignFlows>,
 }
 
 #[derive(Clone, Copy, Default)]

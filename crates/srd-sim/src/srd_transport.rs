@@ -2,7 +2,7 @@
 
 use crate::frame::FrameHead;
 use crate::process::Birth;
-use crate::srd_card::{Card, SrdContent, gid, transport_config};
+use crate::srd_nic::{Nic, SrdContent, gid, transport_config};
 use crate::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_device::{
     Access, AhNumber, CompletionOp, CqId, DeviceConfig, Length, Memory, PdId, Piece, QpInit, QpKind,
@@ -85,7 +85,7 @@ struct Sending {
 
 /// See the module.
 pub struct Srd {
-    card: Card<Inboxes>,
+    nic: Nic<Inboxes>,
     pd: PdId,
     cq: CqId,
     qpn: Qpn,
@@ -109,8 +109,8 @@ impl Srd {
         let sq_depth = (role.flows_out * endless_depth).clamp(2, config.max_sq);
         let boxes = role.inboxes as u64;
         let memory = Inboxes { delivered: Vec::new(), expected: Vec::new(), full: VecDeque::new() };
-        let mut card = Card::new(role, config, memory);
-        let device = &mut card.device;
+        let mut nic = Nic::new(role, config, memory);
+        let device = &mut nic.device;
         let never = "a new device has room for one of each";
         let pd = device.alloc_pd().expect(never);
         let cq = device.create_cq(sq_depth + 1).expect(never);
@@ -136,7 +136,7 @@ impl Srd {
             device.modify_qp(Time(0), qpn, change).expect("these are the steps to the ready state");
         }
         Srd {
-            card,
+            nic,
             pd,
             cq,
             qpn,
@@ -151,22 +151,22 @@ impl Srd {
 
     /// The transport's counters.
     pub fn stats(&self) -> &Stats {
-        self.card.device.endpoint().stats()
+        self.nic.device.endpoint().stats()
     }
 
     /// The device, to look at.
     pub fn endpoint(&self) -> &srd_proto::Endpoint<Length> {
-        self.card.device.endpoint()
+        self.nic.device.endpoint()
     }
 
     /// As [`srd_proto::Endpoint::set_tracer`].
     pub fn set_tracer(&mut self, tracer: Option<srd_proto::Tracer>) {
-        self.card.device.set_tracer(tracer);
+        self.nic.device.set_tracer(tracer);
     }
 
     /// The address handle of a host.
     fn handle(&mut self, host: u32) -> AhNumber {
-        let (device, pd) = (&mut self.card.device, self.pd);
+        let (device, pd) = (&mut self.nic.device, self.pd);
         let make = || device.create_ah(pd, gid(host)).expect("there are fewer hosts than handles");
         *self.handles.entry(host).or_insert_with(make)
     }
@@ -191,7 +191,7 @@ impl Srd {
                 qkey: QKEY,
                 data: SendData::Sges(&sges),
             };
-            if self.card.device.post_send(now, self.qpn, &request).is_err() {
+            if self.nic.device.post_send(now, self.qpn, &request).is_err() {
                 self.waiting.push_back(flow); // the queue is full; goes on when something completes
                 return;
             }
@@ -202,7 +202,7 @@ impl Srd {
 
     /// Takes completions.
     fn reap(&mut self, now: Time) {
-        while let Some(completion) = self.card.device.poll_cq(self.cq) {
+        while let Some(completion) = self.nic.device.poll_cq(self.cq) {
             debug_assert_eq!(completion.op, CompletionOp::Write);
             let flow = completion.wr_id as u32;
             let Some(sending) = self.sending.get_mut(&flow) else { continue };
@@ -232,12 +232,12 @@ impl Transport for Srd {
     type Address = SrdAddress;
 
     fn address(&self) -> SrdAddress {
-        SrdAddress { host: self.card.host(), qpn: self.qpn, rkey: self.key }
+        SrdAddress { host: self.nic.host(), qpn: self.qpn, rkey: self.key }
     }
 
     fn expect(&mut self, from: &SrdAddress, inbox: u32, bytes: u64) {
         self.handle(from.host); // without one RDMA is refused: docs/design/efa-verbs.md, "Semantics"
-        let Inboxes { expected, delivered, .. } = self.card.device.memory();
+        let Inboxes { expected, delivered, .. } = self.nic.device.memory();
         let least = inbox as usize + 1;
         if expected.len() < least {
             expected.resize(least, 0);
@@ -271,49 +271,49 @@ impl Transport for Srd {
 
     #[inline]
     fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &SrdContent) {
-        self.card.receive(now, arrived, head, content);
+        self.nic.receive(now, arrived, head, content);
         self.reap(now);
     }
 
     #[inline]
     fn poll_transmit<R>(&mut self, now: Time, sink: impl FnMut(Outgoing<SrdContent>) -> R) -> Option<R> {
-        self.card.poll_transmit(now, sink)
+        self.nic.poll_transmit(now, sink)
     }
 
     fn set_paused(&mut self, classes: u8) {
-        self.card.set_paused(classes);
+        self.nic.set_paused(classes);
     }
 
     fn senders(&self, now: Time) -> u16 {
-        self.card.device.endpoint().senders(now)
+        self.nic.device.endpoint().senders(now)
     }
 
     fn set_neighbours(&mut self, senders: u16) {
-        self.card.device.set_neighbours(senders);
+        self.nic.device.set_neighbours(senders);
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.card.device.handle_timeout(now);
+        self.nic.device.handle_timeout(now);
         self.reap(now);
     }
 
     fn next_timeout(&self) -> Time {
-        self.card.next_timeout()
+        self.nic.next_timeout()
     }
 
     #[inline]
     fn poll_report(&mut self) -> Option<Report> {
-        if let Some(inbox) = self.card.device.memory().full.pop_front() {
+        if let Some(inbox) = self.nic.device.memory().full.pop_front() {
             return Some(Report::Received { inbox });
         }
         self.reports.pop_front()
     }
 
     fn delivered(&mut self, inbox: u32) -> u64 {
-        self.card.device.memory().delivered.get(inbox as usize).copied().unwrap_or_default()
+        self.nic.device.memory().delivered.get(inbox as usize).copied().unwrap_or_default()
     }
 
     fn counts(&self) -> Counts {
-        self.card.counts()
+        self.nic.counts()
     }
 }

@@ -94,7 +94,7 @@ pub enum Figure {
     Middle,
     /// Slowest by fastest flow.
     Spread,
-    /// Packets sent again, of those sent for the first time.
+    /// Packets retransmitted, of those sent for the first time.
     Again,
     /// Of those sent again, those for nothing: how many.
     Spurious,

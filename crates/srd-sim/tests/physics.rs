@@ -11,7 +11,7 @@ use srd_sim::outcome::{Meter, Outcome};
 use srd_sim::run::{self, Offer};
 use srd_sim::scenario::Scenario;
 use srd_sim::simulation::{Event, Simulation};
-use srd_sim::srd_card::SrdContent;
+use srd_sim::srd_nic::SrdContent;
 use srd_sim::srd_transport::Srd;
 use srd_sim::units::Ps;
 use srd_wire::{BitRate, Body, WINDOW_PACKETS};

@@ -92,7 +92,7 @@ fn an_all_reduce_ends_and_does_the_same_again() {
     let all_reduce = AllReduce { nodes: 4, per_node: 4, bytes: 4096, adds };
     let flat = || run(all_reduce.flat(true, 2), 4, |_| {});
     let aware =
-        || run(all_reduce.on_node_first(2), 4, |it| it.settings.hosts.on_node = Some(OnNode::default()));
+        || run(all_reduce.on_node_first(2), 4, |it| it.settings.hosts.intra_node = Some(OnNode::default()));
     assert_eq!(flat(), flat());
     assert_eq!(aware(), aware());
     assert!(aware().span() < flat().span());
@@ -100,8 +100,8 @@ fn an_all_reduce_ends_and_does_the_same_again() {
 
 #[test]
 fn programs_of_a_host_reach_each_other_through_the_card_or_past_it() {
-    let through = |on_node| {
-        let ended = run(ping_pong(8, 10), 2, |scenario| scenario.settings.hosts.on_node = on_node);
+    let through = |intra_node| {
+        let ended = run(ping_pong(8, 10), 2, |scenario| scenario.settings.hosts.intra_node = intra_node);
         ended.span_of(0).unwrap().as_micros() / 20.0
     };
     let (card, memory) = (through(None), through(Some(OnNode::default())));

@@ -2,7 +2,7 @@
 
 use srd_device::DeviceError;
 use srd_net::log;
-use srd_net::{Barred, Instance};
+use srd_net::{Instance, Unavailable};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -43,10 +43,10 @@ impl From<DeviceError> for Errno {
     }
 }
 
-impl From<Barred> for Errno {
-    fn from(barred: Barred) -> Errno {
+impl From<Unavailable> for Errno {
+    fn from(barred: Unavailable) -> Errno {
         match barred {
-            Barred::Forked => {
+            Unavailable::Forked => {
                 // A child that only exits closes what libraries have opened: nothing that its program ought to change.
                 if !CLOSING.get() {
                     log::once(log::Level::Warn, "forked", format_args!("{barred}"));
@@ -54,12 +54,12 @@ impl From<Barred> for Errno {
                 Errno::IO
             }
             // Mostly the handler has called exit(), and nobody can do anything about it.
-            Barred::Interrupted => {
+            Unavailable::Interrupted => {
                 log::debug(format_args!("{barred}"));
                 Errno::BUSY
             }
             // It has been said when it happened.
-            Barred::Failed => Errno::IO,
+            Unavailable::Failed => Errno::IO,
         }
     }
 }
@@ -150,9 +150,9 @@ pub(crate) fn count(name: &str, body: impl FnOnce() -> Outcome<libc::c_int>) -> 
 
 /// What giving an object back to the device comes to. To a device that has failed nothing can be given back: there the
 /// program gets rid of it all the same.
-pub(crate) fn given_back(result: Result<Result<(), DeviceError>, Barred>) -> Outcome<()> {
+pub(crate) fn given_back(result: Result<Result<(), DeviceError>, Unavailable>) -> Outcome<()> {
     match result {
-        Err(Barred::Failed) => Ok(()),
+        Err(Unavailable::Failed) => Ok(()),
         result => Ok(result??),
     }
 }

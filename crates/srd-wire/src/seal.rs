@@ -34,7 +34,7 @@ pub const fn overhead(hello: bool) -> usize {
     TAG_LEN + COUNTER_LEN + if hello { INCARNATION_LEN } else { 0 }
 }
 
-/// Introductions are few and are repeated until they are answered.
+/// Hellos are few and are repeated until they are answered.
 type IntroductionWindow = Window<4>;
 
 /// How much a [`Keyring`] remembers.
@@ -75,7 +75,7 @@ struct Context {
     address: Gid,
     sealer: Sealer,
     opener: Opener,
-    introductions: IntroductionWindow,
+    hellos: IntroductionWindow,
 }
 
 impl Context {
@@ -340,7 +340,7 @@ impl Keyring {
             return Err(OpenError::WrongDestination);
         }
         let known = self.by_peer.get(&peer).and_then(|&at| self.slots[at].as_ref());
-        if known.is_some_and(|slot| !slot.context.introductions.is_fresh(outside.counter)) {
+        if known.is_some_and(|slot| !slot.context.hellos.is_fresh(outside.counter)) {
             return Err(OpenError::Replayed);
         }
         Secret::introduction(peer)
@@ -350,7 +350,7 @@ impl Keyring {
         let at = self.slot_for(peer, outside.name.0);
         self.uses += 1;
         let slot = self.slots[at].as_mut().expect("a slot that is named is filled");
-        slot.context.introductions.mark(outside.counter);
+        slot.context.hellos.mark(outside.counter);
         if !slot.confirmed {
             slot.used = self.uses;
             self.move_to(at, outside.name.0);
@@ -426,7 +426,7 @@ impl Keyring {
             address,
             sealer: Sealer::new(Secret::context(self.own, peer)),
             opener: Opener::new(Secret::context(peer, self.own), self.retired.next(peer)),
-            introductions: IntroductionWindow::starting_at(0),
+            hellos: IntroductionWindow::starting_at(0),
         })
     }
 

@@ -288,7 +288,7 @@ fields! {
         /// As above.
         by_read = 1,
         /// As above.
-        near_limit = 8_192,
+        shm_limit = 8_192,
         /// As above.
         ask_every_ns = 500_000_000,
         /// As above.
@@ -444,7 +444,7 @@ impl Plan {
         t.reads_in_flight = rng.within(1, 4);
         t.grant_bytes = rng.pick(&[256 << 10, 4_000]);
         t.by_read = rng.pick(&[1, 1, 0]);
-        t.near_limit = rng.pick(&[8_192, 1_000]);
+        t.shm_limit = rng.pick(&[8_192, 1_000]);
         t.ask_every_ns = rng.pick(&[s.peer_timeout_ns / 60, s.peer_timeout_ns / 5]);
         t.longest = rng.pick(&[500, 9_000, 30_000, 100_000]);
         t.rma_percent = rng.pick(&[0, 0, 20, 60]);

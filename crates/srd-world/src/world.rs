@@ -1,6 +1,6 @@
 //! The event loop: virtual time, what happens next, and the two phases of a run.
 
-use crate::calamity::Calamity;
+use crate::faults::Fault;
 use crate::ledger::{Ledger, Message, Score, State, Violation, broken};
 use crate::memory::WorldMemory;
 use crate::net::{Net, Tally};
@@ -33,7 +33,7 @@ pub enum Event {
     /// A process looks at its completion queues.
     Poll(usize),
     /// Something goes wrong.
-    Calamity(Calamity),
+    Fault(Fault),
     /// A dead process starts again.
     Restart(usize),
     /// A stopped process goes on.
@@ -257,7 +257,7 @@ impl World {
             Event::Post(node) => self.post_messages(node)?,
             Event::Stock(qp) => self.stock(qp)?,
             Event::Poll(node) => self.poll(node)?,
-            Event::Calamity(calamity) => self.strike(calamity)?,
+            Event::Fault(fault) => self.strike(fault)?,
             Event::Restart(node) => self.start(node)?,
             Event::Resume(node) => self.resume(node)?,
             Event::Handle(node, host) => self.make_handle(node, host)?,

@@ -30,7 +30,7 @@ Examples:
 
 Keys: q ends, up and down (or j and k) choose a process, s changes the order, p freezes and goes on.
 
-Rates are of payload, in 10^9 bits per second; \"rtx\" are packets sent again, \"compl\" completions of work requests,
+Rates are of payload, in 10^9 bits per second; \"rtx\" are packets retransmitted, \"compl\" completions of work requests,
 \"fail\" those of them with an error. Paths are active, suspect (asked whether they work), down or probing (asked whether they work
 again); each is listed for the 4 peers with the most traffic. A peer over the network is a process (its
 address and UDP port); a peer through shared memory is an endpoint (its address and number; which process has it, the lines

@@ -7,7 +7,7 @@ use serde_json::Value;
 use simulated::outcome;
 use std::path::Path;
 
-/// Most that each figure may be: the slowest flow by the ideal one, the slowest by the fastest, packets sent again by those
+/// Most that each figure may be: the slowest flow by the ideal one, the slowest by the fastest, packets retransmitted by those
 /// sent.
 struct Most {
     slowdown: f64,

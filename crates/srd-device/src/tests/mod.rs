@@ -1,17 +1,17 @@
-//! The tables without a transport: what they hand over is looked at, and peers say whatever a test wants. What shows
+//! The objects without a transport: what they hand over is looked at, and peers say whatever a test wants. What shows
 //! between two whole devices is tested in `tests/`.
 
 mod model;
+mod objects;
 mod requester;
 mod responder;
-mod tables;
 
 use crate::api::*;
-use crate::tables::Tables;
+use crate::objects::Objects;
 use crate::token::TokenOf;
 use crate::transport::Transport;
 use crate::vec_memory::{VecMemory, VecPayload};
-use srd_proto::{Incoming, PeerId, SendError, Token, Upper};
+use srd_proto::{Incoming, PeerId, SendError, Token, UpperLayer};
 use srd_wire::*;
 
 /// Keeps what it is given. Peers are numbered in the order of connecting.
@@ -79,7 +79,7 @@ const ALL: Access = Access { local_write: true, remote_read: true, remote_write:
 
 /// One device with one queue pair, which a test speaks to as the peer.
 struct Bench {
-    tables: Tables<VecMemory>,
+    objects: Objects<VecMemory>,
     transport: FakeTransport,
     pd: PdId,
     cq: CqId,
@@ -130,25 +130,25 @@ impl Bench {
 
     fn with(config: DeviceConfig, init: impl Fn(PdId, CqId) -> QpInit) -> Bench {
         let gid = Gid::from(std::net::IpAddr::from([10, 0, 0, 1]));
-        let mut tables = Tables::new(config, gid, 1, VecMemory::default());
-        tables.numbers.add_slot(0).unwrap();
-        let pd = tables.alloc_pd().unwrap();
-        let cq = tables.create_cq(1024).unwrap();
-        let addr = tables.memory.allocate(1 << 16);
+        let mut objects = Objects::new(config, gid, 1, VecMemory::default());
+        objects.numbers.add_slot(0).unwrap();
+        let pd = objects.alloc_pd().unwrap();
+        let cq = objects.create_cq(1024).unwrap();
+        let addr = objects.memory.allocate(1 << 16);
         let mut access = ALL;
-        access.remote_read = tables.config.rdma_read;
-        access.remote_write = tables.config.rdma_write;
-        let key = tables.reg_mr(pd, addr, 1 << 16, addr, access).unwrap();
-        let ah = tables.create_ah(pd, peer_gid()).unwrap();
-        let qpn = tables.create_qp(init(pd, cq)).unwrap();
-        let mut bench = Bench { tables, transport: FakeTransport::default(), pd, cq, qpn, ah, addr, key };
+        access.remote_read = objects.config.rdma_read;
+        access.remote_write = objects.config.rdma_write;
+        let key = objects.reg_mr(pd, addr, 1 << 16, addr, access).unwrap();
+        let ah = objects.create_ah(pd, peer_gid()).unwrap();
+        let qpn = objects.create_qp(init(pd, cq)).unwrap();
+        let mut bench = Bench { objects, transport: FakeTransport::default(), pd, cq, qpn, ah, addr, key };
         bench.ready(qpn);
         bench
     }
 
     /// Another queue pair, ready to send.
     fn another(&mut self, init: QpInit) -> Qpn {
-        let qpn = self.tables.create_qp(init).unwrap();
+        let qpn = self.objects.create_qp(init).unwrap();
         self.ready(qpn);
         qpn
     }
@@ -157,12 +157,12 @@ impl Bench {
         let init = QpModify { qkey: Some(QKEY), pkey_index: Some(0), port: Some(1), ..state(QpState::Init) };
         let rts = QpModify { sq_psn: Some(0), ..state(QpState::Rts) };
         for change in [init, state(QpState::Rtr), rts] {
-            self.tables.modify_qp(&mut self.transport, qpn, &change).unwrap();
+            self.objects.modify_qp(&mut self.transport, qpn, &change).unwrap();
         }
     }
 
     fn modify(&mut self, change: QpModify) -> Result<(), DeviceError> {
-        self.tables.modify_qp(&mut self.transport, self.qpn, &change)
+        self.objects.modify_qp(&mut self.transport, self.qpn, &change)
     }
 
     fn sge(&self, offset: u64, len: u32) -> Sge {
@@ -171,7 +171,7 @@ impl Bench {
 
     fn post(&mut self, wr_id: u64, op: SendOp, sges: &[Sge]) -> Result<(), DeviceError> {
         let wr = self.wr(wr_id, op, SendData::Sges(sges));
-        self.tables.post_send(&mut self.transport, self.qpn, &wr)
+        self.objects.post_send(&mut self.transport, self.qpn, &wr)
     }
 
     fn wr<'a>(&self, wr_id: u64, op: SendOp, data: SendData<'a>) -> SendWr<'a> {
@@ -179,7 +179,7 @@ impl Bench {
     }
 
     fn post_recv(&mut self, wr_id: u64, sges: &[Sge]) {
-        self.tables.post_recv(self.qpn, &RecvWr { wr_id, sges }).unwrap();
+        self.objects.post_recv(self.qpn, &RecvWr { wr_id, sges }).unwrap();
     }
 
     /// Completions as (wr_id, status).
@@ -188,28 +188,28 @@ impl Bench {
     }
 
     fn poll_all(&mut self) -> Vec<Completion> {
-        std::iter::from_fn(|| self.tables.poll_cq(self.cq)).collect()
+        std::iter::from_fn(|| self.objects.poll_cq(self.cq)).collect()
     }
 
     /// The transport reports the outcome of the oldest open message.
     fn outcome(&mut self, outcome: Result<(), Status>) {
         let message = self.transport.open.remove(0);
-        self.tables.outcome(message.peer, message.token, outcome);
+        self.objects.outcome(message.peer, message.token, outcome);
         self.do_ready();
     }
 
     /// What a device does after each call of its endpoint.
     fn do_ready(&mut self) {
-        while let Some(work) = self.tables.work.pop_ready() {
-            self.tables.work(&mut self.transport, work);
+        while let Some(work) = self.objects.deferred.pop_ready() {
+            self.objects.work(&mut self.transport, work);
         }
     }
 
     /// What a device does when time has come.
     fn advance_to(&mut self, now: Time) {
-        self.tables.now = now;
-        while let Some(work) = self.tables.work.pop_due(now) {
-            self.tables.work(&mut self.transport, work);
+        self.objects.now = now;
+        while let Some(work) = self.objects.deferred.pop_due(now) {
+            self.objects.work(&mut self.transport, work);
         }
     }
 
@@ -229,11 +229,11 @@ impl Bench {
     /// A whole message of the peer, in one packet.
     fn deliver(&mut self, op: Op, bytes: &[u8]) -> Result<(), Status> {
         let message = self.incoming(op, bytes.len() as u32);
-        let cookie = self.tables.begin(&message)?;
+        let cookie = self.objects.begin(&message)?;
         if !bytes.is_empty() {
-            self.tables.place(cookie, &message, 0, &VecPayload::from(bytes));
+            self.objects.place(cookie, &message, 0, &VecPayload::from(bytes));
         }
-        let concluded = self.tables.finish(cookie, &message);
+        let concluded = self.objects.finish(cookie, &message);
         self.do_ready();
         concluded
     }
@@ -243,7 +243,7 @@ impl Bench {
     }
 
     fn memory(&self, offset: u64, len: usize) -> &[u8] {
-        self.tables.memory.at(self.addr + offset, len)
+        self.objects.memory.at(self.addr + offset, len)
     }
 }
 

@@ -49,7 +49,7 @@ const REGION: usize = 1024;
 impl Model {
     fn new(seed: u64) -> Model {
         let mut bench = Bench::new();
-        bench.tables.dereg_mr(&mut bench.transport, bench.key).unwrap();
+        bench.objects.dereg_mr(&mut bench.transport, bench.key).unwrap();
         let queue_pairs = vec![bench.qpn];
         Model {
             rng: Rng(seed),
@@ -97,7 +97,7 @@ impl Model {
         } else if self.rng.below(2) == 0 {
             init.unsolicited_write_recv = true;
         }
-        if let Ok(qpn) = self.bench.tables.create_qp(init) {
+        if let Ok(qpn) = self.bench.objects.create_qp(init) {
             self.bench.ready(qpn);
             self.queue_pairs.push(qpn);
         }
@@ -105,7 +105,7 @@ impl Model {
 
     fn destroy_qp(&mut self) {
         let Some(qpn) = self.rng.pick(&self.queue_pairs) else { return };
-        self.bench.tables.destroy_qp(&mut self.bench.transport, qpn).unwrap();
+        self.bench.objects.destroy_qp(&mut self.bench.transport, qpn).unwrap();
         self.queue_pairs.retain(|&other| other != qpn);
         self.open.retain(|_, of| *of != qpn);
     }
@@ -113,7 +113,7 @@ impl Model {
     fn modify_qp(&mut self) {
         let Some(qpn) = self.rng.pick(&self.queue_pairs) else { return };
         let to = [QpState::Sqd, QpState::Rts, QpState::Err, QpState::Reset][self.rng.below(4) as usize];
-        let done = self.bench.tables.modify_qp(&mut self.bench.transport, qpn, &state(to));
+        let done = self.bench.objects.modify_qp(&mut self.bench.transport, qpn, &state(to));
         if to == QpState::Reset {
             done.unwrap();
             self.open.retain(|_, of| *of != qpn);
@@ -123,25 +123,25 @@ impl Model {
 
     fn register(&mut self) {
         if self.regions.len() < 8 {
-            let addr = self.bench.tables.memory.allocate(REGION);
-            let key = self.bench.tables.reg_mr(self.bench.pd, addr, REGION as u64, addr, ALL).unwrap();
+            let addr = self.bench.objects.memory.allocate(REGION);
+            let key = self.bench.objects.reg_mr(self.bench.pd, addr, REGION as u64, addr, ALL).unwrap();
             self.regions.push((key, addr));
         }
     }
 
     fn deregister(&mut self) {
         let Some((key, addr)) = self.rng.pick(&self.regions) else { return };
-        self.bench.tables.dereg_mr(&mut self.bench.transport, key).unwrap();
+        self.bench.objects.dereg_mr(&mut self.bench.transport, key).unwrap();
         self.regions.retain(|&(other, _)| other != key);
-        self.gone.push((addr, self.bench.tables.memory.at(addr, REGION).to_vec()));
+        self.gone.push((addr, self.bench.objects.memory.at(addr, REGION).to_vec()));
     }
 
     fn handles(&mut self) {
-        let tables = &mut self.bench.tables;
+        let objects = &mut self.bench.objects;
         if self.rng.below(2) == 0 {
-            self.bench.ah = tables.create_ah(self.bench.pd, peer_gid()).unwrap();
+            self.bench.ah = objects.create_ah(self.bench.pd, peer_gid()).unwrap();
         } else {
-            let _ = tables.destroy_ah(&mut self.bench.transport, self.bench.pd, self.bench.ah);
+            let _ = objects.destroy_ah(&mut self.bench.transport, self.bench.pd, self.bench.ah);
         }
     }
 
@@ -156,7 +156,7 @@ impl Model {
         let wr_id = self.next_wr;
         self.bench.transport.refuse = (self.rng.below(20) == 0).then_some(SendError::Full);
         let wr = self.bench.wr(wr_id, op, SendData::Sges(&sges));
-        if self.bench.tables.post_send(&mut self.bench.transport, qpn, &wr).is_ok() {
+        if self.bench.objects.post_send(&mut self.bench.transport, qpn, &wr).is_ok() {
             self.open.insert(wr_id, qpn);
             self.next_wr += 1;
         }
@@ -167,7 +167,7 @@ impl Model {
         let Some(qpn) = self.rng.pick(&self.queue_pairs) else { return };
         let sges = [self.sge(600), self.sge(600)];
         let wr_id = self.next_wr;
-        if self.bench.tables.post_recv(qpn, &RecvWr { wr_id, sges: &sges }).is_ok() {
+        if self.bench.objects.post_recv(qpn, &RecvWr { wr_id, sges: &sges }).is_ok() {
             self.open.insert(wr_id, qpn);
             self.next_wr += 1;
         }
@@ -190,7 +190,7 @@ impl Model {
             _ => (Op::ReadResponse { read: read.0 }, read.1),
         };
         let message = self.bench.incoming(op, len);
-        if let Ok(cookie) = self.bench.tables.begin(&message) {
+        if let Ok(cookie) = self.bench.objects.begin(&message) {
             self.arriving.push(Arriving { cookie, message, placed: 0 });
         }
     }
@@ -222,18 +222,18 @@ impl Model {
         let arriving = &mut self.arriving[at];
         if self.rng.below(10) == 0 {
             let Arriving { cookie, message, .. } = self.arriving.swap_remove(at);
-            return self.bench.tables.abandon(cookie, &message);
+            return self.bench.objects.abandon(cookie, &message);
         }
         let part = (arriving.message.len - arriving.placed).min(200);
         if part > 0 {
             let bytes = vec![self.rng.below(256) as u8; part as usize];
             let payload = VecPayload::from(&bytes[..]);
-            self.bench.tables.place(arriving.cookie, &arriving.message, arriving.placed, &payload);
+            self.bench.objects.place(arriving.cookie, &arriving.message, arriving.placed, &payload);
             arriving.placed += part;
         }
         if arriving.placed == arriving.message.len {
             let Arriving { cookie, message, .. } = self.arriving.swap_remove(at);
-            let _ = self.bench.tables.finish(cookie, &message);
+            let _ = self.bench.objects.finish(cookie, &message);
         }
     }
 
@@ -250,7 +250,7 @@ impl Model {
             2 => Err(Status::Unresponsive),
             _ => Ok(()),
         };
-        self.bench.tables.outcome(message.peer, message.token, outcome);
+        self.bench.objects.outcome(message.peer, message.token, outcome);
     }
 
     fn advance(&mut self) {
@@ -261,12 +261,12 @@ impl Model {
     fn lose_peer(&mut self) {
         let peer = self.bench.peer();
         for message in std::mem::take(&mut self.bench.transport.open) {
-            self.bench.tables.outcome(message.peer, message.token, Err(Status::Unresponsive));
+            self.bench.objects.outcome(message.peer, message.token, Err(Status::Unresponsive));
         }
         for Arriving { cookie, message, .. } in std::mem::take(&mut self.arriving) {
-            self.bench.tables.abandon(cookie, &message);
+            self.bench.objects.abandon(cookie, &message);
         }
-        self.bench.tables.peer_lost(peer, 0, peer_addr(), PeerLoss::Dead { answered_before: true });
+        self.bench.objects.peer_lost(peer, 0, peer_addr(), PeerLoss::Dead { answered_before: true });
     }
 
     fn poll(&mut self) {
@@ -281,19 +281,19 @@ impl Model {
 
     fn check(&mut self) {
         self.poll();
-        let tables = &self.bench.tables;
+        let objects = &self.bench.objects;
         let mut linked = 0;
         for &qpn in &self.queue_pairs {
-            let qp = tables.qp(tables.qp_index(qpn).unwrap());
-            let requests = qp.sq.iter(&tables.requests).count() as u32;
+            let qp = objects.qp(objects.qp_index(qpn).unwrap());
+            let requests = qp.sq.iter(&objects.requests).count() as u32;
             assert_eq!(qp.sq.used, requests, "all its completions were polled");
             linked += requests;
             let open = self.open.values().filter(|&&of| of == qpn).count() as u32;
             assert_eq!(qp.sq.used + qp.rq.used, open, "every slot is that of an open work request");
         }
-        assert_eq!(tables.requests.len(), linked);
+        assert_eq!(objects.requests.len(), linked);
         for (addr, bytes) in &self.gone {
-            assert_eq!(tables.memory.at(*addr, REGION), bytes, "deregistered memory was written");
+            assert_eq!(objects.memory.at(*addr, REGION), bytes, "deregistered memory was written");
         }
     }
 }
@@ -311,13 +311,13 @@ fn whatever_happens_work_requests_and_memory_are_accounted_for() {
         // Everything ends: nothing is left behind.
         model.lose_peer();
         for qpn in std::mem::take(&mut model.queue_pairs) {
-            model.bench.tables.destroy_qp(&mut model.bench.transport, qpn).unwrap();
+            model.bench.objects.destroy_qp(&mut model.bench.transport, qpn).unwrap();
         }
         model.open.clear();
         model.check();
         model.bench.do_ready();
-        let tables = &model.bench.tables;
-        let left = (tables.requests.len(), tables.landings.len(), tables.answers.len());
+        let objects = &model.bench.objects;
+        let left = (objects.requests.len(), objects.inbound.len(), objects.read_responses.len());
         assert_eq!(left, (0, 0, 0), "seed {seed}");
         assert_eq!(HashSet::<u64>::from_iter(model.open.keys().copied()).len(), 0);
     }

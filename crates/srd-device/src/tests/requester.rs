@@ -9,7 +9,7 @@ const READ: SendOp = SendOp::Read { rkey: MrKey(0x55), addr: 0x9000 };
 #[test]
 fn a_message_names_the_instance_by_host_and_queue_pair_number() {
     let mut bench = Bench::new();
-    bench.tables.memory.at_mut(bench.addr, 8).copy_from_slice(b"abcdefgh");
+    bench.objects.memory.at_mut(bench.addr, 8).copy_from_slice(b"abcdefgh");
     let (a, b) = (bench.sge(4, 4), bench.sge(0, 4));
     bench.post(1, SendOp::Send { imm: Some(7) }, &[a, b]).unwrap();
     let message = bench.transport.open[0].clone();
@@ -29,7 +29,7 @@ fn what_the_library_refuses_is_not_posted() {
     assert!(matches!(bench.post(1, write, &[sge; 2]), Err(DeviceError::Invalid(_))));
     let mut inline = |op, bytes: &[u8]| {
         let wr = bench.wr(1, op, SendData::Inline(bytes));
-        bench.tables.post_send(&mut bench.transport, bench.qpn, &wr)
+        bench.objects.post_send(&mut bench.transport, bench.qpn, &wr)
     };
     assert!(matches!(inline(SEND, &[0; 33]), Err(DeviceError::Invalid(_))));
     assert!(matches!(inline(READ, &[0; 4]), Err(DeviceError::Invalid(_))));
@@ -38,17 +38,17 @@ fn what_the_library_refuses_is_not_posted() {
     assert_eq!(bench.transport.open[0].payload.as_slice(), [5; 32]);
     assert_eq!(bench.transport.open[1].payload.as_slice(), [6; 3]);
     let three = RecvWr { wr_id: 1, sges: &[sge; 3] };
-    assert!(matches!(bench.tables.post_recv(bench.qpn, &three), Err(DeviceError::Invalid(_))));
+    assert!(matches!(bench.objects.post_recv(bench.qpn, &three), Err(DeviceError::Invalid(_))));
 }
 
 #[test]
 fn what_the_device_refuses_completes_with_its_status() {
     let mut bench = Bench::new();
     let config = DeviceConfig::default();
-    let read_only = bench.tables.reg_mr(bench.pd, bench.addr, 4096, bench.addr, Access::default()).unwrap();
-    let mut elsewhere = bench.tables.alloc_pd().unwrap();
+    let read_only = bench.objects.reg_mr(bench.pd, bench.addr, 4096, bench.addr, Access::default()).unwrap();
+    let mut elsewhere = bench.objects.alloc_pd().unwrap();
     std::mem::swap(&mut elsewhere, &mut bench.pd);
-    let foreign = bench.tables.reg_mr(bench.pd, bench.addr, 4096, bench.addr, ALL).unwrap();
+    let foreign = bench.objects.reg_mr(bench.pd, bench.addr, 4096, bench.addr, ALL).unwrap();
     let sge = |lkey| Sge { addr: bench.addr, len: 8, lkey };
     let (own, bad, read_only, foreign) = (sge(bench.key), sge(MrKey(99)), sge(read_only), sge(foreign));
     let long = Sge { len: config.max_msg + 1, ..own };
@@ -71,11 +71,11 @@ fn what_the_device_refuses_completes_with_its_status() {
     bench.post(1, SEND, &[read_only]).unwrap();
     assert_eq!(bench.poll(), []);
     let wr = SendWr { ah: AhNumber(77), ..bench.wr(2, SEND, SendData::Sges(&[])) };
-    bench.tables.post_send(&mut bench.transport, bench.qpn, &wr).unwrap();
+    bench.objects.post_send(&mut bench.transport, bench.qpn, &wr).unwrap();
     assert_eq!(bench.poll(), [(2, Status::LocalInvalidAh)]);
-    assert_eq!(bench.tables.counters.send_wr_err, 8);
-    assert_eq!(bench.tables.counters.rdma_read_wr_err, 2);
-    assert_eq!(bench.tables.counters.rdma_write_wr_err, 1);
+    assert_eq!(bench.objects.counters.send_wr_err, 8);
+    assert_eq!(bench.objects.counters.rdma_read_wr_err, 2);
+    assert_eq!(bench.objects.counters.rdma_write_wr_err, 1);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_remote_error_fails_only_that_work_request() {
     bench.outcome(Ok(()));
     let expected = [(1, Status::Ok), (2, Status::RemoteBadDestQpn), (3, Status::Ok)];
     assert_eq!(bench.poll(), expected);
-    assert_eq!(bench.tables.query_qp(bench.qpn).unwrap().state, QpState::Rts);
+    assert_eq!(bench.objects.query_qp(bench.qpn).unwrap().state, QpState::Rts);
     bench.post(4, SEND, &[]).unwrap();
 }
 
@@ -137,16 +137,16 @@ fn without_a_receive_buffer_a_message_is_sent_again_with_doubling_waits() {
     }
     bench.post(1, SendOp::Send { imm: Some(5) }, &[bench.sge(0, 10)]).unwrap();
     let first = bench.transport.open[0].clone();
-    let (wait, longest) = (bench.tables.config.rnr_wait, bench.tables.config.rnr_wait_max);
+    let (wait, longest) = (bench.objects.config.rnr_wait, bench.objects.config.rnr_wait_max);
     let shorter = (0..).take_while(|&retry| Nanos(wait.0 << retry) < longest).count() as u64;
     let mut now = Time(1_000_000);
     let retries = shorter + 3 * WAITS_PER_RETRY as u64;
     for retry in 0..retries {
-        bench.tables.now = now;
+        bench.objects.now = now;
         bench.outcome(Err(Status::RemoteRnr));
         assert!(bench.transport.open.is_empty());
         now += Nanos(wait.0 << retry.min(32)).min(longest);
-        assert_eq!(bench.tables.work.next_due(), now, "retry {retry}");
+        assert_eq!(bench.objects.deferred.next_due(), now, "retry {retry}");
         bench.advance_to(now);
         let again = &bench.transport.open[0];
         assert_eq!((again.op, again.token), (first.op, first.token));
@@ -154,8 +154,8 @@ fn without_a_receive_buffer_a_message_is_sent_again_with_doubling_waits() {
     }
     bench.outcome(Err(Status::RemoteRnr));
     assert_eq!(bench.poll(), [(1, Status::RemoteRnr)]);
-    assert_eq!(bench.tables.counters.rnr_retries, retries);
-    assert_eq!(bench.tables.work.next_due(), Time::NEVER);
+    assert_eq!(bench.objects.counters.rnr_retries, retries);
+    assert_eq!(bench.objects.deferred.next_due(), Time::NEVER);
 }
 
 #[test]
@@ -164,10 +164,10 @@ fn rnr_retry_seven_never_gives_up_and_waits_are_bounded() {
     bench.post(1, SEND, &[]).unwrap();
     let mut now = Time(0);
     for _ in 0..100 {
-        bench.tables.now = now;
+        bench.objects.now = now;
         bench.outcome(Err(Status::RemoteRnr));
-        let due = bench.tables.work.next_due();
-        assert!(due.since(now) <= bench.tables.config.rnr_wait_max);
+        let due = bench.objects.deferred.next_due();
+        assert!(due.since(now) <= bench.objects.config.rnr_wait_max);
         now = due;
         bench.advance_to(now);
     }
@@ -193,7 +193,7 @@ fn a_full_transport_refuses_the_post_and_leaves_nothing_behind() {
     }
     bench.transport.refuse = None;
     (0..16).for_each(|wr_id| bench.post(wr_id, SEND, &[]).unwrap());
-    assert_eq!(bench.tables.requests.len(), 16);
+    assert_eq!(bench.objects.requests.len(), 16);
 }
 
 #[test]
@@ -202,11 +202,11 @@ fn a_retry_that_finds_the_transport_full_is_tried_again() {
     bench.post(1, SEND, &[]).unwrap();
     bench.outcome(Err(Status::RemoteRnr));
     bench.transport.refuse = Some(SendError::Full);
-    let due = bench.tables.work.next_due();
+    let due = bench.objects.deferred.next_due();
     bench.advance_to(due);
     assert!(bench.transport.open.is_empty());
     bench.transport.refuse = None;
-    let due = bench.tables.work.next_due();
+    let due = bench.objects.deferred.next_due();
     bench.advance_to(due);
     bench.outcome(Ok(()));
     assert_eq!(bench.poll(), [(1, Status::Ok)]);
@@ -255,14 +255,14 @@ fn a_read_completes_when_all_its_bytes_are_there() {
     bench.outcome(Ok(()));
     assert_eq!(bench.poll(), []);
     let message = bench.incoming(Op::ReadResponse { read }, 100);
-    let cookie = bench.tables.begin(&message).unwrap();
-    bench.tables.place(cookie, &message, 60, &VecPayload::from(&[2; 40][..]));
+    let cookie = bench.objects.begin(&message).unwrap();
+    bench.objects.place(cookie, &message, 60, &VecPayload::from(&[2; 40][..]));
     assert_eq!(bench.poll(), []);
-    bench.tables.place(cookie, &message, 0, &VecPayload::from(&[1; 60][..]));
-    bench.tables.finish(cookie, &message).unwrap();
+    bench.objects.place(cookie, &message, 0, &VecPayload::from(&[1; 60][..]));
+    bench.objects.finish(cookie, &message).unwrap();
     assert_eq!(bench.poll(), [(1, Status::Ok)]);
     assert_eq!((bench.memory(0, 60), bench.memory(60, 40)), (&[1; 60][..], &[2; 40][..]));
-    assert_eq!(bench.tables.counters.rdma_read_bytes, 100);
+    assert_eq!(bench.objects.counters.rdma_read_bytes, 100);
 }
 
 #[test]
@@ -293,12 +293,12 @@ fn a_read_that_fails_after_it_was_accepted_fails() {
     bench.outcome(Ok(()));
     // Half of it is there already; the rest of that touches nothing any more.
     let message = bench.incoming(Op::ReadResponse { read }, 100);
-    let cookie = bench.tables.begin(&message).unwrap();
+    let cookie = bench.objects.begin(&message).unwrap();
     bench.deliver(Op::ReadFailed { read, status: Status::RemoteBadAddress }, b"").unwrap();
     assert_eq!(bench.poll(), [(1, Status::RemoteBadAddress)]);
-    bench.tables.place(cookie, &message, 0, &VecPayload::from(&[1; 100][..]));
+    bench.objects.place(cookie, &message, 0, &VecPayload::from(&[1; 100][..]));
     assert_eq!(bench.memory(0, 100), [0; 100]);
-    assert_eq!(bench.tables.finish(cookie, &message), Err(Status::RemoteBadStatus));
+    assert_eq!(bench.objects.finish(cookie, &message), Err(Status::RemoteBadStatus));
     assert_eq!(bench.poll(), []);
 }
 
@@ -314,12 +314,12 @@ fn nobody_else_answers_a_read_nor_anybody_twice() {
         Incoming { op: Op::ReadResponse { read: read ^ 1 << 30 }, ..honest },
         Incoming { op: Op::ReadResponse { read: read + 1 }, ..honest },
     ] {
-        assert_eq!(bench.tables.begin(&wrong), Err(Status::RemoteBadStatus));
+        assert_eq!(bench.objects.begin(&wrong), Err(Status::RemoteBadStatus));
     }
     let failed = Incoming { peer: stranger, op: Op::ReadFailed { read, status: Status::Flushed }, ..honest };
-    let _ = bench.tables.begin(&failed);
-    bench.tables.begin(&honest).unwrap();
-    assert_eq!(bench.tables.begin(&honest), Err(Status::RemoteBadStatus));
+    let _ = bench.objects.begin(&failed);
+    bench.objects.begin(&honest).unwrap();
+    assert_eq!(bench.objects.begin(&honest), Err(Status::RemoteBadStatus));
     assert_eq!(bench.poll(), []);
 }
 
@@ -338,8 +338,8 @@ fn abandoned_read_data_may_come_again() {
     let read = post_read(&mut bench, 1, 4);
     bench.outcome(Ok(()));
     let message = bench.incoming(Op::ReadResponse { read }, 4);
-    let cookie = bench.tables.begin(&message).unwrap();
-    bench.tables.abandon(cookie, &message);
+    let cookie = bench.objects.begin(&message).unwrap();
+    bench.objects.abandon(cookie, &message);
     assert_eq!(bench.poll(), []);
     bench.deliver(Op::ReadResponse { read }, b"data").unwrap();
     assert_eq!(bench.poll(), [(1, Status::Ok)]);
@@ -360,9 +360,9 @@ fn reads_of_a_lost_peer_end_with_the_status_of_the_loss() {
         bench.post(2, SEND, &[]).unwrap();
         bench.outcome(Err(Status::RemoteRnr));
         let peer = bench.peer();
-        bench.tables.peer_lost(peer, 0, peer_addr(), why);
+        bench.objects.peer_lost(peer, 0, peer_addr(), why);
         assert_eq!(bench.poll(), [(1, status), (2, status)]);
-        let event = bench.tables.poll_async_event();
+        let event = bench.objects.poll_async_event();
         match why {
             PeerLoss::Dead { answered_before } => {
                 let peer = peer_addr();
@@ -379,13 +379,13 @@ fn a_peer_that_owes_read_data_is_asked_for_a_sign_of_life() {
     let read = post_read(&mut bench, 1, 100);
     bench.outcome(Ok(()));
     for _ in 0..3 {
-        let due = bench.tables.work.next_due();
+        let due = bench.objects.deferred.next_due();
         bench.advance_to(due);
         // One at a time, to the queue pair that nobody has.
         assert_eq!(bench.transport.open.len(), 1);
         let Op::Send { route, datagram: true, .. } = bench.transport.open[0].op else { panic!() };
         assert_eq!(route.dst_qpn, Qpn(0));
-        let due = bench.tables.work.next_due();
+        let due = bench.objects.deferred.next_due();
         bench.advance_to(due);
         assert_eq!(bench.transport.open.len(), 1);
         bench.outcome(Ok(()));
@@ -393,10 +393,10 @@ fn a_peer_that_owes_read_data_is_asked_for_a_sign_of_life() {
     bench.deliver(Op::ReadResponse { read }, &[1; 100]).unwrap();
     assert_eq!(bench.poll(), [(1, Status::Ok)]);
     // Nothing is owed any more: the questions end.
-    let due = bench.tables.work.next_due();
+    let due = bench.objects.deferred.next_due();
     bench.advance_to(due);
     assert!(bench.transport.open.is_empty());
-    assert_eq!(bench.tables.work.next_due(), Time::NEVER);
+    assert_eq!(bench.objects.deferred.next_due(), Time::NEVER);
 }
 
 #[test]
@@ -406,11 +406,11 @@ fn deregistering_memory_ends_the_work_that_uses_it() {
     let read = post_read(&mut bench, 2, 100);
     bench.post(3, SEND, &[]).unwrap();
     let message = bench.incoming(Op::ReadResponse { read }, 100);
-    let cookie = bench.tables.begin(&message).unwrap();
-    bench.tables.dereg_mr(&mut bench.transport, bench.key).unwrap();
+    let cookie = bench.objects.begin(&message).unwrap();
+    bench.objects.dereg_mr(&mut bench.transport, bench.key).unwrap();
     assert_eq!(bench.poll(), [(1, Status::LocalInvalidLkey), (2, Status::LocalInvalidLkey)]);
     assert!(bench.transport.cancelled.iter().all(|&token| is_request(token)));
     assert_eq!((bench.transport.cancelled.len(), bench.transport.open.len()), (2, 1));
-    bench.tables.place(cookie, &message, 0, &VecPayload::from(&[1; 100][..]));
+    bench.objects.place(cookie, &message, 0, &VecPayload::from(&[1; 100][..]));
     assert_eq!(bench.memory(0, 100), [0; 100]);
 }

@@ -1,7 +1,7 @@
 //! Messages of peers: who is let in, where bytes go, what completes, and answers to reads.
 
 use super::*;
-use crate::answers::MAX_ANSWERS_OF_PEER;
+use crate::read_responses::MAX_READ_RESPONSES_OF_PEER;
 
 fn datagram(bench: &Bench) -> Op {
     Op::Send { route: bench.route(), imm: None, datagram: true }
@@ -35,16 +35,16 @@ fn a_receive_reports_who_sent_how_much_and_what() {
     };
     assert_eq!(bench.poll_all(), [expected]);
     assert_eq!((bench.memory(0, 4), bench.memory(100, 7)), (&b"hell"[..], &b"o world"[..]));
-    assert_eq!((bench.tables.counters.recv_wrs, bench.tables.counters.recv_bytes), (1, 11));
+    assert_eq!((bench.objects.counters.recv_wrs, bench.objects.counters.recv_bytes), (1, 11));
 }
 
 #[test]
 fn an_unknown_sender_is_reported_without_handle() {
     let mut bench = Bench::new();
-    bench.tables.destroy_ah(&mut bench.transport, bench.pd, bench.ah).unwrap();
+    bench.objects.destroy_ah(&mut bench.transport, bench.pd, bench.ah).unwrap();
     // A handle of another domain is none here.
-    let other = bench.tables.alloc_pd().unwrap();
-    bench.tables.create_ah(other, peer_gid()).unwrap();
+    let other = bench.objects.alloc_pd().unwrap();
+    bench.objects.create_ah(other, peer_gid()).unwrap();
     bench.post_recv(1, &[]);
     bench.deliver(bench.send_op(), b"").unwrap();
     let completion = bench.poll_all()[0];
@@ -61,16 +61,16 @@ fn no_queue_pair_or_another_key_or_not_ready_is_bad_dest_qpn() {
     assert_eq!(bench.deliver(send(Route { dst_qpn: Qpn(100), ..route }), b""), refused);
     assert_eq!(bench.deliver(send(Route { dst_qpn: Qpn(40_000), ..route }), b""), refused);
     assert_eq!(bench.deliver(send(Route { qkey: Qkey(1), ..route }), b""), refused);
-    let fresh = bench.tables.create_qp(srd(bench.pd, bench.cq)).unwrap();
+    let fresh = bench.objects.create_qp(srd(bench.pd, bench.cq)).unwrap();
     let init = QpModify { qkey: Some(QKEY), pkey_index: Some(0), port: Some(1), ..state(QpState::Init) };
-    bench.tables.modify_qp(&mut bench.transport, fresh, &init).unwrap();
-    bench.tables.post_recv(fresh, &RecvWr { wr_id: 1, sges: &[] }).unwrap();
+    bench.objects.modify_qp(&mut bench.transport, fresh, &init).unwrap();
+    bench.objects.post_recv(fresh, &RecvWr { wr_id: 1, sges: &[] }).unwrap();
     assert_eq!(bench.deliver(send(Route { dst_qpn: fresh, ..route }), b""), refused);
-    bench.tables.modify_qp(&mut bench.transport, fresh, &state(QpState::Rtr)).unwrap();
+    bench.objects.modify_qp(&mut bench.transport, fresh, &state(QpState::Rtr)).unwrap();
     assert_eq!(bench.deliver(send(Route { dst_qpn: fresh, ..route }), b""), Ok(()));
     bench.modify(state(QpState::Err)).unwrap();
     assert_eq!(bench.deliver(send(route), b""), refused);
-    assert_eq!(bench.tables.counters.refused_msgs, 5);
+    assert_eq!(bench.objects.counters.refused_msgs, 5);
 }
 
 #[test]
@@ -82,15 +82,15 @@ fn kinds_of_queue_pairs_do_not_mix() {
     bench.post_recv(1, &[bench.sge(0, 100)]);
     assert_eq!(bench.deliver(datagram(&bench), b"x"), Ok(()));
     assert_eq!(bench.poll(), []);
-    assert_eq!(bench.tables.counters.ud_drops, 1);
+    assert_eq!(bench.objects.counters.ud_drops, 1);
 }
 
 #[test]
 fn without_a_receive_the_sender_is_told_receiver_not_ready() {
     let mut bench = Bench::new();
     assert_eq!(bench.deliver(bench.send_op(), b"x"), Err(Status::RemoteRnr));
-    assert_eq!(bench.tables.counters.rnr_refused, 1);
-    assert_eq!(bench.tables.qp(0).counters.rnr_refused, 1);
+    assert_eq!(bench.objects.counters.rnr_refused, 1);
+    assert_eq!(bench.objects.qp(0).counters.rnr_refused, 1);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_receive_too_short_is_not_consumed() {
 #[test]
 fn a_receive_whose_key_is_bad_fails_and_the_next_one_takes_the_message() {
     let mut bench = Bench::new();
-    let read_only = bench.tables.reg_mr(bench.pd, bench.addr, 64, bench.addr, Access::default()).unwrap();
+    let read_only = bench.objects.reg_mr(bench.pd, bench.addr, 64, bench.addr, Access::default()).unwrap();
     bench.post_recv(1, &[Sge { lkey: read_only, ..bench.sge(0, 64) }]);
     bench.post_recv(2, &[bench.sge(0, 64)]);
     bench.deliver(bench.send_op(), b"x").unwrap();
@@ -118,9 +118,9 @@ fn receives_are_taken_in_order_and_an_abandoned_one_comes_back_to_the_front() {
     let mut bench = Bench::new();
     (1..=3).for_each(|wr_id| bench.post_recv(wr_id, &[bench.sge(64 * wr_id, 64)]));
     let message = bench.incoming(bench.send_op(), 10);
-    let first = bench.tables.begin(&message).unwrap();
+    let first = bench.objects.begin(&message).unwrap();
     bench.deliver(bench.send_op(), b"second").unwrap();
-    bench.tables.abandon(first, &message);
+    bench.objects.abandon(first, &message);
     bench.deliver(bench.send_op(), b"third").unwrap();
     bench.deliver(bench.send_op(), b"fourth").unwrap();
     assert_eq!(bench.poll(), [(2, Status::Ok), (1, Status::Ok), (3, Status::Ok)]);
@@ -131,10 +131,10 @@ fn receives_give_back_in_the_order_taken_keep_their_order() {
     let mut bench = Bench::new();
     (1..=2).for_each(|wr_id| bench.post_recv(wr_id, &[bench.sge(64 * wr_id, 64)]));
     let message = bench.incoming(bench.send_op(), 10);
-    let first = bench.tables.begin(&message).unwrap();
-    let second = bench.tables.begin(&message).unwrap();
-    bench.tables.abandon(first, &message);
-    bench.tables.abandon(second, &message);
+    let first = bench.objects.begin(&message).unwrap();
+    let second = bench.objects.begin(&message).unwrap();
+    bench.objects.abandon(first, &message);
+    bench.objects.abandon(second, &message);
     bench.deliver(bench.send_op(), b"x").unwrap();
     assert_eq!(bench.poll(), [(1, Status::Ok)]);
 }
@@ -144,12 +144,12 @@ fn segments_are_placed_in_any_order() {
     let mut bench = Bench::new();
     bench.post_recv(1, &[bench.sge(0, 5), bench.sge(100, 20)]);
     let message = bench.incoming(bench.send_op(), 12);
-    let cookie = bench.tables.begin(&message).unwrap();
-    bench.tables.place(cookie, &message, 8, &VecPayload::from(&b"IJKL"[..]));
-    bench.tables.place(cookie, &message, 0, &VecPayload::from(&b"ABCD"[..]));
-    bench.tables.place(cookie, &message, 4, &VecPayload::from(&b"EFGH"[..]));
+    let cookie = bench.objects.begin(&message).unwrap();
+    bench.objects.place(cookie, &message, 8, &VecPayload::from(&b"IJKL"[..]));
+    bench.objects.place(cookie, &message, 0, &VecPayload::from(&b"ABCD"[..]));
+    bench.objects.place(cookie, &message, 4, &VecPayload::from(&b"EFGH"[..]));
     assert_eq!(bench.poll(), []);
-    bench.tables.finish(cookie, &message).unwrap();
+    bench.objects.finish(cookie, &message).unwrap();
     assert_eq!(bench.poll(), [(1, Status::Ok)]);
     assert_eq!((bench.memory(0, 5), bench.memory(100, 7)), (&b"ABCDE"[..], &b"FGHIJKL"[..]));
 }
@@ -159,12 +159,12 @@ fn deregistering_the_memory_of_a_half_filled_receive_fails_it_and_refuses_the_me
     let mut bench = Bench::new();
     bench.post_recv(1, &[bench.sge(0, 64)]);
     let message = bench.incoming(bench.send_op(), 10);
-    let cookie = bench.tables.begin(&message).unwrap();
-    bench.tables.dereg_mr(&mut bench.transport, bench.key).unwrap();
+    let cookie = bench.objects.begin(&message).unwrap();
+    bench.objects.dereg_mr(&mut bench.transport, bench.key).unwrap();
     assert_eq!(bench.poll(), [(1, Status::LocalInvalidLkey)]);
-    bench.tables.place(cookie, &message, 0, &VecPayload::from(&b"0123456789"[..]));
+    bench.objects.place(cookie, &message, 0, &VecPayload::from(&b"0123456789"[..]));
     assert_eq!(bench.memory(0, 10), [0; 10]);
-    assert_eq!(bench.tables.finish(cookie, &message), Err(Status::RemoteBadAddress));
+    assert_eq!(bench.objects.finish(cookie, &message), Err(Status::RemoteBadAddress));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_datagram_lies_behind_forty_bytes_of_routing_header() {
     assert_eq!(area[0] >> 4, 6);
     assert_eq!(area[4..6], 5u16.to_be_bytes());
     assert_eq!(area[8..24], peer_gid().0);
-    assert_eq!(area[24..40], bench.tables.gid.0);
+    assert_eq!(area[24..40], bench.objects.gid.0);
 }
 
 #[test]
@@ -193,8 +193,8 @@ fn a_datagram_without_a_place_is_dropped_silently_and_counted() {
     let route = Route { dst_qpn: Qpn(99), ..bench.route() };
     assert_eq!(bench.deliver(Op::Send { route, imm: None, datagram: true }, b"qpn"), Ok(()));
     assert_eq!(bench.poll(), []);
-    assert_eq!((bench.tables.counters.ud_drops, bench.tables.counters.rx_drops), (4, 4));
-    assert_eq!(bench.tables.qp(0).counters.dropped, 3);
+    assert_eq!((bench.objects.counters.ud_drops, bench.objects.counters.rx_drops), (4, 4));
+    assert_eq!(bench.objects.qp(0).counters.dropped, 3);
     bench.deliver(datagram(&bench), b"four").unwrap();
     assert_eq!(bench.poll(), [(1, Status::Ok)]);
 }
@@ -204,7 +204,7 @@ fn a_sign_of_life_is_let_in_and_not_counted_as_a_drop() {
     let mut bench = Bench::new();
     let route = Route { dst_qpn: Qpn(0), ..bench.route() };
     assert_eq!(bench.deliver(Op::Send { route, imm: None, datagram: true }, b""), Ok(()));
-    assert_eq!(bench.tables.counters.rx_drops, 0);
+    assert_eq!(bench.objects.counters.rx_drops, 0);
 }
 
 #[test]
@@ -214,16 +214,16 @@ fn a_write_goes_to_memory_and_completes_nothing_at_the_responder() {
     bench.deliver(write_op(&bench, None), b"written").unwrap();
     assert_eq!(bench.memory(1000, 7), b"written");
     assert_eq!(bench.poll(), []);
-    assert_eq!(bench.tables.counters.rdma_write_recv_bytes, 7);
+    assert_eq!(bench.objects.counters.rdma_write_recv_bytes, 7);
 }
 
 #[test]
 fn rdma_needs_a_handle_of_the_requester() {
     let mut bench = Bench::new();
-    bench.tables.destroy_ah(&mut bench.transport, bench.pd, bench.ah).unwrap();
+    bench.objects.destroy_ah(&mut bench.transport, bench.pd, bench.ah).unwrap();
     assert_eq!(bench.deliver(write_op(&bench, None), b"x"), Err(Status::UnknownPeer));
     assert_eq!(bench.deliver(read_op(&bench, 1), b""), Err(Status::UnknownPeer));
-    bench.tables.create_ah(bench.pd, peer_gid()).unwrap();
+    bench.objects.create_ah(bench.pd, peer_gid()).unwrap();
     assert_eq!(bench.deliver(write_op(&bench, None), b"x"), Ok(()));
 }
 
@@ -240,14 +240,14 @@ fn rdma_that_the_device_does_not_offer_is_a_feature_mismatch() {
 fn rdma_checks_key_bounds_access_and_domain() {
     let mut bench = Bench::new();
     let (addr, pd) = (bench.addr, bench.pd);
-    let other_pd = bench.tables.alloc_pd().unwrap();
-    let foreign = bench.tables.reg_mr(other_pd, addr, 4096, addr, ALL).unwrap();
+    let other_pd = bench.objects.alloc_pd().unwrap();
+    let foreign = bench.objects.reg_mr(other_pd, addr, 4096, addr, ALL).unwrap();
     let local = Access { local_write: true, ..Access::default() };
-    let private = bench.tables.reg_mr(pd, addr, 4096, addr, local).unwrap();
+    let private = bench.objects.reg_mr(pd, addr, 4096, addr, local).unwrap();
     let read_only = Access { remote_read: true, ..Access::default() };
-    let readable = bench.tables.reg_mr(pd, addr, 4096, addr, read_only).unwrap();
-    let gone = bench.tables.reg_mr(pd, addr, 4096, addr, ALL).unwrap();
-    bench.tables.dereg_mr(&mut bench.transport, gone).unwrap();
+    let readable = bench.objects.reg_mr(pd, addr, 4096, addr, read_only).unwrap();
+    let gone = bench.objects.reg_mr(pd, addr, 4096, addr, ALL).unwrap();
+    bench.objects.dereg_mr(&mut bench.transport, gone).unwrap();
     let route = bench.route();
     let refused = Err(Status::RemoteBadAddress);
     let end = addr + (1 << 16);
@@ -297,7 +297,7 @@ fn a_write_with_immediate_consumes_a_receive() {
     assert_eq!((completion.wr_id, completion.op), (5, CompletionOp::RecvRdmaWithImm));
     assert_eq!((completion.imm, completion.byte_len, completion.unsolicited), (Some(9), 3, false));
     assert_eq!((completion.src_qpn, completion.src_ah), (PEER_QPN, bench.ah));
-    assert_eq!(bench.tables.qp(0).rq.used, 0);
+    assert_eq!(bench.objects.qp(0).rq.used, 0);
 }
 
 #[test]
@@ -305,8 +305,8 @@ fn an_abandoned_write_with_immediate_gives_its_receive_back() {
     let mut bench = Bench::new();
     bench.post_recv(5, &[]);
     let message = bench.incoming(write_op(&bench, Some(9)), 10);
-    let cookie = bench.tables.begin(&message).unwrap();
-    bench.tables.abandon(cookie, &message);
+    let cookie = bench.objects.begin(&message).unwrap();
+    bench.objects.abandon(cookie, &message);
     bench.deliver(bench.send_op(), b"").unwrap();
     assert_eq!(bench.poll(), [(5, Status::Ok)]);
 }
@@ -326,25 +326,25 @@ fn deregistering_memory_stops_a_write_that_is_under_way() {
     let mut bench = Bench::new();
     bench.post_recv(5, &[]);
     let message = bench.incoming(write_op(&bench, Some(1)), 8);
-    let cookie = bench.tables.begin(&message).unwrap();
-    bench.tables.dereg_mr(&mut bench.transport, bench.key).unwrap();
-    bench.tables.place(cookie, &message, 0, &VecPayload::from(&[1; 8][..]));
+    let cookie = bench.objects.begin(&message).unwrap();
+    bench.objects.dereg_mr(&mut bench.transport, bench.key).unwrap();
+    bench.objects.place(cookie, &message, 0, &VecPayload::from(&[1; 8][..]));
     assert_eq!(bench.memory(1000, 8), [0; 8]);
-    assert_eq!(bench.tables.finish(cookie, &message), Err(Status::RemoteBadAddress));
+    assert_eq!(bench.objects.finish(cookie, &message), Err(Status::RemoteBadAddress));
     assert_eq!(bench.poll(), [(5, Status::Flushed)]);
 }
 
 #[test]
 fn a_read_request_is_answered_with_the_bytes() {
     let mut bench = Bench::new();
-    bench.tables.memory.at_mut(bench.addr + 1000, 5).copy_from_slice(b"bytes");
+    bench.objects.memory.at_mut(bench.addr + 1000, 5).copy_from_slice(b"bytes");
     bench.deliver(read_op(&bench, 5), b"").unwrap();
     let answer = bench.transport.open[0].clone();
     assert_eq!(answer.op, Op::ReadResponse { read: 77 });
     assert_eq!(answer.payload.as_slice(), b"bytes");
     bench.outcome(Ok(()));
-    assert_eq!(bench.tables.counters.rdma_read_resp_bytes, 5);
-    assert_eq!(bench.tables.answers.len(), 0);
+    assert_eq!(bench.objects.counters.rdma_read_resp_bytes, 5);
+    assert_eq!(bench.objects.read_responses.len(), 0);
     assert_eq!(bench.poll(), []);
 }
 
@@ -362,7 +362,7 @@ fn an_answer_that_finds_the_transport_full_is_sent_later() {
     bench.deliver(read_op(&bench, 5), b"").unwrap();
     assert!(bench.transport.open.is_empty());
     bench.transport.refuse = None;
-    let due = bench.tables.work.next_due();
+    let due = bench.objects.deferred.next_due();
     bench.advance_to(due);
     assert_eq!(bench.transport.open[0].op, Op::ReadResponse { read: 77 });
 }
@@ -371,27 +371,30 @@ fn an_answer_that_finds_the_transport_full_is_sent_later() {
 #[test]
 fn a_peer_has_so_many_reads_answered_at_once() {
     let mut bench = Bench::new();
-    for _ in 0..MAX_ANSWERS_OF_PEER {
+    for _ in 0..MAX_READ_RESPONSES_OF_PEER {
         bench.deliver(read_op(&bench, 5), b"").unwrap();
     }
     assert_eq!(bench.deliver(read_op(&bench, 5), b""), Err(Status::RemoteRnr));
-    assert_eq!(bench.tables.counters.answers_kept, MAX_ANSWERS_OF_PEER as u64);
+    assert_eq!(bench.objects.counters.answers_kept, MAX_READ_RESPONSES_OF_PEER as u64);
     bench.outcome(Ok(()));
     assert_eq!(bench.deliver(read_op(&bench, 5), b""), Ok(()));
     assert_eq!(bench.deliver(read_op(&bench, 5), b""), Err(Status::RemoteRnr));
     while !bench.transport.open.is_empty() {
         bench.outcome(Ok(()));
     }
-    assert_eq!(bench.tables.counters.answers_kept, 0);
-    assert_eq!((bench.tables.answers.len(), bench.tables.answers_of[0]), (0, 0));
+    assert_eq!(bench.objects.counters.answers_kept, 0);
+    assert_eq!((bench.objects.read_responses.len(), bench.objects.read_responses_of[0]), (0, 0));
 }
 
 #[test]
 fn a_requester_is_told_when_its_answer_cannot_be_given_any_more() {
     type End = fn(&mut Bench);
     let cases: [(End, Status); 3] = [
-        (|bench| bench.tables.dereg_mr(&mut bench.transport, bench.key).unwrap(), Status::RemoteBadAddress),
-        (|bench| bench.tables.destroy_qp(&mut bench.transport, bench.qpn).unwrap(), Status::RemoteBadDestQpn),
+        (|bench| bench.objects.dereg_mr(&mut bench.transport, bench.key).unwrap(), Status::RemoteBadAddress),
+        (
+            |bench| bench.objects.destroy_qp(&mut bench.transport, bench.qpn).unwrap(),
+            Status::RemoteBadDestQpn,
+        ),
         (|bench| bench.modify(state(QpState::Err)).unwrap(), Status::RemoteBadDestQpn),
     ];
     for (end, status) in cases {
@@ -401,7 +404,7 @@ fn a_requester_is_told_when_its_answer_cannot_be_given_any_more() {
         assert_eq!(bench.transport.cancelled.len(), 1);
         let ops: Vec<Op> = bench.transport.open.iter().map(|message| message.op).collect();
         assert_eq!(ops, [Op::ReadFailed { read: 77, status }]);
-        assert_eq!(bench.tables.answers.len(), 0);
+        assert_eq!(bench.objects.read_responses.len(), 0);
         bench.outcome(Ok(()));
     }
 }

@@ -1,14 +1,14 @@
 //! A whole experiment: every case with every transport, in turn, as often as asked for.
 
-use super::disturbance::{JobFigures, Run, Taken, Workshop};
+use super::cpu_usage::with_longest_pause_ns;
+use super::interference::{BuildCache, JobFigures, Measured, Run};
 use super::labs::Labs;
 use super::measure::{Figures, Spread, figures};
 use super::plan::{Case, Experiment, bad, transport};
-use super::processor::with_longest_pause_ns;
 use super::run::{Account, Group, run};
 use super::traffic::{flows, placed};
 use crate::error::Result;
-use crate::flow::order::Transport;
+use crate::flow::protocol::Transport;
 use crate::flow::tcp;
 use crate::plan::Plan;
 use rand::rngs::SmallRng;
@@ -180,7 +180,7 @@ fn perform_in(
 ) -> Result<Report> {
     let mut experiment = experiment.clone();
     let left_out = leave_out(&mut experiment)?;
-    let mut workshop = Workshop::open(&experiment, srd, labs.name())?;
+    let mut build_cache = BuildCache::open(&experiment, srd, labs.name())?;
     let all = experiment.repeats * (experiment.cases.len() * experiment.transports.len()) as u32;
     let mut results: Vec<CaseResult> = Vec::new();
     for case in &experiment.cases {
@@ -201,7 +201,7 @@ fn perform_in(
                     Some(job) => {
                         let transport = &result.transport;
                         let run = Run { experiment: &experiment, case, job, transport, seed, labs, srd };
-                        once_with_job(&run, &mut workshop)
+                        once_with_job(&run, &mut build_cache)
                     }
                 };
                 let (run, busy) = match outcome {
@@ -245,8 +245,8 @@ fn perform_in(
 }
 
 /// One run of an MPI job; whether the machine was too busy for it to count.
-fn once_with_job(run: &Run<'_>, workshop: &mut Workshop) -> Result<(RunResult, bool)> {
-    let (outcome, pause_ns) = with_longest_pause_ns(|| run.perform(workshop));
+fn once_with_job(run: &Run<'_>, build_cache: &mut BuildCache) -> Result<(RunResult, bool)> {
+    let (outcome, pause_ns) = with_longest_pause_ns(|| run.perform(build_cache));
     let outcome = outcome?;
     let result = RunResult {
         seed: run.seed,
@@ -314,28 +314,28 @@ fn job(run: &RunResult) -> Option<&JobFigures> {
 /// A job's time in other circumstances by that alone.
 fn by_alone(
     run: &RunResult,
-    then: impl Fn(&JobFigures) -> Option<&Taken>,
-    time: impl Fn(&Taken) -> Option<f64>,
+    then: impl Fn(&JobFigures) -> Option<&Measured>,
+    time: impl Fn(&Measured) -> Option<f64>,
 ) -> Option<f64> {
     let job = job(run)?;
     Some(time(then(job)?)? / time(&job.alone)?)
 }
 
-fn mean(taken: &Taken) -> Option<f64> {
-    Some(taken.operation.as_ref()?.mean_us)
+fn mean(measured: &Measured) -> Option<f64> {
+    Some(measured.operation.as_ref()?.mean_us)
 }
 
-fn median(taken: &Taken) -> Option<f64> {
-    Some(taken.operation.as_ref()?.median_us())
+fn median(measured: &Measured) -> Option<f64> {
+    Some(measured.operation.as_ref()?.median_us())
 }
 
-fn p99(taken: &Taken) -> Option<f64> {
-    Some(taken.operation.as_ref()?.p99_us())
+fn p99(measured: &Measured) -> Option<f64> {
+    Some(measured.operation.as_ref()?.p99_us())
 }
 
 /// Of a program, which is run from its beginning to its end.
-fn whole(taken: &Taken) -> Option<f64> {
-    taken.operation.is_none().then_some(taken.seconds)
+fn whole(measured: &Measured) -> Option<f64> {
+    measured.operation.is_none().then_some(measured.seconds)
 }
 
 /// Middle and ends of everything.

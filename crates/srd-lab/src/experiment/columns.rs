@@ -96,7 +96,7 @@ pub const COLUMNS: [Column; 25] = [
         Shown::InTables,
         "the program while those flows are in another lab, by that alone",
     ),
-    column("again_percent", "again %", 1, Shown::InTables, "packets sent again (%)"),
+    column("again_percent", "again %", 1, Shown::InTables, "packets retransmitted (%)"),
     column("cpu_percent", "CPU %", 0, Shown::InTables, "processors busy (%)"),
 ];
 

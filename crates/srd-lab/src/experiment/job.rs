@@ -203,7 +203,7 @@ pub fn expression(pattern: &str) -> Result<Regex> {
 
 /// What a transport's name stands for with MPI, and the congestion control of the kernel's TCP.
 pub fn carrier(name: &str) -> Result<(Transport, Option<String>)> {
-    use crate::flow::order::Transport as Flows;
+    use crate::flow::protocol::Transport as Flows;
     Ok(match name {
         "efa" => (Transport::Efa, None),
         _ => match super::plan::transport(name)? {

@@ -22,7 +22,7 @@ pub struct Labs<'a> {
 }
 
 /// A lab that goes down when this is dropped.
-pub struct Standing<'a> {
+pub struct RunningLab<'a> {
     lab: Lab,
     labs: &'a Labs<'a>,
 }
@@ -44,13 +44,13 @@ impl<'a> Labs<'a> {
     }
 
     /// Builds one.
-    pub fn up(&'a self, addition: &str, shape: &Shape) -> Result<Standing<'a>> {
+    pub fn up(&'a self, addition: &str, shape: &Shape) -> Result<RunningLab<'a>> {
         if self.are_interrupted() {
             return Err(bad("interrupted".into()));
         }
         let lab = Lab::up(&format!("{}{addition}", self.name), shape)?;
         self.lock().push(lab.name().into());
-        Ok(Standing { lab, labs: self })
+        Ok(RunningLab { lab, labs: self })
     }
 
     /// Does `work`. An interrupt takes away the labs that are up, with all that runs in them, which ends work that waits for
@@ -76,7 +76,7 @@ impl<'a> Labs<'a> {
     }
 }
 
-impl Deref for Standing<'_> {
+impl Deref for RunningLab<'_> {
     type Target = Lab;
 
     fn deref(&self) -> &Lab {
@@ -84,7 +84,7 @@ impl Deref for Standing<'_> {
     }
 }
 
-impl Drop for Standing<'_> {
+impl Drop for RunningLab<'_> {
     fn drop(&mut self) {
         let mut standing = self.labs.lock();
         // Otherwise it is down already.
@@ -96,7 +96,7 @@ impl Drop for Standing<'_> {
 
 fn remove(name: &str) {
     match Lab::remove(name) {
-        Ok(_) | Err(Error::NoSuchLab { .. }) => {} // taken down early, where a job has failed
+        Ok(_) | Err(Error::NoSuchLab { .. }) => {} // measured down early, where a job has failed
         Err(error) => eprintln!("srd: warning: the lab {name} stays: {error}"),
     }
 }

@@ -1,10 +1,10 @@
 //! What came of a run, in numbers.
 
-use super::disturbance::JobFigures;
+use super::fairness::{self, Settling, Stage};
+use super::interference::JobFigures;
 use super::run::Account;
-use super::shares::{self, Settling, Stage};
 use super::traffic::Flow;
-use crate::flow::order::{Amount, Received};
+use crate::flow::protocol::{Amount, Received};
 use crate::shape::Shape;
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ const TCP_HEADERS: u32 = 52;
 /// The figures of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Figures {
-    /// Share of packets that were sent again, in percent; of an MPI job nobody counts them.
+    /// Share of packets that were retransmitted, in percent; of an MPI job nobody counts them.
     pub again_percent: Option<f64>,
     /// Flows of which something is missing.
     pub incomplete: usize,
@@ -100,7 +100,7 @@ pub fn figures(
         times_ms: if timed { Vec::new() } else { times_ms(account) },
         completion: (!timed).then(|| completion(flows, account, shape)).flatten(),
         throughput: timed
-            .then(|| throughput(flows, account, bin_ns, &shares::stages(flows, shape, possible_mbps))),
+            .then(|| throughput(flows, account, bin_ns, &fairness::stages(flows, shape, possible_mbps))),
         job: None,
     }
 }
@@ -171,8 +171,8 @@ fn throughput(flows: &[Flow], account: &Account, bin_ns: u64, stages: &[Stage]) 
         slowest_of_share: of_share.fold(f64::INFINITY, f64::min),
         longest_stall_ms: stall_ns as f64 / 1e6,
         longest_stall_at_ms: stall_at_ns as f64 / 1e6,
-        jain: shares::jain(stages, received, bin_ns),
-        settling: shares::settling(stages, received, bin_ns),
+        jain: fairness::jain(stages, received, bin_ns),
+        settling: fairness::settling(stages, received, bin_ns),
     }
 }
 
@@ -201,7 +201,7 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::order::{ALL, Sent};
+    use crate::flow::protocol::{ALL, Sent};
 
     fn account(last_ns: &[u64], bytes: u64) -> Account {
         let received = |(flow, &last_ns): (usize, &u64)| Received {

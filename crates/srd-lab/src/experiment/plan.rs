@@ -4,7 +4,7 @@ use super::columns::{COLUMNS, Column};
 use super::job::{Collective, Job, Program};
 use crate::error::{Error, Result};
 use crate::fault::Fault;
-use crate::flow::order;
+use crate::flow::protocol;
 use crate::plan::Plan;
 use crate::shape::Shape;
 use rand::Rng;
@@ -198,7 +198,7 @@ impl Traffic {
     }
 
     /// How much each flow moves.
-    pub fn amount(&self) -> Result<order::Amount> {
+    pub fn amount(&self) -> Result<protocol::Amount> {
         let (Traffic::Incast { bytes, seconds, .. }
         | Traffic::Pairs { bytes, seconds, .. }
         | Traffic::AllToAll { bytes, seconds, .. }) = self
@@ -206,9 +206,9 @@ impl Traffic {
             return Err(bad("an MPI job is what is measured; what goes on beside it are flows".into()));
         };
         match (bytes, seconds) {
-            (Some(bytes @ 1..), None) => Ok(order::Amount::Bytes(*bytes)),
+            (Some(bytes @ 1..), None) => Ok(protocol::Amount::Bytes(*bytes)),
             (None, Some(seconds)) if (0.01..=LONGEST_S).contains(seconds) => {
-                Ok(order::Amount::ForNs((seconds * 1e9) as u64))
+                Ok(protocol::Amount::ForNs((seconds * 1e9) as u64))
             }
             (None, Some(seconds)) => Err(bad(format!("{seconds} seconds of traffic: 0.01 to {LONGEST_S}"))),
             _ => Err(bad("traffic has either `bytes` of each flow, at least 1, or `seconds`".into())),
@@ -225,7 +225,7 @@ impl Traffic {
                 Err(bad("`mbps` is for flows that have `seconds`".into()))
             }
             Traffic::Pairs { mbps: Some(mbps), .. } => Ok((mbps * 1e6) as u64),
-            _ => Ok(order::ALL),
+            _ => Ok(protocol::ALL),
         }
     }
 
@@ -268,7 +268,7 @@ pub struct Beside {
 
 impl Beside {
     /// What moves them, beside traffic over `other`.
-    pub fn transport(&self, other: &str) -> Result<order::Transport> {
+    pub fn transport(&self, other: &str) -> Result<protocol::Transport> {
         match self.transport.as_str() {
             // The same protocol, under another interface.
             "same" if other == "efa" => transport("srd"),
@@ -279,16 +279,16 @@ impl Beside {
 }
 
 /// What a transport's name stands for: `srd`, `tcp-cubic` and others of the kernel's, with `+ecn` if it asks for marks.
-pub fn transport(name: &str) -> Result<order::Transport> {
+pub fn transport(name: &str) -> Result<protocol::Transport> {
     let (base, ecn) = match name.strip_suffix("+ecn") {
         Some(base) => (base, true),
         None => (name, false),
     };
     match base.strip_prefix("tcp-") {
         Some(congestion) if !congestion.is_empty() => {
-            Ok(order::Transport::Tcp { congestion: congestion.into(), ecn })
+            Ok(protocol::Transport::Tcp { congestion: congestion.into(), ecn })
         }
-        _ if name == "srd" => Ok(order::Transport::Srd),
+        _ if name == "srd" => Ok(protocol::Transport::Srd),
         _ => {
             let known = "`srd`, or `tcp-` and the kernel's name of a congestion control, as in `tcp-cubic`; `tcp-cubic+ecn` \
                          asks for marks; for MPI jobs also `efa`";
@@ -339,7 +339,7 @@ impl Experiment {
                 Some(job) => {
                     let hosts: Vec<usize> = beside.iter().flat_map(|flow| [flow.from, flow.to]).collect();
                     job.check(&plan, &hosts)?;
-                    if beside.iter().any(|flow| matches!(flow.amount, order::Amount::Bytes(_))) {
+                    if beside.iter().any(|flow| matches!(flow.amount, protocol::Amount::Bytes(_))) {
                         return Err(bad(
                             "flows beside an MPI job have `seconds`: they go on as long as it".into()
                         ));
@@ -357,7 +357,7 @@ impl Experiment {
             if measured
                 .iter()
                 .chain(&beside)
-                .any(|flow| matches!(flow.amount, order::Amount::Bytes(n) if n > most))
+                .any(|flow| matches!(flow.amount, protocol::Amount::Bytes(n) if n > most))
             {
                 return Err(bad(format!(
                     "case {:?}: a host's link of {} Mbit/s carries at most {most} `bytes` in {LONGEST_S} seconds",
@@ -378,8 +378,8 @@ impl Experiment {
                 }
             }
             let ends_ns = measured.iter().filter_map(|flow| match flow.amount {
-                order::Amount::ForNs(span) => Some(flow.begin_ns + span),
-                order::Amount::Bytes(_) => None,
+                protocol::Amount::ForNs(span) => Some(flow.begin_ns + span),
+                protocol::Amount::Bytes(_) => None,
             });
             let ends_ns = ends_ns.max().unwrap_or(u64::MAX);
             for timed in &case.faults {
@@ -422,8 +422,8 @@ mod tests {
         let beside = "beside = { transport = \"same\", traffic = { kind = \"all-to-all\", hosts = [\"h2\", \"h3\"], seconds = 2 } }\n";
         let experiment = Experiment::from_toml(&format!("{HEAD}{beside}")).unwrap();
         let beside = experiment.cases[0].beside.as_ref().unwrap();
-        assert_eq!(beside.transport("efa").unwrap(), order::Transport::Srd);
-        let reno = order::Transport::Tcp { congestion: "reno".into(), ecn: false };
+        assert_eq!(beside.transport("efa").unwrap(), protocol::Transport::Srd);
+        let reno = protocol::Transport::Tcp { congestion: "reno".into(), ecn: false };
         assert_eq!(beside.transport("tcp-reno").unwrap(), reno);
         // Flows know nothing of libfabric.
         let flows =

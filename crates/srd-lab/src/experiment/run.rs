@@ -1,11 +1,11 @@
 //! One run: workers in all hosts that take part, one start, faults at their times.
 
+use super::cpu_usage::{Ticks, with_longest_pause_ns};
 use super::plan::{TimedFault, bad};
-use super::processor::{Ticks, with_longest_pause_ns};
 use super::traffic::Flow;
 use crate::error::{Doing, Result};
 use crate::flow::clock::{now_ns, sleep_until};
-use crate::flow::order::{Amount, Answer, Inbound, Order, Outbound, Received, Sent, Transport};
+use crate::flow::protocol::{Amount, Command, Inbound, Outbound, Received, Reply, Sent, Transport};
 use crate::lab::Lab;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -92,21 +92,21 @@ pub fn run_telling(
             let hosts = workers.range((number, 0)..(number + 1, 0)).map(|(&(_, host), _)| host);
             hosts.into_iter().try_for_each(|host| ask_for_marks(lab, host))?;
         }
-        let mut doors = BTreeMap::new();
+        let mut listening = BTreeMap::new();
         for (&(_, host), worker) in workers.range_mut((number, 0)..(number + 1, 0)) {
             let inbound = |(index, flow): (usize, &Flow)| {
                 let Flow { amount, begin_ns, .. } = *flow;
                 (flow.to == host).then_some(Inbound { flow: index as u32, amount, begin_ns })
             };
-            worker.tell(&Order::Open {
+            worker.tell(&Command::Open {
                 transport: group.transport.clone(),
                 address: lab.hosts()[host].fabric_address.into(),
                 inbound: group.flows.iter().enumerate().filter_map(inbound).collect(),
                 bin_ns,
             })?;
             match worker.hear()? {
-                Answer::Opened { doors: opened } => {
-                    doors.extend(opened.into_iter().map(|door| (door.flow, door)))
+                Reply::Opened { listening: opened } => {
+                    listening.extend(opened.into_iter().map(|listen_addr| (listen_addr.flow, listen_addr)))
                 }
                 other => return Err(worker.out_of_turn(&other)),
             }
@@ -118,7 +118,7 @@ pub fn run_telling(
                     Transport::Srd => 0,
                     Transport::Tcp { .. } => PORTS.start + (draw() % PORTS.len() as u32) as u16,
                 };
-                let to = doors[&(index as u32)];
+                let to = listening[&(index as u32)];
                 let Flow { amount, begin_ns, offered_bps, .. } = *flow;
                 outbound.push(Outbound {
                     flow: index as u32,
@@ -129,9 +129,9 @@ pub fn run_telling(
                     source_port,
                 });
             }
-            worker.tell(&Order::Connect { outbound })?;
+            worker.tell(&Command::Connect { outbound })?;
             match worker.hear()? {
-                Answer::Connected => {}
+                Reply::Connected => {}
                 other => return Err(worker.out_of_turn(&other)),
             }
         }
@@ -142,7 +142,7 @@ pub fn run_telling(
     let until_ns = at_ns + longest_ns;
     tell(at_ns);
     for worker in workers.values_mut() {
-        worker.tell(&Order::Go { at_ns, until_ns })?;
+        worker.tell(&Command::Go { at_ns, until_ns })?;
     }
     let done = AtomicBool::new(false);
     let measure = || {
@@ -170,7 +170,7 @@ pub fn run_telling(
     let mut accounts = vec![Account { received: Vec::new(), sent: Vec::new() }; groups.len()];
     for ((number, host), answer) in result? {
         match answer {
-            Answer::Done { received, sent } => {
+            Reply::Done { received, sent } => {
                 accounts[number].received.extend(received);
                 accounts[number].sent.extend(sent);
             }
@@ -246,7 +246,7 @@ impl Worker {
         Ok(Worker { host: lab.hosts()[host].name.clone(), child, orders, answers })
     }
 
-    fn tell(&mut self, order: &Order) -> Result<()> {
+    fn tell(&mut self, order: &Command) -> Result<()> {
         let mut line = serde_json::to_vec(order).expect("orders are plain values");
         line.push(b'\n');
         self.orders
@@ -255,11 +255,11 @@ impl Worker {
             .doing(|| format!("telling {}", self.host))
     }
 
-    fn hear(&mut self) -> Result<Answer> {
+    fn hear(&mut self) -> Result<Reply> {
         let mut line = String::new();
         self.answers.read_line(&mut line).doing(|| format!("hearing {}", self.host))?;
         match serde_json::from_str(&line) {
-            Ok(Answer::Failed { error }) => Err(bad(format!("{}: {error}", self.host))),
+            Ok(Reply::Failed { error }) => Err(bad(format!("{}: {error}", self.host))),
             Ok(answer) => Ok(answer),
             Err(_) if line.is_empty() => {
                 let how = self.child.wait().map_or("?".into(), |status| status.to_string());
@@ -269,7 +269,7 @@ impl Worker {
         }
     }
 
-    fn out_of_turn(&self, answer: &Answer) -> crate::error::Error {
+    fn out_of_turn(&self, answer: &Reply) -> crate::error::Error {
         bad(format!("the worker in {} answers out of turn: {answer:?}", self.host))
     }
 }

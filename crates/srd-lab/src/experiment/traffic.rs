@@ -2,7 +2,7 @@
 
 use super::plan::{Traffic, bad};
 use crate::error::Result;
-use crate::flow::order::Amount;
+use crate::flow::protocol::Amount;
 use crate::plan::Plan;
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub struct Flow {
     pub amount: Amount,
     /// When it begins, in nanoseconds from the start.
     pub begin_ns: u64,
-    /// Bits per second that its program has to send; [`ALL`](crate::flow::order::ALL): as much as goes.
+    /// Bits per second that its program has to send; [`ALL`](crate::flow::protocol::ALL): as much as goes.
     pub offered_bps: u64,
 }
 

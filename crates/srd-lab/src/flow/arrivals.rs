@@ -1,6 +1,6 @@
 //! What has arrived of a flow, and when.
 
-use super::order::{Amount, Inbound, Received};
+use super::protocol::{Amount, Inbound, Received};
 
 /// See the module.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@
 
 pub mod arrivals;
 pub mod clock;
-pub mod order;
+pub mod protocol;
 pub mod srd;
 pub mod tcp;
 #[allow(unsafe_code)]

@@ -2,7 +2,7 @@
 
 use super::arrivals::Arrivals;
 use super::clock::{now_ns, sleep_until};
-use super::order::{Amount, Door, Inbound, Offer, Outbound, Received, Sent};
+use super::protocol::{Amount, Inbound, ListenAddr, Offer, Outbound, Received, Sent};
 use anyhow::{Context, anyhow, bail};
 use srd_device::{
     Access, AhNumber, Completion, CompletionOp, CqId, DeviceError, PdId, QpInit, QpKind, QpModify, RecvWr,
@@ -157,15 +157,15 @@ impl Receivers {
     }
 
     /// Where each flow is received.
-    pub fn doors(&self) -> Vec<Door> {
-        let door = |(qpn, flow): &(Qpn, Inbound)| Door {
+    pub fn listening(&self) -> Vec<ListenAddr> {
+        let listen_addr = |(qpn, flow): &(Qpn, Inbound)| ListenAddr {
             flow: flow.flow,
             address: self.address,
             port: 0,
             qpn: qpn.0,
             qkey: self.qkey.0,
         };
-        self.flows.iter().map(door).collect()
+        self.flows.iter().map(listen_addr).collect()
     }
 
     /// Receives until all is there or `until_ns` has come.
@@ -194,8 +194,8 @@ impl Receivers {
             side.post_receives(done.drain(..).map(|completion| completion.qpn))?;
         }
         // Senders wait for their last acknowledgements: stay a moment.
-        let farewell = (now_ns() + 300_000_000).min(until_ns + 300_000_000);
-        while now_ns() < farewell {
+        let drain_until = (now_ns() + 300_000_000).min(until_ns + 300_000_000);
+        while now_ns() < drain_until {
             side.instance.wait(Some(NAP))?;
         }
         Ok(arrivals.into_iter().map(|arrivals| arrivals.close(until_ns)).collect())

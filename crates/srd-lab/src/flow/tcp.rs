@@ -2,7 +2,7 @@
 
 use super::arrivals::Arrivals;
 use super::clock::{now_ns, sleep_until};
-use super::order::{ALL, Amount, Door, Inbound, Offer, Outbound, Received, Sent};
+use super::protocol::{ALL, Amount, Inbound, ListenAddr, Offer, Outbound, Received, Sent};
 use super::tcp_info;
 use anyhow::{Context, bail};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
@@ -54,9 +54,9 @@ impl Receiver {
     }
 
     /// Where it is.
-    pub fn door(&self) -> anyhow::Result<Door> {
+    pub fn listen_addr(&self) -> anyhow::Result<ListenAddr> {
         let at = self.listener.local_addr()?;
-        Ok(Door { flow: self.flow.flow, address: at.ip(), port: at.port(), qpn: 0, qkey: 0 })
+        Ok(ListenAddr { flow: self.flow.flow, address: at.ip(), port: at.port(), qpn: 0, qkey: 0 })
     }
 
     /// Receives until all is there, the connection ends or `until_ns` has come.

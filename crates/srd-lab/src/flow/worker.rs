@@ -1,7 +1,7 @@
 //! The process that plays a host's programs: takes orders from its standard input, answers on its standard output.
 
 use super::clock::now_ns;
-use super::order::{Answer, Door, Inbound, Order, Outbound, Received, Sent, Transport};
+use super::protocol::{Command, Inbound, ListenAddr, Outbound, Received, Reply, Sent, Transport};
 use super::{srd, tcp};
 use anyhow::{anyhow, bail};
 use std::io::{BufRead, Write};
@@ -12,10 +12,10 @@ use std::thread;
 pub fn run(orders: impl BufRead, mut answers: impl Write) -> anyhow::Result<()> {
     let mut worker = None;
     for line in orders.lines() {
-        let order: Order = serde_json::from_str(&line?)?;
-        let answer = obey(&mut worker, order).unwrap_or_else(|error| {
+        let command: Command = serde_json::from_str(&line?)?;
+        let answer = execute(&mut worker, command).unwrap_or_else(|error| {
             worker = None;
-            Answer::Failed { error: format!("{error:#}") }
+            Reply::Failed { error: format!("{error:#}") }
         });
         serde_json::to_writer(&mut answers, &answer)?;
         answers.write_all(b"\n")?;
@@ -43,18 +43,18 @@ enum Senders {
     Tcp(Vec<tcp::Sender>),
 }
 
-fn obey(worker: &mut Option<Worker>, order: Order) -> anyhow::Result<Answer> {
-    match order {
-        Order::Open { transport, address, inbound, bin_ns } => {
-            let (opened, doors) = Worker::open(transport, address, inbound, bin_ns)?;
+fn execute(worker: &mut Option<Worker>, command: Command) -> anyhow::Result<Reply> {
+    match command {
+        Command::Open { transport, address, inbound, bin_ns } => {
+            let (opened, listening) = Worker::open(transport, address, inbound, bin_ns)?;
             *worker = Some(opened);
-            Ok(Answer::Opened { doors })
+            Ok(Reply::Opened { listening })
         }
-        Order::Connect { outbound } => {
+        Command::Connect { outbound } => {
             worker.as_mut().ok_or_else(|| anyhow!("nothing is open"))?.connect(outbound)?;
-            Ok(Answer::Connected)
+            Ok(Reply::Connected)
         }
-        Order::Go { at_ns, until_ns } => {
+        Command::Go { at_ns, until_ns } => {
             worker.take().ok_or_else(|| anyhow!("nothing is open"))?.go(at_ns, until_ns)
         }
     }
@@ -66,26 +66,26 @@ impl Worker {
         address: IpAddr,
         inbound: Vec<Inbound>,
         bin_ns: u64,
-    ) -> anyhow::Result<(Worker, Vec<Door>)> {
-        let (receivers, senders, doors) = match &transport {
+    ) -> anyhow::Result<(Worker, Vec<ListenAddr>)> {
+        let (receivers, senders, listening) = match &transport {
             Transport::Srd => {
                 let receivers = match inbound.is_empty() {
                     true => None,
                     false => Some(srd::Receivers::open(address, inbound)?),
                 };
-                let doors = receivers.as_ref().map_or(Vec::new(), srd::Receivers::doors);
-                (Receivers::Srd(receivers), Senders::Srd(Vec::new()), doors)
+                let listening = receivers.as_ref().map_or(Vec::new(), srd::Receivers::listening);
+                (Receivers::Srd(receivers), Senders::Srd(Vec::new()), listening)
             }
             Transport::Tcp { congestion, .. } => {
                 let receivers: Vec<tcp::Receiver> = inbound
                     .into_iter()
                     .map(|flow| tcp::Receiver::open(address, flow, congestion))
                     .collect::<Result<_, _>>()?;
-                let doors = receivers.iter().map(tcp::Receiver::door).collect::<Result<_, _>>()?;
-                (Receivers::Tcp(receivers), Senders::Tcp(Vec::new()), doors)
+                let listening = receivers.iter().map(tcp::Receiver::listen_addr).collect::<Result<_, _>>()?;
+                (Receivers::Tcp(receivers), Senders::Tcp(Vec::new()), listening)
             }
         };
-        Ok((Worker { transport, address, bin_ns, receivers, senders }, doors))
+        Ok((Worker { transport, address, bin_ns, receivers, senders }, listening))
     }
 
     fn connect(&mut self, outbound: Vec<Outbound>) -> anyhow::Result<()> {
@@ -106,7 +106,7 @@ impl Worker {
         Ok(())
     }
 
-    fn go(self, start_ns: u64, until_ns: u64) -> anyhow::Result<Answer> {
+    fn go(self, start_ns: u64, until_ns: u64) -> anyhow::Result<Reply> {
         if now_ns() >= start_ns {
             bail!("the start is over: this host is {} us late", (now_ns() - start_ns) / 1000);
         }
@@ -142,6 +142,6 @@ impl Worker {
                 receiving.into_iter().map(|thread| thread.join().expect("no panic")).collect();
             received.map(|received| (received.concat(), sent))
         })?;
-        Ok(Answer::Done { received, sent })
+        Ok(Reply::Done { received, sent })
     }
 }

@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
 /// Hosts with one endpoint each.
-pub struct Hall {
+pub struct Cluster {
     pub net: Hosts,
     pub domains: Vec<Domain<VecMemory>>,
     pub endpoints: Vec<EndpointId>,
@@ -60,24 +60,24 @@ pub fn device_config() -> DeviceConfig {
     config
 }
 
-impl Hall {
-    pub fn new(hosts: usize, config: Config) -> Hall {
-        Hall::with_device(hosts, config, device_config())
+impl Cluster {
+    pub fn new(hosts: usize, config: Config) -> Cluster {
+        Cluster::with_device(hosts, config, device_config())
     }
 
     /// Hosts whose endpoints have no keys in their addresses.
-    pub fn well_known(hosts: usize, config: Config) -> Hall {
-        Hall::with(hosts, config, device_config(), true)
+    pub fn well_known(hosts: usize, config: Config) -> Cluster {
+        Cluster::with(hosts, config, device_config(), true)
     }
 
-    pub fn with_device(hosts: usize, config: Config, device_config: DeviceConfig) -> Hall {
-        Hall::with(hosts, config, device_config, false)
+    pub fn with_device(hosts: usize, config: Config, device_config: DeviceConfig) -> Cluster {
+        Cluster::with(hosts, config, device_config, false)
     }
 
-    pub fn with(hosts: usize, config: Config, device_config: DeviceConfig, well_known: bool) -> Hall {
+    pub fn with(hosts: usize, config: Config, device_config: DeviceConfig, well_known: bool) -> Cluster {
         let mut net = Net::new(hosts, &device_config, VecMemory::default);
         net.carry = over_the_wire;
-        let mut hall = Hall {
+        let mut cluster = Cluster {
             net,
             domains: Vec::new(),
             endpoints: Vec::new(),
@@ -89,13 +89,13 @@ impl Hall {
             lives: 0,
         };
         for host in 0..hosts {
-            let (domain, endpoint, qpn, identity) = hall.start(host);
-            hall.identities.push(identity);
-            hall.domains.push(domain);
-            hall.endpoints.push(endpoint);
-            hall.qpns.push(qpn);
+            let (domain, endpoint, qpn, identity) = cluster.start(host);
+            cluster.identities.push(identity);
+            cluster.domains.push(domain);
+            cluster.endpoints.push(endpoint);
+            cluster.qpns.push(qpn);
         }
-        hall
+        cluster
     }
 
     /// An endpoint's that is opened now.

@@ -47,13 +47,13 @@ pub enum Kind {
     Noise,
     /// One of the others with up to four fields at their edges, or cut short.
     Edges,
-    /// An introduction.
+    /// A hello.
     Hello,
     /// One whose sender says that it can receive next to nothing.
     SmallHello,
-    /// An introduction with a question about a path.
+    /// A hello with a question about a path.
     Probe,
-    /// An introduction with data, RDMA, or what answers them.
+    /// A hello with data, RDMA, or what answers them.
     Data,
     /// Data that names somebody, or whoever was overheard.
     NamedData,
@@ -68,8 +68,8 @@ pub enum Kind {
     /// The same, with a hello, and under a key of another epoch each time.
     SealedEpoch,
     /// Bytes that look like a sealed introduction.
-    SealedIntroduction,
-    /// An introduction that is sealed as it should be, under another key.
+    SealedHelloNoise,
+    /// A hello that is sealed as it should be, under another key.
     SealedHello,
 }
 
@@ -88,7 +88,7 @@ pub const IN_CLEAR: [Kind; 9] = [
 
 /// And for sealed ones.
 pub const SEALED: [Kind; 5] =
-    [Kind::SealedNoise, Kind::SealedNamed, Kind::SealedEpoch, Kind::SealedIntroduction, Kind::SealedHello];
+    [Kind::SealedNoise, Kind::SealedNamed, Kind::SealedEpoch, Kind::SealedHelloNoise, Kind::SealedHello];
 
 const FLAG_HELLO: u8 = 1;
 const FLAG_SEALED: u8 = 4;
@@ -137,21 +137,21 @@ impl Forger {
                 self.distort(&mut bytes);
                 bytes
             }
-            Kind::Hello => self.introduction(Body::None),
+            Kind::Hello => self.hello(Body::None),
             Kind::SmallHello => {
-                let mut bytes = self.introduction(Body::None);
+                let mut bytes = self.hello(Body::None);
                 let size = self.dice.pick(&[0u16, 1, 27, 28, 76, 128, 204, 467]);
                 bytes[MAX_DATAGRAM_AT..][..2].copy_from_slice(&size.to_be_bytes());
                 bytes
             }
             Kind::Probe => {
                 let number = self.dice.roll() as u32;
-                self.introduction(Body::Probe(Probe { path: PathId(0), number, stamp: Stamp(number) }))
+                self.hello(Body::Probe(Probe { path: PathId(0), number, stamp: Stamp(number) }))
             }
             Kind::Data => {
                 let who = Incarnation(self.dice.roll() | 1);
                 let body = self.data(who);
-                self.introduction_of(who, body)
+                self.hello_of(who, body)
             }
             Kind::NamedData => {
                 let names = self.names();
@@ -197,14 +197,14 @@ impl Forger {
                 let (dst, src) = self.names();
                 self.sealed_hello(dst.tag(), src, FLAG_SEALED)
             }
-            Kind::SealedIntroduction => {
+            Kind::SealedHelloNoise => {
                 let (_, src) = self.names();
                 let src = if self.dice.below(2) == 0 { src } else { Incarnation(self.dice.roll() | 1) };
                 self.sealed_hello(Tag::UNKNOWN, src, FLAG_SEALED | FLAG_INITIAL)
             }
             Kind::SealedHello => {
                 let who = Incarnation(self.dice.roll() | 1);
-                let mut bytes = self.introduction_of(who, Body::None);
+                let mut bytes = self.hello_of(who, Body::None);
                 let len = bytes.len();
                 bytes.resize(len + seal::overhead(true), 0);
                 let psk = Psk::from_bytes(&[0x66; 32]).expect("a key");
@@ -233,12 +233,12 @@ impl Forger {
         }
     }
 
-    fn introduction(&mut self, body: Body<Vec<u8>>) -> Vec<u8> {
+    fn hello(&mut self, body: Body<Vec<u8>>) -> Vec<u8> {
         let who = Incarnation(self.dice.roll() | 1);
-        self.introduction_of(who, body)
+        self.hello_of(who, body)
     }
 
-    pub fn introduction_of(&mut self, who: Incarnation, body: Body<Vec<u8>>) -> Vec<u8> {
+    pub fn hello_of(&mut self, who: Incarnation, body: Body<Vec<u8>>) -> Vec<u8> {
         let (dst_tag, hello) = (Tag::UNKNOWN, Some(hello(who)));
         encode(Packet { src_port: self.src_port, dst_tag, src_tag: who.tag(), hello, ack: None, body })
     }
@@ -303,7 +303,7 @@ impl Forger {
 
     /// What is like a sealed packet with a hello of `src`, of any epoch.
     fn sealed_hello(&mut self, dst_tag: Tag, src: Incarnation, flags: u8) -> Vec<u8> {
-        let mut bytes = self.introduction_of(src, Body::None);
+        let mut bytes = self.hello_of(src, Body::None);
         bytes[1] |= flags;
         bytes[4..8].copy_from_slice(&dst_tag.0.to_be_bytes());
         let text = self.noise(codec::HELLO_LEN + seal::TAG_LEN);

@@ -1,24 +1,24 @@
 //! A constant window without pacing, for tests.
 
-use super::{AckSample, Allowance, CongestionController};
+use super::{AckSample, CongestionController, SendLimits};
 use crate::Config;
 use srd_wire::{Nanos, Time};
 
 /// See the module.
 pub(super) struct Fixed {
-    allowance: Allowance,
+    limits: SendLimits,
 }
 
 impl Fixed {
     pub(super) fn new(window_bytes: u64, config: &Config) -> Fixed {
         let burst_bytes = config.burst_bytes as u64;
         Fixed {
-            allowance: Allowance {
+            limits: SendLimits {
                 window_bytes,
                 rate: f64::INFINITY,
                 burst_bytes,
                 credit_bytes: burst_bytes,
-                memory: Nanos(u64::MAX),
+                inflight_horizon: Nanos(u64::MAX),
             },
         }
     }
@@ -29,7 +29,7 @@ impl CongestionController for Fixed {
 
     fn on_loss(&mut self, _: Time) {}
 
-    fn allowance(&self) -> Allowance {
-        self.allowance
+    fn send_limits(&self) -> SendLimits {
+        self.limits
     }
 }

@@ -4,16 +4,16 @@
 //! delay, so they settle where their targets, and with them their windows, are equal. All delays are taken over the base round
 //! trip B, which is configured.
 
-use super::rivalry::{Gets, Rivalry};
-use super::unused::Unused;
-use super::{AckSample, Allowance, CongestionController, ControllerView};
+use super::competitive_mode::{CompetitiveMode, ShareMeter};
+use super::spare_bandwidth::SpareBandwidth;
+use super::{AckSample, CongestionController, ControllerView, SendLimits};
 use crate::Config;
 use crate::rtt::follow_high;
 use srd_wire::{Nanos, Time};
 
 /// The constants of the law. Times are shares of the base round trip B, windows of the bandwidth-delay product.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Law {
+pub struct ControlLaw {
     /// Queueing target of a full window.
     pub target: f64,
     /// Growth of the target per e-fold of a smaller window: what makes flows equal.
@@ -56,10 +56,10 @@ pub struct Law {
     pub memory: f64,
 }
 
-impl Default for Law {
+impl Default for ControlLaw {
     /// docs/CONGESTION.md, "The law", tells where each value comes from.
-    fn default() -> Law {
-        Law {
+    fn default() -> ControlLaw {
+        ControlLaw {
             target: 0.70,
             slope: 0.06,
             increase: 0.6,
@@ -170,7 +170,7 @@ const UNCOUNTED: f64 = 0.2;
 const MOST_AMONG_RIVALS: f64 = 16.0;
 /// How much faster than its window a round trip it may send beside them, lest the pace and not the window be what limits it:
 /// Linux paces TCP at 1.2 of its window (tcp_pacing_ca_ratio).
-const PACE_AMONG_RIVALS: f64 = 1.2;
+const COMPETITIVE_PACE: f64 = 1.2;
 /// Where the rate of the line is known, a burst is at most the window's part of so many paths: with few paths in use some links
 /// are idle and others have queues.
 const PATHS_AT_ONCE: f64 = 16.0;
@@ -196,7 +196,7 @@ struct Hint {
 
 /// See the module.
 pub(super) struct LogTarget {
-    law: Law,
+    law: ControlLaw,
     /// Configured base round trip: the unit in which delays are judged.
     unit_ns: f64,
     /// Base round trip of this context, over which its delays are taken.
@@ -211,9 +211,9 @@ pub(super) struct LogTarget {
     bdp: f64,
     heed_hint: bool,
     hint: Hint,
-    unused: Unused,
-    rivalry: Rivalry,
-    gets: Gets,
+    spare: SpareBandwidth,
+    competitive: CompetitiveMode,
+    share_meter: ShareMeter,
     max_burst: f64,
     /// Window in packets, possibly below one.
     window: f64,
@@ -235,7 +235,7 @@ pub(super) struct LogTarget {
     local_ns: f64,
     packet_time_ns: f64,
     /// What follows from all this; asked for per packet, changed per ACK.
-    allowance: Allowance,
+    limits: SendLimits,
 }
 
 impl LogTarget {
@@ -259,9 +259,9 @@ impl LogTarget {
             bdp,
             heed_hint: config.receiver_hint,
             hint: Hint::default(),
-            unused: Unused::new(),
-            rivalry: Rivalry::default(),
-            gets: Gets::default(),
+            spare: SpareBandwidth::new(),
+            competitive: CompetitiveMode::default(),
+            share_meter: ShareMeter::default(),
             max_burst: config.burst_bytes as f64,
             window: (first_window * bdp).max(4.0).min(max_window),
             startup: true,
@@ -276,12 +276,12 @@ impl LogTarget {
             standing: LatelyLeast::default(),
             local_ns: 0.0,
             packet_time_ns: 0.0,
-            allowance: Allowance {
+            limits: SendLimits {
                 window_bytes: 0,
                 rate: 0.0,
                 burst_bytes: 0,
                 credit_bytes: 0,
-                memory: Nanos(u64::MAX),
+                inflight_horizon: Nanos(u64::MAX),
             },
         };
         controller.settle();
@@ -305,13 +305,13 @@ impl LogTarget {
         if self.learn_base { self.window.max(4.0) as u32 } else { self.law.clean_acks }
     }
 
-    /// Works out the allowance.
+    /// Works out the limits.
     fn settle(&mut self) {
         let rate = if self.hint.rules {
             self.shared_rate()
         } else {
             let rate = self.window * self.packet_bytes / (self.pace_base_ns + self.delay_ewma);
-            if self.rivalry.goes_on() { PACE_AMONG_RIVALS * rate } else { rate }
+            if self.competitive.goes_on() { COMPETITIVE_PACE * rate } else { rate }
         };
         let mut burst = rate * self.target_ns();
         if self.knows_line {
@@ -321,12 +321,14 @@ impl LogTarget {
         // What hosts hold up is in flight too, but in nobody's queue.
         let held = (self.host_ns - self.standing.ns).max(0.0) / (self.pace_base_ns + self.delay_ewma);
         let window = self.window.ceil() + (self.window * held).floor();
-        self.allowance = Allowance {
+        self.limits = SendLimits {
             window_bytes: (window * self.packet_bytes) as u64,
             rate,
             burst_bytes: burst as u64,
             credit_bytes: (burst.max(rate * self.local_ns) + rate * CARD_WAIT * self.unit_ns) as u64,
-            memory: Nanos((self.law.memory * self.pace_base_ns + self.delay_ewma + self.host_ns) as u64),
+            inflight_horizon: Nanos(
+                (self.law.memory * self.pace_base_ns + self.delay_ewma + self.host_ns) as u64,
+            ),
         };
     }
 
@@ -338,7 +340,7 @@ impl LogTarget {
         let short = (self.law.hint_share - 1.0) - self.delay_ewma / self.unit_ns;
         let near = short.clamp(-NEAR, NEAR);
         let factor = 1.0 + self.law.hint_gain * near + self.law.hint_far_gain * (short - near);
-        part * self.unused.parts() * factor.max(self.law.hint_least)
+        part * self.spare.parts() * factor.max(self.law.hint_least)
     }
 
     fn learn(&mut self, sample: &AckSample) {
@@ -418,7 +420,7 @@ impl LogTarget {
         }
         if senders == 1 {
             self.hint.senders = 1;
-            self.rivalry.end();
+            self.competitive.end();
             if std::mem::take(&mut self.hint.rules) {
                 self.window = self.window.max(self.bdp); // the others have gone
                 self.clamp();
@@ -439,8 +441,8 @@ impl LogTarget {
         }
         let may_take = window_limited && now > self.hint.patient_until;
         let delay = self.delay_ewma / self.unit_ns;
-        self.unused.judge(now, senders, delay, self.unit_ns, may_take, &self.law);
-        let share = self.law.hint_share * self.bdp / senders as f64 * self.unused.parts();
+        self.spare.judge(now, senders, delay, self.unit_ns, may_take, &self.law);
+        let share = self.law.hint_share * self.bdp / senders as f64 * self.spare.parts();
         let share = share.clamp(self.min_window, self.max_window);
         if !explained && now > self.hint.patient_until {
             self.hint.ceiling_until = now + Nanos((DISTRUST * self.unit_ns) as u64);
@@ -450,12 +452,12 @@ impl LogTarget {
         if self.hint.rules {
             self.window = share;
             self.startup = false;
-            self.rivalry.end();
-        } else if self.rivalry.goes_on() {
+            self.competitive.end();
+        } else if self.competitive.goes_on() {
             // Until the count may be believed again.
-        } else if now <= self.hint.ceiling_until && self.is_sure() && self.gets.pushed_aside() {
+        } else if now <= self.hint.ceiling_until && self.is_sure() && self.share_meter.starved() {
             self.startup = false;
-            self.rivalry.begin(self.part());
+            self.competitive.begin(self.part());
         } else {
             if self.window > share {
                 self.reduced = now;
@@ -486,7 +488,7 @@ impl LogTarget {
 
     /// Gives parts back that others have left, if there are any, and takes none for a while.
     fn give_back(&mut self, now: Time) {
-        if self.unused.give_back() {
+        if self.spare.give_back() {
             let until = now + Nanos((PAUSE * self.unit_ns + self.delay_ewma) as u64);
             self.hint.patient_until = self.hint.patient_until.max(until);
         }
@@ -496,7 +498,7 @@ impl LogTarget {
     fn note_senders(&mut self, now: Time, senders: u16) {
         // At twice the time that a packet of each sender takes this one must have been idle, unless others hold it up.
         let rest = PATIENCE + 2.0 * senders as f64 / self.bdp;
-        let held_up = self.gets.pushed_aside() || self.rivalry.goes_on();
+        let held_up = self.share_meter.starved() || self.competitive.goes_on();
         let rested = now.since(self.hint.heard).as_f64() > rest * self.unit_ns && !held_up;
         self.hint.heard = now;
         if senders == self.hint.senders && !rested {
@@ -521,12 +523,12 @@ impl CongestionController for LogTarget {
         self.learn(sample);
         if self.hint.senders > 1 {
             let part = self.bdp / self.hint.senders as f64;
-            self.gets.see(sample, part, self.delay_ewma / self.unit_ns, self.unit_ns);
+            self.share_meter.see(sample, part, self.delay_ewma / self.unit_ns, self.unit_ns);
         }
-        if self.rivalry.goes_on() {
+        if self.competitive.goes_on() {
             self.heed(sample.now, sample.senders, sample.window_limited);
-            if self.rivalry.goes_on() {
-                self.window = self.rivalry.acknowledged(sample, self.part());
+            if self.competitive.goes_on() {
+                self.window = self.competitive.acknowledged(sample, self.part());
             }
             return self.settle();
         }
@@ -545,8 +547,8 @@ impl CongestionController for LogTarget {
     fn on_loss(&mut self, now: Time) {
         self.startup = false;
         self.give_back(now); // queues may be too short to show in the delay that there is nothing left to take
-        if self.rivalry.goes_on() {
-            self.window = self.rivalry.lost();
+        if self.competitive.goes_on() {
+            self.window = self.competitive.lost();
             return self.settle();
         }
         if self.delay < self.law.target * self.unit_ns {
@@ -558,7 +560,7 @@ impl CongestionController for LogTarget {
         self.settle();
     }
 
-    fn on_rest(&mut self) {
+    fn on_restart_after_idle(&mut self) {
         if self.learn_base {
             return; // delays of a host's own making do not leave with the queue
         }
@@ -570,8 +572,8 @@ impl CongestionController for LogTarget {
         self.settle();
     }
 
-    fn allowance(&self) -> Allowance {
-        self.allowance
+    fn send_limits(&self) -> SendLimits {
+        self.limits
     }
 
     fn view(&self) -> ControllerView {
@@ -638,7 +640,7 @@ mod tests {
             cc.on_ack(&sample(10_000));
             cc.on_loss(Time(0));
         }
-        assert!(cc.window >= config.min_window && cc.allowance().window_bytes >= 4150);
+        assert!(cc.window >= config.min_window && cc.send_limits().window_bytes >= 4150);
         for _ in 0..10_000 {
             cc.on_ack(&sample(14));
         }

@@ -4,13 +4,13 @@
 //! other half (`selector`), and neither knows the other. To add one: a file here, a variant of
 //! [`crate::ControllerKind`], a line in [`controller`].
 
+mod competitive_mode;
 mod fixed;
 mod log_target;
 mod paper;
-mod rivalry;
-mod unused;
+mod spare_bandwidth;
 
-pub use log_target::Law;
+pub use log_target::ControlLaw;
 
 use crate::{Config, ControllerKind};
 use srd_wire::{Nanos, PathId, Time};
@@ -95,7 +95,7 @@ pub struct ControllerView {
 
 /// What a controller allows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Allowance {
+pub struct SendLimits {
     /// Most bytes in flight. One packet may always be in flight.
     pub window_bytes: u64,
     /// Bytes per nanosecond; infinite if unpaced.
@@ -107,7 +107,7 @@ pub struct Allowance {
     pub credit_bytes: u64,
     /// Packets sent longer ago than this do not count as in flight as long as others are answered: they are lost, though
     /// their timers have yet to say so.
-    pub memory: Nanos,
+    pub inflight_horizon: Nanos,
 }
 
 /// See the module.
@@ -119,10 +119,10 @@ pub trait CongestionController: Send {
     fn on_loss(&mut self, now: Time);
 
     /// Nothing has been in flight for many round trips, and something is to be sent: what was measured then says nothing of now.
-    fn on_rest(&mut self) {}
+    fn on_restart_after_idle(&mut self) {}
 
     /// What may be sent.
-    fn allowance(&self) -> Allowance;
+    fn send_limits(&self) -> SendLimits;
 
     /// What it goes by.
     fn view(&self) -> ControllerView {

@@ -11,7 +11,7 @@
 //! Constants without another source: random search over 48 senders to one port (64 KB to 2 MB, queues of one
 //! bandwidth-delay product and of 1 MB, 5 to 20 seeds each).
 
-use super::{AckSample, Allowance, CongestionController, ControllerView, RateSample};
+use super::{AckSample, CongestionController, ControllerView, RateSample, SendLimits};
 use crate::Config;
 use crate::rtt::follow_high;
 use srd_wire::{Nanos, PathId, Time};
@@ -135,7 +135,7 @@ pub(super) struct Paper {
     /// Time for which hosts often hold a packet and its ACK, and for which this host does.
     host_ns: f64,
     local_ns: f64,
-    allowance: Allowance,
+    limits: SendLimits,
 }
 
 impl Paper {
@@ -143,12 +143,12 @@ impl Paper {
         let unit_ns = config.base_rtt.as_f64();
         let packet_bytes = packet_bytes as f64;
         let line = (config.line_rate.0 as f64 / 8e9).max(packet_bytes / unit_ns / LEAST_RATE_ROUNDS);
-        let unknown = Allowance {
+        let unknown = SendLimits {
             window_bytes: 0,
             rate: 0.0,
             burst_bytes: 0,
             credit_bytes: 0,
-            memory: Nanos(u64::MAX),
+            inflight_horizon: Nanos(u64::MAX),
         };
         let mut controller = Paper {
             unit_ns,
@@ -167,7 +167,7 @@ impl Paper {
             clean_acks: 0,
             host_ns: 0.0,
             local_ns: 0.0,
-            allowance: unknown,
+            limits: unknown,
         };
         controller.settle();
         controller
@@ -183,19 +183,19 @@ impl Paper {
         self.rate * self.unit_ns / self.packet_bytes
     }
 
-    /// Keeps the rate within bounds and works out the allowance.
+    /// Keeps the rate within bounds and works out the limits.
     fn settle(&mut self) {
         let least = self.packet_bytes / self.unit_ns / LEAST_RATE_ROUNDS;
         self.rate = self.rate.clamp(least, self.line);
         if self.delivered == 0.0 && self.startup {
             // One packet until it is known how it fares: nobody can tell the first of 48 senders from the only one.
             let packet = self.packet_bytes as u64;
-            self.allowance = Allowance {
+            self.limits = SendLimits {
                 window_bytes: packet,
                 rate: self.rate,
                 burst_bytes: packet,
                 credit_bytes: packet,
-                memory: Nanos(u64::MAX),
+                inflight_horizon: Nanos(u64::MAX),
             };
             return;
         }
@@ -203,12 +203,12 @@ impl Paper {
         let round = self.base_ns + self.mean_delay.max(self.target_ns()) + self.host_ns;
         let burst =
             (self.rate * self.target_ns()).clamp(self.packet_bytes, self.max_burst.max(self.packet_bytes));
-        self.allowance = Allowance {
+        self.limits = SendLimits {
             window_bytes: ((self.rate * round / self.packet_bytes).ceil() * self.packet_bytes) as u64,
             rate: self.rate,
             burst_bytes: burst as u64,
             credit_bytes: burst.max(self.rate * self.local_ns) as u64,
-            memory: Nanos((MEMORY * self.base_ns + self.mean_delay + self.host_ns) as u64),
+            inflight_horizon: Nanos((MEMORY * self.base_ns + self.mean_delay + self.host_ns) as u64),
         };
     }
 
@@ -303,8 +303,8 @@ impl CongestionController for Paper {
         }
     }
 
-    fn allowance(&self) -> Allowance {
-        self.allowance
+    fn send_limits(&self) -> SendLimits {
+        self.limits
     }
 
     fn view(&self) -> ControllerView {

@@ -114,7 +114,7 @@ proptest! {
             let mut law = super::controller(&config, packet);
             for happening in &happenings {
                 life.happen(&mut *law, happening);
-                let Allowance { window_bytes, rate, burst_bytes, credit_bytes, .. } = law.allowance();
+                let SendLimits { window_bytes, rate, burst_bytes, credit_bytes, .. } = law.send_limits();
                 prop_assert!(window_bytes >= packet as u64, "{controller:?}: a window of {window_bytes} B");
                 prop_assert!(window_bytes < 1 << 40, "{controller:?}: a window of {window_bytes} B");
                 prop_assert!(rate > 0.0, "{controller:?}: {rate} B/ns");

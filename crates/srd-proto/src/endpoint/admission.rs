@@ -2,9 +2,9 @@
 //! their address are let in, as far as there is room; a process that was started again takes the place of the one before.
 
 use super::{Endpoint, Transmit};
-use crate::peer::{Peer, introduction};
+use crate::peer::{Peer, own_hello};
 use crate::replies::Asker;
-use crate::{Payload, PeerId, PeerLoss, Upper};
+use crate::{Payload, PeerId, PeerLoss, UpperLayer};
 use srd_wire::{
     Ack, Body, Echo, Hello, Hold, Incarnation, InstanceAddr, Packet, PathId, Probe, Psn, Status, Tag, Time,
     first_psn,
@@ -22,7 +22,7 @@ const MAX_UNPROVEN: usize = 1024;
 impl<P: Payload> Endpoint<P> {
     /// The slot of the context that a packet belongs to; a new one, or a new incarnation's, if the packet introduces its
     /// sender and he has shown that he is at his address, or that he was given ours.
-    pub(super) fn identify<U: Upper<P>>(
+    pub(super) fn identify<U: UpperLayer<P>>(
         &mut self,
         port: u8,
         addr: InstanceAddr,
@@ -123,7 +123,7 @@ impl<P: Payload> Endpoint<P> {
     /// Whether a packet of the peer in `slot` belongs to the context that goes on. Where the peer has begun another, because it
     /// has given us up, so do we.
     #[inline]
-    pub(super) fn is_of_context<U: Upper<P>>(
+    pub(super) fn is_of_context<U: UpperLayer<P>>(
         &mut self,
         slot: u32,
         hello: Option<&Hello>,
@@ -144,16 +144,16 @@ impl<P: Payload> Endpoint<P> {
         }
         // It does not know yet that we have given it up.
         self.shared.stats.replaced_incarnation += 1;
-        peer.knows_context = false;
+        peer.context_confirmed = false;
         peer.revive(self.now);
-        peer.answer_introduction(self.now, &self.shared);
+        peer.answer_hello(self.now, &self.shared);
         self.make_ready(slot);
         false
     }
 
     /// The peer in `slot` has begun context number `context` with us.
     #[cold]
-    fn follow<U: Upper<P>>(&mut self, slot: u32, context: u16, upper: &mut U) {
+    fn follow<U: UpperLayer<P>>(&mut self, slot: u32, context: u16, upper: &mut U) {
         let shared = &mut self.shared;
         shared.stats.given_up_by_peers += 1;
         let peer = &mut self.peers[slot as usize];
@@ -164,7 +164,7 @@ impl<P: Payload> Endpoint<P> {
     }
 
     /// The process at this address has restarted: the context ends, and a new one takes its slot.
-    fn replace<U: Upper<P>>(&mut self, slot: u32, upper: &mut U) {
+    fn replace<U: UpperLayer<P>>(&mut self, slot: u32, upper: &mut U) {
         let own = self.next_identity(Some(slot), self.peers[slot as usize].own);
         let shared = &mut self.shared;
         shared.stats.peer_restarts += 1;
@@ -176,7 +176,7 @@ impl<P: Payload> Endpoint<P> {
         let id = PeerId { slot, generation: old.id.generation.wrapping_add(1) };
         let mut new = Peer::new(id, old.addr, old.port, own, 0, self.now, shared);
         new.life = old.life + 1;
-        (new.ready, new.owing) = (old.ready, old.owing);
+        (new.ready, new.in_ack_queue) = (old.ready, old.in_ack_queue);
         (new.named, new.vouched, new.proven) = (old.named, old.vouched, old.proven);
         (new.ever_known, new.counters) = (old.ever_known, old.counters);
         let mut old = std::mem::replace(&mut self.peers[slot as usize], new);
@@ -191,7 +191,7 @@ impl<P: Payload> Endpoint<P> {
         port: u8,
         addr: InstanceAddr,
         vouched: bool,
-        upper: Option<&mut dyn Upper<P>>,
+        upper: Option<&mut dyn UpperLayer<P>>,
     ) -> Option<u32> {
         let full = self.peers.len() >= self.shared.config.max_peers as usize;
         let crowded = self.strangers.len() >= MAX_STRANGERS;
@@ -214,7 +214,7 @@ impl<P: Payload> Endpoint<P> {
         peer.vouched = vouched;
         match self.peers.get_mut(slot as usize) {
             Some(old) => {
-                (peer.ready, peer.owing) = (old.ready, old.owing);
+                (peer.ready, peer.in_ack_queue) = (old.ready, old.in_ack_queue);
                 *old = peer;
             }
             None => self.peers.push(peer),
@@ -228,13 +228,14 @@ impl<P: Payload> Endpoint<P> {
     }
 
     /// The context in `slot` makes way for another.
-    fn evict(&mut self, slot: u32, upper: Option<&mut dyn Upper<P>>) {
+    fn evict(&mut self, slot: u32, upper: Option<&mut dyn UpperLayer<P>>) {
         let old = &mut self.peers[slot as usize];
         if !old.is_unused() {
             self.shared.identities.forget();
         }
         if let Some(upper) = upper {
-            let half_taken = old.partials.drain().filter_map(|partial| Some((partial.cookie?, partial.head)));
+            let half_taken =
+                old.reassemblies.drain().filter_map(|partial| Some((partial.cookie?, partial.head)));
             half_taken.for_each(|(cookie, head)| upper.abandon(cookie, &head));
         }
         self.by_addr.remove(&(old.port, old.addr));
@@ -255,7 +256,7 @@ impl<P: Payload> Endpoint<P> {
                 }
                 continue;
             }
-            if any || !peer.partials.await_more() {
+            if any || !peer.reassemblies.await_more() {
                 return Some(slot);
             }
             self.strangers.push_back(slot);
@@ -312,13 +313,13 @@ impl<P: Payload> Endpoint<P> {
             return;
         }
         self.shared.stats.resets_sent += 1;
-        // In sealed mode only an introduction opens without a context.
+        // In sealed mode only a hello opens without a context.
         let context = || self.by_addr.get(&(port, from)).map_or(0, |&slot| self.peers[slot as usize].context);
-        let hello = self.shared.config.confirm_first.then(|| introduction(&self.shared, own, 0, context()));
+        let hello = self.shared.config.confirm_first.then(|| own_hello(&self.shared, own, 0, context()));
         self.reply(asker, port, from, own, None, src_tag, hello, None, Body::Reset { stale: dst_tag });
     }
 
-    pub(super) fn on_reset<U: Upper<P>>(
+    pub(super) fn on_reset<U: UpperLayer<P>>(
         &mut self,
         known: Option<u32>,
         packet: &Packet<P>,
@@ -337,8 +338,8 @@ impl<P: Payload> Endpoint<P> {
         if stale == packet.src_tag {
             // It is whom we mean, but does not know us, or did not when it sent this: an instance that lives forgets
             // nobody, but may have no key for us any more. Introduce ourselves again; the context goes on.
-            peer.knows_us = false;
-            peer.introduce_at = self.now;
+            peer.hello_confirmed = false;
+            peer.hello_at = self.now;
             self.make_ready(slot);
         } else {
             self.replace(slot, upper);
@@ -382,7 +383,7 @@ impl<P: Payload> Endpoint<P> {
             Ack { cum, echoes: [echo].into_iter().collect(), ..Ack::default() }
         });
         let (who, tag) = (hello.incarnation, hello.incarnation.tag());
-        let ours = introduction(&self.shared, own, 0, 0);
+        let ours = own_hello(&self.shared, own, 0, 0);
         self.reply(asker, port, addr, own, Some(who), tag, Some(ours), ack, body);
     }
 

@@ -53,7 +53,7 @@ pub struct Log {
     pub now: Time,
 }
 
-impl Upper<Bytes> for Log {
+impl UpperLayer<Bytes> for Log {
     fn vouches(&self, op: &Op) -> bool {
         match op {
             Op::Send { route, .. } | Op::Write { route, .. } | Op::ReadRequest { route, .. } => {

@@ -3,7 +3,7 @@
 use crate::address::Address;
 use crate::layout::{Head, Header, LoanLine, LoanTable, Signals, Slot, State};
 use crate::memory::Table;
-use crate::origin::Process;
+use crate::process_identity::ProcessIdentity;
 use crate::reason::NoLane;
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::sys::{File, Mapping};
@@ -69,7 +69,7 @@ impl Segment {
         Ok(Segment { file: File::of(&shared.file), header, shared })
     }
 
-    pub fn find(_dir: &Path, of: &Address, _this: &Process) -> Result<Segment, NoLane> {
+    pub fn find(_dir: &Path, of: &Address, _this: &ProcessIdentity) -> Result<Segment, NoLane> {
         let all = ALL.lock().unwrap();
         let shared = all.iter().find(|shared| shared.header.address == *of).ok_or(NoLane::NoSegment)?.clone();
         Ok(Segment { file: File::of(&shared.file), header: shared.header, shared })
@@ -105,6 +105,6 @@ impl Segment {
     }
 }
 
-pub fn clear_away(_dir: &Path, _this: &Process) -> usize {
+pub fn clear_away(_dir: &Path, _this: &ProcessIdentity) -> usize {
     0
 }

@@ -1,20 +1,20 @@
 //! Switches and cables: where each frame goes, how long it waits, and whether it gets there.
 
+mod class_queues;
 mod deadlock;
 mod faults;
-mod order;
+mod load_balancing;
 mod pause;
 mod port;
-mod queued;
-mod queueing;
+mod resequencing;
 mod route;
-mod ways;
+mod shared_buffer;
 
 pub use deadlock::Deadlock;
 pub use port::PortCounters;
-pub use queueing::PauseCounters;
 pub use route::PortId;
 pub(crate) use route::mix;
+pub use shared_buffer::PauseCounters;
 
 use crate::event_queue::EventQueue;
 use crate::frame::{Content, FrameHead, FrameId, FramePool};
@@ -22,13 +22,13 @@ use crate::settings::{QueueSettings, Settings};
 use crate::simulation::Event;
 use crate::topology::{NodeId, Topology};
 use crate::units::Ps;
+use class_queues::QueuedPort;
 use faults::Faults;
-use order::Orders;
+use load_balancing::LoadBalancing;
 use pause::Pauses;
 use port::Port;
-use queued::QueuedPort;
+use resequencing::Resequencing;
 use route::Routes;
-use ways::Ways;
 
 /// What became of a frame at the end of a cable.
 pub enum Arrival {
@@ -85,9 +85,9 @@ pub struct Fabric<C> {
     settings: QueueSettings,
     routes: Routes,
     /// Where something else than ECMP chooses among routes.
-    ways: Option<Ways>,
+    ways: Option<LoadBalancing>,
     /// Where frames leave the fabric in order.
-    orders: Option<Orders>,
+    orders: Option<Resequencing>,
     /// Where ports pause each other.
     pauses: Option<Pauses>,
     deadlocks: Vec<Deadlock>,
@@ -114,11 +114,11 @@ impl<C: Content> Fabric<C> {
             buffers: vec![Buffer::default(); topology.switches.len()],
             settings: queues,
             routes: Routes::new(topology, settings.seed, |_| true),
-            ways: Ways::new(settings.routing.mode, topology),
+            ways: LoadBalancing::new(settings.routing.mode, topology),
             orders: settings
                 .routing
                 .strict_order
-                .map(|patience| Orders::new(patience, topology.switches.len())),
+                .map(|patience| Resequencing::new(patience, topology.switches.len())),
             pauses: queues.pause.map(|pause| Pauses::new(pause, topology, settings.frame_overhead)),
             deadlocks: Vec::new(),
             faults: Faults::new(topology.cables.len()),
@@ -209,7 +209,7 @@ impl<C: Content> Fabric<C> {
 
     /// Whether switches look at what happens at others, so that events must come in the order of time.
     pub fn needs_order(&self) -> bool {
-        self.ways.as_ref().is_some_and(Ways::looks_far)
+        self.ways.as_ref().is_some_and(LoadBalancing::looks_far)
     }
 
     /// Of each port: the node at its other end.
@@ -395,8 +395,8 @@ impl<C: Content> Fabric<C> {
         let next = match self.ways.is_none() && self.orders.is_none() {
             true => self.routes.next(switch, head.dst, head.tuple_hash),
             false => match self.choose(now, switch, id, frame, frames, events) {
-                ways::Choice::Way(next) => next,
-                ways::Choice::Held => return Arrival::Dealt,
+                load_balancing::Choice::Way(next) => next,
+                load_balancing::Choice::Held => return Arrival::Dealt,
             },
         };
         match next {

@@ -4,7 +4,7 @@
 //! departure is known when it arrives, so that a hop is one event.
 
 use super::PortId;
-use crate::draws;
+use crate::rng;
 use crate::topology::NodeId;
 use crate::units::Ps;
 use rand::Rng;
@@ -24,7 +24,7 @@ pub struct PortCounters {
     pub dropped: u64,
     /// Frames marked.
     pub marked: u64,
-    /// Frames cut to their headers.
+    /// Frames trimmed to their headers.
     pub trimmed: u64,
     /// Frames lost to faults of the cable.
     pub lost: u64,
@@ -87,7 +87,7 @@ impl Port {
     /// come to draw makes no difference.
     pub(super) fn draw(&mut self, seed: u64, id: PortId) -> f64 {
         self.draws += 1;
-        draws::source(seed ^ 0xFAB, id.0, self.draws).random()
+        rng::source(seed ^ 0xFAB, id.0, self.draws).random()
     }
 
     pub(super) fn set_rate(&mut self, bits_per_second: f64) {

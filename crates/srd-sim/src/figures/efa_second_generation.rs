@@ -277,13 +277,13 @@ const PER_NODE: u32 = 16;
 
 fn all_reduce(lab: &mut Lab<'_>) -> Option<Drawn> {
     let mut runs = Runs::new(3 * VECTOR_SIZES.len(), lab);
-    let mut line = |scripts: &dyn Fn(AllReduce, u32) -> Vec<Script>, on_node| -> Option<Vec<f64>> {
+    let mut line = |scripts: &dyn Fn(AllReduce, u32) -> Vec<Script>, intra_node| -> Option<Vec<f64>> {
         let one = |bytes| {
             // Long ones take many packets, and as long every time.
             let times = if bytes > 8 << 10 { 1 } else { 3 };
             let what = AllReduce { nodes: NODES, per_node: PER_NODE, bytes, adds: ADDS };
             let ended = runs.run(SECOND, scripts(what, times), PER_NODE, |settings: &mut Settings| {
-                settings.hosts.on_node = on_node;
+                settings.hosts.intra_node = intra_node;
             })?;
             Some(ended.span().map_or(f64::NAN, |span| span.as_micros()) / times as f64)
         };

@@ -3,8 +3,8 @@
 
 use super::folder::Folder;
 use super::frame_bytes::write_headers;
-use super::roster::bundled;
-use super::seen::Seen;
+use super::frame_metadata::FrameMetadata;
+use super::name_index::bundled;
 use crate::fabric::{PortId, Sight};
 use crate::frame::FrameHead;
 use crate::input::shown;
@@ -81,7 +81,7 @@ impl PcapWriter {
         Ok(PcapWriter { name, out, waiting: BinaryHeap::new(), seen: 0, taken: (0, 0), keep, failed: None })
     }
 
-    fn add(&mut self, now: Ps, leaves: Ps, head: &FrameHead, seen: &Seen) {
+    fn add(&mut self, now: Ps, leaves: Ps, head: &FrameHead, seen: &FrameMetadata) {
         self.write_until(now);
         self.seen += 1;
         if self.taken.0 + 1 < self.seen || self.taken.0 == MAX_FRAMES || self.taken.1 >= MAX_BYTES {
@@ -183,7 +183,14 @@ impl Captures {
         self.by_port.keys().copied()
     }
 
-    pub(super) fn add(&mut self, now: Ps, port: PortId, head: &FrameHead, seen: &Seen, sight: Sight) {
+    pub(super) fn add(
+        &mut self,
+        now: Ps,
+        port: PortId,
+        head: &FrameHead,
+        seen: &FrameMetadata,
+        sight: Sight,
+    ) {
         if let Sight::Leaves(at) = sight
             && let Some(&file) = self.by_port.get(&port)
         {

@@ -1,13 +1,13 @@
 //! A simulated frame as the bytes that a network would carry: Ethernet, IPv4, UDP and the packet in SRD's wire format, or what a
-//! rival has for these, with zeros for its payload.
+//! baseline has for these, with zeros for its payload.
 
-use super::seen::Seen;
+use super::frame_metadata::FrameMetadata;
 use crate::frame::ETHERNET_HEADER;
 use crate::frame::FrameHead;
-use crate::srd_card::SrdContent;
+use crate::srd_nic::SrdContent;
+use srd_baselines::MixedContent;
+use srd_baselines::wire::Protocol;
 use srd_proto::Payload;
-use srd_rivals::MixedContent;
-use srd_rivals::wire::Protocol;
 use srd_wire::{Body, codec};
 
 const IP: usize = 20;
@@ -30,10 +30,10 @@ const CE: u8 = 0b11;
 
 /// Writes the frame to `out`, which is emptied first, up to the end of the packet's headers: what would follow is
 /// zeros. Returns the length of the whole frame, without check sequence.
-pub(super) fn write_headers(head: &FrameHead, seen: &Seen, out: &mut Vec<u8>) -> usize {
+pub(super) fn write_headers(head: &FrameHead, seen: &FrameMetadata, out: &mut Vec<u8>) -> usize {
     match &seen.content {
         MixedContent::Srd(content) => write_srd(head, content, out),
-        _ => write_rival(head, seen, out),
+        _ => write_baseline(head, seen, out),
     }
 }
 
@@ -55,7 +55,7 @@ fn write_srd(head: &FrameHead, content: &SrdContent, out: &mut Vec<u8>) -> usize
     (BEFORE + datagram).max(SHORTEST)
 }
 
-fn write_rival(head: &FrameHead, seen: &Seen, out: &mut Vec<u8>) -> usize {
+fn write_baseline(head: &FrameHead, seen: &FrameMetadata, out: &mut Vec<u8>) -> usize {
     const ETHERNET: usize = ETHERNET_HEADER as usize;
     let (length, from) = (seen.bytes as usize, seen.from.host);
     let Some(headers) = &seen.headers else { return (ETHERNET + length).max(SHORTEST) };

@@ -5,29 +5,29 @@
 //! time everybody does, and it must come to the same outcome. Everything but costs, and the command and program that the
 //! page names, depends on scenario and seed alone.
 //!
-//! `plan` decides what is looked at, `roster` knows who is who, `samples` and `tables` write the tables (`table`),
+//! `plan` decides what is looked at, `names` knows who is who, `samples` and `tables` write the tables (`table`),
 //! `frame_bytes` and `capture` the captures, `trace`, `decisions` and `observed` the trace (`seen` is what only a packet's sender
 //! knows of it), `page` the page, with the charts of `srd-chart`.
 //! `trace_report` reads traces: why was this message late.
 
 mod capture;
-mod decisions;
 mod folder;
 mod frame_bytes;
+mod frame_metadata;
+mod name_index;
 mod observed;
 pub(crate) mod page;
 mod plan;
-mod roster;
 mod samples;
-mod seen;
 mod table;
 mod tables;
 mod trace;
 pub mod trace_report;
+mod transport_events;
 
 pub use capture::LONGEST_FRAME;
+pub use frame_metadata::FrameMetadata;
 pub use observed::Observed;
-pub use seen::Seen;
 pub use table::Columns;
 pub(crate) use table::quoted;
 pub use trace::Event;
@@ -44,10 +44,10 @@ use crate::srd_transport::Srd;
 use crate::units::Ps;
 use capture::Captures;
 use folder::Folder;
+use name_index::NameIndex;
 use plan::Plan;
-use roster::Roster;
 use samples::Sampler;
-use srd_rivals::wire::Streams;
+use srd_baselines::wire::Streams;
 use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
@@ -217,7 +217,7 @@ struct Second<'a> {
     offer: &'a Offer,
     folder: &'a Folder,
     simulation: Simulation<'a, Observed>,
-    roster: Arc<Roster>,
+    names: Arc<NameIndex>,
     sampler: Sampler,
     captures: Option<Rc<RefCell<Captures>>>,
     trace: Option<Arc<Mutex<Trace>>>,
@@ -235,11 +235,11 @@ impl<'a> Second<'a> {
     ) -> io::Result<Second<'a>> {
         let mut simulation: Simulation<'_, Observed> = run::prepare_hosts(scenario, offer);
         simulation.keep_order();
-        let roster = Arc::new(Roster::of(scenario, &simulation));
+        let names = Arc::new(NameIndex::of(scenario, &simulation));
         let notes = std::mem::take(&mut plan.notes);
         let trace = match recording.traced {
             Traced::No => None,
-            _ => Some(Arc::new(Mutex::new(start_trace(scenario, offer, folder, &roster, &plan.traced)?))),
+            _ => Some(Arc::new(Mutex::new(start_trace(scenario, offer, folder, &names, &plan.traced)?))),
         };
         let captures = match cables {
             [] => None,
@@ -259,8 +259,8 @@ impl<'a> Second<'a> {
         }
         let onlooker = Onlooker { captures: captures.clone(), trace: trace.clone() };
         onlooker.watch(&mut simulation.fabric);
-        let sampler = Sampler::create(folder, roster.clone(), plan, scenario)?;
-        Ok(Second { scenario, offer, folder, simulation, roster, sampler, captures, trace, notes })
+        let sampler = Sampler::create(folder, names.clone(), plan, scenario)?;
+        Ok(Second { scenario, offer, folder, simulation, names, sampler, captures, trace, notes })
     }
 
     /// Runs to the end. Returns whether it came there, and fails if it came to another outcome than `first`.
@@ -308,8 +308,8 @@ impl<'a> Second<'a> {
         }
         let (plan, series, more) = self.sampler.finish(&self.simulation)?;
         notes.extend(more);
-        let delivered = tables::write_flows(self.folder, self.scenario, &self.roster, &mut self.simulation)?;
-        tables::write_ports(self.folder, self.scenario, &self.roster, &self.simulation)?;
+        let delivered = tables::write_flows(self.folder, self.scenario, &self.names, &mut self.simulation)?;
+        tables::write_ports(self.folder, self.scenario, &self.names, &self.simulation)?;
         if !self.scenario.traffic.programs.is_empty() {
             tables::write_programs(self.folder, &ran.outcome)?;
         }
@@ -326,7 +326,7 @@ impl<'a> Second<'a> {
             notes: &notes,
             plan: &plan,
             series: &series,
-            roster: &self.roster,
+            names: &self.names,
             simulation: &self.simulation,
             delivered: &delivered,
             told: told.as_ref(),
@@ -340,7 +340,7 @@ fn start_trace(
     scenario: &Scenario,
     offer: &Offer,
     folder: &Folder,
-    roster: &Arc<Roster>,
+    names: &Arc<NameIndex>,
     traced: &[u32],
 ) -> io::Result<Trace> {
     let flows = &scenario.traffic.flows;
@@ -357,7 +357,7 @@ fn start_trace(
         Size::Bytes(bytes) => (flow, Some(bytes)),
         Size::Until(_) => (flow, None),
     });
-    Ok(Trace::new(roster.clone(), folder.create(TRACE)?, trace::MAX_LINES, sized, &first_line))
+    Ok(Trace::new(names.clone(), folder.create(TRACE)?, trace::MAX_LINES, sized, &first_line))
 }
 
 /// Sees frames on ports, for captures and the trace.
@@ -368,7 +368,7 @@ struct Onlooker {
 
 impl Onlooker {
     /// Takes its place at the ports that matter.
-    fn watch(self, fabric: &mut Fabric<Seen>) {
+    fn watch(self, fabric: &mut Fabric<FrameMetadata>) {
         if let Some(captures) = &self.captures {
             captures.borrow().ports().for_each(|port| fabric.watch(port));
         }
@@ -381,8 +381,8 @@ impl Onlooker {
     }
 }
 
-impl Watcher<Seen> for Onlooker {
-    fn see(&mut self, now: Ps, port: PortId, head: &FrameHead, seen: &Seen, sight: Sight) {
+impl Watcher<FrameMetadata> for Onlooker {
+    fn see(&mut self, now: Ps, port: PortId, head: &FrameHead, seen: &FrameMetadata, sight: Sight) {
         if let Some(captures) = &self.captures {
             captures.borrow_mut().add(now, port, head, seen, sight);
         }

@@ -1,19 +1,19 @@
 //! A process with somebody looking over its shoulder: it does what its transport does, shows a trace what it does, gives captures
 //! what only it knows of its packets, and if asked to puts every packet of SRD that it receives through the wire format.
 
-use super::seen::Seen;
+use super::frame_metadata::FrameMetadata;
 use super::trace::Trace;
 use crate::flow::Place;
 use crate::frame::{Content, FrameHead};
 use crate::process::{Birth, Process};
 use crate::run::AnyHost;
-use crate::srd_card::SrdContent;
+use crate::srd_nic::SrdContent;
 use crate::srd_transport::Srd;
 use crate::transport::{Counts, Order, Outgoing, Report, Transport};
+use srd_baselines::wire::{Departure, Streams};
+use srd_baselines::{Mixed, MixedContent};
 use srd_device::Length;
 use srd_proto::Payload;
-use srd_rivals::wire::{Departure, Streams};
-use srd_rivals::{Mixed, MixedContent};
 use srd_wire::{Body, Packet, Time, codec};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -167,7 +167,7 @@ fn through_the_wire(content: &SrdContent) -> Result<Packet<Length>, String> {
 }
 
 impl Transport for Observed {
-    type Content = Seen;
+    type Content = FrameMetadata;
     type Address = <AnyHost as Transport>::Address;
 
     fn address(&self) -> Self::Address {
@@ -192,7 +192,7 @@ impl Transport for Observed {
         self.host.stop(now, flow);
     }
 
-    fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, seen: &Seen) {
+    fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, seen: &FrameMetadata) {
         self.tell(now, |trace, process| trace.frame_received(process, now, arrived, head, seen));
         match &seen.content {
             MixedContent::Srd(content) if self.verify => {
@@ -205,7 +205,11 @@ impl Transport for Observed {
         self.settle();
     }
 
-    fn poll_transmit<R>(&mut self, now: Time, mut sink: impl FnMut(Outgoing<Seen>) -> R) -> Option<R> {
+    fn poll_transmit<R>(
+        &mut self,
+        now: Time,
+        mut sink: impl FnMut(Outgoing<FrameMetadata>) -> R,
+    ) -> Option<R> {
         self.now = now;
         let Observed { host, at, trace, streams, .. } = self;
         let result = host.poll_transmit(now, |outgoing| {
@@ -227,7 +231,7 @@ impl Transport for Observed {
                 (_, None) => 0,
             };
             let (from, ports, bytes) = (*at, outgoing.ports, outgoing.bytes);
-            sink(outgoing.map(|content| Seen { from, ports, bytes, tx, headers, content }))
+            sink(outgoing.map(|content| FrameMetadata { from, ports, bytes, tx, headers, content }))
         });
         self.settle();
         result

@@ -3,7 +3,7 @@
 //! the longest and which flows the slowest.
 
 use super::Traced;
-use super::roster::{ends_of, numbers};
+use super::name_index::{ends_of, numbers};
 use crate::fabric::PortId;
 use crate::flow::Size;
 use crate::input::counted;

@@ -1,15 +1,15 @@
 //! What is looked at every now and then while a run goes on: rates of flows, queues, paths, and everything together.
 
 use super::folder::Folder;
+use super::name_index::NameIndex;
 use super::observed::Observed;
 use super::plan::Plan;
-use super::roster::Roster;
 use super::table::{Cell, Columns, Table};
 use crate::fabric::PortId;
 use crate::flow::{Flow, Size};
 use crate::scenario::Scenario;
 use crate::simulation::{FlowState, Simulation};
-use crate::srd_card::FIRST_SOURCE_PORT;
+use crate::srd_nic::FIRST_SOURCE_PORT;
 use crate::srd_transport::Srd;
 use crate::units::Ps;
 use srd_proto::{PathReport, PathState, PeerReport};
@@ -71,7 +71,7 @@ type PathRow = (u16, PathState, u64);
 
 /// See the module.
 pub(super) struct Sampler {
-    roster: Arc<Roster>,
+    names: Arc<NameIndex>,
     plan: Plan,
     port_names: Vec<String>,
     rates: Table,
@@ -103,7 +103,7 @@ fn is_over(state: &FlowState, until: Ps, now: Ps) -> bool {
 impl Sampler {
     pub(super) fn create(
         folder: &Folder,
-        roster: Arc<Roster>,
+        names: Arc<NameIndex>,
         plan: Plan,
         scenario: &Scenario,
     ) -> io::Result<Sampler> {
@@ -114,7 +114,7 @@ impl Sampler {
         let flows = &scenario.traffic.flows;
         Ok(Sampler {
             until: flows.iter().map(until).collect(),
-            port_names: plan.ports.iter().map(|&port| roster.port_name(port)).collect(),
+            port_names: plan.ports.iter().map(|&port| names.port_name(port)).collect(),
             rates: Table::create(folder, RATES)?,
             queues: Table::create(folder, QUEUES)?,
             totals: Table::create(folder, TOTALS)?,
@@ -129,7 +129,7 @@ impl Sampler {
             delivered_in_all: 0,
             last_paths: HashMap::new(),
             last_time: Ps::ZERO,
-            roster,
+            names,
             plan,
         })
     }
@@ -172,11 +172,11 @@ impl Sampler {
         for ((&flow, rate), series) in self.plan.flows.iter().zip(rates).zip(&mut self.series.rates) {
             series.push(rate.map(|rate| rate as f32));
             let Some(rate) = rate else { continue };
-            let (from, to) = self.roster.ends(flow);
-            let peer = peer_of(transports[from as usize], &self.roster, to);
+            let (from, to) = self.names.ends(flow);
+            let peer = peer_of(transports[from as usize], &self.names, to);
             self.rates.row([
                 simulation.now.into(),
-                self.roster.id(flow).into(),
+                self.names.id(flow).into(),
                 rate.into(),
                 peer.map(|peer| peer.window_bytes).into(),
                 peer.map(|peer| peer.inflight_bytes).into(),
@@ -222,7 +222,7 @@ impl Sampler {
     fn sample_paths(&mut self, simulation: &Simulation<'_, Observed>) -> io::Result<()> {
         let transports: Vec<&Observed> = simulation.transports().collect();
         for (from, to) in self.plan.connections.clone() {
-            let Some(peer) = peer_of(transports[from as usize], &self.roster, to) else { continue };
+            let Some(peer) = peer_of(transports[from as usize], &self.names, to) else { continue };
             let Some(srd) = transports[from as usize].srd() else { continue };
             for path in srd.endpoint().paths(peer.id) {
                 self.write_path(simulation.now, from, to, &path, false)?;
@@ -236,7 +236,7 @@ impl Sampler {
         if !always && self.last_paths.insert((from, to, path.path.0), row) == Some(row) {
             return Ok(());
         }
-        let (src, dst) = (self.roster.place(from), self.roster.place(to));
+        let (src, dst) = (self.names.place(from), self.names.place(to));
         let state = match path.state {
             PathState::Active => "active",
             PathState::Suspect => "suspect",
@@ -267,7 +267,7 @@ impl Sampler {
             for peer in endpoint.peers() {
                 let [.., b, c, d] = peer.addr.gid.0;
                 let host = u32::from_be_bytes([0, b, c, d]);
-                let Some(to) = self.roster.process_on(host, peer.addr.port) else { continue };
+                let Some(to) = self.names.process_on(host, peer.addr.port) else { continue };
                 let paths: Vec<PathReport> = endpoint.paths(peer.id).collect();
                 seen += paths.len() as u64;
                 if seen <= MAX_LAST_PATHS {
@@ -301,7 +301,7 @@ impl Sampler {
 }
 
 /// The context of a process with process number `to`, of those that speak SRD.
-fn peer_of(transport: &Observed, roster: &Roster, to: u32) -> Option<PeerReport> {
-    let addr = roster.address(to)?;
+fn peer_of(transport: &Observed, names: &NameIndex, to: u32) -> Option<PeerReport> {
+    let addr = names.address(to)?;
     transport.srd()?.endpoint().peers().find(|peer| peer.addr == addr)
 }

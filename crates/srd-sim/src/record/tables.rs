@@ -1,8 +1,8 @@
 //! What is written once, at the end: flows and ports.
 
 use super::folder::Folder;
+use super::name_index::NameIndex;
 use super::observed::Observed;
-use super::roster::Roster;
 use super::table::{Cell, Columns, Table};
 use crate::fabric::PortId;
 use crate::flow::{Flow, Size};
@@ -63,7 +63,7 @@ const MAX_DISTANCES: usize = 200_000_000;
 pub(super) fn write_flows(
     folder: &Folder,
     scenario: &Scenario,
-    roster: &Roster,
+    names: &NameIndex,
     simulation: &mut Simulation<'_, Observed>,
 ) -> io::Result<Vec<u64>> {
     let mut table = Table::create(folder, FLOWS)?;
@@ -80,7 +80,7 @@ pub(super) fn write_flows(
         let delivered = simulation.delivered(index);
         all_delivered.push(delivered);
         table.row([
-            roster.id(index).into(),
+            names.id(index).into(),
             scenario.traffic.workloads[flow.workload as usize].as_str().into(),
             flow.src.host.into(),
             flow.src.process.into(),
@@ -161,7 +161,7 @@ pub(super) fn write_programs(folder: &Folder, outcome: &Outcome) -> io::Result<(
 pub(super) fn write_ports(
     folder: &Folder,
     scenario: &Scenario,
-    roster: &Roster,
+    names: &NameIndex,
     simulation: &Simulation<'_, Observed>,
 ) -> io::Result<()> {
     let mut table = Table::create(folder, PORTS)?;
@@ -172,7 +172,7 @@ pub(super) fn write_ports(
         }
         let rate = scenario.topology.cables[port.cable() as usize].rate;
         table.row([
-            roster.port_name(port).as_str().into(),
+            names.port_name(port).as_str().into(),
             Cell::Real(rate.0 as f64 / 1e9),
             counters.frames.into(),
             counters.bytes.into(),

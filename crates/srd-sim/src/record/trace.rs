@@ -5,9 +5,9 @@
 //! ([`Trace::see`]) and the processes (`observed`). What the transports decide has a schema of its own (`srd-proto`); its
 //! events stand between the others, under their own names (`decisions`).
 
-use super::decisions::{Contexts, Decision};
-use super::roster::Roster;
-use super::seen::Seen;
+use super::frame_metadata::FrameMetadata;
+use super::name_index::NameIndex;
+use super::transport_events::{Contexts, Decision};
 use crate::fabric::{Gone, PortId, Sight};
 use crate::flow::Place;
 use crate::frame::{Content, DataPacket, FrameHead};
@@ -228,7 +228,7 @@ struct Since {
 
 /// See the module.
 pub(super) struct Trace {
-    roster: Arc<Roster>,
+    names: Arc<NameIndex>,
     out: BufWriter<File>,
     lines: u64,
     limit: u64,
@@ -239,13 +239,13 @@ pub(super) struct Trace {
     links: HashMap<u32, LinkUse>,
     /// By sending and receiving process: packets that are not acknowledged.
     outstanding: HashMap<(u32, u32), Vec<Outstanding>>,
-    /// How often packets of rivals have been sent.
+    /// How often packets of baselines have been sent.
     sent: HashMap<(u32, u32), u8>,
     /// What is on its host's cable.
     on_first_cable: HashSet<Name>,
     /// When what waits came to a port with several queues, which says later when it leaves.
     joined: HashMap<Name, Ps>,
-    /// Packets that a switch has cut to their headers.
+    /// Packets that a switch has trimmed to their headers.
     cut: HashSet<Name>,
     contexts: Contexts,
 }
@@ -263,19 +263,19 @@ type Name = (u32, u32, u8);
 impl Trace {
     /// A trace of these flows with the bytes that they are to move.
     pub(super) fn new(
-        roster: Arc<Roster>,
+        names: Arc<NameIndex>,
         out: BufWriter<File>,
         limit: u64,
         flows: impl Iterator<Item = (u32, Option<u64>)>,
         run: &Event,
     ) -> Trace {
         let bytes: HashMap<u32, Option<u64>> = flows.collect();
-        let contexts = Contexts::of(roster.clone(), bytes.keys().map(|&flow| roster.ends(flow)));
-        let hosts = bytes.keys().map(|&flow| roster.place(roster.ends(flow).0).host);
+        let contexts = Contexts::of(names.clone(), bytes.keys().map(|&flow| names.ends(flow)));
+        let hosts = bytes.keys().map(|&flow| names.place(names.ends(flow).0).host);
         let mut trace = Trace {
             links: hosts.map(|host| (host, LinkUse::default())).collect(),
             flows: bytes.keys().map(|&flow| (flow, Since::default())).collect(),
-            roster,
+            names,
             out,
             lines: 0,
             limit,
@@ -329,24 +329,24 @@ impl Trace {
         if !self.flows.contains_key(&flow) {
             return; // or a message of a program
         }
-        let (from, to) = self.roster.ends(flow);
-        let (host, now) = (self.roster.place(from).host, Ps::of(now));
+        let (from, to) = self.names.ends(flow);
+        let (host, now) = (self.names.place(from).host, Ps::of(now));
         let Some(since) = self.flows.get_mut(&flow) else { return };
         *since = Since { at: now, busy: self.links[&host].busy_until(now) };
         let bytes = self.bytes.get(&flow).copied().flatten();
-        let (t_us, id) = (now.as_micros(), self.roster.id(flow));
-        let (src, dst) = (self.roster.process_name(from), self.roster.process_name(to));
+        let (t_us, id) = (now.as_micros(), self.names.id(flow));
+        let (src, dst) = (self.names.process_name(from), self.names.process_name(to));
         self.write(&Event::FlowStarted { t_us, flow: id, src, dst, bytes });
     }
 
     pub(super) fn flow_reported(&mut self, now: Time, process: u32, report: Report) {
         let flow = match report {
             Report::Sent { flow } | Report::Failed { flow, .. } => Some(flow),
-            Report::Received { inbox } => self.roster.flow_into(process, inbox),
+            Report::Received { inbox } => self.names.flow_into(process, inbox),
             Report::Ended => None,
         };
         let Some(index) = flow.filter(|flow| self.flows.contains_key(flow)) else { return };
-        let (t_us, flow) = (Ps::of(now).as_micros(), self.roster.id(index));
+        let (t_us, flow) = (Ps::of(now).as_micros(), self.names.id(index));
         self.write(&match report {
             Report::Sent { .. } => Event::FlowSent { t_us, flow },
             Report::Received { .. } => Event::FlowReceived { t_us, flow },
@@ -362,27 +362,27 @@ impl Trace {
         now: Time,
         arrived: Time,
         head: &FrameHead,
-        seen: &Seen,
+        seen: &FrameMetadata,
     ) {
         if let Some(data) = seen.data().filter(|_| !head.trimmed)
             && let Some(flow) = self.traced(process, &data)
         {
             self.write(&Event::FrameArrived {
                 t_us: Ps::of(now).as_micros(),
-                flow: self.roster.id(flow),
+                flow: self.names.id(flow),
                 psn: data.psn,
                 tx: seen.tx,
                 arrived_us: Ps::of(arrived).as_micros(),
             });
         }
         if let Some(connection) = seen.acknowledges()
-            && let Some(peer) = self.roster.process_at(seen.from)
+            && let Some(peer) = self.names.process_at(seen.from)
         {
             self.acknowledged(now, process, peer, connection, seen);
         }
     }
 
-    fn acknowledged(&mut self, now: Time, process: u32, peer: u32, connection: u32, ack: &Seen) {
+    fn acknowledged(&mut self, now: Time, process: u32, peer: u32, connection: u32, ack: &FrameMetadata) {
         let Some(outstanding) = self.outstanding.get_mut(&(process, peer)) else { return };
         let mut acked = Vec::new();
         outstanding.retain(|&Outstanding { connection: of, psn, flow }| {
@@ -394,7 +394,7 @@ impl Trace {
         });
         let t_us = Ps::of(now).as_micros();
         for (psn, flow) in acked {
-            self.write(&Event::PacketAcked { t_us, flow: self.roster.id(flow), psn });
+            self.write(&Event::PacketAcked { t_us, flow: self.names.id(flow), psn });
         }
     }
 
@@ -422,13 +422,13 @@ impl Trace {
 
     /// The flow of a data packet to `process`, if it is one of the trace.
     fn traced(&self, process: u32, data: &DataPacket) -> Option<u32> {
-        let flow = self.roster.flow_into(process, data.inbox)?;
+        let flow = self.names.flow_into(process, data.inbox)?;
         self.flows.contains_key(&flow).then_some(flow)
     }
 
-    /// A rival's packet leaves for the process at `to`. Returns how often it has been sent before.
+    /// A baseline's packet leaves for the process at `to`. Returns how often it has been sent before.
     pub(super) fn times_sent(&mut self, to: Place, data: &DataPacket) -> u8 {
-        let flow = self.roster.process_at(to).and_then(|process| self.traced(process, data));
+        let flow = self.names.process_at(to).and_then(|process| self.traced(process, data));
         let Some(flow) = flow else { return 0 };
         let next = self.sent.entry((flow, data.psn)).or_default();
         let times = *next;
@@ -437,10 +437,17 @@ impl Trace {
     }
 
     /// A frame on a port.
-    pub(super) fn see(&mut self, now: Ps, port: PortId, head: &FrameHead, seen: &Seen, sight: Sight) {
+    pub(super) fn see(
+        &mut self,
+        now: Ps,
+        port: PortId,
+        head: &FrameHead,
+        seen: &FrameMetadata,
+        sight: Sight,
+    ) {
         let mut packet = seen.data().and_then(|data| {
             let to = Place { host: head.dst, process: head.process };
-            let flow = self.roster.process_at(to).and_then(|process| self.traced(process, &data))?;
+            let flow = self.names.process_at(to).and_then(|process| self.traced(process, &data))?;
             Some(TracedPacket { flow, tx: seen.tx, source_port: seen.ports.0, data })
         });
         if head.trimmed
@@ -452,7 +459,7 @@ impl Trace {
             }
             return;
         }
-        let host = self.roster.host_at(port);
+        let host = self.names.host_at(port);
         let Some(host) = host else {
             if let Some(packet) = packet {
                 match sight {
@@ -497,7 +504,7 @@ impl Trace {
     /// A host's link is taken by a frame from `at` on.
     fn occupy(&mut self, host: u32, port: PortId, at: Ps, head: &FrameHead, flow: Option<u32>) {
         let Some(link) = self.links.get_mut(&host) else { return };
-        let takes = self.roster.time_on(port, head.bytes);
+        let takes = self.names.time_on(port, head.bytes);
         link.busy += takes;
         link.until = at + takes;
         if let Some(flow) = flow
@@ -513,17 +520,17 @@ impl Trace {
         let waited = at - since.at;
         let others = (link.busy_until(at) - since.busy).min(waited);
         if tx == 0 {
-            let outstanding = self.outstanding.entry(self.roster.ends(flow)).or_default();
+            let outstanding = self.outstanding.entry(self.names.ends(flow)).or_default();
             outstanding.push(Outstanding { connection: data.connection, psn: data.psn, flow });
         }
         self.write(&Event::FrameSent {
             t_us: at.as_micros(),
-            flow: self.roster.id(flow),
+            flow: self.names.id(flow),
             psn: data.psn,
             tx,
             path: data.path,
             source_port,
-            port: self.roster.port_name(port),
+            port: self.names.port_name(port),
             bytes: head.bytes,
             payload: data.payload,
             idle_us: (waited - others).as_micros(),
@@ -537,10 +544,10 @@ impl Trace {
         let came = self.joined.remove(&name).unwrap_or(now);
         self.write(&Event::FrameQueued {
             t_us: came.as_micros(),
-            flow: self.roster.id(packet.flow),
+            flow: self.names.id(packet.flow),
             psn: packet.data.psn,
             tx: packet.tx,
-            port: self.roster.port_name(port),
+            port: self.names.port_name(port),
             leaves_us: leaves.as_micros(),
             marked: head.marked,
         });
@@ -550,10 +557,10 @@ impl Trace {
         self.on_first_cable.remove(&packet.name());
         self.write(&Event::FrameLost {
             t_us: now.as_micros(),
-            flow: self.roster.id(packet.flow),
+            flow: self.names.id(packet.flow),
             psn: packet.data.psn,
             tx: packet.tx,
-            port: self.roster.port_name(port),
+            port: self.names.port_name(port),
             why: why.to_string(),
         });
     }

@@ -5,7 +5,7 @@ use crate::htsim::topo_file;
 use crate::input::InputError;
 use crate::topology::{Clos, LeafSpine, OneSwitch, PacketSizes, Tier, Topology};
 use crate::units::Ps;
-use srd_rivals::section::Section;
+use srd_baselines::section::Section;
 use srd_wire::BitRate;
 
 /// Kinds of fabric, each with the keys of its section.

@@ -4,8 +4,8 @@ use crate::input::InputError;
 use crate::settings::{Direction, Fault, FaultKind};
 use crate::topology::{NamedCable, Topology};
 use crate::units::Ps;
-use srd_rivals::document::Document;
-use srd_rivals::section::Section;
+use srd_baselines::document::Document;
+use srd_baselines::section::Section;
 
 macro_rules! keys {
     ($($own:literal),*) => {

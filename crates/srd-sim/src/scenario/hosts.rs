@@ -3,8 +3,8 @@
 use crate::input::InputError;
 use crate::settings::HostSettings;
 use crate::units::Ps;
-use srd_rivals::document::Document;
-use srd_rivals::section::Section;
+use srd_baselines::document::Document;
+use srd_baselines::section::Section;
 
 /// Keys of the section.
 pub(super) const KEYS: [&str; 7] = [
@@ -46,7 +46,7 @@ pub(super) fn read(document: &Document, hosts: u32) -> Result<HostSettings, Inpu
         queues: section.whole("queues", 1..=1024)?.unwrap_or(1) as u16,
         jitter: section.micros("jitter_us")?.unwrap_or(Ps::ZERO),
         looks_every: Ps::ZERO,
-        on_node: None,
+        intra_node: None,
         slow_hosts: slow.0,
         slow_per_packet: slow.1,
     })

@@ -4,10 +4,10 @@
 //! hold one section each. Nothing is passed over in silence: unknown keys are errors, all else is in
 //! [`Scenario::notes`].
 
+mod control_law;
 mod fabric;
 mod faults;
 mod hosts;
-mod law;
 mod programs;
 mod queues;
 mod routing;
@@ -19,8 +19,8 @@ use crate::input::{InputError, read_text, shown};
 use crate::settings::{MessageProtocol, QueueSettings, Settings, TransportSettings};
 use crate::topology::Topology;
 use crate::units::Ps;
-use srd_rivals::document::Document;
-use srd_rivals::section::Section;
+use srd_baselines::document::Document;
+use srd_baselines::section::Section;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use workloads::MOST_PROCESSES;
@@ -263,7 +263,7 @@ pub fn all_keys() -> Vec<(&'static str, Vec<&'static str>)> {
     let mut all = vec![("top level", KEYS.to_vec()), ("sample", SAMPLE_KEYS.to_vec())];
     all.extend([("queues", queues::KEYS.to_vec()), ("host", hosts::KEYS.to_vec())]);
     all.push(("routing", routing::KEYS.to_vec()));
-    all.extend([("transport", transport::COMMON_KEYS.to_vec()), ("law", law::keys())]);
+    all.extend([("transport", transport::COMMON_KEYS.to_vec()), ("law", control_law::keys())]);
     all.push(("messages", MESSAGES_KEYS.to_vec()));
     all.extend(transport::kinds());
     all.extend(fabric::KINDS.iter().map(|(kind, keys)| (*kind, keys.to_vec())));

@@ -3,9 +3,9 @@
 use crate::input::InputError;
 use crate::settings::{ClassSchedule, Ecn, PauseSettings, QueueSettings, SharedBuffer};
 use crate::units::Ps;
-use srd_rivals::document::Document;
-use srd_rivals::quantity::Bytes;
-use srd_rivals::section::Section;
+use srd_baselines::document::Document;
+use srd_baselines::quantity::Bytes;
+use srd_baselines::section::Section;
 
 /// Keys of the section.
 pub(super) const KEYS: [&str; 20] = [

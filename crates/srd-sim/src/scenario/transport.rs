@@ -4,11 +4,11 @@ use crate::input::{InputError, shown};
 use crate::settings::{QueueSettings, RoutingSettings, SrdSettings, TransportSettings};
 use crate::topology::{PacketSizes, Topology};
 use crate::units::Ps;
+use srd_baselines::document::Document;
+use srd_baselines::quantity::Bytes;
+use srd_baselines::section::Section;
+use srd_baselines::{BASELINES, Choice, Surroundings};
 use srd_proto::{Config, ControllerKind, SelectorKind};
-use srd_rivals::document::Document;
-use srd_rivals::quantity::Bytes;
-use srd_rivals::section::Section;
-use srd_rivals::{Choice, RIVALS, Surroundings};
 use srd_wire::{BitRate, Nanos};
 
 /// Keys of `[transport]` and `[[rival]]` whatever the kind.
@@ -56,8 +56,8 @@ pub(super) struct Wire<'a> {
 
 /// The kinds that there are, each with the keys of its own.
 pub(super) fn kinds() -> Vec<(&'static str, Vec<&'static str>)> {
-    let rivals = RIVALS.iter().map(|(kind, keys)| (*kind, keys.to_vec()));
-    [(USUAL_KIND, SRD_KEYS.to_vec())].into_iter().chain(rivals).collect()
+    let baselines = BASELINES.iter().map(|(kind, keys)| (*kind, keys.to_vec()));
+    [(USUAL_KIND, SRD_KEYS.to_vec())].into_iter().chain(baselines).collect()
 }
 
 /// Reads what must be known before the fabric is: of `[transport]`, and of each `[[rival]]`.
@@ -130,7 +130,7 @@ pub(super) fn read(
     routing: &RoutingSettings,
     bdp: u64,
 ) -> Result<Vec<TransportSettings>, InputError> {
-    let law = super::law::read(document)?;
+    let law = super::control_law::read(document)?;
     let transport = |wire: Wire<'_>| {
         let section = &wire.section;
         let class = section.whole("class", 0..=7)?.unwrap_or(0) as u8;
@@ -165,7 +165,11 @@ pub(super) fn read(
     wires.into_iter().map(transport).collect()
 }
 
-fn srd(section: &Section<'_>, law: srd_proto::controller::Law, bdp: u64) -> Result<SrdSettings, InputError> {
+fn srd(
+    section: &Section<'_>,
+    law: srd_proto::controller::ControlLaw,
+    bdp: u64,
+) -> Result<SrdSettings, InputError> {
     let usual = Config::default();
     Ok(SrdSettings {
         paths: section.whole("paths", 1..=256)?.map_or(usual.paths, |paths| paths as u16),

@@ -8,7 +8,7 @@ use crate::settings::{Fault, TransportSettings};
 use crate::topology::Topology;
 use crate::units::Ps;
 use crate::workload::{self, Kind, Workload};
-use srd_rivals::section::Section;
+use srd_baselines::section::Section;
 
 /// Kinds of workload, each with the keys of its section.
 pub(super) const KINDS: [(&str, &[&str]); 10] = [

@@ -1,9 +1,9 @@
 //! From a host's cable to the process that a frame is for: the card's queues, and what it does when they are full.
 
 use super::{Event, Kind, Process, Simulation};
-use crate::draws;
 use crate::fabric::mix;
 use crate::frame::{Content, FrameId};
+use crate::rng;
 use crate::units::Ps;
 use rand::Rng;
 
@@ -82,7 +82,7 @@ impl<T: Kind> Simulation<'_, T> {
     pub(super) fn jitter(&mut self, host: u32) -> Ps {
         let draws = &mut self.hosts[host as usize].draws;
         *draws += 1;
-        let mut source = draws::source(self.settings.seed ^ 0x405, host, *draws);
+        let mut source = rng::source(self.settings.seed ^ 0x405, host, *draws);
         Ps(source.random_range(0..=self.settings.hosts.jitter.0))
     }
 
@@ -97,9 +97,11 @@ impl<T: Kind> Simulation<'_, T> {
         let process = self.hosts[host as usize].processes.get(head.process as usize).copied();
         if let Some(process) = process {
             let Process { transport, counted, .. } = &mut self.processes[process as usize];
-            if let Some(strangers) = self.hosts[host as usize].strangers.as_mut().filter(|_| !*counted) {
+            if let Some(foreign_flows) =
+                self.hosts[host as usize].foreign_flows.as_mut().filter(|_| !*counted)
+            {
                 let connection = self.frames.content(frame).connection().unwrap_or(head.tuple_hash);
-                strangers.see(self.now, connection, head.bytes);
+                foreign_flows.see(self.now, connection, head.bytes);
             }
             transport.receive(self.now.time(), arrived, &head, self.frames.content(frame));
         }

@@ -61,8 +61,9 @@ impl<T: Kind> Simulation<'_, T> {
         let senders = process.transport.senders(self.now.time());
         host.senders = host.senders - process.senders + senders;
         process.senders = senders;
-        let strangers = host.strangers.as_mut().map_or(0, |strangers| strangers.count(self.now));
-        process.transport.set_neighbours((host.senders - senders).saturating_add(strangers));
+        let foreign_flows =
+            host.foreign_flows.as_mut().map_or(0, |foreign_flows| foreign_flows.count(self.now));
+        process.transport.set_neighbours((host.senders - senders).saturating_add(foreign_flows));
     }
 
     /// The host's network card sends what processes have, in turn, as long as it may.

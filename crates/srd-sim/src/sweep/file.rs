@@ -3,8 +3,8 @@
 use super::{Axis, Case, Combine, Figure, Seeds, Sweep, Value};
 use crate::input::{InputError, listed, read_text, shown};
 use crate::scenario::Scenario;
-use srd_rivals::document::Document;
-use srd_rivals::section::Section;
+use srd_baselines::document::Document;
+use srd_baselines::section::Section;
 use std::path::Path;
 
 /// Sections with their keys: what docs/SCENARIOS.md must explain.

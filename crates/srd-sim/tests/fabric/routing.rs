@@ -1,13 +1,13 @@
 //! Ways through the fabric: who chooses them, and what comes of it.
 
 use crate::{begun, counters, done, outcome, port, refusal, scenario, took};
-use srd_rivals::MixedContent;
+use srd_baselines::MixedContent;
 use srd_sim::fabric::{PortId, Sight, Watcher};
 use srd_sim::frame::FrameHead;
 use srd_sim::run::AnyHost;
 use srd_sim::scenario::Scenario;
 use srd_sim::simulation::Simulation;
-use srd_sim::srd_card::SrdContent;
+use srd_sim::srd_nic::SrdContent;
 use srd_sim::units::Ps;
 use srd_wire::Body;
 use std::cell::RefCell;

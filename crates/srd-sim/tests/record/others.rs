@@ -30,7 +30,7 @@ mtu = 4200
 ";
 
 /// Each rival in the ways in which its packets differ.
-const RIVALS: [(&str, &str); 8] = [
+const BASELINES: [(&str, &str); 8] = [
     ("tcp", "kind = \"tcp\""),
     ("tcp-marked", "kind = \"tcp\"\ncongestion = \"dctcp\""),
     ("iwarp", "kind = \"iwarp\""),
@@ -68,7 +68,7 @@ fn mixed() -> String {
 
 #[test]
 fn recording_changes_no_outcome_of_any_transport() {
-    for (name, rival) in RIVALS {
+    for (name, rival) in BASELINES {
         let scenario = scenario(&over(rival), &[]);
         let plain = run::run(&scenario);
         let recorded = record(&scenario, &everything(name)).ran.outcome;
@@ -84,7 +84,7 @@ fn recording_changes_no_outcome_of_any_transport() {
 
 #[test]
 fn tables_tell_of_flows_of_any_transport() {
-    for (name, rival) in RIVALS {
+    for (name, rival) in BASELINES {
         let recording =
             Recording { traced: Traced::No, ..Recording::to(directory(&format!("{name}-tables"))) };
         record(&scenario(&over(rival), &["sample.every_us=2"]), &recording);
@@ -159,7 +159,7 @@ fn a_run_of_programs_alone_has_tables_and_a_page() {
 
 #[test]
 fn traces_tell_where_rivals_packets_have_been() {
-    for (name, rival) in RIVALS {
+    for (name, rival) in BASELINES {
         let recording =
             Recording { traced: Traced::All, ..Recording::to(directory(&format!("{name}-trace"))) };
         let recorded = record(&scenario(&over(rival), &[]), &recording);
@@ -214,7 +214,7 @@ fn captured(name: &str, rival: &str) -> [Vec<Frame>; 2] {
 #[test]
 fn captures_of_tcp_are_tcp() {
     for (name, rival) in
-        RIVALS.iter().filter(|(name, _)| name.starts_with("tcp") || name.starts_with("iwarp"))
+        BASELINES.iter().filter(|(name, _)| name.starts_with("tcp") || name.starts_with("iwarp"))
     {
         let [sender, receiver] = captured(&format!("{name}-pcap"), rival);
         let (mut next, mut acked, mut blocks, mut echoes) = (1, 0, 0, 0);
@@ -259,7 +259,7 @@ fn captures_of_tcp_are_tcp() {
 
 #[test]
 fn captures_of_roce_are_ib_over_udp() {
-    for (name, rival) in RIVALS.iter().filter(|(name, _)| name.starts_with("roce")) {
+    for (name, rival) in BASELINES.iter().filter(|(name, _)| name.starts_with("roce")) {
         let [sender, _] = captured(&format!("{name}-pcap"), rival);
         let mut of = BTreeMap::new();
         for frame in &sender {
@@ -288,7 +288,7 @@ fn captures_of_roce_are_ib_over_udp() {
 
 #[test]
 fn captures_of_nscc_are_udp() {
-    for (name, rival) in RIVALS.iter().filter(|(name, _)| name.starts_with("nscc")) {
+    for (name, rival) in BASELINES.iter().filter(|(name, _)| name.starts_with("nscc")) {
         let [_, receiver] = captured(&format!("{name}-pcap"), rival);
         let (mut kinds, mut cut) = (BTreeMap::new(), 0);
         for frame in &receiver {

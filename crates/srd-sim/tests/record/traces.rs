@@ -108,7 +108,7 @@ fn the_verdict_is_where_the_time_went() {
 
 #[test]
 fn a_lost_packet_is_told_from_beginning_to_end() {
-    // The last packet of the flow is lost with all others of its time; what is late is that it is sent again.
+    // The last packet of the flow is lost with all others of its time; what is late is that it is retransmitted.
     let text =
         INCAST.replace("senders = 8", "sender_hosts = [4]").replace("size = \"300KB\"", "size = \"9KB\"");
     let fault = "[[fault]]\nkind = \"black-hole\"\nlink = \"leaf1-*\"\nat_us = 0\nfor_us = 30\n";

@@ -3,7 +3,7 @@
 //! into the ring of a process that has died a few milliseconds before; and a process that sleeps has to be woken over the
 //! network.
 
-use crate::messages::book::Party;
+use crate::messages::oracle::Party;
 use crate::messages::process::identity;
 use srd_msg::{Lane, LaneSend, LaneTraffic, Loans};
 use srd_wire::{Nanos, Time};

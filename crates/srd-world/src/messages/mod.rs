@@ -15,14 +15,14 @@
 //!   talk to everybody else.
 //!
 //! What lies where: `process` a process, with its device and its domain; `lanes` what processes of one host have in shared
-//! memory; `hall` the event loop; `programs` what they ask for; `mishaps` what happens to them; `ending` the phase without
+//! memory; `cluster` the event loop; `programs` what they ask for; `faults` what happens to them; `ending` the phase without
 //! faults.
 
-pub mod book;
-mod ending;
-mod hall;
+mod cluster;
+mod faults;
 mod lanes;
-mod mishaps;
+mod liveness;
+pub mod oracle;
 mod process;
 mod programs;
 
@@ -31,7 +31,7 @@ use crate::world::{Failure, Summary, to_the_end};
 
 /// Runs `plan` from beginning to end.
 pub fn run(plan: &Plan, tracing: bool) -> Result<Summary, Box<Failure>> {
-    to_the_end(plan, hall::Hall::new(plan, tracing))
+    to_the_end(plan, cluster::Cluster::new(plan, tracing))
 }
 
 /// Damage that the harness does itself between messaging layer and oracle. Each must be found out.

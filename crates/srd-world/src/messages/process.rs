@@ -1,7 +1,7 @@
 //! A process: its device, its domain, its clock, and its endpoints.
 
-use crate::messages::book::Party;
 use crate::messages::lanes::SharedMemory;
+use crate::messages::oracle::Party;
 use crate::node::{PORT_BASE, device_config, first_clock, gid_of};
 use crate::plan::{Plan, Talk, purpose};
 use crate::rng::Rng;
@@ -196,7 +196,7 @@ fn config(talk: &Talk) -> Config {
         reads_in_flight: talk.reads_in_flight as u32,
         grant_bytes: talk.grant_bytes,
         rendezvous_by_read: talk.by_read != 0,
-        near_limit: talk.near_limit,
+        shm_limit: talk.shm_limit,
         most_left: talk.most_left as u32,
         ask_every: Nanos(talk.ask_every_ns),
         ..Config::default()

@@ -1,8 +1,8 @@
 //! What programs ask for.
 
 use crate::ledger::{Violation, broken};
-use crate::messages::book::{Deed, Entry, Message, OneSided, Party, Receive};
-use crate::messages::hall::{Event, Hall};
+use crate::messages::cluster::{Cluster, Event};
+use crate::messages::oracle::{Deed, Entry, Message, OneSided, Party, Receive};
 use crate::messages::process::REGION_BYTES;
 use srd_msg::atomic_ops::{AtomicOp, Datatype};
 use srd_msg::{Atomic, Done, Iov, Kind, Level, Match, PeerId, Recv, Refused, RemoteIov, Rma, Send, TxFlags};
@@ -14,8 +14,8 @@ const MOST_TRIES: u64 = 100;
 /// Tags of messages are below this.
 const TAGS: u64 = 4;
 
-impl Hall {
-    /// Begins every process and spreads operations, receives and mishaps over the time.
+impl Cluster {
+    /// Begins every process and spreads operations, receives and faults over the time.
     pub(super) fn begin(&mut self) -> Result<(), Violation> {
         for index in 0..self.processes.len() {
             self.begin_process(index)?;
@@ -48,7 +48,8 @@ impl Hall {
         let other = (not as u64 + 1 + self.work.below((processes - 1).max(1))) % processes;
         let index = if own { not } else { other as usize };
         let slot = self.work.below(self.plan.talk.endpoints) as usize;
-        let known = |party: &crate::messages::book::PartyRecord| (party.process, party.slot) == (index, slot);
+        let known =
+            |party: &crate::messages::oracle::PartyRecord| (party.process, party.slot) == (index, slot);
         self.book.parties.iter().rposition(known).map(Party)
     }
 

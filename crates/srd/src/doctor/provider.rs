@@ -5,7 +5,7 @@ use super::finding::Finding;
 use crate::host;
 use crate::libraries::Libraries;
 use srd_net::Options;
-use srd_shm::{Address, Post};
+use srd_shm::{Address, Inbox};
 use std::net::Ipv6Addr;
 use std::path::Path;
 use std::process::Command;
@@ -90,7 +90,7 @@ fn not_found_by_path(directory: &Path, variable: &dyn Fn(&str) -> Option<String>
     }
 }
 
-/// Makes what two endpoints of one host make, and tries it: a post each, a lane, a copy between address spaces.
+/// Makes what two endpoints of one host make, and tries it: a inbox each, a lane, a copy between address spaces.
 fn shared_memory(options: &Options) -> Finding {
     let check = "lanes";
     if !options.shm {
@@ -104,7 +104,7 @@ fn shared_memory(options: &Options) -> Finding {
     let [high, low] = [std::process::id() >> 16, std::process::id()].map(|half| half as u16);
     let ip = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, high, low).octets();
     let open = |qpn| {
-        Post::open(
+        Inbox::open(
             Path::new(SHARED),
             Address { ip, port: 0, qpn },
             1,

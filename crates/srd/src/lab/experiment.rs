@@ -6,7 +6,7 @@ use crate::sim::recording::command_line;
 use anyhow::{Context, bail};
 use srd_lab::experiment::campaign::{LeftOut, MOST_PAUSE_MS, Progress, Report, leave_out, perform};
 use srd_lab::experiment::columns::{Column, Shown, cell, names, remarks};
-use srd_lab::experiment::disturbance::{JobFigures, Taken};
+use srd_lab::experiment::interference::{JobFigures, Measured};
 use srd_lab::experiment::page::page;
 use srd_lab::experiment::plan::Experiment;
 use std::fmt::Write;
@@ -145,7 +145,7 @@ fn line(progress: &Progress<'_>) -> String {
 
 /// What an MPI job has taken, alone and otherwise.
 fn job_line(job: &JobFigures) -> String {
-    let times = |taken: &Taken| match &taken.operation {
+    let times = |taken: &Measured| match &taken.operation {
         Some(times) => (times.mean_us / 1e3, times.p99_us() / 1e3),
         None => (taken.seconds * 1e3, taken.seconds * 1e3),
     };

@@ -172,7 +172,7 @@ pub const METRICS: &[Metric] = &[
     bytes(counter("srd_tx_payload_bytes", "Payload sent, retransmissions included.", &[at("/transport/tx_bytes")])),
     counter("srd_rx_packets", "Packets received that were well-formed and for this instance.", &[at("/transport/rx_pkts")]),
     bytes(counter("srd_rx_payload_bytes", "Payload accepted, duplicates excluded.", &[at("/transport/rx_bytes")])),
-    counter("srd_retransmitted_packets", "Data packets sent again.", &[at("/transport/retrans_pkts")]),
+    counter("srd_retransmitted_packets", "Data packets retransmitted.", &[at("/transport/retrans_pkts")]),
     bytes(counter("srd_retransmitted_payload_bytes", "Payload sent again.", &[at("/transport/retrans_bytes")])),
     counter("srd_lost_packets", "Packets taken for lost, and so sent again, by cause: path_order (a later one on the same path arrived), \
         reordering (one sent a reordering window later arrived on any path), timer (it expired though others were answered), path_down (their \

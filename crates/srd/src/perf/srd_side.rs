@@ -194,7 +194,7 @@ impl SrdSide {
         self.instance.mtu()
     }
 
-    /// Packets sent again so far.
+    /// Packets retransmitted so far.
     pub fn retransmissions(&self) -> u64 {
         let stats = self.instance.stats().expect("nobody has forked");
         stats.transport["retrans_pkts"]

@@ -2,12 +2,12 @@
 
 use super::scenario::{Runs, run_all};
 use anyhow::bail;
-use srd_rivals::RIVALS;
+use srd_baselines::BASELINES;
 use srd_sim::frame::ETHERNET_HEADER;
 use srd_sim::htsim::{cm_file, default_tree, topo_file};
 use srd_sim::input::{InputError, read_text};
 use srd_sim::scenario::Scenario;
-use srd_sim::srd_card;
+use srd_sim::srd_nic;
 use srd_sim::topology::{PacketSizes, Topology};
 use srd_wire::{BitRate, codec};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub struct Args {
     /// Topology [default: the fat tree with as many hosts as the matrix has]
     #[arg(long, value_name = "FILE")]
     topo: Option<PathBuf>,
-    /// What the hosts speak: srd, or one of the rivals of docs/SCENARIOS.md, whose keys --set takes (transport.KEY=VALUE)
+    /// What the hosts speak: srd, or one of the baselines of docs/SCENARIOS.md, whose keys --set takes (transport.KEY=VALUE)
     #[arg(long, value_name = "T", default_value = SRD, value_parser = transport)]
     transport: String,
     /// Rate of the hosts' links, and of all others unless --topo says otherwise
@@ -82,7 +82,7 @@ const CSG_PAUSES: (u64, u64) = (15, 12);
 const HTSIM_MARKS: (f64, f64) = (0.2, 0.8);
 
 fn transport(name: &str) -> Result<String, String> {
-    let all: Vec<&str> = std::iter::once(SRD).chain(RIVALS.iter().map(|(name, _)| *name)).collect();
+    let all: Vec<&str> = std::iter::once(SRD).chain(BASELINES.iter().map(|(name, _)| *name)).collect();
     match all.contains(&name) {
         true => Ok(name.to_string()),
         false => Err(format!("there are {}", all.join(", "))),
@@ -257,7 +257,7 @@ fn mtu(transport: &str) -> u16 {
         return HTSIM_SIZES.data as u16 - ETHERNET_HEADER as u16;
     }
     let hello = codec::HELLO_LEN as u16;
-    let fits = |&mtu: &u16| srd_card::wire_cost(mtu - hello, 0).payload == PAYLOAD;
+    let fits = |&mtu: &u16| srd_nic::wire_cost(mtu - hello, 0).payload == PAYLOAD;
     (4096..=4600).find(fits).expect("headers are shorter than 500 bytes")
 }
 
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn full_packets_carry_htsims_payload() {
-        let cost = srd_card::wire_cost(mtu(SRD), 0);
+        let cost = srd_nic::wire_cost(mtu(SRD), 0);
         assert_eq!(cost.payload, 4096);
         let introduction = codec::HELLO_LEN as u64;
         assert_eq!(

@@ -166,7 +166,7 @@ pub fn path_rows(process: &Process) -> Vec<([String; PATH_COLUMNS.len()], bool)>
     cells.collect()
 }
 
-/// Why packets are sent again: `path order 0 (12), reordering 0 (3), ...`.
+/// Why packets are retransmitted: `path order 0 (12), reordering 0 (3), ...`.
 pub fn causes(process: &Process) -> String {
     let told = |row: &CauseRow| {
         let cause = row.cause.replace('_', " ").replace("spurious", "for nothing");

@@ -76,7 +76,7 @@ pub struct Peer {
     pub tx_pkts: u64,
     /// Payload bytes sent.
     pub tx_bytes: u64,
-    /// Data packets sent again.
+    /// Data packets retransmitted.
     pub retrans_pkts: u64,
     /// Payload bytes received.
     pub rx_bytes: u64,

@@ -44,7 +44,7 @@ pub struct Process {
     pub peers: Vec<PeerRow>,
     /// Source ports, by number.
     pub paths: Vec<PathRow>,
-    /// What is sent again, by cause.
+    /// What is retransmitted, by cause.
     pub causes: Vec<CauseRow>,
     /// All that it has told.
     pub stats: Option<Box<RawValue>>,
@@ -63,7 +63,7 @@ pub struct Rates {
     pub tx_packets_per_s: f64,
     /// Packets received.
     pub rx_packets_per_s: f64,
-    /// Data packets sent again.
+    /// Data packets retransmitted.
     pub retransmissions_per_s: f64,
     /// Their share of all packets sent.
     pub retransmission_share: f64,
@@ -75,7 +75,7 @@ pub struct Rates {
     pub failures_per_s: f64,
 }
 
-/// Why packets are sent again, and how many; of those, also which need not have been.
+/// Why packets are retransmitted, and how many; of those, also which need not have been.
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct CauseRow {
     /// The rule that found them lost, as in traces; `silence`: to draw an answer; `spurious`: for nothing, whatever the rule.
@@ -154,7 +154,7 @@ pub struct PeerRow {
     pub tx_gbps: Option<f64>,
     /// Bytes received from it, or copied out of its memory, per second.
     pub rx_gbps: Option<f64>,
-    /// Data packets sent again.
+    /// Data packets retransmitted.
     pub retransmissions_per_s: Option<f64>,
     /// Their share of all packets sent to it.
     pub retransmission_share: Option<f64>,

@@ -4,7 +4,7 @@ use super::super::campaign::{CaseResult, RunResult};
 use super::super::plan::Case;
 use super::super::traffic::{Flow, flows};
 use super::{Page, middle};
-use crate::flow::order::Amount;
+use crate::flow::protocol::Amount;
 use crate::plan::Plan;
 use srd_chart::{Axis, Chart, MAX_LINES, figure};
 
@@ -185,7 +185,7 @@ impl Page<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::order::ALL;
+    use crate::flow::protocol::ALL;
 
     fn flow(from: usize, begin_s: u64) -> Flow {
         Flow {

@@ -143,7 +143,7 @@ fn sets(configuration: Configuration, more: &[String]) -> Vec<String> {
 /// Runs what `text` has besides the fabric, with overrides.
 fn run(lab: &mut Lab<'_>, text: &str, configuration: Configuration, more: &[String]) -> Option<Run> {
     let mut scenario = Lab::scenario(&format!("{FABRIC}{text}"), &sets(configuration, more));
-    scenario.settings.hosts.on_node = Some(OnNode::default());
+    scenario.settings.hosts.intra_node = Some(OnNode::default());
     lab.run(&scenario)
 }
 

@@ -39,7 +39,7 @@ fn order(lab: &mut Lab<'_>) -> Option<Drawn> {
     let (rotations, seeds) = lab.pick((1, 1), (4, 3));
     lab.plan((2 * NETWORKS.len() + 2) * seeds);
     let mut wrong = Vec::new();
-    // Means over seeds and pairings of the slowest pair and of the mean, and what was sent again for nothing.
+    // Means over seeds and pairings of the slowest pair and of the mean, and what was retransmitted for nothing.
     let mut measure = |network: &Network, set: &str| -> Option<[f64; 3]> {
         let mut values = [Vec::new(), Vec::new(), Vec::new()];
         for seed in 1..=seeds as u64 {

@@ -1,6 +1,6 @@
 //! What is drawn of a run: completion times, rates, queues, paths.
 
-use super::super::roster::ends_of;
+use super::super::name_index::ends_of;
 use super::Page;
 use crate::fabric::PortId;
 use crate::input::counted;
@@ -161,7 +161,7 @@ impl Page<'_> {
 
     fn flow_name(&self, flow: u32) -> String {
         let Some(of) = self.scenario.traffic.flows.get(flow as usize) else { return String::new() };
-        format!("flow {}: h{} to h{}", self.roster.id(flow), of.src.host, of.dst.host)
+        format!("flow {}: h{} to h{}", self.names.id(flow), of.src.host, of.dst.host)
     }
 
     /// Least, quarter, median, three quarters and most of all flows' rates at each point.
@@ -228,7 +228,7 @@ impl Page<'_> {
             let points = self.points(POINTS, waiting, micros, |values| {
                 values.iter().max().map(|&most| most as f64 / bytes)
             });
-            chart.line(&self.roster.port_name(port), points);
+            chart.line(&self.names.port_name(port), points);
         }
         let rest = &series[alone..];
         if !rest.is_empty() {
@@ -253,7 +253,7 @@ impl Page<'_> {
         let caption = format!(
             "Bytes that wait at ports of switches, the frame that is leaving included.{which} The longest queue of all, at \
              {}, held {} {unit} for a moment, of {} that fit; samples may miss such moments.",
-            self.roster.port_name(ports[0]),
+            self.names.port_name(ports[0]),
             plain(longest as f64 / bytes),
             plain(capacity / bytes)
         );

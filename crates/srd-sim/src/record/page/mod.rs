@@ -8,8 +8,8 @@ mod figures;
 use figures::Figure;
 pub(crate) use figures::distribution;
 
+use super::name_index::NameIndex;
 use super::plan::Plan;
-use super::roster::Roster;
 use super::samples::Series;
 use super::trace_report::{Question, TraceFile};
 use super::{Observed, Recording};
@@ -36,7 +36,7 @@ pub(super) struct Page<'a> {
     pub(super) notes: &'a [String],
     pub(super) plan: &'a Plan,
     pub(super) series: &'a Series,
-    pub(super) roster: &'a Roster,
+    pub(super) names: &'a NameIndex,
     pub(super) simulation: &'a Simulation<'a, Observed>,
     /// Bytes that each flow delivered.
     pub(super) delivered: &'a [u64],

@@ -3,13 +3,13 @@
 //! a packet came to its receiver. What is left once a message's last packet has gone is one time, the answer's.
 
 use super::super::trace::Host;
+use super::cause;
 use super::contexts::{Context, Decision};
+use super::flow_report::{Moment, rounded};
 use super::harmless;
-use super::held::{Held, Keeper};
 use super::host_text;
 use super::reading::TraceFile;
-use super::story::{Moment, rounded};
-use super::why;
+use super::send_stalls::{Held, Keeper};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
@@ -67,11 +67,11 @@ pub struct ContextReport {
     pub max_us: f64,
     /// Packets sent for the first time.
     pub packets: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub resent: u64,
     /// Packets that were taken for lost, by the rule that found them.
     pub lost: BTreeMap<String, u64>,
-    /// Packets that were sent again for nothing.
+    /// Packets that were retransmitted for nothing.
     pub for_nothing: u64,
     /// Probes in silence.
     pub tail_probes: u64,
@@ -103,7 +103,7 @@ pub enum Spent {
     Pace,
     /// The same, and neither: other messages had their turn, or the host was busy.
     Host,
-    /// From the first departure of its last packet to the last time that one of its packets was sent again.
+    /// From the first departure of its last packet to the last time that one of its packets was retransmitted.
     SentAgain,
     /// Until it was acknowledged.
     Answer,
@@ -139,7 +139,7 @@ pub struct MessageStory {
     pub status: Option<u8>,
     /// Packets sent for the first time.
     pub packets: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub resent: u64,
     /// Where the largest part of its time went.
     pub verdict: Option<Spent>,
@@ -249,7 +249,7 @@ fn messages(context: &Context) -> (Vec<Message>, u64) {
             }
             Decision::PacketLost { psn, path, cause, age } => {
                 let Some(&index) = by_psn.get(psn) else { continue };
-                let (age, rule) = (age / 1e3, why::rule(cause));
+                let (age, rule) = (age / 1e3, cause::rule(cause));
                 let what =
                     format!("PSN {psn} counts as lost, {age:.3} us after it left on path {path}: {rule}");
                 all[index].losses.push(Moment { t_us: *at, what });
@@ -371,8 +371,8 @@ fn tell(peer: &str, message: &Message, context: &Context, held: &Held, end: f64)
 
 /// What the transport decided while a message was under way, the weightiest, in order.
 fn decisions(message: &Message, until: f64, context: &Context) -> Vec<Moment> {
-    let mut weighed = why::reductions(message.queued, until, context);
-    weighed.extend(why::others(message.queued, until, context));
+    let mut weighed = cause::reductions(message.queued, until, context);
+    weighed.extend(cause::others(message.queued, until, context));
     weighed.extend(context.between(message.queued, until).filter_map(|(at, decision)| {
         let (weight, what) = match decision {
             Decision::PathChanged { path, to } if to == "suspect" => {

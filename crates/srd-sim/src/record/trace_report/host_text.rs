@@ -122,7 +122,7 @@ fn tell(out: &mut String, story: &MessageStory) {
             Spent::Window => "not all sent: window full",
             Spent::Pace => "not all sent: pace",
             Spent::Host => "not all sent: neither",
-            Spent::SentAgain => "packets sent again",
+            Spent::SentAgain => "packets retransmitted",
             Spent::Answer => "until the answer",
         };
         let bar = "#".repeat((part.share * BAR).round() as usize);
@@ -139,7 +139,7 @@ fn sentence(verdict: Spent) -> &'static str {
         Spent::Window => "Its peer's window was full: as much was in flight as the controller allows",
         Spent::Pace => "The pace was slow: the controller spreads packets over time",
         Spent::Host => "Neither window nor pace: other messages had their turn, or the host was busy",
-        Spent::SentAgain => "Mostly because a packet was lost and had to be sent again",
+        Spent::SentAgain => "Mostly because a packet was lost and had to be retransmitted",
         Spent::Answer => "Everything had left: mostly the answer was awaited, from the network and the peer",
     }
 }

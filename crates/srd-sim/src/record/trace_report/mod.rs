@@ -9,25 +9,25 @@
 //! Traces that a process has recorded have decisions alone. `host` tells of their messages as much as a host can know, with
 //! `held` for what the window and the pace had to do with it, and `host_text` puts that into words.
 
+mod cause;
 mod contexts;
-mod held;
+mod flow_report;
 mod host;
 mod host_text;
 mod lines;
 mod listing;
 mod reading;
-mod story;
+mod send_stalls;
 mod text;
-mod why;
 
+pub use cause::HeldBack;
+pub use flow_report::{
+    Compared, FlowReport, LastPacket, Loss, Moment, Part, PathUse, PortWaits, Resent, Sending, Verdict,
+};
 pub use host::{ContextReport, HostReport, MessagePart, MessageStory, Spent};
 pub use lines::event_names;
 pub use listing::{Form, Wanted, list};
 pub use reading::TraceFile;
-pub use story::{
-    Compared, LastPacket, Loss, Moment, Part, PathUse, PortWaits, Resent, Sending, Story, Verdict,
-};
-pub use why::HeldBack;
 
 use serde::Serialize;
 use std::io;
@@ -50,7 +50,7 @@ pub struct Report {
     /// The fastest flow of the trace, to compare with.
     pub fastest: Option<Compared>,
     /// A story for each flow asked about.
-    pub stories: Vec<Story>,
+    pub stories: Vec<FlowReport>,
 }
 
 /// Which flows are asked about.
@@ -71,7 +71,7 @@ impl TraceFile {
         };
         let story = |&number: &u32| {
             let flow = self.flow(number).ok_or_else(|| not_there(number, self.numbers()))?;
-            Ok(story::tell(self, flow))
+            Ok(flow_report::tell(self, flow))
         };
         Ok(Report {
             scenario: self.scenario.clone(),

@@ -1,7 +1,7 @@
 //! A report in words.
 
 use super::HeldBack;
-use super::story::{Part, PathUse, PortWaits, Resent, Story, Verdict};
+use super::flow_report::{FlowReport, Part, PathUse, PortWaits, Resent, Verdict};
 use super::{Compared, Report};
 use crate::input::counted;
 use std::fmt::Write;
@@ -44,7 +44,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-fn tell(out: &mut String, story: &Story, fastest: Option<&Compared>) {
+fn tell(out: &mut String, story: &FlowReport, fastest: Option<&Compared>) {
     let bytes = story.bytes.map_or_else(|| "no end".to_string(), |bytes| format!("{bytes} bytes"));
     let _ = write!(
         out,
@@ -127,7 +127,7 @@ fn tell_part(out: &mut String, part: &Part) {
     let _ = writeln!(out, "  {what:<31}{:>12} us {:>7}  {bar}", us(part.us), percent(part.share));
 }
 
-fn tell_sending(out: &mut String, story: &Story) {
+fn tell_sending(out: &mut String, story: &FlowReport) {
     let sending = &story.sending;
     if sending.packets == 0 {
         return;
@@ -149,7 +149,7 @@ fn tell_sending(out: &mut String, story: &Story) {
     tell_decisions(out, story);
 }
 
-fn tell_decisions(out: &mut String, story: &Story) {
+fn tell_decisions(out: &mut String, story: &FlowReport) {
     if story.decisions.is_empty() {
         return;
     }
@@ -185,7 +185,7 @@ fn tell_queues(out: &mut String, queues: &[PortWaits]) {
 
 fn tell_resent(out: &mut String, resent: &Resent) {
     if resent.packets == 0 && resent.lost.is_empty() {
-        out.push_str("  Nothing was sent again.\n");
+        out.push_str("  Nothing was retransmitted.\n");
         return;
     }
     let _ = write!(

@@ -13,7 +13,7 @@ use crate::program::imb::{self, Imb};
 use crate::program::lammps::{self, Lammps};
 use crate::program::osu::{ExchangeBy, Operation, Osu, ReduceBy};
 use crate::program::rotate::{Pairs, Rotate};
-use srd_rivals::section::Section;
+use srd_baselines::section::Section;
 use srd_wire::Nanos;
 
 /// Kinds of program, each with the keys of its own.

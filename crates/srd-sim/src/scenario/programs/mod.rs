@@ -11,7 +11,7 @@ use crate::settings::TransportSettings;
 use crate::topology::Topology;
 use crate::workload::draw::Draw;
 use kinds::{KINDS, Room};
-use srd_rivals::section::Section;
+use srd_baselines::section::Section;
 use std::collections::BTreeMap;
 
 /// Keys of all kinds.

@@ -1,0 +1,123 @@
+//! How many peers send to us, told to each of them in ACKs so that they can share the link from the first round trip on.
+
+use srd_wire::{Nanos, Time};
+
+/// Base round trips of an epoch in which senders of single packets are counted.
+const SHORT_EPOCH: u64 = 2;
+/// Base round trips of an epoch in which senders of unfinished messages are counted: of 1,000 senders that share a link
+/// each sends a packet in some 24 round trips (docs/design/congestion-control.md, "The prototype").
+const LONG_EPOCH: u64 = 64;
+
+/// Peers that were seen in this epoch, and those seen in the last one and not yet in this.
+#[derive(Clone, Copy, Default)]
+struct Epochs {
+    number: u64,
+    current: u16,
+    previous: u16,
+}
+
+impl Epochs {
+    fn at(&mut self, now: Time, length: u64) -> u64 {
+        let number = now.0 / length.max(1) + 1;
+        if number != self.number {
+            self.previous = if number == self.number + 1 { self.current } else { 0 };
+            self.current = 0;
+            self.number = number;
+        }
+        number
+    }
+
+    /// A peer seen last in epoch `seen` (0: never) is seen now.
+    fn see(&mut self, seen: &mut u64) {
+        if *seen != self.number {
+            self.forget(*seen);
+            *seen = self.number;
+            self.current = self.current.saturating_add(1);
+        }
+    }
+
+    fn forget(&mut self, seen: u64) {
+        if seen == self.number {
+            self.current = self.current.saturating_sub(1);
+        } else if seen + 1 == self.number {
+            self.previous = self.previous.saturating_sub(1);
+        }
+    }
+
+    fn count(&self, now: Time, length: u64) -> u16 {
+        match (now.0 / length.max(1) + 1).saturating_sub(self.number) {
+            0 => self.current.saturating_add(self.previous),
+            1 => self.current,
+            _ => 0,
+        }
+    }
+}
+
+/// When a peer was counted last.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counted {
+    any: u64,
+    unfinished: u64,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct ActiveSenders {
+    any: Epochs,
+    unfinished: Epochs,
+    /// Senders to other instances behind the same link.
+    pub(crate) neighbours: u16,
+}
+
+impl ActiveSenders {
+    /// How many there are to this instance: those that were heard just now, or those of which more is awaited.
+    pub(crate) fn own(&self, now: Time, base_rtt: Nanos) -> u16 {
+        let any = self.any.count(now, SHORT_EPOCH * base_rtt.0);
+        any.max(self.unfinished.count(now, LONG_EPOCH * base_rtt.0))
+    }
+
+    /// How many share the link.
+    pub(crate) fn senders(&self, now: Time, base_rtt: Nanos) -> u16 {
+        self.own(now, base_rtt).saturating_add(self.neighbours)
+    }
+
+    /// A data packet of a peer has come; `awaited`: more of its messages is.
+    pub(crate) fn count(&mut self, now: Time, base_rtt: Nanos, peer: &mut Counted, awaited: bool) {
+        self.any.at(now, SHORT_EPOCH * base_rtt.0);
+        self.any.see(&mut peer.any);
+        self.unfinished.at(now, LONG_EPOCH * base_rtt.0);
+        if awaited {
+            self.unfinished.see(&mut peer.unfinished);
+        } else if peer.unfinished > 0 {
+            // It has come to an end, and leaves its share to the others.
+            self.unfinished.forget(peer.unfinished);
+            self.any.forget(peer.any);
+            *peer = Counted::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: Nanos = Nanos(1000);
+
+    #[test]
+    fn a_sender_counts_as_long_as_more_of_it_is_awaited_and_it_is_heard() {
+        let mut load = ActiveSenders::default();
+        let mut peers = [Counted::default(); 100];
+        for (i, peer) in peers.iter_mut().enumerate() {
+            load.count(Time(i as u64 * 500), BASE, peer, true);
+        }
+        assert_eq!(load.own(Time(50_000), BASE), 100);
+        for (i, peer) in peers.iter_mut().enumerate() {
+            load.count(Time(100_000 + i as u64), BASE, peer, i % 2 == 0);
+        }
+        load.count(Time(110_000), BASE, &mut peers[0], true);
+        load.count(Time(112_000), BASE, &mut peers[0], true);
+        assert_eq!(load.own(Time(112_000), BASE), 50);
+        load.count(Time(1_000_000), BASE, &mut peers[0], true);
+        assert_eq!(load.own(Time(1_000_000), BASE), 1, "the others have been silent for long");
+    }
+}
