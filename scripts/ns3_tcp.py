@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""TCP of ns-3 on the fabric of this project's own tests of TCP, to compare the two (docs/RIVALS.md).
+"""TCP of ns-3 on the fabric of this project's own tests of TCP, to compare the two (docs/BASELINES.md).
 
 Needs ns-3 for Python, which is not part of this project:
 

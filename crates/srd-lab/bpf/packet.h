@@ -21,7 +21,7 @@ static long (*read_kernel)(void *to, __u32 size, const void *from) = (void *)BPF
 static long (*mark_congestion)(struct __sk_buff *packet) = (void *)BPF_FUNC_skb_ecn_set_ce;
 static long (*change_length)(struct __sk_buff *packet, __u32 length, __u64 flags) = (void *)BPF_FUNC_skb_change_tail;
 
-// Two for each device, by its index (raise.rs gives those).
+// Two for each device, by its index (setup.rs gives those).
 #define COUNTERS 32768
 
 struct {

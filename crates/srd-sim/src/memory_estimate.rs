@@ -31,7 +31,7 @@ const FLOW: u64 = 600;
 const BUSY: u64 = 4 << 10;
 const PACKET: u64 = 110;
 /// Bandwidth-delay products that transports other than SRD have in flight on a connection, about.
-const RIVALS_WINDOW: f64 = 4.0;
+const BASELINE_WINDOW: f64 = 4.0;
 const SLOT: u64 = 65;
 /// Rings begin with so many slots and grow by such factors (`srd-proto`, `sent.rs`).
 const FIRST_RING: u64 = 16;
@@ -64,7 +64,7 @@ impl MemoryEstimate {
         let window_bytes = match srd.map(|srd| (srd.controller, &srd.law)) {
             Some((ControllerKind::Fixed { window_bytes }, _)) => window_bytes as f64,
             Some((_, law)) => bdp * law.max_window.max(law.first_window),
-            None => bdp * RIVALS_WINDOW,
+            None => bdp * BASELINE_WINDOW,
         };
         let paths = srd.map_or(0, |srd| srd.paths as u64);
         let packet = settings.transport().mtu as f64;

@@ -1,4 +1,4 @@
-//! Flows end to end: on the dumbbell, and between two processes on a line that loses, cuts and delays whatever it likes.
+//! Flows end to end: on the star, and between two processes on a line that loses, cuts and delays whatever it likes.
 
 use super::*;
 use crate::document::Document;

@@ -167,7 +167,7 @@ const PAUSE: f64 = 16.0;
 /// Least window, in packets, of those of whom the receiver does not count that many.
 const UNCOUNTED: f64 = 0.2;
 /// Largest window, in BDP, beside others who fill the queue.
-const MOST_AMONG_RIVALS: f64 = 16.0;
+const MOST_IN_COMPETITION: f64 = 16.0;
 /// How much faster than its window a round trip it may send beside them, lest the pace and not the window be what limits it:
 /// Linux paces TCP at 1.2 of its window (tcp_pacing_ca_ratio).
 const COMPETITIVE_PACE: f64 = 1.2;
@@ -483,7 +483,7 @@ impl LogTarget {
         // A host does not count others as a card does (`set_neighbours`): there are some, and may be as many.
         let others = if self.learn_base { 2.0 } else { 1.0 };
         let part = self.bdp / (others * self.hint.senders.max(1) as f64);
-        (part * (1.0 + self.delay_ewma / self.unit_ns)).min(MOST_AMONG_RIVALS * self.bdp)
+        (part * (1.0 + self.delay_ewma / self.unit_ns)).min(MOST_IN_COMPETITION * self.bdp)
     }
 
     /// Gives parts back that others have left, if there are any, and takes none for a while.
