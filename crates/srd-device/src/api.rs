@@ -195,7 +195,7 @@ pub struct QpCounters {
     pub recvs_posted: u64,
     /// Receive completions, unsolicited ones included.
     pub recvs_completed: u64,
-    /// Messages of ours that found no receive buffer and were retransmitted.
+    /// Messages of ours that found no receive buffer and were retried.
     pub rnr_retries: u64,
     /// Messages of peers that found no receive buffer here.
     pub rnr_refused: u64,
@@ -435,7 +435,7 @@ pub struct DeviceConfig {
     pub max_ah: u32,
     /// Protection domains.
     pub max_pd: u32,
-    /// First wait before a message that found no receive buffer is retransmitted; doubles up to `rnr_wait_max`.
+    /// First wait before a message that found no receive buffer is retried; doubles up to `rnr_wait_max`.
     /// Of the retries that a queue pair is given, each stands for 32 waits of that length.
     pub rnr_wait: Nanos,
     /// Longest such wait.

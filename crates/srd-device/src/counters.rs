@@ -77,7 +77,7 @@ counters! {
     completed_wrs,
     /// Send work requests that completed with an error, flushed ones included.
     send_wr_err,
-    /// Messages of ours that found no receive buffer and were retransmitted later.
+    /// Messages of ours that found no receive buffer and were retried later.
     rnr_retries,
     /// Messages of peers that found no receive buffer here, or for which too much of theirs was under way.
     rnr_refused,

@@ -279,7 +279,7 @@ impl<M: Memory> Objects<M> {
 
     /// All of a read's data has arrived.
     pub fn read_complete(&mut self, key: Key) {
-        self.requests.get_mut(key).expect("its inbound ends with it").inbound = None;
+        self.requests.get_mut(key).expect("its inbound message ends with it").inbound = None;
         self.end_request(key, Status::Ok);
     }
 

@@ -150,7 +150,7 @@ fn cookie_of(key: Key) -> Cookie {
     Cookie((key.generation as u64) << 32 | key.index as u64)
 }
 
-/// [`DROPPED`] is the key of no inbound: generations have 30 bits.
+/// [`DROPPED`] is the key of no inbound message: generations have 30 bits.
 fn key_of(cookie: Cookie) -> Key {
     Key { index: cookie.0 as u32, generation: (cookie.0 >> 32) as u32 }
 }

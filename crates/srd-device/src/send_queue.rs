@@ -30,7 +30,7 @@ pub(crate) struct SendRequest<P> {
     pub ah: AhNumber,
     pub dst_qpn: Qpn,
     pub qkey: Qkey,
-    /// Kept to the end: a message that found no receive buffer is retransmitted.
+    /// Kept to the end: a message that found no receive buffer is retried.
     pub payload: P,
     /// Bytes to send, or to read.
     pub len: u32,
@@ -39,7 +39,7 @@ pub(crate) struct SendRequest<P> {
     /// Keys of the memory in use; 0 is none.
     pub keys: [MrKey; 2],
     pub progress: Progress,
-    /// A read's data is arriving: the inbound's name.
+    /// A read's data is arriving: the key of that inbound message.
     pub inbound: Option<Key>,
     /// Retries when the receiver has no buffer.
     pub rnr: RnrRetries,
@@ -93,7 +93,7 @@ impl<P> SendRequest<P> {
     }
 }
 
-/// How often a message that found no receive buffer is retransmitted: `rnr_retry` of the queue pair, 7 for ever.
+/// How often a message that found no receive buffer is retried: `rnr_retry` of the queue pair, 7 for ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RnrRetries {
     left: u8,

@@ -25,7 +25,7 @@ pub struct Domain<M: Store> {
 /// Completions that nobody has taken, beyond which nothing is taken from the device.
 const MOST_DONE: usize = 1 << 14;
 
-/// A message that finds no buffer is retransmitted for ever: the receiver takes them as fast as it can.
+/// A message that finds no buffer is retried for ever: the receiver takes them as fast as it can.
 const RNR_FOR_EVER: u8 = 7;
 
 impl<M: Store> Domain<M> {

@@ -353,7 +353,7 @@ impl<P: Payload> Endpoint<P> {
         }
         let shared = &mut self.shared;
         let peer = &mut self.peers[slot as usize];
-        // Who has a context with us acknowledges or sends something in it. (a hello that echoes nobody is the answer to
+        // Who has a context with us acknowledges or sends something in it. (A hello that echoes nobody is the answer to
         // a stranger, or the question to one; where contexts need keys, only who has made one can name us at all.)
         let in_context = packet.ack.is_some() || matches!(packet.body, Body::Data(_));
         match &packet.hello {

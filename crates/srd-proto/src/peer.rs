@@ -140,7 +140,7 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) mtu: PathMtu,
     /// Its receive buffer in bytes; 0 until it has said so.
     pub(crate) remote_rcvbuf: u64,
-    /// When a hello may be retransmitted, and how often it was.
+    /// When a hello may be sent again, and how many were sent.
     pub(crate) hello_at: Time,
     pub(crate) hellos_sent: u32,
     /// No introduction is answered for its own sake before this.
