@@ -113,6 +113,17 @@ impl<P: Payload> Messages<P> {
         &mut self.slab[slot as usize]
     }
 
+    /// How much of the transport's own waits, at most.
+    pub(crate) fn control_len(&self) -> u32 {
+        self.control.len() as u32
+    }
+
+    /// Whether a refusal is next.
+    pub(crate) fn has_refusal(&self) -> bool {
+        let first = self.control.front().map(|&slot| &self.slab[slot as usize].purpose);
+        first.is_some_and(|purpose| matches!(purpose, Purpose::Refusal { .. }))
+    }
+
     /// Whether something of the transport's own waits, which neither window nor pacing may hold up.
     pub(crate) fn has_control(&self) -> bool {
         !self.control.is_empty()
@@ -153,7 +164,9 @@ impl<P: Payload> Messages<P> {
                 self.upper_len += 1;
                 self.waiting.push_back(slot);
             }
-            Purpose::Refusal { .. } | Purpose::Forget => self.control.push_back(slot),
+            // The peer's window may wait for it.
+            Purpose::Refusal { .. } => self.control.push_front(slot),
+            Purpose::Forget => self.control.push_back(slot),
         }
         self.queued_bytes += len as u64;
         slot

@@ -14,6 +14,8 @@ use srd_wire::{Data, Echo, MsgId, Nanos, Op, Probe, Psn, Status, Time};
 /// (docs/design/loss-recovery.md, "What is answered").
 const ACKS_ON_DOUBT: u8 = 2;
 
+/// PSNs of ours that are kept for refusing the packet that the peer's window waits for.
+pub(crate) const KEPT_FOR_OLDEST: u32 = 16;
 /// Incomplete messages of an instance that nobody has vouched for: they will all be refused. There may be 1,024 of those.
 const MAX_PARTIAL_OF_STRANGER: usize = 4;
 /// And of one that knows a key, but may not be at its address: more than a first window holds.
@@ -83,7 +85,7 @@ impl<P: Payload> Peer<P> {
         let head = Incoming { peer: self.id, from: self.addr, port: self.port, op: data.op, len: data.len };
         if data.offset == 0 && here == data.len {
             // The whole message in one packet.
-            if !self.may_refuse() {
+            if !self.may_refuse(data.psn) {
                 shared.stats.partial_limit_drops += 1;
                 return false;
             }
@@ -102,7 +104,7 @@ impl<P: Payload> Peer<P> {
             }
             return true;
         }
-        let may_refuse = self.may_refuse();
+        let may_refuse = self.may_refuse(data.psn);
         let Some(partial) = self.reassemblies.get_mut(data.msg) else {
             return self.first_segment(data, head, shared, upper);
         };
@@ -137,7 +139,7 @@ impl<P: Payload> Peer<P> {
         upper: &mut U,
     ) -> bool {
         let most = self.lesser_limit().unwrap_or(usize::MAX).min(shared.config.max_partial_per_peer as usize);
-        if self.reassemblies.len() >= most || !self.may_refuse() {
+        if self.reassemblies.len() >= most || !self.may_refuse(data.psn) {
             shared.stats.partial_limit_drops += 1;
             return false;
         }
@@ -157,8 +159,13 @@ impl<P: Payload> Peer<P> {
         true
     }
 
-    fn may_refuse(&self) -> bool {
-        self.arrivals.may_withhold()
+    /// Whether the message of this packet could be refused. The refusal takes a PSN of ours; where none is left, because the peer
+    /// withholds the oldest, the packet must come again. The last ones are for the packet that the peer's window waits for: each
+    /// such refusal takes one number here and frees one there, so that two that refuse each other's messages never wait for ever.
+    fn may_refuse(&self, psn: Psn) -> bool {
+        let left = self.sent.numbers_left().saturating_sub(self.messages.control_len());
+        let kept = if psn == self.arrivals.cum() { 0 } else { KEPT_FOR_OLDEST };
+        self.arrivals.may_withhold() && left > kept
     }
 
     fn refuse(&mut self, data: &Data<P>, status: Status, shared: &mut Shared) {

@@ -5,6 +5,7 @@ use crate::controller::SendLimits;
 use crate::events::Event;
 use crate::messages::Purpose;
 use crate::peer::{Outgoing, Peer, Shared};
+use crate::receiving::KEPT_FOR_OLDEST;
 use crate::sent::SentPacket;
 use crate::{Payload, Transmit};
 use srd_wire::codec::{self, ACK_LEN, ECHO_LEN, HELLO_LEN, SACK_WORD_LEN};
@@ -187,7 +188,8 @@ impl<P: Payload> Peer<P> {
         }
         let control =
             self.messages.has_control() && self.messages.head().is_some() && self.messages.has_control();
-        let control = control && !self.sent.window_exhausted();
+        let least = if self.messages.has_refusal() { 0 } else { KEPT_FOR_OLDEST };
+        let control = control && self.sent.numbers_left() > least;
         let again = self.lost.front().copied().filter(|_| !control);
         let fresh = if again.is_none() { self.messages.head() } else { None };
         if again.is_none() && !control && (fresh.is_none() || self.sent.window_full()) {

@@ -165,9 +165,9 @@ impl SentPackets {
         self.span() >= WINDOW_PACKETS - CONTROL_RESERVE
     }
 
-    /// Whether no PSN is left at all.
-    pub(crate) fn window_exhausted(&self) -> bool {
-        self.span() >= WINDOW_PACKETS
+    /// PSNs that are left in all.
+    pub(crate) fn numbers_left(&self) -> u32 {
+        WINDOW_PACKETS.saturating_sub(self.span())
     }
 
     pub(crate) fn inflight_bytes(&self) -> u64 {
@@ -232,7 +232,7 @@ impl SentPackets {
         bytes: u16,
         paths: &mut PathTable,
     ) -> Psn {
-        debug_assert!(!self.window_exhausted());
+        debug_assert!(self.numbers_left() > 0);
         if self.ring.len() <= self.span() as usize {
             self.grow();
         }

@@ -623,3 +623,29 @@ fn one_dead_way_back_does_not_keep_a_restarted_peer_a_stranger() {
         assert_eq!(world.hosts[1].log.received.len(), 2, "port {dead} is dead");
     }
 }
+
+/// Each refusal takes a number of the refuser's window, which moves only when the peer's refusals arrive.
+#[test]
+fn two_that_refuse_each_others_messages_over_a_bad_network_come_to_an_end() {
+    for seed in 0..20 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut world = World::new(2, &Config { paths: 1, ..Config::default() });
+        for host in &mut world.hosts {
+            host.log.refuse = vec![Status::RemoteRnr; 1_000_000];
+        }
+        for i in 0..1500 {
+            world.send(0, 1, pattern(24, i as u8));
+            world.send(1, 0, pattern(24, i as u8));
+        }
+        let bad_until = world.now + Nanos::from_millis(500);
+        world.network = Box::new(move |now, _, _| {
+            let lost = now < bad_until && rng.random_bool(0.6);
+            if lost { vec![] } else { vec![Nanos::from_micros(10 + rng.random_range(0..20))] }
+        });
+        world.settle(Nanos::from_secs(120));
+        for host in &world.hosts {
+            assert_eq!(host.log.outcomes.len(), 1500, "seed {seed}");
+            assert!(host.log.outcomes.iter().all(|(_, outcome)| outcome.is_err()), "seed {seed}");
+        }
+    }
+}
