@@ -198,7 +198,7 @@ impl Core {
             bound.places.resize(index as usize + 1, InstanceAddr::default());
         }
         bound.peers[index as usize] = Some(peer);
-        let port = device.config().port_base + addr.qpn.0 / QPS_PER_PORT;
+        let port = device.config().port_base.wrapping_add(addr.qpn.0 / QPS_PER_PORT);
         bound.places[index as usize] = InstanceAddr { gid: addr.gid, port };
         Ok(peer)
     }
