@@ -210,7 +210,7 @@ fn signals_reach_the_job_once() {
     let room = Room::new("signals");
     for name in ["TERM", "INT", "HUP", "USR1"] {
         let script = format!(
-            "trap 'echo got; n=1' {name}; echo ready; n=0; until [ $n -ge 5 ]; do [ $n -gt 0 ] && n=$((n+1)); sleep 0.1; done; exit 3"
+            "n=0; trap 'echo got; n=1' {name}; echo ready; until [ $n -ge 5 ]; do [ $n -gt 0 ] && n=$((n+1)); sleep 0.1; done; exit 3"
         );
         let (mut job, line) = Running::start(&mut room.job(&script));
         assert_eq!(line, "ready");
