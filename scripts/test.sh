@@ -47,6 +47,32 @@ trap 'echo; echo "test: interrupted"; trap - INT; kill -INT $$' INT
 ((EUID == 0)) && export OPENSRD_TEST_ROOT=1
 
 mkdir -p target
+
+# ONLY="proto msg": the tests of these crates, deterministic ones with overflow checks; or of the parts named here.
+only() { # PART
+  local crate=srd-$1 profile=release
+  case $1 in
+    abi) step "ABI" tests/abi/check.py; return ;;
+    consumers) step "consumer matrix" tests/consumers/run.py; step "the same over the provider" tests/consumers/run.py --transport srd; return ;;
+    campaign) step "campaign, $seeds seeds" scripts/campaign.sh "$seeds"; return ;;
+    fuzz) step "fuzz targets on their corpus" scripts/fuzz.sh corpus; return ;;
+    bench) step "benchmarks, shortest" scripts/bench.sh --quick; return ;;
+    srd) crate=srd ;;
+  esac
+  [[ -d crates/$crate ]] || {
+    echo "test: error: ONLY=$1: no crate srd-$1, and none of abi, consumers, campaign, fuzz, bench" >&2
+    exit 2
+  }
+  [[ " $(scripts/checked_packages.sh | tr '\n' ' ') " != *"--package=$crate "* ]] || profile=checked
+  step "$crate" cargo test --profile "$profile" --quiet --no-fail-fast -p "$crate"
+}
+if [[ -n ${ONLY:-} ]]; then
+  # What tests start lies in the stage.
+  [[ " $ONLY " != *" "@(abi|consumers|bench|srd|libfabric|verbs|lab)" "* ]] || { step "set-up" scripts/setup.sh && step "build" scripts/build.sh || finish; }
+  for part in $ONLY; do only "$part"; done
+  finish
+fi
+
 step "set-up" scripts/setup.sh || finish
 step "format" cargo fmt --all --check
 step "lints" cargo clippy --release --workspace --all-targets --quiet -- -D warnings
