@@ -64,7 +64,7 @@ pub struct Outcome {
     pub seed: u64,
     /// From a flow's start to its last acknowledgement at the sender.
     pub fct_us: Option<Times>,
-    /// The best that is possible (see `ideal`).
+    /// The best that is possible (see `lower_bound`).
     pub ideal_us: Option<f64>,
     /// Slowest by fastest completion time.
     pub spread: Option<f64>,

@@ -1,4 +1,4 @@
-//! One run: hosts, fabric and traffic, driven by events. Here is what there is and what happens next; `population` makes hosts and
+//! One run: hosts, fabric and traffic, driven by events. Here is what there is and what happens next; `host_setup` makes hosts and
 //! processes, `receiving` and `sending` are their network cards, `flows` begins and ends what is to be moved.
 
 mod flows;

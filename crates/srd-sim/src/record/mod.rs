@@ -6,7 +6,7 @@
 //! page names, depends on scenario and seed alone.
 //!
 //! `plan` decides what is looked at, `names` knows who is who, `samples` and `tables` write the tables (`table`),
-//! `frame_bytes` and `capture` the captures, `trace`, `decisions` and `observed` the trace (`seen` is what only a packet's sender
+//! `frame_bytes` and `capture` the captures, `trace`, `transport_events` and `observed` the trace (`frame_metadata` is what only a packet's sender
 //! knows of it), `page` the page, with the charts of `srd-chart`.
 //! `trace_report` reads traces: why was this message late.
 
