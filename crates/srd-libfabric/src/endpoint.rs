@@ -16,10 +16,10 @@ use crate::layout::*;
 use crate::shm_peers::{Layer, ShmPeers};
 use crate::{atomic, capabilities, messages, rma};
 use libc::{c_int, c_void};
-use srd_device::{Device, DeviceError, HostMemory, QPS_PER_PORT};
+use srd_device::{Device, DeviceError, HostMemory};
 use srd_msg::{EndpointId, Identity, Level, PeerAddr, PeerId, Refused, TxFlags};
 use srd_net::log;
-use srd_wire::{InstanceAddr, Qpn, Time};
+use srd_wire::{Qpn, Time};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -133,7 +133,7 @@ impl Core {
                 self.domain.engine.tell_of_failure(shm.loans());
                 self.domain.engine.uses_shm();
             }
-            state.enter(id, Bound { qpn, peers: Vec::new(), places: Vec::new(), shm, reports });
+            state.enter(id, Bound { qpn, peers: Vec::new(), shm, reports });
             self.id.store(id.0, Ordering::Release);
             Ok::<_, Errno>(())
         })??;
@@ -195,11 +195,8 @@ impl Core {
         }
         if bound.peers.len() <= index as usize {
             bound.peers.resize(index as usize + 1, None);
-            bound.places.resize(index as usize + 1, InstanceAddr::default());
         }
         bound.peers[index as usize] = Some(peer);
-        let port = device.config().port_base.wrapping_add(addr.qpn.0 / QPS_PER_PORT);
-        bound.places[index as usize] = InstanceAddr { gid: addr.gid, port };
         Ok(peer)
     }
 

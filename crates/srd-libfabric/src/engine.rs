@@ -10,8 +10,8 @@ use crate::completions::Reports;
 use crate::environment::Place;
 use crate::shm_peers::{Layer, ShmPeers};
 use crate::{capabilities, report};
-use srd_device::{AsyncEvent, CqId, Device, HostMemory};
-use srd_msg::{Drain, EndpointId, PeerId};
+use srd_device::{AsyncEvent, CqId, Device, HostMemory, QPS_PER_PORT};
+use srd_msg::{Drain, EndpointId, PeerAddr, PeerId};
 use srd_net::log;
 use srd_net::{Instance, LONGEST_DRAIN, LONGEST_SILENCE, Subscription, Waited};
 use srd_wire::{InstanceAddr, Nanos, Qpn, Time};
@@ -105,8 +105,6 @@ pub(crate) struct Bound {
     pub qpn: Qpn,
     /// By fi_addr_t: those that the endpoint has met.
     pub peers: Vec<Option<PeerId>>,
-    /// And where they are, or were.
-    pub places: Vec<InstanceAddr>,
     /// Its shared memory, or why it has none.
     pub shm: Result<ShmPeers, String>,
     /// Where its completions go.
@@ -126,12 +124,12 @@ fn report_on(instance: &Instance, state: &Arc<Guarded>) {
 
 /// Lets the instance know whose silence the program should hear of.
 fn tell_names(instance: &Instance, state: &Arc<Guarded>) -> Outcome<()> {
-    let state = Arc::downgrade(state);
+    let (state, port_base) = (Arc::downgrade(state), instance.port_base());
     instance.on_silence(move |peer| {
         let state = state.upgrade()?;
         // SAFETY: as above.
         let state = unsafe { &*state.0.get() };
-        (!state.closed).then(|| state.endpoints().any(|(_, bound)| bound.has_met(peer)))
+        (!state.closed).then(|| state.has_named(peer, port_base))
     })?;
     Ok(())
 }
@@ -139,14 +137,14 @@ fn tell_names(instance: &Instance, state: &Arc<Guarded>) -> Outcome<()> {
 /// All engines, to be ended when the process ends.
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
-impl Bound {
-    /// Whether the program has named an endpoint of that instance.
-    fn has_met(&self, instance: InstanceAddr) -> bool {
-        self.peers.iter().zip(&self.places).any(|(peer, place)| peer.is_some() && *place == instance)
-    }
-}
-
 impl State {
+    /// Whether the program has named an endpoint of that instance to any of ours. `port_base`: see [`QPS_PER_PORT`].
+    fn has_named(&self, instance: InstanceAddr, port_base: u16) -> bool {
+        let place = |addr: PeerAddr| (addr.gid, port_base.wrapping_add(addr.qpn.0 / QPS_PER_PORT));
+        let mut known = self.endpoints().flat_map(|(id, _)| self.messages.peers(id));
+        known.any(|peer| peer.named && place(peer.addr) == (instance.gid, instance.port))
+    }
+
     /// The open endpoints.
     pub fn endpoints(&self) -> impl Iterator<Item = (EndpointId, &Bound)> {
         (0..).zip(&self.endpoints).filter_map(|(id, bound)| Some((EndpointId(id), bound.as_ref()?)))

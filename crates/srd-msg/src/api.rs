@@ -51,6 +51,8 @@ pub struct PeerReport {
     pub id: PeerId,
     /// Where it is.
     pub addr: PeerAddr,
+    /// The program has named it, and not forgotten it since.
+    pub named: bool,
     /// What its lane has carried; `None`: messages to it go over the network.
     pub lane: Option<LaneReport>,
 }
@@ -403,7 +405,7 @@ pub struct Config {
     pub rendezvous_by_read: bool,
     /// Bytes of messages for which nobody waits that an endpoint holds at most. Divided among its peers.
     pub unexpected_bytes: u64,
-    /// Bytes of messages that nobody has received and that ended sessions of a peer have left, beyond which no other begins.
+    /// Bytes of messages that nobody has received and that ended sessions of a peer have left, beyond which sends of another wait.
     pub most_left: u32,
     /// Longest message that goes to a peer of the same host in one piece; longer ones are read from the sender's memory, where
     /// that can be done.

@@ -219,22 +219,25 @@ impl Endpoint {
     }
 
     /// What has come of a session that has ended, or of which no more comes by the network, and waits for what is missing:
-    /// that will not come, and has failed at its sender. What has come whole has not.
+    /// that will not come, and has failed at its sender. What has come whole has not, if the session was `welcome`.
     pub fn without_the_missing<M: Store>(
         &mut self,
         cx: &mut Cx<'_, M>,
         peer: u32,
         mut early: Vec<(u32, Early)>,
+        welcome: bool,
     ) {
         // They lie close together, though their numbers may have wrapped.
         let first = early.first().map_or(0, |&(number, _)| number);
         early.sort_unstable_by_key(|&(number, _)| number.wrapping_sub(first) as i32);
         for (_, early) in early {
             match early {
-                Early::Parts(index) => self.turn_without_answer(cx, index),
+                Early::Parts(index) if welcome => self.turn_without_answer(cx, index),
+                Early::Parts(_) => {}
                 // Who waits for an answer has been told that there is none.
                 Early::Whole { ref body, .. }
-                    if !matches!(**body, Body::Message(_) | Body::Notice { .. }) =>
+                    if !(welcome && matches!(**body, Body::Message(_))
+                        || matches!(**body, Body::Notice { .. })) =>
                 {
                     self.drop_early(cx, peer, early);
                 }
@@ -262,7 +265,7 @@ impl Endpoint {
             return;
         }
         self.peers[peer as usize].assemblies.remove(&number);
-        self.orphan(cx, index, Failure::PeerLost(Status::RemoteAbort));
+        self.orphan(cx, index, Failure::PeerLost(Status::RemoteAbort), true);
     }
 
     #[inline]

@@ -266,6 +266,7 @@ impl<M: Store> Domain<M> {
         known.map(|(id, peer)| PeerReport {
             id: PeerId(id),
             addr: peer.addr,
+            named: peer.named,
             lane: peer.lane.as_ref().map(|lane| LaneReport {
                 traffic: lane.traffic(),
                 rx_bytes: peer.near_bytes,

@@ -134,12 +134,12 @@ impl Endpoint {
         self.owes(cx, peer);
     }
 
-    /// The operation is not over before its peer has accepted the session, if that may still refuse it.
+    /// The operation is not over before its peer has accepted the session, if that may still drop what has come.
     #[inline]
     pub fn await_acceptance<M: Store>(&mut self, cx: &mut Cx<'_, M>, op: u32) {
         let entry = self.ops.at_mut(op).expect("the caller has it");
         let peer = &mut self.peers[entry.peer as usize];
-        if peer.may_refuse() {
+        if peer.may_drop(self.identity.well_known) {
             entry.awaits = Await::Acceptance;
             peer.unaccepted.push(op);
             let peer = entry.peer;

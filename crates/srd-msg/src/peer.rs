@@ -55,7 +55,7 @@ pub(crate) struct Peer {
     pub identity: u32,
     /// Something has come from it in this session: it is there, and knows us.
     pub spoken: bool,
-    /// It has said Hello in this session of ours: it has begun there, and is not refused any more.
+    /// It has said Hello in this session of ours: what comes of it there stays, also when the session ends.
     pub accepted: bool,
     /// Something has been sent in this session, to which it will say who it is.
     pub introduced: bool,
@@ -98,7 +98,9 @@ pub(crate) struct Peer {
     ended_session: u64,
     /// It has been told who we are, in this session of its.
     pub greeted: bool,
-    /// That ended with a context, and not because the peer broke the rules or another endpoint is there.
+    /// The last session of its of which messages may have completed.
+    pub welcomed: u64,
+    /// `ended_session` ended with a context, and not because the peer broke the rules or another endpoint is there.
     pub may_resume: bool,
     /// Messages of its session have come by its lane: all that are still to come will.
     pub theirs_near: bool,
@@ -170,6 +172,7 @@ impl Peer {
             their_session: 0,
             ended_session: 0,
             greeted: false,
+            welcomed: 0,
             may_resume: false,
             theirs_near: false,
             theirs_gaps: false,
@@ -269,11 +272,11 @@ impl Peer {
         qkey_of(self.addr.key)
     }
 
-    /// Whether it may still refuse this session of ours, and with it messages that were acknowledged. The first with an
-    /// endpoint that has a key finds nothing there that others have left.
+    /// Whether messages of this session of ours that were acknowledged may still be dropped, should it end. The first between
+    /// endpoints that have keys finds nothing there that others have left. `well_known`: our own endpoint has none.
     #[inline]
-    pub fn may_refuse(&self) -> bool {
-        !self.accepted && (self.session > 1 || self.addr.key == 0)
+    pub fn may_drop(&self, well_known: bool) -> bool {
+        !self.accepted && (self.session > 1 || self.addr.key == 0 || well_known)
     }
 
     /// Whether there is anything that could be lost with it.
@@ -328,6 +331,17 @@ impl Peer {
         self.assemblies.clear();
         let none = FastMap::with_hasher(*self.early.hasher());
         std::mem::replace(&mut self.early, none)
+    }
+
+    /// Whether messages of its session may have completed.
+    #[inline]
+    pub fn is_welcome(&self) -> bool {
+        self.welcomed == self.their_session
+    }
+
+    /// Its session has ended with a context: it may go on by a lane, if nothing of it has been dropped.
+    pub fn resumes(&mut self) {
+        self.may_resume = self.welcomed == self.ended_session;
     }
 
     /// How `session` relates to the one that goes on.

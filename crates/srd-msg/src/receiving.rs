@@ -449,7 +449,9 @@ impl Endpoint {
         let incoming = self.incoming.remove(key).expect("its key was found");
         let peer = incoming.peer;
         self.discharge(cx.shared, peer, incoming.eager, incoming.orphan);
-        if !incoming.orphan {
+        if incoming.orphan {
+            self.less_is_left(cx, peer);
+        } else {
             self.peers[peer as usize].assemblies.remove(&incoming.number);
             self.consumed(cx, peer, incoming.eager);
             if incoming.receipt || !matches!(incoming.fetch, Fetch::Nothing) {

@@ -74,7 +74,7 @@ impl Endpoint {
         let receipt = send.flags.level == Level::Delivery;
         let to = send.to.0;
         let tagged = send.tag.is_some();
-        let (purpose, op) = if receipt || self.peers[to as usize].may_refuse() {
+        let (purpose, op) = if receipt || self.peers[to as usize].may_drop(self.identity.well_known) {
             let key = self.begin_message(cx, send, receipt);
             self.ops.at_mut(key).expect("just begun").parts = 1;
             let key = self.ops.key_at(key).expect("just begun");

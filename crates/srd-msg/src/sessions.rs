@@ -4,10 +4,9 @@ use crate::api::{Failure, PeerAddr};
 use crate::endpoint::Endpoint;
 use crate::header::{Body, Common};
 use crate::incoming::{Fetch, Standing};
-use crate::kept::Breach;
 use crate::operations::Await;
 use crate::peer::{MESSAGE_COST, MOST_WINDOW, Session, session_name};
-use crate::shared::Cx;
+use crate::shared::{Cx, Shared};
 use crate::transmit::Purpose;
 use srd_device::PeerLoss;
 use srd_device::slab::Key;
@@ -109,13 +108,10 @@ impl Endpoint {
             self.fail_ops(cx, peer, Failure::PeerLost(Status::RemoteAbort));
         }
         let state = &mut self.peers[peer as usize];
-        (state.their_session, state.identity) = (session, common.from);
-        if state.left > cx.shared.config.most_left {
-            self.breach(cx, peer, Breach::Window);
-            return false;
+        (state.their_session, state.identity, state.greeted) = (session, common.from, false);
+        if common.session == 1 && !common.well_known && !self.identity.well_known {
+            state.welcomed = session;
         }
-        let state = &mut self.peers[peer as usize];
-        state.greeted = false;
         if state.awaited > 0 {
             self.watch(cx, peer);
         }
@@ -126,9 +122,25 @@ impl Endpoint {
     /// Says hello to a peer whose session has begun, as soon as there is room for it.
     #[cold]
     pub fn greet<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
-        if self.may_greet(peer) {
+        if self.may_greet(peer) && self.may_welcome(cx.shared, peer) {
             self.peers[peer as usize].greeted = true;
             self.say_hello(cx, peer);
+        }
+    }
+
+    /// Whether what comes in a peer's session may outlive it. It may not while earlier ones have left too much: until a
+    /// Hello names the session nothing of it has completed.
+    fn may_welcome(&self, shared: &Shared, peer: u32) -> bool {
+        let state = &self.peers[peer as usize];
+        state.is_welcome() || state.left <= shared.config.most_left
+    }
+
+    /// The program has received something that an ended session has left: another may have waited for that.
+    #[cold]
+    pub fn less_is_left<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        let state = &self.peers[peer as usize];
+        if state.their_session != 0 && !state.greeted {
+            self.greet(cx, peer);
         }
     }
 
@@ -142,12 +154,15 @@ impl Endpoint {
 
     /// Says who we are, and how much may come.
     pub fn say_hello<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
-        let window = self.window_for(cx.shared, peer);
+        let (window, welcome) = (self.window_for(cx.shared, peer), self.may_welcome(cx.shared, peer));
         let state = &mut self.peers[peer as usize];
         state.window_told = window;
         state.window_most = state.window_most.max(window);
-        // The count in the session's name: 0 where none of its goes on.
-        let session = state.their_session as u32;
+        if welcome && state.their_session != 0 {
+            state.welcomed = state.their_session;
+        }
+        // The count in the session's name: 0 where none of its goes on, or none that is welcome.
+        let session = if welcome { state.their_session as u32 } else { 0 };
         self.tell(cx, peer, &Body::Hello { window, session });
     }
 
@@ -231,7 +246,7 @@ impl Endpoint {
                 self.context_of_near_ended(cx, peer, status);
             } else {
                 self.lose_peer(cx, peer, status);
-                self.peers[peer as usize].may_resume = true;
+                self.peers[peer as usize].resumes();
             }
         }
     }
@@ -247,7 +262,7 @@ impl Endpoint {
             self.drop_backlog(cx, peer, status);
             self.fail_ops(cx, peer, failure);
             // Who hears of the new session waits for no answer to what was in the old one.
-            self.orphan_all(cx, peer, failure);
+            self.orphan_all(cx, peer, failure, true);
             self.say_hello(cx, peer);
         }
         let state = &mut self.peers[peer as usize];
@@ -257,11 +272,11 @@ impl Endpoint {
             if !early.is_empty() {
                 self.has_paid(peer);
             }
-            self.without_the_missing(cx, peer, early);
+            self.without_the_missing(cx, peer, early, true);
         } else if state.their_session != 0 {
             self.fail_directed(cx.shared, peer, failure);
             self.end_their_session(cx, peer, status);
-            self.peers[peer as usize].may_resume = true;
+            self.peers[peer as usize].resumes();
         }
         // Whether it lives is asked where its lane leads.
         self.tell(cx, peer, &Body::Ping);
@@ -309,18 +324,20 @@ impl Endpoint {
         }
     }
 
-    /// Nothing more comes in the peer's session with us.
+    /// Nothing more comes in the peer's session with us. Messages of one that was not welcome have not completed, and nobody
+    /// receives them any more.
     fn end_their_session<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
+        let welcome = self.peers[peer as usize].is_welcome();
         let early: Vec<_> = self.peers[peer as usize].end_their_session().into_iter().collect();
         if !early.is_empty() {
             self.has_paid(peer);
         }
-        self.without_the_missing(cx, peer, early);
-        self.orphan_all(cx, peer, Failure::PeerLost(status));
+        self.without_the_missing(cx, peer, early, welcome);
+        self.orphan_all(cx, peer, Failure::PeerLost(status), welcome);
     }
 
-    /// Nothing more comes of what has begun to come from a peer.
-    fn orphan_all<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, failure: Failure) {
+    /// Nothing more comes of what has begun to come from a peer. `whole`: what has come whole stays.
+    fn orphan_all<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, failure: Failure, whole: bool) {
         self.peers[peer as usize].assemblies.clear();
         if self.peers[peer as usize].kept == 0 {
             return;
@@ -328,7 +345,7 @@ impl Endpoint {
         let theirs = self.incoming.iter().filter(|(_, incoming)| incoming.peer == peer && !incoming.orphan);
         for key in theirs.map(|(key, _)| key).collect::<Vec<Key>>() {
             if self.incoming.get_mut(key).is_some() {
-                self.orphan(cx, key.index, failure);
+                self.orphan(cx, key.index, failure, whole);
             }
         }
     }
@@ -346,12 +363,18 @@ impl Endpoint {
         }
     }
 
-    /// Nothing more comes of a message, and nobody is to be told of it.
-    pub fn orphan<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, failure: Failure) {
+    /// Nothing more comes of a message, and nobody is to be told of it. `stays`: it does if it has come whole, also where
+    /// the program does not know of it yet.
+    pub fn orphan<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32, failure: Failure, stays: bool) {
         self.leave(index);
         let incoming = self.incoming.at_mut(index).expect("it is there");
         let whole = matches!(incoming.fetch, Fetch::Nothing) && incoming.arrived == incoming.eager;
-        if whole && !matches!(incoming.standing, Standing::Early) {
+        let stays = match incoming.standing {
+            Standing::Early => false,
+            Standing::Unexpected(_) => stays,
+            Standing::Claimed | Standing::Matched(_) | Standing::Discarded => true,
+        };
+        if whole && stays {
             return;
         }
         incoming.failure.get_or_insert(failure);

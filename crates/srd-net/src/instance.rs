@@ -667,6 +667,11 @@ impl Instance {
         self.shared.address
     }
 
+    /// UDP port of the first slot at any address.
+    pub fn port_base(&self) -> u16 {
+        self.shared.port_base
+    }
+
     /// MTU of the path in bytes, IP header included.
     pub fn mtu(&self) -> u16 {
         self.shared.mtu

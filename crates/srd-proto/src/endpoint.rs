@@ -2,6 +2,7 @@
 
 mod admission;
 
+use crate::arrivals::Arrival;
 use crate::identity::Identities;
 use crate::messages::Purpose;
 use crate::peer::{Peer, Shared};
@@ -386,7 +387,10 @@ impl<P: Payload> Endpoint<P> {
         if packet.hello.is_some() {
             peer.answer_hello(now, shared);
         }
-        if ce {
+        // A copy of a packet says nothing new, whoever has made it.
+        let is_copy =
+            matches!(&packet.body, Body::Data(data) if peer.arrivals.classify(data.psn) != Arrival::New);
+        if ce && !is_copy {
             shared.stats.ce_marks += 1;
             peer.arrivals.note_ce();
         }

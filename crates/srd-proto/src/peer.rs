@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) trace: Trace,
     /// When the packet that is being handled came to the network card.
     pub(crate) arrived: Time,
+    /// Messages of more than one packet that are remembered, of all peers.
+    pub(crate) reassemblies: usize,
 }
 
 impl Shared {
@@ -47,6 +49,7 @@ impl Shared {
             rng,
             load: ActiveSenders::default(),
             arrived: Time(0),
+            reassemblies: 0,
             trace: Trace::default(),
         }
     }
@@ -199,6 +202,8 @@ pub(crate) struct Peer<P: Payload> {
     // Receiving.
     pub(crate) arrivals: Arrivals,
     pub(crate) reassemblies: Reassemblies,
+    /// How many of [`Shared::reassemblies`] are this peer's.
+    reassemblies_counted: usize,
     /// Way back of what comes on path 0; see [`Peer::way_back`].
     ack_offset: u16,
     ack_turn: u16,
@@ -279,6 +284,7 @@ impl<P: Payload> Peer<P> {
             share_bytes: u64::MAX,
             arrivals: Arrivals::new(Psn(0)),
             reassemblies: Reassemblies::default(),
+            reassemblies_counted: 0,
             ack_offset: shared.rng.random(),
             ack_turn: 0,
             counted: Counted::default(),
@@ -538,10 +544,19 @@ impl<P: Payload> Peer<P> {
                 upper.abandon(cookie, &partial.head);
             }
         }
+        self.count_reassemblies(shared);
         // Of strangers the upper layer knows nothing.
         if self.vouched {
             upper.peer_lost(self.id, self.port, self.addr, why);
         }
+    }
+
+    /// More or fewer messages are remembered.
+    #[inline]
+    pub(crate) fn count_reassemblies(&mut self, shared: &mut Shared) {
+        let remembered = self.reassemblies.remembered();
+        shared.reassemblies = shared.reassemblies - self.reassemblies_counted + remembered;
+        self.reassemblies_counted = remembered;
     }
 
     /// When this peer wants attention next.

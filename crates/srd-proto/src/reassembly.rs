@@ -59,6 +59,11 @@ impl Reassemblies {
         self.messages.len() - self.closed.len()
     }
 
+    /// Messages that are half there, and those given up.
+    pub(crate) fn remembered(&self) -> usize {
+        self.messages.len()
+    }
+
     /// Whether more is awaited of a message.
     pub(crate) fn await_more(&self) -> bool {
         self.messages.len() > self.closed.len()

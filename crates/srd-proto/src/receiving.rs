@@ -20,6 +20,8 @@ pub(crate) const KEPT_FOR_OLDEST: u32 = 16;
 const MAX_PARTIAL_OF_STRANGER: usize = 4;
 /// And of one that knows a key, but may not be at its address: more than a first window holds.
 const MAX_PARTIAL_OF_UNPROVEN: usize = 64;
+/// Of all together, beyond which those whom our program has not named have no more than strangers. Each costs 200 bytes.
+const MAX_PARTIAL_OF_ALL: usize = 16_384;
 
 impl<P: Payload> Peer<P> {
     /// A data packet has arrived.
@@ -53,11 +55,12 @@ impl<P: Payload> Peer<P> {
                 true
             }
             Op::Skip => {
-                self.on_skip(data, upper);
+                self.on_skip(data, shared, upper);
                 true
             }
             _ => self.on_segment(data, shared, upper),
         };
+        self.count_reassemblies(shared);
         self.arrivals.note_more(psn, data.more);
         let awaited = self.reassemblies.await_more() || self.arrivals.more();
         shared.load.count(now, shared.config.base_rtt, &mut self.counted, awaited);
@@ -138,7 +141,8 @@ impl<P: Payload> Peer<P> {
         shared: &mut Shared,
         upper: &mut U,
     ) -> bool {
-        let most = self.lesser_limit().unwrap_or(usize::MAX).min(shared.config.max_partial_per_peer as usize);
+        let most =
+            self.lesser_limit(shared).unwrap_or(usize::MAX).min(shared.config.max_partial_per_peer as usize);
         if self.reassemblies.len() >= most || !self.may_refuse(data.psn) {
             shared.stats.partial_limit_drops += 1;
             return false;
@@ -152,7 +156,7 @@ impl<P: Payload> Peer<P> {
                 self.reassemblies.insert(data.msg, Reassembly { cookie: Some(cookie), head, placed });
             }
             Err(status) => {
-                self.close_partial(data.msg, head);
+                self.close_partial(data.msg, head, shared);
                 self.refuse(data, status, shared);
             }
         }
@@ -176,9 +180,9 @@ impl<P: Payload> Peer<P> {
     }
 
     /// The sender has given the message up.
-    fn on_skip<U: UpperLayer<P>>(&mut self, data: &Data<P>, upper: &mut U) {
+    fn on_skip<U: UpperLayer<P>>(&mut self, data: &Data<P>, shared: &Shared, upper: &mut U) {
         let head = Incoming { peer: self.id, from: self.addr, port: self.port, op: Op::Skip, len: 0 };
-        let old = self.close_partial(data.msg, head);
+        let old = self.close_partial(data.msg, head, shared);
         if let Some(Reassembly { cookie: Some(cookie), head, .. }) = old {
             upper.abandon(cookie, &head);
         }
@@ -186,20 +190,23 @@ impl<P: Payload> Peer<P> {
 
     /// Nothing more of a message is taken. How many of those are remembered is bounded by the window, or by
     /// [`Peer::lesser_limit`]: a late segment of a message that has been forgotten is refused once more, or waits like a first one.
-    fn close_partial(&mut self, id: MsgId, head: Incoming) -> Option<Reassembly> {
+    fn close_partial(&mut self, id: MsgId, head: Incoming, shared: &Shared) -> Option<Reassembly> {
         let old = self.reassemblies.close(id, head, self.arrivals.cum());
-        if let Some(most) = self.lesser_limit() {
+        if let Some(most) = self.lesser_limit(shared) {
             self.reassemblies.forget_closed(most);
         }
         old
     }
 
-    /// How many incomplete messages, and how many that are closed, are remembered of whom anybody may pretend to be.
-    fn lesser_limit(&self) -> Option<usize> {
+    /// How many incomplete messages, and how many that are closed, are remembered of whom anybody may pretend to be, or of whom
+    /// our program has not named while very many are remembered.
+    fn lesser_limit(&self, shared: &Shared) -> Option<usize> {
         match (self.vouched, self.proven) {
-            (true, true) => None,
-            (true, false) => Some(MAX_PARTIAL_OF_UNPROVEN),
+            _ if self.named => None,
             (false, _) => Some(MAX_PARTIAL_OF_STRANGER),
+            _ if shared.reassemblies >= MAX_PARTIAL_OF_ALL => Some(MAX_PARTIAL_OF_STRANGER),
+            (true, false) => Some(MAX_PARTIAL_OF_UNPROVEN),
+            (true, true) => None,
         }
     }
 

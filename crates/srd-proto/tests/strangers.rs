@@ -299,6 +299,15 @@ fn contexts_of_forged_addresses_do_not_add_up_over_time() {
     assert_eq!(world.hosts[1].log.received.len(), 1);
 }
 
+/// A segment of a message that never goes on, or gives one up.
+fn segment(who: Incarnation, key: Qkey, number: u32, skip: bool) -> Body<Bytes> {
+    let op = if skip { Op::Skip } else { send_op(key) };
+    match data(first_psn(who, 0).plus(number), op, vec![0; !skip as usize]) {
+        Body::Data(data) => Body::Data(Data { msg: MsgId(number), len: if skip { 0 } else { 100 }, ..data }),
+        other => other,
+    }
+}
+
 /// First segments of messages that never go on, and messages given up: each would be remembered until the window has passed.
 #[test]
 fn of_a_strangers_messages_few_are_remembered() {
@@ -309,22 +318,37 @@ fn of_a_strangers_messages_few_are_remembered() {
         forge(&mut world, 0, 7, &hello_packet(4000, who, Body::None));
         let told = answers(&mut world, 0, Nanos::from_millis(1))[0].packet.clone();
         let dst_tag = if key == KEY { Tag::UNKNOWN } else { told.src_tag };
-        let segment = |number: u32, skip: bool| {
-            let op = if skip { Op::Skip } else { send_op(key) };
-            match data(first_psn(who, 0).plus(number), op, vec![0; !skip as usize]) {
-                Body::Data(data) => {
-                    Body::Data(Data { msg: MsgId(number), len: if skip { 0 } else { 100 }, ..data })
-                }
-                other => other,
-            }
-        };
         for number in 0..900 {
-            let body = segment(number, number % 2 == 1);
+            let body = segment(who, key, number, number % 2 == 1);
             forge(&mut world, 0, 7, &Packet { dst_tag, ..hello_packet(4000, who, body) });
         }
         let stats = world.hosts[0].endpoint.stats();
         assert_eq!(stats.partial_limit_drops, 450 - most, "{key:?}");
     }
+}
+
+/// Who knows a well-known key and has addresses of his own is a peer like any other, but all that the program has not named share.
+#[test]
+fn of_all_messages_of_whom_nobody_has_named_only_so_many_are_remembered() {
+    let mut world = world(1, &Config::default());
+    for peer in 0..40u16 {
+        let who = Incarnation(0x7777_0000_1234 + peer as u64);
+        forge(&mut world, 0, 7, &hello_packet(4000 + peer, who, Body::None));
+        let told = answers(&mut world, 0, Nanos::from_millis(1))[0].packet.clone();
+        for number in 0..900 {
+            let body = segment(who, KEY, number, false);
+            forge(
+                &mut world,
+                0,
+                7,
+                &Packet { dst_tag: told.src_tag, ..hello_packet(4000 + peer, who, body) },
+            );
+        }
+        answers(&mut world, 0, Nanos::from_millis(1));
+    }
+    // The first 18 have all that they ask for, the next one what is left, each of the others four.
+    let remembered = 40 * 900 - world.hosts[0].endpoint.stats().partial_limit_drops;
+    assert_eq!(remembered, 16_384 + 21 * 4);
 }
 
 /// The queue keys of well-known endpoints are known to all, so that data counts whose sender may have forged his address. He is told

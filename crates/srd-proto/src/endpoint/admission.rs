@@ -238,6 +238,7 @@ impl<P: Payload> Endpoint<P> {
                 old.reassemblies.drain().filter_map(|partial| Some((partial.cookie?, partial.head)));
             half_taken.for_each(|(cookie, head)| upper.abandon(cookie, &head));
         }
+        old.count_reassemblies(&mut self.shared);
         self.by_addr.remove(&(old.port, old.addr));
         self.last_peer = None;
         self.timers.set(slot, Time::NEVER);
