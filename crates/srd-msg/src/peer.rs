@@ -57,6 +57,8 @@ pub(crate) struct Peer {
     pub spoken: bool,
     /// It has said Hello in this session of ours: what comes of it there stays, also when the session ends.
     pub accepted: bool,
+    /// Its first context has ended, and it goes on with what is now there.
+    pub moved: bool,
     /// Something has been sent in this session, to which it will say who it is.
     pub introduced: bool,
     /// Number of the next ordered message.
@@ -151,6 +153,7 @@ impl Peer {
             identity: addr.key,
             spoken: false,
             accepted: false,
+            moved: false,
             introduced: false,
             next_number: 0,
             floor: 0,
@@ -276,7 +279,7 @@ impl Peer {
     /// endpoints that have keys finds nothing there that others have left. `well_known`: our own endpoint has none.
     #[inline]
     pub fn may_drop(&self, well_known: bool) -> bool {
-        !self.accepted && (self.session > 1 || self.addr.key == 0 || well_known)
+        !self.accepted && (self.session > 1 || self.moved || self.addr.key == 0 || well_known)
     }
 
     /// Whether there is anything that could be lost with it.
@@ -290,6 +293,7 @@ impl Peer {
         self.identity = self.addr.key;
         self.spoken = false;
         self.accepted = false;
+        self.moved = false;
         self.introduced = false;
         self.next_number = 0;
         self.floor = 0;

@@ -72,9 +72,7 @@ impl Endpoint {
             // A context has ended, and with it what had come by it of the session, but the peer's lane goes on as if nothing
             // had happened: so does the session. If it asks whether we are there, it waits for what we have lost: it hears
             // of our next session.
-            Session::Ended
-                if self.peers[peer as usize].may_resume && (near || matches!(body, Body::Ping)) =>
-            {
+            Session::Ended if self.resumes_by(peer, near, body) => {
                 let state = &mut self.peers[peer as usize];
                 (state.their_session, state.theirs_gaps, state.greeted) = (session, true, false);
                 return true;
@@ -117,6 +115,12 @@ impl Endpoint {
         }
         self.unpark(cx, peer);
         true
+    }
+
+    /// Whether a session that has ended here with its context goes on with that message, because it goes by a lane.
+    fn resumes_by(&self, peer: u32, near: bool, body: &Body) -> bool {
+        let state = &self.peers[peer as usize];
+        state.may_resume && (near || state.lane.is_some() && matches!(body, Body::Ping))
     }
 
     /// Says hello to a peer whose session has begun, as soon as there is room for it.
@@ -229,11 +233,14 @@ impl Endpoint {
         };
         for peer in self.peers_in(cx, loss) {
             // Who has a key cannot have been in the old process and be in the new one. If it was in the old one nobody will
-            // know its key, and if it is in the new one the old has taken nothing that was meant for it.
-            let state = &self.peers[peer as usize];
+            // know its key, and if it is in the new one the old has taken nothing that was meant for it. But the new one may
+            // have, which we took for the old: if it has spoken the session is over, and if not that may have ended there, so
+            // that what goes again in it is not over before a Hello names it.
+            let state = &mut self.peers[peer as usize];
             let keyed = state.addr.key != 0;
             let another = loss.why == PeerLoss::Restarted;
-            let goes_on = another && (keyed || !state.spoken && !state.aborted.is_empty());
+            let goes_on = another && !state.spoken && (keyed || !state.aborted.is_empty());
+            state.moved |= goes_on && state.lane.is_none();
             self.settle_aborted(cx, peer, goes_on);
             let state = &mut self.peers[peer as usize];
             state.ending = state.ending.saturating_sub(1);

@@ -5,7 +5,9 @@ use crate::api::*;
 use crate::buffers::Buffer;
 use crate::endpoint::Endpoint;
 use crate::header::{self, Body, COMMON, Common, LONGEST, may_come_twice, number_in};
+use crate::iov::Iovs;
 use crate::lane::LaneSend;
+use crate::operations::{Await, Op};
 use crate::shared::Cx;
 use arrayvec::ArrayVec;
 use srd_device::slab::Key;
@@ -347,6 +349,7 @@ impl Endpoint {
             let header = tx.buffer.as_ref().map(|buffer| cx.device.memory().bytes(buffer.addr, COMMON));
             let of_now = tx.session == self.peers[peer as usize].session;
             if of_now && (another || near && header.is_some_and(may_come_twice)) {
+                self.awaits_acceptance(cx, index);
                 again.push(index);
             } else {
                 self.fail_work(cx, index, status);
@@ -357,6 +360,31 @@ impl Endpoint {
             self.blocked.push_back(peer);
         }
         again.into_iter().rev().for_each(|index| state.backlog.push_front(index));
+    }
+
+    /// The operation of which a message goes again is not over before the peer has accepted the session, if that may still drop
+    /// what has come.
+    fn awaits_acceptance<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        let tx = self.tx.at(index).expect("the caller has it");
+        let (peer, purpose) = (tx.peer, tx.purpose);
+        if !self.peers[peer as usize].may_drop(self.identity.well_known) {
+            return;
+        }
+        let op = match purpose {
+            Purpose::Part(op) => op,
+            Purpose::Eager { context, tagged, report } => {
+                self.ended(peer); // as what it was begun
+                let kind = Kind::Send { tagged };
+                let op = Op { kind, report, parts: 1, ..Op::new(peer, context, Iovs::new()) };
+                let op = self.begin_op(op).index;
+                self.tx.at_mut(index).expect("as above").purpose = Purpose::Part(op);
+                op
+            }
+            Purpose::Control | Purpose::Ask | Purpose::Pull { .. } => return,
+        };
+        if self.ops.at(op).is_some_and(|op| op.awaits == Await::Nothing) {
+            self.await_acceptance(cx, op);
+        }
     }
 
     /// A piece of work is done, well or not.
