@@ -1,7 +1,7 @@
 # The commands of this repository. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench ablations figures campaign pauses fuzz sanitize install clean
+.PHONY: help setup build test demo bench ablations figures book campaign pauses fuzz sanitize install clean
 
 PREFIX ?= /usr/local
 SEEDS ?= 2000
@@ -31,6 +31,9 @@ ablations: build ## docs/ABLATIONS.md: what each part of congestion control is g
 
 figures: build   ## every published figure and table again, SRD beside its rivals: target/figures/index.html (some minutes)
 	@target/srd/bin/srd figures --out target/figures
+
+book:            ## the documents as a book in target/book, if mdBook is installed (cargo install mdbook)
+	@command -v mdbook >/dev/null && mdbook build || { echo "book: no mdbook here (cargo install mdbook); the pages are docs/SUMMARY.md's"; exit 1; }
 
 campaign:        ## SEEDS=N [FIRST=N]: the deterministic world, one run per seed, and random programs of messages
 	@scripts/campaign.sh $(SEEDS) $(FIRST)
