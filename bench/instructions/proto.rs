@@ -99,8 +99,7 @@ fn main() {
     let lengths: Vec<usize> =
         std::env::args().skip(1).map(|text| text.parse().expect("lengths in bytes")).collect();
     let ends = [0, 1].map(|end| {
-        let endpoint =
-            Endpoint::new(Config::default(), Incarnation(end as u64 + 1), &[1], end as u64);
+        let endpoint = Endpoint::new(Config::default(), Incarnation(end as u64 + 1), &[1], end as u64);
         (endpoint, Count::default())
     });
     let mut pair = Pair { ends, now: Time(1_000_000) };
