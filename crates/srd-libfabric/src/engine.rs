@@ -5,8 +5,9 @@
 //! ([`Engine::progress`]); while they do not, the instance's thread moves packets, the device's completion queue notifies, and
 //! the handler here does what a poll would have done.
 
-use crate::boundary::{Errno, Outcome};
+use crate::boundary::{Errno, Outcome, refused};
 use crate::completions::Reports;
+use crate::constants::BAD_STATE;
 use crate::environment::Place;
 use crate::shm_peers::{Layer, ShmPeers};
 use crate::{capabilities, report};
@@ -164,7 +165,7 @@ impl State {
     pub fn at(&mut self, endpoint: EndpointId) -> Outcome<(&mut Messages, &mut Bound)> {
         match self.endpoints.get_mut(endpoint.0 as usize) {
             Some(Some(bound)) => Ok((&mut self.messages, bound)),
-            _ => Err(Errno::BAD_STATE),
+            _ => Err(BAD_STATE),
         }
     }
 
@@ -208,7 +209,8 @@ impl Engine {
             log::error(format_args!("{why}"));
             Errno(libc::ENODEV)
         })?;
-        let messages = instance.with(|device, _| Messages::open(device, capabilities::config()))??;
+        let messages = instance
+            .with(|device, _| Messages::open(device, capabilities::config()).map_err(refused))??;
         let cq = messages.cq();
         let state = State { messages, endpoints: Vec::new(), ask_again: Time::NEVER, closed: false };
         let state = Arc::new(Guarded(UnsafeCell::new(state)));
