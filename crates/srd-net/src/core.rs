@@ -47,7 +47,7 @@ pub struct CoreCounters {
 }
 
 /// Whether a layer above has heard of a peer from the program. `None`: the layer has gone.
-pub type Names = Box<dyn Fn(InstanceAddr) -> Option<bool> + Send>;
+pub type Names = Box<dyn Fn(&mut Device<HostMemory>, InstanceAddr) -> Option<bool> + Send>;
 
 /// Where a panic on purpose may be.
 const IN_CALL: usize = 0;
@@ -322,7 +322,7 @@ impl Core {
     fn is_named(&mut self, peer: InstanceAddr) -> bool {
         let (mut anybody, mut named) = (false, false);
         self.names.retain(|names| {
-            let answer = names(peer);
+            let answer = names(&mut self.device, peer);
             anybody |= answer.is_some();
             named |= answer == Some(true);
             answer.is_some()

@@ -296,6 +296,13 @@ impl Instance {
         self.shared.core.is_over()
     }
 
+    /// Of a device that has failed: lets a layer above get at what it has put [`crate::Beside`] it. The device itself is not to
+    /// be used any more.
+    #[cold]
+    pub fn with_failed(&self, f: impl FnOnce(&mut Device<HostMemory>)) {
+        self.shared.core.with_failed(|core| f(&mut core.device));
+    }
+
     /// There was a panic in a layer above, in a call of the program: nobody knows what it has left half done. All devices of
     /// this process that [`Instance::open`] gives out fail.
     #[cold]
@@ -347,11 +354,11 @@ impl Instance {
     #[inline]
     pub fn with_if(
         &self,
-        wanted: impl FnOnce() -> bool,
+        wanted: impl FnOnce(&mut Device<HostMemory>) -> bool,
         f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
     ) -> Result<bool, Unavailable> {
-        let core = self.shared.lock()?;
-        if wanted() { Ok(self.run(core, f)) } else { Ok(false) }
+        let mut core = self.shared.lock()?;
+        if wanted(&mut core.device) { Ok(self.run(core, f)) } else { Ok(false) }
     }
 
     #[inline]
@@ -683,9 +690,11 @@ impl Instance {
     }
 
     /// From now on `reporter` tells what a layer above has to add to the counters, until it answers `None`. It is called
-    /// with the device locked, though never while a function runs that the layer has given to this instance; it must not
-    /// call the instance.
-    pub fn on_stats(&self, reporter: impl Fn() -> Option<LayerStats> + Send + 'static) {
+    /// with the device locked, and must not call the instance.
+    pub fn on_stats(
+        &self,
+        reporter: impl Fn(&mut Device<HostMemory>) -> Option<LayerStats> + Send + 'static,
+    ) {
         let mut reporters = self.shared.reporters.lock().unwrap_or_else(PoisonError::into_inner);
         reporters.push(Box::new(reporter));
     }
@@ -702,7 +711,7 @@ impl Instance {
     /// such layers, nobody is told of the silence of peers that none of them has heard of. It is called as reporters are.
     pub fn on_silence(
         &self,
-        names: impl Fn(InstanceAddr) -> Option<bool> + Send + 'static,
+        names: impl Fn(&mut Device<HostMemory>, InstanceAddr) -> Option<bool> + Send + 'static,
     ) -> Result<(), Unavailable> {
         self.shared.lock()?.names.push(Box::new(names));
         Ok(())
@@ -710,7 +719,7 @@ impl Instance {
 
     /// All counters.
     pub fn stats(&self) -> Result<Stats, Unavailable> {
-        Ok(self.shared.stats_of(&*self.shared.lock()?))
+        Ok(self.shared.stats_of(&mut *self.shared.lock()?))
     }
 }
 
@@ -851,7 +860,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn stats_of(&self, core: &Core) -> Stats {
+    pub(crate) fn stats_of(&self, core: &mut Core) -> Stats {
         let mut stats = Stats::collect(
             core,
             self.address,
@@ -862,7 +871,7 @@ impl Shared {
         );
         let mut reporters = self.reporters.lock().unwrap_or_else(PoisonError::into_inner);
         reporters.retain(|report| {
-            let layer = report();
+            let layer = report(&mut core.device);
             let there = layer.is_some();
             stats.layers.extend(layer);
             there

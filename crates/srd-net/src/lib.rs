@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod beside;
 mod clock;
 mod contention;
 mod copies;
@@ -44,6 +45,7 @@ mod variables;
 
 pub use self::core::CoreCounters;
 pub use address::{AddressError, LocalAddress, is_private};
+pub use beside::Beside;
 pub use fault::{FaultCounters, FaultPlan};
 pub use instance::*;
 pub use notify::Subscription;

@@ -306,9 +306,9 @@ impl Shared {
         };
         if self.go_on_until(over).is_ok()
             && let Some(file) = &self.stats_file
-            && let Ok(core) = self.lock()
+            && let Ok(mut core) = self.lock()
         {
-            self.stats_of(&core).write(file);
+            self.stats_of(&mut core).write(file);
         }
     }
 }

@@ -195,8 +195,8 @@ impl Server {
     fn collect(&self, until: Instant) -> Option<Stats> {
         let shared = self.shared.upgrade()?;
         loop {
-            if let Some(core) = shared.core.try_lock() {
-                return Some(shared.stats_of(&core));
+            if let Some(mut core) = shared.core.try_lock() {
+                return Some(shared.stats_of(&mut core));
             }
             if self.is_closing() || shared.core.has_failed() || Instant::now() >= until {
                 return None;
