@@ -39,6 +39,28 @@ pub struct Transmit<P> {
     pub packet: Packet<P>,
 }
 
+/// A packet that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a, P> {
+    /// When it came to the network card: what the host takes to look at it is not taken for the network's.
+    pub arrived: Time,
+    /// The host that it comes from.
+    pub from: Gid,
+    /// What it says.
+    pub packet: &'a Packet<P>,
+    /// Size of its datagram.
+    pub bytes: usize,
+    /// Whether it carried a congestion mark.
+    pub ce: bool,
+}
+
+impl<'a, P> Received<'a, P> {
+    /// One without a mark, looked at when it came.
+    pub fn new(now: Time, from: Gid, packet: &'a Packet<P>, bytes: usize) -> Received<'a, P> {
+        Received { arrived: now, from, packet, bytes, ce: false }
+    }
+}
+
 /// Why a message was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendError {
@@ -294,36 +316,15 @@ impl<P: Payload> Endpoint<P> {
         self.context(peer)?.messages.token_of(id)
     }
 
-    /// A packet has arrived at our port number `port` from host `from`. `bytes` is the size of its datagram, `ce`
-    /// whether it carried a congestion mark.
-    #[allow(clippy::too_many_arguments)]
+    /// A packet has arrived at our port number `port`, and is looked at now.
     pub fn handle_packet<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         port: u8,
-        from: Gid,
-        packet: &Packet<P>,
-        bytes: usize,
-        ce: bool,
+        received: Received<'_, P>,
         upper: &mut U,
     ) {
-        self.handle_packet_from(now, now, port, from, packet, bytes, ce, upper);
-    }
-
-    /// As [`Endpoint::handle_packet`], for a packet that came to the network card at `arrived`, before `now`: what the
-    /// host takes to look at it is not taken for the network's.
-    #[allow(clippy::too_many_arguments)]
-    pub fn handle_packet_from<U: UpperLayer<P>>(
-        &mut self,
-        now: Time,
-        arrived: Time,
-        port: u8,
-        from: Gid,
-        packet: &Packet<P>,
-        bytes: usize,
-        ce: bool,
-        upper: &mut U,
-    ) {
+        let Received { arrived, from, packet, bytes, ce } = received;
         let late = now.since(arrived);
         let now = self.advance(now);
         self.shared.arrived = Time(now.0.saturating_sub(late.0));
