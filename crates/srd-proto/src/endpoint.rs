@@ -138,11 +138,12 @@ impl<P: Payload> Endpoint<P> {
             "1 to 256 paths, at least one source port"
         );
         let identities = Identities::new(incarnation, seed, config.confirm_first);
+        let hash = KeyedHash::new(seed ^ incarnation.0);
         Endpoint {
-            shared: Shared::new(config, identities, ports, SmallRng::seed_from_u64(seed)),
+            shared: Shared::new(config, identities, hash, ports, SmallRng::seed_from_u64(seed)),
             incarnation,
             peers: Vec::new(),
-            by_addr: HashMap::with_hasher(KeyedHash::new(seed ^ incarnation.0)),
+            by_addr: HashMap::with_hasher(hash),
             own_host: None,
             strangers: VecDeque::new(),
             unproven: VecDeque::new(),

@@ -19,7 +19,7 @@ use crate::{Config, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Trans
 use rand::Rng;
 use rand::rngs::SmallRng;
 use srd_wire::{
-    AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, PathId, Probe, Psn, Stamp, Status,
+    AckBox, Body, Hello, Incarnation, InstanceAddr, KeyedHash, Nanos, Op, Packet, PathId, Probe, Psn, Stamp, Status,
     Tag, Time, VERSION, first_psn,
 };
 use std::collections::VecDeque;
@@ -28,6 +28,8 @@ use std::collections::VecDeque;
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) identities: Identities,
+    /// Of tables whose keys peers choose.
+    pub(crate) hash: KeyedHash,
     pub(crate) ports: Vec<u16>,
     pub(crate) stats: Stats,
     pub(crate) rng: SmallRng,
@@ -40,10 +42,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, identities: Identities, ports: &[u16], rng: SmallRng) -> Shared {
+    pub(crate) fn new(
+        config: Config,
+        identities: Identities,
+        hash: KeyedHash,
+        ports: &[u16],
+        rng: SmallRng,
+    ) -> Shared {
         Shared {
             config,
             identities,
+            hash,
             ports: ports.to_vec(),
             stats: Stats::default(),
             rng,
@@ -57,7 +66,8 @@ impl Shared {
     #[cfg(test)]
     pub(crate) fn for_tests(config: Config) -> Shared {
         use rand::SeedableRng;
-        Shared::new(config, Identities::new(Incarnation(1), 1, false), &[1], SmallRng::seed_from_u64(1))
+        let identities = Identities::new(Incarnation(1), 1, false);
+        Shared::new(config, identities, KeyedHash::new(1), &[1], SmallRng::seed_from_u64(1))
     }
 
     /// Bytes by which sealing makes a packet longer, at most.
@@ -283,7 +293,7 @@ impl<P: Payload> Peer<P> {
             receiver_senders: 0,
             share_bytes: u64::MAX,
             arrivals: Arrivals::new(Psn(0)),
-            reassemblies: Reassemblies::default(),
+            reassemblies: Reassemblies::new(shared.hash),
             reassemblies_counted: 0,
             ack_offset: shared.rng.random(),
             ack_turn: 0,
