@@ -223,7 +223,7 @@ impl<P: Payload> Endpoint<P> {
             inflight_bytes: peer.sent.inflight_bytes(),
             queued_bytes: peer.messages.queued_bytes(),
             window_bytes: peer.outgoing.as_ref().map_or(0, |out| out.controller.send_limits().window_bytes),
-            silent: peer.dead,
+            silent: peer.liveness.dead,
             least_rtt: peer.rtt.min().unwrap_or(Nanos::ZERO),
             counters: peer.counters,
         })
@@ -241,7 +241,7 @@ impl<P: Payload> Endpoint<P> {
 
     /// Whether nothing is in flight and nothing waits, towards any living peer.
     pub fn is_quiet(&self) -> bool {
-        self.peers.iter().all(|peer| peer.dead || !peer.busy())
+        self.peers.iter().all(|peer| peer.liveness.dead || !peer.busy())
     }
 
     /// The context with `to`, seen from our port number `port`; made if there is none.
@@ -252,7 +252,7 @@ impl<P: Payload> Endpoint<P> {
             None => self.add_peer(port, to, true, None).ok_or(SendError::TooManyPeers)?,
         };
         let peer = &mut self.peers[slot as usize];
-        (peer.named, peer.vouched, peer.proven) = (true, true, true);
+        peer.standing.name();
         Ok(peer.id)
     }
 
@@ -278,9 +278,9 @@ impl<P: Payload> Endpoint<P> {
         let peer = &mut self.peers[slot as usize];
         peer.outgoing(&mut self.shared);
         // Nobody reads who does not know the memory's key.
-        peer.proven |= matches!(op, Op::ReadResponse { .. });
+        peer.standing.proven |= matches!(op, Op::ReadResponse { .. });
         if !peer.busy() {
-            peer.waiting_since = now;
+            peer.liveness.waiting_since = now;
         }
         peer.last_active = now;
         peer.revive(now);
@@ -350,7 +350,7 @@ impl<P: Payload> Endpoint<P> {
             return self.reset(port, addr, own, packet.src_tag, packet.dst_tag, self.asker(known));
         }
         let Some(slot) = self.identify(port, addr, known, own, packet, upper) else { return };
-        self.peers[slot as usize].prove(named, bytes);
+        self.peers[slot as usize].standing.prove(named, bytes);
         if !self.is_of_context(slot, packet.hello.as_ref(), upper) {
             return;
         }
@@ -360,16 +360,16 @@ impl<P: Payload> Endpoint<P> {
         // a stranger, or the question to one; where contexts need keys, only who has made one can name us at all.)
         let in_context = packet.ack.is_some() || matches!(packet.body, Body::Data(_));
         match &packet.hello {
-            None => peer.context_confirmed |= in_context,
-            Some(hello) => peer.context_confirmed = named && in_context && hello.echo != 0,
+            None => peer.hello.context_confirmed |= in_context,
+            Some(hello) => peer.hello.context_confirmed = named && in_context && hello.echo != 0,
         }
-        peer.hello_confirmed |= peer.context_confirmed || named && shared.config.confirm_first;
-        if !peer.vouched
+        peer.hello.confirmed |= peer.hello.context_confirmed || named && shared.config.confirm_first;
+        if !peer.standing.vouched
             && let Body::Data(data) = &packet.body
         {
-            peer.vouched = upper.vouches(&data.op);
+            peer.standing.vouched = upper.vouches(&data.op);
         }
-        peer.last_heard = now;
+        peer.liveness.last_heard = now;
         peer.revive(now);
         shared.stats.rx_pkts += 1;
         if peer.incompatible {
@@ -382,7 +382,7 @@ impl<P: Payload> Endpoint<P> {
                 shared.stats.unconfirmed += 1;
             }
             peer.arrivals.ack_by(now); // answer with a hello
-            peer.hello_at = now;
+            peer.hello.at = now;
             self.make_ready(slot);
             return;
         }
@@ -436,7 +436,7 @@ impl<P: Payload> Endpoint<P> {
         while let Some(&slot) = self.ready.front() {
             let peer = &mut self.peers[slot as usize];
             if let Some(result) = peer.poll_transmit(now, &mut self.shared, &mut sink) {
-                if peer.burst_left == 0 && self.ready.len() > 1 {
+                if peer.burst.is_over() && self.ready.len() > 1 {
                     self.ready.rotate_left(1); // its burst is over: the next peer's turn
                 }
                 if now >= peer.look_again {

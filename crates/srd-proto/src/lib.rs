@@ -18,7 +18,9 @@ mod endpoint;
 #[cfg(feature = "serde")]
 mod event_line;
 mod events;
+mod hello;
 mod identity;
+mod liveness;
 mod loss;
 mod messages;
 mod pacing;
@@ -34,6 +36,7 @@ mod rtt;
 pub mod selector;
 mod sending;
 mod sent;
+mod standing;
 mod stats;
 mod timer_wheel;
 mod upper_layer;

@@ -201,8 +201,8 @@ impl<P: Payload> Peer<P> {
     /// How many incomplete messages, and how many that are closed, are remembered of whom anybody may pretend to be, or of whom
     /// our program has not named while very many are remembered.
     fn lesser_limit(&self, shared: &Shared) -> Option<usize> {
-        match (self.vouched, self.proven) {
-            _ if self.named => None,
+        match (self.standing.vouched, self.standing.proven) {
+            _ if self.standing.named => None,
             (false, _) => Some(MAX_PARTIAL_OF_STRANGER),
             _ if shared.reassemblies >= MAX_PARTIAL_OF_ALL => Some(MAX_PARTIAL_OF_STRANGER),
             (true, false) => Some(MAX_PARTIAL_OF_UNPROVEN),
