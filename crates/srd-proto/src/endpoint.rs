@@ -2,7 +2,6 @@
 
 mod admission;
 
-use crate::arrivals::Arrival;
 use crate::identity::Identities;
 use crate::messages::Purpose;
 use crate::peer::{Peer, Shared};
@@ -14,7 +13,7 @@ use crate::{
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use srd_wire::{
-    Body, Gid, Incarnation, InstanceAddr, KeyedHash, MsgId, Nanos, Op, Packet, Status, Tag, Time,
+    Body, Gid, Incarnation, InstanceAddr, KeyedHash, MsgId, Nanos, Op, Packet, Status, Time,
 };
 use std::collections::{HashMap, VecDeque};
 
@@ -325,87 +324,23 @@ impl<P: Payload> Endpoint<P> {
         received: Received<'_, P>,
         upper: &mut U,
     ) {
-        let Received { arrived, from, packet, bytes, ce } = received;
-        let late = now.since(arrived);
+        let late = now.since(received.arrived);
         let now = self.advance(now);
         self.shared.arrived = Time(now.0.saturating_sub(late.0));
-        let addr = InstanceAddr { gid: from, port: packet.src_port };
-        let known = self.known(port, addr);
-        let own = match known {
-            Some(slot) => self.peers[slot as usize].own,
-            None => self.shared.identities.toward(port, addr, 0),
-        };
-        if packet.src_tag == own.tag() && self.own_host != Some(from) {
-            self.shared.stats.reflected += 1;
-            return;
-        }
-        if let Body::Reset { stale } = packet.body {
-            return self.on_reset(known, packet, stale, upper);
-        }
-        // Who names us has got what we sent to his address: nobody else is told this incarnation.
-        let named = packet.dst_tag == own.tag();
-        if packet.dst_tag != Tag::UNKNOWN && !named && self.next_identity(known, own).tag() != packet.dst_tag
-        {
-            self.shared.stats.stale_incarnation += 1;
-            return self.reset(port, addr, own, packet.src_tag, packet.dst_tag, self.asker(known));
-        }
-        let Some(slot) = self.identify(port, addr, known, own, packet, upper) else { return };
-        self.peers[slot as usize].standing.prove(named, bytes);
-        if !self.is_of_context(slot, packet.hello.as_ref(), upper) {
-            return;
-        }
-        let shared = &mut self.shared;
-        let peer = &mut self.peers[slot as usize];
-        // Who has a context with us acknowledges or sends something in it. (A hello that echoes nobody is the answer to
-        // a stranger, or the question to one; where contexts need keys, only who has made one can name us at all.)
-        let in_context = packet.ack.is_some() || matches!(packet.body, Body::Data(_));
-        match &packet.hello {
-            None => peer.hello.context_confirmed |= in_context,
-            Some(hello) => peer.hello.context_confirmed = named && in_context && hello.echo != 0,
-        }
-        peer.hello.confirmed |= peer.hello.context_confirmed || named && shared.config.confirm_first;
-        if !peer.standing.vouched
-            && let Body::Data(data) = &packet.body
-        {
-            peer.standing.vouched = upper.vouches(&data.op);
-        }
-        peer.liveness.last_heard = now;
-        peer.revive(now);
+        let Some((slot, named)) = self.admit(port, &received, upper) else { return };
+        let (shared, peer) = (&mut self.shared, &mut self.peers[slot as usize]);
+        peer.hear(now, named, received.packet, shared, upper);
         shared.stats.rx_pkts += 1;
         if peer.incompatible {
             peer.end(now, Status::FeatureMismatch, PeerLoss::Incompatible, shared, upper);
-            self.make_ready(slot);
-            return;
-        }
-        if !peer.open(shared) {
-            if !matches!(packet.body, Body::None) {
+        } else if peer.open(shared) {
+            peer.take(now, &received, shared, upper);
+        } else {
+            if !matches!(received.packet.body, Body::None) {
                 shared.stats.unconfirmed += 1;
             }
             peer.arrivals.ack_by(now); // answer with a hello
             peer.hello.at = now;
-            self.make_ready(slot);
-            return;
-        }
-        if packet.hello.is_some() {
-            peer.answer_hello(now, shared);
-        }
-        // A copy of a packet says nothing new, whoever has made it.
-        let is_copy =
-            matches!(&packet.body, Body::Data(data) if peer.arrivals.classify(data.psn) != Arrival::New);
-        if ce && !is_copy {
-            shared.stats.ce_marks += 1;
-            peer.arrivals.note_ce();
-        }
-        if let Some(ack) = &packet.ack {
-            peer.on_ack(now, ack, shared, upper);
-        }
-        match &packet.body {
-            Body::Data(data) => {
-                peer.last_active = now;
-                peer.on_data(now, data, bytes, shared, upper);
-            }
-            Body::Probe(probe) => peer.on_probe(now, probe, shared),
-            Body::None | Body::Reset { .. } => {}
         }
         self.make_ready(slot);
     }

@@ -1,7 +1,7 @@
 //! Who gets a context, and whose it is: strangers are answered and forgotten, those who show a queue key or that they are at
 //! their address are let in, as far as there is room; a process that was started again takes the place of the one before.
 
-use super::{Endpoint, Transmit};
+use super::{Endpoint, Received, Transmit};
 use crate::hello::own_hello;
 use crate::peer::Peer;
 use crate::replies::Asker;
@@ -21,9 +21,45 @@ const MAX_STRANGERS: usize = 1024;
 const MAX_UNPROVEN: usize = 1024;
 
 impl<P: Payload> Endpoint<P> {
+    /// The slot of the context to which a packet belongs that is to be heard, and whether it names us.
+    #[inline]
+    pub(super) fn admit<U: UpperLayer<P>>(
+        &mut self,
+        port: u8,
+        received: &Received<'_, P>,
+        upper: &mut U,
+    ) -> Option<(u32, bool)> {
+        let packet = received.packet;
+        let addr = InstanceAddr { gid: received.from, port: packet.src_port };
+        let known = self.known(port, addr);
+        let own = match known {
+            Some(slot) => self.peers[slot as usize].own,
+            None => self.shared.identities.toward(port, addr, 0),
+        };
+        if packet.src_tag == own.tag() && self.own_host != Some(received.from) {
+            self.shared.stats.reflected += 1;
+            return None;
+        }
+        if let Body::Reset { stale } = packet.body {
+            self.on_reset(known, packet, stale, upper);
+            return None;
+        }
+        // Who names us has got what we sent to his address: nobody else is told this incarnation.
+        let named = packet.dst_tag == own.tag();
+        if packet.dst_tag != Tag::UNKNOWN && !named && self.next_identity(known, own).tag() != packet.dst_tag
+        {
+            self.shared.stats.stale_incarnation += 1;
+            self.reset(port, addr, own, packet.src_tag, packet.dst_tag, self.asker(known));
+            return None;
+        }
+        let slot = self.identify(port, addr, known, own, packet, upper)?;
+        self.peers[slot as usize].standing.prove(named, received.bytes);
+        self.is_of_context(slot, packet.hello.as_ref(), upper).then_some((slot, named))
+    }
+
     /// The slot of the context that a packet belongs to; a new one, or a new incarnation's, if the packet introduces its
     /// sender and he has shown that he is at his address, or that he was given ours.
-    pub(super) fn identify<U: UpperLayer<P>>(
+    fn identify<U: UpperLayer<P>>(
         &mut self,
         port: u8,
         addr: InstanceAddr,
@@ -112,7 +148,7 @@ impl<P: Payload> Endpoint<P> {
 
     /// Who we, who are `own` to the address of the context in `known`, shall be to the next process there: somebody else
     /// than to the one that is known, if one is.
-    pub(super) fn next_identity(&self, known: Option<u32>, own: Incarnation) -> Incarnation {
+    fn next_identity(&self, known: Option<u32>, own: Incarnation) -> Incarnation {
         match known.map(|slot| &self.peers[slot as usize]) {
             Some(peer) if peer.remote.is_some() => {
                 self.shared.identities.toward(peer.port, peer.addr, peer.standing.life + 1)
@@ -124,7 +160,7 @@ impl<P: Payload> Endpoint<P> {
     /// Whether a packet of the peer in `slot` belongs to the context that goes on. Where the peer has begun another, because it
     /// has given us up, so do we.
     #[inline]
-    pub(super) fn is_of_context<U: UpperLayer<P>>(
+    fn is_of_context<U: UpperLayer<P>>(
         &mut self,
         slot: u32,
         hello: Option<&Hello>,
@@ -300,7 +336,7 @@ impl<P: Payload> Endpoint<P> {
         self.reset(port, from, own, src_tag, dst_tag, Asker::Stranger);
     }
 
-    pub(super) fn reset(
+    fn reset(
         &mut self,
         port: u8,
         from: InstanceAddr,
@@ -319,7 +355,7 @@ impl<P: Payload> Endpoint<P> {
         self.reply(asker, port, from, own, None, src_tag, hello, None, Body::Reset { stale: dst_tag });
     }
 
-    pub(super) fn on_reset<U: UpperLayer<P>>(
+    fn on_reset<U: UpperLayer<P>>(
         &mut self,
         known: Option<u32>,
         packet: &Packet<P>,
@@ -347,7 +383,7 @@ impl<P: Payload> Endpoint<P> {
     }
 
     /// Who has sent a packet, which has been opened if there is a key, from the address of the context in `known`.
-    pub(super) fn asker(&self, known: Option<u32>) -> Asker {
+    fn asker(&self, known: Option<u32>) -> Asker {
         if self.shared.config.confirm_first {
             return Asker::Member;
         }
