@@ -5,7 +5,6 @@ use crate::clock;
 use crate::contention::Contention;
 use crate::core::Core;
 use crate::core_lock::{CoreLock, Held, Refused};
-use crate::fault::Injector;
 use crate::hints;
 use crate::host;
 use crate::key_file;
@@ -13,23 +12,21 @@ use crate::last_panic;
 use crate::log;
 use crate::notify::{Notifier, Subscription};
 use crate::open::{
-    OpenError, advice_for, bind, find_address, is_taken, random, take_slot, warn_about_buffer,
+    OpenError, advice_for, bind, find_address, is_taken, make_device, open_transmitter, take_slot, warn_about_buffer,
 };
 use crate::options::{LogLevel, Options, ProgressMode};
 use crate::progress::{self, LONGEST_DRAIN, LONGEST_SILENCE, PollActivity};
 use crate::progress_handoff::ProgressHandoff;
 use crate::receive::Receiver;
-use crate::source_ports::SourcePorts;
 use crate::stats::{self, LayerStats, Reporter, Stats};
 use crate::stats_socket::StatsSocket;
 use crate::sys::event::{EventFd, PollSet};
 use crate::sys::process::ForkCanary;
-use crate::transmit::Transmitter;
+use crate::sys::udp::ReceiveSocket;
 use srd_device::{
-    AsyncEvent, Completion, CqId, Device, DeviceConfig, DeviceError, HostMemory, QPS_PER_PORT, QpInit,
+    AsyncEvent, Completion, CqId, Device, DeviceError, HostMemory, QPS_PER_PORT, QpInit,
 };
-use srd_wire::seal::{Keyring, Limits};
-use srd_wire::{Gid, Incarnation, InstanceAddr, Nanos, Qpn, Time};
+use srd_wire::{Gid, InstanceAddr, Nanos, Qpn, Time};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -156,92 +153,23 @@ impl Instance {
         log::set_level(options.log);
         last_panic::remember();
         let psk = options.key_file.as_deref().map(key_file::read).transpose()?;
-        let system = |what: &'static str| {
-            move |e: io::Error| {
-                let advice = advice_for(&e);
-                OpenError::new(what, Some(e), advice)
-            }
-        };
         let (port, socket) = take_slot(&local, options.port_base, options.rcvbuf)?;
         warn_about_buffer(&socket, options.rcvbuf);
-        let mut transport = host::transport_config(options, &local, socket.rcvbuf());
-        let injector = options.fault.clone().map(|plan| Injector::new(plan, psk.is_some()));
-        let ports = SourcePorts::open(local.clone(), transport.entropy).map_err(|e| {
-            OpenError::new(
-                format!("cannot open a UDP socket to send from {}", local.ip),
-                Some(e),
-                "raise `ulimit -n` if there are too many open files",
-            )
-        })?;
-        if let Some(plan) = &options.fault {
-            let ports = ports.count();
-            log::warn_once(format_args!("SRD_FAULT is set: packets are lost, delayed or changed on purpose"));
-            if let Some(port) = plan.blackhole.filter(|&port| port as usize >= ports) {
-                return Err(OpenError::new(
-                    format!("SRD_FAULT: there is no source port {port}, only 0 to {}", ports - 1),
-                    None,
-                    "name ports below twice SRD_PATHS",
-                ));
-            }
-        }
-        let transmitter = Transmitter::new(ports, injector);
-        transport.entropy = transmitter.source_ports() as u16;
-        if !transmitter.has_gso() {
-            transport.burst_bytes = transport.max_datagram as u32;
-        }
-        let gid = Gid::from(local.ip);
-        let address = InstanceAddr { gid, port };
-        let incarnation = Incarnation(random()? | 1);
-        let keyring = psk.map(|psk| {
-            let mut keyring = Keyring::new(incarnation, psk, Limits::default());
-            keyring.allow_self(address.gid);
-            keyring
-        });
-        let config = DeviceConfig { port_base: options.port_base, transport, ..DeviceConfig::default() };
-        let mut device =
-            Device::new(config, gid, port, incarnation, random()?, crate::sys::memory::host_memory());
-        device.set_secret([random()?, random()?]);
         let rcvbuf = socket.rcvbuf();
-        let mut receiver = Receiver::new();
-        let poll_set = PollSet::new();
-        let kick = EventFd::new().map_err(system("cannot make an event counter"))?;
-        let notifier = Notifier::new().map_err(system("cannot make an event counter"))?;
-        for watched in [kick.as_fd(), socket.as_fd()] {
-            poll_set.add_readable(watched);
-        }
-        notifier.sleepers().watch(socket.as_fd());
-        receiver.add(socket, port);
+        let mut transport = host::transport_config(options, &local, rcvbuf);
+        let transmitter = open_transmitter(options, &local, &mut transport)?;
+        let address = InstanceAddr { gid: Gid::from(local.ip), port };
+        let (device, keyring) = make_device(options, address, transport, psk)?;
         let sealed = keyring.is_some();
-        let may_defer = options.progress != ProgressMode::Inline;
-        let mut core = Core::new(device, transmitter, receiver, keyring, may_defer);
-        if let Some(plan) = &options.fault {
-            core.panic_after = [plan.panic_call, plan.panic_thread];
-        }
         if !sealed {
             hints::in_clear(local.ip);
         }
-        let shared = Arc::new(Shared {
-            canary: ForkCanary::new().map_err(system("cannot map a page that forks leave behind"))?,
-            core: CoreLock::new(core),
-            notifier,
-            poll_activity: PollActivity::new(),
-            contention: Contention::new(),
-            poll_set,
-            handoff: ProgressHandoff::new(&kick).map_err(system("cannot make a timer"))?,
-            kick,
-            closing: AtomicBool::new(false),
-            mode: options.progress,
-            stats_file: options.stats.as_deref().map(stats::file_name),
-            mtu: host::path_mtu(options, &local),
-            local,
-            port_base: options.port_base,
-            rcvbuf: options.rcvbuf,
-            address,
-            sealed,
-            stats_socket: OnceLock::new(),
-            reporters: Mutex::default(),
-            of_the_gone: Mutex::default(),
-        });
+        let may_defer = options.progress != ProgressMode::Inline;
+        let mut core = Core::new(device, transmitter, Receiver::new(), keyring, may_defer);
+        if let Some(plan) = &options.fault {
+            core.panic_after = [plan.panic_call, plan.panic_thread];
+        }
+        let shared = Arc::new(Shared::new(options, local, address, sealed, core, socket)?);
         let weak = Arc::downgrade(&shared);
         shared.core.on_failure(move || {
             if let Some(shared) = weak.upgrade() {
@@ -758,6 +686,52 @@ impl Drop for Instance {
 }
 
 impl Shared {
+    fn new(
+        options: &Options,
+        local: LocalAddress,
+        address: InstanceAddr,
+        sealed: bool,
+        mut core: Core,
+        socket: ReceiveSocket,
+    ) -> Result<Shared, OpenError> {
+        let lacks = |what: &'static str| {
+            move |e: io::Error| {
+                let advice = advice_for(&e);
+                OpenError::new(what, Some(e), advice)
+            }
+        };
+        let poll_set = PollSet::new();
+        let kick = EventFd::new().map_err(lacks("cannot make an event counter"))?;
+        let notifier = Notifier::new().map_err(lacks("cannot make an event counter"))?;
+        for watched in [kick.as_fd(), socket.as_fd()] {
+            poll_set.add_readable(watched);
+        }
+        notifier.sleepers().watch(socket.as_fd());
+        core.receiver.add(socket, address.port);
+        Ok(Shared {
+            canary: ForkCanary::new().map_err(lacks("cannot map a page that forks leave behind"))?,
+            core: CoreLock::new(core),
+            notifier,
+            poll_activity: PollActivity::new(),
+            contention: Contention::new(),
+            poll_set,
+            handoff: ProgressHandoff::new(&kick).map_err(lacks("cannot make a timer"))?,
+            kick,
+            closing: AtomicBool::new(false),
+            mode: options.progress,
+            stats_file: options.stats.as_deref().map(stats::file_name),
+            mtu: host::path_mtu(options, &local),
+            local,
+            port_base: options.port_base,
+            rcvbuf: options.rcvbuf,
+            address,
+            sealed,
+            stats_socket: OnceLock::new(),
+            reporters: Mutex::default(),
+            of_the_gone: Mutex::default(),
+        })
+    }
+
     /// Takes the lock, unless this is a forked child: there another thread of the parent may have held it. Nor does a
     /// thread wait for itself.
     #[inline]
