@@ -12,7 +12,8 @@ use crate::last_panic;
 use crate::log;
 use crate::notify::{Notifier, Subscription};
 use crate::open::{
-    OpenError, advice_for, bind, find_address, is_taken, make_device, open_transmitter, take_slot, warn_about_buffer,
+    OpenError, advice_for, bind, find_address, is_taken, make_device, open_transmitter, take_slot,
+    warn_about_buffer,
 };
 use crate::options::{LogLevel, Options, ProgressMode};
 use crate::progress::{self, LONGEST_DRAIN, LONGEST_SILENCE, PollActivity};
@@ -23,9 +24,7 @@ use crate::stats_socket::StatsSocket;
 use crate::sys::event::{EventFd, PollSet};
 use crate::sys::process::ForkCanary;
 use crate::sys::udp::ReceiveSocket;
-use srd_device::{
-    AsyncEvent, Completion, CqId, Device, DeviceError, HostMemory, QPS_PER_PORT, QpInit,
-};
+use srd_device::{AsyncEvent, Completion, CqId, Device, DeviceError, HostMemory, QPS_PER_PORT, QpInit};
 use srd_wire::{Gid, InstanceAddr, Nanos, Qpn, Time};
 use std::fmt;
 use std::io;

@@ -217,11 +217,8 @@ const LOG_LEVELS: &[(&str, LogLevel)] = &[
     ("info", LogLevel::Info),
     ("debug", LogLevel::Debug),
 ];
-const SELECTORS: &[(&str, SelectorKind)] = &[
-    ("reps", SelectorKind::Reps),
-    ("oblivious", SelectorKind::Oblivious),
-    ("pinned", SelectorKind::Pinned),
-];
+const SELECTORS: &[(&str, SelectorKind)] =
+    &[("reps", SelectorKind::Reps), ("oblivious", SelectorKind::Oblivious), ("pinned", SelectorKind::Pinned)];
 const PROGRESS_MODES: &[(&str, ProgressMode)] =
     &[("auto", ProgressMode::Auto), ("thread", ProgressMode::Thread), ("inline", ProgressMode::Inline)];
 const ON_OR_OFF: &[(&str, bool)] = &[("on", true), ("off", false)];

@@ -14,8 +14,9 @@
 use crate::controller::AckSample;
 use crate::events::Event;
 use crate::messages::Purpose;
-use crate::peer::{Outgoing, Peer, Shared};
+use crate::peer::{Outgoing, Peer};
 use crate::selector::AckedPath;
+use crate::shared::Shared;
 use crate::{Payload, UpperLayer};
 use arrayvec::ArrayVec;
 use srd_wire::{Ack, Echo, MAX_ECHOES, Nanos, PathId, Psn, Stamp, Status, Time};

@@ -4,17 +4,16 @@ mod admission;
 
 use crate::identity::Identities;
 use crate::messages::Purpose;
-use crate::peer::{Peer, Shared};
+use crate::peer::Peer;
 use crate::replies::Replies;
+use crate::shared::Shared;
 use crate::timer_wheel::TimerWheel;
 use crate::{
     Config, Event, PathReport, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Tracer, UpperLayer,
 };
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use srd_wire::{
-    Body, Gid, Incarnation, InstanceAddr, KeyedHash, MsgId, Nanos, Op, Packet, Status, Time,
-};
+use srd_wire::{Body, Gid, Incarnation, InstanceAddr, KeyedHash, MsgId, Nanos, Op, Packet, Status, Time};
 use std::collections::{HashMap, VecDeque};
 
 /// Base round trips after which a peer that sends without a pause looks at its timers.

@@ -1,6 +1,6 @@
 //! How the two sides of a context introduce themselves: what a hello says, which packets carry one, and when one is answered.
 
-use crate::peer::Shared;
+use crate::shared::Shared;
 use srd_wire::{Hello, Incarnation, Nanos, Time, VERSION};
 
 /// Introduces us as `own` to a peer of whose incarnation, in context number `context`, we know `echo` (0: nothing).

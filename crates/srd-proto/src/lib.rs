@@ -11,6 +11,7 @@
 mod acks;
 mod active_senders;
 mod arrivals;
+mod burst;
 mod config;
 pub mod controller;
 mod delivery;
@@ -36,6 +37,7 @@ mod rtt;
 pub mod selector;
 mod sending;
 mod sent;
+mod shared;
 mod standing;
 mod stats;
 mod timer_wheel;

@@ -23,8 +23,9 @@
 use crate::events::{Event, LossCause};
 use crate::liveness::Liveness;
 use crate::paths::{Findings, NO_PSN};
-use crate::peer::{Outgoing, Peer, Shared};
+use crate::peer::{Outgoing, Peer};
 use crate::sent::SentPacket;
+use crate::shared::Shared;
 use crate::{Payload, UpperLayer};
 use srd_wire::{Nanos, Op, PathId, Probe, Psn, Status, Time};
 
@@ -317,8 +318,7 @@ impl<P: Payload> Peer<P> {
     /// For how long it has been asked in vain, if it has answered before.
     pub(crate) fn silence(&self, now: Time) -> Option<Nanos> {
         let asked = self.standing.ever_known && !self.liveness.dead && self.busy();
-        (asked && self.liveness.silent_probes + self.hello.sent > 0)
-            .then(|| self.liveness.silence(now))
+        (asked && self.liveness.silent_probes + self.hello.sent > 0).then(|| self.liveness.silence(now))
     }
 
     /// It is dead: its silence says so, or its host.

@@ -1,13 +1,13 @@
 //! One peer context: identity and liveness, the sending half and the receiving half. The halves' rules lie in `sending` and
 //! `receiving`; this file holds the state and what both share.
 
-use crate::active_senders::{ActiveSenders, Counted, Share};
+use crate::active_senders::{Counted, Share};
 use crate::arrivals::Arrivals;
+use crate::burst::Burst;
 use crate::controller::{CongestionController, controller};
 use crate::delivery::DeliveryRate;
-use crate::events::{Event, Trace};
+use crate::events::Event;
 use crate::hello::{Introduction, own_hello};
-use crate::identity::Identities;
 use crate::liveness::Liveness;
 use crate::messages::{Messages, Purpose};
 use crate::pacing::Pacer;
@@ -17,69 +17,17 @@ use crate::reassembly::Reassemblies;
 use crate::reordering::Reordering;
 use crate::rtt::RttEstimator;
 use crate::selector::{PathSelector, selector};
-use crate::sending::Burst;
 use crate::sent::SentPackets;
+use crate::shared::Shared;
 use crate::standing::Standing;
 use crate::{Config, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Transmit, UpperLayer};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use srd_wire::{
-    AckBox, Body, Hello, Incarnation, InstanceAddr, KeyedHash, Nanos, Op, Packet, PathId, Probe, Psn, Stamp, Status,
-    Tag, Time, VERSION, first_psn,
+    AckBox, Body, Hello, Incarnation, InstanceAddr, KeyedHash, Nanos, Op, Packet, PathId, Probe, Psn, Stamp,
+    Status, Tag, Time, VERSION, first_psn,
 };
 use std::collections::VecDeque;
-
-/// What an endpoint's peers share.
-pub(crate) struct Shared {
-    pub(crate) config: Config,
-    pub(crate) identities: Identities,
-    /// Of tables whose keys peers choose.
-    pub(crate) hash: KeyedHash,
-    pub(crate) ports: Vec<u16>,
-    pub(crate) stats: Stats,
-    pub(crate) rng: SmallRng,
-    pub(crate) load: ActiveSenders,
-    pub(crate) trace: Trace,
-    /// When the packet that is being handled came to the network card.
-    pub(crate) arrived: Time,
-    /// Messages of more than one packet that are remembered, of all peers.
-    pub(crate) reassemblies: usize,
-}
-
-impl Shared {
-    pub(crate) fn new(
-        config: Config,
-        identities: Identities,
-        hash: KeyedHash,
-        ports: &[u16],
-        rng: SmallRng,
-    ) -> Shared {
-        Shared {
-            config,
-            identities,
-            hash,
-            ports: ports.to_vec(),
-            stats: Stats::default(),
-            rng,
-            load: ActiveSenders::default(),
-            arrived: Time(0),
-            reassemblies: 0,
-            trace: Trace::default(),
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn for_tests(config: Config) -> Shared {
-        use rand::SeedableRng;
-        let identities = Identities::new(Incarnation(1), 1, false);
-        Shared::new(config, identities, KeyedHash::new(1), &[1], SmallRng::seed_from_u64(1))
-    }
-
-    /// Bytes by which sealing makes a packet longer, at most.
-    fn seal_bytes(&self) -> u16 {
-        if self.config.confirm_first { srd_wire::seal::overhead(true) as u16 } else { 0 }
-    }
-}
 
 /// What only a context that sends needs; made at the first message.
 pub(crate) struct Outgoing {
@@ -465,7 +413,8 @@ impl<P: Payload> Peer<P> {
             return self.withheld_until(shared);
         }
         if !self.open(shared) {
-            let wanted = !self.liveness.dead && (self.messages.len() > 0 || self.arrivals.ack_at != Time::NEVER);
+            let wanted =
+                !self.liveness.dead && (self.messages.len() > 0 || self.arrivals.ack_at != Time::NEVER);
             return if wanted { self.hello.at } else { Time::NEVER };
         }
         let mut at = self.arrivals.ack_at.min(self.loss_deadline(shared)).min(self.held_deadline());
@@ -509,7 +458,8 @@ impl<P: Payload> Peer<P> {
     /// context is forgotten.)
     pub(crate) fn may_go(&self, now: Time, shared: &Shared) -> bool {
         let to_send = self.messages.upper_len() > 0 || (!self.liveness.dead && self.busy());
-        let settled = now > self.liveness.last_heard + shared.config.peer_timeout && !shared.config.confirm_first;
+        let settled =
+            now > self.liveness.last_heard + shared.config.peer_timeout && !shared.config.confirm_first;
         !self.standing.named && !to_send && !self.reassemblies.await_more() && (self.is_unused() || settled)
     }
 

@@ -4,8 +4,9 @@
 
 use crate::arrivals::Arrival;
 use crate::messages::Purpose;
-use crate::peer::{Peer, Shared};
+use crate::peer::Peer;
 use crate::reassembly::Reassembly;
+use crate::shared::Shared;
 use crate::{Incoming, Payload, Received, UpperLayer};
 use srd_wire::{Body, Data, Echo, MsgId, Nanos, Op, Packet, Probe, Psn, Status, Time};
 

@@ -4,12 +4,13 @@ use crate::arrivals::Arrivals;
 use crate::controller::SendLimits;
 use crate::events::Event;
 use crate::messages::Purpose;
-use crate::peer::{Outgoing, Peer, Shared};
+use crate::peer::{Outgoing, Peer};
 use crate::receiving::KEPT_FOR_OLDEST;
 use crate::sent::SentPacket;
+use crate::shared::Shared;
 use crate::{Payload, Transmit};
 use srd_wire::codec::{self, ACK_LEN, ECHO_LEN, HELLO_LEN, SACK_WORD_LEN};
-use srd_wire::{Body, Data, Nanos, Op, PathId, Probe, Psn, Time};
+use srd_wire::{Body, Data, Nanos, Op, Probe, Psn, Time};
 
 /// RDMA payloads are cut at multiples of this, so that aligned blocks are written whole.
 const BLOCK: u32 = 128;
@@ -20,42 +21,6 @@ const MAX_PADDING: u16 = 128;
 const FEW_OUTSTANDING: u32 = 8;
 /// Base round trips without anything in flight after which delays that were measured are forgotten.
 const REST_ROUNDS: u64 = 24;
-
-/// What leaves together, on one path and of one message.
-#[derive(Default)]
-pub(crate) struct Burst {
-    path: PathId,
-    /// Bytes that may still leave.
-    left: u64,
-    /// Bytes that the message at the head may still send before the next one has its turn.
-    turn_left: u32,
-}
-
-impl Burst {
-    /// Whether the next one is another peer's.
-    pub(crate) fn is_over(&self) -> bool {
-        self.left == 0
-    }
-
-    fn end(&mut self) {
-        self.left = 0;
-    }
-
-    /// A packet of `bytes` leaves. Where there is no room for another like it, the burst is over.
-    fn take(&mut self, bytes: u64) {
-        self.left -= bytes.min(self.left);
-        if self.left < bytes {
-            self.end();
-        }
-    }
-
-    /// So much of a message leaves, of which that is all or not. Whether another one has its turn before the rest.
-    fn ends_turn(&mut self, len: u32, all_sent: bool, chunk: u32) -> bool {
-        let left = if self.turn_left == 0 { chunk } else { self.turn_left };
-        self.turn_left = if all_sent { 0 } else { left.saturating_sub(len) };
-        self.turn_left == 0 && !all_sent
-    }
-}
 
 impl<P: Payload> Peer<P> {
     /// Nothing more of the message is sent or read. If a part of it may have arrived, the peer is told to forget it.
@@ -80,7 +45,11 @@ impl<P: Payload> Peer<P> {
         shared: &mut Shared,
         sink: &mut impl FnMut(Transmit<P>) -> R,
     ) -> Option<R> {
-        if self.standing.proven { self.poll_any(now, shared, sink) } else { self.poll_answer(now, shared, sink) }
+        if self.standing.proven {
+            self.poll_any(now, shared, sink)
+        } else {
+            self.poll_answer(now, shared, sink)
+        }
     }
 
     /// The same to who may have forged his address.

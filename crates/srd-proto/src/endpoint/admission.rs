@@ -160,12 +160,7 @@ impl<P: Payload> Endpoint<P> {
     /// Whether a packet of the peer in `slot` belongs to the context that goes on. Where the peer has begun another, because it
     /// has given us up, so do we.
     #[inline]
-    fn is_of_context<U: UpperLayer<P>>(
-        &mut self,
-        slot: u32,
-        hello: Option<&Hello>,
-        upper: &mut U,
-    ) -> bool {
+    fn is_of_context<U: UpperLayer<P>>(&mut self, slot: u32, hello: Option<&Hello>, upper: &mut U) -> bool {
         let peer = &mut self.peers[slot as usize];
         match hello {
             None if peer.hello.joined => return true,
