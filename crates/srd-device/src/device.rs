@@ -4,7 +4,7 @@ use crate::api::*;
 use crate::counters::Counters;
 use crate::deferred::Deferred;
 use crate::objects::Objects;
-use srd_proto::{Endpoint, PeerId, Transmit};
+use srd_proto::{Endpoint, PeerId, Received, Transmit};
 use srd_wire::*;
 
 /// See the module. `now` must not run backwards from one call to the next.

@@ -17,6 +17,7 @@ mod deferred;
 mod device;
 mod header_memory;
 mod host_memory;
+mod inbound;
 mod keepalive;
 mod length_memory;
 mod memory_region;

@@ -20,12 +20,11 @@ use crate::selector::{PathSelector, selector};
 use crate::sent::SentPackets;
 use crate::shared::Shared;
 use crate::standing::Standing;
-use crate::{Config, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Transmit, UpperLayer};
+use crate::{Payload, PeerCounters, PeerId, PeerLoss, Token, Transmit, UpperLayer};
 use rand::Rng;
-use rand::rngs::SmallRng;
 use srd_wire::{
-    AckBox, Body, Hello, Incarnation, InstanceAddr, KeyedHash, Nanos, Op, Packet, PathId, Probe, Psn, Stamp,
-    Status, Tag, Time, VERSION, first_psn,
+    AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, PathId, Probe, Psn, Status, Tag, Time,
+    VERSION, first_psn,
 };
 use std::collections::VecDeque;
 

@@ -49,7 +49,7 @@ impl Shared {
     #[cfg(test)]
     pub(crate) fn for_tests(config: Config) -> Shared {
         use rand::SeedableRng;
-        let identities = Identities::new(Incarnation(1), 1, false);
+        let identities = Identities::new(srd_wire::Incarnation(1), 1, false);
         Shared::new(config, identities, KeyedHash::new(1), &[1], SmallRng::seed_from_u64(1))
     }
 
