@@ -14,7 +14,7 @@ use crate::{capabilities, report};
 use srd_device::{AsyncEvent, CqId, Device, HostMemory, QPS_PER_PORT};
 use srd_msg::{Drain, EndpointId, PeerAddr, PeerId};
 use srd_net::log;
-use srd_net::{Beside, Instance, LONGEST_DRAIN, LONGEST_SILENCE, Subscription, Waited};
+use srd_net::{Beside, Instance, LONGEST_DRAIN, LONGEST_SILENCE, Locked, Subscription, Waited};
 use srd_wire::{InstanceAddr, Nanos, Qpn, Time};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -286,7 +286,7 @@ impl Engine {
     /// Takes what has come by shared memory. Returns whether there was anything.
     fn progress_shm(&self) -> Outcome<bool> {
         let mut completed = false;
-        let has_news = |device: &mut Device<HostMemory>| self.state.open(device).0.has_news();
+        let has_news = |device: &mut Locked<'_>| self.state.open(device).0.has_news();
         let found = self
             .instance
             .with_if(has_news, |device, now| self.progress_locked(device, now, &mut completed))?;
@@ -390,7 +390,7 @@ impl Engine {
     }
 
     #[inline]
-    fn progress_locked(&self, device: &mut Device<HostMemory>, now: Time, completed: &mut bool) -> bool {
+    fn progress_locked(&self, device: &mut Locked<'_>, now: Time, completed: &mut bool) -> bool {
         let (state, device) = self.state.open(device);
         if state.closed {
             return false;

@@ -1,6 +1,7 @@
 //! A running device: the lock around it, the sockets below it, and the ways in which a program drives it.
 
 use crate::address::LocalAddress;
+use crate::beside::Locked;
 use crate::clock;
 use crate::core::Core;
 use crate::core_lock::Held;
@@ -19,7 +20,7 @@ use crate::receive::Receiver;
 use crate::shared::{Shared, Unavailable, register_for_exit};
 use crate::stats::{LayerStats, Stats};
 use crate::stats_socket::StatsSocket;
-use srd_device::{AsyncEvent, Completion, CqId, Device, DeviceError, HostMemory, QPS_PER_PORT, QpInit};
+use srd_device::{AsyncEvent, Completion, CqId, DeviceError, QPS_PER_PORT, QpInit};
 use srd_wire::{Gid, InstanceAddr, Nanos, Qpn, Time};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -144,7 +145,7 @@ impl Instance {
     /// Runs `f` on the device. Afterwards transmits what is due, or, while the program polls all the time, leaves it
     /// for the next poll to be joined with more.
     #[inline]
-    pub fn with<R>(&self, f: impl FnOnce(&mut Device<HostMemory>, Time) -> R) -> Result<R, Unavailable> {
+    pub fn with<R>(&self, f: impl FnOnce(&mut Locked<'_>, Time) -> R) -> Result<R, Unavailable> {
         Ok(self.run(self.shared.lock()?, f))
     }
 
@@ -161,8 +162,8 @@ impl Instance {
     /// Of a device that has failed: lets a layer above get at what it has put [`crate::Beside`] it. The device itself is not to
     /// be used any more.
     #[cold]
-    pub fn with_failed(&self, f: impl FnOnce(&mut Device<HostMemory>)) {
-        self.shared.core.with_failed(|core| f(&mut core.device));
+    pub fn with_failed(&self, f: impl FnOnce(&mut Locked<'_>)) {
+        self.shared.core.with_failed(|core| f(&mut Locked::new(&mut core.device)));
     }
 
     /// There was a panic in a layer above, in a call of the program: nobody knows what it has left half done. All devices of
@@ -216,18 +217,18 @@ impl Instance {
     #[inline]
     pub fn with_if(
         &self,
-        wanted: impl FnOnce(&mut Device<HostMemory>) -> bool,
-        f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
+        wanted: impl FnOnce(&mut Locked<'_>) -> bool,
+        f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
     ) -> Result<bool, Unavailable> {
         let mut core = self.shared.lock()?;
-        if wanted(&mut core.device) { Ok(self.run(core, f)) } else { Ok(false) }
+        if wanted(&mut Locked::new(&mut core.device)) { Ok(self.run(core, f)) } else { Ok(false) }
     }
 
     #[inline]
-    fn run<R>(&self, mut core: Held<'_>, f: impl FnOnce(&mut Device<HostMemory>, Time) -> R) -> R {
+    fn run<R>(&self, mut core: Held<'_>, f: impl FnOnce(&mut Locked<'_>, Time) -> R) -> R {
         let shared = &*self.shared;
         let now = clock::now();
-        let result = f(&mut core.device, now);
+        let result = f(&mut Locked::new(&mut core.device), now);
         let busy = shared.poll_activity.calls_now(now);
         core.after_call(now, busy, shared.contention.is_crowd());
         shared.poll_activity.called(now);
@@ -381,13 +382,13 @@ impl Instance {
         &self,
         cq: CqId,
         may_rest: bool,
-        f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
+        f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
     ) -> Result<bool, Unavailable> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let _ = core.device.disarm_cq(cq); // a queue that has gone tells nobody anything
         let now = shared.poll(&mut core);
-        let found = f(&mut core.device, now);
+        let found = f(&mut Locked::new(&mut core.device), now);
         core.after_call(now, true, shared.contention.is_crowd());
         let _ = core.device.arm_cq(cq, false);
         match may_rest {
@@ -402,13 +403,13 @@ impl Instance {
     pub fn progress_when_notified(
         &self,
         cq: CqId,
-        f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
+        f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
     ) -> Result<bool, Unavailable> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let _ = core.device.disarm_cq(cq);
         let now = clock::now();
-        let found = f(&mut core.device, now);
+        let found = f(&mut Locked::new(&mut core.device), now);
         core.after_call(now, false, false);
         let _ = core.device.arm_cq(cq, false);
         // One of many threads may have moved the packets, for all.
@@ -553,10 +554,7 @@ impl Instance {
 
     /// From now on `reporter` tells what a layer above has to add to the counters, until it answers `None`. It is called
     /// with the device locked, and must not call the instance.
-    pub fn on_stats(
-        &self,
-        reporter: impl Fn(&mut Device<HostMemory>) -> Option<LayerStats> + Send + 'static,
-    ) {
+    pub fn on_stats(&self, reporter: impl Fn(&mut Locked<'_>) -> Option<LayerStats> + Send + 'static) {
         let mut reporters = self.shared.reporters.lock().unwrap_or_else(PoisonError::into_inner);
         reporters.push(Box::new(reporter));
     }
@@ -573,7 +571,7 @@ impl Instance {
     /// such layers, nobody is told of the silence of peers that none of them has heard of. It is called as reporters are.
     pub fn on_silence(
         &self,
-        names: impl Fn(&mut Device<HostMemory>, InstanceAddr) -> Option<bool> + Send + 'static,
+        names: impl Fn(&mut Locked<'_>, InstanceAddr) -> Option<bool> + Send + 'static,
     ) -> Result<(), Unavailable> {
         self.shared.lock()?.names.push(Box::new(names));
         Ok(())

@@ -47,7 +47,7 @@ mod variables;
 
 pub use self::core::CoreCounters;
 pub use address::{AddressError, LocalAddress, is_private};
-pub use beside::Beside;
+pub use beside::{Beside, Locked};
 pub use fault::{FaultCounters, FaultPlan};
 pub use instance::*;
 pub use notify::Subscription;

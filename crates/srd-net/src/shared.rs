@@ -2,6 +2,7 @@
 //! and polls take the lock and leave it.
 
 use crate::address::LocalAddress;
+use crate::beside::Locked;
 use crate::clock;
 use crate::contention::Contention;
 use crate::core::Core;
@@ -254,7 +255,7 @@ impl Shared {
         );
         let mut reporters = self.reporters.lock().unwrap_or_else(PoisonError::into_inner);
         reporters.retain(|report| {
-            let layer = report(&mut core.device);
+            let layer = report(&mut Locked::new(&mut core.device));
             let there = layer.is_some();
             stats.layers.extend(layer);
             there

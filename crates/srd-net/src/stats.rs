@@ -1,13 +1,13 @@
 //! Counters of a running instance, as a value and as a file.
 
+use crate::beside::Locked;
 use crate::core::{Core, CoreCounters};
 use crate::log;
 use crate::poll_activity::ProgressCounters;
 use crate::receive::ReceiveCounters;
-use crate::sys::process;
 use crate::transmit::TransmitCounters;
 use serde::Serialize;
-use srd_device::{Device, HostMemory, HostPayload};
+use srd_device::HostPayload;
 use srd_proto::{Endpoint, PathReport, PathState, PeerReport};
 use srd_wire::InstanceAddr;
 use std::cmp::Reverse;
@@ -168,7 +168,7 @@ pub struct LocalPeerStats {
 }
 
 /// What a layer above has to say, asked with the device locked: it must not call the instance. `None`: it has gone.
-pub(crate) type Reporter = Box<dyn Fn(&mut Device<HostMemory>) -> Option<LayerStats> + Send>;
+pub(crate) type Reporter = Box<dyn Fn(&mut Locked<'_>) -> Option<LayerStats> + Send>;
 
 /// What one source port has carried, over all peers.
 #[derive(Clone, Debug, Default, Serialize)]
