@@ -1,7 +1,7 @@
 # The commands of this repository. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench ablations figures campaign pauses fuzz sanitize install clean
+.PHONY: help setup build test demo bench bench-instructions ablations figures campaign pauses fuzz sanitize install clean
 
 PREFIX ?= /usr/local
 SEEDS ?= 2000
@@ -25,6 +25,9 @@ demo: setup build ## an MPI program over OpenSRD (software EFA, libfabric provid
 
 bench: setup build ## latency, bandwidth, message rate, processor time and a short lab suite beside kernel TCP, MPI beside libfabric: docs/RESULTS.md's tables (25 minutes)
 	@scripts/bench.sh
+
+bench-instructions: setup build ## instructions of a message in each layer, compared with docs/INSTRUCTIONS.md (a minute)
+	@bench/instructions.py
 
 ablations: build ## docs/ABLATIONS.md: what each part of congestion control is good for, simulated (some minutes)
 	@target/srd/bin/srd sim sweep sweeps/ablations.toml --markdown docs/ABLATIONS.md

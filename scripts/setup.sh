@@ -23,6 +23,7 @@ apt_packages=(
   hpcc                                                                 # the consumer matrix's other application
   libhwloc15 libnuma1                                                  # NIXL's plugin is linked against them
   iproute2 ethtool iperf3 iputils-ping tcpdump                         # hosts out of network namespaces
+  valgrind                                                             # counts instructions
   tshark                                                               # tests of the Wireshark dissector
   python3 python3-venv
 )

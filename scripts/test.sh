@@ -59,7 +59,7 @@ only() { # PART
     consumers) step "consumer matrix" tests/consumers/run.py; step "the same over the provider" tests/consumers/run.py --transport srd; return ;;
     campaign) step "campaign, $seeds seeds" scripts/campaign.sh "$seeds"; return ;;
     fuzz) step "fuzz targets on their corpus" scripts/fuzz.sh corpus; return ;;
-    bench) step "benchmarks, shortest" scripts/bench.sh --quick; return ;;
+    bench) step "benchmarks, shortest" scripts/bench.sh --quick; step "instructions" bench/instructions.py; return ;;
     srd) crate=srd ;;
   esac
   [[ -d crates/$crate ]] || {
@@ -87,6 +87,7 @@ step "fuzz targets on their corpus" scripts/fuzz.sh corpus
 step "campaign, $seeds seeds" scripts/campaign.sh "$seeds"
 step "ABI" tests/abi/check.py
 step "benchmarks, shortest" scripts/bench.sh --quick
+step "instructions" bench/instructions.py
 step "consumer matrix" tests/consumers/run.py
 step "the same over the provider" tests/consumers/run.py --transport srd
 # What differs with shared memory: how messages go, not what a program sees of them. A stack for each kind of traffic.

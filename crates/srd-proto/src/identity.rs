@@ -39,10 +39,10 @@ impl Identities {
         self.shared.unwrap_or_else(own)
     }
 
-    /// The number that only `who`, at `to`, can know once we have sent it there: context `generation` of its place is to
-    /// be its own if it returns it.
-    pub(crate) fn question(&self, port: u8, to: InstanceAddr, who: Incarnation, generation: u32) -> u32 {
-        self.number(Use::Question, port, to, [who.0, generation as u64]) as u32
+    /// The number that only `who`, at `to`, can know once we have sent it there: it takes the place of who is known there, for
+    /// the time of that `reign`, if it returns it.
+    pub(crate) fn question(&self, port: u8, to: InstanceAddr, who: Incarnation, reign: u64) -> u32 {
+        self.number(Use::Question, port, to, [who.0, reign]) as u32
     }
 
     /// A context is forgotten, of which its peer may remember something.

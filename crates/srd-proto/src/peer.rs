@@ -179,6 +179,11 @@ impl<P: Payload> Peer<P> {
         }
     }
 
+    /// Changes whenever another process than before is known here: an answer to what was asked before then says nothing.
+    pub(crate) fn reign(&self) -> u64 {
+        (self.id.generation as u64) << 1 | self.remote.is_some() as u64
+    }
+
     /// When a peer to which nothing may be sent has been silent for too long.
     pub(crate) fn withheld_until(&self, shared: &Shared) -> Time {
         if self.liveness.dead { Time::NEVER } else { self.liveness.last_heard + shared.config.peer_timeout }

@@ -299,6 +299,49 @@ fn contexts_of_forged_addresses_do_not_add_up_over_time() {
     assert_eq!(world.hosts[1].log.received.len(), 1);
 }
 
+/// With a key, whoever takes the place of the process that is known at an address has to answer a question. An answer that was on
+/// its way while another took it comes too late.
+#[test]
+fn a_late_answer_of_a_dead_process_takes_no_context_from_the_living() {
+    let mut world = world(1, &Config { confirm_first: true, ..Config::default() });
+    let [first, second, third] = [1, 2, 3].map(|i| Incarnation(0x7777_0000_1000 + i));
+    forge(&mut world, 0, 7, &hello_packet(4000, first, Body::None));
+    let us = answers(&mut world, 0, Nanos::from_millis(1))[0].packet.hello.unwrap().incarnation;
+    let says = |who, body, ack| Packet { dst_tag: us.tag(), ack, ..hello_packet(4000, who, body) };
+    forge(&mut world, 0, 7, &says(first, Body::None, None));
+    // It has ended: its successor knows nothing of what is between us and it.
+    forge(
+        &mut world,
+        0,
+        7,
+        &Packet { hello: None, ..says(second, Body::Reset { stale: first.tag() }, None) },
+    );
+    let mut answer_of = |who: Incarnation| {
+        forge(&mut world, 0, 7, &says(who, Body::None, None));
+        let asked = answers(&mut world, 0, Nanos::from_millis(1));
+        let question = asked.iter().find_map(|transmit| match &transmit.packet.body {
+            Body::Probe(probe) if transmit.packet.dst_tag == who.tag() => Some(*probe),
+            _ => None,
+        });
+        let Probe { path, number, stamp } = question.expect("a question");
+        let hold = Hold::from_nanos(Nanos::ZERO);
+        let mut echoes = arrayvec::ArrayVec::new();
+        echoes.push(Echo { path, tx_count: Echo::PROBE, hold, psn: Psn(number), stamp });
+        let cum = first_psn(us, 0);
+        let (rx_time, sack) = (Stamp(0), arrayvec::ArrayVec::new());
+        let ack = Ack { cum, rcvd_bytes: 0, rx_time, senders: 1, ce_count: 0, buffer_level: 0, echoes, sack };
+        says(who, Body::None, Some(ack.into()))
+    };
+    let answers = [answer_of(second), answer_of(third)];
+    let restarts = |world: &World| world.hosts[0].endpoint.stats().peer_restarts;
+    let before = restarts(&world);
+    forge(&mut world, 0, 7, &answers[1]);
+    forge(&mut world, 0, 7, &says(third, data(first_psn(third, 0), send_op(KEY), vec![3]), None));
+    assert_eq!(world.hosts[0].log.received.len(), 1, "the third is there");
+    forge(&mut world, 0, 7, &answers[0]);
+    assert_eq!(restarts(&world), before, "the second was there before it, and is no more");
+}
+
 /// A segment of a message that never goes on, or gives one up.
 fn segment(who: Incarnation, key: Qkey, number: u32, skip: bool) -> Body<Bytes> {
     let op = if skip { Op::Skip } else { send_op(key) };

@@ -89,7 +89,7 @@ impl<P: Payload> Endpoint<P> {
         // process, late on its way, could end a live context, or bring a message a second time.
         if let Some(peer) = peer.filter(|peer| peer.standing.ever_known) {
             let (next, asker) = (self.next_identity(known, own), self.asker(known));
-            let number = self.shared.identities.question(port, addr, hello.incarnation, peer.id.generation);
+            let number = self.shared.identities.question(port, addr, hello.incarnation, peer.reign());
             let answers = |echo: &Echo| echo.tx_count == Echo::PROBE && echo.psn == Psn(number);
             // In clear mode nobody was told that incarnation before; in sealed mode all are told the same.
             let answered = !self.shared.config.confirm_first

@@ -1,0 +1,120 @@
+//! Messages to and fro between two transports in memory, for `make bench-instructions`: each carries the ACK of the one
+//! before, nothing is lost, no timer rings that would not ring on a network of 20 us. Arguments: lengths in bytes.
+
+#[path = "../../crates/srd-proto/tests/harness/length.rs"]
+mod length;
+
+use length::Length;
+use srd_proto::*;
+use srd_wire::*;
+use std::hint::black_box;
+
+#[derive(Default)]
+struct Count {
+    received: u64,
+}
+
+impl UpperLayer<Length> for Count {
+    fn vouches(&self, _: &Op) -> bool {
+        true
+    }
+    fn begin(&mut self, _: &Incoming) -> Result<Cookie, Status> {
+        Ok(Cookie(0))
+    }
+    fn place(&mut self, _: Cookie, _: &Incoming, _: u32, _: &Length) {}
+    fn finish(&mut self, _: Cookie, _: &Incoming) -> Result<(), Status> {
+        self.received += 1;
+        Ok(())
+    }
+    fn abandon(&mut self, _: Cookie, _: &Incoming) {}
+    fn outcome(&mut self, _: PeerId, _: Token, outcome: Result<(), Status>) {
+        assert_eq!(outcome, Ok(()));
+    }
+    fn peer_lost(&mut self, _: PeerId, _: u8, _: InstanceAddr, _: PeerLoss) {}
+}
+
+struct Pair {
+    ends: [(Endpoint<Length>, Count); 2],
+    now: Time,
+}
+
+const WAY: Nanos = Nanos::from_micros(10);
+
+fn addr(end: usize) -> InstanceAddr {
+    InstanceAddr { gid: Gid([end as u8 + 1; 16]), port: 1 }
+}
+
+impl Pair {
+    /// Packets that end `from` has to send now, there `WAY` later. Whether there were any.
+    fn carry(&mut self, from: usize) -> bool {
+        let Pair { ends: [first, second], now } = self;
+        let (sender, (receiver, count)) = if from == 0 { (first, second) } else { (second, first) };
+        let (now, mut any) = (*now, false);
+        while sender
+            .0
+            .poll_transmit_with(now, |transmit| {
+                any = true;
+                let received = Received::new(now + WAY, addr(from).gid, &transmit.packet, 1472);
+                receiver.handle_packet(now + WAY, 0, received, count);
+            })
+            .is_some()
+        {}
+        any
+    }
+
+    fn timers(&mut self) {
+        for (endpoint, count) in &mut self.ends {
+            if endpoint.next_timeout() <= self.now {
+                endpoint.handle_timeout(self.now, count);
+            }
+        }
+    }
+}
+
+/// A message from one end to the other, until it is there.
+#[inline(never)]
+fn one_message(pair: &mut Pair, from: usize, len: usize) {
+    let before = pair.ends[1 - from].1.received;
+    let peer = pair.ends[from].0.connect(pair.now, 0, addr(1 - from)).expect("room for a peer");
+    let route = Route { dst_qpn: Qpn(2), src_qpn: Qpn(2), qkey: Qkey(1) };
+    let op = Op::Send { route, imm: None, datagram: false };
+    pair.ends[from].0.send(pair.now, peer, Token(1), op, Length(len)).expect("room for a message");
+    while pair.ends[1 - from].1.received == before {
+        pair.carry(from);
+        pair.now += WAY;
+        pair.timers();
+        if pair.ends[1 - from].1.received == before {
+            pair.carry(1 - from);
+            pair.now += WAY;
+            pair.timers();
+        }
+    }
+}
+
+#[inline(never)]
+fn next_length(len: usize) {
+    black_box(len);
+}
+
+fn main() {
+    let lengths: Vec<usize> =
+        std::env::args().skip(1).map(|text| text.parse().expect("lengths in bytes")).collect();
+    let ends = [0, 1].map(|end| {
+        let endpoint = Endpoint::new(Config::default(), Incarnation(end as u64 + 1), &[1], end as u64);
+        (endpoint, Count::default())
+    });
+    let mut pair = Pair { ends, now: Time(1_000_000) };
+    for len in lengths {
+        for message in 0..MESSAGES {
+            // The first warm up: they are counted with those of no length.
+            if message == WARM_UP {
+                next_length(len);
+            }
+            one_message(&mut pair, message % 2, len);
+        }
+        next_length(0);
+    }
+}
+
+const WARM_UP: usize = 1000;
+const MESSAGES: usize = 2000;
