@@ -72,14 +72,9 @@ mod tests {
 
     fn device() -> Device<HostMemory> {
         let gid = Gid::from(std::net::IpAddr::from([127, 0, 0, 1]));
-        Device::new(
-            DeviceConfig::default(),
-            gid,
-            17_408,
-            Incarnation(1),
-            1,
-            crate::sys::memory::host_memory(),
-        )
+        let config = DeviceConfig::default();
+        let port = config.port_base;
+        Device::new(config, gid, port, Incarnation(1), 1, crate::sys::memory::host_memory())
     }
 
     #[test]

@@ -247,7 +247,7 @@ fn a_black_holed_source_port_is_avoided() {
     loop {
         exchange(&mut a, &mut b, 5);
         let stats = a.instance.stats().unwrap();
-        let port = stats.paths[3].source_port;
+        let port = stats.paths.iter().find(|path| path.path == 3).unwrap().source_port;
         let in_use = |peer: &PeerStats| {
             peer.path_list.iter().any(|path| path.source_port == port && path.state == "active")
         };
