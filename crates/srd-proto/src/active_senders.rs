@@ -118,17 +118,20 @@ impl Default for Share {
 }
 
 impl Share {
+    #[inline]
     pub(crate) fn buffer(&self) -> u64 {
         self.buffer
     }
 
     /// The receiver has a buffer of so many bytes, as far as one knows for this sender alone.
+    #[inline]
     pub(crate) fn of_buffer(&mut self, buffer: u64, max_datagram: u16) {
         self.buffer = buffer;
         self.among(1, max_datagram);
     }
 
     /// The receiver serves so many senders.
+    #[inline]
     pub(crate) fn among(&mut self, senders: u16, max_datagram: u16) {
         self.senders = senders;
         if self.buffer > 0 {

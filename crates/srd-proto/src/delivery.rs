@@ -141,12 +141,14 @@ pub(crate) struct DeliveryRate {
 }
 
 impl DeliveryRate {
+    #[inline]
     pub(crate) fn best(&self) -> f64 {
         self.best
     }
 
     /// An ACK has come. Spans below `least` are artefacts of batching (docs/design/congestion-control.md, "Samples of the
     /// delivered rate"); very long ones are old ACKs.
+    #[inline]
     pub(crate) fn on_ack(&mut self, ack: &Ack, least: Nanos) {
         if let Some((bytes, at)) = self.last {
             let span = ack.rx_time.since(at);

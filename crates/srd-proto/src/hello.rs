@@ -34,6 +34,7 @@ pub(crate) struct Introduction {
 }
 
 impl Introduction {
+    #[inline]
     pub(crate) fn new(now: Time) -> Introduction {
         Introduction {
             joined: false,
@@ -48,12 +49,14 @@ impl Introduction {
 
     /// Whether packets carry a hello. With data it goes on until something of this context has been
     /// acknowledged: the peer must have seen the context's number. `known`: we know who the peer is.
+    #[inline]
     pub(crate) fn is_carried(&self, with_data: bool, known: bool) -> bool {
         // Segments are cut for one or the other: what was acknowledged once needs no introduction ever after.
         if with_data { !self.acknowledged } else { !self.confirmed || !self.context_confirmed || !known }
     }
 
     /// One is sent on its own.
+    #[inline]
     pub(crate) fn note_sent(&mut self, now: Time, shared: &Shared) {
         self.sent += 1;
         self.at = now + Nanos(shared.config.min_rto.0 << self.sent.min(16)).min(shared.config.max_rto);
@@ -61,6 +64,7 @@ impl Introduction {
 
     /// When the peer's own is answered: all that it sends in its first round trip has one; answers that are nothing else keep a
     /// distance.
+    #[inline]
     pub(crate) fn answer(&mut self, now: Time, shared: &Shared) -> Time {
         if now < self.answer_at {
             return self.answer_at;

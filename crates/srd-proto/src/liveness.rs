@@ -29,6 +29,7 @@ pub(crate) struct Liveness {
 }
 
 impl Liveness {
+    #[inline]
     pub(crate) fn new(now: Time) -> Liveness {
         Liveness {
             last_heard: now,
@@ -42,17 +43,20 @@ impl Liveness {
     }
 
     /// When it may be asked again.
+    #[inline]
     pub(crate) fn may_ask_at(&self) -> Time {
         self.quiet_until.max(self.next_ask)
     }
 
     /// Paths have been asked, and are not asked again before `until`.
+    #[inline]
     pub(crate) fn asked(&mut self, until: Time) {
         self.silent_probes += 1;
         (self.quiet_until, self.next_ask) = (until, until);
     }
 
     /// Something of ours has been answered. Returns whether the silence before was the peer's.
+    #[inline]
     pub(crate) fn answered(&mut self, now: Time) -> bool {
         let forgives = self.silent_probes >= PROBES_TO_FORGIVE;
         self.silent_probes = 0;
@@ -63,6 +67,7 @@ impl Liveness {
     }
 
     /// There is a reason to try again. Returns whether it counted as dead.
+    #[inline]
     pub(crate) fn revive(&mut self, now: Time) -> bool {
         let was_dead = std::mem::take(&mut self.dead);
         if was_dead {
@@ -74,12 +79,14 @@ impl Liveness {
     }
 
     /// For how long it has been asked in vain.
+    #[inline]
     pub(crate) fn silence(&self, now: Time) -> Nanos {
         now.since(self.waiting_since.max(self.last_heard))
     }
 
     /// The same, judged at a timer that was to fire at `due`, while no timer waits longer than `longest`. If it is later (this
     /// process stood still, or its clock jumped), that time says nothing about the peer and does not count.
+    #[inline]
     pub(crate) fn silence_at_timer(&mut self, now: Time, due: Time, longest: Nanos) -> Nanos {
         let stood_still = now.since(due) - longest;
         self.waiting_since = (self.waiting_since.max(self.last_heard) + stood_still).min(now);
@@ -87,11 +94,13 @@ impl Liveness {
     }
 
     /// Whether a silence is to be told, which it is once.
+    #[inline]
     pub(crate) fn tell(&mut self, silence: Nanos) -> bool {
         silence >= SILENCE_TO_TELL && !std::mem::replace(&mut self.told, true)
     }
 
     /// Whether a silence after so many questions is death.
+    #[inline]
     pub(crate) fn is_death(silence: Nanos, questions: u32, timeout: Nanos) -> bool {
         silence >= timeout && questions >= PROBES_TO_DEATH
     }

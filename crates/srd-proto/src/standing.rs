@@ -24,16 +24,19 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    #[inline]
     pub(crate) fn new(proven: bool) -> Standing {
         Standing { named: false, vouched: false, proven, credit: 0, ever_known: false, life: 0 }
     }
 
     /// That of the next process at the address.
+    #[inline]
     pub(crate) fn of_successor(self) -> Standing {
         Standing { credit: 0, life: self.life + 1, ..self }
     }
 
     /// Our program wants to talk to this address, and to whoever is there.
+    #[inline]
     pub(crate) fn name(&mut self) {
         (self.named, self.vouched, self.proven) = (true, true, true);
     }
@@ -49,6 +52,7 @@ impl Standing {
     }
 
     /// So many bytes go to a peer that has proven nothing.
+    #[inline]
     pub(crate) fn charge(&mut self, bytes: usize) {
         self.credit = self.credit.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
