@@ -82,7 +82,8 @@ impl Pair {
             .device
             .poll_transmit_with(now, |transmit| {
                 let port = transmit.to.port;
-                receiver.device.handle_packet(now + WAY, port, gid(from), &transmit.packet, 1472, false);
+                let received = Received::new(now + WAY, gid(from), &transmit.packet, 1472);
+                receiver.device.handle_packet(now + WAY, port, received);
             })
             .is_some()
         {}

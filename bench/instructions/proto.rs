@@ -54,7 +54,8 @@ impl Pair {
             .0
             .poll_transmit_with(now, |transmit| {
                 any = true;
-                receiver.handle_packet(now + WAY, 0, addr(from).gid, &transmit.packet, 1472, false, count);
+                let received = Received::new(now + WAY, addr(from).gid, &transmit.packet, 1472);
+                receiver.handle_packet(now + WAY, 0, received, count);
             })
             .is_some()
         {}

@@ -113,7 +113,9 @@ impl World {
         let Ok(packet) = codec::decode(&bytes) else { return Ok(()) };
         let packet = packet.map_payload(VecPayload::from);
         let now = self.net.now;
-        self.net.devices[to].handle_packet(now, port(to), gid(from), &packet, bytes.len(), u.arbitrary()?);
+        let received = Received::new(now, gid(from), &packet, bytes.len());
+        let received = Received { ce: u.arbitrary()?, ..received };
+        self.net.devices[to].handle_packet(now, port(to), received);
         Ok(())
     }
 

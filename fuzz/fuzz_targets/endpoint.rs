@@ -155,7 +155,8 @@ impl World {
         let Ok(packet) = codec::decode(bytes) else { return };
         let packet = packet.map_payload(VecPayload::from);
         let (endpoint, upper) = (&mut self.endpoints[to], &mut self.uppers[to]);
-        endpoint.handle_packet(self.now, 0, from, &packet, bytes.len(), ce, upper);
+        let received = Received { ce, ..Received::new(self.now, from, &packet, bytes.len()) };
+        endpoint.handle_packet(self.now, 0, received, upper);
     }
 
     /// All that the endpoints have to say, and what holds between calls.

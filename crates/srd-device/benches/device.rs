@@ -85,7 +85,8 @@ fn transport(len: u32) -> Figures {
             while sender
                 .0
                 .poll_transmit_with(now, |transmit| {
-                    receiver.handle_packet(now, 0, gid(host), &transmit.packet, 1472, false, upper);
+                    let received = Received::new(now, gid(host), &transmit.packet, 1472);
+                    receiver.handle_packet(now, 0, received, upper);
                 })
                 .is_some()
             {
@@ -145,7 +146,8 @@ fn device<M: Memory>(len: u32, memory: impl Fn() -> M, addrs: [u64; 2]) -> Figur
                 .0
                 .poll_transmit_with(now, |transmit| {
                     let port = transmit.to.port;
-                    receiver.0.handle_packet(now, port, gid(host), &transmit.packet, 1472, false);
+                    let received = Received::new(now, gid(host), &transmit.packet, 1472);
+                    receiver.0.handle_packet(now, port, received);
                 })
                 .is_some()
             {

@@ -1,96 +1,86 @@
 //! Counters of the device, under the names that EFA's driver gives them (`efa_verbs.c`, `EFA_DEFINE_PORT_STATS` and
 //! `EFA_DEFINE_DEVICE_STATS`), and after them those that only this device has.
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// See the module. A copy of the values at one moment.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
-
-        impl Counters {
-            /// Every counter with its name, in the driver's order.
-            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name)),*].into_iter()
-            }
-        }
-    };
-}
+use srd_wire::counters;
 
 counters! {
-    /// Payload bytes given to the network, retransmissions included (from the transport).
-    tx_bytes,
-    /// Packets given to the network (from the transport).
-    tx_pkts,
-    /// Payload bytes taken from the network, duplicates excluded (from the transport).
-    rx_bytes,
-    /// Packets taken from the network (from the transport).
-    rx_pkts,
-    /// Packets that the transport dropped on arrival, duplicates excluded, and UD messages without a place.
-    rx_drops,
-    /// Bytes of sends that completed well.
-    send_bytes,
-    /// Send work requests that completed well.
-    send_wrs,
-    /// Bytes of sends received.
-    recv_bytes,
-    /// Receive work requests completed by a send.
-    recv_wrs,
-    /// RDMA reads that completed well.
-    rdma_read_wrs,
-    /// Bytes that they brought.
-    rdma_read_bytes,
-    /// RDMA reads that completed with an error.
-    rdma_read_wr_err,
-    /// Bytes that were read by peers.
-    rdma_read_resp_bytes,
-    /// RDMA writes that completed well.
-    rdma_write_wrs,
-    /// Bytes that they took.
-    rdma_write_bytes,
-    /// RDMA writes that completed with an error.
-    rdma_write_wr_err,
-    /// Bytes that were written by peers.
-    rdma_write_recv_bytes,
-    /// Payload bytes that were retransmitted (from the transport).
-    retrans_bytes,
-    /// Packets that were retransmitted (from the transport).
-    retrans_pkts,
-    /// Retransmission timers that ran out (from the transport).
-    retrans_timeout_events,
-    /// Peers that did not answer any more, or never did (from the transport).
-    unresponsive_remote_events,
-    /// Connections that lost paths, or whose peer restarted with work outstanding (from the transport).
-    impaired_remote_conn_events,
-    /// Failed calls of `alloc_pd`.
-    alloc_pd_err,
-    /// Failed calls of `create_qp`.
-    create_qp_err,
-    /// Failed calls of `create_cq`.
-    create_cq_err,
-    /// Failed calls of `reg_mr`.
-    reg_mr_err,
-    /// Failed calls of `create_ah`.
-    create_ah_err,
-    /// Work requests taken, send and receive.
-    submitted_wrs,
-    /// Completions made, send and receive, well or not.
-    completed_wrs,
-    /// Send work requests that completed with an error, flushed ones included.
-    send_wr_err,
-    /// Messages of ours that found no receive buffer and were retried later.
-    rnr_retries,
-    /// Messages of peers that found no receive buffer here, or for which too much of theirs was under way.
-    rnr_refused,
-    /// Messages of peers refused for any other reason.
-    refused_msgs,
-    /// UD messages dropped: no receive buffer, another queue key, or a buffer too short.
-    ud_drops,
-    /// Completions lost because their queue was full.
-    cq_overruns,
-    /// Asynchronous events lost because nobody took them.
-    async_events_lost,
-    /// Answers to reads of peers that are under way now.
-    answers_kept,
+    /// See the module. A copy of the values at one moment, in the driver's order.
+    Counters {
+        /// Payload bytes given to the network, retransmissions included (from the transport).
+        tx_bytes,
+        /// Packets given to the network (from the transport).
+        tx_pkts,
+        /// Payload bytes taken from the network, duplicates excluded (from the transport).
+        rx_bytes,
+        /// Packets taken from the network (from the transport).
+        rx_pkts,
+        /// Packets that the transport dropped on arrival, duplicates excluded, and UD messages without a place.
+        rx_drops,
+        /// Bytes of sends that completed well.
+        send_bytes,
+        /// Send work requests that completed well.
+        send_wrs,
+        /// Bytes of sends received.
+        recv_bytes,
+        /// Receive work requests completed by a send.
+        recv_wrs,
+        /// RDMA reads that completed well.
+        rdma_read_wrs,
+        /// Bytes that they brought.
+        rdma_read_bytes,
+        /// RDMA reads that completed with an error.
+        rdma_read_wr_err,
+        /// Bytes that were read by peers.
+        rdma_read_resp_bytes,
+        /// RDMA writes that completed well.
+        rdma_write_wrs,
+        /// Bytes that they took.
+        rdma_write_bytes,
+        /// RDMA writes that completed with an error.
+        rdma_write_wr_err,
+        /// Bytes that were written by peers.
+        rdma_write_recv_bytes,
+        /// Payload bytes that were retransmitted (from the transport).
+        retrans_bytes,
+        /// Packets that were retransmitted (from the transport).
+        retrans_pkts,
+        /// Retransmission timers that ran out (from the transport).
+        retrans_timeout_events,
+        /// Peers that did not answer any more, or never did (from the transport).
+        unresponsive_remote_events,
+        /// Connections that lost paths, or whose peer restarted with work outstanding (from the transport).
+        impaired_remote_conn_events,
+        /// Failed calls of `alloc_pd`.
+        alloc_pd_err,
+        /// Failed calls of `create_qp`.
+        create_qp_err,
+        /// Failed calls of `create_cq`.
+        create_cq_err,
+        /// Failed calls of `reg_mr`.
+        reg_mr_err,
+        /// Failed calls of `create_ah`.
+        create_ah_err,
+        /// Work requests taken, send and receive.
+        submitted_wrs,
+        /// Completions made, send and receive, well or not.
+        completed_wrs,
+        /// Send work requests that completed with an error, flushed ones included.
+        send_wr_err,
+        /// Messages of ours that found no receive buffer and were retried later.
+        rnr_retries,
+        /// Messages of peers that found no receive buffer here, or for which too much of theirs was under way.
+        rnr_refused,
+        /// Messages of peers refused for any other reason.
+        refused_msgs,
+        /// UD messages dropped: no receive buffer, another queue key, or a buffer too short.
+        ud_drops,
+        /// Completions lost because their queue was full.
+        cq_overruns,
+        /// Asynchronous events lost because nobody took them.
+        async_events_lost,
+        /// Answers to reads of peers that are under way now.
+        answers_kept,
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::api::*;
 use crate::counters::Counters;
 use crate::deferred::Deferred;
 use crate::objects::Objects;
-use srd_proto::{Endpoint, PeerId, Transmit};
+use srd_proto::{Endpoint, PeerId, Received, Transmit};
 use srd_wire::*;
 
 /// See the module. `now` must not run backwards from one call to the next.
@@ -270,38 +270,14 @@ impl<M: Memory> Device<M> {
     /// As [`srd_proto::Endpoint::handle_packet`]; `port` is the receive port's number (UDP). A packet for a port that
     /// is not ours is dropped and counted.
     #[inline]
-    pub fn handle_packet(
-        &mut self,
-        now: Time,
-        port: u16,
-        from: Gid,
-        packet: &Packet<M::Payload>,
-        bytes: usize,
-        ce: bool,
-    ) {
-        self.handle_packet_from(now, now, port, from, packet, bytes, ce);
-    }
-
-    /// As [`srd_proto::Endpoint::handle_packet_from`]; `port` is the receive port's number (UDP).
-    #[inline]
-    #[allow(clippy::too_many_arguments)]
-    pub fn handle_packet_from(
-        &mut self,
-        now: Time,
-        arrived: Time,
-        port: u16,
-        from: Gid,
-        packet: &Packet<M::Payload>,
-        bytes: usize,
-        ce: bool,
-    ) {
+    pub fn handle_packet(&mut self, now: Time, port: u16, received: Received<'_, M::Payload>) {
         self.objects.now = now;
         let slot = port.wrapping_sub(self.objects.config.port_base);
         let Some(index) = self.objects.numbers.port_of_slot(slot) else {
             self.objects.counters.rx_drops += 1;
             return;
         };
-        self.endpoint.handle_packet_from(now, arrived, index, from, packet, bytes, ce, &mut self.objects);
+        self.endpoint.handle_packet(now, index, received, &mut self.objects);
         self.do_ready();
     }
 

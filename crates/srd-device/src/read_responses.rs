@@ -3,9 +3,9 @@
 
 use crate::api::*;
 use crate::deferred::Deferred;
+use crate::inbound::{InboundMessage, Purpose, ReadResponse};
 use crate::memory_region::RemoteAccess;
 use crate::objects::Objects;
-use crate::responder::{InboundMessage, Purpose};
 use crate::slab::Key;
 use crate::token::TokenOf;
 use crate::transport::Transport;
@@ -14,19 +14,6 @@ use srd_wire::{MrKey, Op, Route, Status};
 
 /// Read requests that are rarely under way in greater number.
 const READ_RESPONSES_AT_ONCE: usize = 256;
-
-/// The answer to a peer's read, until the peer has all of it.
-#[derive(Debug)]
-pub(crate) struct ReadResponse<P> {
-    /// The queue pair that was spoken to.
-    pub qp: u32,
-    pub peer: PeerId,
-    pub rkey: MrKey,
-    /// What the peer calls it.
-    pub read: u32,
-    payload: P,
-    doomed: bool,
-}
 
 /// Reads of peers that are answered at once, of all together and of each. Further ones are told to come back, as for a lack
 /// of receive buffers: no read fails for that, and one peer leaves room for others. A queue pair of ours has not more.

@@ -3,9 +3,9 @@
 
 use crate::api::*;
 use crate::deferred::Deferred;
+use crate::inbound::ReadResponse;
 use crate::objects::Objects;
-use crate::read_responses::ReadResponse;
-use crate::send_queue::{Posted, Progress, RnrRetries, SendRequest};
+use crate::send_queue::{Ending, Posted, Progress, RnrRetries, SendRequest, completion_op};
 use crate::slab::Key;
 use crate::status;
 use crate::token::TokenOf;
@@ -21,24 +21,6 @@ const MAX_REQUESTS: u32 = 1 << READ_SLOT_BITS;
 
 fn read_name(key: Key) -> u32 {
     key.generation << READ_SLOT_BITS | key.index
-}
-
-/// What becomes of work requests that end before their time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
-    /// They complete with this status.
-    Complete(Status),
-    /// Nothing of them completes.
-    Forget,
-}
-
-/// What a send work request completes as.
-pub(crate) fn completion_op(op: SendOp) -> CompletionOp {
-    match op {
-        SendOp::Send { .. } => CompletionOp::Send,
-        SendOp::Read { .. } => CompletionOp::Read,
-        SendOp::Write { .. } => CompletionOp::Write,
-    }
 }
 
 impl<M: Memory> Objects<M> {

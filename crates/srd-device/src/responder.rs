@@ -2,6 +2,7 @@
 //! their bytes, and completes receives. What becomes of their reads is in [`crate::read_responses`].
 
 use crate::api::*;
+use crate::inbound::{InboundMessage, Purpose};
 use crate::keepalive::KEEPALIVE_QPN;
 use crate::memory_region::RemoteAccess;
 use crate::objects::Objects;
@@ -12,34 +13,6 @@ use crate::status;
 use crate::token::TokenOf;
 use srd_proto::{Cookie, Incoming, Payload, PeerId, PeerLoss, Token, UpperLayer};
 use srd_wire::{InstanceAddr, MrKey, Op, Route, Status};
-
-/// An incoming message between its first segment and its last.
-#[derive(Debug)]
-pub(crate) struct InboundMessage {
-    /// The queue pair's slot.
-    pub qp: u32,
-    pub purpose: Purpose,
-    /// Where it goes.
-    pub pieces: [Piece; MAX_RECV_SGE],
-    /// Bytes of the pieces to leave free in front.
-    pub skip: u32,
-    /// Keys of the memory in use; 0 is none.
-    pub keys: [MrKey; MAX_RECV_SGE],
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose {
-    /// A send, into a receive buffer.
-    Receive(Receive),
-    /// An RDMA write; with immediate data also a receive, unless the queue pair takes them unsolicited.
-    Write(Option<Receive>),
-    /// The request of a read.
-    ReadRequest,
-    /// Data of a read of ours.
-    ReadData(Key),
-    /// What it was for has gone since; its bytes are dropped.
-    Dead(Status),
-}
 
 /// Messages of peers between their first segment and their last, beyond which no RDMA write begins; its sender comes back.
 /// Sends are bounded by receive buffers, and answers by our reads.

@@ -4,7 +4,7 @@
 use crate::api::*;
 use crate::slab::{Key, Slab};
 use srd_proto::PeerId;
-use srd_wire::{MrKey, Nanos, Qkey, Qpn};
+use srd_wire::{MrKey, Nanos, Qkey, Qpn, Status};
 
 /// Where a work request stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,6 +184,24 @@ impl SendQueue {
             at = request.next;
             Some((key, request))
         })
+    }
+}
+
+/// What becomes of work requests that end before their time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// They complete with this status.
+    Complete(Status),
+    /// Nothing of them completes.
+    Forget,
+}
+
+/// What a send work request completes as.
+pub(crate) fn completion_op(op: SendOp) -> CompletionOp {
+    match op {
+        SendOp::Send { .. } => CompletionOp::Send,
+        SendOp::Read { .. } => CompletionOp::Read,
+        SendOp::Write { .. } => CompletionOp::Write,
     }
 }
 

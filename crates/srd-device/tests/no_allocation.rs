@@ -64,14 +64,8 @@ impl Direct {
                 while let Some(transmit) = self.net.devices[host].poll_transmit(self.net.now) {
                     moved = true;
                     let other = &mut self.net.devices[1 - host];
-                    other.handle_packet(
-                        self.net.now,
-                        transmit.to.port,
-                        gid(host),
-                        &transmit.packet,
-                        1500,
-                        false,
-                    );
+                    let received = Received::new(self.net.now, gid(host), &transmit.packet, 1500);
+                    other.handle_packet(self.net.now, transmit.to.port, received);
                 }
                 while let Some(completion) = self.net.devices[host].poll_cq(self.sides[host].cq) {
                     assert_eq!(completion.status, Status::Ok);

@@ -332,7 +332,7 @@ abi! {
             0 => Form::Base,
             FI_FETCH_ATOMIC => Form::Fetch,
             FI_COMPARE_ATOMIC => Form::Compare,
-            _ => return Err(Errno::BAD_FLAGS),
+            _ => return Err(BAD_FLAGS),
         };
         *writable(attr)? = most(form, datatype, op)?;
         Ok(())

@@ -174,7 +174,7 @@ impl Av {
         context: *mut c_void,
     ) -> Outcome<c_int> {
         if flags & !(FI_MORE | FI_SYNC_ERR) != 0 {
-            return Err(Errno::BAD_FLAGS);
+            return Err(BAD_FLAGS);
         }
         let each = flags & FI_SYNC_ERR != 0;
         if each && (self.asynchronous || context.is_null()) {
@@ -245,15 +245,7 @@ fn name_after(first: &str, n: usize) -> Option<String> {
     Some(format!("{}{:0width$}{}", &first[..digits], number + n, &first[host..], width = host - digits))
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind,
-    control: Absent::ABSENT,
-    ops_open: Absent::ABSENT,
-    tostr: Absent::ABSENT,
-    ops_set: Absent::ABSENT,
-};
+static FID_OPS: fi_ops = fi_ops { close, bind, ..fi_ops::ABSENT };
 
 static OPS: fi_ops_av = fi_ops_av {
     size: size_of::<fi_ops_av>(),
@@ -282,7 +274,7 @@ abi! {
             return Err(Errno::INVALID);
         }
         if attr.flags & !(FI_EVENT | FI_READ | FI_SYMMETRIC) != 0 {
-            return Err(Errno::BAD_FLAGS);
+            return Err(BAD_FLAGS);
         }
         if attr.r#type == 0 {
             attr.r#type = FI_AV_TABLE;
@@ -370,7 +362,7 @@ abi! {
     status fn remove(av: *mut fid_av, fi_addr: *mut fi_addr_t, count: usize, flags: u64) {
         let av = Av::of(av)?;
         if flags != 0 {
-            return Err(Errno::BAD_FLAGS);
+            return Err(BAD_FLAGS);
         }
         // Every one that is there goes, whatever the others are.
         let removed: Vec<_> = array(fi_addr, count)?.iter().map(|&index| av.vector.remove(index)).collect();

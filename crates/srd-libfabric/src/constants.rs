@@ -1,6 +1,8 @@
 //! Numbers of libfabric's headers, under their names there.
 #![allow(missing_docs)]
 
+use crate::boundary::Errno;
+
 pub const fn fi_version(major: u32, minor: u32) -> u32 {
     (major << 16) | minor
 }
@@ -140,3 +142,8 @@ pub const FI_ENOCQ: i32 = 263;
 pub const FI_ETRUNC: i32 = 265;
 pub const FI_ENOKEY: i32 = 266;
 pub const FI_ENOAV: i32 = 267;
+
+// Those that ours answer in more than one place.
+pub const TOO_SMALL: Errno = Errno(FI_ETOOSMALL);
+pub const BAD_STATE: Errno = Errno(FI_EOPBADSTATE);
+pub const BAD_FLAGS: Errno = Errno(FI_EBADFLAGS);

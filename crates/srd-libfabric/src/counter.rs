@@ -1,12 +1,12 @@
 //! Counters of completed operations (fi_cntr(3)).
 
-use crate::boundary::{Absent, Errno, Outcome, abi, object, value_or, writable};
+use crate::boundary::{Absent, Errno, Outcome, abi, object, writable};
 use crate::constants::*;
 use crate::domain::{Domain, Shared};
-use crate::engine::{Bereaved, is_bound};
+use crate::engine::{Bereaved, Engine, is_bound};
 use crate::layout::*;
-use crate::wait::{WaitObject, timeout};
-use crate::wait_set;
+use crate::wait::{self, WaitObject, Waitable, timeout};
+use crate::wait_set::{self, control};
 use libc::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ pub(crate) struct Counter {
     fid: fid_cntr,
     domain: Arc<Shared>,
     pub count: Arc<Count>,
-    /// What [`Counter::try_wait`] and a poll set have seen.
+    /// What the last [`Waitable::look`] has seen.
     seen: AtomicU64,
 }
 
@@ -64,40 +64,6 @@ impl Counter {
         &self.domain
     }
 
-    pub fn context(&self) -> *mut c_void {
-        self.fid.fid.context
-    }
-
-    /// Moves packets, and tells whether it counts more than when this was last asked.
-    pub fn look(&self) -> Outcome<bool> {
-        self.domain.engine.progress()?;
-        let sum = self.count.sum();
-        Ok(self.seen.swap(sum, Ordering::Relaxed) != sum)
-    }
-
-    /// fi_trywait(3): whether the program may sleep on the descriptor.
-    pub fn try_wait(&self) -> Outcome<bool> {
-        if let Some(signal) = &self.count.wait.signal {
-            signal.lower();
-        }
-        self.may_sleep()
-    }
-
-    /// The same for who has lowered the signal.
-    pub fn may_sleep(&self) -> Outcome<bool> {
-        // What comes by shared memory need not be anything for this program.
-        loop {
-            if self.look()? {
-                return Ok(false);
-            }
-            if self.domain.engine.fall_asleep()? {
-                break;
-            }
-        }
-        self.domain.engine.instance.hand_over();
-        Ok(true)
-    }
-
     fn wait(&self, threshold: u64, milliseconds: c_int) -> Outcome<()> {
         let count = &self.count;
         if count.wait.kind == FI_WAIT_NONE {
@@ -112,6 +78,12 @@ impl Counter {
         if reached() { Ok(()) } else { Err(Errno(FI_EAVAIL)) }
     }
 
+    #[inline]
+    fn read(&self, number: &AtomicU64) -> u64 {
+        let _ = self.domain.engine.poll();
+        number.load(Ordering::Acquire)
+    }
+
     /// The program has changed it: others may wait for that.
     fn changed(&self) {
         self.count.wait.raise();
@@ -119,15 +91,32 @@ impl Counter {
     }
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: Absent::ABSENT,
-    control,
-    ops_open: Absent::ABSENT,
-    tostr: Absent::ABSENT,
-    ops_set: Absent::ABSENT,
-};
+impl Waitable for Counter {
+    fn wait_object(&self) -> &WaitObject {
+        &self.count.wait
+    }
+
+    fn context(&self) -> *mut c_void {
+        self.fid.fid.context
+    }
+
+    fn engine(&self) -> Option<&Engine> {
+        Some(&self.domain.engine)
+    }
+
+    fn is_bound(&self) -> bool {
+        is_bound(&self.count)
+    }
+
+    /// Whether it counts more than when this was last asked.
+    fn look(&self) -> Outcome<bool> {
+        self.domain.engine.progress()?;
+        let sum = self.count.sum();
+        Ok(self.seen.swap(sum, Ordering::Relaxed) != sum)
+    }
+}
+
+static FID_OPS: fi_ops = fi_ops { close, control, ..fi_ops::ABSENT };
 
 static OPS: fi_ops_cntr = fi_ops_cntr {
     size: size_of::<fi_ops_cntr>(),
@@ -171,17 +160,7 @@ abi! {
     }
 
     closing fn close(fid: *mut fid) {
-        let counter = Counter::of(fid.cast())?;
-        if is_bound(&counter.count) {
-            return Err(Errno::BUSY);
-        }
-        wait_set::leave(&counter.count.wait, fid);
-        drop(Box::from_raw(fid.cast::<Counter>()));
-        Ok(())
-    }
-
-    status fn control(fid: *mut fid, command: c_int, arg: *mut c_void) {
-        Counter::of(fid.cast())?.count.wait.control(command, arg)
+        wait::close::<Counter>(fid)
     }
 
     status fn add(cntr: *mut fid_cntr, value: u64) {
@@ -215,23 +194,13 @@ abi! {
     status fn wait(cntr: *mut fid_cntr, threshold: u64, timeout: c_int) {
         Counter::of(cntr)?.wait(threshold, timeout)
     }
-}
 
-/// What it counts after a round; what it counted before if that is not possible.
-unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
-    value_or("fi_cntr_read", 0, || {
-        // SAFETY: by fi_cntr(3) a live counter.
-        let Ok(counter) = (unsafe { Counter::of(cntr) }) else { return 0 };
-        let _ = counter.domain.engine.poll();
-        counter.count.value.load(Ordering::Acquire)
-    })
-}
+    /// What it counts after a round; what it counted before if that is not possible.
+    value fn read(cntr: *mut fid_cntr) -> u64 {
+        Counter::of(cntr).map_or(0, |counter| counter.read(&counter.count.value))
+    }
 
-unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
-    value_or("fi_cntr_readerr", 0, || {
-        // SAFETY: by fi_cntr(3) a live counter.
-        let Ok(counter) = (unsafe { Counter::of(cntr) }) else { return 0 };
-        let _ = counter.domain.engine.poll();
-        counter.count.errors.load(Ordering::Acquire)
-    })
+    value fn readerr(cntr: *mut fid_cntr) -> u64 {
+        Counter::of(cntr).map_or(0, |counter| counter.read(&counter.count.errors))
+    }
 }

@@ -4,10 +4,10 @@ use crate::boundary::{Absent, Errno, Outcome, abi, object, readable, value_or, w
 use crate::completions::{Entry, in_words};
 use crate::constants::*;
 use crate::domain::{Domain, Shared};
-use crate::engine::{Bereaved, is_bound};
+use crate::engine::{Bereaved, Engine, is_bound};
 use crate::layout::*;
-use crate::wait::{WaitObject, timeout};
-use crate::wait_set;
+use crate::wait::{self, WaitObject, Waitable, timeout};
+use crate::wait_set::{self, control};
 use libc::{c_char, c_int, c_void};
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -183,41 +183,6 @@ impl Cq {
         &self.domain
     }
 
-    pub fn context(&self) -> *mut c_void {
-        self.fid.fid.context
-    }
-
-    /// Moves packets unless something is there already.
-    pub fn look(&self) -> Outcome<bool> {
-        if self.queue.is_empty() {
-            self.domain.engine.progress()?;
-        }
-        Ok(!self.queue.is_empty())
-    }
-
-    /// fi_trywait(3): whether the program may sleep on the descriptor.
-    pub fn try_wait(&self) -> Outcome<bool> {
-        if let Some(signal) = &self.queue.wait.signal {
-            signal.lower();
-        }
-        self.may_sleep()
-    }
-
-    /// The same for who has lowered the signal.
-    pub fn may_sleep(&self) -> Outcome<bool> {
-        // What comes by shared memory need not be anything for this program.
-        loop {
-            if self.look()? {
-                return Ok(false);
-            }
-            if self.domain.engine.fall_asleep()? {
-                break;
-            }
-        }
-        self.domain.engine.instance.hand_over();
-        Ok(true)
-    }
-
     /// # Safety
     /// As of [`Waiting::take`].
     #[inline]
@@ -274,15 +239,33 @@ impl Cq {
     }
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: Absent::ABSENT,
-    control,
-    ops_open: Absent::ABSENT,
-    tostr: Absent::ABSENT,
-    ops_set: Absent::ABSENT,
-};
+impl Waitable for Cq {
+    fn wait_object(&self) -> &WaitObject {
+        &self.queue.wait
+    }
+
+    fn context(&self) -> *mut c_void {
+        self.fid.fid.context
+    }
+
+    fn engine(&self) -> Option<&Engine> {
+        Some(&self.domain.engine)
+    }
+
+    fn is_bound(&self) -> bool {
+        is_bound(&self.queue)
+    }
+
+    /// Moves packets unless something is there already.
+    fn look(&self) -> Outcome<bool> {
+        if self.queue.is_empty() {
+            self.domain.engine.progress()?;
+        }
+        Ok(!self.queue.is_empty())
+    }
+}
+
+static FID_OPS: fi_ops = fi_ops { close, control, ..fi_ops::ABSENT };
 
 static OPS: fi_ops_cq = fi_ops_cq {
     size: size_of::<fi_ops_cq>(),
@@ -330,17 +313,7 @@ abi! {
     }
 
     closing fn close(fid: *mut fid) {
-        let cq = Cq::of(fid.cast())?;
-        if is_bound(&cq.queue) {
-            return Err(Errno::BUSY);
-        }
-        wait_set::leave(&cq.queue.wait, fid);
-        drop(Box::from_raw(fid.cast::<Cq>()));
-        Ok(())
-    }
-
-    status fn control(fid: *mut fid, command: c_int, arg: *mut c_void) {
-        Cq::of(fid.cast())?.queue.wait.control(command, arg)
+        wait::close::<Cq>(fid)
     }
 
     count fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) {

@@ -82,15 +82,7 @@ impl Domain {
     }
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind,
-    control: Absent::ABSENT,
-    ops_open: Absent::ABSENT,
-    tostr: Absent::ABSENT,
-    ops_set: Absent::ABSENT,
-};
+static FID_OPS: fi_ops = fi_ops { close, bind, ..fi_ops::ABSENT };
 
 static OPS: fi_ops_domain = fi_ops_domain {
     size: size_of::<fi_ops_domain>(),
@@ -180,7 +172,7 @@ abi! {
                 let events = events.clone();
                 *domain.shared.registrations.lock().unwrap_or_else(PoisonError::into_inner) = Some(events);
             }
-            _ => return Err(Errno::BAD_FLAGS),
+            _ => return Err(BAD_FLAGS),
         }
         Ok(())
     }

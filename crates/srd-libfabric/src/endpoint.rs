@@ -3,7 +3,7 @@
 
 use crate::address::{self, Address};
 use crate::av::{Av, Vector};
-use crate::boundary::{Absent, Errno, Outcome, abi, object, readable, writable};
+use crate::boundary::{Absent, Errno, Outcome, abi, object, readable, refused, writable};
 use crate::completions::Reports;
 use crate::constants::*;
 use crate::counter::Counter;
@@ -122,7 +122,10 @@ impl Core {
         let sources = reports.sources;
         self.domain.engine.with(|state, device, now| {
             let qpn = Qpn(self.qpn.load(Ordering::Relaxed));
-            let id = state.messages.open_endpoint(device, now, qpn, self.identity(), self.transmit_size)?;
+            let id = state
+                .messages
+                .open_endpoint(device, now, qpn, self.identity(), self.transmit_size)
+                .map_err(refused)?;
             state.messages.set_min_multi_recv(id, self.min_multi_recv.load(Ordering::Relaxed));
             let shm = match self.domain.shm {
                 true => ShmPeers::open(id, device.gid(), qpn, device.config().port_base, self.identity()),
@@ -188,7 +191,7 @@ impl Core {
         index: u64,
     ) -> Outcome<PeerId> {
         let addr: PeerAddr = self.vector.get().and_then(|vector| vector.get(index)).ok_or(Errno::INVALID)?;
-        let peer = messages.peer(device, id, addr)?;
+        let peer = messages.peer(device, id, addr).map_err(refused)?;
         messages.set_label(id, peer, index);
         if let Ok(shm) = &mut bound.shm {
             shm.meet(&mut Layer { messages, device, now }, peer, addr);
@@ -309,7 +312,7 @@ impl Endpoint {
                 Some(&Some(peer)) => peer,
                 _ => core.meet(messages, bound, device, now, id, to)?,
             };
-            f(messages, device, now, id, peer).map_err(Errno::from)
+            f(messages, device, now, id, peer).map_err(refused)
         })?;
         if posted == Err(Errno::AGAIN) {
             // A program that only posts again and again would wait for ever for what only a round can bring.
@@ -345,7 +348,7 @@ impl Endpoint {
         core.domain.engine.with(|state, device, now| {
             let id = core.id();
             let (messages, _) = state.at(id)?;
-            f(messages, device, now, id, None).map_err(Errno::from)
+            f(messages, device, now, id, None).map_err(refused)
         })?
     }
 }
@@ -362,15 +365,7 @@ fn level(flags: u64) -> Level {
     }
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind,
-    control,
-    ops_open: Absent::ABSENT,
-    tostr: Absent::ABSENT,
-    ops_set: Absent::ABSENT,
-};
+static FID_OPS: fi_ops = fi_ops { close, bind, control, ..fi_ops::ABSENT };
 
 static OPS: fi_ops_ep = fi_ops_ep {
     size: size_of::<fi_ops_ep>(),
@@ -489,7 +484,7 @@ abi! {
         let core = &Endpoint::of(fid.cast())?.core;
         let kind = readable(other)?.fclass;
         if core.is_enabled() && kind != FI_CLASS_EQ {
-            return Err(Errno::BAD_STATE);
+            return Err(BAD_STATE);
         }
         match kind {
             FI_CLASS_CQ => bind_cq(core, Cq::of(other.cast())?, flags),
@@ -563,7 +558,7 @@ abi! {
         }
         let len = writable(len)?;
         if std::mem::replace(len, size_of::<usize>()) < size_of::<usize>() {
-            return Err(Errno::TOO_SMALL);
+            return Err(TOO_SMALL);
         }
         *writable(value.cast::<usize>())? = core.min_multi_recv.load(Ordering::Relaxed) as usize;
         Ok(())
@@ -589,7 +584,7 @@ abi! {
     status fn setname(fid: *mut fid, addr: *mut c_void, len: usize) {
         let core = &Endpoint::of(fid.cast())?.core;
         if core.is_enabled() {
-            return Err(Errno::BAD_STATE);
+            return Err(BAD_STATE);
         }
         let addr = address::read(addr, len).ok_or(Errno::INVALID)?;
         if addr == core.address() {
@@ -617,7 +612,7 @@ abi! {
         let len = writable(len)?;
         let room = *len;
         address::write(core.address(), addr, len);
-        if room < *len { Err(Errno::TOO_SMALL) } else { Ok(()) }
+        if room < *len { Err(TOO_SMALL) } else { Ok(()) }
     }
 }
 
@@ -634,7 +629,7 @@ impl Endpoint {
 
 fn bind_cq(core: &Core, cq: &Cq, flags: u64) -> Outcome<()> {
     if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 {
-        return Err(Errno::BAD_FLAGS);
+        return Err(BAD_FLAGS);
     }
     if flags & (FI_TRANSMIT | FI_RECV) == 0 || !Arc::ptr_eq(cq.domain(), &core.domain) {
         return Err(Errno::INVALID);
@@ -661,7 +656,7 @@ fn bind_cq(core: &Core, cq: &Cq, flags: u64) -> Outcome<()> {
 fn bind_counter(core: &Core, counter: &Counter, flags: u64) -> Outcome<()> {
     const KNOWN: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
     if flags & !KNOWN != 0 {
-        return Err(Errno::BAD_FLAGS);
+        return Err(BAD_FLAGS);
     }
     if flags == 0 || !Arc::ptr_eq(counter.domain(), &core.domain) {
         return Err(Errno::INVALID);

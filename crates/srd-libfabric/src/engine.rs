@@ -1,21 +1,21 @@
 //! The messaging layer of a domain, the device below it, and who moves them.
 //!
 //! There is one lock: the instance's, which every call into the device takes anyway. The messaging layer lies beside the
-//! device and is touched only under that lock, so that an operation locks once. Programs that poll make it progress
+//! device ([`Beside`]) under that lock, so that an operation locks once. Programs that poll make it progress
 //! ([`Engine::progress`]); while they do not, the instance's thread moves packets, the device's completion queue notifies, and
 //! the handler here does what a poll would have done.
 
-use crate::boundary::{Errno, Outcome};
+use crate::boundary::{Errno, Outcome, refused};
 use crate::completions::Reports;
+use crate::constants::BAD_STATE;
 use crate::environment::Place;
 use crate::shm_peers::{Layer, ShmPeers};
 use crate::{capabilities, report};
 use srd_device::{AsyncEvent, CqId, Device, HostMemory, QPS_PER_PORT};
 use srd_msg::{Drain, EndpointId, PeerAddr, PeerId};
 use srd_net::log;
-use srd_net::{Instance, LONGEST_DRAIN, LONGEST_SILENCE, Subscription, Waited};
+use srd_net::{Beside, Instance, LONGEST_DRAIN, LONGEST_SILENCE, Locked, Subscription, Waited};
 use srd_wire::{InstanceAddr, Nanos, Qpn, Time};
-use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -60,7 +60,7 @@ pub(crate) struct Engine {
     /// Looks at the sockets in a row that brought no message.
     quiet: AtomicU32,
     /// Shared with who reports on it, and with nobody else.
-    state: Arc<Guarded>,
+    state: Arc<Beside<State>>,
     subscriptions: Mutex<Vec<Subscription>>,
     /// Who is told if the device fails.
     bereaved: Mutex<Vec<Weak<dyn Bereaved>>>,
@@ -80,13 +80,6 @@ pub(crate) fn is_bound<T>(object: &Arc<T>) -> bool {
     let _nobody_tells = TELLING.lock().unwrap_or_else(PoisonError::into_inner);
     Arc::strong_count(object) > 1
 }
-
-struct Guarded(UnsafeCell<State>);
-
-// SAFETY: the state is touched under the instance's lock only, which one thread at a time holds, and never twice.
-unsafe impl Sync for Guarded {}
-// SAFETY: as above; memory that the messaging layer knows by address belongs to the process.
-unsafe impl Send for Guarded {}
 
 /// What the instance's lock protects besides the device.
 pub(crate) struct State {
@@ -112,23 +105,21 @@ pub(crate) struct Bound {
 }
 
 /// Lets the instance tell of the messaging layer, too, for as long as that is there.
-fn report_on(instance: &Instance, state: &Arc<Guarded>) {
+fn report_on(instance: &Instance, state: &Arc<Beside<State>>) {
     let (state, gid) = (Arc::downgrade(state), instance.gid());
-    instance.on_stats(move || {
+    instance.on_stats(move |device| {
         let state = state.upgrade()?;
-        // SAFETY: the instance asks under its lock, and while no function of ours runs that has the state.
-        let state = unsafe { &*state.0.get() };
+        let (state, _) = state.open(device);
         (!state.closed).then(|| report::stats(state, gid))
     });
 }
 
 /// Lets the instance know whose silence the program should hear of.
-fn tell_names(instance: &Instance, state: &Arc<Guarded>) -> Outcome<()> {
+fn tell_names(instance: &Instance, state: &Arc<Beside<State>>) -> Outcome<()> {
     let (state, port_base) = (Arc::downgrade(state), instance.port_base());
-    instance.on_silence(move |peer| {
+    instance.on_silence(move |device, peer| {
         let state = state.upgrade()?;
-        // SAFETY: as above.
-        let state = unsafe { &*state.0.get() };
+        let (state, _) = state.open(device);
         (!state.closed).then(|| state.has_named(peer, port_base))
     })?;
     Ok(())
@@ -159,12 +150,19 @@ impl State {
         self.endpoints[index] = Some(bound);
     }
 
+    /// Takes out one that is closed.
+    fn leave(&mut self, endpoint: EndpointId) {
+        if let Some(bound) = self.endpoints.get_mut(endpoint.0 as usize) {
+            *bound = None;
+        }
+    }
+
     /// The messaging layer and an endpoint.
     #[inline]
     pub fn at(&mut self, endpoint: EndpointId) -> Outcome<(&mut Messages, &mut Bound)> {
         match self.endpoints.get_mut(endpoint.0 as usize) {
             Some(Some(bound)) => Ok((&mut self.messages, bound)),
-            _ => Err(Errno::BAD_STATE),
+            _ => Err(BAD_STATE),
         }
     }
 
@@ -208,10 +206,12 @@ impl Engine {
             log::error(format_args!("{why}"));
             Errno(libc::ENODEV)
         })?;
-        let messages = instance.with(|device, _| Messages::open(device, capabilities::config()))??;
-        let cq = messages.cq();
-        let state = State { messages, endpoints: Vec::new(), ask_again: Time::NEVER, closed: false };
-        let state = Arc::new(Guarded(UnsafeCell::new(state)));
+        let (cq, state) = instance.with(|device, _| {
+            let messages = Messages::open(device, capabilities::config()).map_err(refused)?;
+            let cq = messages.cq();
+            let state = State { messages, endpoints: Vec::new(), ask_again: Time::NEVER, closed: false };
+            Ok::<_, Errno>((cq, Arc::new(Beside::new(device, state))))
+        })??;
         report_on(&instance, &state);
         tell_names(&instance, &state)?;
         let engine = Arc::new(Engine {
@@ -249,22 +249,12 @@ impl Engine {
         Ok(engine)
     }
 
-    /// # Safety
-    /// The instance is locked by this call, and nobody else refers to the state.
-    #[inline]
-    #[allow(clippy::mut_from_ref)]
-    unsafe fn state(&self) -> &mut State {
-        // SAFETY: as the caller says.
-        unsafe { &mut *self.state.0.get() }
-    }
-
     /// Runs `f`, then transmits what is due.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut State, &mut Device<HostMemory>, Time) -> R) -> Outcome<R> {
         let mut completed = false;
         let result = self.instance.with(|device, now| {
-            // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
-            let state = unsafe { self.state() };
+            let (state, device) = self.state.open(device);
             let result = f(state, device, now);
             completed = state.collect();
             self.set_alarm(state, device);
@@ -296,8 +286,7 @@ impl Engine {
     /// Takes what has come by shared memory. Returns whether there was anything.
     fn progress_shm(&self) -> Outcome<bool> {
         let mut completed = false;
-        // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
-        let has_news = || unsafe { self.state() }.has_news();
+        let has_news = |device: &mut Locked<'_>| self.state.open(device).0.has_news();
         let found = self
             .instance
             .with_if(has_news, |device, now| self.progress_locked(device, now, &mut completed))?;
@@ -372,8 +361,7 @@ impl Engine {
             if self.polled.swap(false, Ordering::Relaxed) {
                 // Another thread has moved packets for one that polls, and takes what comes by shared memory without being woken.
                 found = self.progress_locked(device, now, &mut completed);
-                // SAFETY: as below.
-                let state = unsafe { self.state() };
+                let (state, device) = self.state.open(device);
                 state.ask_again = now + STOPPED;
                 self.set_alarm(state, device);
                 return found;
@@ -381,13 +369,11 @@ impl Engine {
             // The program does not poll: whoever sends by shared memory must go on waking us.
             for _ in 0..MOST_ROUNDS {
                 found |= self.progress_locked(device, now, &mut completed);
-                // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
-                if unsafe { self.state() }.fall_asleep() {
+                if self.state.open(device).0.fall_asleep() {
                     return found;
                 }
             }
-            // SAFETY: as above.
-            let state = unsafe { self.state() };
+            let (state, device) = self.state.open(device);
             state.ask_again = now + SOON;
             self.set_alarm(state, device);
             found
@@ -404,9 +390,8 @@ impl Engine {
     }
 
     #[inline]
-    fn progress_locked(&self, device: &mut Device<HostMemory>, now: Time, completed: &mut bool) -> bool {
-        // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
-        let state = unsafe { self.state() };
+    fn progress_locked(&self, device: &mut Locked<'_>, now: Time, completed: &mut bool) -> bool {
+        let (state, device) = self.state.open(device);
         if state.closed {
             return false;
         }
@@ -500,15 +485,9 @@ impl Engine {
         self.given_back(Ok::<_, Errno>(closed))
     }
 
-    /// What an endpoint of a failed device refers to may go. The list of those who are told of the failure is as good a lock
-    /// as any: nobody is told any more.
+    /// What an endpoint of a failed device refers to may go.
     fn forget_endpoint(&self, endpoint: EndpointId) {
-        let _one_at_a_time = self.bereaved.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: no function runs under the instance's lock any more, and here one at a time.
-        let state = unsafe { self.state() };
-        if let Some(bound) = state.endpoints.get_mut(endpoint.0 as usize) {
-            *bound = None;
-        }
+        self.instance.with_failed(|device| self.state.open(device).0.leave(endpoint));
     }
 
     fn close_working_endpoint(&self, endpoint: EndpointId, qpn: Qpn) -> Outcome<()> {
@@ -535,9 +514,7 @@ impl Engine {
         self.with(|state, device, now| {
             device.destroy_qp(now, qpn)?;
             state.messages.close_endpoint(device, now, endpoint);
-            if let Some(bound) = state.endpoints.get_mut(endpoint.0 as usize) {
-                *bound = None;
-            }
+            state.leave(endpoint);
             Ok(())
         })?
     }
@@ -553,8 +530,7 @@ impl Engine {
             std::mem::take(&mut *self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner));
         drop(subscriptions);
         let closed = self.instance.with(|device, now| {
-            // SAFETY: the instance runs this under its lock, which a thread cannot take twice.
-            let state = unsafe { self.state() };
+            let (state, device) = self.state.open(device);
             if !std::mem::replace(&mut state.closed, true) {
                 state.messages.close(device, now);
                 self.instance.keep_stats(state.messages.counters().iter());

@@ -1,15 +1,15 @@
 //! Event queues (fi_eq(3)): what has become of insertions and registrations that a program did not wait for, and events that
 //! the program writes itself.
 
-use crate::boundary::{Absent, Errno, Outcome, abi, array, object, value_or, writable};
+use crate::boundary::{Errno, Outcome, abi, array, object, value_or, writable};
 use crate::completions::in_words;
 use crate::constants::*;
 use crate::cq::copy_text;
 use crate::engine::{Bereaved, is_bound};
 use crate::fabric::{Fabric, Shared};
 use crate::layout::*;
-use crate::wait::{WaitObject, timeout};
-use crate::wait_set;
+use crate::wait::{self, WaitObject, Waitable, timeout};
+use crate::wait_set::{self, control};
 use libc::{c_char, c_int, c_void};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -78,7 +78,7 @@ impl Events {
         let n = match waiting.front() {
             None => return Err(Errno::AGAIN),
             Some(Event::Error(_)) => return Err(Errno(FI_EAVAIL)),
-            Some(Event::Plain { data, .. }) if len < data.len() => return Err(Errno::TOO_SMALL),
+            Some(Event::Plain { data, .. }) if len < data.len() => return Err(TOO_SMALL),
             Some(Event::Plain { event: kind, data }) => {
                 // SAFETY: as the caller says.
                 unsafe {
@@ -110,33 +110,27 @@ impl Eq {
         // SAFETY: as the caller says; `fid` is the first field.
         unsafe { object(pointer) }
     }
+}
 
-    pub fn context(&self) -> *mut c_void {
+impl Waitable for Eq {
+    fn wait_object(&self) -> &WaitObject {
+        &self.events.wait
+    }
+
+    fn context(&self) -> *mut c_void {
         self.fid.fid.context
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.events.lock().is_empty()
+    fn is_bound(&self) -> bool {
+        is_bound(&self.events)
     }
 
-    /// fi_trywait(3): whether the program may sleep on the descriptor.
-    pub fn try_wait(&self) -> bool {
-        if let Some(signal) = &self.events.wait.signal {
-            signal.lower();
-        }
-        self.is_empty()
+    fn look(&self) -> Outcome<bool> {
+        Ok(!self.events.lock().is_empty())
     }
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: Absent::ABSENT,
-    control,
-    ops_open: Absent::ABSENT,
-    tostr: Absent::ABSENT,
-    ops_set: Absent::ABSENT,
-};
+static FID_OPS: fi_ops = fi_ops { close, control, ..fi_ops::ABSENT };
 
 static OPS: fi_ops_eq = fi_ops_eq { size: size_of::<fi_ops_eq>(), read, readerr, write, sread, strerror };
 
@@ -164,17 +158,7 @@ abi! {
     }
 
     closing fn close(fid: *mut fid) {
-        let eq = Eq::of(fid.cast())?;
-        if is_bound(&eq.events) {
-            return Err(Errno::BUSY);
-        }
-        wait_set::leave(&eq.events.wait, fid);
-        drop(Box::from_raw(fid.cast::<Eq>()));
-        Ok(())
-    }
-
-    status fn control(fid: *mut fid, command: c_int, arg: *mut c_void) {
-        Eq::of(fid.cast())?.events.wait.control(command, arg)
+        wait::close::<Eq>(fid)
     }
 
     count fn read(eq: *mut fid_eq, event: *mut u32, buf: *mut c_void, len: usize, flags: u64) {

@@ -1,9 +1,10 @@
 //! The fabric: what domains and event queues are opened from.
 
-use crate::boundary::{Absent, Errno, Outcome, abi, object, readable, text, writable};
+use crate::boundary::{Absent, Errno, Outcome, abi, array, object, readable, text, writable};
 use crate::constants::*;
 use crate::layout::*;
-use crate::{capabilities, counter, cq, domain, eq, wait_set};
+use crate::wait_set::waitable;
+use crate::{capabilities, domain, eq, wait_set};
 use libc::{c_int, c_void};
 use std::sync::Arc;
 
@@ -37,15 +38,7 @@ impl Fabric {
     }
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: Absent::ABSENT,
-    control: Absent::ABSENT,
-    ops_open: Absent::ABSENT,
-    tostr: Absent::ABSENT,
-    ops_set: Absent::ABSENT,
-};
+static FID_OPS: fi_ops = fi_ops { close, ..fi_ops::ABSENT };
 
 static OPS: fi_ops_fabric = fi_ops_fabric {
     size: size_of::<fi_ops_fabric>(),
@@ -85,15 +78,8 @@ abi! {
 
     /// fi_trywait(3): 0 if the program may sleep on the descriptors of all, -FI_EAGAIN if one of them has something.
     status fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) {
-        for &fid in crate::boundary::array(fids, usize::try_from(count).map_err(|_| Errno::INVALID)?)? {
-            let may_sleep = match readable(fid)?.fclass {
-                FI_CLASS_CQ => cq::Cq::of(fid.cast())?.try_wait()?,
-                FI_CLASS_CNTR => counter::Counter::of(fid.cast())?.try_wait()?,
-                FI_CLASS_EQ => eq::Eq::of(fid.cast())?.try_wait(),
-                FI_CLASS_WAIT => wait_set::WaitSet::of(fid.cast())?.try_wait()?,
-                _ => return Err(Errno::INVALID),
-            };
-            if !may_sleep {
+        for &fid in array(fids, usize::try_from(count).map_err(|_| Errno::INVALID)?)? {
+            if !waitable(fid)?.try_wait()? {
                 return Err(Errno::AGAIN);
             }
         }

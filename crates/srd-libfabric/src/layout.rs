@@ -9,34 +9,6 @@
 
 use libc::{c_char, c_int, c_void, iovec, size_t, ssize_t};
 
-/// Size and fields of a C structure.
-pub struct StructLayout {
-    /// Its name after `struct`.
-    pub name: &'static str,
-    /// Bytes.
-    pub size: usize,
-    /// Name, offset and size of each field.
-    pub fields: &'static [(&'static str, usize, usize)],
-}
-
-macro_rules! c_structs {
-    ($($(#[$meta:meta])* struct $name:ident { $($field:ident: $type:ty,)* })*) => {
-        $(
-            $(#[$meta])*
-            #[repr(C)]
-            pub struct $name { $(pub $field: $type,)* }
-        )*
-        /// Every structure of this file.
-        pub const LAYOUT: &[StructLayout] = &[$(
-            StructLayout {
-                name: stringify!($name),
-                size: size_of::<$name>(),
-                fields: &[$((stringify!($field), core::mem::offset_of!($name, $field), size_of::<$type>()),)*],
-            },
-        )*];
-    };
-}
-
 /// A function of a table of operations.
 macro_rules! op {
     ($($arg:ty),* => $ret:ty) => { unsafe extern "C" fn($($arg),*) -> $ret };
@@ -44,7 +16,7 @@ macro_rules! op {
 
 pub type fi_addr_t = u64;
 
-c_structs! {
+srd_ffi::c_structs! {
     struct fi_context { internal: [*mut c_void; 4], }
 
     struct fi_provider {

@@ -234,7 +234,7 @@ abi! {
         let ep = Endpoint::of(ep)?;
         let msg = readable(msg)?;
         if flags & FI_MULTI_RECV != 0 {
-            return Err(Errno::BAD_FLAGS);
+            return Err(BAD_FLAGS);
         }
         let mut room = Default::default();
         let iov = if flags & FI_DISCARD != 0 { &[] } else { local(&mut room, msg.msg_iov, msg.iov_count)? };

@@ -1,7 +1,7 @@
 //! Registered memory (fi_mr(3)). Only peers need it: the messaging layer takes the program's own buffers as they are, so a
 //! registration without remote rights is nothing but an object, and its key is nobody's.
 
-use crate::boundary::{Absent, Errno, Outcome, abi, array, object, readable, writable};
+use crate::boundary::{Errno, Outcome, abi, array, object, readable, refused, writable};
 use crate::constants::*;
 use crate::domain::{Domain, Shared};
 use crate::layout::*;
@@ -54,8 +54,9 @@ fn register(
     } else {
         let registration =
             Registration { addr, len, key, virtual_addresses: shared.virtual_addresses, rights };
-        let (region, key) =
-            shared.engine.with(|state, device, _| state.messages.register(device, &registration))??;
+        let (region, key) = shared
+            .engine
+            .with(|state, device, _| state.messages.register(device, &registration).map_err(refused))??;
         (Some(region), key)
     };
     let made = Box::into_raw(Box::new(Mr {
@@ -73,15 +74,7 @@ fn register(
     Ok(made.cast())
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind,
-    control,
-    ops_open: Absent::ABSENT,
-    tostr: Absent::ABSENT,
-    ops_set: Absent::ABSENT,
-};
+static FID_OPS: fi_ops = fi_ops { close, bind, control, ..fi_ops::ABSENT };
 
 pub(crate) static OPS: fi_ops_mr = fi_ops_mr { size: size_of::<fi_ops_mr>(), reg, regv, regattr };
 
@@ -98,7 +91,7 @@ abi! {
         context: *mut c_void,
     ) {
         if flags != 0 {
-            return Err(Errno::BAD_FLAGS);
+            return Err(BAD_FLAGS);
         }
         let range = iovec { iov_base: buf.cast_mut(), iov_len: len };
         *writable(mr)? = register(Domain::of(domain.cast())?, &[range], access, offset, requested_key, context)?;
@@ -117,7 +110,7 @@ abi! {
         context: *mut c_void,
     ) {
         if flags != 0 {
-            return Err(Errno::BAD_FLAGS);
+            return Err(BAD_FLAGS);
         }
         let domain = Domain::of(domain.cast())?;
         *writable(mr)? = register(domain, array(iov, count)?, access, offset, requested_key, context)?;
@@ -128,7 +121,7 @@ abi! {
         let domain = Domain::of(domain.cast())?;
         let attr = readable(attr)?;
         if flags != 0 {
-            return Err(Errno::BAD_FLAGS);
+            return Err(BAD_FLAGS);
         }
         // Memory of a device (the field is there since 1.10), or part of another registration (since 2.0).
         if domain.shared.api() >= fi_version(1, 10) && attr.iface != 0
@@ -147,7 +140,7 @@ abi! {
         if let Some(region) = mr.region {
             let engine = &mr.domain.engine;
             engine.given_back(
-                engine.with(|state, device, now| state.messages.deregister(device, now, region)),
+                engine.with(|state, device, now| state.messages.deregister(device, now, region).map_err(refused)),
             )?;
         }
         drop(Box::from_raw(fid.cast::<Mr>()));

@@ -1,12 +1,10 @@
 //! Poll sets (fi_poll(3)): several completion queues and counters looked at in one call.
 
-use crate::boundary::{Absent, Errno, Outcome, abi, object, readable, writable};
+use crate::boundary::{Errno, Outcome, abi, object, readable, writable};
 use crate::constants::*;
-use crate::counter::Counter;
-use crate::cq::Cq;
 use crate::domain::{Domain, Shared};
-use crate::eq::Eq;
 use crate::layout::*;
+use crate::wait_set::waitable;
 use libc::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,40 +24,7 @@ impl PollSet {
     }
 }
 
-/// The context of a queue or counter if it has something.
-///
-/// # Safety
-/// The pointer leads to a live object of ours of those kinds.
-unsafe fn look(fid: *mut fid) -> Outcome<Option<*mut c_void>> {
-    // SAFETY: as the caller says.
-    unsafe {
-        let (found, context) = match (*fid).fclass {
-            FI_CLASS_CQ => {
-                let cq = Cq::of(fid.cast())?;
-                (cq.look()?, cq.context())
-            }
-            FI_CLASS_CNTR => {
-                let counter = Counter::of(fid.cast())?;
-                (counter.look()?, counter.context())
-            }
-            _ => {
-                let eq = Eq::of(fid.cast())?;
-                (!eq.is_empty(), eq.context())
-            }
-        };
-        Ok(found.then_some(context))
-    }
-}
-
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: Absent::ABSENT,
-    control: Absent::ABSENT,
-    ops_open: Absent::ABSENT,
-    tostr: Absent::ABSENT,
-    ops_set: Absent::ABSENT,
-};
+static FID_OPS: fi_ops = fi_ops { close, ..fi_ops::ABSENT };
 
 static OPS: fi_ops_poll = fi_ops_poll { size: size_of::<fi_ops_poll>(), poll, poll_add, poll_del };
 
@@ -67,7 +32,7 @@ abi! {
     status fn open(domain: *mut fid_domain, attr: *mut fi_poll_attr, set: *mut *mut fid_poll) {
         let domain = Domain::of(domain)?;
         if attr.as_ref().is_some_and(|attr| attr.flags != 0) {
-            return Err(Errno::BAD_FLAGS);
+            return Err(BAD_FLAGS);
         }
         let made = Box::new(PollSet {
             fid: fid_poll {
@@ -113,8 +78,9 @@ abi! {
             if n == count {
                 break;
             }
-            if let Some(context) = look(fid)? {
-                *contexts.add(n as usize) = context;
+            let member = waitable(fid)?;
+            if member.look()? {
+                *contexts.add(n as usize) = member.context();
                 n += 1;
             }
         }

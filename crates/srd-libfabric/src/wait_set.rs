@@ -1,11 +1,13 @@
 //! Wait sets (fi_poll(3)): several queues and counters with one thing to sleep on.
 
-use crate::boundary::{Absent, Errno, Outcome, abi, object, readable, writable};
+use crate::boundary::{Errno, Outcome, abi, object, readable, writable};
 use crate::constants::*;
+use crate::counter::Counter;
+use crate::cq::Cq;
+use crate::eq::Eq;
 use crate::fabric::{Fabric, Shared};
 use crate::layout::*;
-use crate::wait::{Signal, WaitObject, timeout};
-use crate::{counter, cq, eq};
+use crate::wait::{self, Signal, WaitObject, Waitable, timeout};
 use libc::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -14,7 +16,7 @@ use std::time::Instant;
 pub(crate) struct WaitSet {
     fid: fid_wait,
     _fabric: Arc<Shared>,
-    signal: Arc<Signal>,
+    wait: WaitObject,
 }
 
 /// The objects of all wait sets, each with the set's signal. Sets are few, and looked at before a sleep only.
@@ -38,7 +40,7 @@ fn members() -> MutexGuard<'static, Vec<Member>> {
 /// The pointer is NULL or points to a live wait set of ours.
 pub(crate) unsafe fn signal_of(set: *mut fid_wait) -> Option<Arc<Signal>> {
     // SAFETY: as the caller says.
-    unsafe { WaitSet::of(set) }.ok().map(|set| set.signal.clone())
+    unsafe { WaitSet::of(set) }.ok().and_then(|set| set.wait.signal.clone())
 }
 
 /// Enters an object that was opened with that set.
@@ -66,39 +68,55 @@ impl WaitSet {
         // SAFETY: as the caller says; `fid` is the first field.
         unsafe { object(pointer) }
     }
+}
 
-    /// fi_trywait(3): whether none of its objects has anything.
-    pub fn try_wait(&self) -> Outcome<bool> {
-        // Before the first is looked at: what one of them gets while another is looked at must be shown.
-        self.signal.lower();
-        let mine: Vec<*mut fid> =
-            members().iter().filter(|it| Arc::ptr_eq(&it.signal, &self.signal)).map(|it| it.fid).collect();
+impl Waitable for WaitSet {
+    fn wait_object(&self) -> &WaitObject {
+        &self.wait
+    }
+
+    fn context(&self) -> *mut c_void {
+        self.fid.fid.context
+    }
+
+    fn is_bound(&self) -> bool {
+        self.wait.signal.as_ref().is_some_and(|signal| Arc::strong_count(signal) > 1)
+    }
+
+    /// Whether one of its objects has something. All have the set's signal, and it was lowered before the first is looked at:
+    /// what one of them gets while another is looked at must be shown.
+    fn look(&self) -> Outcome<bool> {
+        let mine =
+            |it: &&Member| self.wait.signal.as_ref().is_some_and(|signal| Arc::ptr_eq(&it.signal, signal));
+        let mine: Vec<*mut fid> = members().iter().filter(mine).map(|it| it.fid).collect();
         for fid in mine {
             // SAFETY: the program does not close an object of a set on which it waits.
-            let may_sleep = unsafe {
-                match readable(fid)?.fclass {
-                    FI_CLASS_CQ => cq::Cq::of(fid.cast())?.may_sleep()?,
-                    FI_CLASS_CNTR => counter::Counter::of(fid.cast())?.may_sleep()?,
-                    _ => eq::Eq::of(fid.cast())?.is_empty(),
-                }
-            };
-            if !may_sleep {
-                return Ok(false);
+            if !unsafe { waitable(fid) }?.may_sleep()? {
+                return Ok(true);
             }
         }
-        Ok(true)
+        Ok(false)
     }
 }
 
-static FID_OPS: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: Absent::ABSENT,
-    control,
-    ops_open: Absent::ABSENT,
-    tostr: Absent::ABSENT,
-    ops_set: Absent::ABSENT,
-};
+/// The object of ours, of whichever kind.
+///
+/// # Safety
+/// The pointer is NULL or points to a live object of ours.
+pub(crate) unsafe fn waitable<'a>(fid: *mut fid) -> Outcome<&'a dyn Waitable> {
+    // SAFETY: as the caller says, and objects know their kind.
+    unsafe {
+        Ok(match readable(fid)?.fclass {
+            FI_CLASS_CQ => Cq::of(fid.cast())?,
+            FI_CLASS_CNTR => Counter::of(fid.cast())?,
+            FI_CLASS_EQ => Eq::of(fid.cast())?,
+            FI_CLASS_WAIT => WaitSet::of(fid.cast())?,
+            _ => return Err(Errno::INVALID),
+        })
+    }
+}
+
+static FID_OPS: fi_ops = fi_ops { close, control, ..fi_ops::ABSENT };
 
 static OPS: fi_ops_wait = fi_ops_wait { size: size_of::<fi_ops_wait>(), wait };
 
@@ -114,29 +132,19 @@ abi! {
                 ops: &OPS,
             },
             _fabric: fabric.shared.clone(),
-            signal: Signal::new()?,
+            wait: WaitObject::new(FI_WAIT_FD, None)?,
         });
         *writable(set)? = Box::into_raw(made).cast();
         Ok(())
     }
 
     closing fn close(fid: *mut fid) {
-        let set = WaitSet::of(fid.cast())?;
-        if Arc::strong_count(&set.signal) > 1 {
-            return Err(Errno::BUSY);
-        }
-        drop(Box::from_raw(fid.cast::<WaitSet>()));
-        Ok(())
+        wait::close::<WaitSet>(fid)
     }
 
+    /// Of everything that a program can wait for.
     status fn control(fid: *mut fid, command: c_int, arg: *mut c_void) {
-        let set = WaitSet::of(fid.cast())?;
-        match command {
-            FI_GETWAIT => *writable(arg.cast::<c_int>())? = set.signal.fd(),
-            FI_GETWAITOBJ => *writable(arg.cast::<c_int>())? = FI_WAIT_FD as c_int,
-            _ => return Err(Errno::NO_SYS),
-        }
-        Ok(())
+        waitable(fid)?.wait_object().control(command, arg)
     }
 
     status fn wait(set: *mut fid_wait, milliseconds: c_int) {
@@ -150,7 +158,7 @@ abi! {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(Errno(libc::ETIMEDOUT));
             }
-            set.signal.wait(left);
+            set.wait.sleep(left);
         }
     }
 }

@@ -3,7 +3,8 @@
 
 mod built;
 
-use srd_libfabric::layout::{LAYOUT, StructLayout};
+use srd_ffi::StructLayout;
+use srd_libfabric::layout::LAYOUT;
 use std::collections::BTreeMap;
 use std::process::Command;
 

@@ -4,7 +4,7 @@
 //! The forged messages come as by shared memory, so that nothing but the messaging layer looks at them. `SEEDS=N` runs N
 //! random seeds, `SEED=n` that one: `SEED=n cargo test --release -p srd-msg --test malice`.
 
-use srd_device::{Device, DeviceConfig, HostMemory};
+use srd_device::{Device, DeviceConfig, HostMemory, Received};
 use srd_msg::*;
 use srd_wire::{Body, Gid, Incarnation, Nanos, Packet, Qpn, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -217,7 +217,8 @@ fn cross(now: Time, from: &mut Side, to: &mut Side) -> u32 {
                 _ => 0,
             } + 100;
             let packet: Packet<_> = transmit.packet;
-            to.device.handle_packet(now, transmit.to.port, from.addr.gid, &packet, bytes, false);
+            let received = Received::new(now, from.addr.gid, &packet, bytes);
+            to.device.handle_packet(now, transmit.to.port, received);
         }
     }
     packets

@@ -1,5 +1,6 @@
 //! The device with its sockets: what one thread at a time does while it holds the lock.
 
+use crate::beside::Locked;
 use crate::copies::Copies;
 use crate::hints;
 use crate::host;
@@ -47,7 +48,7 @@ pub struct CoreCounters {
 }
 
 /// Whether a layer above has heard of a peer from the program. `None`: the layer has gone.
-pub type Names = Box<dyn Fn(InstanceAddr) -> Option<bool> + Send>;
+pub type Names = Box<dyn Fn(&mut Locked<'_>, InstanceAddr) -> Option<bool> + Send>;
 
 /// Where a panic on purpose may be.
 const IN_CALL: usize = 0;
@@ -322,7 +323,7 @@ impl Core {
     fn is_named(&mut self, peer: InstanceAddr) -> bool {
         let (mut anybody, mut named) = (false, false);
         self.names.retain(|names| {
-            let answer = names(peer);
+            let answer = names(&mut Locked::new(&mut self.device), peer);
             anybody |= answer.is_some();
             named |= answer == Some(true);
             answer.is_some()

@@ -132,6 +132,14 @@ impl CoreLock {
         }
     }
 
+    /// What is left of it, once it has failed and whoever was in it has left.
+    #[cold]
+    pub(crate) fn with_failed(&self, f: impl FnOnce(&mut Core)) {
+        if self.is_over() {
+            f(&mut self.core.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
     /// Takes the oldest completion that a failed device has left for `cq`.
     pub(crate) fn take_last(&self, cq: CqId) -> Option<Completion> {
         // Whoever failed it is about to say.

@@ -1,42 +1,31 @@
 //! A running device: the lock around it, the sockets below it, and the ways in which a program drives it.
 
 use crate::address::LocalAddress;
+use crate::beside::Locked;
 use crate::clock;
-use crate::contention::Contention;
 use crate::core::Core;
-use crate::core_lock::{CoreLock, Held, Refused};
-use crate::fault::Injector;
+use crate::core_lock::Held;
 use crate::hints;
 use crate::host;
 use crate::key_file;
 use crate::last_panic;
 use crate::log;
-use crate::notify::{Notifier, Subscription};
+use crate::notify::Subscription;
 use crate::open::{
-    OpenError, advice_for, bind, find_address, is_taken, random, take_slot, warn_about_buffer,
+    OpenError, bind, find_address, is_taken, make_device, open_transmitter, take_slot, warn_about_buffer,
 };
 use crate::options::{LogLevel, Options, ProgressMode};
-use crate::progress::{self, LONGEST_DRAIN, LONGEST_SILENCE, PollActivity};
-use crate::progress_handoff::ProgressHandoff;
+use crate::progress::{self, LONGEST_DRAIN, LONGEST_SILENCE};
 use crate::receive::Receiver;
-use crate::source_ports::SourcePorts;
-use crate::stats::{self, LayerStats, Reporter, Stats};
+use crate::shared::{Shared, Unavailable, register_for_exit};
+use crate::stats::{LayerStats, Stats};
 use crate::stats_socket::StatsSocket;
-use crate::sys::event::{EventFd, PollSet};
-use crate::sys::process::ForkCanary;
-use crate::transmit::Transmitter;
-use srd_device::{
-    AsyncEvent, Completion, CqId, Device, DeviceConfig, DeviceError, HostMemory, QPS_PER_PORT, QpInit,
-};
-use srd_wire::seal::{Keyring, Limits};
-use srd_wire::{Gid, Incarnation, InstanceAddr, Nanos, Qpn, Time};
-use std::fmt;
-use std::io;
+use srd_device::{AsyncEvent, Completion, CqId, DeviceError, QPS_PER_PORT, QpInit};
+use srd_wire::{Gid, InstanceAddr, Nanos, Qpn, Time};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// A device that runs over UDP sockets of this process. Its methods may be called from any thread.
@@ -45,34 +34,6 @@ use std::time::Duration;
 pub struct Instance {
     shared: Arc<Shared>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
-}
-
-/// What the instance, its thread and the process's exit hook share.
-pub(crate) struct Shared {
-    pub(crate) canary: ForkCanary,
-    pub(crate) core: CoreLock,
-    pub(crate) notifier: Notifier,
-    pub(crate) poll_activity: PollActivity,
-    pub(crate) contention: Contention,
-    /// What the thread sleeps on: `kick` and the receive sockets.
-    pub(crate) poll_set: PollSet,
-    pub(crate) kick: EventFd,
-    pub(crate) handoff: ProgressHandoff,
-    pub(crate) closing: AtomicBool,
-    pub(crate) mode: ProgressMode,
-    pub(crate) stats_file: Option<PathBuf>,
-    local: LocalAddress,
-    port_base: u16,
-    rcvbuf: u64,
-    address: InstanceAddr,
-    mtu: u16,
-    sealed: bool,
-    /// Where `srd top` asks for the counters.
-    stats_socket: OnceLock<StatsSocket>,
-    /// What layers above add to them.
-    reporters: Mutex<Vec<Reporter>>,
-    /// The last counters of layers that have gone, in sum.
-    of_the_gone: Mutex<Option<LayerStats>>,
 }
 
 /// How a wait has ended.
@@ -85,35 +46,6 @@ pub enum Waited {
     /// A signal's handler has run.
     Signalled,
 }
-
-/// Why an instance cannot be used here and now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unavailable {
-    /// This process is a fork of the one that opened the instance. The instance belongs to the parent; the child must
-    /// open its own.
-    Forked,
-    /// A signal has interrupted this thread inside the device, and its handler calls the device again.
-    Interrupted,
-    /// There was a panic inside the device. It never works again in this process; everything that was under way and was
-    /// not polled has failed.
-    Failed,
-}
-
-impl fmt::Display for Unavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Unavailable::Forked => {
-                "the device was opened before fork() and belongs to the parent process; open it again in this process"
-            }
-            Unavailable::Interrupted => {
-                "a signal handler calls the device that the signal has interrupted; let it set a flag instead"
-            }
-            Unavailable::Failed => "the device of this process has failed; start the process again",
-        })
-    }
-}
-
-impl std::error::Error for Unavailable {}
 
 /// The instances that [`Instance::open`] shares.
 static SHARED: Mutex<Vec<(IpAddr, Weak<Instance>)>> = Mutex::new(Vec::new());
@@ -156,99 +88,30 @@ impl Instance {
         log::set_level(options.log);
         last_panic::remember();
         let psk = options.key_file.as_deref().map(key_file::read).transpose()?;
-        let system = |what: &'static str| {
-            move |e: io::Error| {
-                let advice = advice_for(&e);
-                OpenError::new(what, Some(e), advice)
-            }
-        };
         let (port, socket) = take_slot(&local, options.port_base, options.rcvbuf)?;
         warn_about_buffer(&socket, options.rcvbuf);
-        let mut transport = host::transport_config(options, &local, socket.rcvbuf());
-        let injector = options.fault.clone().map(|plan| Injector::new(plan, psk.is_some()));
-        let ports = SourcePorts::open(local.clone(), transport.entropy).map_err(|e| {
-            OpenError::new(
-                format!("cannot open a UDP socket to send from {}", local.ip),
-                Some(e),
-                "raise `ulimit -n` if there are too many open files",
-            )
-        })?;
-        if let Some(plan) = &options.fault {
-            let ports = ports.count();
-            log::warn_once(format_args!("SRD_FAULT is set: packets are lost, delayed or changed on purpose"));
-            if let Some(port) = plan.blackhole.filter(|&port| port as usize >= ports) {
-                return Err(OpenError::new(
-                    format!("SRD_FAULT: there is no source port {port}, only 0 to {}", ports - 1),
-                    None,
-                    "name ports below twice SRD_PATHS",
-                ));
-            }
-        }
-        let transmitter = Transmitter::new(ports, injector);
-        transport.entropy = transmitter.source_ports() as u16;
-        if !transmitter.has_gso() {
-            transport.burst_bytes = transport.max_datagram as u32;
-        }
-        let gid = Gid::from(local.ip);
-        let address = InstanceAddr { gid, port };
-        let incarnation = Incarnation(random()? | 1);
-        let keyring = psk.map(|psk| {
-            let mut keyring = Keyring::new(incarnation, psk, Limits::default());
-            keyring.allow_self(address.gid);
-            keyring
-        });
-        let config = DeviceConfig { port_base: options.port_base, transport, ..DeviceConfig::default() };
-        let mut device =
-            Device::new(config, gid, port, incarnation, random()?, crate::sys::memory::host_memory());
-        device.set_secret([random()?, random()?]);
         let rcvbuf = socket.rcvbuf();
-        let mut receiver = Receiver::new();
-        let poll_set = PollSet::new();
-        let kick = EventFd::new().map_err(system("cannot make an event counter"))?;
-        let notifier = Notifier::new().map_err(system("cannot make an event counter"))?;
-        for watched in [kick.as_fd(), socket.as_fd()] {
-            poll_set.add_readable(watched);
-        }
-        notifier.sleepers().watch(socket.as_fd());
-        receiver.add(socket, port);
+        let mut transport = host::transport_config(options, &local, rcvbuf);
+        let transmitter = open_transmitter(options, &local, &mut transport)?;
+        let address = InstanceAddr { gid: Gid::from(local.ip), port };
+        let (device, keyring) = make_device(options, address, transport, psk)?;
         let sealed = keyring.is_some();
-        let may_defer = options.progress != ProgressMode::Inline;
-        let mut core = Core::new(device, transmitter, receiver, keyring, may_defer);
-        if let Some(plan) = &options.fault {
-            core.panic_after = [plan.panic_call, plan.panic_thread];
-        }
         if !sealed {
             hints::in_clear(local.ip);
         }
-        let shared = Arc::new(Shared {
-            canary: ForkCanary::new().map_err(system("cannot map a page that forks leave behind"))?,
-            core: CoreLock::new(core),
-            notifier,
-            poll_activity: PollActivity::new(),
-            contention: Contention::new(),
-            poll_set,
-            handoff: ProgressHandoff::new(&kick).map_err(system("cannot make a timer"))?,
-            kick,
-            closing: AtomicBool::new(false),
-            mode: options.progress,
-            stats_file: options.stats.as_deref().map(stats::file_name),
-            mtu: host::path_mtu(options, &local),
-            local,
-            port_base: options.port_base,
-            rcvbuf: options.rcvbuf,
-            address,
-            sealed,
-            stats_socket: OnceLock::new(),
-            reporters: Mutex::default(),
-            of_the_gone: Mutex::default(),
-        });
+        let may_defer = options.progress != ProgressMode::Inline;
+        let mut core = Core::new(device, transmitter, Receiver::new(), keyring, may_defer);
+        if let Some(plan) = &options.fault {
+            core.panic_after = [plan.panic_call, plan.panic_thread];
+        }
+        let shared = Arc::new(Shared::new(options, local, address, sealed, core, socket)?);
         let weak = Arc::downgrade(&shared);
         shared.core.on_failure(move || {
             if let Some(shared) = weak.upgrade() {
                 shared.device_failed();
             }
         });
-        stats::register_for_exit(&shared);
+        register_for_exit(&shared);
         let thread = match options.progress {
             ProgressMode::Inline => None,
             ProgressMode::Auto | ProgressMode::Thread => {
@@ -282,7 +145,7 @@ impl Instance {
     /// Runs `f` on the device. Afterwards transmits what is due, or, while the program polls all the time, leaves it
     /// for the next poll to be joined with more.
     #[inline]
-    pub fn with<R>(&self, f: impl FnOnce(&mut Device<HostMemory>, Time) -> R) -> Result<R, Unavailable> {
+    pub fn with<R>(&self, f: impl FnOnce(&mut Locked<'_>, Time) -> R) -> Result<R, Unavailable> {
         Ok(self.run(self.shared.lock()?, f))
     }
 
@@ -294,6 +157,13 @@ impl Instance {
     /// Whether there was a panic inside the device. From then on no function runs that was given to this instance.
     pub fn has_failed(&self) -> bool {
         self.shared.core.is_over()
+    }
+
+    /// Of a device that has failed: lets a layer above get at what it has put [`crate::Beside`] it. The device itself is not to
+    /// be used any more.
+    #[cold]
+    pub fn with_failed(&self, f: impl FnOnce(&mut Locked<'_>)) {
+        self.shared.core.with_failed(|core| f(&mut Locked::new(&mut core.device)));
     }
 
     /// There was a panic in a layer above, in a call of the program: nobody knows what it has left half done. All devices of
@@ -347,18 +217,18 @@ impl Instance {
     #[inline]
     pub fn with_if(
         &self,
-        wanted: impl FnOnce() -> bool,
-        f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
+        wanted: impl FnOnce(&mut Locked<'_>) -> bool,
+        f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
     ) -> Result<bool, Unavailable> {
-        let core = self.shared.lock()?;
-        if wanted() { Ok(self.run(core, f)) } else { Ok(false) }
+        let mut core = self.shared.lock()?;
+        if wanted(&mut Locked::new(&mut core.device)) { Ok(self.run(core, f)) } else { Ok(false) }
     }
 
     #[inline]
-    fn run<R>(&self, mut core: Held<'_>, f: impl FnOnce(&mut Device<HostMemory>, Time) -> R) -> R {
+    fn run<R>(&self, mut core: Held<'_>, f: impl FnOnce(&mut Locked<'_>, Time) -> R) -> R {
         let shared = &*self.shared;
         let now = clock::now();
-        let result = f(&mut core.device, now);
+        let result = f(&mut Locked::new(&mut core.device), now);
         let busy = shared.poll_activity.calls_now(now);
         core.after_call(now, busy, shared.contention.is_crowd());
         shared.poll_activity.called(now);
@@ -512,13 +382,13 @@ impl Instance {
         &self,
         cq: CqId,
         may_rest: bool,
-        f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
+        f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
     ) -> Result<bool, Unavailable> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let _ = core.device.disarm_cq(cq); // a queue that has gone tells nobody anything
         let now = shared.poll(&mut core);
-        let found = f(&mut core.device, now);
+        let found = f(&mut Locked::new(&mut core.device), now);
         core.after_call(now, true, shared.contention.is_crowd());
         let _ = core.device.arm_cq(cq, false);
         match may_rest {
@@ -533,13 +403,13 @@ impl Instance {
     pub fn progress_when_notified(
         &self,
         cq: CqId,
-        f: impl FnOnce(&mut Device<HostMemory>, Time) -> bool,
+        f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
     ) -> Result<bool, Unavailable> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
         let _ = core.device.disarm_cq(cq);
         let now = clock::now();
-        let found = f(&mut core.device, now);
+        let found = f(&mut Locked::new(&mut core.device), now);
         core.after_call(now, false, false);
         let _ = core.device.arm_cq(cq, false);
         // One of many threads may have moved the packets, for all.
@@ -683,9 +553,8 @@ impl Instance {
     }
 
     /// From now on `reporter` tells what a layer above has to add to the counters, until it answers `None`. It is called
-    /// with the device locked, though never while a function runs that the layer has given to this instance; it must not
-    /// call the instance.
-    pub fn on_stats(&self, reporter: impl Fn() -> Option<LayerStats> + Send + 'static) {
+    /// with the device locked, and must not call the instance.
+    pub fn on_stats(&self, reporter: impl Fn(&mut Locked<'_>) -> Option<LayerStats> + Send + 'static) {
         let mut reporters = self.shared.reporters.lock().unwrap_or_else(PoisonError::into_inner);
         reporters.push(Box::new(reporter));
     }
@@ -702,7 +571,7 @@ impl Instance {
     /// such layers, nobody is told of the silence of peers that none of them has heard of. It is called as reporters are.
     pub fn on_silence(
         &self,
-        names: impl Fn(InstanceAddr) -> Option<bool> + Send + 'static,
+        names: impl Fn(&mut Locked<'_>, InstanceAddr) -> Option<bool> + Send + 'static,
     ) -> Result<(), Unavailable> {
         self.shared.lock()?.names.push(Box::new(names));
         Ok(())
@@ -710,7 +579,7 @@ impl Instance {
 
     /// All counters.
     pub fn stats(&self) -> Result<Stats, Unavailable> {
-        Ok(self.shared.stats_of(&*self.shared.lock()?))
+        Ok(self.shared.stats_of(&mut *self.shared.lock()?))
     }
 }
 
@@ -745,148 +614,5 @@ impl Drop for Instance {
             return;
         }
         self.end();
-    }
-}
-
-impl Shared {
-    /// Takes the lock, unless this is a forked child: there another thread of the parent may have held it. Nor does a
-    /// thread wait for itself.
-    #[inline]
-    pub(crate) fn lock(&self) -> Result<Held<'_>, Unavailable> {
-        if !self.canary.alive() {
-            return Err(Unavailable::Forked);
-        }
-        self.core.lock().map_err(|refused| match refused {
-            Refused::Interrupted => Unavailable::Interrupted,
-            Refused::Failed => Unavailable::Failed,
-        })
-    }
-
-    /// What a failed device has left for a completion queue.
-    #[cold]
-    fn take_last(&self, barred: Unavailable, cq: CqId, out: &mut [Completion]) -> Result<usize, Unavailable> {
-        if barred != Unavailable::Failed {
-            return Err(barred);
-        }
-        let last = std::iter::from_fn(|| self.core.take_last(cq));
-        let n = out.iter_mut().zip(last).map(|(out, completion)| *out = completion).count();
-        if n > 0 { Ok(n) } else { Err(Unavailable::Failed) }
-    }
-
-    /// There was a panic inside the device: whoever waits, or sleeps, or is told of events, hears of it. Packets are sent
-    /// and taken under the lock only, which nobody gets any more.
-    fn device_failed(&self) {
-        let thread = std::thread::current();
-        let thread = if thread.name() == Some(progress::THREAD) { "the progress thread" } else { "a call" };
-        let what = last_panic::of_this_thread().unwrap_or_else(|| "no message".to_owned());
-        log::error(format_args!(
-            "the device {} of this process is gone after an internal error, {what}, in {thread}: whatever was under way fails, \
-             nothing more is sent, and only another process can go on. Please report this line with the version, {}, what \
-             the program did, and what came before with RUST_BACKTRACE=1",
-            self.address,
-            env!("CARGO_PKG_VERSION"),
-        ));
-        self.closing.store(true, Ordering::SeqCst);
-        self.kick.signal();
-        self.notifier.tell_all(AsyncEvent::DeviceFatal);
-    }
-
-    /// A round on behalf of a poll of the program.
-    #[inline]
-    fn poll(&self, core: &mut Core) -> Time {
-        let now = clock::now();
-        self.poll_activity.called(now);
-        self.contention.looks(now);
-        let crowded = self.contention.is_crowd();
-        match self.mode {
-            ProgressMode::Thread => {}
-            ProgressMode::Auto => core.poll_round(now, crowded),
-            ProgressMode::Inline => {
-                core.poll_round(now, crowded);
-                self.write_stats_if_due(core, now);
-            }
-        }
-        now
-    }
-
-    /// Lets go of the lock, tells what has fired, and wakes whoever would sleep past something. `busy`: the program
-    /// was calling already, so that its next call is in time.
-    #[inline]
-    pub(crate) fn leave(&self, mut core: Held<'_>, now: Time, busy: bool) {
-        let fired = core.fired();
-        let due = core.next_timeout();
-        let moved = core.take_moved();
-        drop(core);
-        self.notifier.tell(fired);
-        let sleepers = self.notifier.sleepers();
-        if sleepers.any() {
-            sleepers.moved(moved, due);
-        }
-        let leader = sleepers.any() && self.mode != ProgressMode::Thread;
-        if self.mode != ProgressMode::Inline && !leader && self.poll_activity.sleeps_past(due, now, busy) {
-            self.kick.signal();
-        }
-    }
-
-    /// The same after a poll. One that found nothing rests for a moment where others want the cores.
-    #[inline]
-    fn leave_poll(&self, core: Held<'_>, now: Time, found: bool) {
-        let due = core.next_timeout();
-        let found = found || core.has_moved();
-        self.leave(core, now, true);
-        if found {
-            self.contention.found();
-            return;
-        }
-        if self.contention.in_company() {
-            self.contention.give_way();
-            return;
-        }
-        let sleeps_anyway = self.notifier.sleepers().any();
-        if self.mode != ProgressMode::Thread && self.contention.should_rest(now) && !sleeps_anyway {
-            let until = due.min(now + self.contention.rest());
-            self.poll_activity.rests(until);
-            self.poll_set.wait(Some(Duration::from_nanos(until.since(now).0)));
-            self.contention.rested(clock::now(), until);
-        }
-    }
-
-    pub(crate) fn stats_of(&self, core: &Core) -> Stats {
-        let mut stats = Stats::collect(
-            core,
-            self.address,
-            &self.local.interface,
-            self.mtu,
-            self.sealed,
-            self.poll_activity.counters(self.contention.rests()),
-        );
-        let mut reporters = self.reporters.lock().unwrap_or_else(PoisonError::into_inner);
-        reporters.retain(|report| {
-            let layer = report();
-            let there = layer.is_some();
-            stats.layers.extend(layer);
-            there
-        });
-        let gone = self.of_the_gone.lock().unwrap_or_else(PoisonError::into_inner);
-        stats.layers.extend(gone.clone());
-        stats
-    }
-
-    /// The process exits: nobody can ask for the counters any more.
-    pub(crate) fn close_stats_socket(&self) {
-        if let Some(socket) = self.stats_socket.get() {
-            socket.close();
-        }
-    }
-
-    /// And whoever records what the transport decides has its end.
-    pub(crate) fn end_trace(&self) {
-        if let Some(socket) = self.stats_socket.get() {
-            socket.wait_for_trace();
-        }
-    }
-
-    pub(crate) fn address(&self) -> InstanceAddr {
-        self.address
     }
 }

@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod beside;
 mod clock;
 mod contention;
 mod copies;
@@ -29,9 +30,11 @@ mod notify;
 mod open;
 pub mod options;
 mod payload;
+mod poll_activity;
 mod progress;
 mod progress_handoff;
 mod receive;
+mod shared;
 mod source_ports;
 mod stats;
 pub mod stats_directory;
@@ -44,14 +47,17 @@ mod variables;
 
 pub use self::core::CoreCounters;
 pub use address::{AddressError, LocalAddress, is_private};
+pub use beside::{Beside, Locked};
 pub use fault::{FaultCounters, FaultPlan};
 pub use instance::*;
 pub use notify::Subscription;
 pub use open::check;
 pub use open::{OpenError, SLOTS};
 pub use options::{Address, LogLevel, Options, OptionsError, ProgressMode, Warning};
-pub use progress::{LONGEST_DRAIN, LONGEST_SILENCE, ProgressCounters};
+pub use poll_activity::ProgressCounters;
+pub use progress::{LONGEST_DRAIN, LONGEST_SILENCE};
 pub use receive::ReceiveCounters;
+pub use shared::Unavailable;
 pub use stats::{
     LayerStats, LocalPeerStats, MOST_LISTED_PATHS, MOST_PEERS, PathStates, PathStats, PeerPathStats,
     PeerStats, Stats,

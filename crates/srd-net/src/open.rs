@@ -2,12 +2,19 @@
 //! tried, why it failed, and what to do.
 
 use crate::address::LocalAddress;
+use crate::fault::Injector;
 use crate::key_file;
 use crate::log;
 use crate::options::Options;
+use crate::source_ports::SourcePorts;
 use crate::sys::udp::{ReceiveSocket, scoped};
+use crate::transmit::Transmitter;
 use rand::TryRngCore;
 use rand::rngs::OsRng;
+use srd_device::{Device, DeviceConfig, HostMemory};
+use srd_proto::Config;
+use srd_wire::seal::{Keyring, Limits, Psk};
+use srd_wire::{Incarnation, InstanceAddr};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -124,6 +131,59 @@ pub(crate) fn bind(local: &LocalAddress, port: u16, rcvbuf: u64) -> Result<Recei
 /// Whether it is another socket that is in the way.
 pub(crate) fn is_taken(error: &OpenError) -> bool {
     error.source.as_ref().is_some_and(|source| source.kind() == io::ErrorKind::AddrInUse)
+}
+
+/// The sockets to send from, and the faults that are put into what they send. Tells the transport what they can do.
+pub(crate) fn open_transmitter(
+    options: &Options,
+    local: &LocalAddress,
+    transport: &mut Config,
+) -> Result<Transmitter, OpenError> {
+    let injector = options.fault.clone().map(|plan| Injector::new(plan, options.key_file.is_some()));
+    let ports = SourcePorts::open(local.clone(), transport.entropy).map_err(|e| {
+        OpenError::new(
+            format!("cannot open a UDP socket to send from {}", local.ip),
+            Some(e),
+            "raise `ulimit -n` if there are too many open files",
+        )
+    })?;
+    if let Some(plan) = &options.fault {
+        let ports = ports.count();
+        log::warn_once(format_args!("SRD_FAULT is set: packets are lost, delayed or changed on purpose"));
+        if let Some(port) = plan.blackhole.filter(|&port| port as usize >= ports) {
+            return Err(OpenError::new(
+                format!("SRD_FAULT: there is no source port {port}, only 0 to {}", ports - 1),
+                None,
+                "name ports below twice SRD_PATHS",
+            ));
+        }
+    }
+    let transmitter = Transmitter::new(ports, injector);
+    transport.entropy = transmitter.source_ports() as u16;
+    if !transmitter.has_gso() {
+        transport.burst_bytes = transport.max_datagram as u32;
+    }
+    Ok(transmitter)
+}
+
+/// A new incarnation of the device, and its keys if there is a pre-shared one.
+pub(crate) fn make_device(
+    options: &Options,
+    address: InstanceAddr,
+    transport: Config,
+    psk: Option<Psk>,
+) -> Result<(Device<HostMemory>, Option<Keyring>), OpenError> {
+    let incarnation = Incarnation(random()? | 1);
+    let keyring = psk.map(|psk| {
+        let mut keyring = Keyring::new(incarnation, psk, Limits::default());
+        keyring.allow_self(address.gid);
+        keyring
+    });
+    let config = DeviceConfig { port_base: options.port_base, transport, ..DeviceConfig::default() };
+    let memory = crate::sys::memory::host_memory();
+    let mut device = Device::new(config, address.gid, address.port, incarnation, random()?, memory);
+    device.set_secret([random()?, random()?]);
+    Ok((device, keyring))
 }
 
 pub(crate) fn warn_about_buffer(socket: &ReceiveSocket, wanted: u64) {

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Which local address to use.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -183,91 +184,109 @@ impl Options {
     }
 
     fn set(&mut self, variable: &'static Variable, value: OsString) -> Result<(), OptionsError> {
-        let refuse = |why: Option<String>| OptionsError {
-            variable: variable.name,
-            value: value.to_string_lossy().into_owned(),
-            why,
-            allowed: variable.allowed,
-        };
-        let text = || value.to_str().map(str::trim).ok_or_else(|| refuse(Some("not valid UTF-8".into())));
-        let number = |low: f64, high: f64| {
-            let n: f64 = text()?.parse().map_err(|_| refuse(Some("not a number".into())))?;
-            if (low..=high).contains(&n) { Ok(n) } else { Err(refuse(None)) }
-        };
-        let integer = |low: u64, high: u64| {
-            let n: u64 = text()?.parse().map_err(|_| refuse(Some("not a whole number".into())))?;
-            if (low..=high).contains(&n) { Ok(n) } else { Err(refuse(None)) }
-        };
-        let on_or_off = || match text()? {
-            "on" => Ok(true),
-            "off" => Ok(false),
-            _ => Err(refuse(None)),
-        };
-        let path = || if value.is_empty() { Err(refuse(None)) } else { Ok(PathBuf::from(&value)) };
+        let it = Setting { variable, value };
         match variable.name {
-            "SRD_ADDR" => {
-                let text = text()?;
-                self.addr = match text.parse::<IpAddr>() {
-                    Ok(ip) if ip.is_unspecified() || ip.is_multicast() => {
-                        return Err(refuse(Some("peers cannot answer to such an address".into())));
-                    }
-                    Ok(ip) => Address::Ip(ip),
-                    // IFNAMSIZ is 16 with the final zero.
-                    Err(_) if text.is_empty() || text.len() > 15 || text.contains(['/', ' ', ':']) => {
-                        return Err(refuse(None));
-                    }
-                    Err(_) => Address::Interface(text.to_owned()),
-                }
+            "SRD_ADDR" => self.addr = it.address()?,
+            "SRD_PORT_BASE" => self.port_base = it.integer(1024, 65_024)? as u16,
+            "SRD_PATHS" => self.paths = it.integer(1, 256)? as u16,
+            "SRD_MTU" => self.mtu = Some(it.integer(576, 65_535)? as u16),
+            "SRD_KEY_FILE" => self.key_file = Some(it.path()?),
+            "SRD_LOG" => self.log = it.one_of(LOG_LEVELS)?,
+            "SRD_STATS" => self.stats = Some(it.path()?),
+            "SRD_FAULT" => self.fault = Some(FaultPlan::parse(it.text()?).map_err(|why| it.wrong(why))?),
+            "SRD_SELECTOR" => self.selector = it.one_of(SELECTORS)?,
+            "SRD_CC" => self.cc = it.controller()?,
+            "SRD_LINE_RATE_GBPS" => {
+                self.line_rate = Some(BitRate((it.number(0.001, 10_000.0)? * 1e9) as u64));
             }
-            "SRD_PORT_BASE" => self.port_base = integer(1024, 65_024)? as u16,
-            "SRD_PATHS" => self.paths = integer(1, 256)? as u16,
-            "SRD_MTU" => self.mtu = Some(integer(576, 65_535)? as u16),
-            "SRD_KEY_FILE" => self.key_file = Some(path()?),
-            "SRD_LOG" => {
-                self.log = match text()? {
-                    "error" => LogLevel::Error,
-                    "warn" => LogLevel::Warn,
-                    "info" => LogLevel::Info,
-                    "debug" => LogLevel::Debug,
-                    _ => return Err(refuse(None)),
-                }
-            }
-            "SRD_STATS" => self.stats = Some(path()?),
-            "SRD_FAULT" => {
-                self.fault = Some(FaultPlan::parse(text()?).map_err(|why| refuse(Some(why)))?);
-            }
-            "SRD_SELECTOR" => {
-                self.selector = match text()? {
-                    "reps" => SelectorKind::Reps,
-                    "oblivious" => SelectorKind::Oblivious,
-                    "pinned" => SelectorKind::Pinned,
-                    _ => return Err(refuse(None)),
-                }
-            }
-            "SRD_CC" => {
-                let text = text()?;
-                self.cc = match text.strip_prefix("fixed:").map(str::parse) {
-                    None if text == "log-target" => ControllerKind::LogTarget,
-                    Some(Ok(window_bytes)) if window_bytes > 0 => ControllerKind::Fixed { window_bytes },
-                    _ => return Err(refuse(None)),
-                }
-            }
-            "SRD_LINE_RATE_GBPS" => self.line_rate = Some(BitRate((number(0.001, 10_000.0)? * 1e9) as u64)),
-            "SRD_BASE_RTT_US" => self.base_rtt = Some(Nanos((number(1.0, 1e6)? * 1e3) as u64)),
-            "SRD_PEER_TIMEOUT_S" => self.peer_timeout = Nanos((number(0.1, 3600.0)? * 1e9) as u64),
-            "SRD_RCVBUF" => self.rcvbuf = integer(65_536, 1 << 30)?,
-            "SRD_PROGRESS" => {
-                self.progress = match text()? {
-                    "auto" => ProgressMode::Auto,
-                    "thread" => ProgressMode::Thread,
-                    "inline" => ProgressMode::Inline,
-                    _ => return Err(refuse(None)),
-                }
-            }
-            "SRD_SHM" => self.shm = on_or_off()?,
-            "SRD_TOP" => self.top = on_or_off()?,
+            "SRD_BASE_RTT_US" => self.base_rtt = Some(Nanos((it.number(1.0, 1e6)? * 1e3) as u64)),
+            "SRD_PEER_TIMEOUT_S" => self.peer_timeout = Nanos((it.number(0.1, 3600.0)? * 1e9) as u64),
+            "SRD_RCVBUF" => self.rcvbuf = it.integer(65_536, 1 << 30)?,
+            "SRD_PROGRESS" => self.progress = it.one_of(PROGRESS_MODES)?,
+            "SRD_SHM" => self.shm = it.one_of(ON_OR_OFF)?,
+            "SRD_TOP" => self.top = it.one_of(ON_OR_OFF)?,
             name => unreachable!("{name} is in the table, but is not read"),
         }
         Ok(())
+    }
+}
+
+const LOG_LEVELS: &[(&str, LogLevel)] = &[
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+];
+const SELECTORS: &[(&str, SelectorKind)] =
+    &[("reps", SelectorKind::Reps), ("oblivious", SelectorKind::Oblivious), ("pinned", SelectorKind::Pinned)];
+const PROGRESS_MODES: &[(&str, ProgressMode)] =
+    &[("auto", ProgressMode::Auto), ("thread", ProgressMode::Thread), ("inline", ProgressMode::Inline)];
+const ON_OR_OFF: &[(&str, bool)] = &[("on", true), ("off", false)];
+
+/// A variable as it is set.
+struct Setting {
+    variable: &'static Variable,
+    value: OsString,
+}
+
+impl Setting {
+    fn refuse(&self, why: Option<String>) -> OptionsError {
+        let value = self.value.to_string_lossy().into_owned();
+        OptionsError { variable: self.variable.name, value, why, allowed: self.variable.allowed }
+    }
+
+    fn wrong(&self, why: impl Into<String>) -> OptionsError {
+        self.refuse(Some(why.into()))
+    }
+
+    fn text(&self) -> Result<&str, OptionsError> {
+        self.value.to_str().map(str::trim).ok_or_else(|| self.wrong("not valid UTF-8"))
+    }
+
+    fn within<T: FromStr + PartialOrd>(&self, low: T, high: T, what: &str) -> Result<T, OptionsError> {
+        let n = self.text()?.parse().map_err(|_| self.wrong(what))?;
+        if (low..=high).contains(&n) { Ok(n) } else { Err(self.refuse(None)) }
+    }
+
+    fn number(&self, low: f64, high: f64) -> Result<f64, OptionsError> {
+        self.within(low, high, "not a number")
+    }
+
+    fn integer(&self, low: u64, high: u64) -> Result<u64, OptionsError> {
+        self.within(low, high, "not a whole number")
+    }
+
+    fn one_of<T: Copy>(&self, values: &[(&str, T)]) -> Result<T, OptionsError> {
+        let text = self.text()?;
+        let found = values.iter().find(|(name, _)| *name == text);
+        found.map(|&(_, value)| value).ok_or_else(|| self.refuse(None))
+    }
+
+    fn path(&self) -> Result<PathBuf, OptionsError> {
+        if self.value.is_empty() { Err(self.refuse(None)) } else { Ok(PathBuf::from(&self.value)) }
+    }
+
+    fn address(&self) -> Result<Address, OptionsError> {
+        let text = self.text()?;
+        match text.parse::<IpAddr>() {
+            Ok(ip) if ip.is_unspecified() || ip.is_multicast() => {
+                Err(self.wrong("peers cannot answer to such an address"))
+            }
+            Ok(ip) => Ok(Address::Ip(ip)),
+            // IFNAMSIZ is 16 with the final zero.
+            Err(_) if text.is_empty() || text.len() > 15 || text.contains(['/', ' ', ':']) => {
+                Err(self.refuse(None))
+            }
+            Err(_) => Ok(Address::Interface(text.to_owned())),
+        }
+    }
+
+    fn controller(&self) -> Result<ControllerKind, OptionsError> {
+        let text = self.text()?;
+        match text.strip_prefix("fixed:").map(str::parse) {
+            None if text == "log-target" => Ok(ControllerKind::LogTarget),
+            Some(Ok(window_bytes)) if window_bytes > 0 => Ok(ControllerKind::Fixed { window_bytes }),
+            _ => Err(self.refuse(None)),
+        }
     }
 }

@@ -8,31 +8,19 @@
 
 use crate::clock;
 use crate::core::Core;
-use crate::instance::{Shared, Unavailable};
 use crate::log;
 use crate::options::{LogLevel, ProgressMode};
-use crate::progress_handoff;
+use crate::poll_activity::SHORTEST_PARK;
+use crate::shared::{Shared, THREAD, Unavailable};
 use crate::sys::process::{self, Cores};
-use serde::Serialize;
 use srd_wire::{Nanos, Time};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// A program is at the device "now" if it called less than this ago.
-const CALLS_NOW: Nanos = Nanos::from_micros(100);
-/// Shortest time that the thread parks.
-const SHORTEST_PARK: Nanos = Nanos::from_micros(50);
-/// Longest time that the thread parks while the program polls: how late it takes over at worst.
-const LONGEST_PARK: Nanos = progress_handoff::LATEST;
-/// The thread is woken if a program that has not called for a while has something due this much before the thread would wake.
-const KICK_AHEAD: Nanos = Nanos::from_micros(50);
-/// Name of the thread.
-pub(crate) const THREAD: &str = "srd-progress";
 
 /// How often counters are written.
 const STATS_EVERY: Nanos = Nanos::from_secs(1);
@@ -48,108 +36,6 @@ const LONGEST_LINGER: Nanos = Nanos::from_millis(50);
 const QUIET: Nanos = Nanos::from_millis(5);
 /// If nothing has arrived for this long, nobody expects an answer.
 const LONG_AGO: Nanos = Nanos::from_millis(100);
-
-/// Who called when, and until when the thread sleeps. Read without the lock.
-pub(crate) struct PollActivity {
-    last_call: AtomicU64,
-    /// Since when calls have come without a longer pause.
-    calling_since: AtomicU64,
-    /// When the thread wakes by itself at the latest.
-    thread_wakes: AtomicU64,
-    counters: AtomicCounters,
-}
-
-#[derive(Default)]
-struct AtomicCounters {
-    wakes: AtomicU64,
-    parks: AtomicU64,
-    kicks: AtomicU64,
-}
-
-/// What the thread did.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct ProgressCounters {
-    /// Times that the thread woke to move packets.
-    pub thread_wakes: u64,
-    /// Times that the thread found the program polling, and slept on.
-    pub thread_parks: u64,
-    /// Times that the thread was woken for something due before it would have woken.
-    pub thread_kicks: u64,
-    /// Times that a poll found nothing and slept for a moment, because others wanted the cores.
-    pub rests: u64,
-}
-
-impl PollActivity {
-    pub(crate) fn new() -> PollActivity {
-        PollActivity {
-            last_call: AtomicU64::new(0),
-            calling_since: AtomicU64::new(0),
-            thread_wakes: AtomicU64::new(0),
-            counters: AtomicCounters::default(),
-        }
-    }
-
-    /// The program calls the device.
-    #[inline]
-    pub(crate) fn called(&self, now: Time) {
-        if !self.calls_now(now) {
-            self.calling_since.store(now.0, Ordering::Relaxed);
-        }
-        self.last_call.store(now.0, Ordering::Relaxed);
-    }
-
-    /// The program's poll rests until `until`, and goes on then.
-    #[inline]
-    pub(crate) fn rests(&self, until: Time) {
-        self.last_call.store(until.0, Ordering::Relaxed);
-    }
-
-    /// The program will not call for a while.
-    pub(crate) fn paused(&self) {
-        self.last_call.store(0, Ordering::Relaxed);
-    }
-
-    /// Whether the program calls the device at this time.
-    #[inline]
-    pub(crate) fn calls_now(&self, now: Time) -> bool {
-        now.since(Time(self.last_call.load(Ordering::Relaxed))) < CALLS_NOW
-    }
-
-    /// Whether the thread would sleep past `due`.
-    #[inline]
-    pub(crate) fn sleeps_past(&self, due: Time, now: Time, busy: bool) -> bool {
-        if due == Time::NEVER {
-            return false;
-        }
-        let wakes = Time(self.thread_wakes.load(Ordering::Relaxed));
-        // While the program calls, its calls are in time; the thread must only be there when they stop. It parks by
-        // its own clock, which is read later than `now`.
-        let ahead = if busy { Nanos(2 * LONGEST_PARK.0) } else { KICK_AHEAD };
-        let latest = due.max(now) + ahead;
-        let past = wakes > latest;
-        if past {
-            self.thread_wakes.store(now.0, Ordering::Relaxed); // once is enough
-            self.counters.kicks.fetch_add(1, Ordering::Relaxed);
-        }
-        past
-    }
-
-    pub(crate) fn counters(&self, rests: u64) -> ProgressCounters {
-        let counters = &self.counters;
-        ProgressCounters {
-            thread_wakes: counters.wakes.load(Ordering::Relaxed),
-            thread_parks: counters.parks.load(Ordering::Relaxed),
-            thread_kicks: counters.kicks.load(Ordering::Relaxed),
-            rests,
-        }
-    }
-
-    fn park_time(&self) -> Nanos {
-        let last = self.last_call.load(Ordering::Relaxed);
-        let since = self.calling_since.load(Ordering::Relaxed);
-        Nanos(last.saturating_sub(since) / 4).clamp(SHORTEST_PARK, LONGEST_PARK)
-    }
-}
 
 /// Starts the thread, and waits until it has what memory a thread needs: libfabric's memory monitor overwrites `mmap`
 /// and `munmap` while the program starts, and a thread that happens to be in one of them then dies.
@@ -306,9 +192,9 @@ impl Shared {
         };
         if self.go_on_until(over).is_ok()
             && let Some(file) = &self.stats_file
-            && let Ok(core) = self.lock()
+            && let Ok(mut core) = self.lock()
         {
-            self.stats_of(&core).write(file);
+            self.stats_of(&mut core).write(file);
         }
     }
 }

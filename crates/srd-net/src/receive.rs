@@ -21,7 +21,7 @@ use crate::hints::KeyHints;
 use crate::payload;
 use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket};
 use serde::Serialize;
-use srd_device::{Device, HostMemory};
+use srd_device::{Device, HostMemory, Received};
 use srd_wire::seal::{Keyring, OpenError};
 use srd_wire::{Gid, InstanceAddr, Nanos, Time, codec};
 use std::collections::BTreeMap;
@@ -208,7 +208,11 @@ impl Receiver {
             match codec::decode(plain) {
                 Ok(packet) => {
                     let packet = payload::received(packet);
-                    device.handle_packet(arrived, port.port, from, &packet, bytes, ce);
+                    device.handle_packet(
+                        arrived,
+                        port.port,
+                        Received { arrived, from, packet: &packet, bytes, ce },
+                    );
                 }
                 Err(e) => {
                     *counters.not_decoded.entry(e.name()).or_default() += 1;

@@ -1,11 +1,10 @@
 //! Counters of a running instance, as a value and as a file.
 
+use crate::beside::Locked;
 use crate::core::{Core, CoreCounters};
-use crate::instance::Shared;
 use crate::log;
-use crate::progress::ProgressCounters;
+use crate::poll_activity::ProgressCounters;
 use crate::receive::ReceiveCounters;
-use crate::sys::process;
 use crate::transmit::TransmitCounters;
 use serde::Serialize;
 use srd_device::HostPayload;
@@ -16,8 +15,6 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 /// All counters of an instance. Counters only grow, from the opening of the instance on.
 #[derive(Clone, Debug, Serialize)]
@@ -171,7 +168,7 @@ pub struct LocalPeerStats {
 }
 
 /// What a layer above has to say, asked with the device locked: it must not call the instance. `None`: it has gone.
-pub(crate) type Reporter = Box<dyn Fn() -> Option<LayerStats> + Send>;
+pub(crate) type Reporter = Box<dyn Fn(&mut Locked<'_>) -> Option<LayerStats> + Send>;
 
 /// What one source port has carried, over all peers.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -323,37 +320,5 @@ pub(crate) fn file_name(pattern: &Path) -> PathBuf {
     match pattern.to_str() {
         Some(text) if text.contains("%p") => text.replace("%p", &std::process::id().to_string()).into(),
         _ => pattern.to_owned(),
-    }
-}
-
-/// The instances that are to end in order when the process exits without having closed them.
-static AT_EXIT: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
-
-pub(crate) fn register_for_exit(shared: &Arc<Shared>) {
-    static HOOKED: std::sync::Once = std::sync::Once::new();
-    HOOKED.call_once(|| {
-        process::at_exit(finish_all);
-    });
-    let mut list = AT_EXIT.lock().unwrap_or_else(PoisonError::into_inner);
-    list.retain(|shared| shared.strong_count() > 0);
-    list.push(Arc::downgrade(shared));
-}
-
-extern "C" fn finish_all() {
-    let Ok(list) = AT_EXIT.try_lock() else { return };
-    for shared in list.iter().filter_map(Weak::upgrade).filter(|shared| shared.canary.alive()) {
-        shared.close_stats_socket();
-        // Whoever called exit() inside the device has the lock for ever: that must not keep the process from ending.
-        for _ in 0..100 {
-            if shared.core.has_failed() {
-                break;
-            }
-            if shared.core.try_lock().is_some() {
-                shared.finish();
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        shared.end_trace();
     }
 }

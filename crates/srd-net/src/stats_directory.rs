@@ -1,7 +1,6 @@
 //! Where instances offer their counters to `srd top`: Unix sockets in a directory that only their user can enter. A path,
 //! not a name of a network namespace, so that `srd top` sees the processes of all of them.
 
-use crate::stats_socket::{COUNTERS, DECISIONS};
 use crate::sys::process;
 use crate::sys::unix::{connect, listener_pid};
 use std::ffi::OsStr;
@@ -11,6 +10,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
+
+/// The request for counters, as a line.
+pub(crate) const COUNTERS: &str = "stats";
+/// That for what the transport decides.
+pub(crate) const DECISIONS: &str = "trace";
 
 /// A socket younger than this may be one that is bound and does not listen yet.
 const YOUNG: Duration = Duration::from_secs(10);

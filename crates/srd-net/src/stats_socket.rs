@@ -7,11 +7,11 @@
 //! device's lock, so that a program that polls is not made to wake it, and a reader that does not read keeps it no longer
 //! than [`PATIENCE`].
 
-use crate::instance::Shared;
 use crate::log;
 use crate::options::LogLevel;
+use crate::shared::Shared;
 use crate::stats::Stats;
-use crate::stats_directory::{candidates, clear, clear_some, prepare, socket_name};
+use crate::stats_directory::{COUNTERS, DECISIONS, candidates, clear, clear_some, prepare, socket_name};
 use crate::sys::process;
 use crate::sys::unix::{connect, stop_listening};
 use crate::trace::{self, Tracing};
@@ -35,10 +35,6 @@ const WRITE_AGAIN: Duration = Duration::from_millis(50);
 const LONGEST_REQUEST: Duration = Duration::from_millis(50);
 /// Longest that the end of a process waits for that of a recording.
 const LONGEST_END: Duration = Duration::from_millis(200);
-/// The request for counters, as a line.
-pub(crate) const COUNTERS: &str = "stats";
-/// That for what the transport decides.
-pub(crate) const DECISIONS: &str = "trace";
 /// Pause where the process has no descriptor left for one who asks.
 const NO_DESCRIPTOR: Duration = Duration::from_secs(1);
 /// Most sockets of one process.
@@ -195,8 +191,8 @@ impl Server {
     fn collect(&self, until: Instant) -> Option<Stats> {
         let shared = self.shared.upgrade()?;
         loop {
-            if let Some(core) = shared.core.try_lock() {
-                return Some(shared.stats_of(&core));
+            if let Some(mut core) = shared.core.try_lock() {
+                return Some(shared.stats_of(&mut core));
             }
             if self.is_closing() || shared.core.has_failed() || Instant::now() >= until {
                 return None;

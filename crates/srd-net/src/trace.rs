@@ -6,9 +6,9 @@
 //! [`RING`] events, and never waits: what finds no room is dropped and counted, and the line that follows says how many are
 //! missing. A thread of its own takes events out, finds the peers' addresses and writes the lines.
 
-use crate::instance::Shared;
 use crate::log;
 use crate::options::LogLevel;
+use crate::shared::Shared;
 use serde::Serialize;
 use srd_proto::{Event, EventLine, PeerId, Tracer};
 use srd_wire::Time;
@@ -265,7 +265,7 @@ impl Recorder {
             std::thread::sleep(LOOK_AGAIN);
         };
         let text = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-        self.src = shared.address().to_string();
+        self.src = shared.address.to_string();
         let (pid, program, name) =
             (std::process::id(), text("/proc/self/comm"), text("/proc/sys/kernel/hostname"));
         let header = Run {

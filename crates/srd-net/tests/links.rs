@@ -1,5 +1,5 @@
 //! Instances in network namespaces of their own, joined by a link that goes down, carries less than it says, or is slow.
-//! Without the right to make such a link these tests say so and do nothing.
+//! Without the right to make such a link these tests are skipped.
 
 mod namespace;
 mod support;
@@ -10,6 +10,19 @@ use srd_wire::InstanceAddr;
 use std::time::Duration;
 use support::traffic::{LENGTHS, PLACE, exchange, write_and_read};
 use support::{Host, options};
+
+/// Packets that a host has sent, and those that it has retransmitted.
+fn again(host: &Host) -> [u64; 2] {
+    let transport = host.instance.stats().unwrap().transport;
+    [transport["tx_pkts"], transport["retrans_pkts"]]
+}
+
+/// Since `before` a host has retransmitted few packets. Had it gone on sending what does not arrive, it would have been most.
+fn loses_few(before: [u64; 2], host: &Host) {
+    let now = again(host);
+    let [sent, retransmitted] = [now[0] - before[0], now[1] - before[1]];
+    assert!(retransmitted * 4 <= sent, "{retransmitted} of {sent} retransmitted; {}", host.report());
+}
 
 #[test]
 fn a_link_that_goes_down_and_up_loses_nothing() {
@@ -40,7 +53,9 @@ fn a_route_with_a_smaller_mtu_is_noticed() {
     let mut a = pair.run(0, || Host::with_options(&options("e0", &[])));
     let mut b = pair.run(1, || Host::with_options(&options("e0", &[])));
     exchange(&mut a, &mut b, 2);
+    let before = again(&a);
     write_and_read(&mut a, &mut b, 300_000, 6);
+    loses_few(before, &a);
 }
 
 #[test]
@@ -52,7 +67,9 @@ fn a_path_that_swallows_large_packets_is_noticed() {
     let mut a = pair.run(0, || Host::with_options(&options("e0", &jumbo)));
     let mut b = pair.run(1, || Host::with_options(&options("e0", &[])));
     exchange(&mut a, &mut b, 2);
+    let before = again(&a);
     write_and_read(&mut a, &mut b, 300_000, 6);
+    loses_few(before, &a);
 }
 
 #[test]
@@ -67,6 +84,7 @@ fn a_slow_link_holds_packets_back_and_loses_few() {
     exchange(&mut a, &mut b, 5);
     let counters = a.instance.stats().unwrap().transmit;
     assert_eq!(counters.dropped_refused, 0, "{counters:?}");
+    loses_few([0; 2], &a);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn a_layer_above_adds_what_it_knows_until_it_has_gone() {
     let host = Host::open("127.0.0.5", &[]);
     let there = Arc::new(AtomicBool::new(true));
     let layer = there.clone();
-    host.instance.on_stats(move || {
+    host.instance.on_stats(move |_| {
         let peer = LocalPeerStats { shared_memory: true, address: "here:5".into(), ..Default::default() };
         let local_peers = vec![peer];
         layer.load(Ordering::SeqCst).then(|| LayerStats { local_peers, ..LayerStats::default() })

@@ -99,7 +99,7 @@ impl End {
         };
         if let Ok(packet) = codec::decode(plain) {
             let packet = packet.map_payload(|payload| Length(payload.len()));
-            self.endpoint.handle_packet(now, 0, from, &packet, bytes, false, &mut Closed);
+            self.endpoint.handle_packet(now, 0, Received::new(now, from, &packet, bytes), &mut Closed);
         }
     }
 }

@@ -69,7 +69,8 @@ fn run(size: usize, messages: u64, batch: usize) -> (f64, f64) {
                 && sender
                     .poll_transmit_with(now, |transmit| {
                         let sink = &mut sinks[1 - from];
-                        receiver.handle_packet(arrival, 0, gids[from], &transmit.packet, 1472, false, sink);
+                        let received = Received::new(arrival, gids[from], &transmit.packet, 1472);
+                        receiver.handle_packet(arrival, 0, received, sink);
                     })
                     .is_some()
             {

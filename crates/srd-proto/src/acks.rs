@@ -14,14 +14,13 @@
 use crate::controller::AckSample;
 use crate::events::Event;
 use crate::messages::Purpose;
-use crate::peer::{Outgoing, Peer, Shared};
+use crate::peer::{Outgoing, Peer};
 use crate::selector::AckedPath;
+use crate::shared::Shared;
 use crate::{Payload, UpperLayer};
 use arrayvec::ArrayVec;
 use srd_wire::{Ack, Echo, MAX_ECHOES, Nanos, PathId, Psn, Stamp, Status, Time};
 
-/// Probes into silence after which the silence was the peer's and not the paths'.
-const PROBES_TO_FORGIVE: u32 = 4;
 /// Shortest interval in which a rate is measured: the resolution of hosts' timers (docs/design/congestion-control.md,
 /// "Samples of the delivered rate").
 const MIN_INTERVAL: Nanos = Nanos::from_micros(1);
@@ -99,11 +98,11 @@ impl<P: Payload> Peer<P> {
         outgoing: &mut Outgoing,
         shared: &mut Shared,
     ) {
-        self.estimate_delivery(ack, shared);
-        self.note_senders(ack.senders);
+        let least = Nanos((shared.config.base_rtt.0 / 4).max(MIN_INTERVAL.0));
+        self.delivery_rate.on_ack(ack, least);
+        self.share.among(ack.senders, self.max_datagram);
         let ce_marks = self.new_marks(ack.ce_count);
         let next = self.sent.next_order();
-        let least = Nanos((shared.config.base_rtt.0 / 4).max(MIN_INTERVAL.0));
         let rate = evidence.newest.and_then(|psn| {
             let newest = *self.sent.record(psn);
             self.sent.deliveries.on_ack(now, ack, &newest, next, least)
@@ -130,7 +129,7 @@ impl<P: Payload> Peer<P> {
             inflight_bytes,
             window_limited: self.window_limited,
             senders,
-            delivery_rate: self.delivery_rate,
+            delivery_rate: self.delivery_rate.best(),
             rate,
             ce_marks,
             round: self.sent.deliveries.rounds(),
@@ -299,7 +298,7 @@ impl<P: Payload> Peer<P> {
         }
         self.sent.advance();
         if evidence.newly_acked > 0 {
-            self.acknowledged = true;
+            self.hello.acknowledged = true;
         }
     }
 
@@ -356,33 +355,9 @@ impl<P: Payload> Peer<P> {
     }
 
     fn note_answer(&mut self, now: Time, outgoing: &mut Outgoing, shared: &mut Shared) {
-        if self.silent_probes >= PROBES_TO_FORGIVE {
+        if self.liveness.answered(now) {
             outgoing.paths.forgive(now, shared);
         }
-        self.silent_probes = 0;
-        self.silence_told = false;
-        self.quiet_until = Time(0);
-        self.waiting_since = now;
-    }
-
-    fn estimate_delivery(&mut self, ack: &Ack, shared: &Shared) {
-        let Some((bytes, at)) = self.delivered else {
-            self.delivered = Some((ack.rcvd_bytes, ack.rx_time));
-            return;
-        };
-        let span = ack.rx_time.since(at);
-        // Shorter spans are artefacts of batching (docs/design/congestion-control.md, "Samples of the delivered rate"); very long
-        // ones are old ACKs.
-        if span.0 < (shared.config.base_rtt.0 / 4).max(MIN_INTERVAL.0) {
-            return;
-        }
-        if span > MAX_RTT {
-            return;
-        }
-        let rate = ack.rcvd_bytes.wrapping_sub(bytes) as f64 / span.as_f64();
-        // The best rate of late; it fades over some tens of samples.
-        self.delivery_rate = rate.max(self.delivery_rate * (1.0 - 1.0 / 64.0));
-        self.delivered = Some((ack.rcvd_bytes, ack.rx_time));
     }
 
     /// The peer has refused the message of packet `refused`, which it will not acknowledge before it knows that we know.

@@ -97,6 +97,50 @@ impl ActiveSenders {
     }
 }
 
+/// Of the receiver's socket buffer all senders together may fill so much: the kernel charges a datagram with up to twice its
+/// size.
+const RCVBUF_SHARE: u64 = 2;
+
+/// What a sender may have of its receiver's socket buffer.
+pub(crate) struct Share {
+    /// Senders that the receiver serves, as it said last.
+    pub(crate) senders: u16,
+    /// Bytes that may be in flight for the receiver's sake.
+    pub(crate) bytes: u64,
+    /// Its buffer in bytes; 0 until it has said so.
+    buffer: u64,
+}
+
+impl Default for Share {
+    fn default() -> Share {
+        Share { senders: 0, bytes: u64::MAX, buffer: 0 }
+    }
+}
+
+impl Share {
+    #[inline]
+    pub(crate) fn buffer(&self) -> u64 {
+        self.buffer
+    }
+
+    /// The receiver has a buffer of so many bytes, as far as one knows for this sender alone.
+    #[inline]
+    pub(crate) fn of_buffer(&mut self, buffer: u64, max_datagram: u16) {
+        self.buffer = buffer;
+        self.among(1, max_datagram);
+    }
+
+    /// The receiver serves so many senders.
+    #[inline]
+    pub(crate) fn among(&mut self, senders: u16, max_datagram: u16) {
+        self.senders = senders;
+        if self.buffer > 0 {
+            let share = self.buffer / RCVBUF_SHARE / senders.max(1) as u64;
+            self.bytes = share.max(max_datagram as u64);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

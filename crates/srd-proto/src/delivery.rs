@@ -130,3 +130,35 @@ impl Deliveries {
         Some(RateSample { rate, app_limited: newest.app_limited })
     }
 }
+
+/// The best rate of late at which the receiver's count of bytes grows from ACK to ACK.
+#[derive(Default)]
+pub(crate) struct DeliveryRate {
+    /// Its byte count and clock at the last sample.
+    last: Option<(u32, Stamp)>,
+    /// Bytes per nanosecond.
+    best: f64,
+}
+
+impl DeliveryRate {
+    #[inline]
+    pub(crate) fn best(&self) -> f64 {
+        self.best
+    }
+
+    /// An ACK has come. Spans below `least` are artefacts of batching (docs/design/congestion-control.md, "Samples of the
+    /// delivered rate"); very long ones are old ACKs.
+    #[inline]
+    pub(crate) fn on_ack(&mut self, ack: &Ack, least: Nanos) {
+        if let Some((bytes, at)) = self.last {
+            let span = ack.rx_time.since(at);
+            if span < least || span > MAX_INTERVAL {
+                return;
+            }
+            let rate = ack.rcvd_bytes.wrapping_sub(bytes) as f64 / span.as_f64();
+            // It fades over some tens of samples.
+            self.best = rate.max(self.best * (1.0 - 1.0 / 64.0));
+        }
+        self.last = Some((ack.rcvd_bytes, ack.rx_time));
+    }
+}

@@ -2,20 +2,18 @@
 
 mod admission;
 
-use crate::arrivals::Arrival;
 use crate::identity::Identities;
 use crate::messages::Purpose;
-use crate::peer::{Peer, Shared};
+use crate::peer::Peer;
 use crate::replies::Replies;
+use crate::shared::Shared;
 use crate::timer_wheel::TimerWheel;
 use crate::{
     Config, Event, PathReport, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Tracer, UpperLayer,
 };
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use srd_wire::{
-    Body, Gid, Incarnation, InstanceAddr, KeyedHash, MsgId, Nanos, Op, Packet, Status, Tag, Time,
-};
+use srd_wire::{Body, Gid, Incarnation, InstanceAddr, KeyedHash, MsgId, Nanos, Op, Packet, Status, Time};
 use std::collections::{HashMap, VecDeque};
 
 /// Base round trips after which a peer that sends without a pause looks at its timers.
@@ -37,6 +35,28 @@ pub struct Transmit<P> {
     pub pad_to: u16,
     /// What to send.
     pub packet: Packet<P>,
+}
+
+/// A packet that has arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a, P> {
+    /// When it came to the network card: what the host takes to look at it is not taken for the network's.
+    pub arrived: Time,
+    /// The host that it comes from.
+    pub from: Gid,
+    /// What it says.
+    pub packet: &'a Packet<P>,
+    /// Size of its datagram.
+    pub bytes: usize,
+    /// Whether it carried a congestion mark.
+    pub ce: bool,
+}
+
+impl<'a, P> Received<'a, P> {
+    /// One without a mark, looked at when it came.
+    pub fn new(now: Time, from: Gid, packet: &'a Packet<P>, bytes: usize) -> Received<'a, P> {
+        Received { arrived: now, from, packet, bytes, ce: false }
+    }
 }
 
 /// Why a message was not taken.
@@ -116,11 +136,12 @@ impl<P: Payload> Endpoint<P> {
             "1 to 256 paths, at least one source port"
         );
         let identities = Identities::new(incarnation, seed, config.confirm_first);
+        let hash = KeyedHash::new(seed ^ incarnation.0);
         Endpoint {
-            shared: Shared::new(config, identities, ports, SmallRng::seed_from_u64(seed)),
+            shared: Shared::new(config, identities, hash, ports, SmallRng::seed_from_u64(seed)),
             incarnation,
             peers: Vec::new(),
-            by_addr: HashMap::with_hasher(KeyedHash::new(seed ^ incarnation.0)),
+            by_addr: HashMap::with_hasher(hash),
             own_host: None,
             strangers: VecDeque::new(),
             unproven: VecDeque::new(),
@@ -200,7 +221,7 @@ impl<P: Payload> Endpoint<P> {
             inflight_bytes: peer.sent.inflight_bytes(),
             queued_bytes: peer.messages.queued_bytes(),
             window_bytes: peer.outgoing.as_ref().map_or(0, |out| out.controller.send_limits().window_bytes),
-            silent: peer.dead,
+            silent: peer.liveness.dead,
             least_rtt: peer.rtt.min().unwrap_or(Nanos::ZERO),
             counters: peer.counters,
         })
@@ -218,7 +239,7 @@ impl<P: Payload> Endpoint<P> {
 
     /// Whether nothing is in flight and nothing waits, towards any living peer.
     pub fn is_quiet(&self) -> bool {
-        self.peers.iter().all(|peer| peer.dead || !peer.busy())
+        self.peers.iter().all(|peer| peer.liveness.dead || !peer.busy())
     }
 
     /// The context with `to`, seen from our port number `port`; made if there is none.
@@ -229,7 +250,7 @@ impl<P: Payload> Endpoint<P> {
             None => self.add_peer(port, to, true, None).ok_or(SendError::TooManyPeers)?,
         };
         let peer = &mut self.peers[slot as usize];
-        (peer.named, peer.vouched, peer.proven) = (true, true, true);
+        peer.standing.name();
         Ok(peer.id)
     }
 
@@ -255,9 +276,9 @@ impl<P: Payload> Endpoint<P> {
         let peer = &mut self.peers[slot as usize];
         peer.outgoing(&mut self.shared);
         // Nobody reads who does not know the memory's key.
-        peer.proven |= matches!(op, Op::ReadResponse { .. });
+        peer.standing.proven |= matches!(op, Op::ReadResponse { .. });
         if !peer.busy() {
-            peer.waiting_since = now;
+            peer.liveness.waiting_since = now;
         }
         peer.last_active = now;
         peer.revive(now);
@@ -294,116 +315,31 @@ impl<P: Payload> Endpoint<P> {
         self.context(peer)?.messages.token_of(id)
     }
 
-    /// A packet has arrived at our port number `port` from host `from`. `bytes` is the size of its datagram, `ce`
-    /// whether it carried a congestion mark.
-    #[allow(clippy::too_many_arguments)]
+    /// A packet has arrived at our port number `port`, and is looked at now.
     pub fn handle_packet<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         port: u8,
-        from: Gid,
-        packet: &Packet<P>,
-        bytes: usize,
-        ce: bool,
+        received: Received<'_, P>,
         upper: &mut U,
     ) {
-        self.handle_packet_from(now, now, port, from, packet, bytes, ce, upper);
-    }
-
-    /// As [`Endpoint::handle_packet`], for a packet that came to the network card at `arrived`, before `now`: what the
-    /// host takes to look at it is not taken for the network's.
-    #[allow(clippy::too_many_arguments)]
-    pub fn handle_packet_from<U: UpperLayer<P>>(
-        &mut self,
-        now: Time,
-        arrived: Time,
-        port: u8,
-        from: Gid,
-        packet: &Packet<P>,
-        bytes: usize,
-        ce: bool,
-        upper: &mut U,
-    ) {
-        let late = now.since(arrived);
+        let late = now.since(received.arrived);
         let now = self.advance(now);
         self.shared.arrived = Time(now.0.saturating_sub(late.0));
-        let addr = InstanceAddr { gid: from, port: packet.src_port };
-        let known = self.known(port, addr);
-        let own = match known {
-            Some(slot) => self.peers[slot as usize].own,
-            None => self.shared.identities.toward(port, addr, 0),
-        };
-        if packet.src_tag == own.tag() && self.own_host != Some(from) {
-            self.shared.stats.reflected += 1;
-            return;
-        }
-        if let Body::Reset { stale } = packet.body {
-            return self.on_reset(known, packet, stale, upper);
-        }
-        // Who names us has got what we sent to his address: nobody else is told this incarnation.
-        let named = packet.dst_tag == own.tag();
-        if packet.dst_tag != Tag::UNKNOWN && !named && self.next_identity(known, own).tag() != packet.dst_tag
-        {
-            self.shared.stats.stale_incarnation += 1;
-            return self.reset(port, addr, own, packet.src_tag, packet.dst_tag, self.asker(known));
-        }
-        let Some(slot) = self.identify(port, addr, known, own, packet, upper) else { return };
-        self.peers[slot as usize].prove(named, bytes);
-        if !self.is_of_context(slot, packet.hello.as_ref(), upper) {
-            return;
-        }
-        let shared = &mut self.shared;
-        let peer = &mut self.peers[slot as usize];
-        // Who has a context with us acknowledges or sends something in it. (A hello that echoes nobody is the answer to
-        // a stranger, or the question to one; where contexts need keys, only who has made one can name us at all.)
-        let in_context = packet.ack.is_some() || matches!(packet.body, Body::Data(_));
-        match &packet.hello {
-            None => peer.context_confirmed |= in_context,
-            Some(hello) => peer.context_confirmed = named && in_context && hello.echo != 0,
-        }
-        peer.hello_confirmed |= peer.context_confirmed || named && shared.config.confirm_first;
-        if !peer.vouched
-            && let Body::Data(data) = &packet.body
-        {
-            peer.vouched = upper.vouches(&data.op);
-        }
-        peer.last_heard = now;
-        peer.revive(now);
+        let Some((slot, named)) = self.admit(port, &received, upper) else { return };
+        let (shared, peer) = (&mut self.shared, &mut self.peers[slot as usize]);
+        peer.hear(now, named, received.packet, shared, upper);
         shared.stats.rx_pkts += 1;
         if peer.incompatible {
             peer.end(now, Status::FeatureMismatch, PeerLoss::Incompatible, shared, upper);
-            self.make_ready(slot);
-            return;
-        }
-        if !peer.open(shared) {
-            if !matches!(packet.body, Body::None) {
+        } else if peer.open(shared) {
+            peer.take(now, &received, shared, upper);
+        } else {
+            if !matches!(received.packet.body, Body::None) {
                 shared.stats.unconfirmed += 1;
             }
             peer.arrivals.ack_by(now); // answer with a hello
-            peer.hello_at = now;
-            self.make_ready(slot);
-            return;
-        }
-        if packet.hello.is_some() {
-            peer.answer_hello(now, shared);
-        }
-        // A copy of a packet says nothing new, whoever has made it.
-        let is_copy =
-            matches!(&packet.body, Body::Data(data) if peer.arrivals.classify(data.psn) != Arrival::New);
-        if ce && !is_copy {
-            shared.stats.ce_marks += 1;
-            peer.arrivals.note_ce();
-        }
-        if let Some(ack) = &packet.ack {
-            peer.on_ack(now, ack, shared, upper);
-        }
-        match &packet.body {
-            Body::Data(data) => {
-                peer.last_active = now;
-                peer.on_data(now, data, bytes, shared, upper);
-            }
-            Body::Probe(probe) => peer.on_probe(now, probe, shared),
-            Body::None | Body::Reset { .. } => {}
+            peer.hello.at = now;
         }
         self.make_ready(slot);
     }
@@ -434,7 +370,7 @@ impl<P: Payload> Endpoint<P> {
         while let Some(&slot) = self.ready.front() {
             let peer = &mut self.peers[slot as usize];
             if let Some(result) = peer.poll_transmit(now, &mut self.shared, &mut sink) {
-                if peer.burst_left == 0 && self.ready.len() > 1 {
+                if peer.burst.is_over() && self.ready.len() > 1 {
                     self.ready.rotate_left(1); // its burst is over: the next peer's turn
                 }
                 if now >= peer.look_again {

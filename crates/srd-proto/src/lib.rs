@@ -11,6 +11,7 @@
 mod acks;
 mod active_senders;
 mod arrivals;
+mod burst;
 mod config;
 pub mod controller;
 mod delivery;
@@ -18,7 +19,9 @@ mod endpoint;
 #[cfg(feature = "serde")]
 mod event_line;
 mod events;
+mod hello;
 mod identity;
+mod liveness;
 mod loss;
 mod messages;
 mod pacing;
@@ -34,6 +37,8 @@ mod rtt;
 pub mod selector;
 mod sending;
 mod sent;
+mod shared;
+mod standing;
 mod stats;
 mod timer_wheel;
 mod upper_layer;

@@ -21,16 +21,14 @@
 //!   by order wait for it ([`Peer::too_recent`]). What a dead path held is exempt: that path was asked for longer.
 
 use crate::events::{Event, LossCause};
+use crate::liveness::Liveness;
 use crate::paths::{Findings, NO_PSN};
-use crate::peer::{Outgoing, Peer, Shared};
+use crate::peer::{Outgoing, Peer};
 use crate::sent::SentPacket;
+use crate::shared::Shared;
 use crate::{Payload, UpperLayer};
 use srd_wire::{Nanos, Op, PathId, Probe, Psn, Status, Time};
 
-/// Probes into silence before a peer can count as dead: a clock that jumps is not a peer that died.
-const PROBES_TO_DEATH: u32 = 8;
-/// Silence that is worth telling, though it need not be death.
-const SILENCE_TO_TELL: Nanos = Nanos::from_secs(3);
 /// Other paths asked when a packet is retransmitted into silence.
 const PATHS_ASKED: usize = 2;
 /// Transmissions of one packet before the timer doubles, and how often it does. It stays short: it holds up the timers
@@ -88,7 +86,7 @@ impl<P: Payload> Peer<P> {
         let newest = self.sent.newest_path().unwrap_or(path);
         let [there, back] = [path, newest].map(|path| outgoing.paths.get(path).rtt_with_variation(4.0));
         // Where many send to one, or every packet waits in queues, what is late is rather lost than on a long way.
-        let queued = config.receiver_hint && self.receiver_senders > 1
+        let queued = config.receiver_hint && self.share.senders > 1
             || self.rtt.least_wait().as_f64() > QUEUED * config.base_rtt.as_f64();
         let unknown = (there.is_none() || back.is_none()) && !queued;
         let far = if unknown { Nanos(UNKNOWN_ROUNDS * config.base_rtt.0) } else { Nanos::ZERO };
@@ -106,7 +104,7 @@ impl<P: Payload> Peer<P> {
             // To ask too early does no harm.
             let patience =
                 if self.asks_first(head) { soon } else { soon.max(self.path_timeout(head.path, shared)) };
-            return Some((oldest, self.due(head, patience, shared).max(self.quiet_until).max(self.next_ask)));
+            return Some((oldest, self.due(head, patience, shared).max(self.liveness.may_ask_at())));
         }
         let least = self.retransmission_timeout(shared);
         let (mut psn, mut packet, mut first) = (oldest, head, (oldest, Time::NEVER));
@@ -127,7 +125,7 @@ impl<P: Payload> Peer<P> {
 
     /// Whether silence about this packet is answered by questions before it is retransmitted.
     fn asks_first(&self, packet: &SentPacket) -> bool {
-        self.silent_probes == 0 && packet.len > SMALL
+        self.liveness.silent_probes == 0 && packet.len > SMALL
     }
 
     /// When `packet` is due with this timer. One that is lost again and again waits longer each time.
@@ -141,7 +139,7 @@ impl<P: Payload> Peer<P> {
 
     /// When the first outstanding packet must be looked at.
     pub(crate) fn loss_deadline(&self, shared: &Shared) -> Time {
-        if self.dead {
+        if self.liveness.dead {
             return Time::NEVER;
         }
         self.first_due(shared).map_or(Time::NEVER, |(_, due)| due)
@@ -160,7 +158,7 @@ impl<P: Payload> Peer<P> {
 
     /// Whether it is worth asking paths that are not in use at time `at`: while there is traffic, or was a moment ago.
     pub(crate) fn probing_worthwhile(&self, at: Time) -> bool {
-        !self.dead && (self.busy() || at <= self.last_active + PROBE_AFTERTIME)
+        !self.liveness.dead && (self.busy() || at <= self.last_active + PROBE_AFTERTIME)
     }
 
     /// When the oldest held packet is retransmitted.
@@ -182,9 +180,9 @@ impl<P: Payload> Peer<P> {
 
     /// Does what is due by the clock.
     pub(crate) fn on_timer<U: UpperLayer<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
-        if self.is_withheld() {
+        if self.standing.is_withheld() {
             if now >= self.withheld_until(shared) {
-                self.die(now, now.since(self.last_heard), shared, upper);
+                self.die(now, now.since(self.liveness.last_heard), shared, upper);
             }
             return;
         }
@@ -195,14 +193,14 @@ impl<P: Payload> Peer<P> {
                 self.check_losses(now, shared, upper);
                 self.check_paths(now, shared, upper);
             } else if self.messages.len() > 0 {
-                self.check_death(now, self.hello_at, shared, self.hellos_sent, upper);
+                self.check_death(now, self.hello.at, shared, self.hello.sent, upper);
             }
         }
         self.release_if_idle(now, shared);
     }
 
     fn check_losses<U: UpperLayer<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
-        while let Some((psn, due)) = self.first_due(shared).filter(|_| !self.dead)
+        while let Some((psn, due)) = self.first_due(shared).filter(|_| !self.liveness.dead)
             && due <= now
         {
             let Some(&packet) = self.sent.get(psn) else { return };
@@ -270,23 +268,21 @@ impl<P: Payload> Peer<P> {
         }
         self.lost.push_front(psn);
         self.urgent += 1;
-        self.silent_probes += 1;
-        let probes = self.silent_probes;
+        self.liveness.silent_probes += 1;
+        let probes = self.liveness.silent_probes;
         shared.trace.emit(now, self.id, || Event::TailProbe { psn, path, probes });
         self.ask_other_paths(now, path, PATHS_ASKED, shared);
-        let backoff = self.retransmission_timeout(shared).0 << self.silent_probes.min(16);
-        self.quiet_until = now + Nanos(backoff).min(shared.config.max_rto);
-        self.check_death(now, due, shared, self.silent_probes, upper);
+        let backoff = self.retransmission_timeout(shared).0 << self.liveness.silent_probes.min(16);
+        self.liveness.quiet_until = now + Nanos(backoff).min(shared.config.max_rto);
+        self.check_death(now, due, shared, self.liveness.silent_probes, upper);
     }
 
     /// The first answer to silence, unless the packet is small: header-only questions, whose answers name all that has
     /// arrived. They find room where a hundred senders that are silent together would drown each other in data.
     fn ask(&mut self, now: Time, path: PathId, shared: &mut Shared) {
         shared.stats.tail_probes += 1;
-        self.silent_probes += 1;
         self.ask_other_paths(now, path, PATHS_ASKED + 1, shared);
-        self.quiet_until = now + self.probe_timeout(shared);
-        self.next_ask = self.quiet_until;
+        self.liveness.asked(now + self.probe_timeout(shared));
     }
 
     /// Header-only questions on other paths: the path that the packet takes now may be as dead as its first.
@@ -300,8 +296,7 @@ impl<P: Payload> Peer<P> {
         }
     }
 
-    /// Whether the peer is dead, judged at a timer that was to fire at `due`. If it is later than any timer waits (this
-    /// process stood still, or its clock jumped), that time says nothing about the peer and does not count.
+    /// Whether the peer is dead, judged at a timer that was to fire at `due`.
     fn check_death<U: UpperLayer<P>>(
         &mut self,
         now: Time,
@@ -310,24 +305,20 @@ impl<P: Payload> Peer<P> {
         probes: u32,
         upper: &mut U,
     ) {
-        let stood_still = now.since(due) - shared.config.max_rto;
-        self.waiting_since = (self.waiting_since.max(self.last_heard) + stood_still).min(now);
-        let silence = now.since(self.waiting_since);
+        let silence = self.liveness.silence_at_timer(now, due, shared.config.max_rto);
         // A stranger who has been told what he did wrong, and goes, is nobody's concern.
-        if silence >= SILENCE_TO_TELL && !self.silence_told && self.vouched && self.proven {
-            self.silence_told = true;
-            upper.peer_silent(self.addr, self.ever_known);
+        if self.standing.vouched && self.standing.proven && self.liveness.tell(silence) {
+            upper.peer_silent(self.addr, self.standing.ever_known);
         }
-        if silence >= shared.config.peer_timeout && probes >= PROBES_TO_DEATH {
+        if Liveness::is_death(silence, probes, shared.config.peer_timeout) {
             self.die(now, silence, shared, upper);
         }
     }
 
     /// For how long it has been asked in vain, if it has answered before.
     pub(crate) fn silence(&self, now: Time) -> Option<Nanos> {
-        let asked = self.ever_known && !self.dead && self.busy();
-        (asked && self.silent_probes + self.hellos_sent > 0)
-            .then(|| now.since(self.waiting_since.max(self.last_heard)))
+        let asked = self.standing.ever_known && !self.liveness.dead && self.busy();
+        (asked && self.liveness.silent_probes + self.hello.sent > 0).then(|| self.liveness.silence(now))
     }
 
     /// It is dead: its silence says so, or its host.
@@ -338,20 +329,15 @@ impl<P: Payload> Peer<P> {
         shared: &mut Shared,
         upper: &mut U,
     ) {
-        shared.stats.unresponsive_remote_events += (self.vouched && self.proven) as u64;
+        shared.stats.unresponsive_remote_events += (self.standing.vouched && self.standing.proven) as u64;
         shared.trace.emit(now, self.id, || Event::PeerDied { silence });
         self.give_up(now, shared, upper);
     }
 
     /// There is a reason to try again with a peer that counted as dead.
     pub(crate) fn revive(&mut self, now: Time) {
-        if self.dead {
-            self.dead = false;
-            self.silent_probes = 0;
-            self.hellos_sent = 0;
-            self.quiet_until = now;
-            self.hello_at = now;
-            self.waiting_since = now;
+        if self.liveness.revive(now) {
+            (self.hello.at, self.hello.sent) = (now, 0);
         }
     }
 
@@ -454,7 +440,7 @@ impl<P: Payload> Peer<P> {
             shared.trace.emit(now, self.id, || rule);
         }
         let config = &shared.config;
-        if config.receiver_hint && self.receiver_senders >= SHARED_QUEUE && !config.learn_base_rtt {
+        if config.receiver_hint && self.share.senders >= SHARED_QUEUE && !config.learn_base_rtt {
             let window = Nanos(SHARED_ROUNDS * config.base_rtt.0) + self.rtt.variation();
             self.lose_older(now, window, outgoing, shared, upper);
         }

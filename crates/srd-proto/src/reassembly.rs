@@ -12,28 +12,8 @@
 )]
 
 use crate::{Cookie, Incoming};
-use srd_wire::{MsgId, Psn, WINDOW_PACKETS};
+use srd_wire::{KeyedHash, MsgId, Psn, WINDOW_PACKETS};
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
-
-/// Message numbers are counters: they need no mixing against attack, only spreading.
-#[derive(Default)]
-pub(crate) struct MsgHasher(u64);
-
-impl Hasher for MsgHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u32(self.0 as u32 ^ byte as u32));
-    }
-
-    fn write_u32(&mut self, n: u32) {
-        // 2^64 divided by the golden ratio (Knuth, TAOCP 3, section 6.4).
-        self.0 = (n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-}
 
 /// A message of which something has arrived.
 #[derive(Clone, Copy, Debug)]
@@ -46,14 +26,18 @@ pub(crate) struct Reassembly {
 }
 
 /// See the module.
-#[derive(Default)]
 pub(crate) struct Reassemblies {
-    messages: HashMap<MsgId, Reassembly, BuildHasherDefault<MsgHasher>>,
+    /// By numbers that peers choose.
+    messages: HashMap<MsgId, Reassembly, KeyedHash>,
     /// Messages given up, and the PSN from which on nothing of them can come any more.
     closed: VecDeque<(Psn, MsgId)>,
 }
 
 impl Reassemblies {
+    pub(crate) fn new(hash: KeyedHash) -> Reassemblies {
+        Reassemblies { messages: HashMap::with_hasher(hash), closed: VecDeque::new() }
+    }
+
     /// Messages that are half there. Those given up do not count: they go when the window has passed them.
     pub(crate) fn len(&self) -> usize {
         self.messages.len() - self.closed.len()
@@ -124,7 +108,7 @@ impl Reassemblies {
     /// Gives memory back; only when empty.
     pub(crate) fn release(&mut self) {
         if self.messages.is_empty() && self.messages.capacity() > 0 {
-            *self = Reassemblies::default();
+            *self = Reassemblies::new(*self.messages.hasher());
         }
     }
 }

@@ -4,10 +4,11 @@
 
 use crate::arrivals::Arrival;
 use crate::messages::Purpose;
-use crate::peer::{Peer, Shared};
+use crate::peer::Peer;
 use crate::reassembly::Reassembly;
-use crate::{Incoming, Payload, UpperLayer};
-use srd_wire::{Data, Echo, MsgId, Nanos, Op, Probe, Psn, Status, Time};
+use crate::shared::Shared;
+use crate::{Incoming, Payload, Received, UpperLayer};
+use srd_wire::{Body, Data, Echo, MsgId, Nanos, Op, Packet, Probe, Psn, Status, Time};
 
 /// ACKs sent, on different paths, when the last one seems to have been lost: a packet came that had been acknowledged
 /// before, or a question. A gap is no reason: with packets on many paths there always is one
@@ -24,8 +25,68 @@ const MAX_PARTIAL_OF_UNPROVEN: usize = 64;
 const MAX_PARTIAL_OF_ALL: usize = 16_384;
 
 impl<P: Payload> Peer<P> {
+    /// A packet of this context has arrived: what it shows of who has sent it. `named`: it names us.
+    #[inline]
+    pub(crate) fn hear<U: UpperLayer<P>>(
+        &mut self,
+        now: Time,
+        named: bool,
+        packet: &Packet<P>,
+        shared: &Shared,
+        upper: &mut U,
+    ) {
+        // Who has a context with us acknowledges or sends something in it. (A hello that echoes nobody is the answer to
+        // a stranger, or the question to one; where contexts need keys, only who has made one can name us at all.)
+        let in_context = packet.ack.is_some() || matches!(packet.body, Body::Data(_));
+        match &packet.hello {
+            None => self.hello.context_confirmed |= in_context,
+            Some(hello) => self.hello.context_confirmed = named && in_context && hello.echo != 0,
+        }
+        self.hello.confirmed |= self.hello.context_confirmed || named && shared.config.confirm_first;
+        if !self.standing.vouched
+            && let Body::Data(data) = &packet.body
+        {
+            self.standing.vouched = upper.vouches(&data.op);
+        }
+        self.liveness.last_heard = now;
+        self.revive(now);
+    }
+
+    /// And what it brings, where both sides know each other.
+    #[inline]
+    pub(crate) fn take<U: UpperLayer<P>>(
+        &mut self,
+        now: Time,
+        received: &Received<'_, P>,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
+        let packet = received.packet;
+        if packet.hello.is_some() {
+            self.answer_hello(now, shared);
+        }
+        // A copy of a packet says nothing new, whoever has made it.
+        let is_copy =
+            matches!(&packet.body, Body::Data(data) if self.arrivals.classify(data.psn) != Arrival::New);
+        if received.ce && !is_copy {
+            shared.stats.ce_marks += 1;
+            self.arrivals.note_ce();
+        }
+        if let Some(ack) = &packet.ack {
+            self.on_ack(now, ack, shared, upper);
+        }
+        match &packet.body {
+            Body::Data(data) => {
+                self.last_active = now;
+                self.on_data(now, data, received.bytes, shared, upper);
+            }
+            Body::Probe(probe) => self.on_probe(now, probe, shared),
+            Body::None | Body::Reset { .. } => {}
+        }
+    }
+
     /// A data packet has arrived.
-    pub(crate) fn on_data<U: UpperLayer<P>>(
+    fn on_data<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         data: &Data<P>,
@@ -201,8 +262,8 @@ impl<P: Payload> Peer<P> {
     /// How many incomplete messages, and how many that are closed, are remembered of whom anybody may pretend to be, or of whom
     /// our program has not named while very many are remembered.
     fn lesser_limit(&self, shared: &Shared) -> Option<usize> {
-        match (self.vouched, self.proven) {
-            _ if self.named => None,
+        match (self.standing.vouched, self.standing.proven) {
+            _ if self.standing.named => None,
             (false, _) => Some(MAX_PARTIAL_OF_STRANGER),
             _ if shared.reassemblies >= MAX_PARTIAL_OF_ALL => Some(MAX_PARTIAL_OF_STRANGER),
             (true, false) => Some(MAX_PARTIAL_OF_UNPROVEN),
@@ -220,7 +281,7 @@ impl<P: Payload> Peer<P> {
     }
 
     /// A question on one path has arrived.
-    pub(crate) fn on_probe(&mut self, now: Time, probe: &Probe, shared: &mut Shared) {
+    fn on_probe(&mut self, now: Time, probe: &Probe, shared: &mut Shared) {
         // Who asks has something outstanding, though nothing of it may have come through.
         let awaited = self.reassemblies.await_more() || self.arrivals.more();
         shared.load.count(now, shared.config.base_rtt, &mut self.counted, awaited);

@@ -4,9 +4,10 @@ use crate::arrivals::Arrivals;
 use crate::controller::SendLimits;
 use crate::events::Event;
 use crate::messages::Purpose;
-use crate::peer::{Outgoing, Peer, Shared};
+use crate::peer::{Outgoing, Peer};
 use crate::receiving::KEPT_FOR_OLDEST;
 use crate::sent::SentPacket;
+use crate::shared::Shared;
 use crate::{Payload, Transmit};
 use srd_wire::codec::{self, ACK_LEN, ECHO_LEN, HELLO_LEN, SACK_WORD_LEN};
 use srd_wire::{Body, Data, Nanos, Op, Probe, Psn, Time};
@@ -44,7 +45,11 @@ impl<P: Payload> Peer<P> {
         shared: &mut Shared,
         sink: &mut impl FnMut(Transmit<P>) -> R,
     ) -> Option<R> {
-        if self.proven { self.poll_any(now, shared, sink) } else { self.poll_answer(now, shared, sink) }
+        if self.standing.proven {
+            self.poll_any(now, shared, sink)
+        } else {
+            self.poll_answer(now, shared, sink)
+        }
     }
 
     /// The same to who may have forged his address.
@@ -56,7 +61,7 @@ impl<P: Payload> Peer<P> {
         shared: &mut Shared,
         sink: &mut impl FnMut(Transmit<P>) -> R,
     ) -> Option<R> {
-        if self.is_withheld() {
+        if self.standing.is_withheld() {
             return None;
         }
         let mut bytes = 0;
@@ -68,7 +73,7 @@ impl<P: Payload> Peer<P> {
             bytes = codec::header_len(&transmit.packet) + payload.max(transmit.pad_to as usize);
             sink(transmit)
         });
-        self.credit = self.credit.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
+        self.standing.charge(bytes);
         result
     }
 
@@ -84,12 +89,10 @@ impl<P: Payload> Peer<P> {
         }
         if !self.open(shared) {
             let wanted = self.messages.len() > 0 || self.arrivals.ack_at <= now;
-            if !wanted || now < self.hello_at || self.dead {
+            if !wanted || now < self.hello.at || self.liveness.dead {
                 return None;
             }
-            self.hellos_sent += 1;
-            let pause = Nanos(shared.config.min_rto.0 << self.hellos_sent.min(16)).min(shared.config.max_rto);
-            self.hello_at = now + pause;
+            self.hello.note_sent(now, shared);
             self.arrivals.ack_at = Time::NEVER;
             return Some(sink(self.bare_transmit(now, shared)));
         }
@@ -114,7 +117,7 @@ impl<P: Payload> Peer<P> {
 
     /// Bytes that count as in flight.
     fn counted_bytes(&mut self, now: Time, limits: &SendLimits) -> u64 {
-        if now.since(self.waiting_since) > limits.inflight_horizon {
+        if now.since(self.liveness.waiting_since) > limits.inflight_horizon {
             return self.sent.inflight_bytes(); // silence: nobody knows what has become of it
         }
         self.sent.young_bytes(Time(now.0.saturating_sub(limits.inflight_horizon.0)))
@@ -132,7 +135,7 @@ impl<P: Payload> Peer<P> {
             let probe = Probe { stamp: now.stamp(), ..probe };
             return Some(self.transmit(shared, entropy, 0, None, Body::Probe(probe)));
         }
-        if now >= self.mtu.next_event() && self.busy() && !self.dead && self.proven {
+        if now >= self.mtu.next_event() && self.busy() && !self.liveness.dead && self.standing.proven {
             let patience = self.retransmission_timeout(shared);
             if let Some((number, size)) = self.mtu.poll(now, patience) {
                 return Some(self.size_probe(now, number, size, shared));
@@ -175,7 +178,7 @@ impl<P: Payload> Peer<P> {
         shared: &mut Shared,
         sink: &mut impl FnMut(Transmit<P>) -> R,
     ) -> Option<R> {
-        if self.dead {
+        if self.liveness.dead {
             return None;
         }
         while let Some(&psn) = self.lost.front()
@@ -205,7 +208,7 @@ impl<P: Payload> Peer<P> {
             self.outgoing(shared).controller.on_restart_after_idle();
         }
         let limits = self.outgoing(shared).controller.send_limits();
-        let window = limits.window_bytes.min(self.share_bytes);
+        let window = limits.window_bytes.min(self.share.bytes);
         let packet_bytes = self.max_datagram as u64;
         let urgent = again.is_some() && self.urgent > 0;
         self.pacer.wait_at_most(now + shared.config.max_rto); // no longer than for its timer
@@ -224,7 +227,7 @@ impl<P: Payload> Peer<P> {
         self.pacer.open();
         self.urgent = self.urgent.saturating_sub(urgent as u32);
         if self.sent.span() == 0 {
-            self.waiting_since = now;
+            self.liveness.waiting_since = now;
         }
         self.last_active = now;
         self.data_sent = now;
@@ -290,7 +293,7 @@ impl<P: Payload> Peer<P> {
         shared.stats.retrans_pkts += 1;
         self.counters.retrans_pkts += 1;
         shared.stats.retrans_bytes += packet.len as u64;
-        self.burst_left = 0;
+        self.burst.end();
         psn
     }
 
@@ -336,27 +339,18 @@ impl<P: Payload> Peer<P> {
         let control = !matches!(message.purpose, Purpose::UpperLayer(_));
         self.messages.note_sent(len);
 
-        if !control {
-            if self.turn_left == 0 {
-                self.turn_left = chunk;
-            }
-            self.turn_left = if all_sent { 0 } else { self.turn_left.saturating_sub(len) };
-            if self.turn_left == 0 && !all_sent {
-                self.messages.end_turn();
-            }
+        if !control && self.burst.ends_turn(len, all_sent, chunk) {
+            self.messages.end_turn();
         }
 
         let needed = (whole as u64).min(burst_bytes).max(bytes as u64);
-        if self.burst_left < needed || !outgoing.paths.usable().contains(self.burst_path) {
-            self.burst_path = outgoing.selector.pick(&outgoing.paths.candidates(now, None));
+        if self.burst.left < needed || !outgoing.paths.usable().contains(self.burst.path) {
+            self.burst.path = outgoing.selector.pick(&outgoing.paths.candidates(now, None));
             self.trace_choice(now, outgoing, shared);
-            self.burst_left = burst_bytes.max(bytes as u64);
+            self.burst.left = burst_bytes.max(bytes as u64);
         }
-        self.burst_left -= (bytes as u64).min(self.burst_left);
-        if self.burst_left < bytes as u64 {
-            self.burst_left = 0; // no room for another: the next peer's turn
-        }
-        let path = self.burst_path;
+        self.burst.take(bytes as u64);
+        let path = self.burst.path;
         let psn = self.sent.first_transmission(
             now,
             path,
@@ -391,7 +385,7 @@ impl<P: Payload> Peer<P> {
         shared.trace.emit(now, self.id, || {
             let choice = outgoing.selector.last_choice();
             Event::PathChosen {
-                path: self.burst_path,
+                path: self.burst.path,
                 rule: choice.rule,
                 other: choice.other,
                 score: choice.score as f64,

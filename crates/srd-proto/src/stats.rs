@@ -1,19 +1,6 @@
 //! Counters of the transport. Everything that is dropped, resent or refused is counted by cause.
 
-macro_rules! counters {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-        pub struct $name { $($(#[$doc])* pub $field: u64,)* }
-
-        impl $name {
-            /// Name and value of each counter.
-            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($field), self.$field),)*].into_iter()
-            }
-        }
-    };
-}
+use srd_wire::counters;
 
 counters! {
     /// Counters of an endpoint. Those that EFA has bear EFA's names.

@@ -344,8 +344,9 @@ fn attack(seed: u64) {
                 let packet = attacker.packet();
                 let seg_len = if let Body::Data(data) = &packet.body { data.payload.0 } else { 0 };
                 if codec::check(&packet, seg_len).is_ok() {
-                    let (from, ce) = (host(rng.random_range(1..4)), rng.random());
-                    endpoint.handle_packet(now, 0, from, &packet, 100 + seg_len, ce, &mut upper);
+                    let received = Received::new(now, host(rng.random_range(1..4)), &packet, 100 + seg_len);
+                    let received = Received { ce: rng.random(), ..received };
+                    endpoint.handle_packet(now, 0, received, &mut upper);
                 }
             }
         }

@@ -536,7 +536,7 @@ fn a_living_peer_that_once_did_not_know_us_ends_nothing() {
     };
     world.send(0, 1, pattern(50_000, 1));
     let (now, host) = (world.now, &mut world.hosts[0]);
-    host.endpoint.handle_packet(now, 0, gid(1), &late, 100, false, &mut host.log);
+    host.endpoint.handle_packet(now, 0, Received::new(now, gid(1), &late, 100), &mut host.log);
     world.settle(SECOND);
     assert_eq!(world.hosts[0].log.outcomes, [(0, Ok(())), (1, Ok(()))]);
     assert_eq!(world.hosts[1].log.received.len(), 2);
@@ -557,7 +557,12 @@ fn packets_that_are_sent_back_change_nothing() {
         world.run_for(Nanos::from_micros(20));
         for (from, packet) in seen.borrow_mut().drain(..) {
             let (now, host) = (world.now, &mut world.hosts[from]);
-            host.endpoint.handle_packet(now, 0, gid(1 - from), &packet, 100, false, &mut host.log);
+            host.endpoint.handle_packet(
+                now,
+                0,
+                Received::new(now, gid(1 - from), &packet, 100),
+                &mut host.log,
+            );
         }
     }
     world.settle(SECOND);
@@ -598,7 +603,7 @@ fn a_clock_that_steps_back_and_packets_of_strangers_move_no_time() {
             ack: None,
             body: Body::None,
         };
-        endpoint.handle_packet(now, 0, gid(1), &packet, 100, false, log);
+        endpoint.handle_packet(now, 0, Received::new(now, gid(1), &packet, 100), log);
         while endpoint.poll_transmit(now).is_some() {}
     }
     let peer = endpoint.connect(now, 0, addr(1)).unwrap();

@@ -61,7 +61,7 @@ fn world(hosts: usize, config: &Config) -> World {
 /// Somebody sends a packet to host `to` from the address of host `from`, or of one that is not of this world.
 fn forge(world: &mut World, to: usize, from: usize, packet: &Packet<Bytes>) {
     let (now, host) = (world.now, &mut world.hosts[to]);
-    host.endpoint.handle_packet(now, 0, gid(from), packet, bytes(packet), false, &mut host.log);
+    host.endpoint.handle_packet(now, 0, Received::new(now, gid(from), packet, bytes(packet)), &mut host.log);
 }
 
 /// What host `at` sends within `span` without hearing anything.

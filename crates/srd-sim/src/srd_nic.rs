@@ -5,7 +5,7 @@ use crate::frame::ETHERNET_HEADER;
 use crate::frame::{Content, DataPacket, FrameHead};
 use crate::process::Birth;
 use crate::transport::{Counts, Outgoing, Role, WireCost};
-use srd_device::{Device, DeviceConfig, Length, Memory};
+use srd_device::{Device, DeviceConfig, Length, Memory, Received};
 use srd_proto::{Config, Payload};
 use srd_wire::{Ack, Body, Gid, Incarnation, MrKey, Nanos, Op, Packet, Psn, Qkey, Qpn, Route, Time, codec};
 use std::net::{IpAddr, Ipv4Addr};
@@ -164,8 +164,8 @@ impl<M: Memory> Nic<M> {
     #[inline]
     pub fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &SrdContent<M::Payload>) {
         let &SrdContent { from, ports, datagram, ref packet } = content;
-        let (gid, bytes) = (gid(from), datagram as usize);
-        self.device.handle_packet_from(now, arrived, ports.1, gid, packet, bytes, head.marked);
+        let (from, bytes) = (gid(from), datagram as usize);
+        self.device.handle_packet(now, ports.1, Received { arrived, from, packet, bytes, ce: head.marked });
     }
 
     /// As [`crate::transport::Transport::poll_transmit`].

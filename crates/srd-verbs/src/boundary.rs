@@ -1,151 +1,43 @@
-//! The edge to C: how a function reports failure, and that no panic crosses.
+//! The edge to C: how a function of the verbs reports failure, and structures of which programs know more or less than we do.
 
 use srd_device::DeviceError;
-use srd_net::log;
-use srd_net::{Instance, Unavailable};
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use srd_ffi::{guarded, told};
+use srd_net::Unavailable;
+use std::ptr::null_mut;
 
-/// An error number of the operating system.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Errno(pub libc::c_int);
-
-impl Errno {
-    pub const INVALID: Errno = Errno(libc::EINVAL);
-    pub const NO_MEMORY: Errno = Errno(libc::ENOMEM);
-    pub const UNSUPPORTED: Errno = Errno(libc::EOPNOTSUPP);
-    pub const BUSY: Errno = Errno(libc::EBUSY);
-    pub const IO: Errno = Errno(libc::EIO);
-    pub const FAULT: Errno = Errno(libc::EFAULT);
-    pub const NO_ENTRY: Errno = Errno(libc::ENOENT);
-
-    /// The calling thread's `errno`.
-    pub fn last() -> Errno {
-        Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
-    }
-
-    /// Makes it the calling thread's `errno`.
-    pub fn set(self) {
-        // SAFETY: the pointer is to the calling thread's own `errno`.
-        unsafe { *libc::__errno_location() = self.0 }
-    }
-}
-
-impl From<DeviceError> for Errno {
-    fn from(error: DeviceError) -> Errno {
-        log::debug(format_args!("refused: {error:?}"));
-        match error {
-            DeviceError::Invalid(_) | DeviceError::NotFound(_) => Errno::INVALID,
-            DeviceError::Full(_) => Errno::NO_MEMORY,
-            DeviceError::Unsupported(_) => Errno::UNSUPPORTED,
-            DeviceError::Busy(_) => Errno::BUSY,
-        }
-    }
-}
-
-impl From<Unavailable> for Errno {
-    fn from(barred: Unavailable) -> Errno {
-        match barred {
-            Unavailable::Forked => {
-                // A child that only exits closes what libraries have opened: nothing that its program ought to change.
-                if !CLOSING.get() {
-                    log::once(log::Level::Warn, "forked", format_args!("{barred}"));
-                }
-                Errno::IO
-            }
-            // Mostly the handler has called exit(), and nobody can do anything about it.
-            Unavailable::Interrupted => {
-                log::debug(format_args!("{barred}"));
-                Errno::BUSY
-            }
-            // It has been said when it happened.
-            Unavailable::Failed => Errno::IO,
-        }
-    }
-}
-
-thread_local! {
-    /// A call that closes something is under way.
-    static CLOSING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// What most functions come to.
-pub(crate) type Outcome<T> = Result<T, Errno>;
-
-fn guarded<T>(name: &str, body: impl FnOnce() -> T) -> Option<T> {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(value) => Some(value),
-        Err(_) => {
-            log::error(format_args!("{name}: internal error (the message is above); please report it"));
-            // If it was inside the device, that has failed already; otherwise something of ours is half changed.
-            Instance::fail_all();
-            None
-        }
-    }
-}
+pub(crate) use srd_ffi::{Errno, Outcome, abi, object, readable, writable};
 
 /// A function that returns 0 or the error number.
 pub(crate) fn status(name: &str, body: impl FnOnce() -> Outcome<()>) -> libc::c_int {
-    match guarded(name, body) {
-        Some(Ok(())) => 0,
-        Some(Err(errno)) => {
-            log::debug(format_args!("{name}: {errno:?}"));
-            errno.0
-        }
-        None => libc::EIO,
-    }
+    told(name, body).map_or_else(|errno| errno.0, |()| 0)
 }
 
 /// The same for one that closes something.
 pub(crate) fn closing(name: &str, body: impl FnOnce() -> Outcome<()>) -> libc::c_int {
-    let before = CLOSING.replace(true);
-    let closed = status(name, body);
-    CLOSING.set(before);
-    closed
+    srd_ffi::closing(|| status(name, body))
 }
 
 /// A function that returns a pointer, or NULL and sets `errno`.
 pub(crate) fn pointer<T>(name: &str, body: impl FnOnce() -> Outcome<*mut T>) -> *mut T {
-    let errno = match guarded(name, body) {
-        Some(Ok(pointer)) => return pointer,
-        Some(Err(errno)) => errno,
-        None => Errno::IO,
-    };
-    log::debug(format_args!("{name}: {errno:?}"));
-    errno.set();
-    std::ptr::null_mut()
+    told(name, body).inspect_err(|errno| errno.set()).unwrap_or(null_mut())
 }
 
 /// A function that returns a number, or -1 and sets `errno`.
 pub(crate) fn minus_one(name: &str, body: impl FnOnce() -> Outcome<libc::c_int>) -> libc::c_int {
-    let errno = match guarded(name, body) {
-        Some(Ok(value)) => return value,
-        Some(Err(errno)) => errno,
-        None => Errno::IO,
-    };
-    errno.set();
-    -1
+    guarded(name, body).inspect_err(|errno| errno.set()).unwrap_or(-1)
 }
 
 /// A function that says 0, or with an error number that there is nothing or something is wrong. Polls ask so often that
 /// nothing is logged.
 #[inline]
 pub(crate) fn polled(name: &str, body: impl FnOnce() -> Outcome<()>) -> libc::c_int {
-    match guarded(name, body) {
-        Some(Ok(())) => 0,
-        Some(Err(errno)) => errno.0,
-        None => libc::EIO,
-    }
+    guarded(name, body).map_or_else(|errno| errno.0, |()| 0)
 }
 
 /// A function that returns how many, or the negative error number.
 #[inline]
-pub(crate) fn count(name: &str, body: impl FnOnce() -> Outcome<libc::c_int>) -> libc::c_int {
-    match guarded(name, body) {
-        Some(Ok(count)) => count,
-        Some(Err(errno)) => -errno.0,
-        None => -libc::EIO,
-    }
+pub(crate) fn number(name: &str, body: impl FnOnce() -> Outcome<libc::c_int>) -> libc::c_int {
+    guarded(name, body).unwrap_or_else(|errno| -errno.0)
 }
 
 /// What giving an object back to the device comes to. To a device that has failed nothing can be given back: there the
@@ -159,91 +51,7 @@ pub(crate) fn given_back(result: Result<Result<(), DeviceError>, Unavailable>) -
 
 /// A function that cannot report failure: it returns its type's zero then.
 pub(crate) fn value<T: Default>(name: &str, body: impl FnOnce() -> T) -> T {
-    guarded(name, body).unwrap_or_default()
-}
-
-/// Defines functions that C calls: `exported` ones by name, `table` ones through an operations table.
-///
-/// ```text
-/// abi! { exported status fn ibv_modify_qp(…) { … } }                           0 or the error number
-/// abi! { exported closing fn ibv_dealloc_pd(pd: *mut ibv_pd) { … } }           the same; no warning in a forked child
-/// abi! { exported pointer fn ibv_alloc_pd(c: *mut ibv_context) -> ibv_pd { … } }   NULL and errno
-/// abi! { exported minus_one fn ibv_query_gid(…) { … } }                        -1 and errno
-/// abi! { table polled fn next_poll(cq: *mut ibv_cq_ex) { … } }                 as status, and not logged
-/// abi! { table count fn poll_cq(cq: *mut ibv_cq, …) { … } }                    the negative error number
-/// abi! { table value fn end_poll(cq: *mut ibv_cq_ex) -> () { … } }             cannot fail
-/// ```
-macro_rules! abi {
-    ($($(#[$meta:meta])* $place:ident $kind:ident fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)? $body:block)*) => {
-        $(abi!(@$place $kind [$(#[$meta])*] $name($($arg: $type),*) [$($ret)?] $body);)*
-    };
-    (@exported $kind:ident [$($meta:tt)*] $name:ident($($args:tt)*) $ret:tt $body:block) => {
-        abi!(@define $kind [$($meta)* #[unsafe(no_mangle)]] [pub] $name($($args)*) $ret $body);
-    };
-    (@table $kind:ident [$($meta:tt)*] $name:ident($($args:tt)*) $ret:tt $body:block) => {
-        abi!(@define $kind [$($meta)*] [pub(crate)] $name($($args)*) $ret $body);
-    };
-    (@define status [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
-        abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] status $body);
-    };
-    (@define closing [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
-        abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] closing $body);
-    };
-    (@define polled [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
-        abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] polled $body);
-    };
-    (@define count [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
-        abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] count $body);
-    };
-    (@define minus_one [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [] $body:block) => {
-        abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [libc::c_int] minus_one $body);
-    };
-    (@define pointer [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [$ret:ty] $body:block) => {
-        abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [*mut $ret] pointer $body);
-    };
-    (@define value [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [$ret:ty] $body:block) => {
-        abi!(@function [$($meta)*] [$($vis)*] $name($($args)*) [$ret] value $body);
-    };
-    (@function [$($meta:tt)*] [$($vis:tt)*] $name:ident($($args:tt)*) [$ret:ty] $kind:ident $body:block) => {
-        $($meta)*
-        #[allow(unused_unsafe)]
-        $($vis)* unsafe extern "C" fn $name($($args)*) -> $ret {
-            $crate::boundary::$kind(stringify!($name), || {
-                // SAFETY: the program keeps the contract of the function's manual page: every pointer is NULL or
-                // comes from the call that makes such objects and has not been given back, arrays have the length
-                // that goes with them, and no other thread destroys what this call uses.
-                unsafe { $body }
-            })
-        }
-    };
-}
-pub(crate) use abi;
-
-/// The object of ours that a pointer from C leads to; EINVAL for NULL.
-///
-/// # Safety
-/// The pointer is NULL or points to a live `T`, which stays alive for `'a`.
-pub(crate) unsafe fn object<'a, C, T>(pointer: *mut C) -> Outcome<&'a T> {
-    // SAFETY: as the caller says.
-    unsafe { pointer.cast::<T>().as_ref() }.ok_or(Errno::INVALID)
-}
-
-/// What a pointer from C leads to; EINVAL for NULL.
-///
-/// # Safety
-/// The pointer is NULL or points to a live `C`, which stays alive for `'a` and which nobody writes to meanwhile.
-pub(crate) unsafe fn readable<'a, C>(pointer: *const C) -> Outcome<&'a C> {
-    // SAFETY: as the caller says.
-    unsafe { pointer.as_ref() }.ok_or(Errno::INVALID)
-}
-
-/// As [`readable`], for what is to be filled in.
-///
-/// # Safety
-/// The pointer is NULL or points to a `C` that nobody else uses for `'a`.
-pub(crate) unsafe fn writable<'a, C>(pointer: *mut C) -> Outcome<&'a mut C> {
-    // SAFETY: as the caller says.
-    unsafe { pointer.as_mut() }.ok_or(Errno::INVALID)
+    guarded(name, || Ok(body())).unwrap_or_default()
 }
 
 /// Whether a structure of which the program knows the first `len` bytes has the field that begins at `offset`
@@ -333,6 +141,6 @@ mod tests {
         assert_eq!(minus_one("test", || panic!("on purpose")), -1);
         assert_eq!(value::<u32>("test", || panic!("on purpose")), 0);
         assert_eq!(polled("test", || panic!("on purpose")), libc::EIO);
-        assert_eq!(count("test", || panic!("on purpose")), -libc::EIO);
+        assert_eq!(number("test", || panic!("on purpose")), -libc::EIO);
     }
 }

@@ -158,7 +158,7 @@ abi! {
         Ok(())
     }
 
-    table status fn query_device_ex(
+    status fn query_device_ex(
         context: *mut ibv_context,
         _input: *const c_void,
         attr: *mut ibv_device_attr_ex,
@@ -180,7 +180,7 @@ abi! {
         fill_port(Context::of(context)?, port, attr, std::mem::offset_of!(ibv_port_attr, flags) + 1)
     }
 
-    table status fn query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, len: size_t) {
+    status fn query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, len: size_t) {
         fill_port(Context::of(context)?, port, attr, len)
     }
 

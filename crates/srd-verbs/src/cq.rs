@@ -251,7 +251,7 @@ abi! {
         Ok(Cq::create(Context::of(context)?, &attr, 0)?.cast())
     }
 
-    table pointer fn create_cq_ex(context: *mut ibv_context, attr: *mut ibv_cq_init_attr_ex) -> ibv_cq_ex {
+    pointer fn create_cq_ex(context: *mut ibv_context, attr: *mut ibv_cq_init_attr_ex) -> ibv_cq_ex {
         Cq::create(Context::of(context)?, readable(attr)?, 0)
     }
 
@@ -291,7 +291,7 @@ abi! {
     }
 
     /// libefa refuses to wait for solicited completions only: nothing in a message says that it is one.
-    table status fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) {
+    status fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) {
         let cq = Cq::of(cq)?;
         if solicited_only != 0 {
             return Err(Errno::UNSUPPORTED);

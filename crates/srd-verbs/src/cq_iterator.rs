@@ -144,7 +144,7 @@ unsafe fn show_next(cq: &Cq) -> Outcome<()> {
 }
 
 abi! {
-    table polled fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) {
+    polled fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) {
         if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
             return Err(Errno::INVALID);
         }
@@ -156,15 +156,15 @@ abi! {
         Ok(())
     }
 
-    table polled fn next_poll(cq: *mut ibv_cq_ex) {
+    polled fn next_poll(cq: *mut ibv_cq_ex) {
         show_next(Cq::of_ex(cq))
     }
 
-    table value fn end_poll(cq: *mut ibv_cq_ex) -> () {
+    value fn end_poll(cq: *mut ibv_cq_ex) -> () {
         Cq::of_ex(cq).polled.unlock()
     }
 
-    table count fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ibv_wc) {
+    number fn poll_cq(cq: *mut ibv_cq, max: c_int, wc: *mut ibv_wc) {
         let cq = Cq::of(cq)?;
         if max > 0 && wc.is_null() {
             return Err(Errno::INVALID);

@@ -9,34 +9,6 @@
 
 use libc::{c_char, c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t, size_t};
 
-/// Size and fields of a C structure.
-pub struct StructLayout {
-    /// Its name after `struct` (or `union`).
-    pub name: &'static str,
-    /// Bytes.
-    pub size: usize,
-    /// Name, offset and size of each field.
-    pub fields: &'static [(&'static str, usize, usize)],
-}
-
-macro_rules! c_structs {
-    ($($(#[$meta:meta])* struct $name:ident { $($field:ident: $type:ty,)* })*) => {
-        $(
-            $(#[$meta])*
-            #[repr(C)]
-            pub struct $name { $(pub $field: $type,)* }
-        )*
-        /// Every structure of this file.
-        pub const LAYOUT: &[StructLayout] = &[$(
-            StructLayout {
-                name: stringify!($name),
-                size: size_of::<$name>(),
-                fields: &[$((stringify!($field), core::mem::offset_of!($name, $field), size_of::<$type>()),)*],
-            },
-        )*];
-    };
-}
-
 /// A function pointer of an operations table; NULL where the operation is not supported.
 type Op<F> = Option<F>;
 
@@ -73,7 +45,7 @@ pub const IBV_SYSFS_NAME_MAX: usize = 64;
 /// See [`IBV_SYSFS_NAME_MAX`].
 pub const IBV_SYSFS_PATH_MAX: usize = 256;
 
-c_structs! {
+srd_ffi::c_structs! {
     /// In C a union with 64-bit members, hence the alignment.
     #[derive(Clone, Copy)]
     #[repr(align(8))]

@@ -17,7 +17,7 @@ pub(crate) struct Td {
 }
 
 abi! {
-    table pointer fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> ibv_td {
+    pointer fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> ibv_td {
         let context = Context::of(context)?;
         if readable(attr)?.comp_mask != 0 {
             return Err(Errno::UNSUPPORTED);
@@ -26,7 +26,7 @@ abi! {
         Ok(&mut td.ibv)
     }
 
-    table closing fn dealloc_td(td: *mut ibv_td) {
+    closing fn dealloc_td(td: *mut ibv_td) {
         let thread: &Td = object(td)?;
         if thread.users.load(Ordering::Relaxed) > 0 {
             return Err(Errno::BUSY);
@@ -35,7 +35,7 @@ abi! {
         Ok(())
     }
 
-    table pointer fn alloc_parent_domain(
+    pointer fn alloc_parent_domain(
         context: *mut ibv_context,
         attr: *mut ibv_parent_domain_init_attr,
     ) -> ibv_pd {

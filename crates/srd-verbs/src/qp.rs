@@ -351,7 +351,7 @@ abi! {
         Ok(qp)
     }
 
-    table pointer fn create_qp_ex(context: *mut ibv_context, attr: *mut ibv_qp_init_attr_ex) -> ibv_qp {
+    pointer fn create_qp_ex(context: *mut ibv_context, attr: *mut ibv_qp_init_attr_ex) -> ibv_qp {
         let attr = writable(attr)?;
         if attr.qp_type != IBV_QPT_UD {
             return Err(Errno::UNSUPPORTED);
@@ -519,7 +519,7 @@ abi! {
         Err(Errno::UNSUPPORTED)
     }
 
-    table status fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) {
+    status fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) {
         let qp = Qp::of(qp)?;
         let mut next = wr;
         let result = qp.link.instance().and_then(|instance| {

@@ -38,7 +38,7 @@ abi! {
     }
 
     /// There are no shared receive queues, so this is called by mistake only.
-    table status fn post_srq_recv(_srq: *mut c_void, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) {
+    status fn post_srq_recv(_srq: *mut c_void, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) {
         if let Some(bad) = bad.as_mut() {
             *bad = wr;
         }

@@ -202,7 +202,7 @@ unsafe fn built_of(qp: &Qp, wr: &ibv_send_wr) -> Outcome<Built> {
 }
 
 abi! {
-    table status fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) {
+    status fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) {
         let qp = Qp::of(qp)?;
         let mut next = wr;
         let result = qp.link.instance().and_then(|instance| {
@@ -220,7 +220,7 @@ abi! {
         result
     }
 
-    table value fn wr_start(qp: *mut ibv_qp_ex) -> () {
+    value fn wr_start(qp: *mut ibv_qp_ex) -> () {
         let builder = &Qp::of_ex(qp).builder;
         builder.0.lock();
         let session = builder.session();
@@ -228,11 +228,11 @@ abi! {
         session.error = None;
     }
 
-    table value fn wr_abort(qp: *mut ibv_qp_ex) -> () {
+    value fn wr_abort(qp: *mut ibv_qp_ex) -> () {
         Qp::of_ex(qp).builder.0.unlock()
     }
 
-    table status fn wr_complete(qp: *mut ibv_qp_ex) {
+    status fn wr_complete(qp: *mut ibv_qp_ex) {
         let qp = Qp::of_ex(qp);
         let _locked = qp.builder.0.locked();
         let session = qp.builder.session();
@@ -242,32 +242,32 @@ abi! {
         }
     }
 
-    table value fn wr_send(qp: *mut ibv_qp_ex) -> () {
+    value fn wr_send(qp: *mut ibv_qp_ex) -> () {
         begin(qp, SendOp::Send { imm: None })
     }
 
-    table value fn wr_send_imm(qp: *mut ibv_qp_ex, data: u32) -> () {
+    value fn wr_send_imm(qp: *mut ibv_qp_ex, data: u32) -> () {
         begin(qp, SendOp::Send { imm: imm(data) })
     }
 
-    table value fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) -> () {
+    value fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) -> () {
         begin(qp, SendOp::Read { rkey: MrKey(rkey), addr })
     }
 
-    table value fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) -> () {
+    value fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, addr: u64) -> () {
         begin(qp, SendOp::Write { rkey: MrKey(rkey), addr, imm: None })
     }
 
-    table value fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, data: u32) -> () {
+    value fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, addr: u64, data: u32) -> () {
         begin(qp, SendOp::Write { rkey: MrKey(rkey), addr, imm: imm(data) })
     }
 
-    table value fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) -> () {
+    value fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) -> () {
         let qp = Qp::of_ex(qp);
         qp.builder.session().change(|request| request.to(Ah::of(ah)?.number, qpn, qkey));
     }
 
-    table value fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) -> () {
+    value fn wr_set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) -> () {
         let qp = Qp::of_ex(qp);
         qp.builder.session().change(|request| {
             let mut list = [Sge::default(); MAX_SEND_SGE];
@@ -277,7 +277,7 @@ abi! {
         });
     }
 
-    table value fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: size_t, from: *const ibv_sge) -> () {
+    value fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: size_t, from: *const ibv_sge) -> () {
         let qp = Qp::of_ex(qp);
         qp.builder.session().change(|request| {
             let mut list = [Sge::default(); MAX_SEND_SGE];
@@ -288,14 +288,14 @@ abi! {
         });
     }
 
-    table value fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: size_t) -> () {
+    value fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, length: size_t) -> () {
         let qp = Qp::of_ex(qp);
         qp.builder.session().change(|request| {
             set_inline(qp, request, std::iter::once((addr.cast_const().cast(), length)))
         });
     }
 
-    table value fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: size_t, list: *const ibv_data_buf) -> () {
+    value fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: size_t, list: *const ibv_data_buf) -> () {
         let qp = Qp::of_ex(qp);
         qp.builder.session().change(|request| {
             let pieces = (0..count).map(|at| &*list.add(at)).map(|buf| (buf.addr.cast_const().cast(), buf.length));

@@ -28,7 +28,7 @@ fn installed(name: &str) -> Option<PathBuf> {
         .map(|directory| Path::new(directory).join(name))
         .find(|path| path.exists());
     if found.is_none() {
-        built::skip(&format!("no {name} installed to compare with; apt-get install ibverbs-providers"));
+        built::skip(format_args!("no {name} installed to compare with; apt-get install ibverbs-providers"));
     }
     found
 }

@@ -2,7 +2,8 @@
 
 mod built;
 
-use srd_verbs::layout::{LAYOUT, StructLayout, async_element, send_target, send_target_ud};
+use srd_ffi::StructLayout;
+use srd_verbs::layout::{LAYOUT, async_element, send_target, send_target_ud};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::process::Command;

@@ -8,6 +8,7 @@
 
 mod ack_box;
 pub mod codec;
+mod counters;
 mod keyed_hash;
 mod layout;
 pub mod packet;

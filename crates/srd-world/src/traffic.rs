@@ -7,7 +7,7 @@ use crate::node::{Carried, Datagram};
 use crate::rng::{Rng, mix};
 use crate::trace;
 use crate::world::{Event, Sabotage, World};
-use srd_proto::{Payload, Transmit};
+use srd_proto::{Payload, Received, Transmit};
 use srd_wire::seal::{OpenError, overhead};
 use srd_wire::{Body, Gid, Incarnation, InstanceAddr, Nanos, Packet, Tag, Time, codec};
 
@@ -30,7 +30,8 @@ impl World {
             let Some(packet) = packet else { continue };
             self.heard(node, from, &packet);
             let local = self.nodes[node].local(self.now);
-            self.nodes[node].device().handle_packet(local, to.port, from, &packet, bytes, marked);
+            let received = Received { ce: marked, ..Received::new(local, from, &packet, bytes) };
+            self.nodes[node].device().handle_packet(local, to.port, received);
         }
         Ok(taken)
     }

@@ -1,5 +1,8 @@
 //! The command as programs and people use it: what it prints, with which code it ends.
 
+#[path = "../../srd-net/tests/support/skip.rs"]
+mod skip;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -526,8 +529,7 @@ fn another_version_is_refused_by_name() {
 #[test]
 fn addresses_of_two_families_are_refused_at_once() {
     if std::net::UdpSocket::bind("[::1]:0").is_err() {
-        eprintln!("skipped: no IPv6 on this host");
-        return;
+        return skip::skip("no IPv6 on this host");
     }
     let server = Server::perf();
     let output = server.client(&["--iters", "1"]).env("SRD_ADDR", "::1").output().unwrap();

@@ -1,7 +1,6 @@
 //! Fabrics of namespaces: what a lab is made of, what faults do to packets, what is left behind (nothing), what is refused.
 //!
-//! These tests need root and namespaces. Who is not root is told that they were skipped; for root they fail where namespaces are
-//! not allowed.
+//! These tests need root and namespaces; for others they are skipped.
 
 #[path = "lab/experiment.rs"]
 mod experiment;
@@ -13,6 +12,8 @@ mod faults;
 mod jobs;
 #[path = "lab/lifetime.rs"]
 mod lifetime;
+#[path = "../../srd-net/tests/support/skip.rs"]
+mod skip;
 
 use srd_lab::{Error, Lab, LinkStatus, Shape};
 use std::io::ErrorKind;
@@ -36,8 +37,7 @@ impl Fabric {
         match Lab::up(&name(), &shape) {
             Ok(lab) => Some(Fabric(lab)),
             Err(error @ Error::NotPermitted { .. }) => {
-                assert!(!nix::unistd::geteuid().is_root(), "root of this machine must be able to: {error}");
-                eprintln!("SKIPPED: {error}");
+                skip::skip(error);
                 None
             }
             Err(error) => panic!("{error}"),

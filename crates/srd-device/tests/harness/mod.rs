@@ -131,7 +131,8 @@ impl<M: Memory> Net<M> {
             let host = (0..self.devices.len()).find(|&host| gid(host) == flying.to.gid);
             if let Some(host) = host {
                 let Flying { to, from, packet, bytes } = flying;
-                self.devices[host].handle_packet(self.now, to.port, from, &packet, bytes, false);
+                let received = Received::new(self.now, from, &packet, bytes);
+                self.devices[host].handle_packet(self.now, to.port, received);
             }
         }
         for device in &mut self.devices {

@@ -1,18 +1,16 @@
 //! The provider's library as cargo has built it, and C programs compiled against the installed headers.
 #![allow(dead_code)]
 
+#[path = "../../../srd-net/tests/support/skip.rs"]
+mod skip;
+
+pub use skip::skip;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where cargo puts what a test makes.
 pub fn scratch() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
-}
-
-/// Says why a test cannot run here. Fails where nothing may be skipped.
-pub fn skip(reason: &str) {
-    assert!(std::env::var_os("CI").is_none(), "cannot run: {reason}");
-    eprintln!("skipped: {reason}");
 }
 
 /// Whether libfabric's headers are installed.
@@ -29,7 +27,7 @@ pub fn has_program(name: &str) -> bool {
     let there = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(name).exists()));
     if !there {
-        skip(&format!("no {name}; apt-get install libfabric-bin"));
+        skip(format_args!("no {name}; apt-get install libfabric-bin"));
     }
     there
 }

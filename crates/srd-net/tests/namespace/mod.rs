@@ -1,6 +1,9 @@
 //! Two network namespaces with a link between them, for tests that need a real path. They take rights that not
-//! everybody has: without them the test says so and does nothing.
+//! everybody has: without them the test is skipped.
 #![allow(dead_code)]
+
+#[path = "../support/skip.rs"]
+mod skip;
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -27,7 +30,7 @@ impl Namespaces {
         ];
         for command in &create {
             if let Err(why) = ip(command) {
-                eprintln!("SKIPPED {test}: needs to make network namespaces (root): {why}");
+                skip::skip(format_args!("needs to make network namespaces (root): {why}"));
                 return None;
             }
         }

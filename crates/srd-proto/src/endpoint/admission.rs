@@ -1,8 +1,9 @@
 //! Who gets a context, and whose it is: strangers are answered and forgotten, those who show a queue key or that they are at
 //! their address are let in, as far as there is room; a process that was started again takes the place of the one before.
 
-use super::{Endpoint, Transmit};
-use crate::peer::{Peer, own_hello};
+use super::{Endpoint, Received, Transmit};
+use crate::hello::own_hello;
+use crate::peer::Peer;
 use crate::replies::Asker;
 use crate::{Payload, PeerId, PeerLoss, UpperLayer};
 use srd_wire::{
@@ -20,9 +21,45 @@ const MAX_STRANGERS: usize = 1024;
 const MAX_UNPROVEN: usize = 1024;
 
 impl<P: Payload> Endpoint<P> {
+    /// The slot of the context to which a packet belongs that is to be heard, and whether it names us.
+    #[inline]
+    pub(super) fn admit<U: UpperLayer<P>>(
+        &mut self,
+        port: u8,
+        received: &Received<'_, P>,
+        upper: &mut U,
+    ) -> Option<(u32, bool)> {
+        let packet = received.packet;
+        let addr = InstanceAddr { gid: received.from, port: packet.src_port };
+        let known = self.known(port, addr);
+        let own = match known {
+            Some(slot) => self.peers[slot as usize].own,
+            None => self.shared.identities.toward(port, addr, 0),
+        };
+        if packet.src_tag == own.tag() && self.own_host != Some(received.from) {
+            self.shared.stats.reflected += 1;
+            return None;
+        }
+        if let Body::Reset { stale } = packet.body {
+            self.on_reset(known, packet, stale, upper);
+            return None;
+        }
+        // Who names us has got what we sent to his address: nobody else is told this incarnation.
+        let named = packet.dst_tag == own.tag();
+        if packet.dst_tag != Tag::UNKNOWN && !named && self.next_identity(known, own).tag() != packet.dst_tag
+        {
+            self.shared.stats.stale_incarnation += 1;
+            self.reset(port, addr, own, packet.src_tag, packet.dst_tag, self.asker(known));
+            return None;
+        }
+        let slot = self.identify(port, addr, known, own, packet, upper)?;
+        self.peers[slot as usize].standing.prove(named, received.bytes);
+        self.is_of_context(slot, packet.hello.as_ref(), upper).then_some((slot, named))
+    }
+
     /// The slot of the context that a packet belongs to; a new one, or a new incarnation's, if the packet introduces its
     /// sender and he has shown that he is at his address, or that he was given ours.
-    pub(super) fn identify<U: UpperLayer<P>>(
+    fn identify<U: UpperLayer<P>>(
         &mut self,
         port: u8,
         addr: InstanceAddr,
@@ -50,7 +87,7 @@ impl<P: Payload> Endpoint<P> {
         };
         // The first context with an address belongs to whoever is there first. Later ones do not: a packet of a dead
         // process, late on its way, could end a live context, or bring a message a second time.
-        if let Some(peer) = peer.filter(|peer| peer.ever_known) {
+        if let Some(peer) = peer.filter(|peer| peer.standing.ever_known) {
             let (next, asker) = (self.next_identity(known, own), self.asker(known));
             let number = self.shared.identities.question(port, addr, hello.incarnation, peer.reign());
             let answers = |echo: &Echo| echo.tx_count == Echo::PROBE && echo.psn == Psn(number);
@@ -111,10 +148,10 @@ impl<P: Payload> Endpoint<P> {
 
     /// Who we, who are `own` to the address of the context in `known`, shall be to the next process there: somebody else
     /// than to the one that is known, if one is.
-    pub(super) fn next_identity(&self, known: Option<u32>, own: Incarnation) -> Incarnation {
+    fn next_identity(&self, known: Option<u32>, own: Incarnation) -> Incarnation {
         match known.map(|slot| &self.peers[slot as usize]) {
             Some(peer) if peer.remote.is_some() => {
-                self.shared.identities.toward(peer.port, peer.addr, peer.life + 1)
+                self.shared.identities.toward(peer.port, peer.addr, peer.standing.life + 1)
             }
             _ => own,
         }
@@ -123,17 +160,12 @@ impl<P: Payload> Endpoint<P> {
     /// Whether a packet of the peer in `slot` belongs to the context that goes on. Where the peer has begun another, because it
     /// has given us up, so do we.
     #[inline]
-    pub(super) fn is_of_context<U: UpperLayer<P>>(
-        &mut self,
-        slot: u32,
-        hello: Option<&Hello>,
-        upper: &mut U,
-    ) -> bool {
+    fn is_of_context<U: UpperLayer<P>>(&mut self, slot: u32, hello: Option<&Hello>, upper: &mut U) -> bool {
         let peer = &mut self.peers[slot as usize];
         match hello {
-            None if peer.joined => return true,
+            None if peer.hello.joined => return true,
             Some(hello) if hello.context == peer.context => {
-                peer.joined = true;
+                peer.hello.joined = true;
                 return true;
             }
             Some(hello) if hello.context.wrapping_sub(peer.context) < u16::MAX / 2 => {
@@ -144,7 +176,7 @@ impl<P: Payload> Endpoint<P> {
         }
         // It does not know yet that we have given it up.
         self.shared.stats.replaced_incarnation += 1;
-        peer.context_confirmed = false;
+        peer.hello.context_confirmed = false;
         peer.revive(self.now);
         peer.answer_hello(self.now, &self.shared);
         self.make_ready(slot);
@@ -158,7 +190,7 @@ impl<P: Payload> Endpoint<P> {
         shared.stats.given_up_by_peers += 1;
         let peer = &mut self.peers[slot as usize];
         let mut old = peer.begin_context(self.now, context, shared);
-        peer.joined = true;
+        peer.hello.joined = true;
         old.end(self.now, Status::RemoteAbort, PeerLoss::GivenUp, shared, upper);
         self.timers.set(slot, Time::NEVER);
     }
@@ -175,10 +207,8 @@ impl<P: Payload> Endpoint<P> {
         }
         let id = PeerId { slot, generation: old.id.generation.wrapping_add(1) };
         let mut new = Peer::new(id, old.addr, old.port, own, 0, self.now, shared);
-        new.life = old.life + 1;
         (new.ready, new.in_ack_queue) = (old.ready, old.in_ack_queue);
-        (new.named, new.vouched, new.proven) = (old.named, old.vouched, old.proven);
-        (new.ever_known, new.counters) = (old.ever_known, old.counters);
+        (new.standing, new.counters) = (old.standing.of_successor(), old.counters);
         let mut old = std::mem::replace(&mut self.peers[slot as usize], new);
         old.end(self.now, Status::RemoteAbort, PeerLoss::Restarted, shared, upper);
         self.timers.set(slot, Time::NEVER);
@@ -211,7 +241,7 @@ impl<P: Payload> Endpoint<P> {
         let generation = self.peers.get(slot as usize).map_or(0, |old| old.id.generation.wrapping_add(1));
         let id = PeerId { slot, generation };
         let mut peer = Peer::new(id, addr, port, own, 0, self.now, &mut self.shared);
-        peer.vouched = vouched;
+        peer.standing.vouched = vouched;
         match self.peers.get_mut(slot as usize) {
             Some(old) => {
                 (peer.ready, peer.in_ack_queue) = (old.ready, old.in_ack_queue);
@@ -250,9 +280,9 @@ impl<P: Payload> Endpoint<P> {
         for _ in 0..self.strangers.len() {
             let slot = self.strangers.pop_front()?;
             let peer = &self.peers[slot as usize];
-            if peer.vouched {
+            if peer.standing.vouched {
                 // A stranger no more. One that may be elsewhere can become one again.
-                if !peer.proven {
+                if !peer.standing.proven {
                     self.unproven.push_back(slot);
                 }
                 continue;
@@ -274,8 +304,8 @@ impl<P: Payload> Endpoint<P> {
             }
             let slot = self.unproven.pop_front().expect("there are many");
             let peer = &self.peers[slot as usize];
-            match peer.vouched {
-                _ if peer.proven => {}
+            match peer.standing.vouched {
+                _ if peer.standing.proven => {}
                 true => self.unproven.push_back(slot),
                 false => self.strangers.push_back(slot),
             }
@@ -301,7 +331,7 @@ impl<P: Payload> Endpoint<P> {
         self.reset(port, from, own, src_tag, dst_tag, Asker::Stranger);
     }
 
-    pub(super) fn reset(
+    fn reset(
         &mut self,
         port: u8,
         from: InstanceAddr,
@@ -320,7 +350,7 @@ impl<P: Payload> Endpoint<P> {
         self.reply(asker, port, from, own, None, src_tag, hello, None, Body::Reset { stale: dst_tag });
     }
 
-    pub(super) fn on_reset<U: UpperLayer<P>>(
+    fn on_reset<U: UpperLayer<P>>(
         &mut self,
         known: Option<u32>,
         packet: &Packet<P>,
@@ -339,8 +369,8 @@ impl<P: Payload> Endpoint<P> {
         if stale == packet.src_tag {
             // It is whom we mean, but does not know us, or did not when it sent this: an instance that lives forgets
             // nobody, but may have no key for us any more. Introduce ourselves again; the context goes on.
-            peer.hello_confirmed = false;
-            peer.hello_at = self.now;
+            peer.hello.confirmed = false;
+            peer.hello.at = self.now;
             self.make_ready(slot);
         } else {
             self.replace(slot, upper);
@@ -348,11 +378,11 @@ impl<P: Payload> Endpoint<P> {
     }
 
     /// Who has sent a packet, which has been opened if there is a key, from the address of the context in `known`.
-    pub(super) fn asker(&self, known: Option<u32>) -> Asker {
+    fn asker(&self, known: Option<u32>) -> Asker {
         if self.shared.config.confirm_first {
             return Asker::Member;
         }
-        let acquainted = known.is_some_and(|slot| self.peers[slot as usize].ever_known);
+        let acquainted = known.is_some_and(|slot| self.peers[slot as usize].standing.ever_known);
         if acquainted { Asker::Acquaintance } else { Asker::Stranger }
     }
 

@@ -233,7 +233,8 @@ impl World {
             let ce = (self.marks)(sender, &packet);
             let host = &mut self.hosts[to];
             host.log.now = self.now;
-            host.endpoint.handle_packet(self.now, 0, from, &packet, bytes(&packet), ce, &mut host.log);
+            let received = Received { ce, ..Received::new(self.now, from, &packet, bytes(&packet)) };
+            host.endpoint.handle_packet(self.now, 0, received, &mut host.log);
         }
         for host in &mut self.hosts {
             host.log.now = self.now;

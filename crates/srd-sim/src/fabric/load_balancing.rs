@@ -8,9 +8,9 @@ use crate::settings::RoutingMode;
 use crate::simulation::Event;
 use crate::topology::Topology;
 use crate::units::Ps;
+use foldhash::fast::FixedState;
 use rand::Rng;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 
 /// LoadBalancing that are compared with a flow's own before it moves.
 const CANDIDATES: usize = 16;
@@ -26,25 +26,7 @@ impl FlowKey {
 }
 
 /// Something of each flow. Nobody goes through it, so that its order has no effect.
-pub(super) type FlowMap<V> = HashMap<FlowKey, V, BuildHasherDefault<FlowHasher>>;
-
-/// Keys are hashes nearly: a multiplication spreads them (Fibonacci hashing; Knuth, volume 3, section 6.4).
-#[derive(Default)]
-pub(super) struct FlowHasher(u64);
-
-impl Hasher for FlowHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(byte as u64));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-}
+pub(super) type FlowMap<V> = HashMap<FlowKey, V, FixedState>;
 
 /// What a switch knows of a flow.
 #[derive(Clone, Copy)]

@@ -13,7 +13,7 @@ use crate::trace;
 use crate::world::{Playable, Summary};
 use srd_device::{Memory, VecMemory, VecPayload};
 use srd_msg::{Done, Kind, PeerAddr};
-use srd_proto::{Payload, Transmit};
+use srd_proto::{Payload, Received, Transmit};
 use srd_wire::{Body, Gid, Nanos, Packet, Time, codec};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -214,7 +214,8 @@ impl Cluster {
         let local = process.local(self.now);
         while let Some(Datagram { to, from, packet, bytes, marked }) = process.inbox.pop_front() {
             process.inbox_bytes -= bytes as u64;
-            process.living().device.handle_packet(local, to.port, from, &packet, bytes, marked);
+            let received = Received { ce: marked, ..Received::new(local, from, &packet, bytes) };
+            process.living().device.handle_packet(local, to.port, received);
         }
         let device = &mut process.living().device;
         if device.next_timeout() <= local {

@@ -5,7 +5,7 @@ use srd_device::{
     Access, AhNumber, CqId, Device, DeviceConfig, DeviceError, Length, LengthMemory, PdId, QpInit, QpKind,
     QpModify,
 };
-use srd_proto::Payload;
+use srd_proto::{Payload, Received};
 use srd_wire::{Body, Gid, Incarnation, MrKey, Nanos, Packet, Qkey, Qpn, Time, codec};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -123,7 +123,8 @@ impl Wire {
             && first.to == end.gid
         {
             let Some(packet) = self.flying.pop_front() else { break };
-            end.device.handle_packet(now, PORT_BASE, packet.from, &packet.packet, packet.bytes, false);
+            let received = Received::new(now, packet.from, &packet.packet, packet.bytes);
+            end.device.handle_packet(now, PORT_BASE, received);
             any = true;
         }
         any

@@ -7,6 +7,8 @@ mod fields;
 mod packets;
 mod pcap;
 mod real;
+#[path = "../../../srd-net/tests/support/skip.rs"]
+mod skip;
 mod tshark;
 
 use fields::{Fields, expected};

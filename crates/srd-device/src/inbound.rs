@@ -1,0 +1,48 @@
+//! What peers have under way here: messages of which not everything has come, and answers that they have not got yet.
+
+use crate::api::*;
+use crate::receive_queue::Receive;
+use crate::slab::Key;
+use srd_proto::PeerId;
+use srd_wire::{MrKey, Status};
+
+/// An incoming message between its first segment and its last.
+#[derive(Debug)]
+pub(crate) struct InboundMessage {
+    /// The queue pair's slot.
+    pub qp: u32,
+    pub purpose: Purpose,
+    /// Where it goes.
+    pub pieces: [Piece; MAX_RECV_SGE],
+    /// Bytes of the pieces to leave free in front.
+    pub skip: u32,
+    /// Keys of the memory in use; 0 is none.
+    pub keys: [MrKey; MAX_RECV_SGE],
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    /// A send, into a receive buffer.
+    Receive(Receive),
+    /// An RDMA write; with immediate data also a receive, unless the queue pair takes them unsolicited.
+    Write(Option<Receive>),
+    /// The request of a read.
+    ReadRequest,
+    /// Data of a read of ours.
+    ReadData(Key),
+    /// What it was for has gone since; its bytes are dropped.
+    Dead(Status),
+}
+
+/// The answer to a peer's read, until the peer has all of it.
+#[derive(Debug)]
+pub(crate) struct ReadResponse<P> {
+    /// The queue pair that was spoken to.
+    pub qp: u32,
+    pub peer: PeerId,
+    pub rkey: MrKey,
+    /// What the peer calls it.
+    pub read: u32,
+    pub payload: P,
+    pub doomed: bool,
+}

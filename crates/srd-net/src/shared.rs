@@ -1,0 +1,313 @@
+//! What an instance, its threads and the process's exit share: the lock around the device, who sleeps, who asks, and how calls
+//! and polls take the lock and leave it.
+
+use crate::address::LocalAddress;
+use crate::beside::Locked;
+use crate::clock;
+use crate::contention::Contention;
+use crate::core::Core;
+use crate::core_lock::{CoreLock, Held, Refused};
+use crate::host;
+use crate::last_panic;
+use crate::log;
+use crate::notify::Notifier;
+use crate::open::{OpenError, advice_for};
+use crate::options::{Options, ProgressMode};
+use crate::poll_activity::PollActivity;
+use crate::progress_handoff::ProgressHandoff;
+use crate::stats::{self, LayerStats, Reporter, Stats};
+use crate::stats_socket::StatsSocket;
+use crate::sys::event::{EventFd, PollSet};
+use crate::sys::process::{self, ForkCanary};
+use crate::sys::udp::ReceiveSocket;
+use srd_device::{AsyncEvent, Completion, CqId};
+use srd_wire::{InstanceAddr, Time};
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+/// Name of the thread.
+pub(crate) const THREAD: &str = "srd-progress";
+
+/// See the module.
+pub(crate) struct Shared {
+    pub(crate) canary: ForkCanary,
+    pub(crate) core: CoreLock,
+    pub(crate) notifier: Notifier,
+    pub(crate) poll_activity: PollActivity,
+    pub(crate) contention: Contention,
+    /// What the thread sleeps on: `kick` and the receive sockets.
+    pub(crate) poll_set: PollSet,
+    pub(crate) kick: EventFd,
+    pub(crate) handoff: ProgressHandoff,
+    pub(crate) closing: AtomicBool,
+    pub(crate) mode: ProgressMode,
+    pub(crate) stats_file: Option<PathBuf>,
+    pub(crate) local: LocalAddress,
+    pub(crate) port_base: u16,
+    pub(crate) rcvbuf: u64,
+    pub(crate) address: InstanceAddr,
+    pub(crate) mtu: u16,
+    sealed: bool,
+    /// Where `srd top` asks for the counters.
+    pub(crate) stats_socket: OnceLock<StatsSocket>,
+    /// What layers above add to them.
+    pub(crate) reporters: Mutex<Vec<Reporter>>,
+    /// The last counters of layers that have gone, in sum.
+    pub(crate) of_the_gone: Mutex<Option<LayerStats>>,
+}
+
+/// Why an instance cannot be used here and now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unavailable {
+    /// This process is a fork of the one that opened the instance. The instance belongs to the parent; the child must
+    /// open its own.
+    Forked,
+    /// A signal has interrupted this thread inside the device, and its handler calls the device again.
+    Interrupted,
+    /// There was a panic inside the device. It never works again in this process; everything that was under way and was
+    /// not polled has failed.
+    Failed,
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unavailable::Forked => {
+                "the device was opened before fork() and belongs to the parent process; open it again in this process"
+            }
+            Unavailable::Interrupted => {
+                "a signal handler calls the device that the signal has interrupted; let it set a flag instead"
+            }
+            Unavailable::Failed => "the device of this process has failed; start the process again",
+        })
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+impl Shared {
+    pub(crate) fn new(
+        options: &Options,
+        local: LocalAddress,
+        address: InstanceAddr,
+        sealed: bool,
+        mut core: Core,
+        socket: ReceiveSocket,
+    ) -> Result<Shared, OpenError> {
+        let lacks = |what: &'static str| {
+            move |e: io::Error| {
+                let advice = advice_for(&e);
+                OpenError::new(what, Some(e), advice)
+            }
+        };
+        let poll_set = PollSet::new();
+        let kick = EventFd::new().map_err(lacks("cannot make an event counter"))?;
+        let notifier = Notifier::new().map_err(lacks("cannot make an event counter"))?;
+        for watched in [kick.as_fd(), socket.as_fd()] {
+            poll_set.add_readable(watched);
+        }
+        notifier.sleepers().watch(socket.as_fd());
+        core.receiver.add(socket, address.port);
+        Ok(Shared {
+            canary: ForkCanary::new().map_err(lacks("cannot map a page that forks leave behind"))?,
+            core: CoreLock::new(core),
+            notifier,
+            poll_activity: PollActivity::new(),
+            contention: Contention::new(),
+            poll_set,
+            handoff: ProgressHandoff::new(&kick).map_err(lacks("cannot make a timer"))?,
+            kick,
+            closing: AtomicBool::new(false),
+            mode: options.progress,
+            stats_file: options.stats.as_deref().map(stats::file_name),
+            mtu: host::path_mtu(options, &local),
+            local,
+            port_base: options.port_base,
+            rcvbuf: options.rcvbuf,
+            address,
+            sealed,
+            stats_socket: OnceLock::new(),
+            reporters: Mutex::default(),
+            of_the_gone: Mutex::default(),
+        })
+    }
+
+    /// Takes the lock, unless this is a forked child: there another thread of the parent may have held it. Nor does a
+    /// thread wait for itself.
+    #[inline]
+    pub(crate) fn lock(&self) -> Result<Held<'_>, Unavailable> {
+        if !self.canary.alive() {
+            return Err(Unavailable::Forked);
+        }
+        self.core.lock().map_err(|refused| match refused {
+            Refused::Interrupted => Unavailable::Interrupted,
+            Refused::Failed => Unavailable::Failed,
+        })
+    }
+
+    /// What a failed device has left for a completion queue.
+    #[cold]
+    pub(crate) fn take_last(
+        &self,
+        barred: Unavailable,
+        cq: CqId,
+        out: &mut [Completion],
+    ) -> Result<usize, Unavailable> {
+        if barred != Unavailable::Failed {
+            return Err(barred);
+        }
+        let last = std::iter::from_fn(|| self.core.take_last(cq));
+        let n = out.iter_mut().zip(last).map(|(out, completion)| *out = completion).count();
+        if n > 0 { Ok(n) } else { Err(Unavailable::Failed) }
+    }
+
+    /// There was a panic inside the device: whoever waits, or sleeps, or is told of events, hears of it. Packets are sent
+    /// and taken under the lock only, which nobody gets any more.
+    pub(crate) fn device_failed(&self) {
+        let thread = std::thread::current();
+        let thread = if thread.name() == Some(THREAD) { "the progress thread" } else { "a call" };
+        let what = last_panic::of_this_thread().unwrap_or_else(|| "no message".to_owned());
+        log::error(format_args!(
+            "the device {} of this process is gone after an internal error, {what}, in {thread}: whatever was under way fails, \
+             nothing more is sent, and only another process can go on. Please report this line with the version, {}, what \
+             the program did, and what came before with RUST_BACKTRACE=1",
+            self.address,
+            env!("CARGO_PKG_VERSION"),
+        ));
+        self.closing.store(true, Ordering::SeqCst);
+        self.kick.signal();
+        self.notifier.tell_all(AsyncEvent::DeviceFatal);
+    }
+
+    /// A round on behalf of a poll of the program.
+    #[inline]
+    pub(crate) fn poll(&self, core: &mut Core) -> Time {
+        let now = clock::now();
+        self.poll_activity.called(now);
+        self.contention.looks(now);
+        let crowded = self.contention.is_crowd();
+        match self.mode {
+            ProgressMode::Thread => {}
+            ProgressMode::Auto => core.poll_round(now, crowded),
+            ProgressMode::Inline => {
+                core.poll_round(now, crowded);
+                self.write_stats_if_due(core, now);
+            }
+        }
+        now
+    }
+
+    /// Lets go of the lock, tells what has fired, and wakes whoever would sleep past something. `busy`: the program
+    /// was calling already, so that its next call is in time.
+    #[inline]
+    pub(crate) fn leave(&self, mut core: Held<'_>, now: Time, busy: bool) {
+        let fired = core.fired();
+        let due = core.next_timeout();
+        let moved = core.take_moved();
+        drop(core);
+        self.notifier.tell(fired);
+        let sleepers = self.notifier.sleepers();
+        if sleepers.any() {
+            sleepers.moved(moved, due);
+        }
+        let leader = sleepers.any() && self.mode != ProgressMode::Thread;
+        if self.mode != ProgressMode::Inline && !leader && self.poll_activity.sleeps_past(due, now, busy) {
+            self.kick.signal();
+        }
+    }
+
+    /// The same after a poll. One that found nothing rests for a moment where others want the cores.
+    #[inline]
+    pub(crate) fn leave_poll(&self, core: Held<'_>, now: Time, found: bool) {
+        let due = core.next_timeout();
+        let found = found || core.has_moved();
+        self.leave(core, now, true);
+        if found {
+            self.contention.found();
+            return;
+        }
+        if self.contention.in_company() {
+            self.contention.give_way();
+            return;
+        }
+        let sleeps_anyway = self.notifier.sleepers().any();
+        if self.mode != ProgressMode::Thread && self.contention.should_rest(now) && !sleeps_anyway {
+            let until = due.min(now + self.contention.rest());
+            self.poll_activity.rests(until);
+            self.poll_set.wait(Some(Duration::from_nanos(until.since(now).0)));
+            self.contention.rested(clock::now(), until);
+        }
+    }
+
+    pub(crate) fn stats_of(&self, core: &mut Core) -> Stats {
+        let mut stats = Stats::collect(
+            core,
+            self.address,
+            &self.local.interface,
+            self.mtu,
+            self.sealed,
+            self.poll_activity.counters(self.contention.rests()),
+        );
+        let mut reporters = self.reporters.lock().unwrap_or_else(PoisonError::into_inner);
+        reporters.retain(|report| {
+            let layer = report(&mut Locked::new(&mut core.device));
+            let there = layer.is_some();
+            stats.layers.extend(layer);
+            there
+        });
+        let gone = self.of_the_gone.lock().unwrap_or_else(PoisonError::into_inner);
+        stats.layers.extend(gone.clone());
+        stats
+    }
+
+    /// The process exits: nobody can ask for the counters any more.
+    pub(crate) fn close_stats_socket(&self) {
+        if let Some(socket) = self.stats_socket.get() {
+            socket.close();
+        }
+    }
+
+    /// And whoever records what the transport decides has its end.
+    pub(crate) fn end_trace(&self) {
+        if let Some(socket) = self.stats_socket.get() {
+            socket.wait_for_trace();
+        }
+    }
+}
+
+/// The instances that are to end in order when the process exits without having closed them.
+static AT_EXIT: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+pub(crate) fn register_for_exit(shared: &Arc<Shared>) {
+    static HOOKED: std::sync::Once = std::sync::Once::new();
+    HOOKED.call_once(|| {
+        process::at_exit(finish_all);
+    });
+    let mut list = AT_EXIT.lock().unwrap_or_else(PoisonError::into_inner);
+    list.retain(|shared| shared.strong_count() > 0);
+    list.push(Arc::downgrade(shared));
+}
+
+extern "C" fn finish_all() {
+    let Ok(list) = AT_EXIT.try_lock() else { return };
+    for shared in list.iter().filter_map(Weak::upgrade).filter(|shared| shared.canary.alive()) {
+        shared.close_stats_socket();
+        // Whoever called exit() inside the device has the lock for ever: that must not keep the process from ending.
+        for _ in 0..100 {
+            if shared.core.has_failed() {
+                break;
+            }
+            if shared.core.try_lock().is_some() {
+                shared.finish();
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        shared.end_trace();
+    }
+}

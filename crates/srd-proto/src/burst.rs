@@ -1,0 +1,43 @@
+//! What leaves together: a burst on one path, and whose turn it is among a context's messages.
+
+use srd_wire::PathId;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Burst {
+    pub(crate) path: PathId,
+    /// Bytes that may still leave.
+    pub(crate) left: u64,
+    /// Bytes that the message at the head may still send before the next one has its turn.
+    turn_left: u32,
+}
+
+impl Burst {
+    /// Whether the next one is another peer's.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.left == 0
+    }
+
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.left = 0;
+    }
+
+    /// A packet of `bytes` leaves. Where there is no room for another like it, the burst is over.
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: u64) {
+        self.left -= bytes.min(self.left);
+        if self.left < bytes {
+            self.end();
+        }
+    }
+
+    /// So much of a message leaves, of which that is all or not. Whether another one has its turn before the rest.
+    #[inline]
+    pub(crate) fn ends_turn(&mut self, len: u32, all_sent: bool, chunk: u32) -> bool {
+        let left = if self.turn_left == 0 { chunk } else { self.turn_left };
+        self.turn_left = if all_sent { 0 } else { left.saturating_sub(len) };
+        self.turn_left == 0 && !all_sent
+    }
+}

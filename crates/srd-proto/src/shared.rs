@@ -1,0 +1,60 @@
+//! What the contexts of an endpoint have in common.
+
+use crate::active_senders::ActiveSenders;
+use crate::events::Trace;
+use crate::identity::Identities;
+use crate::{Config, Stats};
+use rand::rngs::SmallRng;
+use srd_wire::{KeyedHash, Time};
+
+/// See the module.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) identities: Identities,
+    /// Of tables whose keys peers choose.
+    pub(crate) hash: KeyedHash,
+    pub(crate) ports: Vec<u16>,
+    pub(crate) stats: Stats,
+    pub(crate) rng: SmallRng,
+    pub(crate) load: ActiveSenders,
+    pub(crate) trace: Trace,
+    /// When the packet that is being handled came to the network card.
+    pub(crate) arrived: Time,
+    /// Messages of more than one packet that are remembered, of all peers.
+    pub(crate) reassemblies: usize,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        config: Config,
+        identities: Identities,
+        hash: KeyedHash,
+        ports: &[u16],
+        rng: SmallRng,
+    ) -> Shared {
+        Shared {
+            config,
+            identities,
+            hash,
+            ports: ports.to_vec(),
+            stats: Stats::default(),
+            rng,
+            load: ActiveSenders::default(),
+            arrived: Time(0),
+            reassemblies: 0,
+            trace: Trace::default(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(config: Config) -> Shared {
+        use rand::SeedableRng;
+        let identities = Identities::new(srd_wire::Incarnation(1), 1, false);
+        Shared::new(config, identities, KeyedHash::new(1), &[1], SmallRng::seed_from_u64(1))
+    }
+
+    /// Bytes by which sealing makes a packet longer, at most.
+    pub(crate) fn seal_bytes(&self) -> u16 {
+        if self.config.confirm_first { srd_wire::seal::overhead(true) as u16 } else { 0 }
+    }
+}
