@@ -5,10 +5,10 @@
 //! time everybody does, and it must come to the same outcome. Everything but costs, and the command and program that the
 //! page names, depends on scenario and seed alone.
 //!
-//! `plan` decides what is looked at, `names` knows who is who, `samples` and `tables` write the tables (`table`),
+//! `plan` decides what is looked at, `name_index` knows who is who, `samples` and `tables` write the tables (`table`),
 //! `frame_bytes` and `capture` the captures, `trace`, `transport_events` and `observed` the trace (`frame_metadata` is what only a packet's sender
 //! knows of it), `page` the page, with the charts of `srd-chart`.
-//! `trace_report` reads traces: why was this message late.
+//! `srd-trace` says what their lines are and reads them.
 
 mod capture;
 mod folder;
@@ -22,7 +22,6 @@ mod samples;
 mod table;
 mod tables;
 mod trace;
-pub mod trace_report;
 mod transport_events;
 
 pub use capture::LONGEST_FRAME;
@@ -30,7 +29,6 @@ pub use frame_metadata::FrameMetadata;
 pub use observed::Observed;
 pub use table::Columns;
 pub(crate) use table::quoted;
-pub use trace::Event;
 
 use crate::fabric::{Fabric, PortId, Sight, Watcher};
 use crate::flow::Size;
@@ -48,6 +46,7 @@ use name_index::NameIndex;
 use plan::Plan;
 use samples::Sampler;
 use srd_baselines::wire::Streams;
+use srd_trace::{Event, TraceFile};
 use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
@@ -314,7 +313,7 @@ impl<'a> Second<'a> {
             tables::write_programs(self.folder, &ran.outcome)?;
         }
         let told = match traced {
-            true => Some(trace_report::TraceFile::read(&recording.dir.join(TRACE))?),
+            true => Some(TraceFile::read(&recording.dir.join(TRACE))?),
             false => None,
         };
         let page = page::Page {
@@ -345,7 +344,7 @@ fn start_trace(
 ) -> io::Result<Trace> {
     let flows = &scenario.traffic.flows;
     let first_line = Event::Run {
-        format: trace::FORMAT,
+        format: srd_trace::FORMAT,
         scenario: scenario.settings.name.clone(),
         seed: scenario.settings.seed,
         flows: flows.len() as u32,

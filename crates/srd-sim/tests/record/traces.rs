@@ -3,10 +3,10 @@
 use crate::{FAULTS, INCAST, directory, record, rows, scenario, text};
 use serde_json::Value;
 use srd_proto::EVENTS;
-use srd_sim::record::trace_report::{Form, Question, Report, TraceFile, Verdict, Wanted, list};
-use srd_sim::record::{Event, Recorded, Recording, TRACE, Traced};
+use srd_sim::record::{Recorded, Recording, TRACE, Traced};
 use srd_sim::run;
 use srd_sim::scenario::Scenario;
+use srd_trace::{Event, Form, Question, Report, TraceFile, Verdict, Wanted, list};
 use std::collections::BTreeSet;
 use std::path::Path;
 

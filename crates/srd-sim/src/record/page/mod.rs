@@ -11,7 +11,6 @@ pub(crate) use figures::distribution;
 use super::name_index::NameIndex;
 use super::plan::Plan;
 use super::samples::Series;
-use super::trace_report::{Question, TraceFile};
 use super::{Observed, Recording};
 use crate::flow::Size;
 use crate::input::counted;
@@ -20,6 +19,7 @@ use crate::run::{Offer, Ran};
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
 use srd_chart::{END, beginning, escape, figure, plain};
+use srd_trace::{Question, TraceFile};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -1,34 +1,9 @@
-//! Why was this message late? Reads a trace and tells, for each of some flows, where its time went: before its first
-//! packet, between packets, in queues, being sent again, on the way.
-//!
-//! `lines` reads a file line by line, `listing` prints those that somebody wants to see. `reading` makes flows, packets and
-//! their copies of them, and `contexts` of what transports have decided; `story` works out what happened to a flow, `why`
-//! what its transport had to do with it, `text` puts it into words. The parts of a flow's time add up to the whole: they follow the packet that was acknowledged last, which
-//! is the one that it was finished with.
-//!
-//! Traces that a process has recorded have decisions alone. `host` tells of their messages as much as a host can know, with
-//! `held` for what the window and the pace had to do with it, and `host_text` puts that into words.
+//! What is asked of a trace of flows, and the whole answer.
 
-mod cause;
-mod contexts;
-mod flow_report;
-mod host;
-mod host_text;
-mod lines;
-mod listing;
-mod reading;
-mod send_stalls;
-mod text;
-
-pub use cause::HeldBack;
-pub use flow_report::{
-    Compared, FlowReport, LastPacket, Loss, Moment, Part, PathUse, PortWaits, Resent, Sending, Verdict,
-};
-pub use host::{ContextReport, HostReport, MessagePart, MessageStory, Spent};
-pub use lines::event_names;
-pub use listing::{Form, Wanted, list};
-pub use reading::TraceFile;
-
+use crate::flow_report::{self, Compared, FlowReport};
+use crate::reading::{TraceFile, not_there};
+use crate::text;
+use crate::words::harmless;
 use serde::Serialize;
 use std::io;
 
@@ -91,25 +66,9 @@ impl TraceFile {
     }
 }
 
-/// A flow is asked about that a trace does not have.
-fn not_there(number: u32, there: impl Iterator<Item = u32>) -> io::Error {
-    let all: Vec<String> = there.map(|number| number.to_string()).collect();
-    let have = match &all[..] {
-        [] => "none".to_string(),
-        few if few.len() <= 12 => few.join(", "),
-        many => format!("{}, ...", many[..12].join(", ")),
-    };
-    io::Error::new(io::ErrorKind::NotFound, format!("flow {number} is not in this trace, which has {have}"))
-}
-
 impl Report {
     /// For a person who reads a terminal.
     pub fn text(&self) -> String {
         harmless(&text::of(self))
     }
-}
-
-/// Text of a file as it may go to a terminal, which obeys control characters.
-fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{FFFD}' } else { c }).collect()
 }

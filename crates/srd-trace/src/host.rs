@@ -2,14 +2,14 @@
 //! decided (`srd trace --record`). There are no switches, queues and cables in it, nothing of what peers do, and nothing of when
 //! a packet came to its receiver. What is left once a message's last packet has gone is one time, the answer's.
 
-use super::super::trace::Host;
-use super::cause;
-use super::contexts::{Context, Decision};
-use super::flow_report::{Moment, rounded};
-use super::harmless;
-use super::host_text;
-use super::reading::TraceFile;
-use super::send_stalls::{Held, Keeper};
+use crate::cause;
+use crate::contexts::{Context, Decision};
+use crate::event::Host;
+use crate::flow_report::{Moment, rounded};
+use crate::host_text;
+use crate::reading::TraceFile;
+use crate::send_stalls::{Held, Keeper};
+use crate::words::harmless;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +19,7 @@ const MOST_CONTEXTS: usize = 16;
 const MOST_MOMENTS: usize = 6;
 
 /// What a host cannot know, for whoever reads a report.
-pub(super) const UNKNOWN: &str = "a host's trace has no view of the network: where packets waited or were lost, what the peer \
+pub(crate) const UNKNOWN: &str = "a host's trace has no view of the network: where packets waited or were lost, what the peer \
                                   did, and how the time of an answer divides between the way there, the receiver and the way \
                                   back, it cannot tell (a simulated run's trace can)";
 
@@ -394,8 +394,8 @@ fn decisions(message: &Message, until: f64, context: &Context) -> Vec<Moment> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::lines::tests::read;
     use super::*;
+    use crate::lines::tests::read;
 
     const RUN: &str = r#"{"event":"run","format":2,"scenario":"lmp, process 7 on n1","seed":0,"flows":0,"traced":0,"base_rtt_us":0,"host":{"pid":7,"program":"lmp","address":"10.0.0.1:17408","name":"n1","began_unix_s":1.5}}"#;
 

@@ -1,7 +1,7 @@
 //! A trace file line by line. Whatever the file is, what is wrong with it is said with its line, and no line may be so long
 //! that it does not fit into memory.
 
-use super::super::trace::FORMAT;
+use crate::event::FORMAT;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use std::path::Path;
 /// The longest line: several times what the names of a scenario and of ports come to.
 const LONGEST: u64 = 1 << 16;
 
-/// Names of the lines that are not decisions of transports: the variants of [`super::super::Event`].
+/// Names of the lines that are not decisions of transports: the variants of [`crate::Event`].
 const HAPPENED: [&str; 13] = [
     "run",
     "flow_started",
@@ -36,22 +36,22 @@ pub fn event_names() -> impl Iterator<Item = &'static str> {
 
 /// Which schema a line follows.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Named {
-    /// [`super::super::Event`].
+pub(crate) enum Named {
+    /// [`crate::Event`].
     Happened,
     /// A decision of a transport, of this name.
     Decided(String),
 }
 
 /// A line.
-pub(super) struct Line<'a> {
-    pub(super) text: &'a str,
-    pub(super) named: Named,
+pub(crate) struct Line<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) named: Named,
 }
 
 impl Line<'_> {
     /// What it says.
-    pub(super) fn parse<T: DeserializeOwned>(&self) -> Result<T, String> {
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, String> {
         serde_json::from_str(self.text).map_err(damaged)
     }
 }
@@ -76,7 +76,7 @@ const NONE: &str = "this is no trace: the first line of a trace begins with {\"e
                     DIR --trace` writes DIR/trace.jsonl, `srd trace --record PID --out FILE` records a process";
 
 /// Gives each line of the file at `path` to `take`. Errors name the file and the line.
-pub(super) fn read(path: &Path, take: impl FnMut(&Line<'_>) -> Result<(), String>) -> io::Result<()> {
+pub(crate) fn read(path: &Path, take: impl FnMut(&Line<'_>) -> Result<(), String>) -> io::Result<()> {
     let name = path.display();
     let named =
         |error: io::Error, advice: &str| io::Error::new(error.kind(), format!("{name}: {error}{advice}"));
@@ -95,7 +95,7 @@ pub(super) fn read(path: &Path, take: impl FnMut(&Line<'_>) -> Result<(), String
 }
 
 /// As [`read`]; errors begin with the number of the line, as in `:12: ...`.
-pub(super) fn read_from(
+pub(crate) fn read_from(
     mut from: impl BufRead,
     mut take: impl FnMut(&Line<'_>) -> Result<(), String>,
 ) -> io::Result<()> {
@@ -165,16 +165,16 @@ fn check_format(run: &str) -> Result<(), String> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::super::super::Event;
-    use super::super::reading::TraceFile;
+pub(crate) mod tests {
     use super::*;
+    use crate::event::Event;
+    use crate::reading::TraceFile;
 
     const RUN: &str =
         r#"{"event":"run","format":2,"scenario":"a","seed":1,"flows":1,"traced":1,"base_rtt_us":8}"#;
 
     /// The trace of these lines.
-    pub(in super::super) fn read(lines: &[&str]) -> Result<TraceFile, String> {
+    pub(crate) fn read(lines: &[&str]) -> Result<TraceFile, String> {
         TraceFile::parse(lines.join("\n").as_bytes()).map_err(|error| error.to_string())
     }
 

@@ -1,8 +1,8 @@
 //! A trace file as flows, packets, and each packet's copies.
 
-use super::super::trace::{Event, Host};
-use super::contexts::{Context, Decided, Decision};
-use super::lines::{self, Line, Named};
+use crate::contexts::{Context, Decided, Decision};
+use crate::event::{Event, Host};
+use crate::lines::{self, Line, Named};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
@@ -10,75 +10,75 @@ use std::path::Path;
 /// A trace, read. Times are microseconds.
 #[derive(Debug, Default)]
 pub struct TraceFile {
-    pub(super) scenario: String,
-    pub(super) seed: u64,
-    pub(super) flows_of_run: u32,
-    pub(super) traced: u32,
-    pub(super) base_rtt_us: f64,
-    pub(super) missing_lines: u64,
+    pub(crate) scenario: String,
+    pub(crate) seed: u64,
+    pub(crate) flows_of_run: u32,
+    pub(crate) traced: u32,
+    pub(crate) base_rtt_us: f64,
+    pub(crate) missing_lines: u64,
     /// The process that recorded it, if it is none of the simulator's.
-    pub(super) host: Option<Host>,
+    pub(crate) host: Option<Host>,
     /// When its recording ended in order.
-    pub(super) recorded_until: Option<f64>,
+    pub(crate) recorded_until: Option<f64>,
     /// Time of the last line.
-    pub(super) last: f64,
+    pub(crate) last: f64,
     flows: BTreeMap<u32, Flow>,
     ports: Vec<String>,
     port_numbers: HashMap<String, u32>,
     /// What transports have decided, by the process of the transport and that of its peer.
-    pub(super) contexts: HashMap<(String, String), Context>,
+    pub(crate) contexts: HashMap<(String, String), Context>,
 }
 
 /// A flow.
 #[derive(Debug, Default)]
-pub(super) struct Flow {
-    pub(super) number: u32,
-    pub(super) src: String,
-    pub(super) dst: String,
-    pub(super) bytes: Option<u64>,
-    pub(super) started: f64,
-    pub(super) received: Option<f64>,
-    pub(super) sent: Option<f64>,
-    pub(super) failed: Option<(f64, String)>,
+pub(crate) struct Flow {
+    pub(crate) number: u32,
+    pub(crate) src: String,
+    pub(crate) dst: String,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) started: f64,
+    pub(crate) received: Option<f64>,
+    pub(crate) sent: Option<f64>,
+    pub(crate) failed: Option<(f64, String)>,
     /// In the order in which they left first.
-    pub(super) packets: Vec<Packet>,
+    pub(crate) packets: Vec<Packet>,
     by_psn: HashMap<u32, usize>,
 }
 
 /// A packet, however often it was sent.
 #[derive(Debug, Default)]
-pub(super) struct Packet {
-    pub(super) psn: u32,
-    pub(super) acked: Option<f64>,
-    pub(super) copies: Vec<Copy>,
+pub(crate) struct Packet {
+    pub(crate) psn: u32,
+    pub(crate) acked: Option<f64>,
+    pub(crate) copies: Vec<Copy>,
 }
 
 /// One transmission.
 #[derive(Debug)]
-pub(super) struct Copy {
-    pub(super) tx: u8,
-    pub(super) path: u16,
-    pub(super) source_port: u16,
-    pub(super) port: u32,
-    pub(super) sent: f64,
-    pub(super) idle: f64,
-    pub(super) others: f64,
-    pub(super) hops: Vec<Hop>,
-    pub(super) fate: Fate,
+pub(crate) struct Copy {
+    pub(crate) tx: u8,
+    pub(crate) path: u16,
+    pub(crate) source_port: u16,
+    pub(crate) port: u32,
+    pub(crate) sent: f64,
+    pub(crate) idle: f64,
+    pub(crate) others: f64,
+    pub(crate) hops: Vec<Hop>,
+    pub(crate) fate: Fate,
 }
 
 /// A switch's port on its way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hop {
-    pub(super) port: u32,
-    pub(super) came: f64,
-    pub(super) leaves: f64,
-    pub(super) marked: bool,
+pub(crate) struct Hop {
+    pub(crate) port: u32,
+    pub(crate) came: f64,
+    pub(crate) leaves: f64,
+    pub(crate) marked: bool,
 }
 
 /// What became of a copy.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// Nothing that the trace tells: it was on its way at the end, or the receiving host lost it.
     Unknown,
     Lost {
@@ -94,19 +94,19 @@ pub(super) enum Fate {
 
 impl Flow {
     /// From its start to its end, if it has come to that.
-    pub(super) fn total_us(&self) -> Option<f64> {
+    pub(crate) fn total_us(&self) -> Option<f64> {
         Some(self.sent? - self.started)
     }
 }
 
 impl Copy {
     /// Time in queues of switches.
-    pub(super) fn queued(&self) -> f64 {
+    pub(crate) fn queued(&self) -> f64 {
         self.hops.iter().map(|hop| hop.leaves - hop.came).sum()
     }
 
     /// When it came to the receiver's card.
-    pub(super) fn arrived(&self) -> Option<f64> {
+    pub(crate) fn arrived(&self) -> Option<f64> {
         match self.fate {
             Fate::Arrived { at, .. } => Some(at),
             _ => None,
@@ -116,7 +116,7 @@ impl Copy {
 
 impl Packet {
     /// The copy that arrived first.
-    pub(super) fn arrived_first(&self) -> Option<&Copy> {
+    pub(crate) fn arrived_first(&self) -> Option<&Copy> {
         let arrived = self.copies.iter().filter_map(|copy| Some((copy.arrived()?, copy)));
         arrived.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, copy)| copy)
     }
@@ -137,7 +137,7 @@ impl TraceFile {
         Ok(trace)
     }
 
-    pub(super) fn take_line(&mut self, line: &Line<'_>) -> Result<(), String> {
+    pub(crate) fn take_line(&mut self, line: &Line<'_>) -> Result<(), String> {
         match &line.named {
             Named::Happened => self.take(line.parse()?),
             Named::Decided(_) => {
@@ -232,21 +232,21 @@ impl TraceFile {
         })
     }
 
-    pub(super) fn port(&self, number: u32) -> &str {
+    pub(crate) fn port(&self, number: u32) -> &str {
         &self.ports[number as usize]
     }
 
-    pub(super) fn flow(&self, number: u32) -> Option<&Flow> {
+    pub(crate) fn flow(&self, number: u32) -> Option<&Flow> {
         self.flows.get(&number)
     }
 
     /// What a flow's sender has decided about its receiver.
-    pub(super) fn context(&self, flow: &Flow) -> Option<&Context> {
+    pub(crate) fn context(&self, flow: &Flow) -> Option<&Context> {
         self.contexts.get(&(flow.src.clone(), flow.dst.clone()))
     }
 
     /// Numbers of its flows; those that did not end come first.
-    pub(super) fn slowest_first(&self) -> Vec<u32> {
+    pub(crate) fn slowest_first(&self) -> Vec<u32> {
         let time = |number: &u32| self.flows[number].total_us().unwrap_or(f64::INFINITY);
         let mut numbers: Vec<u32> = self.flows.keys().copied().collect();
         numbers.sort_by(|a, b| time(b).total_cmp(&time(a)).then(a.cmp(b)));
@@ -254,7 +254,18 @@ impl TraceFile {
     }
 
     /// Numbers of its flows in order.
-    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
         self.flows.keys().copied()
     }
+}
+
+/// A flow is asked about that a trace does not have.
+pub(crate) fn not_there(number: u32, there: impl Iterator<Item = u32>) -> io::Error {
+    let all: Vec<String> = there.map(|number| number.to_string()).collect();
+    let have = match &all[..] {
+        [] => "none".to_string(),
+        few if few.len() <= 12 => few.join(", "),
+        many => format!("{}, ...", many[..12].join(", ")),
+    };
+    io::Error::new(io::ErrorKind::NotFound, format!("flow {number} is not in this trace, which has {have}"))
 }

@@ -1,15 +1,15 @@
 //! A report in words.
 
-use super::HeldBack;
-use super::flow_report::{FlowReport, Part, PathUse, PortWaits, Resent, Verdict};
-use super::{Compared, Report};
-use crate::input::counted;
+use crate::cause::HeldBack;
+use crate::flow_report::{Compared, FlowReport, Part, PathUse, PortWaits, Resent, Verdict};
+use crate::report::Report;
+use crate::words::counted;
 use std::fmt::Write;
 
 /// Length of a bar for all of a flow's time.
 const BAR: f64 = 30.0;
 
-pub(super) fn of(report: &Report) -> String {
+pub(crate) fn of(report: &Report) -> String {
     let mut out = format!(
         "{}, seed {}: {} of {} traced, base RTT {} us\n",
         report.scenario,

@@ -1,8 +1,8 @@
 //! What happened to one flow, worked out from its packets.
 
-use super::cause::{self, HeldBack, Why};
-use super::contexts::Context;
-use super::reading::{Copy, Fate, Flow, Packet, TraceFile};
+use crate::cause::{self, HeldBack, Why};
+use crate::contexts::Context;
+use crate::reading::{Copy, Fate, Flow, Packet, TraceFile};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -197,7 +197,7 @@ pub struct FlowReport {
 }
 
 /// The story of a flow.
-pub(super) fn tell(trace: &TraceFile, flow: &Flow) -> FlowReport {
+pub(crate) fn tell(trace: &TraceFile, flow: &Flow) -> FlowReport {
     let parts = parts(flow).unwrap_or_default();
     let largest = parts.iter().max_by(|a, b| a.us.total_cmp(&b.us));
     let (paths_used, slowest_paths) = paths(flow);
@@ -271,12 +271,12 @@ fn parts(flow: &Flow) -> Option<Vec<Part>> {
 }
 
 /// To the picosecond: sums of fractions end in digits that mean nothing.
-pub(super) fn rounded(us: f64) -> f64 {
+pub(crate) fn rounded(us: f64) -> f64 {
     (us * 1e6).round() / 1e6
 }
 
 /// Copies of all packets that left at `until` or before.
-pub(super) fn copies_until(flow: &Flow, until: f64) -> impl Iterator<Item = &Copy> {
+pub(crate) fn copies_until(flow: &Flow, until: f64) -> impl Iterator<Item = &Copy> {
     flow.packets.iter().flat_map(|packet| &packet.copies).filter(move |copy| copy.sent <= until)
 }
 

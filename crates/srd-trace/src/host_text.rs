@@ -1,13 +1,13 @@
 //! A host's report in words.
 
-use super::host::{ContextReport, HostReport, MessageStory, Spent};
-use crate::input::counted;
+use crate::host::{ContextReport, HostReport, MessageStory, Spent};
+use crate::words::counted;
 use std::fmt::Write;
 
 /// Length of a bar for all of a message's time.
 const BAR: f64 = 30.0;
 
-pub(super) fn of(report: &HostReport) -> String {
+pub(crate) fn of(report: &HostReport) -> String {
     let host = &report.host;
     let mut out = format!(
         "{}, process {} at {} on {}: {:.3} ms of what its transport decided\n",

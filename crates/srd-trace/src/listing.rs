@@ -1,9 +1,9 @@
 //! Lines of a trace that somebody wants to see: of some flows, some events, some time.
 
-use super::super::Event;
-use super::lines::{self, Named, event_names};
-use super::{harmless, not_there};
-use crate::input::shown;
+use crate::event::Event;
+use crate::lines::{self, Named, event_names};
+use crate::reading::not_there;
+use crate::words::harmless;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -41,7 +41,8 @@ pub fn list(
 ) -> io::Result<u64> {
     if let Some(unknown) = wanted.events.iter().find(|event| !event_names().any(|name| name == **event)) {
         let names: Vec<&str> = event_names().collect();
-        let message = format!("no event is called {}; there are {}", shown(unknown), names.join(", "));
+        let message =
+            format!("no event is called `{}`; there are {}", unknown.escape_debug(), names.join(", "));
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     let ends = ends_of(path, &wanted.flows)?;

@@ -1,10 +1,10 @@
 //! Why a flow was late, as far as its sender's transport decided it: what kept packets back while the link stood idle, what
 //! made the window small, which packets were taken for lost, which paths were given up.
 
-use super::contexts::{Context, Decision, Span};
-use super::flow_report::{Moment, copies_until, rounded};
-use super::reading::{Copy, Flow};
-use crate::input::counted;
+use crate::contexts::{Context, Decision, Span};
+use crate::flow_report::{Moment, copies_until, rounded};
+use crate::reading::{Copy, Flow};
+use crate::words::counted;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,12 +30,12 @@ pub struct HeldBack {
 
 /// What the sender's transport did to a flow.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Why {
-    pub(super) held_back: HeldBack,
+pub(crate) struct Why {
+    pub(crate) held_back: HeldBack,
     /// The weightiest decisions, in order.
-    pub(super) moments: Vec<Moment>,
+    pub(crate) moments: Vec<Moment>,
     /// Decisions of the same kinds that weigh less.
-    pub(super) left_out: u64,
+    pub(crate) left_out: u64,
 }
 
 /// What kept a packet back.
@@ -63,7 +63,7 @@ impl Collected {
 }
 
 /// Why a flow took its time, by what its transport decided from `flow`'s beginning to its end.
-pub(super) fn explain(flow: &Flow, context: &Context) -> Why {
+pub(crate) fn explain(flow: &Flow, context: &Context) -> Why {
     let until = flow.sent.or(flow.failed.as_ref().map(|(at, _)| *at)).unwrap_or(f64::INFINITY);
     let mut collected = Collected::default();
     let (held_back, waits) = held_back(flow, context);
@@ -224,7 +224,7 @@ impl Fall {
 }
 
 /// When the window became smaller by a quarter or more, and what ACKs told meanwhile.
-pub(super) fn reductions(from: f64, until: f64, context: &Context) -> Vec<(f64, Moment)> {
+pub(crate) fn reductions(from: f64, until: f64, context: &Context) -> Vec<(f64, Moment)> {
     let mut falls = Vec::new();
     let mut senders = 0;
     let mut fall: Option<Fall> = None;
@@ -302,7 +302,7 @@ fn losses(flow: &Flow, context: &Context) -> Vec<(f64, Moment)> {
     losses
 }
 
-pub(super) fn rule(cause: &str) -> String {
+pub(crate) fn rule(cause: &str) -> String {
     let words = match cause {
         "path_order" => "one sent later on that path has arrived",
         "reordering" => "one sent later by more than the reordering window has arrived",
@@ -335,7 +335,7 @@ fn path_changes(flow: &Flow, until: f64, context: &Context) -> Vec<(f64, Moment)
 }
 
 /// What is rare: silence, and what is concluded from it.
-pub(super) fn others(from: f64, until: f64, context: &Context) -> Vec<(f64, Moment)> {
+pub(crate) fn others(from: f64, until: f64, context: &Context) -> Vec<(f64, Moment)> {
     let rare = context.between(from, until).filter_map(|(at, decision)| {
         let (weight, what) = match decision {
             Decision::PathsUndone { down } => (

@@ -5,17 +5,17 @@ use std::collections::HashMap;
 
 /// Whose decision a line is, and when it was taken.
 #[derive(Deserialize)]
-pub(super) struct Decided {
-    pub(super) t_us: f64,
-    pub(super) src: String,
-    pub(super) dst: String,
+pub(crate) struct Decided {
+    pub(crate) t_us: f64,
+    pub(crate) src: String,
+    pub(crate) dst: String,
 }
 
 /// What of a decision matters to a flow's story. Windows and packets are bytes, times nanoseconds, rates bytes per
 /// nanosecond.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub(super) enum Decision {
+pub(crate) enum Decision {
     MessageQueued {
         token: u64,
         bytes: u64,
@@ -97,29 +97,29 @@ pub(super) enum Decision {
 
 /// A transport's decisions about one peer, in order, with their times in microseconds.
 #[derive(Debug, Default)]
-pub(super) struct Context {
-    pub(super) decisions: Vec<(f64, Decision)>,
+pub(crate) struct Context {
+    pub(crate) decisions: Vec<(f64, Decision)>,
 }
 
 /// A time in which nothing is known to have changed: how much was in flight, and how much might have been.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Span {
-    pub(super) from: f64,
-    pub(super) until: f64,
-    pub(super) inflight: u64,
+pub(crate) struct Span {
+    pub(crate) from: f64,
+    pub(crate) until: f64,
+    pub(crate) inflight: u64,
     /// None before the controller has been heard of.
-    pub(super) window: Option<u64>,
-    pub(super) rate: Option<f64>,
+    pub(crate) window: Option<u64>,
+    pub(crate) rate: Option<f64>,
 }
 
 impl Context {
     /// Decisions from one time to another, both included.
-    pub(super) fn between(&self, from: f64, until: f64) -> impl Iterator<Item = &(f64, Decision)> {
+    pub(crate) fn between(&self, from: f64, until: f64) -> impl Iterator<Item = &(f64, Decision)> {
         self.decisions.iter().filter(move |(at, _)| (from..=until).contains(at))
     }
 
     /// The largest packet that was sent.
-    pub(super) fn largest_packet(&self) -> u64 {
+    pub(crate) fn largest_packet(&self) -> u64 {
         let bytes = self.decisions.iter().map(|(_, decision)| match decision {
             Decision::PacketSent { bytes, .. } => *bytes,
             _ => 0,
@@ -128,7 +128,7 @@ impl Context {
     }
 
     /// The whole time in spans. What is in flight is said by the event at the end of each: it tells of what was before.
-    pub(super) fn spans(&self) -> Vec<Span> {
+    pub(crate) fn spans(&self) -> Vec<Span> {
         let mut spans = Vec::new();
         let (mut from, mut window, mut rate) = (0.0, None, None);
         for (at, decision) in &self.decisions {
@@ -155,7 +155,7 @@ impl Context {
     }
 
     /// Why and when each packet was taken for lost: rule and time, by PSN.
-    pub(super) fn losses(&self) -> HashMap<u32, Vec<(f64, &str)>> {
+    pub(crate) fn losses(&self) -> HashMap<u32, Vec<(f64, &str)>> {
         let mut losses: HashMap<u32, Vec<(f64, &str)>> = HashMap::new();
         for (at, decision) in &self.decisions {
             if let Decision::PacketLost { psn, cause, .. } = decision {

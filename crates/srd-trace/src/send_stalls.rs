@@ -1,10 +1,10 @@
 //! What kept a context's packets back, over time: the window, the pace, or neither.
 
-use super::contexts::{Context, Decision};
+use crate::contexts::{Context, Decision};
 
 /// What kept packets back at some time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Keeper {
+pub(crate) enum Keeper {
     /// As much was in flight as the window allows.
     Window,
     /// What has been sent would have taken until now at the pace.
@@ -15,13 +15,13 @@ pub(super) enum Keeper {
 
 /// See the module. Times are microseconds.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(crate) struct Held {
     /// Where spans end, and for how long until then each had kept packets back since the beginning.
     until: Vec<(f64, [f64; 3])>,
 }
 
 impl Held {
-    pub(super) fn of(context: &Context) -> Held {
+    pub(crate) fn of(context: &Context) -> Held {
         let packet = context.largest_packet();
         let mut paced = paced(context).into_iter().peekable();
         let mut held = Held::default();
@@ -50,7 +50,7 @@ impl Held {
     }
 
     /// For how long each kept packets back between two times.
-    pub(super) fn between(&self, from: f64, until: f64) -> [f64; 3] {
+    pub(crate) fn between(&self, from: f64, until: f64) -> [f64; 3] {
         let (begin, end) = (self.at(from), self.at(until));
         std::array::from_fn(|keeper| (end[keeper] - begin[keeper]).max(0.0))
     }
