@@ -5,8 +5,8 @@ use crate::sim::batch::{self, Manner};
 use crate::sim::recording::command_line;
 use anyhow::Context;
 use srd_sim::figures::{self, Figure, GROUPS, Group};
-use srd_sim::memory_estimate::MemoryEstimate;
 use srd_sim::record;
+use srd_sim::run::MemoryEstimate;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -4,12 +4,12 @@
 
 use super::lab::Lab;
 use super::{Drawn, Figure, finding};
-use crate::program::all_reduce::AllReduce;
-use crate::program::pairs::{ping_pong, stream};
-use crate::program::run::{Ended, place};
-use crate::program::script::Script;
-use crate::settings::{OnNode, Settings};
-use crate::units::Ps;
+use crate::apps::Script;
+use crate::apps::benchmarks::all_reduce::AllReduce;
+use crate::apps::benchmarks::pairs::{ping_pong, stream};
+use crate::hosts::{OnNode, Settings};
+use crate::run::{Ended, place};
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, plain};
 use srd_wire::BitRate;
 

@@ -4,7 +4,7 @@
 
 use super::lab::{Lab, Run};
 use super::{Drawn, Figure, finding};
-use crate::outcome::Times;
+use crate::run::Times;
 use srd_chart::{Axis, Chart, plain};
 
 const SOURCE: &str = "IEEE Micro 40(6), 2020, \"Multipath Load Balancing\" (no figure there)";

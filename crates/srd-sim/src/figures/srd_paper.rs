@@ -4,9 +4,9 @@
 
 use super::lab::{Lab, Run};
 use super::{Drawn, Figure, NSCC, NSCC_CUT, finding};
-use crate::outcome::Times;
-use crate::record::page::distribution;
-use crate::units::Ps;
+use crate::record::distribution;
+use crate::run::Times;
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, plain};
 
 const INCAST: &str = include_str!("../../../../scenarios/fig2-incast-48.toml");

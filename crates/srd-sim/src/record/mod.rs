@@ -16,35 +16,34 @@ mod frame_bytes;
 mod frame_metadata;
 mod name_index;
 mod observed;
-pub(crate) mod page;
+mod page;
 mod plan;
 mod samples;
 mod table;
 mod tables;
 mod trace;
 mod transport_events;
+mod verified;
 
 pub use capture::LONGEST_FRAME;
 pub use frame_metadata::FrameMetadata;
 pub use observed::Observed;
+pub(crate) use page::distribution;
 pub use table::Columns;
 pub(crate) use table::quoted;
+pub use verified::{check_verified, run_verified};
 
-use crate::fabric::{Fabric, PortId, Sight, Watcher};
-use crate::flow::Size;
-use crate::frame::FrameHead;
-use crate::outcome::{Meter, Outcome};
-use crate::process::Process;
-use crate::run::{self, AnyHost, Offer, Ran};
-use crate::scenario::Scenario;
-use crate::simulation::Simulation;
-use crate::srd_transport::Srd;
-use crate::units::Ps;
+use crate::apps::Size;
+use crate::hosts::{AnyHost, Process, Srd};
+use crate::input::Scenario;
+use crate::net::{Fabric, FrameHead, PortId, Sight, Watcher};
+use crate::run::{self, Meter, Offer, Outcome, Ran, Simulation};
 use capture::Captures;
 use folder::Folder;
 use name_index::NameIndex;
 use plan::Plan;
 use samples::Sampler;
+use srd_baselines::units::Ps;
 use srd_baselines::wire::Streams;
 use srd_trace::{Event, TraceFile};
 use std::cell::RefCell;
@@ -95,7 +94,7 @@ pub enum Traced {
 pub struct Recording {
     /// Directory; made if it is not there.
     pub dir: PathBuf,
-    /// Cables to capture, as [`crate::topology::Topology::cables_named`] understands them.
+    /// Cables to capture, as [`crate::net::Topology::cables_named`] understands them.
     pub pcap: Vec<String>,
     /// Bytes kept of each captured frame; `None`: its headers.
     pub snap_len: Option<u32>,
@@ -150,7 +149,7 @@ pub fn run(
 ) -> io::Result<Option<Recorded>> {
     plan::check_traced(&recording.traced, scenario)?;
     let cables = capture::chosen(scenario, &recording.pcap)?;
-    check_verified(recording, scenario)?;
+    check_recording(recording, scenario)?;
     let folder = Folder::open(&recording.dir)?;
     let mut names: Vec<&str> = vec![OUTCOME, TRACE, PAGE];
     names.extend(TABLES.iter().map(|table| table.file));
@@ -185,9 +184,9 @@ fn tables_of(scenario: &Scenario) -> impl Iterator<Item = Columns> {
 }
 
 /// Whether there is something to verify, if somebody wants it.
-fn check_verified(recording: &Recording, scenario: &Scenario) -> io::Result<()> {
+fn check_recording(recording: &Recording, scenario: &Scenario) -> io::Result<()> {
     match recording.verify {
-        true => run::check_verified(scenario)
+        true => check_verified(scenario)
             .map_err(|what| io::Error::new(io::ErrorKind::InvalidInput, what.to_string())),
         false => Ok(()),
     }
@@ -234,7 +233,10 @@ impl<'a> Second<'a> {
     ) -> io::Result<Second<'a>> {
         let mut simulation: Simulation<'_, Observed> = run::prepare_hosts(scenario, offer);
         simulation.keep_order();
-        let names = Arc::new(NameIndex::of(scenario, &simulation));
+        let port = |process: &Observed| Some(process.srd()?.endpoint().ports()[0]);
+        let processes: Vec<_> =
+            simulation.transports().map(|process| (process.at(), port(process))).collect();
+        let names = Arc::new(NameIndex::of(scenario, &simulation, &processes));
         let notes = std::mem::take(&mut plan.notes);
         let trace = match recording.traced {
             Traced::No => None,

@@ -8,13 +8,12 @@
 use super::frame_metadata::FrameMetadata;
 use super::name_index::NameIndex;
 use super::transport_events::{Contexts, Decision};
-use crate::fabric::{Gone, PortId, Sight};
-use crate::flow::Place;
-use crate::frame::{Content, DataPacket, FrameHead};
-use crate::srd_transport::Srd;
-use crate::transport::Report;
-use crate::units::Ps;
+use crate::apps::Place;
+use crate::hosts::Srd;
+use crate::net::{Content, DataPacket, FrameHead, Gone, PortId, Sight};
 use serde::Serialize;
+use srd_baselines::transport::Report;
+use srd_baselines::units::Ps;
 use srd_proto::PeerId;
 use srd_trace::Event;
 use srd_wire::Time;

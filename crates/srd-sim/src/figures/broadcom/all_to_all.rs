@@ -6,7 +6,7 @@ use super::{
     CC_AND_PFC, CC_ONLY, Configuration, DCTCP, IWARP, NSCC_CUT, NSCC_DROPS, PFC_ONLY, SOURCE, SRD, TCP, list,
     run,
 };
-use crate::program::measure::{Summary, spans};
+use crate::apps::{Summary, spans};
 use srd_chart::{Axis, Chart};
 
 pub(in crate::figures) static BLOCKING: Figure = Figure {

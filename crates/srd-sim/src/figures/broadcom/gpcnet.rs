@@ -3,7 +3,7 @@
 use super::super::lab::Lab;
 use super::super::{Drawn, Figure, finding};
 use super::{CC_AND_PFC, CC_ONLY, Configuration, DCTCP, IWARP, NSCC, PFC_ONLY, SOURCE, SRD, TCP, run};
-use crate::program::gpcnet::{Congestors, Figures, GpcNet, Test};
+use crate::apps::benchmarks::gpcnet::{Congestors, Figures, GpcNet, Test};
 use srd_chart::{Axis, Chart, plain};
 
 pub(in crate::figures) static GPCNET: Figure = Figure {

@@ -3,7 +3,7 @@
 use super::super::lab::Lab;
 use super::super::{Drawn, Figure, finding};
 use super::{SLIDES, SOURCE, list, run};
-use crate::program::hpcg::Hpcg;
+use crate::apps::benchmarks::hpcg::Hpcg;
 use srd_chart::{Axis, Chart};
 
 pub(in crate::figures) static HPCG: Figure = Figure {

@@ -3,7 +3,7 @@
 use super::super::lab::Lab;
 use super::super::{Drawn, Figure, finding};
 use super::{SLIDES, SOURCE, list, run};
-use crate::program::lammps::{Benchmark, Lammps};
+use crate::apps::benchmarks::lammps::{Benchmark, Lammps};
 use srd_chart::{Axis, Chart};
 
 pub(in crate::figures) static LJ: Figure = Figure {

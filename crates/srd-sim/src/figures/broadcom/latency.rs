@@ -3,7 +3,7 @@
 use super::super::lab::Lab;
 use super::super::{Drawn, Figure, finding};
 use super::{Configuration, PFC_ONLY, SOURCE, SRD, TCP, list, run};
-use crate::program::imb::{Benchmark, Imb};
+use crate::apps::benchmarks::imb::{Benchmark, Imb};
 use srd_chart::{Axis, Chart};
 
 pub(in crate::figures) static LATENCY: Figure = Figure {

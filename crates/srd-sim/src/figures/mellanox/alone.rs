@@ -6,7 +6,7 @@ use super::{
 use super::{all_to_all, alone, losses, many_to_one, mean, range};
 use crate::figures::lab::{Lab, Run};
 use crate::figures::{Drawn, Figure, Finding, finding};
-use crate::units::Ps;
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, plain};
 
 pub(in crate::figures) static SMALL_MANY_TO_ONE: Figure = Figure {

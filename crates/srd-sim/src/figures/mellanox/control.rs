@@ -4,7 +4,7 @@ use super::{Bench, Contender, ROCE_LOSSLESS, ROCE_LOSSY, SMALL, SOURCE, SRD, Sha
 use super::{add_streams, losses, many_to_one, mean, range};
 use crate::figures::lab::Lab;
 use crate::figures::{Drawn, Figure, finding};
-use crate::units::Ps;
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, plain};
 
 pub(in crate::figures) static FOUR_QUADRANTS: Figure = Figure {

@@ -7,7 +7,7 @@ use super::{
 use super::{add_streams, losses, many_to_one, mean, range};
 use crate::figures::lab::Lab;
 use crate::figures::{Drawn, Figure, finding};
-use crate::units::Ps;
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, plain};
 use std::fmt::Write;
 

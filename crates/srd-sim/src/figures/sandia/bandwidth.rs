@@ -61,7 +61,7 @@ fn measured(lab: &mut Lab<'_>) -> Option<Measured> {
             }
             // Over seeds and pairings; the catalogue's order is slowest, mean, fastest.
             let spread = |n: usize| {
-                let ends = |of: fn(&crate::program::measure::Summary) -> f64| parts[n].iter().map(of);
+                let ends = |of: fn(&crate::apps::Summary) -> f64| parts[n].iter().map(of);
                 let mean = Spread::of(ends(|summary| summary.mean))?.mean;
                 let (least, most) =
                     (Spread::of(ends(|summary| summary.least))?, Spread::of(ends(|summary| summary.most))?);

@@ -4,7 +4,7 @@
 use super::super::lab::Run;
 use super::super::{Drawn, Figure, finding};
 use super::{INFINIBAND, Lab, MOVED, NSCC, Network, SOURCE, SRD, Spread, complaints};
-use crate::workload::draw::Draw;
+use crate::apps::Draw;
 use srd_chart::{Axis, Chart, plain};
 
 pub(in super::super) static BISECTION: Figure = Figure {

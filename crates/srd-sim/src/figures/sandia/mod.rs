@@ -20,8 +20,8 @@ pub(super) mod linpack;
 pub(super) mod order;
 
 use super::lab::{Lab, Run};
-use crate::program::catalogue;
-use crate::scenario::Scenario;
+use crate::apps::catalogue;
+use crate::input::Scenario;
 
 const SOURCE: &str = "Naegle et al., OpenFabrics workshop, 2008";
 
