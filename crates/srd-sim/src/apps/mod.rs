@@ -25,11 +25,9 @@ pub mod workload;
 mod writer;
 
 pub use draw::Draw;
-pub use flow::{
-    Flow, MAX_BYTES, MAX_FLOWS, Place, Program, Size, Start, Traffic, TrafficFault, Trigger, TriggerKind,
-};
-pub use measure::Summary;
-pub(crate) use measure::spans;
-pub use messaging::{Completion, Messaging};
-pub use rank::Rank;
+pub use flow::{Flow, Place, Size, Start, Traffic, TrafficFault, Trigger, TriggerKind};
+pub(crate) use flow::{MAX_BYTES, MAX_FLOWS, Program};
+pub(crate) use measure::{Summary, spans};
+pub(crate) use messaging::{Completion, Messaging};
+pub(crate) use rank::Rank;
 pub use script::Script;

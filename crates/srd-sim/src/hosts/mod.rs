@@ -16,11 +16,12 @@ mod srd_nic;
 mod srd_transport;
 
 pub use any_host::AnyHost;
-pub use flow_messaging::Messages;
+pub(crate) use flow_messaging::Messages;
 pub(crate) use foreign_flows::ForeignFlows;
-pub use process::{Birth, Process};
-pub use settings::{HostSettings, MessageProtocol, OnNode, Settings, SrdSettings, TransportSettings};
-pub use srd_messaging::MsgProcess;
-pub(crate) use srd_nic::host_of;
-pub use srd_nic::{FIRST_SOURCE_PORT, SrdContent, gid, wire_cost};
+pub(crate) use process::{Birth, Process};
+pub use settings::OnNode;
+pub(crate) use settings::{HostSettings, MessageProtocol, Settings, SrdSettings, TransportSettings};
+pub(crate) use srd_messaging::MsgProcess;
+pub(crate) use srd_nic::{FIRST_SOURCE_PORT, gid, host_of};
+pub use srd_nic::{SrdContent, wire_cost};
 pub use srd_transport::Srd;

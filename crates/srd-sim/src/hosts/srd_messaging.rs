@@ -1,4 +1,4 @@
-//! A simulated process that runs a program (`program`) over the messaging layer and SRD: `srd-msg` and `srd-device` as they
+//! A simulated process that runs a program (`apps`) over the messaging layer and SRD: `srd-msg` and `srd-device` as they
 //! are, with memory in which only headers have bytes. Messages to programs of the same host take shared memory where the
 //! host's settings have it. Flows are none of its business.
 

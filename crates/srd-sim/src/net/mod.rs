@@ -9,17 +9,17 @@ mod fabric;
 mod frame;
 pub(crate) mod rng;
 mod settings;
-pub mod topology;
+pub(crate) mod topology;
 
 pub use event::Event;
-pub use event_queue::{EventQueue, Scheduled, Spans};
-pub use fabric::{Arrival, Deadlock, Fabric, Gone, PauseCounters, PortCounters, Sight, Watcher};
-pub use frame::{Content, DataPacket, ETHERNET_HEADER, FrameHead, FrameId, FramePool};
+pub use event_queue::EventQueue;
+pub(crate) use event_queue::Spans;
+pub(crate) use fabric::{Arrival, Deadlock};
+pub use fabric::{Fabric, Gone, PortCounters, Sight, Watcher};
+pub use frame::{Content, ETHERNET_HEADER, FrameHead, FramePool};
+pub(crate) use frame::{DataPacket, FrameId};
 pub(crate) use rng::mix;
-pub use settings::{
-    ClassSchedule, Direction, Ecn, Fault, FaultKind, PauseSettings, QueueSettings, RoutingMode,
-    RoutingSettings, SharedBuffer,
-};
-pub use topology::{
-    Cable, Clos, LeafSpine, NamedCable, NodeId, OneSwitch, PacketSizes, PortId, Switch, Tier, Topology,
-};
+pub use settings::{ClassSchedule, Direction, Ecn, FaultKind, SharedBuffer};
+pub(crate) use settings::{Fault, PauseSettings, QueueSettings, RoutingMode, RoutingSettings};
+pub(crate) use topology::NamedCable;
+pub use topology::{Cable, Clos, LeafSpine, NodeId, OneSwitch, PacketSizes, PortId, Switch, Tier, Topology};

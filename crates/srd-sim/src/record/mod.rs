@@ -8,7 +8,7 @@
 //! `plan` decides what is looked at, `name_index` knows who is who, `samples` and `tables` write the tables (`table`),
 //! `frame_bytes` and `capture` the captures, `trace`, `transport_events` and `observed` the trace (`frame_metadata` is what only a packet's sender
 //! knows of it), `page` the page, with the charts of `srd-chart`.
-//! `srd-trace` says what their lines are and reads them.
+//! `srd-trace` says what lines of a trace are, and reads them. `verified` is a run in which every packet goes through the wire format.
 
 mod capture;
 mod folder;

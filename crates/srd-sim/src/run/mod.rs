@@ -19,4 +19,5 @@ pub use offer::Offer;
 pub(crate) use offer::costs;
 pub use outcome::{Meter, OfWorkload, Outcome, Times};
 pub use programs::{Ended, place, to_end};
-pub use simulation::{FlowState, Simulation};
+pub(crate) use simulation::FlowState;
+pub use simulation::Simulation;

@@ -2,7 +2,7 @@
 //!
 //! One file per pattern. [`Load`] is what most of them share: how much each pair of processes moves, and how often.
 //! All randomness comes from [`Draw`]. To add one: a file here, a variant of [`Kind`], a line in [`Workload::add_to`],
-//! and one in `scenario::workloads`.
+//! and one in `input/scenario/workloads.rs`.
 
 mod all_to_all;
 mod incast;

@@ -93,7 +93,7 @@ impl Scenario {
         Scenario::read(text, file, directory, sets, None)
     }
 
-    /// A scenario without workloads, whose traffic is programs (`program`).
+    /// A scenario without workloads, whose traffic is programs.
     pub fn of_programs(
         text: &str,
         file: &str,

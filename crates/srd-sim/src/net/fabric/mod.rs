@@ -12,7 +12,6 @@ mod shared_buffer;
 
 pub use deadlock::Deadlock;
 pub use port::PortCounters;
-pub use shared_buffer::PauseCounters;
 
 use crate::net::event::Event;
 use crate::net::event_queue::EventQueue;

@@ -1,7 +1,7 @@
 //! What a fabric is made of: hosts, switches, cables. Which packet goes where is the fabric's business (`fabric`).
 //!
 //! [`clos`] builds the usual shapes, `check` says whether a topology holds together, `cables` finds cables by name,
-//! [`base_rtt`] measures distances.
+//! [`base_rtt`] measures distances, `port_id` names the ends of cables.
 
 pub mod base_rtt;
 mod cables;
