@@ -1,11 +1,14 @@
-//! Sets `SRD_COMMIT`, the commit that the program is built from, for pages of runs. Who builds without git may set it in the
-//! environment; otherwise it stays unset.
+//! Lists the figures that are files, for the program to have their text. And sets `SRD_COMMIT`, the commit that the program is
+//! built from, for pages of runs. Who builds without git may set it in the environment; otherwise it stays unset.
 
-use std::path::Path;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    list_figures();
     println!("cargo:rerun-if-env-changed=SRD_COMMIT");
     if std::env::var_os("SRD_COMMIT").is_some() {
         return; // the compiler sees the environment as it is
@@ -34,4 +37,28 @@ fn git(arguments: &[&str]) -> Option<String> {
         Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
     let line = String::from_utf8(output.stdout).ok()?.lines().next()?.trim().to_string();
     (!line.is_empty()).then_some(line)
+}
+
+/// Writes `figures.rs`: folder, path and text of each file below `figures/`.
+fn list_figures() {
+    println!("cargo:rerun-if-changed=figures");
+    let below = |folder: &Path| {
+        let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.sort_unstable();
+        paths
+    };
+    let here = std::env::current_dir().expect("build scripts run in their package");
+    let mut text = "static FILES: &[(&str, &str, &str)] = &[\n".to_string();
+    for folder in below(Path::new("figures")) {
+        let name = folder.file_name().and_then(|name| name.to_str()).expect("names are text");
+        for path in below(&folder) {
+            let whole = here.join(&path);
+            let _ =
+                writeln!(text, "    ({name:?}, {:?}, include_str!({whole:?})),", path.display().to_string());
+        }
+    }
+    text += "];\n";
+    let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
+    fs::write(Path::new(&out).join("figures.rs"), text).expect("OUT_DIR can be written to");
 }

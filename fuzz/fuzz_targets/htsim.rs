@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use srd_sim::htsim::{cm_file, topo_file};
+use srd_sim::input::htsim::{cm_file, topo_file};
 use std::sync::LazyLock;
 
 static TOPOLOGY: LazyLock<topo_file::TopoFile> = LazyLock::new(|| {

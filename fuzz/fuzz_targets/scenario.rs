@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use srd_sim::memory_estimate::MemoryEstimate;
-use srd_sim::scenario::Scenario;
+use srd_sim::input::Scenario;
+use srd_sim::run::MemoryEstimate;
 use srd_sim::sweep::Sweep;
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use srd_sim::record::trace_report::{Question, TraceFile};
+use srd_trace::{Question, TraceFile};
 
 fuzz_target!(|bytes: &[u8]| {
     match TraceFile::parse(bytes) {

@@ -39,7 +39,7 @@ const LONGEST_START: Duration = Duration::from_secs(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(50);
 /// Addresses that are remembered at most.
 const MOST_PEERS: usize = 1 << 16;
-/// Version of the format: that of the simulator's traces (`srd-sim`, `record/trace.rs`).
+/// Version of the format: that of the simulator's traces (`srd-trace`, `event.rs`).
 const FORMAT: u32 = 2;
 
 /// An event in the ring.

@@ -116,7 +116,7 @@ mod tests {
     fn each_queue_has_its_rate_and_after_a_rest_a_burst() {
         let mut replies = Replies::new();
         let at = |ms: u64| Time(1_000_000_000 + ms * 1_000_000);
-        let mut leave = |replies: &mut Replies<_>, asker, now| {
+        let leave = |replies: &mut Replies<_>, asker, now| {
             (0..1000)
                 .take_while(|_| {
                     replies.add(asker, answer());
@@ -124,12 +124,17 @@ mod tests {
                 })
                 .count() as u64
         };
-        for (asker, a_millisecond) in [(Asker::Stranger, 10), (Asker::Acquaintance, 20), (Asker::Member, 50)] {
+        for (asker, a_millisecond) in [(Asker::Stranger, 10), (Asker::Acquaintance, 20), (Asker::Member, 50)]
+        {
             assert_eq!(leave(&mut replies, asker, at(0)), BURST);
             assert_eq!(leave(&mut replies, asker, at(1)), a_millisecond);
             let due = replies.due();
             assert!(due > at(1) && due <= at(1) + PAUSE[asker as usize]);
-            assert_eq!(leave(&mut replies, asker, at(1000)), BURST, "nothing of a long rest is kept beyond that");
+            assert_eq!(
+                leave(&mut replies, asker, at(1000)),
+                BURST,
+                "nothing of a long rest is kept beyond that"
+            );
             while replies.take(at(2000)).is_some() {}
         }
         assert_eq!((replies.waiting, replies.due()), (0, Time::NEVER));

@@ -3,16 +3,11 @@
 
 use proptest::prelude::*;
 use srd_proto::Payload;
-use srd_sim::event_queue::EventQueue;
-use srd_sim::fabric::{Fabric, Gone, PortId, Sight, Watcher};
-use srd_sim::flow::Size;
-use srd_sim::frame::{Content, FrameHead, FramePool};
-use srd_sim::outcome::{Meter, Outcome};
-use srd_sim::run::{self, Offer};
-use srd_sim::scenario::Scenario;
-use srd_sim::simulation::{Event, Simulation};
-use srd_sim::srd_nic::SrdContent;
-use srd_sim::srd_transport::Srd;
+use srd_sim::apps::Size;
+use srd_sim::hosts::{Srd, SrdContent};
+use srd_sim::input::Scenario;
+use srd_sim::net::{Content, Event, EventQueue, Fabric, FrameHead, FramePool, Gone, PortId, Sight, Watcher};
+use srd_sim::run::{self, Meter, Offer, Outcome, Simulation};
 use srd_sim::units::Ps;
 use srd_wire::{BitRate, Body, WINDOW_PACKETS};
 use std::cell::RefCell;
@@ -266,7 +261,7 @@ proptest! {
         let put_out = counts.data_new + counts.data_again + counts.bare;
         prop_assert!(sent <= put_out && put_out <= sent + never_left, "{sent} of {put_out}, {never_left}");
         let ports: Vec<_> = (0..simulation.fabric.ports()).map(|port| simulation.fabric.counters(PortId(port))).collect();
-        let total = |of: fn(&srd_sim::fabric::PortCounters) -> u64| ports.iter().map(of).sum::<u64>();
+        let total = |of: fn(&srd_sim::net::PortCounters) -> u64| ports.iter().map(of).sum::<u64>();
         prop_assert_eq!(total(|port| port.dropped), gone(Gone::NoRoom));
         prop_assert_eq!(total(|port| port.lost), gone(Gone::Fault));
         prop_assert_eq!(simulation.fabric.unroutable, gone(Gone::NoRoute));
@@ -314,7 +309,16 @@ impl Content for Nothing {
 /// Puts frames, each so long after the one before and so many bytes long, into the switch's port to host 1. Returns when
 /// each comes out at the other end, with its bytes.
 fn departures(scenario: &Scenario, frames: &[(u64, u32)]) -> Vec<(Ps, u32)> {
-    let mut fabric: Fabric<Nothing> = Fabric::new(&scenario.topology, &scenario.settings);
+    let mut fabric: Fabric<Nothing> = {
+        let settings = &scenario.settings;
+        Fabric::new(
+            &scenario.topology,
+            settings.queues,
+            &settings.routing,
+            settings.frame_overhead,
+            settings.seed,
+        )
+    };
     let (mut pool, mut events) = (FramePool::default(), EventQueue::in_order());
     let port = PortId::at_b(1);
     let mut coming: VecDeque<(Ps, u32)> = VecDeque::new();
@@ -361,7 +365,7 @@ fn head(bytes: u32) -> FrameHead {
 fn least_time(scenario: &Scenario, bytes: u64) -> Ps {
     let topology = &scenario.topology;
     let flow = &scenario.traffic.flows[0];
-    let nothing = srd_sim::topology::PacketSizes { data: 0, ack: 0 };
+    let nothing = srd_sim::net::PacketSizes { data: 0, ack: 0 };
     let light = topology.base_rtt(nothing, flow.src.host, flow.dst.host);
     let BitRate(rate) = topology.narrowest_rate(flow.src.host, flow.dst.host);
     light + Ps::to_send(bytes, BitRate(rate))

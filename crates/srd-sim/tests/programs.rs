@@ -1,13 +1,11 @@
 //! Programs over the messaging layer in a simulated fabric.
 
-use srd_sim::program::all_reduce::AllReduce;
-use srd_sim::program::pairs::{ping_pong, stream};
-use srd_sim::program::run::{Ended, place, to_end};
-use srd_sim::program::script::Script;
-use srd_sim::run::{AnyHost, Offer, drive, prepare_hosts};
-use srd_sim::scenario::Scenario;
-use srd_sim::settings::OnNode;
-use srd_sim::simulation::Simulation;
+use srd_sim::apps::Script;
+use srd_sim::apps::benchmarks::all_reduce::AllReduce;
+use srd_sim::apps::benchmarks::pairs::{ping_pong, stream};
+use srd_sim::hosts::{AnyHost, OnNode};
+use srd_sim::input::Scenario;
+use srd_sim::run::{Ended, Offer, Simulation, drive, place, prepare_hosts, to_end};
 use srd_wire::BitRate;
 
 const FABRIC: &str = r#"

@@ -5,8 +5,8 @@ use crate::sim::batch::{self, Manner};
 use crate::sim::recording::command_line;
 use anyhow::Context;
 use srd_sim::figures::{self, Figure, GROUPS, Group};
-use srd_sim::memory_estimate::MemoryEstimate;
 use srd_sim::record;
+use srd_sim::run::MemoryEstimate;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -53,7 +53,7 @@ fn named(name: &str) -> Result<Named, String> {
         return Ok(Named(vec![figure]));
     }
     if let Some(group) = Group::named(name) {
-        return Ok(Named(group.figures.to_vec()));
+        return Ok(Named(group.figures.clone()));
     }
     let groups: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
     let names: Vec<&str> = figures::all().map(|figure| figure.name).collect();
@@ -70,7 +70,7 @@ fn wanted(names: &[Named]) -> Vec<&'static Figure> {
 /// Makes them and writes the page.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(out) = args.out.as_ref().filter(|_| !args.list) else {
-        for group in GROUPS {
+        for group in GROUPS.iter() {
             let rows = group.figures.iter();
             let rows = rows.map(|figure| (figure.name, format!("{} ({})", figure.title, figure.source)));
             output::text(&format!("{}:\n{}", group.name, output::columns(rows)))?;

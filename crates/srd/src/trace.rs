@@ -1,10 +1,10 @@
-//! `srd trace`: why was this message late? The answer is `srd_sim::record::trace_report`'s. With `--record` it makes such a
+//! `srd trace`: why was this message late? The answer is `srd-trace`'s. With `--record` it makes such a
 //! trace, of a process that runs (`record`).
 
 mod record;
 
 use crate::output;
-use srd_sim::record::trace_report::{Form, Question, TraceFile, Wanted, list};
+use srd_trace::{Form, Question, TraceFile, Wanted, list};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! `srd sim` as programs and people use it: what it prints, with which code it ends, and that it says the same twice.
 
 use serde_json::Value;
-use srd_sim::memory_estimate::MemoryEstimate;
-use srd_sim::scenario::Scenario;
+use srd_sim::input::Scenario;
+use srd_sim::run::MemoryEstimate;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

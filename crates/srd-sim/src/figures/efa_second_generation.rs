@@ -3,13 +3,13 @@
 //! messaging layer. The article describes neither fabric nor software's times; ours are stated here.
 
 use super::lab::Lab;
-use super::{Drawn, Figure, finding};
-use crate::program::all_reduce::AllReduce;
-use crate::program::pairs::{ping_pong, stream};
-use crate::program::run::{Ended, place};
-use crate::program::script::Script;
-use crate::settings::{OnNode, Settings};
-use crate::units::Ps;
+use super::{Drawn, Figure, Make, finding};
+use crate::apps::Script;
+use crate::apps::benchmarks::all_reduce::AllReduce;
+use crate::apps::benchmarks::pairs::{ping_pong, stream};
+use crate::hosts::{OnNode, Settings};
+use crate::run::{Ended, place};
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, plain};
 use srd_wire::BitRate;
 
@@ -46,28 +46,28 @@ pub(super) static DATA_AHEAD: Figure = Figure {
     name: "data-ahead",
     title: "Time of a message by size, with and without data ahead of the rendezvous",
     source: SOURCE,
-    make: data_ahead,
+    make: Make::Code(data_ahead),
 };
 
 pub(super) static IN_FLIGHT: Figure = Figure {
     name: "in-flight",
     title: "Bandwidth of a pair by what is in flight",
     source: SOURCE,
-    make: in_flight,
+    make: Make::Code(in_flight),
 };
 
 pub(super) static ALL_REDUCE: Figure = Figure {
     name: "all-reduce",
     title: "Time of an all-reduce of 16 nodes with 16 ranks each, by size",
     source: "AWS HPC Blog, 2022, \"Second generation EFA\", Figure 4",
-    make: all_reduce,
+    make: Make::Code(all_reduce),
 };
 
 pub(super) static GENERATIONS: Figure = Figure {
     name: "generations",
     title: "Time of a message by size, first and second generation",
     source: SOURCE,
-    make: generations,
+    make: Make::Code(generations),
 };
 
 /// The runs of a figure, one after the other.

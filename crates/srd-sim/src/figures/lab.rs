@@ -1,13 +1,11 @@
 //! Where figures are made: runs of scenarios, one after the other, with what figures want to know of them.
 
-use crate::fabric::PortId;
-use crate::flow::Program;
-use crate::outcome::{Meter, Outcome};
-use crate::program::run::{Ended, to_end};
-use crate::run::{self, AnyHost, Offer};
-use crate::scenario::Scenario;
-use crate::simulation::Simulation;
-use crate::units::Ps;
+use crate::apps::Program;
+use crate::hosts::AnyHost;
+use crate::input::Scenario;
+use crate::net::PortId;
+use crate::run::{self, Ended, Meter, Offer, Outcome, Simulation, to_end};
+use srd_baselines::units::Ps;
 use srd_wire::Time;
 use std::path::Path;
 

@@ -3,8 +3,8 @@
 //! with legacy traffic") and gives no figure.
 
 use super::lab::{Lab, Run};
-use super::{Drawn, Figure, finding};
-use crate::outcome::Times;
+use super::{Drawn, Figure, Make, finding};
+use crate::run::Times;
 use srd_chart::{Axis, Chart, plain};
 
 const SOURCE: &str = "IEEE Micro 40(6), 2020, \"Multipath Load Balancing\" (no figure there)";
@@ -13,14 +13,14 @@ pub(super) static ONE_PORT: Figure = Figure {
     name: "living-together",
     title: "Throughput of four flows of SRD and four of another transport on one port",
     source: SOURCE,
-    make: one_port,
+    make: Make::Code(one_port),
 };
 
 pub(super) static UPLINKS: Figure = Figure {
     name: "heavy-flows",
     title: "SRD's completion times beside heavy TCP flows on the same uplinks, and these flows' throughput beside SRD",
     source: SOURCE,
-    make: uplinks,
+    make: Make::Code(uplinks),
 };
 
 const PORT: &str = r#"

@@ -1,18 +1,23 @@
 //! Figures and tables that others have published, made again with simulated hosts: which there are, and the page that shows
-//! them, each beside what was published. One file for each publication.
+//! them, each beside what was published. A figure is a file (`file` reads it, `from_file` makes it), or code where a file cannot say
+//! what it takes; `lab` runs scenarios for both.
 
 mod broadcom;
 mod efa_second_generation;
+mod file;
+mod from_file;
 mod lab;
 mod living_together;
 mod mellanox;
 mod sandia;
 mod srd_paper;
 
+use file::FigureFile;
 use lab::Lab;
 use serde::Serialize;
 use srd_chart::{Chart, END, beginning, escape};
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 /// Something published.
 #[derive(Debug)]
@@ -23,8 +28,14 @@ pub struct Figure {
     pub title: &'static str,
     /// Where it was published.
     pub source: &'static str,
-    /// Makes it again. `None` if somebody has seen enough.
-    make: fn(&mut Lab<'_>) -> Option<Drawn>,
+    make: Make,
+}
+
+/// How a figure is made again. `None` if somebody has seen enough.
+#[derive(Debug)]
+enum Make {
+    Code(fn(&mut Lab<'_>) -> Option<Drawn>),
+    File(&'static FigureFile),
 }
 
 /// What came of it.
@@ -70,73 +81,90 @@ pub struct Group {
     /// What it is called on the command line.
     pub name: &'static str,
     /// Its figures.
-    pub figures: &'static [&'static Figure],
+    pub figures: Vec<&'static Figure>,
 }
 
-/// All groups, in the order of the page.
-pub static GROUPS: &[Group] = &[
-    Group {
-        name: "srd-paper",
-        figures: &[
-            &srd_paper::INCAST_BY_SIZE,
-            &srd_paper::INCAST_DISTRIBUTION,
-            &srd_paper::PERSISTENT_INCAST,
-            &srd_paper::RACK_TO_RACK,
-            &srd_paper::DEAD_LINK,
-            &living_together::ONE_PORT,
-            &living_together::UPLINKS,
+/// Figures that are code, by group, each with its place on the page.
+static CODE: [(&str, &[(u64, &Figure)]); 5] = [
+    (
+        "srd-paper",
+        &[
+            (1, &srd_paper::INCAST_BY_SIZE),
+            (2, &srd_paper::INCAST_DISTRIBUTION),
+            (3, &srd_paper::PERSISTENT_INCAST),
+            (4, &srd_paper::RACK_TO_RACK),
+            (5, &srd_paper::DEAD_LINK),
+            (6, &living_together::ONE_PORT),
+            (7, &living_together::UPLINKS),
         ],
-    },
-    Group {
-        name: "efa",
-        figures: &[
-            &efa_second_generation::DATA_AHEAD,
-            &efa_second_generation::IN_FLIGHT,
-            &efa_second_generation::ALL_REDUCE,
-            &efa_second_generation::GENERATIONS,
+    ),
+    (
+        "efa",
+        &[
+            (1, &efa_second_generation::DATA_AHEAD),
+            (2, &efa_second_generation::IN_FLIGHT),
+            (3, &efa_second_generation::ALL_REDUCE),
+            (4, &efa_second_generation::GENERATIONS),
         ],
-    },
-    Group {
-        name: "mellanox",
-        figures: &[
-            &mellanox::SMALL_MANY_TO_ONE,
-            &mellanox::QUEUE_PAIRS,
-            &mellanox::LARGE_MANY_TO_ONE,
-            &mellanox::ALL_TO_ALL,
-            &mellanox::BESIDE_TCP,
-            &mellanox::FOUR_QUADRANTS,
-            &mellanox::REACTION,
+    ),
+    (
+        "mellanox",
+        &[
+            (1, &mellanox::SMALL_MANY_TO_ONE),
+            (2, &mellanox::QUEUE_PAIRS),
+            (3, &mellanox::LARGE_MANY_TO_ONE),
+            (4, &mellanox::ALL_TO_ALL),
+            (5, &mellanox::BESIDE_TCP),
+            (6, &mellanox::FOUR_QUADRANTS),
+            (7, &mellanox::REACTION),
         ],
-    },
-    Group {
-        name: "broadcom",
-        figures: &[
-            &broadcom::GPCNET,
-            &broadcom::BLOCKING,
-            &broadcom::NON_BLOCKING,
-            &broadcom::HPCG,
-            &broadcom::LJ,
-            &broadcom::EAM,
-            &broadcom::LIVE_LOCK,
-            &broadcom::LATENCY,
+    ),
+    (
+        "broadcom",
+        &[
+            (1, &broadcom::GPCNET),
+            (2, &broadcom::BLOCKING),
+            (3, &broadcom::NON_BLOCKING),
+            (4, &broadcom::HPCG),
+            (5, &broadcom::LJ),
+            (6, &broadcom::EAM),
+            (7, &broadcom::LIVE_LOCK),
+            (8, &broadcom::LATENCY),
         ],
-    },
-    Group {
-        name: "sandia",
-        figures: &[
-            &sandia::bandwidth::SLOWEST,
-            &sandia::bandwidth::AVERAGE,
-            &sandia::order::ORDER,
-            &sandia::bisection::BISECTION,
-            &sandia::latency::ROTATE,
-            &sandia::latency::PING_PONG,
-            &sandia::collectives::ALL_TO_ALL,
-            &sandia::collectives::BARRIER,
-            &sandia::contention::CONTENTION,
-            &sandia::linpack::LINPACK,
+    ),
+    (
+        "sandia",
+        &[
+            (3, &sandia::order::ORDER),
+            (4, &sandia::bisection::BISECTION),
+            (9, &sandia::contention::CONTENTION),
         ],
-    },
+    ),
 ];
+
+/// Figures that are files.
+static FILES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
+    let figure = |file: &'static FigureFile| Figure {
+        name: &file.name,
+        title: &file.title,
+        source: &file.source,
+        make: Make::File(file),
+    };
+    file::ALL.iter().map(figure).collect()
+});
+
+/// All groups, in the order of the page.
+pub static GROUPS: LazyLock<Vec<Group>> = LazyLock::new(|| {
+    let group = |&(name, code): &(&'static str, &'static [(u64, &'static Figure)])| {
+        let files = file::ALL.iter().zip(FILES.iter()).filter(|(file, _)| file.group == name);
+        let mut figures: Vec<(u64, &'static Figure)> =
+            files.map(|(file, figure)| (file.page, figure)).collect();
+        figures.extend(code);
+        figures.sort_by_key(|(page, _)| *page);
+        Group { name, figures: figures.into_iter().map(|(_, figure)| figure).collect() }
+    };
+    CODE.iter().map(group).collect()
+});
 
 /// All figures, in the order of the page.
 pub fn all() -> impl Iterator<Item = &'static Figure> {
@@ -159,7 +187,11 @@ impl Figure {
     /// Makes it, `quick` with fewer and shorter runs. `watch` is told now and then which share is done; `None` if it returned
     /// false.
     pub fn make(&self, quick: bool, watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
-        (self.make)(&mut Lab::new(quick, watch))
+        let mut lab = Lab::new(quick, watch);
+        match self.make {
+            Make::Code(make) => make(&mut lab),
+            Make::File(file) => from_file::make(file, &mut lab),
+        }
     }
 }
 

@@ -3,10 +3,10 @@
 //! with the paper's minimum retransmission timeout of 50 ms.
 
 use super::lab::{Lab, Run};
-use super::{Drawn, Figure, NSCC, NSCC_CUT, finding};
-use crate::outcome::Times;
-use crate::record::page::distribution;
-use crate::units::Ps;
+use super::{Drawn, Figure, Make, NSCC, NSCC_CUT, finding};
+use crate::record::distribution;
+use crate::run::Times;
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, plain};
 
 const INCAST: &str = include_str!("../../../../scenarios/fig2-incast-48.toml");
@@ -32,35 +32,35 @@ pub(super) static INCAST_BY_SIZE: Figure = Figure {
     name: "incast-by-size",
     title: "Longest completion time of 48 flows into one server, by size",
     source: "IEEE Micro 40(6), 2020, Figure 2",
-    make: incast_by_size,
+    make: Make::Code(incast_by_size),
 };
 
 pub(super) static INCAST_DISTRIBUTION: Figure = Figure {
     name: "incast-distribution",
     title: "Completion times of 48 flows of 2 MB into one server",
     source: "IEEE Micro 40(6), 2020, Figure 3",
-    make: incast_distribution,
+    make: Make::Code(incast_distribution),
 };
 
 pub(super) static PERSISTENT_INCAST: Figure = Figure {
     name: "persistent-incast",
     title: "Throughput of flows while 48 send to one server without end",
     source: "IEEE Micro 40(6), 2020, Figure 4",
-    make: persistent_incast,
+    make: Make::Code(persistent_incast),
 };
 
 pub(super) static RACK_TO_RACK: Figure = Figure {
     name: "rack-to-rack",
     title: "Completion times from rack to rack, half of the uplinks' bandwidth in use",
     source: "IEEE Micro 40(6), 2020, Figures 5 and 6",
-    make: rack_to_rack,
+    make: Make::Code(rack_to_rack),
 };
 
 pub(super) static DEAD_LINK: Figure = Figure {
     name: "dead-link",
     title: "Longest pause of any flow when an uplink dies, by how long the network takes to route around it",
     source: "IEEE Micro 40(6), 2020, \"Multipath Load Balancing\"",
-    make: dead_link,
+    make: Make::Code(dead_link),
 };
 
 /// Overrides as the scenario wants them.

@@ -2,9 +2,8 @@
 //! baseline has for these, with zeros for its payload.
 
 use super::frame_metadata::FrameMetadata;
-use crate::frame::ETHERNET_HEADER;
-use crate::frame::FrameHead;
-use crate::srd_nic::SrdContent;
+use crate::hosts::SrdContent;
+use crate::net::{ETHERNET_HEADER, FrameHead};
 use srd_baselines::MixedContent;
 use srd_baselines::wire::Protocol;
 use srd_proto::Payload;

@@ -1,10 +1,14 @@
 //! What frames of a recorded run carry: what they carry anyway, and what only their sender knows of them.
 
-use super::observed::AnyContent;
-use crate::flow::Place;
-use crate::frame::{Content, ETHERNET_HEADER};
+use crate::apps::Place;
+use crate::hosts::AnyHost;
+use crate::net::{Content, ETHERNET_HEADER};
 use srd_baselines::frame::DataPacket;
+use srd_baselines::transport::Transport;
 use srd_baselines::wire::Headers;
+
+/// What frames of any transport carry.
+pub type AnyContent = <AnyHost as Transport>::Content;
 
 /// See the module.
 #[derive(Clone, Debug)]

@@ -5,10 +5,10 @@
 //! time everybody does, and it must come to the same outcome. Everything but costs, and the command and program that the
 //! page names, depends on scenario and seed alone.
 //!
-//! `plan` decides what is looked at, `names` knows who is who, `samples` and `tables` write the tables (`table`),
+//! `plan` decides what is looked at, `name_index` knows who is who, `samples` and `tables` write the tables (`table`),
 //! `frame_bytes` and `capture` the captures, `trace`, `transport_events` and `observed` the trace (`frame_metadata` is what only a packet's sender
 //! knows of it), `page` the page, with the charts of `srd-chart`.
-//! `trace_report` reads traces: why was this message late.
+//! `srd-trace` says what lines of a trace are, and reads them. `verified` is a run in which every packet goes through the wire format.
 
 mod capture;
 mod folder;
@@ -16,38 +16,36 @@ mod frame_bytes;
 mod frame_metadata;
 mod name_index;
 mod observed;
-pub(crate) mod page;
+mod page;
 mod plan;
 mod samples;
 mod table;
 mod tables;
 mod trace;
-pub mod trace_report;
 mod transport_events;
+mod verified;
 
 pub use capture::LONGEST_FRAME;
 pub use frame_metadata::FrameMetadata;
 pub use observed::Observed;
+pub(crate) use page::distribution;
 pub use table::Columns;
 pub(crate) use table::quoted;
-pub use trace::Event;
+pub use verified::{check_verified, run_verified};
 
-use crate::fabric::{Fabric, PortId, Sight, Watcher};
-use crate::flow::Size;
-use crate::frame::FrameHead;
-use crate::outcome::{Meter, Outcome};
-use crate::process::Process;
-use crate::run::{self, AnyHost, Offer, Ran};
-use crate::scenario::Scenario;
-use crate::simulation::Simulation;
-use crate::srd_transport::Srd;
-use crate::units::Ps;
+use crate::apps::Size;
+use crate::hosts::{AnyHost, Process, Srd};
+use crate::input::Scenario;
+use crate::net::{Fabric, FrameHead, PortId, Sight, Watcher};
+use crate::run::{self, Meter, Offer, Outcome, Ran, Simulation};
 use capture::Captures;
 use folder::Folder;
 use name_index::NameIndex;
 use plan::Plan;
 use samples::Sampler;
+use srd_baselines::units::Ps;
 use srd_baselines::wire::Streams;
+use srd_trace::{Event, TraceFile};
 use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
@@ -96,7 +94,7 @@ pub enum Traced {
 pub struct Recording {
     /// Directory; made if it is not there.
     pub dir: PathBuf,
-    /// Cables to capture, as [`crate::topology::Topology::cables_named`] understands them.
+    /// Cables to capture, as [`crate::net::Topology::cables_named`] understands them.
     pub pcap: Vec<String>,
     /// Bytes kept of each captured frame; `None`: its headers.
     pub snap_len: Option<u32>,
@@ -151,7 +149,7 @@ pub fn run(
 ) -> io::Result<Option<Recorded>> {
     plan::check_traced(&recording.traced, scenario)?;
     let cables = capture::chosen(scenario, &recording.pcap)?;
-    check_verified(recording, scenario)?;
+    check_recording(recording, scenario)?;
     let folder = Folder::open(&recording.dir)?;
     let mut names: Vec<&str> = vec![OUTCOME, TRACE, PAGE];
     names.extend(TABLES.iter().map(|table| table.file));
@@ -186,9 +184,9 @@ fn tables_of(scenario: &Scenario) -> impl Iterator<Item = Columns> {
 }
 
 /// Whether there is something to verify, if somebody wants it.
-fn check_verified(recording: &Recording, scenario: &Scenario) -> io::Result<()> {
+fn check_recording(recording: &Recording, scenario: &Scenario) -> io::Result<()> {
     match recording.verify {
-        true => run::check_verified(scenario)
+        true => check_verified(scenario)
             .map_err(|what| io::Error::new(io::ErrorKind::InvalidInput, what.to_string())),
         false => Ok(()),
     }
@@ -235,7 +233,10 @@ impl<'a> Second<'a> {
     ) -> io::Result<Second<'a>> {
         let mut simulation: Simulation<'_, Observed> = run::prepare_hosts(scenario, offer);
         simulation.keep_order();
-        let names = Arc::new(NameIndex::of(scenario, &simulation));
+        let port = |process: &Observed| Some(process.srd()?.endpoint().ports()[0]);
+        let processes: Vec<_> =
+            simulation.transports().map(|process| (process.at(), port(process))).collect();
+        let names = Arc::new(NameIndex::of(scenario, &simulation, &processes));
         let notes = std::mem::take(&mut plan.notes);
         let trace = match recording.traced {
             Traced::No => None,
@@ -314,7 +315,7 @@ impl<'a> Second<'a> {
             tables::write_programs(self.folder, &ran.outcome)?;
         }
         let told = match traced {
-            true => Some(trace_report::TraceFile::read(&recording.dir.join(TRACE))?),
+            true => Some(TraceFile::read(&recording.dir.join(TRACE))?),
             false => None,
         };
         let page = page::Page {
@@ -345,7 +346,7 @@ fn start_trace(
 ) -> io::Result<Trace> {
     let flows = &scenario.traffic.flows;
     let first_line = Event::Run {
-        format: trace::FORMAT,
+        format: srd_trace::FORMAT,
         scenario: scenario.settings.name.clone(),
         seed: scenario.settings.seed,
         flows: flows.len() as u32,

@@ -1,13 +1,12 @@
 //! Who is who in a run: processes by address, flows by what their packets say, ports by name.
 
-use crate::fabric::PortId;
-use crate::flow::{Flow, Place, Traffic};
-use crate::record::observed::Observed;
-use crate::scenario::Scenario;
-use crate::simulation::Simulation;
-use crate::srd_nic::{gid, host_of};
-use crate::topology::{NodeId, Topology};
-use crate::units::Ps;
+use crate::apps::{Flow, Place, Traffic};
+use crate::hosts::Process;
+use crate::hosts::{gid, host_of};
+use crate::input::Scenario;
+use crate::net::{NodeId, PortId, Topology};
+use crate::run::Simulation;
+use srd_baselines::units::Ps;
 use srd_wire::InstanceAddr;
 use std::collections::{HashMap, HashSet};
 
@@ -34,15 +33,18 @@ pub(super) struct NameIndex {
 
 impl NameIndex {
     /// Of a simulation of `scenario` that has been built.
-    pub(super) fn of(scenario: &Scenario, simulation: &Simulation<'_, Observed>) -> NameIndex {
+    /// `processes` are named as frames name them, with the port of those that speak SRD.
+    pub(super) fn of<T: Process>(
+        scenario: &Scenario,
+        simulation: &Simulation<'_, T>,
+        processes: &[(Place, Option<u16>)],
+    ) -> NameIndex {
         let Scenario { topology, traffic, .. } = scenario;
         let places: Vec<Place> = simulation.places().map(|(place, _)| place).collect();
         let transports = &scenario.settings.transports;
-        let address = |process: &Observed| {
-            let port = process.srd()?.endpoint().ports()[0];
-            Some(InstanceAddr { gid: gid(process.at().host), port })
-        };
-        let addresses: Vec<Option<InstanceAddr>> = simulation.transports().map(address).collect();
+        let address =
+            |&(at, port): &(Place, Option<u16>)| Some(InstanceAddr { gid: gid(at.host), port: port? });
+        let addresses: Vec<Option<InstanceAddr>> = processes.iter().map(address).collect();
         let hosts = places.iter().zip(&addresses).zip(0..);
         let mut inboxes = vec![Vec::new(); places.len()];
         for (index, state) in (0..).zip(&simulation.flows) {
@@ -54,7 +56,7 @@ impl NameIndex {
             by_address: hosts
                 .filter_map(|((place, addr), n)| Some(((place.host, addr.as_ref()?.port), n)))
                 .collect(),
-            by_place: simulation.transports().map(Observed::at).zip(0..).collect(),
+            by_place: processes.iter().map(|&(at, _)| at).zip(0..).collect(),
             addresses,
             speaks: simulation.places().map(|(_, transport)| transport).collect(),
             transports: transports.iter().map(|transport| transport.name.clone()).collect(),

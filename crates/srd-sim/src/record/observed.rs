@@ -1,15 +1,12 @@
 //! A process with somebody looking over its shoulder: it does what its transport does, shows a trace what it does, gives captures
 //! what only it knows of its packets, and if asked to puts every packet of SRD that it receives through the wire format.
 
-use super::frame_metadata::FrameMetadata;
+use super::frame_metadata::{AnyContent, FrameMetadata};
 use super::trace::Trace;
-use crate::flow::Place;
-use crate::frame::{Content, FrameHead};
-use crate::process::{Birth, Process};
-use crate::run::AnyHost;
-use crate::srd_nic::SrdContent;
-use crate::srd_transport::Srd;
-use crate::transport::{Counts, Order, Outgoing, Report, Transport};
+use crate::apps::Place;
+use crate::hosts::{AnyHost, Birth, Process, Srd, SrdContent};
+use crate::net::{Content, FrameHead};
+use srd_baselines::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_baselines::wire::{Departure, Streams};
 use srd_baselines::{Mixed, MixedContent};
 use srd_device::Length;
@@ -19,9 +16,6 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
-
-/// What frames of any transport carry.
-pub type AnyContent = <AnyHost as Transport>::Content;
 
 /// See the module.
 pub struct Observed {
@@ -163,6 +157,12 @@ fn through_the_wire(content: &SrdContent) -> Result<Packet<Length>, String> {
     match decoded == *packet {
         true => Ok(decoded),
         false => Err(format!("it is read as {decoded:?}")),
+    }
+}
+
+impl Process for Observed {
+    fn new(birth: Birth<'_>) -> Observed {
+        Observed::new(birth)
     }
 }
 

@@ -4,15 +4,13 @@
 
 use super::Traced;
 use super::name_index::{ends_of, numbers};
-use crate::fabric::PortId;
-use crate::flow::Size;
-use crate::input::counted;
-use crate::process::Process;
-use crate::run;
-use crate::scenario::Scenario;
-use crate::simulation::{FlowState, Simulation};
-use crate::topology::PacketSizes;
-use crate::units::Ps;
+use crate::apps::Size;
+use crate::hosts::Process;
+use crate::input::Scenario;
+use crate::net::{PacketSizes, PortId};
+use crate::run::{self, FlowState, Simulation};
+use srd_baselines::input::counted;
+use srd_baselines::units::Ps;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 

@@ -1,7 +1,7 @@
 //! Tables of comma-separated values (RFC 4180), whose columns are said once.
 
 use super::folder::Folder;
-use crate::units::Ps;
+use srd_baselines::units::Ps;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs::File;

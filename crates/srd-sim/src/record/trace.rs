@@ -1,207 +1,29 @@
 //! The trace of a run: what befell the packets of chosen flows, one JSON object per line, in the order in which it
 //! happened.
 //!
-//! [`Event`] is the fabric's part: what a simulation knows and a host does not. It comes from two sides, the ports
+//! What a line says is `srd-trace`'s [`Event`]: what a simulation knows and a host does not. It comes from two sides, the ports
 //! ([`Trace::see`]) and the processes (`observed`). What the transports decide has a schema of its own (`srd-proto`); its
-//! events stand between the others, under their own names (`decisions`).
+//! events stand between the others, under their own names (`transport_events`).
 
 use super::frame_metadata::FrameMetadata;
 use super::name_index::NameIndex;
 use super::transport_events::{Contexts, Decision};
-use crate::fabric::{Gone, PortId, Sight};
-use crate::flow::Place;
-use crate::frame::{Content, DataPacket, FrameHead};
-use crate::srd_transport::Srd;
-use crate::transport::Report;
-use crate::units::Ps;
-use serde::{Deserialize, Serialize};
+use crate::apps::Place;
+use crate::hosts::Srd;
+use crate::net::{Content, DataPacket, FrameHead, Gone, PortId, Sight};
+use serde::Serialize;
+use srd_baselines::transport::Report;
+use srd_baselines::units::Ps;
 use srd_proto::PeerId;
+use srd_trace::Event;
 use srd_wire::Time;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
-/// Version of the format, in the first line.
-pub const FORMAT: u32 = 2;
 /// Most lines of a trace, whoever has chosen its flows: some 250 MB.
 pub const MAX_LINES: u64 = 2_000_000;
-
-/// A line of a trace. Times are microseconds since the beginning of the run; `flow` is the flow's number; `psn` and
-/// `tx` together name one transmission of a packet: the first has `tx` 0.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
-    /// Which run this is.
-    Run {
-        /// Version of the format.
-        format: u32,
-        /// The scenario's name.
-        scenario: String,
-        /// The seed.
-        seed: u64,
-        /// Flows of the run.
-        flows: u32,
-        /// Those of which packets are told.
-        traced: u32,
-        /// Longest unloaded round trip.
-        base_rtt_us: f64,
-        /// Whose trace it is, where a process has recorded what its transport decided (`srd trace --record`); none in a
-        /// simulator's.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        host: Option<Host>,
-    },
-    /// A flow begins.
-    FlowStarted {
-        /// When.
-        t_us: f64,
-        /// The flow.
-        flow: u32,
-        /// Sending process.
-        src: String,
-        /// Receiving process.
-        dst: String,
-        /// Bytes to be moved; none for a flow without end.
-        bytes: Option<u64>,
-    },
-    /// A packet begins to leave its host.
-    FrameSent {
-        /// When.
-        t_us: f64,
-        /// The flow.
-        flow: u32,
-        /// Sequence number.
-        psn: u32,
-        /// Which transmission.
-        tx: u8,
-        /// Path slot.
-        path: u16,
-        /// UDP source port, of which ECMP makes a path.
-        source_port: u16,
-        /// The host's port.
-        port: String,
-        /// Bytes on the wire.
-        bytes: u32,
-        /// Of those, the flow's own.
-        payload: u32,
-        /// Since the flow's last packet (or its start) the host's link has stood idle for so long: the transport was
-        /// waiting for its window or its pace, or the host was busy.
-        idle_us: f64,
-        /// And carried other packets for so long.
-        others_us: f64,
-    },
-    /// A packet comes to a switch's port.
-    FrameQueued {
-        /// When.
-        t_us: f64,
-        /// The flow.
-        flow: u32,
-        /// Sequence number.
-        psn: u32,
-        /// Which transmission.
-        tx: u8,
-        /// The port.
-        port: String,
-        /// When it begins to leave.
-        leaves_us: f64,
-        /// Whether it carries a congestion mark.
-        marked: bool,
-    },
-    /// A packet is lost on its way.
-    FrameLost {
-        /// When.
-        t_us: f64,
-        /// The flow.
-        flow: u32,
-        /// Sequence number.
-        psn: u32,
-        /// Which transmission.
-        tx: u8,
-        /// The port: where it did not fit, or where the cable begins that lost it.
-        port: String,
-        /// `queue_full`, `trimmed`, `cable` or `no_route`.
-        why: String,
-    },
-    /// The receiving host looks at a packet.
-    FrameArrived {
-        /// When.
-        t_us: f64,
-        /// The flow.
-        flow: u32,
-        /// Sequence number.
-        psn: u32,
-        /// Which transmission.
-        tx: u8,
-        /// When it came to the network card.
-        arrived_us: f64,
-    },
-    /// The sender learns that a packet has arrived.
-    PacketAcked {
-        /// When.
-        t_us: f64,
-        /// The flow.
-        flow: u32,
-        /// Sequence number.
-        psn: u32,
-    },
-    /// The receiver has every byte of a flow.
-    FlowReceived {
-        /// When.
-        t_us: f64,
-        /// The flow.
-        flow: u32,
-    },
-    /// The sender has every byte of a flow acknowledged.
-    FlowSent {
-        /// When.
-        t_us: f64,
-        /// The flow.
-        flow: u32,
-    },
-    /// The transport gives a flow up.
-    FlowFailed {
-        /// When.
-        t_us: f64,
-        /// The flow.
-        flow: u32,
-        /// Why.
-        why: String,
-    },
-    /// The trace ends before the run does.
-    Truncated {
-        /// Lines that are missing.
-        missing: u64,
-    },
-    /// A process could not keep up with recording: lines are missing before the next.
-    Dropped {
-        /// When the next event happened.
-        t_us: f64,
-        /// Lines that are missing here.
-        missing: u64,
-    },
-    /// A process's recording has ended in order.
-    RecordingEnded {
-        /// When.
-        t_us: f64,
-        /// Lines that are missing in all.
-        missing: u64,
-    },
-}
-
-/// The process of a trace that was recorded on a host (`srd-net`, `trace.rs`, writes it).
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Host {
-    /// Its number.
-    pub pid: u32,
-    /// Its program.
-    pub program: String,
-    /// Where it receives.
-    pub address: String,
-    /// The host's name.
-    pub name: String,
-    /// When the recording began, in seconds since 1970: time 0 of the trace.
-    pub began_unix_s: f64,
-}
 
 /// Use of a host's link so far.
 #[derive(Clone, Copy, Default)]

@@ -3,8 +3,8 @@
 //! they carry.
 
 use super::name_index::NameIndex;
-use crate::srd_transport::Srd;
-use crate::units::Ps;
+use crate::hosts::Srd;
+use srd_baselines::units::Ps;
 use srd_proto::{Event, EventLine, PeerId};
 use srd_wire::Time;
 use std::collections::{HashMap, HashSet};

@@ -1,8 +1,8 @@
 //! Outcomes as comma-separated values: one line for each run, the columns of its JSON.
 
 use super::{Row, Sweep};
-use crate::outcome::{Outcome, Times};
 use crate::record::quoted;
+use crate::run::{Outcome, Times};
 use std::fmt::Write;
 
 type Column = (&'static str, fn(&Outcome) -> String);
@@ -84,7 +84,7 @@ pub fn of_sweep(sweep: &Sweep, rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Meter;
+    use crate::run::Meter;
 
     #[test]
     fn columns_are_those_of_the_json() {

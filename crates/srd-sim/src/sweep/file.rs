@@ -1,9 +1,9 @@
 //! Sweep files: TOML, read and complained about like scenarios.
 
 use super::{Axis, Case, Combine, Figure, Seeds, Sweep, Value};
-use crate::input::{InputError, listed, read_text, shown};
-use crate::scenario::Scenario;
+use crate::input::Scenario;
 use srd_baselines::document::Document;
+use srd_baselines::input::{InputError, listed, read_text, shown};
 use srd_baselines::section::Section;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Results of a sweep as tables in Markdown that can be read as they are.
 
 use super::{Case, Combine, Figure, Row, Sweep};
-use crate::outcome::Outcome;
+use crate::run::Outcome;
 use std::fmt::Write;
 
 /// Name of a case of which nothing is changed.

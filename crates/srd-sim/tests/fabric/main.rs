@@ -3,11 +3,10 @@
 mod pause;
 mod routing;
 
-use srd_sim::fabric::{PortCounters, PortId};
-use srd_sim::outcome::{Meter, Outcome};
-use srd_sim::run::{self, AnyHost, Offer};
-use srd_sim::scenario::Scenario;
-use srd_sim::simulation::Simulation;
+use srd_sim::hosts::AnyHost;
+use srd_sim::input::Scenario;
+use srd_sim::net::{PortCounters, PortId};
+use srd_sim::run::{self, Meter, Offer, Outcome, Simulation};
 use srd_sim::units::Ps;
 use std::path::Path;
 

@@ -1,9 +1,8 @@
 //! Pauses: what they save, what they cost, and what becomes of those who wait for each other.
 
 use crate::{begun, counters, done, gbps, outcome, paused, port, refusal, scenario, took};
-use srd_sim::fabric::PortId;
-use srd_sim::scenario::Scenario;
-use srd_sim::topology::{Cable, NodeId, Switch, Topology};
+use srd_sim::input::Scenario;
+use srd_sim::net::{Cable, NodeId, PortId, Switch, Topology};
 use srd_sim::units::Ps;
 use srd_wire::BitRate;
 

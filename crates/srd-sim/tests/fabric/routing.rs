@@ -2,12 +2,10 @@
 
 use crate::{begun, counters, done, outcome, port, refusal, scenario, took};
 use srd_baselines::MixedContent;
-use srd_sim::fabric::{PortId, Sight, Watcher};
-use srd_sim::frame::FrameHead;
-use srd_sim::run::AnyHost;
-use srd_sim::scenario::Scenario;
-use srd_sim::simulation::Simulation;
-use srd_sim::srd_nic::SrdContent;
+use srd_sim::hosts::{AnyHost, SrdContent};
+use srd_sim::input::Scenario;
+use srd_sim::net::{FrameHead, PortId, Sight, Watcher};
+use srd_sim::run::Simulation;
 use srd_sim::units::Ps;
 use srd_wire::Body;
 use std::cell::RefCell;

@@ -1,10 +1,9 @@
 //! htsim's connection matrices and topologies.
 
 use crate::htsim_file;
-use srd_sim::flow::{Place, Size, Start, TriggerKind};
-use srd_sim::htsim::{cm_file, default_tree, topo_file};
-use srd_sim::settings::FaultKind;
-use srd_sim::topology::Topology;
+use srd_sim::apps::{Place, Size, Start, TriggerKind};
+use srd_sim::input::htsim::{cm_file, default_tree, topo_file};
+use srd_sim::net::{FaultKind, Topology};
 use srd_sim::units::Ps;
 use srd_wire::BitRate;
 
@@ -40,7 +39,7 @@ fn htsims_own_files_are_read() {
         let matrix = cm_file::parse(&htsim_file(name), name, Some(hosts)).unwrap();
         assert_eq!(matrix.traffic.flows.len(), flows, "{name}");
         assert_eq!(matrix.notes, [""; 0]);
-        let all_alike = |flow: &srd_sim::flow::Flow| {
+        let all_alike = |flow: &srd_sim::apps::Flow| {
             flow.size == Size::Bytes(2_000_000) && flow.start == Start::At(Ps::ZERO) && flow.src.process == 0
         };
         assert!(matrix.traffic.flows.iter().all(all_alike), "{name}");

@@ -2,9 +2,8 @@
 
 use crate::{htsim_file, shipped};
 use proptest::prelude::*;
-use srd_sim::htsim::{cm_file, topo_file};
-use srd_sim::input::InputError;
-use srd_sim::scenario::Scenario;
+use srd_sim::input::htsim::{cm_file, topo_file};
+use srd_sim::input::{InputError, Scenario};
 use std::sync::LazyLock;
 
 /// One change of a text.

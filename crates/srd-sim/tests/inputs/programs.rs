@@ -1,8 +1,8 @@
 //! `[[program]]` sections: what becomes of them, and what is wrong with them.
 
-use srd_sim::program::catalogue::Kind;
-use srd_sim::program::lammps::Benchmark;
-use srd_sim::scenario::Scenario;
+use srd_sim::apps::benchmarks::lammps::Benchmark;
+use srd_sim::apps::catalogue::Kind;
+use srd_sim::input::Scenario;
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -2,10 +2,9 @@
 
 use crate::shipped;
 use srd_proto::{ControllerKind, SelectorKind};
-use srd_sim::flow::{Size, Start};
-use srd_sim::scenario::{Scenario, all_keys};
-use srd_sim::settings::{ClassSchedule, Direction, Ecn, FaultKind, SharedBuffer};
-use srd_sim::topology::PacketSizes;
+use srd_sim::apps::{Size, Start};
+use srd_sim::input::{Scenario, all_keys};
+use srd_sim::net::{ClassSchedule, Direction, Ecn, FaultKind, PacketSizes, SharedBuffer};
 use srd_sim::units::Ps;
 use srd_wire::BitRate;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Builders, checks, names of cables, distances.
 
 use proptest::prelude::*;
-use srd_sim::topology::{Cable, Clos, LeafSpine, NodeId, OneSwitch, PacketSizes, Switch, Tier, Topology};
+use srd_sim::net::{Cable, Clos, LeafSpine, NodeId, OneSwitch, PacketSizes, Switch, Tier, Topology};
 use srd_sim::units::Ps;
 use srd_wire::BitRate;
 

@@ -1,9 +1,9 @@
 //! Generators: what flows they make, and that all of these can start and end.
 
-use srd_sim::flow::{Flow, Place, Size, Start, Traffic, TrafficFault, Trigger, TriggerKind};
-use srd_sim::topology::{LeafSpine, Tier, Topology};
+use srd_sim::apps::workload::*;
+use srd_sim::apps::{Draw, Flow, Place, Size, Start, Traffic, TrafficFault, Trigger, TriggerKind};
+use srd_sim::net::{LeafSpine, Tier, Topology};
 use srd_sim::units::Ps;
-use srd_sim::workload::*;
 use srd_wire::BitRate;
 
 fn fabric() -> Topology {

@@ -7,8 +7,8 @@ mod runs;
 mod tables;
 mod traces;
 
+use srd_sim::input::Scenario;
 use srd_sim::record::{self, Recorded, Recording};
-use srd_sim::scenario::Scenario;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -2,10 +2,10 @@
 
 use crate::captures::{Frame, frames, ones_sum, short, whole};
 use crate::{directory, record, rows, scenario, text};
-use srd_sim::outcome::Outcome;
-use srd_sim::record::trace_report::{Question, TraceFile};
-use srd_sim::record::{self as recorder, PAGE, Recording, TRACE, Traced};
-use srd_sim::run;
+use srd_sim::record as recorder;
+use srd_sim::record::{PAGE, Recording, TRACE, Traced};
+use srd_sim::run::{self, Outcome};
+use srd_trace::{Question, TraceFile};
 use std::collections::BTreeMap;
 use std::fs;
 

@@ -1,9 +1,9 @@
 //! Recording: the same run, the same files, and what a person is told who asks for what cannot be.
 
 use crate::{FAULTS, INCAST, directory, record, scenario, text};
-use srd_sim::outcome::Outcome;
-use srd_sim::record::{self as recorder, PAGE, Recording, Traced};
-use srd_sim::run;
+use srd_sim::record as recorder;
+use srd_sim::record::{PAGE, Recording, Traced};
+use srd_sim::run::{self, Outcome};
 use std::fs;
 
 fn everything(name: &str) -> Recording {

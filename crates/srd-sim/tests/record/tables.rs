@@ -1,7 +1,7 @@
 //! The tables say what the run did, and docs/OUTPUTS.md what they say.
 
 use crate::{FAULTS, INCAST, directory, record, rows, scenario};
-use srd_sim::flow::Size;
+use srd_sim::apps::Size;
 use srd_sim::record::{Recording, TABLES, Traced};
 use std::collections::{BTreeMap, BTreeSet};
 

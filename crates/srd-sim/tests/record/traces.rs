@@ -3,10 +3,10 @@
 use crate::{FAULTS, INCAST, directory, record, rows, scenario, text};
 use serde_json::Value;
 use srd_proto::EVENTS;
-use srd_sim::record::trace_report::{Form, Question, Report, TraceFile, Verdict, Wanted, list};
-use srd_sim::record::{Event, Recorded, Recording, TRACE, Traced};
+use srd_sim::input::Scenario;
+use srd_sim::record::{Recorded, Recording, TRACE, Traced};
 use srd_sim::run;
-use srd_sim::scenario::Scenario;
+use srd_trace::{Event, Form, Question, Report, TraceFile, Verdict, Wanted, list};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -218,7 +218,7 @@ fn decisions_of_flows_that_are_not_traced_are_left_out() {
 fn a_trace_changes_no_byte_of_the_outcome() {
     let scenario = scenario(&format!("{INCAST}{FAULTS}"), &["workload.processes=2"]);
     let plain = run::run(&scenario);
-    let json = |outcome: &srd_sim::outcome::Outcome| {
+    let json = |outcome: &srd_sim::run::Outcome| {
         let mut value = serde_json::to_value(outcome).unwrap();
         value.as_object_mut().unwrap().remove("cost");
         value.to_string()

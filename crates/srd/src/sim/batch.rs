@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use srd_sim::memory_estimate::{self, MemoryEstimate};
+use srd_sim::run::{MemoryEstimate, available_memory};
 use srd_sim::sweep::batch;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ pub fn run_all<R: Send>(
 
 /// How many may run at once in the memory that is free.
 fn threads_that_fit(wanted: usize, estimate: &MemoryEstimate) -> anyhow::Result<usize> {
-    let Some(available) = memory_estimate::available() else { return Ok(wanted) };
+    let Some(available) = available_memory() else { return Ok(wanted) };
     let fit = (available / estimate.bytes().max(1)) as usize;
     if fit == 0 {
         anyhow::bail!("{}", estimate.refusal(available));

@@ -3,12 +3,10 @@
 use super::scenario::{Runs, run_all};
 use anyhow::bail;
 use srd_baselines::BASELINES;
-use srd_sim::frame::ETHERNET_HEADER;
-use srd_sim::htsim::{cm_file, default_tree, topo_file};
-use srd_sim::input::{InputError, read_text};
-use srd_sim::scenario::Scenario;
-use srd_sim::srd_nic;
-use srd_sim::topology::{PacketSizes, Topology};
+use srd_sim::hosts::wire_cost;
+use srd_sim::input::htsim::{cm_file, default_tree, topo_file};
+use srd_sim::input::{InputError, Scenario, read_text};
+use srd_sim::net::{ETHERNET_HEADER, PacketSizes, Topology};
 use srd_wire::{BitRate, codec};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -257,7 +255,7 @@ fn mtu(transport: &str) -> u16 {
         return HTSIM_SIZES.data as u16 - ETHERNET_HEADER as u16;
     }
     let hello = codec::HELLO_LEN as u16;
-    let fits = |&mtu: &u16| srd_nic::wire_cost(mtu - hello, 0).payload == PAYLOAD;
+    let fits = |&mtu: &u16| wire_cost(mtu - hello, 0).payload == PAYLOAD;
     (4096..=4600).find(fits).expect("headers are shorter than 500 bytes")
 }
 
@@ -283,7 +281,7 @@ mod tests {
 
     #[test]
     fn full_packets_carry_htsims_payload() {
-        let cost = srd_nic::wire_cost(mtu(SRD), 0);
+        let cost = wire_cost(mtu(SRD), 0);
         assert_eq!(cost.payload, 4096);
         let introduction = codec::HELLO_LEN as u64;
         assert_eq!(

@@ -1,8 +1,8 @@
 //! What runs leave behind in directories, as the command line asks for it.
 
+use srd_sim::input::Scenario;
 use srd_sim::record::{self, Recording, Traced};
 use srd_sim::run::Ran;
-use srd_sim::scenario::Scenario;
 use srd_sim::units::Ps;
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -5,10 +5,9 @@ use super::recording::Record;
 use super::table;
 use crate::output;
 use anyhow::anyhow;
-use srd_sim::input::InputError;
-use srd_sim::memory_estimate::MemoryEstimate;
-use srd_sim::run::{self, Ran};
-use srd_sim::scenario::Scenario;
+use srd_sim::input::{InputError, Scenario};
+use srd_sim::record::{check_verified, run_verified};
+use srd_sim::run::{self, MemoryEstimate, Ran};
 use srd_sim::sweep::Seeds;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -85,10 +84,10 @@ impl Runs {
             return result.transpose().map(|result| result.map(|(ran, notes)| Done { ran, notes }));
         }
         if self.record.verify {
-            if let Err(what) = run::check_verified(&scenario) {
+            if let Err(what) = check_verified(&scenario) {
                 return Some(Err(anyhow!(what)));
             }
-            let result = run::run_verified(&scenario, watch)?;
+            let result = run_verified(&scenario, watch)?;
             return Some(result.map(done).map_err(|defect| anyhow!("verification: {defect}")));
         }
         run::run_watched(&scenario, watch).map(|ran| Ok(done(ran)))

@@ -1,6 +1,6 @@
 //! Outcomes as people read them: a line of times for each run, what packets did, what it took.
 
-use srd_sim::outcome::{OfWorkload, Outcome, Times};
+use srd_sim::run::{OfWorkload, Outcome, Times};
 
 /// A column: its head, and what it shows of an outcome.
 struct Column {

@@ -1,26 +1,26 @@
 //! The slides' all-to-all of the OSU benchmarks: 32 nodes with 4 processes each, blocking and not.
 
 use super::super::lab::Lab;
-use super::super::{Drawn, Figure, finding};
+use super::super::{Drawn, Figure, Make, finding};
 use super::{
     CC_AND_PFC, CC_ONLY, Configuration, DCTCP, IWARP, NSCC_CUT, NSCC_DROPS, PFC_ONLY, SOURCE, SRD, TCP, list,
     run,
 };
-use crate::program::measure::{Summary, spans};
+use crate::apps::{Summary, spans};
 use srd_chart::{Axis, Chart};
 
 pub(in crate::figures) static BLOCKING: Figure = Figure {
     name: "osu-alltoall",
     title: "osu_alltoall: 32 nodes, 4 processes a node, average latency",
     source: SOURCE,
-    make: |lab| all_to_all(lab, &BLOCKING, "auto"),
+    make: Make::Code(|lab| all_to_all(lab, &BLOCKING, "auto")),
 };
 
 pub(in crate::figures) static NON_BLOCKING: Figure = Figure {
     name: "osu-ialltoall",
     title: "osu_ialltoall: 32 nodes, 4 processes a node, pure communication time",
     source: SOURCE,
-    make: |lab| all_to_all(lab, &NON_BLOCKING, "at-once"),
+    make: Make::Code(|lab| all_to_all(lab, &NON_BLOCKING, "at-once")),
 };
 
 /// SRD is the last.

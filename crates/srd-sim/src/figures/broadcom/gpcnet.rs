@@ -1,16 +1,16 @@
 //! GPCNeT's table: how much worse three tests on a fifth of the nodes get when the others congest the network.
 
 use super::super::lab::Lab;
-use super::super::{Drawn, Figure, finding};
+use super::super::{Drawn, Figure, Make, finding};
 use super::{CC_AND_PFC, CC_ONLY, Configuration, DCTCP, IWARP, NSCC, PFC_ONLY, SOURCE, SRD, TCP, run};
-use crate::program::gpcnet::{Congestors, Figures, GpcNet, Test};
+use crate::apps::benchmarks::gpcnet::{Congestors, Figures, GpcNet, Test};
 use srd_chart::{Axis, Chart, plain};
 
 pub(in crate::figures) static GPCNET: Figure = Figure {
     name: "gpcnet",
     title: "Congestion impact of GPCNeT on 32 nodes, by configuration",
     source: SOURCE,
-    make: gpcnet,
+    make: Make::Code(gpcnet),
 };
 
 const NODES: u32 = 32;

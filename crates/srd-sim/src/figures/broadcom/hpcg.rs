@@ -1,16 +1,16 @@
 //! The slides' HPCG: 8, 16 and 32 processes on each of 8, 16 and 32 nodes.
 
 use super::super::lab::Lab;
-use super::super::{Drawn, Figure, finding};
+use super::super::{Drawn, Figure, Make, finding};
 use super::{SLIDES, SOURCE, list, run};
-use crate::program::hpcg::Hpcg;
+use crate::apps::benchmarks::hpcg::Hpcg;
 use srd_chart::{Axis, Chart};
 
 pub(in crate::figures) static HPCG: Figure = Figure {
     name: "hpcg",
     title: "HPCG: rate of all processes by that of as many alone",
     source: SOURCE,
-    make: hpcg,
+    make: Make::Code(hpcg),
 };
 
 const NODES: [u32; 3] = [8, 16, 32];

@@ -1,23 +1,23 @@
 //! The slides' LAMMPS: how efficiently 32,000 atoms a process scale, lj and eam, with 1 and 8 processes a node.
 
 use super::super::lab::Lab;
-use super::super::{Drawn, Figure, finding};
+use super::super::{Drawn, Figure, Make, finding};
 use super::{SLIDES, SOURCE, list, run};
-use crate::program::lammps::{Benchmark, Lammps};
+use crate::apps::benchmarks::lammps::{Benchmark, Lammps};
 use srd_chart::{Axis, Chart};
 
 pub(in crate::figures) static LJ: Figure = Figure {
     name: "lammps-lj",
     title: "LAMMPS, lj: scaling efficiency by nodes, 8 processes a node",
     source: SOURCE,
-    make: |lab| efficiency(lab, &LJ, "lj", Benchmark::Lj),
+    make: Make::Code(|lab| efficiency(lab, &LJ, "lj", Benchmark::Lj)),
 };
 
 pub(in crate::figures) static EAM: Figure = Figure {
     name: "lammps-eam",
     title: "LAMMPS, eam: scaling efficiency by nodes, 8 processes a node",
     source: SOURCE,
-    make: |lab| efficiency(lab, &EAM, "eam", Benchmark::Eam),
+    make: Make::Code(|lab| efficiency(lab, &EAM, "eam", Benchmark::Eam)),
 };
 
 const NODES: [u32; 6] = [1, 2, 4, 8, 16, 32];

@@ -1,16 +1,16 @@
 //! The slides' latencies of cards and switches, as parts of half a round trip: what is simulated of each, found by leaving it out.
 
 use super::super::lab::Lab;
-use super::super::{Drawn, Figure, finding};
+use super::super::{Drawn, Figure, Make, finding};
 use super::{Configuration, PFC_ONLY, SOURCE, SRD, TCP, list, run};
-use crate::program::imb::{Benchmark, Imb};
+use crate::apps::benchmarks::imb::{Benchmark, Imb};
 use srd_chart::{Axis, Chart};
 
 pub(in crate::figures) static LATENCY: Figure = Figure {
     name: "latency-budget",
     title: "Half a round trip across the fabric, 8 bytes: what takes how long",
     source: SOURCE,
-    make: latency,
+    make: Make::Code(latency),
 };
 
 /// A part, and what leaves it out.

@@ -2,7 +2,7 @@
 //! than pauses send again what is only held up, and what it costs flows that have nothing to do with it.
 
 use super::super::lab::Lab;
-use super::super::{Drawn, Figure, finding};
+use super::super::{Drawn, Figure, Make, finding};
 use super::{CC_AND_PFC, CC_ONLY, Configuration, FABRIC, NSCC_CUT, PFC_ONLY, SOURCE, SRD, list, sets};
 use srd_chart::{Axis, Chart};
 
@@ -10,7 +10,7 @@ pub(in crate::figures) static LIVE_LOCK: Figure = Figure {
     name: "pause-live-lock",
     title: "Goodput into a slow receiver, by the retransmission timeout",
     source: SOURCE,
-    make: live_lock,
+    make: Make::Code(live_lock),
 };
 
 /// InfiniBand's Local ACK Timeout, 4.096 us 2^n, for n from 4 to 11.

@@ -27,7 +27,7 @@ pub(super) use latency::LATENCY;
 pub(super) use live_lock::LIVE_LOCK;
 
 use super::lab::{Lab, Run};
-use crate::settings::OnNode;
+use crate::hosts::OnNode;
 use srd_chart::plain;
 
 const SOURCE: &str =

@@ -5,36 +5,36 @@ use super::{
 };
 use super::{all_to_all, alone, losses, many_to_one, mean, range};
 use crate::figures::lab::{Lab, Run};
-use crate::figures::{Drawn, Figure, Finding, finding};
-use crate::units::Ps;
+use crate::figures::{Drawn, Figure, Finding, Make, finding};
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, plain};
 
 pub(in crate::figures) static SMALL_MANY_TO_ONE: Figure = Figure {
     name: "roce-16-to-1",
     title: "Throughput while 16 hosts send to one, 64 queue pairs each",
     source: SOURCE,
-    make: small_many_to_one,
+    make: Make::Code(small_many_to_one),
 };
 
 pub(in crate::figures) static LARGE_MANY_TO_ONE: Figure = Figure {
     name: "roce-63-to-1",
     title: "Throughput while 63 hosts send to one, 16 queue pairs each",
     source: SOURCE,
-    make: large_many_to_one,
+    make: Make::Code(large_many_to_one),
 };
 
 pub(in crate::figures) static QUEUE_PAIRS: Figure = Figure {
     name: "roce-queue-pairs",
     title: "Throughput of 16 hosts that send to one, by queue pairs of each",
     source: SOURCE,
-    make: queue_pairs,
+    make: Make::Code(queue_pairs),
 };
 
 pub(in crate::figures) static ALL_TO_ALL: Figure = Figure {
     name: "roce-all-to-all",
     title: "Throughput of hosts that all send to each other, 4 queue pairs for each two",
     source: SOURCE,
-    make: in_all_directions,
+    make: Make::Code(in_all_directions),
 };
 
 /// What the seed says where it shows curves that are lost.

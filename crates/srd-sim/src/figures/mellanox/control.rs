@@ -3,22 +3,22 @@
 use super::{Bench, Contender, ROCE_LOSSLESS, ROCE_LOSSY, SMALL, SOURCE, SRD, Shares};
 use super::{add_streams, losses, many_to_one, mean, range};
 use crate::figures::lab::Lab;
-use crate::figures::{Drawn, Figure, finding};
-use crate::units::Ps;
+use crate::figures::{Drawn, Figure, Make, finding};
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, plain};
 
 pub(in crate::figures) static FOUR_QUADRANTS: Figure = Figure {
     name: "roce-four-quadrants",
     title: "Flow control and congestion control: many to one, and a stream to a neighbour of the one",
     source: SOURCE,
-    make: four_quadrants,
+    make: Make::Code(four_quadrants),
 };
 
 pub(in crate::figures) static REACTION: Figure = Figure {
     name: "roce-reaction",
     title: "Queue by how fast senders act on a notification",
     source: SOURCE,
-    make: reaction,
+    make: Make::Code(reaction),
 };
 
 /// Two racks of 16 hosts, as much bandwidth between them as below.

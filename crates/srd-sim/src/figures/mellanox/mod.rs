@@ -11,7 +11,7 @@ pub(super) use control::{FOUR_QUADRANTS, REACTION};
 pub(super) use together::BESIDE_TCP;
 
 use super::lab::{Lab, Run};
-use crate::units::Ps;
+use srd_baselines::units::Ps;
 use srd_chart::plain;
 use std::fmt::Write;
 

@@ -6,8 +6,8 @@ use super::{
 };
 use super::{add_streams, losses, many_to_one, mean, range};
 use crate::figures::lab::Lab;
-use crate::figures::{Drawn, Figure, finding};
-use crate::units::Ps;
+use crate::figures::{Drawn, Figure, Make, finding};
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, plain};
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ pub(in crate::figures) static BESIDE_TCP: Figure = Figure {
     name: "roce-beside-tcp",
     title: "RoCE and TCP together, 16 hosts to one, with and without a class for each",
     source: SOURCE,
-    make: beside_tcp,
+    make: Make::Code(beside_tcp),
 };
 
 /// A transport beside TCP's 32 flows of each sender.

@@ -2,16 +2,16 @@
 //! some 4,000 nodes.
 
 use super::super::lab::Run;
-use super::super::{Drawn, Figure, finding};
-use super::{INFINIBAND, Lab, MOVED, NSCC, Network, SOURCE, SRD, Spread, complaints};
-use crate::workload::draw::Draw;
+use super::super::{Drawn, Figure, Make, finding};
+use super::{Lab, Network, SOURCE, Spread, complaints, network};
+use crate::apps::Draw;
 use srd_chart::{Axis, Chart, plain};
 
 pub(in super::super) static BISECTION: Figure = Figure {
     name: "sandia-bisection",
     title: "Bandwidth of a pair across random bisections, by the number of nodes",
     source: SOURCE,
-    make: bisection,
+    make: Make::Code(bisection),
 };
 
 /// Arity of the trees, the last with 3,456 nodes.
@@ -42,14 +42,16 @@ mtu = 9000
 kind = "flows"
 "#;
 
-/// A network, and whether the halves of the tree are paired in the order of their ports.
-const CASES: [(&str, Network, bool); 5] = [
-    ("SDR InfiniBand", INFINIBAND, false),
-    ("SDR InfiniBand, pairs in the order of ports", INFINIBAND, true),
-    ("iWARP, adaptive", MOVED, false),
-    ("NSCC, cut packets, ECMP hash", NSCC, false),
-    ("SRD, ECMP hash", SRD, false),
-];
+/// What it is called, its network, and whether the halves of the tree are paired in the order of their ports.
+fn cases() -> [(&'static str, Network, bool); 5] {
+    [
+        ("SDR InfiniBand", network("SDR InfiniBand, static"), false),
+        ("SDR InfiniBand, pairs in the order of ports", network("SDR InfiniBand, static"), true),
+        ("iWARP, adaptive", network("iWARP, adaptive"), false),
+        ("NSCC, cut packets, ECMP hash", network("NSCC, cut packets, ECMP hash"), false),
+        ("SRD, ECMP hash", network("SRD, ECMP hash"), false),
+    ]
+}
 
 /// Pairs of one host of each half. A half is any, or the first hosts.
 fn pairs(hosts: u32, seed: u64, in_order: bool) -> Vec<(u32, u32)> {
@@ -78,10 +80,11 @@ fn bisection(lab: &mut Lab<'_>) -> Option<Drawn> {
     let trees = lab.pick(&TREES[..2], &TREES[..]);
     let several = lab.pick(1, 3);
     let seeds = |k: u32| if k == TREES[3] { 1 } else { several };
-    lab.plan(CASES.len() * trees.iter().map(|&k| seeds(k)).sum::<usize>());
+    let cases = cases();
+    lab.plan(cases.len() * trees.iter().map(|&k| seeds(k)).sum::<usize>());
     let mut wrong = Vec::new();
     let mut all = Vec::new();
-    for (_, network, in_order) in &CASES {
+    for (_, network, in_order) in &cases {
         let mut of_case = Vec::new();
         for &k in trees {
             let hosts = k * k * k / 4;
@@ -91,7 +94,7 @@ fn bisection(lab: &mut Lab<'_>) -> Option<Drawn> {
                     .iter()
                     .map(|(from, to)| format!("\"{from}->{to}\""))
                     .collect();
-                let mut sets: Vec<String> = network.sets.iter().map(|set| set.to_string()).collect();
+                let mut sets = network.sets.clone();
                 sets.extend([
                     format!("seed={seed}"),
                     format!("fabric.k={k}"),
@@ -115,7 +118,7 @@ fn bisection(lab: &mut Lab<'_>) -> Option<Drawn> {
     for (which, value) in
         [("mean", (|spread: Spread| spread.mean) as fn(Spread) -> f64), ("slowest", |spread| spread.least)]
     {
-        for ((label, ..), of_case) in CASES.iter().zip(&all) {
+        for ((label, ..), of_case) in cases.iter().zip(&all) {
             let points = nodes
                 .iter()
                 .zip(of_case)
@@ -145,7 +148,7 @@ fn bisection(lab: &mut Lab<'_>) -> Option<Drawn> {
         "",
         "",
     ];
-    let findings = CASES
+    let findings = cases
         .iter()
         .zip(&all)
         .zip(published)

@@ -2,32 +2,40 @@
 //! do with it.
 
 use super::super::lab::Run;
-use super::super::{Drawn, Figure, finding};
-use super::{
-    ECMP, INFINIBAND, Lab, MOVED, MOVED_PAUSE, NSCC, Network, SOURCE, SRD, Spread, TCP, complaints, scenario,
-};
+use super::super::{Drawn, Figure, Make, finding};
+use super::{Lab, Network, SOURCE, Spread, complaints, network, own, scenario};
 use srd_chart::{Axis, Chart, plain};
 
 pub(in super::super) static CONTENTION: Figure = Figure {
     name: "sandia-contention",
     title: "96 clients write to 8 servers, and 36 pairs of others transfer beside them",
     source: SOURCE,
-    make: contention,
+    make: Make::Code(contention),
 };
 
-const PAUSE: Network = Network { label: "iWARP, ECMP hash, pause", sets: &["queues.link_pause=true"] };
-/// Marks from one bandwidth-delay product in the queue on, which TCP takes for a loss (RFC 3168).
-const PAUSE_ECN: Network = Network {
-    label: "iWARP, adaptive, pause and ECN",
-    sets: &[
-        "routing.mode=reroute",
-        "queues.link_pause=true",
-        "queues.ecn_min=1bdp",
-        "queues.ecn_max=1bdp",
-        "transport.ecn=true",
-    ],
-};
-const NETWORKS: [Network; 9] = [ECMP, PAUSE, MOVED, MOVED_PAUSE, PAUSE_ECN, INFINIBAND, TCP, NSCC, SRD];
+fn networks() -> [Network; 9] {
+    [
+        network("iWARP, ECMP hash"),
+        own("iWARP, ECMP hash, pause", &["queues.link_pause=true"]),
+        network("iWARP, adaptive"),
+        network("iWARP, adaptive, pause"),
+        // Marks from one bandwidth-delay product in the queue on, which TCP takes for a loss (RFC 3168).
+        own(
+            "iWARP, adaptive, pause and ECN",
+            &[
+                "routing.mode=reroute",
+                "queues.link_pause=true",
+                "queues.ecn_min=1bdp",
+                "queues.ecn_max=1bdp",
+                "transport.ecn=true",
+            ],
+        ),
+        network("SDR InfiniBand, static"),
+        network("TCP (CUBIC), ECMP hash"),
+        network("NSCC, cut packets, ECMP hash"),
+        network("SRD, ECMP hash"),
+    ]
+}
 
 const CARDS: u32 = 12;
 const PORTS: u32 = 12;
@@ -78,13 +86,14 @@ fn shares(run: &Run, gbps: f64) -> [f64; 4] {
 
 fn contention(lab: &mut Lab<'_>) -> Option<Drawn> {
     let (end_us, seeds) = lab.pick((8_000, 1), (50_000, 3));
-    lab.plan(NETWORKS.len() * seeds);
+    let networks = networks();
+    lab.plan(networks.len() * seeds);
     let traffic = traffic();
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
-    for network in &NETWORKS {
+    for network in &networks {
         let mut of_network: [Vec<f64>; 5] = Default::default();
         // TCP waits for timeouts of 200 ms.
-        let end_us = if network.label == TCP.label { 10 * end_us } else { end_us };
+        let end_us = if network.may_fail { 10 * end_us } else { end_us };
         for seed in 1..=seeds as u64 {
             let scenario = scenario(network, &traffic, seed, &[format!("end_us={end_us}")]);
             let gbps = scenario.topology.fastest_host().0 as f64 / 1e9;
@@ -100,9 +109,9 @@ fn contention(lab: &mut Lab<'_>) -> Option<Drawn> {
     }
     let x = Axis::of_names("", ["servers' links", "slowest client", "others", "slowest other"]);
     let mut chart = Chart::new(CONTENTION.title, x, Axis::new("% of what is theirs", 0.0, 100.0));
-    for (n, (network, of)) in NETWORKS.iter().zip(&all).enumerate() {
+    for (n, (network, of)) in networks.iter().zip(&all).enumerate() {
         let values: Vec<Option<f64>> = of[..4].iter().map(|spread| Some(spread.mean)).collect();
-        chart.grouped_bars(network.label, (n, NETWORKS.len()), &values);
+        chart.grouped_bars(&network.label, (n, networks.len()), &values);
     }
     let words = |of: &[Spread; 5]| {
         let range = format!("{} to {}", plain(of[2].least), plain(of[2].most));
@@ -116,14 +125,12 @@ fn contention(lab: &mut Lab<'_>) -> Option<Drawn> {
         )
     };
     let published = |label: &str| match label {
-        label if label == MOVED.label => "dropped packets can be recovered via TCP fast retransmit",
-        label if label == MOVED_PAUSE.label || label == PAUSE.label => {
-            "pause results in head-of-line blocking"
-        }
-        label if label == PAUSE_ECN.label => "need both pause and per-flow congestion events; ECN might help",
+        "iWARP, adaptive" => "dropped packets can be recovered via TCP fast retransmit",
+        "iWARP, adaptive, pause" | "iWARP, ECMP hash, pause" => "pause results in head-of-line blocking",
+        "iWARP, adaptive, pause and ECN" => "need both pause and per-flow congestion events; ECN might help",
         _ => "",
     };
-    let rows = NETWORKS.iter().zip(&all);
+    let rows = networks.iter().zip(&all);
     Some(Drawn {
         chart,
         caption: format!(
@@ -133,7 +140,7 @@ fn contention(lab: &mut Lab<'_>) -> Option<Drawn> {
             plain(f64::from(end_us) / 1e3)
         ),
         findings: rows
-            .map(|(network, of)| finding(network.label, published(network.label), words(of)))
+            .map(|(network, of)| finding(&network.label, published(&network.label), words(of)))
             .collect(),
         complaints: wrong,
     })

@@ -2,9 +2,9 @@
 
 use super::super::name_index::ends_of;
 use super::Page;
-use crate::fabric::PortId;
-use crate::input::counted;
-use crate::units::Ps;
+use crate::net::PortId;
+use srd_baselines::input::counted;
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, MAX_LINES, buckets, plain};
 use std::collections::BTreeMap;
 

@@ -1,0 +1,127 @@
+//! Shared memory between programs of a host, as one of them sees it: what it sends and receives there, and when that is done.
+//! How long a copy takes is [`OnNode`]'s matter; who carries messages from one program to the other, the simulation's.
+
+use crate::hosts::settings::OnNode;
+use srd_baselines::transport::Near;
+use srd_baselines::units::Ps;
+use srd_wire::Time;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+/// Sender and tag: what a receive must match.
+type Envelope = (u32, u64);
+
+/// See the module.
+pub(crate) struct SharedMemory {
+    on: OnNode,
+    rank: u32,
+    /// It is copying what it sends until then.
+    free_at: Ps,
+    outgoing: VecDeque<Near>,
+    /// Messages without a receive, and when they are there; receives without a message.
+    unexpected: HashMap<Envelope, VecDeque<Time>>,
+    posted: HashMap<Envelope, VecDeque<u32>>,
+    /// Requests, by when they end, and among those by when they were matched.
+    ending: BinaryHeap<Reverse<(Time, u64, u32)>>,
+    serial: u64,
+}
+
+impl SharedMemory {
+    /// Of the program of that rank.
+    pub fn new(on: OnNode, rank: u32) -> SharedMemory {
+        SharedMemory {
+            on,
+            rank,
+            free_at: Ps::ZERO,
+            outgoing: VecDeque::new(),
+            unexpected: HashMap::new(),
+            posted: HashMap::new(),
+            ending: BinaryHeap::new(),
+            serial: 0,
+        }
+    }
+
+    /// Sends: the request ends when the copy is made.
+    pub fn send(&mut self, now: Time, to: u32, tag: u64, bytes: u64, request: u32) {
+        self.free_at = self.free_at.max(Ps::of(now)) + Ps::to_send(bytes, self.on.rate);
+        let at = (self.free_at + self.on.latency).time();
+        self.outgoing.push_back(Near { from: self.rank, to, tag, at });
+        self.ends(self.free_at.time(), request);
+    }
+
+    /// Copies to another program's memory or from there: the request ends when the copy is made.
+    pub fn copy(&mut self, now: Time, bytes: u64, request: u32) {
+        self.free_at = self.free_at.max(Ps::of(now)) + Ps::to_send(bytes, self.on.rate);
+        self.ends(self.free_at.time(), request);
+    }
+
+    /// Receives: the request ends when there is a message for it.
+    pub fn recv(&mut self, now: Time, from: u32, tag: u64, request: u32) {
+        match self.unexpected.get_mut(&(from, tag)).and_then(VecDeque::pop_front) {
+            Some(at) => self.ends(at.max(now), request),
+            None => self.posted.entry((from, tag)).or_default().push_back(request),
+        }
+    }
+
+    /// A message will be there at its time.
+    pub fn arrives(&mut self, near: Near) {
+        let envelope = (near.from, near.tag);
+        match self.posted.get_mut(&envelope).and_then(VecDeque::pop_front) {
+            Some(request) => self.ends(near.at, request),
+            None => self.unexpected.entry(envelope).or_default().push_back(near.at),
+        }
+    }
+
+    fn ends(&mut self, at: Time, request: u32) {
+        self.serial += 1;
+        self.ending.push(Reverse((at, self.serial, request)));
+    }
+
+    /// The next message for another program.
+    pub fn poll_outgoing(&mut self) -> Option<Near> {
+        self.outgoing.pop_front()
+    }
+
+    /// The next request that has ended.
+    pub fn poll(&mut self, now: Time) -> Option<u32> {
+        let &Reverse((at, _, request)) = self.ending.peek()?;
+        (at <= now).then(|| {
+            self.ending.pop();
+            request
+        })
+    }
+
+    /// When the next request ends.
+    pub fn next_timeout(&self) -> Time {
+        self.ending.peek().map_or(Time::NEVER, |&Reverse((at, ..))| at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_takes_latency_and_its_bytes_and_copies_wait_for_each_other() {
+        let [mut one, mut other] = [0, 1].map(|rank| SharedMemory::new(OnNode::default(), rank));
+        one.send(Time(100), 1, 7, 1000, 0);
+        one.send(Time(100), 1, 7, 1000, 1);
+        other.recv(Time(150), 0, 7, 5);
+        while let Some(near) = one.poll_outgoing() {
+            other.arrives(near);
+        }
+        // 1,000 bytes take 100 ns.
+        assert_eq!((one.next_timeout(), one.poll(Time(199))), (Time(200), None));
+        assert_eq!((one.poll(Time(300)), one.poll(Time(300)), one.poll(Time(300))), (Some(0), Some(1), None));
+        assert_eq!((other.poll(Time(499)), other.poll(Time(500))), (None, Some(5)));
+        // The second has no receive yet; one that comes late has it at once.
+        assert_eq!(other.next_timeout(), Time::NEVER);
+        other.recv(Time(1000), 0, 7, 6);
+        assert_eq!(other.poll(Time(1000)), Some(6));
+        // Another tag is another message.
+        one.send(Time(2000), 1, 8, 0, 2);
+        other.recv(Time(2000), 0, 7, 7);
+        other.arrives(one.poll_outgoing().unwrap());
+        assert_eq!(other.next_timeout(), Time::NEVER);
+    }
+}

@@ -1,0 +1,27 @@
+//! Hosts: processes that carry what is to be sent over the network.
+//!
+//! A process (`process`) is a transport of one kind: `srd_transport` moves flows over `srd-device`, `srd_messaging` runs a program
+//! over `srd-msg` and `srd-device` (what both have in common is in `srd_nic`); `any_host` is either SRD's or a baseline's.
+//! Programs over transports that move flows are `flow_messaging`. `intra_node` is shared memory between programs of a host,
+//! `foreign_flows` counts the connections that a host's card sees beside SRD's, `settings` is what all of that is told.
+
+mod any_host;
+mod flow_messaging;
+mod foreign_flows;
+mod intra_node;
+mod process;
+mod settings;
+mod srd_messaging;
+mod srd_nic;
+mod srd_transport;
+
+pub use any_host::AnyHost;
+pub(crate) use flow_messaging::Messages;
+pub(crate) use foreign_flows::ForeignFlows;
+pub(crate) use process::{Birth, Process};
+pub use settings::OnNode;
+pub(crate) use settings::{HostSettings, MessageProtocol, Settings, SrdSettings, TransportSettings};
+pub(crate) use srd_messaging::MsgProcess;
+pub(crate) use srd_nic::{FIRST_SOURCE_PORT, gid, host_of};
+pub use srd_nic::{SrdContent, wire_cost};
+pub use srd_transport::Srd;

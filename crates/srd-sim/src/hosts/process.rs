@@ -1,0 +1,27 @@
+//! A simulated process that speaks a transport: how one begins.
+
+use crate::apps::Program;
+use crate::hosts::settings::{Settings, TransportSettings};
+use srd_baselines::transport::{Role, Transport};
+
+/// What a process is born with.
+#[derive(Clone, Debug)]
+pub struct Birth<'a> {
+    /// What every transport must know.
+    pub role: Role,
+    /// Everything about the run.
+    pub settings: &'a Settings,
+    /// The transport that it is to speak.
+    pub transport: &'a TransportSettings,
+    /// Its rank and program, if it runs one.
+    pub program: Option<(u32, &'a Program)>,
+}
+
+/// A transport of which the simulation can make processes.
+pub trait Process: Transport {
+    /// It works through programs itself; otherwise the simulation does, and makes flows of their messages.
+    const RUNS_PROGRAMS: bool = false;
+
+    /// A process at its beginning.
+    fn new(birth: Birth<'_>) -> Self;
+}

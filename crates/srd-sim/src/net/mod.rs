@@ -1,0 +1,25 @@
+//! The network: what it is made of (`topology`), and what becomes of frames in it (`fabric`).
+//!
+//! `settings` is how switches queue and route, and what befalls cables; `frame` what is on the way. What happens next is in
+//! `event_queue`: all kinds of `event`, those of hosts too. `rng` has the random numbers of everybody, a sequence for each.
+
+mod event;
+mod event_queue;
+mod fabric;
+mod frame;
+pub(crate) mod rng;
+mod settings;
+pub(crate) mod topology;
+
+pub use event::Event;
+pub use event_queue::EventQueue;
+pub(crate) use event_queue::Spans;
+pub(crate) use fabric::{Arrival, Deadlock};
+pub use fabric::{Fabric, Gone, PortCounters, Sight, Watcher};
+pub use frame::{Content, ETHERNET_HEADER, FrameHead, FramePool};
+pub(crate) use frame::{DataPacket, FrameId};
+pub(crate) use rng::mix;
+pub use settings::{ClassSchedule, Direction, Ecn, FaultKind, SharedBuffer};
+pub(crate) use settings::{Fault, PauseSettings, QueueSettings, RoutingMode, RoutingSettings};
+pub(crate) use topology::NamedCable;
+pub use topology::{Cable, Clos, LeafSpine, NodeId, OneSwitch, PacketSizes, PortId, Switch, Tier, Topology};
