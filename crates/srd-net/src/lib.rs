@@ -35,6 +35,7 @@ mod progress;
 mod progress_handoff;
 mod receive;
 mod shared;
+mod slots;
 mod source_ports;
 mod stats;
 pub mod stats_directory;
@@ -51,13 +52,14 @@ pub use beside::{Beside, Locked};
 pub use fault::{FaultCounters, FaultPlan};
 pub use instance::*;
 pub use notify::Subscription;
+pub use open::OpenError;
 pub use open::check;
-pub use open::{OpenError, SLOTS};
 pub use options::{Address, LogLevel, Options, OptionsError, ProgressMode, Warning};
 pub use poll_activity::ProgressCounters;
 pub use progress::{LONGEST_DRAIN, LONGEST_SILENCE};
 pub use receive::ReceiveCounters;
 pub use shared::Unavailable;
+pub use slots::SLOTS;
 pub use stats::{
     LayerStats, LocalPeerStats, MOST_LISTED_PATHS, MOST_PEERS, PathStates, PathStats, PeerPathStats,
     PeerStats, Stats,

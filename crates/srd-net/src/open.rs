@@ -6,6 +6,7 @@ use crate::fault::Injector;
 use crate::key_file;
 use crate::log;
 use crate::options::Options;
+use crate::slots::SLOTS;
 use crate::source_ports::SourcePorts;
 use crate::sys::udp::{ReceiveSocket, scoped};
 use crate::transmit::Transmitter;
@@ -18,9 +19,6 @@ use srd_wire::{Incarnation, InstanceAddr};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-
-/// Receive ports that a host has: 16-bit queue pair numbers, 128 to a port.
-pub const SLOTS: u16 = 512;
 
 /// Why an instance could not be opened: what failed, where, and what to do.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ const MOST: usize = 3;
 const WORSE: [(&str, usize); 8] = [
     ("srd-device", 5),
     ("srd-lab", 11),
-    ("srd-libfabric", 19),
+    ("srd-libfabric", 20),
     ("srd-msg", 4),
     ("srd-net", 6),
     ("srd-proto", 7),

@@ -1,7 +1,7 @@
 //! Sleeping until something happens: event counters, alarms and sets of descriptors, with deadlines in nanoseconds.
 
 use super::check;
-use crate::open::SLOTS;
+use crate::slots::SLOTS;
 use arrayvec::ArrayVec;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
