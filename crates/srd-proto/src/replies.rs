@@ -22,12 +22,9 @@ pub(crate) enum Asker {
 
 const QUEUES: usize = 3;
 
-/// Time for each answer of a queue, on average. A hundred thousand packets a second get an answer for ten of them if
+/// Least time between two answers of each queue. A hundred thousand packets a second get an answer for ten of them if
 /// strangers send them, for five in the name of a peer: if that is there, and new, one of its first few tries is answered.
 const PAUSE: [Nanos; QUEUES] = [Nanos::from_micros(20), Nanos::from_micros(50), Nanos::from_micros(100)];
-
-/// Answers that may leave at once after a rest: many may begin to send to one at the same moment, and each asks on three paths.
-const BURST: u64 = 256;
 
 /// See the module.
 pub(crate) struct Replies<P> {
@@ -38,14 +35,13 @@ pub(crate) struct Replies<P> {
 
 struct Queue<P> {
     waiting: VecDeque<Transmit<P>>,
-    /// When the time for all answers so far is over.
-    paid: Time,
+    next: Time,
 }
 
 impl<P> Replies<P> {
     pub(crate) fn new() -> Replies<P> {
         Replies {
-            queues: [(); QUEUES].map(|()| Queue { waiting: VecDeque::new(), paid: Time(0) }),
+            queues: [(); QUEUES].map(|()| Queue { waiting: VecDeque::new(), next: Time(0) }),
             waiting: 0,
         }
     }
@@ -70,10 +66,10 @@ impl<P> Replies<P> {
     #[cold]
     fn take_waiting(&mut self, now: Time) -> Option<Transmit<P>> {
         let reply = self.queues.iter_mut().zip(PAUSE).find_map(|(queue, pause)| {
-            if queue.waiting.is_empty() || now < queue.due(pause) {
+            if queue.waiting.is_empty() || now < queue.next {
                 return None;
             }
-            queue.paid = queue.paid.max(now) + pause;
+            queue.next = now + pause;
             queue.waiting.pop_front()
         });
         self.waiting -= reply.is_some() as usize;
@@ -86,15 +82,8 @@ impl<P> Replies<P> {
         if self.waiting == 0 {
             return Time::NEVER;
         }
-        let waits = self.queues.iter().zip(PAUSE).filter(|(queue, _)| !queue.waiting.is_empty());
-        waits.map(|(queue, pause)| queue.due(pause)).min().unwrap_or(Time::NEVER)
-    }
-}
-
-impl<P> Queue<P> {
-    /// When the next answer may leave.
-    fn due(&self, pause: Nanos) -> Time {
-        Time(self.paid.0.saturating_sub((BURST - 1) * pause.0))
+        let waits = self.queues.iter().filter(|queue| !queue.waiting.is_empty());
+        waits.map(|queue| queue.next).min().unwrap_or(Time::NEVER)
     }
 }
 
@@ -113,30 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn each_queue_has_its_rate_and_after_a_rest_a_burst() {
+    fn each_queue_has_its_rate_and_what_has_left_is_not_counted() {
         let mut replies = Replies::new();
-        let at = |ms: u64| Time(1_000_000_000 + ms * 1_000_000);
-        let leave = |replies: &mut Replies<_>, asker, now| {
-            (0..1000)
-                .take_while(|_| {
-                    replies.add(asker, answer());
-                    replies.take(now).is_some()
-                })
-                .count() as u64
-        };
-        for (asker, a_millisecond) in [(Asker::Stranger, 10), (Asker::Acquaintance, 20), (Asker::Member, 50)]
-        {
-            assert_eq!(leave(&mut replies, asker, at(0)), BURST);
-            assert_eq!(leave(&mut replies, asker, at(1)), a_millisecond);
-            let due = replies.due();
-            assert!(due > at(1) && due <= at(1) + PAUSE[asker as usize]);
-            assert_eq!(
-                leave(&mut replies, asker, at(1000)),
-                BURST,
-                "nothing of a long rest is kept beyond that"
-            );
-            while replies.take(at(2000)).is_some() {}
-        }
+        let askers = [Asker::Stranger, Asker::Stranger, Asker::Acquaintance, Asker::Member];
+        askers.into_iter().for_each(|asker| replies.add(asker, answer()));
+        let now = Time(1);
+        let at_once = std::iter::from_fn(|| replies.take(now)).count();
+        assert_eq!((at_once, replies.waiting, replies.due()), (3, 1, now + PAUSE[2]));
+        assert!(replies.take(now + PAUSE[2]).is_some());
         assert_eq!((replies.waiting, replies.due()), (0, Time::NEVER));
     }
 }
