@@ -10,6 +10,7 @@ docs/INSTRUCTIONS.md: one that is more than 3 % above fails.
 
 import argparse
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -60,6 +61,9 @@ LAYERS = [
     Layer("tcp", "libfabric's own `tcp;ofi_rxm`, for comparison", 300, 300, source="provider.c", libraries=("-lfabric",),
           arguments=("tcp;ofi_rxm",), variables=FI, ours=False),
 ]
+
+# How many calls a message takes of the others depends on the kernel, too: with another one they are shown, and do not fail.
+IN_MEMORY = {"proto", "device"}
 
 # Nothing of a processor's own may choose between ways to copy: valgrind shows programs the machine that it runs on.
 PLAIN_COPIES = "glibc.cpu.hwcaps=-AVX2_Usable,-AVX512F_Usable,-AVX2,-AVX512F,-AVX512VL,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM"
@@ -191,8 +195,8 @@ def recorded() -> Iterator[tuple[tuple[str, str], Count]]:
 
 
 def compare(figures: Figures, layers: list[Layer]) -> int:
-    before, failures = dict(recorded()), 0
-    passed = 0
+    before, failures, passed = dict(recorded()), 0, 0
+    same_kernel = f"Linux {platform.release()}." in DOCUMENT.read_text()
     ours = {layer.name for layer in layers if layer.ours}
     for (layer, name), figure in figures.items():
         if layer not in ours:
@@ -204,6 +208,9 @@ def compare(figures: Figures, layers: list[Layer]) -> int:
             continue
         if figure.instructions > known.instructions * MOST_GROWTH:
             growth = 100 * (figure.instructions / known.instructions - 1)
+            if not same_kernel and layer not in IN_MEMORY:
+                print(f"instructions: {layer}, {name}: {growth:.1f} % above docs/INSTRUCTIONS.md, with another kernel")
+                continue
             print(f"{PROBLEM} {layer}, {name}: {figure.instructions:,.0f} instructions, {growth:.1f} % above {known.instructions:,.0f}"
                   " of docs/INSTRUCTIONS.md; make it cheaper, or say why and run: bench/instructions.py --write")
             failures += 1
@@ -218,7 +225,8 @@ def write(figures: Figures) -> None:
     begin, end = "<!-- instructions -->", "<!-- instructions end -->"
     head, rest = text.split(begin, 1)
     tail = rest.split(end, 1)[1]
-    DOCUMENT.write_text(f"{head}{begin}\n{table(figures, LAYERS)}\n{end}{tail}")
+    kernel = f"Linux {platform.release()}."
+    DOCUMENT.write_text(f"{head}{begin}\n{kernel}\n\n{table(figures, LAYERS)}\n{end}{tail}")
     print(f"instructions: {DOCUMENT.relative_to(layout.ROOT)}")
 
 
