@@ -1,13 +1,13 @@
 //! The same as `proto.rs`, through two devices over the program's memory: post, place, complete.
 
+mod rounds;
+
+use rounds::of_each_length;
 use srd_device::*;
 use srd_wire::{Gid, Incarnation, Nanos, Qkey, Qpn, Status, Time};
-use std::hint::black_box;
 
 const QKEY: Qkey = Qkey(7);
 const WAY: Nanos = Nanos::from_micros(10);
-const WARM_UP: usize = 1000;
-const MESSAGES: usize = 2000;
 /// What a device takes in one message.
 const LONGEST: usize = 8192;
 
@@ -129,25 +129,10 @@ fn one_message(pair: &mut Pair, from: usize, len: usize) {
     pair.sides[from].complete();
 }
 
-#[inline(never)]
-fn next_length(len: usize) {
-    black_box(len);
-}
-
 fn main() {
-    let lengths: Vec<usize> =
-        std::env::args().skip(1).map(|text| text.parse().expect("lengths in bytes")).collect();
     let mut memory = [vec![1; LONGEST], vec![2; LONGEST]];
     let [first, second] = &mut memory;
     let sides = [Side::new(0, first), Side::new(1, second)];
     let mut pair = Pair { sides, now: Time(1_000_000) };
-    for len in lengths {
-        for message in 0..MESSAGES {
-            if message == WARM_UP {
-                next_length(len);
-            }
-            one_message(&mut pair, message % 2, len);
-        }
-        next_length(0);
-    }
+    of_each_length(1000, 2000, |message, len| one_message(&mut pair, message % 2, len));
 }

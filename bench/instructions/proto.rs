@@ -1,37 +1,17 @@
 //! Messages to and fro between two transports in memory, for `make bench-instructions`: each carries the ACK of the one
 //! before, nothing is lost, no timer rings that would not ring on a network of 20 us. Arguments: lengths in bytes.
 
+#[path = "../../crates/srd-proto/tests/harness/count.rs"]
+mod count;
 #[path = "../../crates/srd-proto/tests/harness/length.rs"]
 mod length;
+mod rounds;
 
+use count::Count;
 use length::Length;
+use rounds::of_each_length;
 use srd_proto::*;
 use srd_wire::*;
-use std::hint::black_box;
-
-#[derive(Default)]
-struct Count {
-    received: u64,
-}
-
-impl UpperLayer<Length> for Count {
-    fn vouches(&self, _: &Op) -> bool {
-        true
-    }
-    fn begin(&mut self, _: &Incoming) -> Result<Cookie, Status> {
-        Ok(Cookie(0))
-    }
-    fn place(&mut self, _: Cookie, _: &Incoming, _: u32, _: &Length) {}
-    fn finish(&mut self, _: Cookie, _: &Incoming) -> Result<(), Status> {
-        self.received += 1;
-        Ok(())
-    }
-    fn abandon(&mut self, _: Cookie, _: &Incoming) {}
-    fn outcome(&mut self, _: PeerId, _: Token, outcome: Result<(), Status>) {
-        assert_eq!(outcome, Ok(()));
-    }
-    fn peer_lost(&mut self, _: PeerId, _: u8, _: InstanceAddr, _: PeerLoss) {}
-}
 
 struct Pair {
     ends: [(Endpoint<Length>, Count); 2],
@@ -91,30 +71,11 @@ fn one_message(pair: &mut Pair, from: usize, len: usize) {
     }
 }
 
-#[inline(never)]
-fn next_length(len: usize) {
-    black_box(len);
-}
-
 fn main() {
-    let lengths: Vec<usize> =
-        std::env::args().skip(1).map(|text| text.parse().expect("lengths in bytes")).collect();
     let ends = [0, 1].map(|end| {
         let endpoint = Endpoint::new(Config::default(), Incarnation(end as u64 + 1), &[1], end as u64);
         (endpoint, Count::default())
     });
     let mut pair = Pair { ends, now: Time(1_000_000) };
-    for len in lengths {
-        for message in 0..MESSAGES {
-            // The first warm up: they are counted with those of no length.
-            if message == WARM_UP {
-                next_length(len);
-            }
-            one_message(&mut pair, message % 2, len);
-        }
-        next_length(0);
-    }
+    of_each_length(1000, 2000, |message, len| one_message(&mut pair, message % 2, len));
 }
-
-const WARM_UP: usize = 1000;
-const MESSAGES: usize = 2000;

@@ -3,8 +3,12 @@
 //!
 //! `cargo bench -p srd-device`
 
+#[path = "../../srd-proto/tests/harness/count.rs"]
+mod count;
+
+use count::Count;
 use srd_device::*;
-use srd_proto::{Config, Cookie, Endpoint, Incoming, Payload, PeerId, PeerLoss, Token, UpperLayer};
+use srd_proto::{Config, Endpoint, Token};
 use srd_wire::{Gid, Incarnation, InstanceAddr, Nanos, Op, Qkey, Qpn, Route, Status, Time};
 
 const MESSAGES: u64 = 200_000;
@@ -24,33 +28,6 @@ fn incarnation(host: usize) -> Incarnation {
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/schedstat").expect("Linux with schedstat");
     stat.split(' ').next().and_then(|ns| ns.parse().ok()).expect("three numbers")
-}
-
-/// An upper layer that only counts.
-#[derive(Default)]
-struct Count {
-    finished: u64,
-    done: u64,
-}
-
-impl<P: Payload> UpperLayer<P> for Count {
-    fn vouches(&self, _: &Op) -> bool {
-        true
-    }
-
-    fn begin(&mut self, _: &Incoming) -> Result<Cookie, Status> {
-        Ok(Cookie(0))
-    }
-    fn place(&mut self, _: Cookie, _: &Incoming, _: u32, _: &P) {}
-    fn finish(&mut self, _: Cookie, _: &Incoming) -> Result<(), Status> {
-        self.finished += 1;
-        Ok(())
-    }
-    fn abandon(&mut self, _: Cookie, _: &Incoming) {}
-    fn outcome(&mut self, _: PeerId, _: Token, _: Result<(), Status>) {
-        self.done += 1;
-    }
-    fn peer_lost(&mut self, _: PeerId, _: u8, _: InstanceAddr, _: PeerLoss) {}
 }
 
 struct Figures {
@@ -73,8 +50,8 @@ fn transport(len: u32) -> Figures {
     let op = Op::Send { route, imm: None, datagram: false };
     let (mut posted, mut packets) = (0, 0);
     let begin = cpu_ns();
-    while ends[0].1.done < MESSAGES {
-        while posted < MESSAGES && posted - ends[0].1.done < DEPTH {
+    while ends[0].1.completed < MESSAGES {
+        while posted < MESSAGES && posted - ends[0].1.completed < DEPTH {
             ends[0].0.send(now, peer, Token(posted), op, Length(len)).unwrap();
             posted += 1;
         }

@@ -227,20 +227,20 @@ impl Endpoint {
         mut early: Vec<(u32, Early)>,
         welcome: bool,
     ) {
+        let stays = |body: &Body| match body {
+            Body::Message(_) => welcome,
+            body => matches!(body, Body::Notice { .. }),
+        };
         // They lie close together, though their numbers may have wrapped.
         let first = early.first().map_or(0, |&(number, _)| number);
         early.sort_unstable_by_key(|&(number, _)| number.wrapping_sub(first) as i32);
         for (_, early) in early {
             match early {
                 Early::Parts(index) if welcome => self.turn_without_answer(cx, index),
+                // It is an orphan.
                 Early::Parts(_) => {}
                 // Who waits for an answer has been told that there is none.
-                Early::Whole { ref body, .. }
-                    if !(welcome && matches!(**body, Body::Message(_))
-                        || matches!(**body, Body::Notice { .. })) =>
-                {
-                    self.drop_early(cx, peer, early);
-                }
+                Early::Whole { ref body, .. } if !stays(body) => self.drop_early(cx, peer, early),
                 Early::Whole { mut body, payload, len } => {
                     self.discharge_early(cx.shared, peer, &body, len);
                     if let Body::Message(message) = &mut *body {

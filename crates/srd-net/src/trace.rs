@@ -11,6 +11,7 @@ use crate::options::LogLevel;
 use crate::shared::Shared;
 use serde::Serialize;
 use srd_proto::{Event, EventLine, PeerId, Tracer};
+use srd_trace::{Event as Line, Host};
 use srd_wire::Time;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -39,9 +40,6 @@ const LONGEST_START: Duration = Duration::from_secs(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(50);
 /// Addresses that are remembered at most.
 const MOST_PEERS: usize = 1 << 16;
-/// Version of the format: that of the simulator's traces (`srd-trace`, `event.rs`).
-const FORMAT: u32 = 2;
-
 /// An event in the ring.
 struct Entry {
     at: Time,
@@ -81,45 +79,6 @@ struct Ring {
     dropped: Arc<AtomicU64>,
     /// Those of them that were told of.
     told: u64,
-}
-
-/// First line of a trace.
-#[derive(Serialize)]
-struct Run {
-    event: &'static str,
-    format: u32,
-    scenario: String,
-    seed: u64,
-    flows: u32,
-    traced: u32,
-    base_rtt_us: f64,
-    host: Host,
-}
-
-/// Whose trace it is.
-#[derive(Serialize)]
-struct Host {
-    pid: u32,
-    program: String,
-    address: String,
-    name: String,
-    began_unix_s: f64,
-}
-
-/// Events are missing before the next line.
-#[derive(Serialize)]
-struct Dropped {
-    event: &'static str,
-    t_us: f64,
-    missing: u64,
-}
-
-/// Last line.
-#[derive(Serialize)]
-struct Ended {
-    event: &'static str,
-    t_us: f64,
-    missing: u64,
 }
 
 /// Why nothing is recorded; in place of the first line.
@@ -247,7 +206,7 @@ impl Recorder {
     }
 
     /// Switches the events on.
-    fn begin(&mut self) -> Option<(Ring, Run)> {
+    fn begin(&mut self) -> Option<(Ring, Line)> {
         let until = Instant::now() + LONGEST_START;
         let (tracer, ring) = ring();
         let shared = self.shared.upgrade()?;
@@ -268,15 +227,15 @@ impl Recorder {
         self.src = shared.address.to_string();
         let (pid, program, name) =
             (std::process::id(), text("/proc/self/comm"), text("/proc/sys/kernel/hostname"));
-        let header = Run {
-            event: "run",
-            format: FORMAT,
-            scenario: format!("{program}, process {pid} on {name}"),
+        let host = Host { pid, program, address: self.src.clone(), name, began_unix_s: began.as_secs_f64() };
+        let header = Line::Run {
+            format: srd_trace::FORMAT,
+            scenario: format!("{}, process {pid} on {}", host.program, host.name),
             seed: 0,
             flows: 0,
             traced: 0,
             base_rtt_us: 0.0,
-            host: Host { pid, program, address: self.src.clone(), name, began_unix_s: began.as_secs_f64() },
+            host: Some(host),
         };
         Some((ring, header))
     }
@@ -326,7 +285,7 @@ impl Recorder {
             let t_us = self.micros(at);
             if dropped_before > 0 {
                 ring.told += dropped_before;
-                put(lines, &Dropped { event: "dropped", t_us, missing: dropped_before });
+                put(lines, &Line::Dropped { t_us, missing: dropped_before });
             }
             self.know(peer);
             let dst = self.peers.get(&peer).map_or("unknown", String::as_str);
@@ -376,9 +335,9 @@ impl Recorder {
         let t_us = self.micros(crate::clock::now());
         let missing = ring.dropped.load(Ordering::Relaxed);
         if missing > ring.told {
-            put(&mut lines, &Dropped { event: "dropped", t_us, missing: missing - ring.told });
+            put(&mut lines, &Line::Dropped { t_us, missing: missing - ring.told });
         }
-        put(&mut lines, &Ended { event: "recording_ended", t_us, missing });
+        put(&mut lines, &Line::RecordingEnded { t_us, missing });
         self.send(&lines, FAREWELL);
     }
 

@@ -1,9 +1,12 @@
 //! Cost of the transport per wire packet, in memory: sending, receiving and the share of ACKs together, without
 //! payload copies and sockets. `cargo bench -p srd-proto` prints nanoseconds per data packet.
 
+#[path = "../tests/harness/count.rs"]
+mod count;
 #[path = "../tests/harness/length.rs"]
 mod length;
 
+use count::Count;
 use length::Length;
 use srd_proto::*;
 use srd_wire::*;
@@ -15,39 +18,13 @@ fn cpu_ns() -> f64 {
     stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("a number of nanoseconds")
 }
 
-#[derive(Default)]
-struct Sink {
-    received: u64,
-    completed: u64,
-}
-
-impl UpperLayer<Length> for Sink {
-    fn vouches(&self, _: &Op) -> bool {
-        true
-    }
-
-    fn begin(&mut self, _: &Incoming) -> Result<Cookie, Status> {
-        Ok(Cookie(0))
-    }
-    fn place(&mut self, _: Cookie, _: &Incoming, _: u32, _: &Length) {}
-    fn finish(&mut self, _: Cookie, _: &Incoming) -> Result<(), Status> {
-        self.received += 1;
-        Ok(())
-    }
-    fn abandon(&mut self, _: Cookie, _: &Incoming) {}
-    fn outcome(&mut self, _: PeerId, _: Token, _: Result<(), Status>) {
-        self.completed += 1;
-    }
-    fn peer_lost(&mut self, _: PeerId, _: u8, _: InstanceAddr, _: PeerLoss) {}
-}
-
 fn run(size: usize, messages: u64, batch: usize) -> (f64, f64) {
     let config = Config { ack_every: 16, ..Config::default() };
     let gids = [Gid([1; 16]), Gid([2; 16])];
     let addrs = gids.map(|gid| InstanceAddr { gid, port: 1 });
     let mut ends: [Endpoint<Length>; 2] =
         [1, 2].map(|i| Endpoint::new(config.clone(), Incarnation(i), &[1], i));
-    let mut sinks = [Sink::default(), Sink::default()];
+    let mut sinks = [Count::default(), Count::default()];
     let mut now = Time(1000);
     let route = Route { dst_qpn: Qpn(2), src_qpn: Qpn(2), qkey: Qkey(1) };
     let mut posted = 0;

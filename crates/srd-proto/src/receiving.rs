@@ -65,10 +65,7 @@ impl<P: Payload> Peer<P> {
         if packet.hello.is_some() {
             self.answer_hello(now, shared);
         }
-        // A copy of a packet says nothing new, whoever has made it.
-        let is_copy =
-            matches!(&packet.body, Body::Data(data) if self.arrivals.classify(data.psn) != Arrival::New);
-        if received.ce && !is_copy {
+        if received.ce && !self.is_copy(&packet.body) {
             shared.stats.ce_marks += 1;
             self.arrivals.note_ce();
         }
@@ -83,6 +80,11 @@ impl<P: Payload> Peer<P> {
             Body::Probe(probe) => self.on_probe(now, probe, shared),
             Body::None | Body::Reset { .. } => {}
         }
+    }
+
+    /// Whether it is data that has come before: a copy says nothing new, whoever has made it.
+    fn is_copy(&self, body: &Body<P>) -> bool {
+        matches!(body, Body::Data(data) if self.arrivals.classify(data.psn) != Arrival::New)
     }
 
     /// A data packet has arrived.

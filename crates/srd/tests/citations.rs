@@ -2,6 +2,9 @@
 //! (docs/REFERENCES.md), and files of this repository that comments and documents name. docs/design/README.md, "How to cite",
 //! says how citations are written. What is wrong is told as `file:line: what`, all of it at once.
 
+mod checkout;
+
+use checkout::{repository, walk};
 use regex_lite::{Captures, Regex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -68,8 +71,7 @@ const OWN_PATH: &str = concat!(
 
 #[test]
 fn every_citation_in_the_repository_resolves() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let wrong = Tree::read(&root).wrong();
+    let wrong = Tree::read(&repository()).wrong();
     assert!(wrong.is_empty(), "{} citations do not resolve:\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -104,7 +106,7 @@ impl Tree {
             Some(listed) => {
                 String::from_utf8(listed).unwrap().split_terminator('\0').map(str::to_string).collect()
             }
-            None => walk(root, ""),
+            None => walk(""),
         };
         // A file that has just been removed is listed until that is staged.
         paths.retain(|path| root.join(path).exists());
@@ -146,22 +148,6 @@ impl Tree {
             path.strip_suffix(ending).is_some_and(|before| before.is_empty() || before.ends_with('/'))
         })
     }
-}
-
-/// All files below a directory that are not made by building or fuzzing.
-fn walk(root: &Path, dir: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(root.join(dir)).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name().into_string().unwrap();
-        let path = if dir.is_empty() { name.clone() } else { format!("{dir}/{name}") };
-        if !entry.file_type().unwrap().is_dir() {
-            found.push(path);
-        } else if !["target", "corpus", "artifacts"].contains(&name.as_str()) && !name.starts_with('.') {
-            found.extend(walk(root, &path));
-        }
-    }
-    found
 }
 
 /// A file's text with its lines joined, so that citations may go on in the next line.

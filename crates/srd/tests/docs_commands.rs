@@ -5,6 +5,9 @@
 //!
 //! Blocks run in namespaces of their own (network, mounts, processes), so that ports, labs and what is left running are theirs.
 
+mod checkout;
+
+use checkout::{repository, text, texts};
 use regex_lite::Regex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -45,27 +48,10 @@ ip link set eth0 up && ip link set far0 up
 ip route add default via 10.0.0.2
 exec bash -e -o pipefail \"$1\"";
 
-fn repository() -> PathBuf {
-    fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
-}
-
 /// README.md and all below docs/, by their paths.
 fn documents() -> BTreeMap<String, String> {
-    fn add(root: &Path, directory: &str, found: &mut BTreeMap<String, String>) {
-        for entry in fs::read_dir(root.join(directory)).unwrap() {
-            let entry = entry.unwrap();
-            let path = format!("{directory}/{}", entry.file_name().into_string().unwrap());
-            if entry.file_type().unwrap().is_dir() {
-                add(root, &path, found);
-            } else if path.ends_with(".md") {
-                found.insert(path, fs::read_to_string(entry.path()).unwrap());
-            }
-        }
-    }
-    let root = repository();
-    let mut found = BTreeMap::new();
-    found.insert("README.md".to_string(), fs::read_to_string(root.join("README.md")).unwrap());
-    add(&root, "docs", &mut found);
+    let mut found = texts("docs", ".md");
+    found.insert("README.md".to_string(), text("README.md"));
     found
 }
 

@@ -1,30 +1,19 @@
 //! docs/GLOSSARY.md names types that there are, in words that stand once.
 
+mod checkout;
+
+use checkout::{text, texts};
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Names of the types that the sources below a directory define.
-fn types(dir: &Path, found: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            types(&path, found);
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            let text = fs::read_to_string(&path).unwrap();
-            let defined = text.lines().filter_map(|line| {
-                let mut words =
-                    line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
-                words.by_ref().find(|word| ["struct", "enum", "trait", "type"].contains(word))?;
-                words.next().map(str::to_string)
-            });
-            found.extend(defined);
-        }
-    }
+/// Names of the types that all sources define.
+fn types() -> BTreeSet<String> {
+    let defined = |line: &str| {
+        let mut words =
+            line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+        words.by_ref().find(|word| ["struct", "enum", "trait", "type"].contains(word))?;
+        words.next().map(str::to_string)
+    };
+    texts("crates", ".rs").values().flat_map(|text| text.lines().filter_map(defined)).collect()
 }
 
 /// The types that a text names: in backticks, of letters alone, the first a capital and another one not.
@@ -48,9 +37,8 @@ fn what_counts_as_a_type() {
 
 #[test]
 fn types_of_the_glossary_exist() {
-    let glossary = fs::read_to_string(repository().join("docs/GLOSSARY.md")).unwrap();
-    let mut defined = BTreeSet::new();
-    types(&repository().join("crates"), &mut defined);
+    let glossary = text("docs/GLOSSARY.md");
+    let defined = types();
     let named = named_types(&glossary);
     assert!(named.len() > 5, "{named:?}");
     let missing: Vec<_> = named.iter().filter(|name| !defined.contains(**name)).collect();
@@ -59,7 +47,7 @@ fn types_of_the_glossary_exist() {
 
 #[test]
 fn no_term_stands_twice() {
-    let glossary = fs::read_to_string(repository().join("docs/GLOSSARY.md")).unwrap();
+    let glossary = text("docs/GLOSSARY.md");
     let rows = glossary.lines().filter_map(|line| line.strip_prefix("| **")?.split(" |").next());
     let terms: Vec<&str> = rows.flat_map(|cell| cell.split("**")).filter(|word| word.len() > 2).collect();
     let mut seen = BTreeSet::new();

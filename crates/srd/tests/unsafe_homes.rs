@@ -1,30 +1,15 @@
 //! docs/UNSAFE.md lists every file with unsafe code, and nothing else.
 
+mod checkout;
+
+use checkout::{text, texts};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// C calls them, so that unsafe code is everywhere in them: every file of theirs that has some is a row all the same.
 const SPEAK_C: [&str; 2] = ["srd-libfabric", "srd-verbs"];
 
 /// Tests as a crate: it compiles sources of others once more, and nobody ships it.
 const MODELS: &str = "srd-races";
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The sources below a directory.
-fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            found.push(path);
-        }
-    }
-}
 
 /// Whether a line of code says `unsafe`. Comments do not count, and `unsafe_code` is another word.
 fn says_unsafe(line: &str) -> bool {
@@ -35,17 +20,12 @@ fn says_unsafe(line: &str) -> bool {
 
 /// Sources of what is shipped, by crate: `srd-shm` and `src/ring.rs`.
 fn crates() -> BTreeMap<String, Vec<(String, String)>> {
-    let mut all = BTreeMap::new();
-    for entry in fs::read_dir(repository().join("crates")).unwrap() {
-        let dir = entry.unwrap().path();
-        if dir.ends_with(MODELS) {
-            continue;
+    let mut all: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for (path, text) in texts("crates", ".rs") {
+        let (name, file) = path["crates/".len()..].split_once('/').expect("sources are in crates");
+        if name != MODELS && file.starts_with("src/") {
+            all.entry(name.to_string()).or_default().push((file.to_string(), text));
         }
-        let mut found = Vec::new();
-        sources(&dir.join("src"), &mut found);
-        let named = |path: &PathBuf| path.strip_prefix(&dir).unwrap().to_str().unwrap().to_string();
-        let files = found.iter().map(|path| (named(path), fs::read_to_string(path).unwrap())).collect();
-        all.insert(dir.file_name().unwrap().to_str().unwrap().to_string(), files);
     }
     all
 }
@@ -61,7 +41,7 @@ fn homes() -> BTreeSet<String> {
 
 #[test]
 fn unsafe_code_is_in_the_files_of_the_list_and_nowhere_else() {
-    let text = fs::read_to_string(repository().join("docs/UNSAFE.md")).unwrap();
+    let text = text("docs/UNSAFE.md");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
     let mut listed = BTreeSet::new();
     for (file, why) in rows {
