@@ -256,6 +256,29 @@ impl<M: Memory> Device<M> {
         self.objects.post_send(&mut self.endpoint, qpn, wr)
     }
 
+    /// The same for an answer to somebody whom the program has not named: where nobody has spoken from it fails, and to who may
+    /// have forged his address no more is sent than he has sent three times over.
+    pub fn post_answer(&mut self, now: Time, qpn: Qpn, wr: &SendWr<'_>) -> Result<(), DeviceError> {
+        self.objects.now = now;
+        self.objects.post(&mut self.endpoint, qpn, wr, true)
+    }
+
+    /// Whether the first messages to a queue pair from somewhere are taken before it is known whether their sender is where he
+    /// says (he knows the queue key, which may be known to everybody). If not, he is asked first. It is so from the beginning.
+    pub fn trust_newcomers(&mut self, qpn: Qpn, trust: bool) {
+        if let Ok(index) = self.objects.qp_index(qpn) {
+            self.objects.qp_mut(index).trusts_newcomers = trust;
+        }
+    }
+
+    /// How many messages our queue pair `qpn` and those behind the same port have under way to the instance that serves queue
+    /// pair `at` of host `gid`, if that may have forged its address; `None` if it has not.
+    pub fn unproven(&self, qpn: Qpn, gid: Gid, at: Qpn) -> Option<usize> {
+        let port = self.objects.port_of(qpn).ok()?;
+        let to = InstanceAddr { gid, port: self.objects.config.port_base.wrapping_add(at.0 / QPS_PER_PORT) };
+        self.endpoint.unproven(self.endpoint.context_of(port, to)?)
+    }
+
     /// How many sends the queue pair takes now. So many posts do not fail for lack of room.
     pub fn send_room(&self, qpn: Qpn) -> Result<usize, DeviceError> {
         self.objects.send_room(qpn)

@@ -16,6 +16,8 @@ pub(crate) struct QueuePair {
     pub qkey: Qkey,
     pub sq_psn: u32,
     pub rnr_retry: u8,
+    /// See [`crate::Device::trust_newcomers`].
+    pub trusts_newcomers: bool,
     pub sq: SendQueue,
     pub rq: ReceiveQueue,
     pub counters: QpCounters,
@@ -31,6 +33,7 @@ impl QueuePair {
             qkey: Qkey(0),
             sq_psn: 0,
             rnr_retry: default_rnr_retry(device),
+            trusts_newcomers: true,
             sq: SendQueue::new(),
             rq: ReceiveQueue::new(),
             counters: QpCounters::default(),

@@ -31,6 +31,18 @@ impl<M: Memory> Objects<M> {
         qpn: Qpn,
         wr: &SendWr<'_>,
     ) -> Result<(), DeviceError> {
+        self.post(transport, qpn, wr, false)
+    }
+
+    /// `answers`: see [`SendRequest::answers`].
+    #[inline]
+    pub fn post<T: Transport<M::Payload>>(
+        &mut self,
+        transport: &mut T,
+        qpn: Qpn,
+        wr: &SendWr<'_>,
+        answers: bool,
+    ) -> Result<(), DeviceError> {
         let index = self.qp_index(qpn)?;
         self.check_form(index, wr)?;
         if self.requests.len() == MAX_REQUESTS {
@@ -40,7 +52,9 @@ impl<M: Memory> Objects<M> {
             Ok(posted) => {
                 let qp = self.qp(index);
                 let (held, retries) = (qp.state == QpState::Sqd, RnrRetries::new(qp.rnr_retry));
-                let key = self.link(SendRequest::new(index, wr, posted, retries));
+                let mut request = SendRequest::new(index, wr, posted, retries);
+                request.answers = answers;
+                let key = self.link(request);
                 if held {
                     self.requests.get_mut(key).expect("just linked").progress = Progress::Held;
                 } else if let Err(refused) = self.start(transport, key) {
@@ -55,6 +69,11 @@ impl<M: Memory> Objects<M> {
             }
         }
         Ok(())
+    }
+
+    /// Number of the receive port that a queue pair is behind.
+    pub fn port_of(&self, qpn: Qpn) -> Result<u8, DeviceError> {
+        Ok(self.qp(self.qp_index(qpn)?).port)
     }
 
     /// How many sends the queue pair takes now.
@@ -191,10 +210,21 @@ impl<M: Memory> Objects<M> {
         if sent == Err(SendError::NoPeer) {
             // The first message to that instance, or the context has ended.
             let to = InstanceAddr { gid: host.gid, port: self.config.port_base + slot };
-            sent = transport.connect(self.now, port, to).and_then(|peer| {
-                host.set_context(port, slot, peer);
+            let found = match request.answers {
+                true => transport.context_of(port, to).ok_or(SendError::NoPeer),
+                false => transport.connect(self.now, port, to),
+            };
+            sent = found.and_then(|peer| {
+                if !request.answers {
+                    host.set_context(port, slot, peer);
+                }
                 transport.send(self.now, peer, token, op, request.payload.clone()).map(|()| peer)
             });
+            if request.answers && sent == Err(SendError::NoPeer) {
+                // Nobody has spoken from there.
+                self.end_request(key, Status::Unreachable);
+                return Ok(());
+            }
         }
         let peer = sent.map_err(transport_full)?;
         self.requests.get_mut(key).expect("the transport does not call back").progress =

@@ -6,6 +6,7 @@ use crate::inbound::{InboundMessage, Purpose};
 use crate::keepalive::KEEPALIVE_QPN;
 use crate::memory_region::RemoteAccess;
 use crate::objects::Objects;
+use crate::queue_pair::QueuePair;
 use crate::receive_queue::Receive;
 use crate::routing_header::{ROUTING_HEADER_LEN, routing_header};
 use crate::slab::Key;
@@ -21,15 +22,23 @@ const MAX_INBOUND: u32 = 1 << 14;
 /// A message that is let in but dropped: a datagram for which there is no place.
 const DROPPED: Cookie = Cookie(u64::MAX);
 
+impl<M: Memory> Objects<M> {
+    /// The queue pair that a peer wants something of.
+    fn asked_for<'a>(&'a self, op: &'a Op) -> Option<(&'a QueuePair, &'a Route)> {
+        let (Op::Send { route, .. } | Op::Write { route, .. } | Op::ReadRequest { route, .. }) = op else {
+            return None;
+        };
+        Some((self.qp(self.numbers.find(route.dst_qpn)?), route))
+    }
+}
+
 impl<M: Memory> UpperLayer<M::Payload> for Objects<M> {
     fn vouches(&self, op: &Op) -> bool {
-        let (Op::Send { route, .. } | Op::Write { route, .. } | Op::ReadRequest { route, .. }) = op else {
-            return false;
-        };
-        self.numbers.find(route.dst_qpn).is_some_and(|index| {
-            let qp = self.qp(index);
-            qp.receives() && qp.qkey == route.qkey
-        })
+        self.asked_for(op).is_some_and(|(qp, route)| qp.receives() && qp.qkey == route.qkey)
+    }
+
+    fn trusts(&self, op: &Op) -> bool {
+        self.asked_for(op).is_some_and(|(qp, _)| qp.trusts_newcomers)
     }
 
     #[inline]

@@ -43,6 +43,8 @@ pub(crate) struct SendRequest<P> {
     pub inbound: Option<Key>,
     /// Retries when the receiver has no buffer.
     pub rnr: RnrRetries,
+    /// It answers somebody whom the program has not named.
+    pub answers: bool,
     /// Chosen to be ended; only between choosing and ending.
     pub doomed: bool,
     prev: u32,
@@ -78,6 +80,7 @@ impl<P> SendRequest<P> {
             progress: Progress::Waiting,
             inbound: None,
             rnr,
+            answers: false,
             doomed: false,
             prev: END,
             next: END,

@@ -7,6 +7,7 @@ use srd_wire::{InstanceAddr, Op, Time};
 /// See [`Endpoint`]'s methods of the same names.
 pub(crate) trait Transport<P> {
     fn connect(&mut self, now: Time, port: u8, to: InstanceAddr) -> Result<PeerId, SendError>;
+    fn context_of(&self, port: u8, to: InstanceAddr) -> Option<PeerId>;
     fn send(&mut self, now: Time, peer: PeerId, token: Token, op: Op, payload: P) -> Result<(), SendError>;
     fn cancel(&mut self, now: Time, peer: PeerId, which: &mut dyn FnMut(Token) -> bool);
 }
@@ -15,6 +16,10 @@ impl<P: Payload> Transport<P> for Endpoint<P> {
     #[inline]
     fn connect(&mut self, now: Time, port: u8, to: InstanceAddr) -> Result<PeerId, SendError> {
         Endpoint::connect(self, now, port, to)
+    }
+
+    fn context_of(&self, port: u8, to: InstanceAddr) -> Option<PeerId> {
+        Endpoint::context_of(self, port, to)
     }
 
     #[inline]

@@ -30,7 +30,8 @@ impl Endpoint {
             cx.shared.counters.strangers_dropped += 1;
             return None;
         };
-        if let Err(breach) = self.may_ask(cx.shared, peer, &body) {
+        self.trust_newcomers(cx);
+        if let Err(breach) = self.may_ask(cx, peer, &body) {
             let session = session_name(common.from, common.session);
             match session == self.peers[peer as usize].their_session {
                 true => self.breach(cx, peer, breach),
@@ -46,6 +47,8 @@ impl Endpoint {
         state.theirs_near |= from.near;
         state.heard = cx.now;
         state.consumed_there = common.consumed;
+        self.release(cx, peer);
+        let state = &self.peers[peer as usize];
         if !state.greeted {
             self.greet(cx, peer);
         }

@@ -3,13 +3,13 @@
 
 use crate::api::*;
 use crate::incoming::{Incoming, Matcher, Receive};
-use crate::kept::MOST_STRANGERS;
+use crate::kept::{Kept, MOST_STRANGERS};
 use crate::lane::Loans;
 use crate::matching::FastMap;
 use crate::operations::Op;
 use crate::peer::Peer;
 use crate::shared::Cx;
-use crate::transmit::Tx;
+use crate::transmit::{Tx, Work};
 use srd_device::slab::{Key, Slab};
 use srd_device::{AhNumber, Completion, CompletionOp, DeviceError, RecvWr, Sge, Store};
 use srd_wire::{Gid, Qpn, Status, Time};
@@ -48,12 +48,16 @@ pub(crate) struct Endpoint {
     /// What peers with a lane to this endpoint may copy.
     pub loans: Option<Box<dyn Loans>>,
     pub watched: Vec<u32>,
-    /// Places of peers that were forgotten, how many peers are strangers, and the memory that is in use for those.
+    /// Places of peers that were forgotten, how many peers are strangers, and what is kept for those.
     pub free_peers: Vec<u32>,
     pub strangers_known: u32,
-    pub strangers_held: u64,
-    pub strangers_replies: u32,
-    /// Of the replies to strangers, those that wait for others to be delivered.
+    pub kept: [Kept; 2],
+    /// Strangers may come without having shown that they are where they say.
+    pub trusting: bool,
+    /// Work for peers that may have forged their addresses, which waits until they have shown that they have not; and how much.
+    pub withheld: FastMap<u32, Vec<Work>>,
+    pub withheld_works: usize,
+    /// Of the replies to strangers at their addresses, those that wait for others to be delivered.
     pub strangers_wait: VecDeque<Key>,
     /// Where a stranger was last looked for that may go.
     hand: usize,
@@ -133,8 +137,10 @@ impl Endpoint {
             watched: Vec::new(),
             free_peers: Vec::new(),
             strangers_known: 0,
-            strangers_held: 0,
-            strangers_replies: 0,
+            kept: Default::default(),
+            trusting: true,
+            withheld: FastMap::with_hasher(hash),
+            withheld_works: 0,
             strangers_wait: VecDeque::new(),
             hand: 0,
             next_ask: Time::NEVER,
@@ -163,6 +169,8 @@ impl Endpoint {
             incoming.held.into_iter().for_each(|buffer| cx.give_buffer(buffer));
         }
         for peer in 0..self.peers.len() {
+            let withheld = self.take_withheld(cx.shared, peer as u32);
+            withheld.into_iter().filter_map(|work| work.buffer).for_each(|buffer| cx.give_buffer(buffer));
             for early in self.peers[peer].end_their_session().into_values() {
                 self.drop_early(cx, peer as u32, early);
             }
@@ -274,7 +282,11 @@ impl Endpoint {
             let (addr, ah) = (peer.addr, peer.ah);
             // Those of this host are known to the program by their lanes.
             let near = addr.gid == cx.device.gid();
-            if near || !peer.holds_nothing() || self.by_addr.get(&addr) != Some(&index) {
+            if near
+                || !peer.holds_nothing()
+                || self.withheld.contains_key(&index)
+                || self.by_addr.get(&addr) != Some(&index)
+            {
                 continue;
             }
             self.peers[self.hand].ah = AhNumber::NONE;

@@ -46,7 +46,7 @@ impl Endpoint {
     ) -> Result<(), Breach> {
         let Some(index) = named(&self.ops, op) else {
             // It has failed here, of which the receiver does not know.
-            if self.may_greet(peer) {
+            if self.may_greet(cx, peer) {
                 self.tell(cx, peer, &Body::Granted { incoming, offset });
             }
             return Ok(());

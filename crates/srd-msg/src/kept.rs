@@ -6,7 +6,7 @@ use crate::endpoint::Endpoint;
 use crate::header::Body;
 use crate::peer::{FIRST_WINDOW, MESSAGE_COST, Peer};
 use crate::shared::{Cx, Shared};
-use crate::transmit::Purpose;
+use crate::transmit::{Purpose, Work};
 use srd_device::Store;
 use srd_wire::Status;
 
@@ -25,13 +25,23 @@ pub(crate) const MOST_UNKNOWN: u32 = 1024;
 /// Peers that the program has not named.
 pub(crate) const MOST_STRANGERS: u32 = 16_384;
 
-/// Bytes that are kept for all of them together.
+/// Bytes that are kept for all of them together, and for those of them that may have forged their addresses. Before these are
+/// used up whoever comes has to show first that he is where he says.
 pub(crate) const STRANGERS_BYTES: u64 = 6 << 20;
+const UNPROVEN_BYTES: u64 = 3 << 20;
+const UNTRUSTING_BYTES: u64 = 2 << 20;
 
 /// Replies that are under way to all of them together, and how many of those the device has. Whom there is none left for
 /// is greeted when it speaks again.
 const STRANGERS_REPLIES: u32 = 10_240;
 const STRANGERS_IN_DEVICE: u32 = 512;
+
+/// Replies that the device has for those of whom nobody knows whether they are where they say. Each of the transport's 1,024
+/// contexts with such may have one more: whoever else comes, an honest one is answered, and has shown with that where it is.
+const UNPROVEN_IN_DEVICE: u32 = 512;
+
+/// What waits here until its receiver has shown that.
+const MOST_WITHHELD: usize = 8192;
 
 /// What the tables hold for a message beside its bytes, and for a reply that is not delivered.
 const MESSAGE_MEMORY: u32 = 512;
@@ -59,6 +69,27 @@ pub(crate) enum Breach {
     Memory,
 }
 
+/// What is kept for strangers: for those at their addresses, and for those that may have forged them.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Kept {
+    /// Memory for what has come of them.
+    bytes: u64,
+    /// Replies to them that are under way.
+    replies: u32,
+}
+
+const PROVEN: usize = 0;
+const UNPROVEN: usize = 1;
+
+/// See [`Endpoint::turn`].
+pub(crate) enum Turn {
+    Now,
+    /// When others are delivered.
+    AfterOthers,
+    /// When the peer has shown that it is where it says.
+    OnceProven,
+}
+
 impl Shared {
     /// Counts a refusal by its cause.
     pub fn count(&mut self, breach: Breach) {
@@ -80,6 +111,13 @@ impl Peer {
     #[inline]
     pub fn is_stranger(&self) -> bool {
         !self.named
+    }
+
+    /// The same for one that is on another host, as far as we know: who has shown by its lane that it is on this one has forged
+    /// no address.
+    #[inline]
+    pub fn is_distant_stranger(&self) -> bool {
+        self.is_stranger() && self.lane.is_none() && !self.theirs_near && self.near_bytes == 0
     }
 
     /// Whether nothing is lost if it is forgotten but what it may know of us.
@@ -133,7 +171,7 @@ impl Endpoint {
         if kept > state.window_most as u64 + MESSAGE_COST as u64 * cx.shared.config.max_outstanding as u64 {
             return Err(Breach::Window);
         }
-        self.hold_memory(cx.shared, peer, len + MESSAGE_MEMORY)?;
+        self.hold_memory(cx, peer, len + MESSAGE_MEMORY)?;
         self.peers[peer as usize].kept = kept as u32;
         Ok(())
     }
@@ -158,7 +196,7 @@ impl Endpoint {
         if self.peers[peer as usize].early_bytes as u64 + bytes as u64 > OPERATIONS_WINDOW as u64 {
             return Err(Breach::Window);
         }
-        self.hold_memory(cx.shared, peer, len + MESSAGE_MEMORY)?;
+        self.hold_memory(cx, peer, len + MESSAGE_MEMORY)?;
         self.peers[peer as usize].early_bytes += bytes;
         Ok(())
     }
@@ -168,46 +206,37 @@ impl Endpoint {
         self.give_memory(shared, peer, len + MESSAGE_MEMORY);
     }
 
-    fn hold_memory(&mut self, shared: &mut Shared, peer: u32, bytes: u32) -> Result<(), Breach> {
-        let state = &mut self.peers[peer as usize];
-        if state.is_stranger() {
-            if self.strangers_held + bytes as u64 > STRANGERS_BYTES {
+    fn hold_memory<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, bytes: u32) -> Result<(), Breach> {
+        if self.peers[peer as usize].is_stranger() {
+            let most = if self.unproven(cx, peer).is_some() { UNPROVEN_BYTES } else { STRANGERS_BYTES };
+            let [proven, unproven] = self.kept.each_ref().map(|kept| kept.bytes);
+            if unproven + bytes as u64 > most || proven + unproven + bytes as u64 > STRANGERS_BYTES {
                 return Err(Breach::Stranger);
             }
-            self.strangers_held += bytes as u64;
         }
-        state.held += bytes;
-        shared.counters.kept_bytes += bytes as u64;
+        self.count_kept(peer, |kept| kept.bytes += bytes as u64);
+        self.peers[peer as usize].held += bytes;
+        cx.shared.counters.kept_bytes += bytes as u64;
         Ok(())
     }
 
     fn give_memory(&mut self, shared: &mut Shared, peer: u32, bytes: u32) {
-        let state = &mut self.peers[peer as usize];
-        state.held -= bytes;
+        self.count_kept(peer, |kept| kept.bytes -= bytes as u64);
+        self.peers[peer as usize].held -= bytes;
         shared.counters.kept_bytes -= bytes as u64;
-        if state.is_stranger() {
-            self.strangers_held -= bytes as u64;
-        }
     }
 
     /// The program names a peer, or forgets it: what is kept for it counts for the strangers no more, or again.
     pub fn renamed(&mut self, peer: u32, change: impl FnOnce(&mut Peer)) {
-        let state = &mut self.peers[peer as usize];
-        let was = state.is_stranger();
-        change(state);
-        match (was, state.is_stranger()) {
+        let was = self.peers[peer as usize].is_stranger();
+        self.recount(peer, change);
+        match (was, self.peers[peer as usize].is_stranger()) {
             (true, false) => {
-                self.strangers_held -= state.held as u64;
-                self.strangers_replies -= state.replies;
                 self.strangers_known -= 1;
                 // Its window is another one now, of which it hears when it speaks again.
-                state.greeted = false;
+                self.peers[peer as usize].greeted = false;
             }
-            (false, true) => {
-                self.strangers_held += state.held as u64;
-                self.strangers_replies += state.replies;
-                self.strangers_known += 1;
-            }
+            (false, true) => self.strangers_known += 1,
             _ => {}
         }
     }
@@ -215,31 +244,118 @@ impl Endpoint {
     /// A reply is under way. There is no limit here: what is answered has been let in by [`Endpoint::may_ask`].
     #[inline]
     pub fn reply_begins(&mut self, shared: &mut Shared, peer: u32) {
-        let state = &mut self.peers[peer as usize];
-        state.replies += 1;
-        self.strangers_replies += state.is_stranger() as u32;
+        self.peers[peer as usize].replies += 1;
+        self.count_kept(peer, |kept| kept.replies += 1);
         shared.counters.kept_bytes += REPLY_MEMORY;
     }
 
     #[inline]
     pub fn reply_ends(&mut self, shared: &mut Shared, peer: u32) {
-        let state = &mut self.peers[peer as usize];
-        state.replies -= 1;
-        self.strangers_replies -= state.is_stranger() as u32;
+        self.peers[peer as usize].replies -= 1;
+        self.count_kept(peer, |kept| kept.replies -= 1);
         shared.counters.kept_bytes -= REPLY_MEMORY;
     }
 
-    /// Whether a reply to that peer waits until others are delivered: a peer with something under way costs the transport
+    /// When the device gets work for a peer that the program has not named: one with something under way costs the transport
     /// more than it costs here.
     #[inline]
-    pub fn waits_as_stranger(&self, peer: u32, purpose: &Purpose) -> bool {
-        self.strangers_replies - self.strangers_wait.len() as u32 >= STRANGERS_IN_DEVICE
-            && matches!(purpose, Purpose::Control | Purpose::Ask)
-            && self.peers[peer as usize].is_stranger()
+    pub fn turn<M: Store>(&mut self, cx: &Cx<'_, M>, peer: u32, purpose: &Purpose) -> Turn {
+        let reply = matches!(purpose, Purpose::Control | Purpose::Ask);
+        if !reply || !self.peers[peer as usize].is_stranger() {
+            return Turn::Now;
+        }
+        match self.unproven(cx, peer) {
+            None if self.kept[PROVEN].replies.saturating_sub(self.strangers_wait.len() as u32)
+                < STRANGERS_IN_DEVICE =>
+            {
+                Turn::Now
+            }
+            None => Turn::AfterOthers,
+            Some(waiting) if self.has_unproven_room(waiting) => Turn::Now,
+            Some(_) => Turn::OnceProven,
+        }
     }
 
-    /// A reply is delivered: one that waited for that is posted.
-    pub fn next_stranger<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
+    /// Whether the device gets another reply to a peer that may have forged its address, where `waiting` are under way.
+    fn has_unproven_room(&self, waiting: usize) -> bool {
+        waiting == 0 || self.kept[UNPROVEN].replies < UNPROVEN_IN_DEVICE
+    }
+
+    /// Keeps work for a peer until that has shown that it is where it says.
+    #[cold]
+    pub fn withhold(&mut self, shared: &mut Shared, peer: u32, work: Work) {
+        self.withheld_works += 1;
+        shared.counters.kept_bytes += REPLY_MEMORY;
+        self.withheld.entry(peer).or_default().push(work);
+    }
+
+    /// A peer may have shown that. What was withheld goes, if it has.
+    #[inline]
+    pub fn release<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        if self.withheld_works > 0 && self.withheld.contains_key(&peer) && self.unproven(cx, peer).is_none() {
+            self.take_withheld(cx.shared, peer).into_iter().for_each(|work| self.post(cx, peer, work));
+        }
+    }
+
+    /// Takes what is withheld from a peer.
+    pub fn take_withheld(&mut self, shared: &mut Shared, peer: u32) -> Vec<Work> {
+        let works = self.withheld.remove(&peer).unwrap_or_default();
+        self.withheld_works -= works.len();
+        shared.counters.kept_bytes -= works.len() as u64 * REPLY_MEMORY;
+        works
+    }
+
+    /// How many messages are under way to a stranger's device, if it may have forged its address. Once it has not it never has.
+    #[inline]
+    fn unproven<M: Store>(&mut self, cx: &Cx<'_, M>, peer: u32) -> Option<usize> {
+        let state = &self.peers[peer as usize];
+        if !state.unproven {
+            return None;
+        }
+        let (gid, qpn) = (state.addr.gid, state.addr.qpn);
+        let waiting = if state.is_distant_stranger() { cx.device.unproven(self.qpn, gid, qpn) } else { None };
+        if waiting.is_none() {
+            self.recount(peer, |peer| peer.unproven = false);
+        }
+        waiting
+    }
+
+    /// Changes what is kept for those like a peer; nothing counts what is kept for who has been named by the program.
+    #[inline]
+    fn count_kept(&mut self, peer: u32, change: impl FnOnce(&mut Kept)) {
+        let state = &self.peers[peer as usize];
+        if state.is_stranger() {
+            change(&mut self.kept[state.unproven as usize]);
+        }
+    }
+
+    /// A peer becomes one of others.
+    fn recount(&mut self, peer: u32, change: impl FnOnce(&mut Peer)) {
+        let state = &self.peers[peer as usize];
+        let its = Kept { bytes: state.held as u64, replies: state.replies };
+        self.count_kept(peer, |kept| {
+            *kept = Kept { bytes: kept.bytes - its.bytes, replies: kept.replies - its.replies }
+        });
+        change(&mut self.peers[peer as usize]);
+        self.count_kept(peer, |kept| {
+            *kept = Kept { bytes: kept.bytes + its.bytes, replies: kept.replies + its.replies }
+        });
+    }
+
+    /// The transport takes messages from who may have forged his address as long as there is room for them.
+    #[inline]
+    pub fn trust_newcomers<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
+        let trusting = self.kept[UNPROVEN].bytes < UNTRUSTING_BYTES;
+        if trusting != self.trusting {
+            self.trusting = trusting;
+            cx.device.trust_newcomers(self.qpn, trusting);
+        }
+    }
+
+    /// A reply to that peer is delivered, or has failed: one to another that waited for that is posted.
+    pub fn reply_is_over<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        self.reply_ends(cx.shared, peer);
+        self.release(cx, peer);
         if let Some(key) = self.strangers_wait.pop_front() {
             self.post_entered(cx, key);
         }
@@ -248,22 +364,29 @@ impl Endpoint {
     /// Whether a peer may say something that may be answered. It has an operation outstanding for every answer, but for
     /// those that have reached it without our knowing.
     #[inline]
-    pub fn may_ask(&self, shared: &Shared, peer: u32, body: &Body) -> Result<(), Breach> {
+    pub fn may_ask<M: Store>(&mut self, cx: &Cx<'_, M>, peer: u32, body: &Body) -> Result<(), Breach> {
         let state = &self.peers[peer as usize];
-        if state.replies > shared.config.max_outstanding + 2 * MOST_UNKNOWN {
+        if state.replies > cx.shared.config.max_outstanding + 2 * MOST_UNKNOWN {
             return Err(Breach::Replies);
         }
         let answered = matches!(body, Body::Put(_) | Body::Atomic(_) | Body::KeyQuery { .. });
-        if answered && !self.may_greet(peer) {
-            return Err(Breach::Stranger);
+        if !answered || self.may_greet(cx, peer) {
+            return Ok(());
         }
-        Ok(())
+        let may_wait = self.peers[peer as usize].unproven && self.withheld_works < MOST_WITHHELD;
+        if may_wait { Ok(()) } else { Err(Breach::Stranger) }
     }
 
-    /// Whether there is room for a reply to that peer, as far as all strangers share it.
+    /// Whether there is room for a reply to that peer now, as far as all strangers share it.
     #[inline]
-    pub fn may_greet(&self, peer: u32) -> bool {
-        self.strangers_replies < STRANGERS_REPLIES || !self.peers[peer as usize].is_stranger()
+    pub fn may_greet<M: Store>(&mut self, cx: &Cx<'_, M>, peer: u32) -> bool {
+        if !self.peers[peer as usize].is_stranger() {
+            return true;
+        }
+        match self.unproven(cx, peer) {
+            None => self.kept[PROVEN].replies < STRANGERS_REPLIES,
+            Some(waiting) => self.has_unproven_room(waiting),
+        }
     }
 
     /// A peer has broken the rules: nothing more of this session is believed, in either direction, and it is told so.
@@ -287,7 +410,7 @@ impl Endpoint {
     /// Tells a peer that its session is over, unless much is on the way to it already: one that waits asks now and then
     /// whether we are there, and is told then.
     pub fn tell_stale<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, session: u32) {
-        if self.peers[peer as usize].replies < MOST_STALES && self.may_greet(peer) {
+        if self.peers[peer as usize].replies < MOST_STALES && self.may_greet(cx, peer) {
             self.tell(cx, peer, &Body::Stale { session });
         }
     }

@@ -48,6 +48,8 @@ pub(crate) struct Peer {
     pub forgotten: bool,
     /// The program has named it: it is no stranger.
     pub named: bool,
+    /// It may have forged its address, as far as is known.
+    pub unproven: bool,
 
     /// Our session with it: how many there were, this one included.
     pub session: u32,
@@ -149,6 +151,7 @@ impl Peer {
             label: NO_LABEL,
             forgotten: false,
             named: false,
+            unproven: true,
             session: 1,
             identity: addr.key,
             spoken: false,

@@ -126,7 +126,7 @@ impl Endpoint {
     /// Says hello to a peer whose session has begun, as soon as there is room for it.
     #[cold]
     pub fn greet<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
-        if self.may_greet(peer) && self.may_welcome(cx.shared, peer) {
+        if self.may_greet(cx, peer) && self.may_welcome(cx.shared, peer) {
             self.peers[peer as usize].greeted = true;
             self.say_hello(cx, peer);
         }

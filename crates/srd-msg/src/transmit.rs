@@ -6,6 +6,7 @@ use crate::buffers::Buffer;
 use crate::endpoint::Endpoint;
 use crate::header::{self, Body, COMMON, Common, LONGEST, may_come_twice, number_in};
 use crate::iov::Iovs;
+use crate::kept::Turn;
 use crate::lane::LaneSend;
 use crate::operations::{Await, Op};
 use crate::shared::Cx;
@@ -122,12 +123,15 @@ impl Endpoint {
         if self.is_by_lane(peer, &work.op) {
             return self.post_near(cx, peer, work);
         }
-        let waits = self.waits_as_stranger(peer, &work.purpose);
-        let key = self.enter(cx, peer, work);
-        if waits {
-            return self.strangers_wait.push_back(key);
+        let turn = self.turn(cx, peer, &work.purpose);
+        if let Turn::OnceProven = turn {
+            return self.withhold(cx.shared, peer, work);
         }
-        self.post_entered(cx, key);
+        let key = self.enter(cx, peer, work);
+        match turn {
+            Turn::AfterOthers => self.strangers_wait.push_back(key),
+            _ => self.post_entered(cx, key),
+        }
     }
 
     /// Gives the device work that is in the book.
@@ -270,7 +274,11 @@ impl Endpoint {
             qkey: peer.qkey(),
             data: SendData::Sges(&tx.sges),
         };
-        match cx.device.post_send(cx.now, self.qpn, &wr) {
+        let posted = match peer.is_distant_stranger() {
+            true => cx.device.post_answer(cx.now, self.qpn, &wr),
+            false => cx.device.post_send(cx.now, self.qpn, &wr),
+        };
+        match posted {
             Ok(()) => true,
             Err(DeviceError::Full(_)) => false,
             Err(error) => panic!("the device refuses work of the messaging layer: {error}"),
@@ -314,6 +322,9 @@ impl Endpoint {
 
     /// Work for a peer that the device does not have is given up.
     pub fn drop_backlog<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
+        for buffer in self.take_withheld(cx.shared, peer).into_iter().filter_map(|work| work.buffer) {
+            cx.give_buffer(buffer);
+        }
         let backlog = std::mem::take(&mut self.peers[peer as usize].backlog);
         self.blocked.retain(|&blocked| blocked != peer);
         for index in backlog {
@@ -429,13 +440,9 @@ impl Endpoint {
         }
         match tx.purpose {
             Purpose::Eager { .. } => {}
-            Purpose::Control => {
-                self.reply_ends(cx.shared, peer);
-                self.next_stranger(cx);
-            }
+            Purpose::Control => self.reply_is_over(cx, peer),
             Purpose::Ask => {
-                self.reply_ends(cx.shared, peer);
-                self.next_stranger(cx);
+                self.reply_is_over(cx, peer);
                 self.peers[peer as usize].asked = false;
             }
             Purpose::Part(op) => self.part_done(cx, op, status),

@@ -254,6 +254,18 @@ impl<P: Payload> Endpoint<P> {
         Ok(peer.id)
     }
 
+    /// The context of whoever has sent from `to` to our port number `port`, for an answer: unlike [`Endpoint::connect`] this does
+    /// not say that our program wants to talk to him, who may have forged his address.
+    pub fn context_of(&self, port: u8, to: InstanceAddr) -> Option<PeerId> {
+        self.by_addr.get(&(port, to)).map(|&slot| self.peers[slot as usize].id)
+    }
+
+    /// How many messages are under way to a peer of whom nobody knows whether it is where it says; `None` if that is known.
+    pub fn unproven(&self, peer: PeerId) -> Option<usize> {
+        let peer = self.context(peer)?;
+        (!peer.standing.proven).then(|| peer.messages.upper_len())
+    }
+
     /// Queues a message. Its outcome comes through [`UpperLayer::outcome`], once.
     pub fn send(
         &mut self,

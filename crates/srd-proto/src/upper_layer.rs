@@ -59,6 +59,12 @@ pub trait UpperLayer<P: Payload> {
     /// until he has.
     fn vouches(&self, op: &Op) -> bool;
 
+    /// Whether a message that is vouched for is taken from somebody of whom nobody knows yet whether he is where he says. If not,
+    /// he is asked first, which costs him a round trip.
+    fn trusts(&self, _op: &Op) -> bool {
+        true
+    }
+
     /// The first segment of a message has arrived (which need not be the one at offset 0). Reserve what it needs, or
     /// refuse it: the sender then gets the status as the outcome. Called once per message, however often its packets
     /// are duplicated.

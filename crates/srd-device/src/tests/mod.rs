@@ -45,6 +45,11 @@ impl Transport<VecPayload> for FakeTransport {
         Ok(PeerId { slot: slot as u32, generation: self.generation })
     }
 
+    fn context_of(&self, port: u8, to: InstanceAddr) -> Option<PeerId> {
+        let slot = self.peers.iter().position(|&peer| peer == (port, to))?;
+        Some(PeerId { slot: slot as u32, generation: self.generation })
+    }
+
     fn send(
         &mut self,
         _now: Time,
