@@ -38,7 +38,7 @@ impl Segment {
     /// Makes one that others find.
     pub fn create(dir: &Path, header: Header) -> io::Result<Segment> {
         let file = sys::unnamed_file(dir)?;
-        file.set_len(header.shape.total_bytes() as u64)?;
+        sys::set_len(&file, header.shape.total_bytes() as u64)?;
         sys::reserve(&file, 0, header.shape.control_bytes() as u64)?;
         file.write_all_at(&header.encode(), 0)?;
         if !sys::lock(&file, LIFE)? {

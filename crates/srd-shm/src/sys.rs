@@ -85,6 +85,17 @@ pub fn is_locked(file: &File, byte: u64) -> io::Result<bool> {
     Ok(range.l_type != libc::F_UNLCK as libc::c_short)
 }
 
+/// Makes a file so long, within `ulimit -f`: beyond that the kernel would end the process with a signal.
+pub fn set_len(file: &File, len: u64) -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes the structure.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) })?;
+    if len > limit.rlim_cur {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    file.set_len(len)
+}
+
 /// Takes the memory for a part of a file now. Without that a full file system is a SIGBUS for whoever touches it first.
 pub fn reserve(file: &File, offset: u64, len: u64) -> io::Result<()> {
     loop {

@@ -121,6 +121,10 @@ fn other_process() {
             let mut lane = connect(&post, 1);
             (0..).take_while(|&n| send(&mut lane, &record(n))).for_each(drop);
         }
+        "short of files" => {
+            let refused = Inbox::open(&dir, address(2), 7, options()).map(drop).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::EFBIG), "{refused}");
+        }
         "come and go" => {
             let post = open(2);
             loop {
@@ -424,6 +428,16 @@ fn a_forked_child_does_not_keep_a_dead_process_alive() {
     drop(own);
     // SAFETY: a process that a process of this test has started.
     unsafe { libc::kill(child as libc::pid_t, libc::SIGKILL) };
+}
+
+/// A segment beyond `ulimit -f` is an error, and no signal.
+#[test]
+fn a_limit_of_files_is_an_error() {
+    let place = Place::new();
+    let mut command = Command::new("bash");
+    command.args(["-c", "ulimit -f 1 && exec \"$@\"", "bash"]).arg(std::env::current_exe().unwrap());
+    let mut other = Other::start_under(command, &place, "short of files");
+    assert!(other.0.wait().unwrap().success());
 }
 
 /// Containers that share a network and `/dev/shm` may each have their own process numbers.

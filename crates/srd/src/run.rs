@@ -20,8 +20,8 @@ Examples:
   srd run --provider --as-efa -- python3 serve.py   the provider under the name efa
   srd run --provider --sealed -- mpirun -np 2 ./program   every packet encrypted and authenticated, with a key for this job
 
-mpirun passes the environment on to other hosts only in part (Open MPI needs -x for each variable), so on several
-hosts put `srd run --` before the program instead of before mpirun; both at once do no harm.
+Open MPI passes the environment on to other hosts only in part, so on several hosts put `srd run --` before the program instead
+of before mpirun; both at once do no harm.
 
 What --provider sets takes the place of what would lead a program elsewhere, and srd says so; options of the mpirun that
 it starts (--mca, -genv) count for more.
