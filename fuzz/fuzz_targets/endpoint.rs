@@ -139,6 +139,10 @@ impl World {
             Op::ReadRequest { .. } | Op::ReadFailed { .. } => 0,
             Op::Refuse { .. } | Op::Skip => return Ok(()),
         };
+        // What has failed has a reason.
+        if let Op::ReadFailed { status: Status::Ok, .. } = op {
+            return Ok(());
+        }
         self.uppers[from].owed.insert(self.tokens);
         let payload = VecPayload::from(&vec![7; len][..]);
         if endpoint.send(self.now, peer, Token(self.tokens), op, payload).is_err() {

@@ -26,7 +26,7 @@ pub(crate) const MOST_UNKNOWN: u32 = 1024;
 pub(crate) const MOST_STRANGERS: u32 = 16_384;
 
 /// Bytes that are kept for all of them together, and for those of them that may have forged their addresses. Before these are
-/// used up whoever comes has to show first that he is where he says.
+/// used up, or where answers to them wait, whoever comes has to show first that he is where he says.
 pub(crate) const STRANGERS_BYTES: u64 = 6 << 20;
 const UNPROVEN_BYTES: u64 = 3 << 20;
 const UNTRUSTING_BYTES: u64 = 2 << 20;
@@ -345,7 +345,9 @@ impl Endpoint {
     /// The transport takes messages from who may have forged his address as long as there is room for them.
     #[inline]
     pub fn trust_newcomers<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
-        let trusting = self.kept[UNPROVEN].bytes < UNTRUSTING_BYTES;
+        let kept = &self.kept[UNPROVEN];
+        let trusting =
+            kept.bytes < UNTRUSTING_BYTES && kept.replies < UNPROVEN_IN_DEVICE && self.withheld_works == 0;
         if trusting != self.trusting {
             self.trusting = trusting;
             cx.device.trust_newcomers(self.qpn, trusting);

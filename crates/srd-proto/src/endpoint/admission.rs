@@ -72,8 +72,10 @@ impl<P: Payload> Endpoint<P> {
         let peer = known.map(|slot| &self.peers[slot as usize]);
         if let Some(remote) = peer.and_then(|peer| peer.remote)
             && remote.tag() == packet.src_tag
+            // Somebody else may have that tag.
+            && packet.hello.is_none_or(|hello| hello.incarnation == remote)
             // Without our tag the 64 bits of his incarnation, which only we are told, speak for him.
-            && (named || packet.dst_tag == Tag::UNKNOWN && packet.hello.is_some_and(|hello| hello.incarnation == remote))
+            && (named || packet.dst_tag == Tag::UNKNOWN && packet.hello.is_some())
         {
             return known;
         }
