@@ -358,6 +358,7 @@ impl Endpoint {
     pub fn reply_is_over<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
         self.reply_ends(cx.shared, peer);
         self.release(cx, peer);
+        self.trust_newcomers(cx);
         if let Some(key) = self.strangers_wait.pop_front() {
             self.post_entered(cx, key);
         }
