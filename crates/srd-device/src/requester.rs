@@ -52,9 +52,7 @@ impl<M: Memory> Objects<M> {
             Ok(posted) => {
                 let qp = self.qp(index);
                 let (held, retries) = (qp.state == QpState::Sqd, RnrRetries::new(qp.rnr_retry));
-                let mut request = SendRequest::new(index, wr, posted, retries);
-                request.answers = answers;
-                let key = self.link(request);
+                let key = self.link(SendRequest::new(index, wr, posted, retries, answers));
                 if held {
                     self.requests.get_mut(key).expect("just linked").progress = Progress::Held;
                 } else if let Err(refused) = self.start(transport, key) {

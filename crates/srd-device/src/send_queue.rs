@@ -65,7 +65,7 @@ impl<P> SendRequest<P> {
         matches!(self.progress, Progress::InFlight(_)) && !matches!(self.op, SendOp::Read { .. })
     }
 
-    pub fn new(qp: u32, wr: &SendWr<'_>, posted: Posted<P>, rnr: RnrRetries) -> Self {
+    pub fn new(qp: u32, wr: &SendWr<'_>, posted: Posted<P>, rnr: RnrRetries, answers: bool) -> Self {
         SendRequest {
             wr_id: wr.wr_id,
             qp,
@@ -80,7 +80,7 @@ impl<P> SendRequest<P> {
             progress: Progress::Waiting,
             inbound: None,
             rnr,
-            answers: false,
+            answers,
             doomed: false,
             prev: END,
             next: END,

@@ -30,7 +30,9 @@ impl Endpoint {
             cx.shared.counters.strangers_dropped += 1;
             return None;
         };
-        self.trust_newcomers(cx);
+        if self.peers[peer as usize].is_stranger() {
+            self.trust_newcomers(cx);
+        }
         if let Err(breach) = self.may_ask(cx, peer, &body) {
             let session = session_name(common.from, common.session);
             match session == self.peers[peer as usize].their_session {

@@ -52,7 +52,7 @@ pub(crate) struct Endpoint {
     pub free_peers: Vec<u32>,
     pub strangers_known: u32,
     pub kept: [Kept; 2],
-    /// Strangers may come without having shown that they are where they say.
+    /// What the device was last told: strangers may come without having shown that they are where they say.
     pub trusting: bool,
     /// Work for peers that may have forged their addresses, which waits until they have shown that they have not; and how much.
     pub withheld: FastMap<u32, Vec<Work>>,
@@ -169,8 +169,7 @@ impl Endpoint {
             incoming.held.into_iter().for_each(|buffer| cx.give_buffer(buffer));
         }
         for peer in 0..self.peers.len() {
-            let withheld = self.take_withheld(cx.shared, peer as u32);
-            withheld.into_iter().filter_map(|work| work.buffer).for_each(|buffer| cx.give_buffer(buffer));
+            self.drop_withheld(cx, peer as u32);
             for early in self.peers[peer].end_their_session().into_values() {
                 self.drop_early(cx, peer as u32, early);
             }

@@ -297,8 +297,13 @@ impl Endpoint {
         }
     }
 
-    /// Takes what is withheld from a peer.
-    pub fn take_withheld(&mut self, shared: &mut Shared, peer: u32) -> Vec<Work> {
+    /// What is withheld from a peer will never be said.
+    pub fn drop_withheld<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        let works = self.take_withheld(cx.shared, peer);
+        works.into_iter().filter_map(|work| work.buffer).for_each(|buffer| cx.give_buffer(buffer));
+    }
+
+    fn take_withheld(&mut self, shared: &mut Shared, peer: u32) -> Vec<Work> {
         let works = self.withheld.remove(&peer).unwrap_or_default();
         self.withheld_works -= works.len();
         shared.counters.kept_bytes -= works.len() as u64 * REPLY_MEMORY;

@@ -322,9 +322,7 @@ impl Endpoint {
 
     /// Work for a peer that the device does not have is given up.
     pub fn drop_backlog<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
-        for buffer in self.take_withheld(cx.shared, peer).into_iter().filter_map(|work| work.buffer) {
-            cx.give_buffer(buffer);
-        }
+        self.drop_withheld(cx, peer);
         let backlog = std::mem::take(&mut self.peers[peer as usize].backlog);
         self.blocked.retain(|&blocked| blocked != peer);
         for index in backlog {

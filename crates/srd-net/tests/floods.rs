@@ -10,19 +10,13 @@ use support::Host;
 use support::attack::{Attack, Lane};
 use support::forger::{Dice, Forger, IN_CLEAR, Kind, SEALED, data};
 use support::keys::KeyFile;
+use support::memory::resident;
 
 /// More than there are places in the table of peers.
 const STRANGERS: u64 = 70_000;
 /// Those of them who answer at their address, and so get a context: more than may have one.
 const CONFIRMED: u64 = 2500;
 const MOST_GROWTH: u64 = 16 << 20;
-
-/// Bytes of this process that are in memory.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-}
 
 fn address(host: &Host) -> SocketAddr {
     let address = host.instance.address();
@@ -110,12 +104,12 @@ fn flood(variables: &[&str], sealed: bool) {
     let kinds = if sealed { [&IN_CLEAR[..], &SEALED].concat() } else { IN_CLEAR.to_vec() };
     connect(&host, 2, variables);
     let lane = Lane::new(Forger::new(3, 9), &kinds, &[host.gid().ip()], address(&host));
-    let before = resident();
+    let before = resident(std::process::id());
     strangers_knock(&host, &mut dice, &kinds);
     if !sealed {
         strangers_stay(&host, &mut dice);
     }
-    let growth = resident().saturating_sub(before);
+    let growth = resident(std::process::id()).saturating_sub(before);
     let _attack = Attack::start(vec![lane], 20_000);
     let took = connect(&host, 3, variables);
     println!(

@@ -2,11 +2,14 @@
 //! in memory. `cargo bench -p srd-proto --bench hostile_packet` prints nanoseconds of processor for each kind; with `KIND=NAME` it runs
 //! that kind alone, a million times, for a profiler: `valgrind --tool=callgrind` counts the instructions.
 
+#[path = "../tests/harness/count.rs"]
+mod count;
 #[path = "../../srd-net/tests/support/forger.rs"]
 mod forger;
 #[path = "../tests/harness/length.rs"]
 mod length;
 
+use count::Count;
 use forger::{Forger, IN_CLEAR, Kind, SEALED};
 use length::Length;
 use srd_proto::*;
@@ -22,29 +25,11 @@ const PACKETS: usize = 4096;
 /// A hundred thousand a second.
 const PERIOD: Nanos = Nanos::from_micros(10);
 
-/// Knows no queue key that anybody guesses.
-struct Closed;
-
-impl UpperLayer<Length> for Closed {
-    fn vouches(&self, _: &Op) -> bool {
-        false
-    }
-    fn begin(&mut self, _: &Incoming) -> Result<Cookie, Status> {
-        Ok(Cookie(0))
-    }
-    fn place(&mut self, _: Cookie, _: &Incoming, _: u32, _: &Length) {}
-    fn finish(&mut self, _: Cookie, _: &Incoming) -> Result<(), Status> {
-        Ok(())
-    }
-    fn abandon(&mut self, _: Cookie, _: &Incoming) {}
-    fn outcome(&mut self, _: PeerId, _: Token, _: Result<(), Status>) {}
-    fn peer_lost(&mut self, _: PeerId, _: u8, _: InstanceAddr, _: PeerLoss) {}
-}
-
 /// One of two instances that know each other.
 struct End {
     endpoint: Endpoint<Length>,
     keyring: Option<Keyring>,
+    upper: Count,
     answers: u64,
 }
 
@@ -56,13 +41,14 @@ impl End {
         End {
             endpoint: Endpoint::new(config, incarnation, &[PORT], at as u64),
             keyring: sealed.then(|| Keyring::new(incarnation, psk(), Limits::default())),
+            upper: Count { closed: true, ..Count::default() },
             answers: 0,
         }
     }
 
     /// What leaves now, as datagrams.
     fn transmit(&mut self, now: Time, mut to: impl FnMut(&mut [u8])) {
-        let End { endpoint, keyring, answers } = self;
+        let End { endpoint, keyring, answers, .. } = self;
         let mut bytes = [0; 2048];
         while endpoint
             .poll_transmit_with(now, |transmit| {
@@ -99,7 +85,8 @@ impl End {
         };
         if let Ok(packet) = codec::decode(plain) {
             let packet = packet.map_payload(|payload| Length(payload.len()));
-            self.endpoint.handle_packet(now, 0, Received::new(now, from, &packet, bytes), &mut Closed);
+            let received = Received::new(now, from, &packet, bytes);
+            self.endpoint.handle_packet(now, 0, received, &mut self.upper);
         }
     }
 }
@@ -121,7 +108,8 @@ fn acquainted(sealed: bool) -> ([End; 2], Time) {
             let (sender, receiver) = if from == 0 { (first, second) } else { (second, first) };
             sender.transmit(now, |datagram| receiver.receive(now, GIDS[from], datagram));
             now += Nanos::from_micros(5);
-            ends[from].endpoint.handle_timeout(now, &mut Closed);
+            let End { endpoint, upper, .. } = &mut ends[from];
+            endpoint.handle_timeout(now, upper);
         }
     }
     assert!(ends.iter().all(|end| end.endpoint.peers().all(|peer| peer.answered)));

@@ -4,6 +4,7 @@
 pub mod attack;
 pub mod forger;
 pub mod keys;
+pub mod memory;
 pub mod traffic;
 
 use srd_device::{

@@ -113,12 +113,14 @@ impl<P: Payload> Endpoint<P> {
             self.peers[slot as usize].adopt(&hello, &mut self.shared);
             return Some(slot);
         }
-        let (vouched, trusted) = match &packet.body {
-            Body::Data(data) => (upper.vouches(&data.op), upper.trusts(&data.op)),
-            _ => (false, false),
+        let data = match &packet.body {
+            Body::Data(data) => Some(data),
+            _ => None,
         };
+        let vouched = data.is_some_and(|data| upper.vouches(&data.op));
+        let trusted = || data.is_some_and(|data| upper.trusts(&data.op));
         let on_trust = !named && known.is_none() && !self.shared.config.confirm_first;
-        if !named && (!vouched || on_trust && (!trusted || self.are_unproven_many())) {
+        if !named && (!vouched || on_trust && (!trusted() || self.are_unproven_many())) {
             if !matches!(packet.body, Body::None) {
                 self.shared.stats.unconfirmed += 1;
             }

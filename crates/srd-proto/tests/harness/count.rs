@@ -1,17 +1,19 @@
-//! An upper layer that takes everything and counts.
+//! An upper layer that takes everything and counts; a closed one only of who has shown where he is.
 
 use srd_proto::*;
 use srd_wire::{InstanceAddr, Op, Status};
 
 #[derive(Default)]
 pub struct Count {
+    /// Nobody knows a queue key of its.
+    pub closed: bool,
     pub received: u64,
     pub completed: u64,
 }
 
 impl<P: Payload> UpperLayer<P> for Count {
     fn vouches(&self, _: &Op) -> bool {
-        true
+        !self.closed
     }
     fn begin(&mut self, _: &Incoming) -> Result<Cookie, Status> {
         Ok(Cookie(0))
