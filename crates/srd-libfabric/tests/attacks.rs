@@ -5,11 +5,14 @@
 mod attack;
 #[path = "../../srd-net/tests/support/forger.rs"]
 mod forger;
+#[path = "../../srd-net/tests/support/memory.rs"]
+mod memory;
 mod rig;
 mod sides;
 
 use attack::{Attack, Lane};
 use forger::{Dice, Forger, IN_CLEAR, Kind, SEALED, data};
+use memory::resident;
 use rig::*;
 use sides::{Side, acquainted, end, variables, wait_for_messages, wait_until};
 use srd_wire::*;
@@ -155,18 +158,20 @@ fn program(name: &str, base: u16, timeout_s: u32) -> Command {
     command
         .args([name, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
         .envs([("SRD_PORT_BASE", base.to_string()), ("SRD_PEER_TIMEOUT_S", timeout_s.to_string())])
+        // They are on one host, and are to meet as if they were not.
+        .env("SRD_SHM", "off")
         .stdout(Stdio::null());
     command
 }
 
-/// A packet with a letter, from a queue pair of `who` that is behind port `base + slot`.
-fn letter_from(who: Incarnation, from: u32, base: u16, slot: u16, number: u16) -> Vec<u8> {
+/// A packet with a letter, from a queue pair of `who` that is behind port `base + slot`; it claims to be `more` bytes longer.
+fn letter_from(who: Incarnation, from: u32, base: u16, slot: u16, number: u16, more: u32) -> Vec<u8> {
     let src_qpn = Qpn(128 * slot + number % 128);
     let route = Route { dst_qpn: Qpn(SERVICE), src_qpn, qkey: WELL_KNOWN };
     let (op, bytes) = (Op::Send { route, imm: None, datagram: false }, letter(from));
     let first = first_psn(who, 0);
-    let psn = Psn(first.0.wrapping_add(number.into()));
-    let body = data(psn, MsgId(number.into()), bytes.len() as u32, op, bytes);
+    let psn = Psn(first.0.wrapping_add(2 * u32::from(number)));
+    let body = data(psn, MsgId(number.into()), bytes.len() as u32 + more, op, bytes);
     Forger::new(16, base + slot).hello_of(who, body)
 }
 
@@ -184,7 +189,7 @@ fn a_letter_to_a_well_known_endpoint_is_answered_with_three_times_its_bytes_at_m
     // He has not written, and does not answer.
     let forged = UdpSocket::bind((IpAddr::from([127, 0, 43, 1]), base + 7)).unwrap();
     forged.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
-    let letter = letter_from(Incarnation(dice.roll() | 1), dice.roll() as u32 | 1, base, 7, 0);
+    let letter = letter_from(Incarnation(dice.roll() | 1), dice.roll() as u32 | 1, base, 7, 0, 0);
     forged.send_to(&letter, service.at).unwrap();
     let (mut packets, mut bytes, mut datagram) = (0, 0, [0; 65_536]);
     // Until he is given up.
@@ -194,48 +199,67 @@ fn a_letter_to_a_well_known_endpoint_is_answered_with_three_times_its_bytes_at_m
             (packets, bytes) = (packets + 1, bytes + len);
         }
     }
+    println!("one letter of {} bytes: {packets} packets of {bytes} bytes", letter.len());
     assert!(bytes <= 3 * letter.len(), "{packets} packets of {bytes} bytes for one of {}", letter.len());
     // A message of the messaging layer's was among it.
     assert!(packets >= 2, "{packets} packets of {bytes} bytes");
     service.end();
 }
 
-/// Runs in a process of its own: its first message to the endpoint that everybody knows is over.
+/// Runs in a process of its own, and says how long its first message to the endpoint that everybody knows took.
 #[test]
 #[ignore = "a program that a test starts"]
 fn writer() {
     let rig = Rig::new(0);
     let end = rig.end(0);
     let to = end.av.insert(sockaddr([127, 0, 0, 1], SERVICE));
+    let begin = std::time::Instant::now();
     assert_eq!(end.ep.send(b"Is anybody there?", to, 1), 0);
     assert_eq!(end.cq.next().op_context as u64, 1);
+    println!("took {} us", begin.elapsed().as_micros());
     end.close();
     rig.close();
+}
+
+/// `each` letters in the name of each of `hosts` addresses, which claim to be `more` bytes longer than their packets: a new peer's
+/// first message is over long before they are given up.
+fn forged_letters_keep_nobody_out(base: u16, hosts: u16, each: u16, more: u32) {
+    const TIMEOUT_S: u32 = 60;
+    let mut dice = Dice(seed());
+    let service = Service::start(base, TIMEOUT_S);
+    let before = resident(service.child.id());
+    for host in 0..hosts {
+        let address = IpAddr::from([127, 0, 44 + (host / 250) as u8, 1 + (host % 250) as u8]);
+        let socket = UdpSocket::bind((address, 0)).unwrap();
+        let (who, from) = (Incarnation(dice.roll() | 1), dice.roll() as u32 | 1);
+        for number in 0..each {
+            socket.send_to(&letter_from(who, from, base, 7, number, more), service.at).unwrap();
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        }
+    }
+    let begin = std::time::Instant::now();
+    let writer = program("writer", base, TIMEOUT_S).stdout(Stdio::piped()).output().unwrap();
+    let text = String::from_utf8_lossy(&writer.stdout).into_owned();
+    let what = format!("{each} letters each of {hosts} addresses");
+    assert!(writer.status.success(), "{what}: {}", String::from_utf8_lossy(&writer.stderr));
+    let took = text.lines().find(|line| line.contains("took ")).unwrap_or("it does not say how long it took");
+    let more = resident(service.child.id()).saturating_sub(before) >> 10;
+    println!("{what}: a new peer's first message {took}; {more} KiB more");
+    assert!(begin.elapsed().as_secs() < TIMEOUT_S as u64 / 3, "{took} with {what}");
 }
 
 /// Whose addresses are forged, in however many packets each, is in nobody's way.
 #[test]
 fn forged_letters_to_a_well_known_endpoint_keep_nobody_out() {
-    const TIMEOUT_S: u32 = 60;
     for (base, hosts, each) in [(19_600, 1100, 1), (19_700, 700, 16), (19_800, 80, 120)] {
-        let mut dice = Dice(seed());
-        let service = Service::start(base, TIMEOUT_S);
-        for host in 0..hosts {
-            let address = IpAddr::from([127, 0, 44 + (host / 250) as u8, 1 + (host % 250) as u8]);
-            let socket = UdpSocket::bind((address, 0)).unwrap();
-            let (who, from) = (Incarnation(dice.roll() | 1), dice.roll() as u32 | 1);
-            for number in 0..each {
-                socket.send_to(&letter_from(who, from, base, 7, number), service.at).unwrap();
-                std::thread::sleep(std::time::Duration::from_micros(50));
-            }
-        }
-        let begin = std::time::Instant::now();
-        let written = program("writer", base, TIMEOUT_S).status().unwrap();
-        let took = begin.elapsed();
-        assert!(written.success(), "with {each} letters each of {hosts} forged addresses");
-        // Those go on until they are given up.
-        assert!(took.as_secs() < TIMEOUT_S as u64 / 3, "{took:?} with {each} letters of {hosts}");
+        forged_letters_keep_nobody_out(base, hosts, each, 0);
     }
+}
+
+#[test]
+#[ignore = "is not kept yet: docs/SECURITY.md, \"Not kept yet\""]
+fn half_letters_to_a_well_known_endpoint_keep_nobody_out() {
+    forged_letters_keep_nobody_out(19_900, 20, 64, 3000);
 }
 
 /// Those who write and go away are nobody whose silence a person should hear of; that of whom the program wants to reach is.
@@ -249,7 +273,7 @@ fn strangers_at_a_well_known_endpoint_neither_fill_standard_error_nor_silence_it
     let mut write = || {
         for (number, socket) in (0..STRANGERS).zip(hosts.iter().cycle()) {
             let (who, slot) = (Incarnation(dice.roll() | 1), number / 10);
-            let letter = letter_from(who, dice.roll() as u32 | 1, base, slot, 0);
+            let letter = letter_from(who, dice.roll() as u32 | 1, base, slot, 0, 0);
             socket.send_to(&letter, service.at).unwrap();
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
