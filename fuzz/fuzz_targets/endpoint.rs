@@ -41,7 +41,7 @@ impl srd_proto::UpperLayer<VecPayload> for UpperLayer {
         }
     }
 
-    fn begin(&mut self, message: &Incoming) -> std::result::Result<Cookie, Status> {
+    fn begin(&mut self, message: &Incoming, _: Option<Stranger>) -> std::result::Result<Cookie, Status> {
         if self.refuse > 0 {
             self.refuse -= 1;
             return Err(Status::RemoteRnr);

@@ -321,6 +321,8 @@ pub struct Completion {
     pub imm: Option<u32>,
     /// A write with immediate that consumed no receive.
     pub unsolicited: bool,
+    /// Receive, where everybody may know the queue key ([`crate::Device::set_well_known`]): its sender may have forged his address.
+    pub claimed: bool,
 }
 
 impl Completion {
@@ -337,6 +339,7 @@ impl Completion {
             byte_len: 0,
             imm: None,
             unsolicited: false,
+            claimed: false,
         }
     }
 }

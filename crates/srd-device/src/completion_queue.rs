@@ -173,6 +173,7 @@ mod tests {
             byte_len: 0,
             imm: None,
             unsolicited: false,
+            claimed: false,
         }
     }
 

@@ -271,6 +271,15 @@ impl<M: Memory> Device<M> {
         }
     }
 
+    /// Everybody knows the queue key of that queue pair, and who sends to it comes back if there is no buffer for him. So strangers
+    /// do not get all of its buffers for messages that come in several packets, and one who says that he is somebody to
+    /// whom the program has sent something is not believed before he has shown where he is.
+    pub fn set_well_known(&mut self, qpn: Qpn) {
+        if let Ok(index) = self.objects.qp_index(qpn) {
+            self.objects.qp_mut(index).well_known = true;
+        }
+    }
+
     /// How many messages our queue pair `qpn` and those behind the same port have under way to the instance that serves queue
     /// pair `at` of host `gid`, if that may have forged its address; `None` if it has not.
     pub fn unproven(&self, qpn: Qpn, gid: Gid, at: Qpn) -> Option<usize> {

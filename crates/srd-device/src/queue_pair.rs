@@ -3,6 +3,7 @@
 use crate::api::*;
 use crate::receive_queue::ReceiveQueue;
 use crate::send_queue::{RnrRetries, SendQueue};
+use srd_proto::Stranger;
 use srd_wire::{Qkey, Qpn};
 
 /// One queue pair.
@@ -18,6 +19,8 @@ pub(crate) struct QueuePair {
     pub rnr_retry: u8,
     /// See [`crate::Device::trust_newcomers`].
     pub trusts_newcomers: bool,
+    /// See [`crate::Device::set_well_known`].
+    pub well_known: bool,
     pub sq: SendQueue,
     pub rq: ReceiveQueue,
     pub counters: QpCounters,
@@ -34,6 +37,7 @@ impl QueuePair {
             sq_psn: 0,
             rnr_retry: default_rnr_retry(device),
             trusts_newcomers: true,
+            well_known: false,
             sq: SendQueue::new(),
             rq: ReceiveQueue::new(),
             counters: QpCounters::default(),
@@ -44,6 +48,16 @@ impl QueuePair {
     #[inline]
     pub fn receives(&self) -> bool {
         matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
+    }
+
+    /// Whether a message may take a buffer that has to wait for the rest. Where everybody knows the queue key, half of them are
+    /// for the peers that the program has named, and a quarter for strangers who have shown where they are.
+    #[inline]
+    pub fn has_buffer_for(&self, rest_from: Option<Stranger>) -> bool {
+        let Some(stranger) = rest_from.filter(|_| self.well_known) else { return true };
+        let (lent, to_unproven) = self.rq.lent();
+        lent < self.init.rq_depth / 2
+            && (stranger == Stranger::Proven || to_unproven < self.init.rq_depth / 4)
     }
 
     /// libefa `efa_post_send_validate`.

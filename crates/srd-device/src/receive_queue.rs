@@ -2,6 +2,7 @@
 //! completes comes back to the front.
 
 use crate::api::*;
+use srd_proto::Stranger;
 use std::collections::VecDeque;
 
 /// A receive work request.
@@ -12,6 +13,8 @@ pub(crate) struct Receive {
     pub serial: u64,
     sges: [Sge; MAX_RECV_SGE],
     sge_count: u8,
+    /// It is for the rest of a message of somebody whom the program has not named.
+    lent: Option<Stranger>,
 }
 
 impl Receive {
@@ -27,11 +30,13 @@ pub(crate) struct ReceiveQueue {
     posted: u64,
     /// Slots taken; free again when the completion has been polled, as in the send queue.
     pub used: u32,
+    /// Those that are lent to strangers who have shown where they are, and to others.
+    lent: [u32; 2],
 }
 
 impl ReceiveQueue {
     pub fn new() -> ReceiveQueue {
-        ReceiveQueue { waiting: VecDeque::new(), posted: 0, used: 0 }
+        ReceiveQueue { waiting: VecDeque::new(), posted: 0, used: 0, lent: [0; 2] }
     }
 
     /// The caller has checked the number of elements and taken a slot.
@@ -41,7 +46,13 @@ impl ReceiveQueue {
         sges[..wr.sges.len()].copy_from_slice(wr.sges);
         let serial = self.posted;
         self.posted += 1;
-        self.waiting.push_back(Receive { wr_id: wr.wr_id, serial, sges, sge_count: wr.sges.len() as u8 });
+        self.waiting.push_back(Receive {
+            wr_id: wr.wr_id,
+            serial,
+            sges,
+            sge_count: wr.sges.len() as u8,
+            lent: None,
+        });
     }
 
     /// The buffer that the next message would take.
@@ -55,8 +66,31 @@ impl ReceiveQueue {
         self.waiting.pop_front()
     }
 
+    /// A buffer that was taken waits for the rest of a message.
+    #[inline]
+    pub fn lend(&mut self, receive: &mut Receive, rest_from: Option<Stranger>) {
+        receive.lent = rest_from;
+        if let Some(stranger) = rest_from {
+            self.lent[stranger as usize] += 1;
+        }
+    }
+
+    /// It waits no longer.
+    #[inline]
+    pub fn settle(&mut self, receive: &Receive) {
+        if let Some(stranger) = receive.lent {
+            self.lent[stranger as usize] -= 1;
+        }
+    }
+
+    /// How many wait for what strangers have begun, and how many of these for such as may have forged their addresses.
+    pub fn lent(&self) -> (u32, u32) {
+        (self.lent.iter().sum(), self.lent[Stranger::Unproven as usize])
+    }
+
     /// Back to the front, behind those that were posted before it.
     pub fn give_back(&mut self, receive: Receive) {
+        self.settle(&receive);
         let place = self.waiting.partition_point(|waiting| waiting.serial < receive.serial);
         self.waiting.insert(place, receive);
     }

@@ -12,7 +12,7 @@ use crate::routing_header::{ROUTING_HEADER_LEN, routing_header};
 use crate::slab::Key;
 use crate::status;
 use crate::token::TokenOf;
-use srd_proto::{Cookie, Incoming, Payload, PeerId, PeerLoss, Token, UpperLayer};
+use srd_proto::{Cookie, Incoming, Payload, PeerId, PeerLoss, Stranger, Token, UpperLayer};
 use srd_wire::{InstanceAddr, MrKey, Op, Route, Status};
 
 /// Messages of peers between their first segment and their last, beyond which no RDMA write begins; its sender comes back.
@@ -37,14 +37,17 @@ impl<M: Memory> UpperLayer<M::Payload> for Objects<M> {
         self.asked_for(op).is_some_and(|(qp, route)| qp.receives() && qp.qkey == route.qkey)
     }
 
-    fn trusts(&self, op: &Op) -> bool {
-        self.asked_for(op).is_some_and(|(qp, _)| qp.trusts_newcomers)
+    fn trusts(&self, op: &Op, expected: bool) -> bool {
+        self.asked_for(op).is_some_and(|(qp, _)| match expected {
+            true => !qp.well_known,
+            false => qp.trusts_newcomers && qp.has_buffer_for(Some(Stranger::Unproven)),
+        })
     }
 
     #[inline]
-    fn begin(&mut self, message: &Incoming) -> Result<Cookie, Status> {
+    fn begin(&mut self, message: &Incoming, rest_from: Option<Stranger>) -> Result<Cookie, Status> {
         match message.op {
-            Op::Send { route, datagram: false, .. } => self.begin_send(message, route),
+            Op::Send { route, datagram: false, .. } => self.begin_send(message, route, rest_from),
             Op::Send { route, datagram: true, .. } => Ok(self.begin_datagram(message, route)),
             Op::Write { route, rkey, addr, imm } => {
                 self.begin_write(message, route, rkey, addr, imm.is_some())
@@ -166,9 +169,14 @@ impl<M: Memory> Objects<M> {
     }
 
     #[inline]
-    fn begin_send(&mut self, message: &Incoming, route: Route) -> Result<Cookie, Status> {
+    fn begin_send(
+        &mut self,
+        message: &Incoming,
+        route: Route,
+        rest_from: Option<Stranger>,
+    ) -> Result<Cookie, Status> {
         let index = self.destination(route)?;
-        match self.take_buffer(index, 0, message.len) {
+        match self.take_buffer(index, 0, message.len, rest_from) {
             Ok(inbound) => Ok(self.accept(inbound)),
             Err(status) => Err(self.refuse(Some(index), status)),
         }
@@ -191,7 +199,7 @@ impl<M: Memory> Objects<M> {
             self.count_drop(Some(index));
             return DROPPED;
         }
-        match self.take_buffer(index, ROUTING_HEADER_LEN as u32, message.len) {
+        match self.take_buffer(index, ROUTING_HEADER_LEN as u32, message.len, None) {
             Ok(inbound) => self.accept(inbound),
             Err(_) => {
                 self.count_drop(Some(index));
@@ -214,10 +222,19 @@ impl<M: Memory> Objects<M> {
     /// the next one. A receive that is too short stays where it is: the sender is told, and nothing of its message
     /// shows at the receiver, so neither does a receive that went missing.
     #[inline]
-    fn take_buffer(&mut self, index: u32, skip: u32, len: u32) -> Result<InboundMessage, Status> {
+    fn take_buffer(
+        &mut self,
+        index: u32,
+        skip: u32,
+        len: u32,
+        rest_from: Option<Stranger>,
+    ) -> Result<InboundMessage, Status> {
         loop {
             let qp = self.queue_pairs.at_mut(index).expect("the caller has looked it up");
-            let receive = *qp.rq.first().ok_or(Status::RemoteRnr)?;
+            if !qp.has_buffer_for(rest_from) {
+                return Err(Status::RemoteRnr);
+            }
+            let mut receive = *qp.rq.first().ok_or(Status::RemoteRnr)?;
             let mut pieces = [Piece::default(); MAX_RECV_SGE];
             let mut keys = [MrKey(0); MAX_RECV_SGE];
             let mut room = 0;
@@ -239,6 +256,7 @@ impl<M: Memory> Objects<M> {
                 return Err(Status::RemoteBadLength);
             }
             qp.rq.take();
+            qp.rq.lend(&mut receive, rest_from);
             return Ok(InboundMessage { qp: index, purpose: Purpose::Receive(receive), pieces, skip, keys });
         }
     }
@@ -324,6 +342,7 @@ impl<M: Memory> Objects<M> {
     #[inline]
     fn receive_complete(&mut self, inbound: &InboundMessage, receive: Receive, message: &Incoming) {
         let Op::Send { route, imm, .. } = message.op else { return };
+        self.qp_mut(inbound.qp).rq.settle(&receive);
         if inbound.skip > 0 {
             self.write_routing_header(&inbound.pieces, message);
         }
@@ -340,6 +359,7 @@ impl<M: Memory> Objects<M> {
             byte_len: inbound.skip + message.len,
             imm,
             unsolicited: false,
+            claimed: message.claimed && self.qp(inbound.qp).well_known,
         };
         self.complete_receive(inbound.qp, completion);
     }
@@ -378,6 +398,7 @@ impl<M: Memory> Objects<M> {
             byte_len: message.len,
             imm,
             unsolicited: receive.is_none(),
+            claimed: false, // he knows the key of the memory
         };
         self.complete_receive(index, completion);
     }
@@ -431,6 +452,7 @@ impl<M: Memory> Objects<M> {
         }
         failed.sort_unstable_by_key(|(_, receive, _)| receive.serial);
         for (index, receive, status) in failed {
+            self.qp_mut(index).rq.settle(&receive);
             self.end_receive(index, receive.wr_id, status);
         }
     }
@@ -445,6 +467,7 @@ impl<M: Memory> Objects<M> {
                 taken.push(receive);
             }
         }
+        taken.iter().for_each(|receive| self.qp_mut(index).rq.settle(receive));
         taken.sort_unstable_by_key(|receive| receive.serial);
         taken
     }

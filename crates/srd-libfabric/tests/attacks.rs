@@ -16,7 +16,7 @@ use memory::resident;
 use rig::*;
 use sides::{Side, acquainted, end, variables, wait_for_messages, wait_until};
 use srd_wire::*;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 
@@ -72,9 +72,18 @@ fn sealed_numbers_flow_on_under_forged_packets() {
     numbers_flow_on(19_000, "sealed", &[&IN_CLEAR[..], &SEALED].concat(), &refusals);
 }
 
-/// Port of an endpoint that everybody knows, and the queue key of such endpoints.
+/// Ports of endpoints that everybody knows, and the queue key of such endpoints.
 const SERVICE: u16 = 9230;
+const OTHER: u16 = 9344;
 const WELL_KNOWN: Qkey = Qkey(0x5352_446D);
+
+/// Until a line of input, or its end, comes.
+fn wait_for_input(end: &End) {
+    let input = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
+    while !input.is_finished() {
+        assert_eq!(end.cq.read().map(|entry| entry.op_context), Err(EAGAIN));
+    }
+}
 
 /// Runs in a process of its own: has an endpoint that everybody knows; when its input ends it sends to a place where nobody is.
 #[test]
@@ -83,10 +92,7 @@ fn service() {
     let rig = Rig::new(0);
     rig.info.set_port(SERVICE);
     let end = rig.end(0);
-    let input = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
-    while !input.is_finished() {
-        assert_eq!(end.cq.read().map(|entry| entry.op_context), Err(EAGAIN));
-    }
+    wait_for_input(&end);
     let to = end.av.insert(sockaddr([127, 0, 41, 77], 5));
     assert_eq!(end.ep.send(b"Is anybody there?", to, 1), 0);
     assert_eq!(end.cq.next_error().op_context as u64, 1);
@@ -95,8 +101,8 @@ fn service() {
 }
 
 /// A message with a tag to whoever is at a well-known address, as docs/MESSAGES.md has it.
-fn letter(from: u32) -> Vec<u8> {
-    let mut bytes = vec![1 | 2 << 4, 1, 0xFF, 0xFF];
+fn letter(from: u32, flags: u8) -> Vec<u8> {
+    let mut bytes = vec![1 | 2 << 4, flags, 0xFF, 0xFF];
     [from, 0, 1, 0, 0, 0, 0].into_iter().for_each(|field| bytes.extend(field.to_le_bytes()));
     bytes.extend([0; 8 + 100]);
     bytes
@@ -168,7 +174,8 @@ fn program(name: &str, base: u16, timeout_s: u32) -> Command {
 fn letter_from(who: Incarnation, from: u32, base: u16, slot: u16, number: u16, more: u32) -> Vec<u8> {
     let src_qpn = Qpn(128 * slot + number % 128);
     let route = Route { dst_qpn: Qpn(SERVICE), src_qpn, qkey: WELL_KNOWN };
-    let (op, bytes) = (Op::Send { route, imm: None, datagram: false }, letter(from));
+    let flags = if src_qpn == Qpn(OTHER) { 1 | 32 } else { 1 };
+    let (op, bytes) = (Op::Send { route, imm: None, datagram: false }, letter(from, flags));
     let first = first_psn(who, 0);
     let psn = Psn(first.0.wrapping_add(2 * u32::from(number)));
     let body = data(psn, MsgId(number.into()), bytes.len() as u32 + more, op, bytes);
@@ -256,10 +263,89 @@ fn forged_letters_to_a_well_known_endpoint_keep_nobody_out() {
     }
 }
 
+/// Of a letter in several packets the first takes a buffer, of which there are 1,024.
 #[test]
-#[ignore = "is not kept yet: docs/SECURITY.md, \"Not kept yet\""]
 fn half_letters_to_a_well_known_endpoint_keep_nobody_out() {
     forged_letters_keep_nobody_out(19_900, 20, 64, 3000);
+}
+
+/// Runs in a process of its own: has an endpoint that everybody knows, and sends to the other one when it is told to.
+#[test]
+#[ignore = "a program that a test starts"]
+fn caller() {
+    let rig = Rig::new(0);
+    rig.info.set_port(SERVICE);
+    let end = rig.end(0);
+    let to = end.av.insert(sockaddr([127, 0, 0, 1], OTHER));
+    println!("begun");
+    wait_for_input(&end);
+    for number in 1..=3 {
+        assert_eq!(end.ep.send(format!("Call {number}").as_bytes(), to, number), 0);
+    }
+    println!("called");
+    end.cq.skip(3);
+    end.close();
+    rig.close();
+}
+
+/// Runs in a process of its own: has the other endpoint, and is called.
+#[test]
+#[ignore = "a program that a test starts"]
+fn called() {
+    let rig = Rig::new(0);
+    rig.info.set_port(OTHER);
+    let end = rig.end(0);
+    let mut buffers = [[0; 16]; 3];
+    for (context, buffer) in (1..).zip(&mut buffers) {
+        assert_eq!(end.ep.recv(buffer, context), 0);
+    }
+    assert_eq!([0; 3].map(|_| end.cq.next().op_context as u64), [1, 2, 3]);
+    let calls = buffers.map(|buffer| String::from_utf8_lossy(&buffer[..6]).into_owned());
+    assert_eq!(calls, ["Call 1", "Call 2", "Call 3"]);
+    end.close();
+    rig.close();
+}
+
+/// Who writes in the name of a peer that has not begun yet, before or after something has been sent to that, ends none of it.
+#[test]
+fn a_letter_in_the_name_of_a_peer_that_has_not_begun_ends_nothing_of_what_goes_to_it() {
+    let (mut base, mut dice) = (20_000, Dice(seed()));
+    for before in [false, true] {
+        base += 100;
+        let mut caller = program("caller", base, 60)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(caller.stdout.take().unwrap()).lines();
+        let mut says = |what: &str| {
+            let found = lines.find(|line| line.as_ref().unwrap().ends_with(what));
+            assert!(found.is_some(), "it does not say {what}");
+        };
+        says("begun");
+        let mut forge = || {
+            let socket = UdpSocket::bind((HERE, 0)).unwrap();
+            let at = SocketAddr::new(HERE, base + SERVICE / 128);
+            let (who, from) = (Incarnation(dice.roll() | 1), dice.roll() as u32 | 1);
+            socket.send_to(&letter_from(who, from, base, OTHER / 128, OTHER % 128, 0), at).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        };
+        if before {
+            forge();
+        }
+        caller.stdin.take().unwrap().write_all(b"\n").unwrap();
+        says("called");
+        if !before {
+            forge();
+        }
+        let called = program("called", base, 60).stderr(Stdio::piped()).output().unwrap();
+        let ended = caller.wait_with_output().unwrap();
+        for (who, output) in [("called", called), ("caller", ended)] {
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{who}, forged before the calls: {before}: {text}");
+        }
+    }
 }
 
 /// Those who write and go away are nobody whose silence a person should hear of; that of whom the program wants to reach is.

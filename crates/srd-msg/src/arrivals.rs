@@ -33,6 +33,10 @@ impl Endpoint {
         if self.peers[peer as usize].is_stranger() {
             self.trust_newcomers(cx);
         }
+        if from.claimed && body.is_of_ours() {
+            cx.shared.count(Breach::Unasked);
+            return Some(peer);
+        }
         if let Err(breach) = self.may_ask(cx, peer, &body) {
             let session = session_name(common.from, common.session);
             match session == self.peers[peer as usize].their_session {
@@ -41,11 +45,14 @@ impl Endpoint {
             }
             return Some(peer);
         }
-        if !self.admit(cx, peer, &common, &body, from.near) {
+        if !self.admit(cx, peer, &common, &body, from) {
             return Some(peer);
         }
         let state = &mut self.peers[peer as usize];
         state.spoken = true;
+        if state.identity == 0 && !from.claimed {
+            state.identity = common.from;
+        }
         state.theirs_near |= from.near;
         state.heard = cx.now;
         state.consumed_there = common.consumed;

@@ -115,6 +115,9 @@ impl<M: Store> Domain<M> {
         let id = EndpointId(index as u32);
         let cx = &mut Cx { device, now, shared: &mut self.shared };
         let endpoint = Endpoint::new(cx, id, qpn, identity, tx)?;
+        if identity.well_known {
+            device.set_well_known(qpn);
+        }
         for change in [rtr, rts] {
             device.modify_qp(now, qpn, change).map_err(invalid)?;
         }
@@ -294,7 +297,7 @@ impl<M: Store> Domain<M> {
         at: u64,
         len: u32,
     ) {
-        let from = Place { gid, qpn, ah: AhNumber::NONE, near: true };
+        let from = Place { gid, qpn, ah: AhNumber::NONE, near: true, claimed: false };
         if device.losses(self.shared.cq).next().is_some() {
             // What the peer sent by its lane before it knew that a context had ended has its turn before that, and what it
             // has sent since after it.

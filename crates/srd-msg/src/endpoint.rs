@@ -76,6 +76,8 @@ pub(crate) struct Place {
     pub ah: AhNumber,
     /// It came by a lane.
     pub near: bool,
+    /// As in [`srd_device::Completion`].
+    pub claimed: bool,
 }
 
 /// Peers that an endpoint knows at most.
@@ -316,6 +318,7 @@ impl Endpoint {
                 qpn: completion.src_qpn,
                 ah: completion.src_ah,
                 near: false,
+                claimed: completion.claimed,
             };
             self.arrived(cx, &from, self.receive_buffers + index * self.receive_stride, completion.byte_len);
         }

@@ -211,6 +211,15 @@ impl Body {
         }
     }
 
+    /// Whether it says something of what the receiver has sent.
+    pub fn is_of_ours(&self) -> bool {
+        match self {
+            Body::Hello { .. } | Body::Answer { .. } | Body::KeyAnswer { .. } | Body::Stale { .. } => true,
+            Body::Grant { .. } | Body::Granted { .. } => true,
+            _ => false,
+        }
+    }
+
     /// The number in the order of messages.
     pub fn number(&self) -> Option<u32> {
         match self {

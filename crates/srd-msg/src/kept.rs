@@ -408,7 +408,11 @@ impl Endpoint {
             self.has_paid(peer);
         }
         early.into_iter().for_each(|(_, early)| self.drop_early(cx, peer, early));
-        self.lose_peer(cx, peer, Status::RemoteAbort);
+        match self.peers[peer as usize].identity {
+            // Who has spoken may have forged the peer's address.
+            0 => self.end_their_session(cx, peer, Status::RemoteAbort),
+            _ => self.lose_peer(cx, peer, Status::RemoteAbort),
+        }
         if session != 0 {
             // The count in the session's name, which is all that a Stale says.
             self.tell_stale(cx, peer, session as u32);

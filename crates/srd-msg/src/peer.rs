@@ -53,7 +53,7 @@ pub(crate) struct Peer {
 
     /// Our session with it: how many there were, this one included.
     pub session: u32,
-    /// The identity of its endpoint; 0 while a well-known one has said nothing.
+    /// The identity of its endpoint; 0 while a well-known one has said nothing that can be believed.
     pub identity: u32,
     /// Something has come from it in this session: it is there, and knows us.
     pub spoken: bool,

@@ -1,7 +1,7 @@
 //! Sessions with peers: who is admitted, when one is over, and how the end of one that only owes us something is found.
 
 use crate::api::{Failure, PeerAddr};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Place};
 use crate::header::{Body, Common};
 use crate::incoming::{Fetch, Standing};
 use crate::operations::Await;
@@ -28,13 +28,13 @@ impl Endpoint {
         peer: u32,
         common: &Common,
         body: &Body,
-        near: bool,
+        from: &Place,
     ) -> bool {
         let goes_on = session_name(common.from, common.session) == self.peers[peer as usize].their_session;
         if goes_on && self.is_meant(common) && !matches!(body, Body::Stale { .. }) {
             return true;
         }
-        self.admit_other(cx, peer, common, body, near)
+        self.admit_other(cx, peer, common, body, from)
     }
 
     /// Whether a message is for this endpoint, and not for one that was at this address before. Who names nobody means
@@ -51,7 +51,7 @@ impl Endpoint {
         peer: u32,
         common: &Common,
         body: &Body,
-        near: bool,
+        from: &Place,
     ) -> bool {
         let is_meant = self.is_meant(common);
         if let &Body::Stale { session } = body {
@@ -72,7 +72,7 @@ impl Endpoint {
             // A context has ended, and with it what had come by it of the session, but the peer's lane goes on as if nothing
             // had happened: so does the session. If it asks whether we are there, it waits for what we have lost: it hears
             // of our next session.
-            Session::Ended if self.resumes_by(peer, near, body) => {
+            Session::Ended if self.resumes_by(peer, from.near, body) => {
                 let state = &mut self.peers[peer as usize];
                 (state.their_session, state.theirs_gaps, state.greeted) = (session, true, false);
                 return true;
@@ -86,7 +86,7 @@ impl Endpoint {
                 return false;
             }
             // A question overtakes what lies in the peer's lane, and so begins no session there.
-            Session::New if !near && self.peers[peer as usize].theirs_near && *body == Body::Ping => {
+            Session::New if !from.near && self.peers[peer as usize].theirs_near && *body == Body::Ping => {
                 self.peers[peer as usize].heard = cx.now;
                 return false;
             }
@@ -102,11 +102,14 @@ impl Endpoint {
             self.end_their_session(cx, peer, Status::RemoteAbort);
         }
         // What we have sent by a lane has outlived a context, but need not have done so where it came.
-        if common.session > 1 && (near || self.peers[peer as usize].lane.is_some()) {
+        if common.session > 1 && (from.near || self.peers[peer as usize].lane.is_some()) {
             self.fail_ops(cx, peer, Failure::PeerLost(Status::RemoteAbort));
         }
         let state = &mut self.peers[peer as usize];
-        (state.their_session, state.identity, state.greeted) = (session, common.from, false);
+        (state.their_session, state.greeted) = (session, false);
+        if !from.claimed {
+            state.identity = common.from;
+        }
         if common.session == 1 && !common.well_known && !self.identity.well_known {
             state.welcomed = session;
         }
@@ -333,7 +336,7 @@ impl Endpoint {
 
     /// Nothing more comes in the peer's session with us. Messages of one that was not welcome have not completed, and nobody
     /// receives them any more.
-    fn end_their_session<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
+    pub fn end_their_session<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
         let welcome = self.peers[peer as usize].is_welcome();
         let early: Vec<_> = self.peers[peer as usize].end_their_session().into_iter().collect();
         if !early.is_empty() {

@@ -17,6 +17,11 @@ pub(crate) fn own_hello(shared: &Shared, own: Incarnation, echo: u64, context: u
     }
 }
 
+/// Whether its sender speaks our version.
+pub(crate) fn is_compatible(hello: &Hello) -> bool {
+    (hello.version_min..=hello.version_max).contains(&VERSION)
+}
+
 /// How far that has come.
 pub(crate) struct Introduction {
     /// The peer has shown that it is in this context.

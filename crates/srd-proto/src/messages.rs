@@ -45,6 +45,14 @@ pub(crate) struct OutMessage<P> {
     live: bool,
 }
 
+impl<P> OutMessage<P> {
+    /// Whether it is for the process that has asked, and for no other.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(self.purpose, Purpose::Refusal { .. })
+            || matches!(self.op, Op::ReadResponse { .. } | Op::ReadFailed { .. })
+    }
+}
+
 /// Most messages that are sent in part at a time; far below the receiver's limit.
 const MAX_BEGUN: usize = 256;
 

@@ -7,9 +7,9 @@ use crate::burst::Burst;
 use crate::controller::{CongestionController, controller};
 use crate::delivery::DeliveryRate;
 use crate::events::Event;
-use crate::hello::{Introduction, own_hello};
+use crate::hello::{Introduction, is_compatible, own_hello};
 use crate::liveness::Liveness;
-use crate::messages::{Messages, Purpose};
+use crate::messages::{Messages, OutMessage, Purpose};
 use crate::pacing::Pacer;
 use crate::path_mtu::PathMtu;
 use crate::paths::{PathReport, PathTable};
@@ -24,7 +24,7 @@ use crate::{Payload, PeerCounters, PeerId, PeerLoss, Token, Transmit, UpperLayer
 use rand::Rng;
 use srd_wire::{
     AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, PathId, Probe, Psn, Status, Tag, Time,
-    VERSION, first_psn,
+    first_psn,
 };
 use std::collections::VecDeque;
 
@@ -210,10 +210,11 @@ impl<P: Payload> Peer<P> {
         }));
     }
 
-    /// The peer's incarnation has become known.
-    pub(crate) fn adopt(&mut self, hello: &Hello, shared: &mut Shared) {
+    /// The peer's incarnation has become known; `shown`: it has shown that it is at its address, or has the key of the group.
+    pub(crate) fn adopt(&mut self, hello: &Hello, shown: bool, shared: &mut Shared) {
         self.remote = Some(hello.incarnation);
         self.standing.ever_known = true;
+        self.standing.claimed = !shown;
         self.remote_tag = hello.incarnation.tag();
         if !self.has_sent() {
             self.context = hello.context; // nothing is lost with ours
@@ -223,10 +224,58 @@ impl<P: Payload> Peer<P> {
         self.max_datagram = shared.config.max_datagram.min(hello.max_datagram);
         self.mtu.limit(self.max_datagram);
         self.share.of_buffer(hello.rcvbuf_kib as u64 * 1024, self.max_datagram);
-        if hello.version_min > VERSION || hello.version_max < VERSION {
+        if !is_compatible(hello) {
             self.incompatible = true;
             shared.stats.version_mismatch += 1;
         }
+    }
+
+    /// Ends messages of ours.
+    fn end_messages<U: UpperLayer<P>>(
+        &mut self,
+        now: Time,
+        status: Status,
+        which: impl Fn(&OutMessage<P>) -> bool,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
+        let open: Vec<u32> = self.messages.open().collect();
+        for slot in open {
+            if !which(self.messages.get(slot)) {
+                continue;
+            }
+            let token = self.messages.token(slot);
+            self.close_message(slot);
+            if let Some(token) = token {
+                self.complete(now, token, Err(status), shared, upper);
+            }
+        }
+    }
+
+    /// Who claimed to be the peer was not: what has come of it goes, and what answers that. Nobody has taken anything else that we
+    /// have sent, which is for whoever is there.
+    #[cold]
+    pub(crate) fn disclaim<U: UpperLayer<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
+        self.abandon_half_taken(shared, upper);
+        self.end_messages(now, Status::RemoteAbort, OutMessage::is_answer, shared, upper);
+        self.messages.purge();
+        (self.remote, self.remote_tag, self.standing.claimed) = (None, Tag::UNKNOWN, false);
+        self.hello = Introduction::new(now);
+        self.max_datagram = shared.config.max_datagram;
+        self.mtu = PathMtu::new(self.max_datagram, !shared.config.probe_path_mtu, shared.seal_bytes());
+        self.arrivals = Arrivals::new(Psn(0));
+    }
+
+    /// Nothing more comes of messages that are half there.
+    pub(crate) fn abandon_half_taken<U: UpperLayer<P> + ?Sized>(
+        &mut self,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
+        let half_taken =
+            self.reassemblies.drain().filter_map(|partial| Some((partial.cookie?, partial.head)));
+        half_taken.for_each(|(cookie, head)| upper.abandon(cookie, &head));
+        self.count_reassemblies(shared);
     }
 
     /// Whether messages and their packets may flow (in sealed mode only once each side knows the other).
@@ -380,20 +429,8 @@ impl<P: Payload> Peer<P> {
         shared: &mut Shared,
         upper: &mut U,
     ) {
-        let open: Vec<u32> = self.messages.open().collect();
-        for slot in open {
-            let token = self.messages.token(slot);
-            self.close_message(slot);
-            if let Some(token) = token {
-                self.complete(now, token, Err(status), shared, upper);
-            }
-        }
-        for partial in self.reassemblies.drain() {
-            if let Some(cookie) = partial.cookie {
-                upper.abandon(cookie, &partial.head);
-            }
-        }
-        self.count_reassemblies(shared);
+        self.end_messages(now, status, |_| true, shared, upper);
+        self.abandon_half_taken(shared, upper);
         // Of strangers the upper layer knows nothing.
         if self.standing.vouched {
             upper.peer_lost(self.id, self.port, self.addr, why);

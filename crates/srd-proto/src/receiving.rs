@@ -145,17 +145,22 @@ impl<P: Payload> Peer<P> {
         }
     }
 
+    fn head_of(&self, op: Op, len: u32) -> Incoming {
+        let (peer, from, claimed) = (self.id, self.addr, self.standing.claimed);
+        Incoming { peer, from, claimed, port: self.port, op, len }
+    }
+
     /// Takes a segment of a message. Whether its PSN is used up.
     fn on_segment<U: UpperLayer<P>>(&mut self, data: &Data<P>, shared: &mut Shared, upper: &mut U) -> bool {
         let here = data.payload.len() as u32;
-        let head = Incoming { peer: self.id, from: self.addr, port: self.port, op: data.op, len: data.len };
+        let head = self.head_of(data.op, data.len);
         if data.offset == 0 && here == data.len {
             // The whole message in one packet.
             if !self.may_refuse(data.psn) {
                 shared.stats.partial_limit_drops += 1;
                 return false;
             }
-            match upper.begin(&head) {
+            match upper.begin(&head, None) {
                 Ok(cookie) => {
                     if here > 0 {
                         upper.place(cookie, &head, 0, &data.payload);
@@ -210,7 +215,7 @@ impl<P: Payload> Peer<P> {
             shared.stats.partial_limit_drops += 1;
             return false;
         }
-        match upper.begin(&head) {
+        match upper.begin(&head, self.standing.stranger()) {
             Ok(cookie) => {
                 upper.place(cookie, &head, data.offset, &data.payload);
                 let placed = data.payload.len() as u32;
@@ -244,7 +249,7 @@ impl<P: Payload> Peer<P> {
 
     /// The sender has given the message up.
     fn on_skip<U: UpperLayer<P>>(&mut self, data: &Data<P>, shared: &Shared, upper: &mut U) {
-        let head = Incoming { peer: self.id, from: self.addr, port: self.port, op: Op::Skip, len: 0 };
+        let head = self.head_of(Op::Skip, 0);
         let old = self.close_partial(data.msg, head, shared);
         if let Some(Reassembly { cookie: Some(cookie), head, .. }) = old {
             upper.abandon(cookie, &head);

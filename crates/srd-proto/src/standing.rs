@@ -1,6 +1,8 @@
 //! What is known of an address, whatever process is there and in whichever context: whether our program wants it, what it has
 //! shown, and how much it may be sent before.
 
+use crate::Stranger;
+
 /// Bytes that may answer each of who may have forged his address (RFC 9000, section 8.1).
 const ANSWER_FACTOR: u32 = 3;
 /// Nothing leaves to him while less is left: a hello with an acknowledgement and a refusal.
@@ -17,6 +19,8 @@ pub(crate) struct Standing {
     /// than [`ANSWER_FACTOR`] bytes for each of its own; of those, `credit` are left.
     pub(crate) proven: bool,
     credit: u32,
+    /// Who is taken for the instance at this address has not shown yet that he is there.
+    pub(crate) claimed: bool,
     /// An instance has been known at this address, in this context or an earlier one.
     pub(crate) ever_known: bool,
     /// How many others have been at this address since we know it.
@@ -26,13 +30,21 @@ pub(crate) struct Standing {
 impl Standing {
     #[inline]
     pub(crate) fn new(proven: bool) -> Standing {
-        Standing { named: false, vouched: false, proven, credit: 0, ever_known: false, life: 0 }
+        Standing {
+            named: false,
+            vouched: false,
+            proven,
+            credit: 0,
+            claimed: false,
+            ever_known: false,
+            life: 0,
+        }
     }
 
     /// That of the next process at the address.
     #[inline]
     pub(crate) fn of_successor(self) -> Standing {
-        Standing { credit: 0, life: self.life + 1, ..self }
+        Standing { credit: 0, claimed: false, life: self.life + 1, ..self }
     }
 
     /// Our program wants to talk to this address, and to whoever is there.
@@ -44,10 +56,21 @@ impl Standing {
     /// A packet of `bytes` has come from the peer. `named`: it names us, whom only its address has been told.
     #[inline]
     pub(crate) fn prove(&mut self, named: bool, bytes: usize) {
+        self.claimed &= !named;
         if !self.proven {
             self.proven = named;
             let more = u32::try_from(bytes).unwrap_or(u32::MAX).saturating_mul(ANSWER_FACTOR);
             self.credit = self.credit.saturating_add(more);
+        }
+    }
+
+    /// As what the upper layer knows him.
+    #[inline]
+    pub(crate) fn stranger(&self) -> Option<Stranger> {
+        match (self.named, self.proven) {
+            (true, _) => None,
+            (false, true) => Some(Stranger::Proven),
+            (false, false) => Some(Stranger::Unproven),
         }
     }
 

@@ -43,12 +43,23 @@ pub struct Incoming {
     pub peer: PeerId,
     /// The peer's address.
     pub from: InstanceAddr,
+    /// Its sender has not shown yet that he is at that address, whether or not our program has sent something there.
+    pub claimed: bool,
     /// Which of our receive ports it came to (index into the endpoint's ports).
     pub port: u8,
     /// What it asks for.
     pub op: Op,
     /// Its length in bytes.
     pub len: u32,
+}
+
+/// Somebody to whom our program has sent nothing of its own accord.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stranger {
+    /// He is where he says.
+    Proven,
+    /// He may have forged his address.
+    Unproven,
 }
 
 /// What the transport calls while it handles packets. The calls come in the middle of [`crate::Endpoint`]'s methods,
@@ -60,15 +71,15 @@ pub trait UpperLayer<P: Payload> {
     fn vouches(&self, op: &Op) -> bool;
 
     /// Whether a message that is vouched for is taken from somebody of whom nobody knows yet whether he is where he says. If not,
-    /// he is asked first, which costs him a round trip.
-    fn trusts(&self, _op: &Op) -> bool {
+    /// he is asked first, which costs him a round trip. `expected`: our program has sent something there, and nobody has answered.
+    fn trusts(&self, _op: &Op, _expected: bool) -> bool {
         true
     }
 
     /// The first segment of a message has arrived (which need not be the one at offset 0). Reserve what it needs, or
     /// refuse it: the sender then gets the status as the outcome. Called once per message, however often its packets
-    /// are duplicated.
-    fn begin(&mut self, message: &Incoming) -> Result<Cookie, Status>;
+    /// are duplicated. `rest_from`: there is more to come, from somebody whom our program has not named.
+    fn begin(&mut self, message: &Incoming, rest_from: Option<Stranger>) -> Result<Cookie, Status>;
 
     /// A segment, each exactly once, in any order. Within `begin`'s length.
     fn place(&mut self, cookie: Cookie, message: &Incoming, offset: u32, payload: &P);

@@ -28,7 +28,7 @@ impl UpperLayer<Length> for Strict {
         matches!(op, Op::Send { .. } | Op::Write { .. } | Op::ReadRequest { .. })
     }
 
-    fn begin(&mut self, message: &Incoming) -> Result<Cookie, Status> {
+    fn begin(&mut self, message: &Incoming, _: Option<Stranger>) -> Result<Cookie, Status> {
         if self.rng.random_bool(0.1) {
             return Err(Status::RemoteRnr);
         }

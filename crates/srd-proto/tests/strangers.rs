@@ -219,6 +219,73 @@ fn who_forges_the_address_of_a_peer_that_has_not_begun_does_not_keep_it_out() {
     assert!(world.hosts.iter().all(|host| host.log.outcomes.iter().all(|(_, outcome)| outcome.is_ok())));
 }
 
+/// Whoever says that he is the peer to which something is sent, before or while it is, has to make way for who is there.
+#[test]
+fn who_pretends_to_be_a_peer_that_has_not_answered_ends_nothing_of_what_goes_to_it() {
+    let pretended = Incarnation(0x5555_0000_0001);
+    for (well_known, before, away) in (0..8).map(|i| (i & 1 == 1, i & 2 == 2, i & 4 == 4)) {
+        let what = format!("well known {well_known}, before {before}, peer away {away}");
+        let mut world = world(2, &Config::default());
+        world.hosts[0].log.well_known = well_known;
+        let gone = std::rc::Rc::new(std::cell::Cell::new(away));
+        let is_gone = gone.clone();
+        world.network =
+            Box::new(move |_, _, _| if is_gone.get() { vec![] } else { vec![Nanos::from_micros(7)] });
+        let pretend = |world: &mut World| {
+            let psn = first_psn(pretended, 0);
+            forge(world, 0, 1, &hello_packet(PORT, pretended, data(psn, send_op(KEY), vec![1; 30])));
+            forge(world, 0, 1, &hello_packet(PORT, pretended, segment(pretended, KEY, 1, false)));
+            let mut given_up = hello_packet(PORT, pretended, Body::None);
+            given_up.hello.as_mut().unwrap().context = 1;
+            forge(world, 0, 1, &given_up);
+        };
+        if before {
+            pretend(&mut world);
+            world.run_for(Nanos::from_micros(3));
+        }
+        world.send(0, 1, pattern(30_000, 1));
+        world.run_for(Nanos::from_micros(3));
+        if !before {
+            pretend(&mut world);
+        }
+        world.send(0, 1, pattern(100, 2));
+        world.run_for(Nanos::from_millis(if away { 20 } else { 0 }));
+        gone.set(false);
+        world.send(1, 0, pattern(30_000, 3));
+        world.settle(Nanos::from_secs(5));
+        let forged = usize::from(before || !well_known);
+        assert_eq!(world.hosts[0].log.received.len(), 1 + forged, "{what}");
+        assert_eq!(world.hosts[1].log.received.len(), 2, "{what}");
+        for host in &world.hosts {
+            assert!(
+                host.log.outcomes.iter().all(|(_, outcome)| outcome.is_ok()),
+                "{what}: {:?}",
+                host.log.outcomes
+            );
+            assert!(host.log.lost_peers.is_empty() && host.log.open.is_empty(), "{what}");
+        }
+    }
+}
+
+/// Two who begin at the same time at well-known addresses ask each other first.
+#[test]
+fn two_who_expect_each_other_and_trust_nobody_find_each_other_soon() {
+    let mut world = world(2, &Config::default());
+    world.hosts.iter_mut().for_each(|host| host.log.well_known = true);
+    let start = world.now;
+    world.send(0, 1, pattern(100, 1));
+    world.send(1, 0, pattern(100, 2));
+    world.settle(SECOND);
+    for host in &world.hosts {
+        assert_eq!((host.log.received.len(), host.log.outcomes.len()), (1, 1));
+        assert!(
+            host.log.received_at[0].since(start) < Nanos::from_millis(2),
+            "{:?}",
+            host.log.received_at[0].since(start)
+        );
+    }
+}
+
 /// Ten times as many as there may be contexts are at their addresses, name us, and want nothing.
 #[test]
 fn strangers_who_are_where_they_say_hold_few_contexts_and_keep_nobody_out() {

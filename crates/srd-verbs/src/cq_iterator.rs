@@ -35,6 +35,7 @@ const NOTHING: Completion = Completion {
     byte_len: 0,
     imm: None,
     unsolicited: false,
+    claimed: false,
 };
 
 impl Polled {

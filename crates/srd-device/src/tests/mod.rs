@@ -11,7 +11,7 @@ use crate::objects::Objects;
 use crate::token::TokenOf;
 use crate::transport::Transport;
 use crate::vec_memory::{VecMemory, VecPayload};
-use srd_proto::{Incoming, PeerId, SendError, Token, UpperLayer};
+use srd_proto::{Incoming, PeerId, SendError, Stranger, Token, UpperLayer};
 use srd_wire::*;
 
 /// Keeps what it is given. Peers are numbered in the order of connecting.
@@ -224,7 +224,7 @@ impl Bench {
     }
 
     fn incoming(&mut self, op: Op, len: u32) -> Incoming {
-        Incoming { peer: self.peer(), from: peer_addr(), port: 0, op, len }
+        Incoming { peer: self.peer(), from: peer_addr(), claimed: false, port: 0, op, len }
     }
 
     fn route(&self) -> Route {
@@ -234,7 +234,7 @@ impl Bench {
     /// A whole message of the peer, in one packet.
     fn deliver(&mut self, op: Op, bytes: &[u8]) -> Result<(), Status> {
         let message = self.incoming(op, bytes.len() as u32);
-        let cookie = self.objects.begin(&message)?;
+        let cookie = self.objects.begin(&message, None)?;
         if !bytes.is_empty() {
             self.objects.place(cookie, &message, 0, &VecPayload::from(bytes));
         }

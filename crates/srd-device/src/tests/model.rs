@@ -190,7 +190,7 @@ impl Model {
             _ => (Op::ReadResponse { read: read.0 }, read.1),
         };
         let message = self.bench.incoming(op, len);
-        if let Ok(cookie) = self.bench.objects.begin(&message) {
+        if let Ok(cookie) = self.bench.objects.begin(&message, None) {
             self.arriving.push(Arriving { cookie, message, placed: 0 });
         }
     }

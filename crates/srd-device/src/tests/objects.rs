@@ -240,7 +240,7 @@ fn to_err_everything_posted_completes_flushed_in_order() {
     // One send waits for its retry, one receive is taken by a message that is half there.
     bench.outcome(Err(Status::RemoteRnr));
     let message = bench.incoming(bench.send_op(), 100);
-    let cookie = bench.objects.begin(&message).unwrap();
+    let cookie = bench.objects.begin(&message, None).unwrap();
     bench.modify(state(QpState::Err)).unwrap();
     let flushed = |wr_id| (wr_id, Status::Flushed);
     assert_eq!(bench.poll(), [1, 2, 3, 11, 12, 13].map(flushed));
@@ -280,7 +280,7 @@ fn after_destroy_nothing_of_a_queue_pair_surfaces() {
     bench.deliver(bench.send_op(), b"polled never").unwrap();
     bench.outcome(Ok(()));
     let message = bench.incoming(bench.send_op(), 64);
-    let cookie = bench.objects.begin(&message).unwrap();
+    let cookie = bench.objects.begin(&message, None).unwrap();
     let wr = bench.wr(4, SEND, SendData::Sges(&[]));
     bench.objects.post_send(&mut bench.transport, other, &wr).unwrap();
 

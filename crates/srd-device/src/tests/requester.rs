@@ -255,7 +255,7 @@ fn a_read_completes_when_all_its_bytes_are_there() {
     bench.outcome(Ok(()));
     assert_eq!(bench.poll(), []);
     let message = bench.incoming(Op::ReadResponse { read }, 100);
-    let cookie = bench.objects.begin(&message).unwrap();
+    let cookie = bench.objects.begin(&message, None).unwrap();
     bench.objects.place(cookie, &message, 60, &VecPayload::from(&[2; 40][..]));
     assert_eq!(bench.poll(), []);
     bench.objects.place(cookie, &message, 0, &VecPayload::from(&[1; 60][..]));
@@ -293,7 +293,7 @@ fn a_read_that_fails_after_it_was_accepted_fails() {
     bench.outcome(Ok(()));
     // Half of it is there already; the rest of that touches nothing any more.
     let message = bench.incoming(Op::ReadResponse { read }, 100);
-    let cookie = bench.objects.begin(&message).unwrap();
+    let cookie = bench.objects.begin(&message, None).unwrap();
     bench.deliver(Op::ReadFailed { read, status: Status::RemoteBadAddress }, b"").unwrap();
     assert_eq!(bench.poll(), [(1, Status::RemoteBadAddress)]);
     bench.objects.place(cookie, &message, 0, &VecPayload::from(&[1; 100][..]));
@@ -314,12 +314,12 @@ fn nobody_else_answers_a_read_nor_anybody_twice() {
         Incoming { op: Op::ReadResponse { read: read ^ 1 << 30 }, ..honest },
         Incoming { op: Op::ReadResponse { read: read + 1 }, ..honest },
     ] {
-        assert_eq!(bench.objects.begin(&wrong), Err(Status::RemoteBadStatus));
+        assert_eq!(bench.objects.begin(&wrong, None), Err(Status::RemoteBadStatus));
     }
     let failed = Incoming { peer: stranger, op: Op::ReadFailed { read, status: Status::Flushed }, ..honest };
-    let _ = bench.objects.begin(&failed);
-    bench.objects.begin(&honest).unwrap();
-    assert_eq!(bench.objects.begin(&honest), Err(Status::RemoteBadStatus));
+    let _ = bench.objects.begin(&failed, None);
+    bench.objects.begin(&honest, None).unwrap();
+    assert_eq!(bench.objects.begin(&honest, None), Err(Status::RemoteBadStatus));
     assert_eq!(bench.poll(), []);
 }
 
@@ -338,7 +338,7 @@ fn abandoned_read_data_may_come_again() {
     let read = post_read(&mut bench, 1, 4);
     bench.outcome(Ok(()));
     let message = bench.incoming(Op::ReadResponse { read }, 4);
-    let cookie = bench.objects.begin(&message).unwrap();
+    let cookie = bench.objects.begin(&message, None).unwrap();
     bench.objects.abandon(cookie, &message);
     assert_eq!(bench.poll(), []);
     bench.deliver(Op::ReadResponse { read }, b"data").unwrap();
@@ -406,7 +406,7 @@ fn deregistering_memory_ends_the_work_that_uses_it() {
     let read = post_read(&mut bench, 2, 100);
     bench.post(3, SEND, &[]).unwrap();
     let message = bench.incoming(Op::ReadResponse { read }, 100);
-    let cookie = bench.objects.begin(&message).unwrap();
+    let cookie = bench.objects.begin(&message, None).unwrap();
     bench.objects.dereg_mr(&mut bench.transport, bench.key).unwrap();
     assert_eq!(bench.poll(), [(1, Status::LocalInvalidLkey), (2, Status::LocalInvalidLkey)]);
     assert!(bench.transport.cancelled.iter().all(|&token| is_request(token)));

@@ -32,6 +32,7 @@ fn a_receive_reports_who_sent_how_much_and_what() {
         byte_len: 11,
         imm: Some(0xABCD),
         unsolicited: false,
+        claimed: false,
     };
     assert_eq!(bench.poll_all(), [expected]);
     assert_eq!((bench.memory(0, 4), bench.memory(100, 7)), (&b"hell"[..], &b"o world"[..]));
@@ -118,7 +119,7 @@ fn receives_are_taken_in_order_and_an_abandoned_one_comes_back_to_the_front() {
     let mut bench = Bench::new();
     (1..=3).for_each(|wr_id| bench.post_recv(wr_id, &[bench.sge(64 * wr_id, 64)]));
     let message = bench.incoming(bench.send_op(), 10);
-    let first = bench.objects.begin(&message).unwrap();
+    let first = bench.objects.begin(&message, None).unwrap();
     bench.deliver(bench.send_op(), b"second").unwrap();
     bench.objects.abandon(first, &message);
     bench.deliver(bench.send_op(), b"third").unwrap();
@@ -131,8 +132,8 @@ fn receives_give_back_in_the_order_taken_keep_their_order() {
     let mut bench = Bench::new();
     (1..=2).for_each(|wr_id| bench.post_recv(wr_id, &[bench.sge(64 * wr_id, 64)]));
     let message = bench.incoming(bench.send_op(), 10);
-    let first = bench.objects.begin(&message).unwrap();
-    let second = bench.objects.begin(&message).unwrap();
+    let first = bench.objects.begin(&message, None).unwrap();
+    let second = bench.objects.begin(&message, None).unwrap();
     bench.objects.abandon(first, &message);
     bench.objects.abandon(second, &message);
     bench.deliver(bench.send_op(), b"x").unwrap();
@@ -144,7 +145,7 @@ fn segments_are_placed_in_any_order() {
     let mut bench = Bench::new();
     bench.post_recv(1, &[bench.sge(0, 5), bench.sge(100, 20)]);
     let message = bench.incoming(bench.send_op(), 12);
-    let cookie = bench.objects.begin(&message).unwrap();
+    let cookie = bench.objects.begin(&message, None).unwrap();
     bench.objects.place(cookie, &message, 8, &VecPayload::from(&b"IJKL"[..]));
     bench.objects.place(cookie, &message, 0, &VecPayload::from(&b"ABCD"[..]));
     bench.objects.place(cookie, &message, 4, &VecPayload::from(&b"EFGH"[..]));
@@ -159,7 +160,7 @@ fn deregistering_the_memory_of_a_half_filled_receive_fails_it_and_refuses_the_me
     let mut bench = Bench::new();
     bench.post_recv(1, &[bench.sge(0, 64)]);
     let message = bench.incoming(bench.send_op(), 10);
-    let cookie = bench.objects.begin(&message).unwrap();
+    let cookie = bench.objects.begin(&message, None).unwrap();
     bench.objects.dereg_mr(&mut bench.transport, bench.key).unwrap();
     assert_eq!(bench.poll(), [(1, Status::LocalInvalidLkey)]);
     bench.objects.place(cookie, &message, 0, &VecPayload::from(&b"0123456789"[..]));
@@ -305,7 +306,7 @@ fn an_abandoned_write_with_immediate_gives_its_receive_back() {
     let mut bench = Bench::new();
     bench.post_recv(5, &[]);
     let message = bench.incoming(write_op(&bench, Some(9)), 10);
-    let cookie = bench.objects.begin(&message).unwrap();
+    let cookie = bench.objects.begin(&message, None).unwrap();
     bench.objects.abandon(cookie, &message);
     bench.deliver(bench.send_op(), b"").unwrap();
     assert_eq!(bench.poll(), [(5, Status::Ok)]);
@@ -326,7 +327,7 @@ fn deregistering_memory_stops_a_write_that_is_under_way() {
     let mut bench = Bench::new();
     bench.post_recv(5, &[]);
     let message = bench.incoming(write_op(&bench, Some(1)), 8);
-    let cookie = bench.objects.begin(&message).unwrap();
+    let cookie = bench.objects.begin(&message, None).unwrap();
     bench.objects.dereg_mr(&mut bench.transport, bench.key).unwrap();
     bench.objects.place(cookie, &message, 0, &VecPayload::from(&[1; 8][..]));
     assert_eq!(bench.memory(1000, 8), [0; 8]);
@@ -418,4 +419,36 @@ fn a_requester_that_seemed_dead_is_told_that_its_answer_is_lost() {
     // And no more than once.
     bench.outcome(Err(Status::Unresponsive));
     assert!(bench.transport.open.is_empty());
+}
+
+/// Whoever knows the queue key of a well-known queue pair gets buffers for messages that come in parts, but never all of them.
+#[test]
+fn half_messages_of_strangers_leave_half_of_a_well_known_queue_pairs_receives_to_others() {
+    let mut bench = Bench::new();
+    (0..16).for_each(|wr_id| bench.post_recv(wr_id, &[bench.sge(64 * wr_id, 64)]));
+    let message = bench.incoming(bench.send_op(), 10);
+    let (proven, unproven) = (Some(Stranger::Proven), Some(Stranger::Unproven));
+    let begun = |bench: &mut Bench, of| {
+        let cookies = std::iter::from_fn(|| bench.objects.begin(&message, of).ok());
+        cookies.collect::<Vec<_>>()
+    };
+    bench.objects.qp_mut(0).well_known = true;
+    let op = bench.send_op();
+    assert!(bench.objects.trusts(&op, false) && !bench.objects.trusts(&op, true));
+    let forged = begun(&mut bench, unproven);
+    assert_eq!(forged.len(), 4);
+    assert!(!bench.objects.trusts(&op, false), "newcomers are asked first");
+    assert_eq!(begun(&mut bench, proven).len(), 4);
+    bench.deliver(op, b"all of it").unwrap();
+    assert_eq!(begun(&mut bench, None).len(), 7, "named peers have the rest");
+    // What is over counts no more: arrived, given up, or flushed with its queue pair.
+    bench.objects.abandon(forged[0], &message);
+    assert_eq!(begun(&mut bench, proven).len(), 1);
+    bench.objects.finish(forged[1], &message).unwrap();
+    bench.modify(state(QpState::Err)).unwrap();
+    assert_eq!(bench.objects.qp(0).rq.lent(), (0, 0));
+    // Elsewhere they are as good as anybody's.
+    let mut bench = Bench::new();
+    (0..16).for_each(|wr_id| bench.post_recv(wr_id, &[bench.sge(64 * wr_id, 64)]));
+    assert_eq!(begun(&mut bench, unproven).len(), 16);
 }

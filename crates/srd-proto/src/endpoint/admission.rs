@@ -2,7 +2,7 @@
 //! their address are let in, as far as there is room; a process that was started again takes the place of the one before.
 
 use super::{Endpoint, Received, Transmit};
-use crate::hello::own_hello;
+use crate::hello::{is_compatible, own_hello};
 use crate::peer::Peer;
 use crate::replies::Asker;
 use crate::{Payload, PeerId, PeerLoss, UpperLayer};
@@ -74,8 +74,9 @@ impl<P: Payload> Endpoint<P> {
             && remote.tag() == packet.src_tag
             // Somebody else may have that tag.
             && packet.hello.is_none_or(|hello| hello.incarnation == remote)
-            // Without our tag the 64 bits of his incarnation, which only we are told, speak for him.
-            && (named || packet.dst_tag == Tag::UNKNOWN && packet.hello.is_some())
+            // Without our tag the 64 bits of his incarnation, which only we are told, speak for him. Who knows nothing of us has
+            // given nothing up.
+            && (named || packet.dst_tag == Tag::UNKNOWN && packet.hello.is_some_and(|hello| hello.context == 0))
         {
             return known;
         }
@@ -87,6 +88,12 @@ impl<P: Payload> Endpoint<P> {
             }
             return None;
         };
+        // Who was taken for the peer has not been told who we are. This one has.
+        if let Some(slot) = known.filter(|&slot| named && self.peers[slot as usize].standing.claimed) {
+            self.make_way(slot, upper);
+            self.peers[slot as usize].adopt(&hello, named, &mut self.shared);
+            return Some(slot);
+        }
         // The first context with an address belongs to whoever is there first. Later ones do not: a packet of a dead
         // process, late on its way, could end a live context, or bring a message a second time.
         if let Some(peer) = peer.filter(|peer| peer.standing.ever_known) {
@@ -110,7 +117,7 @@ impl<P: Payload> Endpoint<P> {
             if self.peers[slot as usize].remote.is_some() {
                 self.replace(slot, upper);
             }
-            self.peers[slot as usize].adopt(&hello, &mut self.shared);
+            self.peers[slot as usize].adopt(&hello, true, &mut self.shared);
             return Some(slot);
         }
         let data = match &packet.body {
@@ -118,9 +125,13 @@ impl<P: Payload> Endpoint<P> {
             _ => None,
         };
         let vouched = data.is_some_and(|data| upper.vouches(&data.op));
-        let trusted = || data.is_some_and(|data| upper.trusts(&data.op));
-        let on_trust = !named && known.is_none() && !self.shared.config.confirm_first;
-        if !named && (!vouched || on_trust && (!trusted() || self.are_unproven_many())) {
+        let trusted = || {
+            hello.context == 0
+                && is_compatible(&hello)
+                && data.is_some_and(|data| upper.trusts(&data.op, known.is_some()))
+        };
+        let on_trust = !named && !self.shared.config.confirm_first;
+        if !named && (!vouched || on_trust && (!trusted() || known.is_none() && self.are_unproven_many())) {
             if !matches!(packet.body, Body::None) {
                 self.shared.stats.unconfirmed += 1;
             }
@@ -143,18 +154,18 @@ impl<P: Payload> Endpoint<P> {
                 }
             },
         };
-        if on_trust {
+        if on_trust && known.is_none() {
             self.unproven.push_back(slot);
         }
-        self.peers[slot as usize].adopt(&hello, &mut self.shared);
+        self.peers[slot as usize].adopt(&hello, !on_trust, &mut self.shared);
         Some(slot)
     }
 
     /// Who we, who are `own` to the address of the context in `known`, shall be to the next process there: somebody else
-    /// than to the one that is known, if one is.
+    /// than to the one that is known, if one is and has been told.
     fn next_identity(&self, known: Option<u32>, own: Incarnation) -> Incarnation {
         match known.map(|slot| &self.peers[slot as usize]) {
-            Some(peer) if peer.remote.is_some() => {
+            Some(peer) if peer.remote.is_some() && !peer.standing.claimed => {
                 self.shared.identities.toward(peer.port, peer.addr, peer.standing.life + 1)
             }
             _ => own,
@@ -197,6 +208,18 @@ impl<P: Payload> Endpoint<P> {
         peer.hello.joined = true;
         old.end(self.now, Status::RemoteAbort, PeerLoss::GivenUp, shared, upper);
         self.timers.set(slot, Time::NEVER);
+    }
+
+    /// Another process than the one that is taken for the peer is at this address. What our program has sent to an address
+    /// from which nobody had shown himself is for whoever is there.
+    fn make_way<U: UpperLayer<P>>(&mut self, slot: u32, upper: &mut U) {
+        let peer = &mut self.peers[slot as usize];
+        if peer.standing.claimed && peer.standing.named {
+            peer.disclaim(self.now, &mut self.shared, upper);
+            self.make_ready(slot);
+        } else {
+            self.replace(slot, upper);
+        }
     }
 
     /// The process at this address has restarted: the context ends, and a new one takes its slot.
@@ -268,9 +291,7 @@ impl<P: Payload> Endpoint<P> {
             self.shared.identities.forget();
         }
         if let Some(upper) = upper {
-            let half_taken =
-                old.reassemblies.drain().filter_map(|partial| Some((partial.cookie?, partial.head)));
-            half_taken.for_each(|(cookie, head)| upper.abandon(cookie, &head));
+            old.abandon_half_taken(&mut self.shared, upper);
         }
         old.count_reassemblies(&mut self.shared);
         self.by_addr.remove(&(old.port, old.addr));
@@ -377,7 +398,7 @@ impl<P: Payload> Endpoint<P> {
             peer.hello.at = self.now;
             self.make_ready(slot);
         } else {
-            self.replace(slot, upper);
+            self.make_way(slot, upper);
         }
     }
 
@@ -386,8 +407,12 @@ impl<P: Payload> Endpoint<P> {
         if self.shared.config.confirm_first {
             return Asker::Member;
         }
-        let acquainted = known.is_some_and(|slot| self.peers[slot as usize].standing.ever_known);
-        if acquainted { Asker::Acquaintance } else { Asker::Stranger }
+        let standing = known.map(|slot| self.peers[slot as usize].standing);
+        if standing.is_some_and(|standing| standing.named || standing.ever_known) {
+            Asker::Acquaintance
+        } else {
+            Asker::Stranger
+        }
     }
 
     /// Tells an instance with which there is no context who we are, and echoes the `probe` with which it has asked: nothing

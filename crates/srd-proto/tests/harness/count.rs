@@ -15,7 +15,7 @@ impl<P: Payload> UpperLayer<P> for Count {
     fn vouches(&self, _: &Op) -> bool {
         !self.closed
     }
-    fn begin(&mut self, _: &Incoming) -> Result<Cookie, Status> {
+    fn begin(&mut self, _: &Incoming, _: Option<Stranger>) -> Result<Cookie, Status> {
         Ok(Cookie(0))
     }
     fn place(&mut self, _: Cookie, _: &Incoming, _: u32, _: &P) {}

@@ -27,6 +27,7 @@ impl Core {
             byte_len: 0,
             imm: None,
             unsolicited: false,
+            claimed: false,
         };
         let left = (0..left).map(|n| (cq, completion(n))).collect();
         Core { device: Device { is_half_changed: false, left } }

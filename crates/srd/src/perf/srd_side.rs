@@ -483,6 +483,7 @@ fn no_completion() -> Completion {
         byte_len: 0,
         imm: None,
         unsolicited: false,
+        claimed: false,
     }
 }
 
