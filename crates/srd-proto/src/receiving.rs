@@ -21,6 +21,8 @@ pub(crate) const KEPT_FOR_OLDEST: u32 = 16;
 const MAX_PARTIAL_OF_STRANGER: usize = 4;
 /// And of one that knows a key, but may not be at its address: more than a first window holds.
 const MAX_PARTIAL_OF_UNPROVEN: usize = 64;
+/// Refusals that such a one has not got yet. What else it sends has to come again.
+const MAX_REFUSALS_OF_UNPROVEN: usize = 8;
 /// Of all together, beyond which those whom our program has not named have no more than strangers. Each costs 200 bytes.
 const MAX_PARTIAL_OF_ALL: usize = 16_384;
 
@@ -235,6 +237,10 @@ impl<P: Payload> Peer<P> {
     /// withholds the oldest, the packet must come again. The last ones are for the packet that the peer's window waits for: each
     /// such refusal takes one number here and frees one there, so that two that refuse each other's messages never wait for ever.
     fn may_refuse(&self, psn: Psn) -> bool {
+        let refusals = self.messages.len() - self.messages.upper_len();
+        if !self.standing.proven && refusals >= MAX_REFUSALS_OF_UNPROVEN {
+            return false;
+        }
         let left = self.sent.numbers_left().saturating_sub(self.messages.control_len());
         let kept = if psn == self.arrivals.cum() { 0 } else { KEPT_FOR_OLDEST };
         self.arrivals.may_withhold() && left > kept

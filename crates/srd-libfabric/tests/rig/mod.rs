@@ -483,25 +483,22 @@ impl Cq {
     }
 
     pub fn next_from(&self) -> (fi_cq_tagged_entry, u64) {
-        let start = Instant::now();
-        loop {
-            match self.read_from() {
-                Ok(entry) => return entry,
-                Err(EAGAIN) => assert!(start.elapsed() < PATIENCE, "nothing completes"),
-                Err(EAVAIL) => panic!("error {}", self.error().err),
-                Err(code) => panic!("fi_cq_read: {code}"),
-            }
-        }
+        self.next_outcome().unwrap_or_else(|error| panic!("error {}", error.err))
     }
 
     /// The next entry, which must be an error.
     pub fn next_error(&self) -> fi_cq_err_entry {
+        self.next_outcome().map(|(entry, _)| entry.op_context).expect_err("an error")
+    }
+
+    pub fn next_outcome(&self) -> Result<(fi_cq_tagged_entry, u64), fi_cq_err_entry> {
         let start = Instant::now();
         loop {
-            match self.read() {
-                Err(EAVAIL) => return self.error(),
+            match self.read_from() {
+                Ok(entry) => return Ok(entry),
                 Err(EAGAIN) => assert!(start.elapsed() < PATIENCE, "nothing completes"),
-                other => panic!("fi_cq_read: {:?}", other.map(|entry| entry.op_context)),
+                Err(EAVAIL) => return Err(self.error()),
+                Err(code) => panic!("fi_cq_read: {code}"),
             }
         }
     }
