@@ -213,11 +213,11 @@ impl Body {
 
     /// Whether it says something of what the receiver has sent.
     pub fn is_of_ours(&self) -> bool {
-        match self {
-            Body::Hello { .. } | Body::Answer { .. } | Body::KeyAnswer { .. } | Body::Stale { .. } => true,
-            Body::Grant { .. } | Body::Granted { .. } => true,
-            _ => false,
-        }
+        let told = matches!(
+            self,
+            Body::Hello { .. } | Body::Answer { .. } | Body::KeyAnswer { .. } | Body::Stale { .. }
+        );
+        told || matches!(self, Body::Grant { .. } | Body::Granted { .. })
     }
 
     /// The number in the order of messages.
