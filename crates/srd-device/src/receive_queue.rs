@@ -77,8 +77,8 @@ impl ReceiveQueue {
 
     /// It waits no longer.
     #[inline]
-    pub fn settle(&mut self, receive: &Receive) {
-        if let Some(stranger) = receive.lent {
+    pub fn settle(&mut self, receive: &mut Receive) {
+        if let Some(stranger) = receive.lent.take() {
             self.lent[stranger as usize] -= 1;
         }
     }
@@ -89,8 +89,8 @@ impl ReceiveQueue {
     }
 
     /// Back to the front, behind those that were posted before it.
-    pub fn give_back(&mut self, receive: Receive) {
-        self.settle(&receive);
+    pub fn give_back(&mut self, mut receive: Receive) {
+        self.settle(&mut receive);
         let place = self.waiting.partition_point(|waiting| waiting.serial < receive.serial);
         self.waiting.insert(place, receive);
     }

@@ -340,9 +340,9 @@ impl<M: Memory> Objects<M> {
     }
 
     #[inline]
-    fn receive_complete(&mut self, inbound: &InboundMessage, receive: Receive, message: &Incoming) {
+    fn receive_complete(&mut self, inbound: &InboundMessage, mut receive: Receive, message: &Incoming) {
         let Op::Send { route, imm, .. } = message.op else { return };
-        self.qp_mut(inbound.qp).rq.settle(&receive);
+        self.qp_mut(inbound.qp).rq.settle(&mut receive);
         if inbound.skip > 0 {
             self.write_routing_header(&inbound.pieces, message);
         }
@@ -451,8 +451,8 @@ impl<M: Memory> Objects<M> {
             }
         }
         failed.sort_unstable_by_key(|(_, receive, _)| receive.serial);
-        for (index, receive, status) in failed {
-            self.qp_mut(index).rq.settle(&receive);
+        for (index, mut receive, status) in failed {
+            self.qp_mut(index).rq.settle(&mut receive);
             self.end_receive(index, receive.wr_id, status);
         }
     }
@@ -467,7 +467,7 @@ impl<M: Memory> Objects<M> {
                 taken.push(receive);
             }
         }
-        taken.iter().for_each(|receive| self.qp_mut(index).rq.settle(receive));
+        taken.iter_mut().for_each(|receive| self.qp_mut(index).rq.settle(receive));
         taken.sort_unstable_by_key(|receive| receive.serial);
         taken
     }
