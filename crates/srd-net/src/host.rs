@@ -66,6 +66,7 @@ pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) ->
         burst_bytes: 63_000,
         selector: options.selector,
         controller: options.cc,
+        fixed_window_bytes: options.fixed_window_bytes,
         line_rate,
         line_rate_known: known_rate.is_some(),
         base_rtt: options.base_rtt.unwrap_or(Nanos(HOSTS.0 + HOPS * packet_time.0)),

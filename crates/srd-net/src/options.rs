@@ -73,6 +73,8 @@ pub struct Options {
     pub selector: SelectorKind,
     /// Congestion control.
     pub cc: ControllerKind,
+    /// The window of the fixed one.
+    pub fixed_window_bytes: u64,
     /// Rate of the link; `None`: the interface's speed, or 100 Gb/s.
     pub line_rate: Option<BitRate>,
     /// Round trip of the unloaded network; `None`: see [`crate::host`].
@@ -102,6 +104,7 @@ impl Default for Options {
             fault: None,
             selector: SelectorKind::Reps,
             cc: ControllerKind::LogTarget,
+            fixed_window_bytes: 0,
             line_rate: None,
             base_rtt: None,
             peer_timeout: Nanos::from_secs(30),
@@ -195,7 +198,7 @@ impl Options {
             "SRD_STATS" => self.stats = Some(it.path()?),
             "SRD_FAULT" => self.fault = Some(FaultPlan::parse(it.text()?).map_err(|why| it.wrong(why))?),
             "SRD_SELECTOR" => self.selector = it.one_of(SELECTORS)?,
-            "SRD_CC" => self.cc = it.controller()?,
+            "SRD_CC" => (self.cc, self.fixed_window_bytes) = it.controller()?,
             "SRD_LINE_RATE_GBPS" => {
                 self.line_rate = Some(BitRate((it.number(0.001, 10_000.0)? * 1e9) as u64));
             }
@@ -281,11 +284,11 @@ impl Setting {
         }
     }
 
-    fn controller(&self) -> Result<ControllerKind, OptionsError> {
+    fn controller(&self) -> Result<(ControllerKind, u64), OptionsError> {
         let text = self.text()?;
         match text.strip_prefix("fixed:").map(str::parse) {
-            None if text == "log-target" => Ok(ControllerKind::LogTarget),
-            Some(Ok(window_bytes)) if window_bytes > 0 => Ok(ControllerKind::Fixed { window_bytes }),
+            None if text == "log-target" => Ok((ControllerKind::LogTarget, 0)),
+            Some(Ok(window_bytes)) if window_bytes > 0 => Ok((ControllerKind::Fixed, window_bytes)),
             _ => Err(self.refuse(None)),
         }
     }

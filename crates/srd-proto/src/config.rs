@@ -1,56 +1,8 @@
 //! Everything that can be set about the transport, with the defaults and their sources.
 
-use crate::controller::ControlLaw;
+use crate::controller::{ControlLaw, ControllerKind};
+use crate::selector::SelectorKind;
 use srd_wire::{BitRate, Nanos};
-
-/// Which algorithm chooses paths.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SelectorKind {
-    /// Always the first path, as ECMP does to one flow.
-    Pinned,
-    /// All paths in turn, in a permuted order.
-    Oblivious,
-    /// All paths in turn, leaving out those with penalties for marks, losses and timeouts.
-    Bitmap,
-    /// Recycle the paths whose ACKs came back early (REPS); otherwise the next of the sweep.
-    Reps,
-    /// Recycle as `Reps` does; otherwise sweep as `Bitmap` does.
-    Mixed,
-    /// Of two random paths the one with the shorter round trip.
-    RttP2c,
-}
-
-impl SelectorKind {
-    /// All of them.
-    pub const ALL: [SelectorKind; 6] = [
-        SelectorKind::Pinned,
-        SelectorKind::Oblivious,
-        SelectorKind::Bitmap,
-        SelectorKind::Reps,
-        SelectorKind::Mixed,
-        SelectorKind::RttP2c,
-    ];
-}
-
-/// Which algorithm limits the rate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ControllerKind {
-    /// A constant window in bytes, no pacing.
-    Fixed {
-        /// The window.
-        window_bytes: u64,
-    },
-    /// Window updated per ACK towards a delay target that falls with the logarithm of the window.
-    LogTarget,
-    /// What the SRD paper says: a rate limit that follows the rate of delivery, and an inflight limit.
-    Paper,
-}
-
-impl ControllerKind {
-    /// All of them.
-    pub const ALL: [ControllerKind; 3] =
-        [ControllerKind::Fixed { window_bytes: 65_536 }, ControllerKind::LogTarget, ControllerKind::Paper];
-}
 
 /// Configuration of an endpoint.
 #[derive(Clone, Debug)]
@@ -71,6 +23,8 @@ pub struct Config {
     pub selector: SelectorKind,
     /// Congestion control.
     pub controller: ControllerKind,
+    /// The window of [`ControllerKind::Fixed`].
+    pub fixed_window_bytes: u64,
     /// Constants of [`ControllerKind::LogTarget`].
     pub law: ControlLaw,
     /// Rate of the host's link.
@@ -139,6 +93,7 @@ impl Default for Config {
             burst_bytes: 65000,
             selector: SelectorKind::Reps,
             controller: ControllerKind::LogTarget,
+            fixed_window_bytes: 65_536,
             law: ControlLaw::default(),
             line_rate: BitRate(100_000_000_000),
             base_rtt: Nanos::from_micros(14),

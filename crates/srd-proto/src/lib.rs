@@ -21,6 +21,7 @@ mod event_line;
 mod events;
 mod hello;
 mod identity;
+mod kinds;
 mod liveness;
 mod loss;
 mod messages;
@@ -44,10 +45,12 @@ mod timer_wheel;
 mod upper_layer;
 
 pub use config::*;
+pub use controller::ControllerKind;
 pub use endpoint::*;
 #[cfg(feature = "serde")]
 pub use event_line::EventLine;
 pub use events::{EVENTS, Event, EventSchema, FieldSchema, LossCause, Tracer, Value, events_markdown};
 pub use paths::{PathReport, PathState};
+pub use selector::SelectorKind;
 pub use stats::*;
 pub use upper_layer::*;

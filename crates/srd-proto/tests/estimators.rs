@@ -25,7 +25,7 @@ fn rates(events: &Events, from: Time) -> Vec<(f64, bool)> {
 
 /// Always enough in flight.
 fn saturating() -> Config {
-    Config { controller: ControllerKind::Fixed { window_bytes: 300_000 }, ..Config::default() }
+    Config { controller: ControllerKind::Fixed, fixed_window_bytes: 300_000, ..Config::default() }
 }
 
 /// One queue on the way there that lets `rate` bytes per nanosecond through; the way back takes `back`.

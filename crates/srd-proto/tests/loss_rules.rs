@@ -40,7 +40,7 @@ fn skewed(seed: u64) -> Network {
 fn paths_four_times_as_long_as_others_cause_no_retransmission() {
     for seed in 0..60 {
         let mut rng = SmallRng::seed_from_u64(seed);
-        let selector = SelectorKind::ALL[seed as usize % SelectorKind::ALL.len()];
+        let selector = SelectorKind::ALL[seed as usize % SelectorKind::ALL.len()].1;
         let burst_bytes = [1500, 9000, 65_000][rng.random_range(0..3)];
         let mut world = World::new(2, &Config { selector, burst_bytes, ..fabric() });
         world.network = skewed(seed);

@@ -313,8 +313,9 @@ fn transport_config(shape: &Shape, rng: &mut Rng) -> Config {
         },
         controller: match shape.window_bytes {
             0 => ControllerKind::LogTarget,
-            window_bytes => ControllerKind::Fixed { window_bytes },
+            _ => ControllerKind::Fixed,
         },
+        fixed_window_bytes: shape.window_bytes,
         line_rate: BitRate(shape.line_mbps * 1_000_000),
         base_rtt: Nanos(shape.rtt_ns * shape.base_rtt_percent / 100),
         learn_base_rtt: shape.learn_base != 0,

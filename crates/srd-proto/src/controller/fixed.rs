@@ -10,11 +10,11 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    pub(super) fn new(window_bytes: u64, config: &Config) -> Fixed {
+    pub(super) fn new(config: &Config) -> Fixed {
         let burst_bytes = config.burst_bytes as u64;
         Fixed {
             limits: SendLimits {
-                window_bytes,
+                window_bytes: config.fixed_window_bytes,
                 rate: f64::INFINITY,
                 burst_bytes,
                 credit_bytes: burst_bytes,

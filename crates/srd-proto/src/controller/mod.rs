@@ -1,8 +1,7 @@
 //! Congestion control: how much one peer context may have in flight, and how fast it may send.
 //!
 //! A controller sees acknowledgements and losses, and of paths only how many of them agree; the path selector is the
-//! other half (`selector`), and neither knows the other. To add one: a file here, a variant of
-//! [`crate::ControllerKind`], a line in [`controller`].
+//! other half (`selector`), and neither knows the other. To add one: a file here, and a line in the list of [`ControllerKind`].
 
 mod competitive_mode;
 mod fixed;
@@ -12,7 +11,9 @@ mod spare_bandwidth;
 
 pub use log_target::ControlLaw;
 
-use crate::{Config, ControllerKind};
+#[cfg(doc)]
+use crate::Config;
+use crate::kinds::kinds;
 use srd_wire::{Nanos, PathId, Time};
 
 pub use crate::delivery::RateSample;
@@ -130,13 +131,16 @@ pub trait CongestionController: Send {
     }
 }
 
-/// The controller that `config` names, for packets of `packet_bytes`.
-pub(crate) fn controller(config: &Config, packet_bytes: u32) -> Box<dyn CongestionController> {
-    match config.controller {
-        ControllerKind::Fixed { window_bytes } => Box::new(fixed::Fixed::new(window_bytes, config)),
-        ControllerKind::LogTarget => Box::new(log_target::LogTarget::new(config, packet_bytes)),
-        ControllerKind::Paper => Box::new(paper::Paper::new(config, packet_bytes)),
-    }
+kinds! {
+    /// Which algorithm limits the rate.
+    pub enum ControllerKind;
+    pub(crate) fn controller(config.controller, packet_bytes: u32) -> dyn CongestionController;
+    /// Window updated per ACK towards a delay target that falls with the logarithm of the window.
+    LogTarget = "log-target": log_target::LogTarget::new(config, packet_bytes);
+    /// What the SRD paper says: a rate limit that follows the rate of delivery, and an inflight limit.
+    Paper = "paper": paper::Paper::new(config, packet_bytes);
+    /// A constant window ([`Config::fixed_window_bytes`]), no pacing.
+    Fixed = "fixed": fixed::Fixed::new(config);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Path selection: which path slot the next burst takes.
 //!
 //! A selector sees what became of single paths, never the rate. Which paths are usable at all is decided by the path
-//! table (`paths`). To add one: a file here, a variant of [`crate::SelectorKind`], a line in [`selector`].
+//! table (`paths`). To add one: a file here, and a line in the list of [`SelectorKind`].
 
 mod bitmap;
 mod mixed;
@@ -11,7 +11,7 @@ mod recent;
 mod reps;
 mod rtt_p2c;
 
-use crate::{Config, SelectorKind};
+use crate::kinds::kinds;
 use srd_wire::{Nanos, PathId, Time};
 
 /// A set of path slots.
@@ -159,17 +159,23 @@ pub trait PathSelector: Send {
     fn on_reroll(&mut self, _path: PathId) {}
 }
 
-/// The selector that `config` names. `salt` differs from peer to peer, so that peers do not sweep in step.
-pub(crate) fn selector(config: &Config, salt: u64) -> Box<dyn PathSelector> {
-    let paths = config.paths;
-    match config.selector {
-        SelectorKind::Pinned => Box::new(pinned::Pinned),
-        SelectorKind::Oblivious => Box::new(oblivious::Oblivious::new(paths, salt)),
-        SelectorKind::Bitmap => Box::new(bitmap::Bitmap::new(paths, salt)),
-        SelectorKind::Reps => Box::new(reps::Reps::new(paths, config.base_rtt, salt)),
-        SelectorKind::Mixed => Box::new(mixed::Mixed::new(paths, salt)),
-        SelectorKind::RttP2c => Box::new(rtt_p2c::RttP2c::new(paths, config.base_rtt, salt)),
-    }
+// `salt` differs from peer to peer, so that peers do not sweep in step.
+kinds! {
+    /// Which algorithm chooses paths.
+    pub enum SelectorKind;
+    pub(crate) fn selector(config.selector, salt: u64) -> dyn PathSelector;
+    /// Always the first path, as ECMP does to one flow.
+    Pinned = "pinned": pinned::Pinned;
+    /// All paths in turn, in a permuted order.
+    Oblivious = "oblivious": oblivious::Oblivious::new(config.paths, salt);
+    /// All paths in turn, leaving out those with penalties for marks, losses and timeouts.
+    Bitmap = "bitmap": bitmap::Bitmap::new(config.paths, salt);
+    /// Recycle the paths whose ACKs came back early (REPS); otherwise the next of the sweep.
+    Reps = "reps": reps::Reps::new(config.paths, config.base_rtt, salt);
+    /// Recycle as `Reps` does; otherwise sweep as `Bitmap` does.
+    Mixed = "mixed": mixed::Mixed::new(config.paths, salt);
+    /// Of two random paths the one with the shorter round trip.
+    RttP2c = "rtt-p2c": rtt_p2c::RttP2c::new(config.paths, config.base_rtt, salt);
 }
 
 #[cfg(test)]

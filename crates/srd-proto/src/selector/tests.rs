@@ -1,6 +1,7 @@
 //! What must hold for every selector.
 
 use super::*;
+use crate::Config;
 use proptest::prelude::*;
 
 /// Paths to choose from.
@@ -80,7 +81,7 @@ proptest! {
         salt in any::<u64>(),
         happenings in prop::collection::vec(happening(), 1..300),
     ) {
-        for kind in SelectorKind::ALL {
+        for &(_, kind) in SelectorKind::ALL {
             let config = Config { selector: kind, paths, ..Config::default() };
             let mut selector = selector(&config, salt);
             let mut field = Field::new(paths);

@@ -180,6 +180,8 @@ pub struct SrdSettings {
     pub selector: SelectorKind,
     /// Congestion control.
     pub controller: ControllerKind,
+    /// The window of the fixed one.
+    pub fixed_window_bytes: u64,
     /// Constants of the default controller.
     pub law: ControlLaw,
     /// Heed the receiver's count of senders; `None`: as the controller likes it.

@@ -103,6 +103,7 @@ pub(crate) fn transport_config(birth: &Birth<'_>) -> Config {
         burst_bytes: datagram as u32, // no GSO: a network card takes packets one by one
         selector: settings.selector,
         controller: settings.controller,
+        fixed_window_bytes: settings.fixed_window_bytes,
         law: settings.law,
         line_rate,
         base_rtt,

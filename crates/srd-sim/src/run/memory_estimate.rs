@@ -61,9 +61,9 @@ impl MemoryEstimate {
         let rate = settings.transport().line_rate.unwrap_or_else(|| topology.fastest_host());
         let bdp = (rate.0 as f64 / 8.0 * rtt.as_micros() / 1e6).max(1.0);
         let srd = settings.transport().srd();
-        let window_bytes = match srd.map(|srd| (srd.controller, &srd.law)) {
-            Some((ControllerKind::Fixed { window_bytes }, _)) => window_bytes as f64,
-            Some((_, law)) => bdp * law.max_window.max(law.first_window),
+        let window_bytes = match srd {
+            Some(srd) if srd.controller == ControllerKind::Fixed => srd.fixed_window_bytes as f64,
+            Some(srd) => bdp * srd.law.max_window.max(srd.law.first_window),
             None => bdp * BASELINE_WINDOW,
         };
         let paths = srd.map_or(0, |srd| srd.paths as u64);

@@ -91,10 +91,8 @@ fn values_are_read_in_the_units_of_people() {
         ),
         (4096, 16, Some(1))
     );
-    assert_eq!(
-        settings.transport().srd().unwrap().controller,
-        ControllerKind::Fixed { window_bytes: 150_000 }
-    );
+    let srd = settings.transport().srd().unwrap();
+    assert_eq!((srd.controller, srd.fixed_window_bytes), (ControllerKind::Fixed, 150_000));
     assert_eq!(settings.transport().srd().unwrap().selector, SelectorKind::Oblivious);
     assert_eq!(settings.transport().base_rtt, Some(Ps::from_micros(10)));
     assert_eq!(settings.transport().line_rate, Some(BitRate(80_000_000_000)));

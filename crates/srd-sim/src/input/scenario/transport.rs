@@ -27,23 +27,6 @@ const MTU: std::ops::RangeInclusive<u64> = 576..=9216;
 /// Most transports of a run.
 const MOST_TRANSPORTS: usize = 16;
 
-/// Path selectors by name.
-pub const SELECTORS: &[(&str, SelectorKind)] = &[
-    ("pinned", SelectorKind::Pinned),
-    ("oblivious", SelectorKind::Oblivious),
-    ("bitmap", SelectorKind::Bitmap),
-    ("reps", SelectorKind::Reps),
-    ("mixed", SelectorKind::Mixed),
-    ("rtt-p2c", SelectorKind::RttP2c),
-];
-
-/// Congestion controllers by name. The fixed one's window is the section's `window`.
-pub const CONTROLLERS: &[(&str, ControllerKind)] = &[
-    ("log-target", ControllerKind::LogTarget),
-    ("paper", ControllerKind::Paper),
-    ("fixed", ControllerKind::Fixed { window_bytes: 0 }),
-];
-
 /// A transport's section, and what must be known of it before the fabric is.
 pub(super) struct Wire<'a> {
     section: Section<'a>,
@@ -171,24 +154,23 @@ fn srd(
     bdp: u64,
 ) -> Result<SrdSettings, InputError> {
     let usual = Config::default();
+    let controller = section.word("controller", ControllerKind::ALL)?.unwrap_or(usual.controller);
     Ok(SrdSettings {
         paths: section.whole("paths", 1..=256)?.map_or(usual.paths, |paths| paths as u16),
-        selector: section.word("selector", SELECTORS)?.unwrap_or(usual.selector),
-        controller: controller(section, bdp)?.unwrap_or(usual.controller),
+        selector: section.word("selector", SelectorKind::ALL)?.unwrap_or(usual.selector),
+        controller,
+        fixed_window_bytes: fixed_window(section, controller, bdp)?,
         law,
         receiver_hint: section.flag("receiver_hint")?,
         ack_every: section.whole("ack_every", 1..=1024)?.map(|every| every as u32),
     })
 }
 
-fn controller(section: &Section<'_>, bdp: u64) -> Result<Option<ControllerKind>, InputError> {
+/// The fixed controller's window.
+fn fixed_window(section: &Section<'_>, controller: ControllerKind, bdp: u64) -> Result<u64, InputError> {
     let window = section.bytes("window", 1)?;
-    match (section.word("controller", CONTROLLERS)?, window) {
-        (Some(ControllerKind::Fixed { .. }), window) => {
-            let window_bytes = window.unwrap_or(Bytes::Bdp(1.0)).with_bdp(bdp);
-            Ok(Some(ControllerKind::Fixed { window_bytes }))
-        }
-        (_, Some(_)) => Err(section.error_at("window", "only together with `controller = \"fixed\"`")),
-        (kind, None) => Ok(kind),
+    if window.is_some() && controller != ControllerKind::Fixed {
+        return Err(section.error_at("window", "only together with `controller = \"fixed\"`"));
     }
+    Ok(window.unwrap_or(Bytes::Bdp(1.0)).with_bdp(bdp))
 }
