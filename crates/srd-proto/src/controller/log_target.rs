@@ -207,6 +207,8 @@ pub(super) struct LogTarget {
     knows_line: bool,
     packet_bytes: f64,
     max_window: f64,
+    /// A window, and what [`LogTarget::smallness`] says of it.
+    smallness: (f64, f64),
     min_window: f64,
     bdp: f64,
     heed_hint: bool,
@@ -255,6 +257,7 @@ impl LogTarget {
             knows_line: config.line_rate_known,
             packet_bytes: packet_bytes as f64,
             max_window,
+            smallness: (0.0, 0.0),
             min_window: config.min_window.min(max_window),
             bdp,
             heed_hint: config.receiver_hint,
@@ -288,8 +291,19 @@ impl LogTarget {
         controller
     }
 
-    fn target_ns(&self) -> f64 {
-        let small = (self.max_window / self.window).ln();
+    fn target_ns(&mut self) -> f64 {
+        if self.smallness.0 != self.window {
+            self.smallness = (self.window, self.smallness());
+        }
+        self.target_at(self.smallness.1)
+    }
+
+    /// How many e-folds the window is below the largest.
+    fn smallness(&self) -> f64 {
+        (self.max_window / self.window).ln()
+    }
+
+    fn target_at(&self, small: f64) -> f64 {
         self.unit_ns * (self.law.target + self.law.slope * small) + PACKET_TIMES * self.packet_time_ns
     }
 
@@ -586,7 +600,7 @@ impl CongestionController for LogTarget {
         ControllerView {
             phase,
             delay_ns: self.delay,
-            target_ns: self.target_ns(),
+            target_ns: self.target_at(self.smallness()),
             ..ControllerView::default()
         }
     }
