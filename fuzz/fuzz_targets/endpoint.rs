@@ -31,7 +31,7 @@ struct UpperLayer {
 }
 
 impl srd_proto::UpperLayer<VecPayload> for UpperLayer {
-    fn vouches(&self, op: &Op) -> bool {
+    fn vouches(&self, op: &Op, _: InstanceAddr) -> bool {
         // An odd key is a wrong one.
         match op {
             Op::Send { route, .. } | Op::Write { route, .. } | Op::ReadRequest { route, .. } => {
@@ -210,7 +210,8 @@ impl World {
             7 if u.ratio(1, 4)? => {
                 let i = u.int_in_range(0..=1)?;
                 self.lives += 1;
-                let life = (self.lives << 32) + i as u64 + 1;
+                // With another tag than the last one, as every process has: it takes part in the keys of what is sealed.
+                let life = (self.lives << 32) + 2 * self.lives + i as u64 + 1;
                 self.endpoints[i] = Endpoint::new(self.config.clone(), Incarnation(life), &[PORT], life);
                 self.uppers[i] = UpperLayer::default();
             }

@@ -29,7 +29,7 @@ impl<M: Memory> Objects<M> {
         addr: u64,
         read_len: u32,
     ) -> Result<Cookie, Status> {
-        let index = self.destination(route)?;
+        let index = self.destination(route, message.from)?;
         self.check_rdma(message, self.config.rdma_read)?;
         if read_len > self.config.max_rdma {
             return Err(self.refuse(Some(index), Status::RemoteBadLength));

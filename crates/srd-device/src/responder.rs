@@ -13,7 +13,7 @@ use crate::slab::Key;
 use crate::status;
 use crate::token::TokenOf;
 use srd_proto::{Cookie, Incoming, Payload, PeerId, PeerLoss, Stranger, Token, UpperLayer};
-use srd_wire::{InstanceAddr, MrKey, Op, Route, Status};
+use srd_wire::{InstanceAddr, MrKey, Op, Qpn, Route, Status};
 
 /// Messages of peers between their first segment and their last, beyond which no RDMA write begins; its sender comes back.
 /// Sends are bounded by receive buffers, and answers by our reads.
@@ -33,8 +33,10 @@ impl<M: Memory> Objects<M> {
 }
 
 impl<M: Memory> UpperLayer<M::Payload> for Objects<M> {
-    fn vouches(&self, op: &Op) -> bool {
-        self.asked_for(op).is_some_and(|(qp, route)| qp.receives() && qp.qkey == route.qkey)
+    fn vouches(&self, op: &Op, from: InstanceAddr) -> bool {
+        self.asked_for(op).is_some_and(|(qp, route)| {
+            qp.receives() && qp.qkey == route.qkey && self.is_from(route.src_qpn, from)
+        })
     }
 
     fn trusts(&self, op: &Op, expected: bool) -> bool {
@@ -141,14 +143,24 @@ fn key_of(cookie: Cookie) -> Key {
 }
 
 impl<M: Memory> Objects<M> {
+    /// Whether a queue pair of that number is behind the port of its host that a packet says that it comes from: who receives
+    /// elsewhere would speak for a queue pair of another process.
+    #[inline]
+    fn is_from(&self, qpn: Qpn, from: InstanceAddr) -> bool {
+        from.port == self.config.port_base.wrapping_add(qpn.0 / QPS_PER_PORT)
+    }
+
     /// The SRD queue pair that a message is for. A queue key that differs is refused like a queue pair that does not
     /// exist (our choice; the sources do not say, docs/design/efa-verbs.md, "Semantics"): a stranger learns nothing from it,
     /// and the program that restarts with a new key sees the error that it expects of a queue pair that has gone.
     #[inline]
-    pub fn destination(&mut self, route: Route) -> Result<u32, Status> {
+    pub fn destination(&mut self, route: Route, from: InstanceAddr) -> Result<u32, Status> {
         let found = self.numbers.find(route.dst_qpn).filter(|&index| {
             let qp = self.qp(index);
-            qp.init.kind == QpKind::Srd && qp.receives() && qp.qkey == route.qkey
+            qp.init.kind == QpKind::Srd
+                && qp.receives()
+                && qp.qkey == route.qkey
+                && self.is_from(route.src_qpn, from)
         });
         found.ok_or_else(|| self.refuse(None, Status::RemoteBadDestQpn))
     }
@@ -175,7 +187,7 @@ impl<M: Memory> Objects<M> {
         route: Route,
         rest_from: Option<Stranger>,
     ) -> Result<Cookie, Status> {
-        let index = self.destination(route)?;
+        let index = self.destination(route, message.from)?;
         match self.take_buffer(index, 0, message.len, rest_from) {
             Ok(inbound) => Ok(self.accept(inbound)),
             Err(status) => Err(self.refuse(Some(index), status)),
@@ -187,7 +199,7 @@ impl<M: Memory> Objects<M> {
     fn begin_datagram(&mut self, message: &Incoming, route: Route) -> Cookie {
         let found = self.numbers.find(route.dst_qpn).filter(|&index| {
             let qp = self.qp(index);
-            qp.init.kind == QpKind::Ud && qp.receives()
+            qp.init.kind == QpKind::Ud && qp.receives() && self.is_from(route.src_qpn, message.from)
         });
         let Some(index) = found else {
             if route.dst_qpn != KEEPALIVE_QPN {
@@ -281,7 +293,7 @@ impl<M: Memory> Objects<M> {
         addr: u64,
         has_imm: bool,
     ) -> Result<Cookie, Status> {
-        let index = self.destination(route)?;
+        let index = self.destination(route, message.from)?;
         self.check_rdma(message, self.config.rdma_write)?;
         let qp = self.qp(index);
         let (pd, consumes) = (qp.init.pd, has_imm && !qp.init.unsolicited_write_recv);

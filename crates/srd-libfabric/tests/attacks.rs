@@ -107,6 +107,8 @@ enum Forged {
     Letter,
     /// The first packet of one that never goes on.
     HalfLetter,
+    /// A message with a tag, of 8,000 bytes.
+    LongLetter,
     /// What is behind a key?
     Question,
     /// The first packet of a write to memory that is not there.
@@ -120,7 +122,7 @@ impl Forged {
         let mut bytes = vec![kind | 2 << 4, flags | if well_known { 32 } else { 0 }, 0xFF, 0xFF];
         // From whom, to whom, session, consumed, nothing; number and operation, or question and nothing; tag or key.
         [from, 0, 1, 0, 0, 0, 0, 7, 0].into_iter().for_each(|field| bytes.extend(field.to_le_bytes()));
-        bytes.extend([0; 100]);
+        bytes.resize(bytes.len() + if self == Forged::LongLetter { 8000 } else { 100 }, 0);
         bytes
     }
 
@@ -296,6 +298,11 @@ fn forged_letters_to_a_well_known_endpoint_keep_nobody_out() {
     }
 }
 
+#[test]
+fn long_forged_letters_to_a_well_known_endpoint_keep_nobody_out() {
+    forged_packets_keep_nobody_out(20_600, Forged::LongLetter, 1000, 4);
+}
+
 /// Of a letter in several packets the first takes a buffer, of which there are 1,024.
 #[test]
 fn half_letters_to_a_well_known_endpoint_keep_nobody_out() {
@@ -322,14 +329,18 @@ fn caller() {
     let rig = Rig::new(0);
     rig.info.set_port(SERVICE);
     let end = rig.end(0);
-    let to = end.av.insert(sockaddr([127, 0, 0, 1], OTHER));
     println!("begun");
     wait_for_input(&end);
+    let to = end.av.insert(sockaddr([127, 0, 0, 1], OTHER));
     for number in 1..=3 {
         assert_eq!(end.ep.send(format!("Call {number}").as_bytes(), to, number), 0);
     }
     println!("called");
     end.cq.skip(3);
+    for number in 4..=5 {
+        assert_eq!(end.ep.send(format!("Call {number}").as_bytes(), to, number), 0);
+    }
+    end.cq.skip(2);
     end.close();
     rig.close();
 }
@@ -341,13 +352,13 @@ fn called() {
     let rig = Rig::new(0);
     rig.info.set_port(OTHER);
     let end = rig.end(0);
-    let mut buffers = [[0; 16]; 3];
+    let mut buffers = [[0; 16]; 5];
     for (context, buffer) in (1..).zip(&mut buffers) {
         assert_eq!(end.ep.recv(buffer, context), 0);
     }
-    assert_eq!([0; 3].map(|_| end.cq.next().op_context as u64), [1, 2, 3]);
+    assert_eq!([0; 5].map(|_| end.cq.next().op_context as u64), [1, 2, 3, 4, 5]);
     let calls = buffers.map(|buffer| String::from_utf8_lossy(&buffer[..6]).into_owned());
-    assert_eq!(calls, ["Call 1", "Call 2", "Call 3"]);
+    assert_eq!(calls, [1, 2, 3, 4, 5].map(|number| format!("Call {number}")));
     end.close();
     rig.close();
 }

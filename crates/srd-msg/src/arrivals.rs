@@ -70,7 +70,7 @@ impl Endpoint {
             state.expected = if (skipped as i32) < 0 { state.expected } else { number };
         }
         if self.has_gap(peer, number, common.back) {
-            self.refuse_session(cx, peer, common.session);
+            self.refuse_session(cx, peer, session_name(common.from, common.session));
             return Some(peer);
         }
         let taken = match number {

@@ -180,16 +180,47 @@ pub(crate) enum Body {
     Message(Message),
     Put(Put),
     Atomic(Atomic),
-    Notice { number: u32, data: u64, len: u64 },
-    Hello { window: u32, session: u32 },
-    Answer { op: u32, status: u32 },
-    Grant { op: u32, incoming: u32, offset: u64, len: u64 },
-    Granted { incoming: u32, offset: u64 },
-    KeyQuery { query: u32, key: u64 },
-    KeyAnswer { query: u32, found: bool, device_key: u32, key: u64 },
+    Notice {
+        number: u32,
+        data: u64,
+        len: u64,
+    },
+    Hello {
+        window: u32,
+        session: u32,
+    },
+    Answer {
+        op: u32,
+        status: u32,
+    },
+    Grant {
+        op: u32,
+        incoming: u32,
+        offset: u64,
+        len: u64,
+    },
+    Granted {
+        incoming: u32,
+        offset: u64,
+    },
+    KeyQuery {
+        query: u32,
+        key: u64,
+    },
+    KeyAnswer {
+        query: u32,
+        found: bool,
+        device_key: u32,
+        key: u64,
+    },
     Ping,
-    Stale { session: u32 },
-    Void { number: u32 },
+    /// Of a session: the receiver's identity and the count; what has come holds the count only.
+    Stale {
+        session: u64,
+    },
+    Void {
+        number: u32,
+    },
 }
 
 impl Body {
@@ -360,7 +391,7 @@ pub(crate) fn encode(common: &Common, body: &Body, bytes: &mut [u8]) -> usize {
             to.u64(key);
         }
         Body::Ping => {}
-        &Body::Stale { session } => to.u32(session),
+        &Body::Stale { session } => to.u32(session as u32),
         &Body::Void { number } => to.u32(number),
     }
     to.at
@@ -494,7 +525,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
             Body::KeyAnswer { query, found: found != 0, device_key, key: from.u64()? }
         }
         MessageKind::Ping => Body::Ping,
-        MessageKind::Stale => Body::Stale { session: from.u32()? },
+        MessageKind::Stale => Body::Stale { session: from.u32()?.into() },
         MessageKind::Void => Body::Void { number: from.u32()? },
     };
     Some((common, body, bytes.len().saturating_sub(from.bytes.len())))
@@ -630,7 +661,7 @@ mod tests {
                 |(query, found, device_key, key)| Body::KeyAnswer { query, found, device_key, key }
             ),
             Just(Body::Ping),
-            any::<u32>().prop_map(|session| Body::Stale { session }),
+            any::<u32>().prop_map(|session| Body::Stale { session: session.into() }),
             any::<u32>().prop_map(|number| Body::Void { number }),
         ]
     }

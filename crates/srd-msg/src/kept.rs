@@ -28,15 +28,15 @@ pub(crate) const MOST_STRANGERS: u32 = 16_384;
 /// Bytes that are kept for all of them together, and for those of them that may have forged their addresses. Before these are
 /// used up, or where answers to them wait, whoever comes has to show first that he is where he says.
 pub(crate) const STRANGERS_BYTES: u64 = 6 << 20;
-const UNPROVEN_BYTES: u64 = 3 << 20;
-const UNTRUSTING_BYTES: u64 = 2 << 20;
+const UNPROVEN_BYTES: u64 = 3 << 19;
+const UNTRUSTING_BYTES: u64 = 1 << 20;
 
 /// Replies that are under way to all of them together, and how many of those the device has. Whom there is none left for
 /// is greeted when it speaks again.
 const STRANGERS_REPLIES: u32 = 10_240;
 const STRANGERS_IN_DEVICE: u32 = 512;
 
-/// Replies that the device has for those of whom nobody knows whether they are where they say. Each of the transport's 1,024
+/// Replies that the device has for those of whom nobody knows whether they are where they say. Each of the transport's 512
 /// contexts with such may have one more: whoever else comes, an honest one is answered, and has shown with that where it is.
 const UNPROVEN_IN_DEVICE: u32 = 512;
 
@@ -414,14 +414,13 @@ impl Endpoint {
             _ => self.lose_peer(cx, peer, Status::RemoteAbort),
         }
         if session != 0 {
-            // The count in the session's name, which is all that a Stale says.
-            self.tell_stale(cx, peer, session as u32);
+            self.tell_stale(cx, peer, session);
         }
     }
 
     /// Tells a peer that its session is over, unless much is on the way to it already: one that waits asks now and then
     /// whether we are there, and is told then.
-    pub fn tell_stale<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, session: u32) {
+    pub fn tell_stale<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, session: u64) {
         if self.peers[peer as usize].replies < MOST_STALES && self.may_greet(cx, peer) {
             self.tell(cx, peer, &Body::Stale { session });
         }

@@ -278,6 +278,16 @@ impl Peer {
         qkey_of(self.addr.key)
     }
 
+    /// Whom a message is meant for: the endpoint that is there, but what answers only whoever has asked.
+    #[inline]
+    pub fn toward(&self, body: &Body) -> u32 {
+        match *body {
+            Body::Stale { session } => identity_in(session),
+            _ if self.identity == 0 && body.is_of_ours() => identity_in(self.their_session),
+            _ => self.identity,
+        }
+    }
+
     /// Whether messages of this session of ours that were acknowledged may still be dropped, should it end. The first between
     /// endpoints that have keys finds nothing there that others have left. `well_known`: our own endpoint has none.
     #[inline]

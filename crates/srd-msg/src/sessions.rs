@@ -56,17 +56,20 @@ impl Endpoint {
         let is_meant = self.is_meant(common);
         if let &Body::Stale { session } = body {
             // Said of a session that is over already, or to somebody else, it is no news.
-            if is_meant && session == self.peers[peer as usize].session {
+            if is_meant && session == u64::from(self.peers[peer as usize].session) {
                 self.lose_peer(cx, peer, Status::RemoteAbort);
             }
             return false;
         }
+        let session = session_name(common.from, common.session);
         if !is_meant {
             cx.shared.counters.stale += 1;
-            self.tell_stale(cx, peer, common.session);
+            // Nobody waits for what becomes of an answer.
+            if !body.is_of_ours() {
+                self.tell_stale(cx, peer, session);
+            }
             return false;
         }
-        let session = session_name(common.from, common.session);
         match self.peers[peer as usize].judge_session(session) {
             Session::Current => return true,
             // A context has ended, and with it what had come by it of the session, but the peer's lane goes on as if nothing
@@ -81,7 +84,7 @@ impl Endpoint {
                 cx.shared.counters.stale += 1;
                 if *body == Body::Ping {
                     // It waits, and has not been told, or not heard.
-                    self.tell_stale(cx, peer, common.session);
+                    self.tell_stale(cx, peer, session);
                 }
                 return false;
             }
@@ -153,7 +156,7 @@ impl Endpoint {
 
     /// A session of a peer's cannot go on: the peer is told, and begins another.
     #[cold]
-    pub fn refuse_session<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, session: u32) {
+    pub fn refuse_session<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, session: u64) {
         cx.shared.counters.stale += 1;
         self.end_their_session(cx, peer, Status::RemoteAbort);
         self.tell_stale(cx, peer, session);

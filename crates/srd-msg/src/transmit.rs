@@ -76,7 +76,7 @@ impl Endpoint {
         let common = Common {
             from: self.identity.number.get(),
             well_known: self.identity.well_known,
-            toward: peer.identity,
+            toward: peer.toward(body),
             session: peer.session,
             consumed: peer.consumed,
             back: body.number().map_or_else(|| peer.known_delivered(), |number| peer.back_from(number)),

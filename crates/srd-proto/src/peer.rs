@@ -454,9 +454,8 @@ impl<P: Payload> Peer<P> {
             return self.withheld_until(shared);
         }
         if !self.open(shared) {
-            let wanted =
-                !self.liveness.dead && (self.messages.len() > 0 || self.arrivals.ack_at != Time::NEVER);
-            return if wanted { self.hello.at } else { Time::NEVER };
+            let wanted = if self.messages.len() > 0 { Time(0) } else { self.arrivals.ack_at };
+            return if self.liveness.dead { Time::NEVER } else { self.hello.at.max(wanted) };
         }
         let mut at = self.arrivals.ack_at.min(self.loss_deadline(shared)).min(self.held_deadline());
         if !self.liveness.dead

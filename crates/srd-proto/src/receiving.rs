@@ -48,7 +48,7 @@ impl<P: Payload> Peer<P> {
         if !self.standing.vouched
             && let Body::Data(data) = &packet.body
         {
-            self.standing.vouched = upper.vouches(&data.op);
+            self.standing.vouched = upper.vouches(&data.op, self.addr);
         }
         self.liveness.last_heard = now;
         self.revive(now);

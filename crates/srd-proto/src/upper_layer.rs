@@ -68,7 +68,7 @@ pub trait UpperLayer<P: Payload> {
     /// Whether the sender of a message of that kind knows what only those know who were given an address here: the queue
     /// key. Asked of data whose sender has not shown otherwise that he is where he says; what is not vouched for waits
     /// until he has.
-    fn vouches(&self, op: &Op) -> bool;
+    fn vouches(&self, op: &Op, from: InstanceAddr) -> bool;
 
     /// Whether a message that is vouched for is taken from somebody of whom nobody knows yet whether he is where he says. If not,
     /// he is asked first, which costs him a round trip. `expected`: our program has sent something there, and nobody has answered.

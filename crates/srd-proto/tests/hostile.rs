@@ -24,7 +24,7 @@ struct Strict {
 }
 
 impl UpperLayer<Length> for Strict {
-    fn vouches(&self, op: &Op) -> bool {
+    fn vouches(&self, op: &Op, _: InstanceAddr) -> bool {
         matches!(op, Op::Send { .. } | Op::Write { .. } | Op::ReadRequest { .. })
     }
 

@@ -329,7 +329,7 @@ fn who_knows_a_queue_key_holds_few_contexts_until_his_address_is_proven() {
         answers(&mut world, 1, Nanos::from_millis(1));
     }
     let contexts = world.hosts[1].endpoint.peers().count();
-    assert_eq!(contexts, 1024);
+    assert_eq!(contexts, 512);
     world.hosts[1].log.received.clear();
     let start = world.now;
     world.send(2, 1, pattern(100, 1)); // a new peer is asked first who it is

@@ -62,6 +62,8 @@ fn no_queue_pair_or_another_key_or_not_ready_is_bad_dest_qpn() {
     assert_eq!(bench.deliver(send(Route { dst_qpn: Qpn(100), ..route }), b""), refused);
     assert_eq!(bench.deliver(send(Route { dst_qpn: Qpn(40_000), ..route }), b""), refused);
     assert_eq!(bench.deliver(send(Route { qkey: Qkey(1), ..route }), b""), refused);
+    // Who says that he is a queue pair that is behind another port of his host.
+    assert_eq!(bench.deliver(send(Route { src_qpn: Qpn(9), ..route }), b""), refused);
     let fresh = bench.objects.create_qp(srd(bench.pd, bench.cq)).unwrap();
     let init = QpModify { qkey: Some(QKEY), pkey_index: Some(0), port: Some(1), ..state(QpState::Init) };
     bench.objects.modify_qp(&mut bench.transport, fresh, &init).unwrap();
@@ -71,7 +73,7 @@ fn no_queue_pair_or_another_key_or_not_ready_is_bad_dest_qpn() {
     assert_eq!(bench.deliver(send(Route { dst_qpn: fresh, ..route }), b""), Ok(()));
     bench.modify(state(QpState::Err)).unwrap();
     assert_eq!(bench.deliver(send(route), b""), refused);
-    assert_eq!(bench.objects.counters.refused_msgs, 5);
+    assert_eq!(bench.objects.counters.refused_msgs, 6);
 }
 
 #[test]

@@ -18,7 +18,7 @@ const LOOKS_FOR_ROOM: usize = 64;
 const MAX_STRANGERS: usize = 1024;
 /// Contexts with instances that have known a queue key, which may be a well-known one, and whose address may be forged. Who
 /// comes when there are so many is answered first, as a stranger is.
-const MAX_UNPROVEN: usize = 1024;
+const MAX_UNPROVEN: usize = 512;
 
 impl<P: Payload> Endpoint<P> {
     /// The slot of the context to which a packet belongs that is to be heard, and whether it names us.
@@ -124,7 +124,7 @@ impl<P: Payload> Endpoint<P> {
             Body::Data(data) => Some(data),
             _ => None,
         };
-        let vouched = data.is_some_and(|data| upper.vouches(&data.op));
+        let vouched = data.is_some_and(|data| upper.vouches(&data.op, addr));
         let trusted = || {
             hello.context == 0
                 && is_compatible(&hello)

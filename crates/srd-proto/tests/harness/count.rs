@@ -12,7 +12,7 @@ pub struct Count {
 }
 
 impl<P: Payload> UpperLayer<P> for Count {
-    fn vouches(&self, _: &Op) -> bool {
+    fn vouches(&self, _: &Op, _: InstanceAddr) -> bool {
         !self.closed
     }
     fn begin(&mut self, _: &Incoming, _: Option<Stranger>) -> Result<Cookie, Status> {

@@ -56,7 +56,7 @@ pub struct Log {
 }
 
 impl UpperLayer<Bytes> for Log {
-    fn vouches(&self, op: &Op) -> bool {
+    fn vouches(&self, op: &Op, _: InstanceAddr) -> bool {
         match op {
             Op::Send { route, .. } | Op::Write { route, .. } | Op::ReadRequest { route, .. } => {
                 self.qkey.is_none_or(|qkey| qkey == route.qkey)
