@@ -33,7 +33,7 @@ impl Endpoint {
         if self.peers[peer as usize].is_stranger() {
             self.trust_newcomers(cx);
         }
-        if from.claimed && body.is_of_ours() {
+        if self.is_claimed(from, &common) && body.is_of_ours() {
             cx.shared.count(Breach::Unasked);
             return Some(peer);
         }
@@ -48,11 +48,11 @@ impl Endpoint {
         if !self.admit(cx, peer, &common, &body, from) {
             return Some(peer);
         }
+        if self.peers[peer as usize].identity == 0 && !self.is_claimed(from, &common) {
+            self.peers[peer as usize].identity = common.from;
+        }
         let state = &mut self.peers[peer as usize];
         state.spoken = true;
-        if state.identity == 0 && !from.claimed {
-            state.identity = common.from;
-        }
         state.theirs_near |= from.near;
         state.heard = cx.now;
         state.consumed_there = common.consumed;
@@ -70,6 +70,7 @@ impl Endpoint {
             state.expected = if (skipped as i32) < 0 { state.expected } else { number };
         }
         if self.has_gap(peer, number, common.back) {
+            cx.shared.counters.stale += 1;
             self.refuse_session(cx, peer, session_name(common.from, common.session));
             return Some(peer);
         }

@@ -8,7 +8,6 @@ use crate::peer::{FIRST_WINDOW, MESSAGE_COST, Peer};
 use crate::shared::{Cx, Shared};
 use crate::transmit::{Purpose, Work};
 use srd_device::Store;
-use srd_wire::Status;
 
 /// Bytes of writes and atomic operations by message, each with [`MESSAGE_COST`], that a sender has unanswered at a peer.
 /// They wait there for messages before them only, so this limits what comes early, and nothing else.
@@ -408,14 +407,7 @@ impl Endpoint {
             self.has_paid(peer);
         }
         early.into_iter().for_each(|(_, early)| self.drop_early(cx, peer, early));
-        match self.peers[peer as usize].identity {
-            // Who has spoken may have forged the peer's address.
-            0 => self.end_their_session(cx, peer, Status::RemoteAbort),
-            _ => self.lose_peer(cx, peer, Status::RemoteAbort),
-        }
-        if session != 0 {
-            self.tell_stale(cx, peer, session);
-        }
+        self.refuse_session(cx, peer, session);
     }
 
     /// Tells a peer that its session is over, unless much is on the way to it already: one that waits asks now and then

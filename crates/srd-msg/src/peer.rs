@@ -259,17 +259,13 @@ impl Peer {
         }
     }
 
-    /// How far before a message the oldest lies that may not have been delivered.
+    /// With a number: how far before that message the oldest lies that may not have been delivered. Without: how many messages of
+    /// this session have certainly come where it goes. [`FAR_BACK`]: nothing is said about that.
     #[inline]
-    pub fn back_from(&self, number: u32) -> u16 {
-        number.wrapping_sub(self.floor).min(FAR_BACK as u32) as u16
-    }
-
-    /// How many messages of this session have certainly come where it goes; [`FAR_BACK`]: nothing is said about that.
-    #[inline]
-    pub fn known_delivered(&self) -> u16 {
-        // What lies in a lane may be read after what comes by the network.
-        if self.lane.is_some() { FAR_BACK } else { self.floor.min(FAR_BACK as u32) as u16 }
+    pub fn back(&self, number: Option<u32>) -> u16 {
+        let back = number.map_or(self.floor, |number| number.wrapping_sub(self.floor));
+        // What lies in a lane may be read before or after what comes by the network.
+        if self.lane.is_some() { FAR_BACK } else { back.min(FAR_BACK as u32) as u16 }
     }
 
     /// The key of its queue pair.

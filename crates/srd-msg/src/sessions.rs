@@ -44,6 +44,13 @@ impl Endpoint {
         common.toward == self.identity.number.get() || common.toward == 0 && self.identity.well_known
     }
 
+    /// Whether a message's sender has shown nothing that only a peer can know that has heard us, be it by a lane: he may have
+    /// forged his address.
+    #[inline]
+    pub fn is_claimed(&self, from: &Place, common: &Common) -> bool {
+        from.claimed && common.toward != self.identity.number.get()
+    }
+
     #[cold]
     fn admit_other<M: Store>(
         &mut self,
@@ -108,9 +115,10 @@ impl Endpoint {
         if common.session > 1 && (from.near || self.peers[peer as usize].lane.is_some()) {
             self.fail_ops(cx, peer, Failure::PeerLost(Status::RemoteAbort));
         }
+        let claimed = self.is_claimed(from, common);
         let state = &mut self.peers[peer as usize];
         (state.their_session, state.greeted) = (session, false);
-        if !from.claimed {
+        if !claimed {
             state.identity = common.from;
         }
         if common.session == 1 && !common.well_known && !self.identity.well_known {
@@ -154,12 +162,17 @@ impl Endpoint {
         }
     }
 
-    /// A session of a peer's cannot go on: the peer is told, and begins another.
+    /// A session of a peer's cannot go on: the peer is told, ends ours, too, and begins another.
     #[cold]
     pub fn refuse_session<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, session: u64) {
-        cx.shared.counters.stale += 1;
-        self.end_their_session(cx, peer, Status::RemoteAbort);
-        self.tell_stale(cx, peer, session);
+        match self.peers[peer as usize].identity {
+            // Who has spoken may have forged the peer's address: nothing of ours ends because of him.
+            0 => self.end_their_session(cx, peer, Status::RemoteAbort),
+            _ => self.lose_peer(cx, peer, Status::RemoteAbort),
+        }
+        if session != 0 {
+            self.tell_stale(cx, peer, session);
+        }
     }
 
     /// Says who we are, and how much may come.
@@ -339,7 +352,7 @@ impl Endpoint {
 
     /// Nothing more comes in the peer's session with us. Messages of one that was not welcome have not completed, and nobody
     /// receives them any more.
-    pub fn end_their_session<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
+    fn end_their_session<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, status: Status) {
         let welcome = self.peers[peer as usize].is_welcome();
         let early: Vec<_> = self.peers[peer as usize].end_their_session().into_iter().collect();
         if !early.is_empty() {

@@ -79,7 +79,7 @@ impl Endpoint {
             toward: peer.toward(body),
             session: peer.session,
             consumed: peer.consumed,
-            back: body.number().map_or_else(|| peer.known_delivered(), |number| peer.back_from(number)),
+            back: peer.back(body.number()),
         };
         header::encode(&common, body, bytes)
     }
