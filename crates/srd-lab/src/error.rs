@@ -134,6 +134,11 @@ pub enum Error {
 /// Result of the lab's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// An experiment that cannot be, or that has failed, and why.
+pub(crate) fn bad(what: String) -> Error {
+    Error::BadExperiment(what)
+}
+
 /// Puts words before an error of the system.
 pub(crate) trait Doing<T> {
     /// `what` is what was tried.

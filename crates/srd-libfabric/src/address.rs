@@ -1,8 +1,9 @@
 //! Addresses of endpoints as programs see them: the host's IP address, as port the number of the queue pair, and the
 //! endpoint's key where a socket address has room: in `sin_zero`, or as flow label.
 
-use crate::boundary::{Errno, Outcome};
+use crate::boundary::{Errno, Outcome, readable};
 use crate::constants::*;
+use crate::layout::fi_info;
 use libc::{c_void, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use srd_msg::PeerAddr;
 use srd_wire::{Gid, Qpn};
@@ -178,6 +179,18 @@ pub(crate) fn in_words(addr: Address) -> String {
         SocketAddr::V6(v6) => format!("fi_sockaddr_in6://[{}]:{}", v6.ip(), v6.port()),
     };
     if addr.key == 0 { place } else { format!("{place}?key={:08x}", addr.key) }
+}
+
+/// The source address in an info, as programs hand it to fi_domain(3) and fi_endpoint(3).
+///
+/// # Safety
+/// The pointer is NULL or leads to a live info.
+pub(crate) unsafe fn source_of(info: *const fi_info) -> Outcome<Option<Address>> {
+    // SAFETY: as the caller says; by fi_getinfo(3) the length goes with the address.
+    unsafe {
+        let info = readable(info)?;
+        Ok(read(info.src_addr, info.src_addrlen))
+    }
 }
 
 #[cfg(test)]

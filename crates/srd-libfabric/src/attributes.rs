@@ -4,9 +4,10 @@
 use crate::boundary::Outcome;
 use crate::capabilities;
 use crate::constants::*;
-use crate::getinfo::{Asked, Bits, refused};
+use crate::hints::{Asked, Bits, refused};
 use crate::info::Parts;
 use crate::layout::*;
+use crate::mr::has_provider_keys;
 
 /// Fills in all attributes but names and addresses.
 pub(crate) fn negotiate(asked: &Asked<'_>, parts: Parts<'_>) -> Outcome<()> {
@@ -252,16 +253,6 @@ fn as_opened(ours: i32, provider_keys: bool) -> Outcome<i32> {
         _ if has_provider_keys(ours) == provider_keys => Ok(ours),
         _ => Err(refused("mr_mode", "of another kind than the open domain's")),
     }
-}
-
-/// Whether peers name bytes by virtual address.
-pub(crate) fn has_virtual_addresses(mr_mode: i32) -> bool {
-    mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC) != 0
-}
-
-/// Whether the provider chooses keys.
-pub(crate) fn has_provider_keys(mr_mode: i32) -> bool {
-    mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC) != 0
 }
 
 #[cfg(test)]

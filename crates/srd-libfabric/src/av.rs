@@ -2,9 +2,10 @@
 //! keeps beside it what the messaging layer calls that peer.
 
 use crate::address::{self, Address};
-use crate::boundary::{Absent, Errno, Outcome, abi, array, object, readable, text, value_or, writable};
+use crate::boundary::{
+    Absent, Errno, Outcome, abi, array, copy_out_text, object, readable, text, value_or, writable,
+};
 use crate::constants::*;
-use crate::cq::copy_out_text;
 use crate::domain::{Domain, Shared};
 use crate::endpoint::Core;
 use crate::eq::{Eq, Events};
@@ -156,7 +157,7 @@ impl Av {
     fn check(&self, addr: Option<Address>) -> Outcome<PeerAddr> {
         // To an unspecified address or port 0 nobody can send.
         addr.filter(|Address { at: addr, .. }| {
-            addr.is_ipv6() == self.domain.ip().is_ipv6() && !addr.ip().is_unspecified() && addr.port() != 0
+            addr.is_ipv6() == self.domain.ip.is_ipv6() && !addr.ip().is_unspecified() && addr.port() != 0
         })
         .map(address::to_peer)
         .ok_or(Errno::INVALID)
@@ -217,7 +218,7 @@ impl Av {
     }
 
     fn resolve(&self, node: &str, service: &str, flags: u64) -> Outcome<PeerAddr> {
-        let ip = self.domain.ip();
+        let ip = self.domain.ip;
         let found = address::resolve(Some(node), Some(service), flags & FI_NUMERICHOST != 0, false, Some(ip));
         self.check(Some(Address { at: found?, key: 0 }))
     }
@@ -318,7 +319,7 @@ abi! {
         context: *mut c_void,
     ) {
         let av = Av::of(av)?;
-        let len = address::length_of(av.domain.ip());
+        let len = address::length_of(av.domain.ip);
         let bytes = array(addrs.cast::<u8>(), count.checked_mul(len).ok_or(Errno::INVALID)?)?;
         let mut each = bytes.chunks_exact(len).map(|one| av.check(address::from_bytes(one)));
         av.insert_all(&mut each, fi_addr, flags, context)
@@ -372,7 +373,7 @@ abi! {
     status fn lookup(av: *mut fid_av, fi_addr: fi_addr_t, addr: *mut c_void, len: *mut usize) {
         let av = Av::of(av)?;
         let peer = av.vector.get(fi_addr).ok_or(Errno::INVALID)?;
-        address::write(address::of_peer(peer, av.domain.scope()), addr, writable(len)?);
+        address::write(address::of_peer(peer, av.domain.scope), addr, writable(len)?);
         Ok(())
     }
 }
@@ -387,7 +388,7 @@ unsafe extern "C" fn straddr(
         // SAFETY: by fi_av(3) an address of the domain's format, and room for a text of that length.
         unsafe {
             let Ok(av) = Av::of(av) else { return std::ptr::null() };
-            let Some(addr) = address::read(addr, address::length_of(av.domain.ip())) else {
+            let Some(addr) = address::read(addr, address::length_of(av.domain.ip)) else {
                 return std::ptr::null();
             };
             copy_out_text(&address::in_words(addr), buf, len)

@@ -79,6 +79,49 @@ pub(crate) unsafe fn text<'a>(pointer: *const libc::c_char) -> Outcome<Option<&'
     unsafe { std::ffi::CStr::from_ptr(pointer) }.to_str().map(Some).map_err(|_| Errno::INVALID)
 }
 
+/// Copies as much of a text as fits into the program's buffer, if there is one, and returns where to read it.
+///
+/// # Safety
+/// `len` bytes at `buf` may be written, unless it is NULL.
+pub(crate) unsafe fn copy_text(
+    text: &'static std::ffi::CStr,
+    buf: *mut libc::c_char,
+    len: usize,
+) -> *const libc::c_char {
+    if buf.is_null() || len == 0 {
+        return text.as_ptr();
+    }
+    let n = text.count_bytes().min(len - 1);
+    // SAFETY: as the caller says.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr(), buf, n);
+        *buf.add(n) = 0;
+    }
+    buf
+}
+
+/// The same for a text that is made for the occasion; `len` says afterwards how much room it needs.
+///
+/// # Safety
+/// `*len` bytes at `buf` may be written, unless it is NULL.
+pub(crate) unsafe fn copy_out_text(
+    text: &str,
+    buf: *mut libc::c_char,
+    len: *mut usize,
+) -> *const libc::c_char {
+    // SAFETY: as the caller says.
+    unsafe {
+        let Some(len) = len.as_mut() else { return std::ptr::null() };
+        let room = std::mem::replace(len, text.len() + 1);
+        if !buf.is_null() && room > 0 {
+            let n = text.len().min(room - 1);
+            std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buf, n);
+            *buf.add(n) = 0;
+        }
+    }
+    buf
+}
+
 /// An array from C; empty if there are none.
 ///
 /// # Safety

@@ -1,31 +1,45 @@
 //! From what the messaging layer says has completed to what programs see: which queue and which counter, with which flags
 //! (fi_cq(3), fi_cntr(3)), and which error.
 
+use crate::bereaved::Bereaved;
 use crate::constants::*;
-use crate::counter::Count;
-use crate::cq::Queue;
+use crate::entries::{Entry, Queue};
+use crate::wait::WaitObject;
 use srd_msg::{Done, Failure, Kind, NO_LABEL};
 use srd_wire::Status;
 use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// An entry of a completion queue, of any format.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Entry {
-    pub context: u64,
-    pub flags: u64,
-    pub len: u64,
-    pub buf: u64,
-    pub data: u64,
-    pub tag: u64,
-    /// The sender's fi_addr_t, or FI_ADDR_NOTAVAIL.
-    pub source: u64,
-    /// Bytes that did not fit.
-    pub over: u64,
-    /// 0 unless it is an error.
-    pub err: i32,
-    /// Why, for `in_words`.
-    pub prov_errno: i32,
+/// What endpoints keep of a counter.
+pub(crate) struct Count {
+    pub value: AtomicU64,
+    pub errors: AtomicU64,
+    pub wait: WaitObject,
+}
+
+impl Count {
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.value.fetch_add(n, Ordering::Release);
+        self.wait.raise();
+    }
+
+    pub fn add_error(&self, n: u64) {
+        self.errors.fetch_add(n, Ordering::Release);
+        self.wait.raise();
+    }
+
+    pub fn sum(&self) -> u64 {
+        self.value.load(Ordering::Acquire).wrapping_add(self.errors.load(Ordering::Acquire))
+    }
+}
+
+impl Bereaved for Count {
+    /// fi_cntr_read(3) cannot fail: a program that reads on and on learns from the errors that it waits in vain.
+    fn device_failed(&self) {
+        self.add_error(1);
+    }
 }
 
 /// The counters of an endpoint, by what they count.

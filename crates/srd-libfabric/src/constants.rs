@@ -1,7 +1,7 @@
 //! Numbers of libfabric's headers, under their names there.
 #![allow(missing_docs)]
 
-use crate::boundary::Errno;
+use srd_ffi::Errno;
 
 pub const fn fi_version(major: u32, minor: u32) -> u32 {
     (major << 16) | minor

@@ -1,12 +1,15 @@
 //! Counters of completed operations (fi_cntr(3)).
 
+use crate::bereaved::is_bound;
 use crate::boundary::{Absent, Errno, Outcome, abi, object, writable};
+use crate::completions::Count;
 use crate::constants::*;
 use crate::domain::{Domain, Shared};
-use crate::engine::{Bereaved, Engine, is_bound};
+use crate::engine::Engine;
 use crate::layout::*;
-use crate::wait::{self, WaitObject, Waitable, timeout};
-use crate::wait_set::{self, control};
+use crate::wait::{WaitObject, timeout};
+use crate::wait_set::signal_of;
+use crate::waitable::{self, Waitable};
 use libc::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,37 +21,6 @@ pub(crate) struct Counter {
     pub count: Arc<Count>,
     /// What the last [`Waitable::look`] has seen.
     seen: AtomicU64,
-}
-
-/// What endpoints keep of it.
-pub(crate) struct Count {
-    value: AtomicU64,
-    errors: AtomicU64,
-    wait: WaitObject,
-}
-
-impl Count {
-    #[inline]
-    pub fn add(&self, n: u64) {
-        self.value.fetch_add(n, Ordering::Release);
-        self.wait.raise();
-    }
-
-    pub fn add_error(&self, n: u64) {
-        self.errors.fetch_add(n, Ordering::Release);
-        self.wait.raise();
-    }
-
-    fn sum(&self) -> u64 {
-        self.value.load(Ordering::Acquire).wrapping_add(self.errors.load(Ordering::Acquire))
-    }
-}
-
-impl Bereaved for Count {
-    /// fi_cntr_read(3) cannot fail: a program that reads on and on learns from the errors that it waits in vain.
-    fn device_failed(&self) {
-        self.add_error(1);
-    }
 }
 
 impl Counter {
@@ -145,7 +117,7 @@ abi! {
         if events != FI_CNTR_EVENTS_COMP {
             return Err(Errno::NO_SYS);
         }
-        let wait = WaitObject::new(kind, wait_set::signal_of(set))?;
+        let wait = WaitObject::new(kind, signal_of(set))?;
         let count = Arc::new(Count { value: AtomicU64::new(0), errors: AtomicU64::new(0), wait });
         domain.shared.engine.tell_of_failure(&count);
         let made = Box::into_raw(Box::new(Counter {
@@ -154,13 +126,17 @@ abi! {
             count,
             seen: AtomicU64::new(0),
         }));
-        wait_set::enter(set, made.cast());
+        waitable::enter(signal_of(set), made);
         *writable(cntr)? = made.cast();
         Ok(())
     }
 
     closing fn close(fid: *mut fid) {
-        wait::close::<Counter>(fid)
+        waitable::close::<Counter>(fid)
+    }
+
+    status fn control(fid: *mut fid, command: c_int, arg: *mut c_void) {
+        Counter::of(fid.cast())?.count.wait.control(command, arg)
     }
 
     status fn add(cntr: *mut fid_cntr, value: u64) {

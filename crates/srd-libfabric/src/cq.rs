@@ -1,22 +1,19 @@
 //! Completion queues (fi_cq(3)). They grow: the size that a program asks for is a hint, and nothing is ever lost.
 
-use crate::boundary::{Absent, Errno, Outcome, abi, object, readable, value_or, writable};
-use crate::completions::{Entry, in_words};
+use crate::bereaved::is_bound;
+use crate::boundary::{Absent, Errno, Outcome, abi, copy_text, object, readable, value_or, writable};
+use crate::completions::in_words;
 use crate::constants::*;
 use crate::domain::{Domain, Shared};
-use crate::engine::{Bereaved, Engine, is_bound};
+use crate::engine::Engine;
+use crate::entries::Queue;
 use crate::layout::*;
-use crate::wait::{self, WaitObject, Waitable, timeout};
-use crate::wait_set::{self, control};
+use crate::wait::{WaitObject, timeout};
+use crate::wait_set::signal_of;
+use crate::waitable::{self, Waitable};
 use libc::{c_char, c_int, c_void};
-use std::collections::VecDeque;
-use std::ffi::CStr;
-use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Entries for which there is room from the start.
-const AT_ONCE: usize = 1024;
 
 /// So many reads in a row may hand out entries that are there without moving packets. A program that always finds something
 /// must not keep the rest of the world waiting.
@@ -33,143 +30,6 @@ pub(crate) struct Cq {
     signalled: AtomicBool,
 }
 
-/// What endpoints keep of it.
-pub(crate) struct Queue {
-    waiting: Mutex<Waiting>,
-    /// Whether there are entries, as of whoever had the lock last: most polls find none, and need no lock for that.
-    any: AtomicBool,
-    wait: WaitObject,
-}
-
-struct Waiting {
-    entries: VecDeque<Entry>,
-    reads_without_round: u32,
-}
-
-/// The entries, for as long as they are locked.
-struct Locked<'a> {
-    waiting: MutexGuard<'a, Waiting>,
-    any: &'a AtomicBool,
-}
-
-impl Deref for Locked<'_> {
-    type Target = Waiting;
-
-    #[inline]
-    fn deref(&self) -> &Waiting {
-        &self.waiting
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Waiting {
-        &mut self.waiting
-    }
-}
-
-impl Drop for Locked<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.any.store(!self.waiting.entries.is_empty(), Ordering::Release);
-    }
-}
-
-impl Queue {
-    #[inline]
-    fn lock(&self) -> Locked<'_> {
-        Locked { waiting: self.waiting.lock().unwrap_or_else(PoisonError::into_inner), any: &self.any }
-    }
-
-    #[inline]
-    pub fn push(&self, entry: Entry) {
-        self.lock().entries.push_back(entry);
-        self.wait.raise();
-    }
-
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        !self.any.load(Ordering::Acquire)
-    }
-}
-
-impl Bereaved for Queue {
-    fn device_failed(&self) {
-        self.wait.raise();
-    }
-}
-
-impl Waiting {
-    /// Takes entries up to the first error. -FI_EAVAIL if that comes first, -FI_EAGAIN if there is nothing.
-    ///
-    /// # Safety
-    /// There is room for `count` entries of that format at `buf`, and for as many addresses at `sources`, if not NULL.
-    #[inline]
-    unsafe fn take(
-        &mut self,
-        format: u32,
-        buf: *mut c_void,
-        count: usize,
-        sources: *mut fi_addr_t,
-    ) -> Outcome<usize> {
-        let mut n = 0;
-        while n < count {
-            let Some(entry) = self.entries.front() else { break };
-            if entry.err != 0 {
-                break;
-            }
-            // SAFETY: as the caller says.
-            unsafe {
-                write(format, buf, n, entry);
-                if !sources.is_null() {
-                    *sources.add(n) = entry.source;
-                }
-            }
-            self.entries.pop_front();
-            n += 1;
-        }
-        match self.entries.front() {
-            _ if n > 0 => Ok(n),
-            Some(entry) if entry.err != 0 => Err(Errno(FI_EAVAIL)),
-            _ => Err(Errno::AGAIN),
-        }
-    }
-}
-
-/// Bytes of an entry: each format is the beginning of the next.
-fn entry_size(format: u32) -> usize {
-    use std::mem::offset_of;
-    match format {
-        FI_CQ_FORMAT_CONTEXT => offset_of!(fi_cq_tagged_entry, flags),
-        FI_CQ_FORMAT_MSG => offset_of!(fi_cq_tagged_entry, buf),
-        FI_CQ_FORMAT_DATA => offset_of!(fi_cq_tagged_entry, tag),
-        _ => size_of::<fi_cq_tagged_entry>(),
-    }
-}
-
-/// # Safety
-/// There is room for an entry of that format behind `index` others at `buf`.
-#[inline]
-unsafe fn write(format: u32, buf: *mut c_void, index: usize, entry: &Entry) {
-    let whole = fi_cq_tagged_entry {
-        op_context: entry.context as *mut c_void,
-        flags: entry.flags,
-        len: entry.len as usize,
-        buf: entry.buf as *mut c_void,
-        data: entry.data,
-        tag: entry.tag,
-    };
-    let size = entry_size(format);
-    // SAFETY: as the caller says; no entry is longer than `whole`.
-    unsafe {
-        std::ptr::copy_nonoverlapping(
-            (&raw const whole).cast::<u8>(),
-            buf.cast::<u8>().add(index * size),
-            size,
-        );
-    }
-}
-
 impl Cq {
     /// # Safety
     /// The pointer is NULL or points to a live queue of ours.
@@ -184,7 +44,7 @@ impl Cq {
     }
 
     /// # Safety
-    /// As of [`Waiting::take`].
+    /// As of [`Waiting::take`](crate::entries::Waiting::take).
     #[inline]
     unsafe fn read(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> Outcome<usize> {
         if !self.queue.is_empty() {
@@ -206,7 +66,7 @@ impl Cq {
     }
 
     /// # Safety
-    /// As of [`Waiting::take`]; `threshold` is NULL or leads to a number.
+    /// As of [`Waiting::take`](crate::entries::Waiting::take); `threshold` is NULL or leads to a number.
     unsafe fn wait_and_read(
         &self,
         buf: *mut c_void,
@@ -295,25 +155,28 @@ abi! {
             FI_CQ_FORMAT_CONTEXT..=FI_CQ_FORMAT_TAGGED => format,
             _ => return Err(Errno::NO_SYS),
         };
-        let wait = WaitObject::new(kind, wait_set::signal_of(set))?;
-        let waiting = Waiting { entries: VecDeque::with_capacity(AT_ONCE), reads_without_round: 0 };
+        let wait = WaitObject::new(kind, signal_of(set))?;
         let made = Box::new(Cq {
             fid: fid_cq { fid: fid { fclass: FI_CLASS_CQ, context, ops: &FID_OPS }, ops: &OPS },
             domain: domain.shared.clone(),
-            queue: Arc::new(Queue { waiting: Mutex::new(waiting), any: AtomicBool::new(false), wait }),
+            queue: Arc::new(Queue::new(wait)),
             format,
             has_threshold: condition == FI_CQ_COND_THRESHOLD,
             signalled: AtomicBool::new(false),
         });
         made.domain.engine.tell_of_failure(&made.queue);
         let made = Box::into_raw(made);
-        wait_set::enter(set, made.cast());
+        waitable::enter(signal_of(set), made);
         *writable(cq)? = made.cast();
         Ok(())
     }
 
     closing fn close(fid: *mut fid) {
-        wait::close::<Cq>(fid)
+        waitable::close::<Cq>(fid)
+    }
+
+    status fn control(fid: *mut fid, command: c_int, arg: *mut c_void) {
+        Cq::of(fid.cast())?.queue.wait.control(command, arg)
     }
 
     count fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) {
@@ -386,83 +249,4 @@ unsafe extern "C" fn strerror(
         // SAFETY: by fi_cq(3) there is that much room, or none.
         unsafe { copy_text(in_words(prov_errno), buf, len) }
     })
-}
-
-/// Copies as much of a text as fits into the program's buffer, if there is one, and returns where to read it.
-///
-/// # Safety
-/// `len` bytes at `buf` may be written, unless it is NULL.
-pub(crate) unsafe fn copy_text(text: &'static CStr, buf: *mut c_char, len: usize) -> *const c_char {
-    if buf.is_null() || len == 0 {
-        return text.as_ptr();
-    }
-    let n = text.count_bytes().min(len - 1);
-    // SAFETY: as the caller says.
-    unsafe {
-        std::ptr::copy_nonoverlapping(text.as_ptr(), buf, n);
-        *buf.add(n) = 0;
-    }
-    buf
-}
-
-/// The same for a text that is made for the occasion; `len` says afterwards how much room it needs.
-///
-/// # Safety
-/// `*len` bytes at `buf` may be written, unless it is NULL.
-pub(crate) unsafe fn copy_out_text(text: &str, buf: *mut c_char, len: *mut usize) -> *const c_char {
-    // SAFETY: as the caller says.
-    unsafe {
-        let Some(len) = len.as_mut() else { return std::ptr::null() };
-        let room = std::mem::replace(len, text.len() + 1);
-        if !buf.is_null() && room > 0 {
-            let n = text.len().min(room - 1);
-            std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buf, n);
-            *buf.add(n) = 0;
-        }
-    }
-    buf
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn waiting(errors: &[i32]) -> Waiting {
-        let entries = errors.iter().enumerate();
-        Waiting {
-            entries: entries
-                .map(|(i, &err)| Entry { context: i as u64 + 1, tag: 9, err, ..Entry::default() })
-                .collect(),
-            reads_without_round: 0,
-        }
-    }
-
-    #[test]
-    fn reads_stop_at_an_error() {
-        let mut waiting = waiting(&[0, 0, 5, 0]);
-        let mut buf = [0u64; 8];
-        let mut take = |waiting: &mut Waiting, count| {
-            // SAFETY: room for eight contexts.
-            unsafe {
-                waiting.take(FI_CQ_FORMAT_CONTEXT, buf.as_mut_ptr().cast(), count, std::ptr::null_mut())
-            }
-        };
-        assert_eq!(take(&mut waiting, 8), Ok(2));
-        assert_eq!(take(&mut waiting, 8), Err(Errno(FI_EAVAIL)));
-        waiting.entries.pop_front();
-        assert_eq!(take(&mut waiting, 8), Ok(1));
-        assert_eq!(take(&mut waiting, 8), Err(Errno::AGAIN));
-    }
-
-    #[test]
-    fn entries_have_the_size_of_their_format() {
-        assert_eq!([1, 2, 3, 4].map(entry_size), [8, 24, 40, 48]);
-        let mut buf = [0u64; 12];
-        let mut sources = [0u64; 2];
-        // SAFETY: room for two of the longest entries and their sources.
-        let n = unsafe {
-            waiting(&[0, 0]).take(FI_CQ_FORMAT_TAGGED, buf.as_mut_ptr().cast(), 2, sources.as_mut_ptr())
-        };
-        assert_eq!((n, buf[0], buf[5], buf[6], buf[11]), (Ok(2), 1, 9, 2, 9));
-    }
 }

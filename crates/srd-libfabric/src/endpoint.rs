@@ -1,22 +1,17 @@
-//! Endpoints (fi_endpoint(3)): what they are bound to, when they begin and end, how they are called, their options. What is
-//! posted to them is in [`crate::messages`], [`crate::rma`] and [`crate::atomic`].
+//! Endpoints (fi_endpoint(3)): when they begin and end, whom they know, and how something is posted to them. What that is, is in
+//! [`crate::messages`], [`crate::rma`] and [`crate::atomic`], and the other calls in [`crate::endpoint_calls`].
 
 use crate::address::{self, Address};
-use crate::av::{Av, Vector};
-use crate::boundary::{Absent, Errno, Outcome, abi, object, readable, refused, writable};
+use crate::av::Vector;
+use crate::boundary::{Errno, Outcome, object, refused};
 use crate::completions::Reports;
 use crate::constants::*;
-use crate::counter::Counter;
-use crate::cq::Cq;
-use crate::domain::{Domain, Shared};
-use crate::engine::{Bound, Messages};
-use crate::eq::{Eq, Events};
-use crate::getinfo::source_of;
+use crate::domain::Shared;
+use crate::eq::Events;
 use crate::layout::*;
-use crate::shm_peers::{Layer, ShmPeers};
-use crate::{atomic, capabilities, messages, rma};
-use libc::{c_int, c_void};
-use srd_device::{Device, DeviceError, HostMemory};
+use crate::shm_peers::{Layer, Messages, ShmPeers};
+use crate::state::Bound;
+use srd_device::{Device, HostMemory};
 use srd_msg::{EndpointId, Identity, Level, PeerAddr, PeerId, Refused, TxFlags};
 use srd_net::log;
 use srd_wire::{Qpn, Time};
@@ -27,85 +22,70 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 #[repr(C)]
 pub(crate) struct Endpoint {
-    fid: fid_ep,
+    pub fid: fid_ep,
     pub core: Arc<Core>,
     /// Flags of operations that are posted without: fi_endpoint(3), "op_flags".
-    transmit_flags: AtomicU64,
-    receive_flags: AtomicU64,
+    pub transmit_flags: AtomicU64,
+    pub receive_flags: AtomicU64,
     /// Made by fi_ep_alias(3).
-    is_alias: bool,
+    pub is_alias: bool,
 }
 
 /// What an endpoint and its aliases share.
 pub(crate) struct Core {
     pub domain: Arc<Shared>,
     /// Its number for the messaging layer; [`NOT_ENABLED`] before it is enabled.
-    id: AtomicU32,
+    pub id: AtomicU32,
     /// Its queue pair: the port of its address.
-    qpn: AtomicU16,
+    pub qpn: AtomicU16,
     /// Who it is: its key, unless the program has chosen the port.
-    identity: NonZeroU32,
-    well_known: AtomicBool,
-    caps: u64,
-    transmit_size: u32,
-    min_multi_recv: AtomicU64,
+    pub identity: NonZeroU32,
+    pub well_known: AtomicBool,
+    pub caps: u64,
+    pub transmit_size: u32,
+    pub min_multi_recv: AtomicU64,
     /// Every completion is reported, unless the queue was bound with FI_SELECTIVE_COMPLETION.
-    report_transmits: AtomicBool,
-    report_receives: AtomicBool,
-    vector: OnceLock<Arc<Vector>>,
-    binding: Mutex<Binding>,
+    pub report_transmits: AtomicBool,
+    pub report_receives: AtomicBool,
+    pub vector: OnceLock<Arc<Vector>>,
+    pub binding: Mutex<Binding>,
 }
 
+/// What an endpoint is bound to.
 #[derive(Default)]
-struct Binding {
-    reports: Reports,
+pub(crate) struct Binding {
+    pub reports: Reports,
     /// Nothing is reported there, but it is in use.
-    events: Option<Arc<Events>>,
+    pub events: Option<Arc<Events>>,
 }
 
-const NOT_ENABLED: u32 = u32::MAX;
-
-/// FI_OPT_MIN_MULTI_RECV before the program sets it, as in libfabric's software providers.
-const MIN_MULTI_RECV: u64 = 64;
+pub(crate) const NOT_ENABLED: u32 = u32::MAX;
 
 impl Core {
-    fn binding(&self) -> MutexGuard<'_, Binding> {
+    pub fn binding(&self) -> MutexGuard<'_, Binding> {
         self.binding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]
-    fn id(&self) -> EndpointId {
+    pub fn id(&self) -> EndpointId {
         EndpointId(self.id.load(Ordering::Relaxed))
     }
 
-    fn is_enabled(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.id().0 != NOT_ENABLED
     }
 
     /// Its address.
-    fn address(&self) -> Address {
-        let at = SocketAddr::new(self.domain.ip(), self.qpn.load(Ordering::Relaxed));
-        Address { at: address::scoped(at, self.domain.scope()), key: self.identity().key() }
+    pub fn address(&self) -> Address {
+        let at = SocketAddr::new(self.domain.ip, self.qpn.load(Ordering::Relaxed));
+        Address { at: address::scoped(at, self.domain.scope), key: self.identity().key() }
     }
 
     fn identity(&self) -> Identity {
         Identity { number: self.identity, well_known: self.well_known.load(Ordering::Relaxed) }
     }
 
-    fn allocate(domain: &Shared, number: Option<u16>) -> Outcome<Qpn> {
-        let instance = &domain.engine.instance;
-        let init = domain.engine.with(|state, _, _| state.messages.qp_init())?;
-        let made = match number {
-            None => instance.create_qp(init)?,
-            Some(number) => instance.create_numbered_qp(init, Qpn(number))?,
-        };
-        made.map_err(|error| match error {
-            DeviceError::Busy(_) => Errno(libc::EADDRINUSE),
-            other => other.into(),
-        })
-    }
-
-    fn enable(self: &Arc<Core>) -> Outcome<()> {
+    pub fn enable(self: &Arc<Core>) -> Outcome<()> {
         if self.is_enabled() {
             return Ok(());
         }
@@ -203,7 +183,7 @@ impl Core {
         Ok(peer)
     }
 
-    fn close(&self) -> Outcome<()> {
+    pub fn close(&self) -> Outcome<()> {
         let qpn = Qpn(self.qpn.load(Ordering::Relaxed));
         let engine = &self.domain.engine;
         match self.is_enabled() {
@@ -215,24 +195,10 @@ impl Core {
         Ok(())
     }
 
-    fn is_in_use(self: &Arc<Core>) -> bool {
+    pub fn is_in_use(self: &Arc<Core>) -> bool {
         match self.vector.get() {
             Some(vector) => vector.is_in_use(self),
             None => Arc::strong_count(self) > 1,
-        }
-    }
-}
-
-/// A number that nobody can guess.
-fn random() -> Outcome<NonZeroU32> {
-    loop {
-        let mut bytes = [0; 4];
-        // SAFETY: room for four bytes.
-        if unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } != 4 {
-            return Err(Errno::IO);
-        }
-        if let Some(number) = NonZeroU32::new(u32::from_ne_bytes(bytes)) {
-            return Ok(number);
         }
     }
 }
@@ -244,27 +210,6 @@ impl Endpoint {
     pub unsafe fn of<'a>(pointer: *mut fid_ep) -> Outcome<&'a Endpoint> {
         // SAFETY: as the caller says; `fid` is the first field.
         unsafe { object(pointer) }
-    }
-
-    /// A new object for C.
-    fn make(core: Arc<Core>, context: *mut c_void, flags: (u64, u64), is_alias: bool) -> *mut fid_ep {
-        let made = Box::new(Endpoint {
-            fid: fid_ep {
-                fid: fid { fclass: FI_CLASS_EP, context, ops: &FID_OPS },
-                ops: &OPS,
-                cm: &CM_OPS,
-                msg: &messages::MSG_OPS,
-                rma: &rma::OPS,
-                tagged: &messages::TAGGED_OPS,
-                atomic: &atomic::OPS,
-                collective: &COLLECTIVE_OPS,
-            },
-            core,
-            transmit_flags: AtomicU64::new(flags.0),
-            receive_flags: AtomicU64::new(flags.1),
-            is_alias,
-        });
-        Box::into_raw(made).cast()
     }
 
     /// How an operation that was posted without flags is carried out.
@@ -363,317 +308,4 @@ fn level(flags: u64) -> Level {
     } else {
         Level::Transmit
     }
-}
-
-static FID_OPS: fi_ops = fi_ops { close, bind, control, ..fi_ops::ABSENT };
-
-static OPS: fi_ops_ep = fi_ops_ep {
-    size: size_of::<fi_ops_ep>(),
-    cancel,
-    getopt,
-    setopt,
-    tx_ctx: Absent::ABSENT,
-    rx_ctx: Absent::ABSENT,
-    rx_size_left: Absent::ABSENT,
-    tx_size_left: Absent::ABSENT,
-    export_xpu: Absent::ABSENT,
-};
-
-static CM_OPS: fi_ops_cm = fi_ops_cm {
-    size: size_of::<fi_ops_cm>(),
-    setname,
-    getname,
-    getpeer: Absent::ABSENT,
-    connect: Absent::ABSENT,
-    listen: Absent::ABSENT,
-    accept: Absent::ABSENT,
-    reject: Absent::ABSENT,
-    shutdown: Absent::ABSENT,
-    join: Absent::ABSENT,
-};
-
-static COLLECTIVE_OPS: fi_ops_collective = fi_ops_collective {
-    size: size_of::<fi_ops_collective>(),
-    barrier: Absent::ABSENT,
-    broadcast: Absent::ABSENT,
-    alltoall: Absent::ABSENT,
-    allreduce: Absent::ABSENT,
-    allgather: Absent::ABSENT,
-    reduce_scatter: Absent::ABSENT,
-    reduce: Absent::ABSENT,
-    scatter: Absent::ABSENT,
-    gather: Absent::ABSENT,
-    msg: Absent::ABSENT,
-    barrier2: Absent::ABSENT,
-};
-
-abi! {
-    status fn open(
-        domain: *mut fid_domain,
-        info: *mut fi_info,
-        ep: *mut *mut fid_ep,
-        context: *mut c_void,
-    ) {
-        let domain = Domain::of(domain)?;
-        let wanted = readable(info)?;
-        if wanted.ep_attr.as_ref().is_some_and(|attr| ![FI_EP_UNSPEC, FI_EP_RDM].contains(&attr.r#type)) {
-            return Err(Errno::NO_SYS);
-        }
-        let source = source_of(info)?;
-        let source = source.map(|source| source.at);
-        if source.is_some_and(|addr| !addr.ip().is_unspecified() && addr.ip() != domain.ip()) {
-            return Err(Errno(libc::EADDRNOTAVAIL));
-        }
-        let number = source.map(|addr| addr.port()).filter(|&port| port != 0);
-        let caps = if wanted.caps == 0 { capabilities::capabilities(domain.shared.api()) } else { wanted.caps };
-        let (tx, rx) = (wanted.tx_attr.as_ref(), wanted.rx_attr.as_ref());
-        let transmit_size = tx.map_or(0, |tx| tx.size.min(capabilities::config().max_outstanding as usize));
-        let flags = (tx.map_or(0, |tx| tx.op_flags), rx.map_or(0, |rx| rx.op_flags));
-        let binding = Binding {
-            reports: Reports { sources: caps & FI_SOURCE != 0, ..Reports::default() },
-            events: None,
-        };
-        let core = Arc::new(Core {
-            qpn: AtomicU16::new(Core::allocate(&domain.shared, number)?.0),
-            identity: random()?,
-            // Others find it by the port that the program has chosen.
-            well_known: AtomicBool::new(number.is_some()),
-            domain: domain.shared.clone(),
-            id: AtomicU32::new(NOT_ENABLED),
-            caps,
-            transmit_size: transmit_size as u32,
-            min_multi_recv: AtomicU64::new(MIN_MULTI_RECV),
-            report_transmits: AtomicBool::new(true),
-            report_receives: AtomicBool::new(true),
-            vector: OnceLock::new(),
-            binding: Mutex::new(binding),
-        });
-        *writable(ep)? = Endpoint::make(core, context, flags, false);
-        Ok(())
-    }
-
-    status fn open2(
-        domain: *mut fid_domain,
-        info: *mut fi_info,
-        ep: *mut *mut fid_ep,
-        flags: u64,
-        context: *mut c_void,
-    ) {
-        match flags {
-            0 => match open(domain, info, ep, context) {
-                0 => Ok(()),
-                negative => Err(Errno(-negative)),
-            },
-            _ => Err(Errno::NO_SYS),
-        }
-    }
-
-    closing fn close(fid: *mut fid) {
-        let ep = Endpoint::of(fid.cast())?;
-        if !ep.is_alias {
-            if ep.core.is_in_use() {
-                return Err(Errno::BUSY);
-            }
-            ep.core.close()?;
-        }
-        drop(Box::from_raw(fid.cast::<Endpoint>()));
-        Ok(())
-    }
-
-    status fn bind(fid: *mut fid, other: *mut fid, flags: u64) {
-        let core = &Endpoint::of(fid.cast())?.core;
-        let kind = readable(other)?.fclass;
-        if core.is_enabled() && kind != FI_CLASS_EQ {
-            return Err(BAD_STATE);
-        }
-        match kind {
-            FI_CLASS_CQ => bind_cq(core, Cq::of(other.cast())?, flags),
-            FI_CLASS_CNTR => bind_counter(core, Counter::of(other.cast())?, flags),
-            FI_CLASS_AV => {
-                let av = Av::of(other.cast())?;
-                if !Arc::ptr_eq(av.domain(), &core.domain) || core.vector.set(av.vector.clone()).is_err() {
-                    return Err(Errno::INVALID);
-                }
-                av.vector.enter(Arc::downgrade(core));
-                Ok(())
-            }
-            FI_CLASS_EQ => {
-                let events = Eq::of(other.cast())?.events.clone();
-                core.domain.engine.tell_of_failure(&events);
-                core.binding().events = Some(events);
-                Ok(())
-            }
-            _ => Err(Errno::INVALID),
-        }
-    }
-
-    status fn control(fid: *mut fid, command: c_int, arg: *mut c_void) {
-        let ep = Endpoint::of(fid.cast())?;
-        match command {
-            FI_ENABLE => ep.core.enable(),
-            FI_GETOPSFLAG => {
-                let flags: &mut u64 = writable(arg.cast())?;
-                *flags = ep.operation_flags(*flags)?.load(Ordering::Relaxed);
-                Ok(())
-            }
-            FI_SETOPSFLAG => {
-                let flags: &u64 = readable(arg.cast())?;
-                let target = ep.operation_flags(*flags & (FI_TRANSMIT | FI_RECV))?;
-                target.store(flags & !(FI_TRANSMIT | FI_RECV), Ordering::Relaxed);
-                Ok(())
-            }
-            FI_ALIAS => {
-                let alias: &fi_alias = readable(arg.cast())?;
-                let mut flags = (
-                    ep.transmit_flags.load(Ordering::Relaxed),
-                    ep.receive_flags.load(Ordering::Relaxed),
-                );
-                match alias.flags & (FI_TRANSMIT | FI_RECV) {
-                    FI_TRANSMIT => flags.0 = alias.flags & !FI_TRANSMIT,
-                    FI_RECV => flags.1 = alias.flags & !FI_RECV,
-                    _ => return Err(Errno::INVALID),
-                }
-                let made = Endpoint::make(ep.core.clone(), ep.fid.fid.context, flags, true);
-                *writable(alias.fid)? = made.cast();
-                Ok(())
-            }
-            _ => Err(Errno::NO_SYS),
-        }
-    }
-
-    /// 0 whether there was such a receive or not: one that has just been matched completes by itself.
-    posted fn cancel(fid: *mut fid, context: *mut c_void) {
-        let core = &Endpoint::of(fid.cast())?.core;
-        core.domain.engine.with(|state, _, _| {
-            let id = core.id();
-            state.at(id)?.0.cancel(id, context as u64);
-            Ok(())
-        })?
-    }
-
-    status fn getopt(fid: *mut fid, level: c_int, name: c_int, value: *mut c_void, len: *mut usize) {
-        let core = &Endpoint::of(fid.cast())?.core;
-        if level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV {
-            return Err(Errno(libc::ENOPROTOOPT));
-        }
-        let len = writable(len)?;
-        if std::mem::replace(len, size_of::<usize>()) < size_of::<usize>() {
-            return Err(TOO_SMALL);
-        }
-        *writable(value.cast::<usize>())? = core.min_multi_recv.load(Ordering::Relaxed) as usize;
-        Ok(())
-    }
-
-    status fn setopt(fid: *mut fid, level: c_int, name: c_int, value: *const c_void, len: usize) {
-        let core = &Endpoint::of(fid.cast())?.core;
-        if level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV {
-            return Err(Errno(libc::ENOPROTOOPT));
-        }
-        if len != size_of::<usize>() {
-            return Err(Errno::INVALID);
-        }
-        let bytes = *readable(value.cast::<usize>())? as u64;
-        core.min_multi_recv.store(bytes, Ordering::Relaxed);
-        if core.is_enabled() {
-            core.domain.engine.with(|state, _, _| state.messages.set_min_multi_recv(core.id(), bytes))?;
-        }
-        Ok(())
-    }
-
-    /// Another address for an endpoint that is not enabled yet: the host's own, with another port.
-    status fn setname(fid: *mut fid, addr: *mut c_void, len: usize) {
-        let core = &Endpoint::of(fid.cast())?.core;
-        if core.is_enabled() {
-            return Err(BAD_STATE);
-        }
-        let addr = address::read(addr, len).ok_or(Errno::INVALID)?;
-        if addr == core.address() {
-            return Ok(());
-        }
-        let addr = addr.at;
-        if addr.ip() != core.domain.ip() && !addr.ip().is_unspecified() {
-            return Err(Errno(libc::EADDRNOTAVAIL));
-        }
-        if addr.port() == 0 {
-            return Ok(());
-        }
-        let now = core.qpn.load(Ordering::Relaxed);
-        if addr.port() != now {
-            let qpn = Core::allocate(&core.domain, Some(addr.port()))?;
-            core.qpn.store(qpn.0, Ordering::Relaxed);
-            core.domain.engine.instance.destroy_qp(Qpn(now))??;
-        }
-        core.well_known.store(true, Ordering::Relaxed);
-        Ok(())
-    }
-
-    status fn getname(fid: *mut fid, addr: *mut c_void, len: *mut usize) {
-        let core = &Endpoint::of(fid.cast())?.core;
-        let len = writable(len)?;
-        let room = *len;
-        address::write(core.address(), addr, len);
-        if room < *len { Err(TOO_SMALL) } else { Ok(()) }
-    }
-}
-
-impl Endpoint {
-    /// The flags of one direction.
-    fn operation_flags(&self, direction: u64) -> Outcome<&AtomicU64> {
-        match direction {
-            FI_TRANSMIT => Ok(&self.transmit_flags),
-            FI_RECV => Ok(&self.receive_flags),
-            _ => Err(Errno::INVALID),
-        }
-    }
-}
-
-fn bind_cq(core: &Core, cq: &Cq, flags: u64) -> Outcome<()> {
-    if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 {
-        return Err(BAD_FLAGS);
-    }
-    if flags & (FI_TRANSMIT | FI_RECV) == 0 || !Arc::ptr_eq(cq.domain(), &core.domain) {
-        return Err(Errno::INVALID);
-    }
-    let all = flags & FI_SELECTIVE_COMPLETION == 0;
-    let mut binding = core.binding();
-    let reports = &mut binding.reports;
-    if flags & FI_TRANSMIT != 0 && reports.transmit.is_some()
-        || flags & FI_RECV != 0 && reports.receive.is_some()
-    {
-        return Err(Errno::INVALID);
-    }
-    if flags & FI_TRANSMIT != 0 {
-        reports.transmit = Some(cq.queue.clone());
-        core.report_transmits.store(all, Ordering::Relaxed);
-    }
-    if flags & FI_RECV != 0 {
-        reports.receive = Some(cq.queue.clone());
-        core.report_receives.store(all, Ordering::Relaxed);
-    }
-    Ok(())
-}
-
-fn bind_counter(core: &Core, counter: &Counter, flags: u64) -> Outcome<()> {
-    const KNOWN: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-    if flags & !KNOWN != 0 {
-        return Err(BAD_FLAGS);
-    }
-    if flags == 0 || !Arc::ptr_eq(counter.domain(), &core.domain) {
-        return Err(Errno::INVALID);
-    }
-    let mut binding = core.binding();
-    let counts = &mut binding.reports.counts;
-    for (flag, slot) in [
-        (FI_SEND, &mut counts.send),
-        (FI_RECV, &mut counts.recv),
-        (FI_READ, &mut counts.read),
-        (FI_WRITE, &mut counts.write),
-        // What peers do without telling is counted where FI_RMA_EVENT is offered, which is not here.
-        (FI_REMOTE_WRITE, &mut counts.remote_write),
-    ] {
-        if flags & flag != 0 {
-            *slot = Some(counter.count.clone());
-        }
-    }
-    Ok(())
 }

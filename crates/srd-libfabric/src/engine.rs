@@ -5,17 +5,17 @@
 //! ([`Engine::progress`]); while they do not, the instance's thread moves packets, the device's completion queue notifies, and
 //! the handler here does what a poll would have done.
 
+use crate::bereaved::{self, Bereaved};
 use crate::boundary::{Errno, Outcome, refused};
-use crate::completions::Reports;
-use crate::constants::BAD_STATE;
 use crate::environment::Place;
-use crate::shm_peers::{Layer, ShmPeers};
+use crate::shm_peers::{Layer, Messages};
+use crate::state::State;
 use crate::{capabilities, report};
-use srd_device::{AsyncEvent, CqId, Device, HostMemory, QPS_PER_PORT};
-use srd_msg::{Drain, EndpointId, PeerAddr, PeerId};
+use srd_device::{AsyncEvent, CqId, Device, HostMemory};
+use srd_msg::{Drain, EndpointId};
 use srd_net::log;
 use srd_net::{Beside, Instance, LONGEST_DRAIN, LONGEST_SILENCE, Locked, Subscription, Waited};
-use srd_wire::{InstanceAddr, Nanos, Qpn, Time};
+use srd_wire::{Nanos, Qpn, Time};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -38,9 +38,6 @@ const SOCKETS_EVERY: u32 = 16;
 /// ...once so many looks in a row have brought nothing: a millisecond or two.
 const QUIET: u32 = 1024;
 
-/// The messaging layer over the memory of this process.
-pub(crate) type Messages = srd_msg::Domain<HostMemory>;
-
 /// How often an endpoint that closes looks whether its peers are silent.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -62,46 +59,7 @@ pub(crate) struct Engine {
     /// Shared with who reports on it, and with nobody else.
     state: Arc<Beside<State>>,
     subscriptions: Mutex<Vec<Subscription>>,
-    /// Who is told if the device fails.
-    bereaved: Mutex<Vec<Weak<dyn Bereaved>>>,
-}
-
-/// What programs look at or sleep on.
-pub(crate) trait Bereaved: Send + Sync {
-    /// The device has failed: whoever looks must see it, and whoever sleeps must look.
-    fn device_failed(&self);
-}
-
-/// Held while objects are told, and thus referred to.
-static TELLING: Mutex<()> = Mutex::new(());
-
-/// Whether something that the program has bound refers to an object. That it is being told of a failure does not count.
-pub(crate) fn is_bound<T>(object: &Arc<T>) -> bool {
-    let _nobody_tells = TELLING.lock().unwrap_or_else(PoisonError::into_inner);
-    Arc::strong_count(object) > 1
-}
-
-/// What the instance's lock protects besides the device.
-pub(crate) struct State {
-    /// The messaging layer.
-    pub messages: Messages,
-    /// By the number of [`EndpointId`].
-    endpoints: Vec<Option<Bound>>,
-    /// When to see whether the program still polls.
-    ask_again: Time,
-    closed: bool,
-}
-
-/// What is known of an open endpoint.
-pub(crate) struct Bound {
-    /// Its queue pair.
-    pub qpn: Qpn,
-    /// By fi_addr_t: those that the endpoint has met.
-    pub peers: Vec<Option<PeerId>>,
-    /// Its shared memory, or why it has none.
-    pub shm: Result<ShmPeers, String>,
-    /// Where its completions go.
-    pub reports: Reports,
+    bereaved: bereaved::List,
 }
 
 /// Lets the instance tell of the messaging layer, too, for as long as that is there.
@@ -128,77 +86,6 @@ fn tell_names(instance: &Instance, state: &Arc<Beside<State>>) -> Outcome<()> {
 /// All engines, to be ended when the process ends.
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
-impl State {
-    /// Whether the program has named an endpoint of that instance to any of ours. `port_base`: see [`QPS_PER_PORT`].
-    fn has_named(&self, instance: InstanceAddr, port_base: u16) -> bool {
-        let place = |addr: PeerAddr| (addr.gid, port_base.wrapping_add(addr.qpn.0 / QPS_PER_PORT));
-        let mut known = self.endpoints().flat_map(|(id, _)| self.messages.peers(id));
-        known.any(|peer| peer.named && place(peer.addr) == (instance.gid, instance.port))
-    }
-
-    /// The open endpoints.
-    pub fn endpoints(&self) -> impl Iterator<Item = (EndpointId, &Bound)> {
-        (0..).zip(&self.endpoints).filter_map(|(id, bound)| Some((EndpointId(id), bound.as_ref()?)))
-    }
-
-    /// Enters an endpoint that was opened.
-    pub fn enter(&mut self, endpoint: EndpointId, bound: Bound) {
-        let index = endpoint.0 as usize;
-        if self.endpoints.len() <= index {
-            self.endpoints.resize_with(index + 1, || None);
-        }
-        self.endpoints[index] = Some(bound);
-    }
-
-    /// Takes out one that is closed.
-    fn leave(&mut self, endpoint: EndpointId) {
-        if let Some(bound) = self.endpoints.get_mut(endpoint.0 as usize) {
-            *bound = None;
-        }
-    }
-
-    /// The messaging layer and an endpoint.
-    #[inline]
-    pub fn at(&mut self, endpoint: EndpointId) -> Outcome<(&mut Messages, &mut Bound)> {
-        match self.endpoints.get_mut(endpoint.0 as usize) {
-            Some(Some(bound)) => Ok((&mut self.messages, bound)),
-            _ => Err(BAD_STATE),
-        }
-    }
-
-    /// From now on peers of this host wake us over the network. False if something has come meanwhile.
-    fn fall_asleep(&mut self) -> bool {
-        self.endpoints
-            .iter_mut()
-            .flatten()
-            .filter_map(|bound| bound.shm.as_mut().ok())
-            .all(ShmPeers::fall_asleep)
-    }
-
-    /// Whether anything has come by shared memory.
-    #[inline]
-    fn has_news(&mut self) -> bool {
-        self.endpoints
-            .iter_mut()
-            .flatten()
-            .filter_map(|bound| bound.shm.as_mut().ok())
-            .any(ShmPeers::has_news)
-    }
-
-    /// Hands what has completed to completion queues and counters. Returns whether there was anything.
-    #[inline]
-    fn collect(&mut self) -> bool {
-        let mut any = false;
-        while let Some(done) = self.messages.poll_done() {
-            any = true;
-            if let Some(Some(bound)) = self.endpoints.get(done.endpoint.0 as usize) {
-                bound.reports.deliver(&done);
-            }
-        }
-        any
-    }
-}
-
 impl Engine {
     /// A messaging layer over the instance of a place.
     pub fn open(place: &Place) -> Outcome<Arc<Engine>> {
@@ -209,7 +96,7 @@ impl Engine {
         let (cq, state) = instance.with(|device, _| {
             let messages = Messages::open(device, capabilities::config()).map_err(refused)?;
             let cq = messages.cq();
-            let state = State { messages, endpoints: Vec::new(), ask_again: Time::NEVER, closed: false };
+            let state = State::new(messages);
             Ok::<_, Errno>((cq, Arc::new(Beside::new(device, state))))
         })??;
         report_on(&instance, &state);
@@ -225,7 +112,7 @@ impl Engine {
             quiet: AtomicU32::new(0),
             state,
             subscriptions: Mutex::default(),
-            bereaved: Mutex::default(),
+            bereaved: bereaved::List::default(),
         });
         let weak = Arc::downgrade(&engine);
         let subscription = engine.instance.on_notification(cq, move |_| {
@@ -238,7 +125,7 @@ impl Engine {
             if event == AsyncEvent::DeviceFatal
                 && let Some(engine) = weak.upgrade()
             {
-                engine.tell_bereaved();
+                engine.bereaved.tell();
             }
         });
         engine.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).extend([subscription, fatal]);
@@ -449,18 +336,7 @@ impl Engine {
 
     /// From now on `object` is told if the device fails.
     pub fn tell_of_failure<T: Bereaved + 'static>(&self, object: &Arc<T>) {
-        let mut bereaved = self.bereaved.lock().unwrap_or_else(PoisonError::into_inner);
-        bereaved.retain(|other| {
-            other.strong_count() > 0 && !std::ptr::addr_eq(other.as_ptr(), Arc::as_ptr(object))
-        });
-        bereaved.push(Arc::downgrade(object) as Weak<dyn Bereaved>);
-    }
-
-    #[cold]
-    fn tell_bereaved(&self) {
-        let bereaved = self.bereaved.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let _telling = TELLING.lock().unwrap_or_else(PoisonError::into_inner);
-        bereaved.iter().filter_map(Weak::upgrade).for_each(|object| object.device_failed());
+        self.bereaved.enter(object);
     }
 
     /// What giving something back comes to. To a device that has failed nothing can be given back: there the program gets
@@ -559,48 +435,5 @@ pub(crate) fn end_all() {
             let _ = engine.close_endpoint(endpoint, qpn);
         }
         engine.instance.end();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc;
-
-    struct Told;
-
-    impl Bereaved for Told {
-        fn device_failed(&self) {}
-    }
-
-    /// Says that it has been told, and goes on when the other has looked, or has had the time to.
-    struct Slow(Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>);
-
-    impl Bereaved for Slow {
-        fn device_failed(&self) {
-            let (told, looked) = &*self.0.lock().unwrap();
-            told.send(()).unwrap();
-            let _ = looked.recv_timeout(Duration::from_millis(300));
-        }
-    }
-
-    #[test]
-    fn what_is_being_told_of_a_failure_is_not_bound() {
-        let place = Place::find(Some([127, 0, 0, 1].into()), None).unwrap();
-        let engine = Engine::open(&place).unwrap();
-        let ((tell, told), (look, looked)) = (mpsc::channel(), mpsc::channel());
-        let (slow, object) = (Arc::new(Slow(Mutex::new((tell, looked)))), Arc::new(Told));
-        engine.tell_of_failure(&slow);
-        engine.tell_of_failure(&object);
-        std::thread::scope(|scope| {
-            scope.spawn(|| engine.tell_bereaved());
-            told.recv().unwrap();
-            let bound = is_bound(&object) || is_bound(&slow);
-            let _ = look.send(()); // the other may be tired of waiting
-            assert!(!bound);
-        });
-        let bound = object.clone();
-        assert!(is_bound(&bound));
-        engine.close();
     }
 }

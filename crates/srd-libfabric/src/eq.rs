@@ -1,15 +1,15 @@
 //! Event queues (fi_eq(3)): what has become of insertions and registrations that a program did not wait for, and events that
 //! the program writes itself.
 
-use crate::boundary::{Errno, Outcome, abi, array, object, value_or, writable};
+use crate::bereaved::{Bereaved, is_bound};
+use crate::boundary::{Errno, Outcome, abi, array, copy_text, object, value_or, writable};
 use crate::completions::in_words;
 use crate::constants::*;
-use crate::cq::copy_text;
-use crate::engine::{Bereaved, is_bound};
 use crate::fabric::{Fabric, Shared};
 use crate::layout::*;
-use crate::wait::{self, WaitObject, Waitable, timeout};
-use crate::wait_set::{self, control};
+use crate::wait::{WaitObject, timeout};
+use crate::wait_set::signal_of;
+use crate::waitable::{self, Waitable};
 use libc::{c_char, c_int, c_void};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -146,19 +146,23 @@ abi! {
             Some(attr) => (attr.wait_obj, attr.wait_set),
             None => (FI_WAIT_UNSPEC, std::ptr::null_mut()),
         };
-        let wait = WaitObject::new(kind, wait_set::signal_of(set))?;
+        let wait = WaitObject::new(kind, signal_of(set))?;
         let made = Box::into_raw(Box::new(Eq {
             fid: fid_eq { fid: fid { fclass: FI_CLASS_EQ, context, ops: &FID_OPS }, ops: &OPS },
             _fabric: fabric.shared.clone(),
             events: Arc::new(Events { waiting: Mutex::default(), come: Condvar::new(), wait }),
         }));
-        wait_set::enter(set, made.cast());
+        waitable::enter(signal_of(set), made);
         *writable(eq)? = made.cast();
         Ok(())
     }
 
     closing fn close(fid: *mut fid) {
-        wait::close::<Eq>(fid)
+        waitable::close::<Eq>(fid)
+    }
+
+    status fn control(fid: *mut fid, command: c_int, arg: *mut c_void) {
+        Eq::of(fid.cast())?.events.wait.control(command, arg)
     }
 
     count fn read(eq: *mut fid_eq, event: *mut u32, buf: *mut c_void, len: usize, flags: u64) {

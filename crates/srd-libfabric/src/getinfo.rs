@@ -2,73 +2,17 @@
 //! what was in the way. Addresses are chosen here, attributes in [`crate::attributes`].
 
 use crate::address::{self, Address};
-use crate::boundary::{Errno, Outcome, abi, readable, text, writable};
+use crate::boundary::{Outcome, abi, text, writable};
 use crate::constants::*;
 use crate::environment::Place;
+use crate::hints::{Asked, refused};
 use crate::info::Info;
 use crate::layout::*;
-use crate::{attributes, capabilities, domain, fabric, info};
+use crate::open::is_our_fabric;
+use crate::{attributes, capabilities, info};
 use libc::c_char;
 use srd_net::log;
 use std::net::{IpAddr, SocketAddr};
-
-/// What a program asks for, with the parts of its hints that are there.
-pub(crate) struct Asked<'a> {
-    /// The API that it was written for.
-    pub api: u32,
-    pub info: Option<&'a fi_info>,
-    pub tx: Option<&'a fi_tx_attr>,
-    pub rx: Option<&'a fi_rx_attr>,
-    pub ep: Option<&'a fi_ep_attr>,
-    pub domain: Option<&'a fi_domain_attr>,
-    pub fabric: Option<&'a fi_fabric_attr>,
-    /// The domain, if it is open already.
-    pub open: Option<&'a domain::Domain>,
-}
-
-impl<'a> Asked<'a> {
-    /// # Safety
-    /// `hints` is NULL or a live info with live parts, of the structures of a libfabric of that API or later.
-    pub unsafe fn new(api: u32, hints: *const fi_info) -> Outcome<Asked<'a>> {
-        // SAFETY: as the caller says; the parts may be NULL.
-        unsafe {
-            let info: Option<&fi_info> = hints.as_ref();
-            let domain = info.and_then(|info| info.domain_attr.as_ref());
-            let open = match domain {
-                Some(attr) if !attr.domain.is_null() => {
-                    let ours = domain::Domain::recognize(attr.domain);
-                    Some(ours.ok_or_else(|| refused("an open domain", "of another provider"))?)
-                }
-                _ => None,
-            };
-            Ok(Asked {
-                api,
-                info,
-                tx: info.and_then(|info| info.tx_attr.as_ref()),
-                rx: info.and_then(|info| info.rx_attr.as_ref()),
-                ep: info.and_then(|info| info.ep_attr.as_ref()),
-                domain,
-                fabric: info.and_then(|info| info.fabric_attr.as_ref()),
-                open,
-            })
-        }
-    }
-}
-
-/// Says what was in the way.
-pub(crate) fn refused(what: &str, asked: impl std::fmt::Display) -> Errno {
-    log::info(format_args!("fi_getinfo: {what} {asked} is not possible"));
-    Errno::NO_DATA
-}
-
-/// A set of bits, for the log.
-pub(crate) struct Bits(pub u64);
-
-impl std::fmt::Display for Bits {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:#x}", self.0)
-    }
-}
 
 abi! {
     status fn getinfo(
@@ -163,7 +107,7 @@ impl Wanted {
             })?;
             *(if is_source { &mut source } else { &mut destination }) = Some(Address { at: found, key: 0 });
         }
-        Ok(Wanted { source, destination, domain: asked.open.map(domain::Domain::ip) })
+        Ok(Wanted { source, destination, domain: asked.open.map(|open| open.shared.ip) })
     }
 
     fn source_ip(&self) -> Option<IpAddr> {
@@ -187,21 +131,9 @@ fn check_names(asked: &Asked<'_>, interface: &str) -> Outcome<()> {
         check("fabric", fabric.name, capabilities::FABRIC)?;
         check("provider", fabric.prov_name, &capabilities::name().to_string_lossy())?;
         // SAFETY: by fi_getinfo(3) NULL or an open fabric.
-        if !fabric.fabric.is_null() && unsafe { fabric::Fabric::recognize(fabric.fabric) }.is_none() {
+        if !fabric.fabric.is_null() && unsafe { !is_our_fabric(fabric.fabric) } {
             return Err(refused("an open fabric", "of another provider"));
         }
     }
     Ok(())
-}
-
-/// The source address in an info, as programs hand it to fi_domain(3) and fi_endpoint(3).
-///
-/// # Safety
-/// The pointer is NULL or leads to a live info.
-pub(crate) unsafe fn source_of(info: *const fi_info) -> Outcome<Option<Address>> {
-    // SAFETY: as the caller says; by fi_getinfo(3) the length goes with the address.
-    unsafe {
-        let info = readable(info)?;
-        Ok(address::read(info.src_addr, info.src_addrlen))
-    }
 }

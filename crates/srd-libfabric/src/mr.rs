@@ -28,6 +28,16 @@ impl Mr {
     }
 }
 
+/// Whether peers name bytes by virtual address.
+pub(crate) fn has_virtual_addresses(mr_mode: i32) -> bool {
+    mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC) != 0
+}
+
+/// Whether the provider chooses keys.
+pub(crate) fn has_provider_keys(mr_mode: i32) -> bool {
+    mr_mode & (FI_MR_PROV_KEY | FI_MR_BASIC) != 0
+}
+
 fn register(
     domain: &Domain,
     range: &[iovec],

@@ -1,10 +1,14 @@
-//! Poll sets (fi_poll(3)): several completion queues and counters looked at in one call.
+//! Several queues and counters looked at in one call: poll sets (fi_poll(3)), and fi_trywait(3) before a sleep.
 
-use crate::boundary::{Errno, Outcome, abi, object, readable, writable};
+use crate::boundary::{Errno, Outcome, abi, array, object, readable, writable};
 use crate::constants::*;
+use crate::counter::Counter;
+use crate::cq::Cq;
 use crate::domain::{Domain, Shared};
+use crate::eq::Eq;
 use crate::layout::*;
-use crate::wait_set::waitable;
+use crate::wait_set::WaitSet;
+use crate::waitable::Waitable;
 use libc::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,6 +25,23 @@ impl PollSet {
     unsafe fn of<'a>(pointer: *mut fid_poll) -> Outcome<&'a PollSet> {
         // SAFETY: as the caller says; `fid` is the first field.
         unsafe { object(pointer) }
+    }
+}
+
+/// The object of ours, of whichever kind.
+///
+/// # Safety
+/// The pointer is NULL or points to a live object of ours.
+unsafe fn waitable<'a>(fid: *mut fid) -> Outcome<&'a dyn Waitable> {
+    // SAFETY: as the caller says, and objects know their kind.
+    unsafe {
+        Ok(match readable(fid)?.fclass {
+            FI_CLASS_CQ => Cq::of(fid.cast())?,
+            FI_CLASS_CNTR => Counter::of(fid.cast())?,
+            FI_CLASS_EQ => Eq::of(fid.cast())?,
+            FI_CLASS_WAIT => WaitSet::of(fid.cast())?,
+            _ => return Err(Errno::INVALID),
+        })
     }
 }
 
@@ -85,5 +106,15 @@ abi! {
             }
         }
         Ok(n)
+    }
+
+    /// fi_trywait(3): 0 if the program may sleep on the descriptors of all, -FI_EAGAIN if one of them has something.
+    status fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) {
+        for &fid in array(fids, usize::try_from(count).map_err(|_| Errno::INVALID)?)? {
+            if !waitable(fid)?.try_wait()? {
+                return Err(Errno::AGAIN);
+            }
+        }
+        Ok(())
     }
 }

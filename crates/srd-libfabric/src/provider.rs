@@ -1,7 +1,7 @@
 //! What libfabric finds in the library.
 
 use crate::layout::{fi_context, fi_provider};
-use crate::{capabilities, engine, environment, fabric, getinfo};
+use crate::{capabilities, engine, environment, getinfo, open};
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 use std::sync::Once;
@@ -18,7 +18,7 @@ static PROVIDER: Provider = Provider(UnsafeCell::new(fi_provider {
     context: fi_context { internal: [null_mut(); 4] },
     name: null_mut(),
     getinfo: getinfo::getinfo,
-    fabric: fabric::open,
+    fabric: open::open_fabric,
     cleanup,
 }));
 

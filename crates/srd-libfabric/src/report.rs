@@ -1,7 +1,7 @@
 //! What is told of the messaging layer beside the counters of the instance (`srd top`, `SRD_STATS`): its own counters, and
 //! how messages to each peer of this host go.
 
-use crate::engine::{Bound, State};
+use crate::state::{Bound, State};
 use srd_msg::PeerReport;
 use srd_net::{LayerStats, LocalPeerStats, MOST_PEERS};
 use srd_wire::Gid;

@@ -2,7 +2,7 @@
 //! messaging layer takes a lane where there is one; which there are is decided here, peer by peer. What stands in the way
 //! of one is said once.
 
-use crate::engine::{Bereaved, Messages};
+use crate::bereaved::Bereaved;
 use srd_device::{Device, HostMemory, QPS_PER_PORT};
 use srd_msg::{EndpointId, Identity, LaneSend, LaneTraffic, PeerAddr, PeerId};
 use srd_net::log;
@@ -37,6 +37,9 @@ pub(crate) struct ShmPeers {
     next_sweep: Time,
     without: Vec<Without>,
 }
+
+/// The messaging layer over the memory of this process.
+pub(crate) type Messages = srd_msg::Domain<HostMemory>;
 
 /// The messaging layer and its device, at a time.
 pub(crate) struct Layer<'a> {

@@ -1,10 +1,7 @@
 //! What programs sleep on: descriptors that become readable when there is something, and how long a sleep may be.
 
-use crate::boundary::{Errno, Outcome, object};
+use crate::boundary::{Errno, Outcome, writable};
 use crate::constants::*;
-use crate::engine::Engine;
-use crate::layout::fid;
-use crate::wait_set;
 use libc::{c_int, c_void};
 use srd_net::EventFd;
 use std::os::fd::{AsFd, AsRawFd};
@@ -99,66 +96,9 @@ impl WaitObject {
             _ => return Err(Errno::NO_SYS),
         };
         // SAFETY: as the caller says: both are filled in with an int.
-        *unsafe { crate::boundary::writable(arg.cast::<c_int>()) }? = answer;
+        *unsafe { writable(arg.cast::<c_int>()) }? = answer;
         Ok(())
     }
-}
-
-/// What a program can wait for: queues, counters, and sets of them.
-pub(crate) trait Waitable {
-    /// What it sleeps on.
-    fn wait_object(&self) -> &WaitObject;
-
-    /// What the program calls it.
-    fn context(&self) -> *mut c_void;
-
-    /// Who brings what comes, if it is not the program itself.
-    fn engine(&self) -> Option<&Engine> {
-        None
-    }
-
-    /// Whether something refers to it.
-    fn is_bound(&self) -> bool;
-
-    /// Moves packets where that can bring something, and tells whether there is anything.
-    fn look(&self) -> Outcome<bool>;
-
-    /// fi_trywait(3): whether the program may sleep on the descriptor.
-    fn try_wait(&self) -> Outcome<bool> {
-        if let Some(signal) = &self.wait_object().signal {
-            signal.lower();
-        }
-        self.may_sleep()
-    }
-
-    /// The same for who has lowered the signal.
-    fn may_sleep(&self) -> Outcome<bool> {
-        while !self.look()? {
-            let Some(engine) = self.engine() else { return Ok(true) };
-            // What comes by shared memory need not be anything for this program.
-            if engine.fall_asleep()? {
-                engine.instance.hand_over();
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-}
-
-/// Closes one, unless something refers to it.
-///
-/// # Safety
-/// The pointer is NULL or points to a live `T` in a box, which nobody uses any more.
-pub(crate) unsafe fn close<T: Waitable>(fid: *mut fid) -> Outcome<()> {
-    // SAFETY: as the caller says.
-    let closed: &T = unsafe { object(fid) }?;
-    if closed.is_bound() {
-        return Err(Errno::BUSY);
-    }
-    wait_set::leave(closed.wait_object(), fid);
-    // SAFETY: as the caller says.
-    drop(unsafe { Box::from_raw(fid.cast::<T>()) });
-    Ok(())
 }
 
 /// A timeout in milliseconds, as libfabric gives it: negative for none.

@@ -2,14 +2,12 @@
 
 use crate::boundary::{Errno, Outcome, abi, object, readable, writable};
 use crate::constants::*;
-use crate::counter::Counter;
-use crate::cq::Cq;
-use crate::eq::Eq;
 use crate::fabric::{Fabric, Shared};
 use crate::layout::*;
-use crate::wait::{self, Signal, WaitObject, Waitable, timeout};
+use crate::wait::{Signal, WaitObject, timeout};
+use crate::waitable::{self, Waitable};
 use libc::{c_int, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 #[repr(C)]
@@ -19,21 +17,6 @@ pub(crate) struct WaitSet {
     wait: WaitObject,
 }
 
-/// The objects of all wait sets, each with the set's signal. Sets are few, and looked at before a sleep only.
-static MEMBERS: Mutex<Vec<Member>> = Mutex::new(Vec::new());
-
-struct Member {
-    signal: Arc<Signal>,
-    fid: *mut fid,
-}
-
-// SAFETY: the object leaves the list before it is closed.
-unsafe impl Send for Member {}
-
-fn members() -> MutexGuard<'static, Vec<Member>> {
-    MEMBERS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The signal of a set.
 ///
 /// # Safety
@@ -41,24 +24,6 @@ fn members() -> MutexGuard<'static, Vec<Member>> {
 pub(crate) unsafe fn signal_of(set: *mut fid_wait) -> Option<Arc<Signal>> {
     // SAFETY: as the caller says.
     unsafe { WaitSet::of(set) }.ok().and_then(|set| set.wait.signal.clone())
-}
-
-/// Enters an object that was opened with that set.
-///
-/// # Safety
-/// As of [`signal_of`]; the object is live until [`leave`].
-pub(crate) unsafe fn enter(set: *mut fid_wait, fid: *mut fid) {
-    // SAFETY: as the caller says.
-    if let Some(signal) = unsafe { signal_of(set) } {
-        members().push(Member { signal, fid });
-    }
-}
-
-/// Takes out an object that is about to be closed.
-pub(crate) fn leave(wait: &WaitObject, fid: *mut fid) {
-    if wait.kind == FI_WAIT_SET {
-        members().retain(|member| member.fid != fid);
-    }
 }
 
 impl WaitSet {
@@ -86,33 +51,13 @@ impl Waitable for WaitSet {
     /// Whether one of its objects has something. All have the set's signal, and it was lowered before the first is looked at:
     /// what one of them gets while another is looked at must be shown.
     fn look(&self) -> Outcome<bool> {
-        let mine =
-            |it: &&Member| self.wait.signal.as_ref().is_some_and(|signal| Arc::ptr_eq(&it.signal, signal));
-        let mine: Vec<*mut fid> = members().iter().filter(mine).map(|it| it.fid).collect();
-        for fid in mine {
+        for member in waitable::members_of(&self.wait) {
             // SAFETY: the program does not close an object of a set on which it waits.
-            if !unsafe { waitable(fid) }?.may_sleep()? {
+            if !unsafe { &*member }.may_sleep()? {
                 return Ok(true);
             }
         }
         Ok(false)
-    }
-}
-
-/// The object of ours, of whichever kind.
-///
-/// # Safety
-/// The pointer is NULL or points to a live object of ours.
-pub(crate) unsafe fn waitable<'a>(fid: *mut fid) -> Outcome<&'a dyn Waitable> {
-    // SAFETY: as the caller says, and objects know their kind.
-    unsafe {
-        Ok(match readable(fid)?.fclass {
-            FI_CLASS_CQ => Cq::of(fid.cast())?,
-            FI_CLASS_CNTR => Counter::of(fid.cast())?,
-            FI_CLASS_EQ => Eq::of(fid.cast())?,
-            FI_CLASS_WAIT => WaitSet::of(fid.cast())?,
-            _ => return Err(Errno::INVALID),
-        })
     }
 }
 
@@ -139,12 +84,11 @@ abi! {
     }
 
     closing fn close(fid: *mut fid) {
-        wait::close::<WaitSet>(fid)
+        waitable::close::<WaitSet>(fid)
     }
 
-    /// Of everything that a program can wait for.
     status fn control(fid: *mut fid, command: c_int, arg: *mut c_void) {
-        waitable(fid)?.wait_object().control(command, arg)
+        WaitSet::of(fid.cast())?.wait.control(command, arg)
     }
 
     status fn wait(set: *mut fid_wait, milliseconds: c_int) {

@@ -47,7 +47,7 @@ impl Ah {
         }
         if let Ok(instance) = self.link.instance() {
             given_back(instance.with(|device, now| device.destroy_ah(now, self.pd, self.number)))?;
-            self.context().objects.remove(|live| &mut live.ahs, self);
+            self.context().objects.remove(|live| &mut live.ahs, &self.ibv);
         }
         Ok(())
     }
@@ -70,7 +70,7 @@ abi! {
             pd: domain.id,
             link: Link::new(instance),
         }));
-        context.objects.add(|live| &mut live.ahs, &*ah);
+        context.objects.add(|live| &mut live.ahs, &ah.ibv);
         Ok(&mut ah.ibv)
     }
 

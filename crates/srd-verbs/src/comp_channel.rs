@@ -1,13 +1,10 @@
 //! Completion channels: where a program waits for notifications of completion queues.
 
-use crate::async_event::acknowledge;
-use crate::boundary::{Errno, Outcome, abi, object, writable};
+use crate::boundary::{Errno, Outcome, abi, object};
 use crate::context::Context;
-use crate::cq::Cq;
 use crate::event_queue::EventQueue;
 use crate::layout::*;
 use crate::objects::Pointer;
-use libc::{c_uint, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -17,7 +14,7 @@ pub(crate) struct CompChannel {
     /// Completion queues that use it.
     users: AtomicI32,
     /// Notifications that wait for the program.
-    pub events: Arc<EventQueue<Pointer<Cq>>>,
+    pub events: Arc<EventQueue<Pointer<ibv_cq>>>,
 }
 
 // SAFETY: the C part is written when it is made, and the rest is Sync.
@@ -57,37 +54,5 @@ abi! {
         }
         drop(Box::from_raw(channel.cast::<CompChannel>()));
         Ok(())
-    }
-
-    exported minus_one fn ibv_get_cq_event(
-        channel: *mut ibv_comp_channel,
-        cq: *mut *mut ibv_cq,
-        cq_context: *mut *mut c_void,
-    ) {
-        let channel = CompChannel::of(channel)?;
-        let (cq, cq_context) = (writable(cq)?, writable(cq_context)?);
-        channel.events.pop(|notified| {
-            let notified = &*notified.get();
-            notified.comp_events_reported.fetch_add(1, Ordering::Relaxed);
-            *cq = notified.pointer();
-            *cq_context = (**cq).cq_context;
-        })?;
-        Ok(0)
-    }
-}
-
-/// Returns nothing.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
-    if !cq.is_null() {
-        // SAFETY: by `ibv_ack_cq_events(3)` it points to a live completion queue.
-        unsafe {
-            acknowledge(
-                &raw mut (*cq).mutex,
-                &raw mut (*cq).cond,
-                &raw mut (*cq).comp_events_completed,
-                count,
-            );
-        }
     }
 }

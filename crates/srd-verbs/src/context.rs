@@ -1,13 +1,14 @@
-//! An open device: what `ibv_open_device` returns. Contexts know nothing of each other: each closes on its own, and
-//! what a program forgot to destroy goes with it, as it would in the kernel (docs/design/efa-verbs.md, "Trap 9").
+//! An open device: what `ibv_open_device` returns, and what programs ask it. Contexts know nothing of each other: each
+//! closes on its own, and what a program forgot to destroy goes with it, as it would in the kernel
+//! (docs/design/efa-verbs.md, "Trap 9").
 
-use crate::async_event::AsyncQueue;
+use crate::async_queue::AsyncQueue;
 use crate::boundary::{Errno, Outcome, abi, copy_out, object, writable};
 use crate::device_list::Device;
 use crate::layout::constant::*;
 use crate::layout::*;
 use crate::objects::Objects;
-use crate::{cq, cq_iterator, parent_domain, profile, qp, stubs, wr_builder};
+use crate::profile;
 use libc::{c_int, c_void, size_t};
 use srd_net::log;
 use srd_net::{Instance, Subscription};
@@ -39,28 +40,13 @@ struct Network {
 unsafe impl Sync for Context {}
 
 impl Context {
-    fn open(device: &'static Device) -> Outcome<Box<Context>> {
+    /// With the functions that programs call through it.
+    pub fn new(device: &'static Device, mut verbs: verbs_context) -> Outcome<Box<Context>> {
         let async_events = Arc::new(AsyncQueue::new()?);
         let cmd_fd = open_null()?;
-        // SAFETY: pointers, numbers and optional function pointers, for all of which zero is valid.
-        let mut verbs: verbs_context = unsafe { std::mem::zeroed() };
-        verbs.query_port = Some(query_port);
-        verbs.query_device_ex = Some(query_device_ex);
-        verbs.create_cq_ex = Some(cq::create_cq_ex);
-        verbs.create_qp_ex = Some(qp::create_qp_ex);
-        verbs.alloc_td = Some(parent_domain::alloc_td);
-        verbs.dealloc_td = Some(parent_domain::dealloc_td);
-        verbs.alloc_parent_domain = Some(parent_domain::alloc_parent_domain);
         verbs.sz = size_of::<verbs_context>();
         let context = &mut verbs.context;
         context.device = device.pointer();
-        context.ops._compat_query_device = Some(ibv_query_device);
-        context.ops._compat_query_port = Some(ibv_query_port);
-        context.ops.poll_cq = Some(cq_iterator::poll_cq);
-        context.ops.req_notify_cq = Some(cq::req_notify_cq);
-        context.ops.post_send = Some(wr_builder::post_send);
-        context.ops.post_recv = Some(qp::post_recv);
-        context.ops.post_srq_recv = Some(stubs::post_srq_recv);
         context.cmd_fd = cmd_fd;
         context.async_fd = async_events.fd();
         context.num_comp_vectors = profile::COMPLETION_VECTORS;
@@ -110,6 +96,11 @@ impl Context {
         self.network.get().map(|network| &network.instance).ok_or(Errno::IO)
     }
 
+    /// Lets go of the running device.
+    pub fn disconnect(&mut self) {
+        self.network.take();
+    }
+
     /// Whether this process is a fork of the one that opened it.
     pub fn is_inherited(&self) -> bool {
         self.pid != std::process::id()
@@ -131,28 +122,6 @@ fn open_null() -> Outcome<c_int> {
 }
 
 abi! {
-    exported pointer fn ibv_open_device(device: *mut ibv_device) -> ibv_context {
-        let context = Context::open(Device::of(device)?)?;
-        Ok(Box::leak(context).pointer())
-    }
-
-    exported closing fn ibv_close_device(context: *mut ibv_context) {
-        let context = (&raw const *Context::of(context)?).cast_mut();
-        if (*context).is_inherited() {
-            // Sockets and threads are the parent's; the memory stays, too, as a lock may have been held at the fork.
-            return Ok(());
-        }
-        let forgotten = (*context).objects.end_all();
-        if forgotten == 0 {
-            drop(Box::from_raw(context));
-            return Ok(());
-        }
-        log::debug(format_args!("ibv_close_device: ended {forgotten} objects that the program had not destroyed"));
-        // Their memory stays, and the context's: the program may still name them.
-        (*context).network.take();
-        Ok(())
-    }
-
     exported status fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) {
         *writable(attr)? = device_attributes(Context::of(context)?.device);
         Ok(())

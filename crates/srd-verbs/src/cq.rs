@@ -1,7 +1,8 @@
-//! Completion queues: making, arming, destroying. How they are polled is in [`crate::cq_iterator`].
+//! Completion queues: making, arming, destroying, and telling programs that there is something in them. How they are polled
+//! is in [`crate::cq_iterator`].
 
-use crate::async_event::wait_for_acknowledgements;
-use crate::boundary::{Errno, Outcome, abi, copy_in, given_back, has_field, object, readable};
+use crate::acknowledgements::{acknowledge, wait_for_acknowledgements};
+use crate::boundary::{Errno, Outcome, abi, copy_in, given_back, has_field, object, readable, writable};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
 use crate::cq_iterator::{self, Polled};
@@ -11,7 +12,7 @@ use crate::objects::{Link, Pointer};
 use crate::pd::Pd;
 use crate::poll_lock::PollLock;
 use crate::profile;
-use libc::{c_int, c_void};
+use libc::{c_int, c_uint, c_void};
 use srd_device::CqId;
 use srd_net::Subscription;
 use srd_net::log;
@@ -36,7 +37,7 @@ pub(crate) struct Cq {
     /// Whether notifications may still be entered; asked under the channel's lock.
     open: Arc<AtomicBool>,
     /// Notifications that the program was given.
-    pub comp_events_reported: AtomicU32,
+    comp_events_reported: AtomicU32,
     /// Asynchronous events that the program was given.
     pub async_events_reported: AtomicU32,
     parent: Option<&'static Pd>,
@@ -97,17 +98,16 @@ impl Cq {
 
     fn notify(&self) {
         if let Some(channel) = self.channel() {
-            channel.events.push_if(Pointer::new(self), || self.open.load(Ordering::Relaxed));
+            channel.events.push_if(Pointer::new(self.pointer()), || self.open.load(Ordering::Relaxed));
         }
     }
 
     /// Ends notifications and takes back those that the program has not seen.
     fn close_channel(&self) {
         if let Some(channel) = self.channel() {
-            channel.events.remove(
-                || self.open.store(false, Ordering::Relaxed),
-                |event| std::ptr::eq(event.get(), self),
-            );
+            channel
+                .events
+                .remove(|| self.open.store(false, Ordering::Relaxed), |event| event.get() == self.pointer());
         }
         let subscription = self.subscription.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         drop(subscription);
@@ -131,8 +131,8 @@ impl Cq {
         } else {
             if let Ok(instance) = self.link.instance() {
                 given_back(instance.with(|device, _| device.destroy_cq(self.id)))?;
-                context.objects.remove(|live| &mut live.cqs, self);
-                context.async_events.forget_cq(self);
+                context.objects.remove(|live| &mut live.cqs, self.pointer());
+                context.async_events.forget_cq(self.pointer());
                 self.close_channel();
             }
             self.wait_for_acknowledgements();
@@ -215,7 +215,7 @@ impl Cq {
         let cq: &'static Cq = cq;
         if let Some(channel) = channel {
             channel.count_user(true);
-            let target = Pointer::new(cq);
+            let target = Pointer::new(cq.pointer());
             // It may still run in another thread when the subscription, the queue and the channel have gone.
             let events = channel.events.clone();
             let subscription = instance
@@ -225,7 +225,7 @@ impl Cq {
         if let Some(parent) = parent {
             parent.count_user(true);
         }
-        context.objects.add(|live| &mut live.cqs, cq);
+        context.objects.add(|live| &mut live.cqs, cq.pointer());
         Ok(cq.ex.get())
     }
 }
@@ -305,6 +305,21 @@ abi! {
         Ok(())
     }
 
+    exported minus_one fn ibv_get_cq_event(
+        channel: *mut ibv_comp_channel,
+        cq: *mut *mut ibv_cq,
+        cq_context: *mut *mut c_void,
+    ) {
+        let channel = CompChannel::of(channel)?;
+        let (cq, cq_context) = (writable(cq)?, writable(cq_context)?);
+        channel.events.pop(|notified| {
+            *cq = notified.get();
+            let notified: &Cq = &*(*cq).cast();
+            notified.comp_events_reported.fetch_add(1, Ordering::Relaxed);
+            *cq_context = (**cq).cq_context;
+        })?;
+        Ok(0)
+    }
     /// Refused, so that libfabric does not poll the queue's memory itself: there is none. libfabric then takes the
     /// path through the iterator (docs/design/efa-verbs.md, "Direct data path").
     exported status fn srd_efadv_query_cq(_cq: *mut ibv_cq, attr: *mut efadv_cq_attr, len: u32) {
@@ -320,5 +335,21 @@ abi! {
     exported pointer fn srd_efadv_cq_from_ibv_cq_ex(cq: *mut ibv_cq_ex) -> efadv_cq {
         let cq: &Cq = object(cq)?;
         Ok((&raw const cq.dv).cast_mut())
+    }
+}
+
+/// Returns nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
+    if !cq.is_null() {
+        // SAFETY: by `ibv_ack_cq_events(3)` it points to a live completion queue.
+        unsafe {
+            acknowledge(
+                &raw mut (*cq).mutex,
+                &raw mut (*cq).cond,
+                &raw mut (*cq).comp_events_completed,
+                count,
+            );
+        }
     }
 }

@@ -8,8 +8,10 @@
 //! Objects handed to C are allocations of their own that begin with the C structure; a pointer from C is a pointer to
 //! the object. Nothing allocates or looks anything up while work is posted or completions are polled.
 
+mod acknowledgements;
 mod ah;
 mod async_event;
+mod async_queue;
 mod boundary;
 mod comp_channel;
 mod context;
@@ -22,7 +24,7 @@ pub mod layout;
 mod local_address;
 mod mr;
 mod objects;
-mod parent_domain;
+mod open;
 mod pd;
 mod poll_lock;
 mod profile;

@@ -42,7 +42,7 @@ impl Mr {
         }
         if let Ok(instance) = self.link.instance() {
             given_back(instance.with(|device, _| device.dereg_mr(self.key)))?;
-            self.context().objects.remove(|live| &mut live.mrs, self);
+            self.context().objects.remove(|live| &mut live.mrs, &self.ibv);
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ fn register(pd: &Pd, addr: *mut c_void, len: usize, iova: u64, flags: u32) -> Ou
         key,
         link: Link::new(instance),
     }));
-    context.objects.add(|live| &mut live.mrs, &*mr);
+    context.objects.add(|live| &mut live.mrs, &mr.ibv);
     Ok(&mut mr.ibv)
 }
 

@@ -1,11 +1,8 @@
-//! What a program has made in a context and not destroyed yet, and how an object reaches the running device.
+//! What a program has made in a context and not destroyed yet, by what C calls it, and how an object reaches the running
+//! device.
 
-use crate::ah::Ah;
 use crate::boundary::{Errno, Outcome};
-use crate::cq::Cq;
-use crate::mr::Mr;
-use crate::pd::Pd;
-use crate::qp::Qp;
+use crate::layout::*;
 use srd_device::CqId;
 use srd_net::Instance;
 use srd_wire::Qpn;
@@ -39,16 +36,16 @@ impl Link {
     }
 }
 
-/// A pointer to an object, as a key.
+/// What C calls an object, as a key.
 pub(crate) struct Pointer<T>(*const T);
 
 impl<T> Pointer<T> {
-    pub fn new(object: &T) -> Pointer<T> {
+    pub fn new(object: *const T) -> Pointer<T> {
         Pointer(object)
     }
 
-    pub fn get(self) -> *const T {
-        self.0
+    pub fn get(self) -> *mut T {
+        self.0.cast_mut()
     }
 }
 
@@ -70,18 +67,18 @@ impl<T> Hash for Pointer<T> {
     }
 }
 // SAFETY: the objects may be used from any thread; who follows the pointer answers for its being alive.
-unsafe impl<T: Sync> Send for Pointer<T> {}
+unsafe impl<T> Send for Pointer<T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Pointer<T> {}
+unsafe impl<T> Sync for Pointer<T> {}
 
 /// Live objects, by kind.
 #[derive(Default)]
 pub(crate) struct Live {
-    pub pds: HashSet<Pointer<Pd>>,
-    pub mrs: HashSet<Pointer<Mr>>,
-    pub ahs: HashSet<Pointer<Ah>>,
-    pub cqs: HashSet<Pointer<Cq>>,
-    pub qps: HashSet<Pointer<Qp>>,
+    pub pds: HashSet<Pointer<ibv_pd>>,
+    pub mrs: HashSet<Pointer<ibv_mr>>,
+    pub ahs: HashSet<Pointer<ibv_ah>>,
+    pub cqs: HashSet<Pointer<ibv_cq>>,
+    pub qps: HashSet<Pointer<ibv_qp>>,
 }
 
 /// See the module.
@@ -94,44 +91,36 @@ impl Objects {
     }
 
     /// Enters an object.
-    pub fn add<T>(&self, kind: impl FnOnce(&mut Live) -> &mut HashSet<Pointer<T>>, object: &T) {
-        kind(&mut self.live()).insert(Pointer(object));
+    pub fn add<T>(&self, kind: impl FnOnce(&mut Live) -> &mut HashSet<Pointer<T>>, object: *const T) {
+        kind(&mut self.live()).insert(Pointer::new(object));
     }
 
     /// Removes an object that the program destroys.
-    pub fn remove<T>(&self, kind: impl FnOnce(&mut Live) -> &mut HashSet<Pointer<T>>, object: &T) {
-        kind(&mut self.live()).remove(&Pointer(object));
+    pub fn remove<T>(&self, kind: impl FnOnce(&mut Live) -> &mut HashSet<Pointer<T>>, object: *const T) {
+        kind(&mut self.live()).remove(&Pointer::new(object));
     }
 
     /// Calls `f` with the queue pair of that number, if it is of this context. It cannot end meanwhile.
-    pub fn with_qp(&self, qpn: Qpn, f: impl FnOnce(&Qp)) {
+    pub fn with_qp(&self, qpn: Qpn, f: impl FnOnce(Pointer<ibv_qp>)) {
         let live = self.live();
-        // SAFETY: an object leaves the set before it ends, for which it needs the lock that we hold.
-        if let Some(qp) = live.qps.iter().map(|qp| unsafe { &*qp.get() }).find(|qp| qp.qpn == qpn) {
+        // SAFETY: an object leaves the set before it ends, for which it needs the lock that we hold. Nobody writes to
+        // the field.
+        if let Some(&qp) = live.qps.iter().find(|qp| unsafe { (*qp.get()).qp_num == qpn.0 as u32 }) {
             f(qp);
         }
     }
 
     /// Calls `f` with the completion queue of that number, if it is of this context. It cannot end meanwhile.
-    pub fn with_cq(&self, id: CqId, f: impl FnOnce(&Cq)) {
+    pub fn with_cq(&self, id: CqId, f: impl FnOnce(Pointer<ibv_cq>)) {
         let live = self.live();
         // SAFETY: as above.
-        if let Some(cq) = live.cqs.iter().map(|cq| unsafe { &*cq.get() }).find(|cq| cq.id == id) {
+        if let Some(&cq) = live.cqs.iter().find(|cq| unsafe { (*cq.get()).handle == id.0 }) {
             f(cq);
         }
     }
 
-    /// Ends everything, users before what they use. Returns how much there was.
-    pub fn end_all(&self) -> usize {
-        let live = std::mem::take(&mut *self.live());
-        // SAFETY: what is in the sets is alive, and the context that closes is the only one to know it.
-        unsafe {
-            live.qps.iter().for_each(|qp| (*qp.get()).end());
-            live.cqs.iter().for_each(|cq| (*cq.get()).end());
-            live.mrs.iter().for_each(|mr| (*mr.get()).end());
-            live.ahs.iter().for_each(|ah| (*ah.get()).end());
-            live.pds.iter().for_each(|pd| (*pd.get()).end());
-        }
-        live.qps.len() + live.cqs.len() + live.mrs.len() + live.ahs.len() + live.pds.len()
+    /// Forgets everything and returns it.
+    pub fn take(&self) -> Live {
+        std::mem::take(&mut *self.live())
     }
 }

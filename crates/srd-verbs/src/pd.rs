@@ -1,14 +1,16 @@
-//! Protection domains.
+//! Protection domains, thread domains and parent domains. With the latter two a program promises that one thread alone
+//! uses an object; there is nothing here that would be the faster for it, so they are only kept track of.
 
-use crate::boundary::{Errno, Outcome, abi, given_back, object};
+use crate::boundary::{Errno, Outcome, abi, given_back, object, readable};
 use crate::context::Context;
+use crate::layout::constant::*;
 use crate::layout::*;
 use crate::objects::Link;
 use srd_device::PdId;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A protection domain, or a parent domain: the same domain again, with a thread domain and a pointer of the
-/// program's (see [`crate::parent_domain`]).
+/// program's.
 #[repr(C)]
 pub(crate) struct Pd {
     ibv: ibv_pd,
@@ -16,11 +18,11 @@ pub(crate) struct Pd {
     pub id: PdId,
     link: Link,
     /// Parent domains of a domain; completion queues and queue pairs of a parent domain.
-    pub users: AtomicU32,
+    users: AtomicU32,
     /// The domain of a parent domain.
     pub original: Option<&'static Pd>,
     /// The thread domain of a parent domain.
-    pub thread: Option<&'static crate::parent_domain::Td>,
+    thread: Option<&'static Td>,
 }
 
 // SAFETY: the C part is written when it is made, and the rest is Sync.
@@ -41,11 +43,11 @@ impl Pd {
     }
 
     /// Enters a new domain and returns what C calls it.
-    pub fn publish(
+    fn publish(
         context: &Context,
         id: PdId,
         original: Option<&'static Pd>,
-        thread: Option<&'static crate::parent_domain::Td>,
+        thread: Option<&'static Td>,
     ) -> Outcome<*mut ibv_pd> {
         let pd = Box::leak(Box::new(Pd {
             ibv: ibv_pd { context: context.pointer(), handle: id.0 },
@@ -55,7 +57,7 @@ impl Pd {
             original,
             thread,
         }));
-        context.objects.add(|live| &mut live.pds, &*pd);
+        context.objects.add(|live| &mut live.pds, &pd.ibv);
         Ok(&mut pd.ibv)
     }
 
@@ -96,10 +98,18 @@ impl Pd {
                     }
                 }
             }
-            self.context().objects.remove(|live| &mut live.pds, self);
+            self.context().objects.remove(|live| &mut live.pds, &self.ibv);
         }
         Ok(())
     }
+}
+
+/// A thread domain.
+#[repr(C)]
+struct Td {
+    ibv: ibv_td,
+    /// Parent domains with it.
+    users: AtomicU32,
 }
 
 abi! {
@@ -113,5 +123,45 @@ abi! {
         Pd::of(pd)?.destroy()?;
         drop(Box::from_raw(pd.cast::<Pd>()));
         Ok(())
+    }
+
+    pointer fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> ibv_td {
+        let context = Context::of(context)?;
+        if readable(attr)?.comp_mask != 0 {
+            return Err(Errno::UNSUPPORTED);
+        }
+        let td = Box::leak(Box::new(Td { ibv: ibv_td { context: context.pointer() }, users: AtomicU32::new(0) }));
+        Ok(&mut td.ibv)
+    }
+
+    closing fn dealloc_td(td: *mut ibv_td) {
+        let thread: &Td = object(td)?;
+        if thread.users.load(Ordering::Relaxed) > 0 {
+            return Err(Errno::BUSY);
+        }
+        drop(Box::from_raw(td.cast::<Td>()));
+        Ok(())
+    }
+
+    pointer fn alloc_parent_domain(
+        context: *mut ibv_context,
+        attr: *mut ibv_parent_domain_init_attr,
+    ) -> ibv_pd {
+        let context = Context::of(context)?;
+        let attr = readable(attr)?;
+        if attr.comp_mask & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
+            return Err(Errno::UNSUPPORTED);
+        }
+        let original: &'static Pd = Pd::of(attr.pd)?;
+        if original.original.is_some() {
+            return Err(Errno::INVALID);
+        }
+        let thread: Option<&'static Td> = if attr.td.is_null() { None } else { Some(object(attr.td)?) };
+        let pd = Pd::publish(context, original.id, Some(original), thread)?;
+        original.users.fetch_add(1, Ordering::Relaxed);
+        if let Some(thread) = thread {
+            thread.users.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(pd)
     }
 }

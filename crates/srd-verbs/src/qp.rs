@@ -1,6 +1,6 @@
 //! Queue pairs: making, changing, querying, destroying, and posting receives. Sends are in [`crate::wr_builder`].
 
-use crate::async_event::wait_for_acknowledgements;
+use crate::acknowledgements::wait_for_acknowledgements;
 use crate::boundary::{Errno, Outcome, abi, copy_in, given_back, has_field, object, readable, writable};
 use crate::context::Context;
 use crate::cq::Cq;
@@ -116,8 +116,8 @@ impl Qp {
         if let Ok(instance) = self.link.instance() {
             given_back(instance.destroy_qp(self.qpn))?;
             self.forget_completions();
-            context.objects.remove(|live| &mut live.qps, self);
-            context.async_events.forget_qp(self);
+            context.objects.remove(|live| &mut live.qps, self.pointer());
+            context.async_events.forget_qp(self.pointer());
         }
         let ex = self.pointer();
         // SAFETY: fields of this live object.
@@ -214,7 +214,7 @@ impl Qp {
             pd,
         }));
         pd.count_user(true);
-        context.objects.add(|live| &mut live.qps, &*qp);
+        context.objects.add(|live| &mut live.qps, qp.pointer());
         Ok(qp.pointer())
     }
 }

@@ -3,29 +3,7 @@
 
 use crate::ledger::{Violation, broken};
 use crate::world::{Event, Sabotage, World};
-use srd_wire::seal::{Keyring, Limits, Psk};
-use srd_wire::{Incarnation, InstanceAddr, Nanos, Time};
-
-/// Who a living process is.
-pub struct Identity {
-    /// Its incarnation.
-    pub incarnation: Incarnation,
-    /// Its keys, if packets are sealed.
-    pub keyring: Option<Keyring>,
-}
-
-impl Identity {
-    /// The identity of a process that has just started.
-    pub fn new(incarnation: Incarnation, sealed: bool, own: impl Iterator<Item = InstanceAddr>) -> Identity {
-        let keyring = sealed.then(|| {
-            let psk = Psk::from_bytes(&[7; Psk::LEN]).expect("of the right length");
-            let mut keyring = Keyring::new(incarnation, psk, Limits::default());
-            own.for_each(|addr| keyring.allow_self(addr.gid));
-            keyring
-        });
-        Identity { incarnation, keyring }
-    }
-}
+use srd_wire::{Nanos, Time};
 
 /// Wake-ups in a row that may have no effect...
 const MAX_IDLE: u64 = 4_096;

@@ -1,47 +1,13 @@
 //! What happens to processes and to the network between them.
 
+use crate::event::{Event, Fault};
 use crate::ledger::{State, Violation, broken};
 use crate::plan::purpose;
 use crate::posting::setup;
 use crate::rng::Rng;
-use crate::world::{Event, World};
+use crate::world::World;
 use srd_device::{QpModify, QpState};
 use srd_wire::{Nanos, Time};
-
-/// Something that goes wrong; the number decides to whom and how badly.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Fault {
-    /// Some paths between two hosts swallow everything.
-    Blackhole(u64),
-    /// A path comes and goes.
-    Flap(u64),
-    /// A path gets another delay.
-    DelayStep(u64),
-    /// Two hosts are cut off from each other.
-    Cut(u64),
-    /// Large datagrams disappear between two hosts.
-    MtuDrop(u64),
-    /// A process stops posting receives.
-    SlowReceiver(u64),
-    /// A queue pair is destroyed.
-    QpDestroy(u64),
-    /// A queue pair goes to the error state.
-    QpError(u64),
-    /// An address handle is destroyed.
-    AhDestroy(u64),
-    /// A memory region is taken away.
-    MrDereg(u64),
-    /// A process is killed and comes back.
-    Restart(u64),
-    /// A process stops for a while.
-    Pause(u64),
-    /// A clock jumps forward.
-    JumpForward(u64),
-    /// A clock jumps backward.
-    JumpBack(u64),
-    /// A process dies for good.
-    Death(u64),
-}
 
 /// A kind of fault, without the number.
 type Kind = fn(u64) -> Fault;

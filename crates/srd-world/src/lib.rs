@@ -12,11 +12,13 @@
 //! What lies where: [`plan`] draws the flat structures that say what a run is made of; [`net`] is the network;
 //! [`memory`] the memory of a process, with every access checked; [`node`] a process: its device, its clock and the
 //! objects it has made; [`ledger`] the oracle; [`workload`] draws what the processes do; [`world`] is the event loop that
-//! joins them, with `engine` (when a process runs its device), `traffic` (packets), `posting` (work), `polling` (completions) and `fault` (what happens
-//! to it) and `liveness` (the liveness phase) beside it; [`shrink`] makes a failing plan smaller; [`scenario`] holds named situations with their own measures.
+//! joins them, with `event` (what may happen) below it, and `engine` (when a process runs its device), `traffic` (packets), `posting`
+//! (work), `polling` (completions), `faults` (what happens to it) and `liveness` (the liveness phase) beside it; [`shrink`] makes a
+//! failing plan smaller; [`scenario`] holds named situations with their own measures.
 #![forbid(unsafe_code)]
 
 mod engine;
+mod event;
 mod faults;
 pub mod ledger;
 mod liveness;

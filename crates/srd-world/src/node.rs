@@ -7,6 +7,7 @@ use srd_device::{
     Access, AhNumber, CqId, Device, DeviceConfig, DeviceError, PdId, QPS_PER_PORT, QpInit, QpKind, QpModify,
 };
 use srd_proto::{Config, ControllerKind, SelectorKind};
+use srd_wire::seal::{Keyring, Limits, Psk};
 use srd_wire::{BitRate, Gid, Incarnation, InstanceAddr, MrKey, Nanos, Packet, Qkey, Qpn, Time};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,6 +25,27 @@ pub enum Carried {
     Typed(Box<Packet<Bytes>>),
     /// As bytes.
     Raw(Vec<u8>),
+}
+
+/// Who a living process is.
+pub(crate) struct Identity {
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// Its keys, if packets are sealed.
+    pub keyring: Option<Keyring>,
+}
+
+impl Identity {
+    /// The identity of a process that has just started.
+    pub fn new(incarnation: Incarnation, sealed: bool, own: impl Iterator<Item = InstanceAddr>) -> Identity {
+        let keyring = sealed.then(|| {
+            let psk = Psk::from_bytes(&[7; Psk::LEN]).expect("of the right length");
+            let mut keyring = Keyring::new(incarnation, psk, Limits::default());
+            own.for_each(|addr| keyring.allow_self(addr.gid));
+            keyring
+        });
+        Identity { incarnation, keyring }
+    }
 }
 
 /// A datagram in a socket.

@@ -1,9 +1,8 @@
 //! How a process makes its objects and posts work.
 
-use crate::engine::Identity;
 use crate::ledger::{Flaw, Ledger, Message, Qp, RECV_BASE, Recv, Since, State, Verb, Violation, broken};
 use crate::memory::Use;
-use crate::node::{MAX_MSG, PORT_BASE, REGION_LEN};
+use crate::node::{Identity, MAX_MSG, PORT_BASE, REGION_LEN};
 use crate::rng::mix;
 use crate::workload::{self, Draft};
 use crate::world::{Event, World};

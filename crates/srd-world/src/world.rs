@@ -1,10 +1,9 @@
 //! The event loop: virtual time, what happens next, and the two phases of a run.
 
-use crate::faults::Fault;
 use crate::ledger::{Ledger, Message, Score, State, Violation, broken};
 use crate::memory::WorldMemory;
 use crate::net::{Net, Tally};
-use crate::node::{Datagram, Node, gid_of};
+use crate::node::{Datagram, Identity, Node, gid_of};
 use crate::plan::{Plan, purpose};
 use crate::rng::{Rng, mix};
 use crate::trace;
@@ -14,33 +13,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+pub use crate::event::Event;
+
 /// Most processes of a world.
 pub const MAX_PROCESSES: usize = 16;
-
-/// What happens.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Event {
-    /// A datagram reaches the destination's own link.
-    Fabric(usize),
-    /// A datagram reaches the destination's socket.
-    Arrive(usize),
-    /// The engine of a process runs.
-    Wake(usize),
-    /// A process posts messages.
-    Post(usize),
-    /// A queue pair gets receives.
-    Stock(usize),
-    /// A process looks at its completion queues.
-    Poll(usize),
-    /// Something goes wrong.
-    Fault(Fault),
-    /// A dead process starts again.
-    Restart(usize),
-    /// A stopped process goes on.
-    Resume(usize),
-    /// A process makes address handles of a host again.
-    Handle(usize, usize),
-}
 
 /// Damage that the harness does itself between device and oracle. Each must be found out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -147,7 +123,7 @@ pub struct World {
     pub(crate) hash: u64,
     handled: u64,
     pub(crate) wakes: u64,
-    pub(crate) keys: Vec<Option<crate::engine::Identity>>,
+    pub(crate) keys: Vec<Option<Identity>>,
     pub(crate) idle_wakes: Vec<(u64, Time)>,
     /// When packets were sent for the twentieth time, by sender, destination and number.
     pub(crate) stubborn: BTreeMap<(usize, usize, u32), Time>,

@@ -1,10 +1,13 @@
 //! What each flow may have while others go: how many go at each time, an equal part for each, and how near they come to it.
 
-use super::measure::payload_share;
 use super::traffic::Flow;
 use crate::flow::protocol::{Amount, Received};
 use crate::shape::Shape;
 use serde::Serialize;
+
+/// Bytes of a full frame beside the MTU, and bytes of the MTU that are headers with TCP (IPv4, TCP with timestamps).
+const ETHERNET: u32 = 14;
+const TCP_HEADERS: u32 = 52;
 
 /// Rates are looked at over so long: some 400 packets of a flow that has a quarter of a link of 100 Mbit/s, and some round trips
 /// of TCP through full queues.
@@ -45,6 +48,11 @@ pub struct Settling {
     pub settled_ms: f64,
     /// Share of all fifths of a second of all flows in which a flow was not that near, in percent.
     pub off_share_percent: f64,
+}
+
+/// Payload by bytes on the wire, at best, over TCP.
+pub(super) fn payload_share(mtu_bytes: u32) -> f64 {
+    f64::from(mtu_bytes - TCP_HEADERS) / f64::from(mtu_bytes + ETHERNET)
 }
 
 /// What flows can have together: what their hosts' links carry, and no more than they have to send and `most_mbps`.

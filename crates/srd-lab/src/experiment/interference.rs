@@ -7,10 +7,10 @@ use super::job::{Collective, Job, Program, carrier, expression};
 use super::labs::Labs;
 use super::launch::Launched;
 use super::measure::{Figures, figures};
-use super::plan::{Case, Experiment, TimedFault, bad};
+use super::plan::{Case, Experiment, TimedFault};
 use super::run::{Account, Group, ask_for_marks, bring_about, run_telling};
 use super::traffic::{Flow, flows, placed};
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Result, bad};
 use crate::flow::clock::{now_ns, sleep_until};
 use crate::flow::protocol::Amount;
 use crate::iproute::{Program as Tool, batch};
@@ -21,7 +21,6 @@ use crate::plan::{FABRIC_DEVICE, Plan};
 use crate::private::PrivateDirectory;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use serde::Serialize;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,6 +28,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
+
+pub use super::measure::{JobFigures, Measured, Times};
 
 /// The program that measures collective operations.
 const COLLECTIVE: &str = include_str!("../../mpi/collective.c");
@@ -50,64 +51,6 @@ const SLEEPY_RANKS: [&str; 6] = [
 ];
 /// Intervals in which arrivals of flows beside a job are counted.
 const BIN_NS: u64 = 20_000_000;
-
-/// What an MPI job has measured.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct JobFigures {
-    /// Where it ran, rank by rank if hosts have one each.
-    pub hosts: Vec<String>,
-    /// By itself.
-    pub alone: Measured,
-    /// In the same lab, with flows beside it or with faults.
-    pub disturbed: Option<Measured>,
-    /// With the same flows in another lab: what they cost by the processors that both labs have in common.
-    pub elsewhere: Option<Measured>,
-    /// Lines that should be the same in every run, and are not those of the first one.
-    pub different: Option<String>,
-}
-
-/// What a job has measured once.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Measured {
-    /// From beginning to end, in seconds.
-    pub seconds: f64,
-    /// How busy the processors were, in percent.
-    pub cpu_percent: f64,
-    /// Of a collective operation: times of each.
-    pub operation: Option<Times>,
-}
-
-/// Times of an operation that was carried out many times, in microseconds.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Times {
-    /// How many times.
-    pub count: usize,
-    /// On average.
-    pub mean_us: f64,
-    /// Percentiles: the least, 1 %, ... 99 %, the most.
-    pub percentiles_us: Vec<f64>,
-}
-
-impl Times {
-    /// Of these; `None` if there are none.
-    fn of(mut times_us: Vec<f64>) -> Option<Times> {
-        times_us.sort_by(f64::total_cmp);
-        let count = times_us.len();
-        let last = count.checked_sub(1)?;
-        let percentiles_us = (0..=100).map(|percent| times_us[(last * percent).div_ceil(100)]).collect();
-        Some(Times { count, mean_us: times_us.iter().sum::<f64>() / count as f64, percentiles_us })
-    }
-
-    /// The middle one.
-    pub fn median_us(&self) -> f64 {
-        self.percentiles_us[50]
-    }
-
-    /// That which one in a hundred exceeds.
-    pub fn p99_us(&self) -> f64 {
-        self.percentiles_us[99]
-    }
-}
 
 /// What is made once for all runs: compiled programs. Removed when dropped.
 pub struct BuildCache {

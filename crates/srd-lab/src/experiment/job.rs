@@ -1,7 +1,7 @@
 //! What an experiment's file says of MPI jobs.
 
-use super::plan::bad;
-use crate::error::Result;
+use super::plan::transport;
+use crate::error::{Result, bad};
 use crate::mpi::{Mpi, Transport};
 use crate::plan::Plan;
 use regex_lite::Regex;
@@ -206,7 +206,7 @@ pub fn carrier(name: &str) -> Result<(Transport, Option<String>)> {
     use crate::flow::protocol::Transport as Flows;
     Ok(match name {
         "efa" => (Transport::Efa, None),
-        _ => match super::plan::transport(name)? {
+        _ => match transport(name)? {
             Flows::Srd => (Transport::Srd, None),
             Flows::Tcp { congestion, .. } => (Transport::Tcp, Some(congestion)),
         },

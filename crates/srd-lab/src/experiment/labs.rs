@@ -1,7 +1,6 @@
 //! The labs of an experiment: each goes down whatever happens, and at once when somebody interrupts the experiment.
 
-use super::plan::bad;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bad};
 use crate::lab::Lab;
 use crate::shape::Shape;
 use std::ops::Deref;

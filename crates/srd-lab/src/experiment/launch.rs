@@ -1,7 +1,6 @@
 //! The processes of an MPI job: its launcher, what it says and when, and its end.
 
-use super::plan::bad;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Error, Result, bad};
 use crate::flow::clock::now_ns;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,16 +1,11 @@
 //! What came of a run, in numbers.
 
-use super::fairness::{self, Settling, Stage};
-use super::interference::JobFigures;
+use super::fairness::{self, Settling, Stage, payload_share};
 use super::run::Account;
 use super::traffic::Flow;
 use crate::flow::protocol::{Amount, Received};
 use crate::shape::Shape;
 use serde::Serialize;
-
-/// Bytes of a full frame beside the MTU, and bytes of the MTU that are headers with TCP (IPv4, TCP with timestamps).
-const ETHERNET: u32 = 14;
-const TCP_HEADERS: u32 = 52;
 
 /// The figures of a run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -70,9 +65,62 @@ pub struct Throughput {
     pub settling: Option<Settling>,
 }
 
-/// Payload by bytes on the wire, at best, over TCP.
-pub(super) fn payload_share(mtu_bytes: u32) -> f64 {
-    f64::from(mtu_bytes - TCP_HEADERS) / f64::from(mtu_bytes + ETHERNET)
+/// What an MPI job has measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct JobFigures {
+    /// Where it ran, rank by rank if hosts have one each.
+    pub hosts: Vec<String>,
+    /// By itself.
+    pub alone: Measured,
+    /// In the same lab, with flows beside it or with faults.
+    pub disturbed: Option<Measured>,
+    /// With the same flows in another lab: what they cost by the processors that both labs have in common.
+    pub elsewhere: Option<Measured>,
+    /// Lines that should be the same in every run, and are not those of the first one.
+    pub different: Option<String>,
+}
+
+/// What a job has measured once.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Measured {
+    /// From beginning to end, in seconds.
+    pub seconds: f64,
+    /// How busy the processors were, in percent.
+    pub cpu_percent: f64,
+    /// Of a collective operation: times of each.
+    pub operation: Option<Times>,
+}
+
+/// Times of an operation that was carried out many times, in microseconds.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Times {
+    /// How many times.
+    pub count: usize,
+    /// On average.
+    pub mean_us: f64,
+    /// Percentiles: the least, 1 %, ... 99 %, the most.
+    pub percentiles_us: Vec<f64>,
+}
+
+impl Times {
+    /// Of these; `None` if there are none.
+    pub(super) fn of(mut times_us: Vec<f64>) -> Option<Times> {
+        times_us.sort_by(f64::total_cmp);
+        let count = times_us.len();
+        let last = count.checked_sub(1)?;
+        let percentiles_us = (0..=100).map(|percent| times_us[(last * percent).div_ceil(100)]).collect();
+        Some(Times { count, mean_us: times_us.iter().sum::<f64>() / count as f64, percentiles_us })
+    }
+
+    /// The middle one.
+    pub fn median_us(&self) -> f64 {
+        self.percentiles_us[50]
+    }
+
+    /// That which one in a hundred exceeds.
+    pub fn p99_us(&self) -> f64 {
+        self.percentiles_us[99]
+    }
 }
 
 /// Works out the figures. `bin_ns`: how long arrivals were counted together. `possible_mbps`: of payload, all flows together;

@@ -1,8 +1,7 @@
 //! What an experiment's file says.
 
-use super::columns::{COLUMNS, Column};
 use super::job::{Collective, Job, Program};
-use crate::error::{Error, Result};
+use crate::error::{Result, bad};
 use crate::fault::Fault;
 use crate::flow::protocol;
 use crate::plan::Plan;
@@ -15,7 +14,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// Longest that the flows of a case may take, in seconds.
-const LONGEST_S: f64 = 600.0;
+pub(super) const LONGEST_S: f64 = 600.0;
 
 /// An experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -297,107 +296,7 @@ pub fn transport(name: &str) -> Result<protocol::Transport> {
     }
 }
 
-pub(crate) fn bad(what: String) -> Error {
-    Error::BadExperiment(what)
-}
-
 impl Experiment {
-    /// Reads an experiment. An error names the line.
-    pub fn from_toml(text: &str) -> Result<Experiment> {
-        let experiment: Experiment = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
-        experiment.check()?;
-        Ok(experiment)
-    }
-
-    /// Refuses what cannot be run.
-    pub fn check(&self) -> Result<()> {
-        if self.cases.is_empty() || self.transports.is_empty() || self.repeats == 0 {
-            return Err(bad("an experiment has at least one case, one transport and one repeat".into()));
-        }
-        if !(1.0..=100.0).contains(&self.most_cpu_percent) {
-            return Err(bad(format!("most_cpu_percent = {}: 1 to 100", self.most_cpu_percent)));
-        }
-        let jobs_only = self.cases.iter().all(|case| case.traffic.job().is_some());
-        for name in &self.transports {
-            match jobs_only {
-                true => drop(super::job::carrier(name)?),
-                false => drop(transport(name)?),
-            }
-            for beside in self.cases.iter().filter_map(|case| case.beside.as_ref()) {
-                beside.transport(name)?;
-            }
-        }
-        self.shape(&self.cases[0], false).check()?;
-        let plan = Plan::new(&self.fabric)?;
-        for case in &self.cases {
-            let beside = match &case.beside {
-                Some(beside) => super::traffic::flows(&beside.traffic, &plan)?,
-                None => Vec::new(),
-            };
-            let measured = match case.traffic.job() {
-                None => super::traffic::flows(&case.traffic, &plan)?,
-                Some(job) => {
-                    let hosts: Vec<usize> = beside.iter().flat_map(|flow| [flow.from, flow.to]).collect();
-                    job.check(&plan, &hosts)?;
-                    if beside.iter().any(|flow| matches!(flow.amount, protocol::Amount::Bytes(_))) {
-                        return Err(bad(
-                            "flows beside an MPI job have `seconds`: they go on as long as it".into()
-                        ));
-                    }
-                    Vec::new()
-                }
-            };
-            if case.possible_mbps.is_some_and(|mbps| !(0.01..=1e6).contains(&mbps)) {
-                return Err(bad(format!(
-                    "case {:?}: possible_mbps lies between 0.01 and 1000000",
-                    case.name
-                )));
-            }
-            let most = (self.fabric.host_mbps / 8.0 * 1e6 * LONGEST_S) as u64;
-            if measured
-                .iter()
-                .chain(&beside)
-                .any(|flow| matches!(flow.amount, protocol::Amount::Bytes(n) if n > most))
-            {
-                return Err(bad(format!(
-                    "case {:?}: a host's link of {} Mbit/s carries at most {most} `bytes` in {LONGEST_S} seconds",
-                    case.name, self.fabric.host_mbps
-                )));
-            }
-            for (name, bound) in &case.wanted {
-                if Column::named(name).is_none() {
-                    let names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
-                    let known = names.join(", ");
-                    return Err(bad(format!(
-                        "case {:?} wants something of {name:?}; there are {known}",
-                        case.name
-                    )));
-                }
-                if bound.at_least.is_none() && bound.at_most.is_none() {
-                    return Err(bad(format!("`wanted.{name}` has `at_least`, `at_most` or both")));
-                }
-            }
-            let ends_ns = measured.iter().filter_map(|flow| match flow.amount {
-                protocol::Amount::ForNs(span) => Some(flow.begin_ns + span),
-                protocol::Amount::Bytes(_) => None,
-            });
-            let ends_ns = ends_ns.max().unwrap_or(u64::MAX);
-            for timed in &case.faults {
-                if timed.at_ms.saturating_mul(1_000_000) >= ends_ns {
-                    return Err(bad(format!(
-                        "case {:?}: a fault begins when all flows have ended",
-                        case.name
-                    )));
-                }
-                if timed.heal_ms <= timed.at_ms {
-                    return Err(bad(format!("case {:?}: a fault ends before it begins", case.name)));
-                }
-                timed.fault.check(&plan)?;
-            }
-        }
-        Ok(())
-    }
-
     /// The fabric of a case; with `marks`, routers mark.
     pub fn shape(&self, case: &Case, marks: bool) -> Shape {
         let buffer_bytes = case.buffer_bytes.unwrap_or(self.fabric.buffer_bytes);

@@ -1,9 +1,9 @@
 //! One run: workers in all hosts that take part, one start, faults at their times.
 
 use super::cpu_usage::{Ticks, with_longest_pause_ns};
-use super::plan::{TimedFault, bad};
+use super::plan::TimedFault;
 use super::traffic::Flow;
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Result, bad};
 use crate::flow::clock::{now_ns, sleep_until};
 use crate::flow::protocol::{Amount, Command, Inbound, Outbound, Received, Reply, Sent, Transport};
 use crate::lab::Lab;

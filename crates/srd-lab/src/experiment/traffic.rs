@@ -1,7 +1,7 @@
 //! From what a case says to flows between hosts.
 
-use super::plan::{Traffic, bad};
-use crate::error::Result;
+use super::plan::Traffic;
+use crate::error::{Result, bad};
 use crate::flow::protocol::Amount;
 use crate::plan::Plan;
 use std::fmt;
