@@ -126,7 +126,7 @@ abi! {
             count,
             seen: AtomicU64::new(0),
         }));
-        waitable::enter(signal_of(set), made);
+        waitable::enter(made);
         *writable(cntr)? = made.cast();
         Ok(())
     }

@@ -166,7 +166,7 @@ abi! {
         });
         made.domain.engine.tell_of_failure(&made.queue);
         let made = Box::into_raw(made);
-        waitable::enter(signal_of(set), made);
+        waitable::enter(made);
         *writable(cq)? = made.cast();
         Ok(())
     }

@@ -152,7 +152,7 @@ abi! {
             _fabric: fabric.shared.clone(),
             events: Arc::new(Events { waiting: Mutex::default(), come: Condvar::new(), wait }),
         }));
-        waitable::enter(signal_of(set), made);
+        waitable::enter(made);
         *writable(eq)? = made.cast();
         Ok(())
     }

@@ -70,12 +70,14 @@ pub(crate) fn members_of(set: &WaitObject) -> Vec<*const dyn Waitable> {
     members().iter().filter(mine).map(|it| it.object).collect()
 }
 
-/// Enters an object that was opened with a set, of which this is the signal.
+/// Enters an object that has been opened in its set, if it waits by one.
 ///
 /// # Safety
 /// The object is live until [`close`].
-pub(crate) unsafe fn enter(set: Option<Arc<Signal>>, object: *const dyn Waitable) {
-    if let Some(signal) = set {
+pub(crate) unsafe fn enter(object: *const dyn Waitable) {
+    // SAFETY: as the caller says.
+    let wait = unsafe { &*object }.wait_object();
+    if let Some(signal) = wait.signal.clone().filter(|_| wait.kind == FI_WAIT_SET) {
         members().push(Member { signal, object });
     }
 }

@@ -90,6 +90,27 @@ fn a_wait_set_wakes_for_each_of_its_objects() {
     other.close();
 }
 
+/// `wait_set` counts where `wait_obj` is FI_WAIT_SET only (fi_cq(3)).
+#[test]
+fn a_queue_with_a_descriptor_of_its_own_is_in_no_set() {
+    let (rig, other) = (Rig::new(0), Rig::new(0));
+    let set = wait_set(&rig);
+    let receiver = rig.end_with(rig.cq_beside(set), rig.av(), 0);
+    let sender = other.end(0);
+    let to = sender.av.insert(receiver.ep.address());
+    let mut buffer = [0u8; 8];
+    assert_eq!(receiver.ep.recv(&mut buffer, 1), 0);
+    assert_eq!(sender.ep.send(b"not here", to, 1), 0);
+    sender.cq.next();
+    assert_eq!(sleep(set, 100), Err(libc::ETIMEDOUT));
+    assert_eq!(receiver.cq.next().op_context as u64, 1);
+    receiver.close();
+    sender.close();
+    close(set).unwrap();
+    rig.close();
+    other.close();
+}
+
 #[test]
 fn a_thread_sleeps_until_a_counter_has_got_there() {
     let (rig, other) = (Rig::new(0), Rig::new(0));

@@ -232,6 +232,13 @@ impl Rig {
         self.cq_of(attr)
     }
 
+    /// A queue with a descriptor of its own, though a wait set is named.
+    pub fn cq_beside(&self, wait_set: *mut fid_wait) -> Cq {
+        let mut attr = *zeroed::<fi_cq_attr>();
+        (attr.format, attr.wait_obj, attr.wait_set) = (FORMAT_TAGGED, WAIT_FD, wait_set);
+        self.cq_of(attr)
+    }
+
     fn cq_of(&self, mut attr: fi_cq_attr) -> Cq {
         let mut cq = null_mut();
         // SAFETY: live arguments.
