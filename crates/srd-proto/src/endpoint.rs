@@ -8,12 +8,10 @@ use crate::peer::Peer;
 use crate::replies::Replies;
 use crate::shared::Shared;
 use crate::timer_wheel::TimerWheel;
-use crate::{
-    Config, Event, PathReport, Payload, PeerCounters, PeerId, PeerLoss, Stats, Token, Tracer, UpperLayer,
-};
+use crate::{Config, Event, PathReport, Payload, PeerCounters, PeerId, Stats, Token, Tracer, UpperLayer};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use srd_wire::{Body, Gid, Incarnation, InstanceAddr, KeyedHash, MsgId, Nanos, Op, Packet, Status, Time};
+use srd_wire::{Body, Gid, Incarnation, InstanceAddr, KeyedHash, MsgId, Nanos, Op, Packet, Time};
 use std::collections::{HashMap, VecDeque};
 
 /// Base round trips after which a peer that sends without a pause looks at its timers.
@@ -343,7 +341,7 @@ impl<P: Payload> Endpoint<P> {
         peer.hear(now, named, received.packet, shared, upper);
         shared.stats.rx_pkts += 1;
         if peer.incompatible {
-            peer.end(now, Status::FeatureMismatch, PeerLoss::Incompatible, shared, upper);
+            peer.end_incompatible(now, shared, upper);
         } else if peer.open(shared) {
             peer.take(now, &received, shared, upper);
         } else {

@@ -180,6 +180,9 @@ impl<P: Payload> Peer<P> {
 
     /// Does what is due by the clock.
     pub(crate) fn on_timer<U: UpperLayer<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
+        if self.incompatible {
+            return self.end_incompatible(now, shared, upper);
+        }
         if self.standing.is_withheld() {
             if now >= self.withheld_until(shared) {
                 self.die(now, now.since(self.liveness.last_heard), shared, upper);

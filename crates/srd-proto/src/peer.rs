@@ -420,6 +420,18 @@ impl<P: Payload> Peer<P> {
         self.liveness.dead = true;
     }
 
+    /// The peer speaks no version of ours: whatever is sent to it fails.
+    #[cold]
+    pub(crate) fn end_incompatible<U: UpperLayer<P>>(
+        &mut self,
+        now: Time,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
+        self.end(now, Status::FeatureMismatch, PeerLoss::Incompatible, shared, upper);
+        self.messages.purge();
+    }
+
     /// Ends what is under way: messages with `status`, what was coming in is abandoned.
     pub(crate) fn end<U: UpperLayer<P>>(
         &mut self,
@@ -448,7 +460,7 @@ impl<P: Payload> Peer<P> {
     /// When this peer wants attention next.
     pub(crate) fn deadline(&self, shared: &Shared) -> Time {
         if self.incompatible {
-            return Time::NEVER;
+            return if self.messages.open().next().is_some() { Time(0) } else { Time::NEVER };
         }
         if self.standing.is_withheld() {
             return self.withheld_until(shared);

@@ -409,6 +409,26 @@ fn a_late_answer_of_a_dead_process_takes_no_context_from_the_living() {
     assert_eq!(restarts(&world), before, "the second was there before it, and is no more");
 }
 
+/// Who speaks no version of ours gets nothing, and whoever sends to him is told so each time.
+#[test]
+fn what_is_sent_to_a_peer_of_another_version_fails_and_never_waits() {
+    let mut world = world(1, &Config::default());
+    world.send(0, 1, pattern(100_000, 0));
+    let us = answers(&mut world, 0, Nanos::from_micros(10))[0].packet.src_tag;
+    let mut other = hello_packet(PORT, Incarnation(0x7777_0000_1234), Body::None);
+    other.dst_tag = us;
+    let hello = other.hello.as_mut().unwrap();
+    (hello.version_min, hello.version_max) = (VERSION + 1, VERSION + 1);
+    forge(&mut world, 0, 1, &other);
+    for round in 1..3 {
+        world.send(0, 1, pattern(100, round));
+        assert!(answers(&mut world, 0, SECOND).is_empty());
+    }
+    let outcomes = &world.hosts[0].log.outcomes;
+    assert_eq!(*outcomes, [0, 1, 2].map(|token| (token, Err(Status::FeatureMismatch))));
+    assert_eq!(world.hosts[0].endpoint.next_timeout(), Time::NEVER);
+}
+
 /// A segment of a message that never goes on, or gives one up.
 fn segment(who: Incarnation, key: Qkey, number: u32, skip: bool) -> Body<Bytes> {
     let op = if skip { Op::Skip } else { send_op(key) };
