@@ -33,7 +33,7 @@ impl Endpoint {
         if self.peers[peer as usize].is_stranger() {
             self.trust_newcomers(cx);
         }
-        if self.is_claimed(from, &common) && body.is_of_ours() {
+        if self.is_claimed(from, &common) && body.is_answer() {
             cx.shared.count(Breach::Unasked);
             return Some(peer);
         }

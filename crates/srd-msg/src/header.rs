@@ -174,53 +174,23 @@ pub(crate) struct Target {
     pub len: u32,
 }
 
-/// Everything that is said, but for payload.
+/// Everything that is said, but for payload. A Stale names a session: whose it is, which the header's `toward` says, and its
+/// count, which is all that one that has come holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Body {
     Message(Message),
     Put(Put),
     Atomic(Atomic),
-    Notice {
-        number: u32,
-        data: u64,
-        len: u64,
-    },
-    Hello {
-        window: u32,
-        session: u32,
-    },
-    Answer {
-        op: u32,
-        status: u32,
-    },
-    Grant {
-        op: u32,
-        incoming: u32,
-        offset: u64,
-        len: u64,
-    },
-    Granted {
-        incoming: u32,
-        offset: u64,
-    },
-    KeyQuery {
-        query: u32,
-        key: u64,
-    },
-    KeyAnswer {
-        query: u32,
-        found: bool,
-        device_key: u32,
-        key: u64,
-    },
+    Notice { number: u32, data: u64, len: u64 },
+    Hello { window: u32, session: u32 },
+    Answer { op: u32, status: u32 },
+    Grant { op: u32, incoming: u32, offset: u64, len: u64 },
+    Granted { incoming: u32, offset: u64 },
+    KeyQuery { query: u32, key: u64 },
+    KeyAnswer { query: u32, found: bool, device_key: u32, key: u64 },
     Ping,
-    /// Of a session: the receiver's identity and the count; what has come holds the count only.
-    Stale {
-        session: u64,
-    },
-    Void {
-        number: u32,
-    },
+    Stale { session: u64 },
+    Void { number: u32 },
 }
 
 impl Body {
@@ -243,7 +213,7 @@ impl Body {
     }
 
     /// Whether it says something of what the receiver has sent.
-    pub fn is_of_ours(&self) -> bool {
+    pub fn is_answer(&self) -> bool {
         let told = matches!(
             self,
             Body::Hello { .. } | Body::Answer { .. } | Body::KeyAnswer { .. } | Body::Stale { .. }

@@ -279,7 +279,7 @@ impl Peer {
     pub fn toward(&self, body: &Body) -> u32 {
         match *body {
             Body::Stale { session } => identity_in(session),
-            _ if self.identity == 0 && body.is_of_ours() => identity_in(self.their_session),
+            _ if self.identity == 0 && body.is_answer() => identity_in(self.their_session),
             _ => self.identity,
         }
     }

@@ -72,7 +72,7 @@ impl Endpoint {
         if !is_meant {
             cx.shared.counters.stale += 1;
             // Nobody waits for what becomes of an answer.
-            if !body.is_of_ours() {
+            if !body.is_answer() {
                 self.tell_stale(cx, peer, session);
             }
             return false;

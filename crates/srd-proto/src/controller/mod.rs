@@ -11,8 +11,6 @@ mod spare_bandwidth;
 
 pub use log_target::ControlLaw;
 
-#[cfg(doc)]
-use crate::Config;
 use crate::kinds::kinds;
 use srd_wire::{Nanos, PathId, Time};
 
@@ -139,7 +137,7 @@ kinds! {
     LogTarget = "log-target": log_target::LogTarget::new(config, packet_bytes);
     /// What the SRD paper says: a rate limit that follows the rate of delivery, and an inflight limit.
     Paper = "paper": paper::Paper::new(config, packet_bytes);
-    /// A constant window ([`Config::fixed_window_bytes`]), no pacing.
+    /// A constant window ([`crate::Config::fixed_window_bytes`]), no pacing.
     Fixed = "fixed": fixed::Fixed::new(config);
 }
 
