@@ -30,7 +30,8 @@ fn gid(side: usize) -> Gid {
 
 impl Side {
     fn new(side: usize, memory: &mut [u8]) -> Side {
-        let config = DeviceConfig::default();
+        let mut config = DeviceConfig::default();
+        config.transport.base_rtt = Nanos::from_micros(200); // as srd-net's hosts have it
         let port = config.port_base + side as u16;
         let incarnation = Incarnation(0x1234_5678_9ABC_DEF0 + side as u64);
         // SAFETY: the memory outlives the device, and nobody else refers to it meanwhile.

@@ -73,7 +73,8 @@ fn one_message(pair: &mut Pair, from: usize, len: usize) {
 
 fn main() {
     let ends = [0, 1].map(|end| {
-        let endpoint = Endpoint::new(Config::default(), Incarnation(end as u64 + 1), &[1], end as u64);
+        let config = Config { base_rtt: Nanos::from_micros(200), ..Config::default() }; // as srd-net's hosts have it
+        let endpoint = Endpoint::new(config, Incarnation(end as u64 + 1), &[1], end as u64);
         (endpoint, Count::default())
     });
     let mut pair = Pair { ends, now: Time(1_000_000) };

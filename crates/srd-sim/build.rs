@@ -48,14 +48,13 @@ fn list_figures() {
         paths.sort_unstable();
         paths
     };
-    let here = std::env::current_dir().expect("build scripts run in their package");
     let mut text = "static FILES: &[(&str, &str, &str)] = &[\n".to_string();
     for folder in below(Path::new("figures")) {
         let name = folder.file_name().and_then(|name| name.to_str()).expect("names are text");
         for path in below(&folder) {
-            let whole = here.join(&path);
-            let _ =
-                writeln!(text, "    ({name:?}, {:?}, include_str!({whole:?})),", path.display().to_string());
+            let path = path.display().to_string();
+            let whole = format!("concat!(env!(\"CARGO_MANIFEST_DIR\"), {:?})", format!("/{path}"));
+            let _ = writeln!(text, "    ({name:?}, {path:?}, include_str!({whole})),");
         }
     }
     text += "];\n";

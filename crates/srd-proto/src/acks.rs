@@ -27,6 +27,9 @@ const MIN_INTERVAL: Nanos = Nanos::from_micros(1);
 /// Longest round trip believed; beyond it a host stood still, or a clock was set.
 const MAX_RTT: Nanos = Nanos::from_secs(1);
 
+/// Round trips below this part of the base one are of a network without queues, and in such a time one ACK is learnt from.
+const PREDICTED_PART: u64 = 2;
+
 /// What an echo tells of a path.
 struct Sample {
     echo: Echo,
@@ -34,6 +37,14 @@ struct Sample {
     rtt: Option<Nanos>,
     /// The hosts'.
     host: Nanos,
+}
+
+/// What an ACK says that holds no news ([`Peer::predicted`]).
+struct Predicted {
+    echo: Echo,
+    rtt: Nanos,
+    /// When the packet left that it echoes.
+    sent: Time,
 }
 
 /// What an ACK has brought to light.
@@ -59,6 +70,10 @@ impl<P: Payload> Peer<P> {
         upper: &mut U,
     ) {
         shared.stats.acks_received += 1;
+        if let Some(predicted) = self.predicted(now, ack, shared) {
+            return self.take_predicted(now, ack, predicted, shared, upper);
+        }
+        self.patience.set(None);
         let ahead = ack.cum.offset_from(self.sent.una());
         if ahead < u32::MAX / 2 && ahead > self.sent.span() {
             shared.stats.bad_acks += 1;
@@ -88,6 +103,69 @@ impl<P: Payload> Peer<P> {
         self.outgoing = Some(outgoing);
     }
 
+    /// Whether the ACK tells what was to be expected: all up to the packet that it echoes has arrived, and nothing waits in queues.
+    /// Of such ACKs it is enough that the estimators and the controller see one now and then. (Header prediction: CCR 20(2).)
+    #[inline]
+    fn predicted(&self, now: Time, ack: &Ack, shared: &Shared) -> Option<Predicted> {
+        let soon = Nanos(shared.config.base_rtt.0 / PREDICTED_PART);
+        let &[echo] = ack.echoes.as_slice() else { return None };
+        let elapsed = shared.arrived.stamp().since(echo.stamp);
+        let well = ack.cum == echo.psn.plus(1)
+            && ack.sack.is_empty()
+            && ack.ce_count == self.ce_count
+            && ack.senders <= 1
+            && ack.senders == self.share.senders
+            && elapsed + now.since(shared.arrived) < soon
+            && now < self.learned + soon
+            && !self.window_limited
+            && self.lost.is_empty()
+            && self.liveness.silent_probes == 0
+            && self.outgoing.as_ref()?.paths.next_event() == Time::NEVER;
+        if !well {
+            return None;
+        }
+        let packet = self.sent.get(echo.psn)?;
+        let rtt = elapsed - echo.hold.nanos()?;
+        let first = packet.tx_count == 0 && echo.tx_count == 0 && packet.path == echo.path;
+        first.then_some(Predicted { echo, rtt, sent: packet.sent })
+    }
+
+    /// What is covered is settled; of the path it is known that it works.
+    #[inline]
+    fn take_predicted<U: UpperLayer<P>>(
+        &mut self,
+        now: Time,
+        ack: &Ack,
+        Predicted { echo, rtt, sent }: Predicted,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
+        let Some(mut outgoing) = self.outgoing.take() else { return };
+        shared.stats.acks_predicted += 1;
+        let inflight = self.sent.inflight_bytes();
+        let mut evidence = Evidence::default();
+        outgoing.paths.on_success(now, echo.path, sent, shared);
+        self.settle(now, ack, &mut outgoing, &mut evidence, shared, upper);
+        self.liveness.answered(now);
+        if let Some(newest) = evidence.newest {
+            let (newest, next) = (*self.sent.record(newest), self.sent.next_order());
+            self.sent.deliveries.on_ack(now, ack, &newest, next, Nanos::ZERO);
+        }
+        let early = self.is_early(rtt, shared);
+        let acked = AckedPath { now, path: echo.path, rtt: Some(rtt), early, ce: false };
+        outgoing.selector.on_ack(&acked);
+        shared.trace.emit(now, self.id, || Event::AckReceived {
+            newly_acked: evidence.newly_acked,
+            inflight,
+            ce_marks: 0,
+            senders: ack.senders,
+            delivery_rate: 0.0,
+            app_limited: false,
+        });
+        self.trace_echo(&acked, &echo, shared);
+        self.outgoing = Some(outgoing);
+    }
+
     /// Tells the estimators, the selector and the controller.
     fn learn(
         &mut self,
@@ -98,6 +176,7 @@ impl<P: Payload> Peer<P> {
         outgoing: &mut Outgoing,
         shared: &mut Shared,
     ) {
+        self.learned = now;
         let least = Nanos((shared.config.base_rtt.0 / 4).max(MIN_INTERVAL.0));
         self.delivery_rate.on_ack(ack, least);
         self.share.among(ack.senders, self.max_datagram);
@@ -142,14 +221,8 @@ impl<P: Payload> Peer<P> {
         let all_marked = ce_marks > 0 && (evidence.samples.len() == 1 || ce_marks >= newly_acked.max(1));
         let (mut newly_acked, mut left) = (newly_acked, evidence.samples.len() as u32);
         for &Sample { echo, rtt, host } in &evidence.samples {
-            let usual = self.rtt.smoothed(shared.config.base_rtt) + Nanos(shared.config.base_rtt.0 / 4);
-            let acked = AckedPath {
-                now,
-                path: echo.path,
-                rtt,
-                early: rtt.is_some_and(|rtt| rtt <= usual),
-                ce: all_marked,
-            };
+            let early = rtt.is_some_and(|rtt| self.is_early(rtt, shared));
+            let acked = AckedPath { now, path: echo.path, rtt, early, ce: all_marked };
             self.trace_echo(&acked, &echo, shared);
             outgoing.selector.on_ack(&acked);
             if let Some(rtt) = rtt {
@@ -167,6 +240,11 @@ impl<P: Payload> Peer<P> {
             outgoing.controller.on_ack(&sample);
             (sample.ce_marks, sample.rate) = (0, None);
         }
+    }
+
+    fn is_early(&self, rtt: Nanos, shared: &Shared) -> bool {
+        let base = shared.config.base_rtt;
+        rtt <= self.rtt.smoothed(base) + Nanos(base.0 / 4)
     }
 
     fn trace_echo(&self, acked: &AckedPath, echo: &Echo, shared: &mut Shared) {

@@ -13,7 +13,7 @@
 
 use crate::psn_bits::PsnBits;
 use arrayvec::ArrayVec;
-use srd_wire::{Ack, Echo, Hold, MAX_ECHOES, MAX_SACK_WORDS, PathId, Psn, Stamp, Time, WINDOW_PACKETS};
+use srd_wire::{AckBox, Echo, Hold, MAX_ECHOES, MAX_SACK_WORDS, PathId, Psn, Stamp, Time, WINDOW_PACKETS};
 
 /// Most PSNs that may be withheld at a time: refused messages whose sender does not know it yet.
 const MAX_WITHHELD: usize = 256;
@@ -216,17 +216,15 @@ impl Arrivals {
     }
 
     /// The ACK as of now; the echoes are used up.
-    pub(crate) fn take_ack(&mut self, now: Time, senders: u16) -> Ack {
-        let mut ack = Ack {
-            cum: self.cum,
-            rcvd_bytes: self.rcvd_bytes,
-            rx_time: self.newest.stamp(),
-            senders,
-            ce_count: self.ce_count,
-            buffer_level: 0,
-            echoes: ArrayVec::new(),
-            sack: ArrayVec::new(),
-        };
+    pub(crate) fn take_ack(&mut self, now: Time, senders: u16) -> AckBox {
+        let mut filled = AckBox::to_be_filled();
+        let ack = &mut *filled;
+        ack.cum = self.cum;
+        ack.rcvd_bytes = self.rcvd_bytes;
+        ack.rx_time = self.newest.stamp();
+        ack.senders = senders;
+        ack.ce_count = self.ce_count;
+        ack.buffer_level = 0;
         for echo in &self.echoes {
             ack.echoes.push(Echo {
                 path: echo.path,
@@ -252,7 +250,7 @@ impl Arrivals {
             self.echoes.clear();
             self.clear_due();
         }
-        ack
+        filled
     }
 
     /// Nothing is to be acknowledged for now.

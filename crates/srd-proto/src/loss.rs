@@ -55,6 +55,15 @@ const SHARED_ROUNDS: u64 = 2;
 /// Late packets looked at to find the one whose time is up first: those behind the oldest may have shorter timers.
 const LOOK_AHEAD: usize = 16;
 
+/// How long silence may last, for a packet that is asked about first and for one that is not.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    /// The paths of that packet and of the newest one.
+    ways: (PathId, Option<PathId>),
+    soon: Nanos,
+    long: Nanos,
+}
+
 impl<P: Payload> Peer<P> {
     /// How long a packet may go unanswered while others are answered, as far as the context as a whole tells.
     pub(crate) fn retransmission_timeout(&self, shared: &Shared) -> Nanos {
@@ -94,16 +103,29 @@ impl<P: Payload> Peer<P> {
         (known.max(far) + self.held_up(shared)).min(config.max_rto)
     }
 
+    /// How long silence may last whose first packet is on this path.
+    fn patience(&self, path: PathId, shared: &Shared) -> Patience {
+        let ways = (path, self.sent.newest_path());
+        if let Some(known) = self.patience.get()
+            && known.ways == ways
+        {
+            return known;
+        }
+        let soon = self.probe_timeout(shared);
+        let known = Patience { ways, soon, long: soon.max(self.path_timeout(path, shared)) };
+        self.patience.set(Some(known));
+        known
+    }
+
     /// When the outstanding packet must be looked at that is due first, and which one that is. Packets are in sending
     /// order, and those that are late come before the others.
     fn first_due(&self, shared: &Shared) -> Option<(Psn, Time)> {
         let oldest = self.sent.oldest()?;
         let head = self.sent.get(oldest)?;
         if head.sent >= self.newest_delivered {
-            let soon = self.probe_timeout(shared);
+            let Patience { soon, long, .. } = self.patience(head.path, shared);
             // To ask too early does no harm.
-            let patience =
-                if self.asks_first(head) { soon } else { soon.max(self.path_timeout(head.path, shared)) };
+            let patience = if self.asks_first(head) { soon } else { long };
             return Some((oldest, self.due(head, patience, shared).max(self.liveness.may_ask_at())));
         }
         let least = self.retransmission_timeout(shared);
@@ -180,6 +202,7 @@ impl<P: Payload> Peer<P> {
 
     /// Does what is due by the clock.
     pub(crate) fn on_timer<U: UpperLayer<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
+        self.patience.set(None);
         if self.incompatible {
             return self.end_incompatible(now, shared, upper);
         }

@@ -9,6 +9,7 @@ use crate::delivery::DeliveryRate;
 use crate::events::Event;
 use crate::hello::{Introduction, is_compatible, own_hello};
 use crate::liveness::Liveness;
+use crate::loss::Patience;
 use crate::messages::{Messages, OutMessage, Purpose};
 use crate::pacing::Pacer;
 use crate::path_mtu::PathMtu;
@@ -26,6 +27,7 @@ use srd_wire::{
     AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, PathId, Probe, Psn, Status, Tag, Time,
     first_psn,
 };
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 /// What only a context that sends needs; made at the first message.
@@ -101,6 +103,10 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) burst: Burst,
     /// When its deadline is worked out again although it has not stopped sending.
     pub(crate) look_again: Time,
+    /// When an ACK was last learnt from ([`Peer::predicted`]).
+    pub(crate) learned: Time,
+    /// What [`Peer::patience`] was, until something changes that it depends on.
+    pub(crate) patience: Cell<Option<Patience>>,
     /// Whether paths are FIFO.
     pub(crate) reordering: Reordering,
     /// Congestion marks that the peer has reported, low 16 bits.
@@ -164,6 +170,8 @@ impl<P: Payload> Peer<P> {
             window_limited: false,
             burst: Burst::default(),
             look_again: Time(0),
+            learned: Time(0),
+            patience: Cell::new(None),
             reordering: Reordering::default(),
             ce_count: 0,
             delivery_rate: DeliveryRate::default(),
@@ -224,6 +232,7 @@ impl<P: Payload> Peer<P> {
         self.max_datagram = shared.config.max_datagram.min(hello.max_datagram);
         self.mtu.limit(self.max_datagram);
         self.share.of_buffer(hello.rcvbuf_kib as u64 * 1024, self.max_datagram);
+        self.patience.set(None);
         if !is_compatible(hello) {
             self.incompatible = true;
             shared.stats.version_mismatch += 1;
@@ -333,7 +342,7 @@ impl<P: Payload> Peer<P> {
         let entropy = self.port_of_ack(shared);
         let ack = if self.remote.is_some() && self.open(shared) && self.arrivals.ack_at != Time::NEVER {
             shared.stats.pure_acks_sent += 1;
-            Some(self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt)).into())
+            Some(self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt)))
         } else {
             self.arrivals.clear_due(); // this packet is the answer
             None

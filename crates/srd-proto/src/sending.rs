@@ -129,7 +129,14 @@ impl<P: Payload> Peer<P> {
     }
 
     /// The next probe, of a path or of a size.
+    #[inline]
     fn poll_probe(&mut self, now: Time, shared: &mut Shared) -> Option<Transmit<P>> {
+        let due = !self.probes.is_empty() || now >= self.mtu.next_event();
+        if due { self.next_probe(now, shared) } else { None }
+    }
+
+    #[cold]
+    fn next_probe(&mut self, now: Time, shared: &mut Shared) -> Option<Transmit<P>> {
         if let Some(probe) = self.probes.pop_front() {
             let entropy = self.outgoing(shared).paths.get(probe.path).entropy;
             let probe = Probe { stamp: now.stamp(), ..probe };
@@ -447,7 +454,7 @@ impl<P: Payload> Peer<P> {
         let pad_to = if rides { pad_to.saturating_sub(ack_bytes as u16) } else { pad_to };
         let ack = rides.then(|| {
             shared.stats.piggybacked_acks_sent += 1;
-            self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt)).into()
+            self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt))
         });
         shared.stats.tx_bytes += sent.len as u64;
         self.counters.tx_bytes += sent.len as u64;

@@ -37,6 +37,8 @@ counters! {
         piggybacked_acks_sent,
         /// ACKs received.
         acks_received,
+        /// Of these, those that held no news: the controller has not been told of them.
+        acks_predicted,
         /// Data packets that had been received before.
         duplicates,
         /// Data packets beyond the receive window.

@@ -144,3 +144,72 @@ fn a_mark_is_laid_to_a_path_only_where_it_is_certain() {
     assert!(told(true).all(|path| path % 2 == 0), "no path is blamed for another's mark");
     assert!(told(true).count() >= 50, "a mark on a path acknowledged alone is that path's");
 }
+
+/// Two hosts, and what the first one has decided.
+fn hosts(way: Nanos) -> (World, Events) {
+    let mut world = World::new(2, &host_config(BitRate(10_000_000_000), true));
+    world.network = Box::new(move |_, _, _| vec![way]);
+    let events = trace(&mut world, 0);
+    (world, events)
+}
+
+/// Messages to and fro.
+fn ping_pong(world: &mut World, rounds: u8) {
+    for i in 0..rounds {
+        for from in [0, 1] {
+            world.send(from, 1 - from, pattern(100, i));
+            while world.hosts[1 - from].log.received.pop().is_none() {
+                world.step();
+            }
+        }
+    }
+}
+
+fn predicted(world: &World) -> u64 {
+    world.hosts[0].endpoint.stats().acks_predicted
+}
+
+#[test]
+fn of_acks_without_news_one_in_half_a_base_round_trip_is_learnt_from() {
+    let (mut world, events) = hosts(Nanos::from_micros(10));
+    ping_pong(&mut world, 200);
+    let all = world.hosts[0].endpoint.stats().acks_received;
+    assert!(
+        predicted(&world) > all * 7 / 10 && predicted(&world) < all * 9 / 10,
+        "{} of {all}",
+        predicted(&world)
+    );
+    let events = events.lock().unwrap();
+    let learned: Vec<Time> = (events.iter())
+        .filter_map(|(at, event)| matches!(event, Event::ControllerUpdated { .. }).then_some(*at))
+        .collect();
+    let longest = learned.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap();
+    assert!(longest < Nanos::from_micros(130), "nothing was learnt for {longest:?}");
+    let acks = events.iter().filter(|(_, event)| matches!(event, Event::AckReceived { .. })).count();
+    assert_eq!(acks as u64, all, "each is told of");
+}
+
+#[test]
+fn an_ack_with_news_is_learnt_from() {
+    let (mut world, _) = hosts(Nanos::from_micros(10));
+    world.marks = Box::new(|_, _| true);
+    ping_pong(&mut world, 50);
+    assert_eq!(predicted(&world), 0, "marks");
+
+    let (mut world, _) = hosts(Nanos::from_micros(60));
+    ping_pong(&mut world, 50);
+    assert_eq!(predicted(&world), 0, "round trips above half of the base");
+
+    let (mut world, _) = hosts(Nanos::from_micros(10));
+    let mut left = 0;
+    world.network = Box::new(move |_, from, transmit| {
+        left += (from == 0 && matches!(transmit.packet.body, Body::Data(_))) as u64;
+        if from == 0 && left % 2 == 1 { vec![] } else { vec![Nanos::from_micros(10)] }
+    });
+    for i in 0..50 {
+        world.send(0, 1, pattern(100, i));
+        world.send(0, 1, pattern(100, i));
+        world.settle(SECOND);
+    }
+    assert_eq!(predicted(&world), 0, "gaps");
+}

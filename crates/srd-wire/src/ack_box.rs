@@ -17,23 +17,29 @@ thread_local! {
 #[derive(PartialEq, Eq)]
 pub struct AckBox(Option<Box<Ack>>);
 
-impl From<Ack> for AckBox {
-    fn from(ack: Ack) -> AckBox {
+impl AckBox {
+    /// One without echoes and bitmap, whose other fields are to be set: an [`Ack`] is too large to be made elsewhere and moved here.
+    #[inline]
+    pub fn to_be_filled() -> AckBox {
         let take = |store: &RefCell<Vec<_>>| {
             let mut store = store.borrow_mut();
             if store.capacity() == 0 {
-                store.extend((0..KEPT).map(|_| Box::new(Ack::default()))); // all at once: nothing later
+                store.extend((0..KEPT).map(|_| Box::<Ack>::default())); // all at once: nothing later
             }
             store.pop()
         };
-        let kept = STORE.try_with(take).ok().flatten();
-        AckBox(Some(match kept {
-            Some(mut place) => {
-                *place = ack;
-                place
-            }
-            None => Box::new(ack),
-        }))
+        let mut place = STORE.try_with(take).ok().flatten().unwrap_or_default();
+        place.echoes.clear();
+        place.sack.clear();
+        AckBox(Some(place))
+    }
+}
+
+impl From<Ack> for AckBox {
+    fn from(ack: Ack) -> AckBox {
+        let mut place = AckBox::to_be_filled();
+        *place = ack;
+        place
     }
 }
 

@@ -13,6 +13,7 @@
     )
 )]
 
+use crate::ack_box::AckBox;
 use crate::layout as raw;
 use crate::packet::*;
 use crate::units::*;
@@ -503,9 +504,9 @@ pub fn decode(datagram: &[u8]) -> Result<Packet<&[u8]>, DecodeError> {
     }
     let ack = take_ack(&mut from)?;
     match kind {
-        raw::KIND_DATA => take_data(from, |data| with(Some(ack.into()), Body::Data(data))),
+        raw::KIND_DATA => take_data(from, |data| with(Some(ack), Body::Data(data))),
         raw::KIND_RESET => Err(DecodeError::BadFlags),
-        _ => Ok(with(Some(ack.into()), take_bare(from, kind)?)),
+        _ => Ok(with(Some(ack), take_bare(from, kind)?)),
     }
 }
 
@@ -536,7 +537,7 @@ fn take_hello(from: &mut Reader<'_>) -> Result<Hello, DecodeError> {
     })
 }
 
-fn take_ack(from: &mut Reader<'_>) -> Result<Ack, DecodeError> {
+fn take_ack(from: &mut Reader<'_>) -> Result<AckBox, DecodeError> {
     let fixed = from.take::<raw::Ack>()?;
     zero(&[fixed.reserved])?;
     if fixed.echoes as usize > MAX_ECHOES {
@@ -545,15 +546,14 @@ fn take_ack(from: &mut Reader<'_>) -> Result<Ack, DecodeError> {
     if fixed.sack_words as usize > MAX_SACK_WORDS {
         return Err(DecodeError::TooManySackWords);
     }
-    let mut ack = Ack {
-        cum: Psn(fixed.cum.get()),
-        rcvd_bytes: fixed.rcvd_bytes.get(),
-        rx_time: Stamp(fixed.rx_time.get()),
-        senders: fixed.senders.get(),
-        ce_count: fixed.ce_count.get(),
-        buffer_level: fixed.buffer_level,
-        ..Ack::default()
-    };
+    let mut filled = AckBox::to_be_filled();
+    let ack = &mut *filled;
+    ack.cum = Psn(fixed.cum.get());
+    ack.rcvd_bytes = fixed.rcvd_bytes.get();
+    ack.rx_time = Stamp(fixed.rx_time.get());
+    ack.senders = fixed.senders.get();
+    ack.ce_count = fixed.ce_count.get();
+    ack.buffer_level = fixed.buffer_level;
     for _ in 0..fixed.echoes {
         let echo = from.take::<raw::Echo>()?;
         ack.echoes.push(Echo {
@@ -567,7 +567,7 @@ fn take_ack(from: &mut Reader<'_>) -> Result<Ack, DecodeError> {
     for _ in 0..fixed.sack_words {
         ack.sack.push(u64::from_be_bytes(*from.take::<[u8; 8]>()?));
     }
-    Ok(ack)
+    Ok(filled)
 }
 
 fn take_probe(from: &mut Reader<'_>) -> Result<Probe, DecodeError> {

@@ -186,6 +186,7 @@ pub const METRICS: &[Metric] = &[
     counter("srd_acks_sent", "Acknowledgements sent: on packets of their own (pure), or on data (piggybacked).", &[
         with("/transport/pure_acks_sent", "kind", "pure"), with("/transport/piggybacked_acks_sent", "kind", "piggybacked")]),
     counter("srd_acks_received", "Acknowledgements received.", &[at("/transport/acks_received")]),
+    counter("srd_acks_predicted", "Acknowledgements received that held no news, of which the controller was not told.", &[at("/transport/acks_predicted")]),
     counter("srd_acks_impossible", "Acknowledgements of packets never sent.", &[at("/transport/bad_acks")]),
     counter("srd_rx_discarded_packets", "Packets received and not taken, by cause.", &[
         with("/transport/duplicates", "cause", "duplicate"), with("/transport/out_of_window", "cause", "out_of_window"),
