@@ -142,6 +142,7 @@ impl<P: Payload> Peer<P> {
     ) {
         let Some(mut outgoing) = self.outgoing.take() else { return };
         shared.stats.acks_predicted += 1;
+        self.predicted += 1;
         let inflight = self.sent.inflight_bytes();
         let mut evidence = Evidence::default();
         outgoing.paths.on_success(now, echo.path, sent, shared);
@@ -205,6 +206,7 @@ impl<P: Payload> Peer<P> {
             local: now.since(shared.arrived),
             min_rtt: self.rtt.min(),
             newly_acked,
+            predicted: std::mem::take(&mut self.predicted),
             inflight_bytes,
             window_limited: self.window_limited,
             senders,
@@ -238,7 +240,7 @@ impl<P: Payload> Peer<P> {
             newly_acked -= sample.newly_acked;
             left -= 1;
             outgoing.controller.on_ack(&sample);
-            (sample.ce_marks, sample.rate) = (0, None);
+            (sample.ce_marks, sample.rate, sample.predicted) = (0, None, 0);
         }
     }
 

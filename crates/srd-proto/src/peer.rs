@@ -105,6 +105,8 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) look_again: Time,
     /// When an ACK was last learnt from ([`Peer::predicted`]).
     pub(crate) learned: Time,
+    /// And how many have been predicted since then.
+    pub(crate) predicted: u32,
     /// What [`Peer::patience`] was, until something changes that it depends on.
     pub(crate) patience: Cell<Option<Patience>>,
     /// Whether paths are FIFO.
@@ -171,6 +173,7 @@ impl<P: Payload> Peer<P> {
             burst: Burst::default(),
             look_again: Time(0),
             learned: Time(0),
+            predicted: 0,
             patience: Cell::new(None),
             reordering: Reordering::default(),
             ce_count: 0,

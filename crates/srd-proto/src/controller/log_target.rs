@@ -391,8 +391,8 @@ impl LogTarget {
             let gain = if self.window < 1.0 { LONE_GAIN } else { MEAN_GAIN };
             self.delay_ewma += (delay - self.delay_ewma) * gain;
             follow_high(&mut self.local_ns, sample.local.as_f64());
-            self.clean_acks =
-                if delay < CLEAN * self.unit_ns { self.clean_acks.saturating_add(1) } else { 0 };
+            let clean = self.clean_acks.saturating_add(1 + sample.predicted);
+            self.clean_acks = if delay < CLEAN * self.unit_ns { clean } else { 0 };
         }
     }
 
@@ -635,6 +635,16 @@ mod tests {
             cc.on_ack(&sample(14));
         }
         assert!(cc.window > congested);
+    }
+
+    #[test]
+    fn predicted_acks_show_that_the_way_is_free() {
+        for (predicted, free) in [(0, false), (1000, true)] {
+            let mut cc = LogTarget::new(&Config::default(), 1500);
+            cc.on_ack(&sample(14));
+            cc.on_ack(&AckSample { now: Time(1_100_000), predicted, ..sample(14) });
+            assert_eq!(cc.window == cc.max_window, free, "after {predicted}");
+        }
     }
 
     #[test]

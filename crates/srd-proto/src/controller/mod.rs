@@ -35,6 +35,8 @@ pub struct AckSample {
     pub min_rtt: Option<Nanos>,
     /// Packets newly acknowledged: those of the ACK, divided among what it tells of paths.
     pub newly_acked: u32,
+    /// ACKs since the last sample that were predicted: they came without a delay, and in no need of a larger window.
+    pub predicted: u32,
     /// Bytes in flight before this ACK.
     pub inflight_bytes: u64,
     /// Whether the window, not the program, limited what was in flight.
@@ -65,6 +67,7 @@ impl Default for AckSample {
             local: Nanos::ZERO,
             min_rtt: None,
             newly_acked: 0,
+            predicted: 0,
             inflight_bytes: 0,
             window_limited: false,
             senders: 0,
