@@ -120,7 +120,7 @@ impl Forged {
     fn message(self, from: u32, well_known: bool) -> Vec<u8> {
         let (kind, flags) = if self == Forged::Question { (9, 0) } else { (1, 1) };
         let mut bytes = vec![kind | 2 << 4, flags | if well_known { 32 } else { 0 }, 0xFF, 0xFF];
-        // From whom, to whom, session, consumed, nothing; number and operation, or question and nothing; tag or key.
+        // From whom, to whom, session, consumed, former; number and operation, or question and nothing; tag or key.
         [from, 0, 1, 0, 0, 0, 0, 7, 0].into_iter().for_each(|field| bytes.extend(field.to_le_bytes()));
         bytes.resize(bytes.len() + if self == Forged::LongLetter { 8000 } else { 100 }, 0);
         bytes

@@ -52,7 +52,8 @@ impl Endpoint {
             self.peers[peer as usize].identity = common.from;
         }
         let state = &mut self.peers[peer as usize];
-        state.spoken = true;
+        // What comes by a lane need not know of anything that went another way.
+        state.spoken |= !from.near || body.is_answer();
         state.theirs_near |= from.near;
         state.heard = cx.now;
         state.consumed_there = common.consumed;

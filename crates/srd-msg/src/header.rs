@@ -91,6 +91,8 @@ pub(crate) struct Common {
     pub session: u32,
     /// Bytes of the receiver's that the sender has consumed, modulo 2^32.
     pub consumed: u32,
+    /// The identity of the last endpoint at the receiver's address whose session was lost with one of the sender's; 0: none.
+    pub former: u32,
     /// Ordered messages: how many numbers before this one the oldest is that the device has not reported delivered; at most
     /// [`FAR_BACK`].
     pub back: u16,
@@ -298,7 +300,7 @@ pub(crate) fn encode(common: &Common, body: &Body, bytes: &mut [u8]) -> usize {
     to.u32(common.toward);
     to.u32(common.session);
     to.u32(common.consumed);
-    to.u32(0);
+    to.u32(common.former);
     match body {
         Body::Message(message) => message.encode(&mut to),
         Body::Put(put) => {
@@ -454,9 +456,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
         toward: from.u32()?,
         session: from.u32().filter(|&session| session != 0)?,
         consumed: from.u32()?,
+        former: from.u32()?,
         back,
     };
-    from.skip(4)?;
     let body = match kind {
         MessageKind::Message => Body::Message(Message::decode(flags, &mut from)?),
         MessageKind::Put => Body::Put(Put {
@@ -637,13 +639,14 @@ mod tests {
     }
 
     fn common() -> impl Strategy<Value = Common> {
-        (any::<[u32; 4]>(), any::<bool>(), any::<u16>()).prop_map(
-            |([from, toward, session, consumed], well_known, back)| Common {
+        (any::<[u32; 5]>(), any::<bool>(), any::<u16>()).prop_map(
+            |([from, toward, session, consumed, former], well_known, back)| Common {
                 from: from.max(1),
                 well_known,
                 toward,
                 session: session.max(1),
                 consumed,
+                former,
                 back,
             },
         )

@@ -53,9 +53,11 @@ pub(crate) struct Peer {
 
     /// Our session with it: how many there were, this one included.
     pub session: u32,
+    /// The identity of the last endpoint there whose session was lost with one of ours; 0: none.
+    pub former: u32,
     /// The identity of its endpoint; 0 while a well-known one has said nothing that can be believed.
     pub identity: u32,
-    /// Something has come from it in this session: it is there, and knows us.
+    /// Something has come from it in this session, and by a lane an answer: it is there, and knows us.
     pub spoken: bool,
     /// It has said Hello in this session of ours: what comes of it there stays, also when the session ends.
     pub accepted: bool,
@@ -153,6 +155,7 @@ impl Peer {
             named: false,
             unproven: true,
             session: 1,
+            former: 0,
             identity: addr.key,
             spoken: false,
             accepted: false,
@@ -299,6 +302,9 @@ impl Peer {
     /// The next session of ours begins: nothing is known of the peer but what its address says.
     pub fn begin_session(&mut self) {
         self.session += 1;
+        if self.their_session != 0 {
+            self.former = identity_in(self.their_session);
+        }
         self.identity = self.addr.key;
         self.spoken = false;
         self.accepted = false;

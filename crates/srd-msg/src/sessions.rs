@@ -111,9 +111,15 @@ impl Endpoint {
             // from us before; otherwise it does not pay any more what it owes.
             self.end_their_session(cx, peer, Status::RemoteAbort);
         }
-        // What we have sent by a lane has outlived a context, but need not have done so where it came.
-        if common.session > 1 && (from.near || self.peers[peer as usize].lane.is_some()) {
+        // What we have sent by a lane has outlived a context, but need not have done so where it came. What was lost there of
+        // another endpoint, before us, is not ours.
+        let near = from.near || self.peers[peer as usize].lane.is_some();
+        if near && common.former == self.identity.number.get() {
             self.fail_ops(cx, peer, Failure::PeerLost(Status::RemoteAbort));
+        }
+        if from.near && self.peers[peer as usize].lane.is_none() && !self.strangers.contains(&peer) {
+            // There is a lane to it by now, while the context may be that of another process.
+            self.strangers.push(peer);
         }
         let claimed = self.is_claimed(from, common);
         let state = &mut self.peers[peer as usize];
@@ -319,6 +325,8 @@ impl Endpoint {
         if state.lane.take().is_some() {
             self.strangers.push(peer);
         }
+        // Whoever is there next is not to be lost with that lane.
+        self.gone.retain(|&gone| gone != peer);
         self.settle_aborted(cx, peer, false);
         self.drop_backlog(cx, peer, status);
         let failure = Failure::PeerLost(status);

@@ -79,6 +79,7 @@ impl Endpoint {
             toward: peer.toward(body),
             session: peer.session,
             consumed: peer.consumed,
+            former: peer.former,
             back: peer.back(body.number()),
         };
         header::encode(&common, body, bytes)
