@@ -20,7 +20,9 @@ build:           ## compile and stage: target/srd/bin/srd, the software EFA's li
 test:            ## set up, build and run every test; ONLY="proto msg": those of these crates, or abi, consumers, campaign, fuzz, bench
 	@SEEDS=$(SEEDS) ONLY="$(ONLY)" scripts/test.sh
 
-demo: setup build ## an MPI program over OpenSRD (software EFA, libfabric provider) and over TCP while a spine fails: a table and target/demo/index.html
+demo:            ## an MPI program over OpenSRD (software EFA, libfabric provider) and over TCP while a spine fails: a table and target/demo/index.html
+	@scripts/setup.sh demo
+	@scripts/build.sh
 	@demo/demo.py
 
 bench: setup build ## latency, bandwidth, message rate, processor time and a short lab suite beside kernel TCP, MPI beside libfabric: docs/RESULTS.md's tables (25 minutes)

