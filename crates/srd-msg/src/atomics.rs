@@ -8,10 +8,9 @@ use crate::header::{self, Body, LONGEST, Target};
 use crate::iov::{gather, length, scatter};
 use crate::kept::Breach;
 use crate::one_sided::{ANSWER_DENIED, ANSWER_NO_KEY, ANSWER_UNSUPPORTED};
-use crate::operations::{Await, Op};
 use crate::receiving::ANSWER_OK;
 use crate::shared::Cx;
-use crate::transmit::Purpose;
+use crate::work::{Await, Op, Purpose};
 use srd_device::Store;
 use std::ops::Range;
 

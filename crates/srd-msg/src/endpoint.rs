@@ -3,17 +3,27 @@
 
 use crate::api::*;
 use crate::incoming::{Incoming, Matcher, Receive};
-use crate::kept::{Kept, MOST_STRANGERS};
 use crate::lane::Loans;
 use crate::matching::FastMap;
-use crate::operations::Op;
 use crate::peer::Peer;
 use crate::shared::Cx;
-use crate::transmit::{Tx, Work};
+use crate::work::{Op, Tx, Work};
 use srd_device::slab::{Key, Slab};
 use srd_device::{AhNumber, Completion, CompletionOp, DeviceError, RecvWr, Sge, Store};
 use srd_wire::{Gid, Qpn, Status, Time};
 use std::collections::VecDeque;
+
+/// Peers that the program has not named.
+const MOST_STRANGERS: u32 = 16_384;
+
+/// What is kept for strangers: for those at their addresses, and for those that may have forged them.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Kept {
+    /// Memory for what has come of them.
+    pub bytes: u64,
+    /// Replies to them that are under way.
+    pub replies: u32,
+}
 
 /// See the module.
 pub(crate) struct Endpoint {

@@ -7,9 +7,8 @@ use crate::header::{Body, LONGEST};
 use crate::incoming::{Fetch, Standing};
 use crate::iov::{length, scatter, stretch};
 use crate::kept::{Breach, MOST_UNKNOWN};
-use crate::operations::Await;
 use crate::shared::Cx;
-use crate::transmit::Purpose;
+use crate::work::{Await, Purpose};
 use srd_device::Store;
 use srd_wire::Status;
 

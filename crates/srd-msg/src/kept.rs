@@ -2,11 +2,11 @@
 //! what they ask for is within what an honest peer may have under way. Whoever exceeds it has its session ended, so that
 //! nobody waits for what was dropped. `docs/MESSAGES.md` has the bounds and their reasons.
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Kept};
 use crate::header::Body;
 use crate::peer::{FIRST_WINDOW, MESSAGE_COST, Peer};
 use crate::shared::{Cx, Shared};
-use crate::transmit::{Purpose, Work};
+use crate::work::{Purpose, Work};
 use srd_device::Store;
 
 /// Bytes of writes and atomic operations by message, each with [`MESSAGE_COST`], that a sender has unanswered at a peer.
@@ -20,9 +20,6 @@ pub(crate) const MOST_AHEAD: u32 = 4096;
 /// Packets that the transport has under way to a peer at most (`docs/SPEC.md`, section 11): what it has delivered and does
 /// not know of.
 pub(crate) const MOST_UNKNOWN: u32 = 1024;
-
-/// Peers that the program has not named.
-pub(crate) const MOST_STRANGERS: u32 = 16_384;
 
 /// Bytes that are kept for all of them together, and for those of them that may have forged their addresses. Before these are
 /// used up, or where answers to them wait, whoever comes has to show first that he is where he says.
@@ -66,15 +63,6 @@ pub(crate) enum Breach {
     Stranger,
     /// There is no memory.
     Memory,
-}
-
-/// What is kept for strangers: for those at their addresses, and for those that may have forged them.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Kept {
-    /// Memory for what has come of them.
-    bytes: u64,
-    /// Replies to them that are under way.
-    replies: u32,
 }
 
 const PROVEN: usize = 0;

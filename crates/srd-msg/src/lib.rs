@@ -33,6 +33,7 @@ mod sending;
 mod sessions;
 mod shared;
 mod transmit;
+mod work;
 
 pub use api::*;
 pub use counters::Counters;

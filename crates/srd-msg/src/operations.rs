@@ -8,77 +8,13 @@ use crate::iov::{Iovs, gather, length};
 use crate::peer::MESSAGE_COST;
 use crate::shared::Cx;
 use crate::transmit::failure_of;
-use arrayvec::ArrayVec;
+use crate::work::{Await, Op};
 use srd_device::Store;
 use srd_device::slab::Key;
-use srd_wire::{MrKey, Status};
+use srd_wire::Status;
 
 /// Operations that wait for room in the device, at most for one peer, before posting is refused.
 const MOST_WAITING: usize = 64;
-
-/// What an operation waits for beside its own work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Await {
-    Nothing,
-    /// The peer says what became of it.
-    Answer,
-    /// The peer is introduced, or says what is behind a key.
-    Peer,
-    /// The peer accepts the session.
-    Acceptance,
-}
-
-/// An operation of the program that takes more than one piece of work, or an answer.
-#[derive(Debug)]
-pub(crate) struct Op {
-    pub peer: u32,
-    pub kind: Kind,
-    pub context: u64,
-    pub report: bool,
-    /// Pieces of work that are not done.
-    pub parts: u32,
-    /// A message by rendezvous: up to where its receiver has it, or has let it come.
-    pub granted: Option<u64>,
-    /// What it has of the peer's room for operations by message.
-    pub asked: u32,
-    pub awaits: Await,
-    pub failure: Option<Failure>,
-    /// The program's memory, or the copy.
-    pub local: Iovs,
-    /// A copy of what was injected.
-    pub copy: Option<Buffer>,
-    /// What of it peers may read, for as long as it lasts.
-    pub exposed: ArrayVec<MrKey, IOV_LIMIT>,
-    /// One-sided operations: what is done where.
-    pub remote: ArrayVec<RemoteIov, IOV_LIMIT>,
-    /// Writes: completion data for the peer, until it has been sent.
-    pub data: Option<u64>,
-    /// The key has been asked for again, since the answer was out of date.
-    pub asked_again: bool,
-}
-
-impl Op {
-    /// An operation of which nothing has been done.
-    pub fn new(peer: u32, context: u64, local: Iovs) -> Op {
-        Op {
-            peer,
-            kind: Kind::Read,
-            context,
-            report: true,
-            parts: 0,
-            granted: None,
-            asked: 0,
-            awaits: Await::Nothing,
-            failure: None,
-            local,
-            copy: None,
-            exposed: ArrayVec::new(),
-            remote: ArrayVec::new(),
-            data: None,
-            asked_again: false,
-        }
-    }
-}
 
 /// Copies what is injected, and puts the copy into the place of the list.
 pub(crate) fn copy_injected<M: Store>(cx: &mut Cx<'_, M>, local: &mut Iovs) -> Option<Buffer> {

@@ -6,10 +6,10 @@ use crate::buffers::Buffer;
 use crate::endpoint::{Endpoint, name_of};
 use crate::header::{Body, COMMON, LONGEST, Message, Part, Source, Sources};
 use crate::iov::{Iovs, gather, length, stretch};
-use crate::operations::{Op, copy_injected};
+use crate::operations::copy_injected;
 use crate::peer::MESSAGE_COST;
 use crate::shared::Cx;
-use crate::transmit::Purpose;
+use crate::work::{Op, Purpose};
 use srd_device::{Access, Store};
 
 /// Up to here a payload is copied beside its header: cheaper than a second piece for the device and the kernel.

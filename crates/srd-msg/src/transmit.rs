@@ -8,56 +8,15 @@ use crate::header::{self, Body, COMMON, Common, LONGEST, may_come_twice, number_
 use crate::iov::Iovs;
 use crate::kept::Turn;
 use crate::lane::LaneSend;
-use crate::operations::{Await, Op};
 use crate::shared::Cx;
+use crate::work::{Await, Op, Purpose, Tx, Work};
 use arrayvec::ArrayVec;
 use srd_device::slab::Key;
 use srd_device::{DeviceError, SendData, SendOp, SendWr, Sge, Store};
 use srd_wire::Status;
 
-/// Work that the device has, or will get.
-#[derive(Debug)]
-pub(crate) struct Tx {
-    pub peer: u32,
-    /// Our session with it at that time.
-    session: u32,
-    /// Its number, if it takes part in the order.
-    number: Option<u32>,
-    pub purpose: Purpose,
-    /// Ours to give back when it is done.
-    pub buffer: Option<Buffer>,
-    op: SendOp,
-    sges: ArrayVec<Sge, 2>,
-    /// How often it was given to the device again.
-    again: u8,
-}
-
 /// A message goes again so often because another process turned out to be there.
 const MOST_AGAIN: u8 = 3;
-
-/// A piece of work to be given to the device, or a message to a lane.
-pub(crate) struct Work {
-    pub purpose: Purpose,
-    /// A message's header, and whatever of its payload was copied.
-    pub buffer: Option<Buffer>,
-    pub op: SendOp,
-    pub sges: ArrayVec<Sge, 2>,
-}
-
-/// What a piece of work is for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose {
-    /// Nobody waits for it.
-    Control,
-    /// A ping.
-    Ask,
-    /// A whole message that completes with it.
-    Eager { context: u64, tagged: bool, report: bool },
-    /// A part of an operation of ours.
-    Part(u32),
-    /// A read for a message of a peer's.
-    Pull { incoming: u32, len: u32 },
-}
 
 impl Endpoint {
     /// Writes the header of a message to a peer to the front of `buffer`. Returns its length.

@@ -1,0 +1,113 @@
+//! What is under way: operations of the program, and the pieces of work that they take.
+
+use crate::api::*;
+use crate::buffers::Buffer;
+use crate::iov::Iovs;
+use arrayvec::ArrayVec;
+use srd_device::{SendOp, Sge};
+use srd_wire::MrKey;
+
+/// What an operation waits for beside its own work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Await {
+    Nothing,
+    /// The peer says what became of it.
+    Answer,
+    /// The peer is introduced, or says what is behind a key.
+    Peer,
+    /// The peer accepts the session.
+    Acceptance,
+}
+
+/// An operation of the program that takes more than one piece of work, or an answer.
+#[derive(Debug)]
+pub(crate) struct Op {
+    pub peer: u32,
+    pub kind: Kind,
+    pub context: u64,
+    pub report: bool,
+    /// Pieces of work that are not done.
+    pub parts: u32,
+    /// A message by rendezvous: up to where its receiver has it, or has let it come.
+    pub granted: Option<u64>,
+    /// What it has of the peer's room for operations by message.
+    pub asked: u32,
+    pub awaits: Await,
+    pub failure: Option<Failure>,
+    /// The program's memory, or the copy.
+    pub local: Iovs,
+    /// A copy of what was injected.
+    pub copy: Option<Buffer>,
+    /// What of it peers may read, for as long as it lasts.
+    pub exposed: ArrayVec<MrKey, IOV_LIMIT>,
+    /// One-sided operations: what is done where.
+    pub remote: ArrayVec<RemoteIov, IOV_LIMIT>,
+    /// Writes: completion data for the peer, until it has been sent.
+    pub data: Option<u64>,
+    /// The key has been asked for again, since the answer was out of date.
+    pub asked_again: bool,
+}
+
+impl Op {
+    /// An operation of which nothing has been done.
+    pub fn new(peer: u32, context: u64, local: Iovs) -> Op {
+        Op {
+            peer,
+            kind: Kind::Read,
+            context,
+            report: true,
+            parts: 0,
+            granted: None,
+            asked: 0,
+            awaits: Await::Nothing,
+            failure: None,
+            local,
+            copy: None,
+            exposed: ArrayVec::new(),
+            remote: ArrayVec::new(),
+            data: None,
+            asked_again: false,
+        }
+    }
+}
+
+/// A piece of work to be given to the device, or a message to a lane.
+pub(crate) struct Work {
+    pub purpose: Purpose,
+    /// A message's header, and whatever of its payload was copied.
+    pub buffer: Option<Buffer>,
+    pub op: SendOp,
+    pub sges: ArrayVec<Sge, 2>,
+}
+
+/// What a piece of work is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    /// Nobody waits for it.
+    Control,
+    /// A ping.
+    Ask,
+    /// A whole message that completes with it.
+    Eager { context: u64, tagged: bool, report: bool },
+    /// A part of an operation of ours.
+    Part(u32),
+    /// A read for a message of a peer's.
+    Pull { incoming: u32, len: u32 },
+}
+
+/// Work that the device has, or will get.
+#[derive(Debug)]
+pub(crate) struct Tx {
+    pub peer: u32,
+    /// Our session with it at that time.
+    pub session: u32,
+    /// Its number, if it takes part in the order.
+    pub number: Option<u32>,
+    pub purpose: Purpose,
+    /// Ours to give back when it is done.
+    pub buffer: Option<Buffer>,
+    pub op: SendOp,
+    pub sges: ArrayVec<Sge, 2>,
+    /// How often it was given to the device again.
+    pub again: u8,
+}
