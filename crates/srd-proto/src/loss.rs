@@ -56,7 +56,7 @@ const SHARED_ROUNDS: u64 = 2;
 const LOOK_AHEAD: usize = 16;
 
 /// How long silence may last, for a packet that is asked about first and for one that is not.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Patience {
     /// The paths of that packet and of the newest one.
     ways: (PathId, Option<PathId>),
@@ -106,13 +106,17 @@ impl<P: Payload> Peer<P> {
     /// How long silence may last whose first packet is on this path.
     fn patience(&self, path: PathId, shared: &Shared) -> Patience {
         let ways = (path, self.sent.newest_path());
+        let work_out = || {
+            let soon = self.probe_timeout(shared);
+            Patience { ways, soon, long: soon.max(self.path_timeout(path, shared)) }
+        };
         if let Some(known) = self.patience.get()
             && known.ways == ways
         {
+            debug_assert_eq!(known, work_out());
             return known;
         }
-        let soon = self.probe_timeout(shared);
-        let known = Patience { ways, soon, long: soon.max(self.path_timeout(path, shared)) };
+        let known = work_out();
         self.patience.set(Some(known));
         known
     }
@@ -202,7 +206,6 @@ impl<P: Payload> Peer<P> {
 
     /// Does what is due by the clock.
     pub(crate) fn on_timer<U: UpperLayer<P>>(&mut self, now: Time, shared: &mut Shared, upper: &mut U) {
-        self.patience.set(None);
         if self.incompatible {
             return self.end_incompatible(now, shared, upper);
         }
@@ -390,6 +393,7 @@ impl<P: Payload> Peer<P> {
         }
         findings.rerolled.iter().for_each(|path| outgoing.selector.on_reroll(path));
         self.outgoing = Some(outgoing);
+        self.patience.set(None);
     }
 
     /// Paths have gone down: what they held is lost, unless it is not the paths at all. (The controller has been told of
