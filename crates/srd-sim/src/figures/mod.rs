@@ -8,7 +8,7 @@ mod file;
 mod from_file;
 mod lab;
 mod living_together;
-mod mellanox;
+mod measured;
 mod sandia;
 mod srd_paper;
 
@@ -107,18 +107,7 @@ static CODE: [(&str, &[(u64, &Figure)]); 5] = [
             (4, &efa_second_generation::GENERATIONS),
         ],
     ),
-    (
-        "mellanox",
-        &[
-            (1, &mellanox::SMALL_MANY_TO_ONE),
-            (2, &mellanox::QUEUE_PAIRS),
-            (3, &mellanox::LARGE_MANY_TO_ONE),
-            (4, &mellanox::ALL_TO_ALL),
-            (5, &mellanox::BESIDE_TCP),
-            (6, &mellanox::FOUR_QUADRANTS),
-            (7, &mellanox::REACTION),
-        ],
-    ),
+    ("mellanox", &[]),
     (
         "broadcom",
         &[
@@ -132,14 +121,7 @@ static CODE: [(&str, &[(u64, &Figure)]); 5] = [
             (8, &broadcom::LATENCY),
         ],
     ),
-    (
-        "sandia",
-        &[
-            (3, &sandia::order::ORDER),
-            (4, &sandia::bisection::BISECTION),
-            (9, &sandia::contention::CONTENTION),
-        ],
-    ),
+    ("sandia", &[(4, &sandia::BISECTION)]),
 ];
 
 /// Figures that are files.

@@ -193,6 +193,11 @@ fn whatever_is_wrong_is_told_with_its_line_and_what_to_write() {
         ),
         (SMALL.replace("0->4", "4->4"), "would send to itself"),
         (SMALL.replace("0->4", "0>4"), "a.toml:8: [[workload]] 0 (flows) pairs: \"0>4\" cannot be"),
+        (
+            SMALL.replace("0->4", "0..4194303->0..4194303"),
+            "a.toml:8: [[workload]] 0 (flows) pairs: this would make 17592186044416 flows: at most 4194304",
+        ),
+        (SMALL.replace("0->4", "3..1->4"), "pairs: \"3..1->4\" cannot be"),
         (SMALL.replace("[[workload]]", "[[fault]]"), "there is no workload"),
         (
             extended("[transport]\nmtu = 500"),
@@ -275,6 +280,19 @@ fn impossible_workloads_are_told() {
     assert_eq!(good(&two, &[]).traffic.workloads, ["flows", "flows-2"]);
     let ids: Vec<u32> = good(&two, &[]).traffic.flows.iter().map(|flow| flow.id).collect();
     assert_eq!(ids, [1, 2]);
+}
+
+#[test]
+fn ranges_of_hosts_are_pairs_and_pairs_may_have_several_flows() {
+    let flows = |pairs: &str| {
+        let scenario = good(&extended("connections = 2"), &[&format!("workload.pairs={pairs}")]);
+        let flows = scenario.traffic.flows.iter().map(|flow| (flow.src.host, flow.dst.host));
+        flows.collect::<Vec<_>>()
+    };
+    let twice = |pairs: &[(u32, u32)]| pairs.iter().flat_map(|pair| [*pair; 2]).collect::<Vec<_>>();
+    assert_eq!(flows("[\"1..3->0\", \"7->6\"]"), twice(&[(1, 0), (2, 0), (3, 0), (7, 6)]));
+    assert_eq!(flows("[\"0..2->0..2\"]"), twice(&[(0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (2, 1)]));
+    assert_eq!(flows("[\"5->0..2\"]"), twice(&[(5, 0), (5, 1), (5, 2)]));
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! `[host]`: the hosts' network cards.
 
-use crate::hosts::HostSettings;
+use crate::hosts::{HostSettings, OnNode};
 use srd_baselines::document::Document;
 use srd_baselines::input::InputError;
 use srd_baselines::section::Section;
 use srd_baselines::units::Ps;
 
 /// Keys of the section.
-pub(super) const KEYS: [&str; 7] = [
+pub(super) const KEYS: [&str; 8] = [
     "per_packet_us",
     "latency_us",
     "receive_ring",
@@ -15,6 +15,7 @@ pub(super) const KEYS: [&str; 7] = [
     "jitter_us",
     "slow_hosts",
     "slow_per_packet_us",
+    "shared_memory",
 ];
 
 /// Packets that may wait unless the file says otherwise: a usual ring of 100 Gb/s cards.
@@ -46,7 +47,7 @@ pub(super) fn read(document: &Document, hosts: u32) -> Result<HostSettings, Inpu
         queues: section.whole("queues", 1..=1024)?.unwrap_or(1) as u16,
         jitter: section.micros("jitter_us")?.unwrap_or(Ps::ZERO),
         looks_every: Ps::ZERO,
-        intra_node: None,
+        intra_node: section.flag("shared_memory")?.unwrap_or(false).then(OnNode::default),
         slow_hosts: slow.0,
         slow_per_packet: slow.1,
     })

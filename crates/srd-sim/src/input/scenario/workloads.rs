@@ -2,13 +2,14 @@
 
 use super::{Context, programs};
 use crate::apps::workload::{self, Kind, Workload};
-use crate::apps::{MAX_BYTES, Place, Size, Traffic};
+use crate::apps::{MAX_BYTES, MAX_FLOWS, Place, Size, Traffic};
 use crate::hosts::TransportSettings;
 use crate::input::htsim::cm_file;
 use crate::net::{Fault, Topology};
 use srd_baselines::input::{InputError, counted};
 use srd_baselines::section::Section;
 use srd_baselines::units::Ps;
+use std::iter::repeat_n;
 
 /// Kinds of workload, each with the keys of its section.
 pub(super) const KINDS: [(&str, &[&str]); 10] = [
@@ -20,6 +21,7 @@ pub(super) const KINDS: [(&str, &[&str]); 10] = [
             "start_us",
             "transport",
             "pairs",
+            "connections",
             "size",
             "until_us",
             "persistent",
@@ -104,6 +106,8 @@ pub(super) const KINDS: [(&str, &[&str]); 10] = [
 
 /// Most processes of a host: a device of SRD has one of 512 ports.
 pub(super) const MOST_PROCESSES: u64 = 512;
+/// Most flows of a pair.
+const MOST_CONNECTIONS: u64 = 1024;
 /// Most rounds and repeats.
 const MOST_ROUNDS: u64 = 1_000_000;
 
@@ -213,11 +217,12 @@ fn pattern(
     Ok(match kind {
         "flows" => {
             let load = flow_load(section, around, start)?;
-            Kind::Pairs(workload::Pairs { pairs: pairs(section)?, load })
+            let each = section.whole("connections", 1..=MOST_CONNECTIONS)?.unwrap_or(1) as usize;
+            Kind::Pairs(workload::Pairs { pairs: pairs(section, each)?, load })
         }
         "background" => {
             let load = background(section, around, start)?;
-            Kind::Pairs(workload::Pairs { pairs: pairs(section)?, load })
+            Kind::Pairs(workload::Pairs { pairs: pairs(section, 1)?, load })
         }
         "incast" => Kind::Incast(incast(section, around, start)?),
         "permutation" => Kind::Permutation(workload::Permutation {
@@ -391,14 +396,38 @@ fn senders(section: &Section<'_>, around: &Surroundings<'_>, receiver: u32) -> R
     }
 }
 
-/// `["0->13", "1.2->12.0"]`: hosts, and processes on them.
-fn pairs(section: &Section<'_>) -> Result<Vec<(Place, Place)>, InputError> {
-    let expected = "a list such as [\"0->13\", \"1.2->12.0\"]: hosts, and behind a point a process up to 511 if it is not 0";
-    let pairs = section.list("pairs", expected, |item| {
-        let (src, dst) = item.text()?.split_once("->")?;
-        Some((place(src.trim())?, place(dst.trim())?))
+/// `["0->13", "1.2->12.0", "1..16->0"]`: hosts, and processes on them; each pair so many times.
+fn pairs(section: &Section<'_>, each: usize) -> Result<Vec<(Place, Place)>, InputError> {
+    let expected = "a list such as [\"0->13\", \"1.2->12.0\", \"1..16->0\"]: hosts, and behind a point a process up to 511 if it is not 0";
+    let lists = section.list("pairs", expected, |item| {
+        let (from, to) = item.text()?.split_once("->")?;
+        Some((places(from)?, places(to)?))
     })?;
-    section.needed("pairs", pairs, "[\"0->1\"]")
+    let lists = section.needed("pairs", lists, "[\"0->1\"]")?;
+    let flows = lists.iter().map(|(from, to)| from.len() as u64 * to.len() as u64 * each as u64).sum::<u64>();
+    if flows > MAX_FLOWS {
+        return Err(section.error_at("pairs", format!("this would make {flows} flows: at most {MAX_FLOWS}")));
+    }
+    Ok(lists.iter().flat_map(|(from, to)| of_lists(from, to)).flat_map(|pair| repeat_n(pair, each)).collect())
+}
+
+/// Each to each other: several begin with different ones.
+fn of_lists(from: &[Place], to: &[Place]) -> Vec<(Place, Place)> {
+    let first = |n: usize| if from.len() > 1 { n + 1 } else { 0 };
+    let of = |(n, &from): (usize, &Place)| {
+        let others = (0..to.len()).map(move |k| (from, to[(first(n) + k) % to.len()]));
+        others.filter(|(from, other)| to.len() == 1 || from != other).collect::<Vec<_>>()
+    };
+    from.iter().enumerate().flat_map(of).collect()
+}
+
+/// A process, or the same of several hosts.
+fn places(text: &str) -> Option<Vec<Place>> {
+    let Some((first, last)) = text.split_once("..") else { return Some(vec![place(text.trim())?]) };
+    let (first, last) = (place(first.trim())?, place(last.trim())?);
+    let count = u64::from(last.host.checked_sub(first.host)?);
+    (first.process == last.process && count < MAX_FLOWS)
+        .then(|| (first.host..=last.host).map(|host| Place { host, ..first }).collect())
 }
 
 fn place(text: &str) -> Option<Place> {

@@ -1,13 +1,16 @@
-//! Bandwidth of each pair across random bisections of fat trees of up to 3,456 nodes: the talk's plot of an InfiniBand cluster of
-//! some 4,000 nodes.
+//! Sandia's figure that is code: bandwidth of each pair across random bisections of fat trees of up to 3,456 nodes, the talk's plot of
+//! an InfiniBand cluster of some 4,000 nodes. Where it comes from and what was chosen stands in `figures/sandia/family.toml` of this
+//! crate, with the networks.
 
-use super::super::lab::Run;
-use super::super::{Drawn, Figure, Make, finding};
-use super::{Lab, Network, SOURCE, Spread, complaints, network};
+use super::file::{Fold, family};
+use super::lab::{FlowResult, Lab, Run};
+use super::{Drawn, Figure, Make, finding};
 use crate::apps::Draw;
 use srd_chart::{Axis, Chart, plain};
 
-pub(in super::super) static BISECTION: Figure = Figure {
+const SOURCE: &str = "Naegle et al., OpenFabrics workshop, 2008";
+
+pub(super) static BISECTION: Figure = Figure {
     name: "sandia-bisection",
     title: "Bandwidth of a pair across random bisections, by the number of nodes",
     source: SOURCE,
@@ -42,16 +45,14 @@ mtu = 9000
 kind = "flows"
 "#;
 
-/// What it is called, its network, and whether the halves of the tree are paired in the order of their ports.
-fn cases() -> [(&'static str, Network, bool); 5] {
-    [
-        ("SDR InfiniBand", network("SDR InfiniBand, static"), false),
-        ("SDR InfiniBand, pairs in the order of ports", network("SDR InfiniBand, static"), true),
-        ("iWARP, adaptive", network("iWARP, adaptive"), false),
-        ("NSCC, cut packets, ECMP hash", network("NSCC, cut packets, ECMP hash"), false),
-        ("SRD, ECMP hash", network("SRD, ECMP hash"), false),
-    ]
-}
+/// What it is called, its network in the family, and whether the halves of the tree are paired in the order of their ports.
+const CASES: [(&str, &str, bool); 5] = [
+    ("SDR InfiniBand", "SDR InfiniBand, static", false),
+    ("SDR InfiniBand, pairs in the order of ports", "SDR InfiniBand, static", true),
+    ("iWARP, adaptive", "iWARP, adaptive", false),
+    ("NSCC, cut packets, ECMP hash", "NSCC, cut packets, ECMP hash", false),
+    ("SRD, ECMP hash", "SRD, ECMP hash", false),
+];
 
 /// Pairs of one host of each half. A half is any, or the first hosts.
 fn pairs(hosts: u32, seed: u64, in_order: bool) -> Vec<(u32, u32)> {
@@ -69,7 +70,7 @@ fn pairs(hosts: u32, seed: u64, in_order: bool) -> Vec<(u32, u32)> {
 /// Of each pair, percent of what its link carries.
 fn shares(run: &Run, gbps: f64) -> Vec<f64> {
     let end = run.outcome.sim_us;
-    let of = |flow: &super::super::lab::FlowResult| {
+    let of = |flow: &FlowResult| {
         let us = flow.time().map_or(end, |time| time.as_micros());
         flow.delivered as f64 * 8.0 / (us * 1e3) / gbps * 100.0
     };
@@ -80,21 +81,22 @@ fn bisection(lab: &mut Lab<'_>) -> Option<Drawn> {
     let trees = lab.pick(&TREES[..2], &TREES[..]);
     let several = lab.pick(1, 3);
     let seeds = |k: u32| if k == TREES[3] { 1 } else { several };
-    let cases = cases();
-    lab.plan(cases.len() * trees.iter().map(|&k| seeds(k)).sum::<usize>());
+    let family = family("sandia");
+    lab.plan(CASES.len() * trees.iter().map(|&k| seeds(k)).sum::<usize>());
     let mut wrong = Vec::new();
     let mut all = Vec::new();
-    for (_, network, in_order) in &cases {
+    for (label, network, in_order) in CASES {
+        let network = family.network(network).expect("family.toml has it");
         let mut of_case = Vec::new();
         for &k in trees {
             let hosts = k * k * k / 4;
             let mut percent = Vec::new();
             for seed in 1..=seeds(k) as u64 {
-                let list: Vec<String> = pairs(hosts, seed, *in_order)
+                let list: Vec<String> = pairs(hosts, seed, in_order)
                     .iter()
                     .map(|(from, to)| format!("\"{from}->{to}\""))
                     .collect();
-                let mut sets = network.sets.clone();
+                let mut sets = network.sets.always.clone();
                 sets.extend([
                     format!("seed={seed}"),
                     format!("fabric.k={k}"),
@@ -104,7 +106,7 @@ fn bisection(lab: &mut Lab<'_>) -> Option<Drawn> {
                 let scenario = Lab::scenario(FABRIC, &sets);
                 let gbps = scenario.topology.fastest_host().0 as f64 / 1e9;
                 let run = lab.run(&scenario)?;
-                wrong.extend(complaints(network, &run));
+                wrong.extend(run.complaints.iter().map(|complaint| format!("{label}: {complaint}")));
                 percent.extend(shares(&run, gbps));
             }
             of_case.push(percent);
@@ -115,31 +117,19 @@ fn bisection(lab: &mut Lab<'_>) -> Option<Drawn> {
     let x = Axis::new("nodes", nodes[0], nodes[nodes.len() - 1]).logarithmic();
     let mut chart =
         Chart::new(BISECTION.title, x, Axis::new("bandwidth of a pair (% of its link)", 0.0, 100.0));
-    for (which, value) in
-        [("mean", (|spread: Spread| spread.mean) as fn(Spread) -> f64), ("slowest", |spread| spread.least)]
-    {
-        for ((label, ..), of_case) in cases.iter().zip(&all) {
-            let points = nodes
-                .iter()
-                .zip(of_case)
-                .map(|(&nodes, of)| (nodes, Spread::of(of.iter().copied()).map(value)));
-            chart.line(&format!("{label}: {which}"), points);
+    for (which, fold) in [("mean", Fold::Mean), ("slowest", Fold::Least)] {
+        for ((label, ..), of_case) in CASES.iter().zip(&all) {
+            let values = of_case.iter().map(|of| fold.of(of));
+            chart.line(&format!("{label}: {which}"), nodes.iter().copied().zip(values));
         }
     }
     let words = |of_case: &[Vec<f64>]| {
-        let last = of_case.last().and_then(|of| {
-            let below = of.iter().filter(|&&percent| percent < 50.0).count();
-            Some((Spread::of(of.iter().copied())?, 100.0 * below as f64 / of.len() as f64))
-        });
-        last.map_or(String::new(), |(spread, below)| {
-            format!(
-                "slowest {} %, mean {} %, fastest {} %; {} % of pairs below half",
-                plain(spread.least),
-                plain(spread.mean),
-                plain(spread.most),
-                plain(below)
-            )
-        })
+        let of = &of_case[of_case.len() - 1];
+        let below = of.iter().filter(|&&percent| percent < 50.0).count();
+        let [least, mean, most] =
+            [Fold::Least, Fold::Mean, Fold::Most].map(|fold| plain(fold.of(of).unwrap_or_default()));
+        let below = plain(100.0 * below as f64 / of.len() as f64);
+        format!("slowest {least} %, mean {mean} %, fastest {most} %; {below} % of pairs below half")
     };
     let published = [
         "static routing is limiting: pairs of one cluster differ widely",
@@ -148,7 +138,7 @@ fn bisection(lab: &mut Lab<'_>) -> Option<Drawn> {
         "",
         "",
     ];
-    let findings = cases
+    let findings = CASES
         .iter()
         .zip(&all)
         .zip(published)
