@@ -27,7 +27,7 @@ mod writer;
 pub use draw::Draw;
 pub use flow::{Flow, Place, Size, Start, Traffic, TrafficFault, Trigger, TriggerKind};
 pub(crate) use flow::{MAX_BYTES, MAX_FLOWS, Program};
-pub(crate) use measure::{Summary, spans};
+pub(crate) use measure::Summary;
 pub(crate) use messaging::{Completion, Messaging};
 pub(crate) use rank::Rank;
 pub use script::Script;

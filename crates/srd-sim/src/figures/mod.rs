@@ -108,19 +108,7 @@ static CODE: [(&str, &[(u64, &Figure)]); 5] = [
         ],
     ),
     ("mellanox", &[]),
-    (
-        "broadcom",
-        &[
-            (1, &broadcom::GPCNET),
-            (2, &broadcom::BLOCKING),
-            (3, &broadcom::NON_BLOCKING),
-            (4, &broadcom::HPCG),
-            (5, &broadcom::LJ),
-            (6, &broadcom::EAM),
-            (7, &broadcom::LIVE_LOCK),
-            (8, &broadcom::LATENCY),
-        ],
-    ),
+    ("broadcom", &[(1, &broadcom::GPCNET), (7, &broadcom::LIVE_LOCK), (8, &broadcom::LATENCY)]),
     ("sandia", &[(4, &sandia::BISECTION)]),
 ];
 

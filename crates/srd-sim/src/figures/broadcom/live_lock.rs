@@ -3,7 +3,7 @@
 
 use super::super::lab::Lab;
 use super::super::{Drawn, Figure, Make, finding};
-use super::{CC_AND_PFC, CC_ONLY, Configuration, FABRIC, NSCC_CUT, PFC_ONLY, SOURCE, SRD, list, sets};
+use super::{SOURCE, list, run};
 use srd_chart::{Axis, Chart};
 
 pub(in crate::figures) static LIVE_LOCK: Figure = Figure {
@@ -16,28 +16,19 @@ pub(in crate::figures) static LIVE_LOCK: Figure = Figure {
 /// InfiniBand's Local ACK Timeout, 4.096 us 2^n, for n from 4 to 11.
 const TIMEOUTS: [u32; 8] = [4, 5, 6, 7, 8, 9, 10, 11];
 const QUICK: [u32; 3] = [5, 8, 11];
-const CONFIGURATIONS: [Configuration; 6] = [CC_ONLY, CC_AND_PFC, PFC_ONLY, IWARP, NSCC_CUT, SRD];
-/// With packets as long as the others', as the receiver counts packets.
-const IWARP: Configuration =
-    Configuration { name: "iWARP", sets: &["transport.kind=iwarp", "transport.mtu=4200"] };
-/// Those whose timeouts are not what decides: SRD's follow its measurements, the others have theirs once.
-const WITH_TIMEOUTS: [&str; 3] = [CC_ONLY.name, CC_AND_PFC.name, PFC_ONLY.name];
+const CONFIGURATIONS: [&str; 6] =
+    ["RoCE, CC only", "RoCE, CC and PFC", PFC_ONLY, "iWARP", "NSCC, cut packets", "SRD"];
+const PFC_ONLY: &str = "RoCE, PFC only";
 
-/// The 24 hosts of three racks send to one that takes a packet every 0.7 us and has a ring of 256;
-/// another host of that rack gets a flow of each rack.
+/// The 24 hosts of three racks send to one that takes a packet every 0.7 us and has a ring of 256; another host of that rack gets
+/// a flow of each rack.
 fn text() -> String {
-    let from = |hosts: std::ops::Range<u32>| {
-        hosts.flat_map(|host| [host, host + 8, host + 16]).collect::<Vec<u32>>()
-    };
-    let pairs = |to: u32, hosts: Vec<u32>| {
-        let pairs: Vec<String> = hosts.iter().map(|host| format!("\"{host}->{to}\"")).collect();
-        pairs.join(", ")
-    };
+    let slow: Vec<String> =
+        (8..16).flat_map(|host| [host, host + 8, host + 16]).map(|host| format!("\"{host}->0\"")).collect();
     format!(
         "[[workload]]\nkind = \"flows\"\nname = \"slow\"\npairs = [{}]\npersistent = true\n\
-         [[workload]]\nkind = \"flows\"\nname = \"victims\"\npairs = [{}]\npersistent = true\n",
-        pairs(0, from(8..16)),
-        pairs(1, from(9..10)),
+         [[workload]]\nkind = \"flows\"\nname = \"victims\"\npairs = [\"9->1\", \"17->1\", \"25->1\"]\npersistent = true\n",
+        slow.join(", ")
     )
 }
 
@@ -58,24 +49,30 @@ fn live_lock(lab: &mut Lab<'_>) -> Option<Drawn> {
                 "host.slow_per_packet_us=0.7".to_string(),
                 "host.receive_ring=256".to_string(),
             ];
-            if WITH_TIMEOUTS.contains(&configuration.name) {
+            // Only RoCE's timeouts are what decides: SRD's follow its measurements, the others have theirs once.
+            let with_timeouts = configuration.starts_with("RoCE");
+            if with_timeouts {
                 more.push(format!("transport.rto_us={}", micros(n)));
             }
-            let run = lab.run(&Lab::scenario(&format!("{FABRIC}{text}"), &sets(configuration, &more)))?;
+            if configuration == "iWARP" {
+                // As long as the others', as the receiver counts packets.
+                more.push("transport.mtu=4200".to_string());
+            }
+            let run = run(lab, &text, configuration, &more)?;
             goodput.push(run.goodput_gbps(0));
             victims.push(run.goodput_gbps(1));
             let sent = run.outcome.packets_new + run.outcome.packets_rtx;
             again.push(100.0 * run.outcome.packets_rtx as f64 / sent.max(1) as f64);
             dead += run.outcome.failed;
-            if !WITH_TIMEOUTS.contains(&configuration.name) {
+            if !with_timeouts {
                 break;
             }
         }
         let words = |values: &[f64]| {
             list(timeouts.iter().zip(values).map(|(&n, value)| (format!("{:.0} us", micros(n)), *value)))
         };
-        let name = configuration.name;
-        let seed = |words: &'static str| if name == PFC_ONLY.name { words } else { "" };
+        let name = configuration;
+        let seed = |words: &'static str| if name == PFC_ONLY { words } else { "" };
         let (lock, spread) =
             (seed("\"may result in transport live-lock\""), seed("\"congestion spreading\""));
         findings.push(finding(
@@ -100,7 +97,7 @@ fn live_lock(lab: &mut Lab<'_>) -> Option<Drawn> {
     for (configuration, goodput) in CONFIGURATIONS.iter().zip(&goodputs) {
         let last = goodput.len() - 1;
         let at = timeouts.iter().enumerate().map(|(number, &n)| (micros(n), Some(goodput[number.min(last)])));
-        chart.line(configuration.name, at);
+        chart.line(configuration, at);
     }
     Some(Drawn {
         chart,
