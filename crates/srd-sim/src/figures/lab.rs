@@ -55,12 +55,6 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Completion times of the flows of a workload that are done.
-    pub fn times_of(&self, workload: u16) -> Vec<Ps> {
-        let of_it = self.flows.iter().filter(|flow| flow.workload == workload);
-        of_it.filter_map(FlowResult::time).collect()
-    }
-
     /// Completion times of all flows that are done.
     pub fn times(&self) -> Vec<Ps> {
         self.flows.iter().filter_map(FlowResult::time).collect()

@@ -7,7 +7,6 @@ mod efa_second_generation;
 mod file;
 mod from_file;
 mod lab;
-mod living_together;
 mod measured;
 mod sandia;
 mod srd_paper;
@@ -94,8 +93,6 @@ static CODE: [(&str, &[(u64, &Figure)]); 5] = [
             (3, &srd_paper::PERSISTENT_INCAST),
             (4, &srd_paper::RACK_TO_RACK),
             (5, &srd_paper::DEAD_LINK),
-            (6, &living_together::ONE_PORT),
-            (7, &living_together::UPLINKS),
         ],
     ),
     (
