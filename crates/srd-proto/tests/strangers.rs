@@ -287,22 +287,45 @@ fn two_who_expect_each_other_and_trust_nobody_find_each_other_soon() {
 }
 
 /// Ten times as many as there may be contexts are at their addresses, name us, and want nothing.
+/// Strangers who are at their addresses come to host 1, and know no key.
+fn visit(world: &mut World, strangers: std::ops::RangeInclusive<u16>) {
+    for stranger in strangers {
+        let who = Incarnation(0x7777_0000_0000 + stranger as u64);
+        let first = hello_packet(stranger, who, Body::None);
+        forge(world, 1, 7, &first);
+        let told = answers(world, 1, Nanos::from_micros(100))[0].packet.clone();
+        let wrong = data(first_psn(who, 0), send_op(Qkey(6)), vec![0; 8]);
+        let mut second = hello_packet(stranger, who, wrong);
+        second.dst_tag = told.src_tag;
+        forge(world, 1, 7, &second);
+        while world.hosts[1].endpoint.poll_transmit(world.now).is_some() {}
+    }
+}
+
+#[test]
+fn who_has_been_told_our_incarnation_may_name_it_though_strangers_have_made_way_meanwhile() {
+    let mut world = world(2, &Config::default());
+    visit(&mut world, 1..=1100);
+    let who = Incarnation(0x1234_5678);
+    forge(&mut world, 1, 8, &hello_packet(4000, who, Body::None));
+    let told = answers(&mut world, 1, Nanos::from_micros(100))[0].packet.clone();
+    visit(&mut world, 1101..=1200);
+    world.hosts[1].log.received.clear();
+    let message = data(first_psn(who, 0), send_op(KEY), vec![0; 8]);
+    let first = Packet { dst_tag: told.src_tag, ..hello_packet(4000, who, message) };
+    forge(&mut world, 1, 8, &first);
+    assert_eq!(world.hosts[1].log.received.len(), 1);
+    let answer = &answers(&mut world, 1, Nanos::from_millis(1))[0].packet;
+    assert_eq!(answer.src_tag, told.src_tag, "he is told the same as before");
+    assert_eq!(world.hosts[1].endpoint.stats().resets_sent, 0);
+}
+
 #[test]
 fn strangers_who_are_where_they_say_hold_few_contexts_and_keep_nobody_out() {
     let mut world = world(3, &Config::default());
     world.send(0, 1, pattern(100, 0));
     world.settle(SECOND);
-    for stranger in 1..=10_000u16 {
-        let who = Incarnation(0x7777_0000_0000 + stranger as u64);
-        let first = hello_packet(stranger, who, Body::None);
-        forge(&mut world, 1, 7, &first);
-        let told = answers(&mut world, 1, Nanos::from_micros(100))[0].packet.clone();
-        let wrong = data(first_psn(who, 0), send_op(Qkey(6)), vec![0; 8]);
-        let mut second = hello_packet(stranger, who, wrong);
-        second.dst_tag = told.src_tag;
-        forge(&mut world, 1, 7, &second);
-        while world.hosts[1].endpoint.poll_transmit(world.now).is_some() {}
-    }
+    visit(&mut world, 1..=10_000);
     let contexts = world.hosts[1].endpoint.peers().count();
     assert!((1024..1030).contains(&contexts), "{contexts}");
     world.hosts[1].log.received.clear();

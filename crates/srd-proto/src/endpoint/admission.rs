@@ -257,6 +257,8 @@ impl<P: Payload> Endpoint<P> {
             None if full || crowded && !vouched => return None,
             stranger => stranger,
         };
+        // The one that the peer has been told, if it has been: whoever makes way for it changes nothing of that.
+        let own = self.shared.identities.toward(port, addr, 0);
         let slot = match makes_way {
             Some(slot) => {
                 self.evict(slot, upper);
@@ -264,7 +266,6 @@ impl<P: Payload> Endpoint<P> {
             }
             None => self.peers.len() as u32,
         };
-        let own = self.shared.identities.toward(port, addr, 0);
         let generation = self.peers.get(slot as usize).map_or(0, |old| old.id.generation.wrapping_add(1));
         let id = PeerId { slot, generation };
         let mut peer = Peer::new(id, addr, port, own, 0, self.now, &mut self.shared);
@@ -288,7 +289,7 @@ impl<P: Payload> Endpoint<P> {
     fn evict(&mut self, slot: u32, upper: Option<&mut dyn UpperLayer<P>>) {
         let old = &mut self.peers[slot as usize];
         if !old.is_unused() {
-            self.shared.identities.forget();
+            self.shared.identities.forget(old.port, old.addr);
         }
         if let Some(upper) = upper {
             old.abandon_half_taken(&mut self.shared, upper);
