@@ -106,6 +106,9 @@ impl Core {
                 .messages
                 .open_endpoint(device, now, qpn, self.identity(), self.transmit_size)
                 .map_err(refused)?;
+            if self.caps & FI_REMOTE_WRITE == 0 {
+                state.messages.refuse_notices(id);
+            }
             state.messages.set_min_multi_recv(id, self.min_multi_recv.load(Ordering::Relaxed));
             let shm = match self.domain.shm {
                 true => ShmPeers::open(id, device.gid(), qpn, device.config().port_base, self.identity()),

@@ -301,6 +301,7 @@ impl Endpoint {
             }
             Body::Put(put) => self.put_here(cx, peer, put, payload, len),
             Body::Atomic(atomic) => return self.atomic_here(cx, peer, atomic, payload, len),
+            Body::Notice { .. } if !self.takes_notices => return Err(Breach::Unasked),
             &Body::Notice { data, len, .. } => self.notice_here(cx, peer, data, len),
             Body::Void { .. } => {}
             _ => unreachable!("only these have a number"),

@@ -142,6 +142,13 @@ impl<M: Store> Domain<M> {
         self.shared.done.retain(|done| done.endpoint != endpoint);
     }
 
+    /// Peers write nothing at this endpoint: who says that it has is refused.
+    pub fn refuse_notices(&mut self, endpoint: EndpointId) {
+        if let Some(endpoint) = self.at_mut(endpoint) {
+            endpoint.takes_notices = false;
+        }
+    }
+
     /// FI_OPT_MIN_MULTI_RECV.
     pub fn set_min_multi_recv(&mut self, endpoint: EndpointId, bytes: u64) {
         if let Some(endpoint) = self.at_mut(endpoint) {

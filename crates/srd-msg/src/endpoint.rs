@@ -44,6 +44,8 @@ pub(crate) struct Endpoint {
     pub untagged: Matcher,
     pub claimed: FastMap<u64, u32>,
     pub min_multi_recv: u64,
+    /// Peers may say that they have written here.
+    pub takes_notices: bool,
     /// Operations of the program that are not complete, and how many there may be.
     pub outstanding: u32,
     pub max_outstanding: u32,
@@ -136,6 +138,7 @@ impl Endpoint {
             untagged: Matcher::new(hash),
             claimed: FastMap::with_hasher(hash),
             min_multi_recv: 64,
+            takes_notices: true,
             outstanding: 0,
             max_outstanding: match tx {
                 0 => cx.shared.config.max_outstanding,

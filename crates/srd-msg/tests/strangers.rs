@@ -100,6 +100,26 @@ fn without_the_key_nothing_of_a_stranger_shows() {
 }
 
 #[test]
+fn where_nobody_may_write_nobody_is_told_of_a_write() {
+    for refuses in [false, true] {
+        let mut cluster = Cluster::well_known(3, Config::default());
+        if refuses {
+            cluster.domains[1].refuse_notices(cluster.endpoints[1]);
+        }
+        let stranger = Stranger::new(&mut cluster);
+        let mut notice = vec![4 | 2 << 4, 0, 0xFF, 0xFF];
+        for field in [9, 0, 1, 0, 0, 0, 0] {
+            notice.extend(u32::to_le_bytes(field));
+        }
+        notice.extend([7u64.to_le_bytes(), (1u64 << 40).to_le_bytes()].concat());
+        assert_eq!(stranger.tries(&mut cluster, WELL_KNOWN, SEND, &notice), Status::Ok);
+        let told = cluster.domains[1].poll_done().map(|done| done.kind);
+        assert_eq!(told, (!refuses).then_some(Kind::RemoteWrite));
+        assert_eq!(cluster.counters(1).unasked, refuses as u64);
+    }
+}
+
+#[test]
 fn memory_of_a_well_known_endpoint_is_not_found_by_guessing() {
     let mut cluster = Cluster::well_known(3, Config::default());
     let open = cluster.bytes(1, &[3; 1000]);

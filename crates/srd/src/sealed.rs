@@ -7,6 +7,7 @@
 use crate::key;
 use anyhow::Context;
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpgid, getpid, getsid, kill_process, kill_process_group, waitid,
 };
@@ -15,7 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::{Origin, WithOrigin};
 use signal_hook::low_level::siginfo::Cause;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
@@ -36,15 +37,21 @@ const RANK_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RAN
 /// Variables that Open MPI hands on to other hosts. (MPICH and Intel MPI hand all on.)
 const OPEN_MPI_LIST: &str = "OMPI_MCA_mca_base_env_list";
 
-/// Whether this is a launcher that may be Open MPI's and has been told nothing about variables: version 4 takes no list where
-/// it has an option -x, be it in a script.
-fn is_open_mpi_without_list(command: &Command) -> bool {
+/// The list, if this is a launcher that may be Open MPI's: the user's own, and the key. Version 4 takes no list where it has an
+/// option -x, be it in a script.
+fn open_mpi_list(command: &Command) -> Option<OsString> {
     let name = Path::new(command.get_program()).file_name().and_then(OsStr::to_str).unwrap_or("");
     let is_launcher =
         ["mpirun", "mpiexec", "orterun", "prterun"].contains(&name.trim_end_matches(".openmpi"));
-    let told =
-        command.get_args().any(|argument| argument == "-x") || std::env::var_os(OPEN_MPI_LIST).is_some();
-    is_launcher && !told
+    if !is_launcher || command.get_args().any(|argument| argument == "-x") {
+        return None;
+    }
+    let mut list = std::env::var_os(OPEN_MPI_LIST).unwrap_or_default();
+    if !list.is_empty() {
+        list.push(";");
+    }
+    list.push("SRD_KEY_FILE");
+    Some(list)
 }
 
 /// Runs a job. Without a key in the user's environment it gets one of its own, kept in `directory`, which all hosts of the
@@ -67,8 +74,8 @@ pub fn run(mut command: Command, directory: Option<&Path>) -> anyhow::Result<Exi
         None => JobKey::make(&srd_net::stats_directory::private()?)?,
     };
     command.env("SRD_KEY_FILE", &key.path);
-    if is_open_mpi_without_list(&command) {
-        command.env(OPEN_MPI_LIST, "SRD_KEY_FILE");
+    if let Some(list) = open_mpi_list(&command) {
+        command.env(OPEN_MPI_LIST, list);
     }
     let status = attend(command);
     drop(key);
@@ -143,7 +150,8 @@ fn ignored_signals() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// A key file that goes with this value. It is locked meanwhile: what is not has been left by a job that was killed.
+/// A key file that goes with this value. It is locked meanwhile, and for as long as a process of the job has the descriptor, which
+/// it inherits: what is not has been left by a job that was killed.
 struct JobKey {
     path: PathBuf,
     _lock: File,
@@ -175,6 +183,7 @@ impl JobKey {
         let file = key::make(&begun)?;
         let placed = flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(io::Error::from)
+            .and_then(|()| fcntl_setfd(&file, FdFlags::empty()).map_err(io::Error::from))
             .and_then(|()| fs::rename(&begun, &path));
         if placed.is_err() {
             let _ = fs::remove_file(&begun);
