@@ -517,14 +517,20 @@ impl<P: Payload> Peer<P> {
         self.messages.len() > 0 || self.sent.span() > 0
     }
 
-    /// Whether nothing is lost with this context: our program does not want it, nothing waits, and nothing was sent or taken,
-    /// or so long ago that no copy of it is on its way. (In sealed mode there are no strangers, and nobody who remembers a
-    /// context is forgotten.)
+    /// Whether nothing is lost with this context: it may be displaced, and the peer can remember nothing of it, or nothing was sent
+    /// or taken for so long that no copy of it is on its way.
     pub(crate) fn may_go(&self, now: Time, shared: &Shared) -> bool {
+        let settled = now > self.liveness.last_heard + shared.config.peer_timeout;
+        self.may_be_displaced(shared) && (self.is_unused() || settled)
+    }
+
+    /// Whether it may make way for one that our program names: the program has not named this one, nothing is on its way to it,
+    /// and of its messages none is half taken. The peer hears that it has ended when it speaks again. (In sealed mode there are no
+    /// strangers, and nobody who remembers a context is forgotten.)
+    pub(crate) fn may_be_displaced(&self, shared: &Shared) -> bool {
         let to_send = self.messages.upper_len() > 0 || (!self.liveness.dead && self.busy());
-        let settled =
-            now > self.liveness.last_heard + shared.config.peer_timeout && !shared.config.confirm_first;
-        !self.standing.named && !to_send && !self.reassemblies.await_more() && (self.is_unused() || settled)
+        let forgettable = self.is_unused() || !shared.config.confirm_first;
+        !self.standing.named && !to_send && !self.reassemblies.await_more() && forgettable
     }
 
     /// Whether the peer can remember nothing of this context.

@@ -338,6 +338,25 @@ fn strangers_who_are_where_they_say_hold_few_contexts_and_keep_nobody_out() {
     assert_eq!(world.hosts[1].endpoint.stats().peer_limit_drops, 0);
 }
 
+#[test]
+fn whom_our_program_names_gets_a_context_though_strangers_with_a_well_known_key_have_them_all() {
+    let mut world = world(2, &Config { max_peers: 100, ..Config::default() });
+    for stranger in 1..=200 {
+        let who = Incarnation(0x7777_0000_0000 + stranger as u64);
+        forge(&mut world, 1, 7, &hello_packet(stranger, who, Body::None));
+        let told = answers(&mut world, 1, Nanos::from_micros(100))[0].packet.clone();
+        let message = data(first_psn(who, 0), send_op(KEY), vec![0; 8]);
+        let first = Packet { dst_tag: told.src_tag, ..hello_packet(stranger, who, message) };
+        forge(&mut world, 1, 7, &first);
+        answers(&mut world, 1, Nanos::from_micros(100));
+    }
+    assert_eq!(world.hosts[1].endpoint.peers().count(), 100);
+    assert_eq!(world.hosts[1].endpoint.stats().peer_limit_drops, 100);
+    world.send(1, 0, pattern(100, 1));
+    world.settle(SECOND);
+    assert_eq!(world.hosts[1].log.outcomes, [(0, Ok(()))]);
+}
+
 /// The queue keys of well-known endpoints are known to all. Who shows one from an address that may be forged gets a context at
 /// once, as long as there are few of them.
 #[test]

@@ -5,6 +5,7 @@ use super::{Endpoint, Received, Transmit};
 use crate::hello::{is_compatible, own_hello};
 use crate::peer::Peer;
 use crate::replies::Asker;
+use crate::shared::Shared;
 use crate::{Payload, PeerId, PeerLoss, UpperLayer};
 use srd_wire::{
     Ack, Body, Echo, Hello, Hold, Incarnation, InstanceAddr, Packet, PathId, Probe, Psn, Status, Tag, Time,
@@ -242,7 +243,8 @@ impl<P: Payload> Endpoint<P> {
     }
 
     /// The slot of a new context; none if there is no room. `vouched`: it is not a stranger's. `upper`: who is to hear of what
-    /// another one leaves that makes way; without it none does of whose messages one is half taken.
+    /// another one leaves that makes way; without it, for a peer that our program names, none does of whose messages one is half
+    /// taken.
     pub(super) fn add_peer(
         &mut self,
         port: u8,
@@ -253,7 +255,7 @@ impl<P: Payload> Endpoint<P> {
         let full = self.peers.len() >= self.shared.config.max_peers as usize;
         let crowded = self.strangers.len() >= MAX_STRANGERS;
         let makes_way = match (full || crowded).then(|| self.oldest_stranger(upper.is_some())).flatten() {
-            None if full && vouched => Some(self.find_room()?),
+            None if full && vouched => Some(self.find_room(upper.is_none())?),
             None if full || crowded && !vouched => return None,
             stranger => stranger,
         };
@@ -339,13 +341,17 @@ impl<P: Payload> Endpoint<P> {
         true
     }
 
-    /// A context of a full table that may go.
-    fn find_room(&mut self) -> Option<u32> {
-        (0..LOOKS_FOR_ROOM.min(self.peers.len())).find_map(|_| {
-            let slot = self.next_look % self.peers.len();
-            self.next_look = slot + 1;
-            self.peers[slot].may_go(self.now, &self.shared).then_some(slot as u32)
-        })
+    /// A context of a full table that may go, or, `for_named`, be displaced.
+    fn find_room(&mut self, for_named: bool) -> Option<u32> {
+        let mut find = |may: fn(&Peer<P>, Time, &Shared) -> bool| {
+            (0..LOOKS_FOR_ROOM.min(self.peers.len())).find_map(|_| {
+                let slot = self.next_look % self.peers.len();
+                self.next_look = slot + 1;
+                may(&self.peers[slot], self.now, &self.shared).then_some(slot as u32)
+            })
+        };
+        let room = find(Peer::may_go);
+        if for_named { room.or_else(|| find(|peer, _, shared| peer.may_be_displaced(shared))) } else { room }
     }
 
     /// A packet from instance `from` cannot be for any context here: its sender is told so, at a limited rate. Called
