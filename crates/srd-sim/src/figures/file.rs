@@ -291,10 +291,11 @@ fn read(group: &'static str, mut document: Document) -> Result<FigureFile, Input
     networks_by_name(&mut document);
     let root = Section::root(&document, &keys(KEYS))?;
     let metrics = metrics(&document)?;
-    let drawn = root.list("draw", TEXTS, |item| {
+    let drawn = root.list("draw", "names of metrics, such as [\"mean\"]", |item| {
         let draw = item.text()?;
         metrics.iter().position(|metric| metric.name == draw)
     })?;
+    let drawn = drawn.filter(|drawn| !drawn.is_empty());
     let mut levels = Vec::new();
     for section in Section::all(&document, "level")? {
         let section = section.only(&["label", "at"])?;
@@ -510,19 +511,23 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_with_file_and_line() {
-        let text = "draw = []\ncaption = \"c\"\ny = { title = \"t\", least = 0, most = 1 }\n\n[[figure]]\nname = \"n\"\ntitle = \"t\"\n";
+        let text = "metric = [{ name = \"m\", of = \"payload\" }]\ncaption = \"c\"\ny = { title = \"t\", least = 0, most = 1 }\n\n[[figure]]\nname = \"n\"\ntitle = \"t\"\n";
         let told = |more: &str| {
             let read = read_all("sandia", "a.toml", &format!("{text}{more}"));
             read.map(|all| all.len()).map_err(|error| error.to_string())
         };
-        assert_eq!(told("page = 1\n"), Ok(1));
+        assert_eq!(told("page = 1\ndraw = [\"m\"]\n"), Ok(1));
         let wrong = [
+            ("page = 1\n", "a.toml:1: the top level: `draw` is missing"),
             ("pages = 1\n", "a.toml:8: the top level has no key `pages`"),
             (
                 "page = 1\nseries = [\"Token Ring\"]\n",
                 "a.toml:9: [[series]] 0 network: is not in family.toml",
             ),
-            ("page = 1\ndraw = [\"mean\"]\n", "a.toml:9: the top level draw: \"mean\" cannot be"),
+            (
+                "page = 1\ndraw = [\"mean\"]\n",
+                "a.toml:9: the top level draw: \"mean\" cannot be: write names of metrics",
+            ),
         ];
         for (more, expected) in wrong {
             let error = told(more).expect_err(more);
