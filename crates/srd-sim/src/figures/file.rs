@@ -48,8 +48,8 @@ pub(super) struct Case {
     /// Where it stands on an axis of numbers.
     pub(super) at: f64,
     pub(super) sets: Sets,
-    /// What was published of it: a text for each of the findings that are told of it together.
-    pub(super) published: Vec<String>,
+    /// What was published of it.
+    pub(super) published: Option<String>,
     pub(super) drawn: bool,
     /// A coarse figure goes without it.
     only_full: bool,
@@ -377,15 +377,11 @@ fn cases(document: &Document, name: &str, family: &Family) -> Result<Vec<Case>, 
         let label = called.or(at.map(|at| at.to_string()));
         let mut own = sets(&section)?;
         own.always.splice(0..0, network.sets.always);
-        let published = match texts(&section, "published", TEXTS) {
-            Ok(texts) => texts,
-            Err(_) => section.text("published")?.map(|text| vec![text.to_string()]),
-        };
         Ok(Case {
             label: section.needed("label", label, "\"...\"")?,
             at: at.unwrap_or(n as f64),
             sets: own,
-            published: published.unwrap_or(network.published),
+            published: section.text("published")?.map(String::from).or(network.published),
             drawn: section.flag("drawn")?.unwrap_or(true),
             only_full: section.flag("only_full")?.unwrap_or(false),
             only: section.text("only")?.map(String::from),

@@ -244,14 +244,12 @@ impl Results<'_> {
         findings
     }
 
-    /// Number `k` of the findings of a series at a point; `None` if it was not run there.
+    /// Number `k` of the findings that are told together of a series at a point: what was published of these stands with the first.
+    /// `None` if it was not run there.
     fn finding(&self, words: &Words, k: usize, series: usize, x: usize) -> Option<Finding> {
-        let of = |case: &Case| case.published.get(k).cloned();
-        let published = match &words.published {
-            Some(published) => published.clone(),
-            None if words.of == For::One => String::new(),
-            None => of(self.series[series]).or(of(self.points[x])).unwrap_or_default(),
-        };
+        let of_case = self.series[series].published.as_ref().or(self.points[x].published.as_ref());
+        let of_first = of_case.filter(|_| k == 0 && words.of != For::One);
+        let published = words.published.as_ref().or(of_first).cloned().unwrap_or_default();
         let no_end = |said: String| self.series[series].only.is_none().then_some(said);
         let here = match words.each_x {
             false => self.words(&words.here, series, x).or_else(|| no_end(NO_END.to_string()))?,
