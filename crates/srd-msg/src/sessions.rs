@@ -88,8 +88,8 @@ impl Endpoint {
             }
             Session::Old | Session::Ended => {
                 cx.shared.counters.stale += 1;
-                if *body == Body::Ping {
-                    // It waits, and has not been told, or not heard.
+                // It waits, and has not been told, or not heard. By a lane it need not wait for this, unless it asks.
+                if *body == Body::Ping || !from.near && !body.is_answer() {
                     self.tell_stale(cx, peer, session);
                 }
                 return false;

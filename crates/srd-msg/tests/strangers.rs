@@ -5,7 +5,7 @@ mod support;
 use srd_device::{AhNumber, SendData, SendOp, SendWr, Sge};
 use srd_msg::*;
 use srd_wire::{MrKey, Nanos, Qkey, Status};
-use support::harness::{Rng, Side, srd};
+use support::harness::{QKEY, Rng, Side, srd};
 use support::*;
 
 /// Somebody at host 2, beside its endpoint, with nothing but a device.
@@ -97,6 +97,33 @@ fn without_the_key_nothing_of_a_stranger_shows() {
     let key = cluster.identities[1].key();
     assert_eq!(stranger.tries(&mut cluster, Qkey(key), SEND, &letter(9, key, 1, 1)), Status::Ok);
     assert_eq!((cluster.next(1).context, cluster.read(1, room)[..100].to_vec()), (2, vec![0xEE; 100]));
+}
+
+#[test]
+fn who_sends_in_a_session_that_is_over_is_told() {
+    const STALE: u8 = 12;
+    let mut cluster = Cluster::new(3, Config::default());
+    let Stranger { side, to } = Stranger::new(&mut cluster);
+    (0..8).for_each(|i| cluster.net.post_recv(&side, 100 + i, 1024 + 128 * i, 128));
+    let key = cluster.identities[1].key();
+    let mut said = Vec::new();
+    // Of the second session, and what comes late of the first.
+    for session in [2, 1] {
+        let letter = letter(QKEY.0, key, 1, session);
+        cluster.net.devices[2].memory().at_mut(side.addr, letter.len()).copy_from_slice(&letter);
+        let sges = [Sge { addr: side.addr, len: letter.len() as u32, lkey: side.key }];
+        let (dst_qpn, data) = (cluster.qpns[1], SendData::Sges(&sges));
+        let wr = SendWr { wr_id: 1, op: SEND, ah: to, dst_qpn, qkey: Qkey(key), data };
+        let now = cluster.net.now;
+        cluster.net.devices[2].post_send(now, side.qpn, &wr).unwrap();
+        cluster.settle(Nanos::from_millis(10));
+        said.clear();
+        while let Some(completion) = cluster.net.devices[2].poll_cq(side.cq) {
+            let at = side.addr + 1024 + 128 * completion.wr_id.saturating_sub(100);
+            said.extend((completion.wr_id >= 100).then(|| cluster.read(2, Iov { addr: at, len: 1 })[0] & 15));
+        }
+    }
+    assert_eq!(said, [STALE]);
 }
 
 #[test]
