@@ -437,3 +437,38 @@ fn strangers_at_a_well_known_endpoint_neither_fill_standard_error_nor_silence_it
     let unexpected = counters.pointer("/layers/0/counters/unexpected").and_then(serde_json::Value::as_u64);
     assert!(unexpected.is_some_and(|count| count > 500), "{counters}");
 }
+
+/// A stranger who is at his address, and knows no key: he is told who we are, names us, and is refused.
+fn visit(at: SocketAddr, address: [u8; 4], port: u16, who: Incarnation) {
+    let socket = UdpSocket::bind((IpAddr::from(address), port)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut forger = Forger::new(16, port);
+    socket.send_to(&forger.hello_of(who, Body::None), at).unwrap();
+    let mut datagram = [0; 65_536];
+    let len = socket.recv(&mut datagram).unwrap();
+    let told = codec::decode(&datagram[..len]).unwrap().hello.unwrap().incarnation;
+    let route = Route { dst_qpn: Qpn(SERVICE), src_qpn: Qpn(128 * 10), qkey: Qkey(7) };
+    let op = Op::Send { route, imm: None, datagram: false };
+    let wrong = data(first_psn(who, 0), MsgId(1), 8, op, vec![0; 8]);
+    socket.send_to(&forger.confirmed(told, who, wrong), at).unwrap();
+}
+
+/// However many such strangers come and make way for each other, the first messages of who comes after them are not refused.
+#[test]
+fn strangers_without_a_key_are_in_nobodys_way() {
+    const STRANGERS: u16 = 1100;
+    let (base, mut dice) = (20_700, Dice(seed()));
+    let service = Service::start(base, 60);
+    for number in 0..STRANGERS {
+        let address = [127, 0, 45, 1 + (number / 400) as u8];
+        visit(service.at, address, base + 10 + number % 400, Incarnation(dice.roll() | 1));
+    }
+    wait_until("they are not let in", || {
+        service.count("/transport/peers_created").is_some_and(|count| count > 1024)
+    });
+    for _ in 0..5 {
+        let writer = program("writer", base, 60).output().unwrap();
+        assert!(writer.status.success(), "{}", String::from_utf8_lossy(&writer.stderr));
+    }
+    assert_eq!(service.count("/transport/stale_incarnation"), Some(0));
+}

@@ -301,8 +301,8 @@ impl Endpoint {
             }
             Body::Put(put) => self.put_here(cx, peer, put, payload, len),
             Body::Atomic(atomic) => return self.atomic_here(cx, peer, atomic, payload, len),
-            Body::Notice { .. } if !self.takes_notices => return Err(Breach::Unasked),
-            &Body::Notice { data, len, .. } => self.notice_here(cx, peer, data, len),
+            &Body::Notice { data, len, .. } if self.takes_notices => self.notice_here(cx, peer, data, len),
+            Body::Notice { .. } => return Err(Breach::Unasked),
             Body::Void { .. } => {}
             _ => unreachable!("only these have a number"),
         }

@@ -13,9 +13,6 @@ use srd_device::{AhNumber, Completion, CompletionOp, DeviceError, RecvWr, Sge, S
 use srd_wire::{Gid, Qpn, Status, Time};
 use std::collections::VecDeque;
 
-/// Peers that the program has not named.
-const MOST_STRANGERS: u32 = 16_384;
-
 /// What is kept for strangers: for those at their addresses, and for those that may have forged them.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Kept {
@@ -276,7 +273,7 @@ impl Endpoint {
         if let Some(&peer) = self.by_addr.get(&addr) {
             return Some(peer);
         }
-        if self.strangers_known >= MOST_STRANGERS && !self.forget_stranger(cx) {
+        if !self.has_room_for_stranger() && !self.forget_stranger(cx) {
             return None;
         }
         let peer = self.peer_at(cx, addr).ok()?;

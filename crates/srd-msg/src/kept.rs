@@ -21,6 +21,9 @@ pub(crate) const MOST_AHEAD: u32 = 4096;
 /// not know of.
 pub(crate) const MOST_UNKNOWN: u32 = 1024;
 
+/// Peers that the program has not named.
+const MOST_STRANGERS: u32 = 16_384;
+
 /// Bytes that are kept for all of them together, and for those of them that may have forged their addresses. Before these are
 /// used up, or where answers to them wait, whoever comes has to show first that he is where he says.
 pub(crate) const STRANGERS_BYTES: u64 = 6 << 20;
@@ -143,6 +146,11 @@ impl Peer {
 }
 
 impl Endpoint {
+    /// Whether another peer may be known that the program has not named, though none is forgotten for it.
+    pub fn has_room_for_stranger(&self) -> bool {
+        self.strangers_known < MOST_STRANGERS
+    }
+
     /// How far ahead of its turn a message may be.
     #[inline]
     pub fn most_early(&self, shared: &Shared) -> u32 {
