@@ -8,6 +8,10 @@ from pathlib import Path
 from harness.processes import Command
 
 
+# Often: MPICH has started, run and ended its job after a third of a second.
+LOOK_S = 0.01
+
+
 class Watch:
     """The key of a job that runs with `directory` as its runtime directory."""
 
@@ -44,7 +48,7 @@ class Watch:
         return f"{left[0]} is still there" if left else None
 
     def _look_until_over(self) -> None:
-        while not self._over.wait(0.2):
+        while not self._over.wait(LOOK_S):
             for file in (self.directory / "srd").glob("job-*.key"):
                 try:
                     digits = file.read_text().strip()
