@@ -1,7 +1,8 @@
 //! Two endpoints that send to each other, lose, double and delay what they like, start again and give messages up; and
 //! an attacker who hears all of it and says anything, from their addresses and from others. Nothing brings an endpoint
 //! down, no outcome comes twice, no byte is placed outside its message, tables stay within their bounds. Once the
-//! attacker is silent and the network works, every message comes to an end.
+//! attacker is silent and the network works, every message comes to an end, unless he has said what nobody promises
+//! anything against.
 #![no_main]
 
 use arbitrary::{Result, Unstructured};
@@ -83,6 +84,7 @@ struct World {
     /// To which endpoint, from where, the datagram.
     flying: Vec<(usize, Gid, Vec<u8>)>,
     attacker: Forger,
+    may_be_blocked: bool,
     tokens: u64,
     lives: u64,
 }
@@ -120,6 +122,7 @@ impl World {
             uppers: Default::default(),
             flying: Vec::new(),
             attacker: Forger::default(),
+            may_be_blocked: false,
             tokens: 0,
             lives: 0,
         })
@@ -177,9 +180,10 @@ impl World {
                     if let Body::Data(data) = &transmit.packet.body { data.payload.len() } else { 0 };
                 codec::check(&transmit.packet, seg_len).expect("consistent packet");
                 let padding = usize::from(transmit.pad_to).saturating_sub(seg_len);
-                let bytes = to_bytes(&transmit.packet.map_payload(|it| it.as_slice().to_vec()), padding);
+                let packet = transmit.packet.map_payload(|it| it.as_slice().to_vec());
+                let bytes = to_bytes(&packet, padding);
                 assert!(bytes.len() <= usize::from(self.config.max_datagram), "fits the path");
-                self.attacker.hear(bytes.clone());
+                self.attacker.hear_packet(&packet, bytes.clone());
                 let to = (1..=2).find(|&host| at(host) == transmit.to);
                 if let Some(to) = to {
                     self.flying.push((usize::from(to) - 1, gid(i as u8 + 1), bytes));
@@ -236,6 +240,8 @@ impl World {
                 let consistent = codec::check(&made_up, payload).is_ok();
                 let fresh = if consistent { to_bytes(&made_up, 0) } else { Vec::new() };
                 let bytes = self.attacker.forge(u, fresh)?;
+                self.may_be_blocked |=
+                    codec::decode(&bytes).is_ok_and(|packet| self.attacker.may_block(&packet, &bytes));
                 let (to, from) = (u.int_in_range(0..=1)?, u.int_in_range(1..=8)?);
                 self.deliver(to, gid(from), &bytes, false);
             }
@@ -246,6 +252,9 @@ impl World {
 
     /// The attacker is silent, and every datagram arrives: whatever is owed comes.
     fn end(&mut self) {
+        if self.may_be_blocked {
+            return;
+        }
         let end = self.now + PATIENCE;
         for _ in 0..MOST_STEPS {
             for (to, from, bytes) in std::mem::take(&mut self.flying) {

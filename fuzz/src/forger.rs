@@ -2,7 +2,8 @@
 //! that a change of a format does not change it.
 
 use arbitrary::{Result, Unstructured};
-use std::collections::VecDeque;
+use srd_wire::{Body, Incarnation, Packet, Tag};
+use std::collections::{HashSet, VecDeque};
 
 /// Most that is remembered: a forger that knew everything would say little about what came last.
 const MOST_HEARD: usize = 32;
@@ -13,6 +14,9 @@ const MOST_CHANGES: usize = 4;
 #[derive(Default)]
 pub struct Forger {
     heard: VecDeque<Vec<u8>>,
+    /// Destination and source of each packet so far.
+    tags: HashSet<(Tag, Tag)>,
+    incarnations: HashSet<Incarnation>,
 }
 
 impl Forger {
@@ -22,6 +26,28 @@ impl Forger {
             self.heard.pop_front();
         }
         self.heard.push_back(bytes);
+    }
+
+    /// As [`Forger::hear`], of a packet that was sent as `bytes`.
+    pub fn hear_packet<P>(&mut self, packet: &Packet<P>, bytes: Vec<u8>) {
+        self.tags.insert((packet.dst_tag, packet.src_tag));
+        self.incarnations.extend(packet.hello.map(|hello| hello.incarnation));
+        self.hear(bytes);
+    }
+
+    /// Whether this may keep a message from ever coming to an end. Who hears both tags can, in clear mode, say that something
+    /// has arrived that has not, that who has a tag is somebody else, or that he has forgotten what he has acknowledged:
+    /// docs/SECURITY.md promises nothing against that.
+    pub fn may_block<P>(&self, packet: &Packet<P>, bytes: &[u8]) -> bool {
+        let is_heard = self.heard.iter().any(|heard| heard == bytes);
+        let acknowledges = packet.ack.is_some() && self.tags.contains(&(packet.dst_tag, packet.src_tag));
+        let forgets = matches!(packet.body, Body::Reset { .. });
+        let passes_for_another = |who: Incarnation| {
+            !self.incarnations.contains(&who) && self.tags.iter().any(|&(_, source)| source == who.tag())
+        };
+        forgets
+            || !is_heard
+                && (acknowledges || packet.hello.is_some_and(|hello| passes_for_another(hello.incarnation)))
     }
 
     fn any(&self, u: &mut Unstructured<'_>) -> Result<Option<&Vec<u8>>> {

@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::deferred::Deferred;
 use crate::objects::Objects;
 use srd_proto::{Endpoint, PeerId, Received, Transmit};
+use srd_wire::codec::Preamble;
 use srd_wire::*;
 
 /// See the module. `now` must not run backwards from one call to the next.
@@ -323,6 +324,14 @@ impl<M: Memory> Device<M> {
         let slot = port.wrapping_sub(self.objects.config.port_base);
         if let Some(index) = self.objects.numbers.port_of_slot(slot) {
             self.endpoint.refuse(now, index, from, src_tag, dst_tag);
+        }
+    }
+
+    /// As [`srd_proto::Endpoint::other_version`]; `port` is the receive port's number (UDP).
+    pub fn other_version(&mut self, now: Time, port: u16, gid: Gid, preamble: &Preamble, bytes: usize) {
+        let slot = port.wrapping_sub(self.objects.config.port_base);
+        if let Some(index) = self.objects.numbers.port_of_slot(slot) {
+            self.endpoint.other_version(now, index, gid, preamble, bytes);
         }
     }
 

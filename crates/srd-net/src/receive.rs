@@ -22,6 +22,7 @@ use crate::payload;
 use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket};
 use serde::Serialize;
 use srd_device::{Device, HostMemory, Received};
+use srd_wire::codec::DecodeError;
 use srd_wire::seal::{Keyring, OpenError};
 use srd_wire::{Gid, InstanceAddr, Nanos, Time, codec};
 use std::collections::BTreeMap;
@@ -217,6 +218,9 @@ impl Receiver {
                 Err(e) => {
                     *counters.not_decoded.entry(e.name()).or_default() += 1;
                     hints.not_decoded(from, e);
+                    if let (DecodeError::Version { .. }, Some(preamble)) = (e, codec::peek(plain)) {
+                        device.other_version(arrived, port.port, from, &preamble, bytes);
+                    }
                 }
             }
         }

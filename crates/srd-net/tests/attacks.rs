@@ -4,6 +4,7 @@
 
 mod support;
 
+use srd_wire::codec::{COMMON_LEN, HELLO_LEN};
 use srd_wire::*;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -351,4 +352,36 @@ fn who_is_on_the_way_of_sealed_packets_changes_repeats_and_turns_back_nothing() 
         let transport = host.instance.stats().unwrap().transport;
         assert_eq!((transport["peer_restarts"], transport["given_up_by_peers"]), (0, 0), "{}", host.report());
     }
+}
+
+/// Whoever begins in another version learns which versions there are, by no more bytes than he has sent; an answer is not
+/// answered, or two versions would talk for ever.
+#[test]
+fn whoever_begins_in_another_version_is_told_ours() {
+    let host = Host::open("127.0.45.1", &[]);
+    let socket = UdpSocket::bind(("127.0.45.9", 0)).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut forger = Forger::new(seed(), socket.local_addr().unwrap().port());
+    // An answer, somebody who cannot be answered, one byte less than an answer takes; then whoever may have one.
+    let least = COMMON_LEN + HELLO_LEN;
+    for (dst_tag, src_tag, bytes) in [(1u32, 3u32, least), (0, 0, least), (0, 5, least - 1), (0, 7, least)] {
+        let mut packet = forger.hello_of(Incarnation(0x1_0000_0001), Body::None);
+        packet[0] = (VERSION + 1) << 4;
+        packet[4..8].copy_from_slice(&dst_tag.to_be_bytes());
+        packet[8..12].copy_from_slice(&src_tag.to_be_bytes());
+        packet.resize(bytes, 0);
+        socket.send_to(&packet, socket_address(&host)).unwrap();
+    }
+    let (mut bytes, start) = ([0; 9000], Instant::now());
+    let len = loop {
+        assert!(host.poll().is_none());
+        match socket.recv(&mut bytes) {
+            Ok(len) => break len,
+            Err(_) => assert!(start.elapsed() < PATIENCE, "no answer; {}", host.report()),
+        }
+    };
+    let answer = codec::decode(&bytes[..len]).unwrap();
+    let hello = answer.hello.expect("it says which versions there are");
+    assert_eq!((answer.dst_tag, hello.version_min, hello.version_max), (Tag(7), VERSION, VERSION));
+    assert!(len <= least, "{len} bytes");
 }

@@ -7,9 +7,10 @@ use crate::peer::Peer;
 use crate::replies::Asker;
 use crate::shared::Shared;
 use crate::{Payload, PeerId, PeerLoss, UpperLayer};
+use srd_wire::codec::{COMMON_LEN, HELLO_LEN, Preamble};
 use srd_wire::{
-    Ack, Body, Echo, Hello, Hold, Incarnation, InstanceAddr, Packet, PathId, Probe, Psn, Status, Tag, Time,
-    first_psn,
+    Ack, Body, Echo, Gid, Hello, Hold, Incarnation, InstanceAddr, Packet, PathId, Probe, Psn, Status, Tag,
+    Time, first_psn,
 };
 
 /// Contexts looked at, where the table is full, to find one that may go.
@@ -361,6 +362,25 @@ impl<P: Payload> Endpoint<P> {
         let own = self.incarnation_toward(port, from);
         // Whoever that is: the packet has not been opened.
         self.reset(port, from, own, src_tag, dst_tag, Asker::Stranger);
+    }
+
+    /// A packet of another version has come from `gid`, `bytes` long, of which `preamble` can be read. Whoever begins with
+    /// one is told which versions we speak, by no more bytes than have come. Not in sealed mode, because a seal belongs to
+    /// its version, and not in answer to an answer, which names us.
+    pub fn other_version(&mut self, now: Time, port: u8, gid: Gid, preamble: &Preamble, bytes: usize) {
+        let begins = preamble.dst_tag == Tag::UNKNOWN && preamble.src_tag != Tag::UNKNOWN;
+        if self.shared.config.confirm_first
+            || !begins
+            || bytes < COMMON_LEN + HELLO_LEN
+            || !self.replies.has_room(Asker::Stranger)
+        {
+            return;
+        }
+        self.advance(now);
+        let from = InstanceAddr { gid, port: preamble.src_port };
+        let own = self.incarnation_toward(port, from);
+        let hello = own_hello(&self.shared, own, 0, 0);
+        self.reply(Asker::Stranger, port, from, own, None, preamble.src_tag, Some(hello), None, Body::None);
     }
 
     fn reset(
