@@ -35,19 +35,17 @@ impl Forger {
         self.hear(bytes);
     }
 
-    /// Whether this may keep a message from ever coming to an end. Who hears both tags can, in clear mode, say that something
-    /// has arrived that has not, that who has a tag is somebody else, or that he has forgotten what he has acknowledged:
-    /// docs/SECURITY.md promises nothing against that.
+    /// Whether this may keep a message from ever coming to an end. Who hears both tags can, in clear mode, acknowledge what has
+    /// not arrived, begin a message that takes the place of another, say that somebody has forgotten what he has acknowledged, or
+    /// that who has a tag is somebody else: docs/SECURITY.md promises nothing against that. What was said before may be repeated.
     pub fn may_block<P>(&self, packet: &Packet<P>, bytes: &[u8]) -> bool {
         let is_heard = self.heard.iter().any(|heard| heard == bytes);
-        let acknowledges = packet.ack.is_some() && self.tags.contains(&(packet.dst_tag, packet.src_tag));
-        let forgets = matches!(packet.body, Body::Reset { .. });
-        let passes_for_another = |who: Incarnation| {
+        let names_both = self.tags.contains(&(packet.dst_tag, packet.src_tag));
+        let passes_for_another = packet.hello.is_some_and(|hello| {
+            let who = hello.incarnation;
             !self.incarnations.contains(&who) && self.tags.iter().any(|&(_, source)| source == who.tag())
-        };
-        forgets
-            || !is_heard
-                && (acknowledges || packet.hello.is_some_and(|hello| passes_for_another(hello.incarnation)))
+        });
+        matches!(packet.body, Body::Reset { .. }) || !is_heard && names_both || passes_for_another
     }
 
     fn any(&self, u: &mut Unstructured<'_>) -> Result<Option<&Vec<u8>>> {
