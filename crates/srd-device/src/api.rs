@@ -19,18 +19,19 @@ pub trait Memory {
     /// A copy of up to [`MAX_INLINE`] bytes, taken now.
     fn inline(&self, bytes: &[u8]) -> Self::Payload;
 
-    /// Writes a payload to the pieces, starting `skip` bytes into them. Within a packet, aligned blocks of 128 bytes
-    /// are written once and in order.
+    /// Writes a payload to the pieces, starting `skip` bytes into them.
     fn write(&mut self, pieces: &[Piece], skip: usize, payload: &Self::Payload);
 
     /// As [`Memory::write`] to one piece, for memory that the program may have unmapped though its `region` is
-    /// registered: then nothing is written, and the answer is false.
+    /// registered: then nothing is written, and the answer is false. With `in_order` aligned blocks of 128 bytes of the payload
+    /// are written once and in order.
     fn write_if_there(
         &mut self,
         _region: Range<u64>,
         piece: Piece,
         skip: usize,
         payload: &Self::Payload,
+        _in_order: bool,
     ) -> bool {
         self.write(&[piece], skip, payload);
         true

@@ -40,7 +40,7 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// Whether an aligned block of 128 bytes within one packet is written once and from its first byte to its last, so
+    /// Whether an aligned block of 128 bytes within one packet of an RDMA write is written once and from its first byte to its last, so
     /// that who sees its end sees all of it (`ibv_query_qp_data_in_order(3)`, `IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES`).
     /// x86-64 keeps the order of stores (Intel SDM volume 3, 9.2.2); other machines would need a barrier after each.
     pub const WRITES_IN_ORDER: bool = cfg!(target_arch = "x86_64");
@@ -250,29 +250,10 @@ impl Memory for HostMemory {
 
     #[inline]
     fn write(&mut self, pieces: &[Piece], skip: usize, payload: &HostPayload) {
-        let ranges = payload.ranges();
-        let mut source = ranges.iter().copied();
-        let (mut from, mut left) = source.next().unwrap_or((std::ptr::null(), 0));
-        let mut skip = skip as u64;
-        for piece in pieces {
-            let passed = skip.min(piece.len as u64);
-            skip -= passed;
-            let (mut to, mut room) = (piece.addr + passed, (piece.len as u64 - passed) as usize);
-            while room > 0 && left > 0 {
-                let len = room.min(left);
-                // SAFETY: `to` lies in a region that the device has checked for writing, which `new`'s caller promised
-                // is mapped and not referred to; `from` is readable by the promise of `borrowed`, or is a registered
-                // region or the payload's own bytes. If both are one region (a message to oneself), neither is a
-                // reference, and overlap is allowed for.
-                unsafe { copy_in_order(from, to as *mut u8, len) };
-                (to, room) = (to + len as u64, room - len);
-                (from, left) = (from.wrapping_add(len), left - len);
-                if left == 0 {
-                    (from, left) = source.next().unwrap_or((std::ptr::null(), 0));
-                }
-            }
-        }
-        assert_eq!(left, 0, "the device has checked that the pieces have room");
+        scatter(payload, pieces, skip, |from, to, len| {
+            // SAFETY: `scatter` gives what is readable and writable, and overlap is allowed for.
+            unsafe { std::ptr::copy(from, to, len) }
+        });
     }
 
     #[inline]
@@ -282,16 +263,52 @@ impl Memory for HostMemory {
         piece: Piece,
         skip: usize,
         payload: &HostPayload,
+        in_order: bool,
     ) -> bool {
         let start = piece.addr + skip as u64;
         let target = start..start + payload.len() as u64;
         let there = self.check.is_none_or(|check| self.is_there(check, &region, &target));
-        if there {
-            self.written += payload.len() as u64;
+        if !there {
+            return false;
+        }
+        self.written += payload.len() as u64;
+        if in_order {
+            scatter(payload, &[piece], skip, |from, to, len| {
+                // SAFETY: as in `write`.
+                unsafe { copy_in_order(from, to, len) }
+            });
+        } else {
             self.write(&[piece], skip, payload);
         }
-        there
+        true
     }
+}
+
+/// Gives `copy` each range of bytes of the payload, and where it goes: the pieces, from `skip` bytes into them.
+#[inline]
+fn scatter(payload: &HostPayload, pieces: &[Piece], skip: usize, copy: impl Fn(*const u8, *mut u8, usize)) {
+    let ranges = payload.ranges();
+    let mut source = ranges.iter().copied();
+    let (mut from, mut left) = source.next().unwrap_or((std::ptr::null(), 0));
+    let mut skip = skip as u64;
+    for piece in pieces {
+        let passed = skip.min(piece.len as u64);
+        skip -= passed;
+        let (mut to, mut room) = (piece.addr + passed, (piece.len as u64 - passed) as usize);
+        while room > 0 && left > 0 {
+            let len = room.min(left);
+            // `to` lies in a region that the device has checked for writing, which the caller of `HostMemory::new` promised is
+            // mapped and not referred to; `from` is readable by the promise of `borrowed`, or is a registered region or the
+            // payload's own bytes. If both are one region (a message to oneself), neither is a reference, and they may overlap.
+            copy(from, to as *mut u8, len);
+            (to, room) = (to + len as u64, room - len);
+            (from, left) = (from.wrapping_add(len), left - len);
+            if left == 0 {
+                (from, left) = source.next().unwrap_or((std::ptr::null(), 0));
+            }
+        }
+    }
+    assert_eq!(left, 0, "the device has checked that the pieces have room");
 }
 
 /// Updates of values that no instruction changes at once.
@@ -483,6 +500,14 @@ mod tests {
             prop_assert!(got[..skip].iter().all(|&byte| byte == 0xAA));
             prop_assert_eq!(&got[skip..], &expected[offset..offset + part]);
             prop_assert!(target[..shift].iter().chain(&target[shift + first..]).all(|&byte| byte == 0xAA));
+
+            // In order, it is the same.
+            let mut third = vec![0xAA; total + shift];
+            let there = piece(&mut third[shift..]);
+            let region = there.addr..there.addr + total as u64;
+            prop_assert!(memory().write_if_there(region, there, skip, &payload, true));
+            prop_assert!(third[..shift + skip].iter().all(|&byte| byte == 0xAA));
+            prop_assert_eq!(&third[shift + skip..], &expected[offset..offset + part]);
         }
     }
 
@@ -505,7 +530,7 @@ mod tests {
         let payload = memory.reference(&[piece(&mut source)]);
         let write = |memory: &mut HostMemory, offset| {
             let before = LOOKS.load(Ordering::Relaxed);
-            let there = memory.write_if_there(region.clone(), message, offset, &payload);
+            let there = memory.write_if_there(region.clone(), message, offset, &payload, true);
             (there, LOOKS.load(Ordering::Relaxed) - before)
         };
         END.store(addr as usize + 150_000, Ordering::Relaxed);
@@ -542,7 +567,7 @@ mod tests {
         let mut source = [1u8; 10];
         let payload = memory.reference(&[piece(&mut source)]);
         let last = Piece { addr: u64::MAX - 100, len: 100 };
-        assert!(!memory.write_if_there(0..u64::MAX, last, 0, &payload));
+        assert!(!memory.write_if_there(0..u64::MAX, last, 0, &payload, true));
     }
 
     #[test]
@@ -565,7 +590,8 @@ mod tests {
                     let source = Piece { addr: words.as_mut_ptr() as u64, len: 128 };
                     let mut memory = memory();
                     let payload = memory.reference(&[source]);
-                    memory.write(&[target], 0, &payload);
+                    let region = target.addr..target.addr + 128;
+                    assert!(memory.write_if_there(region, target, 0, &payload, true));
                 }
             });
             while block.0[15].load(Ordering::Acquire) < ROUNDS {

@@ -77,8 +77,10 @@ impl<M: Memory> UpperLayer<M::Payload> for Objects<M> {
             // The program has posted the buffer, and knows that it is in use until it is told otherwise.
             return self.memory.write(&inbound.pieces, (inbound.skip + offset) as usize, payload);
         }
+        // A program may watch the memory that it lets peers write; what it reads it is told of.
+        let in_order = matches!(inbound.purpose, Purpose::Write(_));
         let there = self.regions.extent(inbound.keys[0]).is_some_and(|region| {
-            self.memory.write_if_there(region, inbound.pieces[0], offset as usize, payload)
+            self.memory.write_if_there(region, inbound.pieces[0], offset as usize, payload, in_order)
         });
         if !there {
             self.memory_has_gone(key_of(cookie));
