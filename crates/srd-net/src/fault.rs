@@ -36,8 +36,13 @@ impl FaultPlan {
     /// `panic_call=20` or `panic_thread=20`.
     pub fn parse(text: &str) -> Result<FaultPlan, String> {
         let mut plan = FaultPlan::default();
+        let mut named = Vec::new();
         for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
             let (key, value) = item.split_once('=').ok_or_else(|| format!("{item:?} has no value"))?;
+            if named.contains(&key) {
+                return Err(format!("{key} stands there twice"));
+            }
+            named.push(key);
             let share = || match value.parse::<f64>() {
                 Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
                 _ => Err(format!("{key} is a share from 0 to 1, not {value:?}")),
@@ -282,6 +287,7 @@ mod tests {
             ("delay_us=-1", "whole number"),
             ("blackhole=70000", "at most 65535"),
             ("lost=0.1", "\"lost\" is no fault"),
+            ("loss=0.1,dup=0.1,loss=0.2", "loss stands there twice"),
         ] {
             let why = FaultPlan::parse(text).unwrap_err();
             assert!(why.contains(part), "{text}: {why}");

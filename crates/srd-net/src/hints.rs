@@ -62,7 +62,7 @@ pub fn unresponsive(peer: InstanceAddr, answered_before: bool) {
     static NEVER: Kind = rest!("never answered");
     if answered_before {
         STOPPED.warn(format_args!(
-            "{peer} has not answered for too long: messages over the network to it end with an error (status 13, unresponsive)"
+            "{peer} has not answered for too long: what is on its way to it over the network fails (status 13, unresponsive)"
         ));
     } else {
         NEVER.warn(format_args!(

@@ -124,7 +124,7 @@ impl fmt::Display for NoCopy {
                  that is not dumpable; containers: --cap-add=SYS_PTRACE)"
             }
             NoCopy::NotThere => "the kernel has no process_vm_readv (CONFIG_CROSS_MEMORY_ATTACH)",
-            NoCopy::OtherProcess => "the peer's process number leads to another process",
+            NoCopy::OtherProcess => "the peer's process has ended, or its number leads to another process",
         })
     }
 }
