@@ -300,13 +300,19 @@ impl<M: Memory> Device<M> {
         self.objects.post_recv(qpn, wr)
     }
 
+    /// The transport's number of a receive port (UDP) of ours.
+    #[inline]
+    fn port_index(&self, port: u16) -> Option<u8> {
+        let slot = port.wrapping_sub(self.objects.config.port_base);
+        self.objects.numbers.port_of_slot(slot)
+    }
+
     /// As [`srd_proto::Endpoint::handle_packet`]; `port` is the receive port's number (UDP). A packet for a port that
     /// is not ours is dropped and counted.
     #[inline]
     pub fn handle_packet(&mut self, now: Time, port: u16, received: Received<'_, M::Payload>) {
         self.objects.now = now;
-        let slot = port.wrapping_sub(self.objects.config.port_base);
-        let Some(index) = self.objects.numbers.port_of_slot(slot) else {
+        let Some(index) = self.port_index(port) else {
             self.objects.counters.rx_drops += 1;
             return;
         };
@@ -321,16 +327,14 @@ impl<M: Memory> Device<M> {
 
     /// As [`srd_proto::Endpoint::refuse`]; `port` is the receive port's number (UDP).
     pub fn refuse(&mut self, now: Time, port: u16, from: InstanceAddr, src_tag: Tag, dst_tag: Tag) {
-        let slot = port.wrapping_sub(self.objects.config.port_base);
-        if let Some(index) = self.objects.numbers.port_of_slot(slot) {
+        if let Some(index) = self.port_index(port) {
             self.endpoint.refuse(now, index, from, src_tag, dst_tag);
         }
     }
 
     /// As [`srd_proto::Endpoint::other_version`]; `port` is the receive port's number (UDP).
     pub fn other_version(&mut self, now: Time, port: u16, gid: Gid, preamble: &Preamble, bytes: usize) {
-        let slot = port.wrapping_sub(self.objects.config.port_base);
-        if let Some(index) = self.objects.numbers.port_of_slot(slot) {
+        if let Some(index) = self.port_index(port) {
             self.endpoint.other_version(now, index, gid, preamble, bytes);
         }
     }

@@ -40,8 +40,9 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// Whether an aligned block of 128 bytes within one packet of an RDMA write is written once and from its first byte to its last, so
-    /// that who sees its end sees all of it (`ibv_query_qp_data_in_order(3)`, `IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES`).
+    /// Whether an aligned block of 128 bytes within one packet of an RDMA write is written once and from its first byte to
+    /// its last, so that who sees its end sees all of it (`ibv_query_qp_data_in_order(3)`,
+    /// `IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES`).
     /// x86-64 keeps the order of stores (Intel SDM volume 3, 9.2.2); other machines would need a barrier after each.
     pub const WRITES_IN_ORDER: bool = cfg!(target_arch = "x86_64");
 
