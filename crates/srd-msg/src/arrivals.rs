@@ -161,7 +161,9 @@ impl Endpoint {
         }
         let early = match body {
             Body::Message(ref message) if message.part.is_some() => {
-                Early::Parts(self.first_part(cx, peer, message, payload, len)?)
+                let (index, offset) = self.collect(cx, peer, message, len)?;
+                self.hold(cx, index, offset, payload, len)?;
+                Early::Parts(index)
             }
             body => {
                 match &body {
@@ -296,8 +298,8 @@ impl Endpoint {
                 return self.whole_message(cx, peer, message, payload, len);
             }
             Body::Message(message) => {
-                let index = self.first_part(cx, peer, message, payload, len)?;
-                self.turn_of(cx, index);
+                let (index, offset) = self.collect(cx, peer, message, len)?;
+                return self.turn_with_part(cx, index, offset, payload, len);
             }
             Body::Put(put) => self.put_here(cx, peer, put, payload, len),
             Body::Atomic(atomic) => return self.atomic_here(cx, peer, atomic, payload, len),
@@ -309,15 +311,15 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The first part of a message that comes in several.
-    fn first_part<M: Store>(
+    /// Begins to collect a message that comes in several parts, `len` bytes in the first to come. Returns the message, and
+    /// where in it they belong.
+    fn collect<M: Store>(
         &mut self,
         cx: &mut Cx<'_, M>,
         peer: u32,
         message: &Message,
-        payload: u64,
         len: u32,
-    ) -> Result<u32, Breach> {
+    ) -> Result<(u32, u32), Breach> {
         let part = message.part.as_ref().expect("the caller has looked");
         let fetch = match &part.rendezvous {
             None => Fetch::Nothing,
@@ -331,12 +333,14 @@ impl Endpoint {
             },
         };
         let &Part { total, offset, ahead, .. } = part;
+        if offset as u64 + len as u64 > ahead as u64 {
+            return Err(Breach::Length);
+        }
         let index = self.keep(cx, peer, message, total, ahead, fetch)?;
         self.peers[peer as usize].assemblies.insert(message.number, index);
         self.incoming.at_mut(index).expect("just kept").owed = true;
         self.owes(cx, peer);
-        self.next_part(cx, index, offset, payload, len)?;
-        Ok(index)
+        Ok((index, offset))
     }
 
     /// A part of a message that is being collected.

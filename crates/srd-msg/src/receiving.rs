@@ -372,17 +372,42 @@ impl Endpoint {
 
     /// The turn of a message that was kept has come.
     pub fn turn_of<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        if let Some(matched) = self.receive_for(cx, index) {
+            self.attach(cx, index, matched);
+        }
+    }
+
+    /// The same of a message of which a part comes at this moment, and nothing has come before: where a receive waits for it
+    /// that part goes there at once.
+    pub fn turn_with_part<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        index: u32,
+        offset: u32,
+        from: u64,
+        len: u32,
+    ) -> Result<(), Breach> {
+        let Some(matched) = self.receive_for(cx, index) else {
+            return self.hold(cx, index, offset, from, len);
+        };
+        self.incoming.at_mut(index).expect("its turn has come").standing = Standing::Matched(matched);
+        self.hold(cx, index, offset, from, len)?;
+        self.fetch(cx, index);
+        self.incoming_changed(cx, index);
+        Ok(())
+    }
+
+    /// The receive that a message takes whose turn has come. If there is none it waits for one.
+    fn receive_for<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) -> Option<Matched> {
         let incoming = self.incoming.at(index).expect("it waited for its turn");
         let (peer, tag, total) = (incoming.peer, incoming.tag, incoming.total);
         let matcher = if tag.is_some() { &self.tagged } else { &self.untagged };
-        match matcher.posted.find(tag.unwrap_or(0), peer) {
-            Some(receive) => {
-                cx.shared.counters.expected += 1;
-                let matched = self.take_receive(receive, total);
-                self.attach(cx, index, matched);
-            }
-            None => self.wait_for_receive(cx, index),
-        }
+        let Some(receive) = matcher.posted.find(tag.unwrap_or(0), peer) else {
+            self.wait_for_receive(cx, index);
+            return None;
+        };
+        cx.shared.counters.expected += 1;
+        Some(self.take_receive(receive, total))
     }
 
     /// The same where the peer is not to be answered any more.

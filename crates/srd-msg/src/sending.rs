@@ -14,6 +14,8 @@ use srd_device::{Access, Store};
 
 /// Up to here a payload is copied beside its header: cheaper than a second piece for the device and the kernel.
 const COPIED: u64 = 512;
+/// By so much the last part of a message is shorter than the others.
+const ROOM_FOR_ACK: u32 = 128;
 
 impl Endpoint {
     #[inline]
@@ -185,9 +187,9 @@ impl Endpoint {
         };
         let local = self.ops.at(op).expect("just begun").local.clone();
         let longest = cx.shared.max_msg - LONGEST as u32;
-        // Equal pieces, the device's packets being equal too.
+        // Equal pieces, the device's packets being equal too; but the last one leaves room for an ACK.
         let pieces = ahead.div_ceil(longest).max(1);
-        let each = ahead.div_ceil(pieces).next_multiple_of(64).min(longest);
+        let each = (ahead + ROOM_FOR_ACK).div_ceil(pieces).next_multiple_of(64).min(longest);
         let mut offset = 0;
         loop {
             let len = each.min(ahead - offset);

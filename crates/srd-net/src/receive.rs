@@ -212,7 +212,7 @@ impl Receiver {
                     device.handle_packet(
                         arrived,
                         port.port,
-                        Received { arrived, from, packet: &packet, bytes, ce },
+                        Received { arrived, seen: now, from, packet: &packet, bytes, ce },
                     );
                 }
                 Err(e) => {

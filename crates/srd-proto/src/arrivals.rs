@@ -13,10 +13,15 @@
 
 use crate::psn_bits::PsnBits;
 use arrayvec::ArrayVec;
-use srd_wire::{AckBox, Echo, Hold, MAX_ECHOES, MAX_SACK_WORDS, PathId, Psn, Stamp, Time, WINDOW_PACKETS};
+use srd_wire::{
+    AckBox, Echo, Hold, MAX_ECHOES, MAX_SACK_WORDS, Nanos, PathId, Psn, Stamp, Time, WINDOW_PACKETS,
+};
 
 /// Most PSNs that may be withheld at a time: refused messages whose sender does not know it yet.
 const MAX_WITHHELD: usize = 256;
+
+/// Where the end of a transfer puts its ACK off, it leaves after so many times its delay at the latest.
+const MOST_ACK_DELAYS: u64 = 6;
 
 /// How a PSN stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +57,8 @@ pub(crate) struct Arrivals {
     pub(crate) unacked: u32,
     /// When the ACK must leave; [`Time::NEVER`] if nothing is to be acknowledged.
     pub(crate) ack_at: Time,
+    /// The transfer in the midst of which that was set began then, and nothing else wants the ACK sooner.
+    transfer_since: Option<Time>,
     /// ACKs that must leave on different paths, because the last one may have been lost.
     pub(crate) repeat_acks: u8,
     rcvd_bytes: u32,
@@ -75,6 +82,7 @@ impl Arrivals {
             echoes: ArrayVec::new(),
             unacked: 0,
             ack_at: Time::NEVER,
+            transfer_since: None,
             repeat_acks: 0,
             rcvd_bytes: 0,
             newest: Time(0),
@@ -191,7 +199,21 @@ impl Arrivals {
 
     /// The next ACK leaves by `deadline`.
     pub(crate) fn ack_by(&mut self, deadline: Time) {
-        self.ack_at = self.ack_at.min(deadline);
+        (self.ack_at, self.transfer_since) = (self.ack_at.min(deadline), None);
+    }
+
+    /// The next ACK leaves by `now + delay`; the program's answer may carry it before. That comes when a transfer is there from its
+    /// beginning, where more is `awaited`, to its end: so the end puts off what the beginning has set.
+    pub(crate) fn answer_by(&mut self, now: Time, delay: Nanos, awaited: bool) {
+        if self.ack_at == Time::NEVER {
+            (self.ack_at, self.transfer_since) = (now + delay, awaited.then_some(now));
+        } else if let Some(since) = self.transfer_since
+            && !awaited
+        {
+            self.ack_at = (now + delay).min(since + Nanos(MOST_ACK_DELAYS * delay.0));
+        } else {
+            self.ack_at = self.ack_at.min(now + delay);
+        }
     }
 
     /// Bytes of ACK that [`Arrivals::take_ack`] would make (an upper bound).

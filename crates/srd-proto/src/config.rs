@@ -76,7 +76,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// Longest that an ACK waits, whatever comes.
+    /// Whether there are programs above whose answers may carry ACKs, and a datapath that joins packets of equal size.
+    pub(crate) fn programs_answer(&self) -> bool {
+        self.answer_delay > Nanos::ZERO
+    }
+
+    /// Longest that an ACK waits, but where the end of a transfer puts it off.
     pub(crate) fn longest_ack_delay(&self) -> Nanos {
         self.ack_delay.max(self.stream_ack_delay)
     }

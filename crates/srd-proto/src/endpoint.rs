@@ -40,6 +40,8 @@ pub struct Transmit<P> {
 pub struct Received<'a, P> {
     /// When it came to the network card: what the host takes to look at it is not taken for the network's.
     pub arrived: Time,
+    /// When the host looks at it: not before that can a program answer.
+    pub seen: Time,
     /// The host that it comes from.
     pub from: Gid,
     /// What it says.
@@ -53,7 +55,7 @@ pub struct Received<'a, P> {
 impl<'a, P> Received<'a, P> {
     /// One without a mark, looked at when it came.
     pub fn new(now: Time, from: Gid, packet: &'a Packet<P>, bytes: usize) -> Received<'a, P> {
-        Received { arrived: now, from, packet, bytes, ce: false }
+        Received { arrived: now, seen: now, from, packet, bytes, ce: false }
     }
 }
 
@@ -336,6 +338,7 @@ impl<P: Payload> Endpoint<P> {
         let late = now.since(received.arrived);
         let now = self.advance(now);
         self.shared.arrived = Time(now.0.saturating_sub(late.0));
+        self.shared.seen = received.seen.max(now);
         let Some((slot, named)) = self.admit(port, &received, upper) else { return };
         let (shared, peer) = (&mut self.shared, &mut self.peers[slot as usize]);
         peer.hear(now, named, received.packet, shared, upper);

@@ -140,7 +140,12 @@ impl<P: Payload> Peer<P> {
             Op::Send { .. } => shared.config.answer_delay,
             _ => Nanos::ZERO,
         };
-        self.arrivals.ack_by(now + delay);
+        match data.op {
+            Op::Send { .. } if shared.config.programs_answer() => {
+                self.arrivals.answer_by(shared.seen, delay, awaited)
+            }
+            _ => self.arrivals.ack_by(now + delay),
+        }
         if !self.arrivals.is_withheld(psn) {
             self.arrivals.accept(psn, bytes);
             self.reassemblies.forget_passed(self.arrivals.cum());

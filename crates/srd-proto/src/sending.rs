@@ -19,6 +19,8 @@ const MAX_PADDING: u16 = 128;
 
 /// With fewer packets outstanding, and no room for more, each is answered at once.
 const FEW_OUTSTANDING: u32 = 8;
+/// An ACK that is due waits for the last packet of what is queued if that is no more than so many bursts.
+const BURSTS_OF_AN_ANSWER: u64 = 2;
 /// Base round trips without anything in flight after which delays that were measured are forgotten.
 const REST_ROUNDS: u64 = 24;
 
@@ -97,7 +99,7 @@ impl<P: Payload> Peer<P> {
             return Some(sink(self.bare_transmit(now, shared)));
         }
         let ack_due = self.ack_pending(now, shared);
-        if ack_due && !self.next_data_has_room_for_ack() {
+        if ack_due && !self.next_data_has_room_for_ack() && !self.answer_carries_ack(shared) {
             return Some(sink(self.bare_transmit(now, shared)));
         }
         // A packet sent into silence goes before the probes that ask about it, so that their answers judge it.
@@ -177,6 +179,15 @@ impl<P: Payload> Peer<P> {
         let message = self.messages.get(slot);
         let room = codec::max_payload(&message.op, self.mtu.datagram() as usize, false);
         message.len as usize + HELLO_LEN + self.ack_bytes() <= room
+    }
+
+    /// Whether what the program has answered is about to leave as a whole, so that its last packet can carry the ACK that is due. Should
+    /// it not leave, the ACK leaves alone.
+    fn answer_carries_ack(&self, shared: &Shared) -> bool {
+        let queued = self.messages.queued_bytes();
+        shared.config.programs_answer()
+            && queued > 0
+            && queued <= BURSTS_OF_AN_ANSWER * shared.config.burst_bytes as u64
     }
 
     fn poll_data<R>(
@@ -440,13 +451,15 @@ impl<P: Payload> Peer<P> {
             payload,
         };
         // An ACK rides on lone packets, and on the last of several if that stays no longer than the others: within a
-        // burst it would break the equal sizes.
+        // burst it would break the equal sizes. So do lone packets in a row where the datapath joins them.
         let lone = message.len == sent.len as u32 || len == 0;
         let last = sent.offset + sent.len as u32 == len;
         let segment = message.segment as usize;
         let ack_bytes = self.ack_bytes();
         let fits = if lone {
-            sent.bytes as usize + HELLO_LEN + ack_bytes <= self.mtu.datagram() as usize
+            let last = !more || !shared.config.programs_answer();
+            let turn = last || self.ack_pending(now, shared) && !self.answer_carries_ack(shared);
+            turn && sent.bytes as usize + HELLO_LEN + ack_bytes <= self.mtu.datagram() as usize
         } else {
             last && sent.len as usize + ack_bytes <= segment
         };

@@ -20,6 +20,8 @@ pub(crate) struct Shared {
     pub(crate) trace: Trace,
     /// When the packet that is being handled came to the network card.
     pub(crate) arrived: Time,
+    /// When the host looked at it.
+    pub(crate) seen: Time,
     /// Messages of more than one packet that are remembered, of all peers.
     pub(crate) reassemblies: usize,
 }
@@ -41,6 +43,7 @@ impl Shared {
             rng,
             load: ActiveSenders::default(),
             arrived: Time(0),
+            seen: Time(0),
             reassemblies: 0,
             trace: Trace::default(),
         }

@@ -124,6 +124,34 @@ fn the_answer_to_a_long_message_carries_its_ack() {
     }
 }
 
+/// The program answers when it has all of a message, so that is what its ACK waits for.
+#[test]
+fn the_end_of_a_message_puts_its_ack_off() {
+    // When the last packet arrives after the first, when the program answers after that, and whether the ACK can wait.
+    for (last_after, answer_after, rides) in [(8, 5, true), (8, 11, false), (9, 9, true)] {
+        let mut world = World::new(2, &patient());
+        world.send(0, 1, pattern(4000, 0));
+        world.send(1, 0, pattern(8, 0));
+        world.run_for(SECOND);
+        world.network = Box::new(move |_, from, t| {
+            let last = matches!(&t.packet.body, Body::Data(data) if data.offset > 0 && !data.more);
+            vec![Nanos::from_micros(if from == 0 && last { 7 + last_after } else { 7 })]
+        });
+        let (received, pure) =
+            (world.hosts[1].log.received.len(), world.hosts[1].endpoint.stats().pure_acks_sent);
+        world.send(0, 1, pattern(4000, 1));
+        while world.hosts[1].log.received.len() == received {
+            assert!(world.step());
+        }
+        world.run_for(Nanos::from_micros(answer_after));
+        world.send(1, 0, pattern(8, 1));
+        world.run_for(Nanos::from_micros(1));
+        let alone = world.hosts[1].endpoint.stats().pure_acks_sent - pure;
+        assert_eq!(alone, !rides as u64, "{last_after} us, {answer_after} us");
+        world.settle(SECOND);
+    }
+}
+
 #[test]
 fn what_no_program_answers_is_acknowledged_at_once() {
     let config = patient();

@@ -350,6 +350,7 @@ fn transport_config(shape: &Shape, rng: &mut Rng) -> Config {
         max_rto: Nanos(shape.max_rto_ns),
         ack_delay: Nanos(shape.ack_delay_ns),
         stream_ack_delay: Nanos(shape.stream_ack_delay_ns),
+        answer_delay: Nanos(shape.answer_delay_ns),
         ack_every: shape.ack_every as u32,
         peer_timeout: Nanos(shape.peer_timeout_ns),
         confirm_first: shape.confirm_first != 0,

@@ -129,6 +129,8 @@ fields! {
         ack_delay_ns = 5_000,
         /// Of an ACK where more is known to come; nothing if less.
         stream_ack_delay_ns = 0,
+        /// Of an ACK that waits for the program's answer; where there is such a wait, ACKs ride on the last packet of an answer.
+        answer_delay_ns = 0,
         /// Data packets that force an ACK.
         ack_every = 4,
         /// After this long without an answer a peer is dead.
@@ -560,6 +562,7 @@ impl Plan {
         s.min_pto_ns = rng.pick(&[50_000, 500_000, 10_000]);
         s.max_rto_ns = rng.pick(&[5_000_000, 50_000_000]);
         s.ack_delay_ns = rng.pick(&[5_000, 0, 100_000]);
+        s.answer_delay_ns = rng.pick(&[0, s.ack_delay_ns, s.ack_delay_ns / 2]);
         s.ack_every = rng.pick(&[4, 1, 2, 16, 64]);
         s.peer_timeout_ns = rng.pick(&[200_000_000, 1_000_000_000, 60_000_000, 5_000_000_000]);
         s.confirm_first = rng.pick(&[0, 0, 1]).max((s.codec == 2) as u64);

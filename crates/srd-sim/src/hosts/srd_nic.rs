@@ -165,7 +165,11 @@ impl<M: Memory> Nic<M> {
     pub fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &SrdContent<M::Payload>) {
         let &SrdContent { from, ports, datagram, ref packet } = content;
         let (from, bytes) = (gid(from), datagram as usize);
-        self.device.handle_packet(now, ports.1, Received { arrived, from, packet, bytes, ce: head.marked });
+        self.device.handle_packet(
+            now,
+            ports.1,
+            Received { arrived, seen: now, from, packet, bytes, ce: head.marked },
+        );
     }
 
     /// As [`srd_baselines::transport::Transport::poll_transmit`].
