@@ -31,6 +31,9 @@ const SOON_IN_A_CROWD: Nanos = Nanos::from_millis(1);
 /// So many times in a row must a program have polled soon after its posts before its posts are left for its polls.
 const TRUST: u32 = 8;
 
+/// A call that moves more packets than this takes some tens of microseconds: its end is noted, too.
+const MANY: u64 = 16;
+
 /// So many polls in a row may hand out completions that are there without a look at the sockets.
 const POLLS_WITHOUT_LOOK: u32 = 16;
 
@@ -70,6 +73,8 @@ pub struct Core {
     next_timeout: Time,
     /// Packets have moved, or timers have run, since [`Core::take_moved`].
     moved: bool,
+    /// So many packets have moved in a call that it has taken long.
+    moved_many: bool,
     /// Packets have left since the program last polled.
     sent_since_poll: bool,
     /// Whether calls may be left for the next poll: not where only polls move packets, lest a program that posts and
@@ -112,6 +117,7 @@ impl Core {
             last_arrival: Time(0),
             next_timeout: Time(0),
             moved: false,
+            moved_many: false,
             sent_since_poll: false,
             may_defer,
             deferred_at: None,
@@ -141,6 +147,7 @@ impl Core {
         let received = self.receiver.receive(now, &mut self.device, self.keyring.as_mut());
         if received > 0 {
             self.last_arrival = now;
+            self.moved_many |= received > MANY;
         } else if now < self.next_timeout && self.untransmitted == 0 {
             self.counters.idle_rounds += 1;
             return false;
@@ -161,6 +168,12 @@ impl Core {
     #[inline]
     pub fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
+    }
+
+    /// Whether a call has taken long since the last call of this.
+    #[inline]
+    pub fn take_moved_many(&mut self) -> bool {
+        std::mem::take(&mut self.moved_many)
     }
 
     /// A round on behalf of a program that polls.
@@ -265,9 +278,9 @@ impl Core {
         while let Some((peer, message)) = transmitter.take_unreadable() {
             device.unreadable(now, peer, message);
         }
-        if transmitter.packets_pushed() != before {
-            self.sent_since_poll = true;
-        }
+        let pushed = transmitter.packets_pushed() - before;
+        self.sent_since_poll |= pushed > 0;
+        self.moved_many |= pushed > MANY;
         self.untransmitted = 0;
         self.next_timeout = self.transmitter.next_timeout(now);
         if self.transmitter.has_room() {

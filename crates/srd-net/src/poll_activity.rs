@@ -63,6 +63,11 @@ impl PollActivity {
         self.last_call.store(now.0, Ordering::Relaxed);
     }
 
+    /// A call that the program made has taken long, and is over.
+    pub(crate) fn goes_on(&self, now: Time) {
+        self.last_call.store(now.0, Ordering::Relaxed);
+    }
+
     /// The program's poll rests until `until`, and goes on then.
     #[inline]
     pub(crate) fn rests(&self, until: Time) {

@@ -4,13 +4,15 @@
 //! and the sender's core the wake-up, on the program's core it costs the program its time. So each poll leaves the
 //! time, and a thread that finds polls going on sleeps on a timer instead ("parks"), for a quarter of the time for
 //! which the program has been polling: a program that has been polling for long will not stop this very moment,
-//! and one that polls only now and then is soon relieved.
+//! and one that polls only now and then is soon relieved. After some milliseconds polls put the timer off
+//! (`progress_handoff.rs`), and the thread does not wake before they end.
 
 use crate::clock;
 use crate::core::Core;
 use crate::log;
 use crate::options::{LogLevel, ProgressMode};
 use crate::poll_activity::SHORTEST_PARK;
+use crate::progress_handoff::LATEST;
 use crate::shared::{Shared, THREAD, Unavailable};
 use crate::sys::process::{self, Cores};
 use srd_wire::{Nanos, Time};
@@ -89,7 +91,15 @@ fn run(shared: &Shared) {
                 continue;
             }
             if shared.poll_activity.calls_now(now) {
-                park(shared, now, shared.poll_activity.park_time());
+                match shared.poll_activity.park_time() {
+                    LATEST => {
+                        note_park(shared, shared.handoff.watch(now));
+                        if shared.handoff.park() {
+                            shared.kick.drain();
+                        }
+                    }
+                    time => park(shared, now, time),
+                }
                 continue;
             }
         }

@@ -1,10 +1,11 @@
-//! How soon the progress thread is back when a thread of the program comes out of a sleep in which it moved packets.
+//! How soon the progress thread is back when a thread of the program stops moving packets.
 //!
-//! Most such threads go to sleep again at once, and move packets themselves. So the progress thread is not woken: an
-//! alarm is set, which wakes it a little later, unless the program's thread sleeps again and puts it off.
+//! Most that come out of a sleep in which they moved packets go to sleep again at once, and most that poll go on polling. So the
+//! progress thread is neither woken nor does it look again and again, which would take the core from the program: an alarm is
+//! set, which wakes it a little later, unless the program's thread sleeps or polls again and puts it off.
 
 use crate::notify::{Sleepers, lock};
-use crate::sync::Mutex;
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::sys::event::{Alarm, EventFd, PollSet};
 use srd_wire::{Nanos, Time};
 use std::io;
@@ -22,6 +23,8 @@ pub struct ProgressHandoff {
     /// The alarm, and what else wakes the thread.
     poll_set: PollSet,
     state: Mutex<State>,
+    /// Polls put the alarm off from then on; [`Time::NEVER`] while the thread does not wait for their end.
+    put_off_at: AtomicU64,
 }
 
 #[derive(Default)]
@@ -38,7 +41,12 @@ impl ProgressHandoff {
         let (alarm, poll_set) = (Alarm::new()?, PollSet::new());
         poll_set.add_readable(kick.as_fd());
         poll_set.add_readable(alarm.as_fd());
-        Ok(ProgressHandoff { alarm, poll_set, state: Mutex::default() })
+        Ok(ProgressHandoff {
+            alarm,
+            poll_set,
+            state: Mutex::default(),
+            put_off_at: AtomicU64::new(Time::NEVER.0),
+        })
     }
 
     /// Called by the progress thread: until when it parks, if threads of the program move packets. It must then call
@@ -52,7 +60,37 @@ impl ProgressHandoff {
         })
     }
 
-    /// Called by the progress thread: parks for as long as [`ProgressHandoff::begin_park`] has said. Returns whether it was kicked.
+    /// Called by the progress thread, which has seen that the program polls: sets the alarm, which polls put off. Returns when it goes
+    /// off. The thread must then call [`ProgressHandoff::park`].
+    pub fn watch(&self, now: Time) -> Time {
+        let mut state = lock(&self.state);
+        state.parked_until = now + PARK;
+        self.set_alarm(&mut state, now)
+    }
+
+    /// The program polls. Returns when the alarm goes off, if that has been put off now.
+    #[inline]
+    pub fn polled(&self, now: Time) -> Option<Time> {
+        if now.0 < self.put_off_at.load(Ordering::Relaxed) { None } else { self.put_off_watch(now) }
+    }
+
+    #[cold]
+    fn put_off_watch(&self, now: Time) -> Option<Time> {
+        let mut state = lock(&self.state);
+        // The thread may have stopped waiting a moment ago.
+        let watches = self.put_off_at.load(Ordering::Relaxed) != Time::NEVER.0;
+        watches.then(|| self.set_alarm(&mut state, now))
+    }
+
+    /// The alarm of a thread that waits for the end of polls. Putting that off is a system call: not each poll does.
+    fn set_alarm(&self, state: &mut State, now: Time) -> Time {
+        self.alarm.set(Duration::from_nanos(LATEST.0));
+        state.alarm_at = now + LATEST;
+        self.put_off_at.store(now.0 + LATEST.0 / 2, Ordering::Relaxed);
+        state.alarm_at
+    }
+
+    /// Called by the progress thread: parks for as long as [`ProgressHandoff::begin_park`] or [`ProgressHandoff::watch`] has said. Returns whether it was kicked.
     pub fn park(&self) -> bool {
         let kicked = self.poll_set.wait(Some(Duration::from_nanos(PARK.0))).first_is_ready;
         let mut state = lock(&self.state);
@@ -60,6 +98,7 @@ impl ProgressHandoff {
             self.alarm.clear();
         }
         *state = State::default();
+        self.put_off_at.store(Time::NEVER.0, Ordering::Relaxed);
         kicked
     }
 

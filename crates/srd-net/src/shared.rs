@@ -189,6 +189,9 @@ impl Shared {
     pub(crate) fn poll(&self, core: &mut Core) -> Time {
         let now = clock::now();
         self.poll_activity.called(now);
+        if let Some(alarm_at) = self.handoff.polled(now) {
+            self.poll_activity.thread_wakes.store(alarm_at.0, Ordering::Relaxed);
+        }
         self.contention.looks(now);
         let crowded = self.contention.is_crowd();
         match self.mode {
@@ -209,7 +212,11 @@ impl Shared {
         let fired = core.fired();
         let due = core.next_timeout();
         let moved = core.take_moved();
+        let long = core.take_moved_many();
         drop(core);
+        if long {
+            self.poll_activity.goes_on(clock::now());
+        }
         self.notifier.tell(fired);
         let sleepers = self.notifier.sleepers();
         if sleepers.any() {

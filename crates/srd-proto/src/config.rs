@@ -76,8 +76,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Whether there are programs above whose answers may carry ACKs, and a datapath that joins packets of equal size.
-    pub(crate) fn programs_answer(&self) -> bool {
+    /// Whether there is a program above, whose answers may carry ACKs, and a datapath below that joins packets of equal size.
+    pub(crate) fn on_a_host(&self) -> bool {
         self.answer_delay > Nanos::ZERO
     }
 

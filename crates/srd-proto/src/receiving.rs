@@ -141,7 +141,7 @@ impl<P: Payload> Peer<P> {
             _ => Nanos::ZERO,
         };
         match data.op {
-            Op::Send { .. } if shared.config.programs_answer() => {
+            Op::Send { .. } if shared.config.on_a_host() => {
                 self.arrivals.answer_by(shared.seen, delay, awaited)
             }
             _ => self.arrivals.ack_by(now + delay),

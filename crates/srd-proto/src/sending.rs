@@ -15,7 +15,9 @@ use srd_wire::{Body, Data, Nanos, Op, Probe, Psn, Time};
 /// RDMA payloads are cut at multiples of this, so that aligned blocks are written whole.
 const BLOCK: u32 = 128;
 /// Padding that is worth an equal size within a burst, in bytes.
-const MAX_PADDING: u16 = 128;
+const MAX_PADDING: u32 = 128;
+/// And this part of a message that others follow: without that a send of the system ends there, which costs the time of 8 KB.
+const PADDED_PART: u32 = 64;
 
 /// With fewer packets outstanding, and no room for more, each is answered at once.
 const FEW_OUTSTANDING: u32 = 8;
@@ -185,7 +187,7 @@ impl<P: Payload> Peer<P> {
     /// it not leave, the ACK leaves alone.
     fn answer_carries_ack(&self, shared: &Shared) -> bool {
         let queued = self.messages.queued_bytes();
-        shared.config.programs_answer()
+        shared.config.on_a_host()
             && queued > 0
             && queued <= BURSTS_OF_AN_ANSWER * shared.config.burst_bytes as u64
     }
@@ -332,7 +334,7 @@ impl<P: Payload> Peer<P> {
             let room = codec::max_payload(&message.op, self.mtu.datagram() as usize - hello, false) as u32;
             message.started = true;
             let ack = if self.arrivals.ack_at == Time::NEVER { 0 } else { ack_len(&self.arrivals) as u32 };
-            message.segment = segment_size(message.len, room, chunk, ack) as u16;
+            message.segment = segment_size(message.len, room, chunk, ack, shared.config.on_a_host()) as u16;
         }
         let mut len = (message.len - message.next).min(message.segment as u32);
         if let Op::Write { addr, .. } = message.op
@@ -342,20 +344,20 @@ impl<P: Payload> Peer<P> {
             len -= (addr % BLOCK as u64) as u32; // from here on at block boundaries of the destination
         }
         let offset = message.next;
-        let pad_to =
-            if message.len > message.segment as u32 && message.segment as u32 - len <= MAX_PADDING as u32 {
-                message.segment
-            } else {
-                0
-            };
         message.next += len;
         message.outstanding += 1;
         message.all_sent = message.next == message.len;
-        let bytes = header_bytes(&message.op) + (pad_to as u32).max(len);
-        let whole = if starting { message.len.min(chunk) } else { len };
+        let (whole_len, segment, op) = (message.len, message.segment, header_bytes(&message.op));
+        let whole = if starting { whole_len.min(chunk) } else { len };
         let all_sent = message.all_sent;
         let control = !matches!(message.purpose, Purpose::UpperLayer(_));
         self.messages.note_sent(len);
+        // The next message's packets can join this one's where its last is as long as they are.
+        let joins = shared.config.on_a_host() && whole_len > chunk && self.messages.queued_bytes() > 0;
+        let most = if joins { whole_len / PADDED_PART } else { MAX_PADDING };
+        let padded = whole_len > segment as u32 && segment as u32 - len <= most;
+        let pad_to = if padded { segment } else { 0 };
+        let bytes = op + (pad_to as u32).max(len);
 
         if !control && self.burst.ends_turn(len, all_sent, chunk) {
             self.messages.end_turn();
@@ -457,7 +459,7 @@ impl<P: Payload> Peer<P> {
         let segment = message.segment as usize;
         let ack_bytes = self.ack_bytes();
         let fits = if lone {
-            let last = !more || !shared.config.programs_answer();
+            let last = !more || !shared.config.on_a_host();
             let turn = last || self.ack_pending(now, shared) && !self.answer_carries_ack(shared);
             turn && sent.bytes as usize + HELLO_LEN + ack_bytes <= self.mtu.datagram() as usize
         } else {
@@ -481,8 +483,8 @@ fn ack_len(arrivals: &Arrivals) -> usize {
 }
 
 /// Payload bytes per packet of a message: equal shares for one that crosses in a single chunk, the last of them smaller by
-/// `ack` bytes if that takes no packet more; whole blocks for a longer one.
-fn segment_size(len: u32, room: u32, chunk: u32, ack: u32) -> u32 {
+/// `ack` bytes if that takes no packet more; whole blocks for a longer one, as many as fit, or in `equal` shares.
+fn segment_size(len: u32, room: u32, chunk: u32, ack: u32, equal: bool) -> u32 {
     if len <= room {
         len
     } else if len <= chunk {
@@ -490,7 +492,8 @@ fn segment_size(len: u32, room: u32, chunk: u32, ack: u32) -> u32 {
         let shared = if len + ack <= packets * room { len + ack } else { len };
         shared.div_ceil(packets)
     } else {
-        room - room % BLOCK
+        let most = room - room % BLOCK;
+        if equal { len.div_ceil(len.div_ceil(most)).next_multiple_of(BLOCK) } else { most }
     }
 }
 
