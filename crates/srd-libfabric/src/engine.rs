@@ -25,7 +25,7 @@ const PATIENCE: u32 = 256;
 
 /// Rounds of one notification: what senders put into shared memory meanwhile does not keep it from ending.
 const MOST_ROUNDS: u32 = 16;
-/// Turns of taking what has come by shared memory in one round: more than a lane holds.
+/// Turns of taking what has come by shared memory in one round: more than five lanes hold.
 const MOST_TURNS: u32 = 256;
 /// When the next follows, if there is still something.
 const SOON: Nanos = Nanos::from_micros(20);
@@ -284,10 +284,14 @@ impl Engine {
         }
         // First what has come by shared memory: who sent it may have closed since, which the network tells, and then what is
         // still there would be of a session that is over.
-        let mut from_shm = false;
+        let (mut from_shm, mut left) = (false, false);
         for shm in state.endpoints.iter_mut().flatten().filter_map(|bound| bound.shm.as_mut().ok()) {
             let layer = &mut Layer { messages: &mut state.messages, device, now };
-            from_shm |= (0..MOST_TURNS).take_while(|_| shm.round(layer)).count() > 0;
+            let turns = (0..MOST_TURNS).take_while(|_| shm.round(layer)).count();
+            (from_shm, left) = (from_shm || turns > 0, left || turns == MOST_TURNS as usize);
+        }
+        if !left {
+            state.messages.lanes_are_empty(device, now);
         }
         let from_network = state.messages.progress(device, now);
         let quiet = if from_network { 0 } else { self.quiet.load(Ordering::Relaxed).saturating_add(1) };

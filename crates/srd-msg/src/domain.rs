@@ -447,15 +447,22 @@ impl<M: Store> Domain<M> {
 
     // ---- progress ----
 
+    /// All that had come by lanes has been given to [`Domain::arrived_by_shm`]: so peers are lost to whom a lane has led nowhere. What they
+    /// sent before they went is not lost with them.
+    #[inline]
+    pub fn lanes_are_empty(&mut self, device: &mut Device<M>, now: Time) {
+        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        for endpoint in self.endpoints.iter_mut().flatten().filter(|endpoint| !endpoint.gone.is_empty()) {
+            endpoint.settle_gone(cx);
+        }
+    }
+
     /// Takes what the device has completed and does what follows from it. Returns whether there was anything.
     #[inline]
     pub fn progress(&mut self, device: &mut Device<M>, now: Time) -> bool {
         let any = self.take_completions(device, now);
         let cx = &mut Cx { device, now, shared: &mut self.shared };
         for endpoint in self.endpoints.iter_mut().flatten() {
-            if !endpoint.gone.is_empty() {
-                endpoint.settle_gone(cx);
-            }
             endpoint.unblock(cx);
             endpoint.settle_at_once(cx);
         }

@@ -196,8 +196,7 @@ impl Endpoint {
         }
     }
 
-    /// Loses the peers whose lanes have led nowhere. Not while the program calls: what they have sent before they went may
-    /// still lie where it came by shared memory.
+    /// Loses the peers whose lanes have led nowhere: see [`crate::Domain::lanes_are_empty`].
     #[cold]
     pub fn settle_gone<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
         for peer in std::mem::take(&mut self.gone) {

@@ -240,6 +240,7 @@ impl Cluster {
 
     pub fn progress(&mut self) {
         for (domain, device) in self.domains.iter_mut().zip(&mut self.net.devices) {
+            domain.lanes_are_empty(device, self.net.now);
             domain.progress(device, self.net.now);
         }
     }

@@ -278,7 +278,14 @@ impl Cluster {
             self.take_near(index, slot);
         }
         let local = self.processes[index].local(self.now);
+        let slots = 0..self.plan.talk.endpoints as usize;
+        let parties: Vec<Party> =
+            slots.filter_map(|slot| self.processes[index].open(slot)).map(|open| open.party).collect();
+        let empty = parties.iter().all(|&party| !self.memory.lock().has_news(party));
         let life = self.processes[index].living();
+        if empty {
+            life.domain.lanes_are_empty(&mut life.device, local);
+        }
         life.domain.progress(&mut life.device, local);
         self.settle_copies(index);
         if local >= self.processes[index].living().next_sweep {
