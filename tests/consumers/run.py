@@ -26,7 +26,7 @@ import cases
 import secrets_watch as secrets
 from harness import counters, layout, processes, transport
 
-# The seventh of 64 paths is as good as any: all are taken in turn until one turns out bad.
+# One of the 64 paths of each peer: all are taken in turn until one turns out bad.
 FAULTS = {"clean": None, "loss": "loss=0.02,seed=1", "blackhole": "blackhole=6"}
 LOGS = layout.TARGET / "consumers" / "logs"
 LONGEST_S = 600

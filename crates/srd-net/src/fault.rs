@@ -20,7 +20,8 @@ pub struct FaultPlan {
     pub corrupt: f64,
     /// Every packet leaves this many microseconds late.
     pub delay_us: u64,
-    /// Packets from this source port (index into the pool) vanish.
+    /// One path of each peer swallows all: packets from this source port (index into the pool) vanish, and from every one that is a
+    /// multiple of the number of paths further on. A peer's paths are that many ports in a row.
     pub blackhole: Option<u16>,
     /// There is a panic inside the device once so many packets have been handed out to be sent: in the next call of the
     /// program.
@@ -102,6 +103,7 @@ pub struct Datagram<A> {
 #[derive(Debug)]
 pub struct Injector<A> {
     plan: FaultPlan,
+    paths: u16,
     sealed: bool,
     rng: SmallRng,
     /// What is delayed, by the time at which it goes.
@@ -117,11 +119,11 @@ impl<A: Clone> Injector<A> {
     /// Longest that a datagram is held back when nothing overtakes it.
     const LONGEST_HOLD: Nanos = Nanos::from_micros(500);
 
-    /// `sealed`: whether the receiver notices damage by itself.
-    pub fn new(plan: FaultPlan, sealed: bool) -> Injector<A> {
+    /// `paths`: how many a peer has, at least one. `sealed`: whether the receiver notices damage by itself.
+    pub fn new(plan: FaultPlan, paths: u16, sealed: bool) -> Injector<A> {
         let rng = SmallRng::seed_from_u64(plan.seed);
         let (delayed, held_back) = (VecDeque::new(), Vec::new());
-        Injector { plan, sealed, rng, delayed, held_back, counters: FaultCounters::default() }
+        Injector { plan, paths, sealed, rng, delayed, held_back, counters: FaultCounters::default() }
     }
 
     /// How many faults there were.
@@ -131,7 +133,7 @@ impl<A: Clone> Injector<A> {
 
     /// Takes a datagram that is to be sent now. What really is to be sent goes to `send`.
     pub fn pass(&mut self, now: Time, mut datagram: Datagram<A>, send: &mut impl FnMut(Datagram<A>)) {
-        if self.plan.blackhole == Some(datagram.entropy) {
+        if self.plan.blackhole.is_some_and(|path| path % self.paths == datagram.entropy % self.paths) {
             self.counters.blackholed += 1;
             return;
         }
@@ -212,7 +214,7 @@ mod tests {
 
     /// Numbers of the datagrams that leave when 0 to `n` are passed.
     fn run(plan: &str, n: u32, sealed: bool) -> (Vec<u32>, FaultCounters) {
-        let mut injector = Injector::new(FaultPlan::parse(plan).unwrap(), sealed);
+        let mut injector = Injector::new(FaultPlan::parse(plan).unwrap(), 4, sealed);
         let mut sent = Vec::new();
         for i in 0..n {
             let datagram = Datagram { entropy: (i % 4) as u16, to: i, bytes: vec![0; 100] };
@@ -260,15 +262,17 @@ mod tests {
     }
 
     #[test]
-    fn a_black_hole_takes_one_source_port() {
-        let (sent, counters) = run("blackhole=2", 1000, false);
-        assert_eq!((sent.len(), counters.blackholed), (750, 250));
-        assert!(sent.iter().all(|i| i % 4 != 2));
+    fn a_black_hole_takes_one_path() {
+        for plan in ["blackhole=2", "blackhole=6"] {
+            let (sent, counters) = run(plan, 1000, false);
+            assert_eq!((sent.len(), counters.blackholed), (750, 250));
+            assert!(sent.iter().all(|i| i % 4 != 2));
+        }
     }
 
     #[test]
     fn delayed_datagrams_leave_at_their_time() {
-        let mut injector = Injector::new(FaultPlan::parse("delay_us=50").unwrap(), false);
+        let mut injector = Injector::new(FaultPlan::parse("delay_us=50").unwrap(), 4, false);
         let mut sent = 0;
         injector.pass(Time(1_000), Datagram { entropy: 0, to: (), bytes: vec![] }, &mut |_| sent += 1);
         assert_eq!(injector.next_timeout(), Time(51_000));

@@ -137,7 +137,8 @@ pub(crate) fn open_transmitter(
     local: &LocalAddress,
     transport: &mut Config,
 ) -> Result<Transmitter, OpenError> {
-    let injector = options.fault.clone().map(|plan| Injector::new(plan, options.key_file.is_some()));
+    let injector =
+        options.fault.clone().map(|plan| Injector::new(plan, options.paths, options.key_file.is_some()));
     let ports = SourcePorts::open(local.clone(), transport.entropy).map_err(|e| {
         OpenError::new(
             format!("cannot open a UDP socket to send from {}", local.ip),

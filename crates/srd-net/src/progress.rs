@@ -83,23 +83,18 @@ fn run(shared: &Shared) {
     while !shared.closing.load(Ordering::SeqCst) {
         let now = clock::now();
         if shared.mode == ProgressMode::Auto {
-            if let Some(until) = shared.handoff.begin_park(now, shared.notifier.sleepers()) {
+            let calls_for = shared.poll_activity.calls_now(now).then(|| shared.poll_activity.park_time());
+            let others = shared.handoff.begin_park(now, shared.notifier.sleepers());
+            if let Some(until) = others.or_else(|| (calls_for? == LATEST).then(|| shared.handoff.watch(now)))
+            {
                 note_park(shared, until);
                 if shared.handoff.park() {
                     shared.kick.drain();
                 }
                 continue;
             }
-            if shared.poll_activity.calls_now(now) {
-                match shared.poll_activity.park_time() {
-                    LATEST => {
-                        note_park(shared, shared.handoff.watch(now));
-                        if shared.handoff.park() {
-                            shared.kick.drain();
-                        }
-                    }
-                    time => park(shared, now, time),
-                }
+            if let Some(time) = calls_for {
+                park(shared, now, time);
                 continue;
             }
         }

@@ -90,7 +90,8 @@ impl ProgressHandoff {
         state.alarm_at
     }
 
-    /// Called by the progress thread: parks for as long as [`ProgressHandoff::begin_park`] or [`ProgressHandoff::watch`] has said. Returns whether it was kicked.
+    /// Called by the progress thread: parks for as long as [`ProgressHandoff::begin_park`] or [`ProgressHandoff::watch`] has said.
+    /// Returns whether it was kicked.
     pub fn park(&self) -> bool {
         let kicked = self.poll_set.wait(Some(Duration::from_nanos(PARK.0))).first_is_ready;
         let mut state = lock(&self.state);
@@ -126,5 +127,28 @@ impl ProgressHandoff {
         self.alarm.clear();
         state.alarm_at = Time(0);
         Some(state.parked_until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_put_the_alarm_off_and_it_wakes_when_they_end() {
+        let kick = EventFd::new().unwrap();
+        let handoff = ProgressHandoff::new(&kick).unwrap();
+        let start = Time(1_000_000_000);
+        assert_eq!(handoff.polled(start), None, "nobody waits for the end of polls");
+        assert_eq!(handoff.watch(start), start + LATEST);
+        let half = start + Nanos(LATEST.0 / 2);
+        assert_eq!(handoff.polled(Time(half.0 - 1)), None, "not each poll");
+        assert_eq!(handoff.polled(half), Some(half + LATEST));
+        assert_eq!(handoff.polled(half), None);
+        assert!(!handoff.park(), "the alarm ends it");
+        assert_eq!(handoff.polled(half + PARK), None, "nobody waits any more");
+        handoff.watch(start);
+        kick.signal();
+        assert!(handoff.park());
     }
 }
