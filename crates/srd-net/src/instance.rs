@@ -179,10 +179,15 @@ impl Instance {
         }
     }
 
-    /// Whether another thread calls the device at this moment.
+    /// Whether another thread calls the device at this moment. If so, who asks counts as calling it, too: where the progress thread is the
+    /// other one, that is to leave packets to the program.
     #[inline]
     pub fn is_busy(&self) -> bool {
-        self.shared.core.is_held_by_another() && self.shared.canary.alive()
+        let busy = self.shared.core.is_held_by_another() && self.shared.canary.alive();
+        if busy {
+            self.shared.poll_activity.called(clock::now());
+        }
+        busy
     }
 
     /// Whether a poll may leave the sockets to others: it is one of so many threads' that each waits for a core, and one of them
