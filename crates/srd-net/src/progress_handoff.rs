@@ -65,7 +65,7 @@ impl ProgressHandoff {
     pub fn watch(&self, now: Time) -> Time {
         let mut state = lock(&self.state);
         state.parked_until = now + PARK;
-        self.set_alarm(&mut state, now)
+        self.set_watch(&mut state, now)
     }
 
     /// The program polls. Returns when the alarm goes off, if that has been put off now.
@@ -79,14 +79,18 @@ impl ProgressHandoff {
         let mut state = lock(&self.state);
         // The thread may have stopped waiting a moment ago.
         let watches = self.put_off_at.load(Ordering::Relaxed) != Time::NEVER.0;
-        watches.then(|| self.set_alarm(&mut state, now))
+        watches.then(|| self.set_watch(&mut state, now))
     }
 
     /// The alarm of a thread that waits for the end of polls. Putting that off is a system call: not each poll does.
+    fn set_watch(&self, state: &mut State, now: Time) -> Time {
+        self.put_off_at.store(now.0 + LATEST.0 / 2, Ordering::Relaxed);
+        self.set_alarm(state, now)
+    }
+
     fn set_alarm(&self, state: &mut State, now: Time) -> Time {
         self.alarm.set(Duration::from_nanos(LATEST.0));
         state.alarm_at = now + LATEST;
-        self.put_off_at.store(now.0 + LATEST.0 / 2, Ordering::Relaxed);
         state.alarm_at
     }
 
@@ -112,9 +116,7 @@ impl ProgressHandoff {
         if state.parked_until <= soon_enough || state.alarm_at > Time(now.0 + LATEST.0 / 2) {
             return None;
         }
-        self.alarm.set(Duration::from_nanos(LATEST.0));
-        state.alarm_at = now + LATEST;
-        Some(state.alarm_at)
+        Some(self.set_alarm(&mut state, now))
     }
 
     /// A thread of the program goes on sleeping, and will call [`ProgressHandoff::begin`] when it stops. Returns until when the

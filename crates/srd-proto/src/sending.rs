@@ -327,6 +327,7 @@ impl<P: Payload> Peer<P> {
     ) -> (Psn, u16) {
         let chunk = shared.config.chunk_bytes;
         let with_hello = self.carries_hello(true);
+        let queued = self.messages.queued_bytes();
         let message = self.messages.get(slot);
         let starting = !message.started;
         if starting {
@@ -344,20 +345,19 @@ impl<P: Payload> Peer<P> {
             len -= (addr % BLOCK as u64) as u32; // from here on at block boundaries of the destination
         }
         let offset = message.next;
+        // The next message's packets can join this one's where its last is as long as they are.
+        let joins = shared.config.on_a_host() && message.len > chunk && queued > len as u64;
+        let most = if joins { message.len / PADDED_PART } else { MAX_PADDING };
+        let padded = message.len > message.segment as u32 && message.segment as u32 - len <= most;
+        let pad_to = if padded { message.segment } else { 0 };
         message.next += len;
         message.outstanding += 1;
         message.all_sent = message.next == message.len;
-        let (whole_len, segment, op) = (message.len, message.segment, header_bytes(&message.op));
-        let whole = if starting { whole_len.min(chunk) } else { len };
+        let bytes = header_bytes(&message.op) + (pad_to as u32).max(len);
+        let whole = if starting { message.len.min(chunk) } else { len };
         let all_sent = message.all_sent;
         let control = !matches!(message.purpose, Purpose::UpperLayer(_));
         self.messages.note_sent(len);
-        // The next message's packets can join this one's where its last is as long as they are.
-        let joins = shared.config.on_a_host() && whole_len > chunk && self.messages.queued_bytes() > 0;
-        let most = if joins { whole_len / PADDED_PART } else { MAX_PADDING };
-        let padded = whole_len > segment as u32 && segment as u32 - len <= most;
-        let pad_to = if padded { segment } else { 0 };
-        let bytes = op + (pad_to as u32).max(len);
 
         if !control && self.burst.ends_turn(len, all_sent, chunk) {
             self.messages.end_turn();
@@ -459,9 +459,10 @@ impl<P: Payload> Peer<P> {
         let segment = message.segment as usize;
         let ack_bytes = self.ack_bytes();
         let fits = if lone {
-            let last = !more || !shared.config.on_a_host();
-            let turn = last || self.ack_pending(now, shared) && !self.answer_carries_ack(shared);
-            turn && sent.bytes as usize + HELLO_LEN + ack_bytes <= self.mtu.datagram() as usize
+            let in_a_row = more && shared.config.on_a_host();
+            let must = || self.ack_pending(now, shared) && !self.answer_carries_ack(shared);
+            (!in_a_row || must())
+                && sent.bytes as usize + HELLO_LEN + ack_bytes <= self.mtu.datagram() as usize
         } else {
             last && sent.len as usize + ack_bytes <= segment
         };

@@ -278,10 +278,11 @@ impl Cluster {
             self.take_near(index, slot);
         }
         let local = self.processes[index].local(self.now);
-        let slots = 0..self.plan.talk.endpoints as usize;
-        let parties: Vec<Party> =
-            slots.filter_map(|slot| self.processes[index].open(slot)).map(|open| open.party).collect();
-        let empty = parties.iter().all(|&party| !self.memory.lock().has_news(party));
+        let mut slots = 0..self.plan.talk.endpoints as usize;
+        let has_news = |slot| {
+            self.processes[index].open(slot).is_some_and(|open| self.memory.lock().has_news(open.party))
+        };
+        let empty = !slots.any(has_news);
         let life = self.processes[index].living();
         if empty {
             life.domain.lanes_are_empty(&mut life.device, local);
