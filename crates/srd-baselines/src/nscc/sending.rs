@@ -38,6 +38,11 @@ impl Sent {
     fn bytes(&self) -> i64 {
         self.payload as i64 + HEADERS as i64
     }
+
+    /// An answer to a copy that was sent `again`, or to the first, can only be to the one in flight.
+    fn is_copy(&self, again: bool) -> bool {
+        self.copies == again as u8
+    }
 }
 
 /// A message that is being sent.
@@ -299,10 +304,7 @@ impl Sending {
         let rtt = match ack.probe {
             true => self.sleek.round_trip(now, ack.of),
             // A packet that was sent twice is measured if it is clear which copy has come.
-            false => self.get(ack.of).and_then(|sent| {
-                let clear = sent.state == State::InFlight && sent.copies == ack.again as u8;
-                clear.then(|| now.since(sent.at))
-            }),
+            false => self.get(ack.of).filter(|sent| sent.state == State::InFlight && sent.is_copy(ack.again)).map(|sent| now.since(sent.at)),
         };
         let delay = match rtt {
             // A probe is short: it says nothing of how long a full packet takes at least.
@@ -353,7 +355,9 @@ impl Sending {
         if sent.state != State::InFlight || nack.again != (sent.copies > 0) {
             return;
         }
-        self.window.shorten(&rules.constants, now.since(sent.at));
+        if sent.is_copy(nack.again) {
+            self.window.shorten(&rules.constants, now.since(sent.at));
+        }
         let in_flight = self.in_flight.max(0) as f64;
         self.window.on_nack(&rules.constants, now, sent.bytes() as f64, in_flight);
         self.lose(nack.psn);

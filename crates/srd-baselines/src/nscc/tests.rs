@@ -219,6 +219,20 @@ impl Line {
     }
 }
 
+/// A NACK of the second copy comes when the third has just left: taken for the third's, it made a base round trip of nothing,
+/// and probes without end.
+#[test]
+fn a_nack_of_an_earlier_copy_measures_no_round_trip() {
+    let keys = "selector = \"reps\"\nrecovery = \"sleek\"\npaths = 16";
+    let mut line = Line::new(keys, 5, 2_004_384_615, 0.077_189_703_964_227_08, 0.518_821_748_843_682_1);
+    let messages = [(12_882, 1), (49_030, Order::PROGRAM), (6_872, Order::PROGRAM), (21_016, Order::PROGRAM), (22_580, 1)];
+    for (number, (bytes, channel)) in (0..).zip(messages) {
+        line.start(number, number, bytes, channel);
+    }
+    line.run(Time(2_000_000_000));
+    assert_eq!(line.received.len(), 5);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
