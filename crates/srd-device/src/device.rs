@@ -4,7 +4,7 @@ use crate::api::*;
 use crate::counters::Counters;
 use crate::deferred::Deferred;
 use crate::objects::Objects;
-use srd_proto::{Endpoint, PeerId, Received, Transmit};
+use srd_proto::{Endpoint, Follower, PeerId, Received, Transmit};
 use srd_wire::codec::Preamble;
 use srd_wire::*;
 
@@ -318,6 +318,16 @@ impl<M: Memory> Device<M> {
         };
         self.endpoint.handle_packet(now, index, received, &mut self.objects);
         self.do_ready();
+    }
+
+    /// As [`srd_proto::Endpoint::handle_follower`].
+    #[inline]
+    pub fn handle_follower(&mut self, now: Time, follower: Follower<'_, M::Payload>) -> bool {
+        let taken = self.endpoint.handle_follower(now, follower, &mut self.objects);
+        if taken {
+            self.do_ready();
+        }
+        taken
     }
 
     /// As [`srd_proto::Endpoint::limit_datagram`].

@@ -55,7 +55,13 @@ pub fn try_copy(payload: &HostPayload, out: &mut [u8]) -> bool {
 /// The packet with its payload as the device wants it. To be handled before the datagram's buffer is used again.
 #[inline]
 pub fn received(packet: Packet<&[u8]>) -> Packet<HostPayload> {
-    // SAFETY: the device reads the payload only during `handle_packet`, which is called right away, while the buffer
-    // is borrowed.
-    packet.map_payload(|payload| unsafe { HostPayload::borrowed(payload) })
+    packet.map_payload(received_part)
+}
+
+/// The payload alone; likewise.
+#[inline]
+pub fn received_part(payload: &[u8]) -> HostPayload {
+    // SAFETY: the device reads the payload only while it handles the packet, which it does right away, while the buffer is
+    // borrowed.
+    unsafe { HostPayload::borrowed(payload) }
 }

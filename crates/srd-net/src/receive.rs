@@ -21,7 +21,7 @@ use crate::hints::KeyHints;
 use crate::payload;
 use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket};
 use serde::Serialize;
-use srd_device::{Device, HostMemory, Received};
+use srd_device::{Device, Follower, HostMemory, Received};
 use srd_wire::codec::DecodeError;
 use srd_wire::seal::{Keyring, OpenError};
 use srd_wire::{Gid, InstanceAddr, Nanos, Time, codec};
@@ -185,29 +185,41 @@ impl Receiver {
         // Time must not run backwards for the device, though runs of several sockets come in any order.
         let arrived = Time(now.0 - age.0).max(*latest).min(now);
         *latest = arrived;
+        // Most packets of a run say the same as the one before, but for their place in the message.
+        let mut header = None;
         for datagram in run.datagrams() {
             counters.packets += 1;
             let bytes = datagram.len();
             let plain = match &mut keyring {
                 None => &*datagram,
-                Some(keyring) => match keyring.open(from, datagram) {
-                    Ok(opened) => &*opened.packet,
-                    Err(e) => {
-                        *counters.not_opened.entry(e.name()).or_default() += 1;
-                        hints.not_opened(from, e);
-                        if matches!(e, OpenError::NoContext | OpenError::WrongDestination)
-                            && let Some(outside) = codec::peek(datagram)
-                        {
-                            // It was for a predecessor of this process, perhaps: its sender should know.
-                            let sender = InstanceAddr { gid: from, port: outside.src_port };
-                            device.refuse(arrived, port.port, sender, outside.src_tag, outside.dst_tag);
+                Some(keyring) => {
+                    let outside = codec::peek(datagram);
+                    match keyring.open(from, datagram) {
+                        Ok(opened) => &*opened.packet,
+                        Err(e) => {
+                            *counters.not_opened.entry(e.name()).or_default() += 1;
+                            hints.not_opened(from, e);
+                            if matches!(e, OpenError::NoContext | OpenError::WrongDestination)
+                                && let Some(outside) = outside
+                            {
+                                // It was for a predecessor of this process, perhaps: its sender should know.
+                                let sender = InstanceAddr { gid: from, port: outside.src_port };
+                                device.refuse(arrived, port.port, sender, outside.src_tag, outside.dst_tag);
+                            }
+                            continue;
                         }
-                        continue;
                     }
-                },
+                }
             };
+            if let Some((psn, offset, payload)) = header.and_then(|header| codec::follower(header, plain)) {
+                let payload = &payload::received_part(payload);
+                if device.handle_follower(arrived, Follower { psn, offset, payload, bytes }) {
+                    continue;
+                }
+            }
             match codec::decode(plain) {
                 Ok(packet) => {
+                    header = codec::bare_data_header(plain, &packet);
                     let packet = payload::received(packet);
                     device.handle_packet(
                         arrived,

@@ -12,9 +12,10 @@ use serde::Serialize;
 use srd_device::HostPayload;
 use srd_proto::{Payload, PeerId, Transmit};
 use srd_wire::seal::{self, Keyring};
-use srd_wire::{Body, Gid, InstanceAddr, MsgId, Nanos, Op, Packet, Time, codec};
+use srd_wire::{Body, Data, Gid, InstanceAddr, MsgId, Nanos, Op, Packet, Time, codec};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::ops::Range;
 
 /// What the system has not taken is offered again this often.
 const RETRY_AFTER: Nanos = Nanos::from_micros(50);
@@ -58,6 +59,8 @@ struct Batch {
     count: usize,
     /// A shorter datagram is the last.
     closed: bool,
+    /// Where the header of the last packet lies, if that is a data packet in clear with neither hello nor ACK nor padding.
+    last_header: Option<Range<usize>>,
     gather: Gather,
 }
 
@@ -95,6 +98,7 @@ impl Transmitter {
                 burst: Burst { to: nowhere, destination, entropy: 0, segment: 0 },
                 count: 0,
                 closed: false,
+                last_header: None,
                 gather: Gather::new(),
             },
             waiting: VecDeque::new(),
@@ -199,6 +203,13 @@ impl Transmitter {
     pub fn push(&mut self, now: Time, transmit: &Transmit<HostPayload>, keyring: Option<&mut Keyring>) {
         self.pushed += 1;
         let packet = &transmit.packet;
+        if transmit.follows
+            && let Body::Data(data) = &packet.body
+            && self.push_follower(data)
+        {
+            return;
+        }
+        self.batch.last_header = None;
         let (payload, pad_to) = match &packet.body {
             Body::Data(data) => (Some(&data.payload), transmit.pad_to as usize),
             _ => (None, transmit.pad_to as usize),
@@ -220,7 +231,12 @@ impl Transmitter {
         let (gather, scratch) = (&mut self.batch.gather, &self.scratch);
         match keyring {
             None => {
+                let begin = gather.own_len();
                 codec::encode_header(packet, payload_len, gather.append(header_len));
+                if may_be_followed(packet, payload_len) && !with_care && plain_len == header_len + payload_len
+                {
+                    self.batch.last_header = Some(begin..begin + header_len);
+                }
                 match payload {
                     Some(_) if with_care => gather.append(payload_len).copy_from_slice(scratch),
                     Some(payload) => payload::append(payload, gather),
@@ -251,6 +267,29 @@ impl Transmitter {
         }
         self.batch.count += 1;
         self.batch.closed = len < self.batch.burst.segment;
+    }
+
+    /// Takes a packet that differs from the last in PSN and offset alone. Returns false if it cannot leave with that.
+    #[inline]
+    fn push_follower(&mut self, data: &Data<HostPayload>) -> bool {
+        let batch = &mut self.batch;
+        let Some(last) = &batch.last_header else { return false };
+        let len = last.len() + data.payload.len();
+        let joins = len == batch.burst.segment
+            && batch.count < self.ports.most_segments()
+            // Header, two pieces of payload.
+            && batch.gather.has_room(3, len);
+        if !joins {
+            return false;
+        }
+        let begin = batch.gather.own_len();
+        let header = batch.gather.append_copy(last.start, last.len());
+        codec::follow(header, data.psn, data.offset);
+        batch.last_header = Some(begin..begin + last.len());
+        payload::append(&data.payload, &mut batch.gather);
+        batch.count += 1;
+        self.pushed_bytes += len as u64;
+        true
     }
 
     /// Whether the payload may have gone though its region is registered, and is to be copied by the kernel, which
@@ -334,6 +373,7 @@ impl Transmitter {
         }
         self.batch.gather.clear();
         self.batch.count = 0;
+        self.batch.last_header = None;
     }
 
     /// Copies the batch to be sent later.
@@ -394,4 +434,12 @@ impl Transmitter {
             self.keep(Waiting { burst, bytes, until: now + KEEP_FOR });
         }
     }
+}
+
+/// Whether another packet may differ from this one in PSN and offset alone.
+#[inline]
+fn may_be_followed(packet: &Packet<HostPayload>, payload_len: usize) -> bool {
+    matches!(&packet.body, Body::Data(data) if data.len as usize > payload_len)
+        && packet.hello.is_none()
+        && packet.ack.is_none()
 }

@@ -149,6 +149,28 @@ impl Arrivals {
         }
     }
 
+    /// Whether `psn` is the next, and nothing is beyond or before it that is not acknowledged.
+    #[inline]
+    pub(crate) fn is_next(&self, psn: Psn) -> bool {
+        psn == self.cum && self.end == psn && self.withheld.is_empty()
+    }
+
+    /// Takes the next PSN, of a packet that came with the newest and says the same.
+    #[inline]
+    pub(crate) fn take_follower(&mut self, psn: Psn, bytes: usize) {
+        let path = self.newest_path;
+        if let Some(echo) = self.echo_of(path) {
+            echo.psn = psn;
+        }
+        self.last = psn;
+        self.unacked += 1;
+        self.accept(psn, bytes);
+    }
+
+    fn echo_of(&mut self, path: PathId) -> Option<&mut PendingEcho> {
+        self.echoes.iter_mut().find(|echo| echo.path == path && echo.tx_count != Echo::PROBE)
+    }
+
     /// Whether another PSN may be withheld.
     pub(crate) fn may_withhold(&self) -> bool {
         self.withheld.len() < MAX_WITHHELD
@@ -179,9 +201,7 @@ impl Arrivals {
         self.newest_path = path;
         self.repeated = false;
         let pending = PendingEcho { path, tx_count, psn, stamp, at: now };
-        if let Some(echo) =
-            self.echoes.iter_mut().find(|echo| echo.path == path && echo.tx_count != Echo::PROBE)
-        {
+        if let Some(echo) = self.echo_of(path) {
             *echo = pending;
         } else if self.echoes.try_push(pending).is_err() {
             self.echoes.remove(0);

@@ -33,6 +33,15 @@ impl Burst {
         }
     }
 
+    /// Whether a packet of `bytes`, of which `len` are the message's, may leave in it and end neither it nor the turn. It is taken
+    /// from the turn.
+    #[inline]
+    pub(crate) fn goes_on(&mut self, bytes: u64, len: u32) -> bool {
+        let goes_on = self.left >= bytes && self.turn_left > len;
+        self.turn_left -= if goes_on { len } else { 0 };
+        goes_on
+    }
+
     /// So much of a message leaves, of which that is all or not. Whether another one has its turn before the rest.
     #[inline]
     pub(crate) fn ends_turn(&mut self, len: u32, all_sent: bool, chunk: u32) -> bool {

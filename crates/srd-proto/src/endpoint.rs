@@ -11,7 +11,7 @@ use crate::timer_wheel::TimerWheel;
 use crate::{Config, Event, PathReport, Payload, PeerCounters, PeerId, Stats, Token, Tracer, UpperLayer};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use srd_wire::{Body, Gid, Incarnation, InstanceAddr, KeyedHash, MsgId, Nanos, Op, Packet, Time};
+use srd_wire::{Body, Gid, Incarnation, InstanceAddr, KeyedHash, MsgId, Nanos, Op, Packet, Psn, Time};
 use std::collections::{HashMap, VecDeque};
 
 /// Base round trips after which a peer that sends without a pause looks at its timers.
@@ -31,6 +31,8 @@ pub struct Transmit<P> {
     /// For a data packet: pad the datagram's payload to this many bytes, so that the packets of one burst are equal.
     /// 0: no padding.
     pub pad_to: u16,
+    /// It goes where the packet that was given out before it goes, and says the same but for PSN and offset.
+    pub follows: bool,
     /// What to send.
     pub packet: Packet<P>,
 }
@@ -57,6 +59,19 @@ impl<'a, P> Received<'a, P> {
     pub fn new(now: Time, from: Gid, packet: &'a Packet<P>, bytes: usize) -> Received<'a, P> {
         Received { arrived: now, seen: now, from, packet, bytes, ce: false }
     }
+}
+
+/// What a packet says that came with the one before it, and says the same but for this.
+#[derive(Clone, Copy, Debug)]
+pub struct Follower<'a, P> {
+    /// Its number.
+    pub psn: Psn,
+    /// Where in the message its payload begins.
+    pub offset: u32,
+    /// That.
+    pub payload: &'a P,
+    /// Size of its datagram.
+    pub bytes: usize,
 }
 
 /// Why a message was not taken.
@@ -116,6 +131,10 @@ pub struct Endpoint<P: Payload> {
     /// Those of them that have an acknowledgement due: it goes before data of others, whose windows would stand still for
     /// want of it.
     ack_queue: VecDeque<u32>,
+    /// The peer whose train leaves, while nothing else happens here.
+    train: Option<u32>,
+    /// The peer and the message of the packet that has come last, where others may follow it; likewise.
+    coming: Option<(u32, MsgId)>,
     timers: TimerWheel,
     /// Answers to packets that belong to no context.
     replies: Replies<P>,
@@ -149,6 +168,8 @@ impl<P: Payload> Endpoint<P> {
             last_peer: None,
             ready: VecDeque::new(),
             ack_queue: VecDeque::new(),
+            train: None,
+            coming: None,
             timers: TimerWheel::new(),
             replies: Replies::new(),
             reply_turn: 0,
@@ -159,6 +180,7 @@ impl<P: Payload> Endpoint<P> {
 
     /// From now on `tracer` is told what the transport decides, as it decides it ([`crate::EVENTS`]); `None`: nobody is.
     pub fn set_tracer(&mut self, tracer: Option<Tracer>) {
+        self.train = None;
         self.shared.trace.set(tracer);
     }
 
@@ -234,6 +256,7 @@ impl<P: Payload> Endpoint<P> {
 
     /// The system reports that datagrams above `bytes` do not reach host `gid`.
     pub fn limit_datagram(&mut self, gid: Gid, bytes: u16) {
+        self.train = None;
         self.peers.iter_mut().filter(|peer| peer.addr.gid == gid).for_each(|peer| peer.mtu.limit(bytes));
     }
 
@@ -347,6 +370,7 @@ impl<P: Payload> Endpoint<P> {
             peer.end_incompatible(now, shared, upper);
         } else if peer.open(shared) {
             peer.take(now, &received, shared, upper);
+            self.coming = peer.followed(&received).map(|message| (slot, message));
         } else {
             if !matches!(received.packet.body, Body::None) {
                 shared.stats.unconfirmed += 1;
@@ -355,6 +379,24 @@ impl<P: Payload> Endpoint<P> {
             peer.hello.at = now;
         }
         self.make_ready(slot);
+    }
+
+    /// A packet has come with the one that [`Endpoint::handle_packet`] or this was called for last, at the same port and from the
+    /// same socket, and says the same but for what `follower` says. False: nothing has happened, it must be handled as any other.
+    #[inline]
+    pub fn handle_follower<U: UpperLayer<P>>(
+        &mut self,
+        now: Time,
+        follower: Follower<'_, P>,
+        upper: &mut U,
+    ) -> bool {
+        let Some((slot, message)) = self.coming.filter(|_| now == self.clock) else { return false };
+        let peer = &mut self.peers[slot as usize];
+        let taken = peer.take_follower(message, &follower, &mut self.shared, upper);
+        if taken {
+            self.make_ready(slot);
+        }
+        taken
     }
 
     /// The next packet to send now, if any. Call until it returns `None`.
@@ -366,6 +408,13 @@ impl<P: Payload> Endpoint<P> {
     /// as making it.
     #[inline]
     pub fn poll_transmit_with<R>(&mut self, now: Time, mut sink: impl FnMut(Transmit<P>) -> R) -> Option<R> {
+        if let Some(slot) = self.train.filter(|_| now == self.clock) {
+            let peer = &mut self.peers[slot as usize];
+            if let Some(result) = peer.poll_train(self.now, &mut self.shared, &mut sink) {
+                self.end_burst(slot);
+                return Some(result);
+            }
+        }
         let now = self.advance(now);
         if let Some(reply) = self.replies.take(now) {
             self.shared.stats.tx_pkts += 1;
@@ -383,15 +432,14 @@ impl<P: Payload> Endpoint<P> {
         while let Some(&slot) = self.ready.front() {
             let peer = &mut self.peers[slot as usize];
             if let Some(result) = peer.poll_transmit(now, &mut self.shared, &mut sink) {
-                if peer.burst.is_over() && self.ready.len() > 1 {
-                    self.ready.rotate_left(1); // its burst is over: the next peer's turn
-                }
                 if now >= peer.look_again {
                     // Who always has something to send must look for losses, too.
                     peer.look_again = now + Nanos(LOOK_AGAIN * self.shared.config.base_rtt.0);
                     let deadline = peer.deadline(&self.shared);
                     self.timers.set(slot, deadline);
                 }
+                self.train = peer.train.is_some().then_some(slot);
+                self.end_burst(slot);
                 return Some(result);
             }
             self.ready.pop_front();
@@ -400,6 +448,15 @@ impl<P: Payload> Endpoint<P> {
             self.timers.set(slot, deadline);
         }
         None
+    }
+
+    /// After a packet of the peer at the head: if its burst is over, it is the next one's turn.
+    #[inline]
+    fn end_burst(&mut self, slot: u32) {
+        if self.peers[slot as usize].burst.is_over() && self.ready.len() > 1 {
+            self.train = None;
+            self.ready.rotate_left(1);
+        }
     }
 
     /// Work that is due by the clock. Call when [`Endpoint::next_timeout`] has come (earlier does no harm).
@@ -458,6 +515,7 @@ impl<P: Payload> Endpoint<P> {
 
     /// Time never runs backwards here, whatever the caller's clock does.
     fn advance(&mut self, now: Time) -> Time {
+        (self.train, self.coming) = (None, None);
         self.now += now.since(self.clock);
         self.clock = now;
         self.now

@@ -42,6 +42,7 @@ mod shared;
 mod standing;
 mod stats;
 mod timer_wheel;
+mod train;
 mod upper_layer;
 
 pub use config::*;

@@ -220,9 +220,16 @@ impl<P: Payload> Messages<P> {
         }
     }
 
-    /// `bytes` of the message have been sent for the first time.
-    pub(crate) fn note_sent(&mut self, bytes: u32) {
-        self.queued_bytes -= bytes as u64;
+    /// The next `len` bytes of the message leave for the first time. Where in the message they are.
+    #[inline]
+    pub(crate) fn take_segment(&mut self, slot: u32, len: u32) -> u32 {
+        let message = &mut self.slab[slot as usize];
+        let offset = message.next;
+        message.next += len;
+        message.outstanding += 1;
+        message.all_sent = message.next == message.len;
+        self.queued_bytes -= len as u64;
+        offset
     }
 
     /// Nothing more of the message is sent or read; its outstanding packets end as skips.

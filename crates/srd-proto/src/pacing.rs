@@ -36,6 +36,12 @@ impl Pacer {
         self.gate = Time(0);
     }
 
+    /// Whether a packet may leave now, without another look at the rate.
+    #[inline]
+    pub(crate) fn is_open(&self, now: Time) -> bool {
+        now >= self.next.max(self.gate)
+    }
+
     /// Whatever the rate says, no packet waits longer than until `latest`.
     pub(crate) fn wait_at_most(&mut self, latest: Time) {
         self.next = self.next.min(latest);
@@ -44,7 +50,7 @@ impl Pacer {
 
     /// Whether it is too early for a packet of `packet_bytes`.
     pub(crate) fn blocks(&mut self, now: Time, limits: &SendLimits, packet_bytes: u64) -> bool {
-        if now >= self.next.max(self.gate) {
+        if self.is_open(now) {
             return false;
         }
         if limits.rate > self.rate {

@@ -21,6 +21,7 @@ use crate::selector::{PathSelector, selector};
 use crate::sent::SentPackets;
 use crate::shared::Shared;
 use crate::standing::Standing;
+use crate::train::Train;
 use crate::{Payload, PeerCounters, PeerId, PeerLoss, Token, Transmit, UpperLayer};
 use rand::Rng;
 use srd_wire::{
@@ -101,6 +102,8 @@ pub(crate) struct Peer<P: Payload> {
     /// The window or the pacing, not a lack of messages, ended the last turn.
     pub(crate) window_limited: bool,
     pub(crate) burst: Burst,
+    /// What may leave behind the last packet.
+    pub(crate) train: Option<Train>,
     /// When its deadline is worked out again although it has not stopped sending.
     pub(crate) look_again: Time,
     /// When an ACK was last learnt from ([`Peer::predicted`]).
@@ -171,6 +174,7 @@ impl<P: Payload> Peer<P> {
             pacer: Pacer::default(),
             window_limited: false,
             burst: Burst::default(),
+            train: None,
             look_again: Time(0),
             learned: Time(0),
             predicted: 0,
@@ -329,6 +333,7 @@ impl<P: Payload> Peer<P> {
             peer_incarnation: self.remote.filter(|_| self.hello.confirmed),
             entropy,
             pad_to,
+            follows: false,
             packet: Packet {
                 src_port: shared.ports[self.port as usize],
                 dst_tag: self.remote_tag,

@@ -7,7 +7,7 @@ use crate::messages::Purpose;
 use crate::peer::Peer;
 use crate::reassembly::Reassembly;
 use crate::shared::Shared;
-use crate::{Incoming, Payload, Received, UpperLayer};
+use crate::{Follower, Incoming, Payload, Received, UpperLayer};
 use srd_wire::{Body, Data, Echo, MsgId, Nanos, Op, Packet, Probe, Psn, Status, Time};
 
 /// ACKs sent, on different paths, when the last one seems to have been lost: a packet came that had been acknowledged
@@ -150,6 +150,46 @@ impl<P: Payload> Peer<P> {
             self.arrivals.accept(psn, bytes);
             self.reassemblies.forget_passed(self.arrivals.cum());
         }
+    }
+
+    /// The message whose packets may follow `packet`, which has just been taken, as [`Peer::take_follower`] wants them.
+    #[inline]
+    pub(crate) fn followed(&mut self, received: &Received<'_, P>) -> Option<MsgId> {
+        let Packet { hello: None, ack: None, body: Body::Data(data), .. } = received.packet else {
+            return None;
+        };
+        let in_parts = data.offset as usize + data.payload.len() < data.len as usize;
+        let in_order = self.standing.proven && self.arrivals.is_next(data.psn.plus(1));
+        (in_parts && !received.ce && in_order).then_some(data.msg)
+    }
+
+    /// Takes a packet of message `id` that came with the one before it and differs from that in PSN and offset alone, if it is the
+    /// next and not the message's last: no other timer, count or answer follows from it. Returns whether it was taken.
+    #[inline]
+    pub(crate) fn take_follower<U: UpperLayer<P>>(
+        &mut self,
+        id: MsgId,
+        follower: &Follower<'_, P>,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) -> bool {
+        let &Follower { psn, offset, payload, bytes } = follower;
+        let here = payload.len() as u32;
+        if !self.arrivals.is_next(psn) {
+            return false;
+        }
+        let Some(partial) = self.reassemblies.get_mut(id) else { return false };
+        let Some(cookie) = partial.cookie.filter(|_| here < partial.head.len - partial.placed) else {
+            return false;
+        };
+        upper.place(cookie, &partial.head, offset, payload);
+        partial.placed += here;
+        shared.stats.rx_pkts += 1;
+        shared.stats.rx_bytes += here as u64;
+        self.counters.rx_bytes += here as u64;
+        self.arrivals.take_follower(psn, bytes);
+        self.reassemblies.forget_passed(self.arrivals.cum());
+        true
     }
 
     fn head_of(&self, op: Op, len: u32) -> Incoming {

@@ -88,6 +88,7 @@ impl<P: Payload> Peer<P> {
         shared: &mut Shared,
         sink: &mut impl FnMut(Transmit<P>) -> R,
     ) -> Option<R> {
+        self.train = None;
         if self.incompatible {
             return None;
         }
@@ -272,7 +273,9 @@ impl<P: Payload> Peer<P> {
         path.bytes += sent.len as u64;
         let entropy = path.entropy;
         self.outgoing = Some(outgoing);
-        Some(sink(self.data_transmit(now, psn, &sent, ack_request, pad_to, entropy, shared)))
+        let header = sent.bytes - pad_to.max(sent.len);
+        self.train = fresh.and_then(|slot| self.begin_train(slot, header, entropy, &limits, shared));
+        Some(sink(self.data_transmit(now, psn, &sent, ack_request, pad_to, entropy, true, shared)))
     }
 
     /// Bytes of the datagram that is next, or a little more: a short message fits into a window that has no room for a full packet.
@@ -344,20 +347,16 @@ impl<P: Payload> Peer<P> {
         {
             len -= (addr % BLOCK as u64) as u32; // from here on at block boundaries of the destination
         }
-        let offset = message.next;
         // The next message's packets can join this one's where its last is as long as they are.
         let joins = shared.config.on_a_host() && message.len > chunk && queued > len as u64;
         let most = if joins { message.len / PADDED_PART } else { MAX_PADDING };
         let padded = message.len > message.segment as u32 && message.segment as u32 - len <= most;
         let pad_to = if padded { message.segment } else { 0 };
-        message.next += len;
-        message.outstanding += 1;
-        message.all_sent = message.next == message.len;
         let bytes = header_bytes(&message.op) + (pad_to as u32).max(len);
         let whole = if starting { message.len.min(chunk) } else { len };
-        let all_sent = message.all_sent;
+        let all_sent = message.next + len == message.len;
         let control = !matches!(message.purpose, Purpose::UpperLayer(_));
-        self.messages.note_sent(len);
+        let offset = self.messages.take_segment(slot, len);
 
         if !control && self.burst.ends_turn(len, all_sent, chunk) {
             self.messages.end_turn();
@@ -417,7 +416,7 @@ impl<P: Payload> Peer<P> {
 
     #[allow(clippy::too_many_arguments)]
     #[inline(always)] // the packet is built where it is used, not moved there
-    fn data_transmit(
+    pub(crate) fn data_transmit(
         &mut self,
         now: Time,
         psn: Psn,
@@ -425,6 +424,7 @@ impl<P: Payload> Peer<P> {
         ack_request: bool,
         pad_to: u16,
         entropy: u16,
+        may_carry_ack: bool,
         shared: &mut Shared,
     ) -> Transmit<P> {
         let more = self.messages.queued_bytes() > 0;
@@ -466,7 +466,7 @@ impl<P: Payload> Peer<P> {
         } else {
             last && sent.len as usize + ack_bytes <= segment
         };
-        let rides = fits && self.arrivals.ack_at != Time::NEVER;
+        let rides = may_carry_ack && fits && self.arrivals.ack_at != Time::NEVER;
         let pad_to = if rides { pad_to.saturating_sub(ack_bytes as u16) } else { pad_to };
         let ack = rides.then(|| {
             shared.stats.piggybacked_acks_sent += 1;

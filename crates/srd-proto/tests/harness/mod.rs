@@ -129,6 +129,10 @@ pub struct World {
     flying: BTreeMap<(Time, u64), (usize, Gid, Packet<Bytes>)>,
     serial: u64,
     pub next_token: u64,
+    /// Packets that arrive together are handed over as on a host: the first of a run whole, those that follow it as such.
+    pub joins: bool,
+    /// Packets that were given out, and taken, as followers.
+    pub followed: [u64; 2],
 }
 
 pub const PORT: u16 = 17408;
@@ -162,6 +166,8 @@ impl World {
             flying: BTreeMap::new(),
             serial: 0,
             next_token: 0,
+            joins: false,
+            followed: [0; 2],
         }
     }
 
@@ -191,6 +197,7 @@ impl World {
     fn flush(&mut self) {
         for i in 0..self.hosts.len() {
             let mut burst = 0;
+            let mut before = None;
             while let Some(transmit) = self.hosts[i].endpoint.poll_transmit(self.now) {
                 burst += 1;
                 assert!(burst < 100_000, "transmit storm");
@@ -205,6 +212,20 @@ impl World {
                     header + size.max(transmit.pad_to as usize)
                         <= self.hosts[i].endpoint.config().max_datagram as usize
                 );
+                if transmit.follows {
+                    self.followed[0] += 1;
+                    let mut before: Transmit<Bytes> = before.take().expect("it follows another one");
+                    let (Body::Data(expected), Body::Data(data)) =
+                        (&mut before.packet.body, &transmit.packet.body)
+                    else {
+                        panic!("only data follows");
+                    };
+                    (expected.psn, expected.offset) = (data.psn, data.offset);
+                    expected.payload = data.payload.clone();
+                    assert_eq!((before.to, before.entropy), (transmit.to, transmit.entropy));
+                    assert_eq!(encoded(&before.packet), encoded(&transmit.packet));
+                }
+                before = Some(transmit.clone());
                 for delay in (self.network)(self.now, i, &transmit) {
                     self.serial += 1;
                     let Some(to) = self.hosts.iter().position(|host| host.gid == transmit.to.gid) else {
@@ -230,13 +251,33 @@ impl World {
         }
         assert!(next >= self.now);
         self.now = next;
+        let mut header: Option<(usize, Gid, Vec<u8>)> = None;
         while let Some((&key, _)) = self.flying.iter().next() {
             if key.0 > self.now {
                 break;
             }
             let (to, from, packet) = self.flying.remove(&key).unwrap();
+            if self.joins
+                && let Some((.., before)) = header.take_if(|(host, sender, _)| (*host, *sender) == (to, from))
+            {
+                let datagram = encoded(&packet);
+                let follower = srd_wire::codec::follower(&before, &datagram);
+                header = Some((to, from, before.clone()));
+                let host = &mut self.hosts[to];
+                if let Some((psn, offset, payload)) = follower {
+                    let (payload, bytes) = (&Bytes::new(payload.to_vec()), datagram.len());
+                    let follower = Follower { psn, offset, payload, bytes };
+                    if host.endpoint.handle_follower(self.now, follower, &mut host.log) {
+                        self.followed[1] += 1;
+                        continue;
+                    }
+                }
+            }
+            header = srd_wire::codec::bare_data_header(&encoded(&packet), &packet)
+                .map(|header| (to, from, header.to_vec()));
             let sender = self.hosts.iter().position(|host| host.gid == from).unwrap();
             let ce = (self.marks)(sender, &packet);
+            header = header.filter(|_| !ce);
             let host = &mut self.hosts[to];
             host.log.now = self.now;
             let received = Received { ce, ..Received::new(self.now, from, &packet, bytes(&packet)) };
@@ -269,6 +310,18 @@ impl World {
             assert!(stuck.1 < 10_000, "time stands still at {:?}", self.now);
         }
     }
+}
+
+/// A packet's datagram, without padding.
+pub fn encoded(packet: &Packet<Bytes>) -> Vec<u8> {
+    let payload = match &packet.body {
+        Body::Data(data) => data.payload.as_slice(),
+        _ => &[],
+    };
+    let mut bytes = vec![0; srd_wire::codec::header_len(packet)];
+    srd_wire::codec::encode_header(packet, payload.len(), &mut bytes);
+    bytes.extend_from_slice(payload);
+    bytes
 }
 
 /// Size of a packet's datagram.

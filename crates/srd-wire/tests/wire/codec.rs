@@ -61,6 +61,41 @@ proptest! {
     }
 
     #[test]
+    fn what_follows_is_what_decodes(
+        packet in packet(),
+        (psn, offset) in (any::<u32>(), prop_oneof![any::<u32>(), 0u32..20]),
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), 0..8), 0..2),
+        cut in 0usize..3,
+    ) {
+        let before = to_bytes(&packet, 0);
+        let Some(header) = codec::bare_data_header(&before, &packet) else { return Ok(()) };
+        let mut bytes = before.clone();
+        codec::follow(&mut bytes, Psn(psn), offset);
+        for (at, bit) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1u8 << bit;
+        }
+        bytes.truncate(bytes.len() - cut);
+        let decoded = decode(&bytes).map(to_owned);
+        let Some((psn, offset, payload)) = codec::follower(header, &bytes) else {
+            // It differs in something else, has no place in its message, or is no packet.
+            let mut expected = packet.clone();
+            if let (Body::Data(expected), Ok(Packet { body: Body::Data(data), .. })) = (&mut expected.body, &decoded)
+                && expected.payload.len() == data.payload.len()
+                && data.offset as usize + data.payload.len() <= data.len as usize
+            {
+                (expected.psn, expected.offset, expected.payload) = (data.psn, data.offset, data.payload.clone());
+            }
+            prop_assert_ne!(decoded, Ok(expected));
+            return Ok(());
+        };
+        let mut expected = packet.clone();
+        let Body::Data(data) = &mut expected.body else { panic!("only data is followed") };
+        (data.psn, data.offset, data.payload) = (psn, offset, payload.to_vec());
+        prop_assert_eq!(decoded, Ok(expected));
+    }
+
+    #[test]
     fn any_bytes_are_judged_without_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         let _ = decode(&bytes);
         if let Some(first) = bytes.first_mut() {

@@ -93,6 +93,27 @@ impl Gather {
         unsafe { std::slice::from_raw_parts_mut(addr.as_ptr(), len) }
     }
 
+    /// How much of the own buffer is in use.
+    #[inline]
+    pub fn own_len(&self) -> usize {
+        self.own_used
+    }
+
+    /// Adds a copy of `len` bytes of the own buffer that begin at `start`.
+    ///
+    /// # Panics
+    ///
+    /// If these are not in use, or as [`Gather::append`].
+    #[inline]
+    pub fn append_copy(&mut self, start: usize, len: usize) -> &mut [u8] {
+        assert!(start.checked_add(len).is_some_and(|end| end <= self.own_used), "of what has been appended");
+        // SAFETY: within the buffer and initialised; what `append` gives out begins behind it.
+        let from = unsafe { std::slice::from_raw_parts(self.own.as_ptr().add(start), len) };
+        let copy = self.append(len);
+        copy.copy_from_slice(from);
+        copy
+    }
+
     /// Adds bytes that stay where they are.
     ///
     /// # Safety
