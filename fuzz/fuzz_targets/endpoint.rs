@@ -83,6 +83,8 @@ struct World {
     uppers: [UpperLayer; 2],
     /// To which endpoint, from where, the datagram.
     flying: Vec<(usize, Gid, Vec<u8>)>,
+    /// To whom, whence and with what header the last datagram was delivered that others may follow.
+    followed: Option<(usize, Gid, Vec<u8>)>,
     attacker: Forger,
     may_be_blocked: bool,
     tokens: u64,
@@ -121,6 +123,7 @@ impl World {
             endpoints,
             uppers: Default::default(),
             flying: Vec::new(),
+            followed: None,
             attacker: Forger::default(),
             may_be_blocked: false,
             tokens: 0,
@@ -159,9 +162,22 @@ impl World {
     }
 
     fn deliver(&mut self, to: usize, from: Gid, bytes: &[u8], ce: bool) {
-        let Ok(packet) = codec::decode(bytes) else { return };
-        let packet = packet.map_payload(VecPayload::from);
         let (endpoint, upper) = (&mut self.endpoints[to], &mut self.uppers[to]);
+        // As on a host: of datagrams that come together those that follow the one before it are handed over as such.
+        if let Some((_, _, header)) = self.followed.as_ref().filter(|it| (it.0, it.1) == (to, from) && !ce)
+            && let Some((psn, offset, payload)) = codec::follower(header, bytes)
+        {
+            let (payload, bytes) = (&VecPayload::from(payload), bytes.len());
+            if endpoint.handle_follower(self.now, Follower { psn, offset, payload, bytes }, upper) {
+                return;
+            }
+        }
+        self.followed = None;
+        let Ok(packet) = codec::decode(bytes) else { return };
+        if !ce && let Some(header) = codec::bare_data_header(bytes, &packet) {
+            self.followed = Some((to, from, header.to_vec()));
+        }
+        let packet = packet.map_payload(VecPayload::from);
         let received = Received { ce, ..Received::new(self.now, from, &packet, bytes.len()) };
         endpoint.handle_packet(self.now, 0, received, upper);
     }
