@@ -405,6 +405,8 @@ unsafe fn copy_in_order(from: *const u8, to: *mut u8, len: usize) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_store_si128};
     use std::sync::atomic::{Ordering, compiler_fence};
     const WORD: usize = size_of::<__m128i>();
+    // So many words are read before the first of them is written: each by itself takes almost twice the time.
+    const WORDS: usize = 4;
 
     let mut done = 0;
     let byte = |at: usize| {
@@ -415,11 +417,25 @@ unsafe fn copy_in_order(from: *const u8, to: *mut u8, len: usize) {
         byte(done);
         done += 1;
     }
-    while len - done >= WORD {
-        // SAFETY: there are `WORD` bytes more, and `to` is aligned since the loop before.
-        unsafe { _mm_store_si128(to.add(done).cast(), _mm_loadu_si128(from.add(done).cast())) };
+    let load = |at: usize| {
+        // SAFETY: the `WORD` bytes from `at` on are below `len`.
+        unsafe { _mm_loadu_si128(from.add(at).cast()) }
+    };
+    let store = |at: usize, word: __m128i| {
+        // SAFETY: as above, and `to` is aligned there since the loop before.
+        unsafe { _mm_store_si128(to.add(at).cast(), word) };
         // The processor keeps the order of stores; this makes the compiler keep it.
         compiler_fence(Ordering::SeqCst);
+    };
+    while len - done >= WORDS * WORD {
+        let words: [__m128i; WORDS] = std::array::from_fn(|i| load(done + i * WORD));
+        words.into_iter().for_each(|word| {
+            store(done, word);
+            done += WORD;
+        });
+    }
+    while len - done >= WORD {
+        store(done, load(done));
         done += WORD;
     }
     while done < len {
