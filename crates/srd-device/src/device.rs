@@ -281,6 +281,14 @@ impl<M: Memory> Device<M> {
         }
     }
 
+    /// Of the receives posted to that queue pair, to which none has been posted yet, a message takes the one that was posted last, not
+    /// the first: for who does not mind, since the memory that was used last is the one that caches hold.
+    pub fn take_newest_receive(&mut self, qpn: Qpn) {
+        if let Ok(index) = self.objects.qp_index(qpn) {
+            self.objects.qp_mut(index).rq.take_newest_first();
+        }
+    }
+
     /// How many messages our queue pair `qpn` and those behind the same port have under way to the instance that serves queue
     /// pair `at` of host `gid`, if that may have forged its address; `None` if it has not.
     pub fn unproven(&self, qpn: Qpn, gid: Gid, at: Qpn) -> Option<usize> {

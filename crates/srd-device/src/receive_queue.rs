@@ -1,5 +1,5 @@
-//! The receive queue: buffers in the order of posting. A message takes the first one; one whose message never
-//! completes comes back to the front.
+//! The receive queue: buffers in the order of posting. A message takes the first one, or where that is wanted the last; one whose
+//! message never completes comes back to its place.
 
 use crate::api::*;
 use srd_proto::Stranger;
@@ -27,6 +27,8 @@ impl Receive {
 #[derive(Debug)]
 pub(crate) struct ReceiveQueue {
     waiting: VecDeque<Receive>,
+    /// See [`crate::Device::take_newest_receive`].
+    newest_first: bool,
     posted: u64,
     /// Slots taken; free again when the completion has been polled, as in the send queue.
     pub used: u32,
@@ -36,7 +38,7 @@ pub(crate) struct ReceiveQueue {
 
 impl ReceiveQueue {
     pub fn new() -> ReceiveQueue {
-        ReceiveQueue { waiting: VecDeque::new(), posted: 0, used: 0, lent: [0; 2] }
+        ReceiveQueue { waiting: VecDeque::new(), newest_first: false, posted: 0, used: 0, lent: [0; 2] }
     }
 
     /// The caller has checked the number of elements and taken a slot.
@@ -46,13 +48,17 @@ impl ReceiveQueue {
         sges[..wr.sges.len()].copy_from_slice(wr.sges);
         let serial = self.posted;
         self.posted += 1;
-        self.waiting.push_back(Receive {
-            wr_id: wr.wr_id,
-            serial,
-            sges,
-            sge_count: wr.sges.len() as u8,
-            lent: None,
-        });
+        let receive = Receive { wr_id: wr.wr_id, serial, sges, sge_count: wr.sges.len() as u8, lent: None };
+        match self.newest_first {
+            true => self.waiting.push_front(receive),
+            false => self.waiting.push_back(receive),
+        }
+    }
+
+    /// Before the first is posted.
+    pub fn take_newest_first(&mut self) {
+        debug_assert!(self.waiting.is_empty());
+        self.newest_first = true;
     }
 
     /// The buffer that the next message would take.
@@ -88,10 +94,11 @@ impl ReceiveQueue {
         (self.lent.iter().sum(), self.lent[Stranger::Unproven as usize])
     }
 
-    /// Back to the front, behind those that were posted before it.
+    /// Back to its place: behind those that would have been taken before it.
     pub fn give_back(&mut self, mut receive: Receive) {
         self.settle(&mut receive);
-        let place = self.waiting.partition_point(|waiting| waiting.serial < receive.serial);
+        let newest_first = self.newest_first;
+        let place = self.waiting.partition_point(|it| (it.serial < receive.serial) != newest_first);
         self.waiting.insert(place, receive);
     }
 

@@ -113,6 +113,7 @@ impl<M: Store> Domain<M> {
         device.modify_qp(now, qpn, init).map_err(invalid)?;
         let index = self.endpoints.iter().position(Option::is_none).unwrap_or(self.endpoints.len());
         let id = EndpointId(index as u32);
+        device.take_newest_receive(qpn);
         let cx = &mut Cx { device, now, shared: &mut self.shared };
         let endpoint = Endpoint::new(cx, id, qpn, identity, tx)?;
         if identity.well_known {

@@ -143,6 +143,22 @@ fn receives_give_back_in_the_order_taken_keep_their_order() {
 }
 
 #[test]
+fn where_it_is_wanted_the_receive_posted_last_is_taken_first() {
+    let mut bench = Bench::new();
+    let index = bench.objects.qp_index(bench.qpn).unwrap();
+    bench.objects.qp_mut(index).rq.take_newest_first();
+    (1..=3).for_each(|wr_id| bench.post_recv(wr_id, &[bench.sge(64 * wr_id, 64)]));
+    let message = bench.incoming(bench.send_op(), 10);
+    let first = bench.objects.begin(&message, None).unwrap();
+    bench.deliver(bench.send_op(), b"second").unwrap();
+    // It comes back before those that were posted before it, and behind one that is posted now.
+    bench.objects.abandon(first, &message);
+    bench.post_recv(4, &[bench.sge(0, 64)]);
+    (0..3).for_each(|_| bench.deliver(bench.send_op(), b"later").unwrap());
+    assert_eq!(bench.poll(), [(2, Status::Ok), (4, Status::Ok), (3, Status::Ok), (1, Status::Ok)]);
+}
+
+#[test]
 fn segments_are_placed_in_any_order() {
     let mut bench = Bench::new();
     bench.post_recv(1, &[bench.sge(0, 5), bench.sge(100, 20)]);
