@@ -417,25 +417,30 @@ unsafe fn copy_in_order(from: *const u8, to: *mut u8, len: usize) {
         byte(done);
         done += 1;
     }
-    let load = |at: usize| {
-        // SAFETY: the `WORD` bytes from `at` on are below `len`.
-        unsafe { _mm_loadu_si128(from.add(at).cast()) }
-    };
-    let store = |at: usize, word: __m128i| {
-        // SAFETY: as above, and `to` is aligned there since the loop before.
-        unsafe { _mm_store_si128(to.add(at).cast(), word) };
-        // The processor keeps the order of stores; this makes the compiler keep it.
-        compiler_fence(Ordering::SeqCst);
-    };
     while len - done >= WORDS * WORD {
-        let words: [__m128i; WORDS] = std::array::from_fn(|i| load(done + i * WORD));
-        words.into_iter().for_each(|word| {
-            store(done, word);
-            done += WORD;
-        });
+        // SAFETY: there are so many words more, and `to` is aligned since the loop before.
+        unsafe {
+            let (from, to) = (from.add(done).cast::<__m128i>(), to.add(done).cast::<__m128i>());
+            let first = _mm_loadu_si128(from);
+            let second = _mm_loadu_si128(from.add(1));
+            let third = _mm_loadu_si128(from.add(2));
+            let fourth = _mm_loadu_si128(from.add(3));
+            // The processor keeps the order of stores; the fences make the compiler keep it.
+            _mm_store_si128(to, first);
+            compiler_fence(Ordering::SeqCst);
+            _mm_store_si128(to.add(1), second);
+            compiler_fence(Ordering::SeqCst);
+            _mm_store_si128(to.add(2), third);
+            compiler_fence(Ordering::SeqCst);
+            _mm_store_si128(to.add(3), fourth);
+            compiler_fence(Ordering::SeqCst);
+        }
+        done += WORDS * WORD;
     }
     while len - done >= WORD {
-        store(done, load(done));
+        // SAFETY: likewise.
+        unsafe { _mm_store_si128(to.add(done).cast(), _mm_loadu_si128(from.add(done).cast())) };
+        compiler_fence(Ordering::SeqCst);
         done += WORD;
     }
     while done < len {
