@@ -46,6 +46,8 @@ pub(crate) struct Core {
     pub min_multi_recv: AtomicU64,
     /// Every completion is reported, unless the queue was bound with FI_SELECTIVE_COMPLETION.
     pub report_transmits: AtomicBool,
+    /// A counter counts messages that are sent.
+    pub counts_sends: AtomicBool,
     pub report_receives: AtomicBool,
     pub vector: OnceLock<Arc<Vector>>,
     pub binding: Mutex<Binding>,
@@ -230,6 +232,14 @@ impl Endpoint {
             report: flags & FI_COMPLETION != 0 || self.core.report_transmits.load(Ordering::Relaxed),
             fence: flags & FI_FENCE != 0,
         }
+    }
+
+    /// The flags of a message. Whether it was delivered a program does not learn that neither reads nor counts its completion: then no
+    /// receipt is asked for, which would be a packet for each message (MPICH wants delivery of all, and injects short ones).
+    #[inline]
+    pub fn without_needless_receipt(&self, flags: TxFlags) -> TxFlags {
+        let heeded = flags.report || self.core.counts_sends.load(Ordering::Relaxed);
+        TxFlags { level: if heeded { flags.level } else { flags.level.min(Level::Transmit) }, ..flags }
     }
 
     /// The endpoint's flags for receives, and whether they are reported.

@@ -150,6 +150,7 @@ abi! {
             transmit_size: transmit_size as u32,
             min_multi_recv: AtomicU64::new(MIN_MULTI_RECV),
             report_transmits: AtomicBool::new(true),
+            counts_sends: AtomicBool::new(false),
             report_receives: AtomicBool::new(true),
             vector: OnceLock::new(),
             binding: Mutex::new(binding),
@@ -364,6 +365,9 @@ fn bind_counter(core: &Core, counter: &Counter, flags: u64) -> Outcome<()> {
     }
     if flags == 0 || !Arc::ptr_eq(counter.domain(), &core.domain) {
         return Err(Errno::INVALID);
+    }
+    if flags & FI_SEND != 0 {
+        core.counts_sends.store(true, Ordering::Relaxed);
     }
     let mut binding = core.binding();
     let counts = &mut binding.reports.counts;

@@ -24,6 +24,7 @@ fn send(
     context: *mut c_void,
     flags: TxFlags,
 ) -> Outcome<()> {
+    let flags = ep.without_needless_receipt(flags);
     ep.post(to, |messages, device, now, id, to| {
         let send = Send { to, tag, iov, data, context: context as u64, flags };
         messages.send(device, now, id, &send)

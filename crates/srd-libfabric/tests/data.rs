@@ -493,6 +493,12 @@ fn counters_count_and_are_waited_for() {
         b.ep.recv(&mut to[0], 77);
         b.ep.cancel(77);
         assert_eq!((ops.readerr)(recvs), 1);
+        // What is to be delivered counts then, though nobody hears of it.
+        assert_eq!(a.ep.message(false, b"received", to_b, 0, 0, DELIVERY_COMPLETE), 0);
+        assert_eq!((ops.wait)(sends, 4, 30), -libc::ETIMEDOUT);
+        b.ep.recv(&mut to[1], 0);
+        assert_eq!((ops.wait)(recvs, 2, 60_000), 0);
+        assert_eq!((ops.wait)(sends, 4, 60_000), 0);
     }
     assert_eq!(b.cq.next_error().err, libc::ECANCELED);
     a.close();
