@@ -174,12 +174,12 @@ impl World {
         }
         self.followed = None;
         let Ok(packet) = codec::decode(bytes) else { return };
-        if !ce && let Some(header) = codec::bare_data_header(bytes, &packet) {
-            self.followed = Some((to, from, header.to_vec()));
-        }
         let packet = packet.map_payload(VecPayload::from);
         let received = Received { ce, ..Received::new(self.now, from, &packet, bytes.len()) };
-        endpoint.handle_packet(self.now, 0, received, upper);
+        if endpoint.handle_packet(self.now, 0, received, upper) {
+            let header = codec::bare_data_header(bytes, &packet).expect("bare data is followed");
+            self.followed = Some((to, from, header.to_vec()));
+        }
     }
 
     /// All that the endpoints have to say, and what holds between calls.

@@ -318,14 +318,15 @@ impl<M: Memory> Device<M> {
     /// As [`srd_proto::Endpoint::handle_packet`]; `port` is the receive port's number (UDP). A packet for a port that
     /// is not ours is dropped and counted.
     #[inline]
-    pub fn handle_packet(&mut self, now: Time, port: u16, received: Received<'_, M::Payload>) {
+    pub fn handle_packet(&mut self, now: Time, port: u16, received: Received<'_, M::Payload>) -> bool {
         self.objects.now = now;
         let Some(index) = self.port_index(port) else {
             self.objects.counters.rx_drops += 1;
-            return;
+            return false;
         };
-        self.endpoint.handle_packet(now, index, received, &mut self.objects);
+        let followed = self.endpoint.handle_packet(now, index, received, &mut self.objects);
         self.do_ready();
+        followed
     }
 
     /// As [`srd_proto::Endpoint::handle_follower`].

@@ -219,13 +219,13 @@ impl Receiver {
             }
             match codec::decode(plain) {
                 Ok(packet) => {
-                    header = codec::bare_data_header(plain, &packet);
                     let packet = payload::received(packet);
-                    device.handle_packet(
+                    let followed = device.handle_packet(
                         arrived,
                         port.port,
                         Received { arrived, seen: now, from, packet: &packet, bytes, ce },
                     );
+                    header = if followed { codec::bare_data_header(plain, &packet) } else { None };
                 }
                 Err(e) => {
                     *counters.not_decoded.entry(e.name()).or_default() += 1;

@@ -350,19 +350,20 @@ impl<P: Payload> Endpoint<P> {
         self.context(peer)?.messages.token_of(id)
     }
 
-    /// A packet has arrived at our port number `port`, and is looked at now.
+    /// A packet has arrived at our port number `port`, and is looked at now. Whether others may follow it
+    /// ([`Endpoint::handle_follower`]).
     pub fn handle_packet<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         port: u8,
         received: Received<'_, P>,
         upper: &mut U,
-    ) {
+    ) -> bool {
         let late = now.since(received.arrived);
         let now = self.advance(now);
         self.shared.arrived = Time(now.0.saturating_sub(late.0));
         self.shared.seen = received.seen.max(now);
-        let Some((slot, named)) = self.admit(port, &received, upper) else { return };
+        let Some((slot, named)) = self.admit(port, &received, upper) else { return false };
         let (shared, peer) = (&mut self.shared, &mut self.peers[slot as usize]);
         peer.hear(now, named, received.packet, shared, upper);
         shared.stats.rx_pkts += 1;
@@ -379,10 +380,10 @@ impl<P: Payload> Endpoint<P> {
             peer.hello.at = now;
         }
         self.make_ready(slot);
+        self.coming.is_some()
     }
 
-    /// A packet has come with the one that [`Endpoint::handle_packet`] or this was called for last, at the same port and from the
-    /// same socket, and says the same but for what `follower` says. False: nothing has happened, it must be handled as any other.
+    /// A packet has come with the one that [`Endpoint::handle_packet`] said others may follow, and says the same but for what `follower` says. False: nothing has happened, it must be handled as any other.
     #[inline]
     pub fn handle_follower<U: UpperLayer<P>>(
         &mut self,

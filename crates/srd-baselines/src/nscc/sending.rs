@@ -304,7 +304,10 @@ impl Sending {
         let rtt = match ack.probe {
             true => self.sleek.round_trip(now, ack.of),
             // A packet that was sent twice is measured if it is clear which copy has come.
-            false => self.get(ack.of).filter(|sent| sent.state == State::InFlight && sent.is_copy(ack.again)).map(|sent| now.since(sent.at)),
+            false => {
+                let clear = |sent: &&mut Sent| sent.state == State::InFlight && sent.is_copy(ack.again);
+                self.get(ack.of).filter(clear).map(|sent| now.since(sent.at))
+            }
         };
         let delay = match rtt {
             // A probe is short: it says nothing of how long a full packet takes at least.

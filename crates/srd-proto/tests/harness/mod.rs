@@ -273,15 +273,15 @@ impl World {
                     }
                 }
             }
-            header = srd_wire::codec::bare_data_header(&encoded(&packet), &packet)
-                .map(|header| (to, from, header.to_vec()));
             let sender = self.hosts.iter().position(|host| host.gid == from).unwrap();
             let ce = (self.marks)(sender, &packet);
-            header = header.filter(|_| !ce);
             let host = &mut self.hosts[to];
             host.log.now = self.now;
             let received = Received { ce, ..Received::new(self.now, from, &packet, bytes(&packet)) };
-            host.endpoint.handle_packet(self.now, 0, received, &mut host.log);
+            let followed = host.endpoint.handle_packet(self.now, 0, received, &mut host.log);
+            header = srd_wire::codec::bare_data_header(&encoded(&packet), &packet)
+                .filter(|_| followed)
+                .map(|header| (to, from, header.to_vec()));
         }
         for host in &mut self.hosts {
             host.log.now = self.now;
