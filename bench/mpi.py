@@ -77,6 +77,10 @@ CONFIGURATIONS = {
         Configuration(
             "nooffload", "MTU 1500, offloads off", transport.SRD, ACROSS, offloads=False, bandwidth_of_tcp=0.9
         ),
+        Configuration("mtu1500-packet", "MTU 1500, packet sockets", transport.SRD_PACKET, ACROSS, bandwidth_of_tcp=0.5),
+        Configuration(
+            "mtu9000-packet", "MTU 9000, packet sockets", transport.SRD_PACKET, ACROSS, mtu=9000, bandwidth_of_tcp=0.7
+        ),
         Configuration("one-host", "one host", transport.SRD_SHM, (transport.SHM,), one_host=True),
     )
 }
@@ -138,7 +142,7 @@ def measure(
     carriers = [
         carrier
         for carrier in (*configuration.rivals, configuration.ours)
-        if not options.rivals or carrier.name.removesuffix("-shm") in options.rivals
+        if not options.rivals or ("srd" if carrier is configuration.ours else carrier.name) in options.rivals
     ]
     series = {carrier: Series(problem=carrier.why_unusable()) for carrier in carriers}
     program = [str(stack.compile(PROGRAM)), "--seconds", str(options.seconds)]

@@ -52,13 +52,13 @@ class Transport:
         return f"{missing[0].relative_to(layout.ROOT)} is missing; run: make build" if missing else None
 
 
-def _srd(name: str, title: str, shared_memory: bool) -> Transport:
+def _srd(name: str, title: str, shared_memory: bool = False, wire: str = "udp") -> Transport:
     return Transport(
         name,
         title,
         "srd",
         wrapper=(str(layout.SRD), "run", "--provider", "--"),
-        variables={"SRD_SHM": "on" if shared_memory else "off"},
+        variables={"SRD_SHM": "on" if shared_memory else "off", "SRD_WIRE": wire},
         needs=(layout.SRD, layout.PROVIDER),
         is_ours=True,
         is_local=shared_memory,
@@ -76,6 +76,7 @@ EFA = Transport(
     needs=(layout.SRD, layout.EFA_LIBRARIES / "libibverbs.so.1", layout.EFA_LIBRARIES / "libefa.so.1"),
     is_ours=True,
 )
-SRD = _srd("srd", "OpenSRD (libfabric provider)", shared_memory=False)
+SRD = _srd("srd", "OpenSRD (libfabric provider)")
+SRD_PACKET = _srd("srd-packet", "OpenSRD (libfabric provider, packet sockets)", wire="packet")
 SRD_SHM = _srd("srd-shm", "OpenSRD (libfabric provider, shared memory)", shared_memory=True)
-BY_NAME = {transport.name: transport for transport in (EFA, SRD, SRD_SHM, TCP, RXD, SHM)}
+BY_NAME = {transport.name: transport for transport in (EFA, SRD, SRD_PACKET, SRD_SHM, TCP, RXD, SHM)}

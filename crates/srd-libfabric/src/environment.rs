@@ -1,6 +1,7 @@
 //! What the environment asks for, read whenever somebody asks what there is: programs set variables before their first
 //! call.
 
+use crate::capabilities;
 use srd_net::log;
 use srd_net::{Address, LocalAddress, Options};
 use std::net::IpAddr;
@@ -27,6 +28,7 @@ fn options() -> Option<Options> {
     match Options::from_env() {
         Ok((mut options, warnings)) => {
             options.log = libfabrics_level().unwrap_or(options.log);
+            options.max_msg = capabilities::config().device_message();
             for warning in warnings {
                 log::once(log::Level::Warn, &warning.name, format_args!("{warning}"));
             }

@@ -2,6 +2,7 @@
 //! are those of libfabric's manual pages (fi_msg(3), fi_tagged(3), fi_rma(3), fi_atomic(3), fi_cq(3)), without its types.
 
 use crate::atomic_ops::{AtomicOp, Datatype};
+use crate::header::LONGEST;
 use crate::lane::LaneTraffic;
 use crate::peer::{FIRST_WINDOW, MOST_WINDOW};
 use srd_wire::{Gid, Nanos, Qpn, Status};
@@ -412,6 +413,14 @@ pub struct Config {
     pub shm_limit: u64,
     /// How often a peer that owes something and is silent is asked whether it is there.
     pub ask_every: Nanos,
+}
+
+impl Config {
+    /// The longest message of a device on which every message up to [`Config::medium_limit`] goes in one piece: each piece has a
+    /// record, a header, a buffer and a completion at every layer.
+    pub fn device_message(&self) -> u32 {
+        self.medium_limit.min(u32::MAX as u64 / 2) as u32 + LONGEST as u32
+    }
 }
 
 impl Default for Config {

@@ -59,7 +59,7 @@ impl Endpoint {
         if !atomic.remote.iter().all(|piece| piece.len.is_multiple_of(size)) {
             return Err(Refused::Invalid("rma_iov: no whole number of elements"));
         }
-        if len > Config::longest_atomic(cx.shared.max_msg, form) {
+        if len > Config::longest_atomic(cx.shared.short_msg, form) {
             return Err(Refused::TooLong);
         }
         let operands = if atomic.op == AtomicOp::Read { 0 } else { len };
@@ -145,7 +145,7 @@ impl Endpoint {
         // No sender has more, and more would take its time here while nobody else gets any.
         let total: u64 = atomic.targets.iter().map(|target| target.len as u64).sum();
         let form = Form::from_number(atomic.form).unwrap_or(Form::Base);
-        if total > Config::longest_atomic(cx.shared.max_msg, form) {
+        if total > Config::longest_atomic(cx.shared.short_msg, form) {
             return Err(Breach::Length);
         }
         cx.shared.counters.atomics += 1;

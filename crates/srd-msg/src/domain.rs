@@ -25,6 +25,9 @@ pub struct Domain<M: Store> {
 /// Completions that nobody has taken, beyond which nothing is taken from the device.
 const MOST_DONE: usize = 1 << 14;
 
+/// The longest message of EFA's SRD, and of writes and atomic operations by message.
+const MOST_SHORT: u32 = 8832;
+
 /// A message that finds no buffer is retried for ever: the receiver takes them as fast as it can.
 const RNR_FOR_EVER: u8 = 7;
 
@@ -47,6 +50,7 @@ impl<M: Store> Domain<M> {
             cq,
             all_memory,
             max_msg: device.config().max_msg,
+            short_msg: device.config().max_msg.min(MOST_SHORT),
             buffers: Buffers::default(),
             regions: Regions::new(device.keyed_hash()),
             done: VecDeque::new(),

@@ -48,7 +48,7 @@ impl Endpoint {
             return Err(Refused::TooLong);
         }
         // Of what may go by message: whether it does is found out when it starts.
-        let short = len <= (cx.shared.max_msg as usize - LONGEST) as u64;
+        let short = len <= (cx.shared.short_msg as usize - LONGEST) as u64;
         if !rma.read && short && !self.peers[rma.to.0 as usize].has_operations_room(len) {
             return Err(Refused::Again);
         }
@@ -77,7 +77,7 @@ impl Endpoint {
             .map(|piece| device_key_in(piece.key).or_else(|| peer.keys.get(&piece.key).copied()))
             .collect();
         let len = length(&op.local);
-        let short = len <= (cx.shared.max_msg as usize - LONGEST) as u64 && op.remote.len() == 1;
+        let short = len <= (cx.shared.short_msg as usize - LONGEST) as u64 && op.remote.len() == 1;
         let write = op.kind == Kind::Write;
         // Data that goes along spares the way back that a notice would wait for.
         // One that comes back from waiting for a key may find no room; it goes on waiting for the key.

@@ -16,6 +16,8 @@ pub(crate) struct Shared {
     /// Local key of all memory of the process.
     pub all_memory: MrKey,
     pub max_msg: u32,
+    /// Of that, what writes and atomic operations by message may have: they are copied, or carried out, in one go.
+    pub short_msg: u32,
     pub buffers: Buffers,
     pub regions: Regions,
     pub done: VecDeque<Done>,

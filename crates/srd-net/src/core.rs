@@ -282,6 +282,9 @@ impl Core {
         self.sent_since_poll |= pushed > 0;
         self.moved_many |= pushed > MANY;
         self.untransmitted = 0;
+        if self.transmitter.short_way_is_closed() {
+            self.receiver.close_ring();
+        }
         self.next_timeout = self.transmitter.next_timeout(now);
         if self.transmitter.has_room() {
             self.next_timeout = self.next_timeout.min(self.device.next_timeout());

@@ -12,7 +12,8 @@ use crate::last_panic;
 use crate::log;
 use crate::notify::Subscription;
 use crate::open::{
-    OpenError, bind, find_address, is_taken, make_device, open_transmitter, take_slot, warn_about_buffer,
+    OpenError, bind, find_address, is_taken, make_device, open_ring, open_transmitter, take_slot,
+    warn_about_buffer,
 };
 use crate::options::{LogLevel, Options, ProgressMode};
 use crate::progress::{self, LONGEST_DRAIN, LONGEST_SILENCE};
@@ -92,7 +93,9 @@ impl Instance {
         warn_about_buffer(&socket, options.rcvbuf);
         let rcvbuf = socket.rcvbuf();
         let mut transport = host::transport_config(options, &local, rcvbuf);
-        let transmitter = open_transmitter(options, &local, &mut transport)?;
+        let mut transmitter = open_transmitter(options, &local, &mut transport)?;
+        let ring = open_ring(options, &local, port - options.port_base, &mut transmitter);
+        let by_ring = ring.is_some();
         let address = InstanceAddr { gid: Gid::from(local.ip), port };
         let (device, keyring) = make_device(options, address, transport, psk)?;
         let sealed = keyring.is_some();
@@ -100,7 +103,7 @@ impl Instance {
             hints::in_clear(local.ip);
         }
         let may_defer = options.progress != ProgressMode::Inline;
-        let mut core = Core::new(device, transmitter, Receiver::new(), keyring, may_defer);
+        let mut core = Core::new(device, transmitter, Receiver::new(ring), keyring, may_defer);
         if let Some(plan) = &options.fault {
             core.panic_after = [plan.panic_call, plan.panic_thread];
         }
@@ -132,11 +135,12 @@ impl Instance {
         log::say(
             LogLevel::Info,
             format_args!(
-                "receiving on {address} ({}, MTU {}, receive buffer {} KiB, {})",
+                "receiving on {address} ({}, MTU {}, receive buffer {} KiB, {}{})",
                 shared.local.interface,
                 shared.mtu,
                 rcvbuf / 1024,
                 if sealed { "sealed" } else { "in clear" },
+                if by_ring { ", short packets by packet socket" } else { "" },
             ),
         );
         Ok(Arc::new(Instance { shared, thread: Mutex::new(thread) }))

@@ -5,9 +5,11 @@ use crate::address::LocalAddress;
 use crate::fault::Injector;
 use crate::key_file;
 use crate::log;
-use crate::options::Options;
+use crate::options::{LogLevel, Options, Wire};
+use crate::packet_wire::{NoWire, PacketWire};
 use crate::slots::SLOTS;
 use crate::source_ports::SourcePorts;
+use crate::sys::packet::Ring;
 use crate::sys::udp::{ReceiveSocket, scoped};
 use crate::transmit::Transmitter;
 use rand::TryRngCore;
@@ -165,6 +167,33 @@ pub(crate) fn open_transmitter(
     Ok(transmitter)
 }
 
+/// The receiver of short packets past the UDP sockets, if `options` ask for it and the system permits it. `transmitter` sends
+/// its short packets so, too.
+pub(crate) fn open_ring(
+    options: &Options,
+    local: &LocalAddress,
+    slot: u16,
+    transmitter: &mut Transmitter,
+) -> Option<Ring> {
+    match PacketWire::open(options.wire, local, slot) {
+        Ok((wire, ring)) => {
+            transmitter.send_short_by(wire);
+            Some(ring)
+        }
+        Err(NoWire::NotAsked) => None,
+        Err(why) if options.wire == Wire::Packet => {
+            log::warn_once(format_args!(
+                "SRD_WIRE=packet: short packets travel by UDP sockets all the same: {why}"
+            ));
+            None
+        }
+        Err(why) => {
+            log::say(LogLevel::Info, format_args!("short packets travel by UDP sockets: {why}"));
+            None
+        }
+    }
+}
+
 /// A new incarnation of the device, and its keys if there is a pre-shared one.
 pub(crate) fn make_device(
     options: &Options,
@@ -178,7 +207,12 @@ pub(crate) fn make_device(
         keyring.allow_self(address.gid);
         keyring
     });
-    let config = DeviceConfig { port_base: options.port_base, transport, ..DeviceConfig::default() };
+    let config = DeviceConfig {
+        port_base: options.port_base,
+        transport,
+        max_msg: options.max_msg,
+        ..DeviceConfig::default()
+    };
     let memory = crate::sys::memory::host_memory();
     let mut device = Device::new(config, address.gid, address.port, incarnation, random()?, memory);
     device.set_secret([random()?, random()?]);

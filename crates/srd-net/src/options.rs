@@ -3,6 +3,7 @@
 
 use crate::fault::FaultPlan;
 use crate::variables::{ReadBy, VARIABLES, Variable, nearest_name};
+use srd_device::DeviceConfig;
 use srd_proto::{ControllerKind, SelectorKind};
 use srd_wire::{BitRate, Nanos};
 use std::ffi::OsString;
@@ -33,6 +34,18 @@ pub enum ProgressMode {
     Thread,
     /// Only the program's polls.
     Inline,
+}
+
+/// How short packets leave and arrive. Long ones, and runs of them, always do so by UDP sockets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Wire {
+    /// By UDP sockets, too.
+    #[default]
+    Udp,
+    /// By packet sockets.
+    Packet,
+    /// By packet sockets, if this host has neither packet filters nor IPsec policies, which these would go around.
+    Auto,
 }
 
 /// How much is said on standard error.
@@ -85,10 +98,14 @@ pub struct Options {
     pub rcvbuf: u64,
     /// Who moves packets.
     pub progress: ProgressMode,
+    /// How short packets leave and arrive.
+    pub wire: Wire,
     /// Shared memory between processes of one host, for layers above that have it.
     pub shm: bool,
     /// Whether `srd top` of the same user may see the counters.
     pub top: bool,
+    /// Longest message of a queue pair in bytes. No variable sets it: layers above that post buffers of that size do.
+    pub max_msg: u32,
 }
 
 impl Default for Options {
@@ -110,8 +127,10 @@ impl Default for Options {
             peer_timeout: Nanos::from_secs(30),
             rcvbuf: 8 << 20,
             progress: ProgressMode::Auto,
+            wire: Wire::Udp,
             shm: true,
             top: true,
+            max_msg: DeviceConfig::default().max_msg,
         }
     }
 }
@@ -206,6 +225,7 @@ impl Options {
             "SRD_PEER_TIMEOUT_S" => self.peer_timeout = Nanos((it.number(0.1, 3600.0)? * 1e9) as u64),
             "SRD_RCVBUF" => self.rcvbuf = it.integer(65_536, 1 << 30)?,
             "SRD_PROGRESS" => self.progress = it.one_of(PROGRESS_MODES)?,
+            "SRD_WIRE" => self.wire = it.one_of(WIRES)?,
             "SRD_SHM" => self.shm = it.one_of(ON_OR_OFF)?,
             "SRD_TOP" => self.top = it.one_of(ON_OR_OFF)?,
             name => unreachable!("{name} is in the table, but is not read"),
@@ -224,6 +244,7 @@ const SELECTORS: &[(&str, SelectorKind)] =
     &[("reps", SelectorKind::Reps), ("oblivious", SelectorKind::Oblivious), ("pinned", SelectorKind::Pinned)];
 const PROGRESS_MODES: &[(&str, ProgressMode)] =
     &[("auto", ProgressMode::Auto), ("thread", ProgressMode::Thread), ("inline", ProgressMode::Inline)];
+const WIRES: &[(&str, Wire)] = &[("udp", Wire::Udp), ("packet", Wire::Packet), ("auto", Wire::Auto)];
 const ON_OR_OFF: &[(&str, bool)] = &[("on", true), ("off", false)];
 
 /// A variable as it is set.

@@ -17,9 +17,13 @@
 )]
 
 use crate::clock::KernelClock;
+use crate::frame;
 use crate::hints::KeyHints;
+use crate::log;
+use crate::options::LogLevel;
 use crate::payload;
-use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket};
+use crate::sys::packet::Ring;
+use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket, Run};
 use serde::Serialize;
 use srd_device::{Device, Follower, HostMemory, Received};
 use srd_wire::codec::DecodeError;
@@ -27,22 +31,37 @@ use srd_wire::seal::{Keyring, OpenError};
 use srd_wire::{Gid, InstanceAddr, Nanos, Time, codec};
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Most calls that one round makes per socket, so that a flood cannot keep a round from ending.
 const CALLS_PER_ROUND: usize = 4;
+
+/// Most packets that one round takes from the ring.
+const PACKETS_PER_ROUND: usize = 64;
+
+/// After so many looks at the sockets in vain, where there is a ring, which costs nothing to look at...
+const QUIET: u32 = 64;
+/// ...they are looked at this often.
+const SOCKETS_EVERY: Nanos = Nanos::from_micros(5);
+
+/// So many looks at the sockets in vain, and an error of the ring is forgotten: else nobody could sleep on it.
+const CLEAR_ERROR_EVERY: u32 = 1024;
 
 /// What happened on the way from the sockets.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ReceiveCounters {
     /// Packets that arrived.
     pub packets: u64,
+    /// Those of them that came by the packet socket's ring.
+    pub by_packet_socket: u64,
     /// Bytes of their datagrams.
     pub bytes: u64,
     /// Runs of datagrams that the kernel had joined (GRO), or single ones.
     pub runs: u64,
     /// Calls that received something.
     pub receives: u64,
-    /// Datagrams that the sockets dropped because their buffer was full: this host was too slow.
+    /// Datagrams that the sockets, or the ring, dropped because their buffer was full: this host was too slow.
     pub host_drops: u64,
     /// Datagrams that are not packets, by cause.
     pub not_decoded: BTreeMap<&'static str, u64>,
@@ -56,7 +75,6 @@ pub struct ReceiveCounters {
 struct Port {
     socket: ReceiveSocket,
     port: u16,
-    drops: u32,
     /// The last look found something: there may be more.
     busy: bool,
 }
@@ -65,6 +83,16 @@ struct Port {
 pub struct Receiver {
     ports: Vec<Port>,
     batch: ReceiveBatch,
+    /// Short packets come here instead, if there is one.
+    ring: Option<Ring>,
+    /// When the sockets were last looked at, and how often in a row in vain.
+    looked: Time,
+    in_vain: u32,
+    intake: Intake,
+}
+
+/// From datagrams to the device.
+struct Intake {
     clock: KernelClock,
     /// The latest time that the device has been told.
     latest: Time,
@@ -74,20 +102,47 @@ pub struct Receiver {
 
 impl Receiver {
     /// Receives from nowhere yet.
-    pub fn new() -> Receiver {
+    pub fn new(ring: Option<Ring>) -> Receiver {
         Receiver {
             ports: Vec::new(),
             batch: ReceiveBatch::new(),
-            clock: KernelClock::default(),
-            latest: Time(0),
-            hints: KeyHints::default(),
-            counters: ReceiveCounters::default(),
+            ring,
+            looked: Time(0),
+            in_vain: 0,
+            intake: Intake {
+                clock: KernelClock::default(),
+                latest: Time(0),
+                hints: KeyHints::default(),
+                counters: ReceiveCounters::default(),
+            },
         }
     }
 
     /// Adds a socket, which is bound to `port`.
     pub fn add(&mut self, socket: ReceiveSocket, port: u16) {
-        self.ports.push(Port { socket, port, drops: 0, busy: false });
+        if let Some(ring) = &mut self.ring {
+            // Both may take a packet for a moment: the device takes it once.
+            let shared = ring
+                .add_port(port)
+                .and_then(|room| if room { ring.takes_from(socket.as_fd()) } else { Ok(()) });
+            if let Err(error) = shared {
+                log::say(LogLevel::Info, format_args!("port {port} has no ring of its own: {error}"));
+            }
+        }
+        self.ports.push(Port { socket, port, busy: false });
+    }
+
+    /// Everything comes by the sockets from now on, but for what has come already.
+    pub fn close_ring(&mut self) {
+        let Some(ring) = self.ring.as_mut().filter(|ring| !ring.is_closed()) else { return };
+        if let Err(error) = ring.close(self.ports.iter().map(|port| port.socket.as_fd())) {
+            log::say(LogLevel::Info, format_args!("the ring of short packets is not closed: {error}"));
+        }
+    }
+
+    /// What short packets come by, to sleep on.
+    pub fn ring(&self) -> Option<BorrowedFd<'_>> {
+        self.ring.as_ref().map(AsFd::as_fd)
     }
 
     /// The ports.
@@ -96,26 +151,26 @@ impl Receiver {
     }
 
     /// What happened so far.
-    pub fn counters(&self) -> ReceiveCounters {
-        let mut counters = self.counters.clone();
-        // The kernel reports drops only with the next datagram; here it is asked.
-        for port in &self.ports {
-            if let Some(drops) = port.socket.drops() {
-                counters.host_drops += drops.wrapping_sub(port.drops) as u64;
-            }
-        }
+    pub fn counters(&mut self) -> ReceiveCounters {
+        let mut counters = self.intake.counters.clone();
+        let dropped: u32 =
+            self.ports.iter().filter_map(|port| port.socket.drops()).fold(0, u32::wrapping_add);
+        // The sockets count what they leave to the ring as dropped, too.
+        let (seen, by_ring) = self.ring.as_mut().map_or((0, 0), Ring::seen_and_dropped);
+        counters.host_drops = (dropped.wrapping_sub(seen) as i32).max(0) as u64 + u64::from(by_ring);
         counters
     }
 
     /// The device has been told this time.
     #[inline]
     pub fn note_time(&mut self, now: Time) {
-        self.latest = self.latest.max(now);
+        self.intake.latest = self.intake.latest.max(now);
     }
 
     /// Much may be there: nobody has looked for a while.
     pub fn expect_many(&mut self) {
         self.ports.iter_mut().for_each(|port| port.busy = true);
+        self.in_vain = 0;
     }
 
     /// Receives what is there and gives it to `device`. Returns how many packets came.
@@ -130,7 +185,15 @@ impl Receiver {
         device: &mut Device<HostMemory>,
         mut keyring: Option<&mut Keyring>,
     ) -> u64 {
-        let before = self.counters.packets;
+        let before = self.intake.counters.packets;
+        if self.ring.is_some() {
+            self.receive_short(now, device, keyring.as_deref_mut());
+            if self.in_vain >= QUIET && now.since(self.looked) < SOCKETS_EVERY {
+                return self.intake.counters.packets - before;
+            }
+            self.looked = now;
+            self.in_vain = self.in_vain.wrapping_add(1);
+        }
         for i in 0..self.ports.len() {
             for _ in 0..CALLS_PER_ROUND {
                 let Some(port) = self.ports.get_mut(i) else { break };
@@ -138,7 +201,7 @@ impl Receiver {
                 let runs = match self.batch.receive(&port.socket, most) {
                     Ok(runs) => runs,
                     Err(e) => {
-                        self.count_error(&e);
+                        self.intake.count_error(&e);
                         break;
                     }
                 };
@@ -146,18 +209,57 @@ impl Receiver {
                 if runs == 0 {
                     break;
                 }
-                self.counters.receives += 1;
+                self.in_vain = 0;
+                self.intake.counters.receives += 1;
                 for run in 0..runs {
-                    self.handle_run(now, i, run, device, keyring.as_deref_mut());
+                    let Some(run) = self.batch.run(run) else { continue };
+                    self.intake.handle_run(now, port.port, run, device, keyring.as_deref_mut());
                 }
                 if runs < MAX_RUNS {
                     break;
                 }
             }
         }
-        self.counters.packets - before
+        if self.in_vain % CLEAR_ERROR_EVERY == CLEAR_ERROR_EVERY - 1 {
+            self.ring.iter().for_each(Ring::clear_error);
+        }
+        self.intake.counters.packets - before
     }
 
+    /// The same from the ring.
+    #[inline]
+    fn receive_short(
+        &mut self,
+        now: Time,
+        device: &mut Device<HostMemory>,
+        mut keyring: Option<&mut Keyring>,
+    ) {
+        let Receiver { ring: Some(ring), intake, .. } = self else { return };
+        for _ in 0..PACKETS_PER_ROUND {
+            let taken = ring.take(|captured| {
+                let Some(datagram) = frame::parse(captured.bytes, captured.checked) else {
+                    *intake.counters.not_decoded.entry("damaged").or_default() += 1;
+                    return;
+                };
+                let before = intake.counters.packets;
+                let run = Run {
+                    from: SocketAddr::V4(datagram.from),
+                    segment: captured.segment.map_or(datagram.payload.len(), usize::from),
+                    bytes: datagram.payload,
+                    ce: datagram.ce,
+                    arrived: Some(captured.arrived),
+                };
+                intake.handle_run(now, datagram.to_port, run, device, keyring.as_deref_mut());
+                intake.counters.by_packet_socket += intake.counters.packets - before;
+            });
+            if taken.is_none() {
+                break;
+            }
+        }
+    }
+}
+
+impl Intake {
     #[cold]
     fn count_error(&mut self, error: &io::Error) {
         *self.counters.errors.entry(error.raw_os_error().unwrap_or(0)).or_default() += 1;
@@ -167,17 +269,12 @@ impl Receiver {
     fn handle_run(
         &mut self,
         now: Time,
-        port: usize,
-        run: usize,
+        port: u16,
+        run: Run<'_>,
         device: &mut Device<HostMemory>,
         mut keyring: Option<&mut Keyring>,
     ) {
-        let Receiver { ports, batch, clock, latest, hints, counters } = self;
-        let (Some(run), Some(port)) = (batch.run(run), ports.get_mut(port)) else { return };
-        if let Some(drops) = run.drops {
-            counters.host_drops += drops.wrapping_sub(port.drops) as u64;
-            port.drops = drops;
-        }
+        let Intake { clock, latest, hints, counters } = self;
         counters.runs += 1;
         counters.bytes += run.bytes.len() as u64;
         let (from, ce) = (Gid::from(run.from.ip()), run.ce);
@@ -204,7 +301,7 @@ impl Receiver {
                             {
                                 // It was for a predecessor of this process, perhaps: its sender should know.
                                 let sender = InstanceAddr { gid: from, port: outside.src_port };
-                                device.refuse(arrived, port.port, sender, outside.src_tag, outside.dst_tag);
+                                device.refuse(arrived, port, sender, outside.src_tag, outside.dst_tag);
                             }
                             continue;
                         }
@@ -222,7 +319,7 @@ impl Receiver {
                     let packet = payload::received(packet);
                     let followed = device.handle_packet(
                         arrived,
-                        port.port,
+                        port,
                         Received { arrived, seen: now, from, packet: &packet, bytes, ce },
                     );
                     header = if followed { codec::bare_data_header(plain, &packet) } else { None };
@@ -231,7 +328,7 @@ impl Receiver {
                     *counters.not_decoded.entry(e.name()).or_default() += 1;
                     hints.not_decoded(from, e);
                     if let (DecodeError::Version { .. }, Some(preamble)) = (e, codec::peek(plain)) {
-                        device.other_version(arrived, port.port, from, &preamble, bytes);
+                        device.other_version(arrived, port, from, &preamble, bytes);
                     }
                 }
             }

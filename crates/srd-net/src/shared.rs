@@ -112,6 +112,10 @@ impl Shared {
             poll_set.add_readable(watched);
         }
         notifier.sleepers().watch(socket.as_fd());
+        if let Some(ring) = core.receiver.ring() {
+            poll_set.add_readable(ring);
+            notifier.sleepers().watch(ring);
+        }
         core.receiver.add(socket, address.port);
         Ok(Shared {
             canary: ForkCanary::new().map_err(lacks("cannot map a page that forks leave behind"))?,

@@ -4,15 +4,19 @@
 use crate::address::LocalAddress;
 use crate::log;
 use crate::options::LogLevel;
+use crate::packet_wire::PacketWire;
 use crate::sys::process;
 use crate::sys::udp::{self, Destination, Gather, SendSocket};
-use srd_wire::{Gid, InstanceAddr};
+use srd_wire::{Gid, InstanceAddr, Time};
 use std::collections::BTreeMap;
 use std::io;
 
 /// Datagrams that one send may hold: `UDP_MAX_SEGMENTS` of Linux 6.9; before it was 64.
 const MOST_SEGMENTS: usize = 128;
 const MOST_SEGMENTS_BEFORE_6_9: usize = 64;
+
+/// After so many sends to one destination in a row a socket is connected to it.
+const CONNECT_AFTER: u32 = 64;
 
 /// A send is tried again so often when errors of earlier sends were reported in its place.
 const ATTEMPTS: usize = 4;
@@ -50,6 +54,15 @@ impl Bytes<'_> {
         }
     }
 
+    /// All of them, if they lie together in memory of ours.
+    #[inline]
+    fn as_whole(&self) -> Option<&[u8]> {
+        match self {
+            Bytes::Gathered(gather) => gather.as_own(),
+            Bytes::Whole(bytes) => Some(bytes),
+        }
+    }
+
     /// A copy; `None` if memory of the program among them has gone.
     pub fn to_vec(self) -> Option<Vec<u8>> {
         match self {
@@ -75,6 +88,8 @@ pub enum Sent {
 pub struct PortCounters {
     /// Packets given to the system.
     pub packets: u64,
+    /// Those of them that left by a packet socket.
+    pub by_packet_socket: u64,
     /// Bytes of their datagrams.
     pub bytes: u64,
     /// Calls that sent them.
@@ -90,7 +105,11 @@ pub struct PortCounters {
 /// The pool.
 pub struct SourcePorts {
     local: LocalAddress,
+    /// A shorter way for short packets, if there is one.
+    packet_wire: Option<PacketWire>,
     sockets: Vec<SendSocket>,
+    /// For each of them: sends in a row to another destination than it is connected to.
+    elsewhere: Vec<(InstanceAddr, u32)>,
     /// Their ports.
     numbers: Vec<u16>,
     gso: bool,
@@ -143,6 +162,8 @@ impl SourcePorts {
         let numbers = sockets.iter().map(SendSocket::port).collect::<io::Result<_>>()?;
         Ok(SourcePorts {
             local,
+            packet_wire: None,
+            elsewhere: vec![(InstanceAddr::default(), 0); sockets.len()],
             sockets,
             numbers,
             gso,
@@ -150,6 +171,17 @@ impl SourcePorts {
             path_mtus: Vec::new(),
             counters: PortCounters::default(),
         })
+    }
+
+    /// From now on short packets leave this way where it leads.
+    pub fn send_short_by(&mut self, wire: PacketWire) {
+        self.packet_wire = Some(wire);
+    }
+
+    /// Whether short packets have left that way, and may not any more.
+    #[inline]
+    pub fn short_way_is_closed(&self) -> bool {
+        self.packet_wire.as_ref().is_some_and(PacketWire::is_closed)
     }
 
     /// How many there are.
@@ -185,13 +217,25 @@ impl SourcePorts {
 
     /// Sends a burst.
     #[inline]
-    pub fn send(&mut self, burst: &Burst, bytes: Bytes<'_>) -> Sent {
+    pub fn send(&mut self, now: Time, burst: &Burst, bytes: Bytes<'_>) -> Sent {
         let len = bytes.len();
         let count = len.div_ceil(burst.segment.max(1)).max(1);
+        if count == 1
+            && let Some(wire) = &mut self.packet_wire
+            && let Some(datagram) = bytes.as_whole()
+            && wire.send(now, self.numbers[burst.entropy as usize % self.numbers.len()], burst.to, datagram)
+        {
+            self.counters.packets += 1;
+            self.counters.by_packet_socket += 1;
+            self.counters.bytes += len as u64;
+            self.counters.sends += 1;
+            return Sent::Gone;
+        }
         if count > self.most_segments() {
-            return self.send_singly(burst, bytes);
+            return self.send_singly(now, burst, bytes);
         }
         let segment = (count > 1).then_some(burst.segment as u16);
+        self.connect_if_worth_it(burst);
         for attempt in 1..=ATTEMPTS {
             let socket = self.socket(burst);
             let result = match bytes {
@@ -204,7 +248,7 @@ impl SourcePorts {
                 self.counters.sends += 1;
                 return Sent::Gone;
             };
-            if let Some(sent) = self.on_error(burst, bytes, count, &error, attempt == ATTEMPTS) {
+            if let Some(sent) = self.on_error(now, burst, bytes, count, &error, attempt == ATTEMPTS) {
                 return sent;
             }
         }
@@ -215,10 +259,29 @@ impl SourcePorts {
         &self.sockets[burst.entropy as usize % self.sockets.len()]
     }
 
+    /// A socket that goes on sending to one destination is connected to it.
+    #[inline]
+    fn connect_if_worth_it(&mut self, burst: &Burst) {
+        let socket = burst.entropy as usize % self.sockets.len();
+        if self.sockets[socket].connected() == Some(&burst.destination) {
+            return;
+        }
+        let (to, sends) = &mut self.elsewhere[socket];
+        if *to != burst.to {
+            (*to, *sends) = (burst.to, 0);
+        }
+        *sends += 1;
+        if *sends >= CONNECT_AFTER {
+            *sends = 0;
+            self.sockets[socket].connect(&burst.destination);
+        }
+    }
+
     /// What an error means; `None`: to be tried again.
     #[cold]
     fn on_error(
         &mut self,
+        now: Time,
         burst: &Burst,
         bytes: Bytes<'_>,
         count: usize,
@@ -234,11 +297,11 @@ impl SourcePorts {
             libc::EINTR if !last => return None,
             libc::EINVAL if count > MOST_SEGMENTS_BEFORE_6_9 => {
                 self.most_segments = MOST_SEGMENTS_BEFORE_6_9;
-                return Some(self.send_singly(burst, bytes));
+                return Some(self.send_singly(now, burst, bytes));
             }
             // What answers these to many datagrams in one call may still take them one by one.
             libc::EINVAL | libc::EIO | libc::EOPNOTSUPP if count > 1 => {
-                return Some(self.send_without_gso(burst, bytes, error));
+                return Some(self.send_without_gso(now, burst, bytes, error));
             }
             _ => {}
         }
@@ -258,7 +321,7 @@ impl SourcePorts {
 
     /// Each datagram by itself.
     #[cold]
-    fn send_singly(&mut self, burst: &Burst, bytes: Bytes<'_>) -> Sent {
+    fn send_singly(&mut self, now: Time, burst: &Burst, bytes: Bytes<'_>) -> Sent {
         let Some(copy) = bytes.to_vec() else {
             self.counters.refused += bytes.len().div_ceil(burst.segment.max(1)) as u64;
             return Sent::Refused;
@@ -266,7 +329,7 @@ impl SourcePorts {
         let mut worst = Sent::Gone;
         for datagram in copy.chunks(burst.segment.max(1)) {
             let single = Burst { segment: datagram.len(), ..*burst };
-            match self.send(&single, Bytes::Whole(datagram)) {
+            match self.send(now, &single, Bytes::Whole(datagram)) {
                 Sent::Gone => {}
                 Sent::Refused => worst = Sent::Refused,
                 // The transport sends it again: keeping a part of a burst is not worth the trouble.
@@ -280,8 +343,8 @@ impl SourcePorts {
     }
 
     #[cold]
-    fn send_without_gso(&mut self, burst: &Burst, bytes: Bytes<'_>, error: &io::Error) -> Sent {
-        let sent = self.send_singly(burst, bytes);
+    fn send_without_gso(&mut self, now: Time, burst: &Burst, bytes: Bytes<'_>, error: &io::Error) -> Sent {
+        let sent = self.send_singly(now, burst, bytes);
         // EINVAL is also how some kernels say that the segments are larger than the path MTU; then single datagrams
         // are refused as well, and it was not for GSO.
         if sent == Sent::Gone {

@@ -252,7 +252,7 @@ fn peer_stats(
 
 impl Stats {
     pub(crate) fn collect(
-        core: &Core,
+        core: &mut Core,
         address: InstanceAddr,
         interface: &str,
         mtu: u16,

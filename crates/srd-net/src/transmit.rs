@@ -5,6 +5,7 @@
 use crate::address::LocalAddress;
 use crate::fault::{Datagram, FaultCounters, Injector};
 use crate::log;
+use crate::packet_wire::PacketWire;
 use crate::payload;
 use crate::source_ports::{Burst, Bytes, Sent, SourcePorts};
 use crate::sys::udp::{Destination, Gather, MAX_SEND, scoped};
@@ -29,6 +30,8 @@ const BACK_PRESSURE_BYTES: usize = 256 << 10;
 pub struct TransmitCounters {
     /// Packets given to the system.
     pub packets: u64,
+    /// Those of them that left by a packet socket.
+    pub by_packet_socket: u64,
     /// Bytes of their datagrams.
     pub bytes: u64,
     /// Calls that sent them.
@@ -112,11 +115,23 @@ impl Transmitter {
         }
     }
 
+    /// From now on short packets leave this way where it leads.
+    pub fn send_short_by(&mut self, wire: PacketWire) {
+        self.ports.send_short_by(wire);
+    }
+
+    /// Whether short packets have left that way, and may not any more.
+    #[inline]
+    pub fn short_way_is_closed(&self) -> bool {
+        self.ports.short_way_is_closed()
+    }
+
     /// What happened so far.
     pub fn counters(&self) -> TransmitCounters {
         let ports = self.ports.counters();
         TransmitCounters {
             packets: ports.packets,
+            by_packet_socket: ports.by_packet_socket,
             bytes: ports.bytes,
             sends: ports.sends,
             dropped_refused: ports.refused,
@@ -367,7 +382,7 @@ impl Transmitter {
         } else if !self.waiting.is_empty() && self.waiting.iter().any(|it| it.burst.entropy == burst.entropy)
         {
             self.keep_batch(now, burst);
-        } else if self.ports.send(&burst, Bytes::Gathered(&self.batch.gather)) == Sent::NotNow {
+        } else if self.ports.send(now, &burst, Bytes::Gathered(&self.batch.gather)) == Sent::NotNow {
             self.counters.blocked += 1;
             self.keep_batch(now, burst);
         }
@@ -399,7 +414,7 @@ impl Transmitter {
             let entropy = waiting.burst.entropy;
             // In order: nothing passes what its own socket did not take.
             let not_now = blocked.contains(&entropy)
-                || self.ports.send(&waiting.burst, Bytes::Whole(&waiting.bytes)) == Sent::NotNow;
+                || self.ports.send(now, &waiting.burst, Bytes::Whole(&waiting.bytes)) == Sent::NotNow;
             if not_now {
                 blocked.push(entropy);
                 if waiting.until <= now {
@@ -429,7 +444,7 @@ impl Transmitter {
 
     fn send_datagram(&mut self, now: Time, datagram: Datagram<Burst>) {
         let Datagram { to: burst, bytes, .. } = datagram;
-        if self.ports.send(&burst, Bytes::Whole(&bytes)) == Sent::NotNow {
+        if self.ports.send(now, &burst, Bytes::Whole(&bytes)) == Sent::NotNow {
             self.counters.blocked += 1;
             self.keep(Waiting { burst, bytes, until: now + KEEP_FOR });
         }

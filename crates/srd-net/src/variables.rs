@@ -109,6 +109,12 @@ pub const VARIABLES: &[Variable] = &[
         "auto, thread or inline",
     ),
     row(
+        "SRD_WIRE",
+        "how short packets travel: by UDP sockets; by packet sockets, which are faster, need CAP_NET_RAW, and go around packet filters and IPsec; or by these where the host has neither (auto)",
+        "udp",
+        "udp, packet or auto",
+    ),
+    row(
         "SRD_SHM",
         "whether the libfabric provider uses shared memory between processes of one host",
         "on",

@@ -1,7 +1,7 @@
 //! What the environment says is read, refused or warned about, never ignored.
 
 use srd_net::{
-    Address, FaultPlan, LogLevel, Options, OptionsError, ProgressMode, ReadBy, VARIABLES, Warning,
+    Address, FaultPlan, LogLevel, Options, OptionsError, ProgressMode, ReadBy, VARIABLES, Warning, Wire,
 };
 use srd_proto::{ControllerKind, SelectorKind};
 use srd_wire::{BitRate, Nanos};
@@ -31,6 +31,7 @@ fn every_variable_is_read() {
         ("SRD_PEER_TIMEOUT_S", "2.5"),
         ("SRD_RCVBUF", "1000000"),
         ("SRD_PROGRESS", "inline"),
+        ("SRD_WIRE", "auto"),
         ("SRD_SHM", "off"),
         ("SRD_TOP", "off"),
     ];
@@ -69,8 +70,10 @@ fn every_variable_is_read() {
         peer_timeout: Nanos::from_millis(2500),
         rcvbuf: 1_000_000,
         progress: ProgressMode::Inline,
+        wire: Wire::Auto,
         shm: false,
         top: false,
+        ..Options::default()
     };
     assert_eq!(options, wanted);
 }

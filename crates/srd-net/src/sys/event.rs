@@ -97,8 +97,8 @@ fn timespec(span: Duration) -> libc::timespec {
     }
 }
 
-/// Most descriptors of a set: a socket for each receive port that an instance can have, and an event counter.
-const MOST_DESCRIPTORS: usize = SLOTS as usize + 1;
+/// Most descriptors of a set: a socket for each receive port that an instance can have, a ring, and an event counter.
+const MOST_DESCRIPTORS: usize = SLOTS as usize + 2;
 
 /// A set of descriptors to sleep on.
 ///

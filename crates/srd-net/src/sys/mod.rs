@@ -4,7 +4,10 @@
 pub mod event;
 pub mod interface;
 pub mod memory;
+mod netlink;
+pub mod packet;
 pub mod process;
+pub mod route;
 pub mod secret;
 pub mod shaper;
 pub mod udp;

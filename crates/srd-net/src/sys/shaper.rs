@@ -1,15 +1,11 @@
 //! The rate to which this host shapes what leaves an interface (`tc qdisc`): a virtual link has no speed of its own, and a
 //! real one may be allowed less than it could. Read over netlink (rtnetlink(7); linux/rtnetlink.h, linux/pkt_sched.h).
 
-use super::check;
+use super::netlink::{Netlink, attribute, u32_of, u64_of};
 use std::io;
-use std::mem::zeroed;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr;
 
 const GET_QDISC: u16 = 38; // RTM_GETQDISC
 const GET_CLASS: u16 = 42; // RTM_GETTCLASS
-const HEADER: usize = 16; // struct nlmsghdr
 const TRAFFIC: usize = 20; // struct tcmsg
 const ROOT: u32 = u32::MAX; // TC_H_ROOT
 const KIND: u16 = 1; // TCA_KIND
@@ -74,103 +70,17 @@ impl<'a> Queue<'a> {
     }
 }
 
-fn u16_of(bytes: &[u8]) -> Option<u16> {
-    bytes.try_into().ok().map(u16::from_ne_bytes)
-}
-
-fn u32_of(bytes: &[u8]) -> Option<u32> {
-    bytes.try_into().ok().map(u32::from_ne_bytes)
-}
-
-fn u64_of(bytes: &[u8]) -> Option<u64> {
-    bytes.try_into().ok().map(u64::from_ne_bytes)
-}
-
-/// The value of the first attribute (`struct rtattr`) of that kind.
-fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
-    loop {
-        let length = u16_of(attributes.get(..2)?)? as usize;
-        let kind = u16_of(attributes.get(2..4)?)? & 0x3fff; // without NLA_F_NESTED and NLA_F_NET_BYTEORDER
-        let value = attributes.get(4..length)?;
-        if kind == wanted {
-            return Some(value);
-        }
-        attributes = attributes.get(length.next_multiple_of(4)..)?;
-    }
-}
-
-/// The messages, without their headers, of the answer to a request for all of what `what` asks for.
+/// All that there is of what `what` asks for.
 fn dump(what: u16, interface: u32) -> io::Result<Vec<Vec<u8>>> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: no memory is involved.
-    let fd = check(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
-    // SAFETY: the descriptor is new and belongs to nobody else.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let mut request = Vec::with_capacity(HEADER + TRAFFIC);
-    request.extend_from_slice(&((HEADER + TRAFFIC) as u32).to_ne_bytes());
-    request.extend_from_slice(&what.to_ne_bytes());
-    request.extend_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
-    request.extend_from_slice(&[0; 8]); // sequence number and sender
-    request.extend_from_slice(&[0; 4]); // address family
-    request.extend_from_slice(&interface.to_ne_bytes());
-    request.extend_from_slice(&[0; 12]); // handle, parent, info
-    // SAFETY: the structure is integers, for which zero is a value.
-    let mut kernel: libc::sockaddr_nl = unsafe { zeroed() };
-    kernel.nl_family = libc::AF_NETLINK as libc::sa_family_t;
-    // SAFETY: both pointers are to as much as is said.
-    let sent = unsafe {
-        libc::sendto(
-            socket.as_raw_fd(),
-            request.as_ptr().cast(),
-            request.len(),
-            0,
-            ptr::from_ref(&kernel).cast(),
-            size_of_val(&kernel) as libc::socklen_t,
-        )
-    };
-    check(sent as libc::c_int)?;
-    let mut messages = Vec::new();
-    let mut buffer = vec![0u8; 32 << 10]; // more than the kernel puts in one datagram (NLMSG_GOODSIZE)
-    loop {
-        // SAFETY: the kernel writes at most as much as there is room for.
-        let got = unsafe { libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-        let got = check(got as libc::c_int)? as usize;
-        if got == 0 || take_messages(&buffer[..got], &mut messages)? {
-            return Ok(messages);
-        }
-    }
-}
-
-/// Cuts a datagram into messages; says whether the answer ends with it.
-fn take_messages(mut datagram: &[u8], messages: &mut Vec<Vec<u8>>) -> io::Result<bool> {
-    while datagram.len() >= HEADER {
-        let length = u32_of(&datagram[..4]).expect("four bytes") as usize;
-        let kind = u16_of(&datagram[4..6]).expect("two bytes") as libc::c_int;
-        let Some(body) = datagram.get(HEADER..length) else { break };
-        match kind {
-            libc::NLMSG_DONE => return Ok(true),
-            libc::NLMSG_ERROR => {
-                let code = body.get(..4).and_then(u32_of).unwrap_or(0) as i32;
-                return Err(io::Error::from_raw_os_error(-code));
-            }
-            _ => messages.push(body.to_vec()),
-        }
-        datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or_default();
-    }
-    Ok(false)
+    let mut request = [0; TRAFFIC];
+    request[4..8].copy_from_slice(&interface.to_ne_bytes());
+    Netlink::open(libc::NETLINK_ROUTE)?.dump(what, &request)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::netlink::with_attribute as with;
     use super::*;
-
-    fn with(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec();
-        bytes.extend_from_slice(&kind.to_ne_bytes());
-        bytes.extend_from_slice(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
 
     fn queue(interface: u32, parent: u32, kind: &[u8], options: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; 4];
@@ -204,9 +114,6 @@ mod tests {
             let rate = Queue::read(&whole[..length]).and_then(|queue| queue.rate(1, 0, 4));
             assert!(rate.is_none() || length >= whole.len() - 24, "{length}");
         }
-        let mut messages = Vec::new();
-        assert!(!take_messages(&[0xff; 40], &mut messages).unwrap());
-        assert!(messages.is_empty());
     }
 
     #[test]

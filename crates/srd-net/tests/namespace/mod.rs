@@ -65,6 +65,15 @@ impl Namespaces {
         ip(&format!("-n {} {command}", self.netns(side))).unwrap();
     }
 
+    /// Joins them by another pair of virtual Ethernet devices of this name, without addresses.
+    pub fn join(&self, name: &str) {
+        let [here, there] = [0, 1].map(|side| self.netns(side));
+        ip(&format!("link add {name} netns {here} type veth peer name {name} netns {there}")).unwrap();
+        for side in [0, 1] {
+            self.ip_in(side, &format!("link set {name} up"));
+        }
+    }
+
     /// Runs `tc` with these arguments in a namespace.
     pub fn tc_in(&self, side: usize, command: &str) {
         command_of("tc", &format!("-n {} {command}", self.netns(side))).unwrap();

@@ -3,7 +3,7 @@
 use super::finding::{Finding, Level};
 use crate::host::interfaces::{self, Interface, Kind};
 use crate::host::{self, limits, offload};
-use srd_net::{Instance, LocalAddress, Options};
+use srd_net::{Instance, LocalAddress, Options, Wire};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// UDP ports from the base on that instances receive on.
@@ -36,8 +36,26 @@ pub fn examine(options: &Options) -> Vec<Finding> {
         offloads(),
         port_range(options),
     ]);
+    findings.extend(wire(options));
     findings.extend(rp_filter());
     findings
+}
+
+/// How short packets travel, and whether there is a faster way.
+fn wire(options: &Options) -> Option<Finding> {
+    let local = LocalAddress::find(&options.addr).ok()?;
+    let by_choice = options.wire != Wire::Udp;
+    let asked = if by_choice { options.wire } else { Wire::Auto };
+    Some(match srd_net::check_packet_sockets(asked, &local) {
+        Ok(()) if by_choice => Finding::ok("wire", "short packets travel by packet sockets"),
+        Ok(()) => Finding::ok(
+            "wire",
+            "short packets travel by UDP sockets; packet sockets would be faster: SRD_WIRE=auto",
+        ),
+        Err(why) if by_choice => Finding::warn("wire", format!("short packets travel by UDP sockets: {why}"))
+            .mend("unset SRD_WIRE"),
+        Err(why) => Finding::ok("wire", format!("short packets travel by UDP sockets; no faster way: {why}")),
+    })
 }
 
 /// Who can read and forge packets.

@@ -25,6 +25,17 @@ pub struct Destination {
     pub(super) len: libc::socklen_t,
 }
 
+impl PartialEq for Destination {
+    #[inline]
+    fn eq(&self, other: &Destination) -> bool {
+        // What an IPv4 address leaves of the structure is zero.
+        let (a, b) = (&self.addr, &other.addr);
+        (a.sin6_family, a.sin6_port, a.sin6_flowinfo, a.sin6_scope_id)
+            == (b.sin6_family, b.sin6_port, b.sin6_flowinfo, b.sin6_scope_id)
+            && a.sin6_addr.s6_addr == b.sin6_addr.s6_addr
+    }
+}
+
 impl Destination {
     /// The address in the kernel's form.
     pub fn new(addr: SocketAddr) -> Destination {
@@ -145,8 +156,7 @@ pub(super) fn local_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     address_from(&raw).ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
 }
 
-pub(super) fn connect(fd: BorrowedFd<'_>, to: SocketAddr) -> io::Result<()> {
-    let to = Destination::new(to);
+pub(super) fn connect(fd: BorrowedFd<'_>, to: &Destination) -> io::Result<()> {
     // SAFETY: the address outlives the call, and its length is given.
     check(unsafe { libc::connect(fd.as_raw_fd(), to.as_ptr(), to.len) })?;
     Ok(())
@@ -155,14 +165,14 @@ pub(super) fn connect(fd: BorrowedFd<'_>, to: SocketAddr) -> io::Result<()> {
 /// The local address from which the routing table would send to `to`. Nothing is sent.
 pub fn source_towards(to: IpAddr) -> io::Result<IpAddr> {
     let fd = open_socket(to.is_ipv6())?;
-    connect(fd.as_fd(), SocketAddr::new(to, 9))?;
+    connect(fd.as_fd(), &Destination::new(SocketAddr::new(to, 9)))?;
     Ok(local_address(fd.as_fd())?.ip())
 }
 
 /// The path MTU towards `to` as far as the kernel knows it: the route's, or what routers have answered.
 pub fn path_mtu(to: SocketAddr) -> io::Result<u16> {
     let fd = open_socket(to.is_ipv6())?;
-    connect(fd.as_fd(), to)?;
+    connect(fd.as_fd(), &Destination::new(to))?;
     let mtu = if to.is_ipv6() {
         get_option(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU)?
     } else {

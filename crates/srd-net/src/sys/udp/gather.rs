@@ -136,6 +136,14 @@ impl Gather {
         self.pieces.push(libc::iovec { iov_base: addr.cast(), iov_len: len });
     }
 
+    /// All bytes, if they are of the own buffer.
+    #[inline]
+    pub fn as_own(&self) -> Option<&[u8]> {
+        // SAFETY: initialised when the buffer was made, and written by nobody while the gather is borrowed.
+        let own = unsafe { std::slice::from_raw_parts(self.own.as_ptr(), self.own_used) };
+        (self.own_used == self.total).then_some(own)
+    }
+
     /// A copy of all bytes; `None` if memory of the program among them has gone.
     pub fn to_vec(&self) -> Option<Vec<u8>> {
         let mut out = vec![0; self.total];

@@ -29,7 +29,7 @@ pub const MAX_RUNS: usize = 8;
 /// Place of the count of drops in what `SO_MEMINFO` gives (linux/sock_diag.h).
 const SK_MEMINFO_DROPS: usize = 8;
 
-/// Room for the control messages that a receive socket asks for: segment size, drops, traffic class, time.
+/// Room for the control messages that a receive socket asks for: segment size, traffic class, time.
 const CONTROL_BYTES: usize = 128;
 
 /// "Congestion experienced", RFC 3168, section 5.
@@ -55,7 +55,6 @@ impl ReceiveSocket {
         }
         // The kernel doubles the value, for its own overhead (socket(7)).
         let rcvbuf = get_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)? as u64 / 2;
-        set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
         set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         if addr.is_ipv6() {
             set_option(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
@@ -77,7 +76,7 @@ impl ReceiveSocket {
         self.gro
     }
 
-    /// Datagrams that it has dropped because its buffer was full. Wraps.
+    /// Datagrams that it has dropped, because its buffer was full or its filter said so. Wraps.
     pub fn drops(&self) -> Option<u32> {
         let mut info = [0u32; SK_MEMINFO_DROPS + 1];
         let mut len = size_of_val(&info) as libc::socklen_t;
@@ -132,8 +131,6 @@ pub struct Run<'a> {
     pub segment: usize,
     /// Whether they carry a congestion mark.
     pub ce: bool,
-    /// Datagrams that the socket has dropped so far because its buffer was full, if the kernel said so. Wraps.
-    pub drops: Option<u32>,
     /// When the kernel received the first of them: nanoseconds of the system's real-time clock.
     pub arrived: Option<u64>,
 }
@@ -144,7 +141,7 @@ impl<'a> Run<'a> {
     #[inline]
     pub fn new(from: SocketAddr, bytes: &'a mut [u8], control: &[u8]) -> Run<'a> {
         let segment = bytes.len();
-        let mut run = Run { from, bytes, segment, ce: false, drops: None, arrived: None };
+        let mut run = Run { from, bytes, segment, ce: false, arrived: None };
         for_each_control_in(control, |level, kind, data| match (level, kind) {
             (libc::SOL_UDP, libc::UDP_GRO) => {
                 // A length that cannot be splits nothing.
@@ -153,7 +150,6 @@ impl<'a> Run<'a> {
                 }
             }
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => run.arrived = timespec_nanos(data),
-            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => run.drops = first_int(data).map(|n| n as u32),
             (libc::IPPROTO_IP, libc::IP_TOS) => run.ce = data.first().is_some_and(|tos| tos & 3 == CE),
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                 run.ce = first_int(data).is_some_and(|class| class as u8 & 3 == CE);

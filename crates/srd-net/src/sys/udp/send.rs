@@ -14,11 +14,12 @@ use std::ptr;
 /// "ECN-capable transport", RFC 3168, section 5.
 const ECT0: libc::c_int = 0b10;
 
-/// A socket that sends, from a port of its own, to whomever each call names.
-#[derive(Debug)]
+/// A socket that sends, from a port of its own, to whomever each call names. To the one that it is connected to it sends
+/// faster: the kernel remembers the way.
 pub struct SendSocket {
     fd: OwnedFd,
     v6: bool,
+    connected: Option<Destination>,
 }
 
 impl SendSocket {
@@ -28,7 +29,7 @@ impl SendSocket {
     /// dropping; and asynchronous errors (ICMP) and local drops are reported (`IP_RECVERR`).
     pub fn bind(ip: IpAddr, scope: u32) -> io::Result<SendSocket> {
         let v6 = ip.is_ipv6();
-        let socket = SendSocket { fd: open_socket(v6)?, v6 };
+        let socket = SendSocket { fd: open_socket(v6)?, v6, connected: None };
         let fd = socket.fd.as_fd();
         // DO, not PROBE: the kernel then learns from routers and answers EMSGSIZE.
         if v6 {
@@ -42,6 +43,17 @@ impl SendSocket {
         }
         bind(fd, scoped(ip, 0, scope))?;
         Ok(socket)
+    }
+
+    /// Connects it to `to`, if the system knows a way there.
+    pub fn connect(&mut self, to: &Destination) {
+        self.connected = super::address::connect(self.fd.as_fd(), to).is_ok().then_some(*to);
+    }
+
+    /// Whom it is connected to.
+    #[inline]
+    pub fn connected(&self) -> Option<&Destination> {
+        self.connected.as_ref()
     }
 
     /// Whether the kernel can cut one buffer into many datagrams.
@@ -81,8 +93,10 @@ impl SendSocket {
         };
         // SAFETY: the structure is pointers and integers, for which zero is a value.
         let mut header: libc::msghdr = unsafe { zeroed() };
-        header.msg_name = to.as_ptr().cast_mut().cast();
-        header.msg_namelen = to.len;
+        if self.connected.as_ref() != Some(to) {
+            header.msg_name = to.as_ptr().cast_mut().cast();
+            header.msg_namelen = to.len;
+        }
         header.msg_iov = pieces.as_ptr().cast_mut();
         header.msg_iovlen = pieces.len();
         if segment.is_some() {

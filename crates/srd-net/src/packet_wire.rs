@@ -1,0 +1,220 @@
+//! The short way out: datagrams that leave by a packet socket, past the kernel's UDP and IP layers, which takes less than half the
+//! time. Where the kernel would send them is asked of its routing table, and asked again every second; one datagram
+//! in that time goes by UDP, so that the kernel goes on looking after the neighbour, and hears of a firewall in between.
+//! Whatever does not fit this way goes by UDP, and the receiver cannot tell the difference.
+//!
+//! Packet sockets see neither packet filters nor IPsec. Who leaves the choice to us (`SRD_WIRE=auto`) gets them only where there is
+//! neither, which is looked at again every second, too.
+
+use crate::address::LocalAddress;
+use crate::frame;
+use crate::log;
+use crate::options::{LogLevel, Wire};
+use crate::sys::packet::{MOST_BYTES, Neighbour, PacketSender, Ring};
+use crate::sys::route::{InBetween, NoHop, Observer, Routes};
+use srd_wire::{InstanceAddr, Nanos, Time};
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+
+/// How long the kernel's answer is believed.
+const BELIEVED: Nanos = Nanos::from_secs(1);
+
+/// A neighbour whose address is not known yet is asked for again after this time.
+const SOON: Nanos = Nanos::from_millis(1);
+
+const UDP_HEADER: usize = 8;
+
+/// Hosts that are known at a time.
+const MOST_HOSTS: usize = 1 << 16;
+
+/// Processes of a host that get packet sockets unasked: each of their rings looks at each packet that comes.
+const MOST_RINGS: u16 = 8;
+
+/// Why short packets do not take this way at all.
+#[derive(Debug)]
+pub enum NoWire {
+    /// It is not asked for.
+    NotAsked,
+    /// So many processes of this host have it.
+    Crowded,
+    /// The address is an IPv6 one: routers choose ways by a label that the kernel gives each flow.
+    Ipv6,
+    /// Loopback has no neighbours.
+    Loopback,
+    /// This looks at packets, or may, that would not come to its notice.
+    InBetween(InBetween),
+    /// The system refuses.
+    System(io::Error),
+}
+
+impl fmt::Display for NoWire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NoWire::NotAsked => "SRD_WIRE=udp",
+            NoWire::Crowded => "eight processes of this host have packet sockets, and each looks at all that comes",
+            NoWire::Ipv6 => "packet sockets are used with IPv4 only",
+            NoWire::Loopback => "loopback has no neighbours",
+            NoWire::InBetween(InBetween::Filter) => {
+                "this host has tables of a packet filter, which packet sockets go around; SRD_WIRE=packet does so"
+            }
+            NoWire::InBetween(InBetween::Ipsec) => {
+                "this host has IPsec policies, which packet sockets go around; SRD_WIRE=packet does so"
+            }
+            NoWire::InBetween(_) => {
+                "it may not be known whether this host filters packets (CAP_NET_ADMIN), which packet sockets go around; \
+                 SRD_WIRE=packet does so"
+            }
+            NoWire::System(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                "packet sockets need CAP_NET_RAW: run as root, or give it to the container or the program"
+            }
+            NoWire::System(error) => return write!(f, "the system gives no packet socket: {error}"),
+        })
+    }
+}
+
+/// Whether processes at `local` could use packet sockets, tried.
+pub fn check(wire: Wire, local: &LocalAddress) -> Result<(), NoWire> {
+    PacketWire::open(wire, local, 0).map(drop)
+}
+
+/// Where datagrams to a host go.
+#[derive(Clone, Copy)]
+struct Hop {
+    to: Result<Neighbour, NoHop>,
+    until: Time,
+}
+
+/// See the module.
+pub struct PacketWire {
+    sender: PacketSender,
+    routes: Routes,
+    from: Ipv4Addr,
+    interface: u32,
+    hops: HashMap<Ipv4Addr, Hop>,
+    /// The one that the last datagram took.
+    last: (Ipv4Addr, Hop),
+    /// It ends as soon as this sees somebody who would look at packets.
+    observer: Option<Observer>,
+    closed: bool,
+}
+
+impl PacketWire {
+    /// Both directions, if there is nothing against it. `slot`: how many processes of this host came before.
+    pub fn open(wire: Wire, local: &LocalAddress, slot: u16) -> Result<(PacketWire, Ring), NoWire> {
+        if wire == Wire::Udp {
+            return Err(NoWire::NotAsked);
+        }
+        let IpAddr::V4(from) = local.ip else { return Err(NoWire::Ipv6) };
+        if local.loopback {
+            return Err(NoWire::Loopback);
+        }
+        let mut observer = None;
+        if wire == Wire::Auto {
+            let in_between = observer.insert(Observer::new().map_err(NoWire::System)?).look();
+            match in_between {
+                InBetween::Nothing if slot < MOST_RINGS => {}
+                InBetween::Nothing => return Err(NoWire::Crowded),
+                other => return Err(NoWire::InBetween(other)),
+            }
+        }
+        let open = || {
+            let ring = Ring::open(local.index, from)?;
+            let (sender, routes) = (PacketSender::open()?, Routes::open()?);
+            let wire = PacketWire {
+                sender,
+                routes,
+                from,
+                interface: local.index,
+                hops: HashMap::new(),
+                last: (Ipv4Addr::UNSPECIFIED, Hop { to: Err(NoHop::Unknown), until: Time(0) }),
+                observer,
+                closed: false,
+            };
+            Ok((wire, ring))
+        };
+        open().map_err(NoWire::System)
+    }
+
+    /// It is not used any more: nothing may come this way, either.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Sends a datagram. False if it is to go by UDP.
+    #[inline]
+    pub fn send(&mut self, now: Time, from_port: u16, to: InstanceAddr, datagram: &[u8]) -> bool {
+        let fits = datagram.len() + UDP_HEADER <= usize::from(MOST_BYTES) && !self.closed;
+        let (IpAddr::V4(ip), true) = (to.gid.ip(), fits) else { return false };
+        if self.last.0 != ip {
+            let known = self.hops.get(&ip).copied();
+            self.last = (ip, known.unwrap_or(Hop { to: Err(NoHop::Unknown), until: Time(0) }));
+        }
+        if now >= self.last.1.until {
+            self.ask(now, ip);
+            return false;
+        }
+        let Ok(neighbour) = &self.last.1.to else { return false };
+        let from = SocketAddrV4::new(self.from, from_port);
+        let header = frame::headers(from, SocketAddrV4::new(ip, to.port), datagram);
+        match self.sender.send(neighbour, &header, datagram) {
+            Ok(()) => true,
+            Err(error) => {
+                self.failed(now, ip, &error);
+                false
+            }
+        }
+    }
+
+    /// Asks where datagrams to a host go.
+    #[cold]
+    fn ask(&mut self, now: Time, ip: Ipv4Addr) {
+        if self.observer.as_ref().is_some_and(|observer| observer.look() != InBetween::Nothing) {
+            log::say(
+                LogLevel::Info,
+                format_args!("short packets travel by UDP from now on: packets are filtered here"),
+            );
+            self.closed = true;
+            return;
+        }
+        let len = frame::HEADERS as u32 + u32::from(MOST_BYTES);
+        let found = self.routes.next_hop(self.from, ip, self.interface, len);
+        let known = self.hops.get(&ip).map(|hop| hop.to.as_ref().err().copied());
+        // What is not known yet is found out by the datagram that is about to leave by UDP.
+        let news = known != Some(found.err()) && found != Err(NoHop::Unknown);
+        if news {
+            let way = match found {
+                Ok(_) => "a packet socket".to_owned(),
+                Err(why) => format!("UDP ({why:?})"),
+            };
+            log::say(LogLevel::Info, format_args!("short packets to {ip} leave by {way}"));
+        }
+        if self.hops.len() >= MOST_HOSTS {
+            self.hops.clear();
+        }
+        let to = found.map(|mac| Neighbour::new(self.interface, mac));
+        let until = match to {
+            Err(NoHop::Unknown) => now + SOON,
+            _ => now + BELIEVED,
+        };
+        self.know(ip, Hop { to, until });
+    }
+
+    fn know(&mut self, ip: Ipv4Addr, hop: Hop) {
+        self.hops.insert(ip, hop);
+        self.last = (ip, hop);
+    }
+
+    /// A datagram was not taken: full queues pass, and what else it is will be seen when the kernel is asked again.
+    #[cold]
+    fn failed(&mut self, now: Time, ip: Ipv4Addr, error: &io::Error) {
+        let passes =
+            matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR));
+        if !passes {
+            log::say(LogLevel::Info, format_args!("short packets to {ip} leave by UDP: {error}"));
+            self.know(ip, Hop { to: Err(NoHop::Unknown), until: now + BELIEVED });
+        }
+    }
+}

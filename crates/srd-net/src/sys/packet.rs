@@ -1,0 +1,443 @@
+//! Packet sockets (packet(7)): short IPv4 datagrams past the kernel's UDP and IP layers. They arrive in a ring that the
+//! kernel shares with us, so that to look costs a load; they leave through the interface's queue as all others do.
+//!
+//! The frames are those that UDP sockets send and receive. Which ones the ring takes, a UDP socket of ours must not take, too:
+//! [`Ring::takes_from`] tells its filter.
+// What comes from peers goes through here: nothing of it may bring the process down.
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::unreachable
+    )
+)]
+
+use super::check;
+use super::route::Mac;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The longest datagram, UDP header included, that takes this way: a message of 1 KiB fits, a full packet of a stream does not.
+pub const MOST_BYTES: u16 = 1280;
+
+/// Ports that a ring can take from: its filter names them one by one.
+pub const MOST_PORTS: usize = 16;
+
+// From linux/if_packet.h.
+const PACKET_RX_RING: libc::c_int = 5;
+const PACKET_STATISTICS: libc::c_int = 6;
+const PACKET_VERSION: libc::c_int = 10;
+const PACKET_VNET_HDR: libc::c_int = 15;
+const TPACKET_V2: libc::c_int = 1;
+const STATUS_KERNEL: u32 = 0;
+const STATUS_USER: u32 = 1;
+const STATUS_CSUM_NOT_READY: u32 = 1 << 3;
+const STATUS_CSUM_VALID: u32 = 1 << 7;
+
+/// `struct tpacket_req`.
+#[repr(C)]
+struct Request {
+    block_size: libc::c_uint,
+    block_nr: libc::c_uint,
+    frame_size: libc::c_uint,
+    frame_nr: libc::c_uint,
+}
+
+/// The first field of `struct tpacket2_hdr`: whose the frame is.
+struct Status(AtomicU32);
+
+/// `struct virtio_net_hdr` of linux/virtio_net.h, which lies before a packet.
+const OFFLOADS: usize = 10;
+const SEGMENT_IN_OFFLOADS: usize = 4;
+
+/// Linux that says into which datagrams it would cut what lies in the ring (VIRTIO_NET_HDR_GSO_UDP_L4).
+const LEAST_LINUX: (u32, u32) = (6, 2);
+
+/// Bytes of an Ethernet header.
+const ETHERNET: u32 = 14;
+
+const FRAME: usize = 2048;
+const FRAMES: usize = 1024;
+const BLOCK: usize = 64 << 10;
+const RING: usize = FRAMES * FRAME;
+
+/// Receives what comes to some UDP ports of one address by one interface.
+#[derive(Debug)]
+pub struct Ring {
+    fd: OwnedFd,
+    interface: u32,
+    address: Ipv4Addr,
+    ports: Vec<u16>,
+    memory: NonNull<u8>,
+    next: usize,
+    closed: bool,
+    /// Packets that have come, and that found no room: the kernel forgets its counts when it is asked.
+    seen: u32,
+    dropped: u32,
+}
+
+// SAFETY: the memory belongs to the ring alone, and is used only through `&self` and `&mut self`.
+unsafe impl Send for Ring {}
+
+/// A packet in the ring.
+#[derive(Debug)]
+pub struct Captured<'a> {
+    /// Its bytes, from its IP header on.
+    pub bytes: &'a mut [u8],
+    /// Of datagrams that their sender or the kernel has joined (GSO, GRO): the length of each but the last.
+    pub segment: Option<u16>,
+    /// Whether its UDP checksum is known to be right: it never left this machine, or the card has looked.
+    pub checked: bool,
+    /// When the kernel received it: nanoseconds of the system's real-time clock.
+    pub arrived: u64,
+}
+
+impl Ring {
+    /// A ring for what comes to `address` by an Ethernet interface. Needs CAP_NET_RAW.
+    pub fn open(interface: u32, address: Ipv4Addr) -> io::Result<Ring> {
+        if linux().is_none_or(|version| version < LEAST_LINUX) {
+            let why = "it takes Linux 6.2 to tell joined datagrams apart";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        let fd = open_socket(libc::SOCK_RAW)?;
+        let socket = fd.as_fd();
+        set_option(socket, libc::SOL_PACKET, PACKET_VERSION, &TPACKET_V2)?;
+        set_option(socket, libc::SOL_PACKET, PACKET_VNET_HDR, &1i32)?;
+        let request = Request {
+            block_size: BLOCK as libc::c_uint,
+            block_nr: (RING / BLOCK) as libc::c_uint,
+            frame_size: FRAME as libc::c_uint,
+            frame_nr: FRAMES as libc::c_uint,
+        };
+        set_option(socket, libc::SOL_PACKET, PACKET_RX_RING, &request)?;
+        // SAFETY: a new mapping of the descriptor's ring.
+        let memory = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                RING,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        let memory = if memory == libc::MAP_FAILED { None } else { NonNull::new(memory.cast::<u8>()) };
+        let memory = memory.ok_or_else(io::Error::last_os_error)?;
+        let ring = Ring {
+            fd,
+            interface,
+            address,
+            ports: Vec::new(),
+            memory,
+            next: 0,
+            closed: false,
+            seen: 0,
+            dropped: 0,
+        };
+        // Before it is bound, so that nothing else ever comes.
+        ring.filter()?;
+        let mut to = link_address(interface);
+        // SAFETY: the address outlives the call, and its length is given.
+        check(unsafe {
+            libc::bind(ring.fd.as_raw_fd(), ptr::from_ref(&to).cast(), size_of_val(&to) as libc::socklen_t)
+        })?;
+        let mut len = size_of_val(&to) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to the address.
+        check(unsafe { libc::getsockname(ring.fd.as_raw_fd(), ptr::from_mut(&mut to).cast(), &mut len) })?;
+        if to.sll_hatype != libc::ARPHRD_ETHER {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "it is no Ethernet interface"));
+        }
+        Ok(ring)
+    }
+
+    /// Takes from this UDP port, too, from now on. False if there is no room for another one.
+    pub fn add_port(&mut self, port: u16) -> io::Result<bool> {
+        if self.closed || self.ports.len() == MOST_PORTS {
+            return Ok(false);
+        }
+        self.ports.push(port);
+        self.filter()?;
+        Ok(true)
+    }
+
+    /// Makes a UDP socket that is bound to a port of ours leave to the ring what that takes.
+    pub fn takes_from(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        set_filter(socket, &udp_filter(self.interface))
+    }
+
+    /// Takes nothing more; what it has is still to be taken. `sockets`: all those of [`Ring::takes_from`].
+    pub fn close<'a>(&mut self, sockets: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<()> {
+        self.closed = true;
+        let all = [step(RETURN, u32::MAX)];
+        for socket in sockets {
+            set_filter(socket, &all)?;
+        }
+        self.ports.clear();
+        self.filter()
+    }
+
+    /// Whether it takes nothing more.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    fn filter(&self) -> io::Result<()> {
+        set_filter(self.fd.as_fd(), &ring_filter(self.address, &self.ports))
+    }
+
+    /// The oldest packet, if there is one; it is the kernel's again when `f` returns.
+    #[inline]
+    pub fn take<R>(&mut self, f: impl FnOnce(Captured<'_>) -> R) -> Option<R> {
+        // SAFETY: `next` is below the number of frames, and each begins with such a header, aligned to a part of a page.
+        let (frame, status) = unsafe {
+            let frame = self.memory.add(self.next * FRAME);
+            (frame, &(*frame.cast::<Status>().as_ptr()).0)
+        };
+        let state = status.load(Ordering::Acquire);
+        if state & STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: the rest of the frame, which is ours until its status says otherwise.
+        let rest = unsafe {
+            std::slice::from_raw_parts_mut(
+                frame.add(size_of::<Status>()).as_ptr(),
+                FRAME - size_of::<Status>(),
+            )
+        };
+        let result = f(captured(state, rest));
+        status.store(STATUS_KERNEL, Ordering::Release);
+        self.next = if self.next + 1 < FRAMES { self.next + 1 } else { 0 };
+        Some(result)
+    }
+
+    /// Packets that have come, and those of them that it had no room for. Both wrap.
+    pub fn seen_and_dropped(&mut self) -> (u32, u32) {
+        let mut counts = [0 as libc::c_uint; 2]; // struct tpacket_stats
+        let mut len = size_of_val(&counts) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `counts`.
+        let result = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_PACKET,
+                PACKET_STATISTICS,
+                counts.as_mut_ptr().cast(),
+                &mut len,
+            )
+        };
+        if result == 0 {
+            let [seen, dropped] = counts;
+            self.seen = self.seen.wrapping_add(seen);
+            self.dropped = self.dropped.wrapping_add(dropped);
+        }
+        (self.seen, self.dropped)
+    }
+
+    /// Forgets that the interface was down: until then a sleep on the descriptor ends at once.
+    #[cold]
+    pub fn clear_error(&self) {
+        let mut error: libc::c_int = 0;
+        let mut len = size_of_val(&error) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `error`. What it says is of no interest.
+        unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ERROR,
+                ptr::from_mut(&mut error).cast(),
+                &mut len,
+            );
+        }
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that `open` made, which nobody uses any more.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), RING) };
+    }
+}
+
+/// What a frame holds, from the second field of its `struct tpacket2_hdr` on. Whatever its offsets are, it stays within.
+#[inline]
+fn captured(state: u32, rest: &mut [u8]) -> Captured<'_> {
+    let word = |at: usize| {
+        let bytes = rest.get(at - size_of::<Status>()..).and_then(|bytes| bytes.first_chunk());
+        bytes.map_or(0, |&bytes| u32::from_ne_bytes(bytes))
+    };
+    let half = |at: usize| {
+        let bytes = rest.get(at.saturating_sub(size_of::<Status>())..).and_then(|bytes| bytes.first_chunk());
+        bytes.map_or(0, |&bytes| u16::from_ne_bytes(bytes))
+    };
+    let (snaplen, mac, net) = (word(8) as usize, usize::from(half(12)), usize::from(half(14)));
+    let arrived = u64::from(word(16)) * 1_000_000_000 + u64::from(word(20));
+    let segment = half(mac.saturating_sub(OFFLOADS) + SEGMENT_IN_OFFLOADS);
+    let place = |at: usize| at.saturating_sub(size_of::<Status>());
+    let end = place(mac + snaplen).min(rest.len());
+    Captured {
+        bytes: rest.get_mut(place(net)..end).unwrap_or_default(),
+        segment: (segment > 0).then_some(segment),
+        checked: state & (STATUS_CSUM_VALID | STATUS_CSUM_NOT_READY) != 0,
+        arrived,
+    }
+}
+
+/// Sends IPv4 packets to neighbours.
+#[derive(Debug)]
+pub struct PacketSender {
+    fd: OwnedFd,
+}
+
+/// A neighbour, for the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Neighbour(libc::sockaddr_ll);
+
+impl Neighbour {
+    /// The one with that address at that interface.
+    pub fn new(interface: u32, mac: Mac) -> Neighbour {
+        let mut to = link_address(interface);
+        to.sll_halen = mac.len() as u8;
+        for (to, from) in to.sll_addr.iter_mut().zip(mac) {
+            *to = from;
+        }
+        Neighbour(to)
+    }
+}
+
+impl PacketSender {
+    /// Needs CAP_NET_RAW.
+    pub fn open() -> io::Result<PacketSender> {
+        // It asks for no protocol: so it receives nothing.
+        Ok(PacketSender { fd: open_socket(libc::SOCK_DGRAM)? })
+    }
+
+    /// Sends a packet, header and what follows it. Never blocks.
+    #[inline]
+    pub fn send(&self, to: &Neighbour, header: &[u8], payload: &[u8]) -> io::Result<()> {
+        let piece =
+            |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let pieces = [piece(header), piece(payload)];
+        // SAFETY: the structure is pointers and integers, for which zero is a value.
+        let mut message: libc::msghdr = unsafe { zeroed() };
+        message.msg_name = ptr::from_ref(&to.0).cast_mut().cast();
+        message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        message.msg_iov = pieces.as_ptr().cast_mut();
+        message.msg_iovlen = pieces.len();
+        // SAFETY: address and pieces outlive the call.
+        let sent =
+            unsafe { libc::syscall(libc::SYS_sendmsg, self.fd.as_raw_fd(), &message, libc::MSG_DONTWAIT) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+fn open_socket(kind: libc::c_int) -> io::Result<OwnedFd> {
+    let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory is involved.
+    let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The kernel's version.
+fn linux() -> Option<(u32, u32)> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+fn link_address(interface: u32) -> libc::sockaddr_ll {
+    // SAFETY: the structure is plain integers.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    address.sll_family = libc::AF_PACKET as libc::c_ushort;
+    address.sll_protocol = (libc::ETH_P_IP as u16).to_be();
+    address.sll_ifindex = interface as libc::c_int;
+    address
+}
+
+fn set_option<T>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+    // SAFETY: `value` outlives the call, and its size is given.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+// ---- filters: the kernel's instructions of old (BPF; its Documentation/networking/filter.rst) ----
+
+fn step(code: u32, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+const LOAD_BYTE: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
+const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
+const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const LOAD_HALF_BEHIND_HEADER: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_IND;
+const HEADER_LENGTH: u32 = libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH;
+const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+const ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+const INTERFACE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_IFINDEX) as u32;
+
+/// Of IPv4 packets on Ethernet: whole UDP datagrams of up to [`MOST_BYTES`] for these ports of this address.
+fn ring_filter(address: Ipv4Addr, ports: &[u16]) -> Vec<libc::sock_filter> {
+    // What each test asks for; those that must not be met jump the other way.
+    let tests: [(libc::sock_filter, u32, u32, bool); 4] = [
+        (step(LOAD_BYTE, ETHERNET + 9), EQUAL, libc::IPPROTO_UDP as u32, true),
+        (step(LOAD_WORD, ETHERNET + 16), EQUAL, u32::from(address), true),
+        (step(LOAD_HALF, ETHERNET + 6), ANY_BIT, 0x3fff, false), // more fragments, or not the first
+        (step(LOAD_HALF_BEHIND_HEADER, ETHERNET + 4), ABOVE, u32::from(MOST_BYTES), false),
+    ];
+    let mut program = vec![step(HEADER_LENGTH, ETHERNET)];
+    let len = program.len() + 2 * tests.len() + 1 + ports.len() + 2;
+    let refuse = len - 2;
+    for (load, test, k, wanted) in tests {
+        program.push(load);
+        let far = (refuse - program.len() - 1) as u8;
+        let (jt, jf) = if wanted { (0, far) } else { (far, 0) };
+        program.push(libc::sock_filter { jt, jf, ..step(test, k) });
+    }
+    program.push(step(LOAD_HALF_BEHIND_HEADER, ETHERNET + 2));
+    for &port in ports {
+        let far = (refuse - program.len()) as u8;
+        program.push(libc::sock_filter { jt: far, ..step(EQUAL, u32::from(port)) });
+    }
+    program.extend([step(RETURN, 0), step(RETURN, u32::MAX)]);
+    program
+}
+
+/// Of datagrams, from their UDP header on: those that a ring of this interface does not take.
+fn udp_filter(interface: u32) -> [libc::sock_filter; 6] {
+    [
+        step(LOAD_WORD, INTERFACE),
+        libc::sock_filter { jf: 3, ..step(EQUAL, interface) },
+        step(LOAD_HALF, 4),
+        libc::sock_filter { jt: 1, ..step(ABOVE, u32::from(MOST_BYTES)) },
+        step(RETURN, 0),
+        step(RETURN, u32::MAX),
+    ]
+}
+
+fn set_filter(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
+    let program =
+        libc::sock_fprog { len: program.len() as libc::c_ushort, filter: program.as_ptr().cast_mut() };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}

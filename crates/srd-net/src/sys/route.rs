@@ -1,0 +1,181 @@
+//! Where the kernel would send a packet to, and whether something stands in between that a packet socket would go around
+//! (rtnetlink(7); linux/rtnetlink.h, linux/neighbour.h).
+
+use super::netlink::{Netlink, attribute, u16_of, u32_of, with_attribute};
+use std::fs::{self, File};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
+
+const ROUTE: usize = 12; // struct rtmsg
+const ROUTE_TYPE: usize = 7; // rtm_type in it
+const NEIGHBOUR: usize = 12; // struct ndmsg
+const MTU: u16 = 2; // RTAX_MTU
+const VIA: u16 = 18; // RTA_VIA
+const ENCAP_TYPE: u16 = 21; // RTA_ENCAP_TYPE
+
+/// The states in which a neighbour's address is used (linux/neighbour.h, NUD_VALID).
+const VALID: u16 = libc::NUD_PERMANENT
+    | libc::NUD_NOARP
+    | libc::NUD_REACHABLE
+    | libc::NUD_PROBE
+    | libc::NUD_STALE
+    | libc::NUD_DELAY;
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// Why packets to an address cannot leave by a packet socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoHop {
+    /// They are not routed, or the neighbour's address is not known yet.
+    Unknown,
+    /// They leave by another interface, or stay on this host.
+    OtherInterface,
+    /// Several routes lead there, and the kernel chooses by flow.
+    SeveralWays,
+    /// The route does something to them: a tunnel, another family's gateway.
+    Special,
+    /// The path takes shorter packets only.
+    SmallMtu,
+}
+
+/// The routing table, asked.
+#[derive(Debug)]
+pub struct Routes {
+    netlink: Netlink,
+}
+
+impl Routes {
+    /// Of this network namespace.
+    pub fn open() -> io::Result<Routes> {
+        Ok(Routes { netlink: Netlink::open(libc::NETLINK_ROUTE)? })
+    }
+
+    /// The neighbour to whom packets of up to `len` bytes from `from` to `to` go by `interface`.
+    pub fn next_hop(&self, from: Ipv4Addr, to: Ipv4Addr, interface: u32, len: u32) -> Result<Mac, NoHop> {
+        let route = self.route(from, to, 0)?;
+        if route.first_chunk::<ROUTE>().is_none_or(|route| route[ROUTE_TYPE] != libc::RTN_UNICAST) {
+            return Err(NoHop::OtherInterface);
+        }
+        let attributes = &route[ROUTE..];
+        if attribute(attributes, libc::RTA_OIF).and_then(u32_of) != Some(interface) {
+            return Err(NoHop::OtherInterface);
+        }
+        if attribute(attributes, VIA).is_some() || attribute(attributes, ENCAP_TYPE).is_some() {
+            return Err(NoHop::Special);
+        }
+        let metrics = attribute(attributes, libc::RTA_METRICS).unwrap_or_default();
+        if attribute(metrics, MTU).and_then(u32_of).is_some_and(|mtu| mtu != 0 && mtu < len) {
+            return Err(NoHop::SmallMtu);
+        }
+        let gateway = attribute(attributes, libc::RTA_GATEWAY).unwrap_or(&to.octets()).to_vec();
+        // What was found is one flow's way; the entry of the table has all.
+        let entry = self.route(from, to, libc::RTM_F_FIB_MATCH)?;
+        if entry.get(ROUTE..).is_none_or(|entry| attribute(entry, libc::RTA_MULTIPATH).is_some()) {
+            return Err(NoHop::SeveralWays);
+        }
+        self.neighbour(&gateway, interface)
+    }
+
+    fn route(&self, from: Ipv4Addr, to: Ipv4Addr, flags: u32) -> Result<Vec<u8>, NoHop> {
+        let mut body = vec![libc::AF_INET as u8, 32, 32, 0, 0, 0, 0, 0];
+        body.extend_from_slice(&flags.to_ne_bytes());
+        body.extend(with_attribute(libc::RTA_DST, &to.octets()));
+        body.extend(with_attribute(libc::RTA_SRC, &from.octets()));
+        self.netlink.get(libc::RTM_GETROUTE, &body).map_err(|_| NoHop::Unknown)
+    }
+
+    fn neighbour(&self, address: &[u8], interface: u32) -> Result<Mac, NoHop> {
+        let mut body = vec![libc::AF_INET as u8, 0, 0, 0];
+        body.extend_from_slice(&interface.to_ne_bytes());
+        body.extend_from_slice(&[0; NEIGHBOUR - 8]);
+        body.extend(with_attribute(libc::NDA_DST, address));
+        let found = self.netlink.get(libc::RTM_GETNEIGH, &body).map_err(|_| NoHop::Unknown)?;
+        let state = found.get(8..10).and_then(u16_of).unwrap_or(0);
+        let mac = found.get(NEIGHBOUR..).and_then(|attributes| attribute(attributes, libc::NDA_LLADDR));
+        let mac = mac.and_then(|mac| Mac::try_from(mac).ok());
+        mac.filter(|_| state & VALID != 0).ok_or(NoHop::Unknown)
+    }
+}
+
+/// What may look at this host's IP packets, or change them, and never sees those of a packet socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InBetween {
+    /// Nothing.
+    Nothing,
+    /// Tables of a packet filter.
+    Filter,
+    /// Policies of IPsec.
+    Ipsec,
+    /// Who asks may not know.
+    Hidden,
+}
+
+/// Looks for it, in the network namespace in which it was made.
+#[derive(Debug)]
+pub struct Observer {
+    /// /proc/net of that namespace.
+    directory: File,
+    parts: [Option<Netlink>; 2],
+}
+
+/// What is asked of each part: which message, what it holds, and what it means if there is an answer.
+const QUESTIONS: [(libc::c_int, u16, usize, InBetween); 2] = [
+    // NETLINK_NETFILTER; struct nfgenmsg
+    (12, (libc::NFNL_SUBSYS_NFTABLES << 8 | libc::NFT_MSG_GETTABLE) as u16, 4, InBetween::Filter),
+    // NETLINK_XFRM; XFRM_MSG_GETPOLICY; struct xfrm_userpolicy_id
+    (6, 21, 64, InBetween::Ipsec),
+];
+
+impl Observer {
+    /// Of this network namespace.
+    pub fn new() -> io::Result<Observer> {
+        let directory = File::open("/proc/thread-self/net")?;
+        let mut parts = [None, None];
+        for (part, (protocol, ..)) in parts.iter_mut().zip(QUESTIONS) {
+            match Netlink::open(protocol) {
+                Ok(netlink) => *part = Some(netlink),
+                Err(error) if is_absent(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Observer { directory, parts })
+    }
+
+    /// What there is.
+    pub fn look(&self) -> InBetween {
+        let tables = format!("/proc/self/fd/{}/ip_tables_names", self.directory.as_raw_fd());
+        if fs::read_to_string(tables).is_ok_and(|tables| !tables.trim().is_empty()) {
+            return InBetween::Filter;
+        }
+        for (part, (_, what, len, found)) in self.parts.iter().zip(QUESTIONS) {
+            let Some(netlink) = part else { continue };
+            match netlink.dump(what, &[0; 64][..len]) {
+                Ok(all) if all.is_empty() => {}
+                Ok(_) => return found,
+                Err(error) if is_absent(&error) => {}
+                Err(_) => return InBetween::Hidden,
+            }
+        }
+        InBetween::Nothing
+    }
+}
+
+/// Whether an error says that the kernel has no such part.
+fn is_absent(error: &io::Error) -> bool {
+    let absent = [libc::EPROTONOSUPPORT, libc::EAFNOSUPPORT, libc::EINVAL, libc::EOPNOTSUPP, libc::ENOENT];
+    error.raw_os_error().is_some_and(|errno| absent.contains(&errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_on_this_host_has_no_next_hop() {
+        let local = Ipv4Addr::LOCALHOST;
+        let found = Routes::open().unwrap().next_hop(local, local, 1, 100);
+        assert_eq!(found, Err(NoHop::OtherInterface));
+    }
+}

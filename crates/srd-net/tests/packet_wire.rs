@@ -1,0 +1,225 @@
+//! Short packets by packet sockets, between network namespaces joined by a link: what goes that way, and what becomes of it when
+//! routes, neighbours, interfaces and rights are not what they were. Without the right to make such a link these tests are
+//! skipped.
+
+mod namespace;
+mod support;
+
+use namespace::Namespaces;
+use std::time::{Duration, Instant};
+use support::keys::KeyFile;
+use support::traffic::{LENGTHS, PLACE, exchange, write_and_read};
+use support::{Host, PATIENCE, options};
+
+const PACKET: &str = "SRD_WIRE=packet";
+
+fn pair(test: &str, mtu: u32) -> Option<Namespaces> {
+    Namespaces::new(test, mtu)
+}
+
+fn host(pair: &Namespaces, side: usize, variables: &[&str]) -> Host {
+    pair.run(side, || Host::with_options(&options("e0", variables)))
+}
+
+fn hosts(pair: &Namespaces, variables: &[&str]) -> (Host, Host) {
+    (host(pair, 0, variables), host(pair, 1, variables))
+}
+
+/// Packets that a host has sent and received by packet sockets.
+fn short(host: &Host) -> (u64, u64) {
+    let stats = host.instance.stats().unwrap();
+    (stats.transmit.by_packet_socket, stats.receive.by_packet_socket)
+}
+
+/// Exchanges messages until both hosts send by packet sockets, and says how many they have sent so.
+fn until_short(a: &mut Host, b: &mut Host) {
+    let (before, start) = ((short(a).0, short(b).0), Instant::now());
+    while short(a).0 == before.0 || short(b).0 == before.1 {
+        assert!(start.elapsed() < PATIENCE, "{} {}", a.report(), b.report());
+        exchange(a, b, 1);
+    }
+}
+
+/// From now on what `a` sends leaves by UDP.
+fn leaves_by_udp(a: &mut Host, b: &mut Host) {
+    let start = Instant::now();
+    loop {
+        let before = short(a).0;
+        exchange(a, b, 3);
+        if short(a).0 == before {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{}", a.report());
+    }
+}
+
+#[test]
+fn short_packets_take_packet_sockets_and_long_ones_do_not() {
+    for sealed in [false, true] {
+        let Some(pair) = pair("wire", 1500) else { return };
+        let key = KeyFile::new();
+        let (mut a, mut b) = hosts(&pair, &[PACKET, key.variable()][..if sealed { 2 } else { 1 }]);
+        until_short(&mut a, &mut b);
+        exchange(&mut b, &mut a, 3);
+        write_and_read(&mut a, &mut b, 300_000, 7);
+        let start = Instant::now();
+        // All that has left so comes so; and short packets that were sent together.
+        while short(&b).1 < short(&a).0 {
+            assert!(start.elapsed() < PATIENCE, "{} {}", a.report(), b.report());
+            b.poll();
+        }
+        let sent = a.instance.stats().unwrap().transmit;
+        assert!(sent.packets > sent.by_packet_socket, "{}", a.report());
+        let received = b.instance.stats().unwrap().receive;
+        assert_eq!(received.host_drops, 0, "{}", b.report());
+        assert!(received.not_decoded.is_empty() && received.not_opened.is_empty(), "{}", b.report());
+    }
+}
+
+#[test]
+fn who_has_packet_sockets_speaks_with_who_has_not() {
+    let Some(pair) = pair("mixed", 1500) else { return };
+    let (mut a, mut b) = (host(&pair, 0, &[PACKET]), host(&pair, 1, &[]));
+    let start = Instant::now();
+    while short(&a).0 == 0 || short(&a).1 == 0 {
+        assert!(start.elapsed() < PATIENCE, "{} {}", a.report(), b.report());
+        exchange(&mut a, &mut b, 1);
+        exchange(&mut b, &mut a, 1);
+    }
+    assert_eq!(short(&b), (0, 0), "{}", b.report());
+}
+
+#[test]
+fn an_interface_that_goes_down_and_up_loses_nothing() {
+    let Some(pair) = pair("wiredown", 1500) else { return };
+    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    until_short(&mut a, &mut b);
+    for side in [0, 1] {
+        pair.ip_in(side, "link set e0 down");
+        for (i, &len) in LENGTHS.iter().enumerate() {
+            b.recv(i as u64, 200_000 + i * PLACE, PLACE);
+            a.send(i as u64, b.address(), i * PLACE, len);
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(a.poll().is_none());
+        pair.ip_in(side, "link set e0 up");
+        for _ in LENGTHS {
+            a.success();
+            b.success();
+        }
+        until_short(&mut a, &mut b);
+    }
+}
+
+#[test]
+fn a_neighbour_with_another_address_is_found_again() {
+    let Some(pair) = pair("wiremac", 1500) else { return };
+    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    until_short(&mut a, &mut b);
+    pair.ip_in(1, "link set e0 address 02:00:00:00:66:99");
+    pair.ip_in(0, "neigh flush dev e0");
+    exchange(&mut a, &mut b, 2);
+    until_short(&mut a, &mut b);
+}
+
+#[test]
+fn where_several_routes_lead_to_or_another_interface_does_udp_is_used() {
+    let Some(pair) = pair("wireroute", 1500) else { return };
+    for (side, other) in [(0, 1), (1, 2)] {
+        pair.ip_in(side, &format!("address add 10.68.0.{}/32 dev lo", other));
+    }
+    pair.ip_in(0, "route add 10.68.0.2/32 via 10.66.0.2");
+    pair.ip_in(1, "route add 10.68.0.1/32 via 10.66.0.1");
+    // A second link beside the first.
+    pair.join("e1");
+    pair.ip_in(0, "address add 10.67.0.1/24 dev e1");
+    pair.ip_in(1, "address add 10.67.0.2/24 dev e1");
+    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    until_short(&mut a, &mut b);
+    pair.ip_in(0, "route add 10.66.0.2/32 nexthop via 10.67.0.2 nexthop via 10.66.0.2 onlink dev e0");
+    leaves_by_udp(&mut a, &mut b);
+    pair.ip_in(0, "route replace 10.66.0.2/32 via 10.67.0.2");
+    leaves_by_udp(&mut a, &mut b);
+    pair.ip_in(0, "route delete 10.66.0.2/32");
+    until_short(&mut a, &mut b);
+}
+
+#[test]
+fn packets_that_come_by_another_interface_are_not_lost() {
+    let Some(pair) = pair("wireother", 1500) else { return };
+    pair.join("e1");
+    pair.ip_in(0, "address add 10.67.0.1/24 dev e1");
+    pair.ip_in(1, "address add 10.67.0.2/24 dev e1");
+    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    until_short(&mut a, &mut b);
+    pair.ip_in(0, "route add 10.66.0.2/32 via 10.67.0.2");
+    pair.ip_in(1, "route add 10.66.0.1/32 via 10.67.0.1");
+    leaves_by_udp(&mut a, &mut b);
+    leaves_by_udp(&mut b, &mut a);
+}
+
+#[test]
+fn ipsec_policies_keep_packets_with_udp_unless_packet_sockets_are_asked_for() {
+    let Some(pair) = pair("wirexfrm", 1500) else { return };
+    let policy = "xfrm policy add src 10.99.0.0/24 dst 10.98.0.0/24 dir out action allow";
+    let (mut a, mut b) = hosts(&pair, &["SRD_WIRE=auto"]);
+    until_short(&mut a, &mut b);
+    pair.ip_in(0, policy);
+    leaves_by_udp(&mut a, &mut b);
+    let came = short(&a).1;
+    exchange(&mut b, &mut a, 3);
+    assert!(short(&b).0 > 0 && short(&a).1 == came, "{}", a.report());
+    let mut c = host(&pair, 0, &["SRD_WIRE=auto"]);
+    leaves_by_udp(&mut c, &mut b);
+    assert_eq!(short(&c), (0, 0));
+    let mut d = host(&pair, 0, &[PACKET]);
+    until_short(&mut d, &mut b);
+}
+
+#[test]
+fn without_the_right_to_packet_sockets_udp_is_used() {
+    let Some(pair) = pair("wireright", 1500) else { return };
+    let mut a = pair.run(0, || {
+        drop_net_raw();
+        Host::with_options(&options("e0", &[PACKET]))
+    });
+    let mut b = host(&pair, 1, &[PACKET]);
+    exchange(&mut a, &mut b, 3);
+    assert_eq!(short(&a), (0, 0), "{}", a.report());
+}
+
+#[test]
+fn what_sleeps_is_woken_by_a_short_packet() {
+    let Some(pair) = pair("wiresleep", 1500) else { return };
+    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    until_short(&mut a, &mut b);
+    // Longer than any poll of the thread's own: it sleeps by then.
+    for i in 0..5 {
+        std::thread::sleep(Duration::from_millis(50));
+        b.recv(i, 200_000, PLACE);
+        let before = b.instance.stats().unwrap().receive.packets;
+        a.send(i, b.address(), 0, 8);
+        let start = Instant::now();
+        while b.instance.stats().unwrap().receive.packets == before {
+            assert!(start.elapsed() < PATIENCE, "{}", b.report());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        a.success();
+        b.success();
+    }
+}
+
+/// This thread, and those that it starts, have CAP_NET_RAW no longer (capabilities(7)).
+fn drop_net_raw() {
+    const VERSION_3: u32 = 0x2008_0522;
+    const NET_RAW: u32 = 13;
+    let header = [VERSION_3, 0];
+    let mut sets = [0u32; 6]; // effective, permitted, inheritable; then their upper halves
+    // SAFETY: as many words as version 3 has.
+    let got = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
+    assert_eq!(got, 0);
+    sets[..3].iter_mut().for_each(|set| *set &= !(1 << NET_RAW));
+    // SAFETY: as above.
+    let set = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
+    assert_eq!(set, 0);
+}
