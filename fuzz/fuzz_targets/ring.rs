@@ -92,8 +92,8 @@ fn take_all(post: &mut Inbox) {
             bottom.set(bottom.get().min(range.start as u64));
             top.set(top.get().max(range.end as u64));
         });
-        all += got as u64;
-        if got == 0 {
+        all += got.records as u64;
+        if got.records == 0 {
             break;
         }
         assert!(all <= most, "more records than rings hold");

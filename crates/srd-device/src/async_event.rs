@@ -23,6 +23,11 @@ impl AsyncEvents {
         room
     }
 
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     pub fn pop(&mut self) -> Option<AsyncEvent> {
         self.waiting.pop_front()
     }

@@ -126,6 +126,12 @@ impl CompletionQueue {
         if at > self.popped { None } else { self.losses.pop_front().map(|(_, loss)| loss) }
     }
 
+    /// Whether any waits.
+    #[inline]
+    pub fn has_losses(&self) -> bool {
+        !self.losses.is_empty()
+    }
+
     /// All that wait, whether their turn has come or not.
     pub fn losses(&self) -> impl Iterator<Item = Loss> {
         self.losses.iter().map(|&(_, loss)| loss)

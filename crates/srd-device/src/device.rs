@@ -157,6 +157,12 @@ impl<M: Memory> Device<M> {
         self.objects.poll_loss(cq)
     }
 
+    /// Whether losses wait in a queue.
+    #[inline]
+    pub fn has_losses(&self, cq: CqId) -> bool {
+        self.objects.has_losses(cq)
+    }
+
     /// All losses that wait in a queue, whatever has to be taken before them.
     pub fn losses(&self, cq: CqId) -> impl Iterator<Item = Loss> {
         self.objects.losses(cq)
@@ -186,6 +192,12 @@ impl<M: Memory> Device<M> {
     /// taken here.
     pub fn poll_notification(&mut self) -> Option<CqId> {
         self.objects.poll_notification()
+    }
+
+    /// Whether anything is to be polled of the two above and below.
+    #[inline]
+    pub fn has_fired(&self) -> bool {
+        self.objects.has_fired()
     }
 
     /// Asynchronous events.

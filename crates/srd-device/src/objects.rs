@@ -285,6 +285,11 @@ impl<M: Memory> Objects<M> {
         Some(cq)
     }
 
+    #[inline]
+    pub fn has_fired(&self) -> bool {
+        !self.notifications.is_empty() || !self.events.is_empty()
+    }
+
     pub fn poll_async_event(&mut self) -> Option<AsyncEvent> {
         self.events.pop()
     }
@@ -311,6 +316,12 @@ impl<M: Memory> Objects<M> {
     #[inline]
     pub fn poll_loss(&mut self, cq: CqId) -> Option<Loss> {
         self.completion_queues.get_mut(cq.0 as usize)?.as_mut()?.pop_loss()
+    }
+
+    #[inline]
+    pub fn has_losses(&self, cq: CqId) -> bool {
+        let queue = self.completion_queues.get(cq.0 as usize).and_then(Option::as_ref);
+        queue.is_some_and(CompletionQueue::has_losses)
     }
 
     pub fn losses(&self, cq: CqId) -> impl Iterator<Item = Loss> {

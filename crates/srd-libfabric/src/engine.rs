@@ -287,8 +287,20 @@ impl Engine {
         let (mut from_shm, mut left) = (false, false);
         for shm in state.endpoints.iter_mut().flatten().filter_map(|bound| bound.shm.as_mut().ok()) {
             let layer = &mut Layer { messages: &mut state.messages, device, now };
-            let turns = (0..MOST_TURNS).take_while(|_| shm.round(layer)).count();
-            (from_shm, left) = (from_shm || turns > 0, left || turns == MOST_TURNS as usize);
+            let mut turns = 0;
+            loop {
+                let taken = shm.round(layer);
+                from_shm |= taken.records > 0;
+                // Peers that have gone are lost only when everything that they sent has been taken: that takes a look of its own.
+                if taken.records == 0 || taken.all && !layer.messages.has_gone() {
+                    break;
+                }
+                turns += 1;
+                if turns == MOST_TURNS {
+                    left = true;
+                    break;
+                }
+            }
         }
         if !left {
             state.messages.lanes_are_empty(device, now);

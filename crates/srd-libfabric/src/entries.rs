@@ -157,22 +157,23 @@ fn entry_size(format: u32) -> usize {
 /// There is room for an entry of that format behind `index` others at `buf`.
 #[inline]
 unsafe fn write(format: u32, buf: *mut c_void, index: usize, entry: &Entry) {
-    let whole = fi_cq_tagged_entry {
-        op_context: entry.context as *mut c_void,
-        flags: entry.flags,
-        len: entry.len as usize,
-        buf: entry.buf as *mut c_void,
-        data: entry.data,
-        tag: entry.tag,
-    };
-    let size = entry_size(format);
-    // SAFETY: as the caller says; no entry is longer than `whole`.
+    // SAFETY: as the caller says; each format is the beginning of the next.
     unsafe {
-        std::ptr::copy_nonoverlapping(
-            (&raw const whole).cast::<u8>(),
-            buf.cast::<u8>().add(index * size),
-            size,
-        );
+        let to = buf.cast::<u8>().add(index * entry_size(format)).cast::<fi_cq_tagged_entry>();
+        (&raw mut (*to).op_context).write_unaligned(entry.context as *mut c_void);
+        if format == FI_CQ_FORMAT_CONTEXT {
+            return;
+        }
+        (&raw mut (*to).flags).write_unaligned(entry.flags);
+        (&raw mut (*to).len).write_unaligned(entry.len as usize);
+        if format == FI_CQ_FORMAT_MSG {
+            return;
+        }
+        (&raw mut (*to).buf).write_unaligned(entry.buf as *mut c_void);
+        (&raw mut (*to).data).write_unaligned(entry.data);
+        if format != FI_CQ_FORMAT_DATA {
+            (&raw mut (*to).tag).write_unaligned(entry.tag);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::bereaved::Bereaved;
 use srd_device::{Device, HostMemory, QPS_PER_PORT};
 use srd_msg::{EndpointId, Identity, LaneSend, LaneTraffic, PeerAddr, PeerId};
 use srd_net::log;
-use srd_shm::{Address, CopyError, DIRECTORY, Inbox, NoCopy, NoLane, Options, SendError};
+use srd_shm::{Address, CopyError, DIRECTORY, Inbox, NoCopy, NoLane, Options, SendError, Taken};
 use srd_wire::{Gid, Nanos, Qpn, Time};
 use std::path::Path;
 use std::sync::Arc;
@@ -160,9 +160,9 @@ impl ShmPeers {
         self.asleep || self.post.has_news()
     }
 
-    /// Takes what has come. Returns whether there was anything.
+    /// Takes what has come.
     #[inline]
-    pub fn round(&mut self, layer: &mut Layer<'_>) -> bool {
+    pub fn round(&mut self, layer: &mut Layer<'_>) -> Taken {
         if self.asleep {
             self.asleep = false;
             self.post.wake_up();
@@ -176,7 +176,7 @@ impl ShmPeers {
         if layer.now >= self.next_sweep {
             self.sweep(layer);
         }
-        taken > 0
+        taken
     }
 
     #[cold]

@@ -97,13 +97,11 @@ impl State {
     /// Hands what has completed to completion queues and counters. Returns whether there was anything.
     #[inline]
     pub fn collect(&mut self) -> bool {
-        let mut any = false;
-        while let Some(done) = self.messages.poll_done() {
-            any = true;
-            if let Some(Some(bound)) = self.endpoints.get(done.endpoint.0 as usize) {
-                bound.reports.deliver(&done);
+        let State { messages, endpoints, .. } = self;
+        messages.take_done(|done| {
+            if let Some(Some(bound)) = endpoints.get(done.endpoint.0 as usize) {
+                bound.reports.deliver(done);
             }
-        }
-        any
+        })
     }
 }

@@ -22,7 +22,9 @@ impl Endpoint {
     pub fn arrived<M: Store>(&mut self, cx: &mut Cx<'_, M>, from: &Place, at: u64, len: u32) -> Option<u32> {
         // Memory need not hold more of it than a header (`srd_device::HeaderMemory`).
         let head = cx.memory().bytes(at, (len as usize).min(LONGEST));
-        let Some((common, body, header)) = header::decode(head) else {
+        // A long structure, which stays where it is.
+        let decoded = header::decode(head);
+        let Some((common, body, header)) = &decoded else {
             cx.shared.counters.malformed += 1;
             return None;
         };
@@ -33,11 +35,11 @@ impl Endpoint {
         if self.peers[peer as usize].is_stranger() {
             self.trust_newcomers(cx);
         }
-        if self.is_claimed(from, &common) && body.is_answer() {
+        if self.is_claimed(from, common) && body.is_answer() {
             cx.shared.count(Breach::Unasked);
             return Some(peer);
         }
-        if let Err(breach) = self.may_ask(cx, peer, &body) {
+        if let Err(breach) = self.may_ask(cx, peer, body) {
             let session = session_name(common.from, common.session);
             match session == self.peers[peer as usize].their_session {
                 true => self.breach(cx, peer, breach),
@@ -45,10 +47,10 @@ impl Endpoint {
             }
             return Some(peer);
         }
-        if !self.admit(cx, peer, &common, &body, from) {
+        if !self.admit(cx, peer, common, body, from) {
             return Some(peer);
         }
-        if self.peers[peer as usize].identity == 0 && !self.is_claimed(from, &common) {
+        if self.peers[peer as usize].identity == 0 && !self.is_claimed(from, common) {
             self.peers[peer as usize].identity = common.from;
         }
         let state = &mut self.peers[peer as usize];
@@ -62,7 +64,7 @@ impl Endpoint {
         if !state.greeted {
             self.greet(cx, peer);
         }
-        let (payload, len) = (at + header as u64, len - header as u32);
+        let (payload, len) = (at + *header as u64, len - *header as u32);
         let number = body.number();
         let state = &mut self.peers[peer as usize];
         if let Some(number) = number.filter(|_| from.near && state.theirs_gaps) {
@@ -77,7 +79,7 @@ impl Endpoint {
         }
         let taken = match number {
             Some(number) => self.in_order(cx, peer, number, body, payload, len),
-            None => self.out_of_order(cx, peer, &body, payload, len),
+            None => self.out_of_order(cx, peer, body, payload, len),
         };
         if let Err(breach) = taken {
             self.breach(cx, peer, breach);
@@ -114,25 +116,25 @@ impl Endpoint {
         cx: &mut Cx<'_, M>,
         peer: u32,
         number: u32,
-        body: Body,
+        body: &Body,
         payload: u64,
         len: u32,
     ) -> Result<(), Breach> {
         let state = &mut self.peers[peer as usize];
-        if let Body::Message(Message { part: Some(part), .. }) = &body {
+        if let Body::Message(Message { part: Some(part), .. }) = body {
             let offset = part.offset;
             if let Some(&index) = state.assemblies.get(&number) {
                 return self.next_part(cx, index, offset, payload, len);
             }
         }
         let ahead = number.wrapping_sub(state.expected);
-        if let Body::Void { number } = body {
+        if let &Body::Void { number } = body {
             self.void(cx, peer, number);
         }
         let state = &mut self.peers[peer as usize];
         if ahead == 0 {
             state.expected = number.wrapping_add(1);
-            self.in_turn(cx, peer, &body, payload, len)?;
+            self.in_turn(cx, peer, body, payload, len)?;
             if !self.peers[peer as usize].early.is_empty() {
                 self.next_turns(cx, peer)?;
             }
@@ -147,7 +149,7 @@ impl Endpoint {
         cx: &mut Cx<'_, M>,
         peer: u32,
         (number, ahead): (u32, u32),
-        body: Body,
+        body: &Body,
         payload: u64,
         len: u32,
     ) -> Result<(), Breach> {
@@ -160,26 +162,26 @@ impl Endpoint {
             return Err(Breach::Number);
         }
         let early = match body {
-            Body::Message(ref message) if message.part.is_some() => {
+            Body::Message(message) if message.part.is_some() => {
                 let (index, offset) = self.collect(cx, peer, message, len)?;
                 self.hold(cx, index, offset, payload, len)?;
                 Early::Parts(index)
             }
             body => {
-                match &body {
+                match body {
                     Body::Message(_) => self.charge(cx, peer, len)?,
-                    _ => self.charge_operation(cx, peer, &body, len)?,
+                    _ => self.charge_operation(cx, peer, body, len)?,
                 }
                 let mut copy = None;
                 if len > 0 {
                     let Some(buffer) = cx.try_buffer(len as usize) else {
-                        self.discharge_early(cx.shared, peer, &body, len);
+                        self.discharge_early(cx.shared, peer, body, len);
                         return Err(Breach::Memory);
                     };
                     cx.memory().copy(payload, buffer.addr, len as usize);
                     copy = Some(buffer);
                 }
-                Early::Whole { body: Box::new(body), payload: copy, len }
+                Early::Whole { body: Box::new(body.clone()), payload: copy, len }
             }
         };
         cx.shared.counters.early += 1;

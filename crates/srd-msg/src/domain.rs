@@ -197,7 +197,7 @@ impl<M: Store> Domain<M> {
         endpoint: EndpointId,
         f: impl FnOnce(&mut Endpoint, &mut Cx<'_, M>) -> Result<R, Refused>,
     ) -> Result<R, Refused> {
-        if device.losses(self.shared.cq).next().is_some() {
+        if device.has_losses(self.shared.cq) {
             self.take_completions(device, now);
         }
         self.with(device, now, endpoint, f)
@@ -310,7 +310,7 @@ impl<M: Store> Domain<M> {
         len: u32,
     ) {
         let from = Place { gid, qpn, ah: AhNumber::NONE, near: true, claimed: false };
-        if device.losses(self.shared.cq).next().is_some() {
+        if device.has_losses(self.shared.cq) {
             // What the peer sent by its lane before it knew that a context had ended has its turn before that, and what it
             // has sent since after it.
             let cx = &mut Cx { device, now, shared: &mut self.shared };
@@ -452,6 +452,12 @@ impl<M: Store> Domain<M> {
 
     // ---- progress ----
 
+    /// Whether peers are to be lost by [`Domain::lanes_are_empty`].
+    #[inline]
+    pub fn has_gone(&self) -> bool {
+        self.endpoints.iter().flatten().any(|endpoint| !endpoint.gone.is_empty())
+    }
+
     /// All that had come by lanes has been given to [`Domain::arrived_by_shm`]: so peers are lost to whom a lane has led nowhere. What they
     /// sent before they went is not lost with them.
     #[inline]
@@ -492,7 +498,9 @@ impl<M: Store> Domain<M> {
         let cq = cx.shared.cq;
         let mut any = false;
         loop {
-            while let Some(loss) = cx.device.poll_loss(cq) {
+            while cx.device.has_losses(cq)
+                && let Some(loss) = cx.device.poll_loss(cq)
+            {
                 any = true;
                 for endpoint in self.endpoints.iter_mut().flatten() {
                     endpoint.context_ended(cx, &loss);
@@ -518,7 +526,7 @@ impl<M: Store> Domain<M> {
     fn note_losses(&mut self, device: &mut Device<M>, now: Time) {
         let cx = &mut Cx { device, now, shared: &mut self.shared };
         let cq = cx.shared.cq;
-        if cx.device.losses(cq).next().is_some() {
+        if cx.device.has_losses(cq) {
             let losses: Vec<Loss> = cx.device.losses(cq).collect();
             for endpoint in self.endpoints.iter_mut().flatten() {
                 endpoint.contexts_will_end(cx, &losses);
@@ -530,6 +538,17 @@ impl<M: Store> Domain<M> {
     #[inline]
     pub fn next_timeout(&self) -> Time {
         self.next_timeout
+    }
+
+    /// Hands all completions that nobody has taken to `each`, the oldest first. Returns whether there was any.
+    #[inline]
+    pub fn take_done(&mut self, each: impl FnMut(&Done)) -> bool {
+        let any = !self.shared.done.is_empty();
+        if any {
+            self.shared.done.iter().for_each(each);
+            self.shared.done.clear();
+        }
+        any
     }
 
     /// The oldest completion that nobody has taken.

@@ -213,7 +213,7 @@ impl Shared {
     /// was calling already, so that its next call is in time.
     #[inline]
     pub(crate) fn leave(&self, mut core: Held<'_>, now: Time, busy: bool) {
-        let fired = core.fired();
+        let fired = core.device.has_fired().then(|| core.fired());
         let due = core.next_timeout();
         let moved = core.take_moved();
         let long = core.take_moved_many();
@@ -221,7 +221,9 @@ impl Shared {
         if long {
             self.poll_activity.goes_on(clock::now());
         }
-        self.notifier.tell(fired);
+        if let Some(fired) = fired {
+            self.notifier.tell(fired);
+        }
         let sleepers = self.notifier.sleepers();
         if sleepers.any() {
             sleepers.moved(moved, due);

@@ -64,7 +64,7 @@ pub fn a_sleeper_sees_the_record_or_its_sender_the_sleeper(has_cooled: bool) {
         let mut lane = from.connect(to.address()).unwrap();
         // The lane's first news are those of its opening; afterwards it is known, and forgotten or not.
         for _ in 0..if has_cooled { 3 } else { 1 } {
-            assert_eq!(to.receive(9, |_, _| {}), 0);
+            assert_eq!(to.receive(9, |_, _| {}).records, 0);
         }
         let bell = Arc::new(EventFd::new().unwrap());
         let rings = bell.clone();
@@ -82,7 +82,7 @@ pub fn a_sleeper_sees_the_record_or_its_sender_the_sleeper(has_cooled: bool) {
             set.wait(None);
             to.wake_up();
         }
-        got += to.receive(9, |_, bytes| assert_eq!(bytes, b"record"));
+        got += to.receive(9, |_, bytes| assert_eq!(bytes, b"record")).records;
         assert_eq!(got, 1, "awake, and nothing is there");
         drop(sends.join().unwrap());
     });
@@ -93,18 +93,18 @@ pub fn no_record_is_left_in_a_lane_that_nobody_looks_at() {
     explore(3, || {
         let (mut to, from) = (open(1), open(2));
         let mut lane = from.connect(to.address()).unwrap();
-        assert_eq!(to.receive(9, |_, _| {}), 0);
+        assert_eq!(to.receive(9, |_, _| {}).records, 0);
         let sends = thread::spawn(move || {
             lane.send(&[b"record"]).unwrap();
             lane
         });
         let mut got = 0;
         for _ in 0..2 {
-            got += to.receive(9, |_, _| {});
+            got += to.receive(9, |_, _| {}).records;
         }
         let lane = sends.join().unwrap();
         assert!(got == 1 || to.has_news(), "a record lies in a lane that nobody looks at");
-        got += to.receive(9, |_, _| {});
+        got += to.receive(9, |_, _| {}).records;
         assert_eq!(got, 1);
         drop(lane);
     });
@@ -123,7 +123,7 @@ pub fn what_was_sent_before_the_end_comes_before_the_end() {
         let mut got = 0;
         let mut ended = Vec::new();
         let mut look = |to: &mut Inbox| {
-            got += to.receive(9, |_, bytes| assert_eq!(bytes, b"last"));
+            got += to.receive(9, |_, bytes| assert_eq!(bytes, b"last")).records;
             while let Some(end) = to.next_ended() {
                 assert_eq!(got, 1, "the end before what came before it");
                 ended.push(end.why);
@@ -194,7 +194,7 @@ pub fn what_is_copied_was_lent_until_then(ways: &'static [StdUsize; 2]) {
             loans.lend(9);
             (owner, told, memory)
         });
-        while peer.receive(1, |_, bytes| assert_eq!(bytes, b"key 7")) == 0 {
+        while peer.receive(1, |_, bytes| assert_eq!(bytes, b"key 7")).records == 0 {
             thread::yield_now();
         }
         let mut copy = [0u64; 2];

@@ -101,11 +101,12 @@ impl Side {
     fn take(&mut self, count: u32) -> u64 {
         let (mut left, mut last, mut spins) = (count, 0, 0);
         while left > 0 {
-            left -= self.post.receive(left as usize, |_, bytes| {
+            let taken = self.post.receive(left as usize, |_, bytes| {
                 // As a receiver does: every byte is looked at.
                 black_box(bytes);
                 last = u64::from_le_bytes(bytes[bytes.len() - 8..].try_into().expect("eight bytes"));
-            }) as u32;
+            });
+            left -= taken.records as u32;
             self.spin(&mut spins);
         }
         last
@@ -131,8 +132,8 @@ fn child(dir: &Path, of: u32, rounds: u32, core: Option<usize>) {
     side.send(&[&[0; 8]]);
     let (mut left, mut spins) = (rounds / 16, 0);
     while left > 0 {
-        left -=
-            side.post.receive(8, |_, bytes| into[..bytes.len() - 40].copy_from_slice(&bytes[40..])) as u32;
+        let taken = side.post.receive(8, |_, bytes| into[..bytes.len() - 40].copy_from_slice(&bytes[40..]));
+        left -= taken.records as u32;
         side.spin(&mut spins);
     }
     side.send(&[&[0; 8]]);

@@ -120,6 +120,15 @@ pub struct Inbox {
     token: Box<AtomicU64>,
 }
 
+/// What [`Inbox::receive`] has taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// How many records.
+    pub records: usize,
+    /// Whether every sender that is looked at had nothing more when its turn was over.
+    pub all: bool,
+}
+
 impl Inbox {
     /// Opens the segment of the endpoint `own` in `dir`, which has to be a file system in memory that processes of this
     /// host share: `/dev/shm`. `epoch` tells this incarnation of the endpoint from others. Files of dead processes of this
@@ -181,26 +190,30 @@ impl Inbox {
         Lane::connect(&self.dir, &self.origin, &to)
     }
 
-    /// Gives up to `budget` records to `each`, those of one sender in the order they were sent. Returns how many. The
-    /// bytes are those in the ring: they are good until `each` returns.
-    pub fn receive(&mut self, budget: usize, mut each: impl FnMut(&Sender, &[u8])) -> usize {
+    /// Gives up to `budget` records to `each`, those of one sender in the order they were sent. The bytes are those in the
+    /// ring: they are good until `each` returns.
+    #[inline]
+    pub fn receive(&mut self, budget: usize, mut each: impl FnMut(&Sender, &[u8])) -> Taken {
         self.notice();
         let watched = self.watched.len();
         if watched == 0 {
-            return 0;
+            return Taken { records: 0, all: true };
         }
         self.turn = if self.turn + 1 < watched { self.turn + 1 } else { 0 };
         let patience = (LOOKS / watched as u32).max(LEAST_LOOKS);
-        let (mut left, mut cooled) = (budget, false);
+        let (mut left, mut cooled, mut all) = (budget, false, true);
         for step in 0..watched {
             if left == 0 {
+                all = false;
                 break;
             }
             let at = self.turn + step;
             let lane = self.watched[if at < watched { at } else { at - watched }];
             let Some(inbound) = &mut self.inbound[usize::from(lane)] else { continue };
-            let (taken, end) = drain(inbound, &self.segment, left.min(TURN), &mut each);
+            let most = left.min(TURN);
+            let (taken, end) = drain(inbound, &self.segment, most, &mut each);
             left -= taken;
+            all &= taken < most;
             inbound.idle = if taken == 0 { inbound.idle.saturating_add(1) } else { 0 };
             cooled |= inbound.idle >= patience;
             if let Err(damage) = end {
@@ -211,7 +224,7 @@ impl Inbox {
         if cooled {
             self.cool(patience);
         }
-        budget - left
+        Taken { records: budget - left, all }
     }
 
     /// Whether [`Inbox::receive`] would find something. Costs a load or two for a sender that was heard of lately, and a few

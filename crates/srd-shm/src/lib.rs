@@ -51,7 +51,7 @@ mod sys;
 pub const DIRECTORY: &str = "/dev/shm";
 
 pub use address::Address;
-pub use inbox::{Ended, Inbox, Options, Sender};
+pub use inbox::{Ended, Inbox, Options, Sender, Taken};
 pub use lane::{Iov, Lane};
 pub use loans::Loans;
 pub use reason::{CopyError, Damage, NoCopy, NoLane, SendError, WhyEnded};

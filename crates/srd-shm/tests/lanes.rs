@@ -3,7 +3,7 @@
 mod place;
 
 use place::{Place, address, address_from};
-use srd_shm::{Damage, Inbox, NoLane, Options, SendError, WhyEnded};
+use srd_shm::{Damage, Inbox, NoLane, Options, SendError, Taken, WhyEnded};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,14 +21,14 @@ fn open(place: &Place, qpn: u16) -> Inbox {
 
 fn take_all(post: &mut Inbox) -> Vec<(u16, Vec<u8>)> {
     let mut all = Vec::new();
-    while post.receive(16, |from, bytes| all.push((from.address.qpn, bytes.to_vec()))) > 0 {}
+    while post.receive(16, |from, bytes| all.push((from.address.qpn, bytes.to_vec()))).records > 0 {}
     all
 }
 
 /// Polls until the idle lanes have cooled.
 fn idle(post: &mut Inbox) {
     for _ in 0..5000 {
-        assert_eq!(post.receive(16, |_, _| {}), 0);
+        assert_eq!(post.receive(16, |_, _| {}), Taken { records: 0, all: true });
     }
 }
 
@@ -43,7 +43,7 @@ fn records_arrive_in_order_with_their_sender() {
     lane.send(&[]).unwrap();
     let mut seen = Vec::new();
     let got = to.receive(10, |from, bytes| seen.push((from.address, from.epoch, bytes.to_vec())));
-    assert_eq!(got, 3);
+    assert_eq!(got, Taken { records: 3, all: true });
     let from = |bytes: &[u8]| (address(2), 1002, bytes.to_vec());
     assert_eq!(seen, [from(b"one"), from(b"two"), from(b"")]);
 }
@@ -71,7 +71,7 @@ fn a_receive_takes_no_more_than_its_budget_and_starves_nobody() {
     }
     let mut counts = [0; 3];
     for _ in 0..3 {
-        assert_eq!(to.receive(32, |from, _| counts[usize::from(from.address.qpn) - 2] += 1), 32);
+        assert_eq!(to.receive(32, |from, _| counts[usize::from(from.address.qpn) - 2] += 1).records, 32);
     }
     assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
     assert_eq!(take_all(&mut to).len(), 120 - 96);

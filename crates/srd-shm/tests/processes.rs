@@ -68,7 +68,7 @@ fn send(lane: &mut Lane, bytes: &[u8]) -> bool {
 
 /// Waits for a record.
 fn heard(post: &mut Inbox) {
-    until("a record", || (post.receive(1, |_, _| {}) > 0).then_some(()));
+    until("a record", || (post.receive(1, |_, _| {}).records > 0).then_some(()));
 }
 
 /// A second process. Killed when dropped.
@@ -250,7 +250,7 @@ fn a_sender_killed_at_any_moment_leaves_whole_records_in_order() {
         };
         let mut taken = 0;
         until("so many records", || {
-            taken += post.receive(16, |_, bytes| check(bytes));
+            taken += post.receive(16, |_, bytes| check(bytes)).records;
             (taken >= stop).then_some(())
         });
         // While it writes.
@@ -318,7 +318,7 @@ fn a_killed_owner_is_noticed_and_its_endpoint_taken_over() {
         let mut next = Inbox::open(place.dir(), address(1), 1, options()).unwrap();
         let mut lane = post.connect(address(1)).unwrap();
         lane.send(&[b"new"]).unwrap();
-        assert_eq!(next.receive(9, |_, bytes| assert_eq!(bytes, b"new")), 1);
+        assert_eq!(next.receive(9, |_, bytes| assert_eq!(bytes, b"new")).records, 1);
     }
     assert_eq!(place.files(), 1);
 }
@@ -340,7 +340,7 @@ fn offered(post: &mut Inbox) -> u64 {
     let mut at = 0;
     until("an address", || {
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
-        (post.receive(1, |_, bytes| at = word(bytes)) > 0).then_some(())
+        (post.receive(1, |_, bytes| at = word(bytes)).records > 0).then_some(())
     });
     at
 }
@@ -389,7 +389,9 @@ fn memory_of_another_process_is_read_until_it_is_lent_no_more() {
     let local = here.as_mut_ptr() as u64;
     for n in 0..LOANS {
         let mut told = [0; 16];
-        until("a loan", || (post.receive(1, |_, bytes| told.copy_from_slice(bytes)) > 0).then_some(()));
+        until("a loan", || {
+            (post.receive(1, |_, bytes| told.copy_from_slice(bytes)).records > 0).then_some(())
+        });
         let word = |at: usize| u64::from_le_bytes(told[at..at + 8].try_into().unwrap());
         assert_eq!(word(8), n);
         // SAFETY: all of `here`.

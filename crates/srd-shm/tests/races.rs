@@ -88,10 +88,10 @@ fn either_the_sender_sees_the_sleeper_or_the_sleeper_the_record() {
             // The gate is passed by the other once more only when this thread is there, too.
             assert!(!sleeps || asleep.load(Ordering::SeqCst), "round {round}: asleep, and not woken");
             to.wake_up();
-            assert_eq!(to.receive(9, |_, _| {}), 1);
+            assert_eq!(to.receive(9, |_, _| {}).records, 1);
             // Now and then the lane has cooled, and the sender has to set its bit.
             if round % 64 == 0 {
-                (0..COLD).for_each(|_| assert_eq!(to.receive(9, |_, _| {}), 0));
+                (0..COLD).for_each(|_| assert_eq!(to.receive(9, |_, _| {}).records, 0));
             }
         }
     });
@@ -121,12 +121,12 @@ fn a_record_that_comes_while_its_lane_cools_is_found() {
         let mut random = SmallRng::seed_from_u64(4);
         for round in 0..ROUNDS {
             start.pass(2 * round);
-            assert_eq!(to.receive(9, |_, _| {}), 1);
+            assert_eq!(to.receive(9, |_, _| {}).records, 1);
             // A little before it cools the sender starts.
             let before = random.random_range(1850..2048);
-            (0..before).for_each(|_| assert_eq!(to.receive(9, |_, _| {}), 0));
+            (0..before).for_each(|_| assert_eq!(to.receive(9, |_, _| {}).records, 0));
             start.pass(2 * round + 1);
-            let found: usize = (0..300).map(|_| to.receive(9, |_, _| {})).sum();
+            let found: usize = (0..300).map(|_| to.receive(9, |_, _| {}).records).sum();
             while end.0.load(Ordering::SeqCst) < 2 * round + 1 {
                 thread::yield_now();
             }
@@ -134,7 +134,7 @@ fn a_record_that_comes_while_its_lane_cools_is_found() {
                 found == 1 || to.has_news(),
                 "round {round}: a record lies in a lane that nobody looks at"
             );
-            assert_eq!(found + to.receive(9, |_, _| {}), 1);
+            assert_eq!(found + to.receive(9, |_, _| {}).records, 1);
             end.pass(round);
         }
     });
