@@ -5,7 +5,7 @@ docs/INSTRUCTIONS.md: one that is more than 3 % above fails.
 
     bench/instructions.py            count, compare, print
     bench/instructions.py --write    count, and write docs/INSTRUCTIONS.md
-    bench/instructions.py net        these layers only, of proto, device, net, verbs, provider, tcp
+    bench/instructions.py net        these layers only, of proto, device, net, verbs, provider, lane, tcp, shm
 """
 
 import argparse
@@ -57,9 +57,13 @@ LAYERS = [
     Layer("verbs", "software EFA, ibv_wr_send", 300, 300, source="verbs.c", libraries=("-lefa", "-libverbs"),
           variables={"LD_LIBRARY_PATH": str(layout.EFA_LIBRARIES)}),
     Layer("provider", "libfabric provider, fi_tsend", 300, 300, source="provider.c", libraries=("-lfabric",),
-          arguments=("srd",), variables=FI),
+          arguments=("srd", "127.0.0.2"), variables=FI),
+    Layer("lane", "the same through shared memory", 300, 300, source="provider.c", libraries=("-lfabric",),
+          arguments=("srd", "127.0.0.1"), variables=FI | {"SRD_SHM": "on"}),
     Layer("tcp", "libfabric's own `tcp;ofi_rxm`, for comparison", 300, 300, source="provider.c", libraries=("-lfabric",),
-          arguments=("tcp;ofi_rxm",), variables=FI, ours=False),
+          arguments=("tcp;ofi_rxm", "127.0.0.2"), variables=FI, ours=False),
+    Layer("shm", "libfabric's own `shm`, for comparison", 300, 300, source="provider.c", libraries=("-lfabric",),
+          arguments=("shm", "127.0.0.1"), variables=FI, ours=False),
 ]
 
 # How many calls a message takes of the others depends on the kernel, too: with another one they are shown, and do not fail.
@@ -123,7 +127,7 @@ def count(layer: Layer) -> Figures:
     command += [f"--toggle-collect={name}" for name in ["*one_message*", "*idle_poll*"]]
     command += ["--dump-before=*next_length*", str(program), *layer.arguments, *map(str, LENGTHS)]
     variables = {"SRD_PROGRESS": "inline", "SRD_MTU": "1500", "SRD_ADDR": "127.0.0.1", "SRD_LOG": "error"}
-    if layer.name in ("provider", "tcp", "net"):
+    if layer.source == "provider.c" or layer.name == "net":
         del variables["SRD_ADDR"] # two addresses
     variables |= {"LD_PRELOAD": str(clock), "GLIBC_TUNABLES": PLAIN_COPIES} | layer.variables
     run(command, variables)

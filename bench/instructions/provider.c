@@ -1,6 +1,9 @@
 /* Tagged messages to and fro between two endpoints of one process, polled by one thread: fi_trecv, fi_tsend, fi_cq_read.
  *
- *   provider NAME LENGTH...     NAME: of a libfabric provider; after the messages of each length polls that find nothing
+ *   provider NAME ADDRESS LENGTH...
+ *
+ * NAME: of a libfabric provider. ADDRESS: of the second end; the first is at 127.0.0.1. After the messages of each length polls that find
+ * nothing.
  */
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -49,7 +52,9 @@ static void open_end(struct end *end, const char *provider, const char *address)
 	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
-	DO(fi_getinfo(FI_VERSION(1, 14), address, NULL, FI_SOURCE, hints, &end->info));
+	if (!strcmp(provider, "shm"))
+		address = NULL; /* it has names of its own */
+	DO(fi_getinfo(FI_VERSION(1, 14), address, NULL, address ? FI_SOURCE : 0, hints, &end->info));
 	DO(fi_fabric(end->info->fabric_attr, &end->fabric, NULL));
 	DO(fi_domain(end->fabric, end->info, &end->domain, NULL));
 	DO(fi_endpoint(end->domain, end->info, &end->ep, NULL));
@@ -119,16 +124,16 @@ static __attribute__((noinline)) void next_length(size_t len)
 
 int main(int argc, char **argv)
 {
-	if (argc < 3) {
-		fprintf(stderr, "usage: provider NAME LENGTH...\n");
+	if (argc < 4) {
+		fprintf(stderr, "usage: provider NAME ADDRESS LENGTH...\n");
 		return 2;
 	}
 	struct end ends[2] = { 0 };
 	open_end(&ends[0], argv[1], "127.0.0.1");
-	open_end(&ends[1], argv[1], "127.0.0.2");
+	open_end(&ends[1], argv[1], argv[2]);
 	meet(&ends[0], &ends[1]);
 	meet(&ends[1], &ends[0]);
-	for (int i = 2; i < argc; i++) {
+	for (int i = 3; i < argc; i++) {
 		size_t len = strtoul(argv[i], NULL, 10);
 		if (len > ROOM) {
 			fprintf(stderr, "LENGTH %s: up to %d\n", argv[i], ROOM);

@@ -181,7 +181,7 @@ impl Endpoint {
                     cx.memory().copy(payload, buffer.addr, len as usize);
                     copy = Some(buffer);
                 }
-                Early::Whole { body: Box::new(body.clone()), payload: copy, len }
+                Early::Whole { body: body.clone(), payload: copy, len }
             }
         };
         cx.shared.counters.early += 1;
@@ -261,7 +261,7 @@ impl Endpoint {
                 Early::Whole { ref body, .. } if !stays(body) => self.drop_early(cx, peer, early),
                 Early::Whole { mut body, payload, len } => {
                     self.discharge_early(cx.shared, peer, &body, len);
-                    if let Body::Message(message) = &mut *body {
+                    if let Body::Message(message) = &mut body {
                         message.receipt = false;
                     }
                     let at = payload.as_ref().map_or(0, |buffer| buffer.addr);
@@ -322,7 +322,7 @@ impl Endpoint {
         message: &Message,
         len: u32,
     ) -> Result<(u32, u32), Breach> {
-        let part = message.part.as_ref().expect("the caller has looked");
+        let part = message.part.as_deref().expect("the caller has looked");
         let fetch = match &part.rendezvous {
             None => Fetch::Nothing,
             Some(sources) if sources.is_empty() => Fetch::Grant { granted: part.ahead as u64, done: 0 },

@@ -77,7 +77,7 @@ impl Endpoint {
         self.await_answer(cx, key.index);
         self.asks_operation(key.index, message);
         let peer = atomic.to.0;
-        let body = Body::Atomic(header::Atomic {
+        let body = Body::Atomic(Box::new(header::Atomic {
             number: self.peers[peer as usize].take_number(),
             op: name_of(key),
             operation: atomic.op as u8,
@@ -88,7 +88,7 @@ impl Endpoint {
                 .iter()
                 .map(|piece| Target { addr: piece.addr, key: piece.key, len: piece.len as u32 })
                 .collect(),
-        });
+        }));
         let operand: &[Iov] = if atomic.op == AtomicOp::Read { &[] } else { atomic.operand };
         let (operands, compares) = (length(operand), length(atomic.compare));
         let buffer = cx.take_buffer(LONGEST + (operands + compares) as usize);

@@ -542,11 +542,12 @@ impl<M: Store> Domain<M> {
 
     /// Hands all completions that nobody has taken to `each`, the oldest first. Returns whether there was any.
     #[inline]
-    pub fn take_done(&mut self, each: impl FnMut(&Done)) -> bool {
-        let any = !self.shared.done.is_empty();
+    pub fn take_done(&mut self, mut each: impl FnMut(&Done)) -> bool {
+        let done = &mut self.shared.done;
+        let any = !done.is_empty();
         if any {
-            self.shared.done.iter().for_each(each);
-            self.shared.done.clear();
+            (0..done.len()).for_each(|i| each(&done[i]));
+            done.clear();
         }
         any
     }

@@ -51,11 +51,25 @@ pub(crate) enum MessageKind {
 }
 
 impl MessageKind {
+    #[inline]
     fn from_u8(n: u8) -> Option<MessageKind> {
         use MessageKind::*;
-        [Message, Put, Atomic, Notice, Hello, Answer, Grant, Granted, KeyQuery, KeyAnswer, Ping, Stale, Void]
-            .into_iter()
-            .find(|&kind| kind as u8 == n)
+        Some(match n {
+            1 => Message,
+            2 => Put,
+            3 => Atomic,
+            4 => Notice,
+            5 => Hello,
+            6 => Answer,
+            7 => Grant,
+            8 => Granted,
+            9 => KeyQuery,
+            10 => KeyAnswer,
+            11 => Ping,
+            12 => Stale,
+            13 => Void,
+            _ => return None,
+        })
     }
 }
 
@@ -128,8 +142,8 @@ pub(crate) struct Message {
     pub tag: Option<u64>,
     pub data: Option<u64>,
     pub receipt: bool,
-    /// Of a message in parts.
-    pub part: Option<Part>,
+    /// Of a message in parts. Apart, since most are in one piece, and are moved.
+    pub part: Option<Box<Part>>,
 }
 
 /// Where a part belongs.
@@ -182,7 +196,7 @@ pub(crate) struct Target {
 pub(crate) enum Body {
     Message(Message),
     Put(Put),
-    Atomic(Atomic),
+    Atomic(Box<Atomic>),
     Notice { number: u32, data: u64, len: u64 },
     Hello { window: u32, session: u32 },
     Answer { op: u32, status: u32 },
@@ -443,22 +457,28 @@ pub(crate) fn may_come_twice(header: &[u8]) -> bool {
 /// Reads a message's header. Returns it and its length, after which the payload comes; `None` if it is none of ours.
 #[inline]
 pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
-    let mut from = Reader { bytes };
-    let [kind, flags, low, high] = from.take()?;
+    let (&head, bytes_left) = bytes.split_first_chunk::<COMMON>()?;
+    let [kind, flags, low, high, head @ ..] = head;
     if kind & 0xF0 != VERSION || flags & !flag::ALL != 0 {
         return None;
     }
     let kind = MessageKind::from_u8(kind & 0x0F)?;
+    let [a, b, c, d, head @ ..] = head;
+    let identity = u32::from_le_bytes([a, b, c, d]);
+    let [a, b, c, d, head @ ..] = head;
+    let toward = u32::from_le_bytes([a, b, c, d]);
+    let [a, b, c, d, head @ ..] = head;
+    let session = u32::from_le_bytes([a, b, c, d]);
+    let [a, b, c, d, head @ ..] = head;
+    let consumed = u32::from_le_bytes([a, b, c, d]);
+    let former = u32::from_le_bytes(head);
+    if identity == 0 || session == 0 {
+        return None;
+    }
     let back = u16::from_le_bytes([low, high]);
-    let common = Common {
-        from: from.u32().filter(|&identity| identity != 0)?,
-        well_known: flags & flag::WELL_KNOWN != 0,
-        toward: from.u32()?,
-        session: from.u32().filter(|&session| session != 0)?,
-        consumed: from.u32()?,
-        former: from.u32()?,
-        back,
-    };
+    let well_known = flags & flag::WELL_KNOWN != 0;
+    let common = Common { from: identity, well_known, toward, session, consumed, former, back };
+    let mut from = Reader { bytes: bytes_left };
     let body = match kind {
         MessageKind::Message => Body::Message(Message::decode(flags, &mut from)?),
         MessageKind::Put => Body::Put(Put {
@@ -468,7 +488,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
             addr: from.u64()?,
             data: if flags & flag::DATA != 0 { Some(from.u64()?) } else { None },
         }),
-        MessageKind::Atomic => Body::Atomic(Atomic::decode(&mut from)?),
+        MessageKind::Atomic => Body::Atomic(Box::new(Atomic::decode(&mut from)?)),
         MessageKind::Notice => {
             let number = from.u32()?;
             from.skip(4)?;
@@ -506,11 +526,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
 impl Message {
     #[inline]
     fn decode(flags: u8, from: &mut Reader<'_>) -> Option<Message> {
-        let number = from.u32()?;
-        let op = from.u32()?;
+        let [a, b, c, d, op @ ..] = from.take::<8>()?;
+        let (number, op) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(op));
         let tag = if flags & flag::TAGGED != 0 { Some(from.u64()?) } else { None };
         let data = if flags & flag::DATA != 0 { Some(from.u64()?) } else { None };
-        let part = if flags & flag::PART != 0 { Some(Part::decode(flags, from)?) } else { None };
+        let part = if flags & flag::PART != 0 { Some(Box::new(Part::decode(flags, from)?)) } else { None };
         Some(Message { number, op, tag, data, receipt: flags & flag::RECEIPT != 0, part })
     }
 }
@@ -590,7 +610,7 @@ mod tests {
                     Some(_) => (ahead as u64).min(total) as u32,
                     None => total as u32,
                 };
-                Part { total, offset: offset.min(ahead), ahead, rendezvous: sources }
+                Box::new(Part { total, offset: offset.min(ahead), ahead, rendezvous: sources })
             },
         );
         let message = (
@@ -610,7 +630,7 @@ mod tests {
         let atomic = (any::<u32>(), any::<u32>(), any::<[u8; 3]>(), targets).prop_map(
             |(number, op, [operation, datatype, form], targets)| {
                 let targets = targets.into_iter().collect();
-                Body::Atomic(Atomic { number, op, operation, datatype, form, targets })
+                Body::Atomic(Box::new(Atomic { number, op, operation, datatype, form, targets }))
             },
         );
         prop_oneof![

@@ -30,7 +30,7 @@ pub(crate) const MESSAGE_COST: u32 = 64;
 #[derive(Debug)]
 pub(crate) enum Early {
     /// All of it, with its payload.
-    Whole { body: Box<Body>, payload: Option<Buffer>, len: u32 },
+    Whole { body: Body, payload: Option<Buffer>, len: u32 },
     /// Parts of it have come; they are collected there.
     Parts(u32),
 }

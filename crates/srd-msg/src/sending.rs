@@ -183,7 +183,7 @@ impl Endpoint {
             tag: send.tag,
             data: send.data,
             receipt,
-            part: Some(Part { total, offset: 0, ahead, rendezvous }),
+            part: Some(Box::new(Part { total, offset: 0, ahead, rendezvous })),
         };
         let local = self.ops.at(op).expect("just begun").local.clone();
         let longest = cx.shared.max_msg - LONGEST as u32;
