@@ -30,6 +30,8 @@ LINKS = {
     "mtu1500": "MTU 1500",
     "mtu9000": "MTU 9000",
     "mtu1500-nooffload": "MTU 1500, offloads off",
+    "mtu1500-packet": "MTU 1500, packet sockets",
+    "mtu9000-packet": "MTU 9000, packet sockets",
     "loopback": "loopback",
     "nooffload": "MTU 1500, offloads off",
     "one-host": "one host",

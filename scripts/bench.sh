@@ -32,7 +32,7 @@ if [[ $quick == yes ]]; then
   rm -rf "$measured"
   note_commit
   crates/srd/bench/datapath.sh --quick --out "$measured"
-  bench/mpi.py --quick --configurations mtu1500 --stacks ompi --rivals tcp srd --out "$measured"
+  bench/mpi.py --quick --configurations mtu1500 mtu1500-packet --stacks ompi --rivals tcp srd --out "$measured"
   experiment incast --only "20 KB" --repeats 1 --most-cpu 100
   exec bench/tables.py --print --measured "$measured"
 fi

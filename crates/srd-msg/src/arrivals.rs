@@ -6,7 +6,7 @@ use crate::header::{self, Body, FAR_BACK, LONGEST, Message, Part};
 use crate::incoming::Fetch;
 use crate::kept::Breach;
 use crate::peer::{Early, Session, session_name};
-use crate::shared::{Cx, Shared};
+use crate::shared::{Cx, MOST_SHORT, Shared};
 use srd_device::Store;
 use srd_wire::Status;
 
@@ -374,7 +374,10 @@ impl Endpoint {
         len: u32,
     ) -> Result<(), Breach> {
         match *body {
-            Body::Hello { window, session } => self.introduced(cx, peer, window, session),
+            Body::Hello { window, session, longest } => {
+                self.peers[peer as usize].longest = longest.unwrap_or(0).max(MOST_SHORT);
+                self.introduced(cx, peer, window, session);
+            }
             Body::Answer { op, status } => {
                 if let Some(op) =
                     named(&self.ops, op).filter(|&op| self.ops.at(op).is_some_and(|op| op.peer == peer))

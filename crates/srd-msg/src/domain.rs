@@ -8,7 +8,7 @@ use crate::endpoint::{Endpoint, Place};
 use crate::lane::{Lane, Loans};
 use crate::peer::qkey_of;
 use crate::regions::Regions;
-use crate::shared::{Cx, Shared};
+use crate::shared::{Cx, MOST_SHORT, Shared};
 use srd_device::{Access, AhNumber, CqId, Device, DeviceError, Loss, QpInit, QpKind, QpModify, Store};
 use srd_wire::{Gid, Qpn, Status, Time};
 use std::collections::VecDeque;
@@ -24,9 +24,6 @@ pub struct Domain<M: Store> {
 
 /// Completions that nobody has taken, beyond which nothing is taken from the device.
 const MOST_DONE: usize = 1 << 14;
-
-/// The longest message of EFA's SRD, and of writes and atomic operations by message.
-const MOST_SHORT: u32 = 8832;
 
 /// A message that finds no buffer is retried for ever: the receiver takes them as fast as it can.
 const RNR_FOR_EVER: u8 = 7;

@@ -22,9 +22,6 @@ pub(crate) struct Kept {
     pub replies: u32,
 }
 
-/// A peer that there is not.
-const NOBODY: (PeerAddr, u32) = (PeerAddr { gid: Gid([0; 16]), qpn: Qpn(0), key: 0 }, 0);
-
 /// See the module.
 pub(crate) struct Endpoint {
     pub id: EndpointId,
@@ -37,7 +34,7 @@ pub(crate) struct Endpoint {
     /// The last one looked up.
     last_route: (u64, u32),
     /// The same of messages by shared memory.
-    last_near: (PeerAddr, u32),
+    last_near: Option<(PeerAddr, u32)>,
     pub tx: Slab<Tx>,
     pub ops: Slab<Op>,
     pub incoming: Slab<Incoming>,
@@ -132,7 +129,7 @@ impl Endpoint {
             routes: FastMap::with_hasher(hash),
             by_addr: FastMap::with_hasher(hash),
             last_route: (u64::MAX, 0),
-            last_near: NOBODY,
+            last_near: None,
             tx: Slab::new(),
             ops: Slab::new(),
             incoming: Slab::new(),
@@ -248,10 +245,14 @@ impl Endpoint {
     pub fn peer_of<M: Store>(&mut self, cx: &mut Cx<'_, M>, from: &Place, key: u32) -> Option<u32> {
         let addr = PeerAddr { gid: from.gid, qpn: from.qpn, key };
         if from.ah == AhNumber::NONE {
-            if self.last_near.0 != addr {
-                self.last_near = (addr, self.stranger_at(cx, addr)?);
+            if let Some((last, peer)) = self.last_near
+                && last == addr
+            {
+                return Some(peer);
             }
-            return Some(self.last_near.1);
+            let peer = self.stranger_at(cx, addr)?;
+            self.last_near = Some((addr, peer));
+            return Some(peer);
         }
         let route = route(from.ah.0, from.qpn, key);
         if self.last_route.0 == route {
@@ -313,7 +314,7 @@ impl Endpoint {
             self.by_addr.remove(&addr);
             self.routes.remove(&route(ah.0, addr.qpn, addr.key));
             self.last_route = (u64::MAX, 0);
-            self.last_near = NOBODY;
+            self.last_near = None;
             let _ = cx.device.destroy_ah(cx.now, cx.shared.pd, ah);
             self.strangers_known -= 1;
             self.free_peers.push(index);

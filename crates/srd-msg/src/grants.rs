@@ -51,7 +51,7 @@ impl Endpoint {
             return Ok(());
         };
         let op = self.ops.at_mut(index).expect("just found");
-        let longest = (cx.shared.max_msg - LONGEST as u32) as u64;
+        let longest = (cx.shared.max_msg.min(self.peers[peer as usize].longest) - LONGEST as u32) as u64;
         let end = offset.checked_add(len).filter(|&end| end <= length(&op.local));
         let (Some(end), Some(granted)) = (end, op.granted) else { return Err(Breach::Unasked) };
         if op.peer != peer || op.awaits != Await::Answer || offset != granted || len == 0 {

@@ -198,7 +198,7 @@ pub(crate) enum Body {
     Put(Put),
     Atomic(Box<Atomic>),
     Notice { number: u32, data: u64, len: u64 },
-    Hello { window: u32, session: u32 },
+    Hello { window: u32, session: u32, longest: Option<u32> },
     Answer { op: u32, status: u32 },
     Grant { op: u32, incoming: u32, offset: u64, len: u64 },
     Granted { incoming: u32, offset: u64 },
@@ -252,6 +252,7 @@ impl Body {
         match self {
             Body::Message(message) => message.flags(),
             Body::Put(put) if put.data.is_some() => flag::DATA,
+            Body::Hello { longest: Some(_), .. } => flag::DATA,
             _ => 0,
         }
     }
@@ -344,9 +345,12 @@ pub(crate) fn encode(common: &Common, body: &Body, bytes: &mut [u8]) -> usize {
             to.u64(data);
             to.u64(len);
         }
-        &Body::Hello { window, session } => {
+        &Body::Hello { window, session, longest } => {
             to.u32(window);
             to.u32(session);
+            if let Some(longest) = longest {
+                to.u32(longest);
+            }
         }
         &Body::Answer { op, status } => {
             to.u32(op);
@@ -494,7 +498,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
             from.skip(4)?;
             Body::Notice { number, data: from.u64()?, len: from.u64()? }
         }
-        MessageKind::Hello => Body::Hello { window: from.u32()?, session: from.u32()? },
+        MessageKind::Hello => Body::Hello {
+            window: from.u32()?,
+            session: from.u32()?,
+            longest: if flags & flag::DATA != 0 { Some(from.u32()?) } else { None },
+        },
         MessageKind::Answer => Body::Answer { op: from.u32()?, status: from.u32()? },
         MessageKind::Grant => {
             Body::Grant { op: from.u32()?, incoming: from.u32()?, offset: from.u64()?, len: from.u64()? }
@@ -643,7 +651,11 @@ mod tests {
                 data,
                 len
             }),
-            any::<(u32, u32)>().prop_map(|(window, session)| Body::Hello { window, session }),
+            any::<(u32, u32, Option<u32>)>().prop_map(|(window, session, longest)| Body::Hello {
+                window,
+                session,
+                longest
+            }),
             (any::<u32>(), any::<u32>()).prop_map(|(op, status)| Body::Answer { op, status }),
             (any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>())
                 .prop_map(|(op, incoming, offset, len)| Body::Grant { op, incoming, offset, len }),

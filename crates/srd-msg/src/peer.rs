@@ -13,6 +13,7 @@ use crate::buffers::Buffer;
 use crate::header::{Body, FAR_BACK};
 use crate::lane::Lane;
 use crate::matching::FastMap;
+use crate::shared::MOST_SHORT;
 use srd_device::AhNumber;
 use srd_wire::{KeyedHash, MrKey, Qkey, Status, Time};
 use std::collections::VecDeque;
@@ -76,6 +77,8 @@ pub(crate) struct Peer {
     pub consumed_there: u32,
     /// How many more bytes it takes than it has consumed.
     pub window: u32,
+    /// The longest message that it takes in one piece, header included.
+    pub longest: u32,
     /// Bytes of writes and atomic operations by message that it has not answered.
     pub unanswered: u32,
     /// Operations that are not complete.
@@ -167,6 +170,7 @@ impl Peer {
             sent_bytes: 0,
             consumed_there: 0,
             window: FIRST_WINDOW,
+            longest: MOST_SHORT,
             unanswered: 0,
             outstanding: 0,
             in_device: 0,
@@ -317,6 +321,7 @@ impl Peer {
         self.sent_bytes = 0;
         self.consumed_there = 0;
         self.window = FIRST_WINDOW;
+        self.longest = MOST_SHORT;
         self.keys.clear();
     }
 

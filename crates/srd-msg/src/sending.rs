@@ -37,7 +37,7 @@ impl Endpoint {
             return self.send_to_near(cx, send, len, fits && len + header as u64 <= lane.longest() as u64);
         }
         let fits = fits && len <= cx.shared.config.medium_limit;
-        if fits && len <= cx.shared.max_msg as u64 - header as u64 {
+        if fits && len <= cx.shared.max_msg.min(peer.longest) as u64 - header as u64 {
             self.send_whole(cx, send, len);
         } else if fits {
             cx.shared.counters.medium_sent += 1;
@@ -186,7 +186,7 @@ impl Endpoint {
             part: Some(Box::new(Part { total, offset: 0, ahead, rendezvous })),
         };
         let local = self.ops.at(op).expect("just begun").local.clone();
-        let longest = cx.shared.max_msg - LONGEST as u32;
+        let longest = cx.shared.max_msg.min(peer.longest) - LONGEST as u32;
         // Equal pieces, the device's packets being equal too; but the last one leaves room for an ACK.
         let pieces = ahead.div_ceil(longest).max(1);
         let each = (ahead + ROOM_FOR_ACK).div_ceil(pieces).next_multiple_of(64).min(longest);

@@ -5,7 +5,7 @@ use crate::endpoint::{Endpoint, Place};
 use crate::header::{Body, Common};
 use crate::incoming::{Fetch, Standing};
 use crate::peer::{MESSAGE_COST, MOST_WINDOW, Session, session_name};
-use crate::shared::{Cx, Shared};
+use crate::shared::{Cx, MOST_SHORT, Shared};
 use crate::work::{Await, Purpose};
 use srd_device::PeerLoss;
 use srd_device::slab::Key;
@@ -191,7 +191,8 @@ impl Endpoint {
         }
         // The count in the session's name: 0 where none of its goes on, or none that is welcome.
         let session = if welcome { state.their_session as u32 } else { 0 };
-        self.tell(cx, peer, &Body::Hello { window, session });
+        let longest = Some(cx.shared.max_msg).filter(|&longest| longest > MOST_SHORT);
+        self.tell(cx, peer, &Body::Hello { window, session, longest });
     }
 
     /// A peer has said how much it takes, in a session of ours that has begun there.

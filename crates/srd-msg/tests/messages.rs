@@ -2,6 +2,7 @@
 
 mod support;
 
+use srd_device::DeviceConfig;
 use srd_msg::*;
 use srd_wire::Nanos;
 use std::sync::{Arc, Mutex};
@@ -171,6 +172,41 @@ fn who_is_named_after_a_message_of_its_has_the_window_of_those_that_are() {
     let counters = cluster.counters(0);
     // The first of them says that it is there, and hears of the window.
     assert_eq!((counters.held_back, counters.medium_sent), (1, 18), "{counters:?}");
+}
+
+#[test]
+fn a_message_goes_in_one_piece_to_who_says_that_it_takes_that() {
+    let config = Config::default();
+    let long = DeviceConfig { max_msg: config.device_message(), ..device_config() };
+    let mut cluster = Cluster::with_device(2, config, long);
+    let len = 40_000;
+    let talk = |cluster: &mut Cluster, from: usize, n: u64, len: usize| {
+        let to = 1 - from;
+        let (here, there) = (cluster.bytes(from, &vec![n as u8; len]), cluster.room(to, len));
+        cluster.recv(to, None, n, 0, there, n);
+        cluster.send(from, to, n, here, n);
+        cluster.settle(Nanos::from_millis(1));
+        check(cluster, to, n, there, &vec![n as u8; len]);
+        assert_eq!(cluster.domains[from].poll_done().map(|done| (done.context, done.error)), Some((n, None)));
+    };
+    // Until it has said so, it may be one that does not.
+    talk(&mut cluster, 0, 1, len);
+    assert_eq!(cluster.counters(0).medium_sent, 1);
+    talk(&mut cluster, 0, 2, len);
+    talk(&mut cluster, 1, 3, len);
+    talk(&mut cluster, 1, 4, len);
+    assert_eq!((cluster.counters(0).medium_sent, cluster.counters(0).eager_sent), (1, 1));
+    assert_eq!(cluster.counters(1).medium_sent, 0, "{:?}", cluster.counters(1));
+    // Another process is there, which takes less.
+    cluster.device_config = device_config();
+    cluster.restart(1);
+    talk(&mut cluster, 1, 5, 8);
+    for n in 6..9 {
+        talk(&mut cluster, 0, n, len);
+        talk(&mut cluster, 1, n + 10, len);
+    }
+    assert_eq!((cluster.counters(0).medium_sent, cluster.counters(0).eager_sent), (4, 1));
+    assert_eq!(cluster.counters(1).medium_sent, 3, "{:?}", cluster.counters(1));
 }
 
 #[test]

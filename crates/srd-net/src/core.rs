@@ -4,8 +4,10 @@ use crate::beside::Locked;
 use crate::copies::Copies;
 use crate::hints;
 use crate::host;
+use crate::log;
 use crate::neighbours::Neighbours;
 use crate::notify::Fired;
+use crate::options::LogLevel;
 use crate::receive::Receiver;
 use crate::transmit::Transmitter;
 use serde::Serialize;
@@ -33,6 +35,11 @@ const TRUST: u32 = 8;
 
 /// A call that moves more packets than this takes some tens of microseconds: its end is noted, too.
 const MANY: u64 = 16;
+
+/// Packet sockets are looked after this often while packets move, and at least...
+const LOOK_AT_WIRE_EVERY: Nanos = Nanos::from_millis(200);
+/// ...this often, for which a sleeper is woken.
+const LOOK_AT_WIRE_WITHIN: Nanos = Nanos::from_secs(1);
 
 /// So many polls in a row may hand out completions that are there without a look at the sockets.
 const POLLS_WITHOUT_LOOK: u32 = 16;
@@ -90,6 +97,8 @@ pub struct Core {
     trust: u32,
     polls_without_look: u32,
     neighbours: Neighbours,
+    /// When it was last seen to that packet sockets may be used, and work; [`Time::NEVER`] if there are none.
+    wire_looked_at: Time,
     /// What layers above know of peers.
     pub names: Vec<Names>,
     /// When the counters may be written next.
@@ -106,6 +115,7 @@ impl Core {
         keyring: Option<Keyring>,
         may_defer: bool,
     ) -> Core {
+        let wire_looked_at = if receiver.ring().is_some() { Time(0) } else { Time::NEVER };
         Core {
             device,
             transmitter,
@@ -126,6 +136,7 @@ impl Core {
             trust: 0,
             polls_without_look: 0,
             neighbours: Neighbours::default(),
+            wire_looked_at,
             names: Vec::new(),
             stats_due: Time(0),
             stats_written_at_rounds: 0,
@@ -144,6 +155,9 @@ impl Core {
         self.counters.rounds += 1;
         self.polls_without_look = 0;
         self.device.memory().forget_checks();
+        if now.since(self.wire_looked_at) > LOOK_AT_WIRE_EVERY {
+            self.look_at_wire(now);
+        }
         let received = self.receiver.receive(now, &mut self.device, self.keyring.as_mut());
         if received > 0 {
             self.last_arrival = now;
@@ -197,6 +211,31 @@ impl Core {
         }
         self.receiver.expect_many();
         self.round(now);
+    }
+
+    /// Whatever ends packet sockets in one direction ends them in both.
+    #[cold]
+    fn look_at_wire(&mut self, now: Time) {
+        self.wire_looked_at = now;
+        let works = self.receiver.ring_works();
+        if self.receiver.ring_is_closed() {
+            return;
+        }
+        if self.transmitter.must_give_way() {
+            log::say(
+                LogLevel::Info,
+                format_args!("short packets travel by UDP: this host looks at packets now"),
+            );
+        } else if works {
+            return;
+        } else {
+            log::warn_once(format_args!(
+                "short packets travel by UDP sockets from now on: the packet socket's interface has gone, or packets come \
+                 by a way that it does not see"
+            ));
+        }
+        self.transmitter.close_short_way();
+        self.receiver.close_ring();
     }
 
     #[inline]
@@ -282,10 +321,7 @@ impl Core {
         self.sent_since_poll |= pushed > 0;
         self.moved_many |= pushed > MANY;
         self.untransmitted = 0;
-        if self.transmitter.short_way_is_closed() {
-            self.receiver.close_ring();
-        }
-        self.next_timeout = self.transmitter.next_timeout(now);
+        self.next_timeout = self.transmitter.next_timeout(now).min(self.wire_looked_at + LOOK_AT_WIRE_WITHIN);
         if self.transmitter.has_room() {
             self.next_timeout = self.next_timeout.min(self.device.next_timeout());
         } // else the device would ask to be polled at once, again and again

@@ -4,7 +4,7 @@
 //! Whatever does not fit this way goes by UDP, and the receiver cannot tell the difference.
 //!
 //! Packet sockets see neither packet filters nor IPsec. Who leaves the choice to us (`SRD_WIRE=auto`) gets them only where there is
-//! neither, which is looked at again every second, too.
+//! neither, which is looked at again while they run (`core.rs`).
 
 use crate::address::LocalAddress;
 use crate::frame;
@@ -22,7 +22,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 const BELIEVED: Nanos = Nanos::from_secs(1);
 
 /// A neighbour whose address is not known yet is asked for again after this time.
-const SOON: Nanos = Nanos::from_millis(1);
+const SOON: Nanos = Nanos::from_millis(10);
 
 const UDP_HEADER: usize = 8;
 
@@ -137,10 +137,15 @@ impl PacketWire {
         open().map_err(NoWire::System)
     }
 
-    /// It is not used any more: nothing may come this way, either.
-    #[inline]
-    pub fn is_closed(&self) -> bool {
-        self.closed
+    /// Whether somebody would look at packets now who would not see these.
+    #[cold]
+    pub fn must_give_way(&self) -> bool {
+        self.observer.as_ref().is_some_and(|observer| observer.look() != InBetween::Nothing)
+    }
+
+    /// It is not used any more.
+    pub fn close(&mut self) {
+        self.closed = true;
     }
 
     /// Sends a datagram. False if it is to go by UDP.
@@ -153,7 +158,7 @@ impl PacketWire {
             self.last = (ip, known.unwrap_or(Hop { to: Err(NoHop::Unknown), until: Time(0) }));
         }
         if now >= self.last.1.until {
-            self.ask(now, ip);
+            self.ask(now, SocketAddrV4::new(ip, to.port));
             return false;
         }
         let Ok(neighbour) = &self.last.1.to else { return false };
@@ -170,17 +175,10 @@ impl PacketWire {
 
     /// Asks where datagrams to a host go.
     #[cold]
-    fn ask(&mut self, now: Time, ip: Ipv4Addr) {
-        if self.observer.as_ref().is_some_and(|observer| observer.look() != InBetween::Nothing) {
-            log::say(
-                LogLevel::Info,
-                format_args!("short packets travel by UDP from now on: packets are filtered here"),
-            );
-            self.closed = true;
-            return;
-        }
+    fn ask(&mut self, now: Time, to: SocketAddrV4) {
+        let ip = *to.ip();
         let len = frame::HEADERS as u32 + u32::from(MOST_BYTES);
-        let found = self.routes.next_hop(self.from, ip, self.interface, len);
+        let found = self.routes.next_hop(self.from, to, self.interface, len);
         let known = self.hops.get(&ip).map(|hop| hop.to.as_ref().err().copied());
         // What is not known yet is found out by the datagram that is about to leave by UDP.
         let news = known != Some(found.err()) && found != Err(NoHop::Unknown);

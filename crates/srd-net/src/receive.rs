@@ -45,8 +45,8 @@ const QUIET: u32 = 64;
 /// ...they are looked at this often.
 const SOCKETS_EVERY: Nanos = Nanos::from_micros(5);
 
-/// So many looks at the sockets in vain, and an error of the ring is forgotten: else nobody could sleep on it.
-const CLEAR_ERROR_EVERY: u32 = 1024;
+/// So often in a row may the sockets drop what the ring has not seen, while it sees nothing.
+const MOST_BLIND: u32 = 3;
 
 /// What happened on the way from the sockets.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -88,6 +88,9 @@ pub struct Receiver {
     /// When the sockets were last looked at, and how often in a row in vain.
     looked: Time,
     in_vain: u32,
+    /// What the sockets had dropped, and the ring had seen, when it was last asked; how often in a row that did not fit.
+    at_last_look: (u32, u32),
+    blind: u32,
     intake: Intake,
 }
 
@@ -109,6 +112,8 @@ impl Receiver {
             ring,
             looked: Time(0),
             in_vain: 0,
+            at_last_look: (0, 0),
+            blind: 0,
             intake: Intake {
                 clock: KernelClock::default(),
                 latest: Time(0),
@@ -140,6 +145,29 @@ impl Receiver {
         }
     }
 
+    /// Whether nothing comes by the ring any more.
+    pub fn ring_is_closed(&self) -> bool {
+        self.ring.as_ref().is_none_or(Ring::is_closed)
+    }
+
+    /// Whether the ring, if there is one, goes on seeing what the sockets leave to it. Forgets that its interface was down, too.
+    #[cold]
+    pub fn ring_works(&mut self) -> bool {
+        let dropped = self.dropped();
+        let Some(ring) = &mut self.ring else { return true };
+        ring.clear_error();
+        let (seen, _) = ring.seen_and_dropped();
+        let before = std::mem::replace(&mut self.at_last_look, (dropped, seen));
+        let fits = dropped == before.0 || seen != before.1;
+        self.blind = if fits { 0 } else { self.blind + 1 };
+        ring.is_bound() && self.blind < MOST_BLIND
+    }
+
+    /// Datagrams that the sockets have dropped, for whatever reason.
+    fn dropped(&self) -> u32 {
+        self.ports.iter().filter_map(|port| port.socket.drops()).fold(0, u32::wrapping_add)
+    }
+
     /// What short packets come by, to sleep on.
     pub fn ring(&self) -> Option<BorrowedFd<'_>> {
         self.ring.as_ref().map(AsFd::as_fd)
@@ -153,8 +181,7 @@ impl Receiver {
     /// What happened so far.
     pub fn counters(&mut self) -> ReceiveCounters {
         let mut counters = self.intake.counters.clone();
-        let dropped: u32 =
-            self.ports.iter().filter_map(|port| port.socket.drops()).fold(0, u32::wrapping_add);
+        let dropped = self.dropped();
         // The sockets count what they leave to the ring as dropped, too.
         let (seen, by_ring) = self.ring.as_mut().map_or((0, 0), Ring::seen_and_dropped);
         counters.host_drops = (dropped.wrapping_sub(seen) as i32).max(0) as u64 + u64::from(by_ring);
@@ -185,23 +212,26 @@ impl Receiver {
         device: &mut Device<HostMemory>,
         mut keyring: Option<&mut Keyring>,
     ) -> u64 {
-        let before = self.intake.counters.packets;
-        if self.ring.is_some() {
-            self.receive_short(now, device, keyring.as_deref_mut());
-            if self.in_vain >= QUIET && now.since(self.looked) < SOCKETS_EVERY {
-                return self.intake.counters.packets - before;
+        let Receiver { ports, batch, ring, looked, in_vain, intake, .. } = self;
+        let before = intake.counters.packets;
+        if let Some(ring) = ring {
+            // What lies in the ring has its turn among what lies in the sockets: packets of one path must not overtake one another.
+            let quiet = *in_vain >= QUIET && now.since(*looked) < SOCKETS_EVERY;
+            if quiet && !ring.has_next() {
+                return 0;
             }
-            self.looked = now;
-            self.in_vain = self.in_vain.wrapping_add(1);
+            *looked = now;
+            *in_vain = in_vain.saturating_add(1);
         }
-        for i in 0..self.ports.len() {
+        // When what may still lie in the sockets has come at the earliest: nothing of the ring that is younger has its turn.
+        let mut until = u64::MAX;
+        for port in ports {
             for _ in 0..CALLS_PER_ROUND {
-                let Some(port) = self.ports.get_mut(i) else { break };
                 let most = if port.busy { MAX_RUNS } else { 1 };
-                let runs = match self.batch.receive(&port.socket, most) {
+                let runs = match batch.receive(&port.socket, most) {
                     Ok(runs) => runs,
                     Err(e) => {
-                        self.intake.count_error(&e);
+                        intake.count_error(&e);
                         break;
                     }
                 };
@@ -209,52 +239,61 @@ impl Receiver {
                 if runs == 0 {
                     break;
                 }
-                self.in_vain = 0;
-                self.intake.counters.receives += 1;
+                *in_vain = 0;
+                intake.counters.receives += 1;
+                let mut last = 0;
                 for run in 0..runs {
-                    let Some(run) = self.batch.run(run) else { continue };
-                    self.intake.handle_run(now, port.port, run, device, keyring.as_deref_mut());
+                    let Some(run) = batch.run(run) else { continue };
+                    last = run.arrived.unwrap_or(0);
+                    if let Some(ring) = ring {
+                        take_from_ring(ring, last, intake, now, device, keyring.as_deref_mut());
+                    }
+                    intake.handle_run(now, port.port, run, device, keyring.as_deref_mut());
+                }
+                if runs == most {
+                    until = until.min(last);
                 }
                 if runs < MAX_RUNS {
                     break;
                 }
             }
         }
-        if self.in_vain % CLEAR_ERROR_EVERY == CLEAR_ERROR_EVERY - 1 {
-            self.ring.iter().for_each(Ring::clear_error);
+        if let Some(ring) = ring {
+            take_from_ring(ring, until, intake, now, device, keyring);
         }
-        self.intake.counters.packets - before
+        intake.counters.packets - before
     }
+}
 
-    /// The same from the ring.
-    #[inline]
-    fn receive_short(
-        &mut self,
-        now: Time,
-        device: &mut Device<HostMemory>,
-        mut keyring: Option<&mut Keyring>,
-    ) {
-        let Receiver { ring: Some(ring), intake, .. } = self else { return };
-        for _ in 0..PACKETS_PER_ROUND {
-            let taken = ring.take(|captured| {
-                let Some(datagram) = frame::parse(captured.bytes, captured.checked) else {
-                    *intake.counters.not_decoded.entry("damaged").or_default() += 1;
-                    return;
-                };
-                let before = intake.counters.packets;
-                let run = Run {
-                    from: SocketAddr::V4(datagram.from),
-                    segment: captured.segment.map_or(datagram.payload.len(), usize::from),
-                    bytes: datagram.payload,
-                    ce: datagram.ce,
-                    arrived: Some(captured.arrived),
-                };
-                intake.handle_run(now, datagram.to_port, run, device, keyring.as_deref_mut());
-                intake.counters.by_packet_socket += intake.counters.packets - before;
-            });
-            if taken.is_none() {
-                break;
-            }
+/// Takes from the ring what has come until then, by the kernel's clock.
+#[inline]
+fn take_from_ring(
+    ring: &mut Ring,
+    until: u64,
+    intake: &mut Intake,
+    now: Time,
+    device: &mut Device<HostMemory>,
+    mut keyring: Option<&mut Keyring>,
+) {
+    for _ in 0..PACKETS_PER_ROUND {
+        let taken = ring.take(until, |captured| {
+            let Some(datagram) = frame::parse(captured.bytes, captured.checked) else {
+                *intake.counters.not_decoded.entry("damaged").or_default() += 1;
+                return;
+            };
+            let before = intake.counters.packets;
+            let run = Run {
+                from: SocketAddr::V4(datagram.from),
+                segment: captured.segment.map_or(datagram.payload.len(), usize::from),
+                bytes: datagram.payload,
+                ce: datagram.ce,
+                arrived: Some(captured.arrived),
+            };
+            intake.handle_run(now, datagram.to_port, run, device, keyring.as_deref_mut());
+            intake.counters.by_packet_socket += intake.counters.packets - before;
+        });
+        if taken.is_none() {
+            break;
         }
     }
 }

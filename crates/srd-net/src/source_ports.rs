@@ -108,7 +108,7 @@ pub struct SourcePorts {
     /// A shorter way for short packets, if there is one.
     packet_wire: Option<PacketWire>,
     sockets: Vec<SendSocket>,
-    /// For each of them: sends in a row to another destination than it is connected to.
+    /// For each of them that is not connected: sends in a row to one destination.
     elsewhere: Vec<(InstanceAddr, u32)>,
     /// Their ports.
     numbers: Vec<u16>,
@@ -178,10 +178,16 @@ impl SourcePorts {
         self.packet_wire = Some(wire);
     }
 
-    /// Whether short packets have left that way, and may not any more.
-    #[inline]
-    pub fn short_way_is_closed(&self) -> bool {
-        self.packet_wire.as_ref().is_some_and(PacketWire::is_closed)
+    /// Whether short packets must not leave that way any more ([`PacketWire::must_give_way`]).
+    pub fn must_give_way(&self) -> bool {
+        self.packet_wire.as_ref().is_some_and(PacketWire::must_give_way)
+    }
+
+    /// From now on they do not.
+    pub fn close_short_way(&mut self) {
+        if let Some(wire) = &mut self.packet_wire {
+            wire.close();
+        }
     }
 
     /// How many there are.
@@ -263,8 +269,10 @@ impl SourcePorts {
     #[inline]
     fn connect_if_worth_it(&mut self, burst: &Burst) {
         let socket = burst.entropy as usize % self.sockets.len();
-        if self.sockets[socket].connected() == Some(&burst.destination) {
-            return;
+        match self.sockets[socket].connected() {
+            Some(to) if *to == burst.destination => return,
+            Some(_) => self.sockets[socket].disconnect(),
+            None => {}
         }
         let (to, sends) = &mut self.elsewhere[socket];
         if *to != burst.to {

@@ -120,10 +120,14 @@ impl Transmitter {
         self.ports.send_short_by(wire);
     }
 
-    /// Whether short packets have left that way, and may not any more.
-    #[inline]
-    pub fn short_way_is_closed(&self) -> bool {
-        self.ports.short_way_is_closed()
+    /// Whether short packets must not leave that way any more ([`PacketWire::must_give_way`]).
+    pub fn must_give_way(&self) -> bool {
+        self.ports.must_give_way()
+    }
+
+    /// From now on they do not.
+    pub fn close_short_way(&mut self) {
+        self.ports.close_short_way();
     }
 
     /// What happened so far.

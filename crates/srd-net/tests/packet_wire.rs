@@ -6,6 +6,8 @@ mod namespace;
 mod support;
 
 use namespace::Namespaces;
+use srd_device::SendOp;
+use srd_wire::Status;
 use std::time::{Duration, Instant};
 use support::keys::KeyFile;
 use support::traffic::{LENGTHS, PLACE, exchange, write_and_read};
@@ -142,6 +144,71 @@ fn where_several_routes_lead_to_or_another_interface_does_udp_is_used() {
     leaves_by_udp(&mut a, &mut b);
     pair.ip_in(0, "route delete 10.66.0.2/32");
     until_short(&mut a, &mut b);
+}
+
+/// The interface, as it is after something was done to it, has its address and is up.
+fn set_up(pair: &Namespaces, side: usize) {
+    pair.ip_in(side, &format!("address add {}/24 dev e0", pair.ip(side)));
+    pair.ip_in(side, "link set e0 up");
+}
+
+#[test]
+fn an_interface_that_leaves_and_comes_back_with_its_number_loses_nothing() {
+    let Some(pair) = pair("wireleave", 1500) else { return };
+    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    until_short(&mut a, &mut b);
+    let index = pair.run(1, || namespace::interface_index("e0"));
+    pair.leave_and_return(1);
+    assert_eq!(pair.run(1, || namespace::interface_index("e0")), index, "the case that this test is for");
+    set_up(&pair, 1);
+    pair.ip_in(0, "link set e0 up");
+    leaves_by_udp(&mut b, &mut a);
+    exchange(&mut a, &mut b, 3);
+}
+
+#[test]
+fn packets_of_a_path_do_not_overtake_one_another() {
+    let Some(pair) = pair("wireorder", 1500) else { return };
+    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    until_short(&mut a, &mut b);
+    // Each of two packets, of which the second is short.
+    b.handle(a.gid());
+    let remote = b.buffer.addr();
+    for round in 0..200 {
+        for i in 0..64 {
+            let op = SendOp::Read { rkey: b.key, addr: remote };
+            a.post(i, op, b.address(), i as usize * 2048, 2000);
+        }
+        let (mut done, start) = (0, Instant::now());
+        while done < 64 {
+            assert!(start.elapsed() < PATIENCE, "round {round}: {} {}", a.report(), b.report());
+            b.poll();
+            if let Some(completion) = a.poll() {
+                assert_eq!(completion.status, Status::Ok);
+                done += 1;
+            }
+        }
+    }
+    for host in [&a, &b] {
+        let transport = host.instance.stats().unwrap().transport;
+        let lost = transport["lost_by_path_order"];
+        assert!(lost <= 3, "{lost} taken for lost; {}", host.report());
+    }
+}
+
+#[test]
+fn a_link_that_was_down_does_not_keep_a_sleeper_awake() {
+    let Some(pair) = pair("wireawake", 1500) else { return };
+    let variables = [PACKET, "SRD_PROGRESS=thread"];
+    let (mut a, mut b) = hosts(&pair, &variables);
+    until_short(&mut a, &mut b);
+    pair.ip_in(1, "link set e0 down");
+    pair.ip_in(1, "link set e0 up");
+    std::thread::sleep(Duration::from_millis(1500));
+    let before = b.instance.stats().unwrap().progress.thread_wakes;
+    std::thread::sleep(Duration::from_secs(1));
+    let wakes = b.instance.stats().unwrap().progress.thread_wakes - before;
+    assert!(wakes < 200, "{wakes} wakes in a second in which nothing came; {}", b.report());
 }
 
 #[test]

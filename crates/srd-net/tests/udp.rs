@@ -129,6 +129,29 @@ fn overflow_is_counted() {
 }
 
 #[test]
+fn a_socket_keeps_its_port_through_connections() {
+    for v6 in [false, true] {
+        let (ours, other) = (receiver(localhost(v6), 1 << 20), receiver(localhost(v6), 1 << 20));
+        let mut from = SendSocket::bind(localhost(v6), 0).unwrap();
+        let port = from.port().unwrap();
+        let [to, elsewhere] = [ours.1, other.1].map(Destination::new);
+        for _ in 0..3 {
+            from.connect(&to);
+            assert!(from.connected() == Some(&to));
+            from.send_bytes(&to, b"connected", None).unwrap();
+            from.send_bytes(&elsewhere, b"named", None).unwrap();
+            from.disconnect();
+            assert!(from.connected().is_none());
+            from.send_bytes(&to, b"again", None).unwrap();
+        }
+        assert_eq!(from.port().unwrap(), port);
+        for (socket, bytes) in [(&ours.0, 3 * (9 + 5)), (&other.0, 3 * 5)] {
+            assert!(receive(socket, bytes).iter().all(|got| got.from.port() == port));
+        }
+    }
+}
+
+#[test]
 fn a_congestion_mark_is_seen() {
     for v6 in [false, true] {
         let (to, addr) = receiver(localhost(v6), 1 << 20);

@@ -4,7 +4,8 @@
 #
 #   datapath.sh [--seconds S] [--rounds N] [--quick] [--floor] [--out DIR]
 #
-# Configurations: MTU 1500, MTU 9000, and MTU 1500 with segmentation offloads off, each in clear and sealed. In each,
+# Configurations: MTU 1500, MTU 9000, MTU 1500 with segmentation offloads off, and MTU 1500 and 9000 with packet sockets
+# (SRD_WIRE=packet), each in clear and sealed. In each,
 # rounds of SRD and TCP alternate and the medians count. One JSON file per measurement goes to target/bench/, and a
 # table of ratios to standard output: half round trip and processor time below 1 and rates above 1 mean that SRD is ahead.
 # Processor time is that of sides that sleep while nothing comes; the others look all the time.
@@ -93,7 +94,7 @@ cpu_of() { # client|server: processors of their own where there are two
 start_server() { # KEY_FILE
   : >"$work/server"
   # shellcheck disable=SC2046
-  "${on_b[@]}" env ${1:+SRD_KEY_FILE=$1} "$srd" perf server --port 17407 $(cpu_of server) >"$work/server" 2>&1 &
+  "${on_b[@]}" env SRD_WIRE="$wire" ${1:+SRD_KEY_FILE=$1} "$srd" perf server --port 17407 $(cpu_of server) >"$work/server" 2>&1 &
   server=$!
   for ((i = 0; i < 100; i++)); do
     grep -q ready "$work/server" && return 0
@@ -114,7 +115,7 @@ measure() { # NAME KEY_FILE LABEL TEST [ARGUMENT…]
   [[ $namespaces == yes ]] && to=10.79.0.2
   say "$name $test $*"
   # shellcheck disable=SC2046
-  "${on_a[@]}" env ${key:+SRD_KEY_FILE=$key} "$srd" perf client "$to" --port 17407 --test "$test" "$@" --vs-tcp \
+  "${on_a[@]}" env SRD_WIRE="$wire" ${key:+SRD_KEY_FILE=$key} "$srd" perf client "$to" --port 17407 --test "$test" "$@" --vs-tcp \
     --rounds "$rounds" --seconds "$seconds" $(cpu_of client) --json >"$out/$name-$label.json" \
     || fail "$name $test failed; the server says: $(cat "$work/server")"
 }
@@ -132,12 +133,13 @@ measure_floor() { # NAME
 }
 
 "$srd" key new "$work/key" >/dev/null
-configurations=("mtu1500 1500 on" "mtu9000 9000 on" "mtu1500-nooffload 1500 off")
-[[ $namespaces == yes ]] || configurations=("loopback 0 on")
+configurations=("mtu1500 1500 on udp" "mtu9000 9000 on udp" "mtu1500-nooffload 1500 off udp" "mtu1500-packet 1500 on packet"
+  "mtu9000-packet 9000 on packet")
+[[ $namespaces == yes ]] || configurations=("loopback 0 on udp")
 [[ $quick == no ]] || configurations=("${configurations[0]}")
 
 for configuration in "${configurations[@]}"; do
-  read -r name mtu offloads <<<"$configuration"
+  read -r name mtu offloads wire <<<"$configuration"
   link "$mtu" "$offloads"
   for sealing in clear sealed; do
     key=

@@ -1,6 +1,7 @@
 //! Questions to the kernel over netlink(7), and how its answers are read.
 
 use super::check;
+use std::cell::Cell;
 use std::io;
 use std::mem::{size_of_val, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -15,6 +16,8 @@ const MOST_BYTES: usize = 32 << 10;
 #[derive(Debug)]
 pub struct Netlink {
     fd: OwnedFd,
+    /// Number of the last request.
+    asked: Cell<u32>,
 }
 
 impl Netlink {
@@ -24,7 +27,7 @@ impl Netlink {
         let fd =
             check(unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) })?;
         // SAFETY: the descriptor is new and belongs to nobody else.
-        Ok(Netlink { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Netlink { fd: unsafe { OwnedFd::from_raw_fd(fd) }, asked: Cell::new(0) })
     }
 
     /// All that there is of what `what` asks for, each without its header.
@@ -39,7 +42,7 @@ impl Netlink {
     pub fn get(&self, what: u16, body: &[u8]) -> io::Result<Vec<u8>> {
         self.request(what, 0, body)?;
         let mut messages = Vec::new();
-        self.receive(&mut messages)?;
+        while messages.is_empty() && !self.receive(&mut messages)? {}
         messages.pop().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
@@ -48,7 +51,9 @@ impl Netlink {
         request.extend_from_slice(&((HEADER + body.len()) as u32).to_ne_bytes());
         request.extend_from_slice(&what.to_ne_bytes());
         request.extend_from_slice(&((libc::NLM_F_REQUEST | flags) as u16).to_ne_bytes());
-        request.extend_from_slice(&[0; 8]); // sequence number and sender
+        self.asked.set(self.asked.get().wrapping_add(1));
+        request.extend_from_slice(&self.asked.get().to_ne_bytes());
+        request.extend_from_slice(&[0; 4]); // sender
         request.extend_from_slice(body);
         // SAFETY: the structure is integers, for which zero is a value.
         let mut kernel: libc::sockaddr_nl = unsafe { zeroed() };
@@ -74,17 +79,19 @@ impl Netlink {
         // SAFETY: the kernel writes at most as much as there is room for.
         let got = unsafe { libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
         let got = check(got as libc::c_int)? as usize;
-        Ok(got == 0 || take_messages(&buffer[..got], messages)?)
+        Ok(got == 0 || take_messages(&buffer[..got], self.asked.get(), messages)?)
     }
 }
 
-/// Cuts a datagram into messages; says whether the answer ends with it.
-fn take_messages(mut datagram: &[u8], messages: &mut Vec<Vec<u8>>) -> io::Result<bool> {
+/// Cuts a datagram into the messages that answer a request; says whether the answer ends with it.
+fn take_messages(mut datagram: &[u8], asked: u32, messages: &mut Vec<Vec<u8>>) -> io::Result<bool> {
     while datagram.len() >= HEADER {
         let length = u32_of(&datagram[..4]).expect("four bytes") as usize;
         let kind = u16_of(&datagram[4..6]).expect("two bytes") as libc::c_int;
+        let answers = u32_of(&datagram[8..12]) == Some(asked);
         let Some(body) = datagram.get(HEADER..length) else { break };
         match kind {
+            _ if !answers => {}
             libc::NLMSG_DONE => {
                 // A dump may fail as late as here.
                 return match body.get(..4).and_then(u32_of).unwrap_or(0) as i32 {
@@ -144,7 +151,7 @@ mod tests {
     #[test]
     fn what_is_cut_short_is_no_message() {
         let mut messages = Vec::new();
-        assert!(!take_messages(&[0xff; 40], &mut messages).unwrap());
+        assert!(!take_messages(&[0xff; 40], u32::MAX, &mut messages).unwrap());
         assert!(messages.is_empty());
     }
 

@@ -60,8 +60,8 @@ const SEGMENT_IN_OFFLOADS: usize = 4;
 /// Linux that says into which datagrams it would cut what lies in the ring (VIRTIO_NET_HDR_GSO_UDP_L4).
 const LEAST_LINUX: (u32, u32) = (6, 2);
 
-/// Bytes of an Ethernet header.
-const ETHERNET: u32 = 14;
+/// Where a filter finds the IP header, however long what is before it.
+const IP: u32 = libc::SKF_NET_OFF as u32;
 
 const FRAME: usize = 2048;
 const FRAMES: usize = 1024;
@@ -163,8 +163,11 @@ impl Ring {
             return Ok(false);
         }
         self.ports.push(port);
-        self.filter()?;
-        Ok(true)
+        let filtered = self.filter();
+        if filtered.is_err() {
+            self.ports.pop();
+        }
+        filtered.map(|()| true)
     }
 
     /// Makes a UDP socket that is bound to a port of ours leave to the ring what that takes.
@@ -192,9 +195,17 @@ impl Ring {
         set_filter(self.fd.as_fd(), &ring_filter(self.address, &self.ports))
     }
 
-    /// The oldest packet, if there is one; it is the kernel's again when `f` returns.
+    /// Whether a packet is there.
     #[inline]
-    pub fn take<R>(&mut self, f: impl FnOnce(Captured<'_>) -> R) -> Option<R> {
+    pub fn has_next(&self) -> bool {
+        // SAFETY: `next` is below the number of frames, and each begins with such a header, aligned to a part of a page.
+        let status = unsafe { &(*self.memory.add(self.next * FRAME).cast::<Status>().as_ptr()).0 };
+        status.load(Ordering::Relaxed) & STATUS_USER != 0
+    }
+
+    /// The oldest packet, if there is one that has come until then; it is the kernel's again when `f` returns.
+    #[inline]
+    pub fn take<R>(&mut self, until: u64, f: impl FnOnce(Captured<'_>) -> R) -> Option<R> {
         // SAFETY: `next` is below the number of frames, and each begins with such a header, aligned to a part of a page.
         let (frame, status) = unsafe {
             let frame = self.memory.add(self.next * FRAME);
@@ -211,7 +222,11 @@ impl Ring {
                 FRAME - size_of::<Status>(),
             )
         };
-        let result = f(captured(state, rest));
+        let captured = captured(state, rest);
+        if captured.arrived > until {
+            return None;
+        }
+        let result = f(captured);
         status.store(STATUS_KERNEL, Ordering::Release);
         self.next = if self.next + 1 < FRAMES { self.next + 1 } else { 0 };
         Some(result)
@@ -237,6 +252,17 @@ impl Ring {
             self.dropped = self.dropped.wrapping_add(dropped);
         }
         (self.seen, self.dropped)
+    }
+
+    /// Whether it still belongs to its interface: one that is deleted, or leaves the namespace, does not come back.
+    #[cold]
+    pub fn is_bound(&self) -> bool {
+        let mut to = link_address(0);
+        let mut len = size_of_val(&to) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to the address.
+        let result =
+            unsafe { libc::getsockname(self.fd.as_raw_fd(), ptr::from_mut(&mut to).cast(), &mut len) };
+        result == 0 && to.sll_ifindex == self.interface as libc::c_int
     }
 
     /// Forgets that the interface was down: until then a sleep on the descriptor ends at once.
@@ -401,12 +427,12 @@ const INTERFACE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_IFINDEX) as u32;
 fn ring_filter(address: Ipv4Addr, ports: &[u16]) -> Vec<libc::sock_filter> {
     // What each test asks for; those that must not be met jump the other way.
     let tests: [(libc::sock_filter, u32, u32, bool); 4] = [
-        (step(LOAD_BYTE, ETHERNET + 9), EQUAL, libc::IPPROTO_UDP as u32, true),
-        (step(LOAD_WORD, ETHERNET + 16), EQUAL, u32::from(address), true),
-        (step(LOAD_HALF, ETHERNET + 6), ANY_BIT, 0x3fff, false), // more fragments, or not the first
-        (step(LOAD_HALF_BEHIND_HEADER, ETHERNET + 4), ABOVE, u32::from(MOST_BYTES), false),
+        (step(LOAD_BYTE, IP + 9), EQUAL, libc::IPPROTO_UDP as u32, true),
+        (step(LOAD_WORD, IP + 16), EQUAL, u32::from(address), true),
+        (step(LOAD_HALF, IP + 6), ANY_BIT, 0x3fff, false), // more fragments, or not the first
+        (step(LOAD_HALF_BEHIND_HEADER, IP + 4), ABOVE, u32::from(MOST_BYTES), false),
     ];
-    let mut program = vec![step(HEADER_LENGTH, ETHERNET)];
+    let mut program = vec![step(HEADER_LENGTH, IP)];
     let len = program.len() + 2 * tests.len() + 1 + ports.len() + 2;
     let refuse = len - 2;
     for (load, test, k, wanted) in tests {
@@ -415,7 +441,7 @@ fn ring_filter(address: Ipv4Addr, ports: &[u16]) -> Vec<libc::sock_filter> {
         let (jt, jf) = if wanted { (0, far) } else { (far, 0) };
         program.push(libc::sock_filter { jt, jf, ..step(test, k) });
     }
-    program.push(step(LOAD_HALF_BEHIND_HEADER, ETHERNET + 2));
+    program.push(step(LOAD_HALF_BEHIND_HEADER, IP + 2));
     for &port in ports {
         let far = (refuse - program.len()) as u8;
         program.push(libc::sock_filter { jt: far, ..step(EQUAL, u32::from(port)) });

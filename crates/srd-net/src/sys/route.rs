@@ -4,7 +4,7 @@
 use super::netlink::{Netlink, attribute, u16_of, u32_of, with_attribute};
 use std::fs::{self, File};
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::AsRawFd;
 
 const ROUTE: usize = 12; // struct rtmsg
@@ -13,6 +13,9 @@ const NEIGHBOUR: usize = 12; // struct ndmsg
 const MTU: u16 = 2; // RTAX_MTU
 const VIA: u16 = 18; // RTA_VIA
 const ENCAP_TYPE: u16 = 21; // RTA_ENCAP_TYPE
+const IP_PROTO: u16 = 27; // RTA_IP_PROTO
+const DPORT: u16 = 29; // RTA_DPORT
+const NEXT_HOP: u16 = 30; // RTA_NH_ID: one, or several
 
 /// The states in which a neighbour's address is used (linux/neighbour.h, NUD_VALID).
 const VALID: u16 = libc::NUD_PERMANENT
@@ -52,8 +55,8 @@ impl Routes {
         Ok(Routes { netlink: Netlink::open(libc::NETLINK_ROUTE)? })
     }
 
-    /// The neighbour to whom packets of up to `len` bytes from `from` to `to` go by `interface`.
-    pub fn next_hop(&self, from: Ipv4Addr, to: Ipv4Addr, interface: u32, len: u32) -> Result<Mac, NoHop> {
+    /// The neighbour to whom UDP packets of up to `len` bytes from `from` to `to` go by `interface`.
+    pub fn next_hop(&self, from: Ipv4Addr, to: SocketAddrV4, interface: u32, len: u32) -> Result<Mac, NoHop> {
         let route = self.route(from, to, 0)?;
         if route.first_chunk::<ROUTE>().is_none_or(|route| route[ROUTE_TYPE] != libc::RTN_UNICAST) {
             return Err(NoHop::OtherInterface);
@@ -69,20 +72,25 @@ impl Routes {
         if attribute(metrics, MTU).and_then(u32_of).is_some_and(|mtu| mtu != 0 && mtu < len) {
             return Err(NoHop::SmallMtu);
         }
-        let gateway = attribute(attributes, libc::RTA_GATEWAY).unwrap_or(&to.octets()).to_vec();
+        let gateway = attribute(attributes, libc::RTA_GATEWAY).unwrap_or(&to.ip().octets()).to_vec();
         // What was found is one flow's way; the entry of the table has all.
         let entry = self.route(from, to, libc::RTM_F_FIB_MATCH)?;
-        if entry.get(ROUTE..).is_none_or(|entry| attribute(entry, libc::RTA_MULTIPATH).is_some()) {
+        let several = |entry: &[u8]| {
+            [libc::RTA_MULTIPATH, NEXT_HOP].iter().any(|&kind| attribute(entry, kind).is_some())
+        };
+        if entry.get(ROUTE..).is_none_or(several) {
             return Err(NoHop::SeveralWays);
         }
         self.neighbour(&gateway, interface)
     }
 
-    fn route(&self, from: Ipv4Addr, to: Ipv4Addr, flags: u32) -> Result<Vec<u8>, NoHop> {
+    fn route(&self, from: Ipv4Addr, to: SocketAddrV4, flags: u32) -> Result<Vec<u8>, NoHop> {
         let mut body = vec![libc::AF_INET as u8, 32, 32, 0, 0, 0, 0, 0];
         body.extend_from_slice(&flags.to_ne_bytes());
-        body.extend(with_attribute(libc::RTA_DST, &to.octets()));
+        body.extend(with_attribute(libc::RTA_DST, &to.ip().octets()));
         body.extend(with_attribute(libc::RTA_SRC, &from.octets()));
+        body.extend(with_attribute(IP_PROTO, &[libc::IPPROTO_UDP as u8]));
+        body.extend(with_attribute(DPORT, &to.port().to_be_bytes()));
         self.netlink.get(libc::RTM_GETROUTE, &body).map_err(|_| NoHop::Unknown)
     }
 
@@ -146,8 +154,11 @@ impl Observer {
     /// What there is.
     pub fn look(&self) -> InBetween {
         let tables = format!("/proc/self/fd/{}/ip_tables_names", self.directory.as_raw_fd());
-        if fs::read_to_string(tables).is_ok_and(|tables| !tables.trim().is_empty()) {
-            return InBetween::Filter;
+        match fs::read_to_string(tables) {
+            Ok(tables) if tables.trim().is_empty() => {}
+            Ok(_) => return InBetween::Filter,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => return InBetween::Hidden,
         }
         for (part, (_, what, len, found)) in self.parts.iter().zip(QUESTIONS) {
             let Some(netlink) = part else { continue };
@@ -175,7 +186,7 @@ mod tests {
     #[test]
     fn what_stays_on_this_host_has_no_next_hop() {
         let local = Ipv4Addr::LOCALHOST;
-        let found = Routes::open().unwrap().next_hop(local, local, 1, 100);
+        let found = Routes::open().unwrap().next_hop(local, SocketAddrV4::new(local, 9), 1, 100);
         assert_eq!(found, Err(NoHop::OtherInterface));
     }
 }

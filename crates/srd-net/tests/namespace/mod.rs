@@ -74,6 +74,16 @@ impl Namespaces {
         }
     }
 
+    /// Moves an interface to another namespace and back; it has no address then, and is down.
+    pub fn leave_and_return(&self, side: usize) {
+        let (here, elsewhere) = (self.netns(side), format!("{}-elsewhere", self.name));
+        ip(&format!("netns add {elsewhere}")).unwrap();
+        let moved = ip(&format!("-n {here} link set e0 netns {elsewhere}"))
+            .and_then(|()| ip(&format!("-n {elsewhere} link set e0 netns {here}")));
+        ip(&format!("netns delete {elsewhere}")).unwrap();
+        moved.unwrap();
+    }
+
     /// Runs `tc` with these arguments in a namespace.
     pub fn tc_in(&self, side: usize, command: &str) {
         command_of("tc", &format!("-n {} {command}", self.netns(side))).unwrap();

@@ -162,6 +162,16 @@ pub(super) fn connect(fd: BorrowedFd<'_>, to: &Destination) -> io::Result<()> {
     Ok(())
 }
 
+/// Undoes [`connect`] (connect(2), AF_UNSPEC).
+pub(super) fn disconnect(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the structure is plain integers, and its family, zero, is AF_UNSPEC.
+    let nobody: libc::sockaddr = unsafe { zeroed() };
+    let len = size_of::<libc::sockaddr>() as libc::socklen_t;
+    // SAFETY: the address outlives the call, and its length is given.
+    check(unsafe { libc::connect(fd.as_raw_fd(), &nobody, len) })?;
+    Ok(())
+}
+
 /// The local address from which the routing table would send to `to`. Nothing is sent.
 pub fn source_towards(to: IpAddr) -> io::Result<IpAddr> {
     let fd = open_socket(to.is_ipv6())?;

@@ -11,6 +11,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
+/// Another process may take a port in the moment in which we let go of it.
+const BIND_ATTEMPTS: u32 = 16;
+
 /// "ECN-capable transport", RFC 3168, section 5.
 const ECT0: libc::c_int = 0b10;
 
@@ -41,13 +44,31 @@ impl SendSocket {
             set_option(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
             set_option(fd, libc::IPPROTO_IP, libc::IP_TOS, ECT0)?;
         }
-        bind(fd, scoped(ip, 0, scope))?;
-        Ok(socket)
+        // By its number: a port that the system has chosen for a socket goes when that is disconnected.
+        let mut attempts = BIND_ATTEMPTS;
+        loop {
+            let chosen = open_socket(v6)?;
+            bind(chosen.as_fd(), scoped(ip, 0, scope))?;
+            let port = local_address(chosen.as_fd())?.port();
+            drop(chosen);
+            match bind(fd, scoped(ip, port, scope)) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts > 0 => attempts -= 1,
+                bound => return bound.map(|()| socket),
+            }
+        }
     }
 
-    /// Connects it to `to`, if the system knows a way there.
+    /// Connects it to `to`, if the system knows a way there. Until it is disconnected it does not hear what routers say of
+    /// datagrams to anybody else.
     pub fn connect(&mut self, to: &Destination) {
         self.connected = super::address::connect(self.fd.as_fd(), to).is_ok().then_some(*to);
+    }
+
+    /// Connects it to nobody. It keeps its port.
+    pub fn disconnect(&mut self) {
+        if super::address::disconnect(self.fd.as_fd()).is_ok() {
+            self.connected = None;
+        }
     }
 
     /// Whom it is connected to.
