@@ -7,13 +7,17 @@ use crate::options::LogLevel;
 use crate::packet_wire::PacketWire;
 use crate::sys::process;
 use crate::sys::udp::{self, Destination, Gather, SendSocket};
-use srd_wire::{Gid, InstanceAddr, Time};
+use srd_wire::{Gid, InstanceAddr, Nanos, Time};
 use std::collections::BTreeMap;
 use std::io;
 
 /// Datagrams that one send may hold: `UDP_MAX_SEGMENTS` of Linux 6.9; before it was 64.
 const MOST_SEGMENTS: usize = 128;
 const MOST_SEGMENTS_BEFORE_6_9: usize = 64;
+
+/// For so long after a datagram that went by UDP everything of its path does: by two ways one may overtake the other, and paths are taken
+/// to be FIFO. Queues on the way, and receivers that poll, rarely hold a packet back for longer.
+const SAME_WAY: Nanos = Nanos::from_millis(1);
 
 /// After so many sends to one destination in a row a socket is connected to it.
 const CONNECT_AFTER: u32 = 64;
@@ -110,6 +114,8 @@ pub struct SourcePorts {
     sockets: Vec<SendSocket>,
     /// For each of them that is not connected: sends in a row to one destination.
     elsewhere: Vec<(InstanceAddr, u32)>,
+    /// For each of them: when it was last used.
+    used_at: Vec<Time>,
     /// Their ports.
     numbers: Vec<u16>,
     gso: bool,
@@ -164,6 +170,7 @@ impl SourcePorts {
             local,
             packet_wire: None,
             elsewhere: vec![(InstanceAddr::default(), 0); sockets.len()],
+            used_at: vec![Time(0); sockets.len()],
             sockets,
             numbers,
             gso,
@@ -226,16 +233,19 @@ impl SourcePorts {
     pub fn send(&mut self, now: Time, burst: &Burst, bytes: Bytes<'_>) -> Sent {
         let len = bytes.len();
         let count = len.div_ceil(burst.segment.max(1)).max(1);
-        if count == 1
-            && let Some(wire) = &mut self.packet_wire
-            && let Some(datagram) = bytes.as_whole()
-            && wire.send(now, self.numbers[burst.entropy as usize % self.numbers.len()], burst.to, datagram)
-        {
-            self.counters.packets += 1;
-            self.counters.by_packet_socket += 1;
-            self.counters.bytes += len as u64;
-            self.counters.sends += 1;
-            return Sent::Gone;
+        if let Some(wire) = &mut self.packet_wire {
+            let path = burst.entropy as usize % self.sockets.len();
+            let whole = if count == 1 { bytes.as_whole() } else { None };
+            if let Some(datagram) = whole.filter(|_| now.since(self.used_at[path]) > SAME_WAY)
+                && wire.send(now, self.numbers[path], burst.to, datagram)
+            {
+                self.counters.packets += 1;
+                self.counters.by_packet_socket += 1;
+                self.counters.bytes += len as u64;
+                self.counters.sends += 1;
+                return Sent::Gone;
+            }
+            self.used_at[path] = now;
         }
         if count > self.most_segments() {
             return self.send_singly(now, burst, bytes);

@@ -195,14 +195,6 @@ impl Ring {
         set_filter(self.fd.as_fd(), &ring_filter(self.address, &self.ports))
     }
 
-    /// Whether a packet is there.
-    #[inline]
-    pub fn has_next(&self) -> bool {
-        // SAFETY: `next` is below the number of frames, and each begins with such a header, aligned to a part of a page.
-        let status = unsafe { &(*self.memory.add(self.next * FRAME).cast::<Status>().as_ptr()).0 };
-        status.load(Ordering::Relaxed) & STATUS_USER != 0
-    }
-
     /// The oldest packet, if there is one that has come until then; it is the kernel's again when `f` returns.
     #[inline]
     pub fn take<R>(&mut self, until: u64, f: impl FnOnce(Captured<'_>) -> R) -> Option<R> {
