@@ -1,5 +1,5 @@
-//! The short way out: datagrams that leave by a packet socket, past the kernel's UDP and IP layers, which takes less than half the
-//! time. Where the kernel would send them is asked of its routing table, and asked again every second; one datagram
+//! The short way out: datagrams that leave by a packet socket, past the kernel's UDP and IP layers
+//! (docs/design/host-datapath.md, "Packet sockets"). Where the kernel would send them is asked of its routing table, and asked again every second; one datagram
 //! in that time goes by UDP, so that the kernel goes on looking after the neighbour, and hears of a firewall in between.
 //! Whatever does not fit this way goes by UDP, and the receiver cannot tell the difference.
 //!
