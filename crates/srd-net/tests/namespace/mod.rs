@@ -65,6 +65,15 @@ impl Namespaces {
         ip(&format!("-n {} {command}", self.netns(side))).unwrap();
     }
 
+    /// As [`Namespaces::ip_in`], for what not every kernel has: without it the test is skipped.
+    pub fn can(&self, side: usize, command: &str) -> bool {
+        let done = ip(&format!("-n {} {command}", self.netns(side)));
+        if let Err(why) = &done {
+            skip::skip(format_args!("needs a kernel that has this: {why}"));
+        }
+        done.is_ok()
+    }
+
     /// Joins them by another pair of virtual Ethernet devices of this name, without addresses.
     pub fn join(&self, name: &str) {
         let [here, there] = [0, 1].map(|side| self.netns(side));
