@@ -17,11 +17,13 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 /// Bytes of both headers.
 pub const HEADERS: usize = IP + UDP;
 const IP: usize = 20;
-const UDP: usize = 8;
+/// Of the inner one.
+pub const UDP: usize = 8;
 
 /// "ECN-capable transport" and "congestion experienced", RFC 3168, section 5.
-const ECT0: u8 = 0b10;
-const CE: u8 = 0b11;
+pub const ECT0: u8 = 0b10;
+/// See above.
+pub const CE: u8 = 0b11;
 
 const DO_NOT_FRAGMENT: u16 = 1 << 14;
 const TTL: u8 = 64;

@@ -1,6 +1,7 @@
 //! The short way out: datagrams that leave by a packet socket, past the kernel's UDP and IP layers
-//! (docs/design/host-datapath.md, "Packet sockets"). Where the kernel would send them is asked of its routing table, and asked again every second; one datagram
-//! in that time goes by UDP, so that the kernel goes on looking after the neighbour, and hears of a firewall in between.
+//! (docs/design/host-datapath.md, "Packet sockets"). Where the kernel would send them is asked of its routing table, and
+//! asked again every second; one datagram in that time goes by UDP, so that the kernel goes on looking after the neighbour, and
+//! hears of a firewall in between.
 //! Whatever does not fit this way goes by UDP, and the receiver cannot tell the difference.
 //!
 //! Packet sockets see neither packet filters nor IPsec. Who leaves the choice to us (`SRD_WIRE=auto`) gets them only where there is
@@ -23,8 +24,6 @@ const BELIEVED: Nanos = Nanos::from_secs(1);
 
 /// A neighbour whose address is not known yet is asked for again after this time.
 const SOON: Nanos = Nanos::from_millis(10);
-
-const UDP_HEADER: usize = 8;
 
 /// Hosts that are known at a time.
 const MOST_HOSTS: usize = 1 << 16;
@@ -151,7 +150,7 @@ impl PacketWire {
     /// Sends a datagram. False if it is to go by UDP.
     #[inline]
     pub fn send(&mut self, now: Time, from_port: u16, to: InstanceAddr, datagram: &[u8]) -> bool {
-        let fits = datagram.len() + UDP_HEADER <= usize::from(MOST_BYTES) && !self.closed;
+        let fits = datagram.len() + frame::UDP <= usize::from(MOST_BYTES) && !self.closed;
         let (IpAddr::V4(ip), true) = (to.gid.ip(), fits) else { return false };
         if self.last.0 != ip {
             let known = self.hops.get(&ip).copied();

@@ -106,23 +106,49 @@ pub struct PortCounters {
     pub network_errors: BTreeMap<i32, u64>,
 }
 
+/// One of them.
+struct SourcePort {
+    socket: SendSocket,
+    /// While the socket is not connected: to whom it has sent last, and how often in a row.
+    to: (InstanceAddr, u32),
+    /// When it has sent last, by UDP.
+    used_at: Time,
+}
+
 /// The pool.
 pub struct SourcePorts {
     local: LocalAddress,
     /// A shorter way for short packets, if there is one.
     packet_wire: Option<PacketWire>,
-    sockets: Vec<SendSocket>,
-    /// For each of them that is not connected: sends in a row to one destination.
-    elsewhere: Vec<(InstanceAddr, u32)>,
-    /// For each of them: when it was last used.
-    used_at: Vec<Time>,
-    /// Their ports.
+    ports: Vec<SourcePort>,
+    /// Their numbers.
     numbers: Vec<u16>,
     gso: bool,
     most_segments: usize,
     /// Path MTUs below ours that were reported since the last call of `take_path_mtu`.
     path_mtus: Vec<(Gid, u16)>,
     counters: PortCounters,
+}
+
+impl SourcePort {
+    /// A socket that goes on sending to one destination is connected to it.
+    #[inline]
+    fn connect_if_worth_it(&mut self, burst: &Burst) {
+        match self.socket.connected() {
+            Some(to) if *to == burst.destination => return,
+            Some(_) => self.socket.disconnect(),
+            None => {}
+        }
+        let (to, sends) = &mut self.to;
+        if *to != burst.to {
+            (*to, *sends) = (burst.to, 0);
+        }
+        *sends += 1;
+        if *sends >= CONNECT_AFTER {
+            *sends = 0;
+            self.socket.connect(&burst.destination);
+        }
+    }
 }
 
 /// What a socket had been told.
@@ -169,9 +195,10 @@ impl SourcePorts {
         Ok(SourcePorts {
             local,
             packet_wire: None,
-            elsewhere: vec![(InstanceAddr::default(), 0); sockets.len()],
-            used_at: vec![Time(0); sockets.len()],
-            sockets,
+            ports: sockets
+                .into_iter()
+                .map(|socket| SourcePort { socket, to: (InstanceAddr::default(), 0), used_at: Time(0) })
+                .collect(),
             numbers,
             gso,
             most_segments: MOST_SEGMENTS,
@@ -199,7 +226,7 @@ impl SourcePorts {
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.sockets.len()
+        self.ports.len()
     }
 
     /// Their UDP ports.
@@ -233,35 +260,24 @@ impl SourcePorts {
     pub fn send(&mut self, now: Time, burst: &Burst, bytes: Bytes<'_>) -> Sent {
         let len = bytes.len();
         let count = len.div_ceil(burst.segment.max(1)).max(1);
-        if let Some(wire) = &mut self.packet_wire {
-            let path = burst.entropy as usize % self.sockets.len();
-            let whole = if count == 1 { bytes.as_whole() } else { None };
-            if let Some(datagram) = whole.filter(|_| now.since(self.used_at[path]) > SAME_WAY)
-                && wire.send(now, self.numbers[path], burst.to, datagram)
-            {
-                self.counters.packets += 1;
-                self.counters.by_packet_socket += 1;
-                self.counters.bytes += len as u64;
-                self.counters.sends += 1;
-                return Sent::Gone;
-            }
-            self.used_at[path] = now;
+        if self.sends_short(now, burst, count, bytes) {
+            self.count_sent(1, len);
+            self.counters.by_packet_socket += 1;
+            return Sent::Gone;
         }
         if count > self.most_segments() {
             return self.send_singly(now, burst, bytes);
         }
         let segment = (count > 1).then_some(burst.segment as u16);
-        self.connect_if_worth_it(burst);
+        self.port(burst).connect_if_worth_it(burst);
         for attempt in 1..=ATTEMPTS {
-            let socket = self.socket(burst);
+            let socket = &self.port(burst).socket;
             let result = match bytes {
                 Bytes::Gathered(gather) => socket.send(&burst.destination, gather, segment),
                 Bytes::Whole(bytes) => socket.send_bytes(&burst.destination, bytes, segment),
             };
             let Err(error) = result else {
-                self.counters.packets += count as u64;
-                self.counters.bytes += len as u64;
-                self.counters.sends += 1;
+                self.count_sent(count, len);
                 return Sent::Gone;
             };
             if let Some(sent) = self.on_error(now, burst, bytes, count, &error, attempt == ATTEMPTS) {
@@ -271,28 +287,36 @@ impl SourcePorts {
         Sent::Refused
     }
 
-    fn socket(&self, burst: &Burst) -> &SendSocket {
-        &self.sockets[burst.entropy as usize % self.sockets.len()]
+    /// Whether a packet leaves by a packet socket, and has left.
+    #[inline]
+    fn sends_short(&mut self, now: Time, burst: &Burst, count: usize, bytes: Bytes<'_>) -> bool {
+        let index = self.index(burst);
+        let Some(wire) = &mut self.packet_wire else { return false };
+        let port = &mut self.ports[index];
+        let datagram = if count == 1 { bytes.as_whole() } else { None };
+        let left = datagram.is_some_and(|datagram| {
+            now.since(port.used_at) > SAME_WAY && wire.send(now, self.numbers[index], burst.to, datagram)
+        });
+        if !left {
+            port.used_at = now;
+        }
+        left
     }
 
-    /// A socket that goes on sending to one destination is connected to it.
     #[inline]
-    fn connect_if_worth_it(&mut self, burst: &Burst) {
-        let socket = burst.entropy as usize % self.sockets.len();
-        match self.sockets[socket].connected() {
-            Some(to) if *to == burst.destination => return,
-            Some(_) => self.sockets[socket].disconnect(),
-            None => {}
-        }
-        let (to, sends) = &mut self.elsewhere[socket];
-        if *to != burst.to {
-            (*to, *sends) = (burst.to, 0);
-        }
-        *sends += 1;
-        if *sends >= CONNECT_AFTER {
-            *sends = 0;
-            self.sockets[socket].connect(&burst.destination);
-        }
+    fn count_sent(&mut self, packets: usize, bytes: usize) {
+        self.counters.packets += packets as u64;
+        self.counters.bytes += bytes as u64;
+        self.counters.sends += 1;
+    }
+
+    fn index(&self, burst: &Burst) -> usize {
+        burst.entropy as usize % self.ports.len()
+    }
+
+    fn port(&mut self, burst: &Burst) -> &mut SourcePort {
+        let index = self.index(burst);
+        &mut self.ports[index]
     }
 
     /// What an error means; `None`: to be tried again.
@@ -380,7 +404,7 @@ impl SourcePorts {
     #[cold]
     fn take_errors(&mut self, burst: &Burst) -> Told {
         let mut told = Told::default();
-        while let Some(error) = self.socket(burst).take_error() {
+        while let Some(error) = self.port(burst).socket.take_error() {
             told.anything = true;
             if error.from_network {
                 *self.counters.network_errors.entry(error.errno).or_default() += 1;

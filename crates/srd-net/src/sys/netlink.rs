@@ -76,8 +76,10 @@ impl Netlink {
     /// Receives one datagram; says whether the answer ends with it.
     fn receive(&self, messages: &mut Vec<Vec<u8>>) -> io::Result<bool> {
         let mut buffer = vec![0u8; MOST_BYTES];
+        let (fd, room) = (self.fd.as_raw_fd(), buffer.len());
+        // The kernel answers within the call that asks: there is never anything to wait for.
         // SAFETY: the kernel writes at most as much as there is room for.
-        let got = unsafe { libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        let got = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), room, libc::MSG_DONTWAIT) };
         let got = check(got as libc::c_int)? as usize;
         Ok(got == 0 || take_messages(&buffer[..got], self.asked.get(), messages)?)
     }

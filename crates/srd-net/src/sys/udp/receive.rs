@@ -13,6 +13,7 @@
 
 use super::address::{address_from, bind, get_option, local_address, open_socket, set_option};
 use super::control::{ControlBuffer, first_int, for_each_control_in, timespec_nanos};
+use crate::frame::CE;
 use crate::sys::check;
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -31,9 +32,6 @@ const SK_MEMINFO_DROPS: usize = 8;
 
 /// Room for the control messages that a receive socket asks for: segment size, traffic class, time.
 const CONTROL_BYTES: usize = 128;
-
-/// "Congestion experienced", RFC 3168, section 5.
-const CE: u8 = 0b11;
 
 /// A socket that receives, on a port of its own.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use super::address::{
 };
 use super::control::{ControlBuffer, for_each_control};
 use super::gather::Gather;
+use crate::frame::ECT0;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, SocketAddr};
@@ -13,9 +14,6 @@ use std::ptr;
 
 /// Another process may take a port in the moment in which we let go of it.
 const BIND_ATTEMPTS: u32 = 16;
-
-/// "ECN-capable transport", RFC 3168, section 5.
-const ECT0: libc::c_int = 0b10;
 
 /// A socket that sends, from a port of its own, to whomever each call names. To the one that it is connected to it sends
 /// faster: the kernel remembers the way.
@@ -38,11 +36,11 @@ impl SendSocket {
         if v6 {
             set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
             set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
-            set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, ECT0)?;
+            set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, ECT0.into())?;
         } else {
             set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
             set_option(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
-            set_option(fd, libc::IPPROTO_IP, libc::IP_TOS, ECT0)?;
+            set_option(fd, libc::IPPROTO_IP, libc::IP_TOS, ECT0.into())?;
         }
         // By its number: a port that the system has chosen for a socket goes when that is disconnected.
         let mut attempts = BIND_ATTEMPTS;
