@@ -5,8 +5,8 @@ use crate::endpoint::{Endpoint, Place, named};
 use crate::header::{self, Body, FAR_BACK, LONGEST, Message, Part};
 use crate::incoming::Fetch;
 use crate::kept::Breach;
-use crate::peer::{Early, Session, session_name};
-use crate::shared::{Cx, MOST_SHORT, Shared};
+use crate::peer::{Early, MOST_SHORT, Session, session_name};
+use crate::shared::{Cx, Shared};
 use srd_device::Store;
 use srd_wire::Status;
 

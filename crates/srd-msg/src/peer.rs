@@ -13,13 +13,15 @@ use crate::buffers::Buffer;
 use crate::header::{Body, FAR_BACK};
 use crate::lane::Lane;
 use crate::matching::FastMap;
-use crate::shared::MOST_SHORT;
 use srd_device::AhNumber;
 use srd_wire::{KeyedHash, MrKey, Qkey, Status, Time};
 use std::collections::VecDeque;
 
 /// The key of well-known endpoints' queue pairs, which everybody knows.
 const WELL_KNOWN_QKEY: Qkey = Qkey(0x5352_446D);
+
+/// The longest message of EFA's SRD, which every peer takes in one piece; and of writes and atomic operations by message.
+pub(crate) const MOST_SHORT: u32 = 8832;
 
 /// Bytes that may be sent to a peer that has not said anything yet.
 pub(crate) const FIRST_WINDOW: u32 = 64 << 10;

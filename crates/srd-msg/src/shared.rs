@@ -8,9 +8,6 @@ use srd_device::{CqId, Device, PdId, Store};
 use srd_wire::{MrKey, Time};
 use std::collections::VecDeque;
 
-/// The longest message of EFA's SRD, which every peer takes in one piece; and of writes and atomic operations by message.
-pub(crate) const MOST_SHORT: u32 = 8832;
-
 /// What the endpoints of a domain have in common.
 pub(crate) struct Shared {
     pub config: Config,
