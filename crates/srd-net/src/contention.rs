@@ -1,7 +1,8 @@
 //! Whether the program has its cores for itself. Programs that poll (MPI ranks, most of all) take all the time that
-//! they get; with more of them than cores, each takes it from the very one whose answer it waits for. So a poll that
-//! finds nothing rests until a packet comes, but only for a moment, and only where the thread has been seen waiting
-//! for a core: on cores of its own a program's poll never sleeps.
+//! they get; with more of them than cores, each takes it from the very one whose answer it waits for. So where the thread
+//! has been seen waiting for a core, a poll that finds nothing gives way: on cores of its own a program's poll never does.
+//! Ranks that give way to each other are soon back, stay on the core that they have, and take packets by several at a time. Others
+//! keep the core for all of their turn, again and again; beside those a poll rests until a packet comes, which ends their turn.
 //!
 //! Where several threads poll it does not rest, either: a packet that ends the rest of one brings completions for all. A
 //! thread that finds nothing gives way to the next, and by how soon it is back it sees whether they are a crowd, more than
@@ -22,10 +23,18 @@ const AWAY: Nanos = Nanos::from_micros(300);
 const WAITS: usize = 3;
 /// ...within this time show that others want the cores too, and are taken as a sign for as long.
 const MEMORY: Nanos = Nanos::from_millis(50);
+/// How often it is seen meanwhile whether that is still so...
+const LOOK_AGAIN: Nanos = Nanos(MEMORY.0 / 4);
+/// ...which it is if the thread has waited for this part of the time.
+const WAITED_PART: u64 = 16;
 /// Longest rest after a poll that found something. Each further one in a row may be twice as long as the last...
 const REST: Nanos = Nanos::from_micros(100);
 /// ...up to this: a packet ends it anyway, but the program may look at other things between two polls.
 const LONGEST_REST: Nanos = Nanos::from_millis(1);
+/// So many times in a row must giving way take longer than [`AWAY`] to show that others do not give way in turn...
+const STUBBORN: u32 = 8;
+/// ...which is believed for so long, and then tried once more.
+const BELIEVED: Nanos = Nanos::from_secs(1);
 
 /// A thread has company for so many of its polls in vain after one of another thread's: more than it makes while it has a
 /// core for itself, since it gives way each time.
@@ -43,9 +52,14 @@ pub(crate) struct Contention {
     last_poll: AtomicU64,
     waits: [AtomicU64; WAITS],
     contended_until: AtomicU64,
+    looked_again: AtomicU64,
     rests: AtomicU64,
     /// How long the next rest may be.
     next_rest: AtomicU64,
+    /// How often in a row giving way has taken long.
+    long_turns: AtomicU32,
+    /// Until when it is known that others do not give way.
+    stubborn_until: AtomicU64,
     /// Whose poll in vain was last, and for how many more of them it has company.
     last_thread: AtomicUsize,
     company: AtomicU32,
@@ -61,8 +75,11 @@ impl Contention {
             last_poll: AtomicU64::new(0),
             waits: Default::default(),
             contended_until: AtomicU64::new(0),
+            looked_again: AtomicU64::new(0),
             rests: AtomicU64::new(0),
             next_rest: AtomicU64::new(REST.0),
+            long_turns: AtomicU32::new(0),
+            stubborn_until: AtomicU64::new(0),
             last_thread: AtomicUsize::new(0),
             company: AtomicU32::new(0),
             crowd: AtomicU32::new(0),
@@ -93,10 +110,30 @@ impl Contention {
     pub(crate) fn give_way(&self) {
         let before = clock::now();
         std::thread::yield_now();
-        self.gave_way(clock::now().since(before));
+        let now = clock::now();
+        self.gave_way(now, now.since(before));
+        if now.since(Time(self.looked_again.load(Ordering::Relaxed))) > LOOK_AGAIN {
+            self.look_again(now);
+        }
     }
 
-    fn gave_way(&self, away: Nanos) {
+    #[cold]
+    fn look_again(&self, now: Time) {
+        self.looked_again.store(now.0, Ordering::Relaxed);
+        if let Some((elapsed, waited)) = waited_since_last_look(now)
+            && now.0 < self.contended_until.load(Ordering::Relaxed)
+            && waited.0 > elapsed.0 / WAITED_PART
+        {
+            self.contended_until.store((now + MEMORY).0, Ordering::Relaxed);
+        }
+    }
+
+    fn gave_way(&self, now: Time, away: Nanos) {
+        let long = if away > AWAY { self.long_turns.load(Ordering::Relaxed) + 1 } else { 0 };
+        if long >= STUBBORN {
+            self.stubborn_until.store((now + BELIEVED).0, Ordering::Relaxed);
+        }
+        self.long_turns.store(long.min(STUBBORN - 1), Ordering::Relaxed);
         let left = self.crowd.load(Ordering::Relaxed);
         let left = if away > RAN { CROWD } else { left.saturating_sub(1) };
         self.crowd.store(left, Ordering::Relaxed);
@@ -134,6 +171,16 @@ impl Contention {
         Nanos(self.next_rest.load(Ordering::Relaxed))
     }
 
+    /// Whether a poll that should rest gives way instead: those who want the core do so, too.
+    pub(crate) fn should_give_way(&self, now: Time) -> bool {
+        now.0 >= self.stubborn_until.load(Ordering::Relaxed)
+    }
+
+    /// After a poll has given way instead of resting.
+    pub(crate) fn count_rest(&self) {
+        self.rests.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// After a poll that found nothing: whether it should rest.
     #[inline]
     pub(crate) fn should_rest(&self, now: Time) -> bool {
@@ -147,7 +194,7 @@ impl Contention {
 
     /// After a rest that was to end at `due` at the latest.
     pub(crate) fn rested(&self, now: Time, due: Time) {
-        self.rests.fetch_add(1, Ordering::Relaxed);
+        self.count_rest();
         self.next_rest.store((2 * self.rest().0).min(LONGEST_REST.0), Ordering::Relaxed);
         self.last_poll.store(now.0, Ordering::Relaxed);
         if now.since(due) > AWAY {
@@ -155,20 +202,14 @@ impl Contention {
         }
     }
 
-    /// How often polls rested.
+    /// How often polls rested or gave way because others want the cores.
     pub(crate) fn rests(&self) -> u64 {
         self.rests.load(Ordering::Relaxed)
     }
 
     #[cold]
     fn was_away(&self, now: Time) {
-        thread_local! {
-            /// When this thread was last away, and how long it had waited for a core by then.
-            static BEFORE: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
-        }
-        let Some(waited) = process::waited_for_core() else { return };
-        let (at, before) = BEFORE.replace((now.0, waited));
-        if now.since(Time(at)) < MEMORY && waited - before > AWAY.0 {
+        if waited_since_last_look(now).is_some_and(|(_, waited)| waited > AWAY) {
             self.note_wait(now);
         }
     }
@@ -183,6 +224,18 @@ impl Contention {
             self.contended_until.store((now + MEMORY).0, Ordering::Relaxed);
         }
     }
+}
+
+/// How long ago this thread asked last, and how long it has waited for a core since then; `None` if that was too long ago.
+fn waited_since_last_look(now: Time) -> Option<(Nanos, Nanos)> {
+    thread_local! {
+        /// When that was, and how long it had waited by then.
+        static BEFORE: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    }
+    let waited = process::waited_for_core()?;
+    let (at, before) = BEFORE.replace((now.0, waited));
+    let elapsed = now.since(Time(at));
+    (elapsed < MEMORY).then_some((elapsed, Nanos(waited - before)))
 }
 
 #[cfg(test)]
@@ -225,13 +278,13 @@ mod tests {
     #[test]
     fn threads_in_company_are_a_crowd_until_they_are_back_at_once_again_and_again() {
         let contention = Contention::new();
-        contention.gave_way(Nanos(RAN.0 + 1));
+        contention.gave_way(Time(1_000_000_000), Nanos(RAN.0 + 1));
         assert!(!contention.is_crowd(), "another process wants the core, no thread of this one");
         contention.in_company();
         std::thread::scope(|scope| scope.spawn(|| contention.in_company()).join().unwrap());
         for _ in 0..CROWD {
             assert!(contention.is_crowd());
-            contention.gave_way(Nanos(RAN.0 / 4));
+            contention.gave_way(Time(1_000_000_000), Nanos(RAN.0 / 4));
         }
         assert!(!contention.is_crowd());
     }
@@ -242,6 +295,27 @@ mod tests {
         contention.looks(Time(1_000_000));
         assert!(contention.has_looked(Time(1_000_000 + LOOKS.0 - 1)));
         assert!(!contention.has_looked(Time(1_000_000 + LOOKS.0)));
+    }
+
+    #[test]
+    fn who_keeps_the_core_again_and_again_is_not_given_way_to() {
+        let contention = Contention::new();
+        let turn = Nanos::from_millis(3);
+        let mut now = Time(1_000_000_000);
+        for _ in 0..STUBBORN {
+            assert!(contention.should_give_way(now));
+            now += turn;
+            contention.gave_way(now, turn);
+        }
+        assert!(!contention.should_give_way(now));
+        now += BELIEVED;
+        assert!(contention.should_give_way(now), "it is tried again");
+        contention.gave_way(now, turn);
+        assert!(!contention.should_give_way(now), "once is enough then");
+        now += BELIEVED;
+        contention.gave_way(now, RAN);
+        contention.gave_way(now, turn);
+        assert!(contention.should_give_way(now), "they do give way");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The device with its sockets: what one thread at a time does while it holds the lock.
 
 use crate::beside::Locked;
+use crate::clock;
 use crate::copies::Copies;
 use crate::hints;
 use crate::host;
@@ -302,6 +303,7 @@ impl Core {
         transmitter.due(now);
         let before = transmitter.packets_pushed();
         let limit = transmitter.bytes_pushed() + ROUND_BYTES;
+        let (mut now, mut sends) = (now, transmitter.sends());
         while transmitter.has_room()
             && transmitter.bytes_pushed() < limit
             && device
@@ -312,7 +314,12 @@ impl Core {
                     transmitter.push(now, &transmit, keyring.as_mut())
                 })
                 .is_some()
-        {}
+        {
+            // A packet's stamp must not be older than the sends before it.
+            if transmitter.sends() != sends {
+                (now, sends) = (clock::now(), transmitter.sends());
+            }
+        }
         transmitter.flush(now);
         while let Some((peer, message)) = transmitter.take_unreadable() {
             device.unreadable(now, peer, message);

@@ -5,10 +5,11 @@ use serde::Serialize;
 use srd_wire::{Nanos, Time};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A program is at the device "now" if it called less than this ago.
-const CALLS_NOW: Nanos = Nanos::from_micros(100);
+/// A program is at the device "now" if it called less than this ago. Where ranks share cores and give way to each other, one
+/// that polls is away for as long again and again; a thread that took over then would only take the core from others.
+const CALLS_NOW: Nanos = Nanos::from_micros(300);
 /// Shortest time that the thread parks.
-pub(crate) const SHORTEST_PARK: Nanos = Nanos::from_micros(50);
+pub(crate) const SHORTEST_PARK: Nanos = Nanos::from_micros(200);
 /// Longest time that the thread parks while the program polls: how late it takes over at worst.
 const LONGEST_PARK: Nanos = progress_handoff::LATEST;
 /// The thread is woken if a program that has not called for a while has something due this much before the thread would wake.
@@ -40,7 +41,7 @@ pub struct ProgressCounters {
     pub thread_parks: u64,
     /// Times that the thread was woken for something due before it would have woken.
     pub thread_kicks: u64,
-    /// Times that a poll found nothing and slept for a moment, because others wanted the cores.
+    /// Times that a poll found nothing and gave way, or slept for a moment, because others wanted the cores.
     pub rests: u64,
 }
 

@@ -234,7 +234,7 @@ impl Shared {
         }
     }
 
-    /// The same after a poll. One that found nothing rests for a moment where others want the cores.
+    /// The same after a poll. One that found nothing gives way, or rests for a moment, where others want the cores.
     #[inline]
     pub(crate) fn leave_poll(&self, core: Held<'_>, now: Time, found: bool) {
         let due = core.next_timeout();
@@ -250,6 +250,11 @@ impl Shared {
         }
         let sleeps_anyway = self.notifier.sleepers().any();
         if self.mode != ProgressMode::Thread && self.contention.should_rest(now) && !sleeps_anyway {
+            if self.contention.should_give_way(now) {
+                self.contention.give_way();
+                self.contention.count_rest();
+                return;
+            }
             let until = due.min(now + self.contention.rest());
             self.poll_activity.rests(until);
             self.poll_set.wait(Some(Duration::from_nanos(until.since(now).0)));

@@ -152,6 +152,12 @@ impl Transmitter {
         self.pushed
     }
 
+    /// Sends of the system so far.
+    #[inline]
+    pub fn sends(&self) -> u64 {
+        self.ports.counters().sends
+    }
+
     /// Bytes of their datagrams.
     #[inline]
     pub fn bytes_pushed(&self) -> u64 {

@@ -268,7 +268,7 @@ pub const METRICS: &[Metric] = &[
     counter("srd_thread_wakes", "Times that the progress thread woke to move packets.", &[at("/progress/thread_wakes")]),
     counter("srd_thread_parks", "Times that it found the program polling, and slept on.", &[at("/progress/thread_parks")]),
     counter("srd_thread_kicks", "Times that it was woken for something due before it would have woken.", &[at("/progress/thread_kicks")]),
-    counter("srd_poll_rests", "Times that a poll found nothing and slept for a moment, because others wanted the cores.", &[at("/progress/rests")]),
+    counter("srd_poll_rests", "Times that a poll found nothing and gave way, or slept for a moment, because others wanted the cores.", &[at("/progress/rests")]),
     // Messaging layers.
     layers("srd_peer_messages_refused", "What peers have sent against the rules, by cause (docs/MESSAGES.md): not read (malformed), numbers that could not \
         be, more than the window, lengths that did not fit, answers and grants that nobody had asked for, more questions than answers taken, no room \
