@@ -68,7 +68,8 @@ pub const SETTINGS: [Setting; 10] = [
     Setting {
         name: "OMPI_MCA_btl",
         value: "self,ofi",
-        serves: |value| value.split(',').any(|btl| btl == "ofi") && !value.contains("tcp"),
+        // With `self` alone there are no windows between hosts; it spares the second for which btl/ofi sleeps in MPI_Finalize.
+        serves: |value| value == "self" || value.split(',').any(|btl| btl == "ofi") && !value.contains("tcp"),
         otherwise: "Open MPI's one-sided operations do not use libfabric",
     },
     // osc/sm is the only one that has windows of shared memory (MPI_Win_allocate_shared).
@@ -283,7 +284,8 @@ mod tests {
 
     #[test]
     fn what_leads_to_the_provider_another_way_stays() {
-        let (variables, replaced) = provider_with(&[("I_MPI_FABRICS", "ofi"), ("OMPI_MCA_osc", "rdma")]);
+        let (variables, replaced) =
+            provider_with(&[("I_MPI_FABRICS", "ofi"), ("OMPI_MCA_osc", "rdma"), ("OMPI_MCA_btl", "self")]);
         assert_eq!(value_of(&variables, "I_MPI_FABRICS"), None);
         assert_eq!(value_of(&variables, "OMPI_MCA_osc"), None);
         assert!(replaced.is_empty(), "{replaced:?}");
