@@ -14,6 +14,8 @@ use support::traffic::{LENGTHS, PLACE, exchange, write_and_read};
 use support::{Host, PATIENCE, options};
 
 const PACKET: &str = "SRD_WIRE=packet";
+/// For longer than this nobody believes what the routing table said (`packet_wire.rs`).
+const BELIEVED: Duration = Duration::from_millis(1200);
 
 fn pair(test: &str, mtu: u32) -> Option<Namespaces> {
     Namespaces::new(test, mtu)
@@ -135,6 +137,28 @@ fn a_neighbour_with_another_address_is_found_again() {
     pair.ip_in(1, "link set e0 address 02:00:00:00:66:99");
     pair.ip_in(0, "neigh flush dev e0");
     exchange(&mut a, &mut b, 2);
+    until_short(&mut a, &mut b);
+}
+
+#[test]
+fn a_neighbour_that_does_not_answer_for_a_while_loses_nothing() {
+    let Some(pair) = pair("wirearp", 1500) else { return };
+    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    until_short(&mut a, &mut b);
+    pair.ip_in(1, "link set e0 arp off");
+    pair.ip_in(0, "neigh flush dev e0");
+    std::thread::sleep(BELIEVED); // what was known of the neighbour has been asked for again
+    for (i, &len) in LENGTHS.iter().enumerate() {
+        b.recv(i as u64, 200_000 + i * PLACE, PLACE);
+        a.send(i as u64, b.address(), i * PLACE, len);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(a.poll().is_none());
+    pair.ip_in(1, "link set e0 arp on");
+    for _ in LENGTHS {
+        a.success();
+        b.success();
+    }
     until_short(&mut a, &mut b);
 }
 
