@@ -52,6 +52,7 @@ pub(crate) struct Contention {
     last_poll: AtomicU64,
     waits: [AtomicU64; WAITS],
     contended_until: AtomicU64,
+    /// When it was last seen whether that is still so.
     looked_again: AtomicU64,
     rests: AtomicU64,
     /// How long the next rest may be.
@@ -117,6 +118,7 @@ impl Contention {
         }
     }
 
+    /// Whether the thread still waits for a core again and again.
     #[cold]
     fn look_again(&self, now: Time) {
         self.looked_again.store(now.0, Ordering::Relaxed);

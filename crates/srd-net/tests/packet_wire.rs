@@ -72,6 +72,22 @@ fn leaves_by_udp(a: &mut Host, b: &mut Host) {
     }
 }
 
+/// Messages that `a` sends while nothing gets through, until `mend`.
+fn sent_while_cut_off_arrives(a: &mut Host, b: &mut Host, mend: impl FnOnce()) {
+    for (i, &len) in LENGTHS.iter().enumerate() {
+        b.recv(i as u64, 200_000 + i * PLACE, PLACE);
+        a.send(i as u64, b.address(), i * PLACE, len);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(a.poll().is_none());
+    mend();
+    for _ in LENGTHS {
+        a.success();
+        b.success();
+    }
+    until_short(a, b);
+}
+
 #[test]
 fn short_packets_take_packet_sockets_and_long_ones_do_not() {
     for sealed in [false, true] {
@@ -114,18 +130,7 @@ fn an_interface_that_goes_down_and_up_loses_nothing() {
     until_short(&mut a, &mut b);
     for side in [0, 1] {
         pair.ip_in(side, "link set e0 down");
-        for (i, &len) in LENGTHS.iter().enumerate() {
-            b.recv(i as u64, 200_000 + i * PLACE, PLACE);
-            a.send(i as u64, b.address(), i * PLACE, len);
-        }
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(a.poll().is_none());
-        pair.ip_in(side, "link set e0 up");
-        for _ in LENGTHS {
-            a.success();
-            b.success();
-        }
-        until_short(&mut a, &mut b);
+        sent_while_cut_off_arrives(&mut a, &mut b, || pair.ip_in(side, "link set e0 up"));
     }
 }
 
@@ -148,18 +153,7 @@ fn a_neighbour_that_does_not_answer_for_a_while_loses_nothing() {
     pair.ip_in(1, "link set e0 arp off");
     pair.ip_in(0, "neigh flush dev e0");
     std::thread::sleep(BELIEVED); // what was known of the neighbour has been asked for again
-    for (i, &len) in LENGTHS.iter().enumerate() {
-        b.recv(i as u64, 200_000 + i * PLACE, PLACE);
-        a.send(i as u64, b.address(), i * PLACE, len);
-    }
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(a.poll().is_none());
-    pair.ip_in(1, "link set e0 arp on");
-    for _ in LENGTHS {
-        a.success();
-        b.success();
-    }
-    until_short(&mut a, &mut b);
+    sent_while_cut_off_arrives(&mut a, &mut b, || pair.ip_in(1, "link set e0 arp on"));
 }
 
 #[test]
