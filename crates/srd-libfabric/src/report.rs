@@ -3,7 +3,7 @@
 
 use crate::state::{Bound, State};
 use srd_msg::PeerReport;
-use srd_net::{LayerStats, LocalPeerStats, MOST_PEERS};
+use srd_net::{LayerStats, LocalPeerStats, MOST_PEERS, named};
 use srd_wire::Gid;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(crate) fn stats(state: &State, gid: Gid) -> LayerStats {
     peers.sort_by_key(|(_, peer)| Reverse(peer.lane.map_or(0, |lane| lane.traffic.tx_bytes)));
     peers.truncate(MOST_PEERS);
     LayerStats {
-        counters: state.messages.counters().iter().collect(),
+        counters: named(state.messages.counters().iter()),
         local_peers: peers.iter().map(|(bound, peer)| local_peer(bound, peer)).collect(),
     }
 }

@@ -573,7 +573,7 @@ impl Instance {
     pub fn keep_stats(&self, counters: impl Iterator<Item = (&'static str, u64)>) {
         let mut gone = self.shared.of_the_gone.lock().unwrap_or_else(PoisonError::into_inner);
         let sums = &mut gone.get_or_insert_default().counters;
-        counters.for_each(|(name, count)| *sums.entry(name).or_default() += count);
+        counters.for_each(|(name, count)| *sums.entry(name.into()).or_default() += count);
     }
 
     /// From now on `names` tells whether the program has named a peer to a layer above, until it answers `None`. Where there are

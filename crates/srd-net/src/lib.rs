@@ -65,8 +65,8 @@ pub use receive::ReceiveCounters;
 pub use shared::Unavailable;
 pub use slots::SLOTS;
 pub use stats::{
-    LayerStats, LocalPeerStats, MOST_LISTED_PATHS, MOST_PEERS, PathStates, PathStats, PeerPathStats,
-    PeerStats, Stats,
+    Counters, LayerStats, LocalPeerStats, MOST_LISTED_PATHS, MOST_PEERS, PathStates, PathStats,
+    PeerPathStats, PeerStats, Stats, named,
 };
 pub use sync::this_thread;
 pub use sys::event::EventFd;

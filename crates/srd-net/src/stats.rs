@@ -1,4 +1,5 @@
-//! Counters of a running instance, as a value and as a file.
+//! Counters of a running instance, as a value and as a file. They are read where they are shown (`srd top`), maybe by another release:
+//! what is missing is nothing, and what is new is passed over.
 
 use crate::beside::Locked;
 use crate::core::{Core, CoreCounters};
@@ -6,18 +7,23 @@ use crate::log;
 use crate::poll_activity::ProgressCounters;
 use crate::receive::ReceiveCounters;
 use crate::transmit::TransmitCounters;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use srd_device::HostPayload;
 use srd_proto::{Endpoint, PathReport, PathState, PeerReport};
 use srd_wire::InstanceAddr;
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// Counters, by name.
+pub type Counters = BTreeMap<Cow<'static, str>, u64>;
+
 /// All counters of an instance. Counters only grow, from the opening of the instance on.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Stats {
     /// The process.
     pub pid: u32,
@@ -42,16 +48,20 @@ pub struct Stats {
     /// Source ports.
     pub source_ports: usize,
     /// The device's counters, under the names of EFA's driver.
-    pub device: BTreeMap<&'static str, u64>,
+    pub device: Counters,
     /// The transport's.
-    pub transport: BTreeMap<&'static str, u64>,
+    pub transport: Counters,
     /// From the transport to the sockets.
+    #[serde(skip_deserializing)]
     pub transmit: TransmitCounters,
     /// From the sockets to the transport.
+    #[serde(skip_deserializing)]
     pub receive: ReceiveCounters,
     /// Rounds of moving packets.
+    #[serde(skip_deserializing)]
     pub rounds: CoreCounters,
     /// What the thread did.
+    #[serde(skip_deserializing)]
     pub progress: ProgressCounters,
     /// What each source port has carried.
     pub paths: Vec<PathStats>,
@@ -63,8 +73,20 @@ pub struct Stats {
     pub layers: Vec<LayerStats>,
 }
 
+/// Counters with names of their own.
+pub fn named(counters: impl IntoIterator<Item = (&'static str, u64)>) -> Counters {
+    counters.into_iter().map(|(name, count)| (name.into(), count)).collect()
+}
+
+/// Of what a peer has, the numbers that no field is for.
+fn numbers<'de, D: Deserializer<'de>>(from: D) -> Result<Counters, D::Error> {
+    let all = BTreeMap::<String, serde_json::Value>::deserialize(from)?;
+    Ok(all.into_iter().filter_map(|(name, value)| Some((name.into(), value.as_u64()?))).collect())
+}
+
 /// What is known of a peer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PeerStats {
     /// Its address.
     pub address: String,
@@ -83,8 +105,8 @@ pub struct PeerStats {
     /// Bytes that may be in flight.
     pub window_bytes: u64,
     /// What has gone to it and come from it: the counters of the context.
-    #[serde(flatten)]
-    pub counters: BTreeMap<&'static str, u64>,
+    #[serde(flatten, deserialize_with = "numbers")]
+    pub counters: Counters,
     /// Paths to it; 0 before anything was sent.
     pub paths: u32,
     /// Of them, those that are out of use at present.
@@ -96,7 +118,8 @@ pub struct PeerStats {
 }
 
 /// How many paths are in each state (`PathState` of srd-proto).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PathStates {
     /// In use.
     pub active: u32,
@@ -121,14 +144,15 @@ impl PathStates {
 }
 
 /// One path to a peer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PeerPathStats {
     /// Its slot.
     pub path: u8,
     /// UDP source port that the slot names now; 0 if that is not known.
     pub source_port: u16,
     /// `active`, `suspect`, `down` or `probing`.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
     /// Smoothed round trip in microseconds; 0 before the first sample.
     pub rtt_us: f64,
     /// Payload bytes sent on it.
@@ -136,16 +160,18 @@ pub struct PeerPathStats {
 }
 
 /// What a messaging layer above the instance tells of itself.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LayerStats {
     /// Its counters.
-    pub counters: BTreeMap<&'static str, u64>,
+    pub counters: Counters,
     /// Peers that are processes of this host, at most [`MOST_PEERS`].
     pub local_peers: Vec<LocalPeerStats>,
 }
 
 /// What is known of a peer that is a process of this host.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LocalPeerStats {
     /// Number of the endpoint here.
     pub endpoint: u16,
@@ -171,7 +197,8 @@ pub struct LocalPeerStats {
 pub(crate) type Reporter = Box<dyn Fn(&mut Locked<'_>) -> Option<LayerStats> + Send>;
 
 /// What one source port has carried, over all peers.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PathStats {
     /// Number of the source port in the pool.
     pub path: u16,
@@ -227,7 +254,7 @@ fn peer_stats(
             path_list.push(PeerPathStats {
                 path: report.path.0,
                 source_port: ports.number(&report),
-                state: report.state.name(),
+                state: report.state.name().into(),
                 rtt_us: report.rtt.0 as f64 / 1e3,
                 tx_bytes: report.bytes,
             });
@@ -242,7 +269,7 @@ fn peer_stats(
         inflight_bytes: peer.inflight_bytes,
         queued_bytes: peer.queued_bytes,
         window_bytes: peer.window_bytes,
-        counters: peer.counters.iter().collect(),
+        counters: named(peer.counters.iter()),
         paths,
         paths_down,
         path_states,
@@ -250,7 +277,29 @@ fn peer_stats(
     }
 }
 
+impl PeerStats {
+    /// A counter of the context.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+}
+
 impl Stats {
+    /// A counter of the device.
+    pub fn device_counter(&self, name: &str) -> u64 {
+        self.device.get(name).copied().unwrap_or(0)
+    }
+
+    /// A counter of the transport.
+    pub fn transport_counter(&self, name: &str) -> u64 {
+        self.transport.get(name).copied().unwrap_or(0)
+    }
+
+    /// Peers that are processes of this host.
+    pub fn local_peers(&self) -> impl Iterator<Item = &LocalPeerStats> {
+        self.layers.iter().flat_map(|layer| &layer.local_peers)
+    }
+
     pub(crate) fn collect(
         core: &mut Core,
         address: InstanceAddr,
@@ -283,8 +332,8 @@ impl Stats {
             sealed,
             gso: core.transmitter.has_gso(),
             source_ports: core.transmitter.source_ports(),
-            device: core.device.counters().iter().collect(),
-            transport: endpoint.stats().iter().collect(),
+            device: named(core.device.counters().iter()),
+            transport: named(endpoint.stats().iter()),
             transmit: core.transmitter.counters(),
             receive: core.receiver.counters(),
             rounds: core.counters,

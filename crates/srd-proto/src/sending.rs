@@ -10,7 +10,7 @@ use crate::sent::SentPacket;
 use crate::shared::Shared;
 use crate::{Payload, Transmit};
 use srd_wire::codec::{self, ACK_LEN, ECHO_LEN, HELLO_LEN, SACK_WORD_LEN};
-use srd_wire::{Body, Data, Nanos, Op, Probe, Psn, Time};
+use srd_wire::{AckBox, Body, Data, Nanos, Op, Probe, Psn, Time};
 
 /// RDMA payloads are cut at multiples of this, so that aligned blocks are written whole.
 const BLOCK: u32 = 128;
@@ -275,7 +275,14 @@ impl<P: Payload> Peer<P> {
         self.outgoing = Some(outgoing);
         let header = sent.bytes - pad_to.max(sent.len);
         self.train = fresh.and_then(|slot| self.begin_train(slot, header, entropy, &limits, shared));
-        Some(sink(self.data_transmit(now, psn, &sent, ack_request, pad_to, entropy, true, shared)))
+        let data = self.data(now, psn, &sent, ack_request);
+        let bytes = self.ack_bytes();
+        let ack = self.carries_ack(now, &sent, bytes, shared).then(|| {
+            shared.stats.piggybacked_acks_sent += 1;
+            self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt))
+        });
+        let pad_to = if ack.is_some() { pad_to.saturating_sub(bytes as u16) } else { pad_to };
+        Some(sink(self.data_transmit(data, sent.len, pad_to, entropy, ack, shared)))
     }
 
     /// Bytes of the datagram that is next, or a little more: a short message fits into a window that has no room for a full packet.
@@ -414,19 +421,9 @@ impl<P: Payload> Peer<P> {
         });
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// What a data packet says of its part of a message.
     #[inline(always)] // the packet is built where it is used, not moved there
-    pub(crate) fn data_transmit(
-        &mut self,
-        now: Time,
-        psn: Psn,
-        sent: &SentPacket,
-        ack_request: bool,
-        pad_to: u16,
-        entropy: u16,
-        may_carry_ack: bool,
-        shared: &mut Shared,
-    ) -> Transmit<P> {
+    pub(crate) fn data(&mut self, now: Time, psn: Psn, sent: &SentPacket, ack_request: bool) -> Data<P> {
         let more = self.messages.queued_bytes() > 0;
         let message = self.messages.get(sent.message);
         let (op, len, offset, payload) = if message.over {
@@ -439,7 +436,7 @@ impl<P: Payload> Peer<P> {
                 message.payload.slice(sent.offset as usize, sent.len as usize),
             )
         };
-        let data = Data {
+        Data {
             psn,
             stamp: now.stamp(),
             path: sent.path,
@@ -451,29 +448,42 @@ impl<P: Payload> Peer<P> {
             offset,
             op,
             payload,
-        };
-        // An ACK rides on lone packets, and on the last of several if that stays no longer than the others: within a
-        // burst it would break the equal sizes. So do lone packets in a row where the datapath joins them.
+        }
+    }
+
+    /// Whether the pending ACK, of `bytes`, rides on this packet: on lone packets, and on the last of several if that stays no
+    /// longer than the others, as it would break the equal sizes within a burst. So it would with lone packets in a row where
+    /// the datapath joins them.
+    #[inline(always)]
+    fn carries_ack(&mut self, now: Time, sent: &SentPacket, bytes: usize, shared: &Shared) -> bool {
+        let message = self.messages.get(sent.message);
+        let len = if message.over { 0 } else { message.len };
         let lone = message.len == sent.len as u32 || len == 0;
         let last = sent.offset + sent.len as u32 == len;
         let segment = message.segment as usize;
-        let ack_bytes = self.ack_bytes();
         let fits = if lone {
-            let in_a_row = more && shared.config.on_a_host();
+            let in_a_row = self.messages.queued_bytes() > 0 && shared.config.on_a_host();
             let must = || self.ack_pending(now, shared) && !self.answer_carries_ack(shared);
-            (!in_a_row || must())
-                && sent.bytes as usize + HELLO_LEN + ack_bytes <= self.mtu.datagram() as usize
+            (!in_a_row || must()) && sent.bytes as usize + HELLO_LEN + bytes <= self.mtu.datagram() as usize
         } else {
-            last && sent.len as usize + ack_bytes <= segment
+            last && sent.len as usize + bytes <= segment
         };
-        let rides = may_carry_ack && fits && self.arrivals.ack_at != Time::NEVER;
-        let pad_to = if rides { pad_to.saturating_sub(ack_bytes as u16) } else { pad_to };
-        let ack = rides.then(|| {
-            shared.stats.piggybacked_acks_sent += 1;
-            self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt))
-        });
-        shared.stats.tx_bytes += sent.len as u64;
-        self.counters.tx_bytes += sent.len as u64;
+        fits && self.arrivals.ack_at != Time::NEVER
+    }
+
+    /// The packet of `data`, counted.
+    #[inline(always)]
+    pub(crate) fn data_transmit(
+        &mut self,
+        data: Data<P>,
+        len: u16,
+        pad_to: u16,
+        entropy: u16,
+        ack: Option<AckBox>,
+        shared: &mut Shared,
+    ) -> Transmit<P> {
+        shared.stats.tx_bytes += len as u64;
+        self.counters.tx_bytes += len as u64;
         self.transmit(shared, entropy, pad_to, ack, Body::Data(data))
     }
 }

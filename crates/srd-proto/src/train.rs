@@ -77,8 +77,8 @@ impl<P: Payload> Peer<P> {
         paths.get_mut(path).bytes += len as u64;
         self.pacer.sent(now, &limits, bytes as u64, &mut shared.rng);
         let sent = *self.sent.record(psn);
-        let pad_to = len as u16;
-        let mut transmit = self.data_transmit(now, psn, &sent, false, pad_to, entropy, false, shared);
+        let data = self.data(now, psn, &sent, false);
+        let mut transmit = self.data_transmit(data, sent.len, len as u16, entropy, None, shared);
         transmit.follows = follows;
         Some(sink(transmit))
     }

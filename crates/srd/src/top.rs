@@ -1,8 +1,8 @@
 //! `srd top`: what the processes of this host that use SRD do now: peers, paths, round trips, rates, retransmissions, and
 //! who reaches whom through shared memory.
 
+pub mod answer;
 mod cells;
-pub mod document;
 mod draw;
 mod rates;
 pub mod sample;

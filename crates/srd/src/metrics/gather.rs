@@ -1,7 +1,7 @@
 //! A sample of all processes as metrics.
 
 use super::table::{METRICS, Merge, Metric, Scope, Source};
-use crate::top::document::printable;
+use crate::top::answer::printable;
 use crate::top::sample::{Sample, Silent, Told};
 use serde::Serialize;
 use serde_json::Value;
@@ -82,7 +82,7 @@ impl Snapshot {
     pub fn of(sample: &Sample, peers: usize) -> Snapshot {
         let mut seen = HashSet::new();
         let fits = |told: &&Told| {
-            seen.insert((told.pid, told.document.address.clone())) && seen.len() <= MOST_INSTANCES
+            seen.insert((told.pid, told.stats.address.clone())) && seen.len() <= MOST_INSTANCES
         };
         let told = sample.instances.iter().filter(fits);
         // An answer that was read once can be read again.
@@ -111,11 +111,11 @@ fn whole(n: usize) -> Number {
 }
 
 fn fill(filling: &mut Filling, metric: &Metric, told: &Told, answer: &Value, most: usize) {
-    let document = &told.document;
+    let stats = &told.stats;
     let labels = vec![
         ("pid", told.pid.to_string()),
-        ("program", document.program.clone()),
-        ("address", document.address.clone()),
+        ("program", stats.program.clone()),
+        ("address", stats.address.clone()),
     ];
     let listed = |at: &str| answer[at].as_array().map_or(&[][..], Vec::as_slice);
     let named = |peer: &Value| printable(peer["address"].as_str().unwrap_or_default());
@@ -123,7 +123,7 @@ fn fill(filling: &mut Filling, metric: &Metric, told: &Told, answer: &Value, mos
         Scope::Host => {}
         Scope::Process if metric.name == "srd_peers_left_out" => {
             let told_of = listed("peers").len().min(most);
-            filling.add(metric.merge, labels, whole(document.peer_count.saturating_sub(told_of)));
+            filling.add(metric.merge, labels, whole(stats.peer_count.saturating_sub(told_of)));
         }
         Scope::Process => filling.add_all(metric, &labels, answer),
         Scope::Layers => listed("layers").iter().for_each(|layer| filling.add_all(metric, &labels, layer)),
@@ -178,7 +178,7 @@ fn number(value: &Value, scale: f64) -> Option<Number> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::top::document::Document;
+    use crate::top::answer;
     use serde_json::json;
 
     /// A sample of processes that tell this.
@@ -186,7 +186,7 @@ pub mod tests {
         let told = |answer: &Value| Told {
             socket: "/a".into(),
             pid: answer["pid"].as_u64().unwrap() as u32,
-            document: Document::read(&answer.to_string()).unwrap(),
+            stats: answer::read(&answer.to_string()).unwrap(),
             answer: serde_json::value::to_raw_value(answer).unwrap(),
         };
         Sample { instances: answers.iter().map(told).collect(), silent: Vec::new() }

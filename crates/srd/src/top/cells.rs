@@ -142,7 +142,7 @@ pub fn path_cells(peer: &str, path: &PeerPathRow, total_gbps: f64) -> [String; P
         peer.to_owned(),
         path.path.to_string(),
         path.source_port.to_string(),
-        path.state.name().into(),
+        path.state.clone().into(),
         shown(path.rtt_us, microseconds),
         shown(path.tx_gbps, gbps),
         shown(path.tx_gbps.filter(|_| total_gbps > 0.0).map(|rate| rate / total_gbps), percent),

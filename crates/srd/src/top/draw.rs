@@ -124,7 +124,6 @@ fn table<'a, const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::document::PathState;
     use crate::top::rates::{CauseRow, Over, Overview, PathRow, PeerPathRow, PeerRow, PeerState, Rates};
     use crate::top::sample::Silent;
     use ratatui::Terminal;
@@ -146,13 +145,8 @@ mod tests {
             state,
             tx_gbps: Some(1.5),
             path_list: vec![
-                PeerPathRow {
-                    path: 4,
-                    state: PathState::Active,
-                    tx_gbps: Some(1.5),
-                    ..PeerPathRow::default()
-                },
-                PeerPathRow { path: 9, state: PathState::Probing, ..PeerPathRow::default() },
+                PeerPathRow { path: 4, state: "active".into(), tx_gbps: Some(1.5), ..PeerPathRow::default() },
+                PeerPathRow { path: 9, state: "probing".into(), ..PeerPathRow::default() },
             ],
             ..PeerRow::default()
         };

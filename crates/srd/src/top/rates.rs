@@ -1,10 +1,11 @@
 //! What two samples say together: how each process, peer and path fares now.
 
-use super::document::{Document, LocalPeer, Path, PathState, PathStates, Peer, PeerPath};
 use super::sample::{Sample, Silent, Told};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use srd_device::QPS_PER_PORT;
+use srd_net::{LocalPeerStats, PathStates, PathStats, PeerPathStats, PeerStats, Stats};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
@@ -168,7 +169,7 @@ pub struct PeerPathRow {
     /// The UDP source port that it names.
     pub source_port: u16,
     /// How it is.
-    pub state: PathState,
+    pub state: Cow<'static, str>,
     /// Smoothed round trip, once there was one.
     pub rtt_us: Option<f64>,
     /// Payload sent on it.
@@ -180,7 +181,7 @@ pub struct PeerPathRow {
 impl PeerPathRow {
     /// Whether data goes over it.
     pub fn is_active(&self) -> bool {
-        self.state == PathState::Active
+        self.state == "active"
     }
 }
 
@@ -204,7 +205,7 @@ pub struct PathRow {
 struct Span(f64);
 
 impl Span {
-    fn between(before: &Document, now: &Document) -> Option<Span> {
+    fn between(before: &Stats, now: &Stats) -> Option<Span> {
         let ns = now.time_ns.checked_sub(before.time_ns).filter(|&ns| ns > 0)?;
         Some(Span(ns as f64 / 1e9))
     }
@@ -219,7 +220,7 @@ impl Span {
 }
 
 /// Bytes that have come from a process of this host without the network.
-fn received(peer: &LocalPeer) -> u64 {
+fn received(peer: &LocalPeerStats) -> u64 {
     peer.rx_bytes + peer.copied_bytes
 }
 
@@ -229,17 +230,17 @@ fn share(part: u64, whole: u64) -> f64 {
 
 /// Compares two samples.
 pub fn compare(before: &Sample, now: &Sample) -> Overview {
-    let known: HashMap<_, _> = before.instances.iter().map(|told| (&told.socket, &told.document)).collect();
+    let known: HashMap<_, _> = before.instances.iter().map(|told| (&told.socket, &told.stats)).collect();
     let processes = now.instances.iter().map(|told| {
-        let before = known.get(&told.socket).copied().filter(|before| before.pid == told.document.pid);
+        let before = known.get(&told.socket).copied().filter(|before| before.pid == told.stats.pid);
         process(before, told)
     });
     Overview { processes: processes.collect(), silent: now.silent.clone() }
 }
 
-fn process(before: Option<&Document>, told: &Told) -> Process {
-    let Told { pid, document: now, answer, .. } = told;
-    let nothing = Document::default();
+fn process(before: Option<&Stats>, told: &Told) -> Process {
+    let Told { pid, stats: now, answer, .. } = told;
+    let nothing = Stats::default();
     let span = before.and_then(|before| Span::between(before, now));
     let before = before.unwrap_or(&nothing);
     let mut endpoints: Vec<u16> = now.local_peers().map(|peer| peer.endpoint).collect();
@@ -263,14 +264,13 @@ fn process(before: Option<&Document>, told: &Told) -> Process {
     }
 }
 
-fn rates(span: Span, before: &Document, now: &Document) -> Rates {
-    let grown = |name| now.counter(name).saturating_sub(before.counter(name));
-    let per_second = |name| span.per_second(before.counter(name), now.counter(name));
-    let gbps = |name| span.gbps(before.counter(name), now.counter(name));
+fn rates(span: Span, before: &Stats, now: &Stats) -> Rates {
+    let grown = |name| now.transport_counter(name).saturating_sub(before.transport_counter(name));
+    let per_second = |name| span.per_second(before.transport_counter(name), now.transport_counter(name));
+    let gbps = |name| span.gbps(before.transport_counter(name), now.transport_counter(name));
     let of_device = |name| span.per_second(before.device_counter(name), now.device_counter(name));
-    let near = |document: &Document| -> u64 {
-        document.local_peers().map(|peer| peer.tx_bytes + received(peer)).sum()
-    };
+    let near =
+        |stats: &Stats| -> u64 { stats.local_peers().map(|peer| peer.tx_bytes + received(peer)).sum() };
     Rates {
         interval_s: span.0,
         tx_gbps: gbps("tx_bytes"),
@@ -285,10 +285,12 @@ fn rates(span: Span, before: &Document, now: &Document) -> Rates {
     }
 }
 
-fn causes(span: Option<Span>, before: &Document, now: &Document) -> Vec<CauseRow> {
+fn causes(span: Option<Span>, before: &Stats, now: &Stats) -> Vec<CauseRow> {
     let row = |(cause, counter, less): (_, &str, Option<&str>)| {
-        let count = |document: &Document| {
-            document.counter(counter).saturating_sub(less.map_or(0, |less| document.counter(less)))
+        let count = |stats: &Stats| {
+            stats
+                .transport_counter(counter)
+                .saturating_sub(less.map_or(0, |less| stats.transport_counter(less)))
         };
         let per_s = span.map(|span| span.per_second(count(before), count(now)));
         CauseRow { cause, per_s, packets: count(now) }
@@ -296,13 +298,13 @@ fn causes(span: Option<Span>, before: &Document, now: &Document) -> Vec<CauseRow
     CAUSES.map(row).to_vec()
 }
 
-fn peer_path_row(span: Option<Span>, before: &Peer, path: &PeerPath) -> PeerPathRow {
+fn peer_path_row(span: Option<Span>, before: &PeerStats, path: &PeerPathStats) -> PeerPathRow {
     let in_place = before.path_list.get(path.path as usize).filter(|known| known.path == path.path);
     let earlier = in_place.or_else(|| before.path_list.iter().find(|known| known.path == path.path));
     PeerPathRow {
         path: path.path,
         source_port: path.source_port,
-        state: path.state,
+        state: path.state.clone(),
         rtt_us: (path.rtt_us > 0.0).then_some(path.rtt_us),
         // A peer that had less traffic before was not told of path by path.
         tx_gbps: span.zip(earlier).map(|(span, earlier)| span.gbps(earlier.tx_bytes, path.tx_bytes)),
@@ -310,7 +312,7 @@ fn peer_path_row(span: Option<Span>, before: &Peer, path: &PeerPath) -> PeerPath
     }
 }
 
-fn path_row(span: Option<Span>, before: &Document, path: &Path) -> PathRow {
+fn path_row(span: Option<Span>, before: &Stats, path: &PathStats) -> PathRow {
     let earlier = before.paths.iter().find(|known| known.path == path.path);
     let earlier = earlier.map_or(0, |known| known.tx_bytes);
     PathRow {
@@ -323,8 +325,8 @@ fn path_row(span: Option<Span>, before: &Document, path: &Path) -> PathRow {
 }
 
 /// All peers: instances, and endpoints of this host that are reached without packets, or that nothing was sent to.
-fn peers(span: Option<Span>, before: &Document, now: &Document) -> Vec<PeerRow> {
-    let mut local: HashMap<String, Vec<&LocalPeer>> = HashMap::new();
+fn peers(span: Option<Span>, before: &Stats, now: &Stats) -> Vec<PeerRow> {
+    let mut local: HashMap<String, Vec<&LocalPeerStats>> = HashMap::new();
     for endpoint in now.local_peers() {
         local.entry(instance_of(endpoint, now.port_base)).or_default().push(endpoint);
     }
@@ -350,10 +352,16 @@ fn peers(span: Option<Span>, before: &Document, now: &Document) -> Vec<PeerRow> 
     rows
 }
 
-fn network_row(span: Option<Span>, before: Option<&Peer>, peer: &Peer, note: Option<String>) -> PeerRow {
-    let nothing = Peer::default();
+fn network_row(
+    span: Option<Span>,
+    before: Option<&PeerStats>,
+    peer: &PeerStats,
+    note: Option<String>,
+) -> PeerRow {
+    let nothing = PeerStats::default();
     let before = before.unwrap_or(&nothing);
-    let grown = |of: fn(&Peer) -> u64| of(peer).saturating_sub(of(before));
+    let grown = |name| peer.counter(name).saturating_sub(before.counter(name));
+    let gbps = |name| span.map(|span| span.gbps(before.counter(name), peer.counter(name)));
     let sampled = |us: f64| (us > 0.0).then_some(us);
     PeerRow {
         address: peer.address.clone(),
@@ -373,15 +381,15 @@ fn network_row(span: Option<Span>, before: Option<&Peer>, peer: &Peer, note: Opt
         paths_down: Some(peer.paths_down),
         path_states: Some(peer.path_states),
         path_list: peer.path_list.iter().map(|path| peer_path_row(span, before, path)).collect(),
-        tx_gbps: span.map(|span| span.gbps(before.tx_bytes, peer.tx_bytes)),
-        rx_gbps: span.map(|span| span.gbps(before.rx_bytes, peer.rx_bytes)),
-        retransmissions_per_s: span.map(|span| span.per_second(before.retrans_pkts, peer.retrans_pkts)),
-        retransmission_share: span
-            .map(|_| share(grown(|peer| peer.retrans_pkts), grown(|peer| peer.tx_pkts))),
+        tx_gbps: gbps("tx_bytes"),
+        rx_gbps: gbps("rx_bytes"),
+        retransmissions_per_s: span
+            .map(|span| span.per_second(before.counter("retrans_pkts"), peer.counter("retrans_pkts"))),
+        retransmission_share: span.map(|_| share(grown("retrans_pkts"), grown("tx_pkts"))),
     }
 }
 
-fn endpoint_row(span: Option<Span>, before: Option<&LocalPeer>, peer: &LocalPeer) -> PeerRow {
+fn endpoint_row(span: Option<Span>, before: Option<&LocalPeerStats>, peer: &LocalPeerStats) -> PeerRow {
     let (sent, come) = before.map_or((0, 0), |before| (before.tx_bytes, received(before)));
     let (over, note) = match (peer.shared_memory, peer.copies) {
         (true, true) => (Over::SharedMemory, None),
@@ -399,14 +407,14 @@ fn endpoint_row(span: Option<Span>, before: Option<&LocalPeer>, peer: &LocalPeer
 }
 
 /// The address of the instance that has an endpoint. An instance's ports have 128 numbers each.
-fn instance_of(endpoint: &LocalPeer, port_base: u16) -> String {
+fn instance_of(endpoint: &LocalPeerStats, port_base: u16) -> String {
     let Ok(mut address) = endpoint.address.parse::<SocketAddr>() else { return String::new() };
     address.set_port(port_base.saturating_add(address.port() / QPS_PER_PORT));
     address.to_string()
 }
 
 /// Why an instance of this host is reached over the network, though endpoints of it are known to be on this host.
-fn note_on_instance(endpoints: &[&LocalPeer]) -> String {
+fn note_on_instance(endpoints: &[&LocalPeerStats]) -> String {
     let reason = endpoints.iter().find_map(|peer| peer.reason.clone());
     reason.unwrap_or_else(|| "messages go through shared memory, packets wake it".into())
 }
@@ -417,9 +425,9 @@ mod tests {
     use serde_json::{Value, json};
 
     fn told(answer: Value) -> Told {
-        let document = Document::read(&answer.to_string()).unwrap();
+        let stats = crate::top::answer::read(&answer.to_string()).unwrap();
         let answer = serde_json::value::to_raw_value(&answer).unwrap();
-        Told { socket: "/a".into(), pid: document.pid, document, answer }
+        Told { socket: "/a".into(), pid: stats.pid, stats, answer }
     }
 
     fn compared(before: Value, now: Value) -> Process {
@@ -493,7 +501,7 @@ mod tests {
         };
         let process = compared(document(0, "active", 0, 1), document(2_000_000_000, "suspect", 250, 5));
         let [path] = &process.peers[0].path_list[..] else { panic!("one path") };
-        assert_eq!((path.state, path.source_port, path.rtt_us), (PathState::Suspect, 40_000, None));
+        assert_eq!((&*path.state, path.source_port, path.rtt_us), ("suspect", 40_000, None));
         assert_eq!((path.tx_gbps, path.is_active()), (Some(1e-6), false));
         assert_eq!(process.peers[0].path_states.unwrap().suspect, 1);
         let cause = |name| *process.causes.iter().find(|row| row.cause == name).unwrap();

@@ -1,8 +1,9 @@
 //! One look at all processes of this user on this host.
 
-use super::document::{Document, printable};
+use super::answer::{self, printable};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use srd_net::Stats;
 use srd_net::stats_directory::{Asked, ask_all};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -45,7 +46,7 @@ pub struct Sample {
 impl Sample {
     /// Whether a process is among them, by either of its numbers.
     fn has(&self, pid: u32) -> bool {
-        self.instances.iter().any(|told| told.pid == pid || told.document.pid == pid)
+        self.instances.iter().any(|told| told.pid == pid || told.stats.pid == pid)
             || self.silent.iter().any(|silent| silent.pid == pid)
     }
 }
@@ -58,7 +59,7 @@ pub struct Told {
     /// The process, by its number here.
     pub pid: u32,
     /// As far as it is shown.
-    pub document: Document,
+    pub stats: Stats,
     /// All of it.
     pub answer: Box<RawValue>,
 }
@@ -82,8 +83,8 @@ pub fn take(chosen: &Chosen) -> Sample {
     for mut asked in ask_all() {
         let (pid, socket) = (asked.pid, asked.path.clone());
         match read(&mut asked, until) {
-            Ok((answer, document)) if chosen.is_one([pid, document.pid], &document.program) => {
-                sample.instances.push(Told { socket, pid, document, answer });
+            Ok((answer, stats)) if chosen.is_one([pid, stats.pid], &stats.program) => {
+                sample.instances.push(Told { socket, pid, stats, answer });
             }
             Ok(_) => {}
             Err(why) => {
@@ -106,16 +107,15 @@ pub fn take(chosen: &Chosen) -> Sample {
     sample
 }
 
-fn read(asked: &mut Asked, until: Instant) -> Result<(Box<RawValue>, Document), String> {
+fn read(asked: &mut Asked, until: Instant) -> Result<(Box<RawValue>, Stats), String> {
     let bytes = asked
         .read(until)
         .map_err(|_| "it does not answer: it is stopped, or in one long call of the device, or just ended")?;
     // Not made a tree of: that would take three times as long as all the rest of a look.
     let text = String::from_utf8(bytes).map_err(|_| "its answer is no text")?;
     let answer = RawValue::from_string(text).map_err(|_| "its answer is cut off")?;
-    let document =
-        Document::read(answer.get()).map_err(|why| format!("its release tells otherwise: {why}"))?;
-    Ok((answer, document))
+    let stats = answer::read(answer.get()).map_err(|why| format!("its release tells otherwise: {why}"))?;
+    Ok((answer, stats))
 }
 
 fn name_of(pid: u32) -> String {

@@ -97,19 +97,23 @@ fn table<const N: usize>(columns: &[Column; N], rows: impl Iterator<Item = [Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::document::{PathState, PathStates};
     use crate::top::rates::{CauseRow, Over, PeerPathRow, PeerRow};
     use crate::top::sample::Silent;
+    use srd_net::PathStates;
 
     #[test]
     fn paths_out_of_use_are_listed_and_others_if_asked_for() {
-        let path = |path: u8, state: PathState| PeerPathRow { path, state, ..PeerPathRow::default() };
+        let path = |path: u8, state: &'static str| PeerPathRow {
+            path,
+            state: state.into(),
+            ..PeerPathRow::default()
+        };
         let peer = PeerRow {
             address: "10.0.0.2:17408".into(),
             paths: Some(2),
             paths_down: Some(1),
             path_states: Some(PathStates { active: 1, suspect: 1, ..PathStates::default() }),
-            path_list: vec![path(0, PathState::Active), path(1, PathState::Suspect)],
+            path_list: vec![path(0, "active"), path(1, "suspect")],
             ..PeerRow::default()
         };
         let causes = vec![CauseRow { cause: "path_order", per_s: Some(2.0), packets: 7 }];

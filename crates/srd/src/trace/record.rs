@@ -68,7 +68,7 @@ enum End {
 /// Records.
 pub fn run(order: &Order<'_>) -> anyhow::Result<ExitCode> {
     let told = find(order)?;
-    let process = format!("process {} ({}, {})", order.pid, told.document.program, told.document.address);
+    let process = format!("process {} ({}, {})", order.pid, told.stats.program, told.stats.address);
     let file = File::create(order.out).with_context(|| format!("cannot write {}", order.out.display()))?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -110,13 +110,13 @@ fn find(order: &Order<'_>) -> anyhow::Result<Told> {
     let sample = sample::take(&Chosen { pids: vec![pid], program: None });
     let mut instances = sample.instances;
     if let Some(address) = order.address {
-        let known: Vec<String> = instances.iter().map(|told| told.document.address.clone()).collect();
-        instances.retain(|told| told.document.address == address);
+        let known: Vec<String> = instances.iter().map(|told| told.stats.address.clone()).collect();
+        instances.retain(|told| told.stats.address == address);
         if instances.is_empty() && !known.is_empty() {
             bail!("process {pid} does not receive at {address}, but at {}", known.join(" and "));
         }
     }
-    let known: Vec<&str> = instances.iter().map(|told| told.document.address.as_str()).collect();
+    let known: Vec<&str> = instances.iter().map(|told| told.stats.address.as_str()).collect();
     if known.len() > 1 {
         bail!("process {pid} has {} instances; choose one with --address: {}", known.len(), known.join(", "));
     }
