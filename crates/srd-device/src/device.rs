@@ -386,6 +386,12 @@ impl<M: Memory> Device<M> {
         self.endpoint.poll_transmit_with(now, sink)
     }
 
+    /// As [`srd_proto::Endpoint::poll_followers`].
+    #[inline]
+    pub fn poll_followers(&mut self, now: Time, most: usize, sink: impl FnMut(Follower<'_, M::Payload>)) {
+        self.endpoint.poll_followers(now, most, sink);
+    }
+
     /// The memory of a message that packets to `peer` call `message` is not there any more, though its region is
     /// registered: a program may unmap memory of which it knows that nobody needs it (libfabric deregisters what it caches
     /// later). Nothing more of it is sent. A work request completes with a local key error; who reads is told.

@@ -26,6 +26,18 @@ pub struct LocalAddress {
     pub loopback: bool,
 }
 
+/// Whether no packet that comes to `own` from a network may have this source ("martian", RFC 1812, 5.3.7; RFC 4291, 2.5 to 2.7): an
+/// answer would go to everybody, or to whoever listens on this host. Linux refuses some of them by itself, and none for packet sockets.
+pub fn is_martian(source: IpAddr, own: IpAddr) -> bool {
+    if source.is_loopback() {
+        return !own.is_loopback();
+    }
+    match source {
+        IpAddr::V4(ip) => ip.octets()[0] == 0 || ip.octets()[0] >= 224,
+        IpAddr::V6(ip) => ip.is_unspecified() || ip.is_multicast() || ip.to_ipv4_mapped().is_some(),
+    }
+}
+
 /// Why there is no such local address.
 #[derive(Debug)]
 pub enum AddressError {

@@ -231,8 +231,7 @@ impl Core {
             return;
         } else {
             log::warn_once(format_args!(
-                "short packets travel by UDP sockets from now on: the packet socket's interface has gone, or packets come \
-                 by a way that it does not see"
+                "short packets travel by UDP sockets from now on: the packet socket's interface has gone"
             ));
         }
         self.transmitter.close_short_way();
@@ -315,6 +314,10 @@ impl Core {
                 })
                 .is_some()
         {
+            let most = transmitter.room_for_followers(limit);
+            if most > 0 {
+                device.poll_followers(now, most, |f| transmitter.push_follower(&f, keyring.as_mut()));
+            }
             // A packet's stamp must not be older than the sends before it.
             if transmitter.sends() != sends {
                 (now, sends) = (clock::now(), transmitter.sends());

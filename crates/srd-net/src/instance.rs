@@ -103,7 +103,7 @@ impl Instance {
             hints::in_clear(local.ip);
         }
         let may_defer = options.progress != ProgressMode::Inline;
-        let mut core = Core::new(device, transmitter, Receiver::new(ring), keyring, may_defer);
+        let mut core = Core::new(device, transmitter, Receiver::new(local.ip, ring), keyring, may_defer);
         if let Some(plan) = &options.fault {
             core.panic_after = [plan.panic_call, plan.panic_thread];
         }

@@ -16,13 +16,14 @@
     )
 )]
 
+use crate::address::is_martian;
 use crate::clock::KernelClock;
 use crate::frame;
 use crate::hints::KeyHints;
 use crate::log;
 use crate::options::LogLevel;
 use crate::payload;
-use crate::sys::packet::Ring;
+use crate::sys::packet::{MOST_BYTES, Ring};
 use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket, Run};
 use serde::Serialize;
 use srd_device::{Device, Follower, HostMemory, Received};
@@ -31,11 +32,14 @@ use srd_wire::seal::{Keyring, OpenError};
 use srd_wire::{Gid, InstanceAddr, Nanos, Time, codec};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Most calls that one round makes per socket, so that a flood cannot keep a round from ending.
 const CALLS_PER_ROUND: usize = 4;
+
+/// Why a run from a source that no peer can have is refused.
+const MARTIAN: &str = "martian_source";
 
 /// Most packets that one round takes from the ring.
 const PACKETS_PER_ROUND: usize = 64;
@@ -91,6 +95,9 @@ pub struct Receiver {
     /// What the sockets had dropped, and the ring had seen, when it was last asked; how often in a row that did not fit.
     at_last_look: (u32, u32),
     blind: u32,
+    /// While the ring is set aside, because it did not see what the sockets left to it: runs of short packets from elsewhere that have come by
+    /// the sockets since it was last asked.
+    aside: Option<u32>,
     intake: Intake,
 }
 
@@ -99,13 +106,15 @@ struct Intake {
     clock: KernelClock,
     /// The latest time that the device has been told.
     latest: Time,
+    /// Our address.
+    own: IpAddr,
     hints: KeyHints,
     counters: ReceiveCounters,
 }
 
 impl Receiver {
-    /// Receives from nowhere yet.
-    pub fn new(ring: Option<Ring>) -> Receiver {
+    /// Receives from nowhere yet. `own`: our address.
+    pub fn new(own: IpAddr, ring: Option<Ring>) -> Receiver {
         Receiver {
             ports: Vec::new(),
             batch: ReceiveBatch::new(),
@@ -114,9 +123,11 @@ impl Receiver {
             in_vain: 0,
             at_last_look: (0, 0),
             blind: 0,
+            aside: None,
             intake: Intake {
                 clock: KernelClock::default(),
                 latest: Time(0),
+                own,
                 hints: KeyHints::default(),
                 counters: ReceiveCounters::default(),
             },
@@ -129,7 +140,7 @@ impl Receiver {
             // Both may take a packet for a moment: the device takes it once.
             let shared = ring
                 .add_port(port)
-                .and_then(|room| if room { ring.takes_from(socket.as_fd()) } else { Ok(()) });
+                .and_then(|room| if room { ring.share(socket.as_fd(), true) } else { Ok(()) });
             if let Err(error) = shared {
                 log::say(LogLevel::Info, format_args!("port {port} has no ring of its own: {error}"));
             }
@@ -150,7 +161,10 @@ impl Receiver {
         self.ring.as_ref().is_none_or(Ring::is_closed)
     }
 
-    /// Whether the ring, if there is one, goes on seeing what the sockets leave to it. Forgets that its interface was down, too.
+    /// Whether the ring, if there is one, still belongs to its interface. Forgets that this was down, too, and sees whether the ring sees what
+    /// the sockets leave to it: if not, everything comes by the sockets until the ring has seen what came.
+    ///
+    /// What the sockets drop does not say why: strangers can send what any socket drops. So it is no reason to give the ring up.
     #[cold]
     pub fn ring_works(&mut self) -> bool {
         let dropped = self.dropped();
@@ -158,9 +172,41 @@ impl Receiver {
         ring.clear_error();
         let (seen, _) = ring.seen_and_dropped();
         let before = std::mem::replace(&mut self.at_last_look, (dropped, seen));
-        let fits = dropped == before.0 || seen != before.1;
-        self.blind = if fits { 0 } else { self.blind + 1 };
-        ring.is_bound() && self.blind < MOST_BLIND
+        let saw = seen.wrapping_sub(before.1);
+        let bound = ring.is_bound();
+        match &mut self.aside {
+            Some(came) => {
+                let came = std::mem::take(came);
+                if came > 0 && saw >= came {
+                    self.share_with_ring(true);
+                }
+            }
+            None => {
+                self.blind = if dropped == before.0 || saw > 0 { 0 } else { self.blind + 1 };
+                if self.blind >= MOST_BLIND {
+                    self.share_with_ring(false);
+                }
+            }
+        }
+        bound
+    }
+
+    /// Short packets come by the ring, or everything by the sockets.
+    fn share_with_ring(&mut self, by_ring: bool) {
+        let Some(ring) = self.ring.as_mut().filter(|ring| !ring.is_closed()) else { return };
+        let mut sockets = self.ports.iter().filter(|port| ring.has_port(port.port));
+        let shared = sockets.try_for_each(|port| ring.share(port.socket.as_fd(), by_ring));
+        let ways = if by_ring {
+            "the packet socket again"
+        } else {
+            "UDP sockets until the packet socket sees them, too"
+        };
+        match shared {
+            Ok(()) => log::say(LogLevel::Info, format_args!("short packets come by {ways}")),
+            Err(error) => log::warn_once(format_args!("short packets cannot come by {ways}: {error}")),
+        }
+        self.blind = 0;
+        self.aside = if by_ring { None } else { Some(0) };
     }
 
     /// Datagrams that the sockets have dropped, for whatever reason.
@@ -212,9 +258,13 @@ impl Receiver {
         device: &mut Device<HostMemory>,
         mut keyring: Option<&mut Keyring>,
     ) -> u64 {
-        let Receiver { ports, batch, ring, looked, in_vain, intake, .. } = self;
+        let Receiver { ports, batch, ring, looked, in_vain, intake, aside, .. } = self;
         let before = intake.counters.packets;
-        if let Some(ring) = ring {
+        if aside.is_some() {
+            while ring.as_mut().is_some_and(|ring| ring.take(u64::MAX, |_| ()).is_some()) {}
+        }
+        let mut ring = ring.as_mut().filter(|_| aside.is_none());
+        if let Some(ring) = &mut ring {
             // Nothing that may not be overtaken has come by the sockets for a while (`SourcePorts::send`). Otherwise what lies
             // in the ring has its turn among what lies there.
             if *in_vain >= QUIET && now.since(*looked) < SOCKETS_EVERY {
@@ -246,8 +296,11 @@ impl Receiver {
                 for run in 0..runs {
                     let Some(run) = batch.run(run) else { continue };
                     last = run.arrived.unwrap_or(0);
-                    if let Some(ring) = ring {
+                    if let Some(ring) = &mut ring {
                         take_from_ring(ring, last, intake, now, device, keyring.as_deref_mut());
+                    } else if let Some(came) = aside {
+                        let short = run.bytes.len() + frame::UDP <= usize::from(MOST_BYTES);
+                        *came += u32::from(short && run.from.ip() != intake.own);
                     }
                     intake.handle_run(now, port.port, run, device, keyring.as_deref_mut());
                 }
@@ -279,9 +332,12 @@ fn take_from_ring(
     for _ in 0..PACKETS_PER_ROUND {
         let taken = ring.take(until, |captured| {
             let Some(datagram) = frame::parse(captured.bytes, captured.checked) else {
-                *intake.counters.not_decoded.entry("damaged").or_default() += 1;
-                return;
+                return intake.count_refused("damaged");
             };
+            // Nobody else has our address.
+            if *datagram.from.ip() == intake.own {
+                return intake.count_refused(MARTIAN);
+            }
             let before = intake.counters.packets;
             let run = Run {
                 from: SocketAddr::V4(datagram.from),
@@ -301,6 +357,11 @@ fn take_from_ring(
 
 impl Intake {
     #[cold]
+    fn count_refused(&mut self, why: &'static str) {
+        *self.counters.not_decoded.entry(why).or_default() += 1;
+    }
+
+    #[cold]
     fn count_error(&mut self, error: &io::Error) {
         *self.counters.errors.entry(error.raw_os_error().unwrap_or(0)).or_default() += 1;
     }
@@ -314,9 +375,12 @@ impl Intake {
         device: &mut Device<HostMemory>,
         mut keyring: Option<&mut Keyring>,
     ) {
-        let Intake { clock, latest, hints, counters } = self;
+        let Intake { clock, latest, own, hints, counters } = self;
         counters.runs += 1;
         counters.bytes += run.bytes.len() as u64;
+        if is_martian(run.from.ip(), *own) {
+            return self.count_refused(MARTIAN);
+        }
         let (from, ce) = (Gid::from(run.from.ip()), run.ce);
         let age = run.arrived.map_or(Nanos::ZERO, |stamp| clock.age(stamp, now));
         // Time must not run backwards for the device, though runs of several sockets come in any order.

@@ -9,14 +9,14 @@ use crate::packet_wire::PacketWire;
 use crate::payload;
 use crate::source_ports::{Burst, Bytes, Sent, SourcePorts};
 use crate::sys::udp::{Destination, Gather, MAX_SEND, scoped};
+use arrayvec::ArrayVec;
 use serde::Serialize;
 use srd_device::HostPayload;
-use srd_proto::{Payload, PeerId, Transmit};
+use srd_proto::{Follower, Payload, PeerId, Transmit};
 use srd_wire::seal::{self, Keyring};
-use srd_wire::{Body, Data, Gid, InstanceAddr, MsgId, Nanos, Op, Packet, Time, codec};
+use srd_wire::{Body, Gid, Incarnation, InstanceAddr, MsgId, Nanos, Op, Packet, Time, codec};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::ops::Range;
 
 /// What the system has not taken is offered again this often.
 const RETRY_AFTER: Nanos = Nanos::from_micros(50);
@@ -24,6 +24,9 @@ const RETRY_AFTER: Nanos = Nanos::from_micros(50);
 const KEEP_FOR: Nanos = Nanos::from_millis(10);
 /// While more than this waits, the transport is not asked for more.
 const BACK_PRESSURE_BYTES: usize = 256 << 10;
+
+/// Bytes of the longest header without hello and ACK, and some to spare.
+const LONGEST_HEADER: usize = 96;
 
 /// What happened on the way to the sockets.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -62,9 +65,16 @@ struct Batch {
     count: usize,
     /// A shorter datagram is the last.
     closed: bool,
-    /// Where the header of the last packet lies, if that is a data packet in clear with neither hello nor ACK nor padding.
-    last_header: Option<Range<usize>>,
+    /// The last packet, if that is a data packet with neither hello nor ACK nor padding.
+    last: Option<Last>,
     gather: Gather,
+}
+
+/// A packet that others may follow.
+struct Last {
+    /// As it was before it was sealed.
+    header: ArrayVec<u8, LONGEST_HEADER>,
+    peer_incarnation: Option<Incarnation>,
 }
 
 /// Bytes that the system has not taken yet.
@@ -101,7 +111,7 @@ impl Transmitter {
                 burst: Burst { to: nowhere, destination, entropy: 0, segment: 0 },
                 count: 0,
                 closed: false,
-                last_header: None,
+                last: None,
                 gather: Gather::new(),
             },
             waiting: VecDeque::new(),
@@ -228,13 +238,7 @@ impl Transmitter {
     pub fn push(&mut self, now: Time, transmit: &Transmit<HostPayload>, keyring: Option<&mut Keyring>) {
         self.pushed += 1;
         let packet = &transmit.packet;
-        if transmit.follows
-            && let Body::Data(data) = &packet.body
-            && self.push_follower(data)
-        {
-            return;
-        }
-        self.batch.last_header = None;
+        self.batch.last = None;
         let (payload, pad_to) = match &packet.body {
             Body::Data(data) => (Some(&data.payload), transmit.pad_to as usize),
             _ => (None, transmit.pad_to as usize),
@@ -254,14 +258,15 @@ impl Transmitter {
         }
         self.make_room(now, transmit.to, transmit.entropy, len);
         let (gather, scratch) = (&mut self.batch.gather, &self.scratch);
+        if may_be_followed(packet, payload_len) && !with_care && plain_len == header_len + payload_len {
+            let mut header: ArrayVec<u8, LONGEST_HEADER> = [0; LONGEST_HEADER].into();
+            header.truncate(header_len);
+            codec::encode_header(packet, payload_len, &mut header);
+            self.batch.last = Some(Last { header, peer_incarnation: transmit.peer_incarnation });
+        }
         match keyring {
             None => {
-                let begin = gather.own_len();
                 codec::encode_header(packet, payload_len, gather.append(header_len));
-                if may_be_followed(packet, payload_len) && !with_care && plain_len == header_len + payload_len
-                {
-                    self.batch.last_header = Some(begin..begin + header_len);
-                }
                 match payload {
                     Some(_) if with_care => gather.append(payload_len).copy_from_slice(scratch),
                     Some(payload) => payload::append(payload, gather),
@@ -281,40 +286,48 @@ impl Transmitter {
                     None => {}
                 }
                 out[header_len + payload_len..plain_len].fill(0);
-                if let Err(e) = keyring.seal(transmit.to, transmit.peer_incarnation, out, plain_len) {
-                    debug_assert!(false, "{e}");
-                    log::warn_once(format_args!("a packet to {} could not be sealed: {e}", transmit.to));
-                    // What is in the batch by now cannot be taken out again; it goes as it is, and is refused there.
-                    self.counters.dropped_unsealed += 1;
-                    out.fill(0);
-                }
+                seal_in(out, plain_len, transmit.to, transmit.peer_incarnation, keyring, &mut self.counters);
             }
         }
         self.batch.count += 1;
         self.batch.closed = len < self.batch.burst.segment;
     }
 
-    /// Takes a packet that differs from the last in PSN and offset alone. Returns false if it cannot leave with that.
+    /// How many packets that follow the last one can leave with it, while no more than `limit` bytes in all are taken.
     #[inline]
-    fn push_follower(&mut self, data: &Data<HostPayload>) -> bool {
-        let batch = &mut self.batch;
-        let Some(last) = &batch.last_header else { return false };
-        let len = last.len() + data.payload.len();
-        let joins = len == batch.burst.segment
-            && batch.count < self.ports.most_segments()
-            // Header, two pieces of payload.
-            && batch.gather.has_room(3, len);
-        if !joins {
-            return false;
+    pub fn room_for_followers(&self, limit: u64) -> usize {
+        let Batch { burst, count, closed, last, gather } = &self.batch;
+        if last.is_none() || *closed {
+            return 0;
         }
-        let begin = batch.gather.own_len();
-        let header = batch.gather.append_copy(last.start, last.len());
-        codec::follow(header, data.psn, data.offset);
-        batch.last_header = Some(begin..begin + last.len());
-        payload::append(&data.payload, &mut batch.gather);
-        batch.count += 1;
-        self.pushed_bytes += len as u64;
-        true
+        let segments = self.ports.most_segments().saturating_sub(*count);
+        let bytes = limit.saturating_sub(self.pushed_bytes).div_ceil(burst.segment as u64) as usize;
+        // Header, two pieces of payload.
+        segments.min(bytes).min(gather.room(3, burst.segment))
+    }
+
+    /// Takes a packet that follows the last one. There must be room.
+    #[inline]
+    pub fn push_follower(&mut self, follower: &Follower<'_, HostPayload>, keyring: Option<&mut Keyring>) {
+        let Batch { burst, count, last: Some(last), gather, .. } = &mut self.batch else { return };
+        let header = &mut last.header;
+        codec::follow(header, follower.psn, follower.offset);
+        match keyring {
+            None => {
+                gather.append(header.len()).copy_from_slice(header);
+                payload::append(follower.payload, gather);
+            }
+            Some(keyring) => {
+                let out = gather.append(burst.segment);
+                let (start, rest) = out.split_at_mut(header.len());
+                start.copy_from_slice(header);
+                payload::copy(follower.payload, &mut rest[..follower.payload.len()]);
+                seal_in(out, follower.bytes, burst.to, last.peer_incarnation, keyring, &mut self.counters);
+            }
+        }
+        *count += 1;
+        self.pushed += 1;
+        self.pushed_bytes += burst.segment as u64;
     }
 
     /// Whether the payload may have gone though its region is registered, and is to be copied by the kernel, which
@@ -363,7 +376,7 @@ impl Transmitter {
             && !batch.closed
             && batch.count < self.ports.most_segments()
             // Header, two pieces of payload, padding.
-            && batch.gather.has_room(4, len);
+            && batch.gather.room(4, len) > 0;
         if joins {
             return;
         }
@@ -398,7 +411,7 @@ impl Transmitter {
         }
         self.batch.gather.clear();
         self.batch.count = 0;
-        self.batch.last_header = None;
+        self.batch.last = None;
     }
 
     /// Copies the batch to be sent later.
@@ -458,6 +471,25 @@ impl Transmitter {
             self.counters.blocked += 1;
             self.keep(Waiting { burst, bytes, until: now + KEEP_FOR });
         }
+    }
+}
+
+/// Seals the packet of `len` bytes at the beginning of `out`, which has room for what that adds.
+#[inline]
+fn seal_in(
+    out: &mut [u8],
+    len: usize,
+    to: InstanceAddr,
+    peer_incarnation: Option<Incarnation>,
+    keyring: &mut Keyring,
+    counters: &mut TransmitCounters,
+) {
+    if let Err(e) = keyring.seal(to, peer_incarnation, out, len) {
+        debug_assert!(false, "{e}");
+        log::warn_once(format_args!("a packet to {to} could not be sealed: {e}"));
+        // What is in the batch by now cannot be taken out again; it goes as it is, and is refused there.
+        counters.dropped_unsealed += 1;
+        out.fill(0);
     }
 }
 

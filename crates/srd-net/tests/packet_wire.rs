@@ -8,7 +8,9 @@ mod support;
 use namespace::Namespaces;
 use srd_device::SendOp;
 use srd_wire::Status;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
+use support::forger::{Forger, Kind};
 use support::keys::KeyFile;
 use support::traffic::{LENGTHS, PLACE, exchange, write_and_read};
 use support::{Host, PATIENCE, options};
@@ -27,6 +29,50 @@ fn host(pair: &Namespaces, side: usize, variables: &[&str]) -> Host {
 
 fn hosts(pair: &Namespaces, variables: &[&str]) -> (Host, Host) {
     (host(pair, 0, variables), host(pair, 1, variables))
+}
+
+/// The Ethernet address of side 0, once that has it.
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+/// A frame of a stranger who is free in all that it says, for the port of `to`. Its UDP checksum is wrong, or there is none.
+fn frame(mac: [u8; 6], from: [u8; 4], to: &Host, payload: &[u8], damaged: bool) -> Vec<u8> {
+    let address = to.instance.address();
+    let [to0, to1, to2, to3] = [10, 66, 0, 1];
+    let [l0, l1] = (payload.len() as u16 + 28).to_be_bytes();
+    let [u0, u1] = (payload.len() as u16 + 8).to_be_bytes();
+    let [p0, p1] = address.port.to_be_bytes();
+    let [a, b, c, d] = from;
+    let mut ip = [0x45, 0, l0, l1, 0, 0, 0x40, 0, 64, 17, 0, 0, a, b, c, d, to0, to1, to2, to3];
+    let sum: u32 = ip.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
+    ip[10..12].copy_from_slice(&(!(((sum & 0xffff) + (sum >> 16)) as u16)).to_be_bytes());
+    let udp = [0x43, 0, p0, p1, u0, u1, 0, u8::from(damaged)];
+    [&mac[..], &[2, 0, 0, 0, 0, 9, 8, 0], &ip, &udp, payload].concat()
+}
+
+/// Sends frames from side 1.
+fn send_frames(pair: &Namespaces, frames: &[Vec<u8>]) {
+    pair.run(1, || {
+        // SAFETY: calls of the system with memory of ours, whose lengths they are given.
+        unsafe {
+            let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
+            let mut to: libc::sockaddr_ll = std::mem::zeroed();
+            to.sll_family = libc::AF_PACKET as u16;
+            to.sll_ifindex = libc::if_nametoindex(c"e0".as_ptr()) as i32;
+            for frame in frames {
+                let len = size_of_val(&to) as libc::socklen_t;
+                let sent = libc::sendto(
+                    socket,
+                    frame.as_ptr().cast(),
+                    frame.len(),
+                    0,
+                    std::ptr::from_ref(&to).cast(),
+                    len,
+                );
+                assert_eq!(sent, frame.len() as isize, "{}", std::io::Error::last_os_error());
+            }
+            libc::close(socket);
+        }
+    });
 }
 
 /// Packets that a host has sent and received by packet sockets.
@@ -256,6 +302,62 @@ fn packets_that_come_by_another_interface_are_not_lost() {
     pair.ip_in(1, "route add 10.66.0.1/32 via 10.67.0.1");
     leaves_by_udp(&mut a, &mut b);
     leaves_by_udp(&mut b, &mut a);
+}
+
+#[test]
+fn what_strangers_make_the_sockets_drop_does_not_end_packet_sockets() {
+    let Some(pair) = pair("wireblind", 1500) else { return };
+    pair.ip_in(0, "link set e0 address 02:00:00:00:00:01");
+    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    until_short(&mut a, &mut b);
+    let frames = [frame(MAC, [10, 66, 0, 2], &a, &[7; 1400], true)];
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(3) {
+        send_frames(&pair, &frames);
+        std::thread::sleep(Duration::from_millis(50));
+        a.poll();
+    }
+    let before = short(&a).1;
+    let start = Instant::now();
+    while short(&a).1 == before {
+        assert!(start.elapsed() < PATIENCE, "{} {}", a.report(), b.report());
+        lone_messages(&mut a, &mut b);
+    }
+    until_short(&mut a, &mut b);
+}
+
+#[test]
+fn nobody_is_answered_whose_address_no_peer_can_have() {
+    let Some(pair) = pair("wiremartian", 1500) else { return };
+    pair.ip_in(0, "link set e0 address 02:00:00:00:00:01");
+    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    until_short(&mut a, &mut b);
+    let hello = Forger::new(5, 17_408).forge(Kind::Hello);
+    let martians: [Ipv4Addr; 7] =
+        ["127.0.0.1", "0.0.0.0", "0.1.2.3", "224.0.0.1", "240.0.0.9", "255.255.255.255", "10.66.0.1"]
+            .map(|ip| ip.parse().unwrap());
+    let mut frames: Vec<_> = martians.iter().map(|ip| frame(MAC, ip.octets(), &a, &hello, false)).collect();
+    // For another host.
+    frames.push(frame([2, 0, 0, 0, 0, 77], [10, 66, 0, 3], &a, &hello, false));
+    let sent = a.instance.stats().unwrap().transmit.packets;
+    send_frames(&pair, &frames);
+    let start = Instant::now();
+    let refused = |a: &Host| a.instance.stats().unwrap().receive.not_decoded.get("martian_source").copied();
+    while refused(&a) != Some(martians.len() as u64) {
+        assert!(start.elapsed() < PATIENCE, "{}", a.report());
+        a.poll();
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    a.poll();
+    assert_eq!(a.instance.stats().unwrap().transmit.packets, sent, "{}", a.report());
+    exchange(&mut a, &mut b, 1);
+    // A stranger who may be somebody is.
+    let sent = a.instance.stats().unwrap().transmit.packets;
+    send_frames(&pair, &[frame(MAC, [10, 66, 0, 4], &a, &hello, false)]);
+    while a.instance.stats().unwrap().transmit.packets == sent {
+        assert!(start.elapsed() < PATIENCE, "{}", a.report());
+        a.poll();
+    }
 }
 
 #[test]

@@ -33,13 +33,16 @@ impl Burst {
         }
     }
 
-    /// Whether a packet of `bytes`, of which `len` are the message's, may leave in it and end neither it nor the turn. It is taken
-    /// from the turn.
+    /// Whether a packet of `bytes` may leave in it.
     #[inline]
-    pub(crate) fn goes_on(&mut self, bytes: u64, len: u32) -> bool {
-        let goes_on = self.left >= bytes && self.turn_left > len;
-        self.turn_left -= if goes_on { len } else { 0 };
-        goes_on
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.left >= bytes
+    }
+
+    /// Whether the next packet begins a turn.
+    #[inline]
+    pub(crate) fn turn_is_over(&self) -> bool {
+        self.turn_left == 0
     }
 
     /// So much of a message leaves, of which that is all or not. Whether another one has its turn before the rest.

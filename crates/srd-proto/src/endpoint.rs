@@ -31,8 +31,6 @@ pub struct Transmit<P> {
     /// For a data packet: pad the datagram's payload to this many bytes, so that the packets of one burst are equal.
     /// 0: no padding.
     pub pad_to: u16,
-    /// It goes where the packet that was given out before it goes, and says the same but for PSN and offset.
-    pub follows: bool,
     /// What to send.
     pub packet: Packet<P>,
 }
@@ -61,7 +59,7 @@ impl<'a, P> Received<'a, P> {
     }
 }
 
-/// What a packet says that came with the one before it, and says the same but for this.
+/// What a packet says that leaves or came with the one before it, and says the same but for this.
 #[derive(Clone, Copy, Debug)]
 pub struct Follower<'a, P> {
     /// Its number.
@@ -409,13 +407,6 @@ impl<P: Payload> Endpoint<P> {
     /// as making it.
     #[inline]
     pub fn poll_transmit_with<R>(&mut self, now: Time, mut sink: impl FnMut(Transmit<P>) -> R) -> Option<R> {
-        if let Some(slot) = self.train.filter(|_| now == self.clock) {
-            let peer = &mut self.peers[slot as usize];
-            if let Some(result) = peer.poll_train(self.now, &mut self.shared, &mut sink) {
-                self.end_burst(slot);
-                return Some(result);
-            }
-        }
         let now = self.advance(now);
         if let Some(reply) = self.replies.take(now) {
             self.shared.stats.tx_pkts += 1;
@@ -449,6 +440,16 @@ impl<P: Payload> Endpoint<P> {
             self.timers.set(slot, deadline);
         }
         None
+    }
+
+    /// Packets that go where the one that [`Endpoint::poll_transmit_with`] has just given out goes, and say the same but for PSN, offset
+    /// and payload: at most `most`, each given to `sink`. What is not asked for in this way is given out whole, one by one.
+    #[inline]
+    pub fn poll_followers(&mut self, now: Time, most: usize, mut sink: impl FnMut(Follower<'_, P>)) {
+        if let Some(slot) = self.train.filter(|_| now == self.clock) {
+            self.peers[slot as usize].poll_followers(self.now, most, &mut self.shared, &mut sink);
+            self.end_burst(slot);
+        }
     }
 
     /// After a packet of the peer at the head: if its burst is over, it is the next one's turn.

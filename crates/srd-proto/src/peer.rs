@@ -333,7 +333,6 @@ impl<P: Payload> Peer<P> {
             peer_incarnation: self.remote.filter(|_| self.hello.confirmed),
             entropy,
             pad_to,
-            follows: false,
             packet: Packet {
                 src_port: shared.ports[self.port as usize],
                 dst_tag: self.remote_tag,

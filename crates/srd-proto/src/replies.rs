@@ -98,7 +98,7 @@ mod tests {
         let (dst_tag, src_tag, body) = (Tag(1), Tag(2), Body::None);
         let packet = Packet { src_port: 1, dst_tag, src_tag, hello: None, ack: None, body };
         let peer = PeerId { slot: 0, generation: 0 };
-        Transmit { peer, to, peer_incarnation: None, entropy: 0, pad_to: 0, follows: false, packet }
+        Transmit { peer, to, peer_incarnation: None, entropy: 0, pad_to: 0, packet }
     }
 
     #[test]

@@ -274,7 +274,6 @@ impl<P: Payload> Peer<P> {
         let entropy = path.entropy;
         self.outgoing = Some(outgoing);
         let header = sent.bytes - pad_to.max(sent.len);
-        self.train = fresh.and_then(|slot| self.begin_train(slot, header, entropy, &limits, shared));
         let data = self.data(now, psn, &sent, ack_request);
         let bytes = self.ack_bytes();
         let ack = self.carries_ack(now, &sent, bytes, shared).then(|| {
@@ -282,6 +281,9 @@ impl<P: Payload> Peer<P> {
             self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt))
         });
         let pad_to = if ack.is_some() { pad_to.saturating_sub(bytes as u16) } else { pad_to };
+        if let Some(slot) = fresh.filter(|_| ack.is_none() && !ack_request && pad_to <= sent.len) {
+            self.train = self.begin_train(slot, header, sent.len, &limits, shared);
+        }
         Some(sink(self.data_transmit(data, sent.len, pad_to, entropy, ack, shared)))
     }
 

@@ -37,9 +37,6 @@ fn run(seed: u64, trains: bool) -> (Left, Vec<String>, [u64; 2]) {
         if rng.random() { (0.0, 0.0) } else { (rng.random_range(0.0..0.1), rng.random_range(0.0..0.2)) };
     world.network = network(seed, loss, late, &left);
     world.joins = trains;
-    if !trains {
-        (0..3).for_each(|host| drop(trace(&mut world, host)));
-    }
     for n in 0..rng.random_range(1..60) {
         let (from, to) = (rng.random_range(0..3), rng.random_range(1..3));
         let most = [64, 9_000, 70_000, 400_000][rng.random_range(0..4)];

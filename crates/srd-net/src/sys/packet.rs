@@ -170,18 +170,24 @@ impl Ring {
         filtered.map(|()| true)
     }
 
-    /// Makes a UDP socket that is bound to a port of ours leave to the ring what that takes.
-    pub fn takes_from(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        set_filter(socket, &udp_filter(self.interface))
+    /// Whether it takes from this UDP port.
+    pub fn has_port(&self, port: u16) -> bool {
+        self.ports.contains(&port)
     }
 
-    /// Takes nothing more; what it has is still to be taken. `sockets`: all those of [`Ring::takes_from`].
-    pub fn close<'a>(&mut self, sockets: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<()> {
-        self.closed = true;
-        let all = [step(RETURN, u32::MAX)];
-        for socket in sockets {
-            set_filter(socket, &all)?;
+    /// Makes a UDP socket that is bound to a port of ours leave to the ring what that takes, or take all.
+    pub fn share(&self, socket: BorrowedFd<'_>, leaves: bool) -> io::Result<()> {
+        if leaves {
+            set_filter(socket, &udp_filter(self.interface))
+        } else {
+            set_filter(socket, &[step(RETURN, u32::MAX)])
         }
+    }
+
+    /// Takes nothing more; what it has is still to be taken. `sockets`: all those that have left packets to it ([`Ring::share`]).
+    pub fn close<'a>(&mut self, mut sockets: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<()> {
+        self.closed = true;
+        sockets.try_for_each(|socket| self.share(socket, false))?;
         self.ports.clear();
         self.filter()
     }
@@ -413,12 +419,14 @@ const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
 const ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 const INTERFACE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_IFINDEX) as u32;
 
-/// Of IPv4 packets on Ethernet: whole UDP datagrams of up to [`MOST_BYTES`] for these ports of this address.
+/// Of IPv4 packets on Ethernet that are for this host alone: whole UDP datagrams of up to [`MOST_BYTES`] for these ports of this address.
 fn ring_filter(address: Ipv4Addr, ports: &[u16]) -> Vec<libc::sock_filter> {
     // What each test asks for; those that must not be met jump the other way.
-    let tests: [(libc::sock_filter, u32, u32, bool); 4] = [
+    let tests: [(libc::sock_filter, u32, u32, bool); 5] = [
+        (step(LOAD_BYTE, PACKET_TYPE), EQUAL, u32::from(libc::PACKET_HOST), true),
         (step(LOAD_BYTE, IP + 9), EQUAL, libc::IPPROTO_UDP as u32, true),
         (step(LOAD_WORD, IP + 16), EQUAL, u32::from(address), true),
         (step(LOAD_HALF, IP + 6), ANY_BIT, 0x3fff, false), // more fragments, or not the first
@@ -443,8 +451,10 @@ fn ring_filter(address: Ipv4Addr, ports: &[u16]) -> Vec<libc::sock_filter> {
 }
 
 /// Of datagrams, from their UDP header on: those that a ring of this interface does not take.
-fn udp_filter(interface: u32) -> [libc::sock_filter; 6] {
+fn udp_filter(interface: u32) -> [libc::sock_filter; 8] {
     [
+        step(LOAD_BYTE, PACKET_TYPE),
+        libc::sock_filter { jf: 5, ..step(EQUAL, u32::from(libc::PACKET_HOST)) },
         step(LOAD_WORD, INTERFACE),
         libc::sock_filter { jf: 3, ..step(EQUAL, interface) },
         step(LOAD_HALF, 4),

@@ -499,7 +499,6 @@ impl<P: Payload> Endpoint<P> {
         // Each another way: one may be dead, and a stranger asks until an answer comes.
         self.reply_turn = self.reply_turn.wrapping_add(1);
         let entropy = self.reply_turn % self.shared.config.entropy;
-        self.replies
-            .add(asker, Transmit { peer, to, peer_incarnation, entropy, pad_to: 0, follows: false, packet });
+        self.replies.add(asker, Transmit { peer, to, peer_incarnation, entropy, pad_to: 0, packet });
     }
 }

@@ -197,11 +197,9 @@ impl World {
     fn flush(&mut self) {
         for i in 0..self.hosts.len() {
             let mut burst = 0;
-            let mut before = None;
             while let Some(transmit) = self.hosts[i].endpoint.poll_transmit(self.now) {
                 burst += 1;
                 assert!(burst < 100_000, "transmit storm");
-                self.hosts[i].sent += 1;
                 let size = match &transmit.packet.body {
                     Body::Data(data) => data.payload.len(),
                     _ => 0,
@@ -212,31 +210,32 @@ impl World {
                     header + size.max(transmit.pad_to as usize)
                         <= self.hosts[i].endpoint.config().max_datagram as usize
                 );
-                if transmit.follows {
-                    self.followed[0] += 1;
-                    let mut before: Transmit<Bytes> = before.take().expect("it follows another one");
-                    let (Body::Data(expected), Body::Data(data)) =
-                        (&mut before.packet.body, &transmit.packet.body)
-                    else {
-                        panic!("only data follows");
-                    };
-                    (expected.psn, expected.offset) = (data.psn, data.offset);
-                    expected.payload = data.payload.clone();
-                    assert_eq!((before.to, before.entropy), (transmit.to, transmit.entropy));
-                    assert_eq!(encoded(&before.packet), encoded(&transmit.packet));
+                let mut train = vec![transmit];
+                if self.joins {
+                    self.hosts[i].endpoint.poll_followers(self.now, burst % 50, |follower| {
+                        let mut transmit = train[0].clone();
+                        let Body::Data(data) = &mut transmit.packet.body else { panic!("only data follows") };
+                        (data.psn, data.offset) = (follower.psn, follower.offset);
+                        data.payload = follower.payload.clone();
+                        assert_eq!(bytes(&transmit.packet), follower.bytes);
+                        train.push(transmit);
+                    });
+                    self.followed[0] += train.len() as u64 - 1;
                 }
-                before = Some(transmit.clone());
-                for delay in (self.network)(self.now, i, &transmit) {
-                    self.serial += 1;
-                    let Some(to) = self.hosts.iter().position(|host| host.gid == transmit.to.gid) else {
-                        continue; // nobody is there
-                    };
-                    self.flying.insert(
-                        (self.now + delay, self.serial),
-                        (to, self.hosts[i].gid, transmit.packet.clone()),
-                    );
-                }
+                train.iter().for_each(|transmit| self.fly(i, transmit));
             }
+        }
+    }
+
+    fn fly(&mut self, from: usize, transmit: &Transmit<Bytes>) {
+        self.hosts[from].sent += 1;
+        for delay in (self.network)(self.now, from, transmit) {
+            self.serial += 1;
+            let Some(to) = self.hosts.iter().position(|host| host.gid == transmit.to.gid) else {
+                continue; // nobody is there
+            };
+            self.flying
+                .insert((self.now + delay, self.serial), (to, self.hosts[from].gid, transmit.packet.clone()));
         }
     }
 

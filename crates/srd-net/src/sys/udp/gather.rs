@@ -63,10 +63,10 @@ impl Gather {
         self.total == 0
     }
 
-    /// Whether `pieces` more pieces with `bytes` more bytes still fit.
+    /// How often `pieces` more pieces with `bytes` more bytes still fit.
     #[inline]
-    pub fn has_room(&self, pieces: usize, bytes: usize) -> bool {
-        self.pieces.len() + pieces <= MAX_GATHER && self.total + bytes <= MAX_SEND
+    pub fn room(&self, pieces: usize, bytes: usize) -> usize {
+        ((MAX_GATHER - self.pieces.len()) / pieces).min((MAX_SEND - self.total) / bytes)
     }
 
     /// Forgets all pieces.
@@ -81,7 +81,7 @@ impl Gather {
     ///
     /// # Panics
     ///
-    /// If that is more than there is room for (see [`Gather::has_room`]).
+    /// If that is more than there is room for (see [`Gather::room`]).
     #[inline]
     pub fn append(&mut self, len: usize) -> &mut [u8] {
         assert!(len <= Self::OWN_BYTES - self.own_used, "gather buffer overrun");
@@ -91,27 +91,6 @@ impl Gather {
         self.push(addr.as_ptr(), len);
         // SAFETY: within the buffer, initialised when it was made, and given out to nobody else since `clear`.
         unsafe { std::slice::from_raw_parts_mut(addr.as_ptr(), len) }
-    }
-
-    /// How much of the own buffer is in use.
-    #[inline]
-    pub fn own_len(&self) -> usize {
-        self.own_used
-    }
-
-    /// Adds a copy of `len` bytes of the own buffer that begin at `start`.
-    ///
-    /// # Panics
-    ///
-    /// If these are not in use, or as [`Gather::append`].
-    #[inline]
-    pub fn append_copy(&mut self, start: usize, len: usize) -> &mut [u8] {
-        assert!(start.checked_add(len).is_some_and(|end| end <= self.own_used), "of what has been appended");
-        // SAFETY: within the buffer and initialised; what `append` gives out begins behind it.
-        let from = unsafe { std::slice::from_raw_parts(self.own.as_ptr().add(start), len) };
-        let copy = self.append(len);
-        copy.copy_from_slice(from);
-        copy
     }
 
     /// Adds bytes that stay where they are.
