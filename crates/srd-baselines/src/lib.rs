@@ -14,6 +14,8 @@ pub mod quantity;
 pub mod section;
 #[cfg(test)]
 mod star;
+#[cfg(test)]
+mod test_link;
 pub mod transport;
 pub mod units;
 pub mod wire;

@@ -1,14 +1,13 @@
-//! Flows end to end: on the star, and between two processes on a line that loses, cuts and delays whatever it likes.
+//! Flows end to end: on the star, and between two processes on a link that loses, cuts and delays whatever it likes.
 
 use super::*;
 use crate::document::Document;
 use crate::star::{Net, Transfer, run};
-use crate::frame::Content;
+use crate::test_link::{Fate, ROLE, Sent, TestLink};
 use crate::units::Ps;
 use proptest::prelude::{any, prop};
 use proptest::test_runner::Config as ProptestConfig;
-use proptest::{prop_assert_eq, proptest};
-use srd_wire::BitRate;
+use proptest::{prop_assert, prop_assert_eq, proptest};
 
 fn config(net: &Net, keys: &str) -> Result<NsccConfig, InputError> {
     let document = Document::parse(&format!("[transport]\n{keys}"), "test").expect("it is TOML");
@@ -107,116 +106,31 @@ fn a_full_frame_is_htsims() {
     assert_eq!(Nscc::cost(&config, 4136, 24), WireCost { payload: 4086, headers: 88 });
 }
 
-/// Two processes and a line between them.
-struct Line {
-    now: Time,
-    ends: [Nscc; 2],
-    /// When what comes to which end; the number decides among those of a moment.
-    frames: BTreeMap<(Time, u64), (usize, FrameHead, Packet)>,
-    serial: u64,
-    draws: SmallRng,
-    /// Shares of frames that are lost, and of data frames that are cut.
-    loss: f64,
-    cuts: f64,
-    sent: Vec<u32>,
-    received: Vec<u32>,
+/// Two processes and a link that delays each packet by something else.
+fn link(keys: &str, inboxes: u32, seed: u64) -> TestLink<Nscc> {
+    let config = config(&net(2, true), keys).unwrap();
+    TestLink::new(&Role { inboxes, seed, ..ROLE }, &config, Nanos::ZERO, Nanos::ZERO)
 }
 
-impl Line {
-    fn new(keys: &str, inboxes: u32, seed: u64, loss: f64, cuts: f64) -> Line {
-        let net = net(2, true);
-        let config = config(&net, keys).unwrap();
-        let end = |host: u32| {
-            let role = Role {
-                host,
-                process: 0,
-                flows_out: 1,
-                inboxes,
-                seed,
-                line_rate: BitRate(100_000_000_000),
-                base_rtt: Nanos::from_micros(12),
-                mtu: net.mtu,
-                class: 0,
-            };
-            Nscc::open(&role, &config)
-        };
-        Line {
-            now: Time(0),
-            ends: [end(0), end(1)],
-            frames: BTreeMap::new(),
-            serial: 0,
-            draws: SmallRng::seed_from_u64(seed),
-            loss,
-            cuts,
-            sent: Vec::new(),
-            received: Vec::new(),
+/// Shares of packets that are lost, and of data packets that are cut; three of ten are marked.
+fn chance(seed: u64, loss: f64, cuts: f64) -> impl FnMut(&Sent<Packet>) -> Fate {
+    let mut draws = SmallRng::seed_from_u64(seed);
+    move |sent| {
+        if draws.random::<f64>() < loss {
+            return Fate::LOST;
         }
+        let trimmed = sent.psn.is_some() && draws.random::<f64>() < cuts;
+        let marked = sent.head.ecn_capable && draws.random::<f64>() < 0.3;
+        Fate { late: Nanos(draws.random_range(1_000..60_000)), marked, trimmed, ..Fate::ARRIVES }
     }
+}
 
-    /// End 0 begins to send a message.
-    fn start(&mut self, flow: u32, inbox: u32, bytes: u64, channel: u32) {
-        let (from, to) = (self.ends[0].address(), self.ends[1].address());
-        self.ends[1].expect(&from, inbox, bytes);
-        self.ends[0].start(self.now, Order { flow, inbox, bytes, channel }, &to);
-    }
-
-    /// What the ends have to say and to send.
-    fn attend(&mut self) {
-        for end in 0..2 {
-            while let Some(report) = self.ends[end].poll_report() {
-                match report {
-                    Report::Sent { flow } => self.sent.push(flow),
-                    Report::Received { inbox } => self.received.push(inbox),
-                    other => panic!("{other:?}"),
-                }
-            }
-            while let Some(Outgoing { bytes, mut content, class, ecn_capable, process, .. }) =
-                self.ends[end].poll_transmit(self.now, |outgoing| outgoing)
-            {
-                if self.draws.random::<f64>() < self.loss {
-                    continue;
-                }
-                let trimmed = matches!(content, Packet::Data(_)) && self.draws.random::<f64>() < self.cuts;
-                let trimmed = trimmed && content.trim().is_some();
-                let head = FrameHead {
-                    tuple_hash: 0,
-                    dst: 1 - end as u32,
-                    bytes,
-                    class,
-                    ecn_capable,
-                    marked: ecn_capable && self.draws.random::<f64>() < 0.3,
-                    trimmed,
-                    corrupt: false,
-                    epoch: 0,
-                    process,
-                };
-                let at = self.now + Nanos(self.draws.random_range(1_000..60_000));
-                self.serial += 1;
-                self.frames.insert((at, self.serial), (1 - end, head, content));
-            }
-        }
-    }
-
-    /// Runs until nothing is left to do, or until `end`.
-    fn run(&mut self, end: Time) {
-        self.attend();
-        loop {
-            let frame = self.frames.keys().next().map_or(Time::NEVER, |&(at, _)| at);
-            let timer = self.ends[0].next_timeout().min(self.ends[1].next_timeout());
-            let next = frame.min(timer);
-            if next > end {
-                return;
-            }
-            self.now = self.now.max(next);
-            if frame <= timer {
-                let (_, (to, head, content)) = self.frames.pop_first().expect("it is there");
-                self.ends[to].receive(self.now, self.now, &head, &content);
-            } else {
-                self.ends.iter_mut().for_each(|end| end.handle_timeout(self.now));
-            }
-            self.attend();
-        }
-    }
+/// How many flows were sent, and how many received.
+fn ended(link: &TestLink<Nscc>) -> (usize, usize) {
+    let sent = link.reports.iter().filter(|it| matches!(it.1, Report::Sent { .. })).count();
+    let received = link.reports.iter().filter(|it| matches!(it.1, Report::Received { .. })).count();
+    assert_eq!(sent + received, link.reports.len(), "{:?}", link.reports);
+    (sent, received)
 }
 
 /// A NACK of the second copy comes when the third has just left: taken for the third's, it made a base round trip of nothing,
@@ -224,13 +138,14 @@ impl Line {
 #[test]
 fn a_nack_of_an_earlier_copy_measures_no_round_trip() {
     let keys = "selector = \"reps\"\nrecovery = \"sleek\"\npaths = 16";
-    let mut line = Line::new(keys, 5, 2_004_384_615, 0.077_189_703_964_227_08, 0.518_821_748_843_682_1);
+    let seed = 2_004_384_615;
+    let mut link = link(keys, 5, seed);
     let messages = [(12_882, 1), (49_030, Order::PROGRAM), (6_872, Order::PROGRAM), (21_016, Order::PROGRAM), (22_580, 1)];
     for (number, (bytes, channel)) in (0..).zip(messages) {
-        line.start(number, number, bytes, channel);
+        link.start(number, bytes, channel);
     }
-    line.run(Time(2_000_000_000));
-    assert_eq!(line.received.len(), 5);
+    link.run(Time(2_000_000_000), chance(seed, 0.077_189_703_964_227_08, 0.518_821_748_843_682_1));
+    assert_eq!(ended(&link).1, 5);
 }
 
 proptest! {
@@ -247,88 +162,83 @@ proptest! {
         messages in prop::collection::vec((0u64..60_000, prop::sample::select(vec![1, 2, Order::PROGRAM])), 1..8),
     ) {
         let keys = format!("selector = \"{selector}\"\nrecovery = \"{recovery}\"\ntrimming = {trimming}\npaths = 16");
-        let mut line = Line::new(&keys, messages.len() as u32, seed, loss, cuts);
+        let mut link = link(&keys, messages.len() as u32, seed);
         for (number, &(bytes, channel)) in messages.iter().enumerate() {
-            line.start(number as u32, number as u32, bytes, channel);
+            link.start(number as u32, bytes, channel);
         }
-        line.run(Time(2_000_000_000));
-        let all: Vec<u32> = (0..messages.len() as u32).collect();
-        line.sent.sort_unstable();
-        line.received.sort_unstable();
-        prop_assert_eq!(&line.sent, &all);
-        prop_assert_eq!(&line.received, &all);
-        for (inbox, &(bytes, _)) in messages.iter().enumerate() {
-            prop_assert_eq!(line.ends[1].delivered(inbox as u32), bytes);
+        link.run(Time(2_000_000_000), chance(seed, loss, cuts));
+        prop_assert_eq!(link.reports.len(), 2 * messages.len());
+        for (flow, &(bytes, _)) in (0..).zip(&messages) {
+            prop_assert!(link.sent_at(flow).is_some() && link.received_at(flow).is_some(), "{:?}", link.reports);
+            prop_assert_eq!(link.ends[1].delivered(flow), bytes);
         }
     }
 }
 
 #[test]
 fn inboxes_and_slots_are_used_again() {
-    let mut line = Line::new("", 1, 3, 0.2, 0.2);
+    let (mut link, mut fate) = (link("", 1, 3), chance(3, 0.2, 0.2));
     for flow in 0..50 {
-        line.start(flow, 0, 10_000 + flow as u64, flow);
-        line.run(Time::NEVER.min(Time(line.now.0 + 50_000_000)));
-        assert_eq!((line.sent.len(), line.received.len()), (flow as usize + 1, flow as usize + 1));
-        assert_eq!(line.ends[1].delivered(0), 10_000 + flow as u64);
+        link.order(Order { flow, inbox: 0, bytes: 10_000 + flow as u64, channel: flow });
+        link.run(link.now + Nanos(50_000_000), &mut fate);
+        assert_eq!(ended(&link), (flow as usize + 1, flow as usize + 1));
+        assert_eq!(link.ends[1].delivered(0), 10_000 + flow as u64);
     }
-    assert_eq!((line.ends[0].flows.len(), line.ends[1].receiving.len()), (1, 1));
+    assert_eq!((link.ends[0].flows.len(), link.ends[1].receiving.len()), (1, 1));
 }
 
 #[test]
 fn a_flow_without_end_ends_when_it_is_told_to() {
-    let mut line = Line::new("", 1, 3, 0.05, 0.05);
-    line.start(0, 0, u64::MAX, 0);
-    line.run(Time(1_000_000));
-    let before = line.ends[1].delivered(0);
+    let (mut link, mut fate) = (link("", 1, 3), chance(3, 0.05, 0.05));
+    link.start(0, u64::MAX, 0);
+    link.run(Time(1_000_000), &mut fate);
+    let before = link.ends[1].delivered(0);
     assert!(before > 1_000_000, "{before}");
-    line.ends[0].stop(line.now, 0);
-    line.run(Time(100_000_000));
-    let sent = line.ends[0].counts().data_new * 4086;
-    assert_eq!(line.ends[1].delivered(0), sent, "what was sent has come");
-    assert_eq!((line.ends[0].next_timeout(), line.ends[0].idle()), (Time::NEVER, true));
-    assert!(line.sent.is_empty(), "it was not to end by itself");
+    link.ends[0].stop(link.now, 0);
+    link.run(Time(100_000_000), &mut fate);
+    let sent = link.ends[0].counts().data_new * 4086;
+    assert_eq!(link.ends[1].delivered(0), sent, "what was sent has come");
+    assert_eq!((link.ends[0].next_timeout(), link.ends[0].idle()), (Time::NEVER, true));
+    assert!(link.reports.is_empty(), "it was not to end by itself");
 }
 
 #[test]
 fn messages_of_a_channel_share_a_window() {
-    let mut line = Line::new("", 2, 3, 0.0, 0.0);
-    line.start(0, 0, 400_000, Order::PROGRAM);
-    line.start(1, 1, 400_000, Order::PROGRAM);
-    line.attend();
+    let (mut link, mut fate) = (link("", 2, 3), chance(3, 0.0, 0.0));
+    link.start(0, 400_000, Order::PROGRAM);
+    link.start(1, 400_000, Order::PROGRAM);
+    link.run(link.now, &mut fate);
     // 1.5 BDP of 150,000 bytes, in packets of 4150.
-    assert_eq!(line.ends[0].counts().data_new, 54);
-    line.run(Time(100_000_000));
-    assert_eq!((line.sent.len(), line.ends[0].flows.len()), (2, 1));
-    assert!(!line.ends[0].idle(), "a program's connection stays");
+    assert_eq!(link.ends[0].counts().data_new, 54);
+    link.run(Time(100_000_000), &mut fate);
+    assert_eq!((ended(&link).0, link.ends[0].flows.len()), (2, 1));
+    assert!(!link.ends[0].idle(), "a program's connection stays");
 }
 
 #[test]
 fn paused_classes_wait() {
-    let mut line = Line::new("control_class = 1", 1, 3, 0.0, 0.0);
-    line.start(0, 0, 4_000, 0);
-    line.ends[0].set_paused(0b01);
-    line.attend();
-    assert!(line.frames.is_empty());
-    line.ends[0].set_paused(0b10);
-    line.ends[1].set_paused(0b10);
-    line.run(Time(70_000));
-    assert_eq!((line.received.len(), line.sent.len()), (1, 0));
-    line.ends[1].set_paused(0b01);
-    line.run(Time(200_000));
-    assert_eq!(line.sent.len(), 1);
+    let (mut link, mut fate) = (link("control_class = 1", 1, 3), chance(3, 0.0, 0.0));
+    link.start(0, 4_000, 0);
+    link.ends[0].set_paused(0b01);
+    link.run(link.now, &mut fate);
+    assert!(link.packets.is_empty());
+    link.ends[0].set_paused(0b10);
+    link.ends[1].set_paused(0b10);
+    link.run(Time(70_000), &mut fate);
+    assert_eq!(ended(&link), (0, 1));
+    link.ends[1].set_paused(0b01);
+    link.run(Time(200_000), &mut fate);
+    assert_eq!(ended(&link).0, 1);
 }
 
 #[test]
 fn a_cut_packet_is_sent_again_after_a_round_trip() {
-    let mut line = Line::new("", 1, 3, 0.0, 1.0);
-    line.start(0, 0, 4_000, 0);
-    line.attend();
-    line.cuts = 0.0;
-    line.run(Time(1_000_000));
-    let counts = line.ends[0].counts();
+    let (mut link, mut fate) = (link("", 1, 3), chance(3, 0.0, 0.0));
+    link.start(0, 4_000, 0);
+    link.run(Time(1_000_000), |sent| Fate { trimmed: sent.copy == 1, ..fate(sent) });
+    let counts = link.ends[0].counts();
     assert_eq!((counts.data_new, counts.data_again, counts.timeouts), (1, 1, 0));
-    assert_eq!((line.sent.len(), line.received.len()), (1, 1));
+    assert_eq!(ended(&link), (1, 1));
 }
 
 impl Nscc {

@@ -1,4 +1,4 @@
-//! What a fabric sees of it; `wire` holds what two processes do to each other when packets get lost.
+//! What a fabric sees of it; `link` holds what two processes do to each other when packets get lost.
 
 use super::*;
 use crate::document::Document;
@@ -6,7 +6,7 @@ use crate::star::{Ended, Net, Transfer, run};
 use crate::units::Ps;
 use srd_wire::Nanos;
 
-mod wire;
+mod link;
 
 /// What a section of these lines says on such a fabric.
 pub(super) fn config(net: &Net, lines: &str) -> Config {

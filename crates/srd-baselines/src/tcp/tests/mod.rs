@@ -1,15 +1,25 @@
 //! Whole flows; `repair` has single losses.
 
-mod pair;
 mod property;
 mod repair;
 
 use super::*;
 use crate::document::Document;
 use crate::star::{Ended, Net, Transfer, run};
+use crate::test_link::{ROLE, TestLink};
 use crate::transport::Transport;
 use crate::units::Ps;
 use srd_wire::BitRate;
+
+/// One way between two processes.
+const WAY: Nanos = Nanos::from_micros(50);
+
+/// Two processes and a link of 12 Gb/s, a frame in a microsecond.
+fn link(config: &Config) -> TestLink<Tcp> {
+    let (line_rate, base_rtt) = (BitRate(12_000_000_000), Nanos(2 * WAY.0));
+    let role = Role { seed: 7, line_rate, base_rtt, mtu: 1500, ..ROLE };
+    TestLink::new(&role, config, WAY, Nanos::from_micros(1))
+}
 
 fn to_zero(flows: u32, bytes: u64) -> Vec<Transfer> {
     (0..flows).map(|n| Transfer { from: n + 1, to: 0, bytes, start: Ps::from_micros(n as u64), channel: n }).collect()
@@ -237,10 +247,10 @@ fn sections_are_read() {
 /// While its class is paused nothing leaves, and other classes' pauses do not matter.
 #[test]
 fn a_paused_class_waits() {
-    let mut pair = pair::Pair::new(&Config::default());
-    pair.start(0, 10_000, 0);
-    pair.ends[0].set_paused(0b0000_0001);
-    assert!(pair.ends[0].poll_transmit(pair.now, |_| ()).is_none());
-    pair.ends[0].set_paused(0b1111_1110);
-    assert!(pair.ends[0].poll_transmit(pair.now, |_| ()).is_some());
+    let mut link = link(&Config::default());
+    link.start(0, 10_000, 0);
+    link.ends[0].set_paused(0b0000_0001);
+    assert!(link.ends[0].poll_transmit(link.now, |_| ()).is_none());
+    link.ends[0].set_paused(0b1111_1110);
+    assert!(link.ends[0].poll_transmit(link.now, |_| ()).is_some());
 }

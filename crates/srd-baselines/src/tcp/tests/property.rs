@@ -1,9 +1,10 @@
 //! Whatever is lost, late, marked: everything arrives, once, and then all is quiet.
 
-use super::pair::{Happens, Pair};
-use super::with;
+use super::{link, with};
 use crate::tcp::config::{Config, Framing, Marks, Placement, Recovery};
 use crate::tcp::congestion::Algorithm;
+use crate::tcp::segment::Segment;
+use crate::test_link::{Fate, Sent};
 use crate::transport::{Report, Transport};
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
@@ -60,42 +61,40 @@ proptest! {
         flows in proptest::collection::vec((0u64..300_000, 0u32..2), 1..4),
         endless in any::<bool>(),
     ) {
-        let mut pair = Pair::new(&config);
+        let mut link = link(&config);
         let mut draws = SmallRng::seed_from_u64(seed);
         for (flow, &(bytes, channel)) in flows.iter().enumerate() {
-            pair.start(flow as u32, bytes, channel);
+            link.start(flow as u32, bytes, channel);
         }
         let last = flows.len() as u32;
         if endless {
-            pair.start(last, u64::MAX, 0);
-            pair.start(last + 1, 5000, 0);
+            link.start(last, u64::MAX, 0);
+            link.start(last + 1, 5000, 0);
         }
-        let mut happens = |_: Option<&_>, _: usize| {
+        let mut fate = |_: &Sent<Segment>| {
             if draws.random_bool(lost) {
-                Happens::Lost
+                Fate::LOST
             } else if draws.random_bool(late) {
-                Happens::Late(Nanos(draws.random_range(0..500_000)))
+                Fate::late(draws.random_range(0..500_000))
             } else if draws.random_bool(marked) {
-                Happens::Marked
+                Fate::MARKED
             } else {
-                Happens::Nothing
+                Fate::ARRIVES
             }
         };
         if endless {
-            pair.run(Time(20_000_000), &mut happens);
-            pair.ends[0].stop(pair.now, last);
+            link.run(Time(20_000_000), &mut fate);
+            link.ends[0].stop(link.now, last);
         }
-        pair.run(Time(4_000_000_000_000), &mut happens);
-        prop_assert!(pair.now < Time(4_000_000_000_000), "it never ends");
+        prop_assert!(link.run(Time(4_000_000_000_000), &mut fate), "it never ends");
         let expected = |flow: u32| !endless || flow != last;
         for flow in (0..last + 2 * endless as u32).filter(|&flow| expected(flow)) {
-            let sent = pair.reports.iter().filter(|it| it.1 == Report::Sent { flow }).count();
-            let received = pair.reports.iter().filter(|it| it.1 == Report::Received { inbox: flow }).count();
-            prop_assert_eq!((flow, sent, received), (flow, 1, 1));
+            let (sent, received) = (Report::Sent { flow }, Report::Received { inbox: flow });
+            prop_assert_eq!((flow, link.count(sent), link.count(received)), (flow, 1, 1));
         }
         for (flow, &(bytes, _)) in flows.iter().enumerate() {
-            prop_assert_eq!(pair.ends[1].delivered(flow as u32), bytes);
+            prop_assert_eq!(link.ends[1].delivered(flow as u32), bytes);
         }
-        prop_assert_eq!(pair.reports.len(), 2 * (flows.len() + endless as usize));
+        prop_assert_eq!(link.reports.len(), 2 * (flows.len() + endless as usize));
     }
 }
