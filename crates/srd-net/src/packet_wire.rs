@@ -56,7 +56,7 @@ impl fmt::Display for NoWire {
             NoWire::Ipv6 => "packet sockets are used with IPv4 only",
             NoWire::Loopback => "loopback has no neighbours",
             NoWire::InBetween(InBetween::Filter) => {
-                "this host has tables of a packet filter, which packet sockets go around; SRD_WIRE=packet does so"
+                "this host, or the control group of this process, filters packets, which packet sockets go around; SRD_WIRE=packet does so"
             }
             NoWire::InBetween(InBetween::Ipsec) => {
                 "this host has IPsec policies, which packet sockets go around; SRD_WIRE=packet does so"

@@ -1,6 +1,7 @@
 //! Calls into the system. All of this crate's unsafe code is in here, behind safe functions.
 #![allow(unsafe_code)]
 
+mod cgroup;
 pub mod event;
 pub mod interface;
 pub mod memory;

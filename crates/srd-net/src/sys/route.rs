@@ -1,6 +1,7 @@
 //! Where the kernel would send a packet to, and whether something stands in between that a packet socket would go around
 //! (rtnetlink(7); linux/rtnetlink.h, linux/neighbour.h).
 
+use super::cgroup;
 use super::netlink::{Netlink, attribute, u16_of, u32_of, with_attribute};
 use std::fs::{self, File};
 use std::io;
@@ -112,7 +113,7 @@ impl Routes {
 pub enum InBetween {
     /// Nothing.
     Nothing,
-    /// Tables of a packet filter.
+    /// Tables of a packet filter, or programs of a control group that are one.
     Filter,
     /// Policies of IPsec.
     Ipsec,
@@ -169,7 +170,12 @@ impl Observer {
                 Err(_) => return InBetween::Hidden,
             }
         }
-        InBetween::Nothing
+        match cgroup::has_packet_filter() {
+            Ok(false) => InBetween::Nothing,
+            Ok(true) => InBetween::Filter,
+            Err(error) if is_absent(&error) => InBetween::Nothing,
+            Err(_) => InBetween::Hidden,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 #[path = "../support/skip.rs"]
-mod skip;
+pub mod skip;
 
 use std::fs::File;
 use std::net::IpAddr;
