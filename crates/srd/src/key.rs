@@ -2,7 +2,8 @@
 
 use crate::output;
 use anyhow::Context;
-use rustix::rand::{GetRandomFlags, getrandom};
+use rand::TryRngCore;
+use rand::rngs::OsRng;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -86,10 +87,10 @@ fn default_file() -> anyhow::Result<PathBuf> {
 pub fn make(path: &Path) -> anyhow::Result<File> {
     const LEN: usize = 32;
     let mut key = Zeroizing::new([0; LEN]);
-    // 32 bytes come whole, or not at all (getrandom(2)).
-    let got =
-        getrandom(&mut key[..], GetRandomFlags::empty()).context("the system gives no random numbers")?;
-    anyhow::ensure!(got == LEN, "the system gives no random numbers");
+    OsRng
+        .try_fill_bytes(&mut key[..])
+        .map_err(anyhow::Error::msg)
+        .context("the system gives no random numbers")?;
     let mut text = Zeroizing::new([b'\n'; 2 * LEN + 1]);
     for (digits, byte) in text.chunks_exact_mut(2).zip(key.iter()) {
         digits.copy_from_slice(&[byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]));

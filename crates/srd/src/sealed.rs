@@ -6,12 +6,13 @@
 
 use crate::key;
 use anyhow::Context;
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpgid, getpid, getsid, kill_process, kill_process_group, waitid,
-};
-use rustix::rand::{GetRandomFlags, getrandom};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, Flock, FlockArg, OFlag, fcntl};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::{Pid, getpgid, getpid, getsid};
+use rand::TryRngCore;
+use rand::rngs::OsRng;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::{Origin, WithOrigin};
@@ -19,6 +20,7 @@ use signal_hook::low_level::siginfo::Cause;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::mem::ManuallyDrop;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -99,7 +101,7 @@ fn attend(mut command: Command) -> anyhow::Result<ExitCode> {
         Ok(child) => child,
         Err(error) => return Ok(cannot_run(&command, &error)),
     };
-    let pid = Pid::from_child(&child);
+    let pid = Pid::from_raw(child.id() as i32);
     // `None` once it has ended: its number may be another process's then.
     let running = Arc::new(Mutex::new(Some(pid)));
     std::thread::spawn({
@@ -113,9 +115,8 @@ fn attend(mut command: Command) -> anyhow::Result<ExitCode> {
             }
         }
     });
-    while let Err(error) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
-        anyhow::ensure!(error == rustix::io::Errno::INTR, "waiting for the job: {error}");
-    }
+    // It may end with an error, too: by a signal for which the library has no name.
+    while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
     *running.lock().unwrap_or_else(PoisonError::into_inner) = None;
     let status = child.wait()?;
     // As shells do.
@@ -125,17 +126,17 @@ fn attend(mut command: Command) -> anyhow::Result<ExitCode> {
 
 /// Hands a signal to the command, if that has not got it as well.
 fn hand_on(origin: &Origin, command: Pid) {
-    let Some(signal) = Signal::from_named_raw(origin.signal) else { return };
+    let Ok(signal) = Signal::try_from(origin.signal) else { return };
     // In vain if it has ended a moment ago.
     match origin.cause {
         // It was in the group below.
-        Cause::Sent(_) if origin.process.is_some_and(|from| from.pid == getpid().as_raw_pid()) => {}
-        Cause::Sent(_) => drop(kill_process(command, signal)),
+        Cause::Sent(_) if origin.process.is_some_and(|from| from.pid == getpid().as_raw()) => {}
+        Cause::Sent(_) => drop(kill(command, signal)),
         // A terminal that goes tells the leader of its session alone, and the others when that ends.
-        Cause::Kernel if signal == Signal::HUP && getsid(None) == Ok(getpid()) => {
+        Cause::Kernel if signal == Signal::SIGHUP && getsid(None) == Ok(getpid()) => {
             if let Ok(group) = getpgid(Some(command)) {
-                let _ = kill_process_group(group, signal);
-                let _ = kill_process_group(group, Signal::CONT);
+                let _ = killpg(group, signal);
+                let _ = killpg(group, Signal::SIGCONT);
             }
         }
         // What else a terminal sends, it sends to the command as well.
@@ -154,7 +155,8 @@ fn ignored_signals() -> u64 {
 /// it inherits: what is not has been left by a job that was killed.
 struct JobKey {
     path: PathBuf,
-    _lock: File,
+    /// To drop it would unlock it for all of them.
+    _lock: ManuallyDrop<Flock<File>>,
 }
 
 impl JobKey {
@@ -175,21 +177,29 @@ impl JobKey {
 
     /// The inner error: it was made, and could not be placed.
     fn begin(directory: &Path) -> anyhow::Result<io::Result<JobKey>> {
-        let mut number = [0; 8];
-        getrandom(&mut number, GetRandomFlags::empty()).context("the system gives no random numbers")?;
-        let path = directory.join(format!("{PREFIX}{:016x}{SUFFIX}", u64::from_ne_bytes(number)));
+        let number =
+            OsRng.try_next_u64().map_err(anyhow::Error::msg).context("the system gives no random numbers")?;
+        let path = directory.join(format!("{PREFIX}{number:016x}{SUFFIX}"));
         // It gets its name when it is locked and whole.
         let begun = path.with_extension(&BEGUN[1..]);
         let file = key::make(&begun)?;
-        let placed = flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(io::Error::from)
-            .and_then(|()| fcntl_setfd(&file, FdFlags::empty()).map_err(io::Error::from))
-            .and_then(|()| fs::rename(&begun, &path));
+        let placed = inherited_lock(file).and_then(|lock| fs::rename(&begun, &path).map(|()| lock));
         if placed.is_err() {
             let _ = fs::remove_file(&begun);
         }
-        Ok(placed.map(|()| JobKey { path, _lock: file }))
+        Ok(placed.map(|lock| JobKey { path, _lock: ManuallyDrop::new(lock) }))
     }
+}
+
+fn lock(file: File) -> Result<Flock<File>, (File, Errno)> {
+    Flock::lock(file, FlockArg::LockExclusiveNonblock)
+}
+
+/// Locks a file for this process and those that it starts.
+fn inherited_lock(file: File) -> io::Result<Flock<File>> {
+    let lock = lock(file).map_err(|(_, error)| error)?;
+    fcntl(&*lock, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    Ok(lock)
 }
 
 impl Drop for JobKey {
@@ -208,13 +218,11 @@ fn sweep(directory: &Path) {
     for path in entries.filter(|entry| is_key(&entry.file_name())).map(|entry| entry.path()) {
         let opened = fs::OpenOptions::new()
             .write(true) // NFS locks only what may be written
-            .custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits() as i32)
+            .custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits())
             .open(&path);
-        let is_left = |file: &File| {
-            file.metadata().is_ok_and(|is| is.is_file())
-                && flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
-        };
-        if opened.as_ref().is_ok_and(is_left) {
+        let file = opened.ok().filter(|file| file.metadata().is_ok_and(|is| is.is_file()));
+        let left = file.and_then(|file| lock(file).ok());
+        if left.is_some() {
             let _ = fs::remove_file(&path); // somebody else has, if it fails
         }
     }

@@ -626,7 +626,7 @@ fn a_path_that_carries_nothing_ends_the_client_in_time() {
 #[test]
 fn shared_memory_that_dead_processes_have_left_goes_when_srd_looks_or_starts_something() {
     let fabric = provider_directory("swept");
-    let user = rustix::process::geteuid().as_raw();
+    let user = nix::unistd::geteuid();
     let left = PathBuf::from("/dev/shm").join(format!("opensrd-{user}-left-{}", std::process::id()));
     let mut run = srd(&["run", "--provider", "--", "true"]);
     run.env("SRD_LIB_DIR", &fabric);

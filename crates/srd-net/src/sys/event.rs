@@ -1,100 +1,80 @@
 //! Sleeping until something happens: event counters, alarms and sets of descriptors, with deadlines in nanoseconds.
 
-use super::check;
 use crate::slots::SLOTS;
 use arrayvec::ArrayVec;
+use nix::sys::eventfd::{self, EfdFlags};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// An event counter (`eventfd`): readable from [`EventFd::signal`] to [`EventFd::drain`].
 #[derive(Debug)]
-pub struct EventFd {
-    fd: OwnedFd,
-}
+pub struct EventFd(eventfd::EventFd);
 
 impl EventFd {
     /// A counter at zero.
     pub fn new() -> io::Result<EventFd> {
-        // SAFETY: no memory is involved.
-        let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        // SAFETY: the descriptor is new and belongs to nobody else.
-        Ok(EventFd { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        Ok(EventFd(eventfd::EventFd::from_flags(flags)?))
     }
 
     /// Makes it readable.
     pub fn signal(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: the buffer is 8 bytes long. The only failure is a counter at its limit, which is readable anyway.
-        unsafe { libc::write(self.fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        let _ = self.0.write(1); // fails only for a counter at its limit, which is readable anyway
     }
 
     /// Makes it unreadable; returns whether it was readable.
     pub fn drain(&self) -> bool {
-        let mut count = [0u8; 8];
-        // SAFETY: the buffer is 8 bytes long.
-        let got = unsafe { libc::read(self.fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
-        got == 8
+        self.0.read().is_ok()
     }
 
     /// Sleeps until it is readable or `timeout` is over. Returns whether it is readable.
     pub fn wait(&self, timeout: Duration) -> bool {
-        ppoll(
-            &mut [libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }],
-            Some(timeout),
-        ) > 0
+        ppoll(&mut [entry(&self.0.as_raw_fd())], Some(timeout)) > 0
     }
 }
 
 impl AsFd for EventFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.0.as_fd()
     }
 }
 
 /// A clock that makes itself readable at a time (`timerfd`).
 #[derive(Debug)]
-pub struct Alarm {
-    fd: OwnedFd,
-}
+pub struct Alarm(TimerFd);
 
 impl Alarm {
     /// One that is not set.
     pub fn new() -> io::Result<Alarm> {
-        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
-        // SAFETY: no memory is involved.
-        let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
-        // SAFETY: the descriptor is new and belongs to nobody else.
-        Ok(Alarm { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        Ok(Alarm(TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?))
     }
 
     /// It will be readable after `span`, which is not zero, and is not until then.
     pub fn set(&self, span: Duration) {
-        let never = timespec(Duration::ZERO);
-        let time = libc::itimerspec { it_interval: never, it_value: timespec(span) };
-        // SAFETY: the time outlives the call. It cannot fail: the descriptor is a timer and the time is valid.
-        unsafe { libc::timerfd_settime(self.fd.as_raw_fd(), 0, &raw const time, ptr::null_mut()) };
+        // It cannot fail: the descriptor is a timer and the time is valid.
+        let _ = self.0.set(Expiration::OneShot(timespec(span)), TimerSetTimeFlags::empty());
     }
 
     /// It is not readable, and will not be.
     pub fn clear(&self) {
-        self.set(Duration::ZERO); // to the system, zero means never
+        let _ = self.0.unset();
     }
 }
 
 impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.0.as_fd()
     }
 }
 
-fn timespec(span: Duration) -> libc::timespec {
-    libc::timespec {
-        tv_sec: span.as_secs().min(i32::MAX as u64) as libc::time_t,
-        tv_nsec: span.subsec_nanos() as libc::c_long,
-    }
+fn timespec(span: Duration) -> TimeSpec {
+    span.min(Duration::from_secs(i32::MAX as u64)).into()
 }
 
 /// Most descriptors of a set: a socket for each receive port that an instance can have, a ring, and an event counter.
@@ -126,7 +106,6 @@ impl PollSet {
 
     /// Sleeps until a descriptor is readable, or `timeout` (`None`: for ever) is over, or a signal was handled.
     pub fn wait(&self, timeout: Option<Duration>) -> Wakening {
-        let entry = |&fd: &RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let fds = self.fds.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entries: ArrayVec<_, MOST_DESCRIPTORS> = fds.iter().map(entry).collect();
         drop(fds);
@@ -147,10 +126,14 @@ pub struct Wakening {
     pub first_is_ready: bool,
 }
 
+fn entry(&fd: &RawFd) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
 /// Returns how many are ready; below 0 if it was interrupted.
 fn ppoll(entries: &mut [libc::pollfd], timeout: Option<Duration>) -> libc::c_int {
     let until = timeout.map(timespec);
-    let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let until = until.as_ref().map_or(ptr::null(), |until| ptr::from_ref(until.as_ref()));
     // SAFETY: as many entries as said, and a time that outlives the call or none.
     unsafe { libc::ppoll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, until, ptr::null()) }
 }

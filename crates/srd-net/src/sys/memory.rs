@@ -1,5 +1,6 @@
 //! Memory for the device.
 
+use nix::unistd::{SysconfVar, sysconf};
 use srd_device::HostMemory;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -14,8 +15,8 @@ pub fn host_memory() -> HostMemory {
 }
 
 static PAGE: LazyLock<usize> = LazyLock::new(|| {
-    // SAFETY: cannot fail.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+    let size = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+    size.expect("every system knows the size of its pages") as usize
 });
 
 /// Whether the kernel faults pages in when asked to (Linux 5.14 and later).

@@ -7,6 +7,7 @@ pub mod interface;
 pub mod memory;
 mod netlink;
 pub mod packet;
+mod page;
 pub mod process;
 pub mod route;
 pub mod secret;

@@ -1,11 +1,9 @@
 //! Questions to the kernel over netlink(7), and how its answers are read.
 
-use super::check;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
 use std::cell::Cell;
 use std::io;
-use std::mem::{size_of_val, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 const HEADER: usize = 16; // struct nlmsghdr
 
@@ -21,13 +19,10 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// To the part of that number (`NETLINK_ROUTE`, ...).
-    pub fn open(protocol: libc::c_int) -> io::Result<Netlink> {
-        // SAFETY: no memory is involved.
-        let fd =
-            check(unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) })?;
-        // SAFETY: the descriptor is new and belongs to nobody else.
-        Ok(Netlink { fd: unsafe { OwnedFd::from_raw_fd(fd) }, asked: Cell::new(0) })
+    /// To that part (`NetlinkRoute`, ...).
+    pub fn open(part: SockProtocol) -> io::Result<Netlink> {
+        let fd = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, part)?;
+        Ok(Netlink { fd, asked: Cell::new(0) })
     }
 
     /// All that there is of what `what` asks for, each without its header.
@@ -55,32 +50,16 @@ impl Netlink {
         request.extend_from_slice(&self.asked.get().to_ne_bytes());
         request.extend_from_slice(&[0; 4]); // sender
         request.extend_from_slice(body);
-        // SAFETY: the structure is integers, for which zero is a value.
-        let mut kernel: libc::sockaddr_nl = unsafe { zeroed() };
-        kernel.nl_family = libc::AF_NETLINK as libc::sa_family_t;
-        // SAFETY: both pointers are to as much as is said.
-        let sent = unsafe {
-            libc::sendto(
-                self.fd.as_raw_fd(),
-                request.as_ptr().cast(),
-                request.len(),
-                0,
-                ptr::from_ref(&kernel).cast(),
-                size_of_val(&kernel) as libc::socklen_t,
-            )
-        };
-        check(sent as libc::c_int)?;
+        // Without an address it goes to the kernel.
+        send(self.fd.as_raw_fd(), &request, MsgFlags::empty())?;
         Ok(())
     }
 
     /// Receives one datagram; says whether the answer ends with it.
     fn receive(&self, messages: &mut Vec<Vec<u8>>) -> io::Result<bool> {
         let mut buffer = vec![0u8; MOST_BYTES];
-        let (fd, room) = (self.fd.as_raw_fd(), buffer.len());
         // The kernel answers within the call that asks: there is never anything to wait for.
-        // SAFETY: the kernel writes at most as much as there is room for.
-        let got = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), room, libc::MSG_DONTWAIT) };
-        let got = check(got as libc::c_int)? as usize;
+        let got = recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT)?;
         Ok(got == 0 || take_messages(&buffer[..got], self.asked.get(), messages)?)
     }
 }

@@ -17,10 +17,14 @@
 
 use super::check;
 use super::route::Mac;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socket, sockopt};
+use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -30,25 +34,12 @@ pub const MOST_BYTES: u16 = 1280;
 /// Ports that a ring can take from: its filter names them one by one.
 pub const MOST_PORTS: usize = 16;
 
-// From linux/if_packet.h.
-const PACKET_RX_RING: libc::c_int = 5;
-const PACKET_STATISTICS: libc::c_int = 6;
-const PACKET_VERSION: libc::c_int = 10;
-const PACKET_VNET_HDR: libc::c_int = 15;
-const TPACKET_V2: libc::c_int = 1;
-const STATUS_KERNEL: u32 = 0;
-const STATUS_USER: u32 = 1;
-const STATUS_CSUM_NOT_READY: u32 = 1 << 3;
-const STATUS_CSUM_VALID: u32 = 1 << 7;
-
-/// `struct tpacket_req`.
-#[repr(C)]
-struct Request {
-    block_size: libc::c_uint,
-    block_nr: libc::c_uint,
-    frame_size: libc::c_uint,
-    frame_nr: libc::c_uint,
-}
+// Options for which the library has no name.
+sockopt_impl!(PacketVersion, SetOnly, libc::SOL_PACKET, libc::PACKET_VERSION, libc::c_int);
+sockopt_impl!(PacketOffloads, SetOnly, libc::SOL_PACKET, libc::PACKET_VNET_HDR, bool);
+sockopt_impl!(PacketRing, SetOnly, libc::SOL_PACKET, libc::PACKET_RX_RING, libc::tpacket_req);
+sockopt_impl!(PacketCounts, GetOnly, libc::SOL_PACKET, libc::PACKET_STATISTICS, libc::tpacket_stats);
+sockopt_impl!(Filter, SetOnly, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, libc::sock_fprog);
 
 /// The first field of `struct tpacket2_hdr`: whose the frame is.
 struct Status(AtomicU32);
@@ -66,7 +57,7 @@ const IP: u32 = libc::SKF_NET_OFF as u32;
 const FRAME: usize = 2048;
 const FRAMES: usize = 1024;
 const BLOCK: usize = 64 << 10;
-const RING: usize = FRAMES * FRAME;
+const RING: NonZeroUsize = NonZeroUsize::new(FRAMES * FRAME).unwrap();
 
 /// Receives what comes to some UDP ports of one address by one interface.
 #[derive(Debug)]
@@ -106,30 +97,20 @@ impl Ring {
             let why = "it takes Linux 6.2 to tell joined datagrams apart";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        let fd = open_socket(libc::SOCK_RAW)?;
-        let socket = fd.as_fd();
-        set_option(socket, libc::SOL_PACKET, PACKET_VERSION, &TPACKET_V2)?;
-        set_option(socket, libc::SOL_PACKET, PACKET_VNET_HDR, &1i32)?;
-        let request = Request {
-            block_size: BLOCK as libc::c_uint,
-            block_nr: (RING / BLOCK) as libc::c_uint,
-            frame_size: FRAME as libc::c_uint,
-            frame_nr: FRAMES as libc::c_uint,
+        let fd = open_socket(SockType::Raw)?;
+        setsockopt(&fd, PacketVersion, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))?;
+        setsockopt(&fd, PacketOffloads, &true)?;
+        let request = libc::tpacket_req {
+            tp_block_size: BLOCK as libc::c_uint,
+            tp_block_nr: (RING.get() / BLOCK) as libc::c_uint,
+            tp_frame_size: FRAME as libc::c_uint,
+            tp_frame_nr: FRAMES as libc::c_uint,
         };
-        set_option(socket, libc::SOL_PACKET, PACKET_RX_RING, &request)?;
+        setsockopt(&fd, PacketRing, &request)?;
+        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let kind = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
         // SAFETY: a new mapping of the descriptor's ring.
-        let memory = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                RING,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        let memory = if memory == libc::MAP_FAILED { None } else { NonNull::new(memory.cast::<u8>()) };
-        let memory = memory.ok_or_else(io::Error::last_os_error)?;
+        let memory = unsafe { mmap(None, RING, rights, kind, &fd, 0) }?.cast();
         let ring = Ring {
             fd,
             interface,
@@ -143,15 +124,12 @@ impl Ring {
         };
         // Before it is bound, so that nothing else ever comes.
         ring.filter()?;
-        let mut to = link_address(interface);
+        let to = link_address(interface);
         // SAFETY: the address outlives the call, and its length is given.
         check(unsafe {
             libc::bind(ring.fd.as_raw_fd(), ptr::from_ref(&to).cast(), size_of_val(&to) as libc::socklen_t)
         })?;
-        let mut len = size_of_val(&to) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to the address.
-        check(unsafe { libc::getsockname(ring.fd.as_raw_fd(), ptr::from_mut(&mut to).cast(), &mut len) })?;
-        if to.sll_hatype != libc::ARPHRD_ETHER {
+        if ring.bound_to()?.sll_hatype != libc::ARPHRD_ETHER {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "it is no Ethernet interface"));
         }
         Ok(ring)
@@ -210,7 +188,7 @@ impl Ring {
             (frame, &(*frame.cast::<Status>().as_ptr()).0)
         };
         let state = status.load(Ordering::Acquire);
-        if state & STATUS_USER == 0 {
+        if state & libc::TP_STATUS_USER == 0 {
             return None;
         }
         // SAFETY: the rest of the frame, which is ours until its status says otherwise.
@@ -225,29 +203,16 @@ impl Ring {
             return None;
         }
         let result = f(captured);
-        status.store(STATUS_KERNEL, Ordering::Release);
+        status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = if self.next + 1 < FRAMES { self.next + 1 } else { 0 };
         Some(result)
     }
 
     /// Packets that have come, and those of them that it had no room for. Both wrap.
     pub fn seen_and_dropped(&mut self) -> (u32, u32) {
-        let mut counts = [0 as libc::c_uint; 2]; // struct tpacket_stats
-        let mut len = size_of_val(&counts) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to `counts`.
-        let result = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_PACKET,
-                PACKET_STATISTICS,
-                counts.as_mut_ptr().cast(),
-                &mut len,
-            )
-        };
-        if result == 0 {
-            let [seen, dropped] = counts;
-            self.seen = self.seen.wrapping_add(seen);
-            self.dropped = self.dropped.wrapping_add(dropped);
+        if let Ok(counts) = getsockopt(&self.fd, PacketCounts) {
+            self.seen = self.seen.wrapping_add(counts.tp_packets);
+            self.dropped = self.dropped.wrapping_add(counts.tp_drops);
         }
         (self.seen, self.dropped)
     }
@@ -255,29 +220,22 @@ impl Ring {
     /// Whether it still belongs to its interface: one that is deleted, or leaves the namespace, does not come back.
     #[cold]
     pub fn is_bound(&self) -> bool {
+        self.bound_to().is_ok_and(|to| to.sll_ifindex == self.interface as libc::c_int)
+    }
+
+    /// The library's function refuses an address that is shorter than its structure, as the kernel's are.
+    fn bound_to(&self) -> io::Result<libc::sockaddr_ll> {
         let mut to = link_address(0);
         let mut len = size_of_val(&to) as libc::socklen_t;
         // SAFETY: the kernel writes at most `len` bytes to the address.
-        let result =
-            unsafe { libc::getsockname(self.fd.as_raw_fd(), ptr::from_mut(&mut to).cast(), &mut len) };
-        result == 0 && to.sll_ifindex == self.interface as libc::c_int
+        check(unsafe { libc::getsockname(self.fd.as_raw_fd(), ptr::from_mut(&mut to).cast(), &mut len) })?;
+        Ok(to)
     }
 
     /// Forgets that the interface was down: until then a sleep on the descriptor ends at once.
     #[cold]
     pub fn clear_error(&self) {
-        let mut error: libc::c_int = 0;
-        let mut len = size_of_val(&error) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to `error`. What it says is of no interest.
-        unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ERROR,
-                ptr::from_mut(&mut error).cast(),
-                &mut len,
-            );
-        }
+        let _ = getsockopt(&self.fd, sockopt::SocketError);
     }
 }
 
@@ -290,7 +248,7 @@ impl AsFd for Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping that `open` made, which nobody uses any more.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), RING) };
+        let _ = unsafe { munmap(self.memory.cast(), RING.get()) };
     }
 }
 
@@ -313,7 +271,7 @@ fn captured(state: u32, rest: &mut [u8]) -> Captured<'_> {
     Captured {
         bytes: rest.get_mut(place(net)..end).unwrap_or_default(),
         segment: (segment > 0).then_some(segment),
-        checked: state & (STATUS_CSUM_VALID | STATUS_CSUM_NOT_READY) != 0,
+        checked: state & (libc::TP_STATUS_CSUM_VALID | libc::TP_STATUS_CSUMNOTREADY) != 0,
         arrived,
     }
 }
@@ -344,7 +302,7 @@ impl PacketSender {
     /// Needs CAP_NET_RAW.
     pub fn open() -> io::Result<PacketSender> {
         // It asks for no protocol: so it receives nothing.
-        Ok(PacketSender { fd: open_socket(libc::SOCK_DGRAM)? })
+        Ok(PacketSender { fd: open_socket(SockType::Datagram)? })
     }
 
     /// Sends a packet, header and what follows it. Never blocks.
@@ -366,12 +324,9 @@ impl PacketSender {
     }
 }
 
-fn open_socket(kind: libc::c_int) -> io::Result<OwnedFd> {
-    let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no memory is involved.
-    let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-    // SAFETY: the descriptor is new and belongs to nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+fn open_socket(kind: SockType) -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    Ok(socket(AddressFamily::Packet, kind, flags, None)?)
 }
 
 /// The kernel's version.
@@ -382,26 +337,15 @@ fn linux() -> Option<(u32, u32)> {
 }
 
 fn link_address(interface: u32) -> libc::sockaddr_ll {
-    // SAFETY: the structure is plain integers.
-    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
-    address.sll_family = libc::AF_PACKET as libc::c_ushort;
-    address.sll_protocol = (libc::ETH_P_IP as u16).to_be();
-    address.sll_ifindex = interface as libc::c_int;
-    address
-}
-
-fn set_option<T>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: `value` outlives the call, and its size is given.
-    check(unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    })?;
-    Ok(())
+    libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as libc::c_ushort,
+        sll_protocol: (libc::ETH_P_IP as u16).to_be(),
+        sll_ifindex: interface as libc::c_int,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    }
 }
 
 // ---- filters: the kernel's instructions of old (BPF; its Documentation/networking/filter.rst) ----
@@ -467,5 +411,5 @@ fn udp_filter(interface: u32) -> [libc::sock_filter; 8] {
 fn set_filter(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
     let program =
         libc::sock_fprog { len: program.len() as libc::c_ushort, filter: program.as_ptr().cast_mut() };
-    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    Ok(setsockopt(&fd, Filter, &program)?)
 }

@@ -3,6 +3,7 @@
 
 use super::cgroup;
 use super::netlink::{Netlink, attribute, u16_of, u32_of, with_attribute};
+use nix::sys::socket::SockProtocol::{self, NetlinkNetFilter, NetlinkRoute};
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -53,7 +54,7 @@ pub struct Routes {
 impl Routes {
     /// Of this network namespace.
     pub fn open() -> io::Result<Routes> {
-        Ok(Routes { netlink: Netlink::open(libc::NETLINK_ROUTE)? })
+        Ok(Routes { netlink: Netlink::open(NetlinkRoute)? })
     }
 
     /// The neighbour to whom UDP packets of up to `len` bytes from `from` to `to` go by `interface`.
@@ -129,12 +130,16 @@ pub struct Observer {
     parts: [Option<Netlink>; 2],
 }
 
+const GET_TABLES: u16 = (libc::NFNL_SUBSYS_NFTABLES << 8 | libc::NFT_MSG_GETTABLE) as u16;
+
+/// The library has no name for it, but for a protocol of the same number.
+const NETLINK_XFRM: SockProtocol = SockProtocol::Tcp;
+const _: () = assert!(NETLINK_XFRM as libc::c_int == libc::NETLINK_XFRM);
+
 /// What is asked of each part: which message, what it holds, and what it means if there is an answer.
-const QUESTIONS: [(libc::c_int, u16, usize, InBetween); 2] = [
-    // NETLINK_NETFILTER; struct nfgenmsg
-    (12, (libc::NFNL_SUBSYS_NFTABLES << 8 | libc::NFT_MSG_GETTABLE) as u16, 4, InBetween::Filter),
-    // NETLINK_XFRM; XFRM_MSG_GETPOLICY; struct xfrm_userpolicy_id
-    (6, 21, 64, InBetween::Ipsec),
+const QUESTIONS: [(SockProtocol, u16, usize, InBetween); 2] = [
+    (NetlinkNetFilter, GET_TABLES, 4, InBetween::Filter), // struct nfgenmsg
+    (NETLINK_XFRM, 21, 64, InBetween::Ipsec),             // XFRM_MSG_GETPOLICY; struct xfrm_userpolicy_id
 ];
 
 impl Observer {

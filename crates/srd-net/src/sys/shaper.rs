@@ -2,6 +2,7 @@
 //! real one may be allowed less than it could. Read over netlink (rtnetlink(7); linux/rtnetlink.h, linux/pkt_sched.h).
 
 use super::netlink::{Netlink, attribute, u32_of, u64_of};
+use nix::sys::socket::SockProtocol;
 use std::io;
 
 const GET_QDISC: u16 = 38; // RTM_GETQDISC
@@ -74,7 +75,7 @@ impl<'a> Queue<'a> {
 fn dump(what: u16, interface: u32) -> io::Result<Vec<Vec<u8>>> {
     let mut request = [0; TRAFFIC];
     request[4..8].copy_from_slice(&interface.to_ne_bytes());
-    Netlink::open(libc::NETLINK_ROUTE)?.dump(what, &request)
+    Netlink::open(SockProtocol::NetlinkRoute)?.dump(what, &request)
 }
 
 #[cfg(test)]

@@ -5,11 +5,12 @@ use crate::apps::catalogue::{Figure, Job};
 use crate::hosts::Process;
 use crate::net::{Deadlock, PortId};
 use crate::run::simulation::Simulation;
+use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use srd_baselines::units::Ps;
 use srd_wire::Time;
 use std::cmp::Reverse;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Ports whose queues are told of.
 const QUEUES: usize = 8;
@@ -228,8 +229,8 @@ impl Meter {
 
 /// Processor time of this thread (clock_gettime(2)); to the nanosecond, where `/proc` counts in ticks.
 fn thread_cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default();
+    time.as_nanos() as u64
 }
 
 /// Most memory held (proc(5), `VmHWM`); 0 where the system does not tell.

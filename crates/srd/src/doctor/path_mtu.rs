@@ -2,14 +2,14 @@
 
 use super::finding::Finding;
 use super::header_bytes;
-use super::probe::{Prober, Request, any_address};
+use super::probe::{Prober, Request};
 use super::programs::{Program, Stranger};
 use super::system::address_towards;
 use crate::host::interfaces;
-use rustix::net::sockopt::{ip_mtu, ipv6_mtu};
 use srd_net::Options;
+use srd_net::udp::path_mtu;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 
 /// Longest packets that SRD sends without being told to, IP header included.
 const LONGEST_BY_DEFAULT: u16 = 9216;
@@ -28,7 +28,7 @@ pub fn examine(prober: &mut Prober, options: &Options) -> io::Result<Finding> {
     };
     let there = longest(wanted, |size| passes(size, false))?;
     let back = longest(there, |size| passes(size, true))?;
-    Ok(judge(to, wanted, there, Some(back), known_mtu(to).ok()))
+    Ok(judge(to, wanted, there, Some(back), path_mtu(to).ok()))
 }
 
 /// The same towards an SRD program, which answers shortly whatever it is asked: one way only.
@@ -41,7 +41,7 @@ pub fn examine_one_way(
     let wanted = wanted(to, options)?;
     let header = header_bytes(to.ip());
     let there = longest(wanted, |size| stranger.reaches(to.ip(), program, (size - header).into()))?;
-    Ok(judge(to, wanted, there, None, known_mtu(to).ok()))
+    Ok(judge(to, wanted, there, None, path_mtu(to).ok()))
 }
 
 /// The longest packet that SRD would send.
@@ -86,14 +86,6 @@ fn longest(most: u16, mut passes: impl FnMut(u16) -> io::Result<bool>) -> io::Re
         if passes(middle)? { good = middle } else { bad = middle }
     }
     Ok(good)
-}
-
-/// What the kernel has learned of the path from routers' answers.
-fn known_mtu(to: SocketAddr) -> io::Result<u16> {
-    let socket = UdpSocket::bind((any_address(to.ip()), 0))?;
-    socket.connect(to)?;
-    let mtu = if to.is_ipv4() { ip_mtu(&socket)? } else { ipv6_mtu(&socket)? };
-    Ok(mtu.min(u16::MAX.into()) as u16)
 }
 
 #[cfg(test)]

@@ -17,13 +17,16 @@
 //! Numbers are little-endian.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rustix::net::sockopt::{
-    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
-};
+use nix::sys::socket::setsockopt;
+use nix::{libc, setsockopt_impl, sockopt_impl};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+
+// Options for which the library has no name.
+sockopt_impl!(Ipv4MtuDiscovery, SetOnly, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::c_int);
+sockopt_impl!(Ipv6MtuDiscovery, SetOnly, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::c_int);
 
 /// Length of the shortest request and answer.
 pub const SHORTEST: usize = 32;
@@ -130,9 +133,9 @@ pub fn unfragmented(bind: IpAddr) -> io::Result<UdpSocket> {
 pub fn forbid_fragments(socket: &UdpSocket) -> io::Result<()> {
     let is_v6 = socket.local_addr()?.is_ipv6();
     if is_v6 {
-        set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::PROBE)?;
+        setsockopt(socket, Ipv6MtuDiscovery, &libc::IPV6_PMTUDISC_PROBE)?;
     }
-    match set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE) {
+    match setsockopt(socket, Ipv4MtuDiscovery, &libc::IP_PMTUDISC_PROBE) {
         // A socket of IPv6 serves IPv4 too, unless it may not.
         Err(_) if is_v6 => Ok(()),
         result => Ok(result?),
@@ -198,7 +201,7 @@ impl Prober {
         for _ in 0..tries {
             match self.socket.send_to(&request, self.to) {
                 Ok(_) => {}
-                Err(error) if error.raw_os_error() == Some(nix::libc::EMSGSIZE) => return Ok(None),
+                Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => return Ok(None),
                 // The refusal of an earlier datagram; this one has not been sent.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
                 Err(error) => return Err(error),

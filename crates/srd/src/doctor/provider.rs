@@ -140,8 +140,9 @@ fn shared_memory(options: &Options) -> Finding {
     // A rank for each processor has a lane to each other.
     let ranks = host::cpus().0 as u64;
     let wanted = ranks * (ranks - 1);
-    let room = rustix::fs::statvfs(SHARED)
-        .map_or(u64::MAX, |found| found.f_bavail * found.f_frsize / u64::from(shape.ring_bytes));
+    let room = nix::sys::statvfs::statvfs(SHARED).map_or(u64::MAX, |found| {
+        found.blocks_available() * found.fragment_size() / u64::from(shape.ring_bytes)
+    });
     if room < wanted {
         let mib = (wanted * u64::from(shape.ring_bytes)).div_ceil(1 << 20);
         return Finding::warn(
@@ -161,7 +162,7 @@ fn shared_memory(options: &Options) -> Finding {
 /// Whether Yama keeps processes from copying out of each other. (Between ancestors, `ptrace_scope` 1, endpoints permit it.)
 fn confined() -> Result<(), String> {
     let scope = host::read_trimmed("/proc/sys/kernel/yama/ptrace_scope");
-    let root = rustix::process::geteuid().is_root();
+    let root = nix::unistd::geteuid().is_root();
     match scope.as_deref() {
         Some("3") => Err("kernel.yama.ptrace_scope is 3".into()),
         Some("2") if !root => Err("kernel.yama.ptrace_scope is 2, and this is not root".into()),

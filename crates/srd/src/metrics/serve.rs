@@ -4,7 +4,8 @@ use super::encode::{self, JSON_TYPE, TEXT_TYPE};
 use super::gather::Snapshot;
 use crate::output;
 use anyhow::Context;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::TimeVal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -18,7 +19,7 @@ use tiny_http::{Header, Method, Request, Response, Server};
 /// How soon a signal ends it.
 const LOOK: Duration = Duration::from_millis(100);
 /// Longest that a reader who reads nothing is waited for. Connections have this from the socket that listens (Linux copies it).
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: TimeVal = TimeVal::new(2, 0);
 /// A look that is younger is given to the next who asks, too: many requests at once make few looks.
 const FRESH: Duration = Duration::from_millis(250);
 /// Readers that are remembered for not reading.
@@ -43,7 +44,7 @@ pub fn run(address: SocketAddr, look: impl Fn() -> Snapshot) -> anyhow::Result<E
         anyhow::anyhow!("cannot listen on {address}: {advice}")
     })?;
     let address = listener.local_addr().context("cannot listen")?;
-    set_socket_timeout(&listener, Timeout::Send, Some(PATIENCE)).context("cannot listen")?;
+    setsockopt(&listener, sockopt::SendTimeout, &PATIENCE).context("cannot listen")?;
     let server =
         Server::from_listener(listener, None).map_err(|error| anyhow::anyhow!("cannot listen: {error}"))?;
     let end = Arc::new(AtomicBool::new(false));

@@ -11,14 +11,15 @@
     )
 )]
 
-use super::address::{address_from, bind, get_option, local_address, open_socket, set_option};
+use super::address::{NOBODY, address_from, bind, open_socket};
 use super::control::{ControlBuffer, first_int, for_each_control_in, timespec_nanos};
 use crate::frame::CE;
 use crate::sys::check;
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 
 /// Size of a receive buffer: the longest run of datagrams that GRO hands over.
@@ -36,7 +37,7 @@ const CONTROL_BYTES: usize = 128;
 /// A socket that receives, on a port of its own.
 #[derive(Debug)]
 pub struct ReceiveSocket {
-    fd: OwnedFd,
+    socket: UdpSocket,
     rcvbuf: u64,
     gro: bool,
 }
@@ -44,24 +45,24 @@ pub struct ReceiveSocket {
 impl ReceiveSocket {
     /// Binds to `addr` alone: `AddrInUse` if anyone else has the port. `rcvbuf` is the buffer to ask for, in bytes.
     pub fn bind(addr: SocketAddr, rcvbuf: u64) -> io::Result<ReceiveSocket> {
-        let fd = open_socket(addr.is_ipv6())?;
+        let socket = open_socket(addr.is_ipv6())?;
         // The buffer first: from the moment it is bound, the socket fills.
-        let wanted = rcvbuf.min(libc::c_int::MAX as u64 / 2) as libc::c_int;
+        let wanted = rcvbuf.min(libc::c_int::MAX as u64 / 2) as usize;
         // FORCE ignores net.core.rmem_max, with CAP_NET_ADMIN.
-        if set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, wanted).is_err() {
-            set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, wanted)?;
+        if setsockopt(&socket, sockopt::RcvBufForce, &wanted).is_err() {
+            setsockopt(&socket, sockopt::RcvBuf, &wanted)?;
         }
         // The kernel doubles the value, for its own overhead (socket(7)).
-        let rcvbuf = get_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)? as u64 / 2;
-        set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        let rcvbuf = getsockopt(&socket, sockopt::RcvBuf)? as u64 / 2;
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
         if addr.is_ipv6() {
-            set_option(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+            setsockopt(&socket, sockopt::Ipv6RecvTClass, &true)?;
         } else {
-            set_option(fd.as_fd(), libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+            setsockopt(&socket, sockopt::IpRecvTos, &true)?;
         }
-        let gro = set_option(fd.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
-        bind(fd.as_fd(), addr)?;
-        Ok(ReceiveSocket { fd, rcvbuf, gro })
+        let gro = setsockopt(&socket, sockopt::UdpGroSegment, &true).is_ok();
+        bind(&socket, addr)?;
+        Ok(ReceiveSocket { socket, rcvbuf, gro })
     }
 
     /// The receive buffer that the system granted, in bytes.
@@ -81,7 +82,7 @@ impl ReceiveSocket {
         // SAFETY: the kernel writes at most `len` bytes to `info`.
         check(unsafe {
             libc::getsockopt(
-                self.fd.as_raw_fd(),
+                self.socket.as_raw_fd(),
                 libc::SOL_SOCKET,
                 libc::SO_MEMINFO,
                 info.as_mut_ptr().cast(),
@@ -94,13 +95,13 @@ impl ReceiveSocket {
 
     /// The address it is bound to.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        local_address(self.fd.as_fd())
+        self.socket.local_addr()
     }
 }
 
 impl AsFd for ReceiveSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.socket.as_fd()
     }
 }
 
@@ -176,8 +177,7 @@ impl ReceiveBatch {
         let mut bytes = vec![0; MAX_RUNS * RUN_BYTES].into_boxed_slice();
         // SAFETY: the structures are pointers and integers, for which zero is a value.
         let mut headers: Box<[libc::mmsghdr; MAX_RUNS]> = unsafe { Box::new(zeroed()) };
-        // SAFETY: as above.
-        let mut names: Box<[libc::sockaddr_in6; MAX_RUNS]> = unsafe { Box::new(zeroed()) };
+        let mut names = Box::new([NOBODY; MAX_RUNS]);
         // SAFETY: as above.
         let mut iovecs: Box<[libc::iovec; MAX_RUNS]> = unsafe { Box::new(zeroed()) };
         let mut controls = Box::new([ControlBuffer([0; CONTROL_BYTES]); MAX_RUNS]);
@@ -212,7 +212,7 @@ impl ReceiveBatch {
         // The system call itself, as in `send_pieces`.
         // SAFETY: every pointer in the first `most` headers leads to memory of the given length that `self` owns.
         let got = unsafe {
-            let (fd, flags) = (socket.fd.as_raw_fd(), libc::MSG_DONTWAIT);
+            let (fd, flags) = (socket.socket.as_raw_fd(), libc::MSG_DONTWAIT);
             if most == 1 {
                 let header = &raw mut (*self.headers.as_mut_ptr()).msg_hdr;
                 libc::syscall(libc::SYS_recvmsg, fd, header, flags)

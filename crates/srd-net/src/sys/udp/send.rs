@@ -1,16 +1,20 @@
 //! The sending socket.
 
-use super::address::{
-    Destination, address_from, bind, get_option, local_address, open_socket, scoped, set_option,
-};
+use super::address::{Destination, NOBODY, address_from, bind, disconnect, open_socket, scoped};
 use super::control::{ControlBuffer, for_each_control};
 use super::gather::Gather;
 use crate::frame::ECT0;
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use nix::{setsockopt_impl, sockopt_impl};
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
+
+// Options for which the library has no name.
+sockopt_impl!(Ipv4MtuDiscovery, SetOnly, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::c_int);
+sockopt_impl!(Ipv6MtuDiscovery, SetOnly, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::c_int);
 
 /// Another process may take a port in the moment in which we let go of it.
 const BIND_ATTEMPTS: u32 = 16;
@@ -18,7 +22,7 @@ const BIND_ATTEMPTS: u32 = 16;
 /// A socket that sends, from a port of its own, to whomever each call names. To the one that it is connected to it sends
 /// faster: the kernel remembers the way.
 pub struct SendSocket {
-    fd: OwnedFd,
+    socket: UdpSocket,
     v6: bool,
     connected: Option<Destination>,
 }
@@ -30,28 +34,27 @@ impl SendSocket {
     /// dropping; and asynchronous errors (ICMP) and local drops are reported (`IP_RECVERR`).
     pub fn bind(ip: IpAddr, scope: u32) -> io::Result<SendSocket> {
         let v6 = ip.is_ipv6();
-        let socket = SendSocket { fd: open_socket(v6)?, v6, connected: None };
-        let fd = socket.fd.as_fd();
+        let socket = open_socket(v6)?;
         // DO, not PROBE: the kernel then learns from routers and answers EMSGSIZE.
         if v6 {
-            set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
-            set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
-            set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, ECT0.into())?;
+            setsockopt(&socket, Ipv6MtuDiscovery, &libc::IPV6_PMTUDISC_DO)?;
+            setsockopt(&socket, sockopt::Ipv6RecvErr, &true)?;
+            setsockopt(&socket, sockopt::Ipv6TClass, &ECT0.into())?;
         } else {
-            set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
-            set_option(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
-            set_option(fd, libc::IPPROTO_IP, libc::IP_TOS, ECT0.into())?;
+            setsockopt(&socket, Ipv4MtuDiscovery, &libc::IP_PMTUDISC_DO)?;
+            setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?;
+            setsockopt(&socket, sockopt::Ipv4Tos, &ECT0.into())?;
         }
         // By its number: a port that the system has chosen for a socket goes when that is disconnected.
         let mut attempts = BIND_ATTEMPTS;
         loop {
             let chosen = open_socket(v6)?;
-            bind(chosen.as_fd(), scoped(ip, 0, scope))?;
-            let port = local_address(chosen.as_fd())?.port();
+            bind(&chosen, scoped(ip, 0, scope))?;
+            let port = chosen.local_addr()?.port();
             drop(chosen);
-            match bind(fd, scoped(ip, port, scope)) {
+            match bind(&socket, scoped(ip, port, scope)) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts > 0 => attempts -= 1,
-                bound => return bound.map(|()| socket),
+                bound => return bound.map(|()| SendSocket { socket, v6, connected: None }),
             }
         }
     }
@@ -59,12 +62,13 @@ impl SendSocket {
     /// Connects it to `to`, if the system knows a way there. Until it is disconnected it does not hear what routers say of
     /// datagrams to anybody else.
     pub fn connect(&mut self, to: &Destination) {
-        self.connected = super::address::connect(self.fd.as_fd(), to).is_ok().then_some(*to);
+        let known = address_from(&to.addr).is_some_and(|to| self.socket.connect(to).is_ok());
+        self.connected = known.then_some(*to);
     }
 
     /// Connects it to nobody. It keeps its port.
     pub fn disconnect(&mut self) {
-        if super::address::disconnect(self.fd.as_fd()).is_ok() {
+        if disconnect(&self.socket).is_ok() {
             self.connected = None;
         }
     }
@@ -77,12 +81,12 @@ impl SendSocket {
 
     /// Whether the kernel can cut one buffer into many datagrams.
     pub fn has_gso(&self) -> bool {
-        get_option(self.fd.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+        getsockopt(&self.socket, sockopt::UdpGsoSegment).is_ok()
     }
 
     /// The port it is bound to.
     pub fn port(&self) -> io::Result<u16> {
-        Ok(local_address(self.fd.as_fd())?.port())
+        Ok(self.socket.local_addr()?.port())
     }
 
     /// Sends what `gather` names to `to`: as one datagram, or with `segment` as datagrams of that size of which the
@@ -126,7 +130,7 @@ impl SendSocket {
         // The system call itself: the C library's function is a cancellation point, which costs two atomic writes.
         // SAFETY: address, control message and the array of pieces outlive the call. What the pieces point to
         // can be read, by the promise of whoever added them.
-        let sent = unsafe { libc::syscall(libc::SYS_sendmsg, self.fd.as_raw_fd(), &header, flags) };
+        let sent = unsafe { libc::syscall(libc::SYS_sendmsg, self.socket.as_raw_fd(), &header, flags) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
@@ -138,8 +142,9 @@ impl SendSocket {
 
     /// Takes the oldest asynchronous error that the socket has been told of.
     pub fn take_error(&self) -> Option<SocketError> {
-        // SAFETY: address and header are plain integers and pointers.
-        let (mut name, mut header): (libc::sockaddr_in6, libc::msghdr) = unsafe { (zeroed(), zeroed()) };
+        let mut name = NOBODY;
+        // SAFETY: the structure is pointers and integers, for which zero is a value.
+        let mut header: libc::msghdr = unsafe { zeroed() };
         let mut control = ControlBuffer([0; 512]);
         header.msg_name = ptr::from_mut(&mut name).cast();
         header.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
@@ -147,7 +152,7 @@ impl SendSocket {
         header.msg_controllen = control.0.len();
         // SAFETY: the kernel writes at most the given lengths to address and control buffer; there is no data buffer.
         let got = unsafe {
-            libc::recvmsg(self.fd.as_raw_fd(), &mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
+            libc::recvmsg(self.socket.as_raw_fd(), &mut header, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
         };
         if got < 0 {
             return None;
@@ -175,7 +180,7 @@ impl SendSocket {
 
 impl AsFd for SendSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.socket.as_fd()
     }
 }
 
