@@ -14,7 +14,7 @@ use srd_wire::InstanceAddr;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -347,20 +347,26 @@ impl Stats {
 
     /// Writes the file whole or not at all.
     pub(crate) fn write(&self, file: &Path) {
-        let result = serde_json::to_vec_pretty(self).map_err(std::io::Error::other).and_then(|mut json| {
-            json.push(b'\n');
-            let mut temporary = file.as_os_str().to_owned();
-            // Two instances may write at once.
-            static WRITTEN: AtomicU32 = AtomicU32::new(0);
-            temporary.push(format!(".{}.{}.tmp", self.pid, WRITTEN.fetch_add(1, Ordering::Relaxed)));
-            // Anybody can guess that name, and may have put a link there, where the directory is everybody's (/tmp).
-            let _ = std::fs::remove_file(&temporary);
-            std::fs::File::create_new(&temporary)?.write_all(&json)?;
-            std::fs::rename(&temporary, file)
-        });
-        if let Err(e) = result {
+        if let Err(e) = self.try_write(file) {
             log::warn_once(format_args!("cannot write counters to {} (SRD_STATS): {e}", file.display()));
         }
+    }
+
+    fn try_write(&self, file: &Path) -> io::Result<()> {
+        // To take the place of a device (/dev/null) would take it from everybody.
+        if std::fs::metadata(file).is_ok_and(|is| !is.is_file()) {
+            return Err(io::Error::other("it is no regular file; name one, or none yet"));
+        }
+        let mut json = serde_json::to_vec_pretty(self)?;
+        json.push(b'\n');
+        let mut temporary = file.as_os_str().to_owned();
+        // Two instances may write at once.
+        static WRITTEN: AtomicU32 = AtomicU32::new(0);
+        temporary.push(format!(".{}.{}.tmp", self.pid, WRITTEN.fetch_add(1, Ordering::Relaxed)));
+        // Anybody can guess that name, and may have put a link there, where the directory is everybody's (/tmp).
+        let _ = std::fs::remove_file(&temporary);
+        std::fs::File::create_new(&temporary)?.write_all(&json)?;
+        std::fs::rename(&temporary, file)
     }
 }
 
@@ -369,5 +375,28 @@ pub(crate) fn file_name(pattern: &Path) -> PathBuf {
     match pattern.to_str() {
         Some(text) if text.contains("%p") => text.replace("%p", &std::process::id().to_string()).into(),
         _ => pattern.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_take_the_place_of_a_file_and_of_nothing_else() {
+        let directory = std::env::temp_dir().join(format!("srd-stats-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (file, link) = (directory.join("file"), directory.join("link"));
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        for _ in 0..2 {
+            Stats::default().try_write(&file).unwrap();
+        }
+        assert!(std::fs::read_to_string(&file).unwrap().ends_with("}\n"));
+        for other in [&link, &directory] {
+            let refused = Stats::default().try_write(other).unwrap_err().to_string();
+            assert!(refused.contains("no regular file"), "{refused}");
+        }
+        assert!(link.is_symlink());
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }
