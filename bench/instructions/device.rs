@@ -4,10 +4,12 @@ mod rounds;
 
 use rounds::of_each_length;
 use srd_device::*;
-use srd_wire::{Gid, Incarnation, Nanos, Qkey, Qpn, Status, Time};
+use srd_wire::{Body, Gid, Incarnation, Nanos, Qkey, Qpn, Status, Time};
 
 const QKEY: Qkey = Qkey(7);
 const WAY: Nanos = Nanos::from_micros(10);
+/// As many as leave in one send with the packet that they follow.
+const MOST_FOLLOWERS: usize = 43;
 /// What a device takes in one message.
 const LONGEST: usize = 8192;
 
@@ -79,15 +81,20 @@ impl Pair {
         let Pair { sides: [first, second], now } = self;
         let (sender, receiver) = if from == 0 { (first, second) } else { (second, first) };
         let now = *now;
-        while sender
-            .device
-            .poll_transmit_with(now, |transmit| {
-                let port = transmit.to.port;
+        while let Some(mut transmit) = sender.device.poll_transmit_with(now, |transmit| transmit) {
+            let port = transmit.to.port;
+            let received = Received::new(now + WAY, gid(from), &transmit.packet, 1472);
+            let followed = receiver.device.handle_packet(now + WAY, port, received);
+            sender.device.poll_followers(now, MOST_FOLLOWERS, |follower| {
+                if followed && receiver.device.handle_follower(now + WAY, follower) {
+                    return;
+                }
+                let Body::Data(data) = &mut transmit.packet.body else { return };
+                (data.psn, data.offset, data.payload) = (follower.psn, follower.offset, *follower.payload);
                 let received = Received::new(now + WAY, gid(from), &transmit.packet, 1472);
                 receiver.device.handle_packet(now + WAY, port, received);
-            })
-            .is_some()
-        {}
+            });
+        }
     }
 
     fn wait(&mut self) {

@@ -19,6 +19,8 @@ struct Pair {
 }
 
 const WAY: Nanos = Nanos::from_micros(10);
+/// As many as leave in one send with the packet that they follow.
+const MOST_FOLLOWERS: usize = 43;
 
 fn addr(end: usize) -> InstanceAddr {
     InstanceAddr { gid: Gid([end as u8 + 1; 16]), port: 1 }
@@ -30,15 +32,20 @@ impl Pair {
         let Pair { ends: [first, second], now } = self;
         let (sender, (receiver, count)) = if from == 0 { (first, second) } else { (second, first) };
         let (now, mut any) = (*now, false);
-        while sender
-            .0
-            .poll_transmit_with(now, |transmit| {
-                any = true;
+        while let Some(mut transmit) = sender.0.poll_transmit_with(now, |transmit| transmit) {
+            any = true;
+            let received = Received::new(now + WAY, addr(from).gid, &transmit.packet, 1472);
+            let followed = receiver.handle_packet(now + WAY, 0, received, count);
+            sender.0.poll_followers(now, MOST_FOLLOWERS, |follower| {
+                if followed && receiver.handle_follower(now + WAY, follower, count) {
+                    return;
+                }
+                let Body::Data(data) = &mut transmit.packet.body else { return };
+                (data.psn, data.offset, data.payload) = (follower.psn, follower.offset, *follower.payload);
                 let received = Received::new(now + WAY, addr(from).gid, &transmit.packet, 1472);
                 receiver.handle_packet(now + WAY, 0, received, count);
-            })
-            .is_some()
-        {}
+            });
+        }
         any
     }
 
