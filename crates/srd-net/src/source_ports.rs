@@ -39,6 +39,8 @@ pub struct Burst {
     pub entropy: u16,
     /// Size of a datagram.
     pub segment: usize,
+    /// Whether who is there knows us. Nothing is asked and kept of the way to others: strangers cause what goes to them, from whatever address.
+    pub known: bool,
 }
 
 /// Where a burst's bytes are.
@@ -295,7 +297,9 @@ impl SourcePorts {
         let port = &mut self.ports[index];
         let datagram = if count == 1 { bytes.as_whole() } else { None };
         let left = datagram.is_some_and(|datagram| {
-            now.since(port.used_at) > SAME_WAY && wire.send(now, self.numbers[index], burst.to, datagram)
+            burst.known
+                && now.since(port.used_at) > SAME_WAY
+                && wire.send(now, self.numbers[index], burst.to, datagram)
         });
         if !left {
             port.used_at = now;

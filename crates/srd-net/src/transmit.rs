@@ -108,7 +108,7 @@ impl Transmitter {
         Transmitter {
             ports,
             batch: Batch {
-                burst: Burst { to: nowhere, destination, entropy: 0, segment: 0 },
+                burst: Burst { to: nowhere, destination, entropy: 0, segment: 0, known: false },
                 count: 0,
                 closed: false,
                 last: None,
@@ -256,7 +256,7 @@ impl Transmitter {
         if with_care && !self.copy_with_care(transmit) {
             return;
         }
-        self.make_room(now, transmit.to, transmit.entropy, len);
+        self.make_room(now, transmit, len);
         let (gather, scratch) = (&mut self.batch.gather, &self.scratch);
         if may_be_followed(packet, payload_len) && !with_care && plain_len == header_len + payload_len {
             let mut header: ArrayVec<u8, LONGEST_HEADER> = [0; LONGEST_HEADER].into();
@@ -365,9 +365,10 @@ impl Transmitter {
         same
     }
 
-    /// Sends the batch unless a datagram of `len` bytes to `to` can join it.
+    /// Sends the batch unless the datagram of `transmit`, of `len` bytes, can join it.
     #[inline]
-    fn make_room(&mut self, now: Time, to: InstanceAddr, entropy: u16, len: usize) {
+    fn make_room(&mut self, now: Time, transmit: &Transmit<HostPayload>, len: usize) {
+        let Transmit { to, entropy, peer_incarnation, .. } = *transmit;
         let batch = &mut self.batch;
         let joins = batch.count > 0
             && batch.burst.to == to
@@ -390,6 +391,7 @@ impl Transmitter {
         }
         burst.entropy = entropy;
         burst.segment = len;
+        burst.known = peer_incarnation.is_some();
         self.batch.closed = false;
     }
 
