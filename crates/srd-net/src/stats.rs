@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Counters, by name.
 pub type Counters = BTreeMap<Cow<'static, str>, u64>;
 
-/// All counters of an instance. Counters only grow, from the opening of the instance on.
+/// All counters of an instance. Counters only grow, from the opening of the instance on. Those that nobody asks for by name are not read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stats {

@@ -77,6 +77,12 @@ struct Last {
     peer_incarnation: Option<Incarnation>,
 }
 
+impl Last {
+    fn new(header: &[u8], peer_incarnation: Option<Incarnation>) -> Option<Last> {
+        Some(Last { header: header.try_into().ok()?, peer_incarnation })
+    }
+}
+
 /// Bytes that the system has not taken yet.
 struct Waiting {
     burst: Burst,
@@ -257,16 +263,15 @@ impl Transmitter {
             return;
         }
         self.make_room(now, transmit, len);
-        let (gather, scratch) = (&mut self.batch.gather, &self.scratch);
-        if may_be_followed(packet, payload_len) && !with_care && plain_len == header_len + payload_len {
-            let mut header: ArrayVec<u8, LONGEST_HEADER> = [0; LONGEST_HEADER].into();
-            header.truncate(header_len);
-            codec::encode_header(packet, payload_len, &mut header);
-            self.batch.last = Some(Last { header, peer_incarnation: transmit.peer_incarnation });
-        }
+        let (Batch { gather, last, .. }, scratch) = (&mut self.batch, &self.scratch);
+        let leads =
+            may_be_followed(packet, payload_len) && !with_care && plain_len == header_len + payload_len;
+        let lead = |header: &[u8]| if leads { Last::new(header, transmit.peer_incarnation) } else { None };
         match keyring {
             None => {
-                codec::encode_header(packet, payload_len, gather.append(header_len));
+                let header = gather.append(header_len);
+                codec::encode_header(packet, payload_len, header);
+                *last = lead(header);
                 match payload {
                     Some(_) if with_care => gather.append(payload_len).copy_from_slice(scratch),
                     Some(payload) => payload::append(payload, gather),
@@ -279,6 +284,7 @@ impl Transmitter {
             Some(keyring) => {
                 let out = gather.append(len);
                 codec::encode_header(packet, payload_len, out);
+                *last = lead(&out[..header_len]);
                 let place = &mut out[header_len..header_len + payload_len];
                 match payload {
                     Some(_) if with_care => place.copy_from_slice(scratch),

@@ -81,6 +81,15 @@ fn short(host: &Host) -> (u64, u64) {
     (stats.transmit.by_packet_socket, stats.receive.by_packet_socket)
 }
 
+/// Polls until something has happened.
+fn poll_until(host: &Host, happened: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !happened() {
+        assert!(start.elapsed() < PATIENCE, "{}", host.report());
+        host.poll();
+    }
+}
+
 /// A short message each way, long enough after whatever went before (`SAME_WAY` of `source_ports.rs`).
 fn lone_messages(a: &mut Host, b: &mut Host) {
     lone_message(a, b);
@@ -341,12 +350,9 @@ fn nobody_is_answered_whose_address_no_peer_can_have() {
     frames.push(frame([2, 0, 0, 0, 0, 77], [10, 66, 0, 3], &a, &hello, false));
     let sent = a.instance.stats().unwrap().transmit.packets;
     send_frames(&pair, &frames);
-    let start = Instant::now();
-    let refused = |a: &Host| a.instance.stats().unwrap().receive.not_decoded.get("martian_source").copied();
-    while refused(&a) != Some(martians.len() as u64) {
-        assert!(start.elapsed() < PATIENCE, "{}", a.report());
-        a.poll();
-    }
+    let counters = |a: &Host| a.instance.stats().unwrap();
+    let refused = |a: &Host| counters(a).receive.not_decoded.get("martian_source").copied();
+    poll_until(&a, || refused(&a) == Some(martians.len() as u64));
     std::thread::sleep(Duration::from_millis(100));
     a.poll();
     assert_eq!(a.instance.stats().unwrap().transmit.packets, sent, "{}", a.report());
@@ -354,10 +360,7 @@ fn nobody_is_answered_whose_address_no_peer_can_have() {
     // A stranger who may be somebody is.
     let sent = a.instance.stats().unwrap().transmit.packets;
     send_frames(&pair, &[frame(MAC, [10, 66, 0, 4], &a, &hello, false)]);
-    while a.instance.stats().unwrap().transmit.packets == sent {
-        assert!(start.elapsed() < PATIENCE, "{}", a.report());
-        a.poll();
-    }
+    poll_until(&a, || counters(&a).transmit.packets > sent);
 }
 
 #[test]

@@ -31,8 +31,8 @@ impl<P: Payload> Peer<P> {
         limits: &SendLimits,
         shared: &Shared,
     ) -> Option<Train> {
-        let OutMessage { len, next, segment, over, .. } = *self.messages.get(message);
-        let has_more = payload == segment && len - next > segment as u32 && !over;
+        let OutMessage { len, next, segment, .. } = *self.messages.get(message);
+        let has_more = payload == segment && len - next > segment as u32;
         if !has_more || !self.standing.proven || self.carries_hello(true) || shared.trace.is_on() {
             return None;
         }

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const PROG_QUERY: libc::c_long = 16; // BPF_PROG_QUERY
 const EFFECTIVE: u32 = 1; // BPF_F_QUERY_EFFECTIVE: those of groups above, too
@@ -24,44 +24,61 @@ struct Query {
     end: u32,
 }
 
-/// Whether there are such filters. Takes CAP_NET_ADMIN where there are control groups of version 2.
-pub fn has_packet_filter() -> io::Result<bool> {
-    let Some(group) = own_group()? else { return Ok(false) };
-    for direction in DIRECTIONS {
-        let mut query = Query {
-            target_fd: group.as_raw_fd() as u32,
-            attach_type: direction,
-            query_flags: EFFECTIVE,
-            attach_flags: 0,
-            prog_ids: 0,
-            prog_cnt: 0,
-            end: 0,
-        };
-        // SAFETY: the kernel reads and writes no more than the struct.
-        if unsafe { libc::syscall(libc::SYS_bpf, PROG_QUERY, &raw mut query, size_of::<Query>()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if query.prog_cnt > 0 {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+/// Where control groups of version 2 are mounted, if they are.
+#[derive(Debug)]
+pub struct Groups {
+    /// Which of them is there, and where that is.
+    mount: Option<(PathBuf, PathBuf)>,
 }
 
-/// The directory of the group of version 2; `None` if there are no such groups here.
-fn own_group() -> io::Result<Option<File>> {
-    let groups = fs::read_to_string("/proc/self/cgroup")?;
-    let Some(own) = groups.lines().find_map(|line| line.strip_prefix("0::")) else { return Ok(None) };
-    let mounts = fs::read("/proc/self/mountinfo")?;
-    for mount in mounts.split(|&byte| byte == b'\n') {
-        let mut fields = mount.split(|&byte| byte == b' ');
-        let (root, at) = (fields.nth(3), fields.next());
-        let kind = fields.skip_while(|field| field != b"-").nth(1);
-        if let (Some(b"cgroup2"), Some(root), Some(at)) = (kind, root, at)
-            && let Ok(below) = Path::new(own).strip_prefix(OsStr::from_bytes(root))
-        {
-            return File::open(Path::new(OsStr::from_bytes(at)).join(below)).map(Some);
+impl Groups {
+    /// As this process sees them now.
+    pub fn new() -> io::Result<Groups> {
+        let mounts = fs::read("/proc/self/mountinfo")?;
+        let mount = mounts.split(|&byte| byte == b'\n').find_map(|mount| {
+            let mut fields = mount.split(|&byte| byte == b' ');
+            let (root, at) = (fields.nth(3)?, fields.next()?);
+            let kind = fields.skip_while(|field| field != b"-").nth(1)?;
+            let path = |bytes| PathBuf::from(OsStr::from_bytes(bytes));
+            (kind == b"cgroup2").then(|| (path(root), path(at)))
+        });
+        Ok(Groups { mount })
+    }
+
+    /// Whether that of this process has such filters. Takes CAP_NET_ADMIN where there are such groups.
+    pub fn has_packet_filter(&self) -> io::Result<bool> {
+        let Some(group) = self.own()? else { return Ok(false) };
+        for direction in DIRECTIONS {
+            let mut query = Query {
+                target_fd: group.as_raw_fd() as u32,
+                attach_type: direction,
+                query_flags: EFFECTIVE,
+                attach_flags: 0,
+                prog_ids: 0,
+                prog_cnt: 0,
+                end: 0,
+            };
+            // SAFETY: the kernel reads and writes no more than the struct.
+            if unsafe { libc::syscall(libc::SYS_bpf, PROG_QUERY, &raw mut query, size_of::<Query>()) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            if query.prog_cnt > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The directory of the group; `None` if there are no such groups here.
+    fn own(&self) -> io::Result<Option<File>> {
+        let groups = fs::read_to_string("/proc/self/cgroup")?;
+        let Some(own) = groups.lines().find_map(|line| line.strip_prefix("0::")) else { return Ok(None) };
+        let found =
+            self.mount.as_ref().and_then(|(root, at)| Some(at.join(Path::new(own).strip_prefix(root).ok()?)));
+        match found {
+            Some(directory) => File::open(directory).map(Some),
+            None if own == "/" => Ok(None),
+            None => Err(io::Error::from(io::ErrorKind::NotFound)),
         }
     }
-    if own == "/" { Ok(None) } else { Err(io::Error::from(io::ErrorKind::NotFound)) }
 }

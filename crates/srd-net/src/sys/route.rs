@@ -1,7 +1,7 @@
 //! Where the kernel would send a packet to, and whether something stands in between that a packet socket would go around
 //! (rtnetlink(7); linux/rtnetlink.h, linux/neighbour.h).
 
-use super::cgroup;
+use super::cgroup::Groups;
 use super::netlink::{Netlink, attribute, u16_of, u32_of, with_attribute};
 use nix::sys::socket::SockProtocol::{self, NetlinkNetFilter, NetlinkRoute};
 use std::fs::{self, File};
@@ -128,6 +128,7 @@ pub struct Observer {
     /// /proc/net of that namespace.
     directory: File,
     parts: [Option<Netlink>; 2],
+    groups: Groups,
 }
 
 const GET_TABLES: u16 = (libc::NFNL_SUBSYS_NFTABLES << 8 | libc::NFT_MSG_GETTABLE) as u16;
@@ -154,7 +155,7 @@ impl Observer {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Observer { directory, parts })
+        Ok(Observer { directory, parts, groups: Groups::new()? })
     }
 
     /// What there is.
@@ -175,7 +176,7 @@ impl Observer {
                 Err(_) => return InBetween::Hidden,
             }
         }
-        match cgroup::has_packet_filter() {
+        match self.groups.has_packet_filter() {
             Ok(false) => InBetween::Nothing,
             Ok(true) => InBetween::Filter,
             Err(error) if is_absent(&error) => InBetween::Nothing,
