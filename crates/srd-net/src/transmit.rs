@@ -78,8 +78,10 @@ struct Last {
 }
 
 impl Last {
-    fn new(header: &[u8], peer_incarnation: Option<Incarnation>) -> Option<Last> {
-        Some(Last { header: header.try_into().ok()?, peer_incarnation })
+    fn new(bytes: &[u8], peer_incarnation: Option<Incarnation>) -> Option<Last> {
+        let mut header = ArrayVec::new();
+        header.try_extend_from_slice(bytes).ok()?; // at once; try_into takes byte by byte
+        Some(Last { header, peer_incarnation })
     }
 }
 
