@@ -11,8 +11,7 @@ command -v cargo >/dev/null || {
 }
 
 stage=target/srd
-cargo build --release -p srd -p srd-verbs
-cargo build --profile dist -p srd-libfabric
+cargo build --release -p srd -p srd-verbs -p srd-libfabric
 # Wherever cargo builds, the stage stays here, where others look.
 built=$(scripts/release_directory.sh)
 mkdir -p $stage/bin $stage/lib/srd/efa
@@ -27,6 +26,6 @@ stage_provider() {
   mv -f "$2.new" "$2"
 }
 # One library: under the second file name it calls itself efa.
-stage_provider "${built%release}dist/libsrd_libfabric.so" $stage/lib/srd/fi/libsrd-fi.so
-stage_provider "${built%release}dist/libsrd_libfabric.so" $stage/lib/srd/fi-efa/libefa-fi.so
+stage_provider "$built/libsrd_libfabric.so" $stage/lib/srd/fi/libsrd-fi.so
+stage_provider "$built/libsrd_libfabric.so" $stage/lib/srd/fi-efa/libefa-fi.so
 echo "build: $stage/bin/srd, $(cd $stage/lib/srd/efa && echo lib*.so.1), $(cd $stage/lib/srd && echo fi*/lib*-fi.so)"
