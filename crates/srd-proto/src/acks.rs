@@ -48,7 +48,6 @@ struct Predicted {
 }
 
 /// What an ACK has brought to light.
-#[derive(Default)]
 struct Evidence {
     /// Transmissions that arrived, by path: those before them on the same path are lost. The echoes', and those that the
     /// ACK covers while older ones of their path are outstanding (the ACK with their echo may have been lost).
@@ -58,6 +57,20 @@ struct Evidence {
     /// The last first transmission that is newly acknowledged.
     newest: Option<Psn>,
     newest_order: u64,
+}
+
+impl Evidence {
+    /// In place: a derived `Default` moves the empty lists.
+    #[inline(always)]
+    fn new() -> Evidence {
+        Evidence {
+            reached: ArrayVec::new_const(),
+            samples: ArrayVec::new_const(),
+            newly_acked: 0,
+            newest: None,
+            newest_order: 0,
+        }
+    }
 }
 
 impl<P: Payload> Peer<P> {
@@ -84,7 +97,7 @@ impl<P: Payload> Peer<P> {
             return;
         };
         let inflight_bytes = self.sent.inflight_bytes();
-        let mut evidence = Evidence::default();
+        let mut evidence = Evidence::new();
         for echo in &ack.echoes {
             if !outgoing.paths.has(echo.path) {
                 shared.stats.bad_acks += 1;
@@ -144,7 +157,7 @@ impl<P: Payload> Peer<P> {
         shared.stats.acks_predicted += 1;
         self.predicted += 1;
         let inflight = self.sent.inflight_bytes();
-        let mut evidence = Evidence::default();
+        let mut evidence = Evidence::new();
         outgoing.paths.on_success(now, echo.path, sent, shared);
         self.settle(now, ack, &mut outgoing, &mut evidence, shared, upper);
         self.liveness.answered(now);
@@ -355,9 +368,10 @@ impl<P: Payload> Peer<P> {
     ) {
         let ahead = ack.cum.offset_from(self.sent.una());
         if ahead < u32::MAX / 2 {
-            for i in 0..ahead {
-                let psn = self.sent.una().plus(i);
-                self.settle_packet(now, psn, outgoing, evidence, shared, upper);
+            let mut psn = self.sent.una();
+            while psn != ack.cum {
+                let left = ack.cum.offset_from(psn);
+                psn = psn.plus(self.settle_from(now, psn, left, outgoing, evidence, shared, upper));
             }
         }
         for (word, &bits) in ack.sack.iter().enumerate() {
@@ -373,7 +387,7 @@ impl<P: Payload> Peer<P> {
             while new != 0 {
                 let psn = first.plus(new.trailing_zeros());
                 new &= new - 1;
-                self.settle_packet(now, psn, outgoing, evidence, shared, upper);
+                self.settle_from(now, psn, 1, outgoing, evidence, shared, upper);
             }
         }
         self.sent.advance();
@@ -393,23 +407,26 @@ impl<P: Payload> Peer<P> {
         }
     }
 
+    /// Settles the packet `psn` of `most` that are acknowledged, and those that left with it. How many they are.
     #[inline(always)]
-    fn settle_packet<U: UpperLayer<P>>(
+    #[allow(clippy::too_many_arguments)]
+    fn settle_from<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         psn: Psn,
+        most: u32,
         outgoing: &mut Outgoing,
         evidence: &mut Evidence,
         shared: &mut Shared,
         upper: &mut U,
-    ) {
-        let Some(packet) = self.sent.acknowledge(psn, &mut outgoing.paths) else { return };
-        evidence.newly_acked += 1;
+    ) -> u32 {
+        let Some(packet) = self.sent.acknowledge(psn, most, &mut outgoing.paths) else { return 1 };
+        evidence.newly_acked += packet.count;
         if packet.tx_count == 0 {
             self.newest_delivered = self.newest_delivered.max(packet.sent);
             if packet.order >= evidence.newest_order {
                 evidence.newest_order = packet.order;
-                evidence.newest = Some(psn);
+                evidence.newest = Some(psn.plus(packet.count - 1));
             }
             if packet.overtook {
                 let _ = evidence.reached.try_push((packet.path, packet.order)); // more than fit come again with the next
@@ -422,7 +439,7 @@ impl<P: Payload> Peer<P> {
         self.mtu.on_ack(packet.bytes);
         let slot = packet.message;
         let message = self.messages.get(slot);
-        message.outstanding -= 1;
+        message.outstanding -= packet.count;
         if message.outstanding == 0 && message.all_sent && !message.over {
             message.over = true;
             match message.purpose {
@@ -432,6 +449,7 @@ impl<P: Payload> Peer<P> {
             }
         }
         self.messages.free_if_done(slot);
+        packet.count
     }
 
     fn note_answer(&mut self, now: Time, outgoing: &mut Outgoing, shared: &mut Shared) {

@@ -220,15 +220,15 @@ impl<P: Payload> Messages<P> {
         }
     }
 
-    /// The next `len` bytes of the message leave for the first time. Where in the message they are.
+    /// The next `count` packets with `len` bytes each of the message leave for the first time. Where in the message they begin.
     #[inline]
-    pub(crate) fn take_segment(&mut self, slot: u32, len: u32) -> u32 {
+    pub(crate) fn take_segments(&mut self, slot: u32, len: u32, count: u32) -> u32 {
         let message = &mut self.slab[slot as usize];
         let offset = message.next;
-        message.next += len;
-        message.outstanding += 1;
+        message.next += len * count;
+        message.outstanding += count;
         message.all_sent = message.next == message.len;
-        self.queued_bytes -= len as u64;
+        self.queued_bytes -= len as u64 * count as u64;
         offset
     }
 

@@ -6,7 +6,7 @@ use crate::events::Event;
 use crate::messages::Purpose;
 use crate::peer::{Outgoing, Peer};
 use crate::receiving::KEPT_FOR_OLDEST;
-use crate::sent::SentPacket;
+use crate::sent::{Load, SentPacket};
 use crate::shared::Shared;
 use crate::{Payload, Transmit};
 use srd_wire::codec::{self, ACK_LEN, ECHO_LEN, HELLO_LEN, SACK_WORD_LEN};
@@ -115,9 +115,10 @@ impl<P: Payload> Peer<P> {
         if data.is_some() {
             return data;
         }
-        let other = self.poll_probe(now, shared);
-        let other = if ack_due && other.is_none() { Some(self.bare_transmit(now, shared)) } else { other };
-        other.map(sink)
+        if let Some(transmit) = self.poll_probe(now, shared) {
+            return Some(sink(transmit));
+        }
+        ack_due.then(|| sink(self.bare_transmit(now, shared)))
     }
 
     /// Bytes that count as in flight.
@@ -365,7 +366,7 @@ impl<P: Payload> Peer<P> {
         let whole = if starting { message.len.min(chunk) } else { len };
         let all_sent = message.next + len == message.len;
         let control = !matches!(message.purpose, Purpose::UpperLayer(_));
-        let offset = self.messages.take_segment(slot, len);
+        let offset = self.messages.take_segments(slot, len, 1);
 
         if !control && self.burst.ends_turn(len, all_sent, chunk) {
             self.messages.end_turn();
@@ -379,15 +380,8 @@ impl<P: Payload> Peer<P> {
         }
         self.burst.take(bytes as u64);
         let path = self.burst.path;
-        let psn = self.sent.first_transmission(
-            now,
-            path,
-            slot,
-            offset,
-            len as u16,
-            bytes as u16,
-            &mut outgoing.paths,
-        );
+        let load = Load { message: slot, offset, len: len as u16, bytes: bytes as u16 };
+        let psn = self.sent.first_transmissions(now, path, load, 1, &mut outgoing.paths);
         if shared.trace.is_on() {
             self.trace_fresh(now, psn, slot, starting, shared);
         }

@@ -49,16 +49,32 @@ pub(crate) struct SentPacket {
     newer: u32,
 }
 
-/// What settling a packet needs to know of it.
+/// What a packet carries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Slot of the message.
+    pub(crate) message: u32,
+    /// Offset in the message.
+    pub(crate) offset: u32,
+    /// Payload bytes.
+    pub(crate) len: u16,
+    /// Bytes that count as in flight.
+    pub(crate) bytes: u16,
+}
+
+/// What settling needs to know of a packet, or of some that left as one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settled {
+    pub(crate) count: u32,
     pub(crate) tx_count: u8,
     pub(crate) path: PathId,
     /// One that was sent before it on its path is still outstanding.
     pub(crate) overtook: bool,
+    /// Of each.
     pub(crate) bytes: u16,
     pub(crate) message: u32,
     pub(crate) sent: Time,
+    /// Of the last.
     pub(crate) order: u64,
 }
 
@@ -129,6 +145,11 @@ impl SentPackets {
         }
     }
 
+    /// The next PSN to be given out.
+    pub(crate) fn next(&self) -> Psn {
+        self.next
+    }
+
     /// Number of the next transmission.
     pub(crate) fn next_order(&self) -> u64 {
         self.order
@@ -162,7 +183,7 @@ impl SentPackets {
     /// Whether no PSN is left in the window but those kept for the transport's own messages.
     #[inline]
     pub(crate) fn window_full(&self) -> bool {
-        self.span() >= WINDOW_PACKETS - CONTROL_RESERVE
+        self.room() == 0
     }
 
     /// PSNs that are left in all.
@@ -220,26 +241,35 @@ impl SentPackets {
         &self.ring[self.index(psn)]
     }
 
-    /// Gives out the next PSN for a packet that leaves now.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn first_transmission(
+    /// PSNs that packets of messages may still take.
+    #[inline]
+    pub(crate) fn room(&self) -> u32 {
+        (WINDOW_PACKETS - CONTROL_RESERVE).saturating_sub(self.span())
+    }
+
+    /// Gives out the next `count` PSNs for as many packets that leave now, one behind the other on `path`, and differ in
+    /// nothing but their offsets; `first` is the first of them. The first PSN.
+    #[inline]
+    pub(crate) fn first_transmissions(
         &mut self,
         now: Time,
         path: PathId,
-        message: u32,
-        offset: u32,
-        len: u16,
-        bytes: u16,
+        first: Load,
+        count: u32,
         paths: &mut PathTable,
     ) -> Psn {
-        debug_assert!(self.numbers_left() > 0);
-        if self.ring.len() <= self.span() as usize {
+        debug_assert!(self.numbers_left() >= count);
+        while self.ring.len() < (self.span() + count) as usize {
             self.grow();
         }
         let psn = self.next;
-        self.next = psn.plus(1);
-        *self.at(psn.0) = SentPacket { message, offset, len, bytes, ..BLANK };
-        self.link(now, psn, path, paths);
+        self.next = psn.plus(count);
+        let Load { message, mut offset, len, bytes } = first;
+        for i in 0..count {
+            *self.at(psn.plus(i).0) = SentPacket { message, offset, len, bytes, ..BLANK };
+            offset += len as u32;
+        }
+        self.link(now, psn, count, path, paths);
         psn
     }
 
@@ -254,7 +284,7 @@ impl SentPackets {
         let packet = self.at(psn.0);
         debug_assert_eq!(packet.state, SentState::Lost);
         packet.tx_count = (packet.tx_count + 1).min(254);
-        self.link(now, psn, path, paths);
+        self.link(now, psn, 1, path, paths);
         *self.at(psn.0)
     }
 
@@ -275,62 +305,101 @@ impl SentPackets {
         self.get(psn).is_some_and(|packet| packet.state == SentState::Lost)
     }
 
-    fn link(&mut self, now: Time, psn: Psn, path: PathId, paths: &mut PathTable) {
+    /// Notes that `count` packets of one size from `first` on leave now.
+    #[inline]
+    fn link(&mut self, now: Time, first: Psn, count: u32, path: PathId, paths: &mut PathTable) {
         let order = self.order;
-        self.order += 1;
+        self.order += count as u64;
         let newest = self.newest;
+        let last = first.plus(count - 1);
         let slot = paths.get_mut(path);
-        slot.in_flight += 1;
+        slot.in_flight += count as u16;
         let path_tail = slot.tail;
-        slot.tail = psn.0;
+        slot.tail = last.0;
         if path_tail == NO_PSN {
-            slot.head = psn.0;
+            slot.head = first.0;
         }
         if newest == NO_PSN {
             self.deliveries.note_idle(now);
         }
         let (mark, app_limited) = self.deliveries.mark();
-        let packet = self.at(psn.0);
-        (packet.mark, packet.app_limited) = (mark, app_limited);
-        packet.state = SentState::InFlight;
-        packet.path = path;
-        packet.sent = now;
-        packet.order = order;
-        packet.path_prev = path_tail;
-        packet.path_next = NO_PSN;
-        packet.older = newest;
-        packet.newer = NO_PSN;
-        let bytes = packet.bytes as u64;
+        let (mut path_prev, mut older) = (path_tail, newest);
+        for i in 0..count {
+            let psn = first.plus(i);
+            let next = if psn == last { NO_PSN } else { psn.plus(1).0 };
+            let packet = self.at(psn.0);
+            (packet.mark, packet.app_limited) = (mark, app_limited);
+            packet.state = SentState::InFlight;
+            packet.path = path;
+            packet.sent = now;
+            packet.order = order + i as u64;
+            packet.path_prev = path_prev;
+            packet.path_next = next;
+            packet.older = older;
+            packet.newer = next;
+            (path_prev, older) = (psn.0, psn.0);
+        }
+        let bytes = self.at(first.0).bytes as u64 * count as u64;
         if path_tail != NO_PSN {
-            self.at(path_tail).path_next = psn.0;
+            self.at(path_tail).path_next = first.0;
         }
         if newest != NO_PSN {
-            self.at(newest).newer = psn.0;
+            self.at(newest).newer = first.0;
         } else {
-            self.oldest = psn.0;
+            self.oldest = first.0;
         }
-        self.newest = psn.0;
+        self.newest = last.0;
         if self.youth == NO_PSN {
-            self.youth = psn.0;
+            self.youth = first.0;
         }
         self.inflight_bytes += bytes;
         self.deliveries.sent_bytes += bytes;
     }
 
-    fn unlink(&mut self, psn: Psn, paths: &mut PathTable) {
-        let SentPacket { path, path_prev, path_next, older, newer, bytes, sent, .. } = *self.at(psn.0);
+    /// How many packets from `psn` on, at most `most`, are in flight as one, as they left: on one path, at one time, of one
+    /// message and size, with nothing between them. At least one.
+    #[inline]
+    fn run(&mut self, psn: Psn, most: u32) -> u32 {
+        let mut count = 1;
+        if most == 1 {
+            return count;
+        }
+        let first = *self.at(psn.0);
+        while count < most {
+            let before = psn.plus(count - 1).0;
+            let packet = self.at(psn.plus(count).0);
+            let goes_on = packet.state == SentState::InFlight
+                && packet.older == before
+                && packet.path_prev == before
+                && packet.message == first.message
+                && packet.bytes == first.bytes
+                && packet.tx_count == first.tx_count
+                && packet.sent == first.sent;
+            if !goes_on {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// Takes the run of `count` packets from `first` on out of what is in flight.
+    #[inline]
+    fn unlink(&mut self, first: Psn, count: u32, paths: &mut PathTable) {
+        let SentPacket { path, path_prev, older, bytes, sent, .. } = *self.at(first.0);
+        let last = first.plus(count - 1);
+        let SentPacket { path_next, newer, .. } = *self.at(last.0);
+        let bytes = bytes as u64 * count as u64;
         let slot = paths.get_mut(path);
-        slot.in_flight -= 1;
+        slot.in_flight -= count as u16;
         if path_prev == NO_PSN {
             slot.head = path_next;
+        } else {
+            self.at(path_prev).path_next = path_next;
         }
         if path_next == NO_PSN {
             slot.tail = path_prev;
-        }
-        if path_prev != NO_PSN {
-            self.at(path_prev).path_next = path_next;
-        }
-        if path_next != NO_PSN {
+        } else {
             self.at(path_next).path_prev = path_prev;
         }
         if older != NO_PSN {
@@ -343,17 +412,18 @@ impl SentPackets {
         } else {
             self.newest = older;
         }
-        if psn.0 == self.youth {
+        // All of a run have aged, or none.
+        if first.0 == self.youth {
             self.youth = newer;
         } else if sent < self.aged_until {
-            self.aged_bytes -= bytes as u64;
+            self.aged_bytes -= bytes;
         }
-        self.inflight_bytes -= bytes as u64;
+        self.inflight_bytes -= bytes;
     }
 
     /// `psn` is lost: it is in flight no more. The caller queues it.
     pub(crate) fn lose(&mut self, psn: Psn, paths: &mut PathTable) -> SentPacket {
-        self.unlink(psn, paths);
+        self.unlink(psn, 1, paths);
         let packet = self.at(psn.0);
         packet.state = SentState::Lost;
         *packet
@@ -364,31 +434,34 @@ impl SentPackets {
         self.at(psn.0).blamed = Some(path);
     }
 
-    /// `psn` is acknowledged; what it was if it was not before.
+    /// `psn` is acknowledged, and `most` packets from there on are; what it was if it was not before. Those that left as one
+    /// are settled as one.
     #[inline]
-    pub(crate) fn acknowledge(&mut self, psn: Psn, paths: &mut PathTable) -> Option<Settled> {
-        if psn.offset_from(self.una) >= self.span() {
+    pub(crate) fn acknowledge(&mut self, psn: Psn, most: u32, paths: &mut PathTable) -> Option<Settled> {
+        let ahead = psn.offset_from(self.una);
+        if ahead >= self.span() {
             return None;
         }
-        let packet = self.at(psn.0);
-        let SentPacket { state, tx_count, path, bytes, message, sent, order, .. } = *packet;
-        let overtook = packet.path_prev != NO_PSN;
-        packet.state = SentState::Acked;
-        match state {
+        let SentPacket { state, tx_count, path, bytes, message, sent, order, path_prev, .. } =
+            *self.at(psn.0);
+        let in_flight = state == SentState::InFlight;
+        let overtook = in_flight && path_prev != NO_PSN;
+        let count = match state {
             SentState::Acked => return None,
-            SentState::InFlight => self.unlink(psn, paths),
-            SentState::Lost => {}
+            SentState::InFlight if !overtook => self.run(psn, most.min(self.span() - ahead)),
+            SentState::InFlight | SentState::Lost => 1,
+        };
+        if in_flight {
+            self.unlink(psn, count, paths);
         }
+        self.at(psn.0).state = SentState::Acked;
         self.acked.insert(psn);
-        Some(Settled {
-            tx_count,
-            path,
-            overtook: overtook && state == SentState::InFlight,
-            bytes,
-            message,
-            sent,
-            order,
-        })
+        for i in 1..count {
+            self.at(psn.plus(i).0).state = SentState::Acked;
+            self.acked.insert(psn.plus(i));
+        }
+        let order = order + (count - 1) as u64;
+        Some(Settled { count, tx_count, path, overtook, bytes, message, sent, order })
     }
 
     /// Moves the lower edge over everything that is acknowledged.

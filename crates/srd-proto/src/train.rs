@@ -5,6 +5,7 @@
 use crate::controller::SendLimits;
 use crate::messages::OutMessage;
 use crate::peer::Peer;
+use crate::sent::Load;
 use crate::shared::Shared;
 use crate::{Follower, Payload};
 use srd_wire::Time;
@@ -52,42 +53,52 @@ impl<P: Payload> Peer<P> {
         sink: &mut impl FnMut(Follower<'_, P>),
     ) {
         let Some(Train { message: slot, bytes, most_in_flight, limits }) = self.train else { return };
+        let Some(outgoing) = self.outgoing.as_mut() else { return };
+        let OutMessage { next: begin, len: end, segment: len, .. } = *self.messages.get(slot);
+        let first = Load { message: slot, offset: begin, len, bytes };
+        let psn = self.sent.next();
+        // The last of a message, and of all that waits, may be shorter, carry an ACK or ask for one.
+        let waiting = self.messages.queued_bytes().saturating_sub(self.max_datagram as u64);
+        let most = (most as u32).min(self.sent.room());
         let (mut packets, mut payload_bytes) = (0, 0);
+        let mut in_flight = self.sent.inflight_bytes();
         while packets < most {
             // Another message may have its turn.
             if self.burst.turn_is_over() && self.messages.head() != Some(slot) {
                 break;
             }
-            // The last of a message, and of all that waits, may be shorter, carry an ACK or ask for one.
-            let waits = self.messages.queued_bytes() > self.max_datagram as u64;
-            let message = self.messages.get(slot);
-            let (offset, len) = (message.next, message.segment);
-            let goes_on = waits
-                && message.len - offset > len as u32
-                && self.sent.inflight_bytes() <= most_in_flight
-                && !self.sent.window_full()
+            let offset = begin + payload_bytes;
+            let goes_on = waiting > payload_bytes as u64
+                && end - offset > len as u32
+                && in_flight <= most_in_flight
                 && self.pacer.is_open(now)
                 && self.burst.has_room(bytes as u64);
-            let Some(outgoing) = self.outgoing.as_mut().filter(|_| goes_on) else { break };
-            let payload = &message.payload.slice(offset as usize, len as usize);
-            self.messages.take_segment(slot, len as u32);
+            if !goes_on {
+                break;
+            }
             if self.burst.ends_turn(len as u32, false, shared.config.chunk_bytes) {
                 self.messages.end_turn();
             }
             self.burst.take(bytes as u64);
-            let path = self.burst.path;
-            let psn = self.sent.first_transmission(now, path, slot, offset, len, bytes, &mut outgoing.paths);
-            outgoing.paths.get_mut(path).bytes += len as u64;
             self.pacer.sent(now, &limits, bytes as u64, &mut shared.rng);
+            let payload = &self.messages.get(slot).payload.slice(offset as usize, len as usize);
+            sink(Follower { psn: psn.plus(packets), offset, payload, bytes: bytes as usize });
             packets += 1;
-            payload_bytes += len as u64;
-            sink(Follower { psn, offset, payload, bytes: bytes as usize });
+            payload_bytes += len as u32;
+            in_flight += bytes as u64;
         }
+        if packets == 0 {
+            return;
+        }
+        let path = self.burst.path;
+        self.messages.take_segments(slot, len as u32, packets);
+        self.sent.first_transmissions(now, path, first, packets, &mut outgoing.paths);
+        outgoing.paths.get_mut(path).bytes += payload_bytes as u64;
         for counters in [&mut shared.stats.tx_pkts, &mut self.counters.tx_pkts] {
             *counters += packets as u64;
         }
         for counters in [&mut shared.stats.tx_bytes, &mut self.counters.tx_bytes] {
-            *counters += payload_bytes;
+            *counters += payload_bytes as u64;
         }
     }
 }
