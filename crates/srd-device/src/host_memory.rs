@@ -132,8 +132,10 @@ impl HostPayload {
     ///
     /// The payload, and whatever is sliced from it, must not be read after `bytes` has ended. The device reads it
     /// during `handle_packet` only and keeps nothing of it.
+    #[inline]
     pub unsafe fn borrowed(bytes: &[u8]) -> HostPayload {
-        HostPayload::at(&[Piece { addr: bytes.as_ptr() as u64, len: bytes.len() as u32 }])
+        let piece = Piece { addr: bytes.as_ptr() as u64, len: bytes.len() as u32 };
+        HostPayload { len: piece.len, start: 0, bytes: Bytes::At([piece, Piece::default()]) }
     }
 
     fn at(given: &[Piece]) -> HostPayload {
@@ -151,18 +153,15 @@ impl HostPayload {
     /// Where the bytes lie, in order, as an `iovec` wants it: at most two ranges, none of them empty. A range may lie in
     /// `self`, so the pointers are good as long as `self` is borrowed and the memory behind it is there.
     #[inline]
-    pub fn ranges(&self) -> ArrayVec<(*const u8, usize), MAX_SEND_SGE> {
-        match &self.bytes {
-            Bytes::At(pieces) => pieces
-                .iter()
-                .filter(|piece| piece.len > 0)
-                .map(|piece| (piece.addr as *const u8, piece.len as usize))
-                .collect(),
+    pub fn ranges(&self) -> impl Iterator<Item = (*const u8, usize)> + use<> {
+        let ranges = match &self.bytes {
+            Bytes::At(pieces) => pieces.map(|piece| (piece.addr as *const u8, piece.len as usize)),
             Bytes::Inline(bytes) => {
                 let own = &bytes[self.start as usize..][..self.len as usize];
-                [(own.as_ptr(), own.len())].into_iter().filter(|&(_, len)| len > 0).collect()
+                [(own.as_ptr(), own.len()), (std::ptr::null(), 0)]
             }
-        }
+        };
+        ranges.into_iter().filter(|&(_, len)| len > 0)
     }
 
     /// The bytes, in order, in at most two slices.
@@ -175,7 +174,7 @@ impl HostPayload {
     #[inline]
     pub unsafe fn slices(&self) -> ArrayVec<&[u8], MAX_SEND_SGE> {
         // SAFETY: the caller promises that the ranges are readable and unchanging while `self` is borrowed.
-        self.ranges().into_iter().map(|(at, len)| unsafe { std::slice::from_raw_parts(at, len) }).collect()
+        self.ranges().map(|(at, len)| unsafe { std::slice::from_raw_parts(at, len) }).collect()
     }
 
     /// Copies the bytes out.
@@ -288,8 +287,7 @@ impl Memory for HostMemory {
 /// Gives `copy` each range of bytes of the payload, and where it goes: the pieces, from `skip` bytes into them.
 #[inline]
 fn scatter(payload: &HostPayload, pieces: &[Piece], skip: usize, copy: impl Fn(*const u8, *mut u8, usize)) {
-    let ranges = payload.ranges();
-    let mut source = ranges.iter().copied();
+    let mut source = payload.ranges();
     let (mut from, mut left) = source.next().unwrap_or((std::ptr::null(), 0));
     let mut skip = skip as u64;
     for piece in pieces {

@@ -43,10 +43,8 @@ pub fn copy(payload: &HostPayload, out: &mut [u8]) {
 /// Copies `payload`, which the device has just handed out, to `out`, which is as long. Returns false if it is not there
 /// any more.
 pub fn try_copy(payload: &HostPayload, out: &mut [u8]) -> bool {
-    let pieces = payload
-        .ranges()
-        .into_iter()
-        .map(|(addr, len)| libc::iovec { iov_base: addr.cast_mut().cast(), iov_len: len });
+    let pieces =
+        payload.ranges().map(|(addr, len)| libc::iovec { iov_base: addr.cast_mut().cast(), iov_len: len });
     let pieces: ArrayVec<libc::iovec, 2> = pieces.collect();
     // SAFETY: as in `append`, but that the program may have unmapped it.
     unsafe { read_pieces(&pieces, out) }
