@@ -9,7 +9,7 @@ FIRST ?= 0
 FUZZ_SECONDS ?= 60
 
 help:            ## this list
-	@sed -n 's/^\([a-z]*\): *[a-z ]*## *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\): *[a-z ]*## *\(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
 
 setup:           ## install what building and testing need (Debian packages, MPI wheels under .venv)
 	@scripts/setup.sh

@@ -11,11 +11,11 @@
     )
 )]
 
+mod ack_building;
+
 use crate::psn_bits::PsnBits;
 use arrayvec::ArrayVec;
-use srd_wire::{
-    AckBox, Echo, Hold, MAX_ECHOES, MAX_SACK_WORDS, Nanos, PathId, Psn, Stamp, Time, WINDOW_PACKETS,
-};
+use srd_wire::{Echo, MAX_ECHOES, MAX_SACK_WORDS, Nanos, PathId, Psn, Stamp, Time, WINDOW_PACKETS};
 
 /// Most PSNs that may be withheld at a time: refused messages whose sender does not know it yet.
 const MAX_WITHHELD: usize = 256;
@@ -255,44 +255,6 @@ impl Arrivals {
     /// How many echoes wait.
     pub(crate) fn echo_count(&self) -> usize {
         self.echoes.len()
-    }
-
-    /// The ACK as of now; the echoes are used up.
-    pub(crate) fn take_ack(&mut self, now: Time, senders: u16) -> AckBox {
-        let mut filled = AckBox::to_be_filled();
-        let ack = &mut *filled;
-        ack.cum = self.cum;
-        ack.rcvd_bytes = self.rcvd_bytes;
-        ack.rx_time = self.newest.stamp();
-        ack.senders = senders;
-        ack.ce_count = self.ce_count;
-        ack.buffer_level = 0;
-        for echo in &self.echoes {
-            ack.echoes.push(Echo {
-                path: echo.path,
-                tx_count: echo.tx_count,
-                hold: Hold::from_nanos(now.since(echo.at)),
-                psn: echo.psn,
-                stamp: echo.stamp,
-            });
-        }
-        let first = self.cum.plus(1);
-        for word in 0..self.sack_words() as u32 {
-            ack.sack.push(self.accepted.word_at(first.plus(64 * word)));
-        }
-        // The bitmap is circular: the last word may reach round to the cumulative PSN itself, which is not accepted.
-        while ack.sack.last() == Some(&0) {
-            ack.sack.pop();
-        }
-        if self.repeat_acks > 0 {
-            self.repeat_acks -= 1;
-            self.repeated = true;
-        }
-        if self.repeat_acks == 0 {
-            self.echoes.clear();
-            self.clear_due();
-        }
-        filled
     }
 
     /// Nothing is to be acknowledged for now.

@@ -1,7 +1,7 @@
 //! Everything that can be set about the transport, with the defaults and their sources.
 
-use crate::controller::{ControlLaw, ControllerKind};
-use crate::selector::SelectorKind;
+use crate::congestion_control::{ControlLaw, ControllerKind};
+use crate::path_selector::SelectorKind;
 use srd_wire::{BitRate, Nanos};
 
 /// Configuration of an endpoint.

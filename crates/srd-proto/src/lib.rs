@@ -8,12 +8,12 @@
 //! through [`Endpoint::send`], come out through [`UpperLayer`], and complete in any order.
 #![forbid(unsafe_code)]
 
-mod acks;
+mod acks_received;
 mod active_senders;
 mod arrivals;
 mod burst;
 mod config;
-pub mod controller;
+pub mod congestion_control;
 mod delivery;
 mod endpoint;
 #[cfg(feature = "serde")]
@@ -27,6 +27,7 @@ mod loss;
 mod messages;
 mod pacing;
 mod path_mtu;
+pub mod path_selector;
 mod paths;
 mod peer;
 mod psn_bits;
@@ -35,7 +36,6 @@ mod receiving;
 mod reordering;
 mod replies;
 mod rtt;
-pub mod selector;
 mod sending;
 mod sent;
 mod shared;
@@ -46,12 +46,12 @@ mod train;
 mod upper_layer;
 
 pub use config::*;
-pub use controller::ControllerKind;
+pub use congestion_control::ControllerKind;
 pub use endpoint::*;
 #[cfg(feature = "serde")]
 pub use event_line::EventLine;
 pub use events::{EVENTS, Event, EventSchema, FieldSchema, LossCause, Tracer, Value, events_markdown};
+pub use path_selector::SelectorKind;
 pub use paths::{PathReport, PathState};
-pub use selector::SelectorKind;
 pub use stats::*;
 pub use upper_layer::*;

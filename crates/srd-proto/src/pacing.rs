@@ -1,6 +1,6 @@
 //! Pacing: packets leave at the controller's rate, in bursts where it allows bursts.
 
-use crate::controller::SendLimits;
+use crate::congestion_control::SendLimits;
 use rand::Rng;
 use rand::rngs::SmallRng;
 use srd_wire::{Nanos, Time};

@@ -13,7 +13,7 @@
 //! - Congestion moves no slot to another port, so that nothing has to be suspended after a move.
 
 use crate::events::Event;
-use crate::selector::{Candidates, PathLoad, PathSet};
+use crate::path_selector::{Candidates, PathLoad, PathSet};
 use crate::shared::Shared;
 use crate::{Config, PeerId};
 use rand::Rng;

@@ -1,7 +1,7 @@
 //! What leaves next: whose turn it is, on which path, and whether window and pacing permit it.
 
 use crate::arrivals::Arrivals;
-use crate::controller::SendLimits;
+use crate::congestion_control::SendLimits;
 use crate::events::Event;
 use crate::messages::Purpose;
 use crate::peer::{Outgoing, Peer};

@@ -2,7 +2,7 @@
 //! asks for each packet holds for the next of its message as well, until something else happens to the endpoint or one of the
 //! bounds below is reached. So for those that follow these bounds alone are looked at.
 
-use crate::controller::SendLimits;
+use crate::congestion_control::SendLimits;
 use crate::messages::OutMessage;
 use crate::peer::Peer;
 use crate::sent::Load;

@@ -57,7 +57,9 @@ fn named(name: &str) -> Result<Named, String> {
     }
     let groups: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
     let names: Vec<&str> = figures::all().map(|figure| figure.name).collect();
-    Err(format!("there are the groups {}, and the figures {}", groups.join(", "), names.join(", ")))
+    let wrong = figures::wrong().iter().map(|wrong| format!("; not read: {wrong}"));
+    let wrong: String = wrong.collect();
+    Err(format!("there are the groups {}, and the figures {}{wrong}", groups.join(", "), names.join(", ")))
 }
 
 /// Those that were named, each once and in the order of the page; all without a name.
@@ -69,13 +71,15 @@ fn wanted(names: &[Named]) -> Vec<&'static Figure> {
 
 /// Makes them and writes the page.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    figures::wrong().iter().for_each(|wrong| eprintln!("srd: error: {wrong}"));
+    let incomplete = !figures::wrong().is_empty();
     let Some(out) = args.out.as_ref().filter(|_| !args.list) else {
         for group in GROUPS.iter() {
             let rows = group.figures.iter();
             let rows = rows.map(|figure| (figure.name, format!("{} ({})", figure.title, figure.source)));
             output::text(&format!("{}:\n{}", group.name, output::columns(rows)))?;
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(if incomplete { ExitCode::FAILURE } else { ExitCode::SUCCESS });
     };
     let wanted = wanted(&args.names);
     std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
@@ -100,6 +104,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             output::text(&format!("{}\n", path.display()))?;
         }
     }
-    let failed = drawn.iter().any(|(_, drawn)| !drawn.complaints.is_empty());
+    let failed = incomplete || drawn.iter().any(|(_, drawn)| !drawn.complaints.is_empty());
     Ok(results.conclude(&|number| wanted[number].name.to_string(), failed))
 }

@@ -230,16 +230,49 @@ const FORS: [(&str, For); 4] = [
     ("each value and network", For::ValueAndNetwork),
 ];
 
-/// All figures that are files, by group and page.
-pub(super) static ALL: LazyLock<Vec<FigureFile>> = LazyLock::new(|| {
-    let files = FILES.iter().filter(|(_, path, _)| !path.ends_with(FAMILY));
-    let figures = |&(group, path, text): &(&'static str, &str, &str)| {
-        read_all(group, path, text).unwrap_or_else(|error| panic!("tests read all figures: {error}"))
-    };
-    let mut all: Vec<FigureFile> = files.flat_map(figures).collect();
+/// All figures that are files, by group and page; what is wrong in files that cannot be read.
+static READ: LazyLock<(Vec<FigureFile>, Vec<String>)> = LazyLock::new(|| {
+    let (mut all, mut wrong) = (Vec::new(), Vec::new());
+    for group in groups() {
+        let (families, files): (Vec<_>, Vec<_>) = FILES
+            .iter()
+            .filter(|&&(folder, ..)| folder == group)
+            .partition(|(_, path, _)| path.ends_with(FAMILY));
+        let Some((_, path, text)) = families.first() else {
+            wrong.push(format!("figures/{group} has no {FAMILY}: write one, with the source of its figures"));
+            continue;
+        };
+        if let Err(error) = read_family(path, text) {
+            wrong.push(error.to_string());
+            continue;
+        }
+        for (_, path, text) in files {
+            match read_all(group, path, text) {
+                Ok(figures) => all.extend(figures),
+                Err(error) => wrong.push(error.to_string()),
+            }
+        }
+    }
     all.sort_by_key(|figure| (figure.group, figure.page));
-    all
+    (all, wrong)
 });
+
+/// All figures that are files and can be read, by group and page.
+pub(super) fn all() -> &'static [FigureFile] {
+    &READ.0
+}
+
+/// What is wrong in files that cannot be read, of each the file, the line and what to write.
+pub(super) fn wrong() -> &'static [String] {
+    &READ.1
+}
+
+/// The folders.
+pub(super) fn groups() -> Vec<&'static str> {
+    let mut groups: Vec<&str> = FILES.iter().map(|&(group, _, _)| group).collect();
+    groups.dedup();
+    groups
+}
 
 /// What the figures of a folder have in common.
 pub(super) fn family(group: &str) -> Family {
@@ -482,6 +515,12 @@ fn findings(document: &Document) -> Result<Vec<Words>, InputError> {
 mod tests {
     use super::*;
     use crate::figures::lab::Lab;
+
+    #[test]
+    fn every_file_can_be_read() {
+        assert!(wrong().is_empty(), "{:?}", wrong());
+        assert!(all().len() > 20);
+    }
 
     #[test]
     fn networks_are_what_they_are_called() {

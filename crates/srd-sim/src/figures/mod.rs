@@ -83,7 +83,7 @@ pub struct Group {
     pub figures: Vec<&'static Figure>,
 }
 
-/// Figures that are code, by group, each with its place on the page.
+/// Figures that are code, by group, each with its place on the page. Groups that are not named here follow.
 static CODE: [(&str, &[(u64, &Figure)]); 5] = [
     (
         "srd-paper",
@@ -117,21 +117,27 @@ static FILES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
         source: &file.source,
         make: Make::File(file),
     };
-    file::ALL.iter().map(figure).collect()
+    file::all().iter().map(figure).collect()
 });
 
 /// All groups, in the order of the page.
 pub static GROUPS: LazyLock<Vec<Group>> = LazyLock::new(|| {
-    let group = |&(name, code): &(&'static str, &'static [(u64, &'static Figure)])| {
-        let files = file::ALL.iter().zip(FILES.iter()).filter(|(file, _)| file.group == name);
+    let group = |(name, code): (&'static str, &'static [(u64, &'static Figure)])| {
+        let files = file::all().iter().zip(FILES.iter()).filter(|(file, _)| file.group == name);
         let mut figures: Vec<(u64, &'static Figure)> =
             files.map(|(file, figure)| (file.page, figure)).collect();
         figures.extend(code);
         figures.sort_by_key(|(page, _)| *page);
         Group { name, figures: figures.into_iter().map(|(_, figure)| figure).collect() }
     };
-    CODE.iter().map(group).collect()
+    let files_alone = file::groups().into_iter().filter(|name| CODE.iter().all(|(group, _)| group != name));
+    CODE.iter().copied().chain(files_alone.map(|name| (name, &[][..]))).map(group).collect()
 });
+
+/// What is wrong in files of figures that cannot be read; those figures are missing.
+pub fn wrong() -> &'static [String] {
+    file::wrong()
+}
 
 /// All figures, in the order of the page.
 pub fn all() -> impl Iterator<Item = &'static Figure> {

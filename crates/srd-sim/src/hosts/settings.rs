@@ -4,7 +4,7 @@
 use crate::net::{Fault, QueueSettings, RoutingSettings};
 use srd_baselines::Choice;
 use srd_baselines::units::Ps;
-use srd_proto::controller::ControlLaw;
+use srd_proto::congestion_control::ControlLaw;
 use srd_proto::{ControllerKind, SelectorKind};
 use srd_wire::BitRate;
 

@@ -3,7 +3,7 @@
 use srd_baselines::document::Document;
 use srd_baselines::input::InputError;
 use srd_baselines::section::Section;
-use srd_proto::controller::ControlLaw;
+use srd_proto::congestion_control::ControlLaw;
 
 /// A constant that is a plain number.
 type Constant = (&'static str, fn(&mut ControlLaw) -> &mut f64);

@@ -150,7 +150,7 @@ pub(super) fn read(
 
 fn srd(
     section: &Section<'_>,
-    law: srd_proto::controller::ControlLaw,
+    law: srd_proto::congestion_control::ControlLaw,
     bdp: u64,
 ) -> Result<SrdSettings, InputError> {
     let usual = Config::default();

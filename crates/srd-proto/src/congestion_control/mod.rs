@@ -1,7 +1,7 @@
 //! Congestion control: how much one peer context may have in flight, and how fast it may send.
 //!
 //! A controller sees acknowledgements and losses, and of paths only how many of them agree; the path selector is the
-//! other half (`selector`), and neither knows the other. To add one: a file here, and a line in the list of [`ControllerKind`].
+//! other half (`path_selector`), and neither knows the other. To add one: a file here, and a line in the list of [`ControllerKind`].
 
 mod competitive_mode;
 mod fixed;

@@ -1,4 +1,4 @@
-//! A window, in packets, updated per ACK towards a queueing-delay target that falls with the logarithm of the window.
+//! The default controller: a window, in packets, updated per ACK towards a queueing-delay target that falls with the logarithm of the window.
 //!
 //! The form is that of docs/design/congestion-control.md, "Constants of the window law": flows that share a queue see the same
 //! delay, so they settle where their targets, and with them their windows, are equal. All delays are taken over the base round

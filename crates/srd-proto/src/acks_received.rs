@@ -11,11 +11,11 @@
     )
 )]
 
-use crate::controller::AckSample;
+use crate::congestion_control::AckSample;
 use crate::events::Event;
 use crate::messages::Purpose;
+use crate::path_selector::AckedPath;
 use crate::peer::{Outgoing, Peer};
-use crate::selector::AckedPath;
 use crate::shared::Shared;
 use crate::{Payload, UpperLayer};
 use arrayvec::ArrayVec;
