@@ -360,11 +360,8 @@ impl SentPackets {
     /// message and size, with nothing between them. At least one.
     #[inline]
     fn run(&mut self, psn: Psn, most: u32) -> u32 {
-        let mut count = 1;
-        if most == 1 {
-            return count;
-        }
         let first = *self.at(psn.0);
+        let mut count = 1;
         while count < most {
             let before = psn.plus(count - 1).0;
             let packet = self.at(psn.plus(count).0);
@@ -454,9 +451,7 @@ impl SentPackets {
         if in_flight {
             self.unlink(psn, count, paths);
         }
-        self.at(psn.0).state = SentState::Acked;
-        self.acked.insert(psn);
-        for i in 1..count {
+        for i in 0..count {
             self.at(psn.plus(i).0).state = SentState::Acked;
             self.acked.insert(psn.plus(i));
         }

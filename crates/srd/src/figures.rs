@@ -57,8 +57,7 @@ fn named(name: &str) -> Result<Named, String> {
     }
     let groups: Vec<&str> = GROUPS.iter().map(|group| group.name).collect();
     let names: Vec<&str> = figures::all().map(|figure| figure.name).collect();
-    let wrong = figures::wrong().iter().map(|wrong| format!("; not read: {wrong}"));
-    let wrong: String = wrong.collect();
+    let wrong: String = figures::wrong().iter().map(|wrong| format!("; not read: {wrong}")).collect();
     Err(format!("there are the groups {}, and the figures {}{wrong}", groups.join(", "), names.join(", ")))
 }
 

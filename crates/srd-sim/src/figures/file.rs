@@ -242,12 +242,15 @@ static READ: LazyLock<(Vec<FigureFile>, Vec<String>)> = LazyLock::new(|| {
             wrong.push(format!("figures/{group} has no {FAMILY}: write one, with the source of its figures"));
             continue;
         };
-        if let Err(error) = read_family(path, text) {
-            wrong.push(error.to_string());
-            continue;
-        }
+        let family = match read_family(path, text) {
+            Ok(family) => family,
+            Err(error) => {
+                wrong.push(error.to_string());
+                continue;
+            }
+        };
         for (_, path, text) in files {
-            match read_all(group, path, text) {
+            match read_all(group, &family, path, text) {
                 Ok(figures) => all.extend(figures),
                 Err(error) => wrong.push(error.to_string()),
             }
@@ -301,10 +304,15 @@ fn read_family(path: &str, text: &str) -> Result<Family, InputError> {
 }
 
 /// The figure of a file, or one for each `[[figure]]`, whose keys take the place of the file's.
-fn read_all(group: &'static str, path: &str, text: &str) -> Result<Vec<FigureFile>, InputError> {
+fn read_all(
+    group: &'static str,
+    family: &Family,
+    path: &str,
+    text: &str,
+) -> Result<Vec<FigureFile>, InputError> {
     let document = Document::parse(text, path)?;
     let Some(Content::List(figures)) = entry(&document.root, "figure").map(|node| &node.content) else {
-        return Ok(vec![read(group, document)?]);
+        return Ok(vec![read(group, family, document)?]);
     };
     let one = |node: &Node| {
         let Content::Table(own) = &node.content else {
@@ -312,15 +320,14 @@ fn read_all(group: &'static str, path: &str, text: &str) -> Result<Vec<FigureFil
         };
         let shared = document.root.iter().filter(|(key, _)| key != "figure" && entry(own, key).is_none());
         let root = own.iter().chain(shared).cloned().collect();
-        read(group, Document { file: document.file.clone(), root })
+        read(group, family, Document { file: document.file.clone(), root })
     };
     figures.iter().map(one).collect()
 }
 
-fn read(group: &'static str, mut document: Document) -> Result<FigureFile, InputError> {
+fn read(group: &'static str, family: &Family, mut document: Document) -> Result<FigureFile, InputError> {
     const KEYS: &str = "name title page caption scenario set full quick seeds quick_seeds samples quick_samples draw bars names x y \
                         level metric finding point series";
-    let family = family(group);
     networks_by_name(&mut document);
     let root = Section::root(&document, &keys(KEYS))?;
     let metrics = metrics(&document)?;
@@ -337,8 +344,8 @@ fn read(group: &'static str, mut document: Document) -> Result<FigureFile, Input
     let seeds = root.whole("seeds", 1..=100)?.unwrap_or(1);
     let samples = root.whole("samples", 1..=10_000)?;
     let quick_samples = root.whole("quick_samples", 1..=10_000)?;
-    let series = cases(&document, "series", &family)?;
-    let x = abscissa(&document, &family)?;
+    let series = cases(&document, "series", family)?;
+    let x = abscissa(&document, family)?;
     if let Some(series) = series.iter().find(|series| !x.points.iter().any(|point| series.is_run_at(point))) {
         return Err(root.error_at("series", format!("{} is run at a point that is not there", series.label)));
     }
@@ -548,7 +555,7 @@ mod tests {
     fn what_is_wrong_is_told_with_file_and_line() {
         let text = "metric = [{ name = \"m\", of = \"payload\" }]\ncaption = \"c\"\ny = { title = \"t\", least = 0, most = 1 }\n\n[[figure]]\nname = \"n\"\ntitle = \"t\"\n";
         let told = |more: &str| {
-            let read = read_all("sandia", "a.toml", &format!("{text}{more}"));
+            let read = read_all("sandia", &family("sandia"), "a.toml", &format!("{text}{more}"));
             read.map(|all| all.len()).map_err(|error| error.to_string())
         };
         assert_eq!(told("page = 1\ndraw = [\"m\"]\n"), Ok(1));
