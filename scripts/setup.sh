@@ -57,6 +57,18 @@ quietly() { # WHAT ADVICE COMMAND...
   fi
 }
 
+# The same for a command that asks a server, which may be away for some minutes: up to six tries.
+quietly_from_network() { # WHAT ADVICE COMMAND...
+  local what=$1 advice=$2 pause; shift 2
+  for pause in 5 15 45 90 180; do
+    "$@" >"$log" 2>&1 && return
+    tail -n 3 "$log" >&2
+    say "$what failed; once more in $pause s"
+    sleep "$pause"
+  done
+  quietly "$what" "$advice" "$@"
+}
+
 check_rust() {
   PATH=$PATH:$HOME/.cargo/bin
   command -v cargo >/dev/null || fail "no Rust toolchain (cargo) found" \
@@ -88,8 +100,8 @@ install_packages() {
   # Another apt may be at work (cloud-init, unattended upgrades): wait for it.
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3)
   say "Debian packages: installing ${missing[*]} (some minutes)"
-  quietly "apt-get update" "check the network and /etc/apt/sources.list, then run this again" "${apt[@]}" update
-  quietly "apt-get install" "mend what apt says above, then run this again" \
+  quietly_from_network "apt-get update" "check the network and /etc/apt/sources.list, then run this again" "${apt[@]}" update
+  quietly_from_network "apt-get install" "mend what apt says above, then run this again" \
     "${apt[@]}" install --no-install-recommends "${missing[@]}"
 }
 
@@ -106,7 +118,7 @@ install_wheels() {
     rm -rf "${venv_root:?}/$name"
     quietly "python3 -m venv" "is python3-venv installed?" "$python" -m venv "$venv_root/$name"
     # shellcheck disable=SC2086  # a list of packages
-    quietly "pip install $wanted" "check that PyPI can be reached, then run this again" \
+    quietly_from_network "pip install $wanted" "check that PyPI can be reached, then run this again" \
       "$venv_root/$name/bin/python" -m pip install -q --retries 5 --no-deps $wanted
     printf '%s' "$wanted" >"$venv_root/$name/installed"
   done
