@@ -1,13 +1,11 @@
 //! Congestion control: how much one peer context may have in flight, and how fast it may send.
 //!
 //! A controller sees acknowledgements and losses, and of paths only how many of them agree; the path selector is the
-//! other half (`path_selector`), and neither knows the other. To add one: a file here, and a line in the list of [`ControllerKind`].
+//! other half (`path_selector`), and neither knows the other. The default is `log_target`, with a folder for its parts. To add one: a file here, and a line in the list of [`ControllerKind`].
 
-mod competitive_mode;
 mod fixed;
 mod log_target;
 mod paper;
-mod spare_bandwidth;
 
 pub use log_target::ControlLaw;
 

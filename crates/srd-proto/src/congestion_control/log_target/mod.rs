@@ -4,11 +4,14 @@
 //! delay, so they settle where their targets, and with them their windows, are equal. All delays are taken over the base round
 //! trip B, which is configured.
 
-use super::competitive_mode::{CompetitiveMode, ShareMeter};
-use super::spare_bandwidth::SpareBandwidth;
+mod competitive_mode;
+mod spare_bandwidth;
+
 use super::{AckSample, CongestionController, ControllerView, SendLimits};
 use crate::Config;
 use crate::rtt::follow_high;
+use competitive_mode::{CompetitiveMode, ShareMeter};
+use spare_bandwidth::SpareBandwidth;
 use srd_wire::{Nanos, Time};
 
 /// The constants of the law. Times are shares of the base round trip B, windows of the bandwidth-delay product.
