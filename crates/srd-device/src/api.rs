@@ -326,6 +326,21 @@ pub struct Completion {
     pub claimed: bool,
 }
 
+/// A message of which more is to come than what lies in its receive so far ([`crate::Device::tell_begun`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Begun {
+    /// The receive, its queue pair and whom it is from, as its completion will say.
+    pub receive: Completion,
+    /// Bytes of it that are there, from the first on.
+    pub here: u32,
+    /// To divert the rest.
+    pub inbound: InboundId,
+}
+
+/// A message that comes in, for as long as it does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InboundId(pub(crate) crate::slab::Key);
+
 impl Completion {
     /// One that tells nothing but what became of a work request.
     pub(crate) fn bare(wr_id: u64, op: CompletionOp, qpn: Qpn, status: Status) -> Completion {

@@ -301,6 +301,33 @@ impl<M: Memory> Device<M> {
         }
     }
 
+    /// Of messages of `least` bytes and more to that queue pair, which is an SRD one, is told as soon as their first packet is there,
+    /// if nothing else of them has come before ([`Device::poll_begun`]).
+    pub fn tell_begun(&mut self, qpn: Qpn, least: u32) {
+        if let Ok(index) = self.objects.qp_index(qpn) {
+            self.objects.qp_mut(index).tells_begun = least;
+        }
+    }
+
+    /// The message whose first bytes were in the packet that was just handled, if more of it is to come. Its receive has not completed,
+    /// and may never do.
+    #[inline]
+    pub fn poll_begun(&mut self) -> Option<Begun> {
+        self.objects.begun.take()
+    }
+
+    /// What comes of that message from byte `front` on goes to `rest` from now on, until the receive completes or
+    /// [`Device::divert_back`] is called; what has come already is in the receive. False: nothing has changed, since the message
+    /// has ended, it does not fit, or its receive has more pieces than one.
+    pub fn divert(&mut self, begun: &Begun, front: u32, rest: &Sge) -> bool {
+        self.objects.divert(begun, front, rest)
+    }
+
+    /// What comes of it from now on goes to its receive again, as if nothing of it had been elsewhere. It may have ended.
+    pub fn divert_back(&mut self, inbound: InboundId) {
+        self.objects.divert_back(inbound);
+    }
+
     /// How many messages our queue pair `qpn` and those behind the same port have under way to the instance that serves queue
     /// pair `at` of host `gid`, if that may have forged its address; `None` if it has not.
     pub fn unproven(&self, qpn: Qpn, gid: Gid, at: Qpn) -> Option<usize> {
@@ -336,6 +363,7 @@ impl<M: Memory> Device<M> {
             self.objects.counters.rx_drops += 1;
             return false;
         };
+        self.objects.begun = None; // nobody has asked
         let followed = self.endpoint.handle_packet(now, index, received, &mut self.objects);
         self.do_ready();
         followed
@@ -344,6 +372,7 @@ impl<M: Memory> Device<M> {
     /// As [`srd_proto::Endpoint::handle_follower`].
     #[inline]
     pub fn handle_follower(&mut self, now: Time, follower: Follower<'_, M::Payload>) -> bool {
+        self.objects.begun = None;
         let taken = self.endpoint.handle_follower(now, follower, &mut self.objects);
         if taken {
             self.do_ready();

@@ -16,6 +16,8 @@ pub(crate) struct InboundMessage {
     pub pieces: [Piece; MAX_RECV_SGE],
     /// Bytes of the pieces to leave free in front.
     pub skip: u32,
+    /// Nothing of it has come; if its first bytes are the first to come they are told of ([`crate::Device::tell_begun`]).
+    pub tells: bool,
     /// Keys of the memory in use; 0 is none.
     pub keys: [MrKey; MAX_RECV_SGE],
 }

@@ -15,6 +15,7 @@ mod completion_queue;
 mod counters;
 mod deferred;
 mod device;
+mod divert;
 mod header_memory;
 mod host_memory;
 mod inbound;

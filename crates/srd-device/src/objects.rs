@@ -32,6 +32,8 @@ pub(crate) struct Objects<M: Memory> {
     pub queue_pairs: Slab<QueuePair>,
     pub requests: Slab<SendRequest<M::Payload>>,
     pub inbound: Slab<InboundMessage>,
+    /// The newest of those that are told of.
+    pub begun: Option<Begun>,
     pub read_responses: Slab<ReadResponse<M::Payload>>,
     /// How many of them each peer has, by its slot.
     pub read_responses_of: Vec<u16>,
@@ -75,6 +77,7 @@ impl<M: Memory> Objects<M> {
             queue_pairs: Slab::new(),
             requests: Slab::new(),
             inbound: Slab::new(),
+            begun: None,
             read_responses: Slab::new(),
             read_responses_of: Vec::new(),
             deferred: DeferredQueues::default(),

@@ -21,6 +21,8 @@ pub(crate) struct QueuePair {
     pub trusts_newcomers: bool,
     /// See [`crate::Device::set_well_known`].
     pub well_known: bool,
+    /// See [`crate::Device::tell_begun`].
+    pub tells_begun: u32,
     pub sq: SendQueue,
     pub rq: ReceiveQueue,
     pub counters: QpCounters,
@@ -38,6 +40,7 @@ impl QueuePair {
             rnr_retry: default_rnr_retry(device),
             trusts_newcomers: true,
             well_known: false,
+            tells_begun: u32::MAX,
             sq: SendQueue::new(),
             rq: ReceiveQueue::new(),
             counters: QpCounters::default(),

@@ -49,6 +49,7 @@ impl<M: Memory> Objects<M> {
             purpose: Purpose::ReadRequest,
             pieces: [piece, Piece::default()],
             skip: 0,
+            tells: false,
             keys: [key, MrKey(0)],
         }))
     }

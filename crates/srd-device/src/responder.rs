@@ -68,14 +68,18 @@ impl<M: Memory> UpperLayer<M::Payload> for Objects<M> {
     }
 
     #[inline]
-    fn place(&mut self, cookie: Cookie, _message: &Incoming, offset: u32, payload: &M::Payload) {
-        let Some(inbound) = self.inbound.get(key_of(cookie)) else { return };
+    fn place(&mut self, cookie: Cookie, message: &Incoming, offset: u32, payload: &M::Payload) {
+        let Some(inbound) = self.inbound.get_mut(key_of(cookie)) else { return };
         if matches!(inbound.purpose, Purpose::Dead(_)) || payload.is_empty() {
             return;
         }
-        if let Purpose::Receive(_) = inbound.purpose {
+        if let Purpose::Receive(receive) = inbound.purpose {
             // The program has posted the buffer, and knows that it is in use until it is told otherwise.
-            return self.memory.write(&inbound.pieces, (inbound.skip + offset) as usize, payload);
+            self.memory.write(&inbound.pieces, (inbound.skip + offset) as usize, payload);
+            if std::mem::take(&mut inbound.tells) && offset == 0 {
+                self.note_begun(key_of(cookie), receive, message, payload.len() as u32);
+            }
+            return;
         }
         // A program may watch the memory that it lets peers write; what it reads it is told of.
         let in_order = matches!(inbound.purpose, Purpose::Write(_));
@@ -271,7 +275,9 @@ impl<M: Memory> Objects<M> {
             }
             qp.rq.take();
             qp.rq.lend(&mut receive, rest_from);
-            return Ok(InboundMessage { qp: index, purpose: Purpose::Receive(receive), pieces, skip, keys });
+            let tells = len >= qp.tells_begun;
+            let purpose = Purpose::Receive(receive);
+            return Ok(InboundMessage { qp: index, purpose, pieces, skip, tells, keys });
         }
     }
 
@@ -320,6 +326,7 @@ impl<M: Memory> Objects<M> {
             purpose: Purpose::Write(receive),
             pieces: [piece, Piece::default()],
             skip: 0,
+            tells: false,
             keys: [key, MrKey(0)],
         }))
     }
@@ -340,6 +347,7 @@ impl<M: Memory> Objects<M> {
             purpose: Purpose::ReadData(key),
             pieces: [request.sink, Piece::default()],
             skip: 0,
+            tells: false,
             keys: request.keys,
         };
         let cookie = self.accept(inbound);
@@ -355,27 +363,40 @@ impl<M: Memory> Objects<M> {
 
     #[inline]
     fn receive_complete(&mut self, inbound: &InboundMessage, mut receive: Receive, message: &Incoming) {
-        let Op::Send { route, imm, .. } = message.op else { return };
         self.qp_mut(inbound.qp).rq.settle(&mut receive);
         if inbound.skip > 0 {
             self.write_routing_header(&inbound.pieces, message);
         }
         self.counters.recv_wrs += 1;
         self.counters.recv_bytes += message.len as u64;
-        let completion = Completion {
+        if let Some(completion) = self.received(inbound.qp, inbound.skip, &receive, message) {
+            self.complete_receive(inbound.qp, completion);
+        }
+    }
+
+    /// What the completion of a receive says.
+    #[inline]
+    pub fn received(
+        &mut self,
+        index: u32,
+        skip: u32,
+        receive: &Receive,
+        message: &Incoming,
+    ) -> Option<Completion> {
+        let Op::Send { route, imm, .. } = message.op else { return None };
+        Some(Completion {
             wr_id: receive.wr_id,
             status: Status::Ok,
             op: CompletionOp::Recv,
             qpn: route.dst_qpn,
             src_qpn: route.src_qpn,
-            src_ah: self.source(inbound.qp, message),
+            src_ah: self.source(index, message),
             src_gid: message.from.gid,
-            byte_len: inbound.skip + message.len,
+            byte_len: skip + message.len,
             imm,
             unsolicited: false,
-            claimed: message.claimed && self.qp(inbound.qp).well_known,
-        };
-        self.complete_receive(inbound.qp, completion);
+            claimed: message.claimed && self.qp(index).well_known,
+        })
     }
 
     /// The number under which the queue pair's protection domain knows a host.

@@ -83,6 +83,27 @@ fn tell_names(instance: &Instance, state: &Arc<Beside<State>>) -> Outcome<()> {
     Ok(())
 }
 
+/// Lets the messaging layer say where long messages go as soon as they begin.
+fn place_from_the_first_packet(instance: &Instance, state: &Arc<Beside<State>>, cq: CqId) -> Outcome<()> {
+    let state = Arc::downgrade(state);
+    instance.on_begun(move |device, now, begun| {
+        let Some(state) = state.upgrade() else { return false };
+        let (state, device) = state.open(device);
+        if !state.closed {
+            state.messages.take_up(device, now, begun);
+            set_alarm(state, device, cq);
+        }
+        !state.closed
+    })?;
+    Ok(())
+}
+
+#[inline]
+fn set_alarm(state: &State, device: &mut Device<HostMemory>, cq: CqId) {
+    // Only of a queue that has gone.
+    let _ = device.set_alarm(cq, state.messages.next_timeout().min(state.ask_again));
+}
+
 /// All engines, to be ended when the process ends.
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
@@ -101,6 +122,7 @@ impl Engine {
         })??;
         report_on(&instance, &state);
         tell_names(&instance, &state)?;
+        place_from_the_first_packet(&instance, &state, cq)?;
         let engine = Arc::new(Engine {
             instance,
             cq,
@@ -144,7 +166,7 @@ impl Engine {
             let (state, device) = self.state.open(device);
             let result = f(state, device, now);
             completed = state.collect();
-            self.set_alarm(state, device);
+            set_alarm(state, device, self.cq);
             result
         })?;
         if completed {
@@ -250,7 +272,7 @@ impl Engine {
                 found = self.progress_locked(device, now, &mut completed);
                 let (state, device) = self.state.open(device);
                 state.ask_again = now + STOPPED;
-                self.set_alarm(state, device);
+                set_alarm(state, device, self.cq);
                 return found;
             }
             // The program does not poll: whoever sends by shared memory must go on waking us.
@@ -262,18 +284,12 @@ impl Engine {
             }
             let (state, device) = self.state.open(device);
             state.ask_again = now + SOON;
-            self.set_alarm(state, device);
+            set_alarm(state, device, self.cq);
             found
         });
         if completed {
             self.instance.wake();
         }
-    }
-
-    #[inline]
-    fn set_alarm(&self, state: &State, device: &mut Device<HostMemory>) {
-        // Only of a queue that has gone.
-        let _ = device.set_alarm(self.cq, state.messages.next_timeout().min(state.ask_again));
     }
 
     #[inline]
@@ -319,7 +335,7 @@ impl Engine {
         }
         *completed |= state.collect();
         state.ask_again = Time::NEVER;
-        self.set_alarm(state, device);
+        set_alarm(state, device, self.cq);
         from_network || from_shm || *completed
     }
 

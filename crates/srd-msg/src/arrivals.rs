@@ -100,7 +100,7 @@ impl Endpoint {
     /// Whether a message was delivered that never came here: the endpoint that had this address before has it. Its sender
     /// cannot know, if that endpoint ended before it had said anything. (Who has a key has no predecessor.)
     #[inline]
-    fn has_gap(&self, peer: u32, number: Option<u32>, back: u16) -> bool {
+    pub fn has_gap(&self, peer: u32, number: Option<u32>, back: u16) -> bool {
         let delivered = match number {
             Some(number) => number.wrapping_sub(back as u32),
             None => back as u32,
@@ -121,12 +121,18 @@ impl Endpoint {
         len: u32,
     ) -> Result<(), Breach> {
         let state = &mut self.peers[peer as usize];
-        if let Body::Message(Message { part: Some(part), .. }) = body {
-            let offset = part.offset;
-            if let Some(&index) = state.assemblies.get(&number) {
-                return self.next_part(cx, index, offset, payload, len);
+        if let Body::Message(Message { part, .. }) = body
+            && let Some(&index) = state.assemblies.get(&number)
+        {
+            let taken = match part {
+                Some(part) => Some(self.next_part(cx, index, part.offset, payload, len)),
+                None => self.all_of_begun(cx, index, len),
+            };
+            if let Some(taken) = taken {
+                return taken;
             }
         }
+        let state = &mut self.peers[peer as usize];
         let ahead = number.wrapping_sub(state.expected);
         if let &Body::Void { number } = body {
             self.void(cx, peer, number);

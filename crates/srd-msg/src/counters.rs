@@ -33,6 +33,8 @@ counters! {
         expected,
         /// Messages that did not.
         unexpected,
+        /// Messages placed in their receive from their first packet on.
+        placed,
         /// Messages whose rest was read from the sender's memory.
         fetched_by_read,
         /// Messages whose rest was copied out of a process of this host.

@@ -7,9 +7,10 @@ use crate::counters::Counters;
 use crate::endpoint::{Endpoint, Place};
 use crate::lane::{Lane, Loans};
 use crate::peer::{MOST_SHORT, qkey_of};
+use crate::placement::LEAST;
 use crate::regions::Regions;
 use crate::shared::{Cx, Shared};
-use srd_device::{Access, AhNumber, CqId, Device, DeviceError, Loss, QpInit, QpKind, QpModify, Store};
+use srd_device::{Access, AhNumber, Begun, CqId, Device, DeviceError, Loss, QpInit, QpKind, QpModify, Store};
 use srd_wire::{Gid, Qpn, Status, Time};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -115,6 +116,7 @@ impl<M: Store> Domain<M> {
         let index = self.endpoints.iter().position(Option::is_none).unwrap_or(self.endpoints.len());
         let id = EndpointId(index as u32);
         device.take_newest_receive(qpn);
+        device.tell_begun(qpn, LEAST);
         let cx = &mut Cx { device, now, shared: &mut self.shared };
         let endpoint = Endpoint::new(cx, id, qpn, identity, tx)?;
         if identity.well_known {
@@ -462,6 +464,20 @@ impl<M: Store> Domain<M> {
         let cx = &mut Cx { device, now, shared: &mut self.shared };
         for endpoint in self.endpoints.iter_mut().flatten().filter(|endpoint| !endpoint.gone.is_empty()) {
             endpoint.settle_gone(cx);
+        }
+    }
+
+    /// The device has just told of a message that has begun ([`Device::poll_begun`]): if its receive waits, the rest of it goes there.
+    /// Who does not hand this on has it copied there when all of it has come.
+    #[cold]
+    pub fn take_up(&mut self, device: &mut Device<M>, now: Time, begun: &Begun) {
+        // What came before it has its turn before it.
+        self.take_completions(device, now);
+        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        let of_qp = |endpoint: &&mut Endpoint| endpoint.qpn == begun.receive.qpn;
+        if let Some(endpoint) = self.endpoints.iter_mut().flatten().find(of_qp) {
+            endpoint.take_up(cx, begun);
+            self.next_timeout = self.next_timeout.min(endpoint.next_ask);
         }
     }
 

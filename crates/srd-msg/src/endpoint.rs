@@ -91,6 +91,20 @@ pub(crate) struct Place {
     pub claimed: bool,
 }
 
+impl Place {
+    /// Where a message came from that the device has received.
+    #[inline]
+    pub fn of(receive: &Completion) -> Place {
+        Place {
+            gid: receive.src_gid,
+            qpn: receive.src_qpn,
+            ah: receive.src_ah,
+            near: false,
+            claimed: receive.claimed,
+        }
+    }
+}
+
 /// Peers that an endpoint knows at most.
 const MOST_PEERS: usize = 1 << 20;
 
@@ -194,13 +208,16 @@ impl Endpoint {
         self.peers.clear();
     }
 
+    /// Where the receive of that number lies.
+    #[inline]
+    pub fn receive_buffer(&self, index: u64) -> u64 {
+        self.receive_buffers + index * self.receive_stride
+    }
+
     #[inline]
     fn post_receive<M: Store>(&self, cx: &mut Cx<'_, M>, index: u64) {
-        let sge = Sge {
-            addr: self.receive_buffers + index * self.receive_stride,
-            len: cx.shared.max_msg,
-            lkey: cx.shared.all_memory,
-        };
+        let sge =
+            Sge { addr: self.receive_buffer(index), len: cx.shared.max_msg, lkey: cx.shared.all_memory };
         let posted = cx.device.post_recv(self.qpn, &RecvWr { wr_id: index, sges: &[sge] });
         debug_assert!(posted.is_ok(), "there are as many receive slots as buffers: {posted:?}");
     }
@@ -254,16 +271,22 @@ impl Endpoint {
             self.last_near = Some((addr, peer));
             return Some(peer);
         }
-        let route = route(from.ah.0, from.qpn, key);
-        if self.last_route.0 == route {
-            return Some(self.last_route.1);
+        if let Some(peer) = self.known_peer(from, key) {
+            return Some(peer);
         }
-        let peer = match self.routes.get(&route) {
-            Some(&peer) => peer,
-            None => self.stranger_at(cx, addr)?,
-        };
-        self.last_route = (route, peer);
+        let peer = self.stranger_at(cx, addr)?;
+        self.last_route = (route(from.ah.0, from.qpn, key), peer);
         Some(peer)
+    }
+
+    /// The same, if the device has a handle of its host and it has been heard of.
+    #[inline]
+    pub fn known_peer(&mut self, from: &Place, key: u32) -> Option<u32> {
+        let route = route(from.ah.0, from.qpn, key);
+        if self.last_route.0 != route {
+            self.last_route = (route, *self.routes.get(&route)?);
+        }
+        Some(self.last_route.1)
     }
 
     /// The peer that is, or was, the endpoint of that identity at a place.
@@ -334,14 +357,8 @@ impl Endpoint {
         }
         let index = completion.wr_id;
         if completion.status == Status::Ok {
-            let from = Place {
-                gid: completion.src_gid,
-                qpn: completion.src_qpn,
-                ah: completion.src_ah,
-                near: false,
-                claimed: completion.claimed,
-            };
-            self.arrived(cx, &from, self.receive_buffers + index * self.receive_stride, completion.byte_len);
+            let from = Place::of(completion);
+            self.arrived(cx, &from, self.receive_buffer(index), completion.byte_len);
         }
         self.post_receive(cx, index);
     }

@@ -6,6 +6,7 @@ use crate::buffers::Buffer;
 use crate::header;
 use crate::iov::Iovs;
 use crate::matching::{Place, Posted, Unexpected, Waiting, Wanted};
+use srd_device::InboundId;
 use srd_wire::KeyedHash;
 
 /// A receive of the program.
@@ -76,6 +77,8 @@ pub(crate) struct Incoming {
     pub standing: Standing,
     /// How the rest is fetched.
     pub fetch: Fetch,
+    /// The device places the rest of it where its receive wants it.
+    pub diverted: Option<InboundId>,
     pub failure: Option<Failure>,
     /// More of it is to come of which the peer may be asked.
     pub owed: bool,

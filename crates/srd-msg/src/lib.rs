@@ -26,6 +26,7 @@ mod matching;
 mod one_sided;
 mod operations;
 mod peer;
+mod placement;
 mod read_rendezvous;
 mod receiving;
 mod regions;

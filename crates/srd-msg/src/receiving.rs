@@ -212,7 +212,7 @@ impl Endpoint {
     }
 
     /// A message of `total` bytes takes a waiting receive, or its part of one that takes many.
-    fn take_receive(&mut self, index: u32, total: u64) -> Matched {
+    pub fn take_receive(&mut self, index: u32, total: u64) -> Matched {
         let min = self.min_multi_recv;
         let receive = self.receives.at_mut(index).expect("it waits");
         let Some(multi) = &mut receive.multi else {
@@ -334,6 +334,7 @@ impl Endpoint {
             held: None,
             standing: Standing::Early,
             fetch,
+            diverted: None,
             failure: None,
             owed: false,
             orphan: false,
@@ -473,6 +474,10 @@ impl Endpoint {
         let key = self.incoming.key_at(index).expect("it is there");
         let incoming = self.incoming.remove(key).expect("its key was found");
         let peer = incoming.peer;
+        if let Some(inbound) = incoming.diverted {
+            // Its receive is not to be touched any more.
+            cx.device.divert_back(inbound);
+        }
         self.discharge(cx.shared, peer, incoming.eager, incoming.orphan);
         if incoming.orphan {
             self.less_is_left(cx, peer);

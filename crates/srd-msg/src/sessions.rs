@@ -39,7 +39,7 @@ impl Endpoint {
     /// Whether a message is for this endpoint, and not for one that was at this address before. Who names nobody means
     /// whoever is at a well-known address.
     #[inline]
-    fn is_meant(&self, common: &Common) -> bool {
+    pub fn is_meant(&self, common: &Common) -> bool {
         common.toward == self.identity.number.get() || common.toward == 0 && self.identity.well_known
     }
 

@@ -6,7 +6,7 @@ use srd_device::DeviceConfig;
 use srd_msg::*;
 use srd_wire::Nanos;
 use std::sync::{Arc, Mutex};
-use support::harness::{gid, pattern};
+use support::harness::{Fate, gid, pattern};
 use support::*;
 
 const SIZES: [usize; 9] = [0, 1, 8, 512, 513, 8_000, 9_000, 60_000, 3_000_000];
@@ -52,6 +52,66 @@ fn messages_of_all_lengths_arrive_whole_wherever_they_wait() {
             }
         }
     }
+}
+
+/// Two hosts that have spoken to each other, whose devices take messages of 64 KB, and a receive for one that is sent then.
+fn long(rough: Option<u64>) -> (Cluster, Iov, Vec<u8>) {
+    let device_config = DeviceConfig { max_msg: 70_000, ..device_config() };
+    let mut cluster = Cluster::with_device(2, Config::default(), device_config);
+    rough.into_iter().for_each(|seed| cluster.rough(seed));
+    for (from, to) in [(0, 1), (1, 0), (0, 1), (1, 0)] {
+        let (bytes, room) = (cluster.bytes(from, &[1]), cluster.room(to, 1));
+        cluster.recv(to, Some(from), 1, 0, room, 1);
+        cluster.send(from, to, 1, bytes, 2);
+        cluster.next(to);
+        cluster.next(from);
+    }
+    let bytes = pattern(60_000, 5);
+    let (from, to) = (cluster.bytes(0, &bytes), cluster.room(1, 60_000));
+    cluster.recv(1, None, 7, 0, to, 3);
+    cluster.send(0, 1, 7, from, 4);
+    (cluster, to, bytes)
+}
+
+#[test]
+fn a_long_message_whose_receive_waits_is_placed_there_from_its_first_packet_on() {
+    let (mut cluster, to, bytes) = long(None);
+    // It is there before the domain looks at what has completed.
+    while cluster.counters(1).placed == 0 {
+        assert!(cluster.step());
+    }
+    (0..20).for_each(|_| _ = cluster.step());
+    let here = cluster.read(1, to).iter().zip(&bytes).take_while(|(here, sent)| here == sent).count();
+    assert!(here > 10_000, "{here} bytes");
+    cluster.nothing(1);
+    check(&mut cluster, 1, 3, to, &bytes);
+    assert_eq!(cluster.next(0).error, None);
+    let placed = (0..20).filter(|&seed| {
+        let (mut cluster, to, bytes) = long(Some(seed));
+        check(&mut cluster, 1, 3, to, &bytes);
+        cluster.counters(1).placed > 0
+    });
+    assert!(placed.count() > 0, "and where packets are lost and late");
+}
+
+#[test]
+fn a_message_whose_sender_is_lost_halfway_fails_and_nothing_is_placed_afterwards() {
+    let (mut cluster, to, bytes) = long(None);
+    while cluster.counters(1).placed == 0 {
+        assert!(cluster.step());
+    }
+    // Both are cut off for longer than the peer timeout, and what was under way comes later.
+    let held = Nanos::from_secs(4);
+    cluster.net.judge = Some(Box::new(move |from, _| if from == 0 { Fate::Late(held) } else { Fate::Lost }));
+    let done = cluster.next(1);
+    assert_eq!((done.context, done.len), (3, 60_000));
+    assert!(matches!(done.error, Some(Failure::PeerLost(_))), "{done:?}");
+    let left = cluster.read(1, to);
+    assert!(left != bytes);
+    cluster.net.judge = None;
+    cluster.settle(Nanos::from_secs(10));
+    assert!(cluster.read(1, to) == left, "it is the program's again");
+    assert!(cluster.next(0).error.is_some());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::log;
 use crate::neighbours::Neighbours;
 use crate::notify::Fired;
 use crate::options::LogLevel;
-use crate::receive::Receiver;
+use crate::receive::{OnBegun, Receiver, Upwards};
 use crate::transmit::Transmitter;
 use serde::Serialize;
 use srd_device::{AsyncEvent, Completion, CqId, Device, HostMemory};
@@ -102,6 +102,8 @@ pub struct Core {
     wire_looked_at: Time,
     /// What layers above know of peers.
     pub names: Vec<Names>,
+    /// Who takes messages up that begin.
+    pub on_begun: Vec<OnBegun>,
     /// When the counters may be written next.
     pub stats_due: Time,
     /// Which rounds the last file of counters covers.
@@ -139,6 +141,7 @@ impl Core {
             neighbours: Neighbours::default(),
             wire_looked_at,
             names: Vec::new(),
+            on_begun: Vec::new(),
             stats_due: Time(0),
             stats_written_at_rounds: 0,
         }
@@ -159,7 +162,8 @@ impl Core {
         if now.since(self.wire_looked_at) > LOOK_AT_WIRE_EVERY {
             self.look_at_wire(now);
         }
-        let received = self.receiver.receive(now, &mut self.device, self.keyring.as_mut());
+        let upwards = Upwards { device: &mut self.device, on_begun: &mut self.on_begun };
+        let received = self.receiver.receive(now, upwards, self.keyring.as_mut());
         if received > 0 {
             self.last_arrival = now;
             self.moved_many |= received > MANY;

@@ -21,7 +21,7 @@ use crate::receive::Receiver;
 use crate::shared::{Shared, Unavailable, register_for_exit};
 use crate::stats::{LayerStats, Stats};
 use crate::stats_socket::StatsSocket;
-use srd_device::{AsyncEvent, Completion, CqId, DeviceError, QPS_PER_PORT, QpInit};
+use srd_device::{AsyncEvent, Begun, Completion, CqId, DeviceError, QPS_PER_PORT, QpInit};
 use srd_wire::{Gid, InstanceAddr, Nanos, Qpn, Time};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -583,6 +583,16 @@ impl Instance {
         names: impl Fn(&mut Locked<'_>, InstanceAddr) -> Option<bool> + Send + 'static,
     ) -> Result<(), Unavailable> {
         self.shared.lock()?.names.push(Box::new(names));
+        Ok(())
+    }
+
+    /// From now on `told` hears of messages whose first packet has come, if their queue pair tells of them
+    /// ([`srd_device::Device::tell_begun`]), until it answers false. It is called between two packets, by whoever moves them, under the lock.
+    pub fn on_begun(
+        &self,
+        told: impl FnMut(&mut Locked<'_>, Time, &Begun) -> bool + Send + 'static,
+    ) -> Result<(), Unavailable> {
+        self.shared.lock()?.on_begun.push(Box::new(told));
         Ok(())
     }
 

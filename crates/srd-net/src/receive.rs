@@ -17,6 +17,7 @@
 )]
 
 use crate::address::is_martian;
+use crate::beside::Locked;
 use crate::clock::KernelClock;
 use crate::frame;
 use crate::hints::KeyHints;
@@ -26,7 +27,7 @@ use crate::payload;
 use crate::sys::packet::{MOST_BYTES, Ring};
 use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket, Run};
 use serde::Serialize;
-use srd_device::{Device, Follower, HostMemory, Received};
+use srd_device::{Begun, Device, Follower, HostMemory, Received};
 use srd_wire::codec::DecodeError;
 use srd_wire::seal::{Keyring, OpenError};
 use srd_wire::{Gid, InstanceAddr, Nanos, Time, codec};
@@ -99,6 +100,16 @@ pub struct Receiver {
     /// the sockets since it was last asked.
     aside: Option<u32>,
     intake: Intake,
+}
+
+/// What a layer above does about a message that has begun. False: the layer has gone.
+pub type OnBegun = Box<dyn FnMut(&mut Locked<'_>, Time, &Begun) -> bool + Send>;
+
+/// Where packets go.
+pub struct Upwards<'a> {
+    pub device: &'a mut Device<HostMemory>,
+    /// Told of messages that have begun.
+    pub on_begun: &'a mut Vec<OnBegun>,
 }
 
 /// From datagrams to the device.
@@ -246,18 +257,13 @@ impl Receiver {
         self.in_vain = 0;
     }
 
-    /// Receives what is there and gives it to `device`. Returns how many packets came.
+    /// Receives what is there and gives it to the device. Returns how many packets came.
     ///
     /// Where the last look found nothing, one run is taken, with the call that costs least: for most of the time a
     /// program that polls finds nothing, and what it then waits for is one answer. What else has come waits for the
     /// next look.
     #[inline]
-    pub fn receive(
-        &mut self,
-        now: Time,
-        device: &mut Device<HostMemory>,
-        mut keyring: Option<&mut Keyring>,
-    ) -> u64 {
+    pub fn receive(&mut self, now: Time, mut upwards: Upwards<'_>, mut keyring: Option<&mut Keyring>) -> u64 {
         let Receiver { ports, batch, ring, looked, in_vain, intake, aside, .. } = self;
         let before = intake.counters.packets;
         if aside.is_some() {
@@ -269,7 +275,7 @@ impl Receiver {
             // Nothing that may not be overtaken has come by the sockets for a while (`SourcePorts::send`). Otherwise what lies
             // in the ring has its turn among what lies there.
             if *in_vain >= QUIET && now.since(*looked) < SOCKETS_EVERY {
-                take_from_ring(ring, u64::MAX, intake, now, device, keyring);
+                take_from_ring(ring, u64::MAX, intake, now, &mut upwards, keyring);
                 return intake.counters.packets - before;
             }
             *looked = now;
@@ -298,12 +304,12 @@ impl Receiver {
                     let Some(run) = batch.run(run) else { continue };
                     last = run.arrived.unwrap_or(0);
                     if let Some(ring) = &mut ring {
-                        take_from_ring(ring, last, intake, now, device, keyring.as_deref_mut());
+                        take_from_ring(ring, last, intake, now, &mut upwards, keyring.as_deref_mut());
                     } else if let Some(came) = aside {
                         let short = run.bytes.len() + frame::UDP <= usize::from(MOST_BYTES);
                         *came += u32::from(short && run.from.ip() != intake.own);
                     }
-                    intake.handle_run(now, port.port, run, device, keyring.as_deref_mut());
+                    intake.handle_run(now, port.port, run, &mut upwards, keyring.as_deref_mut());
                 }
                 if runs == most {
                     until = until.min(last);
@@ -314,7 +320,7 @@ impl Receiver {
             }
         }
         if let Some(ring) = ring {
-            take_from_ring(ring, until, intake, now, device, keyring);
+            take_from_ring(ring, until, intake, now, &mut upwards, keyring);
         }
         intake.counters.packets - before
     }
@@ -327,7 +333,7 @@ fn take_from_ring(
     until: u64,
     intake: &mut Intake,
     now: Time,
-    device: &mut Device<HostMemory>,
+    upwards: &mut Upwards<'_>,
     mut keyring: Option<&mut Keyring>,
 ) {
     for _ in 0..PACKETS_PER_ROUND {
@@ -347,7 +353,7 @@ fn take_from_ring(
                 ce: datagram.ce,
                 arrived: Some(captured.arrived),
             };
-            intake.handle_run(now, datagram.to_port, run, device, keyring.as_deref_mut());
+            intake.handle_run(now, datagram.to_port, run, upwards, keyring.as_deref_mut());
             intake.counters.by_packet_socket += intake.counters.packets - before;
         });
         if taken.is_none() {
@@ -373,9 +379,10 @@ impl Intake {
         now: Time,
         port: u16,
         run: Run<'_>,
-        device: &mut Device<HostMemory>,
+        upwards: &mut Upwards<'_>,
         mut keyring: Option<&mut Keyring>,
     ) {
+        let Upwards { device, on_begun } = upwards;
         let Intake { clock, latest, own, hints, counters } = self;
         counters.runs += 1;
         counters.bytes += run.bytes.len() as u64;
@@ -428,6 +435,9 @@ impl Intake {
                         Received { arrived, seen: now, from, packet: &packet, bytes, ce },
                     );
                     header = if followed { codec::bare_data_header(plain, &packet) } else { None };
+                    if let Some(begun) = device.poll_begun() {
+                        on_begun.retain_mut(|told| told(&mut Locked::new(device), now, &begun));
+                    }
                 }
                 Err(e) => {
                     *counters.not_decoded.entry(e.name()).or_default() += 1;

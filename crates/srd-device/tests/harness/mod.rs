@@ -119,6 +119,11 @@ impl<M: Memory> Net<M> {
 
     /// One step of the clock. False if nothing will ever happen again.
     pub fn step(&mut self) -> bool {
+        self.step_with(|_, _, _, _| {})
+    }
+
+    /// The same; `told` hears at once of messages that devices tell of when they begin.
+    pub fn step_with(&mut self, mut told: impl FnMut(usize, &mut Device<M>, Time, &Begun)) -> bool {
         self.flush();
         let next = self.next();
         if next == Time::NEVER {
@@ -132,7 +137,11 @@ impl<M: Memory> Net<M> {
             if let Some(host) = host {
                 let Flying { to, from, packet, bytes } = flying;
                 let received = Received::new(self.now, from, &packet, bytes);
-                self.devices[host].handle_packet(self.now, to.port, received);
+                let device = &mut self.devices[host];
+                device.handle_packet(self.now, to.port, received);
+                if let Some(begun) = device.poll_begun() {
+                    told(host, device, self.now, &begun);
+                }
             }
         }
         for device in &mut self.devices {

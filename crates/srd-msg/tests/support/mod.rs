@@ -235,7 +235,8 @@ impl Cluster {
             self.net.now = self.net.now.max(own);
             return true;
         }
-        self.net.step()
+        let domains = &mut self.domains;
+        self.net.step_with(|host, device, now, begun| domains[host].take_up(device, now, begun))
     }
 
     pub fn progress(&mut self) {

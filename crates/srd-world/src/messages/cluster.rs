@@ -215,7 +215,11 @@ impl Cluster {
         while let Some(Datagram { to, from, packet, bytes, marked }) = process.inbox.pop_front() {
             process.inbox_bytes -= bytes as u64;
             let received = Received { ce: marked, ..Received::new(local, from, &packet, bytes) };
-            process.living().device.handle_packet(local, to.port, received);
+            let life = process.living();
+            life.device.handle_packet(local, to.port, received);
+            if let Some(begun) = life.device.poll_begun() {
+                life.domain.take_up(&mut life.device, local, &begun);
+            }
         }
         let device = &mut process.living().device;
         if device.next_timeout() <= local {
