@@ -16,7 +16,7 @@ use crate::open::{
     warn_about_buffer,
 };
 use crate::options::{LogLevel, Options, ProgressMode};
-use crate::progress::{self, LONGEST_DRAIN, LONGEST_SILENCE};
+use crate::progress::{self, LONGEST_DRAIN, LONGEST_SILENCE, policy};
 use crate::receive::Receiver;
 use crate::shared::{Shared, Unavailable, register_for_exit};
 use crate::stats::{LayerStats, Stats};
@@ -433,7 +433,10 @@ impl Instance {
         let shared = &*self.shared;
         shared.poll_activity.paused();
         let now = clock::now();
-        if shared.mode != ProgressMode::Inline && shared.poll_activity.sleeps_past(now, now, false) {
+        let sleepers = shared.notifier.sleepers().any();
+        if policy::thread_is_in_charge(shared.mode, sleepers)
+            && shared.poll_activity.sleeps_past(now, now, false)
+        {
             shared.kick.signal();
         }
     }

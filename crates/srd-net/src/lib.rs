@@ -2,7 +2,7 @@
 //!
 //! An [`Instance`] owns a [`srd_device::Device`] and its sockets. Whatever a program does with the device goes
 //! through [`Instance::with`]; completions come through [`Instance::poll_cq`], or after [`Instance::wait`]. Packets
-//! move whenever the program polls, and in a thread that sleeps on the sockets while it does not (see `progress.rs`).
+//! move whenever the program polls, and in a thread that sleeps on the sockets while it does not (see `progress/`).
 //!
 //! The way of a packet out: `core.rs` takes it from the device, `transmit.rs` encodes it, seals it and joins it with
 //! its neighbours, `fault.rs` may spoil it, `source_ports.rs` sends it through `sys/udp`. The way in: `sys/udp`,
@@ -14,7 +14,6 @@
 mod address;
 mod beside;
 mod clock;
-mod contention;
 mod copies;
 mod core;
 mod core_lock;
@@ -33,9 +32,7 @@ mod open;
 pub mod options;
 mod packet_wire;
 mod payload;
-mod poll_activity;
 mod progress;
-mod progress_handoff;
 mod receive;
 mod shared;
 mod slots;
@@ -59,7 +56,7 @@ pub use open::OpenError;
 pub use open::check;
 pub use options::{Address, LogLevel, Options, OptionsError, ProgressMode, Warning, Wire};
 pub use packet_wire::{NoWire, check as check_packet_sockets};
-pub use poll_activity::ProgressCounters;
+pub use progress::poll_activity::ProgressCounters;
 pub use progress::{LONGEST_DRAIN, LONGEST_SILENCE};
 pub use receive::ReceiveCounters;
 pub use shared::Unavailable;

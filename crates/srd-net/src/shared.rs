@@ -4,7 +4,6 @@
 use crate::address::LocalAddress;
 use crate::beside::Locked;
 use crate::clock;
-use crate::contention::Contention;
 use crate::core::Core;
 use crate::core_lock::{CoreLock, Held, Refused};
 use crate::host;
@@ -13,8 +12,10 @@ use crate::log;
 use crate::notify::Notifier;
 use crate::open::{OpenError, advice_for};
 use crate::options::{Options, ProgressMode};
-use crate::poll_activity::PollActivity;
-use crate::progress_handoff::ProgressHandoff;
+use crate::progress::contention::Contention;
+use crate::progress::handoff::ProgressHandoff;
+use crate::progress::policy::{self, VainPoll};
+use crate::progress::poll_activity::PollActivity;
 use crate::stats::{self, LayerStats, Reporter, Stats};
 use crate::stats_socket::StatsSocket;
 use crate::sys::event::{EventFd, PollSet};
@@ -228,8 +229,9 @@ impl Shared {
         if sleepers.any() {
             sleepers.moved(moved, due);
         }
-        let leader = sleepers.any() && self.mode != ProgressMode::Thread;
-        if self.mode != ProgressMode::Inline && !leader && self.poll_activity.sleeps_past(due, now, busy) {
+        if policy::thread_is_in_charge(self.mode, sleepers.any())
+            && self.poll_activity.sleeps_past(due, now, busy)
+        {
             self.kick.signal();
         }
     }
@@ -244,21 +246,19 @@ impl Shared {
             self.contention.found();
             return;
         }
-        if self.contention.in_company() {
-            self.contention.give_way();
-            return;
-        }
-        let sleeps_anyway = self.notifier.sleepers().any();
-        if self.mode != ProgressMode::Thread && self.contention.should_rest(now) && !sleeps_anyway {
-            if self.contention.should_give_way(now) {
+        match policy::vain_poll(self.mode, self.notifier.sleepers().any(), self.contention.cores(now)) {
+            VainPoll::Return => {}
+            VainPoll::GiveWay => self.contention.give_way(),
+            VainPoll::Yield => {
                 self.contention.give_way();
                 self.contention.count_rest();
-                return;
             }
-            let until = due.min(now + self.contention.rest());
-            self.poll_activity.rests(until);
-            self.poll_set.wait(Some(Duration::from_nanos(until.since(now).0)));
-            self.contention.rested(clock::now(), until);
+            VainPoll::Rest => {
+                let until = due.min(now + self.contention.rest());
+                self.poll_activity.rests(until);
+                self.poll_set.wait(Some(Duration::from_nanos(until.since(now).0)));
+                self.contention.rested(clock::now(), until);
+            }
         }
     }
 

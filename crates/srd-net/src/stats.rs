@@ -4,7 +4,7 @@
 use crate::beside::Locked;
 use crate::core::{Core, CoreCounters};
 use crate::log;
-use crate::poll_activity::ProgressCounters;
+use crate::progress::poll_activity::ProgressCounters;
 use crate::receive::ReceiveCounters;
 use crate::transmit::TransmitCounters;
 use serde::{Deserialize, Deserializer, Serialize};

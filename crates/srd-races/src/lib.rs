@@ -46,7 +46,7 @@ mod ring;
 mod core_lock;
 #[path = "../../srd-net/src/notify.rs"]
 mod notify;
-#[path = "../../srd-net/src/progress_handoff.rs"]
+#[path = "../../srd-net/src/progress/handoff.rs"]
 mod progress_handoff;
 
 pub mod failing;

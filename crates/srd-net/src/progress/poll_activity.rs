@@ -1,6 +1,6 @@
 //! When the program polls, and until when the progress thread sleeps: by that each knows what it may leave to the other.
 
-use crate::progress_handoff;
+use super::handoff::LATEST;
 use serde::Serialize;
 use srd_wire::{Nanos, Time};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A program is at the device "now" if it called less than this ago. Where ranks share cores and give way to each other, one
 /// that polls is away for as long again and again; a thread that took over then would only take the core from others.
 const CALLS_NOW: Nanos = Nanos::from_micros(300);
-/// Shortest time that the thread parks.
-pub(crate) const SHORTEST_PARK: Nanos = Nanos::from_micros(200);
-/// Longest time that the thread parks while the program polls: how late it takes over at worst.
-const LONGEST_PARK: Nanos = progress_handoff::LATEST;
 /// The thread is woken if a program that has not called for a while has something due this much before the thread would wake.
 const KICK_AHEAD: Nanos = Nanos::from_micros(50);
 
@@ -95,7 +91,7 @@ impl PollActivity {
         let wakes = Time(self.thread_wakes.load(Ordering::Relaxed));
         // While the program calls, its calls are in time; the thread must only be there when they stop. It parks by
         // its own clock, which is read later than `now`.
-        let ahead = if busy { Nanos(2 * LONGEST_PARK.0) } else { KICK_AHEAD };
+        let ahead = if busy { Nanos(2 * LATEST.0) } else { KICK_AHEAD };
         let latest = due.max(now) + ahead;
         let past = wakes > latest;
         if past {
@@ -115,9 +111,10 @@ impl PollActivity {
         }
     }
 
-    pub(crate) fn park_time(&self) -> Nanos {
-        let last = self.last_call.load(Ordering::Relaxed);
+    /// For how long the program had been polling at its last call, if it polls at this time.
+    pub(crate) fn polling_for(&self, now: Time) -> Option<Nanos> {
         let since = self.calling_since.load(Ordering::Relaxed);
-        Nanos(last.saturating_sub(since) / 4).clamp(SHORTEST_PARK, LONGEST_PARK)
+        let last = self.last_call.load(Ordering::Relaxed);
+        self.calls_now(now).then(|| Nanos(last.saturating_sub(since)))
     }
 }

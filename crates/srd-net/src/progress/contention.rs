@@ -46,6 +46,19 @@ const CROWD: u32 = 64;
 /// How often one of a crowd looks at the sockets. Some ten threads have their turn on a core meanwhile.
 const LOOKS: Nanos = Nanos::from_micros(20);
 
+/// Whose the cores are, as a poll sees it that has found nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cores {
+    /// Nobody else wants them.
+    Free,
+    /// Other threads of the program poll, too.
+    Company,
+    /// Others want them, and give way in turn.
+    Yielded,
+    /// Others want them, and keep them for all of their turn.
+    Taken,
+}
+
 /// See the module. Shared by the threads that poll; races between them cost an observation at worst.
 pub(crate) struct Contention {
     /// When the last poll was, if it found nothing; else 0.
@@ -85,6 +98,20 @@ impl Contention {
             company: AtomicU32::new(0),
             crowd: AtomicU32::new(0),
             last_look: AtomicU64::new(0),
+        }
+    }
+
+    /// After a poll that found nothing.
+    #[inline]
+    pub(crate) fn cores(&self, now: Time) -> Cores {
+        if self.in_company() {
+            Cores::Company
+        } else if !self.is_contended(now) {
+            Cores::Free
+        } else if self.others_give_way(now) {
+            Cores::Yielded
+        } else {
+            Cores::Taken
         }
     }
 
@@ -173,8 +200,8 @@ impl Contention {
         Nanos(self.next_rest.load(Ordering::Relaxed))
     }
 
-    /// Whether a poll that should rest gives way instead: those who want the core do so, too.
-    pub(crate) fn should_give_way(&self, now: Time) -> bool {
+    /// Whether those who want the core are thought to give way, too.
+    fn others_give_way(&self, now: Time) -> bool {
         now.0 >= self.stubborn_until.load(Ordering::Relaxed)
     }
 
@@ -183,9 +210,9 @@ impl Contention {
         self.rests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// After a poll that found nothing: whether it should rest.
+    /// After a poll that found nothing: whether others want the cores.
     #[inline]
-    pub(crate) fn should_rest(&self, now: Time) -> bool {
+    fn is_contended(&self, now: Time) -> bool {
         let last = Time(self.last_poll.load(Ordering::Relaxed));
         self.last_poll.store(now.0, Ordering::Relaxed);
         if last > Time(0) && now.since(last) > AWAY {
@@ -251,10 +278,10 @@ mod tests {
         for i in 0..WAITS as u64 {
             contention.rested(ms(10 * i), Time(ms(10 * i).0 - 1_000_000));
         }
-        assert!(!contention.should_rest(ms(21)), "three waits are no evidence without a fourth");
+        assert!(!contention.is_contended(ms(21)), "three waits are no evidence without a fourth");
         contention.rested(ms(30), ms(29));
-        assert!(contention.should_rest(ms(31)));
-        assert!(!contention.should_rest(ms(31) + MEMORY));
+        assert!(contention.is_contended(ms(31)));
+        assert!(!contention.is_contended(ms(31) + MEMORY));
     }
 
     #[test]
@@ -305,19 +332,19 @@ mod tests {
         let turn = Nanos::from_millis(3);
         let mut now = Time(1_000_000_000);
         for _ in 0..STUBBORN {
-            assert!(contention.should_give_way(now));
+            assert!(contention.others_give_way(now));
             now += turn;
             contention.gave_way(now, turn);
         }
-        assert!(!contention.should_give_way(now));
+        assert!(!contention.others_give_way(now));
         now += BELIEVED;
-        assert!(contention.should_give_way(now), "it is tried again");
+        assert!(contention.others_give_way(now), "it is tried again");
         contention.gave_way(now, turn);
-        assert!(!contention.should_give_way(now), "once is enough then");
+        assert!(!contention.others_give_way(now), "once is enough then");
         now += BELIEVED;
         contention.gave_way(now, RAN);
         contention.gave_way(now, turn);
-        assert!(contention.should_give_way(now), "they do give way");
+        assert!(contention.others_give_way(now), "they do give way");
     }
 
     #[test]
@@ -326,6 +353,6 @@ mod tests {
         for i in 1..20u64 {
             contention.rested(Time(i * 40_000_000), Time(i * 40_000_000 - 1_000_000));
         }
-        assert!(!contention.should_rest(Time(20 * 40_000_000)));
+        assert!(!contention.is_contended(Time(20 * 40_000_000)));
     }
 }

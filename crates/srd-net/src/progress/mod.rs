@@ -1,20 +1,25 @@
-//! Who moves packets. While the program polls, its polls do; while it does not, a thread does, which sleeps on the sockets.
+//! Who moves packets. While the program polls, its polls do; while it does not, a thread does, which sleeps on the sockets. What follows
+//! from that for everybody is decided in `policy.rs`, from what `poll_activity.rs` (does the program poll?), `notify.rs` (do
+//! threads of its sleep?) and `contention.rs` (who wants its cores?) see.
 //!
 //! The thread must not wake for packets that a polling program takes anyway: on a core of its own that costs power
 //! and the sender's core the wake-up, on the program's core it costs the program its time. So each poll leaves the
 //! time, and a thread that finds polls going on sleeps on a timer instead ("parks"), for a quarter of the time for
-//! which the program has been polling: a program that has been polling for long will not stop this very moment,
-//! and one that polls only now and then is soon relieved. After some milliseconds polls put the timer off
-//! (`progress_handoff.rs`), and the thread does not wake before they end.
+//! which the program has been polling. After some milliseconds polls put the timer off (`handoff.rs`), and the thread does not
+//! wake before they end.
+
+pub(crate) mod contention;
+pub(crate) mod handoff;
+pub(crate) mod policy;
+pub(crate) mod poll_activity;
 
 use crate::clock;
 use crate::core::Core;
 use crate::log;
-use crate::options::{LogLevel, ProgressMode};
-use crate::poll_activity::SHORTEST_PARK;
-use crate::progress_handoff::LATEST;
+use crate::options::LogLevel;
 use crate::shared::{Shared, THREAD, Unavailable};
 use crate::sys::process::{self, Cores};
+use policy::{SHORTEST_PARK, ThreadStep};
 use srd_wire::{Nanos, Time};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -82,48 +87,52 @@ fn leave_cores_to(program: &Cores) {
 fn run(shared: &Shared) {
     while !shared.closing.load(Ordering::SeqCst) {
         let now = clock::now();
-        if shared.mode == ProgressMode::Auto {
-            let calls_for = shared.poll_activity.calls_now(now).then(|| shared.poll_activity.park_time());
-            let others = shared.handoff.begin_park(now, shared.notifier.sleepers());
-            if let Some(until) = others.or_else(|| (calls_for? == LATEST).then(|| shared.handoff.watch(now)))
-            {
-                note_park(shared, until);
-                if shared.handoff.park() {
-                    shared.kick.drain();
+        match policy::thread_step(shared.mover(now)) {
+            ThreadStep::Round => round(shared, now),
+            ThreadStep::Park(time) => park(shared, now, time),
+            ThreadStep::AwaitPolls => await_handoff(shared, shared.handoff.watch(now)),
+            ThreadStep::AwaitSleeper => {
+                if let Some(until) = shared.handoff.begin_park(now, shared.notifier.sleepers()) {
+                    await_handoff(shared, until);
                 }
-                continue;
-            }
-            if let Some(time) = calls_for {
-                park(shared, now, time);
-                continue;
             }
         }
-        match shared.core.try_lock() {
-            Some(mut core) => {
-                let now = clock::now(); // behind whoever had the lock before
-                shared.poll_activity.counters.wakes.fetch_add(1, Ordering::Relaxed);
-                core.thread_round(now);
-                let stats_due = shared.write_stats_if_due(&mut core, now);
-                let due = core.next_timeout().min(stats_due);
-                shared.poll_activity.thread_wakes.store(due.0, Ordering::Relaxed);
-                let fired = core.fired();
-                let moved = core.take_moved();
-                drop(core);
-                shared.notifier.tell(fired);
-                if moved {
-                    shared.notifier.sleepers().wake();
-                }
-                let sleep = due.since(clock::now());
-                if sleep > Nanos::ZERO {
-                    let timeout = (due != Time::NEVER).then(|| Duration::from_nanos(sleep.0));
-                    if shared.poll_set.wait(timeout).first_is_ready {
-                        shared.kick.drain();
-                    }
-                }
-            }
-            // Whoever holds the lock moves packets. If the device has failed, `closing` is set soon.
-            None => park(shared, now, SHORTEST_PARK),
+    }
+}
+
+/// Moves packets, then sleeps on the sockets.
+fn round(shared: &Shared, now: Time) {
+    let Some(mut core) = shared.core.try_lock() else {
+        // Whoever holds the lock moves packets. If the device has failed, `closing` is set soon.
+        return park(shared, now, SHORTEST_PARK);
+    };
+    let now = clock::now(); // behind whoever had the lock before
+    shared.poll_activity.counters.wakes.fetch_add(1, Ordering::Relaxed);
+    core.thread_round(now);
+    let stats_due = shared.write_stats_if_due(&mut core, now);
+    let due = core.next_timeout().min(stats_due);
+    shared.poll_activity.thread_wakes.store(due.0, Ordering::Relaxed);
+    let fired = core.fired();
+    let moved = core.take_moved();
+    drop(core);
+    shared.notifier.tell(fired);
+    if moved {
+        shared.notifier.sleepers().wake();
+    }
+    let sleep = due.since(clock::now());
+    if sleep > Nanos::ZERO {
+        let timeout = (due != Time::NEVER).then(|| Duration::from_nanos(sleep.0));
+        if shared.poll_set.wait(timeout).first_is_ready {
+            shared.kick.drain();
         }
+    }
+}
+
+/// Sleeps until whoever moves packets stops: until `until`, if nobody puts that off.
+fn await_handoff(shared: &Shared, until: Time) {
+    note_park(shared, until);
+    if shared.handoff.park() {
+        shared.kick.drain();
     }
 }
 
@@ -140,6 +149,11 @@ fn note_park(shared: &Shared, until: Time) {
 }
 
 impl Shared {
+    /// Who moves packets at this time.
+    fn mover(&self, now: Time) -> policy::Mover {
+        policy::mover(self.mode, self.notifier.sleepers().any(), self.poll_activity.polling_for(now))
+    }
+
     /// A thread of the program has slept and moved packets; from now on it may do neither.
     pub(crate) fn hand_over(&self) {
         if let Some(alarm_at) = self.handoff.begin(clock::now()) {

@@ -1,0 +1,158 @@
+//! Who moves packets, and what everybody else does meanwhile: decided here alone, from what the other files of this folder see. A few
+//! functions without time, threads or state.
+
+use super::contention::Cores;
+use super::handoff::LATEST;
+use crate::options::ProgressMode;
+use srd_wire::Nanos;
+
+/// Shortest time for which the thread sleeps while the program polls.
+pub const SHORTEST_PARK: Nanos = Nanos::from_micros(200);
+
+/// Who moves the packets of an instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mover {
+    /// Polls of the program, as they have for so long.
+    Polls(Nanos),
+    /// A thread of the program that sleeps on the sockets, or is about to.
+    Sleeper,
+    /// The progress thread, which sleeps on the sockets.
+    Thread,
+    /// Nobody until the program calls: there is no thread.
+    Nobody,
+}
+
+/// Who it is, if the program has been polling for `polls` and threads of its sleep or not.
+pub fn mover(mode: ProgressMode, sleepers: bool, polls: Option<Nanos>) -> Mover {
+    match (mode, sleepers, polls) {
+        (ProgressMode::Thread, ..) => Mover::Thread,
+        (_, true, _) => Mover::Sleeper,
+        (_, false, Some(polls)) => Mover::Polls(polls),
+        (ProgressMode::Auto, false, None) => Mover::Thread,
+        (ProgressMode::Inline, false, None) => Mover::Nobody,
+    }
+}
+
+/// What the progress thread does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ThreadStep {
+    /// A round, and then it sleeps on the sockets until something comes or is due.
+    Round,
+    /// It sleeps until a thread of the program comes out of its sleep and does not sleep again.
+    AwaitSleeper,
+    /// It sleeps until polls end, which put its alarm off.
+    AwaitPolls,
+    /// It sleeps for so long.
+    Park(Nanos),
+}
+
+/// A program that has been polling for long will not stop this very moment, and one that polls only now and then is soon relieved.
+pub fn thread_step(mover: Mover) -> ThreadStep {
+    match mover {
+        Mover::Thread | Mover::Nobody => ThreadStep::Round,
+        Mover::Sleeper => ThreadStep::AwaitSleeper,
+        Mover::Polls(polls) if polls.0 / 4 >= LATEST.0 => ThreadStep::AwaitPolls,
+        Mover::Polls(polls) => ThreadStep::Park(Nanos((polls.0 / 4).max(SHORTEST_PARK.0))),
+    }
+}
+
+/// Whether the progress thread is to be woken for what is due before it wakes, by a call that has found that out.
+pub fn thread_is_in_charge(mode: ProgressMode, sleepers: bool) -> bool {
+    match mode {
+        ProgressMode::Inline => false,
+        ProgressMode::Thread => true,
+        ProgressMode::Auto => !sleepers,
+    }
+}
+
+/// What a poll does that has found nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VainPoll {
+    /// It returns: the program will poll again.
+    Return,
+    /// It lets another thread of the program have the core.
+    GiveWay,
+    /// It lets another process have the core.
+    Yield,
+    /// It sleeps for a moment, or until a packet comes: others that have the core keep it, but not from who is woken.
+    Rest,
+}
+
+/// Where a thread sleeps on the sockets already, that one is woken by packets.
+pub fn vain_poll(mode: ProgressMode, sleepers: bool, cores: Cores) -> VainPoll {
+    match cores {
+        Cores::Company => VainPoll::GiveWay,
+        _ if sleepers || mode == ProgressMode::Thread => VainPoll::Return,
+        Cores::Free => VainPoll::Return,
+        Cores::Yielded => VainPoll::Yield,
+        Cores::Taken => VainPoll::Rest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODES: [ProgressMode; 3] = [ProgressMode::Auto, ProgressMode::Thread, ProgressMode::Inline];
+    const POLLS: [Option<Nanos>; 4] =
+        [None, Some(Nanos(0)), Some(Nanos::from_millis(2)), Some(Nanos::from_secs(1))];
+
+    /// Every state there is.
+    fn states() -> impl Iterator<Item = (ProgressMode, bool, Option<Nanos>)> {
+        let sleepers = |mode| [false, true].map(|sleepers| (mode, sleepers));
+        MODES
+            .into_iter()
+            .flat_map(sleepers)
+            .flat_map(|(mode, sleepers)| POLLS.into_iter().map(move |polls| (mode, sleepers, polls)))
+    }
+
+    #[test]
+    fn somebody_moves_packets_wherever_there_is_a_thread() {
+        for (mode, sleepers, polls) in states() {
+            let mover = mover(mode, sleepers, polls);
+            assert_eq!(mover == Mover::Nobody, mode == ProgressMode::Inline && !sleepers && polls.is_none());
+            assert_eq!(
+                mover == Mover::Thread,
+                mode == ProgressMode::Thread || mode == ProgressMode::Auto && !sleepers && polls.is_none()
+            );
+        }
+    }
+
+    #[test]
+    fn the_thread_sleeps_while_others_move_packets_and_is_back_in_time() {
+        for (mode, sleepers, polls) in states() {
+            let mover = mover(mode, sleepers, polls);
+            let step = thread_step(mover);
+            assert_eq!(step == ThreadStep::Round, matches!(mover, Mover::Thread | Mover::Nobody));
+            if let ThreadStep::Park(time) = step {
+                assert!((SHORTEST_PARK.0..LATEST.0).contains(&time.0), "{time:?}");
+            }
+        }
+        let long = Nanos(4 * LATEST.0);
+        assert_eq!(thread_step(Mover::Polls(Nanos(long.0 - 4))), ThreadStep::Park(Nanos(LATEST.0 - 1)));
+        assert_eq!(thread_step(Mover::Polls(long)), ThreadStep::AwaitPolls);
+    }
+
+    #[test]
+    fn who_sleeps_on_the_sockets_is_woken_for_what_is_due() {
+        for (mode, sleepers, polls) in states() {
+            // A leader is told by `Sleepers::moved`, a thread by its kick; never both.
+            let thread = thread_is_in_charge(mode, sleepers);
+            let mover = mover(mode, sleepers, polls);
+            assert!(!(thread && mover == Mover::Sleeper));
+            assert!(thread || mover != Mover::Thread);
+        }
+    }
+
+    #[test]
+    fn a_poll_on_cores_of_its_own_never_waits() {
+        for (mode, sleepers) in MODES.into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
+            assert_eq!(vain_poll(mode, sleepers, Cores::Free), VainPoll::Return);
+            assert_eq!(vain_poll(mode, sleepers, Cores::Company), VainPoll::GiveWay);
+            let alone = !sleepers && mode != ProgressMode::Thread;
+            let or_returns = |step| if alone { step } else { VainPoll::Return };
+            assert_eq!(vain_poll(mode, sleepers, Cores::Yielded), or_returns(VainPoll::Yield));
+            assert_eq!(vain_poll(mode, sleepers, Cores::Taken), or_returns(VainPoll::Rest));
+        }
+    }
+}
