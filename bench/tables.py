@@ -32,6 +32,7 @@ LINKS = {
     "mtu1500-nooffload": "MTU 1500, offloads off",
     "mtu1500-packet": "MTU 1500, packet sockets",
     "mtu9000-packet": "MTU 9000, packet sockets",
+    "mtu1500-xdp": "MTU 1500, AF_XDP sockets",
     "loopback": "loopback",
     "nooffload": "MTU 1500, offloads off",
     "one-host": "one host",

@@ -235,7 +235,7 @@ impl Core {
             return;
         } else {
             log::warn_once(format_args!(
-                "short packets travel by UDP sockets from now on: the packet socket's interface has gone"
+                "short packets travel by UDP sockets from now on: the interface that they took has gone"
             ));
         }
         self.transmitter.close_short_way();

@@ -95,7 +95,7 @@ impl Instance {
         let mut transport = host::transport_config(options, &local, rcvbuf);
         let mut transmitter = open_transmitter(options, &local, &mut transport)?;
         let ring = open_ring(options, &local, port - options.port_base, &mut transmitter);
-        let by_ring = ring.is_some();
+        let by_ring = ring.as_ref().map_or_else(String::new, |ring| format!(", short packets by {ring}"));
         let address = InstanceAddr { gid: Gid::from(local.ip), port };
         let (device, keyring) = make_device(options, address, transport, psk)?;
         let sealed = keyring.is_some();
@@ -140,7 +140,7 @@ impl Instance {
                 shared.mtu,
                 rcvbuf / 1024,
                 if sealed { "sealed" } else { "in clear" },
-                if by_ring { ", short packets by packet socket" } else { "" },
+                by_ring,
             ),
         );
         Ok(Arc::new(Instance { shared, thread: Mutex::new(thread) }))

@@ -5,11 +5,11 @@ use crate::address::LocalAddress;
 use crate::fault::Injector;
 use crate::key_file;
 use crate::log;
-use crate::options::{LogLevel, Options, Wire};
+use crate::options::{LogLevel, Options, WIRES, Wire};
 use crate::packet_wire::{NoWire, PacketWire};
+use crate::short_ring::{Ring, UDP_SOCKETS};
 use crate::slots::SLOTS;
 use crate::source_ports::SourcePorts;
-use crate::sys::packet::Ring;
 use crate::sys::udp::{ReceiveSocket, scoped};
 use crate::transmit::Transmitter;
 use rand::TryRngCore;
@@ -168,30 +168,38 @@ pub(crate) fn open_transmitter(
 }
 
 /// The receiver of short packets past the UDP sockets, if `options` ask for it and the system permits it. `transmitter` sends
-/// its short packets so, too.
+/// its short packets so, too. Instead of AF_XDP sockets there may be packet sockets.
 pub(crate) fn open_ring(
     options: &Options,
     local: &LocalAddress,
     slot: u16,
     transmitter: &mut Transmitter,
 ) -> Option<Ring> {
-    match PacketWire::open(options.wire, local, slot) {
+    let asked = options.wire;
+    let mut why_not = Vec::new();
+    let mut open = |wire| match PacketWire::open(wire, local, slot) {
         Ok((wire, ring)) => {
             transmitter.send_short_by(wire);
             Some(ring)
         }
-        Err(NoWire::NotAsked) => None,
-        Err(why) if options.wire == Wire::Packet => {
-            log::warn_once(format_args!(
-                "SRD_WIRE=packet: short packets travel by UDP sockets all the same: {why}"
-            ));
+        Err(why) => {
+            why_not.push(why);
             None
         }
-        Err(why) => {
-            log::say(LogLevel::Info, format_args!("short packets travel by UDP sockets: {why}"));
-            None
+    };
+    let ring = open(asked).or_else(|| if asked == Wire::Xdp { open(Wire::Packet) } else { None });
+    let by = ring.as_ref().map_or_else(|| UDP_SOCKETS.to_owned(), Ring::to_string);
+    for why in why_not.iter().filter(|why| !matches!(why, NoWire::NotAsked)) {
+        match WIRES.iter().find(|(_, wire)| *wire == asked && asked != Wire::Auto) {
+            Some((name, _)) => {
+                log::warn_once(format_args!(
+                    "SRD_WIRE={name}: short packets travel by {by} all the same: {why}"
+                ));
+            }
+            None => log::say(LogLevel::Info, format_args!("short packets travel by {by}: {why}")),
         }
     }
+    ring
 }
 
 /// A new incarnation of the device, and its keys if there is a pre-shared one.

@@ -44,6 +44,8 @@ pub enum Wire {
     Udp,
     /// By packet sockets.
     Packet,
+    /// By AF_XDP sockets, or where there are none by packet sockets.
+    Xdp,
     /// By packet sockets, if this host has neither packet filters nor IPsec policies, which these would go around.
     Auto,
 }
@@ -244,7 +246,8 @@ const SELECTORS: &[(&str, SelectorKind)] =
     &[("reps", SelectorKind::Reps), ("oblivious", SelectorKind::Oblivious), ("pinned", SelectorKind::Pinned)];
 const PROGRESS_MODES: &[(&str, ProgressMode)] =
     &[("auto", ProgressMode::Auto), ("thread", ProgressMode::Thread), ("inline", ProgressMode::Inline)];
-const WIRES: &[(&str, Wire)] = &[("udp", Wire::Udp), ("packet", Wire::Packet), ("auto", Wire::Auto)];
+pub(crate) const WIRES: &[(&str, Wire)] =
+    &[("udp", Wire::Udp), ("packet", Wire::Packet), ("xdp", Wire::Xdp), ("auto", Wire::Auto)];
 const ON_OR_OFF: &[(&str, bool)] = &[("on", true), ("off", false)];
 
 /// A variable as it is set.

@@ -1,18 +1,20 @@
-//! The short way out: datagrams that leave by a packet socket, past the kernel's UDP and IP layers
-//! (docs/design/host-datapath.md, "Packet sockets"). Where the kernel would send them is asked of its routing table, and
+//! The short way out: datagrams that leave by a packet socket or an AF_XDP socket, past the kernel's UDP and IP layers
+//! (docs/design/host-datapath.md, "Packet sockets" and "AF_XDP sockets"). Where the kernel would send them is asked of its routing table, and
 //! asked again every second; one datagram in that time goes by UDP, so that the kernel goes on looking after the neighbour, and
 //! hears of a firewall in between.
 //! Whatever does not fit this way goes by UDP, and the receiver cannot tell the difference.
 //!
-//! Packet sockets see neither packet filters nor IPsec. Who leaves the choice to us (`SRD_WIRE=auto`) gets them only where there is
+//! Neither passes packet filters or IPsec. Who leaves the choice to us (`SRD_WIRE=auto`) gets packet sockets, and only where there is
 //! neither, which is looked at again while they run (`core.rs`).
 
 use crate::address::LocalAddress;
 use crate::frame;
 use crate::log;
 use crate::options::{LogLevel, Wire};
-use crate::sys::packet::{MOST_BYTES, Neighbour, PacketSender, Ring};
-use crate::sys::route::{InBetween, NoHop, Observer, Routes};
+use crate::short_ring::{Ring, Sender};
+use crate::sys::packet::{MOST_BYTES, PacketRing, PacketSender};
+use crate::sys::route::{InBetween, Mac, NoHop, Observer, Routes};
+use crate::sys::xdp::{self, NoXdp};
 use srd_wire::{InstanceAddr, Nanos, Time};
 use std::collections::HashMap;
 use std::fmt;
@@ -44,6 +46,8 @@ pub enum NoWire {
     Loopback,
     /// This looks at packets, or may, that would not come to its notice.
     InBetween(InBetween),
+    /// There are no AF_XDP sockets.
+    Xdp(NoXdp),
     /// The system refuses.
     System(io::Error),
 }
@@ -53,7 +57,7 @@ impl fmt::Display for NoWire {
         f.write_str(match self {
             NoWire::NotAsked => "SRD_WIRE=udp",
             NoWire::Crowded => "eight processes of this host have packet sockets, and each looks at all that comes",
-            NoWire::Ipv6 => "packet sockets are used with IPv4 only",
+            NoWire::Ipv6 => "packet sockets and AF_XDP sockets are used with IPv4 only",
             NoWire::Loopback => "loopback has no neighbours",
             NoWire::InBetween(InBetween::Filter) => {
                 "this host, or the control group of this process, filters packets, which packet sockets go around; SRD_WIRE=packet does so"
@@ -65,6 +69,7 @@ impl fmt::Display for NoWire {
                 "it may not be known whether this host filters packets (CAP_NET_ADMIN), which packet sockets go around; \
                  SRD_WIRE=packet does so"
             }
+            NoWire::Xdp(why) => return why.fmt(f),
             NoWire::System(error) if error.raw_os_error() == Some(libc::EPERM) => {
                 "packet sockets need CAP_NET_RAW: run as root, or give it to the container or the program"
             }
@@ -73,21 +78,38 @@ impl fmt::Display for NoWire {
     }
 }
 
-/// Whether processes at `local` could use packet sockets, tried.
-pub fn check(wire: Wire, local: &LocalAddress) -> Result<(), NoWire> {
-    PacketWire::open(wire, local, 0).map(drop)
+/// Whether short packets of processes at `local` could travel so, tried as far as it changes nothing for others; and by what, in words.
+pub fn check(wire: Wire, local: &LocalAddress) -> Result<String, NoWire> {
+    if wire != Wire::Xdp {
+        return PacketWire::open(wire, local, 0).map(|(_, ring)| ring.to_string());
+    }
+    address(local)?;
+    let mode = xdp::check(local.index).map_err(NoWire::Xdp)?;
+    Ok(match mode {
+        Some(mode) => format!("AF_XDP sockets ({mode})"),
+        None => "AF_XDP sockets".to_owned(),
+    })
+}
+
+/// The address at which short packets can go past UDP sockets.
+fn address(local: &LocalAddress) -> Result<Ipv4Addr, NoWire> {
+    match local.ip {
+        IpAddr::V6(_) => Err(NoWire::Ipv6),
+        IpAddr::V4(_) if local.loopback => Err(NoWire::Loopback),
+        IpAddr::V4(ip) => Ok(ip),
+    }
 }
 
 /// Where datagrams to a host go.
 #[derive(Clone, Copy)]
 struct Hop {
-    to: Result<Neighbour, NoHop>,
+    to: Result<Mac, NoHop>,
     until: Time,
 }
 
 /// See the module.
 pub struct PacketWire {
-    sender: PacketSender,
+    sender: Sender,
     routes: Routes,
     from: Ipv4Addr,
     interface: u32,
@@ -105,10 +127,7 @@ impl PacketWire {
         if wire == Wire::Udp {
             return Err(NoWire::NotAsked);
         }
-        let IpAddr::V4(from) = local.ip else { return Err(NoWire::Ipv6) };
-        if local.loopback {
-            return Err(NoWire::Loopback);
-        }
+        let from = address(local)?;
         let mut observer = None;
         if wire == Wire::Auto {
             let in_between = observer.insert(Observer::new().map_err(NoWire::System)?).look();
@@ -118,22 +137,26 @@ impl PacketWire {
                 other => return Err(NoWire::InBetween(other)),
             }
         }
-        let open = || {
-            let ring = Ring::open(local.index, from)?;
-            let (sender, routes) = (PacketSender::open()?, Routes::open()?);
-            let wire = PacketWire {
-                sender,
-                routes,
-                from,
-                interface: local.index,
-                hops: HashMap::new(),
-                last: (Ipv4Addr::UNSPECIFIED, Hop { to: Err(NoHop::Unknown), until: Time(0) }),
-                observer,
-                closed: false,
-            };
-            Ok((wire, ring))
+        let routes = Routes::open().map_err(NoWire::System)?;
+        let (sender, ring) = if wire == Wire::Xdp {
+            let (ring, sender) = xdp::open(local.index, from).map_err(NoWire::Xdp)?;
+            (Sender::Xdp(sender), Ring::Xdp(ring))
+        } else {
+            let ring = PacketRing::open(local.index, from).map_err(NoWire::System)?;
+            let sender = PacketSender::open(local.index).map_err(NoWire::System)?;
+            (Sender::Packet(sender), Ring::Packet(ring))
         };
-        open().map_err(NoWire::System)
+        let wire = PacketWire {
+            sender,
+            routes,
+            from,
+            interface: local.index,
+            hops: HashMap::new(),
+            last: (Ipv4Addr::UNSPECIFIED, Hop { to: Err(NoHop::Unknown), until: Time(0) }),
+            observer,
+            closed: false,
+        };
+        Ok((wire, ring))
     }
 
     /// Whether somebody would look at packets now who would not see these.
@@ -160,7 +183,7 @@ impl PacketWire {
             self.ask(now, SocketAddrV4::new(ip, to.port));
             return false;
         }
-        let Ok(neighbour) = &self.last.1.to else { return false };
+        let Ok(neighbour) = self.last.1.to else { return false };
         let from = SocketAddrV4::new(self.from, from_port);
         let header = frame::headers(from, SocketAddrV4::new(ip, to.port), datagram);
         match self.sender.send(neighbour, &header, datagram) {
@@ -183,7 +206,7 @@ impl PacketWire {
         let news = known != Some(found.err()) && found != Err(NoHop::Unknown);
         if news {
             let way = match found {
-                Ok(_) => "a packet socket".to_owned(),
+                Ok(_) => self.sender.to_string(),
                 Err(why) => format!("UDP ({why:?})"),
             };
             log::say(LogLevel::Info, format_args!("short packets to {ip} leave by {way}"));
@@ -191,12 +214,12 @@ impl PacketWire {
         if self.hops.len() >= MOST_HOSTS {
             self.hops.clear();
         }
-        let to = found.map(|mac| Neighbour::new(self.interface, mac));
-        let until = match to {
+        let until = match found {
             Err(NoHop::Unknown) => now + SOON,
             _ => now + BELIEVED,
         };
-        self.know(ip, Hop { to, until });
+        self.know(ip, Hop { to: found, until });
+        self.sender.look();
     }
 
     fn know(&mut self, ip: Ipv4Addr, hop: Hop) {
@@ -207,8 +230,10 @@ impl PacketWire {
     /// A datagram was not taken: full queues pass, and what else it is will be seen when the kernel is asked again.
     #[cold]
     fn failed(&mut self, now: Time, ip: Ipv4Addr, error: &io::Error) {
-        let passes =
-            matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR));
+        let passes = matches!(
+            error.raw_os_error(),
+            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::ENOMEM | libc::EINTR)
+        );
         if !passes {
             log::say(LogLevel::Info, format_args!("short packets to {ip} leave by UDP: {error}"));
             self.know(ip, Hop { to: Err(NoHop::Unknown), until: now + BELIEVED });

@@ -24,7 +24,8 @@ use crate::hints::KeyHints;
 use crate::log;
 use crate::options::LogLevel;
 use crate::payload;
-use crate::sys::packet::{MOST_BYTES, Ring};
+use crate::short_ring::{Ring, UDP_SOCKETS};
+use crate::sys::packet::MOST_BYTES;
 use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket, Run};
 use serde::Serialize;
 use srd_device::{Begun, Device, Follower, HostMemory, Received};
@@ -34,7 +35,7 @@ use srd_wire::{Gid, InstanceAddr, Nanos, Time, codec};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 /// Most calls that one round makes per socket, so that a flood cannot keep a round from ending.
 const CALLS_PER_ROUND: usize = 4;
@@ -58,7 +59,7 @@ const MOST_BLIND: u32 = 3;
 pub struct ReceiveCounters {
     /// Packets that arrived.
     pub packets: u64,
-    /// Those of them that came by the packet socket's ring.
+    /// Those of them that came by a packet socket or an AF_XDP socket.
     pub by_packet_socket: u64,
     /// Bytes of their datagrams.
     pub bytes: u64,
@@ -167,6 +168,12 @@ impl Receiver {
         }
     }
 
+    /// By what short packets travel.
+    pub fn short_packets_by(&self) -> String {
+        let ring = self.ring.as_ref().filter(|ring| !ring.is_closed());
+        ring.map_or_else(|| UDP_SOCKETS.to_owned(), Ring::to_string)
+    }
+
     /// Whether nothing comes by the ring any more.
     pub fn ring_is_closed(&self) -> bool {
         self.ring.as_ref().is_none_or(Ring::is_closed)
@@ -180,11 +187,11 @@ impl Receiver {
     pub fn ring_works(&mut self) -> bool {
         let dropped = self.dropped();
         let Some(ring) = &mut self.ring else { return true };
-        ring.clear_error();
-        let (seen, _) = ring.seen_and_dropped();
+        let (seen, _) = ring.shared_and_dropped();
         let before = std::mem::replace(&mut self.at_last_look, (dropped, seen));
         let saw = seen.wrapping_sub(before.1);
         let bound = ring.is_bound();
+        let shares = self.ports.iter().any(|port| ring.shares_port(port.port));
         match &mut self.aside {
             Some(came) => {
                 let came = std::mem::take(came);
@@ -192,12 +199,13 @@ impl Receiver {
                     self.share_with_ring(true);
                 }
             }
-            None => {
+            None if shares => {
                 self.blind = if dropped == before.0 || saw > 0 { 0 } else { self.blind + 1 };
                 if self.blind >= MOST_BLIND {
                     self.share_with_ring(false);
                 }
             }
+            None => {}
         }
         bound
     }
@@ -205,7 +213,7 @@ impl Receiver {
     /// Short packets come by the ring, or everything by the sockets.
     fn share_with_ring(&mut self, by_ring: bool) {
         let Some(ring) = self.ring.as_mut().filter(|ring| !ring.is_closed()) else { return };
-        let mut sockets = self.ports.iter().filter(|port| ring.has_port(port.port));
+        let mut sockets = self.ports.iter().filter(|port| ring.shares_port(port.port));
         let shared = sockets.try_for_each(|port| ring.share(port.socket.as_fd(), by_ring));
         let ways = if by_ring {
             "the packet socket again"
@@ -225,9 +233,9 @@ impl Receiver {
         self.ports.iter().filter_map(|port| port.socket.drops()).fold(0, u32::wrapping_add)
     }
 
-    /// What short packets come by, to sleep on.
-    pub fn ring(&self) -> Option<BorrowedFd<'_>> {
-        self.ring.as_ref().map(AsFd::as_fd)
+    /// What short packets come by.
+    pub fn ring(&self) -> Option<&Ring> {
+        self.ring.as_ref()
     }
 
     /// The ports.
@@ -240,7 +248,7 @@ impl Receiver {
         let mut counters = self.intake.counters.clone();
         let dropped = self.dropped();
         // The sockets count what they leave to the ring as dropped, too.
-        let (seen, by_ring) = self.ring.as_mut().map_or((0, 0), Ring::seen_and_dropped);
+        let (seen, by_ring) = self.ring.as_mut().map_or((0, 0), Ring::shared_and_dropped);
         counters.host_drops = (dropped.wrapping_sub(seen) as i32).max(0) as u64 + u64::from(by_ring);
         counters
     }

@@ -16,6 +16,7 @@ use crate::progress::contention::Contention;
 use crate::progress::handoff::ProgressHandoff;
 use crate::progress::policy::{self, VainPoll};
 use crate::progress::poll_activity::PollActivity;
+use crate::short_ring::Ring;
 use crate::stats::{self, LayerStats, Reporter, Stats};
 use crate::stats_socket::StatsSocket;
 use crate::sys::event::{EventFd, PollSet};
@@ -113,9 +114,9 @@ impl Shared {
             poll_set.add_readable(watched);
         }
         notifier.sleepers().watch(socket.as_fd());
-        if let Some(ring) = core.receiver.ring() {
-            poll_set.add_readable(ring);
-            notifier.sleepers().watch(ring);
+        for comes_by in core.receiver.ring().map(Ring::descriptors).into_iter().flatten() {
+            poll_set.add_readable(comes_by);
+            notifier.sleepers().watch(comes_by);
         }
         core.receiver.add(socket, address.port);
         Ok(Shared {

@@ -94,7 +94,7 @@ pub enum Sent {
 pub struct PortCounters {
     /// Packets given to the system.
     pub packets: u64,
-    /// Those of them that left by a packet socket.
+    /// Those of them that left by a packet socket or an AF_XDP socket.
     pub by_packet_socket: u64,
     /// Bytes of their datagrams.
     pub bytes: u64,

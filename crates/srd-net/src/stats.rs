@@ -45,6 +45,8 @@ pub struct Stats {
     pub sealed: bool,
     /// Whether many datagrams go in one call.
     pub gso: bool,
+    /// By what short packets travel.
+    pub short_packets_by: String,
     /// Source ports.
     pub source_ports: usize,
     /// The device's counters, under the names of EFA's driver.
@@ -331,6 +333,7 @@ impl Stats {
             mtu,
             sealed,
             gso: core.transmitter.has_gso(),
+            short_packets_by: core.receiver.short_packets_by(),
             source_ports: core.transmitter.source_ports(),
             device: named(core.device.counters().iter()),
             transport: named(endpoint.stats().iter()),

@@ -33,7 +33,7 @@ const LONGEST_HEADER: usize = 96;
 pub struct TransmitCounters {
     /// Packets given to the system.
     pub packets: u64,
-    /// Those of them that left by a packet socket.
+    /// Those of them that left by a packet socket or an AF_XDP socket.
     pub by_packet_socket: u64,
     /// Bytes of their datagrams.
     pub bytes: u64,

@@ -110,9 +110,9 @@ pub const VARIABLES: &[Variable] = &[
     ),
     row(
         "SRD_WIRE",
-        "how short packets travel: by UDP sockets; by packet sockets, which are faster, need CAP_NET_RAW, and go around packet filters and IPsec; or by these where the host has neither (auto)",
+        "how short packets travel: by UDP sockets; by packet sockets, which are faster, need CAP_NET_RAW, and go around packet filters and IPsec; by these where the host has neither (auto); or by AF_XDP sockets (xdp), which attach a program to the interface, need CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW, and go around its queueing discipline, too",
         "udp",
-        "udp, packet or auto",
+        "udp, packet, xdp or auto",
     ),
     row(
         "SRD_SHM",

@@ -7,18 +7,10 @@ mod support;
 use namespace::{Namespaces, skip};
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Instant;
 use support::traffic::exchange;
-use support::{Host, PATIENCE, options};
-
-const PROG_LOAD: libc::c_long = 5; // BPF_PROG_LOAD
-const PROG_ATTACH: libc::c_long = 8; // BPF_PROG_ATTACH
-const CGROUP_SKB: u32 = 8; // BPF_PROG_TYPE_CGROUP_SKB
-const INGRESS: u32 = 0; // BPF_CGROUP_INET_INGRESS
-/// `r0 = 1; exit`: let everything pass.
-const PASS: [u64; 2] = [0x0000_0001_0000_00b7, 0x0000_0000_0000_0095];
+use support::{Host, PATIENCE, bpf, options};
 
 /// A control group of this test's own.
 struct Group(PathBuf);
@@ -39,18 +31,7 @@ impl Group {
 
     /// Makes a program that lets everything pass its filter of what comes in.
     fn filter(&self) -> io::Result<()> {
-        let directory = fs::File::open(&self.0)?;
-        let mut load = [0u64; 16];
-        load[0] = u64::from(CGROUP_SKB) | (PASS.len() as u64) << 32;
-        load[1] = PASS.as_ptr() as u64;
-        load[2] = c"GPL".as_ptr() as u64;
-        let program = bpf(PROG_LOAD, &mut load)?;
-        // SAFETY: a descriptor that nobody else has.
-        let program = unsafe { OwnedFd::from_raw_fd(program as i32) };
-        let mut attach = [0u64; 16];
-        attach[0] = directory.as_raw_fd() as u64 | (program.as_raw_fd() as u64) << 32;
-        attach[1] = u64::from(INGRESS);
-        bpf(PROG_ATTACH, &mut attach).map(drop)
+        bpf::filter_group(&fs::File::open(&self.0)?)
     }
 }
 
@@ -60,13 +41,6 @@ impl Drop for Group {
         let _ = fs::write(above, std::process::id().to_string());
         let _ = fs::remove_dir(&self.0);
     }
-}
-
-fn bpf(command: libc::c_long, attributes: &mut [u64; 16]) -> io::Result<libc::c_long> {
-    // SAFETY: the kernel reads what the attributes point to, which lives on, and writes no more than them.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_mut_ptr(), size_of_val(attributes)) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// Packets that a host has sent by packet sockets.

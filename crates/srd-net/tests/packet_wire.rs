@@ -1,11 +1,12 @@
-//! Short packets by packet sockets, between network namespaces joined by a link: what goes that way, and what becomes of it when
-//! routes, neighbours, interfaces and rights are not what they were. Without the right to make such a link these tests are
-//! skipped.
+//! Short packets by packet sockets and by AF_XDP sockets, between network namespaces joined by a link: what goes that way, and what
+//! becomes of it when routes, neighbours, interfaces and rights are not what they were. Without the right to make such a link these
+//! tests are skipped.
 
 mod namespace;
 mod support;
 
 use namespace::Namespaces;
+use namespace::skip::kernel_lacks;
 use srd_device::SendOp;
 use srd_wire::Status;
 use std::net::Ipv4Addr;
@@ -13,22 +14,95 @@ use std::time::{Duration, Instant};
 use support::forger::{Forger, Kind};
 use support::keys::KeyFile;
 use support::traffic::{LENGTHS, PLACE, exchange, write_and_read};
-use support::{Host, PATIENCE, options};
+use support::{Host, PATIENCE, bpf, options};
 
-const PACKET: &str = "SRD_WIRE=packet";
+const PACKET: Wire = Wire { name: "packet", variable: "SRD_WIRE=packet", by: "packet sockets" };
+const XDP: Wire = Wire { name: "xdp", variable: "SRD_WIRE=xdp", by: "AF_XDP sockets (generic mode, copies)" };
+
+/// By what short packets are to travel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Wire {
+    name: &'static str,
+    variable: &'static str,
+    /// How it is called in counters.
+    by: &'static str,
+}
+
+impl Wire {
+    /// Two namespaces. `None`: the test is skipped.
+    fn pair(self, test: &str) -> Option<Namespaces> {
+        if self == XDP && !has_xdp_sockets() {
+            kernel_lacks("needs a kernel with AF_XDP sockets");
+            return None;
+        }
+        Namespaces::new(&format!("{}{test}", self.name), 1500)
+    }
+
+    fn host(self, pair: &Namespaces, side: usize) -> Host {
+        self.host_with(pair, side, &[])
+    }
+
+    fn host_with(self, pair: &Namespaces, side: usize, more: &[&str]) -> Host {
+        let host = host(pair, side, &[&[self.variable], more].concat());
+        assert_eq!(by(&host), self.by);
+        host
+    }
+
+    fn hosts(self, pair: &Namespaces) -> (Host, Host) {
+        (self.host(pair, 0), self.host(pair, 1))
+    }
+}
+
+/// By what a host's short packets travel.
+fn by(host: &Host) -> String {
+    host.instance.stats().unwrap().short_packets_by
+}
+
+fn has_xdp_sockets() -> bool {
+    // SAFETY: nothing but numbers.
+    let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW, 0) };
+    if socket >= 0 {
+        // SAFETY: it is ours.
+        unsafe { libc::close(socket) };
+    }
+    socket >= 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EAFNOSUPPORT)
+}
+
+/// Tests of both kinds of sockets.
+macro_rules! by_both {
+    ($($test:ident)*) => {
+        mod packet {
+            $(#[test] fn $test() { super::$test(super::PACKET) })*
+        }
+        mod xdp {
+            $(#[test] fn $test() { super::$test(super::XDP) })*
+        }
+    };
+}
+
 /// For longer than this nobody believes what the routing table said (`packet_wire.rs`).
 const BELIEVED: Duration = Duration::from_millis(1200);
-
-fn pair(test: &str, mtu: u32) -> Option<Namespaces> {
-    Namespaces::new(test, mtu)
-}
 
 fn host(pair: &Namespaces, side: usize, variables: &[&str]) -> Host {
     pair.run(side, || Host::with_options(&options("e0", variables)))
 }
 
-fn hosts(pair: &Namespaces, variables: &[&str]) -> (Host, Host) {
-    (host(pair, 0, variables), host(pair, 1, variables))
+by_both! {
+    short_packets_take_packet_sockets_and_long_ones_do_not
+    who_has_packet_sockets_speaks_with_who_has_not
+    an_interface_that_goes_down_and_up_loses_nothing
+    a_neighbour_with_another_address_is_found_again
+    a_neighbour_that_does_not_answer_for_a_while_loses_nothing
+    where_several_routes_lead_to_or_another_interface_does_udp_is_used
+    an_interface_that_leaves_and_comes_back_with_its_number_loses_nothing
+    packets_of_a_path_do_not_overtake_one_another
+    a_link_that_was_down_does_not_keep_a_sleeper_awake
+    packets_that_come_by_another_interface_are_not_lost
+    what_strangers_make_the_sockets_drop_does_not_end_packet_sockets
+    nobody_is_answered_whose_address_no_peer_can_have
+    without_the_right_to_packet_sockets_udp_is_used
+    what_sleeps_is_woken_by_a_short_packet
+    frames_with_anything_in_them_do_no_harm
 }
 
 /// The Ethernet address of side 0, once that has it.
@@ -143,12 +217,12 @@ fn sent_while_cut_off_arrives(a: &mut Host, b: &mut Host, mend: impl FnOnce()) {
     until_short(a, b);
 }
 
-#[test]
-fn short_packets_take_packet_sockets_and_long_ones_do_not() {
+fn short_packets_take_packet_sockets_and_long_ones_do_not(wire: Wire) {
     for sealed in [false, true] {
-        let Some(pair) = pair("wire", 1500) else { return };
+        let Some(pair) = wire.pair("wire") else { return };
         let key = KeyFile::new();
-        let (mut a, mut b) = hosts(&pair, &[PACKET, key.variable()][..if sealed { 2 } else { 1 }]);
+        let more: &[&str] = if sealed { &[key.variable()] } else { &[] };
+        let (mut a, mut b) = (wire.host_with(&pair, 0, more), wire.host_with(&pair, 1, more));
         until_short(&mut a, &mut b);
         exchange(&mut b, &mut a, 3);
         write_and_read(&mut a, &mut b, 300_000, 7);
@@ -166,10 +240,12 @@ fn short_packets_take_packet_sockets_and_long_ones_do_not() {
     }
 }
 
-#[test]
-fn who_has_packet_sockets_speaks_with_who_has_not() {
-    let Some(pair) = pair("mixed", 1500) else { return };
-    let (mut a, mut b) = (host(&pair, 0, &[PACKET]), host(&pair, 1, &[]));
+fn who_has_packet_sockets_speaks_with_who_has_not(wire: Wire) {
+    let Some(pair) = wire.pair("mixed") else { return };
+    if wire == XDP {
+        pair.write_checksums(1); // without them they pass to UDP sockets
+    }
+    let (mut a, mut b) = (wire.host(&pair, 0), host(&pair, 1, &[]));
     let start = Instant::now();
     while short(&a).0 == 0 || short(&a).1 == 0 {
         assert!(start.elapsed() < PATIENCE, "{} {}", a.report(), b.report());
@@ -178,10 +254,9 @@ fn who_has_packet_sockets_speaks_with_who_has_not() {
     assert_eq!(short(&b), (0, 0), "{}", b.report());
 }
 
-#[test]
-fn an_interface_that_goes_down_and_up_loses_nothing() {
-    let Some(pair) = pair("wiredown", 1500) else { return };
-    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+fn an_interface_that_goes_down_and_up_loses_nothing(wire: Wire) {
+    let Some(pair) = wire.pair("down") else { return };
+    let (mut a, mut b) = wire.hosts(&pair);
     until_short(&mut a, &mut b);
     for side in [0, 1] {
         pair.ip_in(side, "link set e0 down");
@@ -189,10 +264,9 @@ fn an_interface_that_goes_down_and_up_loses_nothing() {
     }
 }
 
-#[test]
-fn a_neighbour_with_another_address_is_found_again() {
-    let Some(pair) = pair("wiremac", 1500) else { return };
-    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+fn a_neighbour_with_another_address_is_found_again(wire: Wire) {
+    let Some(pair) = wire.pair("mac") else { return };
+    let (mut a, mut b) = wire.hosts(&pair);
     until_short(&mut a, &mut b);
     pair.ip_in(1, "link set e0 address 02:00:00:00:66:99");
     pair.ip_in(0, "neigh flush dev e0");
@@ -200,10 +274,9 @@ fn a_neighbour_with_another_address_is_found_again() {
     until_short(&mut a, &mut b);
 }
 
-#[test]
-fn a_neighbour_that_does_not_answer_for_a_while_loses_nothing() {
-    let Some(pair) = pair("wirearp", 1500) else { return };
-    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+fn a_neighbour_that_does_not_answer_for_a_while_loses_nothing(wire: Wire) {
+    let Some(pair) = wire.pair("arp") else { return };
+    let (mut a, mut b) = wire.hosts(&pair);
     until_short(&mut a, &mut b);
     pair.ip_in(1, "link set e0 arp off");
     pair.ip_in(0, "neigh flush dev e0");
@@ -211,9 +284,8 @@ fn a_neighbour_that_does_not_answer_for_a_while_loses_nothing() {
     sent_while_cut_off_arrives(&mut a, &mut b, || pair.ip_in(1, "link set e0 arp on"));
 }
 
-#[test]
-fn where_several_routes_lead_to_or_another_interface_does_udp_is_used() {
-    let Some(pair) = pair("wireroute", 1500) else { return };
+fn where_several_routes_lead_to_or_another_interface_does_udp_is_used(wire: Wire) {
+    let Some(pair) = wire.pair("route") else { return };
     for (side, other) in [(0, 1), (1, 2)] {
         pair.ip_in(side, &format!("address add 10.68.0.{}/32 dev lo", other));
     }
@@ -223,7 +295,7 @@ fn where_several_routes_lead_to_or_another_interface_does_udp_is_used() {
     pair.join("e1");
     pair.ip_in(0, "address add 10.67.0.1/24 dev e1");
     pair.ip_in(1, "address add 10.67.0.2/24 dev e1");
-    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    let (mut a, mut b) = wire.hosts(&pair);
     until_short(&mut a, &mut b);
     pair.ip_in(0, "route add 10.66.0.2/32 nexthop via 10.67.0.2 nexthop via 10.66.0.2 onlink dev e0");
     leaves_by_udp(&mut a, &mut b);
@@ -239,10 +311,9 @@ fn set_up(pair: &Namespaces, side: usize) {
     pair.ip_in(side, "link set e0 up");
 }
 
-#[test]
-fn an_interface_that_leaves_and_comes_back_with_its_number_loses_nothing() {
-    let Some(pair) = pair("wireleave", 1500) else { return };
-    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+fn an_interface_that_leaves_and_comes_back_with_its_number_loses_nothing(wire: Wire) {
+    let Some(pair) = wire.pair("leave") else { return };
+    let (mut a, mut b) = wire.hosts(&pair);
     until_short(&mut a, &mut b);
     let index = pair.run(1, || namespace::interface_index("e0"));
     pair.leave_and_return(1);
@@ -253,10 +324,9 @@ fn an_interface_that_leaves_and_comes_back_with_its_number_loses_nothing() {
     exchange(&mut a, &mut b, 3);
 }
 
-#[test]
-fn packets_of_a_path_do_not_overtake_one_another() {
-    let Some(pair) = pair("wireorder", 1500) else { return };
-    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+fn packets_of_a_path_do_not_overtake_one_another(wire: Wire) {
+    let Some(pair) = wire.pair("order") else { return };
+    let (mut a, mut b) = wire.hosts(&pair);
     until_short(&mut a, &mut b);
     // Each of two packets, of which the second is short.
     b.handle(a.gid());
@@ -284,11 +354,9 @@ fn packets_of_a_path_do_not_overtake_one_another() {
     }
 }
 
-#[test]
-fn a_link_that_was_down_does_not_keep_a_sleeper_awake() {
-    let Some(pair) = pair("wireawake", 1500) else { return };
-    let variables = [PACKET, "SRD_PROGRESS=thread"];
-    let (mut a, mut b) = hosts(&pair, &variables);
+fn a_link_that_was_down_does_not_keep_a_sleeper_awake(wire: Wire) {
+    let Some(pair) = wire.pair("awake") else { return };
+    let (mut a, mut b) = (wire.host(&pair, 0), wire.host_with(&pair, 1, &["SRD_PROGRESS=thread"]));
     until_short(&mut a, &mut b);
     pair.ip_in(1, "link set e0 down");
     pair.ip_in(1, "link set e0 up");
@@ -299,13 +367,12 @@ fn a_link_that_was_down_does_not_keep_a_sleeper_awake() {
     assert!(wakes < 200, "{wakes} wakes in a second in which nothing came; {}", b.report());
 }
 
-#[test]
-fn packets_that_come_by_another_interface_are_not_lost() {
-    let Some(pair) = pair("wireother", 1500) else { return };
+fn packets_that_come_by_another_interface_are_not_lost(wire: Wire) {
+    let Some(pair) = wire.pair("other") else { return };
     pair.join("e1");
     pair.ip_in(0, "address add 10.67.0.1/24 dev e1");
     pair.ip_in(1, "address add 10.67.0.2/24 dev e1");
-    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    let (mut a, mut b) = wire.hosts(&pair);
     until_short(&mut a, &mut b);
     pair.ip_in(0, "route add 10.66.0.2/32 via 10.67.0.2");
     pair.ip_in(1, "route add 10.66.0.1/32 via 10.67.0.1");
@@ -313,11 +380,10 @@ fn packets_that_come_by_another_interface_are_not_lost() {
     leaves_by_udp(&mut b, &mut a);
 }
 
-#[test]
-fn what_strangers_make_the_sockets_drop_does_not_end_packet_sockets() {
-    let Some(pair) = pair("wireblind", 1500) else { return };
+fn what_strangers_make_the_sockets_drop_does_not_end_packet_sockets(wire: Wire) {
+    let Some(pair) = wire.pair("blind") else { return };
     pair.ip_in(0, "link set e0 address 02:00:00:00:00:01");
-    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    let (mut a, mut b) = wire.hosts(&pair);
     until_short(&mut a, &mut b);
     let frames = [frame(MAC, [10, 66, 0, 2], &a, &[7; 1400], true)];
     let start = Instant::now();
@@ -335,11 +401,10 @@ fn what_strangers_make_the_sockets_drop_does_not_end_packet_sockets() {
     until_short(&mut a, &mut b);
 }
 
-#[test]
-fn nobody_is_answered_whose_address_no_peer_can_have() {
-    let Some(pair) = pair("wiremartian", 1500) else { return };
+fn nobody_is_answered_whose_address_no_peer_can_have(wire: Wire) {
+    let Some(pair) = wire.pair("martian") else { return };
     pair.ip_in(0, "link set e0 address 02:00:00:00:00:01");
-    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+    let (mut a, mut b) = wire.hosts(&pair);
     until_short(&mut a, &mut b);
     let hello = Forger::new(5, 17_408).forge(Kind::Hello);
     let martians: [Ipv4Addr; 7] =
@@ -365,9 +430,9 @@ fn nobody_is_answered_whose_address_no_peer_can_have() {
 
 #[test]
 fn ipsec_policies_keep_packets_with_udp_unless_packet_sockets_are_asked_for() {
-    let Some(pair) = pair("wirexfrm", 1500) else { return };
+    let Some(pair) = Namespaces::new("wirexfrm", 1500) else { return };
     let policy = "xfrm policy add src 10.99.0.0/24 dst 10.98.0.0/24 dir out action allow";
-    let (mut a, mut b) = hosts(&pair, &["SRD_WIRE=auto"]);
+    let (mut a, mut b) = (host(&pair, 0, &["SRD_WIRE=auto"]), host(&pair, 1, &["SRD_WIRE=auto"]));
     until_short(&mut a, &mut b);
     if !pair.can(0, policy) {
         return;
@@ -379,26 +444,24 @@ fn ipsec_policies_keep_packets_with_udp_unless_packet_sockets_are_asked_for() {
     let mut c = host(&pair, 0, &["SRD_WIRE=auto"]);
     leaves_by_udp(&mut c, &mut b);
     assert_eq!(short(&c), (0, 0));
-    let mut d = host(&pair, 0, &[PACKET]);
+    let mut d = PACKET.host(&pair, 0);
     until_short(&mut d, &mut b);
 }
 
-#[test]
-fn without_the_right_to_packet_sockets_udp_is_used() {
-    let Some(pair) = pair("wireright", 1500) else { return };
+fn without_the_right_to_packet_sockets_udp_is_used(wire: Wire) {
+    let Some(pair) = wire.pair("right") else { return };
     let mut a = pair.run(0, || {
-        drop_net_raw();
-        Host::with_options(&options("e0", &[PACKET]))
+        drop_capabilities(&[NET_RAW]);
+        Host::with_options(&options("e0", &[wire.variable]))
     });
-    let mut b = host(&pair, 1, &[PACKET]);
+    let mut b = wire.host(&pair, 1);
     exchange(&mut a, &mut b, 3);
     assert_eq!(short(&a), (0, 0), "{}", a.report());
 }
 
-#[test]
-fn what_sleeps_is_woken_by_a_short_packet() {
-    let Some(pair) = pair("wiresleep", 1500) else { return };
-    let (mut a, mut b) = hosts(&pair, &[PACKET]);
+fn what_sleeps_is_woken_by_a_short_packet(wire: Wire) {
+    let Some(pair) = wire.pair("sleep") else { return };
+    let (mut a, mut b) = wire.hosts(&pair);
     until_short(&mut a, &mut b);
     // Longer than any poll of the thread's own: it sleeps by then.
     for i in 0..5 {
@@ -416,16 +479,191 @@ fn what_sleeps_is_woken_by_a_short_packet() {
     }
 }
 
-/// This thread, and those that it starts, have CAP_NET_RAW no longer (capabilities(7)).
-fn drop_net_raw() {
+/// Frames whose beginnings are like those of a packet, and in which anything may stand.
+fn spoiled(of: &[u8], count: u64) -> Vec<Vec<u8>> {
+    let mut random = 1u64;
+    let mut next = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    let spoil = |_| {
+        let mut frame = of.to_vec();
+        for _ in 0..1 + next(4) {
+            let at = 12 + next(frame.len().min(80) - 12);
+            frame[at] = next(256) as u8;
+        }
+        frame.truncate(14 + next(2 * of.len()));
+        frame
+    };
+    (0..count).map(spoil).collect()
+}
+
+fn frames_with_anything_in_them_do_no_harm(wire: Wire) {
+    let Some(pair) = wire.pair("spoiled") else { return };
+    pair.ip_in(0, "link set e0 address 02:00:00:00:00:01");
+    let (mut a, mut b) = wire.hosts(&pair);
+    until_short(&mut a, &mut b);
+    let hello = Forger::new(5, 17_408).forge(Kind::Hello);
+    for frames in spoiled(&frame(MAC, [10, 66, 0, 4], &a, &hello, false), 5_000).chunks(100) {
+        send_frames(&pair, frames);
+        while a.poll().is_some() {}
+    }
+    exchange(&mut a, &mut b, 1);
+    until_short(&mut a, &mut b);
+    let refused = a.instance.stats().unwrap().receive.not_decoded;
+    assert!(refused.contains_key("damaged"), "{refused:?}");
+}
+
+#[test]
+fn an_interface_has_one_process_with_xdp_sockets_and_others_have_packet_sockets() {
+    let Some(pair) = XDP.pair("two") else { return };
+    let (a, mut b) = XDP.hosts(&pair);
+    let mut second = host(&pair, 0, &[XDP.variable]);
+    assert_eq!(by(&second), PACKET.by);
+    until_short(&mut second, &mut b);
+    drop(a);
+    // With it has gone its program.
+    let mut third = XDP.host(&pair, 0);
+    until_short(&mut third, &mut b);
+    until_short(&mut second, &mut b);
+}
+
+#[test]
+fn an_interface_with_a_program_of_others_keeps_it() {
+    let Some(pair) = XDP.pair("stranger") else { return };
+    let program = pair.run(0, || bpf::attach_to_interface(namespace::interface_index("e0"))).unwrap();
+    let local = pair.run(0, || srd_net::LocalAddress::find(&options("e0", &[]).addr)).unwrap();
+    let why = pair.run(0, || srd_net::check_wire(srd_net::Wire::Xdp, &local)).unwrap_err().to_string();
+    assert!(why.contains("stranger"), "{why}");
+    let (mut a, mut b) = (host(&pair, 0, &[XDP.variable]), XDP.host(&pair, 1));
+    assert_eq!(by(&a), PACKET.by);
+    until_short(&mut a, &mut b);
+    exchange(&mut b, &mut a, 2);
+    drop(program);
+    assert!(pair.run(0, || srd_net::check_wire(srd_net::Wire::Xdp, &local)).unwrap().contains("generic"));
+}
+
+#[test]
+fn without_the_right_to_programs_packet_sockets_are_used() {
+    let Some(pair) = XDP.pair("noprogram") else { return };
+    let mut a = pair.run(0, || {
+        drop_capabilities(&[NET_ADMIN, SYS_ADMIN, BPF]);
+        Host::with_options(&options("e0", &[XDP.variable]))
+    });
+    let mut b = XDP.host(&pair, 1);
+    assert_eq!(by(&a), PACKET.by);
+    until_short(&mut a, &mut b);
+}
+
+#[test]
+fn a_shaped_interface_is_not_gone_around() {
+    let Some(pair) = XDP.pair("shaped") else { return };
+    pair.tc_in(0, "qdisc add dev e0 root tbf rate 1gbit burst 1mbit latency 10ms");
+    let (mut a, mut b) = (host(&pair, 0, &[XDP.variable]), XDP.host(&pair, 1));
+    assert_eq!(by(&a), PACKET.by);
+    until_short(&mut a, &mut b);
+}
+
+#[test]
+fn an_interface_whose_driver_runs_no_programs_has_them_behind_it() {
+    let Some(pair) = XDP.pair("generic") else { return };
+    for side in [0, 1] {
+        pair.ip_in(side, "link add v0 type bridge");
+        pair.ip_in(side, "link set e0 master v0");
+        pair.ip_in(side, &format!("address add 10.67.0.{}/24 dev v0", side + 1));
+        pair.ip_in(side, "link set v0 up");
+    }
+    let open = |side| pair.run(side, || Host::with_options(&options("v0", &[XDP.variable])));
+    let (mut a, mut b) = (open(0), open(1));
+    assert_eq!(by(&a), XDP.by);
+    until_short(&mut a, &mut b);
+    exchange(&mut b, &mut a, 3);
+    write_and_read(&mut a, &mut b, 300_000, 7);
+    // Several short packets that leave in one call come as one; so do those that the kernel joins.
+    (0..200).for_each(|_| exchange(&mut a, &mut b, 1));
+    let received = b.instance.stats().unwrap().receive;
+    assert!(received.by_packet_socket > 0, "{}", b.report());
+    assert!(received.not_decoded.is_empty() && received.host_drops == 0, "{}", b.report());
+}
+
+/// A virtual device at which we are the network: its driver runs programs.
+fn tap(pair: &Namespaces) -> std::fs::File {
+    use std::os::unix::fs::OpenOptionsExt;
+    let tap = pair.run(0, || {
+        let mut options = std::fs::OpenOptions::new();
+        let tap = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun").unwrap();
+        // SAFETY: the request names the interface, and has its flags.
+        let made = unsafe {
+            let mut request: libc::ifreq = std::mem::zeroed();
+            request.ifr_name[..2].copy_from_slice(&[b't' as libc::c_char, b'0' as libc::c_char]);
+            request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+            libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&tap), libc::TUNSETIFF, &raw mut request)
+        };
+        assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+        tap
+    });
+    pair.ip_in(0, "address flush dev e0");
+    pair.ip_in(0, "link set t0 address 02:00:00:00:00:01");
+    pair.ip_in(0, "address add 10.66.0.1/24 dev t0");
+    pair.ip_in(0, "link set t0 up");
+    tap
+}
+
+#[test]
+fn an_interface_whose_driver_runs_programs_has_them_there() {
+    use std::io::Write;
+    let Some(pair) = XDP.pair("native") else { return };
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        return kernel_lacks("needs /dev/net/tun");
+    }
+    let mut tap = tap(&pair);
+    let a = pair.run(0, || Host::with_options(&options("t0", &[XDP.variable])));
+    assert_eq!(by(&a), "AF_XDP sockets (native mode, copies)");
+    let hello = Forger::new(5, 17_408).forge(Kind::Hello);
+    let frames = [
+        frame(MAC, [10, 66, 0, 4], &a, &hello, false),
+        frame([2, 0, 0, 0, 0, 77], [10, 66, 0, 4], &a, &hello, false), // for another host
+    ];
+    for frame in frames.iter().cycle().take(20) {
+        tap.write_all(frame).unwrap();
+    }
+    poll_until(&a, || short(&a).1 == 10);
+    assert!(a.instance.stats().unwrap().transmit.packets > 0, "{}", a.report());
+}
+
+#[test]
+fn long_frames_pass_by_xdp_sockets() {
+    if !has_xdp_sockets() {
+        return kernel_lacks("needs a kernel with AF_XDP sockets");
+    }
+    let Some(pair) = Namespaces::new("xdpjumbo", 9000) else { return };
+    let (mut a, mut b) = XDP.hosts(&pair);
+    until_short(&mut a, &mut b);
+    exchange(&mut b, &mut a, 3);
+    write_and_read(&mut a, &mut b, 300_000, 7);
+    let received = b.instance.stats().unwrap().receive;
+    assert!(received.packets > received.by_packet_socket, "{}", b.report());
+    assert!(received.not_decoded.is_empty() && received.host_drops == 0, "{}", b.report());
+}
+
+// Capabilities (linux/capability.h).
+const NET_ADMIN: u32 = 12;
+const NET_RAW: u32 = 13;
+const SYS_ADMIN: u32 = 21;
+const BPF: u32 = 39;
+
+/// This thread, and those that it starts, have these capabilities no longer (capabilities(7)).
+fn drop_capabilities(capabilities: &[u32]) {
     const VERSION_3: u32 = 0x2008_0522;
-    const NET_RAW: u32 = 13;
     let header = [VERSION_3, 0];
     let mut sets = [0u32; 6]; // effective, permitted, inheritable; then their upper halves
     // SAFETY: as many words as version 3 has.
     let got = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
     assert_eq!(got, 0);
-    sets[..3].iter_mut().for_each(|set| *set &= !(1 << NET_RAW));
+    for &capability in capabilities {
+        let half = &mut sets[3 * (capability / 32) as usize..][..3];
+        half.iter_mut().for_each(|set| *set &= !(1 << (capability % 32)));
+    }
     // SAFETY: as above.
     let set = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
     assert_eq!(set, 0);

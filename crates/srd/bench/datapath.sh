@@ -4,8 +4,8 @@
 #
 #   datapath.sh [--seconds S] [--rounds N] [--quick] [--floor] [--out DIR]
 #
-# Configurations: MTU 1500, MTU 9000, MTU 1500 with segmentation offloads off, and MTU 1500 and 9000 with packet sockets
-# (SRD_WIRE=packet), each in clear and sealed. In each,
+# Configurations: MTU 1500, MTU 9000, MTU 1500 with segmentation offloads off, MTU 1500 and 9000 with packet sockets
+# (SRD_WIRE=packet), and MTU 1500 with AF_XDP sockets (SRD_WIRE=xdp), each in clear and sealed. In each,
 # rounds of SRD and TCP alternate and the medians count. One JSON file per measurement goes to target/bench/, and a
 # table of ratios to standard output: half round trip and processor time below 1 and rates above 1 mean that SRD is ahead.
 # Processor time is that of sides that sleep while nothing comes; the others look all the time.
@@ -134,7 +134,7 @@ measure_floor() { # NAME
 
 "$srd" key new "$work/key" >/dev/null
 configurations=("mtu1500 1500 on udp" "mtu9000 9000 on udp" "mtu1500-nooffload 1500 off udp" "mtu1500-packet 1500 on packet"
-  "mtu9000-packet 9000 on packet")
+  "mtu9000-packet 9000 on packet" "mtu1500-xdp 1500 on xdp")
 [[ $namespaces == yes ]] || configurations=("loopback 0 on udp")
 [[ $quick == no ]] || configurations=("${configurations[0]}")
 

@@ -1,6 +1,7 @@
 //! Packet filters of the control group that this process is in: BPF programs, as systemd's `IPAddressDeny=` makes them
 //! (bpf(2), cgroups(7); linux/bpf.h).
 
+use super::bpf::{PROG_QUERY, call};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -8,7 +9,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-const PROG_QUERY: libc::c_long = 16; // BPF_PROG_QUERY
 const EFFECTIVE: u32 = 1; // BPF_F_QUERY_EFFECTIVE: those of groups above, too
 const DIRECTIONS: [u32; 2] = [0, 1]; // BPF_CGROUP_INET_INGRESS, BPF_CGROUP_INET_EGRESS
 
@@ -58,10 +58,8 @@ impl Groups {
                 prog_cnt: 0,
                 end: 0,
             };
-            // SAFETY: the kernel reads and writes no more than the struct.
-            if unsafe { libc::syscall(libc::SYS_bpf, PROG_QUERY, &raw mut query, size_of::<Query>()) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
+            // SAFETY: without room for numbers of programs none are written.
+            unsafe { call(PROG_QUERY, &mut query) }?;
             if query.prog_cnt > 0 {
                 return Ok(true);
             }

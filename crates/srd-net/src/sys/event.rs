@@ -1,5 +1,6 @@
 //! Sleeping until something happens: event counters, alarms and sets of descriptors, with deadlines in nanoseconds.
 
+use super::xdp::MOST_QUEUES;
 use crate::slots::SLOTS;
 use arrayvec::ArrayVec;
 use nix::sys::eventfd::{self, EfdFlags};
@@ -77,8 +78,8 @@ fn timespec(span: Duration) -> TimeSpec {
     span.min(Duration::from_secs(i32::MAX as u64)).into()
 }
 
-/// Most descriptors of a set: a socket for each receive port that an instance can have, a ring, and an event counter.
-const MOST_DESCRIPTORS: usize = SLOTS as usize + 2;
+/// Most descriptors of a set: a socket for each receive port that an instance can have, those of a ring, and an event counter.
+const MOST_DESCRIPTORS: usize = SLOTS as usize + MOST_QUEUES as usize + 1;
 
 /// A set of descriptors to sleep on.
 ///

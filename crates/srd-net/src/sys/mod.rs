@@ -1,9 +1,11 @@
 //! Calls into the system. All of this crate's unsafe code is in here, behind safe functions.
 #![allow(unsafe_code)]
 
+mod bpf;
 mod cgroup;
 pub mod event;
 pub mod interface;
+mod link;
 pub mod memory;
 mod netlink;
 pub mod packet;
@@ -14,6 +16,7 @@ pub mod secret;
 pub mod shaper;
 pub mod udp;
 pub mod unix;
+pub mod xdp;
 
 use std::io;
 

@@ -2,7 +2,7 @@
 //! kernel shares with us, so that to look costs a load; they leave through the interface's queue as all others do.
 //!
 //! The frames are those that UDP sockets send and receive. Which ones the ring takes, a UDP socket of ours must not take, too:
-//! [`Ring::takes_from`] tells its filter.
+//! [`PacketRing::share`] tells its filter.
 // What comes from peers goes through here: nothing of it may bring the process down.
 #![cfg_attr(
     not(test),
@@ -37,7 +37,7 @@ pub const MOST_PORTS: usize = 16;
 // Options for which the library has no name.
 sockopt_impl!(PacketVersion, SetOnly, libc::SOL_PACKET, libc::PACKET_VERSION, libc::c_int);
 sockopt_impl!(PacketOffloads, SetOnly, libc::SOL_PACKET, libc::PACKET_VNET_HDR, bool);
-sockopt_impl!(PacketRing, SetOnly, libc::SOL_PACKET, libc::PACKET_RX_RING, libc::tpacket_req);
+sockopt_impl!(ReceiveRing, SetOnly, libc::SOL_PACKET, libc::PACKET_RX_RING, libc::tpacket_req);
 sockopt_impl!(PacketCounts, GetOnly, libc::SOL_PACKET, libc::PACKET_STATISTICS, libc::tpacket_stats);
 sockopt_impl!(Filter, SetOnly, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, libc::sock_fprog);
 
@@ -61,7 +61,7 @@ const RING: NonZeroUsize = NonZeroUsize::new(FRAMES * FRAME).unwrap();
 
 /// Receives what comes to some UDP ports of one address by one interface.
 #[derive(Debug)]
-pub struct Ring {
+pub struct PacketRing {
     fd: OwnedFd,
     interface: u32,
     address: Ipv4Addr,
@@ -75,7 +75,7 @@ pub struct Ring {
 }
 
 // SAFETY: the memory belongs to the ring alone, and is used only through `&self` and `&mut self`.
-unsafe impl Send for Ring {}
+unsafe impl Send for PacketRing {}
 
 /// A packet in the ring.
 #[derive(Debug)]
@@ -90,9 +90,9 @@ pub struct Captured<'a> {
     pub arrived: u64,
 }
 
-impl Ring {
+impl PacketRing {
     /// A ring for what comes to `address` by an Ethernet interface. Needs CAP_NET_RAW.
-    pub fn open(interface: u32, address: Ipv4Addr) -> io::Result<Ring> {
+    pub fn open(interface: u32, address: Ipv4Addr) -> io::Result<PacketRing> {
         if linux().is_none_or(|version| version < LEAST_LINUX) {
             let why = "it takes Linux 6.2 to tell joined datagrams apart";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
@@ -106,12 +106,12 @@ impl Ring {
             tp_frame_size: FRAME as libc::c_uint,
             tp_frame_nr: FRAMES as libc::c_uint,
         };
-        setsockopt(&fd, PacketRing, &request)?;
+        setsockopt(&fd, ReceiveRing, &request)?;
         let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let kind = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
         // SAFETY: a new mapping of the descriptor's ring.
         let memory = unsafe { mmap(None, RING, rights, kind, &fd, 0) }?.cast();
-        let ring = Ring {
+        let ring = PacketRing {
             fd,
             interface,
             address,
@@ -162,7 +162,7 @@ impl Ring {
         }
     }
 
-    /// Takes nothing more; what it has is still to be taken. `sockets`: all those that have left packets to it ([`Ring::share`]).
+    /// Takes nothing more; what it has is still to be taken. `sockets`: all those that have left packets to it ([`PacketRing::share`]).
     pub fn close<'a>(&mut self, mut sockets: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<()> {
         self.closed = true;
         sockets.try_for_each(|socket| self.share(socket, false))?;
@@ -239,13 +239,13 @@ impl Ring {
     }
 }
 
-impl AsFd for Ring {
+impl AsFd for PacketRing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl Drop for Ring {
+impl Drop for PacketRing {
     fn drop(&mut self) {
         // SAFETY: the mapping that `open` made, which nobody uses any more.
         let _ = unsafe { munmap(self.memory.cast(), RING.get()) };
@@ -280,40 +280,31 @@ fn captured(state: u32, rest: &mut [u8]) -> Captured<'_> {
 #[derive(Debug)]
 pub struct PacketSender {
     fd: OwnedFd,
-}
-
-/// A neighbour, for the kernel.
-#[derive(Clone, Copy, Debug)]
-pub struct Neighbour(libc::sockaddr_ll);
-
-impl Neighbour {
-    /// The one with that address at that interface.
-    pub fn new(interface: u32, mac: Mac) -> Neighbour {
-        let mut to = link_address(interface);
-        to.sll_halen = mac.len() as u8;
-        for (to, from) in to.sll_addr.iter_mut().zip(mac) {
-            *to = from;
-        }
-        Neighbour(to)
-    }
+    interface: u32,
 }
 
 impl PacketSender {
-    /// Needs CAP_NET_RAW.
-    pub fn open() -> io::Result<PacketSender> {
+    /// By that interface. Needs CAP_NET_RAW.
+    pub fn open(interface: u32) -> io::Result<PacketSender> {
         // It asks for no protocol: so it receives nothing.
-        Ok(PacketSender { fd: open_socket(SockType::Datagram)? })
+        Ok(PacketSender { fd: open_socket(SockType::Datagram)?, interface })
     }
 
     /// Sends a packet, header and what follows it. Never blocks.
     #[inline]
-    pub fn send(&self, to: &Neighbour, header: &[u8], payload: &[u8]) -> io::Result<()> {
+    pub fn send(&self, to: Mac, header: &[u8], payload: &[u8]) -> io::Result<()> {
+        let [m0, m1, m2, m3, m4, m5] = to;
+        let to = libc::sockaddr_ll {
+            sll_halen: to.len() as u8,
+            sll_addr: [m0, m1, m2, m3, m4, m5, 0, 0],
+            ..link_address(self.interface)
+        };
         let piece =
             |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let pieces = [piece(header), piece(payload)];
         // SAFETY: the structure is pointers and integers, for which zero is a value.
         let mut message: libc::msghdr = unsafe { zeroed() };
-        message.msg_name = ptr::from_ref(&to.0).cast_mut().cast();
+        message.msg_name = ptr::from_ref(&to).cast_mut().cast();
         message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         message.msg_iov = pieces.as_ptr().cast_mut();
         message.msg_iovlen = pieces.len();

@@ -98,6 +98,25 @@ impl Namespaces {
         command_of("tc", &format!("-n {} {command}", self.netns(side))).unwrap();
     }
 
+    /// The kernel writes the checksums of what leaves a namespace by `e0`, as a network card would, instead of leaving them out.
+    pub fn write_checksums(&self, side: usize) {
+        const SET_TX_CHECKSUMS: u32 = 0x17; // ETHTOOL_STXCSUM
+        let mut value = [SET_TX_CHECKSUMS, 0];
+        self.run(side, || {
+            // SAFETY: the request names an interface, and points to a command that has as many words as there are.
+            let set = unsafe {
+                let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
+                let mut request: libc::ifreq = std::mem::zeroed();
+                request.ifr_name[..2].copy_from_slice(&[b'e' as libc::c_char, b'0' as libc::c_char]);
+                request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+                let set = libc::ioctl(socket, libc::SIOCETHTOOL as libc::c_ulong, &raw mut request);
+                libc::close(socket);
+                set
+            };
+            assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+        });
+    }
+
     pub fn enable_forwarding(&self, side: usize) {
         self.run(side, || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
     }

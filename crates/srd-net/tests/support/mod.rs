@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod attack;
+pub mod bpf;
 pub mod forger;
 pub mod keys;
 pub mod memory;

@@ -42,20 +42,30 @@ pub fn examine(options: &Options) -> Vec<Finding> {
 }
 
 /// How short packets travel, and whether there is a faster way.
-fn wire(options: &Options) -> Option<Finding> {
-    let local = LocalAddress::find(&options.addr).ok()?;
+fn wire(options: &Options) -> Vec<Finding> {
+    let Ok(local) = LocalAddress::find(&options.addr) else { return Vec::new() };
+    let check = |wire| srd_net::check_wire(wire, &local);
     let by_choice = options.wire != Wire::Udp;
     let asked = if by_choice { options.wire } else { Wire::Auto };
-    Some(match srd_net::check_packet_sockets(asked, &local) {
-        Ok(()) if by_choice => Finding::ok("wire", "short packets travel by packet sockets"),
-        Ok(()) => Finding::ok(
+    let wire = match check(asked) {
+        Ok(by) if by_choice => Finding::ok("wire", format!("short packets travel by {by}")),
+        Ok(by) => Finding::ok(
             "wire",
-            "short packets travel by UDP sockets; packet sockets would be faster: SRD_WIRE=auto",
+            format!("short packets travel by UDP sockets; {by} would be faster: SRD_WIRE=auto"),
         ),
-        Err(why) if by_choice => Finding::warn("wire", format!("short packets travel by UDP sockets: {why}"))
-            .mend("unset SRD_WIRE"),
+        Err(why) if by_choice => {
+            let instead = if asked == Wire::Xdp { check(Wire::Packet).ok() } else { None };
+            let by = instead.unwrap_or_else(|| "UDP sockets".to_owned());
+            Finding::warn("wire", format!("short packets travel by {by}: {why}")).mend("unset SRD_WIRE")
+        }
         Err(why) => Finding::ok("wire", format!("short packets travel by UDP sockets; no faster way: {why}")),
-    })
+    };
+    let around = "past packet filters, IPsec and `tc`";
+    let xdp = match check(Wire::Xdp) {
+        Ok(by) => format!("SRD_WIRE=xdp works here: {by}, {around}, with a program at {}", local.interface),
+        Err(why) => format!("SRD_WIRE=xdp ({around}) does not work here: {why}"),
+    };
+    vec![wire, Finding::ok("AF_XDP", xdp)]
 }
 
 /// Who can read and forge packets.
@@ -83,7 +93,9 @@ fn key(options: &Options) -> Finding {
 
 /// Opens an instance: whatever prevents that says so itself.
 fn instance(options: &Options) -> Finding {
-    match Instance::open_separate(options) {
+    // Its way for short packets is looked at apart: nothing is attached to an interface to see.
+    let by_udp = Options { wire: Wire::Udp, ..options.clone() };
+    match Instance::open_separate(&by_udp) {
         Ok(instance) => examine_address(options, instance.address().gid.ip()),
         Err(error) => Finding::fail("address", error.what.clone()).mend(error.advice),
     }

@@ -240,7 +240,7 @@ pub const METRICS: &[Metric] = &[
         with("/device/reg_mr_err", "call", "reg_mr"), with("/device/create_ah_err", "call", "create_ah")]),
     // The sockets.
     counter("srd_tx_datagrams", "Datagrams given to the system.", &[at("/transmit/packets")]),
-    counter("srd_tx_packet_socket_datagrams", "Those of them that left by a packet socket.", &[at("/transmit/by_packet_socket")]),
+    counter("srd_tx_packet_socket_datagrams", "Those of them that left by a packet socket or an AF_XDP socket.", &[at("/transmit/by_packet_socket")]),
     bytes(counter("srd_tx_datagram_bytes", "Their bytes.", &[at("/transmit/bytes")])),
     counter("srd_tx_calls", "System calls that sent them.", &[at("/transmit/sends")]),
     counter("srd_tx_blocked", "Sends that the system would not take at once: its buffer or queue was full.", &[at("/transmit/blocked")]),
@@ -252,7 +252,7 @@ pub const METRICS: &[Metric] = &[
     counter("srd_network_errors", "Errors that the network reported (ICMP), by the error's number.", &[each("/transmit/network_errors", "errno")]),
     counter("srd_injected_faults", "Faults injected on purpose (SRD_FAULT), by kind.", &[each("/transmit/faults", "kind")]),
     counter("srd_rx_datagrams", "Datagrams that arrived.", &[at("/receive/packets")]),
-    counter("srd_rx_packet_socket_datagrams", "Those of them that came by a packet socket.", &[at("/receive/by_packet_socket")]),
+    counter("srd_rx_packet_socket_datagrams", "Those of them that came by a packet socket or an AF_XDP socket.", &[at("/receive/by_packet_socket")]),
     bytes(counter("srd_rx_datagram_bytes", "Their bytes.", &[at("/receive/bytes")])),
     counter("srd_rx_runs", "Runs of datagrams that the kernel had joined (GRO), or single ones.", &[at("/receive/runs")]),
     counter("srd_rx_calls", "System calls that received something.", &[at("/receive/receives")]),
