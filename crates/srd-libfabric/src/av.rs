@@ -305,7 +305,7 @@ abi! {
             return Err(Errno::INVALID);
         }
         let events = Eq::of(other.cast())?.events.clone();
-        av.domain.engine.tell_of_failure(&events);
+        av.domain.engines.tell_of_failure(&events);
         *av.events.lock().unwrap_or_else(PoisonError::into_inner) = Some(events);
         Ok(())
     }

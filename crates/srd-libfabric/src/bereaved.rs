@@ -1,5 +1,6 @@
 //! Who is told if the device fails.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What programs look at or sleep on.
@@ -19,21 +20,28 @@ pub(crate) fn is_bound<T>(object: &Arc<T>) -> bool {
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct List(Mutex<Vec<Weak<dyn Bereaved>>>);
+pub(crate) struct List {
+    objects: Mutex<Vec<Weak<dyn Bereaved>>>,
+    told: AtomicBool,
+}
 
 impl List {
     /// From now on `object` is told.
     pub fn enter<T: Bereaved + 'static>(&self, object: &Arc<T>) {
-        let mut bereaved = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bereaved = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         bereaved.retain(|other| {
             other.strong_count() > 0 && !std::ptr::addr_eq(other.as_ptr(), Arc::as_ptr(object))
         });
         bereaved.push(Arc::downgrade(object) as Weak<dyn Bereaved>);
     }
 
+    /// Tells all, the first time.
     #[cold]
     pub fn tell(&self) {
-        let bereaved = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if self.told.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let bereaved = self.objects.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let _telling = TELLING.lock().unwrap_or_else(PoisonError::into_inner);
         bereaved.iter().filter_map(Weak::upgrade).for_each(|object| object.device_failed());
     }

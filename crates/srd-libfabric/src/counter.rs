@@ -5,8 +5,8 @@ use crate::boundary::{Absent, Errno, Outcome, abi, object, writable};
 use crate::completions::Count;
 use crate::constants::*;
 use crate::domain::{Domain, Shared};
-use crate::engine::Engine;
 use crate::layout::*;
+use crate::movers::Movers;
 use crate::wait::{WaitObject, timeout};
 use crate::wait_set::signal_of;
 use crate::waitable::{self, Waitable};
@@ -19,6 +19,8 @@ pub(crate) struct Counter {
     fid: fid_cntr,
     domain: Arc<Shared>,
     pub count: Arc<Count>,
+    /// The engines of the endpoints that are bound to it.
+    pub movers: Movers,
     /// What the last [`Waitable::look`] has seen.
     seen: AtomicU64,
 }
@@ -44,7 +46,7 @@ impl Counter {
         let errors = count.errors.load(Ordering::Acquire);
         let failed = || count.errors.load(Ordering::Acquire) != errors;
         let reached = || count.value.load(Ordering::Acquire) >= threshold;
-        if !self.domain.engine.wait(timeout(milliseconds), || reached() || failed())? {
+        if !self.movers.wait(timeout(milliseconds), || reached() || failed())? {
             return Err(Errno(libc::ETIMEDOUT));
         }
         if reached() { Ok(()) } else { Err(Errno(FI_EAVAIL)) }
@@ -52,14 +54,14 @@ impl Counter {
 
     #[inline]
     fn read(&self, number: &AtomicU64) -> u64 {
-        let _ = self.domain.engine.poll();
+        let _ = self.movers.poll();
         number.load(Ordering::Acquire)
     }
 
     /// The program has changed it: others may wait for that.
     fn changed(&self) {
         self.count.wait.raise();
-        self.domain.engine.instance.wake();
+        self.movers.wake();
     }
 }
 
@@ -72,8 +74,8 @@ impl Waitable for Counter {
         self.fid.fid.context
     }
 
-    fn engine(&self) -> Option<&Engine> {
-        Some(&self.domain.engine)
+    fn movers(&self) -> Option<&Movers> {
+        Some(&self.movers)
     }
 
     fn is_bound(&self) -> bool {
@@ -82,7 +84,7 @@ impl Waitable for Counter {
 
     /// Whether it counts more than when this was last asked.
     fn look(&self) -> Outcome<bool> {
-        self.domain.engine.progress()?;
+        self.movers.progress()?;
         let sum = self.count.sum();
         Ok(self.seen.swap(sum, Ordering::Relaxed) != sum)
     }
@@ -119,11 +121,12 @@ abi! {
         }
         let wait = WaitObject::new(kind, signal_of(set))?;
         let count = Arc::new(Count { value: AtomicU64::new(0), errors: AtomicU64::new(0), wait });
-        domain.shared.engine.tell_of_failure(&count);
+        domain.shared.engines.tell_of_failure(&count);
         let made = Box::into_raw(Box::new(Counter {
             fid: fid_cntr { fid: fid { fclass: FI_CLASS_CNTR, context, ops: &FID_OPS }, ops: &OPS },
             domain: domain.shared.clone(),
             count,
+            movers: domain.shared.engines.movers(),
             seen: AtomicU64::new(0),
         }));
         waitable::enter(made);

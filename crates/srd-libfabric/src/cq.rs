@@ -5,9 +5,9 @@ use crate::boundary::{Absent, Errno, Outcome, abi, copy_text, object, readable, 
 use crate::completions::in_words;
 use crate::constants::*;
 use crate::domain::{Domain, Shared};
-use crate::engine::Engine;
 use crate::entries::Queue;
 use crate::layout::*;
+use crate::movers::Movers;
 use crate::wait::{WaitObject, timeout};
 use crate::wait_set::signal_of;
 use crate::waitable::{self, Waitable};
@@ -24,6 +24,8 @@ pub(crate) struct Cq {
     fid: fid_cq,
     domain: Arc<Shared>,
     pub queue: Arc<Queue>,
+    /// The engines of the endpoints that are bound to it.
+    pub movers: Movers,
     format: u32,
     has_threshold: bool,
     /// [`signal`] was called and has woken nobody yet.
@@ -55,7 +57,7 @@ impl Cq {
                 return unsafe { waiting.take(self.format, buf, count, sources) };
             }
         }
-        self.domain.engine.poll()?;
+        self.movers.poll()?;
         if self.queue.is_empty() {
             return Err(Errno::AGAIN);
         }
@@ -84,7 +86,7 @@ impl Cq {
             false => 1,
         };
         let mut signalled = false;
-        let waited = self.domain.engine.wait(timeout(milliseconds), || {
+        let waited = self.movers.wait(timeout(milliseconds), || {
             signalled = signalled || self.signalled.swap(false, Ordering::SeqCst);
             let waiting = self.queue.lock();
             signalled
@@ -108,8 +110,8 @@ impl Waitable for Cq {
         self.fid.fid.context
     }
 
-    fn engine(&self) -> Option<&Engine> {
-        Some(&self.domain.engine)
+    fn movers(&self) -> Option<&Movers> {
+        Some(&self.movers)
     }
 
     fn is_bound(&self) -> bool {
@@ -119,7 +121,7 @@ impl Waitable for Cq {
     /// Moves packets unless something is there already.
     fn look(&self) -> Outcome<bool> {
         if self.queue.is_empty() {
-            self.domain.engine.progress()?;
+            self.movers.progress()?;
         }
         Ok(!self.queue.is_empty())
     }
@@ -160,11 +162,12 @@ abi! {
             fid: fid_cq { fid: fid { fclass: FI_CLASS_CQ, context, ops: &FID_OPS }, ops: &OPS },
             domain: domain.shared.clone(),
             queue: Arc::new(Queue::new(wait)),
+            movers: domain.shared.engines.movers(),
             format,
             has_threshold: condition == FI_CQ_COND_THRESHOLD,
             signalled: AtomicBool::new(false),
         });
-        made.domain.engine.tell_of_failure(&made.queue);
+        made.domain.engines.tell_of_failure(&made.queue);
         let made = Box::into_raw(made);
         waitable::enter(made);
         *writable(cq)? = made.cast();
@@ -233,7 +236,7 @@ abi! {
         let cq = Cq::of(cq)?;
         cq.signalled.store(true, Ordering::SeqCst);
         cq.queue.wait.raise();
-        cq.domain.engine.instance.wake();
+        cq.movers.wake();
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! Domains (fi_domain(3)): an address of this host, with a messaging layer of its own.
+//! Domains (fi_domain(3)): an address of this host, with messaging layers of its own.
 
 use crate::boundary::{Outcome, object};
-use crate::engine::Engine;
+use crate::engines::Engines;
 use crate::eq::Events;
 use crate::fabric;
 use crate::layout::*;
@@ -17,8 +17,8 @@ pub(crate) struct Domain {
 /// What its children keep.
 pub(crate) struct Shared {
     pub fabric: Arc<fabric::Shared>,
-    /// The messaging layer.
-    pub engine: Arc<Engine>,
+    /// The messaging layers.
+    pub engines: Engines,
     /// Peers name bytes by virtual address.
     pub virtual_addresses: bool,
     /// The provider chooses keys.

@@ -7,12 +7,14 @@ use crate::boundary::{Errno, Outcome, object, refused};
 use crate::completions::Reports;
 use crate::constants::*;
 use crate::domain::Shared;
+use crate::engine::Engine;
 use crate::eq::Events;
 use crate::layout::*;
 use crate::shm_peers::{Layer, Messages, ShmPeers};
 use crate::state::Bound;
 use srd_device::{Device, HostMemory};
 use srd_msg::{EndpointId, Identity, Level, PeerAddr, PeerId, Refused, TxFlags};
+use srd_net::Seat;
 use srd_net::log;
 use srd_wire::{Qpn, Time};
 use std::net::SocketAddr;
@@ -34,6 +36,9 @@ pub(crate) struct Endpoint {
 /// What an endpoint and its aliases share.
 pub(crate) struct Core {
     pub domain: Arc<Shared>,
+    /// Who carries what it does, for as long as it is there.
+    pub engine: Arc<Engine>,
+    pub _seat: Seat,
     /// Its number for the messaging layer; [`NOT_ENABLED`] before it is enabled.
     pub id: AtomicU32,
     /// Its queue pair: the port of its address.
@@ -102,7 +107,7 @@ impl Core {
             return Err(Errno(FI_ENOCQ));
         }
         let sources = reports.sources;
-        self.domain.engine.with(|state, device, now| {
+        self.engine.with(|state, device, now| {
             let qpn = Qpn(self.qpn.load(Ordering::Relaxed));
             let id = state
                 .messages
@@ -118,8 +123,8 @@ impl Core {
             };
             if let Ok(shm) = &shm {
                 state.messages.set_loans(id, Box::new((**shm.loans()).clone()));
-                self.domain.engine.tell_of_failure(shm.loans());
-                self.domain.engine.uses_shm();
+                self.domain.engines.tell_of_failure(shm.loans());
+                self.engine.uses_shm();
             }
             state.enter(id, Bound { qpn, peers: Vec::new(), shm, reports });
             self.id.store(id.0, Ordering::Release);
@@ -140,7 +145,7 @@ impl Core {
         if self.caps & FI_SOURCE == 0 || !self.is_enabled() {
             return Ok(());
         }
-        self.domain.engine.with(|state, device, now| {
+        self.engine.with(|state, device, now| {
             let id = self.id();
             let Ok((messages, bound)) = state.at(id) else { return Ok(()) }; // it is being closed
             match self.meet(messages, bound, device, now, id, index) {
@@ -156,7 +161,7 @@ impl Core {
         if !self.is_enabled() {
             return Ok(());
         }
-        self.domain.engine.with(|state, _, _| {
+        self.engine.with(|state, _, _| {
             let id = self.id();
             let Ok((messages, bound)) = state.at(id) else { return }; // as above
             if let Some(peer) = bound.peers.get_mut(index as usize).and_then(Option::take) {
@@ -190,7 +195,7 @@ impl Core {
 
     pub fn close(&self) -> Outcome<()> {
         let qpn = Qpn(self.qpn.load(Ordering::Relaxed));
-        let engine = &self.domain.engine;
+        let engine = &self.engine;
         match self.is_enabled() {
             true => engine.close_endpoint(self.id(), qpn)?,
             false => engine.given_back(engine.instance.destroy_qp(qpn))?,
@@ -263,7 +268,7 @@ impl Endpoint {
         f: impl FnOnce(&mut Messages, &mut Device<HostMemory>, Time, EndpointId, PeerId) -> Result<(), Refused>,
     ) -> Outcome<()> {
         let core = &*self.core;
-        let posted = core.domain.engine.with(|state, device, now| {
+        let posted = core.engine.with(|state, device, now| {
             let id = core.id();
             let (messages, bound) = state.at(id)?;
             let peer = match bound.peers.get(to as usize) {
@@ -274,14 +279,14 @@ impl Endpoint {
         })?;
         if posted == Err(Errno::AGAIN) {
             // A program that only posts again and again would wait for ever for what only a round can bring.
-            core.domain.engine.progress()?;
+            core.engine.progress()?;
         }
         posted
     }
 
     /// One poll, as a read of a completion queue makes.
     pub fn progress(&self) -> Outcome<()> {
-        self.core.domain.engine.progress()
+        self.core.engine.progress()
     }
 
     /// Posts something for which a peer is named or not.
@@ -303,7 +308,7 @@ impl Endpoint {
             return self
                 .post(from, |messages, device, now, id, peer| f(messages, device, now, id, Some(peer)));
         }
-        core.domain.engine.with(|state, device, now| {
+        core.engine.with(|state, device, now| {
             let id = core.id();
             let (messages, _) = state.at(id)?;
             f(messages, device, now, id, None).map_err(refused)

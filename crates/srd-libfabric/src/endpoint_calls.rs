@@ -7,15 +7,16 @@ use crate::completions::Reports;
 use crate::constants::*;
 use crate::counter::Counter;
 use crate::cq::Cq;
-use crate::domain::{Domain, Shared};
+use crate::domain::Domain;
 use crate::endpoint::{Binding, Core, Endpoint, NOT_ENABLED};
+use crate::engine::Engine;
 use crate::eq::Eq;
 use crate::layout::*;
+use crate::random::random;
 use crate::{atomic, capabilities, messages, rma};
 use libc::{c_int, c_void};
 use srd_device::DeviceError;
 use srd_wire::Qpn;
-use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -86,9 +87,9 @@ fn make(core: Arc<Core>, context: *mut c_void, flags: (u64, u64), is_alias: bool
 }
 
 /// A new queue pair, of that number if one is given.
-fn allocate(domain: &Shared, number: Option<u16>) -> Outcome<Qpn> {
-    let instance = &domain.engine.instance;
-    let init = domain.engine.with(|state, _, _| state.messages.qp_init())?;
+fn allocate(engine: &Engine, number: Option<u16>) -> Outcome<Qpn> {
+    let instance = &engine.instance;
+    let init = engine.with(|state, _, _| state.messages.qp_init())?;
     let made = match number {
         None => instance.create_qp(init)?,
         Some(number) => instance.create_numbered_qp(init, Qpn(number))?,
@@ -97,20 +98,6 @@ fn allocate(domain: &Shared, number: Option<u16>) -> Outcome<Qpn> {
         DeviceError::Busy(_) => Errno(libc::EADDRINUSE),
         other => other.into(),
     })
-}
-
-/// A number that nobody can guess.
-fn random() -> Outcome<NonZeroU32> {
-    loop {
-        let mut bytes = [0; 4];
-        // SAFETY: room for four bytes.
-        if unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } != 4 {
-            return Err(Errno::IO);
-        }
-        if let Some(number) = NonZeroU32::new(u32::from_ne_bytes(bytes)) {
-            return Ok(number);
-        }
-    }
 }
 
 abi! {
@@ -139,12 +126,15 @@ abi! {
             reports: Reports { sources: caps & FI_SOURCE != 0, ..Reports::default() },
             events: None,
         };
+        let (engine, seat) = domain.shared.engines.of_next_endpoint(number)?;
         let core = Arc::new(Core {
-            qpn: AtomicU16::new(allocate(&domain.shared, number)?.0),
+            qpn: AtomicU16::new(allocate(&engine, number)?.0),
             identity: random()?,
             // Others find it by the port that the program has chosen.
             well_known: AtomicBool::new(number.is_some()),
             domain: domain.shared.clone(),
+            engine,
+            _seat: seat,
             id: AtomicU32::new(NOT_ENABLED),
             caps,
             transmit_size: transmit_size as u32,
@@ -206,7 +196,7 @@ abi! {
             }
             FI_CLASS_EQ => {
                 let events = Eq::of(other.cast())?.events.clone();
-                core.domain.engine.tell_of_failure(&events);
+                core.domain.engines.tell_of_failure(&events);
                 core.binding().events = Some(events);
                 Ok(())
             }
@@ -251,7 +241,7 @@ abi! {
     /// 0 whether there was such a receive or not: one that has just been matched completes by itself.
     posted fn cancel(fid: *mut fid, context: *mut c_void) {
         let core = &Endpoint::of(fid.cast())?.core;
-        core.domain.engine.with(|state, _, _| {
+        core.engine.with(|state, _, _| {
             let id = core.id();
             state.at(id)?.0.cancel(id, context as u64);
             Ok(())
@@ -282,7 +272,7 @@ abi! {
         let bytes = *readable(value.cast::<usize>())? as u64;
         core.min_multi_recv.store(bytes, Ordering::Relaxed);
         if core.is_enabled() {
-            core.domain.engine.with(|state, _, _| state.messages.set_min_multi_recv(core.id(), bytes))?;
+            core.engine.with(|state, _, _| state.messages.set_min_multi_recv(core.id(), bytes))?;
         }
         Ok(())
     }
@@ -306,9 +296,9 @@ abi! {
         }
         let now = core.qpn.load(Ordering::Relaxed);
         if addr.port() != now {
-            let qpn = allocate(&core.domain, Some(addr.port()))?;
+            let qpn = allocate(&core.engine, Some(addr.port()))?;
             core.qpn.store(qpn.0, Ordering::Relaxed);
-            core.domain.engine.instance.destroy_qp(Qpn(now))??;
+            core.engine.instance.destroy_qp(Qpn(now))??;
         }
         core.well_known.store(true, Ordering::Relaxed);
         Ok(())
@@ -340,6 +330,7 @@ fn bind_cq(core: &Core, cq: &Cq, flags: u64) -> Outcome<()> {
         return Err(Errno::INVALID);
     }
     let all = flags & FI_SELECTIVE_COMPLETION == 0;
+    cq.movers.enter(&core.engine);
     let mut binding = core.binding();
     let reports = &mut binding.reports;
     if flags & FI_TRANSMIT != 0 && reports.transmit.is_some()
@@ -369,6 +360,7 @@ fn bind_counter(core: &Core, counter: &Counter, flags: u64) -> Outcome<()> {
     if flags & FI_SEND != 0 {
         core.counts_sends.store(true, Ordering::Relaxed);
     }
+    counter.movers.enter(&core.engine);
     let mut binding = core.binding();
     let counts = &mut binding.reports.counts;
     for (flag, slot) in [

@@ -1,11 +1,12 @@
-//! The messaging layer of a domain, the device below it, and who moves them.
+//! A messaging layer, the device below it, and who moves them. A domain has one, or several ([`crate::engines`]), of which none
+//! knows of the others.
 //!
 //! There is one lock: the instance's, which every call into the device takes anyway. The messaging layer lies beside the
 //! device ([`Beside`]) under that lock, so that an operation locks once. Programs that poll make it progress
 //! ([`Engine::progress`]); while they do not, the instance's thread moves packets, the device's completion queue notifies, and
 //! the handler here does what a poll would have done.
 
-use crate::bereaved::{self, Bereaved};
+use crate::bereaved;
 use crate::boundary::{Errno, Outcome, refused};
 use crate::environment::Place;
 use crate::shm_peers::{Layer, Messages};
@@ -16,7 +17,7 @@ use srd_msg::{Drain, EndpointId};
 use srd_net::log;
 use srd_net::{Beside, Instance, LONGEST_DRAIN, LONGEST_SILENCE, Locked, Subscription, Waited};
 use srd_wire::{Nanos, Qpn, Time};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -59,7 +60,10 @@ pub(crate) struct Engine {
     /// Shared with who reports on it, and with nobody else.
     state: Arc<Beside<State>>,
     subscriptions: Mutex<Vec<Subscription>>,
-    bereaved: bereaved::List,
+    bereaved: Arc<bereaved::List>,
+    /// Other engines on which somebody may sleep for what completes here, if there are any.
+    is_heard_elsewhere: AtomicBool,
+    heard_at: Mutex<Vec<Weak<Engine>>>,
 }
 
 /// Lets the instance tell of the messaging layer, too, for as long as that is there.
@@ -108,9 +112,9 @@ fn set_alarm(state: &State, device: &mut Device<HostMemory>, cq: CqId) {
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
 impl Engine {
-    /// A messaging layer over the instance of a place.
-    pub fn open(place: &Place) -> Outcome<Arc<Engine>> {
-        let instance = Instance::open(&place.options).map_err(|why| {
+    /// A messaging layer over one of the process's instances at a place. If that fails, `bereaved` are told.
+    pub fn open(place: &Place, number: u16, bereaved: Arc<bereaved::List>) -> Outcome<Arc<Engine>> {
+        let instance = Instance::open_numbered(&place.options, number).map_err(|why| {
             log::error(format_args!("{why}"));
             Errno(libc::ENODEV)
         })?;
@@ -134,7 +138,9 @@ impl Engine {
             quiet: AtomicU32::new(0),
             state,
             subscriptions: Mutex::default(),
-            bereaved: bereaved::List::default(),
+            bereaved,
+            is_heard_elsewhere: AtomicBool::new(false),
+            heard_at: Mutex::default(),
         });
         let weak = Arc::downgrade(&engine);
         let subscription = engine.instance.on_notification(cq, move |_| {
@@ -143,10 +149,15 @@ impl Engine {
             }
         });
         let weak = Arc::downgrade(&engine);
+        let has_others = place.options.engines > 1;
         let fatal = engine.instance.on_async_event(move |event| {
             if event == AsyncEvent::DeviceFatal
                 && let Some(engine) = weak.upgrade()
             {
+                if has_others {
+                    // To the program they are one device.
+                    Instance::fail_all();
+                }
                 engine.bereaved.tell();
             }
         });
@@ -170,9 +181,34 @@ impl Engine {
             result
         })?;
         if completed {
-            self.instance.wake();
+            self.wake();
         }
         Ok(result)
+    }
+
+    /// Something has completed: all that sleep for it look again.
+    #[inline]
+    fn wake(&self) {
+        self.instance.wake();
+        if self.is_heard_elsewhere.load(Ordering::Relaxed) {
+            self.wake_elsewhere();
+        }
+    }
+
+    #[cold]
+    fn wake_elsewhere(&self) {
+        // Whoever falls asleep says so before it looks; what has completed is to be seen before it is asked who sleeps.
+        fence(Ordering::SeqCst);
+        let heard_at = self.heard_at.lock().unwrap_or_else(PoisonError::into_inner);
+        heard_at.iter().filter_map(Weak::upgrade).for_each(|engine| engine.instance.wake());
+    }
+
+    /// From now on who sleeps on another engine hears of what completes here.
+    pub fn is_heard_at(&self, other: &Arc<Engine>) {
+        let mut heard_at = self.heard_at.lock().unwrap_or_else(PoisonError::into_inner);
+        heard_at.retain(|known| known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), &**other));
+        heard_at.push(Arc::downgrade(other));
+        self.is_heard_elsewhere.store(true, Ordering::Relaxed);
     }
 
     /// A poll of a program that will poll again. It does not wait while another thread calls: who polls holds up who posts
@@ -200,7 +236,7 @@ impl Engine {
             .instance
             .with_if(has_news, |device, now| self.progress_locked(device, now, &mut completed))?;
         if completed {
-            self.instance.wake();
+            self.wake();
         }
         Ok(found)
     }
@@ -217,7 +253,7 @@ impl Engine {
                 self.progress_locked(device, now, &mut completed)
             })?;
             if completed {
-                self.instance.wake();
+                self.wake();
             }
             found
         };
@@ -288,7 +324,7 @@ impl Engine {
             found
         });
         if completed {
-            self.instance.wake();
+            self.wake();
         }
     }
 
@@ -342,33 +378,38 @@ impl Engine {
     /// Sleeps until `ready` says yes, making progress meanwhile. Returns whether it did within `timeout` (`None`: for ever). EINTR
     /// if a signal's handler has run.
     pub fn wait(&self, timeout: Option<Duration>, mut ready: impl FnMut() -> bool) -> Outcome<bool> {
-        let mut failure = None;
-        let waited = self.instance.wait_until_signal(timeout, || {
+        self.sleep_until(timeout, || {
             loop {
-                match self.progress().map(|()| ready()) {
-                    Ok(true) => return true,
-                    Ok(false) => {}
-                    Err(errno) => {
-                        failure = Some(errno);
-                        return true;
-                    }
+                self.progress()?;
+                if ready() {
+                    return Ok(true);
                 }
                 // Only then does it sleep.
                 if self.fall_asleep() != Ok(false) {
-                    return false;
+                    return Ok(false);
                 }
             }
+        })
+    }
+
+    /// The same for who makes progress, and sees to it that it may sleep, in `look`.
+    pub fn sleep_until(
+        &self,
+        timeout: Option<Duration>,
+        mut look: impl FnMut() -> Outcome<bool>,
+    ) -> Outcome<bool> {
+        let mut failure = None;
+        let waited = self.instance.wait_until_signal(timeout, || {
+            look().unwrap_or_else(|errno| {
+                failure = Some(errno);
+                true
+            })
         })?;
         match (failure, waited) {
             (Some(errno), _) => Err(errno),
             (None, Waited::Signalled) => Err(Errno(libc::EINTR)),
             (None, waited) => Ok(waited == Waited::Ready),
         }
-    }
-
-    /// From now on `object` is told if the device fails.
-    pub fn tell_of_failure<T: Bereaved + 'static>(&self, object: &Arc<T>) {
-        self.bereaved.enter(object);
     }
 
     /// What giving something back comes to. To a device that has failed nothing can be given back: there the program gets

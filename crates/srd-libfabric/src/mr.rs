@@ -1,19 +1,20 @@
 //! Registered memory (fi_mr(3)). Only peers need it: the messaging layer takes the program's own buffers as they are, so a
 //! registration without remote rights is nothing but an object, and its key is nobody's.
 
-use crate::boundary::{Errno, Outcome, abi, array, object, readable, refused, writable};
+use crate::boundary::{Errno, Outcome, abi, array, object, readable, writable};
 use crate::constants::*;
 use crate::domain::{Domain, Shared};
+use crate::engines::Region;
 use crate::layout::*;
 use libc::{c_int, c_void, iovec};
-use srd_msg::{RegionId, Registration, RemoteRights};
+use srd_msg::{Registration, RemoteRights};
 use std::sync::Arc;
 
 #[repr(C)]
 pub(crate) struct Mr {
     fid: fid_mr,
     domain: Arc<Shared>,
-    region: Option<RegionId>,
+    region: Option<Region>,
 }
 
 /// What a registration may permit.
@@ -64,9 +65,7 @@ fn register(
     } else {
         let registration =
             Registration { addr, len, key, virtual_addresses: shared.virtual_addresses, rights };
-        let (region, key) = shared
-            .engine
-            .with(|state, device, _| state.messages.register(device, &registration).map_err(refused))??;
+        let (region, key) = shared.engines.register(registration)?;
         (Some(region), key)
     };
     let made = Box::into_raw(Box::new(Mr {
@@ -148,10 +147,7 @@ abi! {
     closing fn close(fid: *mut fid) {
         let mr = Mr::of(fid)?;
         if let Some(region) = mr.region {
-            let engine = &mr.domain.engine;
-            engine.given_back(
-                engine.with(|state, device, now| state.messages.deregister(device, now, region).map_err(refused)),
-            )?;
+            mr.domain.engines.deregister(region)?;
         }
         drop(Box::from_raw(fid.cast::<Mr>()));
         Ok(())

@@ -4,7 +4,7 @@ use crate::address::source_of;
 use crate::boundary::{Absent, Errno, abi, readable, text, writable};
 use crate::constants::*;
 use crate::domain::{self, Domain};
-use crate::engine::Engine;
+use crate::engines::Engines;
 use crate::environment::Place;
 use crate::eq::{self, Eq};
 use crate::fabric::{self, Fabric};
@@ -108,12 +108,12 @@ abi! {
             },
             shared: Arc::new(domain::Shared {
                 fabric: fabric.shared.clone(),
-                engine: Engine::open(&place)?,
                 virtual_addresses: has_virtual_addresses(attr.mr_mode),
                 provider_keys: has_provider_keys(attr.mr_mode),
                 shm: place.options.shm,
                 ip: place.local.ip,
                 scope: place.local.index,
+                engines: Engines::open(place)?,
                 registrations: Mutex::new(None),
             }),
         });
@@ -142,7 +142,7 @@ abi! {
         if Arc::strong_count(&domain.shared) > 1 {
             return Err(Errno::BUSY);
         }
-        domain.shared.engine.close();
+        domain.shared.engines.close();
         drop(Box::from_raw(fid.cast::<Domain>()));
         Ok(())
     }
@@ -155,9 +155,9 @@ abi! {
         }
         let events = &Eq::of(other.cast())?.events;
         match flags {
-            0 => domain.shared.engine.tell_of_failure(events),
+            0 => domain.shared.engines.tell_of_failure(events),
             FI_REG_MR => {
-                domain.shared.engine.tell_of_failure(events);
+                domain.shared.engines.tell_of_failure(events);
                 let events = events.clone();
                 *domain.shared.registrations.lock().unwrap_or_else(PoisonError::into_inner) = Some(events);
             }

@@ -2,8 +2,8 @@
 
 use crate::boundary::{Errno, Outcome, object};
 use crate::constants::*;
-use crate::engine::Engine;
 use crate::layout::fid;
+use crate::movers::Movers;
 use crate::wait::{Signal, WaitObject};
 use libc::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ pub(crate) trait Waitable {
     fn context(&self) -> *mut c_void;
 
     /// Who brings what comes, if it is not the program itself.
-    fn engine(&self) -> Option<&Engine> {
+    fn movers(&self) -> Option<&Movers> {
         None
     }
 
@@ -38,10 +38,10 @@ pub(crate) trait Waitable {
     /// The same for who has lowered the signal.
     fn may_sleep(&self) -> Outcome<bool> {
         while !self.look()? {
-            let Some(engine) = self.engine() else { return Ok(true) };
+            let Some(movers) = self.movers() else { return Ok(true) };
             // What comes by shared memory need not be anything for this program.
-            if engine.fall_asleep()? {
-                engine.instance.hand_over();
+            if movers.fall_asleep()? {
+                movers.hand_over();
                 return Ok(true);
             }
         }

@@ -11,17 +11,18 @@ use std::ptr::null_mut;
 const EIO: isize = -(libc::EIO as isize);
 const GETWAIT: i32 = 5;
 
-/// Runs an ignored test of this file with faults. It must succeed; what happened is said once.
-fn run(test: &str, progress: &str, faults: &str, place: &str) {
+/// Runs an ignored test of this file with faults. It must succeed; what happened is said once of each engine.
+fn run(test: &str, engines: usize, progress: &str, faults: &str, place: &str) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .env("SRD_ENGINES", engines.to_string())
         .envs([("SRD_PROGRESS", progress), ("SRD_FAULT", faults), ("SRD_SHM", "off")])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}{text}", String::from_utf8_lossy(&output.stdout));
     let lines: Vec<&str> = text.lines().filter(|line| line.contains("of this process is gone")).collect();
-    assert_eq!(lines.len(), 1, "{text}");
+    assert_eq!(lines.len(), engines, "{text}");
     for part in ["\"on purpose, as SRD_FAULT says\" at crates/srd-net/src/core.rs:", place, "Please report"] {
         assert!(lines[0].contains(part), "{part:?} is missing in {}", lines[0]);
     }
@@ -29,13 +30,19 @@ fn run(test: &str, progress: &str, faults: &str, place: &str) {
 
 #[test]
 fn a_panic_in_a_call_fails_everything() {
-    run("in_a_call", "inline", "panic_call=1", "in a call");
+    run("in_a_call", 1, "inline", "panic_call=1", "in a call");
 }
 
 #[test]
 fn a_panic_in_the_progress_thread_wakes_who_sleeps() {
     // Whoever waits would move the packets himself.
-    run("in_the_thread", "thread", "panic_thread=1", "in the progress thread");
+    run("in_the_thread", 1, "thread", "panic_thread=1", "in the progress thread");
+}
+
+#[test]
+fn a_panic_in_one_of_several_engines_is_the_end_of_all() {
+    run("in_a_call", 2, "inline", "panic_call=1", "in a call");
+    run("in_the_thread", 2, "thread", "panic_thread=1", "in the progress thread");
 }
 
 /// What a program may look at.

@@ -49,7 +49,10 @@ pub enum Waited {
 }
 
 /// The instances that [`Instance::open`] shares.
-static SHARED: Mutex<Vec<(IpAddr, Weak<Instance>)>> = Mutex::new(Vec::new());
+static SHARED: Mutex<Vec<(Place, Weak<Instance>)>> = Mutex::new(Vec::new());
+
+/// A local address, and a number among the process's instances there.
+type Place = (IpAddr, u16);
 
 impl Instance {
     /// The process's instance at the local address that `options` choose: opened if there is none, shared if there
@@ -58,11 +61,18 @@ impl Instance {
     /// Memory that is registered with the device must be there, as [`srd_device::HostMemory::new`] asks for, until it
     /// is deregistered; [`crate::Buffer`] is memory that is.
     pub fn open(options: &Options) -> Result<Arc<Instance>, OpenError> {
+        Instance::open_numbered(options, 0)
+    }
+
+    /// The same for one of several instances of the process at that address, which are numbered from 0. They have nothing in
+    /// common: each has its ports, its lock and its thread.
+    pub fn open_numbered(options: &Options, number: u16) -> Result<Arc<Instance>, OpenError> {
         let local = find_address(options)?;
+        let place = (local.ip, number);
         let mut instances = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         instances.retain(|(_, instance)| instance.strong_count() > 0);
-        let known = instances.iter().find(|(ip, instance)| {
-            *ip == local.ip && instance.upgrade().is_some_and(|instance| instance.shared.canary.alive())
+        let known = instances.iter().find(|(known, instance)| {
+            *known == place && instance.upgrade().is_some_and(|instance| instance.shared.canary.alive())
         });
         if let Some(instance) = known.and_then(|(_, instance)| instance.upgrade()) {
             if instance.has_failed() {
@@ -74,18 +84,30 @@ impl Instance {
             }
             return Ok(instance);
         }
-        let ip = local.ip;
-        let instance = Instance::open_at(options, local)?;
-        instances.push((ip, Arc::downgrade(&instance)));
+        let instance = Instance::open_at(options, local, number)?;
+        instances.push((place, Arc::downgrade(&instance)));
         Ok(instance)
+    }
+
+    /// Which of the process's instances at an address has the numbers of a queue pair's port.
+    pub fn number_of_owner(ip: IpAddr, port_base: u16, queue_pair: Qpn) -> Option<u16> {
+        let port = port_base.wrapping_add(queue_pair.0 / QPS_PER_PORT);
+        let instances = SHARED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let here = instances.into_iter().filter(|((at, _), _)| *at == ip);
+        let owner = here.filter_map(|((_, number), instance)| Some((number, instance.upgrade()?))).find(
+            |(_, instance)| {
+                instance.shared.lock().is_ok_and(|core| core.receiver.ports().any(|own| own == port))
+            },
+        );
+        owner.map(|(number, _)| number)
     }
 
     /// An instance that is shared with nobody, for programs that play several hosts.
     pub fn open_separate(options: &Options) -> Result<Arc<Instance>, OpenError> {
-        Instance::open_at(options, find_address(options)?)
+        Instance::open_at(options, find_address(options)?, 0)
     }
 
-    fn open_at(options: &Options, local: LocalAddress) -> Result<Arc<Instance>, OpenError> {
+    fn open_at(options: &Options, local: LocalAddress, number: u16) -> Result<Arc<Instance>, OpenError> {
         log::set_level(options.log);
         last_panic::remember();
         let psk = options.key_file.as_deref().map(key_file::read).transpose()?;
@@ -107,7 +129,7 @@ impl Instance {
         if let Some(plan) = &options.fault {
             core.panic_after = [plan.panic_call, plan.panic_thread];
         }
-        let shared = Arc::new(Shared::new(options, local, address, sealed, core, socket)?);
+        let shared = Arc::new(Shared::new(options, number, local, address, sealed, core, socket)?);
         let weak = Arc::downgrade(&shared);
         shared.core.on_failure(move || {
             if let Some(shared) = weak.upgrade() {
@@ -325,6 +347,12 @@ impl Instance {
         shared.poll_set.add_readable(socket.as_fd());
         shared.notifier.sleepers().watch(socket.as_fd());
         core.receiver.add(socket, port);
+        drop(core);
+        // Whoever sleeps already does not sleep on this socket.
+        if shared.mode != ProgressMode::Inline {
+            shared.kick.signal();
+        }
+        shared.notifier.sleepers().wake();
         Ok(Ok(()))
     }
 

@@ -34,6 +34,7 @@ mod packet_wire;
 mod payload;
 mod progress;
 mod receive;
+mod seats;
 mod shared;
 mod short_ring;
 mod slots;
@@ -60,6 +61,7 @@ pub use packet_wire::{NoWire, check as check_wire};
 pub use progress::poll_activity::ProgressCounters;
 pub use progress::{LONGEST_DRAIN, LONGEST_SILENCE};
 pub use receive::ReceiveCounters;
+pub use seats::Seat;
 pub use shared::Unavailable;
 pub use slots::SLOTS;
 pub use stats::{

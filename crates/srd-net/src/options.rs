@@ -102,6 +102,8 @@ pub struct Options {
     pub progress: ProgressMode,
     /// How short packets leave and arrive.
     pub wire: Wire,
+    /// Instances that a process may have at an address, for layers above that use several ([`crate::Seat`]).
+    pub engines: u16,
     /// Shared memory between processes of one host, for layers above that have it.
     pub shm: bool,
     /// Whether `srd top` of the same user may see the counters.
@@ -130,6 +132,7 @@ impl Default for Options {
             rcvbuf: 8 << 20,
             progress: ProgressMode::Auto,
             wire: Wire::Udp,
+            engines: 1,
             shm: true,
             top: true,
             max_msg: DeviceConfig::default().max_msg,
@@ -228,6 +231,7 @@ impl Options {
             "SRD_RCVBUF" => self.rcvbuf = it.integer(65_536, 1 << 30)?,
             "SRD_PROGRESS" => self.progress = it.one_of(PROGRESS_MODES)?,
             "SRD_WIRE" => self.wire = it.one_of(WIRES)?,
+            "SRD_ENGINES" => self.engines = it.integer(1, 64)? as u16,
             "SRD_SHM" => self.shm = it.one_of(ON_OR_OFF)?,
             "SRD_TOP" => self.top = it.one_of(ON_OR_OFF)?,
             name => unreachable!("{name} is in the table, but is not read"),

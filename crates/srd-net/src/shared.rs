@@ -95,6 +95,7 @@ impl std::error::Error for Unavailable {}
 impl Shared {
     pub(crate) fn new(
         options: &Options,
+        number: u16,
         local: LocalAddress,
         address: InstanceAddr,
         sealed: bool,
@@ -130,7 +131,7 @@ impl Shared {
             kick,
             closing: AtomicBool::new(false),
             mode: options.progress,
-            stats_file: options.stats.as_deref().map(stats::file_name),
+            stats_file: options.stats.as_deref().map(|pattern| stats::file_name(pattern, number)),
             mtu: host::path_mtu(options, &local),
             local,
             port_base: options.port_base,

@@ -14,6 +14,7 @@ use srd_wire::InstanceAddr;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -373,17 +374,34 @@ impl Stats {
     }
 }
 
-/// The name of the file: `%p` stands for the process's number.
-pub(crate) fn file_name(pattern: &Path) -> PathBuf {
-    match pattern.to_str() {
+/// The name of an instance's file: `%p` stands for the process's number. Instances from 1 on have theirs before the extension.
+pub(crate) fn file_name(pattern: &Path, instance: u16) -> PathBuf {
+    let file = match pattern.to_str() {
         Some(text) if text.contains("%p") => text.replace("%p", &std::process::id().to_string()).into(),
         _ => pattern.to_owned(),
+    };
+    match (instance, file.extension().and_then(OsStr::to_str)) {
+        (0, _) => file,
+        (_, Some(extension)) => file.with_extension(format!("{instance}.{extension}")),
+        (_, None) => file.with_extension(instance.to_string()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_instance_of_a_process_has_a_file() {
+        let pid = std::process::id();
+        let name = |pattern: &str, instance| file_name(Path::new(pattern), instance).display().to_string();
+        assert_eq!(name("/tmp/srd.%p.json", 0), format!("/tmp/srd.{pid}.json"));
+        assert_eq!(name("/tmp/srd.%p.json", 2), format!("/tmp/srd.{pid}.2.json"));
+        assert_eq!(
+            (name("a/counters", 0), name("a/counters", 1)),
+            ("a/counters".into(), "a/counters.1".into())
+        );
+    }
 
     #[test]
     fn counters_take_the_place_of_a_file_and_of_nothing_else() {

@@ -76,7 +76,7 @@ pub const VARIABLES: &[Variable] = &[
     row("SRD_LOG", "how much to say on standard error", "warn", "error, warn, info or debug"),
     row(
         "SRD_STATS",
-        "file to write counters to every second and at exit, as JSON",
+        "file to write counters to every second and at exit, as JSON; a process's second instance writes to file.1.json where this is file.json, and so on",
         "none",
         "a path; %p stands for the process id",
     ),
@@ -113,6 +113,12 @@ pub const VARIABLES: &[Variable] = &[
         "how short packets travel: by UDP sockets; by packet sockets, which are faster, need CAP_NET_RAW, and go around packet filters and IPsec; by these where the host has neither (auto); or by AF_XDP sockets (xdp), which attach a program to the interface, need CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW, and go around its queueing discipline, too",
         "udp",
         "udp, packet, xdp or auto",
+    ),
+    row(
+        "SRD_ENGINES",
+        "instances that a process may have at an address, each with a port, a lock and a thread of its own: endpoints of the libfabric provider, and contexts of the software EFA, are dealt to them in turn",
+        "1",
+        "1 to 64",
     ),
     row(
         "SRD_SHM",

@@ -32,6 +32,7 @@ fn every_variable_is_read() {
         ("SRD_RCVBUF", "1000000"),
         ("SRD_PROGRESS", "inline"),
         ("SRD_WIRE", "auto"),
+        ("SRD_ENGINES", "4"),
         ("SRD_SHM", "off"),
         ("SRD_TOP", "off"),
     ];
@@ -71,6 +72,7 @@ fn every_variable_is_read() {
         rcvbuf: 1_000_000,
         progress: ProgressMode::Inline,
         wire: Wire::Auto,
+        engines: 4,
         shm: false,
         top: false,
         ..Options::default()

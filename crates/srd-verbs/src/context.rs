@@ -11,7 +11,7 @@ use crate::objects::Objects;
 use crate::profile;
 use libc::{c_int, c_void, size_t};
 use srd_net::log;
-use srd_net::{Instance, Subscription};
+use srd_net::{Instance, Seat, Subscription};
 use std::sync::{Arc, Mutex, OnceLock};
 
 #[repr(C)]
@@ -33,6 +33,7 @@ pub(crate) struct Context {
 /// device only to look at it.
 struct Network {
     instance: Arc<Instance>,
+    _seat: Seat,
     _async_events: Subscription,
 }
 
@@ -85,13 +86,13 @@ impl Context {
         }
         let _one_at_a_time = self.opening.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if self.network.get().is_none() {
-            let instance = self.device.address.open().map_err(|why| {
+            let (instance, seat) = self.device.address.open().map_err(|why| {
                 log::error(format_args!("{why}"));
                 Errno(libc::ENODEV)
             })?;
             let (queue, objects) = (self.async_events.clone(), self.objects.clone());
             let subscription = instance.on_async_event(move |event| queue.deliver(event, &objects));
-            let _ = self.network.set(Network { instance, _async_events: subscription });
+            let _ = self.network.set(Network { instance, _seat: seat, _async_events: subscription });
         }
         self.network.get().map(|network| &network.instance).ok_or(Errno::IO)
     }

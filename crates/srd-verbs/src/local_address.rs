@@ -5,7 +5,7 @@
 
 use srd_device::DeviceConfig;
 use srd_net::log;
-use srd_net::{Address, Instance, Options};
+use srd_net::{Address, Instance, Options, Seat};
 use srd_wire::BitRate;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,9 +26,12 @@ impl LocalAddress {
         DeviceConfig::default().max_msg
     }
 
-    /// The running device of this address; one for the whole process.
-    pub fn open(&self) -> Result<Arc<Instance>, String> {
-        Instance::open(&self.options).map_err(|error| error.to_string())
+    /// A running device of this address: one for the whole process, or as many as `SRD_ENGINES` says, to which contexts are
+    /// dealt in turn.
+    pub fn open(&self) -> Result<(Arc<Instance>, Seat), String> {
+        let seat = Seat::take(self.ip, self.options.engines);
+        let instance = Instance::open_numbered(&self.options, seat.number());
+        instance.map(|instance| (instance, seat)).map_err(|error| error.to_string())
     }
 }
 

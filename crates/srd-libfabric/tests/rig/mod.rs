@@ -56,13 +56,14 @@ pub fn provider() -> &'static fi_provider {
         let (address, more) = match env!("CARGO_CRATE_NAME") {
             "ipv6" => ("::1", None),
             "closing" | "network" | "threads_network" => ("127.0.0.1", Some(("SRD_SHM", "off".into()))),
+            "engines" | "engines_data" => ("127.0.0.1", Some(("SRD_ENGINES", "4".into()))),
             "sealed" => ("127.0.0.1", Some(("SRD_KEY_FILE", key_file().into_os_string()))),
             _ => ("127.0.0.1", None),
         };
         // SAFETY: before any thread of ours reads the environment.
         unsafe {
             std::env::set_var("SRD_ADDR", address);
-            if let Some((name, value)) = more {
+            if let Some((name, value)) = more.filter(|(name, _)| std::env::var_os(name).is_none()) {
                 std::env::set_var(name, value);
             }
         }
