@@ -1,6 +1,8 @@
 //! Packet sockets where the process's control group has a packet filter. The test puts its own process into such a group, and is
 //! skipped where there are none.
 
+#[path = "namespace/bpf.rs"]
+mod bpf;
 mod namespace;
 mod support;
 
@@ -10,7 +12,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
 use support::traffic::exchange;
-use support::{Host, PATIENCE, bpf, options};
+use support::{Host, PATIENCE, options};
 
 /// A control group of this test's own.
 struct Group(PathBuf);

@@ -2,6 +2,8 @@
 //! becomes of it when routes, neighbours, interfaces and rights are not what they were. Without the right to make such a link these
 //! tests are skipped.
 
+#[path = "namespace/bpf.rs"]
+mod bpf;
 mod namespace;
 mod support;
 
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 use support::forger::{Forger, Kind};
 use support::keys::KeyFile;
 use support::traffic::{LENGTHS, PLACE, exchange, write_and_read};
-use support::{Host, PATIENCE, bpf, options};
+use support::{Host, PATIENCE, options};
 
 const PACKET: Wire = Wire { name: "packet", variable: "SRD_WIRE=packet", by: "packet sockets" };
 const XDP: Wire = Wire { name: "xdp", variable: "SRD_WIRE=xdp", by: "AF_XDP sockets (generic mode, copies)" };

@@ -2,7 +2,6 @@
 #![allow(dead_code)]
 
 pub mod attack;
-pub mod bpf;
 pub mod forger;
 pub mod keys;
 pub mod memory;
