@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """One process with many threads, each with an endpoint, that sends to the threads of another process of this host over sockets: how much
-more it gets done with several engines (SRD_ENGINES). The numbers of engines take turns, and medians over the rounds count.
+more it gets done with several engines (SRD_ENGINES). The numbers of engines take turns; medians and quartiles over the rounds are printed.
 
     bench/threads.py                                  4 threads, with 1, 2 and 4 engines
-    bench/threads.py --threads 1 --rounds 9           what engines cost a single thread
+    bench/threads.py --threads 1                       what engines cost a single thread
     bench/threads.py --calls                          also system calls a message that wait for locks or give way (strace)
 """
 
@@ -21,7 +21,7 @@ from harness import layout
 
 SOURCE = layout.ROOT / "bench" / "threads.c"
 PROGRAM = layout.TARGET / "bench" / "threads"
-SHAPES = {"rate": ("messages/s", 64_000), "latency": ("us", 10_000)}
+SHAPES = {"rate": ("messages/s", 64_000), "latency": ("us", 1_000)}
 WAITS = ("futex", "sched_yield")
 
 
@@ -29,13 +29,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--engines", type=int, nargs="+", default=[1, 2, 4], metavar="N")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--calls", action="store_true", help="count system calls, too")
     parser.add_argument("--provider", type=Path, default=layout.PROVIDER.parent, help="directory of libsrd-fi.so")
     options = parser.parse_args()
     PROGRAM.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(["cc", "-O2", "-Wall", str(SOURCE), "-o", str(PROGRAM), "-lfabric", "-lpthread"], check=True)
-    print(f"{options.threads} threads, medians of {options.rounds} rounds (least, greatest)")
+    print(f"{options.threads} threads, medians of {options.rounds} rounds (quartiles; least, greatest)")
     for shape, (unit, messages) in SHAPES.items():
         figures: dict[int, list[float]] = {engines: [] for engines in options.engines}
         for _ in range(options.rounds):
@@ -44,7 +44,9 @@ def main() -> None:
         first = statistics.median(figures[options.engines[0]])
         for engines, of_these in figures.items():
             median = statistics.median(of_these)
-            line = f"{shape}, {engines} engines: {median:,.2f} {unit} ({min(of_these):,.2f}, {max(of_these):,.2f}), {median / first:.2f} of the first"
+            low, high = sorted(of_these)[len(of_these) // 4], sorted(of_these)[3 * len(of_these) // 4]
+            spread = f"{low:,.1f}, {high:,.1f}; {min(of_these):,.1f}, {max(of_these):,.1f}"
+            line = f"{shape}, {engines} engines: {median:,.1f} {unit} ({spread}), {median / first:.2f} of the first"
             if options.calls:
                 line += "; a message " + ", ".join(f"{calls:.3f} {name}" for name, calls in waits(options, shape, engines).items())
             print(line)

@@ -16,7 +16,8 @@ use crate::open::{
     warn_about_buffer,
 };
 use crate::options::{LogLevel, Options, ProgressMode};
-use crate::progress::{self, LONGEST_DRAIN, LONGEST_SILENCE, policy};
+use crate::progress::policy;
+use crate::progress_thread::{self, LONGEST_DRAIN, LONGEST_SILENCE};
 use crate::receive::Receiver;
 use crate::shared::{Shared, Unavailable, register_for_exit};
 use crate::stats::{LayerStats, Stats};
@@ -140,7 +141,7 @@ impl Instance {
         let thread = match options.progress {
             ProgressMode::Inline => None,
             ProgressMode::Auto | ProgressMode::Thread => {
-                Some(progress::start(shared.clone()).map_err(|e| {
+                Some(progress_thread::start(shared.clone()).map_err(|e| {
                     OpenError::new(
                         "cannot start the progress thread",
                         Some(e),
