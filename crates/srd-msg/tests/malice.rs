@@ -219,6 +219,9 @@ fn cross(now: Time, from: &mut Side, to: &mut Side) -> u32 {
             let packet: Packet<_> = transmit.packet;
             let received = Received::new(now, from.addr.gid, &packet, bytes);
             to.device.handle_packet(now, transmit.to.port, received);
+            if let Some(begun) = to.device.poll_begun() {
+                to.domain.take_up(&mut to.device, now, &begun);
+            }
         }
     }
     packets
