@@ -1,7 +1,8 @@
 //! Congestion control: how much one peer context may have in flight, and how fast it may send.
 //!
 //! A controller sees acknowledgements and losses, and of paths only how many of them agree; the path selector is the
-//! other half (`path_selector`), and neither knows the other. The default is `log_target`, with a folder for its parts. To add one: a file here, and a line in the list of [`ControllerKind`].
+//! other half (`path_selector`), and neither knows the other. The default is `log_target`, with a folder for its parts. To
+//! add one: a file here, and a line in the list of [`ControllerKind`].
 
 mod fixed;
 mod log_target;
@@ -115,7 +116,7 @@ pub trait CongestionController: Send {
     /// A packet was acknowledged.
     fn on_ack(&mut self, sample: &AckSample);
 
-    /// A packet was found lost.
+    /// A packet was found lost. Called for each of them.
     fn on_loss(&mut self, now: Time);
 
     /// Nothing has been in flight for many round trips, and something is to be sent: what was measured then says nothing of now.

@@ -1,7 +1,7 @@
 //! Path selection: which path slot the next burst takes.
 //!
 //! A selector sees what became of single paths, never the rate. Which paths are usable at all is decided by the path
-//! table (`paths`). To add one: a file here, and a line in the list of [`SelectorKind`].
+//! table (`paths`). The default is `reps`. To add one: a file here, and a line in the list of [`SelectorKind`].
 
 mod bitmap;
 mod mixed;

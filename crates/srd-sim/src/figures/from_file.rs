@@ -119,7 +119,14 @@ fn measured(metric: &Metric, look: &Look<'_>) -> Option<f64> {
         _ if said.as_ref().is_some_and(Vec::is_empty) => None,
         Of::Run(..) => metric.take.of(&values(metric, metric.part, look)),
         Of::Program(what) => {
-            Some(metric.take.of_summary(&said?.iter().find(|figure| figure.what == what)?.values))
+            let said = said.unwrap_or_default();
+            let found = said.iter().find(|figure| figure.what == what);
+            let names = said.iter().map(|figure| figure.what);
+            let found = found.unwrap_or_else(|| {
+                let names = names.collect::<Vec<_>>().join(", ");
+                panic!("nothing that is measured is called {what}; of programs there is: {names}")
+            });
+            Some(metric.take.of_summary(&found.values))
         }
     };
     let gbps = look.scenario.topology.fastest_host().0 as f64 / 1e9;
