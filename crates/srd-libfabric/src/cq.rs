@@ -5,13 +5,14 @@ use crate::boundary::{Absent, Errno, Outcome, abi, copy_text, object, readable, 
 use crate::completions::in_words;
 use crate::constants::*;
 use crate::domain::{Domain, Shared};
-use crate::entries::Queue;
+use crate::entries::{Locked, Queue};
 use crate::layout::*;
 use crate::movers::Movers;
 use crate::wait::{WaitObject, timeout};
 use crate::wait_set::signal_of;
 use crate::waitable::{self, Waitable};
 use libc::{c_char, c_int, c_void};
+use srd_net::Unavailable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -45,12 +46,21 @@ impl Cq {
         &self.domain
     }
 
+    /// What waits here. In a forked child another thread of the parent may have had the lock.
+    #[inline]
+    fn waiting(&self) -> Outcome<Locked<'_>> {
+        match self.movers.are_parents() {
+            true => Err(Unavailable::Forked.into()),
+            false => Ok(self.queue.lock()),
+        }
+    }
+
     /// # Safety
     /// As of [`Waiting::take`](crate::entries::Waiting::take).
     #[inline]
     unsafe fn read(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> Outcome<usize> {
         if !self.queue.is_empty() {
-            let mut waiting = self.queue.lock();
+            let mut waiting = self.waiting()?;
             if !waiting.entries.is_empty() && waiting.reads_without_round < READS_WITHOUT_ROUND {
                 waiting.reads_without_round += 1;
                 // SAFETY: as the caller says.
@@ -61,7 +71,7 @@ impl Cq {
         if self.queue.is_empty() {
             return Err(Errno::AGAIN);
         }
-        let mut waiting = self.queue.lock();
+        let mut waiting = self.waiting()?;
         waiting.reads_without_round = 0;
         // SAFETY: as the caller says.
         unsafe { waiting.take(self.format, buf, count, sources) }
@@ -97,7 +107,7 @@ impl Cq {
             waited?; // otherwise what had completed before the device failed
         }
         // SAFETY: as the caller says.
-        unsafe { self.queue.lock().take(self.format, buf, count, sources) }
+        unsafe { self.waiting()?.take(self.format, buf, count, sources) }
     }
 }
 
@@ -209,7 +219,7 @@ abi! {
     count fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, _flags: u64) {
         let cq = Cq::of(cq)?;
         readable(buf)?;
-        let mut waiting = cq.queue.lock();
+        let mut waiting = cq.waiting()?;
         let entry = *waiting.entries.front().filter(|entry| entry.err != 0).ok_or(Errno::AGAIN)?;
         waiting.entries.pop_front();
         drop(waiting);

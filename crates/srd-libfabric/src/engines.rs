@@ -80,6 +80,7 @@ impl Engines {
 
     /// The engine of an endpoint that is opened, and its part in it. `number`: of its queue pair, if the program has chosen one.
     pub fn of_next_endpoint(&self, number: Option<u16>) -> Outcome<(Arc<Engine>, Seat)> {
+        drop(self.lock()?); // not in a forked child
         let (ip, options) = (self.place.local.ip, &self.place.options);
         // A port belongs to one instance, with all its numbers.
         let number = number.filter(|_| self.has_several());

@@ -52,6 +52,12 @@ impl Movers {
         self.first.get().into_iter().chain(self.others())
     }
 
+    /// Whether this process is a fork of the one that opened them.
+    #[inline]
+    pub fn are_parents(&self) -> bool {
+        self.any.instance.is_parents()
+    }
+
     /// [`Engine::poll`] of each.
     #[inline]
     pub fn poll(&self) -> Outcome<()> {

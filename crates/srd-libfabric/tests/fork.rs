@@ -7,6 +7,8 @@ use rig::*;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Runs `part` in a forked child, and answers what the child has said on standard error.
 fn said_by_child(part: impl FnOnce()) -> String {
@@ -32,6 +34,31 @@ fn said_by_child(part: impl FnOnce()) -> String {
     text
 }
 
+/// A child that reads a queue, whose lock another thread of its parent may have held when it was forked, is told whose it is.
+fn forks_while_another_thread_reads(cq: &Cq) {
+    let (over, place) = (AtomicBool::new(false), cq.0 as usize);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (cq, mut entry, start) = (Cq(place as *mut _), *zeroed(), Instant::now());
+            while !over.load(Ordering::Relaxed) && start.elapsed() < Duration::from_secs(60) {
+                assert_eq!(cq.readerr(&mut entry), EAGAIN);
+            }
+        });
+        for _ in 0..100 {
+            said_by_child(|| {
+                // SAFETY: nothing but a number. A child that waits for ever is ended by that.
+                unsafe { libc::alarm(10) };
+                let mut entry = *zeroed();
+                if cq.readerr(&mut entry) >= 0 || cq.readerr(&mut entry) == EAGAIN {
+                    // SAFETY: as in `said_by_child`.
+                    unsafe { libc::_exit(1) };
+                }
+            });
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
 #[test]
 fn a_forked_child_that_only_exits_is_not_warned_and_one_that_polls_is() {
     let rig = Rig::new(0);
@@ -50,6 +77,7 @@ fn a_forked_child_that_only_exits_is_not_warned_and_one_that_polls_is() {
         let _ = a.cq.read();
     });
     assert!(said.contains("opened before fork()"), "{said}");
+    forks_while_another_thread_reads(&a.cq);
     // The parent's are as they were.
     let mut got = [0; 3];
     assert_eq!(b.ep.recv(&mut got, 1), 0);

@@ -41,6 +41,9 @@ pub struct Burst {
     pub segment: usize,
     /// Whether who is there knows us. Nothing is asked and kept of the way to others: strangers cause what goes to them, from whatever address.
     pub known: bool,
+    /// Whether IP may cut what is too long for the way now: data that was cut to packets when the way took longer ones. Probes of the way's
+    /// size it may not.
+    pub in_fragments: bool,
 }
 
 /// Where a burst's bytes are.
@@ -129,6 +132,8 @@ pub struct SourcePorts {
     most_segments: usize,
     /// Path MTUs below ours that were reported since the last call of `take_path_mtu`.
     path_mtus: Vec<(Gid, u16)>,
+    /// The one that was reported last.
+    last_path_mtu: Option<(Gid, u16)>,
     counters: PortCounters,
 }
 
@@ -205,6 +210,7 @@ impl SourcePorts {
             gso,
             most_segments: MOST_SEGMENTS,
             path_mtus: Vec::new(),
+            last_path_mtu: None,
             counters: PortCounters::default(),
         })
     }
@@ -357,12 +363,31 @@ impl SourcePorts {
         let too_large = errno == libc::EMSGSIZE && (told.too_large_here || !told.anything);
         if too_large {
             self.ask_for_path_mtu(burst.to);
+            if burst.in_fragments {
+                return Some(self.send_in_fragments(burst, bytes));
+            }
         } else if told.anything && !last {
             return None;
         }
         log::say(LogLevel::Debug, format_args!("{count} packets to {} were not sent: {error}", burst.to));
         self.counters.refused += count as u64;
         Some(Sent::Refused)
+    }
+
+    /// Each datagram by itself, cut by IP where it is too long.
+    #[cold]
+    fn send_in_fragments(&mut self, burst: &Burst, bytes: Bytes<'_>) -> Sent {
+        let Some(copy) = bytes.to_vec() else { return Sent::Refused };
+        for datagram in copy.chunks(burst.segment.max(1)) {
+            match self.port(burst).socket.send_in_fragments(&burst.destination, datagram) {
+                Ok(()) => self.count_sent(1, datagram.len()),
+                Err(error) => {
+                    *self.counters.errors.entry(error.raw_os_error().unwrap_or(0)).or_default() += 1;
+                    self.counters.refused += 1;
+                }
+            }
+        }
+        Sent::Gone
     }
 
     /// Each datagram by itself.
@@ -430,10 +455,13 @@ impl SourcePorts {
 
     fn note_path_mtu(&mut self, gid: Gid, mtu: u16) {
         if mtu >= LEAST_MTU && !self.path_mtus.contains(&(gid, mtu)) {
-            log::say(
-                LogLevel::Info,
-                format_args!("the path to {gid:?} takes packets of at most {mtu} bytes"),
-            );
+            if self.last_path_mtu != Some((gid, mtu)) {
+                log::say(
+                    LogLevel::Info,
+                    format_args!("the path to {gid:?} takes packets of at most {mtu} bytes"),
+                );
+            }
+            self.last_path_mtu = Some((gid, mtu));
             self.path_mtus.push((gid, mtu));
         }
     }

@@ -116,7 +116,14 @@ impl Transmitter {
         Transmitter {
             ports,
             batch: Batch {
-                burst: Burst { to: nowhere, destination, entropy: 0, segment: 0, known: false },
+                burst: Burst {
+                    to: nowhere,
+                    destination,
+                    entropy: 0,
+                    segment: 0,
+                    known: false,
+                    in_fragments: false,
+                },
                 count: 0,
                 closed: false,
                 last: None,
@@ -265,6 +272,7 @@ impl Transmitter {
             return;
         }
         self.make_room(now, transmit, len);
+        self.batch.burst.in_fragments &= payload.is_some();
         let (Batch { gather, last, .. }, scratch) = (&mut self.batch, &self.scratch);
         let leads =
             may_be_followed(packet, payload_len) && !with_care && plain_len == header_len + payload_len;
@@ -400,6 +408,7 @@ impl Transmitter {
         burst.entropy = entropy;
         burst.segment = len;
         burst.known = peer_incarnation.is_some();
+        burst.in_fragments = true;
         self.batch.closed = false;
     }
 

@@ -47,6 +47,28 @@ fn a_link_that_goes_down_and_up_loses_nothing() {
 }
 
 #[test]
+fn messages_under_way_when_the_mtu_is_lowered_arrive() {
+    let Some(pair) = Namespaces::new("lower", 1500) else { return };
+    let mut a = pair.run(0, || Host::with_options(&options("e0", &[])));
+    let mut b = pair.run(1, || Host::with_options(&options("e0", &[])));
+    exchange(&mut a, &mut b, 2);
+    pair.ip_in(0, "link set e0 down");
+    for (i, &len) in LENGTHS.iter().enumerate() {
+        b.recv(i as u64, 200_000 + i * PLACE, PLACE);
+        a.send(i as u64, b.address(), i * PLACE, len);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(a.poll().is_none(), "they are cut to packets, which do not leave");
+    (0..2).for_each(|side| pair.ip_in(side, "link set e0 mtu 1400"));
+    pair.ip_in(0, "link set e0 up");
+    for _ in LENGTHS {
+        a.success();
+        b.success();
+    }
+    exchange(&mut b, &mut a, 2);
+}
+
+#[test]
 fn a_route_with_a_smaller_mtu_is_noticed() {
     let Some(pair) = Namespaces::new("routemtu", 9000) else { return };
     pair.ip_in(0, "route replace 10.66.0.0/24 dev e0 mtu 1400");

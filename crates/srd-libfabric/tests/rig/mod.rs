@@ -93,7 +93,7 @@ pub struct Hints {
     pub fabric: Box<fi_fabric_attr>,
 }
 
-fn zeroed<T>() -> Box<T> {
+pub fn zeroed<T>() -> Box<T> {
     // SAFETY: structures of numbers and pointers.
     Box::new(unsafe { std::mem::zeroed() })
 }
@@ -513,9 +513,13 @@ impl Cq {
 
     fn error(&self) -> fi_cq_err_entry {
         let mut entry = *zeroed::<fi_cq_err_entry>();
-        // SAFETY: live arguments.
-        assert_eq!(unsafe { ((*(*self.0).ops).readerr)(self.0, &mut entry, 0) }, 1);
+        assert_eq!(self.readerr(&mut entry), 1);
         entry
+    }
+
+    pub fn readerr(&self, entry: &mut fi_cq_err_entry) -> isize {
+        // SAFETY: live arguments.
+        unsafe { ((*(*self.0).ops).readerr)(self.0, entry, 0) }
     }
 
     /// Nothing is there, nor comes within a moment.

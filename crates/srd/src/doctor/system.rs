@@ -56,14 +56,15 @@ fn wire(options: &Options) -> Vec<Finding> {
         Err(why) if by_choice => {
             let instead = if asked == Wire::Xdp { check(Wire::Packet).ok() } else { None };
             let by = instead.unwrap_or_else(|| "UDP sockets".to_owned());
-            Finding::warn("wire", format!("short packets travel by {by}: {why}")).mend("unset SRD_WIRE")
+            Finding::warn("wire", format!("short packets of a process that starts now travel by {by}: {why}"))
+                .mend("unset SRD_WIRE, unless that is as it should be")
         }
         Err(why) => Finding::ok("wire", format!("short packets travel by UDP sockets; no faster way: {why}")),
     };
     let around = "past packet filters, IPsec and `tc`";
     let xdp = match check(Wire::Xdp) {
         Ok(by) => format!("SRD_WIRE=xdp works here: {by}, {around}, with a program at {}", local.interface),
-        Err(why) => format!("SRD_WIRE=xdp ({around}) does not work here: {why}"),
+        Err(why) => format!("SRD_WIRE=xdp ({around}) would not take effect now: {why}"),
     };
     vec![wire, Finding::ok("AF_XDP", xdp)]
 }
@@ -203,7 +204,7 @@ fn memlock() -> Finding {
         Some(limit) if limit < MEMLOCK => Finding::warn(
             "memlock",
             format!(
-                "{} KiB may be locked; SRD itself locks nothing, but some programs written for EFA check it",
+                "{} KiB may be locked; SRD itself locks nothing but 2.5 MiB for each receive queue with SRD_WIRE=xdp, but some programs written for EFA check it",
                 limit >> 10
             ),
         )

@@ -134,6 +134,21 @@ impl SendSocket {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// Sends one datagram, in fragments if the way takes no longer ones.
+    #[cold]
+    pub fn send_in_fragments(&self, to: &Destination, bytes: &[u8]) -> io::Result<()> {
+        let discover = |discover: bool| match (self.v6, discover) {
+            (true, true) => setsockopt(&self.socket, Ipv6MtuDiscovery, &libc::IPV6_PMTUDISC_DO),
+            (true, false) => setsockopt(&self.socket, Ipv6MtuDiscovery, &libc::IPV6_PMTUDISC_DONT),
+            (false, true) => setsockopt(&self.socket, Ipv4MtuDiscovery, &libc::IP_PMTUDISC_DO),
+            (false, false) => setsockopt(&self.socket, Ipv4MtuDiscovery, &libc::IP_PMTUDISC_DONT),
+        };
+        discover(false)?;
+        let sent = self.send_bytes(to, bytes, None);
+        discover(true)?;
+        sent
+    }
+
     /// As [`SendSocket::send`], one piece.
     pub fn send_bytes(&self, to: &Destination, bytes: &[u8], segment: Option<u16>) -> io::Result<()> {
         let pieces = [libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }];

@@ -87,7 +87,7 @@ impl fmt::Display for NoXdp {
                 return match name.as_deref() {
                     Some(program::NAME) => write!(
                         f,
-                        "another process has the AF_XDP sockets of the interface (XDP program{number}, {}), and only one can",
+                        "another process, or another engine of this one, has the AF_XDP sockets of the interface (XDP program{number}, {}), and only one can",
                         program::NAME
                     ),
                     name => write!(
