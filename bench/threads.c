@@ -6,15 +6,13 @@
  * `latency`: to and fro; prints the microseconds that one takes, the mean of all threads. MESSAGES: of each thread.
  */
 #include <pthread.h>
+#include "call.h"
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
-#include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -25,15 +23,6 @@
 #define MOST_BURST 64
 #define LENGTH 8
 #define NAME 64
-
-#define DO(call)                                                                            \
-	do {                                                                                \
-		long result_ = (call);                                                      \
-		if (result_ < 0) {                                                          \
-			fprintf(stderr, "%s: %s\n", #call, fi_strerror((int)-result_));     \
-			exit(1);                                                            \
-		}                                                                           \
-	} while (0)
 
 struct end {
 	struct fid_ep *ep;

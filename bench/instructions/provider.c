@@ -5,15 +5,13 @@
  * NAME: of a libfabric provider. ADDRESS: of the second end; the first is at 127.0.0.1. After the messages of each length polls that find
  * nothing.
  */
+#include "../call.h"
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
-#include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,15 +19,6 @@
 #define MESSAGES 600
 #define POLLS 300
 #define ROOM (1 << 20)
-
-#define DO(call)                                                                            \
-	do {                                                                                \
-		long result_ = (call);                                                      \
-		if (result_ < 0) {                                                          \
-			fprintf(stderr, "%s: %s\n", #call, fi_strerror((int)-result_));     \
-			exit(1);                                                            \
-		}                                                                           \
-	} while (0)
 
 struct end {
 	struct fi_info *info;

@@ -24,13 +24,9 @@ fn loses_few(before: [u64; 2], host: &Host) {
     assert!(retransmitted * 4 <= sent, "{retransmitted} of {sent} retransmitted; {}", host.report());
 }
 
-#[test]
-fn a_link_that_goes_down_and_up_loses_nothing() {
-    let Some(pair) = Namespaces::new("updown", 1500) else { return };
-    let mut a = pair.run(0, || Host::with_options(&options("e0", &[])));
-    let mut b = pair.run(1, || Host::with_options(&options("e0", &[])));
-    assert_eq!(a.instance.address(), InstanceAddr { gid: pair.ip(0).into(), port: 17_408 });
-    exchange(&mut a, &mut b, 2);
+/// Messages from `a` to `b`, begun while their link is down. They are cut to packets, which do not leave; then `meanwhile` happens, the
+/// link comes up, and they arrive.
+fn send_while_down(pair: &Namespaces, a: &mut Host, b: &mut Host, meanwhile: impl FnOnce()) {
     pair.ip_in(0, "link set e0 down");
     for (i, &len) in LENGTHS.iter().enumerate() {
         b.recv(i as u64, 200_000 + i * PLACE, PLACE);
@@ -38,11 +34,22 @@ fn a_link_that_goes_down_and_up_loses_nothing() {
     }
     std::thread::sleep(Duration::from_millis(300));
     assert!(a.poll().is_none());
+    meanwhile();
     pair.ip_in(0, "link set e0 up");
     for _ in LENGTHS {
         a.success();
         b.success();
     }
+}
+
+#[test]
+fn a_link_that_goes_down_and_up_loses_nothing() {
+    let Some(pair) = Namespaces::new("updown", 1500) else { return };
+    let mut a = pair.run(0, || Host::with_options(&options("e0", &[])));
+    let mut b = pair.run(1, || Host::with_options(&options("e0", &[])));
+    assert_eq!(a.instance.address(), InstanceAddr { gid: pair.ip(0).into(), port: 17_408 });
+    exchange(&mut a, &mut b, 2);
+    send_while_down(&pair, &mut a, &mut b, || ());
     exchange(&mut b, &mut a, 2);
 }
 
@@ -52,19 +59,9 @@ fn messages_under_way_when_the_mtu_is_lowered_arrive() {
     let mut a = pair.run(0, || Host::with_options(&options("e0", &[])));
     let mut b = pair.run(1, || Host::with_options(&options("e0", &[])));
     exchange(&mut a, &mut b, 2);
-    pair.ip_in(0, "link set e0 down");
-    for (i, &len) in LENGTHS.iter().enumerate() {
-        b.recv(i as u64, 200_000 + i * PLACE, PLACE);
-        a.send(i as u64, b.address(), i * PLACE, len);
-    }
-    std::thread::sleep(Duration::from_millis(100));
-    assert!(a.poll().is_none(), "they are cut to packets, which do not leave");
-    (0..2).for_each(|side| pair.ip_in(side, "link set e0 mtu 1400"));
-    pair.ip_in(0, "link set e0 up");
-    for _ in LENGTHS {
-        a.success();
-        b.success();
-    }
+    send_while_down(&pair, &mut a, &mut b, || {
+        (0..2).for_each(|side| pair.ip_in(side, "link set e0 mtu 1400"));
+    });
     exchange(&mut b, &mut a, 2);
 }
 
