@@ -509,7 +509,7 @@ impl Instance {
             timeout.map(|timeout| clock::now() + Nanos(timeout.as_nanos().min(u64::MAX as u128) as u64));
         let sleepers = shared.notifier.sleepers();
         let asleep = sleepers.enter();
-        let (mut slept, mut signalled) = (false, false);
+        let mut signalled = false;
         let result = loop {
             let mark = asleep.mark();
             let rounds = shared.lock()?.counters.rounds;
@@ -541,10 +541,6 @@ impl Instance {
             }
             let span = |to: Time| (to != Time::NEVER).then(|| Duration::from_nanos(to.since(now).0));
             let lead = shared.mode != ProgressMode::Thread;
-            if slept {
-                shared.put_off_handoff();
-            }
-            slept = true;
             signalled = asleep.sleep(mark, until.and_then(span), span(due), lead) && heeds_signals;
         };
         drop(asleep);

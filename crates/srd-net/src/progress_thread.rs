@@ -4,7 +4,8 @@ use crate::clock;
 use crate::core::Core;
 use crate::log;
 use crate::options::LogLevel;
-use crate::progress::policy::{self, SHORTEST_PARK, ThreadStep};
+use crate::progress::handoff::SOONEST;
+use crate::progress::policy::{self, ThreadStep};
 use crate::shared::{Shared, THREAD, Unavailable};
 use crate::sys::process::{self, Cores};
 
@@ -77,7 +78,6 @@ fn run(shared: &Shared) {
         let now = clock::now();
         match policy::thread_step(shared.mover(now)) {
             ThreadStep::Round => round(shared, now),
-            ThreadStep::Park(time) => park(shared, now, time),
             ThreadStep::AwaitPolls => await_handoff(shared, shared.handoff.watch(now)),
             ThreadStep::AwaitSleeper => {
                 if let Some(until) = shared.handoff.begin_park(now, shared.notifier.sleepers()) {
@@ -92,10 +92,11 @@ fn run(shared: &Shared) {
 fn round(shared: &Shared, now: Time) {
     let Some(mut core) = shared.core.try_lock() else {
         // Whoever holds the lock moves packets. If the device has failed, `closing` is set soon.
-        return park(shared, now, SHORTEST_PARK);
+        return park(shared, now, SOONEST);
     };
     let now = clock::now(); // behind whoever had the lock before
     shared.poll_activity.counters.wakes.fetch_add(1, Ordering::Relaxed);
+    shared.handoff.polls_ended();
     core.thread_round(now);
     let stats_due = shared.write_stats_if_due(&mut core, now);
     let due = core.next_timeout().min(stats_due);
@@ -139,20 +140,13 @@ fn note_park(shared: &Shared, until: Time) {
 impl Shared {
     /// Who moves packets at this time.
     fn mover(&self, now: Time) -> policy::Mover {
-        policy::mover(self.mode, self.notifier.sleepers().any(), self.poll_activity.polling_for(now))
+        policy::mover(self.mode, self.notifier.sleepers().any(), self.poll_activity.calls_now(now))
     }
 
     /// A thread of the program has slept and moved packets; from now on it may do neither.
     pub(crate) fn hand_over(&self) {
         if let Some(alarm_at) = self.handoff.begin(clock::now()) {
             self.poll_activity.thread_wakes.store(alarm_at.0, Ordering::Relaxed);
-        }
-    }
-
-    /// A thread of the program goes on sleeping, and will call [`Shared::hand_over`].
-    pub(crate) fn put_off_handoff(&self) {
-        if let Some(parked_until) = self.handoff.put_off() {
-            self.poll_activity.thread_wakes.store(parked_until.0, Ordering::Relaxed);
         }
     }
 

@@ -46,11 +46,8 @@ pub fn the_progress_thread_is_back(turns: usize) {
         let now = Time(1 << 40);
         let (sleeps, tells) = (handoff.clone(), notifier.clone());
         let program = thread::spawn(move || {
-            for turn in 0..turns {
+            for _ in 0..turns {
                 let asleep = tells.sleepers().enter();
-                if turn > 0 {
-                    sleeps.put_off();
-                }
                 drop(asleep);
                 sleeps.begin(now);
             }

@@ -2,7 +2,7 @@
 //!
 //! Most that come out of a sleep in which they moved packets go to sleep again at once, and most that poll go on polling. So the
 //! progress thread is neither woken nor does it look again and again, which would take the core from the program: an alarm is
-//! set, which wakes it a little later, unless the program's thread sleeps or polls again and puts it off.
+//! set, which wakes it a little later. Polls put it off; where threads sleep again it finds that out once, and parks.
 
 use crate::notify::{Sleepers, lock};
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -12,8 +12,16 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// How late the progress thread is back at worst.
-pub const LATEST: Nanos = Nanos::from_millis(1);
+/// How late the progress thread is back at worst. Whatever comes before the processor's next tick makes it set its own timer, which takes
+/// 12 us on virtual machines.
+pub const LATEST: Nanos = Nanos::from_millis(10);
+/// And where it waits for the end of polls that have just begun.
+pub const SOONEST: Nanos = Nanos::from_micros(400);
+/// Polls that go on put the alarm off by more each time, until that is [`LATEST`]: who has been polling for long will not stop this very
+/// moment.
+const GROWTH: (u64, u64) = (5, 4);
+/// And less by this after each end of polls.
+const DISTRUST: u64 = 4;
 /// How long it parks while threads of the program move packets.
 const PARK: Nanos = Nanos::from_millis(100);
 
@@ -27,12 +35,19 @@ pub struct ProgressHandoff {
     put_off_at: AtomicU64,
 }
 
-#[derive(Default)]
 struct State {
     /// Until when the thread parks; [`Time(0)`] while it does not.
     parked_until: Time,
     /// When the alarm will go off; [`Time(0)`] if it is not set.
     alarm_at: Time,
+    /// How long after polls have put it off.
+    within: Nanos,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State { parked_until: Time(0), alarm_at: Time(0), within: SOONEST }
+    }
 }
 
 impl ProgressHandoff {
@@ -68,6 +83,12 @@ impl ProgressHandoff {
         self.set_watch(&mut state, now)
     }
 
+    /// Called by the progress thread, which moves packets: polls have ended, and those that begin are trusted less.
+    pub fn polls_ended(&self) {
+        let mut state = lock(&self.state);
+        state.within = Nanos(state.within.0 / DISTRUST).max(SOONEST);
+    }
+
     /// The program polls. Returns when the alarm goes off, if that has been put off now.
     #[inline]
     pub fn polled(&self, now: Time) -> Option<Time> {
@@ -79,18 +100,22 @@ impl ProgressHandoff {
         let mut state = lock(&self.state);
         // The thread may have stopped waiting a moment ago.
         let watches = self.put_off_at.load(Ordering::Relaxed) != Time::NEVER.0;
-        watches.then(|| self.set_watch(&mut state, now))
+        watches.then(|| {
+            state.within = Nanos(state.within.0 * GROWTH.0 / GROWTH.1).min(LATEST);
+            self.set_watch(&mut state, now)
+        })
     }
 
     /// The alarm of a thread that waits for the end of polls. Putting that off is a system call: not each poll does.
     fn set_watch(&self, state: &mut State, now: Time) -> Time {
-        self.put_off_at.store(now.0 + LATEST.0 / 2, Ordering::Relaxed);
-        self.set_alarm(state, now)
+        let within = state.within;
+        self.put_off_at.store(now.0 + within.0 / 2, Ordering::Relaxed);
+        self.set_alarm(state, now, within)
     }
 
-    fn set_alarm(&self, state: &mut State, now: Time) -> Time {
-        self.alarm.set(Duration::from_nanos(LATEST.0));
-        state.alarm_at = now + LATEST;
+    fn set_alarm(&self, state: &mut State, now: Time, within: Nanos) -> Time {
+        self.alarm.set(Duration::from_nanos(within.0));
+        state.alarm_at = now + within;
         state.alarm_at
     }
 
@@ -102,7 +127,7 @@ impl ProgressHandoff {
         if state.alarm_at != Time(0) {
             self.alarm.clear();
         }
-        *state = State::default();
+        *state = State { within: state.within, ..State::default() };
         self.put_off_at.store(Time::NEVER.0, Ordering::Relaxed);
         kicked
     }
@@ -116,19 +141,7 @@ impl ProgressHandoff {
         if state.parked_until <= soon_enough || state.alarm_at > Time(now.0 + LATEST.0 / 2) {
             return None;
         }
-        Some(self.set_alarm(&mut state, now))
-    }
-
-    /// A thread of the program goes on sleeping, and will call [`ProgressHandoff::begin`] when it stops. Returns until when the
-    /// progress thread parks, if an alarm was set.
-    pub fn put_off(&self) -> Option<Time> {
-        let mut state = lock(&self.state);
-        if state.alarm_at == Time(0) {
-            return None;
-        }
-        self.alarm.clear();
-        state.alarm_at = Time(0);
-        Some(state.parked_until)
+        Some(self.set_alarm(&mut state, now, LATEST))
     }
 }
 
@@ -142,15 +155,23 @@ mod tests {
         let handoff = ProgressHandoff::new(&kick).unwrap();
         let start = Time(1_000_000_000);
         assert_eq!(handoff.polled(start), None, "nobody waits for the end of polls");
-        assert_eq!(handoff.watch(start), start + LATEST);
-        let half = start + Nanos(LATEST.0 / 2);
+        assert_eq!(handoff.watch(start), start + SOONEST);
+        let half = start + Nanos(SOONEST.0 / 2);
         assert_eq!(handoff.polled(Time(half.0 - 1)), None, "not each poll");
-        assert_eq!(handoff.polled(half), Some(half + LATEST));
+        assert_eq!(handoff.polled(half), Some(half + Nanos(SOONEST.0 * 5 / 4)));
         assert_eq!(handoff.polled(half), None);
+        let mut now = half;
+        for _ in 0..20 {
+            now += Nanos(LATEST.0 / 2);
+            assert!(handoff.polled(now).is_some_and(|at| now + SOONEST < at && at <= now + LATEST));
+        }
+        assert_eq!(handoff.polled(now + Nanos(LATEST.0 / 2)), Some(now + Nanos(LATEST.0 / 2 + LATEST.0)));
         assert!(!handoff.park(), "the alarm ends it");
-        assert_eq!(handoff.polled(half + PARK), None, "nobody waits any more");
-        handoff.watch(start);
+        assert_eq!(handoff.polled(now + PARK), None, "nobody waits any more");
+        assert_eq!(handoff.watch(now), now + LATEST, "they are still trusted");
         kick.signal();
         assert!(handoff.park());
+        (0..4).for_each(|_| handoff.polls_ended());
+        assert_eq!(handoff.watch(now), now + SOONEST);
     }
 }

@@ -4,9 +4,7 @@
 //!
 //! The thread must not wake for packets that a polling program takes anyway: on a core of its own that costs power
 //! and the sender's core the wake-up, on the program's core it costs the program its time. So each poll leaves the
-//! time, and a thread that finds polls going on sleeps on a timer instead ("parks"), for a quarter of the time for
-//! which the program has been polling. After some milliseconds polls put the timer off (`handoff.rs`), and the thread does not
-//! wake before they end.
+//! time, and a thread that finds polls going on sleeps until an alarm, which polls put off (`handoff.rs`).
 
 pub(crate) mod contention;
 pub(crate) mod handoff;

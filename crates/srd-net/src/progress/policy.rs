@@ -2,18 +2,13 @@
 //! functions without time, threads or state.
 
 use super::contention::Cores;
-use super::handoff::LATEST;
 use crate::options::ProgressMode;
-use srd_wire::Nanos;
-
-/// Shortest time for which the thread sleeps while the program polls.
-pub const SHORTEST_PARK: Nanos = Nanos::from_micros(200);
 
 /// Who moves the packets of an instance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mover {
-    /// Polls of the program, as they have for so long.
-    Polls(Nanos),
+    /// Polls of the program.
+    Polls,
     /// A thread of the program that sleeps on the sockets, or is about to.
     Sleeper,
     /// The progress thread, which sleeps on the sockets.
@@ -22,14 +17,14 @@ pub enum Mover {
     Nobody,
 }
 
-/// Who it is, if the program has been polling for `polls` and threads of its sleep or not.
-pub fn mover(mode: ProgressMode, sleepers: bool, polls: Option<Nanos>) -> Mover {
+/// Who it is, if the program polls or not, and threads of its sleep or not.
+pub fn mover(mode: ProgressMode, sleepers: bool, polls: bool) -> Mover {
     match (mode, sleepers, polls) {
         (ProgressMode::Thread, ..) => Mover::Thread,
         (_, true, _) => Mover::Sleeper,
-        (_, false, Some(polls)) => Mover::Polls(polls),
-        (ProgressMode::Auto, false, None) => Mover::Thread,
-        (ProgressMode::Inline, false, None) => Mover::Nobody,
+        (_, false, true) => Mover::Polls,
+        (ProgressMode::Auto, false, false) => Mover::Thread,
+        (ProgressMode::Inline, false, false) => Mover::Nobody,
     }
 }
 
@@ -40,19 +35,16 @@ pub enum ThreadStep {
     Round,
     /// It sleeps until a thread of the program comes out of its sleep and does not sleep again.
     AwaitSleeper,
-    /// It sleeps until polls end, which put its alarm off.
+    /// It sleeps until polls end, which put its alarm off. To look now and then would take the core from them.
     AwaitPolls,
-    /// It sleeps for so long.
-    Park(Nanos),
 }
 
-/// A program that has been polling for long will not stop this very moment, and one that polls only now and then is soon relieved.
+/// What follows for the thread.
 pub fn thread_step(mover: Mover) -> ThreadStep {
     match mover {
         Mover::Thread | Mover::Nobody => ThreadStep::Round,
         Mover::Sleeper => ThreadStep::AwaitSleeper,
-        Mover::Polls(polls) if polls.0 / 4 >= LATEST.0 => ThreadStep::AwaitPolls,
-        Mover::Polls(polls) => ThreadStep::Park(Nanos((polls.0 / 4).max(SHORTEST_PARK.0))),
+        Mover::Polls => ThreadStep::AwaitPolls,
     }
 }
 
@@ -94,43 +86,33 @@ mod tests {
     use super::*;
 
     const MODES: [ProgressMode; 3] = [ProgressMode::Auto, ProgressMode::Thread, ProgressMode::Inline];
-    const POLLS: [Option<Nanos>; 4] =
-        [None, Some(Nanos(0)), Some(Nanos::from_millis(2)), Some(Nanos::from_secs(1))];
-
-    /// Every state there is.
-    fn states() -> impl Iterator<Item = (ProgressMode, bool, Option<Nanos>)> {
-        let sleepers = |mode| [false, true].map(|sleepers| (mode, sleepers));
-        MODES
-            .into_iter()
-            .flat_map(sleepers)
-            .flat_map(|(mode, sleepers)| POLLS.into_iter().map(move |polls| (mode, sleepers, polls)))
+    /// Every state there is: mode, whether threads sleep, whether the program polls.
+    fn states() -> impl Iterator<Item = (ProgressMode, bool, bool)> {
+        let both = [false, true];
+        MODES.into_iter().flat_map(move |mode| {
+            both.into_iter().flat_map(move |sleepers| both.map(move |polls| (mode, sleepers, polls)))
+        })
     }
 
     #[test]
     fn somebody_moves_packets_wherever_there_is_a_thread() {
         for (mode, sleepers, polls) in states() {
             let mover = mover(mode, sleepers, polls);
-            assert_eq!(mover == Mover::Nobody, mode == ProgressMode::Inline && !sleepers && polls.is_none());
+            assert_eq!(mover == Mover::Nobody, mode == ProgressMode::Inline && !sleepers && !polls);
             assert_eq!(
                 mover == Mover::Thread,
-                mode == ProgressMode::Thread || mode == ProgressMode::Auto && !sleepers && polls.is_none()
+                mode == ProgressMode::Thread || mode == ProgressMode::Auto && !sleepers && !polls
             );
         }
     }
 
     #[test]
-    fn the_thread_sleeps_while_others_move_packets_and_is_back_in_time() {
+    fn the_thread_sleeps_while_others_move_packets() {
         for (mode, sleepers, polls) in states() {
             let mover = mover(mode, sleepers, polls);
             let step = thread_step(mover);
             assert_eq!(step == ThreadStep::Round, matches!(mover, Mover::Thread | Mover::Nobody));
-            if let ThreadStep::Park(time) = step {
-                assert!((SHORTEST_PARK.0..LATEST.0).contains(&time.0), "{time:?}");
-            }
         }
-        let long = Nanos(4 * LATEST.0);
-        assert_eq!(thread_step(Mover::Polls(Nanos(long.0 - 4))), ThreadStep::Park(Nanos(LATEST.0 - 1)));
-        assert_eq!(thread_step(Mover::Polls(long)), ThreadStep::AwaitPolls);
     }
 
     #[test]

@@ -14,8 +14,6 @@ const KICK_AHEAD: Nanos = Nanos::from_micros(50);
 /// See the module. Read without the lock.
 pub(crate) struct PollActivity {
     last_call: AtomicU64,
-    /// Since when calls have come without a longer pause.
-    calling_since: AtomicU64,
     /// When the thread wakes by itself at the latest.
     pub(crate) thread_wakes: AtomicU64,
     pub(crate) counters: AtomicCounters,
@@ -45,7 +43,6 @@ impl PollActivity {
     pub(crate) fn new() -> PollActivity {
         PollActivity {
             last_call: AtomicU64::new(0),
-            calling_since: AtomicU64::new(0),
             thread_wakes: AtomicU64::new(0),
             counters: AtomicCounters::default(),
         }
@@ -54,9 +51,6 @@ impl PollActivity {
     /// The program calls the device.
     #[inline]
     pub(crate) fn called(&self, now: Time) {
-        if !self.calls_now(now) {
-            self.calling_since.store(now.0, Ordering::Relaxed);
-        }
         self.last_call.store(now.0, Ordering::Relaxed);
     }
 
@@ -109,12 +103,5 @@ impl PollActivity {
             thread_kicks: counters.kicks.load(Ordering::Relaxed),
             rests,
         }
-    }
-
-    /// For how long the program had been polling at its last call, if it polls at this time.
-    pub(crate) fn polling_for(&self, now: Time) -> Option<Nanos> {
-        let since = self.calling_since.load(Ordering::Relaxed);
-        let last = self.last_call.load(Ordering::Relaxed);
-        self.calls_now(now).then(|| Nanos(last.saturating_sub(since)))
     }
 }
