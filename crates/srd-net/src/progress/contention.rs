@@ -31,8 +31,10 @@ const WAITED_PART: u64 = 16;
 const REST: Nanos = Nanos::from_micros(100);
 /// ...up to this: a packet ends it anyway, but the program may look at other things between two polls.
 const LONGEST_REST: Nanos = Nanos::from_millis(1);
-/// So many times in a row must giving way take longer than [`AWAY`] to show that others do not give way in turn...
+/// So many times must giving way take longer than [`AWAY`] to show that others do not give way in turn...
 const STUBBORN: u32 = 8;
+/// ...where one of those outweighs so many after which the thread is soon back: the system lets it run again for what it missed before.
+const OUTWEIGHS: u32 = 4;
 /// ...which is believed for so long, and then tried once more.
 const BELIEVED: Nanos = Nanos::from_secs(1);
 
@@ -70,7 +72,7 @@ pub(crate) struct Contention {
     rests: AtomicU64,
     /// How long the next rest may be.
     next_rest: AtomicU64,
-    /// How often in a row giving way has taken long.
+    /// How much more often giving way has taken long than not.
     long_turns: AtomicU32,
     /// Until when it is known that others do not give way.
     stubborn_until: AtomicU64,
@@ -158,11 +160,12 @@ impl Contention {
     }
 
     fn gave_way(&self, now: Time, away: Nanos) {
-        let long = if away > AWAY { self.long_turns.load(Ordering::Relaxed) + 1 } else { 0 };
-        if long >= STUBBORN {
+        let turns = self.long_turns.load(Ordering::Relaxed);
+        let turns = if away > AWAY { turns + OUTWEIGHS } else { turns.saturating_sub(1) };
+        if turns >= STUBBORN * OUTWEIGHS {
             self.stubborn_until.store((now + BELIEVED).0, Ordering::Relaxed);
         }
-        self.long_turns.store(long.min(STUBBORN - 1), Ordering::Relaxed);
+        self.long_turns.store(turns.min((STUBBORN - 1) * OUTWEIGHS), Ordering::Relaxed);
         let left = self.crowd.load(Ordering::Relaxed);
         let left = if away > RAN { CROWD } else { left.saturating_sub(1) };
         self.crowd.store(left, Ordering::Relaxed);
