@@ -15,11 +15,8 @@ pub type Check = fn(usize, usize) -> bool;
 /// The smallest page that any machine has.
 const PAGE: u64 = 4096;
 
-/// Most that is looked at in advance where packets follow one another, so that not each of them costs a look.
-const MOST_AHEAD: u64 = 256 << 10;
-
-/// Packets follow one another if they are not further apart.
-const NEAR: u64 = 64 << 10;
+/// So much of a message is looked at together at least, however little has come of it at once.
+const LEAST_AHEAD: u64 = 16 << 10;
 
 /// Ranges that are remembered: so many messages may come at the same time before they cost each other looks.
 const REMEMBERED: usize = 8;
@@ -30,13 +27,10 @@ pub struct HostMemory {
     check: Option<Check>,
     /// What was found to be there since [`HostMemory::forget_checks`].
     there: [Range<u64>; REMEMBERED],
-    /// Which of them was found last.
+    /// Which of them was found last; [`REMEMBERED`] if there are none.
     newest: usize,
-    /// Where that ended; remembered longer than the range.
-    last_end: u64,
-    /// Bytes written with a look since [`HostMemory::forget_checks`], and between the two calls before.
-    written: u64,
-    expected: u64,
+    /// How many bytes come together.
+    together: u64,
 }
 
 impl HostMemory {
@@ -55,14 +49,7 @@ impl HostMemory {
     ///   writes), and none that permits writing when it reads (sends, peers' reads). Memory that a foreign program
     ///   shares with its network card is of this kind.
     pub unsafe fn new() -> HostMemory {
-        HostMemory {
-            check: None,
-            there: [const { 0..0 }; REMEMBERED],
-            newest: 0,
-            last_end: 0,
-            written: 0,
-            expected: 0,
-        }
+        HostMemory { check: None, there: [const { 0..0 }; REMEMBERED], newest: REMEMBERED, together: 0 }
     }
 
     /// Has `check` look before anything is written on behalf of a peer, as far as the program may have unmapped the
@@ -72,39 +59,44 @@ impl HostMemory {
     }
 
     /// From now on everything is looked at again: the program may have unmapped memory.
+    #[inline]
     pub fn forget_checks(&mut self) {
-        if self.written > 0 {
+        if self.newest < REMEMBERED {
             self.there.fill(0..0);
-            self.expected = self.written;
-            self.written = 0;
+            self.newest = REMEMBERED;
         }
     }
 
-    /// Whether `target`, which lies in `region`, can be written.
+    /// So many bytes have come together, headers included: most often of one message, whose memory is then looked at once for all of them.
     #[inline]
-    fn is_there(&mut self, check: Check, region: &Range<u64>, target: &Range<u64>) -> bool {
-        self.there.iter().any(|there| there.start <= target.start && target.end <= there.end)
-            || self.look(check, region, target)
+    pub fn expect(&mut self, bytes: usize) {
+        self.together = bytes as u64;
     }
 
-    fn look(&mut self, check: Check, region: &Range<u64>, target: &Range<u64>) -> bool {
+    /// Whether `target` can be written, where a message ends at `end`.
+    #[inline]
+    fn is_there(&mut self, check: Check, end: u64, target: &Range<u64>) -> bool {
+        self.there.iter().any(|there| there.start <= target.start && target.end <= there.end)
+            || self.look(check, end, target)
+    }
+
+    fn look(&mut self, check: Check, end: u64, target: &Range<u64>) -> bool {
         // What is true of a byte is true of its page.
         // The last page of the address space is nobody's, though a program may have registered "all memory".
-        let Some(end) = target.end.checked_next_multiple_of(PAGE) else { return false };
-        let pages = target.start - target.start % PAGE..end;
-        let goes_on = pages.start.abs_diff(self.last_end) < NEAR;
-        let ahead = self.expected.max(self.written).min(MOST_AHEAD);
-        let ahead = target.start.saturating_add(ahead).min(region.end);
-        let ahead = ahead.checked_next_multiple_of(PAGE).unwrap_or(end);
-        let there = |to: u64| check(pages.start as usize, (to - pages.start) as usize);
-        let end = match pages.end {
-            end if goes_on && ahead > end && there(ahead) => ahead,
-            end if there(end) => end,
-            _ => return false,
+        let Some(least) = target.end.checked_next_multiple_of(PAGE) else { return false };
+        let start = target.start - target.start % PAGE;
+        let ahead = target.start.saturating_add(self.together.max(LEAST_AHEAD)).min(end);
+        let ahead = ahead.checked_next_multiple_of(PAGE).unwrap_or(least);
+        let there = |to: u64| check(start as usize, (to - start) as usize);
+        let end = if ahead > least && there(ahead) {
+            ahead
+        } else if there(least) {
+            least
+        } else {
+            return false;
         };
         self.newest = (self.newest + 1) % REMEMBERED;
-        self.there[self.newest] = pages.start..end;
-        self.last_end = end;
+        self.there[self.newest] = start..end;
         true
     }
 }
@@ -267,11 +259,10 @@ impl Memory for HostMemory {
     ) -> bool {
         let start = piece.addr + skip as u64;
         let target = start..start + payload.len() as u64;
-        let there = self.check.is_none_or(|check| self.is_there(check, &region, &target));
-        if !there {
+        let end = region.end.min(piece.addr.saturating_add(piece.len.into()));
+        if !self.check.is_none_or(|check| self.is_there(check, end, &target)) {
             return false;
         }
-        self.written += payload.len() as u64;
         if in_order {
             scatter(payload, &[piece], skip, |from, to, len| {
                 // SAFETY: as in `write`.
@@ -355,7 +346,7 @@ impl Store for HostMemory {
         let Some(check) = self.check else { return true };
         // Looking is the same for both: what cannot be written may not be read either.
         let _ = write;
-        range.is_empty() || self.is_there(check, &range, &range)
+        range.is_empty() || self.is_there(check, range.end, &range)
     }
 
     fn update(&mut self, addr: u64, len: usize, change: &mut dyn FnMut(&mut [u8])) {
@@ -554,17 +545,22 @@ mod tests {
             (there, LOOKS.load(Ordering::Relaxed) - before)
         };
         END.store(addr as usize + 150_000, Ordering::Relaxed);
-        // A page is looked at once, until the looks are forgotten.
-        for offset in (0..40_000).step_by(1000) {
-            let looks = write(&mut memory, offset);
-            assert!(looks.0 && looks.1 <= 1, "{looks:?}");
-        }
+        // A page is looked at once, until the looks are forgotten, with some that follow.
+        let looks: usize = (0..40_000)
+            .step_by(1000)
+            .map(|offset| write(&mut memory, offset))
+            .map(|(there, looks)| {
+                assert!(there);
+                looks
+            })
+            .sum();
+        assert_eq!(looks, 3);
         assert_eq!(write(&mut memory, 0), (true, 0));
         memory.forget_checks();
         assert_eq!(write(&mut memory, 0), (true, 1));
-        // What follows is looked at together, as much as came the last time.
+        // What comes together is looked at together.
         memory.forget_checks();
-        memory.expected = 40_000;
+        memory.expect(40_000);
         assert_eq!(write(&mut memory, 40_000), (true, 1));
         assert_eq!(write(&mut memory, 79_000), (true, 0));
         // Where not all of that is there, each page is looked at by itself.

@@ -397,6 +397,7 @@ impl Intake {
         if is_martian(run.from.ip(), *own) {
             return self.count_refused(MARTIAN);
         }
+        device.memory().expect(run.bytes.len());
         let (from, ce) = (Gid::from(run.from.ip()), run.ce);
         let age = run.arrived.map_or(Nanos::ZERO, |stamp| clock.age(stamp, now));
         // Time must not run backwards for the device, though runs of several sockets come in any order.

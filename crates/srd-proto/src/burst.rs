@@ -2,6 +2,24 @@
 
 use srd_wire::PathId;
 
+/// How much of a message leaves before the next one has its turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// So many bytes.
+    Bytes(u32),
+    /// What leaves in a burst: where the datapath joins packets of a message, another turn in between would cost more than it brings.
+    Burst,
+}
+
+impl Turn {
+    fn bytes(self) -> u32 {
+        match self {
+            Turn::Bytes(bytes) => bytes,
+            Turn::Burst => u32::MAX,
+        }
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Burst {
@@ -45,11 +63,14 @@ impl Burst {
         self.turn_left == 0
     }
 
-    /// So much of a message leaves, of which that is all or not. Whether another one has its turn before the rest.
+    /// A packet of `bytes` leaves, with so much of a message, of which that is all or not. Whether another message has its turn before
+    /// the rest: after `turn` bytes, or with the burst.
     #[inline]
-    pub(crate) fn ends_turn(&mut self, len: u32, all_sent: bool, chunk: u32) -> bool {
-        let left = if self.turn_left == 0 { chunk } else { self.turn_left };
-        self.turn_left = if all_sent { 0 } else { left.saturating_sub(len) };
+    pub(crate) fn ends_turn(&mut self, bytes: u64, len: u32, all_sent: bool, turn: Turn) -> bool {
+        self.take(bytes);
+        let left = if self.turn_left == 0 { turn.bytes() } else { self.turn_left };
+        let over = all_sent || turn == Turn::Burst && self.is_over();
+        self.turn_left = if over { 0 } else { left.saturating_sub(len) };
         self.turn_left == 0 && !all_sent
     }
 }

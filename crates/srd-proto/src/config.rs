@@ -1,5 +1,6 @@
 //! Everything that can be set about the transport, with the defaults and their sources.
 
+use crate::burst::Turn;
 use crate::congestion_control::{ControlLaw, ControllerKind};
 use crate::path_selector::SelectorKind;
 use srd_wire::{BitRate, Nanos};
@@ -79,6 +80,11 @@ impl Config {
     /// Whether there is a program above, whose answers may carry ACKs, and a datapath below that joins packets of equal size.
     pub(crate) fn on_a_host(&self) -> bool {
         self.answer_delay > Nanos::ZERO
+    }
+
+    /// How much of a message leaves before the next one has its turn.
+    pub(crate) fn turn(&self) -> Turn {
+        if self.on_a_host() { Turn::Burst } else { Turn::Bytes(self.chunk_bytes) }
     }
 
     /// Longest that an ACK waits, but where the end of a transfer puts it off.

@@ -368,17 +368,17 @@ impl<P: Payload> Peer<P> {
         let control = !matches!(message.purpose, Purpose::UpperLayer(_));
         let offset = self.messages.take_segments(slot, len, 1);
 
-        if !control && self.burst.ends_turn(len, all_sent, chunk) {
-            self.messages.end_turn();
-        }
-
         let needed = (whole as u64).min(burst_bytes).max(bytes as u64);
         if self.burst.left < needed || !outgoing.paths.usable().contains(self.burst.path) {
             self.burst.path = outgoing.selector.pick(&outgoing.paths.candidates(now, None));
             self.trace_choice(now, outgoing, shared);
             self.burst.left = burst_bytes.max(bytes as u64);
         }
-        self.burst.take(bytes as u64);
+        if control {
+            self.burst.take(bytes as u64);
+        } else if self.burst.ends_turn(bytes as u64, len, all_sent, shared.config.turn()) {
+            self.messages.end_turn();
+        }
         let path = self.burst.path;
         let load = Load { message: slot, offset, len: len as u16, bytes: bytes as u16 };
         let psn = self.sent.first_transmissions(now, path, load, 1, &mut outgoing.paths);

@@ -76,10 +76,9 @@ impl<P: Payload> Peer<P> {
             if !goes_on {
                 break;
             }
-            if self.burst.ends_turn(len as u32, false, shared.config.chunk_bytes) {
+            if self.burst.ends_turn(bytes as u64, len as u32, false, shared.config.turn()) {
                 self.messages.end_turn();
             }
-            self.burst.take(bytes as u64);
             self.pacer.sent(now, &limits, bytes as u64, &mut shared.rng);
             let payload = &self.messages.get(slot).payload.slice(offset as usize, len as usize);
             sink(Follower { psn: psn.plus(packets), offset, payload, bytes: bytes as usize });
