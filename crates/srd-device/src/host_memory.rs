@@ -15,7 +15,7 @@ pub type Check = fn(usize, usize) -> bool;
 /// The smallest page that any machine has.
 const PAGE: u64 = 4096;
 
-/// So much of a message is looked at together at least, however little has come of it at once.
+/// So much is looked at together at least, however little has come at once.
 const LEAST_AHEAD: u64 = 16 << 10;
 
 /// Ranges that are remembered: so many messages may come at the same time before they cost each other looks.
@@ -67,13 +67,13 @@ impl HostMemory {
         }
     }
 
-    /// So many bytes have come together, headers included: most often of one message, whose memory is then looked at once for all of them.
+    /// So many bytes have come together, headers included: most often they go to one place, which is then looked at once for all of them.
     #[inline]
     pub fn expect(&mut self, bytes: usize) {
         self.together = bytes as u64;
     }
 
-    /// Whether `target` can be written, where a message ends at `end`.
+    /// Whether `target` can be written, which lies in a region that ends at `end`.
     #[inline]
     fn is_there(&mut self, check: Check, end: u64, target: &Range<u64>) -> bool {
         self.there.iter().any(|there| there.start <= target.start && target.end <= there.end)
@@ -259,8 +259,7 @@ impl Memory for HostMemory {
     ) -> bool {
         let start = piece.addr + skip as u64;
         let target = start..start + payload.len() as u64;
-        let end = region.end.min(piece.addr.saturating_add(piece.len.into()));
-        if !self.check.is_none_or(|check| self.is_there(check, end, &target)) {
+        if !self.check.is_none_or(|check| self.is_there(check, region.end, &target)) {
             return false;
         }
         if in_order {
