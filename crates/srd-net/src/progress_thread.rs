@@ -4,7 +4,6 @@ use crate::clock;
 use crate::core::Core;
 use crate::log;
 use crate::options::LogLevel;
-use crate::progress::handoff::SOONEST;
 use crate::progress::policy::{self, ThreadStep};
 use crate::shared::{Shared, THREAD, Unavailable};
 use crate::sys::process::{self, Cores};
@@ -20,6 +19,9 @@ use std::time::Duration;
 
 /// How often counters are written.
 const STATS_EVERY: Nanos = Nanos::from_secs(1);
+
+/// For how long the thread leaves a lock alone that somebody else has.
+const LOCKED: Nanos = Nanos::from_micros(200);
 
 /// Longest that a queue pair that is destroyed waits for what it has sent to be acknowledged.
 pub const LONGEST_DRAIN: Nanos = Nanos::from_secs(2);
@@ -92,11 +94,11 @@ fn run(shared: &Shared) {
 fn round(shared: &Shared, now: Time) {
     let Some(mut core) = shared.core.try_lock() else {
         // Whoever holds the lock moves packets. If the device has failed, `closing` is set soon.
-        return park(shared, now, SOONEST);
+        return park(shared, now, LOCKED);
     };
     let now = clock::now(); // behind whoever had the lock before
     shared.poll_activity.counters.wakes.fetch_add(1, Ordering::Relaxed);
-    shared.handoff.polls_ended();
+    shared.handoff.polls_ended(now);
     core.thread_round(now);
     let stats_due = shared.write_stats_if_due(&mut core, now);
     let due = core.next_timeout().min(stats_due);

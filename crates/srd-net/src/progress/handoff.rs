@@ -12,16 +12,15 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// How late the progress thread is back at worst. Whatever comes before the processor's next tick makes it set its own timer, which takes
-/// 12 us on virtual machines.
+/// How late the progress thread is back where a thread of the program has come out of its sleep.
+const AFTER_SLEEP: Nanos = Nanos::from_millis(1);
+/// How late it is back when polls end that have just begun...
+const SOONEST: Nanos = Nanos::from_micros(400);
+/// ...and that have gone on for long.
 pub const LATEST: Nanos = Nanos::from_millis(10);
-/// And where it waits for the end of polls that have just begun.
-pub const SOONEST: Nanos = Nanos::from_micros(400);
-/// Polls that go on put the alarm off by more each time, until that is [`LATEST`]: who has been polling for long will not stop this very
-/// moment.
-const GROWTH: (u64, u64) = (5, 4);
-/// And less by this after each end of polls.
-const DISTRUST: u64 = 4;
+/// This part of the time for which polls have gone on: who has been polling for long will not stop this very moment. A processor's next timer
+/// takes 11 us to set on virtual machines, so it should not be set often; but what a rank has sent and left to us when it computes waits for us.
+const PART: u64 = 100;
 /// How long it parks while threads of the program move packets.
 const PARK: Nanos = Nanos::from_millis(100);
 
@@ -35,18 +34,22 @@ pub struct ProgressHandoff {
     put_off_at: AtomicU64,
 }
 
+#[derive(Default)]
 struct State {
     /// Until when the thread parks; [`Time(0)`] while it does not.
     parked_until: Time,
     /// When the alarm will go off; [`Time(0)`] if it is not set.
     alarm_at: Time,
-    /// How long after polls have put it off.
-    within: Nanos,
+    /// Since when polls have put alarms off; [`Time(0)`] while they do not.
+    polls_since: Time,
+    /// For how long they had before, less what the ends of polls have taken from that.
+    trust: Nanos,
 }
 
-impl Default for State {
-    fn default() -> State {
-        State { parked_until: Time(0), alarm_at: Time(0), within: SOONEST }
+impl State {
+    fn trust(&self, now: Time) -> Nanos {
+        let goes_on = if self.polls_since == Time(0) { Nanos::ZERO } else { now.since(self.polls_since) };
+        self.trust + goes_on
     }
 }
 
@@ -80,13 +83,18 @@ impl ProgressHandoff {
     pub fn watch(&self, now: Time) -> Time {
         let mut state = lock(&self.state);
         state.parked_until = now + PARK;
+        if state.polls_since == Time(0) {
+            state.polls_since = now;
+        }
         self.set_watch(&mut state, now)
     }
 
-    /// Called by the progress thread, which moves packets: polls have ended, and those that begin are trusted less.
-    pub fn polls_ended(&self) {
+    /// Called by the progress thread, which moves packets: polls have ended.
+    pub fn polls_ended(&self, now: Time) {
         let mut state = lock(&self.state);
-        state.within = Nanos(state.within.0 / DISTRUST).max(SOONEST);
+        // No more than what is trusted most.
+        state.trust = Nanos(state.trust(now).0.min(LATEST.0 * PART) / 2);
+        state.polls_since = Time(0);
     }
 
     /// The program polls. Returns when the alarm goes off, if that has been put off now.
@@ -100,15 +108,12 @@ impl ProgressHandoff {
         let mut state = lock(&self.state);
         // The thread may have stopped waiting a moment ago.
         let watches = self.put_off_at.load(Ordering::Relaxed) != Time::NEVER.0;
-        watches.then(|| {
-            state.within = Nanos(state.within.0 * GROWTH.0 / GROWTH.1).min(LATEST);
-            self.set_watch(&mut state, now)
-        })
+        watches.then(|| self.set_watch(&mut state, now))
     }
 
     /// The alarm of a thread that waits for the end of polls. Putting that off is a system call: not each poll does.
     fn set_watch(&self, state: &mut State, now: Time) -> Time {
-        let within = state.within;
+        let within = Nanos((state.trust(now).0 / PART).clamp(SOONEST.0, LATEST.0));
         self.put_off_at.store(now.0 + within.0 / 2, Ordering::Relaxed);
         self.set_alarm(state, now, within)
     }
@@ -127,7 +132,7 @@ impl ProgressHandoff {
         if state.alarm_at != Time(0) {
             self.alarm.clear();
         }
-        *state = State { within: state.within, ..State::default() };
+        (state.parked_until, state.alarm_at) = (Time(0), Time(0));
         self.put_off_at.store(Time::NEVER.0, Ordering::Relaxed);
         kicked
     }
@@ -136,12 +141,12 @@ impl ProgressHandoff {
     /// without. Returns when the alarm goes off, if it has been set now.
     pub fn begin(&self, now: Time) -> Option<Time> {
         let mut state = lock(&self.state);
-        let soon_enough = Time(now.0 + 2 * LATEST.0);
+        let soon_enough = Time(now.0 + 2 * AFTER_SLEEP.0);
         // One that is set is not put off each time: that would be a system call each time.
-        if state.parked_until <= soon_enough || state.alarm_at > Time(now.0 + LATEST.0 / 2) {
+        if state.parked_until <= soon_enough || state.alarm_at > Time(now.0 + AFTER_SLEEP.0 / 2) {
             return None;
         }
-        Some(self.set_alarm(&mut state, now, LATEST))
+        Some(self.set_alarm(&mut state, now, AFTER_SLEEP))
     }
 }
 
@@ -158,20 +163,21 @@ mod tests {
         assert_eq!(handoff.watch(start), start + SOONEST);
         let half = start + Nanos(SOONEST.0 / 2);
         assert_eq!(handoff.polled(Time(half.0 - 1)), None, "not each poll");
-        assert_eq!(handoff.polled(half), Some(half + Nanos(SOONEST.0 * 5 / 4)));
+        assert_eq!(handoff.polled(half), Some(half + SOONEST));
         assert_eq!(handoff.polled(half), None);
-        let mut now = half;
-        for _ in 0..20 {
-            now += Nanos(LATEST.0 / 2);
-            assert!(handoff.polled(now).is_some_and(|at| now + SOONEST < at && at <= now + LATEST));
-        }
-        assert_eq!(handoff.polled(now + Nanos(LATEST.0 / 2)), Some(now + Nanos(LATEST.0 / 2 + LATEST.0)));
+        let later = |part: u64| start + Nanos(PART * LATEST.0 / part);
+        assert_eq!(handoff.polled(later(4)), Some(later(4) + Nanos(LATEST.0 / 4)));
+        assert_eq!(handoff.polled(later(1)), Some(later(1) + LATEST));
+        let now = Time(2 * later(1).0);
+        assert_eq!(handoff.polled(now), Some(now + LATEST));
         assert!(!handoff.park(), "the alarm ends it");
         assert_eq!(handoff.polled(now + PARK), None, "nobody waits any more");
         assert_eq!(handoff.watch(now), now + LATEST, "they are still trusted");
         kick.signal();
         assert!(handoff.park());
-        (0..4).for_each(|_| handoff.polls_ended());
+        handoff.polls_ended(now);
+        assert_eq!(handoff.watch(now), now + Nanos(LATEST.0 / 2), "and less after each end");
+        (0..5).for_each(|_| handoff.polls_ended(now));
         assert_eq!(handoff.watch(now), now + SOONEST);
     }
 }
