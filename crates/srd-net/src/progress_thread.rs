@@ -98,7 +98,7 @@ fn round(shared: &Shared, now: Time) {
     };
     let now = clock::now(); // behind whoever had the lock before
     shared.poll_activity.counters.wakes.fetch_add(1, Ordering::Relaxed);
-    shared.handoff.polls_ended(now);
+    shared.handoff.takes_over(now);
     core.thread_round(now);
     let stats_due = shared.write_stats_if_due(&mut core, now);
     let due = core.next_timeout().min(stats_due);

@@ -12,7 +12,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// How late the progress thread is back where a thread of the program has come out of its sleep.
+/// How late the progress thread is back where a thread of the program has come out of its sleep. Twice as late, up to [`LATEST`], each time
+/// that it has gone to sleep again.
 const AFTER_SLEEP: Nanos = Nanos::from_millis(1);
 /// How late it is back when polls end that have just begun...
 const SOONEST: Nanos = Nanos::from_micros(400);
@@ -44,6 +45,10 @@ struct State {
     polls_since: Time,
     /// For how long they had before, less what the ends of polls have taken from that.
     trust: Nanos,
+    /// The alarm has gone off, and nobody has moved packets since.
+    went_off: bool,
+    /// How often it has in vain, since threads of the program slept again.
+    in_vain: u32,
 }
 
 impl State {
@@ -73,6 +78,7 @@ impl ProgressHandoff {
         let mut state = lock(&self.state);
         // Looked at under the lock: whoever stops sleeping asks for the lock after that, and sees that the thread parks.
         sleepers.any().then(|| {
+            state.in_vain += u32::from(std::mem::take(&mut state.went_off));
             state.parked_until = now + PARK;
             state.parked_until
         })
@@ -89,12 +95,13 @@ impl ProgressHandoff {
         self.set_watch(&mut state, now)
     }
 
-    /// Called by the progress thread, which moves packets: polls have ended.
-    pub fn polls_ended(&self, now: Time) {
+    /// Called by the progress thread, which moves packets: polls and sleeps have ended.
+    pub fn takes_over(&self, now: Time) {
         let mut state = lock(&self.state);
         // No more than what is trusted most.
         state.trust = Nanos(state.trust(now).0.min(LATEST.0 * PART) / 2);
         state.polls_since = Time(0);
+        (state.went_off, state.in_vain) = (false, 0);
     }
 
     /// The program polls. Returns when the alarm goes off, if that has been put off now.
@@ -131,6 +138,7 @@ impl ProgressHandoff {
         let mut state = lock(&self.state);
         if state.alarm_at != Time(0) {
             self.alarm.clear();
+            state.went_off = !kicked;
         }
         (state.parked_until, state.alarm_at) = (Time(0), Time(0));
         self.put_off_at.store(Time::NEVER.0, Ordering::Relaxed);
@@ -141,12 +149,13 @@ impl ProgressHandoff {
     /// without. Returns when the alarm goes off, if it has been set now.
     pub fn begin(&self, now: Time) -> Option<Time> {
         let mut state = lock(&self.state);
-        let soon_enough = Time(now.0 + 2 * AFTER_SLEEP.0);
+        let within = Nanos(AFTER_SLEEP.0 << state.in_vain.min(8)).min(LATEST);
+        let soon_enough = Time(now.0 + 2 * within.0);
         // One that is set is not put off each time: that would be a system call each time.
-        if state.parked_until <= soon_enough || state.alarm_at > Time(now.0 + AFTER_SLEEP.0 / 2) {
+        if state.parked_until <= soon_enough || state.alarm_at > Time(now.0 + within.0 / 2) {
             return None;
         }
-        Some(self.set_alarm(&mut state, now, AFTER_SLEEP))
+        Some(self.set_alarm(&mut state, now, within))
     }
 }
 
@@ -175,9 +184,9 @@ mod tests {
         assert_eq!(handoff.watch(now), now + LATEST, "they are still trusted");
         kick.signal();
         assert!(handoff.park());
-        handoff.polls_ended(now);
+        handoff.takes_over(now);
         assert_eq!(handoff.watch(now), now + Nanos(LATEST.0 / 2), "and less after each end");
-        (0..5).for_each(|_| handoff.polls_ended(now));
+        (0..5).for_each(|_| handoff.takes_over(now));
         assert_eq!(handoff.watch(now), now + SOONEST);
     }
 }
