@@ -5,11 +5,13 @@ use crate::clock;
 use crate::copies::Copies;
 use crate::hints;
 use crate::host;
+use crate::link_senders::LinkSenders;
 use crate::log;
 use crate::neighbours::Neighbours;
 use crate::notify::Fired;
 use crate::options::LogLevel;
 use crate::receive::{OnBegun, Receiver, Upwards};
+use crate::sys::process::monotonic_ns;
 use crate::transmit::Transmitter;
 use serde::Serialize;
 use srd_device::{AsyncEvent, Completion, CqId, Device, HostMemory};
@@ -98,8 +100,13 @@ pub struct Core {
     trust: u32,
     polls_without_look: u32,
     neighbours: Neighbours,
+    /// When there is something to see to beside packets, if any move, and when even if none do.
+    look_at: Time,
+    look_within: Time,
     /// When it was last seen to that packet sockets may be used, and work; [`Time::NEVER`] if there are none.
     wire_looked_at: Time,
+    /// What instances behind the same link tell each other.
+    link_senders: Option<LinkSenders>,
     /// What layers above know of peers.
     pub names: Vec<Names>,
     /// Who takes messages up that begin.
@@ -116,6 +123,7 @@ impl Core {
         transmitter: Transmitter,
         receiver: Receiver,
         keyring: Option<Keyring>,
+        link_senders: Option<LinkSenders>,
         may_defer: bool,
     ) -> Core {
         let wire_looked_at = if receiver.ring().is_some() { Time(0) } else { Time::NEVER };
@@ -139,7 +147,10 @@ impl Core {
             trust: 0,
             polls_without_look: 0,
             neighbours: Neighbours::default(),
+            look_at: Time(0),
+            look_within: Time(0),
             wire_looked_at,
+            link_senders,
             names: Vec::new(),
             on_begun: Vec::new(),
             stats_due: Time(0),
@@ -159,8 +170,8 @@ impl Core {
         self.counters.rounds += 1;
         self.polls_without_look = 0;
         self.device.memory().forget_checks();
-        if now.since(self.wire_looked_at) > LOOK_AT_WIRE_EVERY {
-            self.look_at_wire(now);
+        if now >= self.look_at {
+            self.look_around(now);
         }
         let upwards = Upwards { device: &mut self.device, on_begun: &mut self.on_begun };
         let received = self.receiver.receive(now, upwards, self.keyring.as_mut());
@@ -218,8 +229,24 @@ impl Core {
         self.round(now);
     }
 
-    /// Whatever ends packet sockets in one direction ends them in both.
     #[cold]
+    fn look_around(&mut self, now: Time) {
+        if now.since(self.wire_looked_at) >= LOOK_AT_WIRE_EVERY {
+            self.look_at_wire(now);
+        }
+        self.look_at = self.wire_looked_at + LOOK_AT_WIRE_EVERY;
+        self.look_within = self.wire_looked_at + LOOK_AT_WIRE_WITHIN;
+        if let Some(link_senders) = &mut self.link_senders {
+            let others = link_senders.exchange(monotonic_ns(), self.device.endpoint().awaited_senders(now));
+            self.device.set_neighbours(others);
+            self.look_at = self.look_at.min(now + link_senders.period());
+            if link_senders.says_something() {
+                self.look_within = self.look_at;
+            }
+        }
+    }
+
+    /// Whatever ends packet sockets in one direction ends them in both.
     fn look_at_wire(&mut self, now: Time) {
         self.wire_looked_at = now;
         let works = self.receiver.ring_works();
@@ -335,7 +362,7 @@ impl Core {
         self.sent_since_poll |= pushed > 0;
         self.moved_many |= pushed > MANY;
         self.untransmitted = 0;
-        self.next_timeout = self.transmitter.next_timeout(now).min(self.wire_looked_at + LOOK_AT_WIRE_WITHIN);
+        self.next_timeout = self.transmitter.next_timeout(now).min(self.look_within);
         if self.transmitter.has_room() {
             self.next_timeout = self.next_timeout.min(self.device.next_timeout());
         } // else the device would ask to be polled at once, again and again

@@ -42,6 +42,7 @@ pub fn max_datagram(mtu: u16, v6: bool, sealed: bool) -> u16 {
 /// |---|---|---|
 /// | `base_rtt` | 200 us and the time of four packets | delays below a fraction of it are the schedulers' of both hosts, not queues in the network; a full packet is sent anew by each hop of a leaf-spine fabric |
 /// | `line_rate` | the link's or what the host shapes it to, else 100 Gb/s | virtual links know no rate |
+/// | `own_address_is_near` | yes | the kernel carries it past the interface |
 /// | `probe_path_mtu` | yes | networks that swallow large packets exist |
 /// | `min_rto` | 1 ms | a descheduled process answers after a scheduler tick, not after a round trip |
 /// | `min_pto` | 300 us | a thread that sleeps on a socket wakes within this time |
@@ -69,6 +70,7 @@ pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) ->
         fixed_window_bytes: options.fixed_window_bytes,
         line_rate,
         line_rate_known: known_rate.is_some(),
+        own_address_is_near: true,
         base_rtt: options.base_rtt.unwrap_or(Nanos(HOSTS.0 + HOPS * packet_time.0)),
         rcvbuf_bytes: rcvbuf,
         min_rto: Nanos::from_millis(1),

@@ -9,6 +9,7 @@ use crate::hints;
 use crate::host;
 use crate::key_file;
 use crate::last_panic;
+use crate::link_senders::LinkSenders;
 use crate::log;
 use crate::notify::Subscription;
 use crate::open::{
@@ -126,7 +127,9 @@ impl Instance {
             hints::in_clear(local.ip);
         }
         let may_defer = options.progress != ProgressMode::Inline;
-        let mut core = Core::new(device, transmitter, Receiver::new(local.ip, ring), keyring, may_defer);
+        let link_senders = LinkSenders::open(&local, device.config().transport.base_rtt);
+        let receiver = Receiver::new(local.ip, ring);
+        let mut core = Core::new(device, transmitter, receiver, keyring, link_senders, may_defer);
         if let Some(plan) = &options.fault {
             core.panic_after = [plan.panic_call, plan.panic_thread];
         }

@@ -25,6 +25,7 @@ pub mod host;
 mod instance;
 pub mod key_file;
 mod last_panic;
+mod link_senders;
 pub mod log;
 mod neighbours;
 mod notify;

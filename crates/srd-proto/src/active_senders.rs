@@ -58,41 +58,76 @@ impl Epochs {
 pub(crate) struct Counted {
     any: u64,
     unfinished: u64,
+    /// What it sends is on no link ([`crate::Config::own_address_is_near`]).
+    near: bool,
+}
+
+impl Counted {
+    pub(crate) fn new(near: bool) -> Counted {
+        Counted { near, ..Counted::default() }
+    }
+}
+
+/// Those that come the same way.
+#[derive(Default)]
+struct Senders {
+    any: Epochs,
+    unfinished: Epochs,
+}
+
+impl Senders {
+    /// How many there are: those that were heard just now, or those of which more is awaited.
+    fn count(&self, now: Time, base_rtt: Nanos) -> u16 {
+        if self.any.number == 0 {
+            return 0; // nobody has ever come this way
+        }
+        self.any.count(now, SHORT_EPOCH * base_rtt.0).max(self.awaited(now, base_rtt))
+    }
+
+    fn awaited(&self, now: Time, base_rtt: Nanos) -> u16 {
+        self.unfinished.count(now, LONG_EPOCH * base_rtt.0)
+    }
 }
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct ActiveSenders {
-    any: Epochs,
-    unfinished: Epochs,
+    away: Senders,
+    near: Senders,
     /// Senders to other instances behind the same link.
     pub(crate) neighbours: u16,
 }
 
 impl ActiveSenders {
-    /// How many there are to this instance: those that were heard just now, or those of which more is awaited.
-    pub(crate) fn own(&self, now: Time, base_rtt: Nanos) -> u16 {
-        let any = self.any.count(now, SHORT_EPOCH * base_rtt.0);
-        any.max(self.unfinished.count(now, LONG_EPOCH * base_rtt.0))
+    /// How many there are to this instance over the link.
+    pub(crate) fn on_link(&self, now: Time, base_rtt: Nanos) -> u16 {
+        self.away.count(now, base_rtt)
     }
 
-    /// How many share the link.
-    pub(crate) fn senders(&self, now: Time, base_rtt: Nanos) -> u16 {
-        self.own(now, base_rtt).saturating_add(self.neighbours)
+    /// Of how many of those more is awaited.
+    pub(crate) fn awaited(&self, now: Time, base_rtt: Nanos) -> u16 {
+        self.away.awaited(now, base_rtt)
+    }
+
+    /// How many share what lies between a peer and this instance.
+    pub(crate) fn senders(&self, now: Time, base_rtt: Nanos, peer: &Counted) -> u16 {
+        let all = self.on_link(now, base_rtt).saturating_add(self.near.count(now, base_rtt));
+        if peer.near { all } else { all.saturating_add(self.neighbours) }
     }
 
     /// A data packet of a peer has come; `awaited`: more of its messages is.
     pub(crate) fn count(&mut self, now: Time, base_rtt: Nanos, peer: &mut Counted, awaited: bool) {
-        self.any.at(now, SHORT_EPOCH * base_rtt.0);
-        self.any.see(&mut peer.any);
-        self.unfinished.at(now, LONG_EPOCH * base_rtt.0);
+        let senders = if peer.near { &mut self.near } else { &mut self.away };
+        senders.any.at(now, SHORT_EPOCH * base_rtt.0);
+        senders.any.see(&mut peer.any);
+        senders.unfinished.at(now, LONG_EPOCH * base_rtt.0);
         if awaited {
-            self.unfinished.see(&mut peer.unfinished);
+            senders.unfinished.see(&mut peer.unfinished);
         } else if peer.unfinished > 0 {
             // It has come to an end, and leaves its share to the others.
-            self.unfinished.forget(peer.unfinished);
-            self.any.forget(peer.any);
-            *peer = Counted::default();
+            senders.unfinished.forget(peer.unfinished);
+            senders.any.forget(peer.any);
+            *peer = Counted::new(peer.near);
         }
     }
 }
@@ -154,14 +189,29 @@ mod tests {
         for (i, peer) in peers.iter_mut().enumerate() {
             load.count(Time(i as u64 * 500), BASE, peer, true);
         }
-        assert_eq!(load.own(Time(50_000), BASE), 100);
+        assert_eq!(load.on_link(Time(50_000), BASE), 100);
         for (i, peer) in peers.iter_mut().enumerate() {
             load.count(Time(100_000 + i as u64), BASE, peer, i % 2 == 0);
         }
         load.count(Time(110_000), BASE, &mut peers[0], true);
         load.count(Time(112_000), BASE, &mut peers[0], true);
-        assert_eq!(load.own(Time(112_000), BASE), 50);
+        assert_eq!(load.on_link(Time(112_000), BASE), 50);
         load.count(Time(1_000_000), BASE, &mut peers[0], true);
-        assert_eq!(load.own(Time(1_000_000), BASE), 1, "the others have been silent for long");
+        assert_eq!(load.on_link(Time(1_000_000), BASE), 1, "the others have been silent for long");
+    }
+
+    #[test]
+    fn who_sends_from_our_own_address_shares_no_link_with_neighbours() {
+        let mut load = ActiveSenders { neighbours: 5, ..ActiveSenders::default() };
+        let (mut near, mut away) = (Counted::new(true), Counted::new(false));
+        load.count(Time(0), BASE, &mut near, true);
+        load.count(Time(0), BASE, &mut away, true);
+        assert_eq!(load.on_link(Time(0), BASE), 1);
+        assert_eq!(load.senders(Time(0), BASE, &near), 2);
+        assert_eq!(load.senders(Time(0), BASE, &away), 7);
+        load.count(Time(1), BASE, &mut near, false);
+        assert_eq!(load.senders(Time(1), BASE, &away), 6);
+        load.count(Time(2), BASE, &mut Counted::new(false), false);
+        assert_eq!((load.on_link(Time(2), BASE), load.awaited(Time(2), BASE)), (2, 1));
     }
 }

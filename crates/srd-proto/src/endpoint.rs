@@ -114,8 +114,6 @@ pub struct Endpoint<P: Payload> {
     peers: Vec<Peer<P>>,
     by_addr: HashMap<(u8, InstanceAddr), u32, KeyedHash>,
     incarnation: Incarnation,
-    /// Host from which this instance's own packets are welcome.
-    own_host: Option<Gid>,
     /// Contexts made for peers that nobody had vouched for, in the order of their making.
     strangers: VecDeque<u32>,
     /// Contexts made for peers that had not proven where they are.
@@ -159,7 +157,6 @@ impl<P: Payload> Endpoint<P> {
             incarnation,
             peers: Vec::new(),
             by_addr: HashMap::with_hasher(hash),
-            own_host: None,
             strangers: VecDeque::new(),
             unproven: VecDeque::new(),
             next_look: 0,
@@ -184,12 +181,17 @@ impl<P: Payload> Endpoint<P> {
 
     /// Lets this instance talk to itself at `gid`. From elsewhere its own packets are refused: they have been sent back.
     pub fn allow_self(&mut self, gid: Gid) {
-        self.own_host = Some(gid);
+        self.shared.own_host = Some(gid);
     }
 
-    /// How many peers send to this instance now.
+    /// How many peers send to this instance now over its link.
     pub fn senders(&self, now: Time) -> u16 {
-        self.shared.load.own(self.now + now.since(self.clock), self.shared.config.base_rtt)
+        self.shared.load.on_link(self.now + now.since(self.clock), self.shared.config.base_rtt)
+    }
+
+    /// Those of them of which more is awaited, for whoever can tell others only a while later: a single packet is over then.
+    pub fn awaited_senders(&self, now: Time) -> u16 {
+        self.shared.load.awaited(self.now + now.since(self.clock), self.shared.config.base_rtt)
     }
 
     /// So many peers send to other instances behind the same link: each sender's share is the smaller.

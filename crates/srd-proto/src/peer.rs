@@ -187,7 +187,7 @@ impl<P: Payload> Peer<P> {
             reassemblies: Reassemblies::new(shared.hash),
             reassemblies_counted: 0,
             way_back: WayBack { offset: shared.rng.random(), turn: 0 },
-            counted: Counted::default(),
+            counted: Counted::new(shared.is_near(addr.gid)),
             last_active: now,
             data_sent: now,
             counters: PeerCounters::default(),
@@ -349,7 +349,7 @@ impl<P: Payload> Peer<P> {
         let entropy = self.port_of_ack(shared);
         let ack = if self.remote.is_some() && self.open(shared) && self.arrivals.ack_at != Time::NEVER {
             shared.stats.pure_acks_sent += 1;
-            Some(self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt)))
+            Some(self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt, &self.counted)))
         } else {
             self.arrivals.clear_due(); // this packet is the answer
             None

@@ -279,7 +279,7 @@ impl<P: Payload> Peer<P> {
         let bytes = self.ack_bytes();
         let ack = self.carries_ack(now, &sent, bytes, shared).then(|| {
             shared.stats.piggybacked_acks_sent += 1;
-            self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt))
+            self.arrivals.take_ack(now, shared.load.senders(now, shared.config.base_rtt, &self.counted))
         });
         let pad_to = if ack.is_some() { pad_to.saturating_sub(bytes as u16) } else { pad_to };
         if let Some(slot) = fresh.filter(|_| ack.is_none() && !ack_request && pad_to <= sent.len) {

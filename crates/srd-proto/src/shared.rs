@@ -5,7 +5,7 @@ use crate::events::Trace;
 use crate::identity::Identities;
 use crate::{Config, Stats};
 use rand::rngs::SmallRng;
-use srd_wire::{KeyedHash, Time};
+use srd_wire::{Gid, KeyedHash, Time};
 
 /// See the module.
 pub(crate) struct Shared {
@@ -14,6 +14,8 @@ pub(crate) struct Shared {
     /// Of tables whose keys peers choose.
     pub(crate) hash: KeyedHash,
     pub(crate) ports: Vec<u16>,
+    /// Our own address: this instance's own packets are welcome from there.
+    pub(crate) own_host: Option<Gid>,
     pub(crate) stats: Stats,
     pub(crate) rng: SmallRng,
     pub(crate) load: ActiveSenders,
@@ -39,6 +41,7 @@ impl Shared {
             identities,
             hash,
             ports: ports.to_vec(),
+            own_host: None,
             stats: Stats::default(),
             rng,
             load: ActiveSenders::default(),
@@ -47,6 +50,11 @@ impl Shared {
             reassemblies: 0,
             trace: Trace::default(),
         }
+    }
+
+    /// Whether what comes from there has been on no link.
+    pub(crate) fn is_near(&self, gid: Gid) -> bool {
+        self.config.own_address_is_near && self.own_host == Some(gid)
     }
 
     #[cfg(test)]

@@ -38,7 +38,7 @@ impl<P: Payload> Endpoint<P> {
             Some(slot) => self.peers[slot as usize].own,
             None => self.shared.identities.toward(port, addr, 0),
         };
-        if packet.src_tag == own.tag() && self.own_host != Some(received.from) {
+        if packet.src_tag == own.tag() && self.shared.own_host != Some(received.from) {
             self.shared.stats.reflected += 1;
             return None;
         }

@@ -497,7 +497,8 @@ impl LogTarget {
 
     /// The window, in packets, with which this sender has its part of the line although others fill the queue.
     fn part(&self) -> f64 {
-        // A host does not count others as a card does (`set_neighbours`): there are some, and may be as many.
+        // A host counts senders to all its processes (`set_neighbours`), but no connections of others, as a card does: there are
+        // some, and may be as many.
         let others = if self.learn_base { 2.0 } else { 1.0 };
         let part = self.bdp / (others * self.hint.senders.max(1) as f64);
         (part * (1.0 + self.delay_ewma / self.unit_ns)).min(MOST_IN_COMPETITION * self.bdp)
