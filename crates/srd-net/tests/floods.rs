@@ -55,10 +55,14 @@ fn strangers_stay(host: &Host, dice: &mut Dice) {
         socket.set_nonblocking(true).unwrap();
         let mut forger = Forger::new(dice.roll(), socket.local_addr().unwrap().port());
         let who = Incarnation(dice.roll() | 1);
-        socket.send_to(&forger.hello_of(who, Body::None), address(host)).unwrap();
-        let (mut bytes, start) = ([0; 9000], Instant::now());
+        let hello = forger.hello_of(who, Body::None);
+        let (mut bytes, start, mut asked) = ([0; 9000], Instant::now(), 0);
         let told = loop {
             assert!(start.elapsed() < support::PATIENCE, "no answer: {}", host.report());
+            if start.elapsed() >= asked * Duration::from_millis(100) {
+                socket.send_to(&hello, address(host)).unwrap(); // a socket that is full drops it
+                asked += 1;
+            }
             host.poll();
             if let Ok(len) = socket.recv(&mut bytes) {
                 break codec::decode(&bytes[..len]).unwrap().hello.unwrap().incarnation;
