@@ -3,21 +3,13 @@
 use srd_wire::PathId;
 
 /// How much of a message leaves before the next one has its turn.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
     /// So many bytes.
-    Bytes(u32),
-    /// What leaves in a burst: where the datapath joins packets of a message, another turn in between would cost more than it brings.
-    Burst,
-}
-
-impl Turn {
-    fn bytes(self) -> u32 {
-        match self {
-            Turn::Bytes(bytes) => bytes,
-            Turn::Burst => u32::MAX,
-        }
-    }
+    pub(crate) bytes: u32,
+    /// And what else leaves in the burst that they end in: where the datapath joins packets of a message, another turn in between would cost
+    /// more than it brings.
+    pub(crate) to_end_of_burst: bool,
 }
 
 /// See the module.
@@ -64,13 +56,13 @@ impl Burst {
     }
 
     /// A packet of `bytes` leaves, with so much of a message, of which that is all or not. Whether another message has its turn before
-    /// the rest: after `turn` bytes, or with the burst.
+    /// the rest.
     #[inline]
     pub(crate) fn ends_turn(&mut self, bytes: u64, len: u32, all_sent: bool, turn: Turn) -> bool {
         self.take(bytes);
-        let left = if self.turn_left == 0 { turn.bytes() } else { self.turn_left };
-        let over = all_sent || turn == Turn::Burst && self.is_over();
-        self.turn_left = if over { 0 } else { left.saturating_sub(len) };
+        let left = if self.turn_left == 0 { turn.bytes } else { self.turn_left };
+        let least = u32::from(turn.to_end_of_burst && !self.is_over());
+        self.turn_left = if all_sent { 0 } else { left.saturating_sub(len).max(least) };
         self.turn_left == 0 && !all_sent
     }
 }

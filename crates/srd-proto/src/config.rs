@@ -86,7 +86,7 @@ impl Config {
 
     /// How much of a message leaves before the next one has its turn.
     pub(crate) fn turn(&self) -> Turn {
-        if self.on_a_host() { Turn::Burst } else { Turn::Bytes(self.chunk_bytes) }
+        Turn { bytes: self.chunk_bytes, to_end_of_burst: self.on_a_host() }
     }
 
     /// Longest that an ACK waits, but where the end of a transfer puts it off.
