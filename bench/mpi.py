@@ -81,6 +81,7 @@ CONFIGURATIONS = {
         Configuration(
             "mtu9000-packet", "MTU 9000, packet sockets", transport.SRD_PACKET, ACROSS, mtu=9000, bandwidth_of_tcp=0.7
         ),
+        Configuration("mtu1500-xdp", "MTU 1500, AF_XDP sockets", transport.SRD_XDP, ACROSS, bandwidth_of_tcp=0.5),
         Configuration("one-host", "one host", transport.SRD_SHM, (transport.SHM,), one_host=True),
     )
 }

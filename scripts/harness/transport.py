@@ -78,5 +78,6 @@ EFA = Transport(
 )
 SRD = _srd("srd", "OpenSRD (libfabric provider)")
 SRD_PACKET = _srd("srd-packet", "OpenSRD (libfabric provider, packet sockets)", wire="packet")
+SRD_XDP = _srd("srd-xdp", "OpenSRD (libfabric provider, AF_XDP sockets)", wire="xdp")
 SRD_SHM = _srd("srd-shm", "OpenSRD (libfabric provider, shared memory)", shared_memory=True)
-BY_NAME = {transport.name: transport for transport in (EFA, SRD, SRD_PACKET, SRD_SHM, TCP, RXD, SHM)}
+BY_NAME = {transport.name: transport for transport in (EFA, SRD, SRD_PACKET, SRD_XDP, SRD_SHM, TCP, RXD, SHM)}
