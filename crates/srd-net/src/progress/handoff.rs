@@ -79,6 +79,8 @@ impl ProgressHandoff {
         // Looked at under the lock: whoever stops sleeping asks for the lock after that, and sees that the thread parks.
         sleepers.any().then(|| {
             state.in_vain += u32::from(std::mem::take(&mut state.went_off));
+            state.trust = state.trust(now);
+            state.polls_since = Time(0); // it sleeps instead
             state.parked_until = now + PARK;
             state.parked_until
         })
