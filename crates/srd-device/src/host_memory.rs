@@ -545,15 +545,12 @@ mod tests {
         };
         END.store(addr as usize + 150_000, Ordering::Relaxed);
         // A page is looked at once, until the looks are forgotten, with some that follow.
-        let looks: usize = (0..40_000)
-            .step_by(1000)
-            .map(|offset| write(&mut memory, offset))
-            .map(|(there, looks)| {
-                assert!(there);
-                looks
-            })
-            .sum();
-        assert_eq!(looks, 3);
+        let looks = (0..40_000).step_by(1000).map(|offset| {
+            let (there, looks) = write(&mut memory, offset);
+            assert!(there);
+            looks
+        });
+        assert_eq!(looks.sum::<usize>(), 3);
         assert_eq!(write(&mut memory, 0), (true, 0));
         memory.forget_checks();
         assert_eq!(write(&mut memory, 0), (true, 1));

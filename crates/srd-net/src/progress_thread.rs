@@ -4,7 +4,7 @@ use crate::clock;
 use crate::core::Core;
 use crate::log;
 use crate::options::LogLevel;
-use crate::progress::policy::{self, ThreadStep};
+use crate::progress::policy::{self, Mover};
 use crate::shared::{Shared, THREAD, Unavailable};
 use crate::sys::process::{self, Cores};
 
@@ -78,10 +78,10 @@ fn leave_cores_to(program: &Cores) {
 fn run(shared: &Shared) {
     while !shared.closing.load(Ordering::SeqCst) {
         let now = clock::now();
-        match policy::thread_step(shared.mover(now)) {
-            ThreadStep::Round => round(shared, now),
-            ThreadStep::AwaitPolls => await_handoff(shared, shared.handoff.watch(now)),
-            ThreadStep::AwaitSleeper => {
+        match shared.mover(now) {
+            Mover::Thread | Mover::Nobody => round(shared, now),
+            Mover::Polls => await_handoff(shared, shared.handoff.watch(now)),
+            Mover::Sleeper => {
                 if let Some(until) = shared.handoff.begin_park(now, shared.notifier.sleepers()) {
                     await_handoff(shared, until);
                 }
@@ -141,7 +141,7 @@ fn note_park(shared: &Shared, until: Time) {
 
 impl Shared {
     /// Who moves packets at this time.
-    fn mover(&self, now: Time) -> policy::Mover {
+    fn mover(&self, now: Time) -> Mover {
         policy::mover(self.mode, self.notifier.sleepers().any(), self.poll_activity.calls_now(now))
     }
 

@@ -66,3 +66,44 @@ impl Burst {
         self.turn_left == 0 && !all_sent
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many packets of 1,000 bytes leave before each end of a turn, in bursts of `burst` bytes.
+    fn turns(burst: u64, to_end_of_burst: bool) -> Vec<usize> {
+        let (turn, mut leaves) = (Turn { bytes: 8000, to_end_of_burst }, Burst::default());
+        let mut lengths = vec![0];
+        for _ in 0..160 {
+            if !leaves.has_room(1000) {
+                leaves.left = burst;
+            }
+            *lengths.last_mut().unwrap() += 1;
+            if leaves.ends_turn(1000, 1000, false, turn) {
+                lengths.push(0);
+            }
+        }
+        lengths.pop();
+        lengths
+    }
+
+    #[test]
+    fn a_turn_is_so_many_bytes_and_where_asked_the_rest_of_their_burst() {
+        assert!(turns(40_000, false).iter().all(|&packets| packets == 8));
+        assert_eq!(turns(40_000, true), [40; 4]);
+        // Bursts of a packet do not make turns of one, nor do bursts that end within the bytes of a turn.
+        assert!(turns(1000, true).iter().all(|&packets| packets == 8));
+        assert!(turns(3000, true).iter().all(|&packets| packets == 9));
+    }
+
+    #[test]
+    fn who_follows_a_message_that_has_ended_has_a_whole_turn() {
+        for to_end_of_burst in [false, true] {
+            let mut leaves = Burst { left: 40_000, ..Burst::default() };
+            let turn = Turn { bytes: 8000, to_end_of_burst };
+            assert!(!leaves.ends_turn(1000, 1000, true, turn));
+            assert!(leaves.turn_is_over());
+        }
+    }
+}

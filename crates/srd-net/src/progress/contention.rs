@@ -161,11 +161,12 @@ impl Contention {
 
     fn gave_way(&self, now: Time, away: Nanos) {
         let turns = self.long_turns.load(Ordering::Relaxed);
-        let turns = if away > AWAY { turns + OUTWEIGHS } else { turns.saturating_sub(1) };
+        let mut turns = if away > AWAY { turns + OUTWEIGHS } else { turns.saturating_sub(1) };
         if turns >= STUBBORN * OUTWEIGHS {
             self.stubborn_until.store((now + BELIEVED).0, Ordering::Relaxed);
+            turns = (STUBBORN - 1) * OUTWEIGHS;
         }
-        self.long_turns.store(turns.min((STUBBORN - 1) * OUTWEIGHS), Ordering::Relaxed);
+        self.long_turns.store(turns, Ordering::Relaxed);
         let left = self.crowd.load(Ordering::Relaxed);
         let left = if away > RAN { CROWD } else { left.saturating_sub(1) };
         self.crowd.store(left, Ordering::Relaxed);
@@ -348,6 +349,19 @@ mod tests {
         contention.gave_way(now, RAN);
         contention.gave_way(now, turn);
         assert!(contention.others_give_way(now), "they do give way");
+    }
+
+    #[test]
+    fn a_few_short_turns_in_between_do_not_hide_those_who_keep_the_core() {
+        let now = Time(1_000_000_000);
+        for (short, known) in [(OUTWEIGHS - 1, true), (OUTWEIGHS, false)] {
+            let contention = Contention::new();
+            for _ in 0..100 {
+                contention.gave_way(now, Nanos::from_millis(3));
+                (0..short).for_each(|_| contention.gave_way(now, RAN));
+            }
+            assert_eq!(contention.others_give_way(now), !known, "{short} between");
+        }
     }
 
     #[test]

@@ -4,12 +4,13 @@
 use super::contention::Cores;
 use crate::options::ProgressMode;
 
-/// Who moves the packets of an instance.
+/// Who moves the packets of an instance. While it is somebody else the progress thread sleeps: to look now and then would take the core from
+/// whoever it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mover {
-    /// Polls of the program.
+    /// Polls of the program. The thread sleeps until they end.
     Polls,
-    /// A thread of the program that sleeps on the sockets, or is about to.
+    /// A thread of the program that sleeps on the sockets, or is about to. The progress thread sleeps until it does not sleep again.
     Sleeper,
     /// The progress thread, which sleeps on the sockets.
     Thread,
@@ -25,26 +26,6 @@ pub fn mover(mode: ProgressMode, sleepers: bool, polls: bool) -> Mover {
         (_, false, true) => Mover::Polls,
         (ProgressMode::Auto, false, false) => Mover::Thread,
         (ProgressMode::Inline, false, false) => Mover::Nobody,
-    }
-}
-
-/// What the progress thread does next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ThreadStep {
-    /// A round, and then it sleeps on the sockets until something comes or is due.
-    Round,
-    /// It sleeps until a thread of the program comes out of its sleep and does not sleep again.
-    AwaitSleeper,
-    /// It sleeps until polls end, which put its alarm off. To look now and then would take the core from them.
-    AwaitPolls,
-}
-
-/// What follows for the thread.
-pub fn thread_step(mover: Mover) -> ThreadStep {
-    match mover {
-        Mover::Thread | Mover::Nobody => ThreadStep::Round,
-        Mover::Sleeper => ThreadStep::AwaitSleeper,
-        Mover::Polls => ThreadStep::AwaitPolls,
     }
 }
 
@@ -103,15 +84,6 @@ mod tests {
                 mover == Mover::Thread,
                 mode == ProgressMode::Thread || mode == ProgressMode::Auto && !sleepers && !polls
             );
-        }
-    }
-
-    #[test]
-    fn the_thread_sleeps_while_others_move_packets() {
-        for (mode, sleepers, polls) in states() {
-            let mover = mover(mode, sleepers, polls);
-            let step = thread_step(mover);
-            assert_eq!(step == ThreadStep::Round, matches!(mover, Mover::Thread | Mover::Nobody));
         }
     }
 
