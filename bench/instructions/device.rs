@@ -4,6 +4,7 @@ mod rounds;
 
 use rounds::of_each_length;
 use srd_device::*;
+use srd_proto::Payload;
 use srd_wire::{Body, Gid, Incarnation, Nanos, Qkey, Qpn, Status, Time};
 
 const QKEY: Qkey = Qkey(7);
@@ -85,14 +86,18 @@ impl Pair {
             let port = transmit.to.port;
             let received = Received::new(now + WAY, gid(from), &transmit.packet, 1472);
             let followed = receiver.device.handle_packet(now + WAY, port, received);
-            sender.device.poll_followers(now, MOST_FOLLOWERS, |follower| {
-                if followed && receiver.device.handle_follower(now + WAY, follower) {
-                    return;
+            sender.device.poll_followers(now, MOST_FOLLOWERS, |followers, payload| {
+                let len = usize::from(followers.len);
+                let part = |at: u32| payload.slice(at as usize * len, len);
+                let taken =
+                    if followed { receiver.device.handle_followers(now + WAY, &followers, part) } else { 0 };
+                for at in taken..followers.count {
+                    let Body::Data(data) = &mut transmit.packet.body else { return };
+                    (data.psn, data.offset) = (followers.psn.plus(at), followers.offset + at * len as u32);
+                    data.payload = part(at);
+                    let received = Received::new(now + WAY, gid(from), &transmit.packet, 1472);
+                    receiver.device.handle_packet(now + WAY, port, received);
                 }
-                let Body::Data(data) = &mut transmit.packet.body else { return };
-                (data.psn, data.offset, data.payload) = (follower.psn, follower.offset, *follower.payload);
-                let received = Received::new(now + WAY, gid(from), &transmit.packet, 1472);
-                receiver.device.handle_packet(now + WAY, port, received);
             });
         }
     }

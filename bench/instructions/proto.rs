@@ -36,14 +36,18 @@ impl Pair {
             any = true;
             let received = Received::new(now + WAY, addr(from).gid, &transmit.packet, 1472);
             let followed = receiver.handle_packet(now + WAY, 0, received, count);
-            sender.0.poll_followers(now, MOST_FOLLOWERS, |follower| {
-                if followed && receiver.handle_follower(now + WAY, follower, count) {
-                    return;
+            sender.0.poll_followers(now, MOST_FOLLOWERS, |followers, payload| {
+                let len = usize::from(followers.len);
+                let part = |at: u32| payload.slice(at as usize * len, len);
+                let taken =
+                    if followed { receiver.handle_followers(now + WAY, &followers, part, count) } else { 0 };
+                for at in taken..followers.count {
+                    let Body::Data(data) = &mut transmit.packet.body else { return };
+                    (data.psn, data.offset) = (followers.psn.plus(at), followers.offset + at * len as u32);
+                    data.payload = part(at);
+                    let received = Received::new(now + WAY, addr(from).gid, &transmit.packet, 1472);
+                    receiver.handle_packet(now + WAY, 0, received, count);
                 }
-                let Body::Data(data) = &mut transmit.packet.body else { return };
-                (data.psn, data.offset, data.payload) = (follower.psn, follower.offset, *follower.payload);
-                let received = Received::new(now + WAY, addr(from).gid, &transmit.packet, 1472);
-                receiver.handle_packet(now + WAY, 0, received, count);
             });
         }
         any

@@ -84,7 +84,7 @@ struct World {
     /// To which endpoint, from where, the datagram.
     flying: Vec<(usize, Gid, Vec<u8>)>,
     /// To whom, whence and with what header the last datagram was delivered that others may follow.
-    followed: Option<(usize, Gid, Vec<u8>)>,
+    followed: Option<(usize, Gid, NextHeader)>,
     attacker: Forger,
     may_be_blocked: bool,
     tokens: u64,
@@ -164,11 +164,12 @@ impl World {
     fn deliver(&mut self, to: usize, from: Gid, bytes: &[u8], ce: bool) {
         let (endpoint, upper) = (&mut self.endpoints[to], &mut self.uppers[to]);
         // As on a host: of datagrams that come together those that follow the one before it are handed over as such.
-        if let Some((_, _, header)) = self.followed.as_ref().filter(|it| (it.0, it.1) == (to, from) && !ce)
-            && let Some((psn, offset, payload)) = codec::follower(header, bytes)
-        {
-            let (payload, bytes) = (&VecPayload::from(payload), bytes.len());
-            if endpoint.handle_follower(self.now, Follower { psn, offset, payload, bytes }, upper) {
+        if let Some((_, _, next)) = self.followed.as_mut().filter(|it| (it.0, it.1) == (to, from) && !ce) {
+            let (psn, offset, len) = (next.psn(), next.offset(), next.segment());
+            let followers = Followers { psn, offset, len, count: 1, bytes: bytes.len() };
+            let header = next.header_len();
+            let payload = |_| VecPayload::from(&bytes[header..]);
+            if next.take(bytes) && endpoint.handle_followers(self.now, &followers, payload, upper) == 1 {
                 return;
             }
         }
@@ -177,8 +178,8 @@ impl World {
         let packet = packet.map_payload(VecPayload::from);
         let received = Received { ce, ..Received::new(self.now, from, &packet, bytes.len()) };
         if endpoint.handle_packet(self.now, 0, received, upper) {
-            let header = codec::bare_data_header(bytes, &packet).expect("bare data is followed");
-            self.followed = Some((to, from, header.to_vec()));
+            let next = NextHeader::after(bytes, &packet).expect("bare data is followed");
+            self.followed = Some((to, from, next));
         }
     }
 

@@ -4,7 +4,7 @@ use crate::api::*;
 use crate::counters::Counters;
 use crate::deferred::Deferred;
 use crate::objects::Objects;
-use srd_proto::{Endpoint, Follower, PeerId, Received, Transmit};
+use srd_proto::{Endpoint, Followers, PeerId, Received, Transmit};
 use srd_wire::codec::Preamble;
 use srd_wire::*;
 
@@ -369,12 +369,17 @@ impl<M: Memory> Device<M> {
         followed
     }
 
-    /// As [`srd_proto::Endpoint::handle_follower`].
+    /// As [`srd_proto::Endpoint::handle_followers`].
     #[inline]
-    pub fn handle_follower(&mut self, now: Time, follower: Follower<'_, M::Payload>) -> bool {
+    pub fn handle_followers(
+        &mut self,
+        now: Time,
+        followers: &Followers,
+        payload: impl Fn(u32) -> M::Payload,
+    ) -> u32 {
         self.objects.begun = None;
-        let taken = self.endpoint.handle_follower(now, follower, &mut self.objects);
-        if taken {
+        let taken = self.endpoint.handle_followers(now, followers, payload, &mut self.objects);
+        if taken > 0 {
             self.do_ready();
         }
         taken
@@ -417,7 +422,7 @@ impl<M: Memory> Device<M> {
 
     /// As [`srd_proto::Endpoint::poll_followers`].
     #[inline]
-    pub fn poll_followers(&mut self, now: Time, most: usize, sink: impl FnMut(Follower<'_, M::Payload>)) {
+    pub fn poll_followers(&mut self, now: Time, most: usize, sink: impl FnMut(Followers, &M::Payload)) {
         self.endpoint.poll_followers(now, most, sink);
     }
 

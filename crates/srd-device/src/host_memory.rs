@@ -276,19 +276,45 @@ impl Memory for HostMemory {
 
 /// Gives `copy` each range of bytes of the payload, and where it goes: the pieces, from `skip` bytes into them.
 #[inline]
-fn scatter(payload: &HostPayload, pieces: &[Piece], skip: usize, copy: impl Fn(*const u8, *mut u8, usize)) {
+fn scatter(
+    payload: &HostPayload,
+    mut pieces: &[Piece],
+    skip: usize,
+    copy: impl Fn(*const u8, *mut u8, usize),
+) {
+    let mut skip = skip as u64;
+    while let [first, rest @ ..] = pieces
+        && skip >= u64::from(first.len)
+    {
+        (skip, pieces) = (skip - u64::from(first.len), rest);
+    }
+    // `to` lies in a region that the device has checked for writing, which the caller of `HostMemory::new` promised is
+    // mapped and not referred to; `from` is readable by the promise of `borrowed`, or is a registered region or the
+    // payload's own bytes. If both are one region (a message to oneself), neither is a reference, and they may overlap.
+    match (&payload.bytes, pieces) {
+        (Bytes::At([from, Piece { len: 0, .. }]), [to, ..])
+            if skip + u64::from(from.len) <= u64::from(to.len) =>
+        {
+            copy(from.addr as *const u8, (to.addr + skip) as *mut u8, from.len as usize);
+        }
+        _ => scatter_in_parts(payload, pieces, skip, copy),
+    }
+}
+
+/// As [`scatter`], where more than one range is copied, or to more than one piece.
+fn scatter_in_parts(
+    payload: &HostPayload,
+    pieces: &[Piece],
+    mut skip: u64,
+    copy: impl Fn(*const u8, *mut u8, usize),
+) {
     let mut source = payload.ranges();
     let (mut from, mut left) = source.next().unwrap_or((std::ptr::null(), 0));
-    let mut skip = skip as u64;
     for piece in pieces {
-        let passed = skip.min(piece.len as u64);
-        skip -= passed;
-        let (mut to, mut room) = (piece.addr + passed, (piece.len as u64 - passed) as usize);
+        let (mut to, mut room) = (piece.addr + skip, (u64::from(piece.len) - skip) as usize);
+        skip = 0;
         while room > 0 && left > 0 {
             let len = room.min(left);
-            // `to` lies in a region that the device has checked for writing, which the caller of `HostMemory::new` promised is
-            // mapped and not referred to; `from` is readable by the promise of `borrowed`, or is a registered region or the
-            // payload's own bytes. If both are one region (a message to oneself), neither is a reference, and they may overlap.
             copy(from, to as *mut u8, len);
             (to, room) = (to + len as u64, room - len);
             (from, left) = (from.wrapping_add(len), left - len);

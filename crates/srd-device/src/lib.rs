@@ -46,7 +46,7 @@ pub use header_memory::{HeaderMemory, HeaderPayload};
 pub use host_memory::{Check, HostMemory, HostPayload};
 pub use length_memory::{Length, LengthMemory};
 pub use routing_header::ROUTING_HEADER_LEN;
-pub use srd_proto::{Follower, PeerLoss, Received};
+pub use srd_proto::{Followers, PeerLoss, Received};
 pub use status::{describe, ibv_wc_status};
 pub use store::Store;
 pub use vec_memory::{VecMemory, VecPayload};

@@ -347,7 +347,9 @@ impl Core {
         {
             let most = transmitter.room_for_followers(limit);
             if most > 0 {
-                device.poll_followers(now, most, |f| transmitter.push_follower(&f, keyring.as_mut()));
+                device.poll_followers(now, most, |followers, payload| {
+                    transmitter.push_followers(&followers, payload, keyring.as_mut());
+                });
             }
             // A packet's stamp must not be older than the sends before it.
             if transmitter.sends() != sends {

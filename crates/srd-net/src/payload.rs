@@ -40,6 +40,38 @@ pub fn copy(payload: &HostPayload, out: &mut [u8]) {
     unsafe { payload.copy_to(out) };
 }
 
+/// The payloads of packets with `len` bytes of it each.
+#[inline]
+pub fn parts(payload: &HostPayload, len: usize) -> impl Iterator<Item = HostPayload> {
+    (0..payload.len()).step_by(len).map(move |offset| payload.slice(offset, len))
+}
+
+/// As [`append`], for packets with `len` bytes of it each, behind what `before` adds for each.
+#[inline]
+pub fn append_parts(
+    payload: &HostPayload,
+    len: usize,
+    gather: &mut Gather,
+    mut before: impl FnMut(&mut Gather),
+) {
+    let mut ranges = payload.ranges();
+    match (ranges.next(), ranges.next()) {
+        (Some((addr, all)), None) if len >= COPY_BELOW => {
+            for offset in (0..all).step_by(len) {
+                before(gather);
+                // SAFETY: as in `append`; all of these packets have that length.
+                unsafe { gather.reference(addr.wrapping_add(offset), len) };
+            }
+        }
+        _ => {
+            for part in parts(payload, len) {
+                before(gather);
+                append(&part, gather);
+            }
+        }
+    }
+}
+
 /// Copies `payload`, which the device has just handed out, to `out`, which is as long. Returns false if it is not there
 /// any more.
 pub fn try_copy(payload: &HostPayload, out: &mut [u8]) -> bool {

@@ -27,11 +27,12 @@ use crate::payload;
 use crate::short_ring::{Ring, UDP_SOCKETS};
 use crate::sys::packet::MOST_BYTES;
 use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket, Run};
+use arrayvec::ArrayVec;
 use serde::Serialize;
-use srd_device::{Begun, Device, Follower, HostMemory, Received};
+use srd_device::{Begun, Device, Followers, HostMemory, Received};
 use srd_wire::codec::DecodeError;
 use srd_wire::seal::{Keyring, OpenError};
-use srd_wire::{Gid, InstanceAddr, Nanos, Time, codec};
+use srd_wire::{Gid, InstanceAddr, Nanos, NextHeader, Psn, Time, codec};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -50,6 +51,9 @@ const PACKETS_PER_ROUND: usize = 64;
 const QUIET: u32 = 64;
 /// ...they are looked at this often.
 const SOCKETS_EVERY: Nanos = Nanos::from_micros(5);
+
+/// Most packets that are handed over together, which are most in a run (Linux, `UDP_GRO_CNT_MAX`).
+const MOST_FOLLOWERS: usize = 64;
 
 /// So often in a row may the sockets drop what the ring has not seen, while it sees nothing.
 const MOST_BLIND: u32 = 3;
@@ -403,59 +407,128 @@ impl Intake {
         // Time must not run backwards for the device, though runs of several sockets come in any order.
         let arrived = Time(now.0 - age.0).max(*latest).min(now);
         *latest = arrived;
-        // Most packets of a run say the same as the one before, but for their place in the message.
-        let mut header = None;
+        let mut come = Come { arrived, seen: now, from, ce, port, device, on_begun, hints, counters };
+        // Most packets of a run follow the one before.
+        let (mut next, mut train) = (None::<NextHeader>, Train::default());
         for datagram in run.datagrams() {
-            counters.packets += 1;
+            come.counters.packets += 1;
             let bytes = datagram.len();
             let plain = match &mut keyring {
                 None => &*datagram,
-                Some(keyring) => {
-                    let outside = codec::peek(datagram);
-                    match keyring.open(from, datagram) {
-                        Ok(opened) => &*opened.packet,
-                        Err(e) => {
-                            *counters.not_opened.entry(e.name()).or_default() += 1;
-                            hints.not_opened(from, e);
-                            if matches!(e, OpenError::NoContext | OpenError::WrongDestination)
-                                && let Some(outside) = outside
-                            {
-                                // It was for a predecessor of this process, perhaps: its sender should know.
-                                let sender = InstanceAddr { gid: from, port: outside.src_port };
-                                device.refuse(arrived, port, sender, outside.src_tag, outside.dst_tag);
-                            }
-                            continue;
-                        }
-                    }
-                }
+                Some(keyring) => match come.open(datagram, keyring) {
+                    Some(plain) => plain,
+                    None => continue,
+                },
             };
-            if let Some((psn, offset, payload)) = header.and_then(|header| codec::follower(header, plain)) {
-                let payload = &payload::received_part(payload);
-                if device.handle_follower(arrived, Follower { psn, offset, payload, bytes }) {
+            if let Some(next) = &mut next {
+                let first = (next.psn(), next.offset());
+                if !train.datagrams.is_full() && next.take(plain) {
+                    if train.datagrams.is_empty() {
+                        (train.first, train.bytes) = (first, bytes);
+                    }
+                    train.datagrams.push(plain);
                     continue;
                 }
             }
-            match codec::decode(plain) {
-                Ok(packet) => {
-                    let packet = payload::received(packet);
-                    let followed = device.handle_packet(
-                        arrived,
-                        port,
-                        Received { arrived, seen: now, from, packet: &packet, bytes, ce },
-                    );
-                    header = if followed { codec::bare_data_header(plain, &packet) } else { None };
-                    if let Some(begun) = device.poll_begun() {
-                        on_begun.retain_mut(|told| told(&mut Locked::new(device), now, &begun));
-                    }
+            come.handle_train(&mut train, next.as_ref());
+            next = come.handle(plain, bytes);
+        }
+        come.handle_train(&mut train, next.as_ref());
+    }
+}
+
+/// Datagrams that follow one another, and the one before them.
+#[derive(Default)]
+struct Train<'a> {
+    datagrams: ArrayVec<&'a [u8], MOST_FOLLOWERS>,
+    /// PSN and offset of the first.
+    first: (Psn, u32),
+    /// What each was on the wire.
+    bytes: usize,
+}
+
+/// What holds for the datagrams of a run, and where they go.
+struct Come<'a> {
+    arrived: Time,
+    seen: Time,
+    from: Gid,
+    ce: bool,
+    port: u16,
+    device: &'a mut Device<HostMemory>,
+    on_begun: &'a mut Vec<OnBegun>,
+    hints: &'a mut KeyHints,
+    counters: &'a mut ReceiveCounters,
+}
+
+impl Come<'_> {
+    /// Opens a sealed datagram. `None`: it is refused.
+    fn open<'a>(&mut self, datagram: &'a mut [u8], keyring: &mut Keyring) -> Option<&'a [u8]> {
+        let outside = codec::peek(datagram);
+        match keyring.open(self.from, datagram) {
+            Ok(opened) => Some(opened.packet),
+            Err(e) => {
+                *self.counters.not_opened.entry(e.name()).or_default() += 1;
+                self.hints.not_opened(self.from, e);
+                if matches!(e, OpenError::NoContext | OpenError::WrongDestination)
+                    && let Some(outside) = outside
+                {
+                    // It was for a predecessor of this process, perhaps: its sender should know.
+                    let sender = InstanceAddr { gid: self.from, port: outside.src_port };
+                    self.device.refuse(self.arrived, self.port, sender, outside.src_tag, outside.dst_tag);
                 }
-                Err(e) => {
-                    *counters.not_decoded.entry(e.name()).or_default() += 1;
-                    hints.not_decoded(from, e);
-                    if let (DecodeError::Version { .. }, Some(preamble)) = (e, codec::peek(plain)) {
-                        device.other_version(arrived, port, from, &preamble, bytes);
-                    }
-                }
+                None
             }
+        }
+    }
+
+    /// Hands over a datagram. What may follow it.
+    #[inline]
+    fn handle(&mut self, plain: &[u8], bytes: usize) -> Option<NextHeader> {
+        let Come { arrived, seen, from, ce, port, .. } = *self;
+        match codec::decode(plain) {
+            Ok(packet) => {
+                let packet = payload::received(packet);
+                let received = Received { arrived, seen, from, packet: &packet, bytes, ce };
+                let followed = self.device.handle_packet(arrived, port, received);
+                let next = if followed { NextHeader::after(plain, &packet) } else { None };
+                if let Some(begun) = self.device.poll_begun() {
+                    self.on_begun.retain_mut(|told| told(&mut Locked::new(self.device), seen, &begun));
+                }
+                next
+            }
+            Err(e) => {
+                *self.counters.not_decoded.entry(e.name()).or_default() += 1;
+                self.hints.not_decoded(from, e);
+                if let (DecodeError::Version { .. }, Some(preamble)) = (e, codec::peek(plain)) {
+                    self.device.other_version(arrived, port, from, &preamble, bytes);
+                }
+                None
+            }
+        }
+    }
+
+    /// Hands over what has gathered, before the next one whose header that is.
+    #[inline]
+    fn handle_train(&mut self, train: &mut Train<'_>, next: Option<&NextHeader>) {
+        let Train { datagrams, first: (psn, offset), bytes } = train;
+        if let Some(next) = next.filter(|_| !datagrams.is_empty()) {
+            let followers = Followers {
+                psn: *psn,
+                offset: *offset,
+                len: next.segment(),
+                count: datagrams.len() as u32,
+                bytes: *bytes,
+            };
+            let header = next.header_len();
+            let payload = |at: u32| {
+                let datagram = datagrams.get(at as usize).copied().unwrap_or_default();
+                payload::received_part(datagram.get(header..).unwrap_or_default())
+            };
+            let taken = self.device.handle_followers(self.arrived, &followers, payload);
+            for datagram in datagrams.iter().skip(taken as usize) {
+                self.handle(datagram, *bytes);
+            }
+            datagrams.clear();
         }
     }
 }

@@ -9,12 +9,11 @@ use crate::packet_wire::PacketWire;
 use crate::payload;
 use crate::source_ports::{Burst, Bytes, Sent, SourcePorts};
 use crate::sys::udp::{Destination, Gather, MAX_SEND, scoped};
-use arrayvec::ArrayVec;
 use serde::Serialize;
 use srd_device::HostPayload;
-use srd_proto::{Follower, Payload, PeerId, Transmit};
+use srd_proto::{Followers, Payload, PeerId, Transmit};
 use srd_wire::seal::{self, Keyring};
-use srd_wire::{Body, Gid, Incarnation, InstanceAddr, MsgId, Nanos, Op, Packet, Time, codec};
+use srd_wire::{Body, Gid, Incarnation, InstanceAddr, MsgId, Nanos, NextHeader, Op, Packet, Time, codec};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -24,9 +23,6 @@ const RETRY_AFTER: Nanos = Nanos::from_micros(50);
 const KEEP_FOR: Nanos = Nanos::from_millis(10);
 /// While more than this waits, the transport is not asked for more.
 const BACK_PRESSURE_BYTES: usize = 256 << 10;
-
-/// Bytes of the longest header without hello and ACK, and some to spare.
-const LONGEST_HEADER: usize = 96;
 
 /// What happened on the way to the sockets.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -72,17 +68,8 @@ struct Batch {
 
 /// A packet that others may follow.
 struct Last {
-    /// As it was before it was sealed.
-    header: ArrayVec<u8, LONGEST_HEADER>,
+    next: NextHeader,
     peer_incarnation: Option<Incarnation>,
-}
-
-impl Last {
-    fn new(bytes: &[u8], peer_incarnation: Option<Incarnation>) -> Option<Last> {
-        let mut header = ArrayVec::new();
-        header.try_extend_from_slice(bytes).ok()?; // at once; try_into takes byte by byte
-        Some(Last { header, peer_incarnation })
-    }
 }
 
 /// Bytes that the system has not taken yet.
@@ -274,9 +261,13 @@ impl Transmitter {
         self.make_room(now, transmit, len);
         self.batch.burst.in_fragments &= payload.is_some();
         let (Batch { gather, last, .. }, scratch) = (&mut self.batch, &self.scratch);
-        let leads =
-            may_be_followed(packet, payload_len) && !with_care && plain_len == header_len + payload_len;
-        let lead = |header: &[u8]| if leads { Last::new(header, transmit.peer_incarnation) } else { None };
+        let in_part = matches!(&packet.body, Body::Data(data) if data.len as usize > payload_len);
+        let leads = in_part && !with_care && plain_len == header_len + payload_len;
+        let peer_incarnation = transmit.peer_incarnation;
+        let lead = |plain: &[u8]| {
+            let next = if leads { NextHeader::after(plain, packet) } else { None };
+            next.map(|next| Last { next, peer_incarnation })
+        };
         match keyring {
             None => {
                 let header = gather.append(header_len);
@@ -294,7 +285,7 @@ impl Transmitter {
             Some(keyring) => {
                 let out = gather.append(len);
                 codec::encode_header(packet, payload_len, out);
-                *last = lead(&out[..header_len]);
+                *last = lead(out);
                 let place = &mut out[header_len..header_len + payload_len];
                 match payload {
                     Some(_) if with_care => place.copy_from_slice(scratch),
@@ -322,28 +313,37 @@ impl Transmitter {
         segments.min(bytes).min(gather.room(3, burst.segment))
     }
 
-    /// Takes a packet that follows the last one. There must be room.
+    /// Takes packets that follow the last one, with their payload. There must be room.
     #[inline]
-    pub fn push_follower(&mut self, follower: &Follower<'_, HostPayload>, keyring: Option<&mut Keyring>) {
-        let Batch { burst, count, last: Some(last), gather, .. } = &mut self.batch else { return };
-        let header = &mut last.header;
-        codec::follow(header, follower.psn, follower.offset);
+    pub fn push_followers(
+        &mut self,
+        followers: &Followers,
+        payload: &HostPayload,
+        keyring: Option<&mut Keyring>,
+    ) {
+        let Batch { burst, count, last: Some(Last { next, peer_incarnation }), gather, .. } = &mut self.batch
+        else {
+            return;
+        };
+        debug_assert_eq!((next.psn(), next.offset()), (followers.psn, followers.offset));
+        let (header, len) = (next.header_len(), usize::from(followers.len));
         match keyring {
             None => {
-                gather.append(header.len()).copy_from_slice(header);
-                payload::append(follower.payload, gather);
+                payload::append_parts(payload, len, gather, |gather| next.put(gather.append(header)));
             }
             Some(keyring) => {
-                let out = gather.append(burst.segment);
-                let (start, rest) = out.split_at_mut(header.len());
-                start.copy_from_slice(header);
-                payload::copy(follower.payload, &mut rest[..follower.payload.len()]);
-                seal_in(out, follower.bytes, burst.to, last.peer_incarnation, keyring, &mut self.counters);
+                for part in payload::parts(payload, len) {
+                    let out = gather.append(burst.segment);
+                    let (start, rest) = out.split_at_mut(header);
+                    next.put(start);
+                    payload::copy(&part, &mut rest[..len]);
+                    seal_in(out, followers.bytes, burst.to, *peer_incarnation, keyring, &mut self.counters);
+                }
             }
         }
-        *count += 1;
-        self.pushed += 1;
-        self.pushed_bytes += burst.segment as u64;
+        *count += followers.count as usize;
+        self.pushed += u64::from(followers.count);
+        self.pushed_bytes += u64::from(followers.count) * burst.segment as u64;
     }
 
     /// Whether the payload may have gone though its region is registered, and is to be copied by the kernel, which
@@ -510,12 +510,4 @@ fn seal_in(
         counters.dropped_unsealed += 1;
         out.fill(0);
     }
-}
-
-/// Whether another packet may differ from this one in PSN and offset alone.
-#[inline]
-fn may_be_followed(packet: &Packet<HostPayload>, payload_len: usize) -> bool {
-    matches!(&packet.body, Body::Data(data) if data.len as usize > payload_len)
-        && packet.hello.is_none()
-        && packet.ack.is_none()
 }

@@ -155,16 +155,18 @@ impl Arrivals {
         psn == self.cum && self.end == psn && self.withheld.is_empty()
     }
 
-    /// Takes the next PSN, of a packet that came with the newest and says the same.
+    /// Takes the next `count` PSNs, of packets of `bytes` each that came with the newest and say the same.
     #[inline]
-    pub(crate) fn take_follower(&mut self, psn: Psn, bytes: usize) {
+    pub(crate) fn take_followers(&mut self, count: u32, bytes: usize) {
+        let last = self.cum.plus(count - 1);
         let path = self.newest_path;
         if let Some(echo) = self.echo_of(path) {
-            echo.psn = psn;
+            echo.psn = last;
         }
-        self.last = psn;
-        self.unacked += 1;
-        self.accept(psn, bytes);
+        self.last = last;
+        self.unacked += count;
+        self.rcvd_bytes = self.rcvd_bytes.wrapping_add(count * bytes as u32);
+        (self.cum, self.end) = (last.plus(1), last.plus(1));
     }
 
     fn echo_of(&mut self, path: PathId) -> Option<&mut PendingEcho> {

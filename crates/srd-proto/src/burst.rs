@@ -34,19 +34,13 @@ impl Burst {
         self.left = 0;
     }
 
-    /// A packet of `bytes` leaves. Where there is no room for another like it, the burst is over.
+    /// Packets of `bytes` each leave. Where there is no room for another like them, the burst is over.
     #[inline]
-    pub(crate) fn take(&mut self, bytes: u64) {
-        self.left -= bytes.min(self.left);
+    pub(crate) fn take(&mut self, packets: u32, bytes: u64) {
+        self.left = self.left.saturating_sub(u64::from(packets) * bytes);
         if self.left < bytes {
             self.end();
         }
-    }
-
-    /// Whether a packet of `bytes` may leave in it.
-    #[inline]
-    pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        self.left >= bytes
     }
 
     /// Whether the next packet begins a turn.
@@ -55,15 +49,35 @@ impl Burst {
         self.turn_left == 0
     }
 
-    /// A packet of `bytes` leaves, with so much of a message, of which that is all or not. Whether another message has its turn before
-    /// the rest.
+    /// Packets of `bytes` each leave, with `len` bytes each of a message, of which that is all or not. Whether another message has its turn
+    /// before the rest. More than one are no more than [`Burst::packets`].
     #[inline]
-    pub(crate) fn ends_turn(&mut self, bytes: u64, len: u32, all_sent: bool, turn: Turn) -> bool {
-        self.take(bytes);
-        let left = if self.turn_left == 0 { turn.bytes } else { self.turn_left };
+    pub(crate) fn ends_turn(
+        &mut self,
+        packets: u32,
+        bytes: u64,
+        len: u32,
+        all_sent: bool,
+        turn: Turn,
+    ) -> bool {
+        self.take(packets, bytes);
         let least = u32::from(turn.to_end_of_burst && !self.is_over());
-        self.turn_left = if all_sent { 0 } else { left.saturating_sub(len).max(least) };
+        self.turn_left =
+            if all_sent { 0 } else { self.of_turn(turn).saturating_sub(packets * len).max(least) };
         self.turn_left == 0 && !all_sent
+    }
+
+    /// How many packets of `bytes` each, with `len` bytes each of a message, may leave in the burst before another message has its turn.
+    #[inline]
+    pub(crate) fn packets(&self, bytes: u64, len: u32, turn: Turn) -> u32 {
+        let in_burst = (self.left / bytes) as u32;
+        if turn.to_end_of_burst { in_burst } else { in_burst.min(self.of_turn(turn).div_ceil(len)) }
+    }
+
+    /// Bytes that are left of the turn, if the next packet begins none.
+    #[inline]
+    fn of_turn(&self, turn: Turn) -> u32 {
+        if self.turn_left == 0 { turn.bytes } else { self.turn_left }
     }
 }
 
@@ -76,11 +90,11 @@ mod tests {
         let (turn, mut leaves) = (Turn { bytes: 8000, to_end_of_burst }, Burst::default());
         let mut lengths = vec![0];
         for _ in 0..160 {
-            if !leaves.has_room(1000) {
+            if leaves.left < 1000 {
                 leaves.left = burst;
             }
             *lengths.last_mut().unwrap() += 1;
-            if leaves.ends_turn(1000, 1000, false, turn) {
+            if leaves.ends_turn(1, 1000, 1000, false, turn) {
                 lengths.push(0);
             }
         }
@@ -102,7 +116,7 @@ mod tests {
         for to_end_of_burst in [false, true] {
             let mut leaves = Burst { left: 40_000, ..Burst::default() };
             let turn = Turn { bytes: 8000, to_end_of_burst };
-            assert!(!leaves.ends_turn(1000, 1000, true, turn));
+            assert!(!leaves.ends_turn(1, 1000, 1000, true, turn));
             assert!(leaves.turn_is_over());
         }
     }

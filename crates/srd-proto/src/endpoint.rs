@@ -59,16 +59,19 @@ impl<'a, P> Received<'a, P> {
     }
 }
 
-/// What a packet says that leaves or came with the one before it, and says the same but for this.
+/// Packets that leave or came with the one before them. Each has the next PSN and begins where the one before it ends; in all else they
+/// say the same as that.
 #[derive(Clone, Copy, Debug)]
-pub struct Follower<'a, P> {
-    /// Its number.
+pub struct Followers {
+    /// Number of the first.
     pub psn: Psn,
     /// Where in the message its payload begins.
     pub offset: u32,
-    /// That.
-    pub payload: &'a P,
-    /// Size of its datagram.
+    /// Bytes of payload of each.
+    pub len: u16,
+    /// How many they are.
+    pub count: u32,
+    /// Size of each datagram.
     pub bytes: usize,
 }
 
@@ -351,7 +354,7 @@ impl<P: Payload> Endpoint<P> {
     }
 
     /// A packet has arrived at our port number `port`, and is looked at now. Whether others may follow it
-    /// ([`Endpoint::handle_follower`]).
+    /// ([`Endpoint::handle_followers`]).
     pub fn handle_packet<U: UpperLayer<P>>(
         &mut self,
         now: Time,
@@ -383,18 +386,20 @@ impl<P: Payload> Endpoint<P> {
         self.coming.is_some()
     }
 
-    /// A packet has come with the one that [`Endpoint::handle_packet`] said others may follow, and says the same but for what `follower` says. False: nothing has happened, it must be handled as any other.
+    /// Packets have come with the one that [`Endpoint::handle_packet`] said others may follow; `payload` gives that of each. How many have
+    /// been taken: the others must be handled as any other packet.
     #[inline]
-    pub fn handle_follower<U: UpperLayer<P>>(
+    pub fn handle_followers<U: UpperLayer<P>>(
         &mut self,
         now: Time,
-        follower: Follower<'_, P>,
+        followers: &Followers,
+        payload: impl Fn(u32) -> P,
         upper: &mut U,
-    ) -> bool {
-        let Some((slot, message)) = self.coming.filter(|_| now == self.clock) else { return false };
+    ) -> u32 {
+        let Some((slot, message)) = self.coming.filter(|_| now == self.clock) else { return 0 };
         let peer = &mut self.peers[slot as usize];
-        let taken = peer.take_follower(message, &follower, &mut self.shared, upper);
-        if taken {
+        let taken = peer.take_followers(message, followers, payload, &mut self.shared, upper);
+        if taken > 0 {
             self.make_ready(slot);
         }
         taken
@@ -445,9 +450,10 @@ impl<P: Payload> Endpoint<P> {
     }
 
     /// Packets that go where the one that [`Endpoint::poll_transmit_with`] has just given out goes, and say the same but for PSN, offset
-    /// and payload: at most `most`, each given to `sink`. What is not asked for in this way is given out whole, one by one.
+    /// and payload: at most `most`, given to `sink` with the payload of all that it is given. What is not asked for in this way is given
+    /// out whole, one by one.
     #[inline]
-    pub fn poll_followers(&mut self, now: Time, most: usize, mut sink: impl FnMut(Follower<'_, P>)) {
+    pub fn poll_followers(&mut self, now: Time, most: usize, mut sink: impl FnMut(Followers, &P)) {
         if let Some(slot) = self.train.filter(|_| now == self.clock) {
             self.peers[slot as usize].poll_followers(self.now, most, &mut self.shared, &mut sink);
             self.end_burst(slot);

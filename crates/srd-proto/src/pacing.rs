@@ -74,19 +74,48 @@ impl Pacer {
 
     /// A packet leaves.
     pub(crate) fn sent(&mut self, now: Time, limits: &SendLimits, bytes: u64, rng: &mut SmallRng) {
+        self.sent_while(now, limits, bytes, 1, rng, |_| true);
+    }
+
+    /// Packets of `bytes` each leave, `most` or as many as may leave now. How many.
+    pub(crate) fn sent_at_once(
+        &mut self,
+        now: Time,
+        limits: &SendLimits,
+        bytes: u64,
+        most: u32,
+        rng: &mut SmallRng,
+    ) -> u32 {
+        self.sent_while(now, limits, bytes, most, rng, |pacer| pacer.is_open(now))
+    }
+
+    #[inline]
+    fn sent_while(
+        &mut self,
+        now: Time,
+        limits: &SendLimits,
+        bytes: u64,
+        most: u32,
+        rng: &mut SmallRng,
+        another: impl Fn(&Pacer) -> bool,
+    ) -> u32 {
         if !limits.rate.is_finite() {
-            return;
+            return most;
         }
         self.adopt(limits);
         let takes = self.time_of(bytes);
-        // +- 5 %, so that senders do not lock step: docs/design/congestion-control.md, "Pacing".
-        let factor = 973 + ((rng.random::<u32>() as u64 * 103) >> 32); // of 1024
-        let varied = Nanos(takes.0.saturating_mul(factor) >> 10);
-        // This packet is a part of the burst, so that no burst is longer than it may be.
+        // A packet is a part of the burst, so that no burst is longer than it may be.
         let earliest = Time(now.0.saturating_sub((self.credit - takes).0));
-        self.since = self.next.max(earliest);
-        self.takes = varied;
-        self.next = self.since + varied;
+        let mut count = 0;
+        while count < most && another(self) {
+            // +- 5 %, so that senders do not lock step: docs/design/congestion-control.md, "Pacing".
+            let factor = 973 + ((rng.random::<u32>() as u64 * 103) >> 32); // of 1024
+            self.since = self.next.max(earliest);
+            self.takes = Nanos(takes.0.saturating_mul(factor) >> 10);
+            self.next = self.since + self.takes;
+            count += 1;
+        }
+        count
     }
 
     fn adopt(&mut self, limits: &SendLimits) {

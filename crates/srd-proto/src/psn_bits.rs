@@ -44,11 +44,21 @@ impl PsnBits {
 
     /// Takes `count` (at most 64) numbers from `psn` on out of the set.
     pub(crate) fn clear_run(&mut self, psn: Psn, count: u32) {
+        self.change_run(psn, count, |word, mask| *word &= !mask);
+    }
+
+    /// Adds `count` (at most 64) numbers from `psn` on.
+    pub(crate) fn insert_run(&mut self, psn: Psn, count: u32) {
+        self.change_run(psn, count, |word, mask| *word |= mask);
+    }
+
+    #[inline]
+    fn change_run(&mut self, psn: Psn, count: u32, change: impl Fn(&mut u64, u64)) {
         let (word, bit) = PsnBits::position(psn);
         let mask = if count >= 64 { u64::MAX } else { (1 << count) - 1 };
-        self.words[word] &= !(mask << bit);
+        change(&mut self.words[word], mask << bit);
         if bit != 0 {
-            self.words[(word + 1) % WORDS] &= !(mask >> (64 - bit));
+            change(&mut self.words[(word + 1) % WORDS], mask >> (64 - bit));
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::messages::Purpose;
 use crate::peer::Peer;
 use crate::reassembly::Reassembly;
 use crate::shared::Shared;
-use crate::{Follower, Incoming, Payload, Received, UpperLayer};
+use crate::{Followers, Incoming, Payload, Received, UpperLayer};
 use srd_wire::{Body, Data, Echo, MsgId, Nanos, Op, Packet, Probe, Psn, Status, Time};
 
 /// ACKs sent, on different paths, when the last one seems to have been lost: a packet came that had been acknowledged
@@ -152,7 +152,7 @@ impl<P: Payload> Peer<P> {
         }
     }
 
-    /// The message whose packets may follow `packet`, which has just been taken, as [`Peer::take_follower`] wants them.
+    /// The message whose packets may follow `packet`, which has just been taken, as [`Peer::take_followers`] wants them.
     #[inline]
     pub(crate) fn followed(&mut self, received: &Received<'_, P>) -> Option<MsgId> {
         let Packet { hello: None, ack: None, body: Body::Data(data), .. } = received.packet else {
@@ -163,33 +163,42 @@ impl<P: Payload> Peer<P> {
         (in_parts && !received.ce && in_order).then_some(data.msg)
     }
 
-    /// Takes a packet of message `id` that came with the one before it and differs from that in PSN and offset alone, if it is the
-    /// next and not the message's last: no other timer, count or answer follows from it. Returns whether it was taken.
+    /// Takes packets of message `id` that came with the one before them, if they are next, but for the message's last: no other timer,
+    /// count or answer follows from them. How many were taken.
     #[inline]
-    pub(crate) fn take_follower<U: UpperLayer<P>>(
+    pub(crate) fn take_followers<U: UpperLayer<P>>(
         &mut self,
         id: MsgId,
-        follower: &Follower<'_, P>,
+        followers: &Followers,
+        payload: impl Fn(u32) -> P,
         shared: &mut Shared,
         upper: &mut U,
-    ) -> bool {
-        let &Follower { psn, offset, payload, bytes } = follower;
-        let here = payload.len() as u32;
-        if !self.arrivals.is_next(psn) {
-            return false;
+    ) -> u32 {
+        let &Followers { psn, offset, len, count, bytes } = followers;
+        if !self.arrivals.is_next(psn) || len == 0 {
+            return 0;
         }
-        let Some(partial) = self.reassemblies.get_mut(id) else { return false };
-        let Some(cookie) = partial.cookie.filter(|_| here < partial.head.len - partial.placed) else {
-            return false;
-        };
-        upper.place(cookie, &partial.head, offset, payload);
-        partial.placed += here;
-        shared.stats.rx_pkts += 1;
-        shared.stats.rx_bytes += here as u64;
-        self.counters.rx_bytes += here as u64;
-        self.arrivals.take_follower(psn, bytes);
+        let Some(partial) = self.reassemblies.get_mut(id) else { return 0 };
+        let Some(cookie) = partial.cookie else { return 0 };
+        let Incoming { len: message_len, .. } = partial.head;
+        let len = u32::from(len);
+        // The last is not among them, and each has its place: the one before may have given the message another length than this one.
+        let missing = message_len - partial.placed;
+        let count = count.min(missing.saturating_sub(1) / len).min(message_len.saturating_sub(offset) / len);
+        for i in 0..count {
+            upper.place(cookie, &partial.head, offset + i * len, &payload(i));
+        }
+        if count == 0 {
+            return 0;
+        }
+        let placed = count * len;
+        partial.placed += placed;
+        shared.stats.rx_pkts += u64::from(count);
+        shared.stats.rx_bytes += u64::from(placed);
+        self.counters.rx_bytes += u64::from(placed);
+        self.arrivals.take_followers(count, bytes);
         self.reassemblies.forget_passed(self.arrivals.cum());
-        true
+        count
     }
 
     fn head_of(&self, op: Op, len: u32) -> Incoming {

@@ -375,8 +375,8 @@ impl<P: Payload> Peer<P> {
             self.burst.left = burst_bytes.max(bytes as u64);
         }
         if control {
-            self.burst.take(bytes as u64);
-        } else if self.burst.ends_turn(bytes as u64, len, all_sent, shared.config.turn()) {
+            self.burst.take(1, bytes as u64);
+        } else if self.burst.ends_turn(1, bytes as u64, len, all_sent, shared.config.turn()) {
             self.messages.end_turn();
         }
         let path = self.burst.path;

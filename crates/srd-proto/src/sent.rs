@@ -264,12 +264,8 @@ impl SentPackets {
         }
         let psn = self.next;
         self.next = psn.plus(count);
-        let Load { message, mut offset, len, bytes } = first;
-        for i in 0..count {
-            *self.at(psn.plus(i).0) = SentPacket { message, offset, len, bytes, ..BLANK };
-            offset += len as u32;
-        }
-        self.link(now, psn, count, path, paths);
+        let Load { message, offset, len, bytes } = first;
+        self.link(now, psn, count, SentPacket { message, offset, len, bytes, path, ..BLANK }, paths);
         psn
     }
 
@@ -281,10 +277,10 @@ impl SentPackets {
         path: PathId,
         paths: &mut PathTable,
     ) -> SentPacket {
-        let packet = self.at(psn.0);
+        let packet = *self.at(psn.0);
         debug_assert_eq!(packet.state, SentState::Lost);
-        packet.tx_count = (packet.tx_count + 1).min(254);
-        self.link(now, psn, 1, path, paths);
+        let tx_count = (packet.tx_count + 1).min(254);
+        self.link(now, psn, 1, SentPacket { tx_count, path, ..packet }, paths);
         *self.at(psn.0)
     }
 
@@ -305,9 +301,10 @@ impl SentPackets {
         self.get(psn).is_some_and(|packet| packet.state == SentState::Lost)
     }
 
-    /// Notes that `count` packets of one size from `first` on leave now.
+    /// Notes that `count` packets from `first` on leave now, one behind the other, of which that is the first.
     #[inline]
-    fn link(&mut self, now: Time, first: Psn, count: u32, path: PathId, paths: &mut PathTable) {
+    fn link(&mut self, now: Time, first: Psn, count: u32, packet: SentPacket, paths: &mut PathTable) {
+        let SentPacket { path, offset, len, bytes, .. } = packet;
         let order = self.order;
         self.order += count as u64;
         let newest = self.newest;
@@ -323,23 +320,23 @@ impl SentPackets {
             self.deliveries.note_idle(now);
         }
         let (mark, app_limited) = self.deliveries.mark();
+        let packet = SentPacket { state: SentState::InFlight, sent: now, mark, app_limited, ..packet };
         let (mut path_prev, mut older) = (path_tail, newest);
         for i in 0..count {
             let psn = first.plus(i);
             let next = if psn == last { NO_PSN } else { psn.plus(1).0 };
-            let packet = self.at(psn.0);
-            (packet.mark, packet.app_limited) = (mark, app_limited);
-            packet.state = SentState::InFlight;
-            packet.path = path;
-            packet.sent = now;
-            packet.order = order + i as u64;
-            packet.path_prev = path_prev;
-            packet.path_next = next;
-            packet.older = older;
-            packet.newer = next;
+            *self.at(psn.0) = SentPacket {
+                offset: offset + i * len as u32,
+                order: order + i as u64,
+                path_prev,
+                path_next: next,
+                older,
+                newer: next,
+                ..packet
+            };
             (path_prev, older) = (psn.0, psn.0);
         }
-        let bytes = self.at(first.0).bytes as u64 * count as u64;
+        let bytes = bytes as u64 * count as u64;
         if path_tail != NO_PSN {
             self.at(path_tail).path_next = first.0;
         }
@@ -453,7 +450,9 @@ impl SentPackets {
         }
         for i in 0..count {
             self.at(psn.plus(i).0).state = SentState::Acked;
-            self.acked.insert(psn.plus(i));
+        }
+        for from in (0..count).step_by(64) {
+            self.acked.insert_run(psn.plus(from), (count - from).min(64));
         }
         let order = order + (count - 1) as u64;
         Some(Settled { count, tx_count, path, overtook, bytes, message, sent, order })

@@ -7,7 +7,7 @@ use crate::messages::OutMessage;
 use crate::peer::Peer;
 use crate::sent::Load;
 use crate::shared::Shared;
-use crate::{Follower, Payload};
+use crate::{Followers, Payload};
 use srd_wire::Time;
 
 /// What holds for the next packet of a train.
@@ -43,61 +43,66 @@ impl<P: Payload> Peer<P> {
         Some(Train { message, bytes: header + segment, most_in_flight, limits: *limits })
     }
 
-    /// Up to `most` packets that follow the last one, given to `sink`.
+    /// Up to `most` packets that follow the last one, given to `sink` with the payload of all that it is given.
     #[inline]
     pub(crate) fn poll_followers(
         &mut self,
         now: Time,
         most: usize,
         shared: &mut Shared,
-        sink: &mut impl FnMut(Follower<'_, P>),
+        sink: &mut impl FnMut(Followers, &P),
     ) {
         let Some(Train { message: slot, bytes, most_in_flight, limits }) = self.train else { return };
         let Some(outgoing) = self.outgoing.as_mut() else { return };
         let OutMessage { next: begin, len: end, segment: len, .. } = *self.messages.get(slot);
         let first = Load { message: slot, offset: begin, len, bytes };
-        let psn = self.sent.next();
+        let (psn, turn) = (self.sent.next(), shared.config.turn());
+        let (packet, segment) = (u64::from(bytes), u32::from(len));
         // The last of a message, and of all that waits, may be shorter, carry an ACK or ask for one.
         let waiting = self.messages.queued_bytes().saturating_sub(self.max_datagram as u64);
-        let most = (most as u32).min(self.sent.room());
-        let (mut packets, mut payload_bytes) = (0, 0);
-        let mut in_flight = self.sent.inflight_bytes();
+        let of_message = (end - begin).div_ceil(segment).saturating_sub(1);
+        let window =
+            most_in_flight.checked_sub(self.sent.inflight_bytes()).map_or(0, |room| room / packet + 1);
+        let most = [waiting.div_ceil(u64::from(len)), window]
+            .into_iter()
+            .fold((most as u32).min(self.sent.room()).min(of_message), |most, other| {
+                u64::from(most).min(other) as u32
+            });
+        let mut packets = 0;
         while packets < most {
             // Another message may have its turn.
             if self.burst.turn_is_over() && self.messages.head() != Some(slot) {
                 break;
             }
-            let offset = begin + payload_bytes;
-            let goes_on = waiting > payload_bytes as u64
-                && end - offset > len as u32
-                && in_flight <= most_in_flight
-                && self.pacer.is_open(now)
-                && self.burst.has_room(bytes as u64);
-            if !goes_on {
+            let count = self.burst.packets(packet, segment, turn).min(most - packets);
+            let count = self.pacer.sent_at_once(now, &limits, packet, count, &mut shared.rng);
+            if count == 0 {
                 break;
             }
-            if self.burst.ends_turn(bytes as u64, len as u32, false, shared.config.turn()) {
+            if self.burst.ends_turn(count, packet, segment, false, turn) {
                 self.messages.end_turn();
             }
-            self.pacer.sent(now, &limits, bytes as u64, &mut shared.rng);
-            let payload = &self.messages.get(slot).payload.slice(offset as usize, len as usize);
-            sink(Follower { psn: psn.plus(packets), offset, payload, bytes: bytes as usize });
-            packets += 1;
-            payload_bytes += len as u32;
-            in_flight += bytes as u64;
+            let offset = begin + packets * segment;
+            let payload = &self.messages.get(slot).payload.slice(offset as usize, (count * segment) as usize);
+            sink(
+                Followers { psn: psn.plus(packets), offset, len, count, bytes: usize::from(bytes) },
+                payload,
+            );
+            packets += count;
         }
         if packets == 0 {
             return;
         }
         let path = self.burst.path;
-        self.messages.take_segments(slot, len as u32, packets);
+        let payload_bytes = u64::from(packets * segment);
+        self.messages.take_segments(slot, segment, packets);
         self.sent.first_transmissions(now, path, first, packets, &mut outgoing.paths);
-        outgoing.paths.get_mut(path).bytes += payload_bytes as u64;
+        outgoing.paths.get_mut(path).bytes += payload_bytes;
         for counters in [&mut shared.stats.tx_pkts, &mut self.counters.tx_pkts] {
-            *counters += packets as u64;
+            *counters += u64::from(packets);
         }
         for counters in [&mut shared.stats.tx_bytes, &mut self.counters.tx_bytes] {
-            *counters += payload_bytes as u64;
+            *counters += payload_bytes;
         }
     }
 }

@@ -346,7 +346,20 @@ fn attack(seed: u64) {
                 if codec::check(&packet, seg_len).is_ok() {
                     let received = Received::new(now, host(rng.random_range(1..4)), &packet, 100 + seg_len);
                     let received = Received { ce: rng.random(), ..received };
-                    endpoint.handle_packet(now, 0, received, &mut upper);
+                    let followed = endpoint.handle_packet(now, 0, received, &mut upper);
+                    if followed && let Body::Data(data) = &packet.body {
+                        // Each has its place in a message of the length that its header says.
+                        let len = seg_len.clamp(1, 65_535) as u32;
+                        let most = (data.len - data.offset) / len;
+                        let followers = Followers {
+                            psn: data.psn.plus(1),
+                            offset: data.offset + len,
+                            len: seg_len as u16,
+                            count: most.saturating_sub(1).min(rng.random_range(1..64)),
+                            bytes: 100 + seg_len,
+                        };
+                        endpoint.handle_followers(now, &followers, |_| Length(seg_len), &mut upper);
+                    }
                 }
             }
         }
@@ -381,4 +394,60 @@ fn no_packet_brings_an_endpoint_down() {
             std::panic::resume_unwind(panic);
         }
     }
+}
+
+/// Packets of one message that say that it is of another length than it was begun with: what follows them has a place in that, and none here.
+#[test]
+fn what_follows_a_lie_about_a_message_is_placed_within_it() {
+    let who = Incarnation(0xAAAA_0000_0000_0001);
+    let from = Gid::from(std::net::IpAddr::from([10, 0, 0, 2]));
+    let now = Time(1_000_000);
+    let mut endpoint: Endpoint<Length> = Endpoint::new(Config::default(), OURS, &[PORT], 1);
+    let peer = InstanceAddr { gid: from, port: PORT };
+    endpoint.connect(now, 0, peer).expect("room for a peer");
+    let own = endpoint.incarnation_toward(0, peer);
+    let mut upper = Strict {
+        rng: SmallRng::seed_from_u64(1), // refuses none of the first messages
+        next: 0,
+        open: HashMap::new(),
+        owed: HashSet::new(),
+    };
+    let hello = Hello {
+        incarnation: who,
+        echo: own.0,
+        version_min: VERSION,
+        version_max: VERSION,
+        features: 0,
+        max_datagram: 1472,
+        context: 0,
+        rcvbuf_kib: 1024,
+    };
+    let route = Route { dst_qpn: Qpn(2), src_qpn: Qpn(3), qkey: Qkey(5) };
+    let first = Data {
+        psn: first_psn(who, 0),
+        stamp: Stamp(0),
+        path: PathId(0),
+        tx_count: 0,
+        ack_request: false,
+        more: false,
+        msg: MsgId(1 << 20),
+        len: 3000,
+        offset: 0,
+        op: Op::Send { route, imm: None, datagram: false },
+        payload: Length(1000),
+    };
+    let longer = Data { psn: first.psn.plus(1), len: 100_000, offset: 50_000, ..first.clone() };
+    let mut handle = |hello, data: &Data<Length>| {
+        let body = Body::Data(data.clone());
+        let packet =
+            Packet { src_port: PORT, dst_tag: own.tag(), src_tag: who.tag(), hello, ack: None, body };
+        endpoint.handle_packet(now, 0, Received::new(now, from, &packet, 1100), &mut upper)
+    };
+    handle(Some(hello), &first);
+    assert!(handle(None, &longer), "packets may follow it");
+    assert_eq!(upper.open.values().collect::<Vec<_>>(), [&(3000, 1000)]);
+    let followers =
+        Followers { psn: longer.psn.plus(1), offset: longer.offset + 1000, len: 1000, count: 1, bytes: 1100 };
+    let taken = endpoint.handle_followers(now, &followers, |_| Length(1000), &mut upper);
+    assert_eq!(taken, 0);
 }

@@ -186,7 +186,7 @@ pub fn ack_len(ack: &Ack) -> usize {
 
 /// Bytes of the data header with the header of `op`.
 #[inline]
-fn data_len(op: &Op) -> usize {
+pub(crate) fn data_len(op: &Op) -> usize {
     let imm_len = |imm: &Option<u32>| if imm.is_some() { 4 } else { 0 };
     size_of::<raw::Data>()
         + match op {
@@ -351,20 +351,6 @@ pub fn encode_header<P>(packet: &Packet<P>, seg_len: usize, out: &mut [u8]) -> u
     room - to.rest.len()
 }
 
-/// Makes `header`, a copy of that of a data packet with neither hello nor ACK, the header of another packet of its message: one that
-/// is `psn` and begins at `offset`, and is the same in all else.
-///
-/// # Panics
-///
-/// If `header` is shorter than such a one.
-#[inline]
-pub fn follow(header: &mut [u8], psn: Psn, offset: u32) {
-    #[allow(clippy::expect_used, clippy::indexing_slicing)] // of our own making
-    let (data, _) =
-        raw::Data::mut_from_prefix(&mut header[COMMON_LEN..]).expect("the header of a data packet");
-    (data.psn, data.offset) = (psn.0.into(), offset.into());
-}
-
 fn put_hello(to: &mut Writer<'_>, hello: &Hello) {
     to.put(raw::Hello {
         incarnation: hello.incarnation.0.into(),
@@ -522,35 +508,6 @@ pub fn decode(datagram: &[u8]) -> Result<Packet<&[u8]>, DecodeError> {
         raw::KIND_RESET => Err(DecodeError::BadFlags),
         _ => Ok(with(Some(ack), take_bare(from, kind)?)),
     }
-}
-
-/// The header of a datagram in which `packet` is, if that is data with neither hello nor ACK: what [`follower`] compares with.
-#[inline]
-pub fn bare_data_header<'a, P>(datagram: &'a [u8], packet: &Packet<P>) -> Option<&'a [u8]> {
-    match &packet.body {
-        Body::Data(data) if packet.hello.is_none() && packet.ack.is_none() => {
-            datagram.get(..COMMON_LEN + data_len(&data.op))
-        }
-        _ => None,
-    }
-}
-
-/// Reads a datagram that says what another one with the `header` of [`bare_data_header`] has said but for PSN, offset and payload, which
-/// are returned. `None`: it says something else, has no place in its message, or is no packet.
-#[inline]
-pub fn follower<'a>(header: &[u8], datagram: &'a [u8]) -> Option<(Psn, u32, &'a [u8])> {
-    let (own, payload) = datagram.split_at_checked(header.len())?;
-    let ((common, own), (common_before, header)) =
-        (raw::Common::ref_from_prefix(own).ok()?, raw::Common::ref_from_prefix(header).ok()?);
-    let ((data, op), (before, op_before)) =
-        (raw::Data::ref_from_prefix(own).ok()?, raw::Data::ref_from_prefix(header).ok()?);
-    let same = raw::Data { psn: before.psn, offset: before.offset, ..*data }.as_bytes() == before.as_bytes();
-    if !same || common.as_bytes() != common_before.as_bytes() || op != op_before {
-        return None;
-    }
-    let payload = payload.get(..data.seg_len.get() as usize)?;
-    let end = data.offset.get() as u64 + payload.len() as u64;
-    (end <= data.len.get() as u64).then_some((Psn(data.psn.get()), data.offset.get(), payload))
 }
 
 /// Reads a body without payload.

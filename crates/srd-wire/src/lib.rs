@@ -11,11 +11,13 @@ pub mod codec;
 mod counters;
 mod keyed_hash;
 mod layout;
+mod next_header;
 pub mod packet;
 pub mod seal;
 pub mod units;
 
 pub use ack_box::AckBox;
 pub use keyed_hash::{KeyedHash, KeyedHasher};
+pub use next_header::NextHeader;
 pub use packet::*;
 pub use units::*;

@@ -212,13 +212,18 @@ impl World {
                 );
                 let mut train = vec![transmit];
                 if self.joins {
-                    self.hosts[i].endpoint.poll_followers(self.now, burst % 50, |follower| {
-                        let mut transmit = train[0].clone();
-                        let Body::Data(data) = &mut transmit.packet.body else { panic!("only data follows") };
-                        (data.psn, data.offset) = (follower.psn, follower.offset);
-                        data.payload = follower.payload.clone();
-                        assert_eq!(bytes(&transmit.packet), follower.bytes);
-                        train.push(transmit);
+                    self.hosts[i].endpoint.poll_followers(self.now, burst % 50, |followers, payload| {
+                        for n in 0..followers.count {
+                            let mut transmit = train[0].clone();
+                            let Body::Data(data) = &mut transmit.packet.body else {
+                                panic!("only data follows")
+                            };
+                            let at = n * u32::from(followers.len);
+                            (data.psn, data.offset) = (followers.psn.plus(n), followers.offset + at);
+                            data.payload = payload.slice(at as usize, usize::from(followers.len));
+                            assert_eq!(bytes(&transmit.packet), followers.bytes);
+                            train.push(transmit);
+                        }
                     });
                     self.followed[0] += train.len() as u64 - 1;
                 }
@@ -250,43 +255,60 @@ impl World {
         }
         assert!(next >= self.now);
         self.now = next;
-        let mut header: Option<(usize, Gid, Vec<u8>)> = None;
+        let mut run: Vec<(usize, Gid, Packet<Bytes>)> = Vec::new();
         while let Some((&key, _)) = self.flying.iter().next() {
             if key.0 > self.now {
                 break;
             }
-            let (to, from, packet) = self.flying.remove(&key).unwrap();
-            if self.joins
-                && let Some((.., before)) = header.take_if(|(host, sender, _)| (*host, *sender) == (to, from))
-            {
-                let datagram = encoded(&packet);
-                let follower = srd_wire::codec::follower(&before, &datagram);
-                header = Some((to, from, before.clone()));
-                let host = &mut self.hosts[to];
-                if let Some((psn, offset, payload)) = follower {
-                    let (payload, bytes) = (&Bytes::new(payload.to_vec()), datagram.len());
-                    let follower = Follower { psn, offset, payload, bytes };
-                    if host.endpoint.handle_follower(self.now, follower, &mut host.log) {
-                        self.followed[1] += 1;
-                        continue;
-                    }
-                }
+            let packet = self.flying.remove(&key).unwrap();
+            if run.first().is_some_and(|first| (first.0, first.1) != (packet.0, packet.1)) {
+                self.deliver(std::mem::take(&mut run));
             }
-            let sender = self.hosts.iter().position(|host| host.gid == from).unwrap();
-            let ce = (self.marks)(sender, &packet);
-            let host = &mut self.hosts[to];
-            host.log.now = self.now;
-            let received = Received { ce, ..Received::new(self.now, from, &packet, bytes(&packet)) };
-            let followed = host.endpoint.handle_packet(self.now, 0, received, &mut host.log);
-            header = srd_wire::codec::bare_data_header(&encoded(&packet), &packet)
-                .filter(|_| followed)
-                .map(|header| (to, from, header.to_vec()));
+            run.push(packet);
         }
+        self.deliver(run);
         for host in &mut self.hosts {
             host.log.now = self.now;
             host.endpoint.handle_timeout(self.now, &mut host.log);
         }
         true
+    }
+
+    /// Packets come that one host has sent to another, at one moment.
+    fn deliver(&mut self, run: Vec<(usize, Gid, Packet<Bytes>)>) {
+        let mut packets = run.into_iter().peekable();
+        while let Some((to, from, packet)) = packets.next() {
+            let mut next = self.handle(to, from, &packet);
+            let mut train = Vec::new();
+            while let Some(next) = &mut next
+                && let Some((.., packet)) = packets.next_if(|(.., packet)| next.take(&encoded(packet)))
+            {
+                train.push(packet);
+            }
+            let Some(Packet { body: Body::Data(first), .. }) = train.first() else { continue };
+            let (len, count) = (first.payload.len() as u16, train.len() as u32);
+            let followers =
+                Followers { psn: first.psn, offset: first.offset, len, count, bytes: bytes(&train[0]) };
+            let payload = |at: u32| match &train[at as usize].body {
+                Body::Data(data) => data.payload.clone(),
+                _ => panic!("only data follows"),
+            };
+            let host = &mut self.hosts[to];
+            let taken = host.endpoint.handle_followers(self.now, &followers, payload, &mut host.log);
+            self.followed[1] += u64::from(taken);
+            train.iter().skip(taken as usize).for_each(|packet| _ = self.handle(to, from, packet));
+        }
+    }
+
+    /// One packet comes. What may follow it.
+    fn handle(&mut self, to: usize, from: Gid, packet: &Packet<Bytes>) -> Option<NextHeader> {
+        let sender = self.hosts.iter().position(|host| host.gid == from).unwrap();
+        let ce = (self.marks)(sender, packet);
+        let host = &mut self.hosts[to];
+        host.log.now = self.now;
+        let received = Received { ce, ..Received::new(self.now, from, packet, bytes(packet)) };
+        let followed = host.endpoint.handle_packet(self.now, 0, received, &mut host.log);
+        if followed && self.joins { NextHeader::after(&encoded(packet), packet) } else { None }
     }
 
     pub fn run_for(&mut self, span: Nanos) {
