@@ -41,6 +41,8 @@ demo_wheels=(
 )
 test_wheels=(
   "mpich mpich==5.0.2 mpi4py==4.1.2"
+  "mpich-5.0.1 mpich==5.0.1"   # for its libfabric, 2.4.0
+  "mpich-4.2.3 mpich==4.2.3"   # likewise, 1.22.0
   "impi impi_rt==2021.19.0 impi_devel==2021.19.0 intel-openmp==2026.2.0"
   "nixl nixl-cu12==1.4.1 numpy==2.4.6"
 )

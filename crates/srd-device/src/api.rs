@@ -44,8 +44,9 @@ pub const MAX_INLINE: usize = 32;
 /// Most scatter-gather elements of a send (`efa_io_defs.h`: `EFA_IO_TX_DESC_NUM_BUFS`). RDMA takes one.
 pub const MAX_SEND_SGE: usize = 2;
 
-/// Most scatter-gather elements of a receive.
-pub const MAX_RECV_SGE: usize = 2;
+/// Most scatter-gather elements of a receive. With 32,768 descriptors of receives it is what makes libfabric's receive queues as
+/// long as they are on instances (docs/design/efa-verbs.md, "Limits").
+pub const MAX_RECV_SGE: usize = 3;
 
 /// A contiguous range of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

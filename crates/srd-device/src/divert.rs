@@ -46,7 +46,8 @@ impl<M: Memory> Objects<M> {
             && let Purpose::Receive(receive) = inbound.purpose
             && let [whole] = receive.sges()
         {
-            inbound.pieces = [Piece { len: whole.len, ..inbound.pieces[0] }, Piece::default()];
+            inbound.pieces[0].len = whole.len;
+            inbound.pieces[1] = Piece::default();
             inbound.keys[1] = MrKey(0);
         }
     }

@@ -22,6 +22,17 @@ pub(crate) struct InboundMessage {
     pub keys: [MrKey; MAX_RECV_SGE],
 }
 
+impl InboundMessage {
+    /// For RDMA, which has one piece of memory.
+    pub fn rdma(qp: u32, purpose: Purpose, piece: Piece, key: MrKey) -> InboundMessage {
+        let mut pieces = [Piece::default(); MAX_RECV_SGE];
+        pieces[0] = piece;
+        let mut keys = [MrKey(0); MAX_RECV_SGE];
+        keys[0] = key;
+        InboundMessage { qp, purpose, pieces, skip: 0, tells: false, keys }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     /// A send, into a receive buffer.

@@ -431,7 +431,7 @@ impl<M: Memory> Objects<M> {
             (init.sq_depth > config.max_sq, DeviceError::Invalid("sq_depth: more than DeviceConfig::max_sq")),
             (init.rq_depth > config.max_rq, DeviceError::Invalid("rq_depth: more than DeviceConfig::max_rq")),
             (init.send_sge as usize > MAX_SEND_SGE, DeviceError::Invalid("send_sge: 2 is the most")),
-            (init.recv_sge as usize > MAX_RECV_SGE, DeviceError::Invalid("recv_sge: 2 is the most")),
+            (init.recv_sge as usize > MAX_RECV_SGE, DeviceError::Invalid("recv_sge: 3 is the most")),
             (init.inline as usize > MAX_INLINE, DeviceError::Invalid("inline: 32 bytes is the most")),
             (init.rdma_read && !config.rdma_read, DeviceError::Unsupported("rdma_read: not offered here")),
             (init.rdma_write && !config.rdma_write, DeviceError::Unsupported("rdma_write: not offered here")),

@@ -44,14 +44,7 @@ impl<M: Memory> Objects<M> {
             return Err(self.refuse(Some(index), Status::RemoteRnr));
         }
         let key = if read_len == 0 { MrKey(0) } else { rkey };
-        Ok(self.accept(InboundMessage {
-            qp: index,
-            purpose: Purpose::ReadRequest,
-            pieces: [piece, Piece::default()],
-            skip: 0,
-            tells: false,
-            keys: [key, MrKey(0)],
-        }))
+        Ok(self.accept(InboundMessage::rdma(index, Purpose::ReadRequest, piece, key)))
     }
 
     pub fn answer(&mut self, inbound: &InboundMessage, message: &Incoming) {

@@ -321,14 +321,7 @@ impl<M: Memory> Objects<M> {
             }
         }
         let key = if message.len == 0 { MrKey(0) } else { rkey };
-        Ok(self.accept(InboundMessage {
-            qp: index,
-            purpose: Purpose::Write(receive),
-            pieces: [piece, Piece::default()],
-            skip: 0,
-            tells: false,
-            keys: [key, MrKey(0)],
-        }))
+        Ok(self.accept(InboundMessage::rdma(index, Purpose::Write(receive), piece, key)))
     }
 
     fn begin_read_data(&mut self, message: &Incoming, read: u32) -> Result<Cookie, Status> {
@@ -342,14 +335,8 @@ impl<M: Memory> Objects<M> {
             self.end_request(key, Status::RemoteBadStatus);
             return Err(Status::RemoteBadStatus);
         }
-        let inbound = InboundMessage {
-            qp: request.qp,
-            purpose: Purpose::ReadData(key),
-            pieces: [request.sink, Piece::default()],
-            skip: 0,
-            tells: false,
-            keys: request.keys,
-        };
+        let purpose = Purpose::ReadData(key);
+        let inbound = InboundMessage::rdma(request.qp, purpose, request.sink, request.keys[0]);
         let cookie = self.accept(inbound);
         self.requests.get_mut(key).expect("found a moment ago").inbound = Some(key_of(cookie));
         Ok(cookie)

@@ -71,22 +71,20 @@ fn inline_bytes_are_taken_at_the_call() {
 }
 
 #[test]
-fn two_elements_are_gathered_and_scattered() {
+fn two_elements_are_gathered_and_scattered_over_three() {
     let (mut net, a, b) = two(&default());
     net.fill(&a, 0, 3000, 1);
     net.fill(&a, 9000, 2000, 2);
-    let sges = |side: &Side, parts: [(u64, u32); 2]| {
-        parts.map(|(at, len)| Sge { addr: side.addr + at, len, lkey: side.key })
-    };
-    let recv = RecvWr { wr_id: 1, sges: &sges(&b, [(0, 1000), (20_000, 4000)]) };
+    let sge = |side: &Side, at: u64, len: u32| Sge { addr: side.addr + at, len, lkey: side.key };
+    let recv = RecvWr { wr_id: 1, sges: &[sge(&b, 0, 1000), sge(&b, 20_000, 3999), sge(&b, 10_000, 1)] };
     net.devices[1].post_recv(b.qpn, &recv).unwrap();
-    let data = &sges(&a, [(0, 3000), (9000, 2000)]);
-    let data = SendData::Sges(data);
+    let data = SendData::Sges(&[sge(&a, 0, 3000), sge(&a, 9000, 2000)]);
     let wr = SendWr { wr_id: 1, op: SEND, ah: a.ahs[1], dst_qpn: b.qpn, qkey: QKEY, data };
     net.devices[0].post_send(net.now, a.qpn, &wr).unwrap();
     net.expect(&b, 1, Status::Ok);
     let whole = [pattern(3000, 1), pattern(2000, 2)].concat();
-    assert_eq!([net.bytes(&b, 0, 1000), net.bytes(&b, 20_000, 4000)].concat(), whole);
+    let scattered = [net.bytes(&b, 0, 1000), net.bytes(&b, 20_000, 3999), net.bytes(&b, 10_000, 1)].concat();
+    assert_eq!(scattered, whole);
 }
 
 #[test]

@@ -8,9 +8,9 @@ pub(crate) const VENDOR_ID: u32 = 0x1d0f;
 /// Reported number of queue pairs: all 16-bit numbers, so that a program's table that is indexed by the number modulo
 /// this many never holds two queue pairs in one place (docs/design/efa-verbs.md, "Trap 3").
 pub(crate) const MAX_QP: u32 = 65_536;
-/// Entries of a send queue. As on p4d and p5 instances.
+/// Entries of a send queue (docs/design/efa-verbs.md, "Limits").
 pub(crate) const MAX_SQ_WR: u32 = 4096;
-/// Entries of a receive queue. As on p4d and p5 instances.
+/// Descriptors of a receive queue, one for each element (docs/design/efa-verbs.md, "Limits").
 pub(crate) const MAX_RQ_WR: u32 = 32_768;
 /// Entries of a completion queue: libfabric asks for send and receive queue together (docs/design/efa-verbs.md, "Trap 4").
 pub(crate) const MAX_CQE: u32 = 65_536;
@@ -118,6 +118,15 @@ mod tests {
             ]
         );
         assert!(device.rdma_read && device.rdma_write && device.rnr_retry && device.unsolicited_write_recv);
+    }
+
+    /// docs/design/efa-verbs.md, "Limits": what libfabric makes of the limits must be what it is on instances. More receives than
+    /// that overflow arrays of its releases 1.19.0 to 2.4.0.
+    #[test]
+    fn libfabric_queues_come_out_as_on_instances() {
+        let rounded_down = |n: u32| 1 << n.ilog2();
+        assert_eq!(rounded_down(MAX_SQ_WR), 4096);
+        assert_eq!(rounded_down(MAX_RQ_WR / MAX_RQ_SGE), 8192);
     }
 
     #[test]

@@ -151,7 +151,7 @@ fn limits_of_a_queue_pair_are_checked() {
         QpInit { sq_depth: max.max_sq + 1, ..good },
         QpInit { rq_depth: max.max_rq + 1, ..good },
         QpInit { send_sge: 3, ..good },
-        QpInit { recv_sge: 3, ..good },
+        QpInit { recv_sge: 4, ..good },
         QpInit { inline: 33, ..good },
     ] {
         assert!(matches!(bench.objects.create_qp(bad), Err(DeviceError::Invalid(_))), "{bad:?}");

@@ -200,7 +200,7 @@ pub fn srd(pd: PdId, cq: CqId) -> QpInit {
         sq_depth: 512,
         rq_depth: 512,
         send_sge: 2,
-        recv_sge: 2,
+        recv_sge: 3,
         inline: 32,
         rdma_read: true,
         rdma_write: true,
