@@ -16,6 +16,15 @@ pub trait Memory {
     /// packets leave.
     fn reference(&self, pieces: &[Piece]) -> Self::Payload;
 
+    /// The same, taken now: the memory may change or go as soon as this returns. `None` if it has gone already. What is taken is
+    /// given back when nothing reads it any more.
+    fn take(&mut self, pieces: &[Piece]) -> Option<Self::Payload> {
+        Some(self.reference(pieces))
+    }
+
+    /// See [`Memory::take`]; other payloads are of no interest.
+    fn give_back(&mut self, _taken: Self::Payload) {}
+
     /// A copy of up to [`MAX_INLINE`] bytes, taken now.
     fn inline(&self, bytes: &[u8]) -> Self::Payload;
 

@@ -5,12 +5,16 @@ use crate::api::{MAX_INLINE, MAX_SEND_SGE, Memory, Piece};
 use crate::store::Store;
 use arrayvec::ArrayVec;
 use srd_proto::Payload;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Says whether a range (address, length) can be written.
 pub type Check = fn(usize, usize) -> bool;
+
+/// Copies the bytes of the pieces, together as long as the second argument; false if any of them is not there.
+pub type Read = fn(&[Piece], &mut [u8]) -> bool;
 
 /// The smallest page that any machine has.
 const PAGE: u64 = 4096;
@@ -25,6 +29,9 @@ const REMEMBERED: usize = 8;
 #[derive(Debug)]
 pub struct HostMemory {
     check: Option<Check>,
+    read: Option<Read>,
+    /// See [`Memory::take`]: by their addresses.
+    taken: HashMap<u64, Box<[u8]>>,
     /// What was found to be there since [`HostMemory::forget_checks`].
     there: [Range<u64>; REMEMBERED],
     /// Which of them was found last; [`REMEMBERED`] if there are none.
@@ -49,13 +56,25 @@ impl HostMemory {
     ///   writes), and none that permits writing when it reads (sends, peers' reads). Memory that a foreign program
     ///   shares with its network card is of this kind.
     pub unsafe fn new() -> HostMemory {
-        HostMemory { check: None, there: [const { 0..0 }; REMEMBERED], newest: REMEMBERED, together: 0 }
+        HostMemory {
+            check: None,
+            read: None,
+            taken: HashMap::new(),
+            there: [const { 0..0 }; REMEMBERED],
+            newest: REMEMBERED,
+            together: 0,
+        }
     }
 
     /// Has `check` look before anything is written on behalf of a peer, as far as the program may have unmapped the
     /// memory since: its registrations are then no promise that it is still there.
     pub fn checked_by(self, check: Check) -> HostMemory {
         HostMemory { check: Some(check), ..self }
+    }
+
+    /// Has `read` copy what is taken from the program, for the same reason.
+    pub fn read_by(self, read: Read) -> HostMemory {
+        HostMemory { read: Some(read), ..self }
     }
 
     /// From now on everything is looked at again: the program may have unmapped memory.
@@ -233,6 +252,25 @@ impl Memory for HostMemory {
     #[inline]
     fn reference(&self, pieces: &[Piece]) -> HostPayload {
         HostPayload::at(pieces)
+    }
+
+    fn take(&mut self, pieces: &[Piece]) -> Option<HostPayload> {
+        let payload = HostPayload::at(pieces);
+        let mut bytes = vec![0; payload.len()].into_boxed_slice();
+        match self.read {
+            Some(read) => read(pieces, &mut bytes).then_some(())?,
+            // SAFETY: the device has checked that the pieces lie in registered regions, which are there by the promise of `new`.
+            None => unsafe { payload.copy_to(&mut bytes) },
+        }
+        let piece = Piece { addr: bytes.as_ptr() as u64, len: bytes.len() as u32 };
+        self.taken.insert(piece.addr, bytes);
+        Some(HostPayload::at(&[piece]))
+    }
+
+    fn give_back(&mut self, taken: HostPayload) {
+        if let Bytes::At([first, _]) = taken.bytes {
+            self.taken.remove(&first.addr);
+        }
     }
 
     #[inline]

@@ -43,7 +43,7 @@ pub use api::*;
 pub use counters::Counters;
 pub use device::Device;
 pub use header_memory::{HeaderMemory, HeaderPayload};
-pub use host_memory::{Check, HostMemory, HostPayload};
+pub use host_memory::{Check, HostMemory, HostPayload, Read};
 pub use length_memory::{Length, LengthMemory};
 pub use routing_header::ROUTING_HEADER_LEN;
 pub use srd_proto::{Followers, PeerLoss, Received};

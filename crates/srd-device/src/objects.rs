@@ -190,7 +190,7 @@ impl<M: Memory> Objects<M> {
         let in_domain: Vec<u32> =
             self.queue_pairs.iter().filter(|(_, qp)| qp.init.pd == pd).map(|(key, _)| key.index).collect();
         self.end_requests(transport, Ending::Complete(Status::Flushed), |request| {
-            request.ah == ah && in_domain.contains(&request.qp)
+            request.ah == ah && !request.told && in_domain.contains(&request.qp)
         });
         Ok(())
     }
@@ -380,7 +380,8 @@ impl<M: Memory> Objects<M> {
         }
         for (key, qp) in self.queue_pairs.iter() {
             // The list may be a ring by now.
-            for (_, request) in qp.sq.iter(&self.requests).take(self.requests.len() as usize) {
+            let requests = qp.sq.iter(&self.requests).take(self.requests.len() as usize);
+            for (_, request) in requests.filter(|(_, request)| !request.told) {
                 let op = completion_op(request.op);
                 last.push((qp.init.send_cq, Completion::bare(request.wr_id, op, qp.qpn, Status::Flushed)));
             }
@@ -503,7 +504,9 @@ impl<M: Memory> Objects<M> {
 
     /// To ERR: everything that is posted completes flushed, each queue in its order.
     fn flush<T: Transport<M::Payload>>(&mut self, transport: &mut T, index: u32) {
-        self.end_requests(transport, Ending::Complete(Status::Flushed), |request| request.qp == index);
+        self.end_requests(transport, Ending::Complete(Status::Flushed), |request| {
+            request.qp == index && !request.told
+        });
         self.flush_receives(index);
         self.end_answers(transport, Status::RemoteBadDestQpn, |answer| answer.qp == index);
     }

@@ -60,6 +60,9 @@ impl<M: Memory> Objects<M> {
                     return Err(refused);
                 }
                 self.count_posted(index);
+                if !held {
+                    self.tell_datagram(key);
+                }
             }
             Err(status) => {
                 self.count_posted(index);
@@ -117,7 +120,7 @@ impl<M: Memory> Objects<M> {
 
     /// What the device refuses: the work request completes with the status.
     #[inline]
-    fn prepare(&self, index: u32, wr: &SendWr<'_>) -> Result<Posted<M::Payload>, Status> {
+    fn prepare(&mut self, index: u32, wr: &SendWr<'_>) -> Result<Posted<M::Payload>, Status> {
         let qp = self.qp(index);
         let offered = match wr.op {
             SendOp::Send { .. } => true,
@@ -127,13 +130,13 @@ impl<M: Memory> Objects<M> {
         if !offered {
             return Err(Status::LocalUnsupportedOp);
         }
-        let pd = qp.init.pd;
+        let (pd, kind) = (qp.init.pd, qp.init.kind);
         if !self.handles.get(wr.ah).is_some_and(|host| host.is_open_to(pd)) {
             return Err(Status::LocalInvalidAh);
         }
         match wr.data {
             SendData::Inline(bytes) => self.prepare_inline(wr.op, bytes),
-            SendData::Sges(sges) => self.prepare_memory(pd, wr.op, sges),
+            SendData::Sges(sges) => self.prepare_memory(pd, kind, wr.op, sges),
         }
     }
 
@@ -157,7 +160,13 @@ impl<M: Memory> Objects<M> {
     }
 
     #[inline]
-    fn prepare_memory(&self, pd: PdId, op: SendOp, sges: &[Sge]) -> Result<Posted<M::Payload>, Status> {
+    fn prepare_memory(
+        &mut self,
+        pd: PdId,
+        kind: QpKind,
+        op: SendOp,
+        sges: &[Sge],
+    ) -> Result<Posted<M::Payload>, Status> {
         let len: u64 = sges.iter().map(|sge| sge.len as u64).sum();
         if len > self.longest(op) as u64 {
             return Err(Status::LocalBadLength);
@@ -170,11 +179,18 @@ impl<M: Memory> Objects<M> {
             pieces[at] = self.regions.local(pd, sge, is_read).ok_or(Status::LocalInvalidLkey)?;
             keys[at] = if sge.len == 0 { MrKey(0) } else { sge.lkey };
         }
+        let pieces = &pieces[..sges.len()];
         let payload = match (is_read, len) {
-            (false, 1..) => self.memory.reference(&pieces[..sges.len()]),
+            (false, 1..) if kind == QpKind::Ud => {
+                // A card has sent a datagram by the time a program can think of it again, and keeps nothing of it.
+                keys = [MrKey(0); MAX_SEND_SGE];
+                self.memory.take(pieces).ok_or(Status::LocalInvalidLkey)?
+            }
+            (false, 1..) => self.memory.reference(pieces),
             _ => M::Payload::empty(),
         };
-        Ok(Posted { payload, len: len as u32, sink: pieces[0], keys })
+        let sink = pieces.first().copied().unwrap_or_default();
+        Ok(Posted { payload, len: len as u32, sink, keys })
     }
 
     fn link(&mut self, request: SendRequest<M::Payload>) -> Key {
@@ -189,7 +205,28 @@ impl<M: Memory> Objects<M> {
         let request = self.requests.remove(key)?;
         let qp = self.queue_pairs.at_mut(request.qp).expect("work of a queue pair ends before it does");
         qp.sq.unlink(&mut self.requests, &request);
+        if qp.init.kind == QpKind::Ud {
+            qp.sq.told -= request.told as u32;
+            self.memory.give_back(request.payload.clone());
+        }
         Some(request)
+    }
+
+    /// A datagram has no outcome to wait for: it completes when it is posted, and occupies no slot of the queue any more. As many
+    /// as the queue has slots may be with the transport by then; further ones complete when they are over.
+    #[inline]
+    fn tell_datagram(&mut self, key: Key) {
+        let Some(request) = self.requests.get_mut(key) else { return };
+        let qp = self.queue_pairs.at_mut(request.qp).expect("work of a queue pair ends before it does");
+        if qp.init.kind != QpKind::Ud || qp.sq.told >= qp.init.sq_depth {
+            return;
+        }
+        qp.sq.told += 1;
+        request.told = true;
+        let (index, wr_id, op, len) = (request.qp, request.wr_id, request.op, request.len);
+        self.counters.send_wrs += 1;
+        self.counters.send_bytes += len as u64;
+        self.report(index, wr_id, op, Status::Ok);
     }
 
     /// Hands a request's message to the transport.
@@ -268,7 +305,7 @@ impl<M: Memory> Objects<M> {
                 self.watch(peer);
             }
             Ok(()) => self.end_request(key, Status::Ok),
-            Err(Status::RemoteRnr) => self.receiver_not_ready(key),
+            Err(Status::RemoteRnr) if !request.told => self.receiver_not_ready(key),
             Err(reported) => self.end_request(key, status::of_message(reported)),
         }
     }
@@ -306,6 +343,9 @@ impl<M: Memory> Objects<M> {
     #[inline]
     pub fn end_request(&mut self, key: Key, status: Status) {
         let Some(request) = self.unlink(key) else { return };
+        if request.told {
+            return;
+        }
         if let Some(inbound) = request.inbound {
             self.kill_landing(inbound, Status::RemoteBadStatus);
         }

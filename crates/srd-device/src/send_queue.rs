@@ -45,6 +45,8 @@ pub(crate) struct SendRequest<P> {
     pub rnr: RnrRetries,
     /// It answers somebody whom the program has not named.
     pub answers: bool,
+    /// A datagram that has completed and is still with the transport.
+    pub told: bool,
     /// Chosen to be ended; only between choosing and ending.
     pub doomed: bool,
     prev: u32,
@@ -81,6 +83,7 @@ impl<P> SendRequest<P> {
             inbound: None,
             rnr,
             answers,
+            told: false,
             doomed: false,
             prev: END,
             next: END,
@@ -146,11 +149,13 @@ pub(crate) struct SendQueue {
     /// Slots taken. A slot is free again when its completion has been *polled*, not when it was made: so counts libefa
     /// (`efa_wq_cqe_finalize`), and so a completion queue as deep as the queues that complete there cannot overrun.
     pub used: u32,
+    /// See [`SendRequest::told`].
+    pub told: u32,
 }
 
 impl SendQueue {
     pub fn new() -> SendQueue {
-        SendQueue { head: END, tail: END, used: 0 }
+        SendQueue { head: END, tail: END, used: 0, told: 0 }
     }
 
     /// Appends a request that is in the slab.

@@ -459,6 +459,7 @@ fn a_datagram_without_a_place_is_dropped_and_its_sender_does_not_know() {
     let (mut net, a, b) = two_with(&default(), ud);
     net.post(&a, &b, 1, SEND, 0, 5000);
     net.expect(&a, 1, Status::Ok);
+    net.settle(Nanos::from_millis(10));
     net.post_recv(&b, 1, 0, 5039);
     net.post(&a, &b, 2, SEND, 0, 5000);
     net.expect(&a, 2, Status::Ok);
@@ -466,6 +467,7 @@ fn a_datagram_without_a_place_is_dropped_and_its_sender_does_not_know() {
     let wr = SendWr { wr_id: 3, op: SEND, ah: a.ahs[1], dst_qpn: b.qpn, qkey: Qkey(1), data };
     net.devices[0].post_send(net.now, a.qpn, &wr).unwrap();
     net.expect(&a, 3, Status::Ok);
+    net.settle(Nanos::from_millis(10));
     net.expect_none(&b);
     assert_eq!(net.devices[1].counters().ud_drops, 3);
     assert_eq!(net.devices[1].counters().rx_drops, 3);

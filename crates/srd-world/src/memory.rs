@@ -311,6 +311,11 @@ impl Memory for WorldMemory {
         Bytes::Named(pieces.iter().copied().collect())
     }
 
+    fn take(&mut self, pieces: &[Piece]) -> Option<Bytes> {
+        let named = self.reference(pieces);
+        Some(Bytes::wire(self.resolve(&named).held()))
+    }
+
     fn inline(&self, bytes: &[u8]) -> Bytes {
         Bytes::Inline(bytes.try_into().expect("at most MAX_INLINE bytes"))
     }

@@ -235,6 +235,37 @@ fn a_datagram_completes_well_whatever_becomes_of_it() {
     }
 }
 
+/// UCX deregisters the memory of datagrams that it has posted, and takes an error for the end of everything
+/// (its `test_uct_ep.destroy_entity_after_send`).
+#[test]
+fn a_datagram_completes_when_it_is_posted_and_its_memory_may_go() {
+    let mut bench = Bench::with(DeviceConfig::default(), ud);
+    let (addr, key) = (bench.addr, bench.key);
+    bench.objects.memory.at_mut(addr, 64).fill(7);
+    bench.post(1, SEND, &[bench.sge(0, 64)]).unwrap();
+    assert_eq!(bench.poll(), [(1, Status::Ok)]);
+    bench.objects.memory.at_mut(addr, 64).fill(8);
+    bench.objects.dereg_mr(&mut bench.transport, key).unwrap();
+    assert_eq!(bench.transport.open[0].payload.as_slice(), [7; 64], "it is still to be sent");
+    bench.outcome(Err(Status::Unreachable));
+    assert_eq!(bench.poll(), [], "once is enough");
+}
+
+#[test]
+fn datagrams_beyond_those_of_a_queue_complete_when_they_are_over() {
+    let mut bench = Bench::with(DeviceConfig::default(), ud);
+    for wr_id in 0..16 {
+        bench.post(wr_id, SEND, &[]).unwrap();
+    }
+    assert_eq!(bench.poll().len(), 16);
+    bench.post(16, SEND, &[]).unwrap();
+    assert_eq!(bench.poll(), []);
+    (0..17).for_each(|_| bench.outcome(Ok(())));
+    assert_eq!(bench.poll(), [(16, Status::Ok)]);
+    bench.post(17, SEND, &[]).unwrap();
+    assert_eq!(bench.poll(), [(17, Status::Ok)]);
+}
+
 /// Posts a read of `len` bytes to the start of the bench's memory and returns the name that the peer knows it by.
 fn post_read(bench: &mut Bench, wr_id: u64, len: u32) -> u32 {
     bench.post(wr_id, READ, &[bench.sge(0, len)]).unwrap();

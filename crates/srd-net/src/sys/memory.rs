@@ -1,7 +1,8 @@
 //! Memory for the device.
 
+use arrayvec::ArrayVec;
 use nix::unistd::{SysconfVar, sysconf};
-use srd_device::HostMemory;
+use srd_device::{HostMemory, MAX_SEND_SGE, Piece};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
 use std::ptr::NonNull;
@@ -11,7 +12,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The process's memory, as the device wants it.
 pub fn host_memory() -> HostMemory {
     // SAFETY: the promise is about memory that is registered later; `Instance::open` hands it on to the program.
-    unsafe { HostMemory::new() }.checked_by(|addr, len| is_there(addr, len, true))
+    unsafe { HostMemory::new() }.checked_by(|addr, len| is_there(addr, len, true)).read_by(read)
+}
+
+fn read(pieces: &[Piece], out: &mut [u8]) -> bool {
+    let pieces: ArrayVec<libc::iovec, MAX_SEND_SGE> = pieces
+        .iter()
+        .map(|piece| libc::iovec { iov_base: piece.addr as *mut libc::c_void, iov_len: piece.len as usize })
+        .collect();
+    // SAFETY: the device has found them in registered regions.
+    unsafe { read_pieces(&pieces, out) }
 }
 
 static PAGE: LazyLock<usize> = LazyLock::new(|| {
