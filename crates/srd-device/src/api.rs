@@ -1,5 +1,6 @@
 //! The words of the device's surface: what is posted, what completes, what is configured.
 
+use crate::staged::StagedFaults;
 use srd_proto::{Payload, PeerLoss};
 use srd_wire::{Gid, InstanceAddr, MrKey, Nanos, Qkey, Qpn, Status};
 use std::ops::Range;
@@ -469,6 +470,8 @@ pub struct DeviceConfig {
     pub rnr_wait: Nanos,
     /// Longest such wait.
     pub rnr_wait_max: Nanos,
+    /// Faults on purpose.
+    pub staged: StagedFaults,
     /// The transport.
     pub transport: srd_proto::Config,
 }
@@ -501,6 +504,7 @@ impl Default for DeviceConfig {
             // receiver. (libfabric then sends again itself, but can lose a message over it.)
             rnr_wait: Nanos::from_micros(300),
             rnr_wait_max: Nanos::from_millis(10),
+            staged: StagedFaults::default(),
             transport: srd_proto::Config::default(),
         }
     }

@@ -22,6 +22,8 @@ pub(crate) enum Deferred {
     Watch(PeerId),
     /// Fire the notification of a completion queue whose alarm was set for this time.
     Alarm(CqId),
+    /// Let completions come that are late on purpose.
+    Late,
 }
 
 /// See the module.

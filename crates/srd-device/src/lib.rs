@@ -31,6 +31,7 @@ mod responder;
 mod routing_header;
 mod send_queue;
 pub mod slab;
+mod staged;
 mod status;
 mod store;
 #[cfg(test)]
@@ -47,6 +48,7 @@ pub use host_memory::{Check, HostMemory, HostPayload, Read};
 pub use length_memory::{Length, LengthMemory};
 pub use routing_header::ROUTING_HEADER_LEN;
 pub use srd_proto::{Followers, PeerLoss, Received};
+pub use staged::StagedFaults;
 pub use status::{describe, ibv_wc_status};
 pub use store::Store;
 pub use vec_memory::{VecMemory, VecPayload};

@@ -12,6 +12,7 @@ use crate::memory_region::Regions;
 use crate::queue_pair::{QpNumbers, QueuePair, SLOTS};
 use crate::send_queue::{Ending, Progress, SendRequest, completion_op};
 use crate::slab::Slab;
+use crate::staged::{Fate, Stage};
 use crate::transport::Transport;
 use srd_proto::PeerId;
 use srd_wire::{Gid, KeyedHash, MrKey, Nanos, Qpn, Status, Time};
@@ -49,6 +50,8 @@ pub(crate) struct Objects<M: Memory> {
     events: AsyncEvents,
     /// The last peer that fell silent, and whether it had ever answered.
     pub silent: Option<(srd_wire::InstanceAddr, bool)>,
+    /// Faults on purpose, if there are any.
+    pub stage: Option<Box<Stage>>,
 }
 
 /// Why a call failed that needs a queue pair.
@@ -65,6 +68,7 @@ impl<M: Memory> Objects<M> {
             config.port_base,
         );
         let hash = KeyedHash::new(seed);
+        let stage = Stage::new(&config.staged);
         Objects {
             hash,
             regions: Regions::new(config.max_pd, config.max_mr, hash),
@@ -89,6 +93,7 @@ impl<M: Memory> Objects<M> {
             notifications: VecDeque::new(),
             events: AsyncEvents::default(),
             silent: None,
+            stage,
         }
     }
 
@@ -122,6 +127,7 @@ impl<M: Memory> Objects<M> {
             Deferred::FailRead { peer, read, status } => self.fail_read(transport, peer, read, status),
             Deferred::Watch(peer) => self.ask_watched(transport, peer),
             Deferred::Alarm(cq) => self.ring(cq),
+            Deferred::Late => self.complete_late(),
         }
     }
 
@@ -358,17 +364,38 @@ impl<M: Memory> Objects<M> {
     #[inline]
     pub fn complete(&mut self, cq: CqId, completion: Completion) {
         self.counters.completed_wrs += 1;
+        if let Some(stage) = &mut self.stage {
+            match stage.complete(self.now, cq, &completion) {
+                Fate::Comes => {}
+                Fate::ComesAt(due) => return self.deferred.push_later(due, Deferred::Late),
+                Fate::Lost => return self.lose(cq, &completion, true),
+            }
+        }
+        self.enqueue(cq, completion);
+    }
+
+    #[inline]
+    fn enqueue(&mut self, cq: CqId, completion: Completion) {
         let queue = self.cq(cq).expect("a queue stays while a queue pair completes there");
         match queue.push(completion) {
             Pushed::Queued => {}
             Pushed::Notify => self.notify(cq),
-            Pushed::Lost { first } => {
-                self.counters.cq_overruns += 1;
-                self.free_slot(&completion);
-                if first {
-                    self.raise(AsyncEvent::CqOverrun(cq));
-                }
-            }
+            Pushed::Lost { first } => self.lose(cq, &completion, first),
+        }
+    }
+
+    #[cold]
+    fn lose(&mut self, cq: CqId, completion: &Completion, first: bool) {
+        self.counters.cq_overruns += 1;
+        self.free_slot(completion);
+        if first {
+            self.raise(AsyncEvent::CqOverrun(cq));
+        }
+    }
+
+    fn complete_late(&mut self) {
+        while let Some((cq, completion)) = self.stage.as_mut().and_then(|stage| stage.pop_late(self.now)) {
+            self.enqueue(cq, completion);
         }
     }
 
@@ -378,6 +405,7 @@ impl<M: Memory> Objects<M> {
         for (id, queue) in (0..).map(CqId).zip(&self.completion_queues) {
             last.extend(queue.iter().flat_map(CompletionQueue::waiting).map(|completion| (id, *completion)));
         }
+        last.extend(self.stage.iter().flat_map(|stage| stage.late()));
         for (key, qp) in self.queue_pairs.iter() {
             // The list may be a ring by now.
             let requests = qp.sq.iter(&self.requests).take(self.requests.len() as usize);
@@ -522,6 +550,9 @@ impl<M: Memory> Objects<M> {
         let (qpn, queues) = (qp.qpn, [qp.init.send_cq, qp.init.recv_cq]);
         for cq in queues {
             self.cq(cq).expect("a queue stays while a queue pair completes there").purge(qpn);
+        }
+        if let Some(stage) = &mut self.stage {
+            stage.purge(qpn);
         }
     }
 

@@ -48,7 +48,8 @@ impl<M: Memory> Objects<M> {
         if self.requests.len() == MAX_REQUESTS {
             return Err(DeviceError::Full("send work requests of the device (4,194,304)"));
         }
-        match self.prepare(index, wr) {
+        let staged = self.stage.as_mut().and_then(|stage| stage.post(qpn, wr.op));
+        match staged.map_or_else(|| self.prepare(index, wr), Err) {
             Ok(posted) => {
                 let qp = self.qp(index);
                 let (held, retries) = (qp.state == QpState::Sqd, RnrRetries::new(qp.rnr_retry));

@@ -4,6 +4,7 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
+use srd_device::StagedFaults;
 use srd_wire::{Nanos, Time};
 use std::collections::VecDeque;
 
@@ -28,15 +29,19 @@ pub struct FaultPlan {
     pub panic_call: Option<u64>,
     /// The same in the progress thread.
     pub panic_thread: Option<u64>,
-    /// Seed of the generator.
+    /// What a program sees of its work.
+    pub staged: StagedFaults,
+    /// Seed of the generators.
     pub seed: u64,
+    /// What has been read: what repeats a run.
+    pub text: String,
 }
 
 impl FaultPlan {
-    /// Reads the form of `SRD_FAULT`: `loss=0.02,dup=0.01,reorder=0.05,corrupt=0.001,delay_us=50,blackhole=3,seed=1`, and
-    /// `panic_call=20` or `panic_thread=20`.
+    /// Reads the form of `SRD_FAULT`: `loss=0.02,dup=0.01,reorder=0.05,corrupt=0.001,delay_us=50,blackhole=3,seed=1`,
+    /// `panic_call=20` or `panic_thread=20`, and the words of [`StagedFaults::set`].
     pub fn parse(text: &str) -> Result<FaultPlan, String> {
-        let mut plan = FaultPlan::default();
+        let mut plan = FaultPlan { text: text.to_owned(), ..FaultPlan::default() };
         let mut named = Vec::new();
         for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
             let (key, value) = item.split_once('=').ok_or_else(|| format!("{item:?} has no value"))?;
@@ -66,9 +71,10 @@ impl FaultPlan {
                 "panic_call" => plan.panic_call = Some(number()?),
                 "panic_thread" => plan.panic_thread = Some(number()?),
                 "seed" => plan.seed = number()?,
-                _ => return Err(format!("{key:?} is no fault")),
+                _ => plan.staged.set(key, value).ok_or_else(|| format!("{key:?} is no fault"))??,
             }
         }
+        plan.staged.seed = plan.seed;
         Ok(plan)
     }
 }
@@ -296,6 +302,8 @@ mod tests {
             let why = FaultPlan::parse(text).unwrap_err();
             assert!(why.contains(part), "{text}: {why}");
         }
+        let why = FaultPlan::parse("fail=13").unwrap_err();
+        assert!(why.contains("fail: \"13\" says not which"), "{why}");
         let plan =
             FaultPlan::parse("loss=0.02, dup=0.01,reorder=0.05,corrupt=0.001,delay_us=5,blackhole=3,seed=1")
                 .unwrap();

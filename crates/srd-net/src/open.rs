@@ -150,7 +150,10 @@ pub(crate) fn open_transmitter(
     })?;
     if let Some(plan) = &options.fault {
         let ports = ports.count();
-        log::warn_once(format_args!("SRD_FAULT is set: packets are lost, delayed or changed on purpose"));
+        log::warn_once(format_args!(
+            "SRD_FAULT={} is set: packets are lost, delayed or changed, or work fails, on purpose",
+            plan.text
+        ));
         if let Some(port) = plan.blackhole.filter(|&port| port as usize >= ports) {
             return Err(OpenError::new(
                 format!("SRD_FAULT: there is no source port {port}, only 0 to {}", ports - 1),
@@ -219,6 +222,7 @@ pub(crate) fn make_device(
         port_base: options.port_base,
         transport,
         max_msg: options.max_msg,
+        staged: options.fault.as_ref().map(|plan| plan.staged.clone()).unwrap_or_default(),
         ..DeviceConfig::default()
     };
     let memory = crate::sys::memory::host_memory();

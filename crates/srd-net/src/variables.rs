@@ -84,7 +84,7 @@ pub const VARIABLES: &[Variable] = &[
         "SRD_FAULT",
         "faults to inject into what is sent",
         "none",
-        "comma-separated: loss=P, dup=P, reorder=P, corrupt=P (0 to 1), delay_us=N, blackhole=PATH, seed=N, panic_call=PACKETS, panic_thread=PACKETS",
+        "comma-separated: loss=P, dup=P, reorder=P, corrupt=P (0 to 1), delay_us=N, blackhole=PATH, seed=N, fail=STATUS@WHICH, late=MICROSECONDS@WHICH, overrun=WHICH, panic_call=PACKETS, panic_thread=PACKETS",
     ),
     row("SRD_SELECTOR", "how paths are chosen", "reps", "reps, oblivious or pinned"),
     row("SRD_CC", "congestion control", "log-target", "log-target, or fixed:WINDOW_BYTES"),

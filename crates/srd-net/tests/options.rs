@@ -1,5 +1,6 @@
 //! What the environment says is read, refused or warned about, never ignored.
 
+use srd_device::StagedFaults;
 use srd_net::{
     Address, FaultPlan, LogLevel, Options, OptionsError, ProgressMode, ReadBy, VARIABLES, Warning, Wire,
 };
@@ -12,6 +13,10 @@ fn read(vars: &[(&str, &str)]) -> Result<(Options, Vec<Warning>), OptionsError> 
 
 #[test]
 fn every_variable_is_read() {
+    let fault = "loss=0.02,dup=0.01,reorder=0.05,corrupt=0.001,delay_us=7,blackhole=3,seed=1,fail=13@7,panic_call=20,panic_thread=30";
+    let mut staged = StagedFaults::default();
+    staged.seed = 1;
+    staged.set("fail", "13@7").expect("a word of these").unwrap();
     let vars = [
         ("SRD_ADDR", "fd00::7"),
         ("SRD_PORT_BASE", "20000"),
@@ -20,10 +25,7 @@ fn every_variable_is_read() {
         ("SRD_KEY_FILE", "/etc/srd.key"),
         ("SRD_LOG", "debug"),
         ("SRD_STATS", "/tmp/srd.%p.json"),
-        (
-            "SRD_FAULT",
-            "loss=0.02,dup=0.01,reorder=0.05,corrupt=0.001,delay_us=7,blackhole=3,seed=1,panic_call=20,panic_thread=30",
-        ),
+        ("SRD_FAULT", fault),
         ("SRD_SELECTOR", "oblivious"),
         ("SRD_CC", "fixed:65536"),
         ("SRD_LINE_RATE_GBPS", "12.5"),
@@ -61,7 +63,9 @@ fn every_variable_is_read() {
             blackhole: Some(3),
             panic_call: Some(20),
             panic_thread: Some(30),
+            staged: staged.clone(),
             seed: 1,
+            text: fault.into(),
         }),
         selector: SelectorKind::Oblivious,
         cc: ControllerKind::Fixed,
