@@ -33,6 +33,12 @@ class Transport:
         *before, end = self.wrapper
         return replace(self, wrapper=(*before, "--sealed", end), is_sealed=True)
 
+    def in_machine(self, kind: str) -> "Transport":
+        """In a machine with the EFA devices of an instance type."""
+        assert self.provider == "efa", "machines have EFA devices"
+        *before, end = self.wrapper
+        return replace(self, wrapper=(*before, "--machine", kind, end))
+
     def environment(
         self, address: str, statistics: Path | None = None, fault: str | None = None
     ) -> dict[str, str]:

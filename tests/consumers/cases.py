@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -148,27 +149,25 @@ def compile_cuda_stub(directory: Path) -> None:
 
 def ucx_inside_open_mpi(transport: Transport, variables: dict[str, str]) -> Job:
     program = [str(stacks.OPEN_MPI_5.compile(CHECK))]
-    argv, environment = stacks.OPEN_MPI_5.launch_ucx(transport, RANKS, program)
     if transport.name == "efa":
-        if os.geteuid() != 0:
-            raise NotHere("UCX wants a device node, which takes root to make in a mount namespace")
-        argv = [str(HERE / "with_device_node.sh"), device_name(transport, variables), *argv]
+        # UCX wants a device node.
+        transport = transport.in_machine("c5n")
+    argv, environment = stacks.OPEN_MPI_5.launch_ucx(transport, RANKS, program)
     return Job(Command(argv, {**environment, **variables}))
 
 
-def device_name(transport: Transport, variables: dict[str, str]) -> str:
-    listing = subprocess.run(
-        [*transport.wrapper, "ibv_devices"],
-        env=Command([], variables).full_environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    ).stdout
-    devices = [line.split()[0] for line in listing.splitlines()[2:] if line.strip()]
-    if len(devices) != 1:
-        raise RuntimeError(f"ibv_devices should list one device, lists {devices}")
-    return devices[0]
+# ---- machines ----
+
+
+def counted_in_machine(kind: str, transport: Transport, variables: dict[str, str]) -> Job:
+    """What the devices' files say afterwards is what the processes have counted."""
+    program = [sys.executable, str(HERE / "machine_check.py")]
+    return Job(Command([*transport.in_machine(kind).wrapper, *program], variables))
+
+
+def mpi_in_machine(stack: stacks.Stack, kind: str, transport: Transport, variables: dict[str, str]) -> Job:
+    argv, environment = stack.launch(transport.in_machine(kind), RANKS, [str(stack.compile(CHECK))])
+    return Job(Command(argv, {**environment, **variables}))
 
 
 # ---- programs in two halves: a server and a client that learns from it over TCP where to send ----
@@ -358,6 +357,22 @@ CASES = [
         "mpi_check: ok",
         2000,
         transports=("efa", TCP.name),
+    ),
+    Case(
+        "machine-p4d",
+        "A machine with four devices: counters of fi_pingpong",
+        partial(counted_in_machine, "p4d"),
+        "machine_check: ok",
+        1000,
+        transports=VERBS,
+    ),
+    Case(
+        "machine-p5",
+        "A machine with 32 devices: MPICH 5.0.2",
+        partial(mpi_in_machine, stacks.MPICH, "p5"),
+        "mpi_check: ok",
+        2000,
+        transports=VERBS,
     ),
     Case(
         "fi_pingpong",

@@ -5,6 +5,7 @@ use crate::beside::Locked;
 use crate::clock;
 use crate::core::Core;
 use crate::core_lock::Held;
+use crate::counting;
 use crate::hints;
 use crate::host;
 use crate::key_file;
@@ -23,7 +24,7 @@ use crate::receive::Receiver;
 use crate::shared::{Shared, Unavailable, register_for_exit};
 use crate::stats::{LayerStats, Stats};
 use crate::stats_socket::StatsSocket;
-use srd_device::{AsyncEvent, Begun, Completion, CqId, DeviceError, QPS_PER_PORT, QpInit};
+use srd_device::{AsyncEvent, Begun, Completion, Counters, CqId, DeviceError, QPS_PER_PORT, QpInit};
 use srd_wire::{Gid, InstanceAddr, Nanos, Qpn, Time};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -625,6 +626,18 @@ impl Instance {
     ) -> Result<(), Unavailable> {
         self.shared.lock()?.on_begun.push(Box::new(told));
         Ok(())
+    }
+
+    /// From now on `counted` hears the device's counters, soon after they change and at the end, when they are what `SRD_STATS` has.
+    /// Of several calls of this the first counts. An earlier state may come after a later one.
+    pub fn on_counters(&self, counted: impl Fn(&Counters) + Send + Sync + 'static) {
+        if self.shared.counted.set(Box::new(counted)).is_ok()
+            && let Err(error) = counting::start(&self.shared)
+        {
+            log::warn_once(format_args!(
+                "cannot start a thread that tells counters, which are told at the end only: {error}"
+            ));
+        }
     }
 
     /// All counters.

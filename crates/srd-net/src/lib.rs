@@ -17,6 +17,7 @@ mod clock;
 mod copies;
 mod core;
 mod core_lock;
+mod counting;
 pub mod fault;
 #[doc(hidden)]
 pub mod frame;

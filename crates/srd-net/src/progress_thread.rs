@@ -194,10 +194,14 @@ impl Shared {
                 || now.since(start) > LONGEST_LINGER
         };
         if self.go_on_until(over).is_ok()
-            && let Some(file) = &self.stats_file
             && let Ok(mut core) = self.lock()
         {
-            self.stats_of(&mut core).write(file);
+            if let Some(file) = &self.stats_file {
+                self.stats_of(&mut core).write(file);
+            }
+            if let Some(counted) = self.counted.get() {
+                counted(&core.device.counters());
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Which of the instances that a process may have at an address somebody gets: the one that fewest have.
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A part in an instance of the process, for as long as this lives. The instance is opened by
@@ -23,9 +24,15 @@ fn taken() -> MutexGuard<'static, Vec<(IpAddr, u16)>> {
 impl Seat {
     /// In the one of `instances` at an address that fewest have, the first of such.
     pub fn take(ip: IpAddr, instances: u16) -> Seat {
+        Seat::take_among(ip, 0..instances)
+    }
+
+    /// The same among instances of these numbers: a device has instances of its own, also where it shares its address.
+    pub fn take_among(ip: IpAddr, instances: Range<u16>) -> Seat {
         let mut taken = taken();
         let others = |number: u16| taken.iter().filter(|&&seat| seat == (ip, number)).count();
-        let number = (0..instances).min_by_key(|&number| others(number)).unwrap_or(0);
+        let first = instances.start;
+        let number = instances.min_by_key(|&number| others(number)).unwrap_or(first);
         taken.push((ip, number));
         Seat { ip, number, process: std::process::id() }
     }
@@ -68,5 +75,7 @@ mod tests {
         drop(seats.remove(1));
         let named = Seat::take_at(ip, 0);
         assert_eq!((named.number(), Seat::take(ip, 3).number(), Seat::take(ip, 1).number()), (0, 1, 0));
+        let [second, third] = [(); 2].map(|()| Seat::take_among(ip, 8..10));
+        assert_eq!((second.number(), third.number()), (8, 9));
     }
 }

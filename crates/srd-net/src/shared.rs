@@ -61,7 +61,12 @@ pub(crate) struct Shared {
     pub(crate) reporters: Mutex<Vec<Reporter>>,
     /// The last counters of layers that have gone, in sum.
     pub(crate) of_the_gone: Mutex<Option<LayerStats>>,
+    /// Who adds the device's counters up elsewhere.
+    pub(crate) counted: OnceLock<CountedBy>,
 }
+
+/// See [`crate::Instance::on_counters`].
+pub(crate) type CountedBy = Box<dyn Fn(&srd_device::Counters) + Send + Sync>;
 
 /// Why an instance cannot be used here and now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,6 +146,7 @@ impl Shared {
             stats_socket: OnceLock::new(),
             reporters: Mutex::default(),
             of_the_gone: Mutex::default(),
+            counted: OnceLock::new(),
         })
     }
 

@@ -36,13 +36,26 @@ pub(crate) fn candidates() -> Vec<PathBuf> {
     login.map(|path| path.join("srd")).into_iter().chain([always]).collect()
 }
 
-/// Where processes of this user may have offered theirs: with or without a login of their own.
+/// Where processes of this user may have offered theirs: with or without a login of their own, and in machines
+/// ([`MACHINES`]).
 fn all_candidates() -> Vec<PathBuf> {
     let mut all = candidates();
     all.push(PathBuf::from(format!("/run/user/{}/srd", process::user())));
     all.sort();
     all.dedup();
+    let machines: Vec<PathBuf> = all.iter().flat_map(|directory| machines(directory)).collect();
+    all.extend(machines);
     all
+}
+
+/// What the name of a machine's directory begins with (`srd run --machine`). It lies in such a directory as this module's, and
+/// takes its place for the processes of the machine, who see one another only.
+pub const MACHINES: &str = "machine-";
+
+fn machines(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let named = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(MACHINES);
+    entries.filter(named).map(|entry| entry.path()).filter(|path| path.is_dir())
 }
 
 /// Makes the directory unless it is there. Refuses one that others could change.

@@ -130,16 +130,16 @@ pub const VARIABLES: &[Variable] = &[
     elsewhere(
         ReadBy::Efa,
         "SRD_EFA_PROFILE",
-        "which generation of EFA to resemble",
+        "which generation of EFA to resemble, outside a machine",
         "gen3",
         "gen1, gen2 or gen3",
     ),
     elsewhere(
         ReadBy::Efa,
         "SRD_EFA_PCI",
-        "PCI addresses to report, one for each device in turn",
-        "0000:00:00.0, also for devices beyond the list",
-        "comma-separated: domain:bus:device.function in hexadecimal",
+        "PCI address to report, outside a machine",
+        "0000:00:00.0, which is none",
+        "domain:bus:device.function in hexadecimal",
     ),
     elsewhere(
         ReadBy::Command,

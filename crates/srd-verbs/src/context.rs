@@ -86,7 +86,7 @@ impl Context {
         }
         let _one_at_a_time = self.opening.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if self.network.get().is_none() {
-            let (instance, seat) = self.device.address.open().map_err(|why| {
+            let (instance, seat) = self.device.open().map_err(|why| {
                 log::error(format_args!("{why}"));
                 Errno(libc::ENODEV)
             })?;
@@ -252,8 +252,7 @@ fn device_attributes(device: &Device) -> ibv_device_attr {
     let mut attr: ibv_device_attr = unsafe { std::mem::zeroed() };
     let version = env!("CARGO_PKG_VERSION").as_bytes();
     attr.fw_ver.iter_mut().zip(version).for_each(|(to, from)| *to = *from as libc::c_char);
-    attr.node_guid = device.guid().to_be();
-    attr.sys_image_guid = attr.node_guid;
+    attr.node_guid = device.guid.to_be();
     attr.max_mr_size = profile::MAX_MR_SIZE;
     attr.page_size_cap = 0xFFFF_FFFF_FFFF_F000;
     attr.vendor_id = profile::VENDOR_ID;

@@ -1,18 +1,19 @@
-//! The devices of this host: one for each local address that is to be used.
+//! The devices of this host: those of the machine that the process is in, or one, of the local address that is to be used.
 
 use crate::boundary::{Errno, Outcome, abi, readable};
 use crate::layout::constant::*;
 use crate::layout::*;
-use crate::local_address::{self, LocalAddress};
+use crate::local_address::LocalAddress;
+use crate::machine;
 use crate::profile::Profile;
-use crate::sysfs::{DeviceFiles, Tree};
+use crate::sysfs::PrivateTree;
 use libc::{c_char, c_int};
-use srd_net::log;
+use srd_machine::{HwCounters, PciAddress, Tree};
+use srd_net::{Instance, Seat, log};
 use srd_wire::Gid;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A device. Lives as long as the process, so that pointers to it stay good after the list has been freed.
 #[repr(C)]
@@ -22,6 +23,10 @@ pub(crate) struct Device {
     pub address: LocalAddress,
     /// What it resembles.
     pub profile: Profile,
+    /// Its GUID.
+    pub guid: u64,
+    /// Where what it counts is added up, in a machine.
+    counters: Option<HwCounters>,
 }
 
 // SAFETY: nothing in it changes after it has been made; the pointers in `ibv._ops` are never set.
@@ -30,9 +35,47 @@ unsafe impl Sync for Device {}
 unsafe impl Send for Device {}
 
 impl Device {
-    fn new(tree: &Tree, address: LocalAddress, index: usize) -> Result<Device, String> {
-        // Real ones are named by bus and slot, and programs look for `rdmap` or `efa` in front (UCCL).
-        let name = format!("rdmap{index}s31");
+    /// The device of the address that the settings choose, in a tree of this process.
+    fn private(tree: &Tree) -> Result<Device, String> {
+        let address = LocalAddress::chosen()?;
+        let profile = Profile::from_env()?;
+        let files = srd_machine::Device {
+            // Real ones are named by bus and slot, and programs look for `rdmap` or `efa` in front (UCCL).
+            name: "rdmap0s31".to_owned(),
+            number: 0,
+            pci: pci_address()?,
+            part_id: profile.part_id as u16,
+            numa_node: -1,
+            pcie_gts: 16,
+            guid: srd_machine::Device::guid_of(address.ip),
+            address: address.ip,
+            gbps: address.gbps,
+            rdma_read: profile.rdma_read,
+            rdma_write: profile.rdma_write,
+        };
+        let name = &files.name;
+        tree.add(&files, env!("CARGO_PKG_VERSION"))
+            .map_err(|error| format!("cannot write the files of device {name}: {error}"))?;
+        // What programs look for in /dev/infiniband (UCX): there is none, but they can be given one of this name.
+        Device::new(tree, &files, &files.name, address, profile, None)
+    }
+
+    /// A device of the machine that this process is in.
+    fn of_machine(files: &srd_machine::Device) -> Result<Device, String> {
+        let tree = Tree::at(Path::new("/sys"));
+        let address = LocalAddress::of(files)?;
+        let counters = tree.counters(&files.name);
+        Device::new(&tree, files, &files.verbs_name(), address, Profile::of(files), Some(counters))
+    }
+
+    fn new(
+        tree: &Tree,
+        files: &srd_machine::Device,
+        node: &str,
+        address: LocalAddress,
+        profile: Profile,
+        counters: Option<HwCounters>,
+    ) -> Result<Device, String> {
         let mut device = Device {
             ibv: ibv_device {
                 _ops: [0; 2],
@@ -44,39 +87,29 @@ impl Device {
                 ibdev_path: [0; IBV_SYSFS_PATH_MAX],
             },
             address,
-            profile: Profile::from_env()?,
+            profile,
+            guid: files.guid,
+            counters,
         };
-        let files = DeviceFiles {
-            name: &name,
-            gid: device.gid(),
-            guid: device.guid(),
-            pci: &pci_address(index)?,
-            gbps: device.address.gbps,
-            profile: device.profile,
-        };
-        tree.add(&files).map_err(|error| format!("cannot write the files of device {name}: {error}"))?;
-        fill(&mut device.ibv.name, name.as_bytes())?;
-        fill(&mut device.ibv.dev_name, name.as_bytes())?;
-        fill(&mut device.ibv.dev_path, bytes(&tree.dev_path(&name)))?;
-        fill(&mut device.ibv.ibdev_path, bytes(&tree.ibdev_path(&name)))?;
+        fill(&mut device.ibv.name, files.name.as_bytes())?;
+        fill(&mut device.ibv.dev_name, node.as_bytes())?;
+        fill(&mut device.ibv.dev_path, bytes(&tree.verbs_path(files)))?;
+        fill(&mut device.ibv.ibdev_path, bytes(&tree.device_path(&files.name)))?;
         Ok(device)
+    }
+
+    /// A running device, for a context.
+    pub fn open(&self) -> Result<(Arc<Instance>, Seat), String> {
+        let (instance, seat) = self.address.open()?;
+        if let Some(counters) = &self.counters {
+            machine::count(&instance, counters.clone());
+        }
+        Ok((instance, seat))
     }
 
     /// Its only GID: the address.
     pub fn gid(&self) -> Gid {
         Gid::from(self.address.ip)
-    }
-
-    /// A GUID for it: "locally administered", "SRD", and as much of the address as fits.
-    pub fn guid(&self) -> u64 {
-        let low = match self.address.ip {
-            IpAddr::V4(ip) => ip.to_bits(),
-            IpAddr::V6(ip) => {
-                let bits = ip.to_bits();
-                (bits >> 96) as u32 ^ (bits >> 64) as u32 ^ (bits >> 32) as u32 ^ bits as u32
-            }
-        };
-        0x0253_5244 << 32 | low as u64
     }
 
     /// What C calls it.
@@ -104,36 +137,18 @@ fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_encoded_bytes()
 }
 
-/// PCI address of the device with number `index`. All zeros mean "not on PCI" to MPICH, which otherwise insists that
-/// its hwloc knows the address; programs that match network and GPU by PCI want a real one (docs/design/efa-verbs.md, "Trap 5").
+/// The PCI address of a device outside a machine. All zeros mean "not on PCI" to MPICH since 5.0.2; before, it insists that its hwloc knows
+/// the address, and so do programs that match network and GPU by PCI want a real one (docs/design/efa-verbs.md, "Trap 5").
 /// The error says in words what is wrong with `SRD_EFA_PCI`.
-fn pci_address(index: usize) -> Result<String, String> {
-    const NONE: &str = "0000:00:00.0";
-    let Some(list) = std::env::var_os("SRD_EFA_PCI") else { return Ok(NONE.into()) };
-    let addresses: Option<Vec<String>> =
-        list.to_string_lossy().split(',').map(|text| parse_pci(text.trim())).collect();
-    let mut addresses = addresses.ok_or_else(|| {
+fn pci_address() -> Result<PciAddress, String> {
+    let none = PciAddress::NONE;
+    let Some(value) = std::env::var_os("SRD_EFA_PCI") else { return Ok(none) };
+    value.to_string_lossy().trim().parse().map_err(|()| {
         format!(
-            "SRD_EFA_PCI={list:?} is not possible; allowed: domain:bus:device.function in hexadecimal, such as {NONE} \
+            "SRD_EFA_PCI={value:?} is not possible; allowed: domain:bus:device.function in hexadecimal, such as {none} \
              or 0000:9a:1f.0"
         )
-    })?;
-    Ok(if index < addresses.len() { addresses.swap_remove(index) } else { NONE.into() })
-}
-
-fn parse_pci(text: &str) -> Option<String> {
-    let (domain, rest) = text.split_once(':')?;
-    let (bus, rest) = rest.split_once(':')?;
-    let (device, function) = rest.split_once('.')?;
-    let number = |text: &str, digits: usize| {
-        (!text.is_empty() && text.len() <= digits).then(|| u16::from_str_radix(text, 16).ok()).flatten()
-    };
-    let (device, function) = (number(device, 2)?, number(function, 1)?);
-    (device < 32 && function < 8).then_some(format!(
-        "{:04x}:{:02x}:{device:02x}.{function}",
-        number(domain, 4)?,
-        number(bus, 2)?
-    ))
+    })
 }
 
 /// What this process has found. A forked child starts anew: the files belong to its parent, and a lock may have been
@@ -145,7 +160,7 @@ struct Process {
 
 #[derive(Default)]
 struct Found {
-    tree: Option<Tree>,
+    trees: Vec<PrivateTree>,
     devices: Vec<&'static Device>,
 }
 
@@ -184,34 +199,32 @@ extern "C" fn at_exit() {
     // A forked child exits, too, but its parent still needs the files.
     if let Some(process) = process.filter(|process| process.pid == std::process::id())
         && let Ok(found) = process.found.try_lock()
-        && let Some(tree) = &found.tree
     {
-        tree.remove();
+        found.trees.iter().for_each(PrivateTree::remove);
     }
 }
 
 impl Found {
-    /// The devices of the addresses that there are now; known ones keep their identity.
+    /// The devices that there are now; known ones keep their identity.
     fn look(&mut self) -> Result<Vec<&'static Device>, String> {
-        let addresses = local_address::all()?;
-        if self.tree.is_none() && !addresses.is_empty() {
-            self.tree = Some(Tree::new()?);
-        }
-        let Some(tree) = &self.tree else { return Ok(Vec::new()) };
-        let mut list = Vec::with_capacity(addresses.len());
-        for address in addresses {
-            let device = match self.devices.iter().find(|device| device.address.ip == address.ip) {
-                Some(known) => known,
-                None => {
-                    let device = Device::new(tree, address, self.devices.len())?;
-                    let device: &'static Device = Box::leak(Box::new(device));
-                    self.devices.push(device);
-                    device
+        if let Some(machine) = machine::here()? {
+            if self.devices.is_empty() {
+                for files in &machine.devices {
+                    self.devices.push(Box::leak(Box::new(Device::of_machine(files)?)));
                 }
-            };
-            list.push(device);
+            }
+            return Ok(self.devices.clone());
         }
-        Ok(list)
+        let chosen = LocalAddress::chosen()?;
+        if let Some(known) = self.devices.iter().find(|device| device.address.ip == chosen.ip) {
+            return Ok(vec![known]);
+        }
+        // Another address than before: it has a tree of its own, and the files of the old one stay with its device.
+        let tree = PrivateTree::new()?;
+        let device: &'static Device = Box::leak(Box::new(Device::private(tree.tree())?));
+        self.devices.push(device);
+        self.trees.push(tree);
+        Ok(vec![device])
     }
 }
 
@@ -237,7 +250,7 @@ abi! {
     }
 
     exported value fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
-        Device::of(device).map_or(0, |device| device.guid().to_be())
+        Device::of(device).map_or(0, |device| device.guid.to_be())
     }
 
     /// -1, "not available": UCX would otherwise ask the kernel about the device of that number.
@@ -251,18 +264,4 @@ abi! {
 pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
     // SAFETY: the pointer is NULL or comes from `ibv_get_device_list`, whose devices are never freed.
     unsafe { device.as_ref() }.map_or(std::ptr::null(), |device| device.name.as_ptr())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pci_addresses_are_read_and_nonsense_is_refused() {
-        assert_eq!(parse_pci("0000:00:1f.0").as_deref(), Some("0000:00:1f.0"));
-        assert_eq!(parse_pci("1:9a:0.7").as_deref(), Some("0001:9a:00.7"));
-        for bad in ["", "00:1f.0", "0000:00:1f", "0000:00:20.0", "0000:00:1f.8", "0000:000:1f.0", "g:0:0.0"] {
-            assert_eq!(parse_pci(bad), None, "{bad}");
-        }
-    }
 }

@@ -22,6 +22,7 @@ mod efadv;
 mod event_queue;
 pub mod layout;
 mod local_address;
+mod machine;
 mod mr;
 mod objects;
 mod open;

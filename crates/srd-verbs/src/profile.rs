@@ -83,6 +83,17 @@ const PROFILES: [Profile; 3] = [
 const DEFAULT: Profile = PROFILES[2];
 
 impl Profile {
+    /// That of a machine's device: what its instance type has.
+    pub fn of(device: &srd_machine::Device) -> Profile {
+        Profile {
+            name: "machine",
+            part_id: device.part_id as u32,
+            rdma_read: device.rdma_read,
+            rdma_write: device.rdma_write,
+            unsolicited_write_recv: device.rdma_write,
+        }
+    }
+
     /// The one that `SRD_EFA_PROFILE` names; an error in words if there is none of that name.
     pub fn from_env() -> Result<Profile, String> {
         let Some(value) = std::env::var_os("SRD_EFA_PROFILE") else { return Ok(DEFAULT) };

@@ -11,6 +11,7 @@ mod info;
 mod key;
 mod lab;
 mod libraries;
+mod machine;
 mod metrics;
 mod output;
 mod perf;
@@ -58,6 +59,8 @@ enum Command {
     Env(env::Args),
     /// Run a program over OpenSRD
     Run(run::Args),
+    /// List machines with EFA devices (`srd run --machine`), or enter one
+    Machine(machine::Args),
     /// Make a key with which packets are sealed, or check one
     Key(key::Args),
     /// Measure latency, bandwidth and message rate between two hosts
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Machine(args) => machine::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Top(args) => top::run(&args),

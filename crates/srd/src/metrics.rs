@@ -8,7 +8,9 @@ mod table;
 use crate::output;
 use crate::top::sample::{self, Chosen};
 use gather::Snapshot;
+use srd_machine::Description;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -19,7 +21,8 @@ Examples:
   srd metrics --program lmp --peers 8       processes of one program, the 8 busiest peers of each
 
 All processes of this user on this host that use SRD are there, whichever network namespace they are in, unless they run with
-SRD_TOP=off. docs/METRICS.md has every name. Whoever can reach the address of --listen can read the counters.";
+SRD_TOP=off. In a machine (`srd run --machine`) those of the machine are, and its devices' counters besides, under the names of AWS's
+EFA exporter (node_amazonefa_*). docs/METRICS.md has every name. Whoever can reach the address of --listen can read the counters.";
 
 /// Peers of a process that are told of at most, whatever is asked for: processes themselves list no more.
 const MOST_PEERS: u32 = srd_net::MOST_PEERS as u32;
@@ -82,7 +85,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The counters of now.
 fn look(chosen: &Chosen, peers: usize) -> Snapshot {
-    Snapshot::of(&sample::take(chosen), peers)
+    let machine = Description::here().ok().flatten();
+    let names = machine.iter().flat_map(|machine| &machine.devices).map(|device| device.name.as_str());
+    let devices: Vec<PathBuf> = names.map(|name| Path::new("/sys/class/infiniband").join(name)).collect();
+    Snapshot::of(&sample::take(chosen), peers, &devices)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! and waits for its end.
 
 use crate::env::Layer;
+use crate::machine;
 use crate::sealed;
 use std::ffi::OsString;
 use std::io;
@@ -18,6 +19,7 @@ Examples:
   srd run -- env FI_EFA_ENABLE_SHM_TRANSFER=1 CMD   change one of the variables that srd sets
   srd run --provider -- mpirun -np 2 ./program      the libfabric provider srd; Open MPI, MPICH and Intel MPI take it
   srd run --provider --as-efa -- python3 serve.py   the provider under the name efa
+  srd run --efa --machine p5 -- ibv_devinfo         in a machine with the 32 devices of a p5.48xlarge in /sys and /dev
   srd run --provider --sealed -- mpirun -np 2 ./program   every packet encrypted and authenticated, with a key for this job
 
 Open MPI passes the environment on to other hosts only in part, so on several hosts put `srd run --` before the program instead
@@ -31,7 +33,10 @@ job must find the file under that name: give --key-dir a directory that they sha
 or that a script starts, also needs -x SRD_KEY_FILE.)
 Without such a directory bring a key to the hosts once (`srd key new`). Where SRD_KEY_FILE is set that key is used.
 
-Exit code: that of CMD; 1 if the libraries are missing, 126 if CMD cannot be executed, 127 if it is not found.";
+--machine takes a user namespace, or root. In front of mpirun all its ranks on this host are in the one machine; what they count
+is added up in /sys/class/infiniband/*/ports/1/hw_counters.
+
+Exit code: that of CMD; 1 if the libraries are missing or there can be no machine, 126 if CMD cannot be executed, 127 if it is not found.";
 
 /// Arguments of `srd run`.
 #[derive(clap::Args, Debug)]
@@ -39,6 +44,8 @@ Exit code: that of CMD; 1 if the libraries are missing, 126 if CMD cannot be exe
 pub struct Args {
     #[command(flatten)]
     layer: Layer,
+    #[command(flatten)]
+    machine: machine::Choice,
     #[command(flatten)]
     sealing: Sealing,
     /// The program and its arguments
@@ -62,11 +69,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let variables = args.layer.variables()?;
     // A job that was killed may have left some, and none of this one's processes need use any.
     srd_shm::clear_away_the_dead(Path::new(srd_shm::DIRECTORY));
+    let machine = args.machine.make()?;
     let (program, arguments) = args.command.split_first().expect("clap requires one");
     let mut command = Command::new(program);
     command.args(arguments).envs(variables.into_iter().map(|variable| (variable.name, variable.value)));
-    if args.sealing.sealed {
-        return sealed::run(command, args.sealing.key_dir.as_deref());
+    let key_dir = args.sealing.key_dir.as_deref();
+    match (machine, args.sealing.sealed) {
+        (Some(machine), true) => return machine.attend_sealed(command, key_dir),
+        (Some(machine), false) => return machine.attend(command),
+        (None, true) => return sealed::run(command, key_dir),
+        (None, false) => {}
     }
     let error = command.exec();
     eprintln!("srd: cannot run {}: {error}", program.display());

@@ -59,12 +59,26 @@ fn open_mpi_list(command: &Command) -> Option<OsString> {
 /// Runs a job. Without a key in the user's environment it gets one of its own, kept in `directory`, which all hosts of the
 /// job see; without one, where this user's processes on this host keep such things. Answers what the job answers.
 pub fn run(mut command: Command, directory: Option<&Path>) -> anyhow::Result<ExitCode> {
-    if let Some(file) = std::env::var_os("SRD_KEY_FILE") {
-        // The user's own choice, or that of an outer `srd run --sealed`.
-        srd_net::key_file::check(Path::new(&file))?;
+    if check_own_key()? {
         let error = command.exec();
         return Ok(cannot_run(&command, &error));
     }
+    run_with_key(command, directory)
+}
+
+/// The same for a program that this process waits for in any case.
+pub fn run_attended(command: Command, directory: Option<&Path>) -> anyhow::Result<ExitCode> {
+    if check_own_key()? { attend(command) } else { run_with_key(command, directory) }
+}
+
+/// Whether the user has a key already: his own choice, or that of an outer `srd run --sealed`.
+fn check_own_key() -> anyhow::Result<bool> {
+    let Some(file) = std::env::var_os("SRD_KEY_FILE") else { return Ok(false) };
+    srd_net::key_file::check(Path::new(&file))?;
+    Ok(true)
+}
+
+fn run_with_key(mut command: Command, directory: Option<&Path>) -> anyhow::Result<ExitCode> {
     if let Some(name) = RANK_VARIABLES.iter().find(|name| std::env::var_os(name).is_some()) {
         anyhow::bail!(
             "--sealed belongs before the launcher (mpirun): this is one of its ranks ({name} is set), and each would make a \
@@ -91,7 +105,7 @@ fn cannot_run(command: &Command, error: &io::Error) -> ExitCode {
 }
 
 /// Runs the command to its end, and hands it the signals that this process gets in its place.
-fn attend(mut command: Command) -> anyhow::Result<ExitCode> {
+pub fn attend(mut command: Command) -> anyhow::Result<ExitCode> {
     let ours = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
     let ignored = ignored_signals();
     // What is ignored, by nohup(1) for one, the command is to ignore, too: a handler would end that.

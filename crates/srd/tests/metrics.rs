@@ -25,7 +25,7 @@ fn parsed(text: &str) -> HashMap<String, f64> {
             match what {
                 "TYPE" => {
                     assert!(families.insert(name.to_owned()), "{name} comes twice");
-                    assert!(matches!(words.next(), Some("counter" | "gauge")), "{line}");
+                    assert!(matches!(words.next(), Some("counter" | "gauge" | "unknown")), "{line}");
                     family = name.to_owned();
                 }
                 "UNIT" => assert!(name == family && name.ends_with(words.next().unwrap()), "{line}"),

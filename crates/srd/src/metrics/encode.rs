@@ -15,6 +15,7 @@ fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Counter => "counter",
         Kind::Gauge => "gauge",
+        Kind::Unknown => "unknown",
     }
 }
 
@@ -90,7 +91,7 @@ mod tests {
     fn labels_are_escaped_and_the_text_has_an_end() {
         let answer = json!({"pid": 7, "program": "a\"b\\c\nd", "address": "10.0.0.1:1", "mtu": 1500,
             "transport": {"tx_pkts": 18_446_744_073_709_551_615u64}});
-        let text = text(&Snapshot::of(&sample(&[answer]), 8));
+        let text = text(&Snapshot::of(&sample(&[answer]), 8, &[]));
         // A control character of a program's name becomes a question mark before it comes here.
         let labels = r#"{pid="7",program="a\"b\\c?d",address="10.0.0.1:1"}"#;
         assert!(text.contains(&format!("\nsrd_tx_packets_total{labels} 18446744073709551615\n")), "{text}");
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn nobody_there_is_still_an_answer() {
-        let text = text(&Snapshot::of(&sample(&[]), 8));
+        let text = text(&Snapshot::of(&sample(&[]), 8, &[]));
         assert!(text.contains("\nsrd_processes 0\n"), "{text}");
     }
 }

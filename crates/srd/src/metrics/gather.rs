@@ -6,6 +6,8 @@ use crate::top::sample::{Sample, Silent, Told};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::PathBuf;
 
 /// Instances that are told of at most.
 const MOST_INSTANCES: usize = 512;
@@ -78,8 +80,8 @@ impl Filling {
 }
 
 impl Snapshot {
-    /// The metrics of a sample, with so many peers of each kind for each process.
-    pub fn of(sample: &Sample, peers: usize) -> Snapshot {
+    /// The metrics of a sample, with so many peers of each kind for each process, and of the devices whose directories these are.
+    pub fn of(sample: &Sample, peers: usize, devices: &[PathBuf]) -> Snapshot {
         let mut seen = HashSet::new();
         let fits = |told: &&Told| {
             seen.insert((told.pid, told.stats.address.clone())) && seen.len() <= MOST_INSTANCES
@@ -97,6 +99,7 @@ impl Snapshot {
                     filling.add(metric.merge, Labels::new(), whole(sample.silent.len()))
                 }
                 "srd_processes_left_out" => filling.add(metric.merge, Labels::new(), whole(left_out)),
+                _ if metric.scope == Scope::Port => fill_ports(&mut filling, metric, devices),
                 _ => told.iter().for_each(|(told, answer)| fill(&mut filling, metric, told, answer, peers)),
             }
             Family { metric, samples: filling.samples }
@@ -110,6 +113,25 @@ fn whole(n: usize) -> Number {
     Number::Whole(n as u64)
 }
 
+/// Of devices, by their directories.
+fn fill_ports(filling: &mut Filling, metric: &Metric, devices: &[PathBuf]) {
+    for directory in devices {
+        let port = directory.join("ports/1");
+        let device =
+            directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        for source in metric.sources {
+            let value = match source.at {
+                "" => Some(1),
+                file => fs::read_to_string(port.join(file)).ok().and_then(|text| text.trim().parse().ok()),
+            };
+            let labels = vec![("device", printable(&device)), ("port", "1".to_owned())];
+            value
+                .into_iter()
+                .for_each(|value| filling.add(metric.merge, labels.clone(), Number::Whole(value)));
+        }
+    }
+}
+
 fn fill(filling: &mut Filling, metric: &Metric, told: &Told, answer: &Value, most: usize) {
     let stats = &told.stats;
     let labels = vec![
@@ -120,7 +142,7 @@ fn fill(filling: &mut Filling, metric: &Metric, told: &Told, answer: &Value, mos
     let listed = |at: &str| answer[at].as_array().map_or(&[][..], Vec::as_slice);
     let named = |peer: &Value| printable(peer["address"].as_str().unwrap_or_default());
     match metric.scope {
-        Scope::Host => {}
+        Scope::Host | Scope::Port => {}
         Scope::Process if metric.name == "srd_peers_left_out" => {
             let told_of = listed("peers").len().min(most);
             filling.add(metric.merge, labels, whole(stats.peer_count.saturating_sub(told_of)));
@@ -201,7 +223,7 @@ pub mod tests {
     fn losses_are_told_by_cause() {
         let answer = json!({"pid": 7, "program": "lmp", "address": "10.0.0.1:17408",
             "transport": {"lost_by_timer": 3, "retrans_timeout_events": 5, "lost_by_rack": u64::MAX}});
-        let snapshot = Snapshot::of(&sample(&[answer]), 8);
+        let snapshot = Snapshot::of(&sample(&[answer]), 8, &[]);
         let told = samples(&snapshot, "srd_lost_packets");
         let labels = |cause: &str| -> Labels {
             vec![
@@ -226,7 +248,7 @@ pub mod tests {
         let peers: Vec<Value> =
             (0..5).map(|i| json!({"address": format!("10.0.0.2:{i}"), "tx_pkts": i})).collect();
         let answer = json!({"pid": 7, "program": "a", "address": "b", "peer_count": 300, "peers": peers});
-        let snapshot = Snapshot::of(&sample(&[answer]), 2);
+        let snapshot = Snapshot::of(&sample(&[answer]), 2, &[]);
         assert_eq!(samples(&snapshot, "srd_peer_tx_packets").len(), 2);
         assert_eq!(samples(&snapshot, "srd_peers_left_out")[0].1, Number::Whole(298));
     }
@@ -236,7 +258,7 @@ pub mod tests {
         let peer = |pkts: u64, rtt: f64| json!({"address": "10.0.0.2:1", "tx_pkts": pkts, "rtt_us": rtt});
         let answer =
             json!({"pid": 7, "program": "a", "address": "b", "peers": [peer(1, 10.0), peer(2, 20.0)]});
-        let snapshot = Snapshot::of(&sample(&[answer.clone(), answer]), 8);
+        let snapshot = Snapshot::of(&sample(&[answer.clone(), answer]), 8, &[]);
         assert_eq!(samples(&snapshot, "srd_peer_tx_packets")[0].1, Number::Whole(3));
         let Number::Real(rtt) = samples(&snapshot, "srd_peer_rtt_seconds")[0].1 else { panic!("a quantity") };
         assert!((rtt - 10e-6).abs() < 1e-12);
@@ -248,10 +270,26 @@ pub mod tests {
     }
 
     #[test]
+    fn devices_are_told_by_name_and_port() {
+        let device = std::env::temp_dir().join(format!("srd-gather-{}/rdmap79s0", std::process::id()));
+        fs::create_dir_all(device.join("ports/1/hw_counters")).unwrap();
+        fs::write(device.join("ports/1/hw_counters/tx_bytes"), "18446744073709551615\n").unwrap();
+        let snapshot = Snapshot::of(&sample(&[]), 8, std::slice::from_ref(&device));
+        fs::remove_dir_all(device.parent().unwrap()).unwrap();
+        let labels: Labels = vec![("device", "rdmap79s0".into()), ("port", "1".into())];
+        assert_eq!(
+            samples(&snapshot, "node_amazonefa_tx_bytes"),
+            [(labels.clone(), Number::Whole(u64::MAX))]
+        );
+        assert_eq!(samples(&snapshot, "node_amazonefa_info"), [(labels, Number::Whole(1))]);
+        assert_eq!(samples(&snapshot, "node_amazonefa_rx_bytes"), [], "no such file");
+    }
+
+    #[test]
     fn errors_are_told_by_number_and_bounded() {
         let errors: serde_json::Map<String, Value> = (0..100).map(|n| (n.to_string(), json!(1))).collect();
         let answer = json!({"pid": 7, "program": "a", "address": "b", "transmit": {"errors": errors}});
-        let snapshot = Snapshot::of(&sample(&[answer]), 8);
+        let snapshot = Snapshot::of(&sample(&[answer]), 8, &[]);
         assert_eq!(samples(&snapshot, "srd_tx_errors").len(), MOST_KEYS);
     }
 }

@@ -10,6 +10,8 @@ pub enum Kind {
     Counter,
     /// It does not.
     Gauge,
+    /// It does, and has a name that others have given it, without `_total`.
+    Unknown,
 }
 
 /// What there is one of it for.
@@ -25,6 +27,8 @@ pub enum Scope {
     Peer,
     /// Each of its peers through shared memory: `peer` and `endpoint` besides.
     LocalPeer,
+    /// Each EFA device of the machine that this command is in: `device`, `port`. Sources are files below the port's directory.
+    Port,
 }
 
 /// How values of the same labels become one: an instance with several receive ports may have several contexts with a peer.
@@ -75,7 +79,7 @@ impl Metric {
     pub fn sample_name(&self) -> String {
         match self.kind {
             Kind::Counter => format!("{}_total", self.name),
-            Kind::Gauge => self.name.to_string(),
+            Kind::Gauge | Kind::Unknown => self.name.to_string(),
         }
     }
 }
@@ -133,6 +137,12 @@ const fn peer_gauge(name: &'static str, help: &'static str, sources: &'static [S
 
 const fn local(name: &'static str, help: &'static str, sources: &'static [Source]) -> Metric {
     metric(Scope::LocalPeer, Kind::Counter, name, help, sources)
+}
+
+/// A counter of a port of a device, by the name that AWS's exporter gives it (awslabs/awsome-distributed-training,
+/// `3.efa-node-exporter/amazon_efa_linux.go`).
+const fn port(name: &'static str, help: &'static str, sources: &'static [Source]) -> Metric {
+    metric(Scope::Port, Kind::Unknown, name, help, sources)
 }
 
 const fn layers(name: &'static str, help: &'static str, sources: &'static [Source]) -> Metric {
@@ -301,6 +311,31 @@ pub const METRICS: &[Metric] = &[
     bytes(local("srd_local_peer_tx_bytes", "Their bytes.", &[at("/tx_bytes")])),
     bytes(local("srd_local_peer_rx_bytes", "Bytes of messages received from it through shared memory.", &[at("/rx_bytes")])),
     bytes(local("srd_local_peer_copied_bytes", "Bytes copied out of its memory.", &[at("/copied_bytes")])),
+    // Devices of a machine.
+    port("node_amazonefa_info", "1 for each device.", &[at("")]),
+    port("node_amazonefa_tx_bytes", "Payload bytes sent, retransmissions included.", &[at("hw_counters/tx_bytes")]),
+    port("node_amazonefa_tx_pkts", "Packets sent.", &[at("hw_counters/tx_pkts")]),
+    port("node_amazonefa_rx_bytes", "Payload bytes received, duplicates excluded.", &[at("hw_counters/rx_bytes")]),
+    port("node_amazonefa_rx_pkts", "Packets received.", &[at("hw_counters/rx_pkts")]),
+    port("node_amazonefa_rx_drops", "Packets dropped on arrival.", &[at("hw_counters/rx_drops")]),
+    port("node_amazonefa_send_bytes", "Bytes of sends that completed well.", &[at("hw_counters/send_bytes")]),
+    port("node_amazonefa_send_wrs", "Sends that completed well.", &[at("hw_counters/send_wrs")]),
+    port("node_amazonefa_recv_bytes", "Bytes of sends received.", &[at("hw_counters/recv_bytes")]),
+    port("node_amazonefa_recv_wrs", "Receives that a send completed.", &[at("hw_counters/recv_wrs")]),
+    port("node_amazonefa_rdma_read_wrs", "RDMA reads that completed well.", &[at("hw_counters/rdma_read_wrs")]),
+    port("node_amazonefa_rdma_read_bytes", "Bytes that they brought.", &[at("hw_counters/rdma_read_bytes")]),
+    port("node_amazonefa_rdma_read_wr_err", "RDMA reads that completed with an error.", &[at("hw_counters/rdma_read_wr_err")]),
+    port("node_amazonefa_rdma_read_resp_bytes", "Bytes that peers have read.", &[at("hw_counters/rdma_read_resp_bytes")]),
+    port("node_amazonefa_rdma_write_wrs", "RDMA writes that completed well.", &[at("hw_counters/rdma_write_wrs")]),
+    port("node_amazonefa_rdma_write_bytes", "Bytes that they took.", &[at("hw_counters/rdma_write_bytes")]),
+    port("node_amazonefa_rdma_write_wr_err", "RDMA writes that completed with an error.", &[at("hw_counters/rdma_write_wr_err")]),
+    port("node_amazonefa_rdma_write_recv_bytes", "Bytes that peers have written.", &[at("hw_counters/rdma_write_recv_bytes")]),
+    port("node_amazonefa_retrans_bytes", "Payload bytes sent again.", &[at("hw_counters/retrans_bytes")]),
+    port("node_amazonefa_retrans_pkts", "Packets sent again.", &[at("hw_counters/retrans_pkts")]),
+    port("node_amazonefa_retrans_timeout_events", "Retransmission timers that expired.", &[at("hw_counters/retrans_timeout_events")]),
+    port("node_amazonefa_unresponsive_remote_events", "Peers that stopped answering, or never did.", &[at("hw_counters/unresponsive_remote_events")]),
+    port("node_amazonefa_impaired_remote_conn_events", "Peers that lost paths or restarted while work was outstanding.", &[at("hw_counters/impaired_remote_conn_events")]),
+    port("node_amazonefa_lifespan", "For how long a card's counters are kept before it is asked again, in ms.", &[at("hw_counters/lifespan")]),
 ];
 
 /// The table as a document.
@@ -313,7 +348,7 @@ pub fn markdown() -> String {
          Counters grow from the opening of an instance on; in samples their names end with `_total`. Names end with the unit, if\n\
          there is one. Every process has the labels `pid`, `program` and `address` (a process has an entry for each of its\n\
          instances); peers over the network have `peer` besides, peers through shared memory `peer` and `endpoint`, the number of\n\
-         the endpoint here. Of each process at most `--peers` peers of either kind are told of (64 unless set, at most 256), of a\n\
+         the endpoint here; devices have `device` and `port`. Of each process at most `--peers` peers of either kind are told of (64 unless set, at most 256), of a\n\
          host at most 512 instances, of numbered errors at most 32 numbers: what is left out is counted.\n\n\
          Where an instance has several contexts with a peer, because it receives on several ports, their values are added; of round\n\
          trips, and of whether it answers, that of the context with the most traffic is given.\n\n\
@@ -326,6 +361,7 @@ pub fn markdown() -> String {
         (Scope::Layers, "The messaging layers of each instance, together (libfabric's programs)"),
         (Scope::Peer, "Each of its peers over the network"),
         (Scope::LocalPeer, "Each of its peers through shared memory"),
+        (Scope::Port, "Each EFA device of a machine (`srd run --machine`), where `srd metrics` runs in one"),
     ];
     for (scope, title) in scopes {
         let _ =
@@ -334,6 +370,7 @@ pub fn markdown() -> String {
             let kind = match metric.kind {
                 Kind::Counter => "counter",
                 Kind::Gauge => "gauge",
+                Kind::Unknown => "unknown",
             };
             let _ = writeln!(
                 text,
@@ -369,7 +406,12 @@ mod tests {
         for metric in METRICS {
             assert!(names.insert(metric.name), "{} twice", metric.name);
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-            assert!(metric.name.starts_with("srd_") && metric.name.chars().all(fits), "{}", metric.name);
+            let prefix = if metric.scope == Scope::Port { "node_amazonefa_" } else { "srd_" };
+            assert!(metric.name.starts_with(prefix) && metric.name.chars().all(fits), "{}", metric.name);
+            assert!(metric.help.ends_with('.'), "{}", metric.name);
+            if metric.kind == Kind::Unknown {
+                continue; // others have named it
+            }
             assert!(!metric.name.ends_with("_total") && !metric.name.ends_with("_info"), "{}", metric.name);
             for unit in ["bytes", "seconds"] {
                 assert_eq!(
@@ -379,7 +421,6 @@ mod tests {
                     metric.name
                 );
             }
-            assert!(metric.help.ends_with('.'), "{}", metric.name);
             let labels: BTreeSet<_> = metric.sources.iter().map(|source| source.label).collect();
             assert_eq!(labels.len(), metric.sources.len(), "{} has values with the same labels", metric.name);
         }
@@ -390,6 +431,14 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/METRICS.md");
         let written = std::fs::read_to_string(path).unwrap();
         assert!(written == markdown(), "`srd metrics --document > docs/METRICS.md` writes it anew");
+    }
+
+    #[test]
+    fn every_counter_of_a_port_has_a_metric() {
+        for name in srd_machine::PORT_COUNTERS {
+            let metric = format!("node_amazonefa_{name}");
+            assert!(METRICS.iter().any(|known| known.name == metric), "{metric}");
+        }
     }
 
     #[test]

@@ -1,0 +1,99 @@
+//! Where the machines of a user are found: a directory for each, beside the sockets of `srd top`, locked for as long as a process
+//! of the machine has it. The processes of the machine have it in the place of the directory above, so that those of two
+//! machines do not see each other's keys and counters.
+
+use anyhow::{Context, bail};
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use serde::{Deserialize, Serialize};
+use srd_machine::LockedDirectory;
+use srd_net::stats_directory::{self, MACHINES};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// What a machine tells of itself to this host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Running {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub product: String,
+    /// The process that has made it, and is in its namespaces.
+    pub pid: i32,
+}
+
+/// The directory of a machine of this process.
+pub struct Entry {
+    directory: LockedDirectory,
+    /// The one that it lies in, for when it has taken its place.
+    above: File,
+}
+
+impl Entry {
+    pub fn make(name: &str, product: &str) -> anyhow::Result<Entry> {
+        let base = base()?;
+        LockedDirectory::sweep(&base, MACHINES);
+        let directory = match LockedDirectory::named(&base, &format!("{MACHINES}{name}")) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                bail!("a machine {name} runs already; give this one another name (--machine-name)")
+            }
+            result => result.with_context(|| format!("cannot keep a machine in {}", base.display()))?,
+        };
+        // Programs inherit the lock: what of theirs is there stays for as long as one of them lives, whatever becomes of this process.
+        fcntl(directory.lock(), FcntlArg::F_SETFD(FdFlag::empty()))?;
+        let pid = nix::unistd::getpid().as_raw();
+        let running = Running { name: name.to_owned(), product: product.to_owned(), pid };
+        fs::write(directory.path().join("machine"), serde_json::to_vec(&running)?)?;
+        let above = OpenOptions::new().read(true).custom_flags(OFlag::O_PATH.bits()).open(&base)?;
+        Ok(Entry { directory, above })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The machine's program has ended. If others of its processes still have something in the directory, that stays until somebody
+    /// sweeps after them.
+    pub fn remove(&self) {
+        let Some(name) = self.path().file_name() else { return };
+        let path = PathBuf::from(format!("/proc/self/fd/{}", self.above.as_raw_fd())).join(name);
+        let _ = fs::remove_file(path.join("machine"));
+        let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+        if entries.count() <= 1 {
+            let _ = fs::remove_dir_all(&path); // the lock
+        }
+    }
+}
+
+fn base() -> anyhow::Result<PathBuf> {
+    stats_directory::private().context("there is no directory in which machines are found")
+}
+
+/// The machines of this user that run.
+pub fn running() -> Vec<Running> {
+    let Ok(base) = stats_directory::private() else { return Vec::new() };
+    LockedDirectory::sweep(&base, MACHINES);
+    let read = |path: PathBuf| serde_json::from_slice::<Running>(&fs::read(path.join("machine")).ok()?).ok();
+    let mut all: Vec<Running> = LockedDirectory::live(&base, MACHINES).into_iter().filter_map(read).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// The one of that name, or the only one.
+pub fn find(name: Option<&str>) -> anyhow::Result<Running> {
+    let running = running();
+    let names = || running.iter().map(|machine| machine.name.as_str()).collect::<Vec<_>>().join(", ");
+    let found = match name {
+        Some(name) => running.iter().find(|machine| machine.name == name),
+        None if running.len() == 1 => running.first(),
+        None => None,
+    };
+    match (found, running.is_empty(), name) {
+        (Some(found), ..) => Ok(found.clone()),
+        (None, true, _) => bail!("no machine of this user runs; `srd run --machine TYPE -- CMD` starts one"),
+        (None, false, Some(name)) => bail!("no machine {name} runs; there are {}", names()),
+        (None, false, None) => bail!("several machines run, name one: {}", names()),
+    }
+}
