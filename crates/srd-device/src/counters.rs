@@ -74,6 +74,8 @@ counters! {
         refused_msgs,
         /// UD messages dropped: no receive buffer, another queue key, or a buffer too short.
         ud_drops,
+        /// Work requests that the program has written to a queue in memory itself (`efadv_query_qp_wqs(3)`).
+        wrs_from_memory,
         /// Completions lost because their queue was full.
         cq_overruns,
         /// Asynchronous events lost because nobody took them.

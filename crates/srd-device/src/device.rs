@@ -122,6 +122,13 @@ impl<M: Memory> Device<M> {
         self.objects.dereg_mr(&mut self.endpoint, key)
     }
 
+    /// The key of the region that a descriptor names, which has room for its lower 24 bits; one that opens nothing if there is no
+    /// such region.
+    #[inline]
+    pub fn key_of_descriptor(&self, bits: u32) -> MrKey {
+        self.objects.regions.of_descriptor(bits)
+    }
+
     /// A completion queue of `depth` entries. It cannot overrun if it is as deep as the queues that complete there.
     pub fn create_cq(&mut self, depth: u32) -> Result<CqId, DeviceError> {
         self.objects.create_cq(depth)
@@ -299,6 +306,19 @@ impl<M: Memory> Device<M> {
         if let Ok(index) = self.objects.qp_index(qpn) {
             self.objects.qp_mut(index).rq.take_newest_first();
         }
+    }
+
+    /// From now on the queue pair takes so many receives: of one descriptor each, if its program writes descriptors itself.
+    pub fn set_receives(&mut self, qpn: Qpn, receives: u32) {
+        if let Ok(index) = self.objects.qp_index(qpn) {
+            let most = self.objects.config.max_rq;
+            self.objects.qp_mut(index).init.rq_depth = receives.min(most);
+        }
+    }
+
+    /// So many work requests came from queues in the program's memory.
+    pub fn count_from_memory(&mut self, requests: u64) {
+        self.objects.counters.wrs_from_memory += requests;
     }
 
     /// Of messages of `least` bytes and more to that queue pair, which is an SRD one, is told as soon as their first packet is there,

@@ -9,6 +9,7 @@ use std::ops::Range;
 /// A registered region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region {
+    key: MrKey,
     pub pd: PdId,
     addr: u64,
     len: u64,
@@ -38,14 +39,18 @@ pub(crate) enum RemoteAccess {
 pub(crate) struct Regions {
     domains: Vec<Option<Domain>>,
     max_domains: u32,
+    /// By what their keys are to descriptors.
     regions: HashMap<u32, Region, KeyedHash>,
     max_regions: u32,
     keys: KeySource,
 }
 
+/// The bits of a local key for which a descriptor has room (`efa_io_defs.h`, `EFA_IO_TX_BUF_DESC_LKEY_MASK`). No two regions
+/// have the same, so that a program's own descriptors tell them apart; a remote key has all 32.
+const DESCRIPTOR_BITS: u32 = 0x00FF_FFFF;
+
 /// Where keys come from. All 32 bits are drawn, so that who has been given keys cannot tell any other: neither those of
-/// other regions nor the next ones. (`efa_io_defs.h` has 24 bits of local key in a work request, which no program of ours
-/// sees; a remote key has 32.)
+/// other regions nor the next ones.
 #[derive(Debug)]
 struct KeySource {
     secret: [u64; 2],
@@ -148,19 +153,20 @@ impl Regions {
         self.enter(pd)?;
         let key = loop {
             let key = self.keys.draw();
-            if key != 0 && !self.regions.contains_key(&key) {
-                break key;
+            if key & DESCRIPTOR_BITS != 0 && !self.regions.contains_key(&(key & DESCRIPTOR_BITS)) {
+                break MrKey(key);
             }
         };
-        self.regions.insert(key, Region { pd, addr, len, iova, access });
-        Ok(MrKey(key))
+        self.regions.insert(key.0 & DESCRIPTOR_BITS, Region { key, pd, addr, len, iova, access });
+        Ok(key)
     }
 
     pub fn deregister(&mut self, key: MrKey) -> Result<(), DeviceError> {
-        let Some(region) = self.regions.remove(&key.0) else {
+        let Some(&Region { pd, .. }) = self.get(key) else {
             return Err(DeviceError::NotFound("memory region: take the key from reg_mr"));
         };
-        self.leave(region.pd);
+        self.regions.remove(&(key.0 & DESCRIPTOR_BITS));
+        self.leave(pd);
         Ok(())
     }
 
@@ -173,7 +179,12 @@ impl Regions {
 
     #[inline]
     pub fn get(&self, key: MrKey) -> Option<&Region> {
-        self.regions.get(&key.0)
+        self.regions.get(&(key.0 & DESCRIPTOR_BITS)).filter(|region| region.key == key)
+    }
+
+    /// The whole of a key of which a descriptor holds the lower bits; 0, which is no region's, if there is none.
+    pub fn of_descriptor(&self, bits: u32) -> MrKey {
+        self.regions.get(&(bits & DESCRIPTOR_BITS)).map_or(MrKey(0), |region| region.key)
     }
 
     /// The memory of a local element, if its key covers it and permits the access. An element without bytes opens
@@ -247,6 +258,22 @@ mod tests {
                 assert!((32_768 - 768..32_768 + 768).contains(&count), "bit {bit}: {count} of 65,536");
             }
         }
+    }
+
+    #[test]
+    fn a_descriptor_names_a_region_by_24_bits_of_its_key() {
+        let mut regions = Regions::new(1, 1 << 12, KeyedHash::new(1));
+        let pd = regions.alloc_pd().unwrap();
+        let keys: Vec<MrKey> = (0..1 << 12).map(|_| regions.register(pd, 0, 8, 0, ALL).unwrap()).collect();
+        for &key in &keys {
+            assert_eq!(regions.of_descriptor(key.0 & 0xFF_FFFF), key);
+            assert!(
+                regions.get(MrKey(key.0 ^ 1 << 31)).is_none(),
+                "the others are needed, too, by who is not the program"
+            );
+        }
+        regions.deregister(keys[0]).unwrap();
+        assert_eq!(regions.of_descriptor(keys[0].0 & 0xFF_FFFF), MrKey(0));
     }
 
     #[test]

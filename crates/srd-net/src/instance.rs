@@ -415,6 +415,18 @@ impl Instance {
         Ok(())
     }
 
+    /// After polls that have found nothing: sleeps until a packet comes or something is due, and not longer than `at_most`. It counts as
+    /// polling: packets are left to whoever calls this.
+    pub fn rest(&self, at_most: Duration) -> Result<(), Unavailable> {
+        let shared = &*self.shared;
+        let due = shared.lock()?.next_timeout();
+        let now = clock::now();
+        let until = due.min(now + Nanos(at_most.as_nanos() as u64));
+        shared.poll_activity.rests(until);
+        shared.poll_set.wait(Some(Duration::from_nanos(until.since(now).0)));
+        Ok(())
+    }
+
     /// One poll of a layer above that takes the completions of `cq` itself: moves packets, runs `f`, transmits what follows.
     /// `f` takes all completions, and answers whether it has found anything to do. Afterwards the queue is armed: what comes
     /// later, while nobody calls, is told to the handlers of [`Instance::on_notification`]. With `may_rest` a poll that finds

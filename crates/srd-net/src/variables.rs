@@ -142,6 +142,13 @@ pub const VARIABLES: &[Variable] = &[
         "domain:bus:device.function in hexadecimal",
     ),
     elsewhere(
+        ReadBy::Efa,
+        "SRD_EFA_DIRECT",
+        "whether programs may write work requests to the device's queues themselves, as libfabric's direct data path does",
+        "on",
+        "on or off",
+    ),
+    elsewhere(
         ReadBy::Command,
         "SRD_LIB_DIR",
         "directory of efa (libibverbs.so.1 and libefa.so.1), fi (libsrd-fi.so) and fi-efa (libefa-fi.so), or of the libraries of one of them",

@@ -34,15 +34,17 @@ impl AsyncQueue {
     pub fn deliver(&self, event: AsyncEvent, objects: &Objects) {
         match event {
             AsyncEvent::QpFatal(qpn) => {
-                objects.with_qp(qpn, |qp| self.0.push_if(Waiting::QpFatal(qp), || true));
+                objects.with_qp(qpn, |qp| _ = self.0.push_if(Waiting::QpFatal(qp), || true));
             }
             AsyncEvent::CqOverrun(id) => {
-                objects.with_cq(id, |cq| self.0.push_if(Waiting::CqError(cq), || true));
+                objects.with_cq(id, |cq| _ = self.0.push_if(Waiting::CqError(cq), || true));
             }
             AsyncEvent::RemoteUnresponsive { .. } => {
                 self.0.push_if(Waiting::RemoteUnresponsive, || true);
             }
-            AsyncEvent::DeviceFatal => self.0.push_if(Waiting::DeviceFatal, || true),
+            AsyncEvent::DeviceFatal => {
+                self.0.push_if(Waiting::DeviceFatal, || true);
+            }
         }
     }
 

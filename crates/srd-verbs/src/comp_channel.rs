@@ -39,7 +39,7 @@ impl CompChannel {
 abi! {
     exported pointer fn ibv_create_comp_channel(context: *mut ibv_context) -> ibv_comp_channel {
         let context = Context::of(context)?;
-        let events = Arc::new(EventQueue::new()?);
+        let events = Arc::new(EventQueue::of_words(|cq: &Pointer<ibv_cq>| cq.get() as u64)?);
         let channel = Box::leak(Box::new(CompChannel {
             ibv: ibv_comp_channel { context: context.pointer(), fd: events.fd(), refcnt: 0 },
             users: AtomicI32::new(0),

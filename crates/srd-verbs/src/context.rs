@@ -5,6 +5,7 @@
 use crate::async_queue::AsyncQueue;
 use crate::boundary::{Errno, Outcome, abi, copy_out, object, writable};
 use crate::device_list::Device;
+use crate::doorbells::{Doorbells, Watch};
 use crate::layout::constant::*;
 use crate::layout::*;
 use crate::objects::Objects;
@@ -27,6 +28,8 @@ pub(crate) struct Context {
     pub async_events: Arc<AsyncQueue>,
     /// What the program has made and not destroyed yet.
     pub objects: Arc<Objects>,
+    /// The queues that the program writes and reads itself.
+    pub doorbells: Doorbells,
 }
 
 /// The part of a context that needs the network. Opened when the first object needs it: many programs open every
@@ -61,6 +64,7 @@ impl Context {
             opening: Mutex::new(()),
             async_events,
             objects: Arc::default(),
+            doorbells: Doorbells::default(),
         }))
     }
 
@@ -95,6 +99,25 @@ impl Context {
             let _ = self.network.set(Network { instance, _seat: seat, _async_events: subscription });
         }
         self.network.get().map(|network| &network.instance).ok_or(Errno::IO)
+    }
+
+    /// For the thread that looks at queues in memory. EOPNOTSUPP if there are to be none (`SRD_EFA_DIRECT`).
+    pub fn watch(&self) -> Outcome<Watch> {
+        match std::env::var_os("SRD_EFA_DIRECT") {
+            None => {}
+            Some(value) if value == "on" => {}
+            Some(value) => {
+                if value != "off" {
+                    log::error(format_args!("SRD_EFA_DIRECT={value:?} is not possible; allowed: on, off"));
+                }
+                return Err(Errno::UNSUPPORTED);
+            }
+        }
+        Ok(Watch {
+            instance: self.instance()?.clone(),
+            async_events: self.async_events.clone(),
+            objects: self.objects.clone(),
+        })
     }
 
     /// Lets go of the running device.

@@ -2,7 +2,9 @@
 //! is in [`crate::cq_iterator`].
 
 use crate::acknowledgements::{acknowledge, wait_for_acknowledgements};
-use crate::boundary::{Errno, Outcome, abi, copy_in, given_back, has_field, object, readable, writable};
+use crate::boundary::{
+    Errno, Outcome, abi, copy_in, copy_out, given_back, has_field, object, readable, writable,
+};
 use crate::comp_channel::CompChannel;
 use crate::context::Context;
 use crate::cq_iterator::{self, Polled};
@@ -12,14 +14,14 @@ use crate::objects::{Link, Pointer};
 use crate::pd::Pd;
 use crate::poll_lock::PollLock;
 use crate::profile;
+use crate::queue_memory::{CqMemory, Notice, Place};
 use libc::{c_int, c_uint, c_void};
 use srd_device::CqId;
 use srd_net::Subscription;
-use srd_net::log;
 use std::cell::UnsafeCell;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 #[repr(C)]
 pub(crate) struct Cq {
@@ -34,10 +36,9 @@ pub(crate) struct Cq {
     /// Completions on their way to the program.
     pub polled: PollLock<Polled>,
     subscription: Mutex<Option<Subscription>>,
-    /// Whether notifications may still be entered; asked under the channel's lock.
-    open: Arc<AtomicBool>,
-    /// Notifications that the program was given.
-    comp_events_reported: AtomicU32,
+    notice: Notice,
+    /// Its entries are in memory that the program reads, and this asks for a notice.
+    in_memory: OnceLock<Arc<AtomicBool>>,
     /// Asynchronous events that the program was given.
     pub async_events_reported: AtomicU32,
     parent: Option<&'static Pd>,
@@ -96,18 +97,17 @@ impl Cq {
         unsafe { CompChannel::of((*self.ex.get()).channel) }.ok()
     }
 
-    fn notify(&self) {
-        if let Some(channel) = self.channel() {
-            channel.events.push_if(Pointer::new(self.pointer()), || self.open.load(Ordering::Relaxed));
-        }
+    /// Whether the program takes completions from memory itself, so that there is none to poll.
+    pub fn is_in_memory(&self) -> bool {
+        self.in_memory.get().is_some()
     }
 
     /// Ends notifications and takes back those that the program has not seen.
     fn close_channel(&self) {
         if let Some(channel) = self.channel() {
-            channel
-                .events
-                .remove(|| self.open.store(false, Ordering::Relaxed), |event| event.get() == self.pointer());
+            let close = || self.notice.open.store(false, Ordering::Relaxed);
+            let unseen = channel.events.remove(close, |event| event.get() == self.pointer());
+            self.notice.reported.fetch_sub(unseen as u32, Ordering::Relaxed);
         }
         let subscription = self.subscription.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         drop(subscription);
@@ -133,6 +133,7 @@ impl Cq {
                 given_back(instance.with(|device, _| device.destroy_cq(self.id)))?;
                 context.objects.remove(|live| &mut live.cqs, self.pointer());
                 context.async_events.forget_cq(self.pointer());
+                context.doorbells.forget_cq(self.id);
                 self.close_channel();
             }
             self.wait_for_acknowledgements();
@@ -146,9 +147,22 @@ impl Cq {
         Ok(())
     }
 
+    fn give_memory(&self) -> Outcome<Place> {
+        let context = self.context();
+        // SAFETY: a field that nobody writes to.
+        let depth = unsafe { (*self.ex.get()).cqe } as u32;
+        let made = || {
+            let mut memory = CqMemory::new(self.id, depth, self.notice.clone())?;
+            self.polled.with(|polled| polled.drain().for_each(|completion| _ = memory.push(&completion)));
+            let _ = self.in_memory.set(memory.armed.clone());
+            Ok(memory)
+        };
+        context.doorbells.map_cq(context.watch()?, self.id, made, CqMemory::place)
+    }
+
     fn wait_for_acknowledgements(&self) {
         let ex = self.ex.get();
-        let comp = self.comp_events_reported.load(Ordering::Relaxed);
+        let comp = self.notice.reported.load(Ordering::Relaxed);
         let asynchronous = self.async_events_reported.load(Ordering::Relaxed);
         // SAFETY: fields of this live object.
         unsafe {
@@ -198,7 +212,12 @@ impl Cq {
         ex.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
         ex.cond = libc::PTHREAD_COND_INITIALIZER;
         cq_iterator::install(&mut ex, attr.wc_flags);
-        let open = Arc::new(AtomicBool::new(true));
+        let notice = Notice {
+            target: Pointer::new(std::ptr::null()),
+            events: channel.map(|channel| channel.events.clone()),
+            open: Arc::new(AtomicBool::new(true)),
+            reported: Arc::default(),
+        };
         let cq = Box::leak(Box::new(Cq {
             ex: UnsafeCell::new(ex),
             _room: [0; 8],
@@ -207,19 +226,18 @@ impl Cq {
             link: Link::new(instance),
             polled: PollLock::new(Polled::new()),
             subscription: Mutex::new(None),
-            open: open.clone(),
-            comp_events_reported: AtomicU32::new(0),
+            notice,
+            in_memory: OnceLock::new(),
             async_events_reported: AtomicU32::new(0),
             parent,
         }));
+        cq.notice.target = Pointer::new(cq.pointer());
         let cq: &'static Cq = cq;
         if let Some(channel) = channel {
             channel.count_user(true);
-            let target = Pointer::new(cq.pointer());
             // It may still run in another thread when the subscription, the queue and the channel have gone.
-            let events = channel.events.clone();
-            let subscription = instance
-                .on_notification(id, move |_| events.push_if(target, || open.load(Ordering::Relaxed)));
+            let notice = cq.notice.clone();
+            let subscription = instance.on_notification(id, move |_| notice.tell());
             *cq.subscription.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(subscription);
         }
         if let Some(parent) = parent {
@@ -296,11 +314,15 @@ abi! {
         if solicited_only != 0 {
             return Err(Errno::UNSUPPORTED);
         }
+        if let Some(armed) = cq.in_memory.get() {
+            armed.store(true, Ordering::SeqCst);
+            return Ok(());
+        }
         cq.link.instance()?.with(|device, _| device.arm_cq(cq.id, false))??;
         // What we have taken from the device and the program has not seen yet completed before, in our eyes; in the
         // program's it is still to come.
         if cq.polled.with(|polled| polled.has_more()) {
-            cq.notify();
+            cq.notice.tell();
         }
         Ok(())
     }
@@ -314,22 +336,26 @@ abi! {
         let (cq, cq_context) = (writable(cq)?, writable(cq_context)?);
         channel.events.pop(|notified| {
             *cq = notified.get();
-            let notified: &Cq = &*(*cq).cast();
-            notified.comp_events_reported.fetch_add(1, Ordering::Relaxed);
             *cq_context = (**cq).cq_context;
         })?;
         Ok(0)
     }
-    /// Refused, so that libfabric does not poll the queue's memory itself: there is none. libfabric then takes the
-    /// path through the iterator (docs/design/efa-verbs.md, "Direct data path").
-    exported status fn srd_efadv_query_cq(_cq: *mut ibv_cq, attr: *mut efadv_cq_attr, len: u32) {
-        if !attr.is_null() {
-            attr.cast::<u8>().write_bytes(0, len as usize);
+    /// From now on the queue's entries are in memory (docs/design/efa-verbs.md, "Direct data path").
+    exported status fn srd_efadv_query_cq(cq: *mut ibv_cq, attr: *mut efadv_cq_attr, len: u32) {
+        let cq = Cq::of(cq)?;
+        if attr.is_null() || !has_field(offset_of!(efadv_cq_attr, num_entries), len as usize) {
+            return Err(Errno::INVALID);
         }
-        log::once(log::Level::Debug, "direct", format_args!(
-            "efadv_query_cq: refused, so that programs use the iterator instead of the device's memory"
-        ));
-        Err(Errno::UNSUPPORTED)
+        let place = cq.give_memory()?;
+        let answer = efadv_cq_attr {
+            comp_mask: 0,
+            buffer: place.buffer,
+            entry_size: place.entry_size,
+            num_entries: place.entries,
+            doorbell: place.doorbell,
+        };
+        copy_out(&answer, attr, len as usize);
+        Ok(())
     }
 
     exported pointer fn srd_efadv_cq_from_ibv_cq_ex(cq: *mut ibv_cq_ex) -> efadv_cq {

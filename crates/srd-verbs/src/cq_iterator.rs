@@ -10,6 +10,7 @@ use crate::layout::*;
 use crate::status::{vendor_err, wc_status};
 use libc::{c_int, c_uint};
 use srd_device::{AhNumber, Completion, CompletionOp};
+use srd_net::log;
 use srd_wire::{Gid, Qpn, Status};
 
 /// Completions taken from the device at once.
@@ -48,10 +49,26 @@ impl Polled {
         self.next < self.end
     }
 
+    /// Takes what was not handed out.
+    pub fn drain(&mut self) -> impl Iterator<Item = Completion> {
+        let rest = self.next..std::mem::replace(&mut self.end, self.next);
+        self.batch[rest].iter().copied()
+    }
+
     /// Moves to the next completion; false if there is none.
     #[inline]
     fn advance(&mut self, cq: &Cq) -> Outcome<bool> {
         if self.next == self.end {
+            if cq.is_in_memory() {
+                log::once(
+                    log::Level::Warn,
+                    "in-memory",
+                    format_args!(
+                        "a completion queue was polled whose memory the program has asked for (efadv_query_cq): its completions are there"
+                    ),
+                );
+                return Ok(false);
+            }
             self.next = 0;
             self.end = 0;
             self.end = cq.link.instance()?.poll_cq(cq.id, &mut self.batch)?;

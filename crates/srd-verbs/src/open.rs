@@ -63,6 +63,7 @@ abi! {
             // Sockets and threads are the parent's; the memory stays, too, as a lock may have been held at the fork.
             return Ok(());
         }
+        (*context).doorbells.end();
         let forgotten = end_all((*context).objects.take());
         if forgotten == 0 {
             drop(Box::from_raw(context));

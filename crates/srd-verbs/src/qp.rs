@@ -1,7 +1,9 @@
 //! Queue pairs: making, changing, querying, destroying, and posting receives. Sends are in [`crate::wr_builder`].
 
 use crate::acknowledgements::wait_for_acknowledgements;
-use crate::boundary::{Errno, Outcome, abi, copy_in, given_back, has_field, object, readable, writable};
+use crate::boundary::{
+    Errno, Outcome, abi, copy_in, copy_out, given_back, has_field, object, readable, writable,
+};
 use crate::context::Context;
 use crate::cq::Cq;
 use crate::layout::constant::*;
@@ -9,12 +11,14 @@ use crate::layout::*;
 use crate::objects::Link;
 use crate::pd::Pd;
 use crate::profile;
+use crate::queue_memory::{Place, QpMemory};
 use crate::wr_builder::{self, Builder};
 use libc::c_int;
 use srd_device::{HostMemory, MAX_RECV_SGE, QpInit, QpKind, QpModify, QpState, RecvWr, Sge};
 use srd_net::log;
 use srd_wire::{MrKey, Qkey, Qpn};
 use std::cell::UnsafeCell;
+use std::mem::offset_of;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -108,12 +112,30 @@ impl Qp {
         }
     }
 
+    /// As many entries as libefa's `efa_setup_qp` makes: a receive takes one for each element.
+    fn give_memory(&self) -> Outcome<[Place; 2]> {
+        let context = self.context();
+        let watch = context.watch()?;
+        let init = watch.instance.with(|device, _| device.query_qp(self.qpn))??.init;
+        let per_receive = init.recv_sge.max(1);
+        let receives = (init.rq_depth * per_receive).max(1).next_power_of_two();
+        let instance = watch.instance.clone();
+        let made =
+            || QpMemory::new(self.qpn, init.sq_depth, receives, per_receive, [init.send_cq, init.recv_cq]);
+        let places = context
+            .doorbells
+            .map_qp(watch, self.qpn, made, |memory| [memory.send_queue(), memory.receive_queue()])?;
+        instance.with(|device, _| device.set_receives(self.qpn, places[1].entries))?;
+        Ok(places)
+    }
+
     fn destroy(&self) -> Outcome<()> {
         let context = self.context();
         if context.is_inherited() {
             return Ok(());
         }
         if let Ok(instance) = self.link.instance() {
+            context.doorbells.forget_qp(instance, self.qpn);
             given_back(instance.destroy_qp(self.qpn))?;
             self.forget_completions();
             context.objects.remove(|live| &mut live.qps, self.pointer());
@@ -216,6 +238,19 @@ impl Qp {
         pd.count_user(true);
         context.objects.add(|live| &mut live.qps, qp.pointer());
         Ok(qp.pointer())
+    }
+}
+
+fn queue_attributes(place: &Place, caps: u16) -> efadv_wq_attr {
+    efadv_wq_attr {
+        comp_mask: 0,
+        buffer: place.buffer,
+        entry_size: place.entry_size,
+        num_entries: place.entries,
+        doorbell: place.doorbell,
+        max_batch: place.entries,
+        caps,
+        reserved: [0; 2],
     }
 }
 
@@ -504,19 +539,23 @@ abi! {
         if write && srd && HostMemory::WRITES_IN_ORDER { IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES } else { 0 }
     }
 
-    /// Refused like `efadv_query_cq`: there is no memory of the device's to write to.
+    /// From now on doorbells of the queue pair are looked at (docs/design/efa-verbs.md, "Direct data path").
     exported status fn srd_efadv_query_qp_wqs(
-        _qp: *mut ibv_qp,
+        qp: *mut ibv_qp,
         sq: *mut efadv_wq_attr,
         rq: *mut efadv_wq_attr,
         len: u32,
     ) {
-        for attr in [sq, rq] {
-            if !attr.is_null() {
-                attr.cast::<u8>().write_bytes(0, len as usize);
-            }
+        let qp = Qp::of(qp)?;
+        let len = len as usize;
+        if sq.is_null() || rq.is_null() || !has_field(offset_of!(efadv_wq_attr, max_batch), len) {
+            return Err(Errno::INVALID);
         }
-        Err(Errno::UNSUPPORTED)
+        let [sends, receives] = qp.give_memory()?;
+        // Requests are what the program calls them, with all 64 bits.
+        copy_out(&queue_attributes(&sends, EFADV_WQ_CAPS_64_BIT_REQ_ID), sq, len);
+        copy_out(&queue_attributes(&receives, 0), rq, len);
+        Ok(())
     }
 
     status fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) {

@@ -58,8 +58,8 @@ fn trap_9_a_forked_child_harms_nobody_and_may_open_its_own() {
 }
 
 #[test]
-fn the_direct_data_path_stays_off() {
-    run("direct_path_is_off");
+fn the_direct_data_path_can_be_switched_off() {
+    built::run("traps", "direct_path_is_off", &[("SRD_EFA_DIRECT", "off")]);
 }
 
 #[test]

@@ -111,6 +111,16 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Runs one test of a C program of `tests/c` with these variables. It must end with success. Returns what it said,
 /// unless it cannot run here.
 pub fn run(program: &str, test: &str, variables: &[(&str, &str)]) -> Option<String> {
+    run_within(PATIENCE, program, test, variables)
+}
+
+/// The same for one that may take longer.
+pub fn run_within(
+    patience: Duration,
+    program: &str,
+    test: &str,
+    variables: &[(&str, &str)],
+) -> Option<String> {
     if !headers() {
         return None;
     }
@@ -120,7 +130,7 @@ pub fn run(program: &str, test: &str, variables: &[(&str, &str)]) -> Option<Stri
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn().unwrap();
     let group = child.id();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + patience;
     let status = loop {
         match child.try_wait().unwrap() {
             Some(status) => break Some(status),
@@ -132,7 +142,7 @@ pub fn run(program: &str, test: &str, variables: &[(&str, &str)]) -> Option<Stri
     let output = child.wait_with_output().unwrap();
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(status.is_some(), "{program} {test}: still running after {PATIENCE:?}\n{text}");
+    assert!(status.is_some(), "{program} {test}: still running after {patience:?}\n{text}");
     assert!(output.status.success(), "{program} {test}: {}\n{text}", output.status);
     Some(text)
 }

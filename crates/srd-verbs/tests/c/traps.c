@@ -440,10 +440,7 @@ static void direct_path_is_off(void)
 	/* Only newer headers declare it. */
 	int (*query_cq)(struct ibv_cq *, void *, uint32_t) = (int (*)(struct ibv_cq *, void *, uint32_t))dlsym(RTLD_DEFAULT, "efadv_query_cq");
 	CHECK(query_cq);
-	memset(attr, 0xAA, sizeof(attr));
 	CHECK_EQUAL(query_cq(ibv_cq_ex_to_cq(s->cq), attr, sizeof(attr)), EOPNOTSUPP);
-	for (unsigned i = 0; i < sizeof(attr); i++)
-		CHECK_EQUAL(attr[i], 0);
 	/* No operation is in order as a whole; writes are in blocks of 128 bytes. */
 	CHECK_EQUAL(ibv_query_qp_data_in_order(s->qp, IBV_WR_RDMA_WRITE, 0), 0);
 #ifdef __x86_64__

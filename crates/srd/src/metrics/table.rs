@@ -240,6 +240,7 @@ pub const METRICS: &[Metric] = &[
     counter("srd_receiver_not_ready", "Messages that found no receive buffer: of ours, sent again later (peer), and of peers (here).", &[
         with("/device/rnr_retries", "at", "peer"), with("/device/rnr_refused", "at", "here")]),
     counter("srd_messages_refused_otherwise", "Messages of peers refused for any other reason.", &[at("/device/refused_msgs")]),
+    counter("srd_wrs_from_memory", "Work requests that programs have written to the device's queues in memory themselves.", &[at("/device/wrs_from_memory")]),
     counter("srd_datagrams_discarded", "UD messages dropped: no receive buffer, another queue key, or a buffer too short.", &[at("/device/ud_drops")]),
     counter("srd_rx_drops", "Packets that the transport dropped on arrival, duplicates excluded, and UD messages without a place.", &[at("/device/rx_drops")]),
     counter("srd_completions_lost", "Completions lost because their queue was full.", &[at("/device/cq_overruns")]),

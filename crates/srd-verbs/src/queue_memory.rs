@@ -1,0 +1,425 @@
+//! The device's queues in memory that programs write and read themselves, as libfabric's direct data path does: of a queue
+//! pair a send queue, a receive queue and a doorbell of each, of a completion queue its entries and a doorbell. What the
+//! entries say is in [`crate::descriptors`], who looks at the doorbells in [`crate::doorbells`].
+//!
+//! A doorbell is the number of entries that have been written since the beginning, modulo 2^16. Programs may write anything
+//! anywhere: it is read once, and what does not fit ends the queue pair.
+
+use crate::boundary::{Errno, Outcome};
+use crate::descriptors::{self, COMPLETION_ENTRY, Data, RECEIVE_ENTRY, Receive, SEND_ENTRY};
+use crate::event_queue::EventQueue;
+use crate::layout::ibv_cq;
+use crate::objects::Pointer;
+use srd_device::{
+    Completion, CompletionOp, CqId, Device, DeviceError, MAX_RECV_SGE, Memory, QpModify, QpState, RecvWr,
+    SendData, SendWr, Sge,
+};
+use srd_wire::{Qpn, Status, Time};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// A cache line of a queue.
+#[repr(align(64))]
+#[derive(Default)]
+struct Line([AtomicU64; 8]);
+
+/// Entries of a queue, of 16, 32 or 64 bytes.
+struct Entries {
+    lines: Box<[Line]>,
+    count: u32,
+}
+
+impl Entries {
+    /// `count` is a power of two.
+    fn new(count: u32, bytes: usize) -> Entries {
+        let lines = (count as usize * bytes).div_ceil(64);
+        Entries { lines: (0..lines).map(|_| Line::default()).collect(), count }
+    }
+
+    fn pointer(&self) -> *mut u8 {
+        self.lines.as_ptr().cast_mut().cast()
+    }
+
+    /// The eight bytes at a place, in words of eight bytes.
+    #[inline]
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.lines[at / 8].0[at % 8]
+    }
+
+    #[inline]
+    fn read<const BYTES: usize>(&self, index: u16) -> [u8; BYTES] {
+        let first = (index as usize & (self.count as usize - 1)) * BYTES / 8;
+        let mut entry = [0; BYTES];
+        for (at, bytes) in entry.chunks_exact_mut(8).enumerate() {
+            bytes.copy_from_slice(&self.word(first + at).load(Ordering::Relaxed).to_ne_bytes());
+        }
+        entry
+    }
+}
+
+/// A line for itself, which only programs write to.
+#[repr(align(64))]
+#[derive(Default)]
+struct Doorbell(AtomicU32);
+
+/// What a program is told of a queue.
+pub(crate) struct Place {
+    pub buffer: *mut u8,
+    pub entry_size: u32,
+    pub entries: u32,
+    pub doorbell: *mut u32,
+}
+
+/// The queues of a queue pair.
+pub(crate) struct QpMemory {
+    pub qpn: Qpn,
+    sends: Entries,
+    send_doorbell: Doorbell,
+    receives: Entries,
+    receive_doorbell: Doorbell,
+    recv_sge: usize,
+    pub send_cq: CqId,
+    pub recv_cq: CqId,
+    /// Entries that have been taken.
+    sent: u16,
+    received: u16,
+    /// The queue pair takes nothing any more, from now on.
+    over: bool,
+    breaks: bool,
+}
+
+/// What the entries of a queue pair have led to, beside work of the device.
+pub(crate) struct Taken {
+    pub requests: u64,
+    /// Work requests that complete at once, with a queue each.
+    pub refused: Vec<(CqId, Completion)>,
+    /// The program has rung for more than there is room for, or written rubbish where nothing can complete with an error.
+    pub broken: bool,
+}
+
+/// What is to be done about an entry that the device did not take.
+enum Refusal {
+    /// It is looked at again.
+    Later,
+    Fail(Status),
+    Broken,
+}
+
+impl QpMemory {
+    pub fn new(
+        qpn: Qpn,
+        sends: u32,
+        receives: u32,
+        recv_sge: u32,
+        [send_cq, recv_cq]: [CqId; 2],
+    ) -> QpMemory {
+        QpMemory {
+            qpn,
+            sends: Entries::new(sends, SEND_ENTRY),
+            send_doorbell: Doorbell::default(),
+            receives: Entries::new(receives, RECEIVE_ENTRY),
+            receive_doorbell: Doorbell::default(),
+            recv_sge: (recv_sge as usize).clamp(1, MAX_RECV_SGE),
+            send_cq,
+            recv_cq,
+            sent: 0,
+            received: 0,
+            over: false,
+            breaks: false,
+        }
+    }
+
+    pub fn send_queue(&self) -> Place {
+        Place {
+            buffer: self.sends.pointer(),
+            entry_size: SEND_ENTRY as u32,
+            entries: self.sends.count,
+            doorbell: self.send_doorbell.0.as_ptr(),
+        }
+    }
+
+    pub fn receive_queue(&self) -> Place {
+        Place {
+            buffer: self.receives.pointer(),
+            entry_size: RECEIVE_ENTRY as u32,
+            entries: self.receives.count,
+            doorbell: self.receive_doorbell.0.as_ptr(),
+        }
+    }
+
+    /// Whether a doorbell has been rung for what was not taken yet.
+    #[inline]
+    pub fn has_rung(&self) -> bool {
+        let rung = |doorbell: &Doorbell, taken| doorbell.0.load(Ordering::Relaxed) as u16 != taken;
+        !self.over && (rung(&self.send_doorbell, self.sent) || rung(&self.receive_doorbell, self.received))
+    }
+
+    /// Gives the device what doorbells have been rung for.
+    pub fn take<M: Memory>(&mut self, device: &mut Device<M>, now: Time) -> Taken {
+        let mut taken = Taken { requests: 0, refused: Vec::new(), broken: false };
+        if !self.over {
+            // Receives first: who posts one and then asks for the answer may have rung for both.
+            let done = self
+                .take_receives(device, &mut taken)
+                .and_then(|()| self.take_sends(device, now, &mut taken));
+            (self.over, self.breaks) = (done.is_none(), done.is_none());
+        }
+        if std::mem::take(&mut self.breaks) {
+            taken.broken = true;
+            let to_error = QpModify { state: Some(QpState::Err), ..QpModify::default() };
+            let _ = device.modify_qp(now, self.qpn, to_error);
+        }
+        device.count_from_memory(taken.requests);
+        taken
+    }
+
+    fn take_sends<M: Memory>(&mut self, device: &mut Device<M>, now: Time, taken: &mut Taken) -> Option<()> {
+        // What was written before the doorbell is seen after it.
+        let rung = self.send_doorbell.0.load(Ordering::Acquire) as u16;
+        if rung.wrapping_sub(self.sent) as u32 > self.sends.count {
+            return None;
+        }
+        while self.sent != rung {
+            let entry = self.sends.read::<SEND_ENTRY>(self.sent);
+            let phase = self.sent as u32 / self.sends.count % 2 == 1;
+            let request = descriptors::request_of(&entry);
+            let posted = match descriptors::send(&entry, phase) {
+                Ok(send) => post_send(device, now, self.qpn, request, &send),
+                Err(status) => Err(Refusal::Fail(status)),
+            };
+            match posted {
+                Ok(()) => taken.requests += 1,
+                Err(Refusal::Later) => return Some(()),
+                Err(Refusal::Broken) => return None,
+                Err(Refusal::Fail(status)) => {
+                    let op = descriptors::op_of(&entry);
+                    taken.refused.push((self.send_cq, failed(request, op, self.qpn, status)));
+                }
+            }
+            self.sent = self.sent.wrapping_add(1);
+        }
+        Some(())
+    }
+
+    fn take_receives<M: Memory>(&mut self, device: &mut Device<M>, taken: &mut Taken) -> Option<()> {
+        let rung = self.receive_doorbell.0.load(Ordering::Acquire) as u16;
+        if rung.wrapping_sub(self.received) as u32 > self.receives.count {
+            return None;
+        }
+        while self.received != rung {
+            let mut sges = [Sge::default(); MAX_RECV_SGE];
+            let (mut count, mut whole) = (0, false);
+            let (request, mut next) = (self.receive_at(self.received).request, self.received);
+            while next != rung && count < self.recv_sge && !whole {
+                let Receive { sge, first, last, .. } = self.receive_at(next);
+                if first != (count == 0) {
+                    break;
+                }
+                sges[count] = Sge { lkey: device.key_of_descriptor(sge.lkey.0), ..sge };
+                (count, whole, next) = (count + 1, last, next.wrapping_add(1));
+            }
+            let posted = match whole {
+                true => post_recv(device, self.qpn, request as u64, &sges[..count]),
+                false => {
+                    next = self.received.wrapping_add(1);
+                    Err(Refusal::Fail(Status::LocalQpInternal))
+                }
+            };
+            match posted {
+                Ok(()) => taken.requests += 1,
+                Err(Refusal::Later) => return Some(()),
+                Err(Refusal::Broken) => return None,
+                Err(Refusal::Fail(status)) => {
+                    let completion = failed(request as u64, CompletionOp::Recv, self.qpn, status);
+                    taken.refused.push((self.recv_cq, completion));
+                }
+            }
+            self.received = next;
+        }
+        Some(())
+    }
+
+    fn receive_at(&self, index: u16) -> Receive {
+        descriptors::receive(&self.receives.read::<RECEIVE_ENTRY>(index))
+    }
+}
+
+fn failed(request: u64, op: CompletionOp, qpn: Qpn, status: Status) -> Completion {
+    Completion {
+        wr_id: request,
+        status,
+        op,
+        qpn,
+        src_qpn: Qpn(0),
+        src_ah: srd_device::AhNumber::NONE,
+        src_gid: srd_wire::Gid::default(),
+        byte_len: 0,
+        imm: None,
+        unsolicited: false,
+        claimed: false,
+    }
+}
+
+fn post_send<M: Memory>(
+    device: &mut Device<M>,
+    now: Time,
+    qpn: Qpn,
+    request: u64,
+    send: &descriptors::Send,
+) -> Result<(), Refusal> {
+    let mut whole = [Sge::default(); srd_device::MAX_SEND_SGE];
+    let data = match &send.data {
+        Data::Inline(bytes, count) => SendData::Inline(&bytes[..*count]),
+        Data::Sges(sges, count) => {
+            for (to, sge) in whole.iter_mut().zip(&sges[..*count]) {
+                *to = Sge { lkey: device.key_of_descriptor(sge.lkey.0), ..*sge };
+            }
+            SendData::Sges(&whole[..*count])
+        }
+    };
+    let wr =
+        SendWr { wr_id: request, op: send.op, ah: send.ah, dst_qpn: send.dst_qpn, qkey: send.qkey, data };
+    match device.post_send(now, qpn, &wr) {
+        Ok(()) => Ok(()),
+        // Either the queue, and then the program has not waited for completions, or the transport.
+        Err(DeviceError::Full(_)) if device.send_room(qpn) == Ok(0) => Err(Refusal::Broken),
+        Err(DeviceError::Full(_)) => Err(Refusal::Later),
+        Err(_) => Err(refusal_by_state(device, qpn, QpState::Rts, Status::LocalBadLength)),
+    }
+}
+
+fn post_recv<M: Memory>(device: &mut Device<M>, qpn: Qpn, request: u64, sges: &[Sge]) -> Result<(), Refusal> {
+    match device.post_recv(qpn, &RecvWr { wr_id: request, sges }) {
+        Ok(()) => Ok(()),
+        Err(DeviceError::Full(_)) => Err(Refusal::Broken),
+        Err(_) => Err(refusal_by_state(device, qpn, QpState::Init, Status::LocalQpInternal)),
+    }
+}
+
+/// Why the device did not take an entry, if it is not the queue: a queue pair in error flushes, one that is not ready yet leaves
+/// the entry where it is, and otherwise the entry is wrong.
+fn refusal_by_state<M: Memory>(device: &Device<M>, qpn: Qpn, ready: QpState, status: Status) -> Refusal {
+    let before = |state: QpState| {
+        matches!((state, ready), (QpState::Reset, _) | (QpState::Init | QpState::Rtr, QpState::Rts))
+    };
+    match device.query_qp(qpn).map(|info| info.state) {
+        Ok(QpState::Err) => Refusal::Fail(Status::Flushed),
+        Ok(state) if before(state) => Refusal::Later,
+        Ok(_) => Refusal::Fail(status),
+        Err(_) => Refusal::Broken,
+    }
+}
+
+/// The entries of a completion queue.
+pub(crate) struct CqMemory {
+    pub id: CqId,
+    entries: Entries,
+    doorbell: Doorbell,
+    /// Entries that have been written.
+    written: u32,
+    /// The doorbell as it was last seen.
+    seen: u32,
+    overrun: bool,
+    /// The program wants to be told of the next entry.
+    pub armed: Arc<AtomicBool>,
+    told: Notice,
+}
+
+/// Tells the program that there is something in a completion queue, if it has a channel.
+#[derive(Clone)]
+pub(crate) struct Notice {
+    pub target: Pointer<ibv_cq>,
+    pub events: Option<Arc<EventQueue<Pointer<ibv_cq>>>>,
+    /// Whether notices may still be entered; asked under the channel's lock.
+    pub open: Arc<AtomicBool>,
+    /// Those that the program was given, or will be.
+    pub reported: Arc<AtomicU32>,
+}
+
+impl Notice {
+    pub fn tell(&self) {
+        if let Some(events) = &self.events
+            && events.push_if(self.target, || self.open.load(Ordering::Relaxed))
+        {
+            self.reported.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Of a completion queue's doorbell (`efa_io_regs_defs.h`).
+const CONSUMED: u32 = 0xFFFF;
+const ARM: u32 = 1 << 31;
+
+impl CqMemory {
+    /// `depth` is a power of two.
+    pub fn new(id: CqId, depth: u32, told: Notice) -> Outcome<CqMemory> {
+        if !depth.is_power_of_two() {
+            return Err(Errno::INVALID);
+        }
+        Ok(CqMemory {
+            id,
+            entries: Entries::new(depth, COMPLETION_ENTRY),
+            doorbell: Doorbell::default(),
+            written: 0,
+            seen: 0,
+            overrun: false,
+            armed: Arc::default(),
+            told,
+        })
+    }
+
+    pub fn place(&self) -> Place {
+        Place {
+            buffer: self.entries.pointer(),
+            entry_size: COMPLETION_ENTRY as u32,
+            entries: self.entries.count,
+            doorbell: self.doorbell.0.as_ptr(),
+        }
+    }
+
+    /// Writes the next entry. False if the program has not consumed the one in its place, as far as it says what it has consumed.
+    pub fn push(&mut self, completion: &Completion) -> bool {
+        let consumed = self.doorbell.0.load(Ordering::Relaxed) & CONSUMED;
+        // Who never rings says nothing about it.
+        let behind = (self.written as u16).wrapping_sub(consumed as u16) as u32;
+        if consumed != 0 && behind >= self.entries.count {
+            return std::mem::replace(&mut self.overrun, true); // told once
+        }
+        self.overrun = false;
+        let round = self.written / self.entries.count;
+        let entry = descriptors::completion(completion, round.is_multiple_of(2));
+        let first = (self.written % self.entries.count) as usize * COMPLETION_ENTRY / 8;
+        for (at, bytes) in entry.chunks_exact(8).enumerate().rev() {
+            let word = u64::from_ne_bytes(bytes.try_into().expect("chunks of eight"));
+            // The first word, which holds the phase, comes last.
+            let order = if at == 0 { Ordering::Release } else { Ordering::Relaxed };
+            self.entries.word(first + at).store(word, order);
+        }
+        // 2^32 is a multiple of two rounds, and of what the doorbell counts.
+        self.written = self.written.wrapping_add(1);
+        true
+    }
+
+    /// After entries have been written, and now and then: the doorbell may ask for a notice.
+    pub fn look(&mut self, pushed: bool) {
+        let rung = self.doorbell.0.load(Ordering::Acquire);
+        if rung != self.seen {
+            self.seen = rung;
+            if rung & ARM != 0 {
+                self.armed.store(true, Ordering::SeqCst);
+                if rung & CONSUMED != self.written & CONSUMED {
+                    return self.tell();
+                }
+            }
+        }
+        if pushed {
+            self.tell();
+        }
+    }
+
+    fn tell(&mut self) {
+        if self.armed.swap(false, Ordering::SeqCst) {
+            self.told.tell();
+        }
+    }
+}
