@@ -15,11 +15,25 @@ use std::time::{Duration, Instant};
 /// Nobody, where the tests run as root: a user of his own where they do not.
 const NOBODY: u32 = 65534;
 
+const PLACES: &str = "srd-test-machine-";
+
+/// Removes those of earlier runs.
+fn sweep() {
+    for entry in std::fs::read_dir(std::env::temp_dir()).unwrap().flatten() {
+        let name = entry.file_name();
+        let Some(process) = name.to_str().and_then(|name| name.strip_prefix(PLACES)) else { continue };
+        if !PathBuf::from("/proc").join(process).exists() {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// A place that other users reach, with a copy of the command and something that looks like the libraries.
 fn place() -> &'static PathBuf {
     static PLACE: OnceLock<PathBuf> = OnceLock::new();
     PLACE.get_or_init(|| {
-        let place = std::env::temp_dir().join(format!("srd-test-machine-{}", std::process::id()));
+        let place = std::env::temp_dir().join(format!("{PLACES}{}", std::process::id()));
+        sweep();
         let libraries = place.join("lib/srd/efa");
         std::fs::create_dir_all(&libraries).unwrap();
         std::fs::create_dir_all(place.join("bin")).unwrap();
