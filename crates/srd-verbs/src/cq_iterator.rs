@@ -60,14 +60,7 @@ impl Polled {
     fn advance(&mut self, cq: &Cq) -> Outcome<bool> {
         if self.next == self.end {
             if cq.is_in_memory() {
-                log::once(
-                    log::Level::Warn,
-                    "in-memory",
-                    format_args!(
-                        "a completion queue was polled whose memory the program has asked for (efadv_query_cq): its completions are there"
-                    ),
-                );
-                return Ok(false);
+                return Ok(polled_in_vain());
             }
             self.next = 0;
             self.end = 0;
@@ -92,6 +85,20 @@ impl Polled {
         }
         self.end = kept;
     }
+}
+
+/// Its completions are elsewhere.
+#[cold]
+#[inline(never)]
+fn polled_in_vain() -> bool {
+    log::once(
+        log::Level::Warn,
+        "in-memory",
+        format_args!(
+            "a completion queue was polled whose memory the program has asked for (efadv_query_cq): its completions are there"
+        ),
+    );
+    false
 }
 
 /// libefa's word for what completed. Its reads complete as `IBV_WC_SEND`: its iterator knows only whether a request
