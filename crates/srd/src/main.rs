@@ -24,6 +24,7 @@ mod variables;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -41,8 +42,11 @@ Examples:
 
 Exit code: 0 if all went well, 1 if something failed, 2 if the command line makes no sense.";
 
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| format!("{} (commit {})", env!("CARGO_PKG_VERSION"), srd_sim::record::COMMIT));
+
 #[derive(Parser, Debug)]
-#[command(name = "srd", version, about = "Scalable Reliable Datagram and a software EFA", after_help = AFTER_HELP)]
+#[command(name = "srd", version = VERSION.as_str(), about = "Scalable Reliable Datagram and a software EFA", after_help = AFTER_HELP)]
 #[command(disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]

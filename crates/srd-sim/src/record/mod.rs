@@ -123,10 +123,15 @@ impl Recording {
     }
 }
 
-/// This program: its version, and the commit that it was built from (`build.rs`).
+/// The commit that this is built from (`build.rs`).
+pub const COMMIT: &str = match option_env!("SRD_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
+
+/// This program: its version, and the commit that it was built from.
 pub fn program() -> String {
-    let commit = option_env!("SRD_COMMIT").unwrap_or("unknown");
-    format!("OpenSRD {} (commit {commit})", env!("CARGO_PKG_VERSION"))
+    format!("OpenSRD {} (commit {COMMIT})", env!("CARGO_PKG_VERSION"))
 }
 
 /// A run that has been recorded.
