@@ -68,6 +68,7 @@ build_wheel() { # ARCH
   info=$tree/opensrd-$version.dist-info
   rm -rf "$tree"; mkdir -p "$tree/opensrd" "$info/licenses"
   cp packaging/python/opensrd/*.py "$tree/opensrd/"
+  cp packaging/cdi/opensrd.json "$tree/opensrd/cdi.json"
   cp -r "$work/$arch/stage/." "$tree/opensrd/"
   # A wheel has no links. For programs that open a library by its unversioned name: one that is empty, and needs the real one.
   # (A copy would be a second software EFA in a process that has the first.)
@@ -76,6 +77,8 @@ build_wheel() { # ARCH
     rm "$link"
     "$(compiler "$arch")" -shared -nostdlib -s -o "$link" -Wl,-soname,"${link##*/}" -Wl,--no-as-needed "${link%/*}/$library" -Wl,--enable-new-dtags,-rpath,'$ORIGIN' "$work/empty.c"
   done < <(find "$tree" -type l -print0)
+  # pip removes no folder that holds folders alone.
+  printf 'What `srd run` and `srd env` put under programs.\n' | tee "$tree/opensrd/lib/README" >"$tree/opensrd/lib/srd/README"
   cp LICENSE-MIT LICENSE-APACHE "$info/licenses/"
   printf 'Wheel-Version: 1.0\nGenerator: packaging/build.sh\nRoot-Is-Purelib: false\nTag: %s\n' "$tag" >"$info/WHEEL"
   printf '[console_scripts]\nsrd = opensrd.__main__:main\n\n[pytest11]\nopensrd = opensrd.pytest_plugin\n' >"$info/entry_points.txt"
@@ -99,6 +102,10 @@ build_debs() { # ARCH
   mkdir -p "$root/usr"
   cp -a "$stage/." "$root/usr/"
   ln -sf ../fi/libsrd-fi.so "$root/usr/lib/srd/fi-efa/libefa-fi.so"
+  # Where container runtimes look (the specification's directory for what does not change).
+  mkdir -p "$root/etc/cdi" "$root/DEBIAN"
+  sed 's|@PREFIX@|/usr|' packaging/cdi/opensrd.json >"$root/etc/cdi/opensrd.json"
+  echo /etc/cdi/opensrd.json >"$root/DEBIAN/conffiles"
   document opensrd "$root"
   install -D -m 644 docs/guide/*.md -t "$root/usr/share/doc/opensrd/guide"
   control "$root" <<END

@@ -46,15 +46,18 @@ class _Lab:
 
     def __init__(self, count: int):
         self.name = f"efa{os.getpid()}x{next(_numbers)}"
-        self._holder = None
+        self._holder, self._enter = None, []
         try:
             self._enter = self._prefix()
             leaf = -(-count // 2)
             # Queues that hold a burst: without faults a test shall see none.
             self.srd("up", "--leaves", "2", "--spines", "4", "--hosts-per-leaf", str(leaf), "--host-mbps", "10000", "--uplink-mbps", "10000", "--buffer-bytes", "4000000")
             hosts = json.loads(self.srd("status", "--json"))["hosts"]
+            # That a lab can be built does not mean that programs can be started in it: in a chroot they cannot.
+            self.srd("exec", "host0", "--", "true")
         except BaseException:
-            self._let_go()
+            with contextlib.suppress(NotUsable):
+                self.close()
             raise
         # By turns from the two leaves, so that two hosts have the spines between them.
         order = [hosts[half * leaf + position] for position in range(leaf) for half in range(2)][:count]
