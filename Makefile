@@ -1,7 +1,7 @@
 # The commands of this repository. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench bench-instructions ablations figures book campaign pauses fuzz sanitize install clean
+.PHONY: help setup build test demo bench bench-instructions ablations figures book campaign pauses fuzz sanitize install packages clean
 
 PREFIX ?= /usr/local
 SEEDS ?= 2000
@@ -17,7 +17,7 @@ setup:           ## install what building and testing need (Debian packages, MPI
 build:           ## compile and stage: target/srd/bin/srd, the software EFA's libraries, the libfabric provider
 	@scripts/build.sh
 
-test:            ## set up, build and run every test; ONLY="proto msg": those of these crates, or abi, museum, consumers, campaign, fuzz, bench
+test:            ## set up, build and run every test; ONLY="proto msg": those of these crates, or abi, museum, consumers, packages, campaign, fuzz, bench
 	@SEEDS=$(SEEDS) ONLY="$(ONLY)" scripts/test.sh
 
 demo:            ## an MPI program over OpenSRD (software EFA, libfabric provider) and over TCP while a spine fails: a table and target/demo/index.html
@@ -54,6 +54,10 @@ sanitize:        ## tests of the crates with unsafe code under address and threa
 
 install:         ## PREFIX=/usr/local: install what was built
 	@scripts/install.sh $(PREFIX)
+
+packages:        ## a wheel for each architecture, opensrd.deb and libfabric-srd.deb in target/packages (compiles all for glibc 2.28)
+	@scripts/setup.sh packages
+	@packaging/build.sh
 
 clean:           ## remove everything built (not .venv)
 	rm -rf target

@@ -5,6 +5,7 @@
 #
 #   scripts/setup.sh            set up whatever is missing
 #   scripts/setup.sh demo       only what the build and the demo need
+#   scripts/setup.sh packages   what `make packages` needs: a compiler for older C libraries, strip for aarch64
 #   scripts/setup.sh --force    forget the stamps and check every part again
 set -euo pipefail
 
@@ -32,7 +33,9 @@ test_packages=(
   iperf3 iputils-ping tcpdump                                          # the fabric lab's tests
   valgrind                                                             # counts instructions
   tshark                                                               # tests of the Wireshark dissector
+  mmdebstrap                                                           # a bare Debian, on which packages are tested
 )
+packaging_packages=(binutils-aarch64-linux-gnu)
 
 # Environment name, then what pip installs into it. The MPI wheels carry their own runtime, hence --no-deps. IMB-MT is
 # linked against Intel's OpenMP.
@@ -45,6 +48,11 @@ test_wheels=(
   "mpich-4.2.3 mpich==4.2.3"   # likewise, 1.22.0
   "impi impi_rt==2021.19.0 impi_devel==2021.19.0 intel-openmp==2026.2.0"
   "nixl nixl-cu12==1.4.1 numpy==2.4.6"
+  "wheel wheel==0.48.0 packaging==26.4"
+)
+packaging_wheels=(
+  "wheel wheel==0.48.0 packaging==26.4"
+  "zig ziglang==0.17.1 cargo-zigbuild==0.24.1"
 )
 
 say()  { printf 'setup: %s\n' "$*"; }
@@ -144,11 +152,15 @@ main() {
   packages=("${demo_packages[@]}") wheels=("${demo_wheels[@]}") tools=(gcc clang ip tc ethtool lmp)
   case ${1:-} in
     demo) is_stamped "$stamp" || stamp=$venv_root/demo.stamp ;;
+    packages)
+      stamp=$venv_root/packages.stamp
+      packages+=("${packaging_packages[@]}") wheels=("${packaging_wheels[@]}") tools=(gcc clang aarch64-linux-gnu-strip)
+      ;;
     '' | --force)
       packages+=("${test_packages[@]}") wheels+=("${test_wheels[@]}")
-      tools+=(fi_pingpong ibv_devinfo ib_send_lat mpirun hpcc tshark tcpdump)
+      tools+=(fi_pingpong ibv_devinfo ib_send_lat mpirun hpcc tshark tcpdump mmdebstrap)
       ;;
-    *) fail "what is $1?" "run: scripts/setup.sh [demo | --force]" ;;
+    *) fail "what is $1?" "run: scripts/setup.sh [demo | packages | --force]" ;;
   esac
   [[ ${1:-} != --force ]] || rm -f "$venv_root"/*.stamp
   check_rust

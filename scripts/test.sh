@@ -59,12 +59,13 @@ only() { # PART
     museum) step "museum of EFA bugs" tests/museum/run.py; return ;;
     consumers) step "consumer matrix" tests/consumers/run.py; step "the same over the provider" tests/consumers/run.py --transport srd; return ;;
     campaign) step "campaign, $seeds seeds" scripts/campaign.sh "$seeds"; return ;;
+    packages) step "packages on a bare Debian" packaging/test.sh; return ;;
     fuzz) step "fuzz targets on their corpus" scripts/fuzz.sh corpus; return ;;
     bench) step "benchmarks, shortest" scripts/bench.sh --quick; step "instructions" bench/instructions.py; return ;;
     srd) crate=srd ;;
   esac
   [[ -d crates/$crate ]] || {
-    echo "test: error: ONLY=$1: no crate srd-$1, and none of abi, museum, consumers, campaign, fuzz, bench" >&2
+    echo "test: error: ONLY=$1: no crate srd-$1, and none of abi, museum, consumers, packages, campaign, fuzz, bench" >&2
     exit 2
   }
   [[ " $(scripts/checked_packages.sh | tr '\n' ' ') " != *"--package=$crate "* ]] || profile=checked
@@ -72,7 +73,7 @@ only() { # PART
 }
 if [[ -n ${ONLY:-} ]]; then
   # What tests start lies in the stage.
-  [[ " $ONLY " != *" "@(abi|museum|consumers|bench|srd|libfabric|verbs|lab)" "* ]] || { step "set-up" scripts/setup.sh && step "build" scripts/build.sh || finish; }
+  [[ " $ONLY " != *" "@(abi|museum|consumers|packages|bench|srd|libfabric|verbs|lab)" "* ]] || { step "set-up" scripts/setup.sh && step "build" scripts/build.sh || finish; }
   for part in $ONLY; do only "$part"; done
   finish
 fi
@@ -90,6 +91,7 @@ step "ABI" tests/abi/check.py
 step "benchmarks, shortest" scripts/bench.sh --quick
 step "instructions" bench/instructions.py
 step "museum of EFA bugs" tests/museum/run.py
+step "packages on a bare Debian" packaging/test.sh
 step "consumer matrix" tests/consumers/run.py
 step "the same over the provider" tests/consumers/run.py --transport srd
 # What differs with shared memory: how messages go, not what a program sees of them. A stack for each kind of traffic.
