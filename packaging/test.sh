@@ -15,24 +15,7 @@ skip() { printf 'SKIPPED %s\n0 passed, 0 failed\n' "$1"; exit 0; }
 ((EUID == 0)) || skip "packages on a bare root: this takes root"
 unshare --mount --pid --fork --net true 2>/dev/null || skip "packages on a bare root: no namespaces here"
 
-# Runs a script in the root, in namespaces of its own: no network but loopback, nothing of this machine's files.
-inside() { # SCRIPT
-  # shellcheck disable=SC2016
-  timeout 900 unshare --mount --pid --fork --kill-child --net --ipc --uts sh -c '
-    set -e
-    mount --bind "$0" "$0"
-    mount --rbind /dev "$0/dev"
-    mount -t proc proc "$0/proc"
-    mount -t sysfs sysfs "$0/sys"
-    mount -t tmpfs tmpfs "$0/dev/shm"
-    mount -t tmpfs tmpfs "$0/run"
-    mount -t tmpfs tmpfs "$0/tmp"
-    cd "$0"
-    pivot_root . mnt
-    umount --lazy /mnt
-    cd /
-    exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 bash -euo pipefail -c "ip link set lo up; . /tests/inside.sh; $1"' "$root" "$1"
-}
+inside() { packaging/enter.sh "$root" ". /tests/inside.sh; $1"; } # SCRIPT
 
 check() { # WHAT SCRIPT
   local began=$EPOCHREALTIME log=target/packages/test.log

@@ -5,9 +5,9 @@ use std::process::Command;
 
 fn main() {
     let out = std::env::var("OUT_DIR").expect("cargo sets it");
-    let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
-    // linux/types.h includes asm/types.h, which Debian keeps in the architecture's directory.
-    let asm = format!("-I/usr/include/{arch}-linux-gnu");
+    // linux/types.h includes asm/types.h, which Debian keeps in the architecture's directory. That of the machine that
+    // builds, whatever it builds for: the types are the same, and the programs are BPF.
+    let asm = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     println!("cargo:rerun-if-changed=bpf/packet.h");
     for name in ["wire", "queue"] {
         let source = format!("bpf/{name}.c");

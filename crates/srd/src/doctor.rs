@@ -12,6 +12,7 @@ mod programs;
 mod provider;
 pub mod responder;
 mod system;
+mod twice;
 
 use crate::output;
 use crate::perf::control::DEFAULT_PORT;
@@ -85,6 +86,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     findings.extend(firewall::examine(options.port_base));
     findings.extend(bypass::examine());
     findings.extend(provider::examine(&options));
+    findings.extend(twice::examine());
     if let Some(host) = &args.host {
         findings.extend(towards(host, args.port, &options)?);
     }
