@@ -35,7 +35,7 @@ fn capabilities(asked: &Asked<'_>) -> Outcome<u64> {
     let mut caps = asked.info.map_or(0, |info| info.caps);
     within("capability", caps, offered)?;
     if caps == 0 {
-        return Ok(offered);
+        return Ok(offered & !capabilities::NAMED);
     }
     if caps & capabilities::OPERATIONS == 0 {
         caps |= capabilities::OPERATIONS;

@@ -62,20 +62,22 @@ pub(crate) const RMA_DIRECTIONS: u64 = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_
 pub(crate) const FREE: u64 = FI_MULTI_RECV | FI_FENCE | FI_LOCAL_COMM | FI_REMOTE_COMM;
 /// Those that are given to who asks.
 pub(crate) const ASKED: u64 = FI_SOURCE | FI_DIRECTED_RECV;
+/// Those that only who names them gets, since they cost something: peers ask what is behind each key.
+pub(crate) const NAMED: u64 = FI_RMA_EVENT;
 /// Those that older programs mean something else by.
 pub(crate) const SINCE_2_0: u64 = FI_TAGGED_DIRECTED_RECV | FI_EXACT_DIRECTED_RECV;
 
 /// All capabilities for programs of that API.
 pub(crate) fn capabilities(api: u32) -> u64 {
     let newer = if api >= fi_version(2, 0) { SINCE_2_0 } else { 0 };
-    OPERATIONS | MESSAGE_DIRECTIONS | RMA_DIRECTIONS | FREE | ASKED | newer
+    OPERATIONS | MESSAGE_DIRECTIONS | RMA_DIRECTIONS | FREE | ASKED | NAMED | newer
 }
 
 /// Those of a transmit context.
 pub(crate) const TRANSMIT_CAPS: u64 = OPERATIONS | FI_SEND | FI_READ | FI_WRITE | FI_FENCE;
 /// Those of a receive context.
 pub(crate) const RECEIVE_CAPS: u64 =
-    OPERATIONS | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | ASKED | SINCE_2_0;
+    OPERATIONS | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | ASKED | NAMED | SINCE_2_0;
 /// Those of a domain.
 pub(crate) const DOMAIN_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 

@@ -5,11 +5,12 @@ use crate::bereaved::Bereaved;
 use crate::constants::*;
 use crate::entries::{Entry, Queue};
 use crate::wait::WaitObject;
-use srd_msg::{Done, Failure, Kind, NO_LABEL};
+use srd_msg::{Counted, Done, Failure, Kind, NO_LABEL};
 use srd_wire::Status;
+use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What endpoints keep of a counter.
 pub(crate) struct Count {
@@ -49,7 +50,55 @@ pub(crate) struct Counts {
     pub recv: Option<Arc<Count>>,
     pub read: Option<Arc<Count>>,
     pub write: Option<Arc<Count>>,
+    pub remote_read: Option<Arc<Count>>,
     pub remote_write: Option<Arc<Count>>,
+}
+
+impl Counts {
+    /// What of peers' doing is counted though they do not tell of it.
+    pub fn of_peers(&self) -> Counted {
+        Counted { reads: self.remote_read.is_some(), writes: self.remote_write.is_some() }
+    }
+}
+
+/// The counters of a domain's registrations, by what the messaging layer tells of them.
+#[derive(Default)]
+pub(crate) struct RegionCounts(Mutex<HashMap<u64, RegionCount>>);
+
+/// The counters of a registration.
+#[derive(Clone, Default)]
+pub(crate) struct RegionCount {
+    pub read: Option<Arc<Count>>,
+    pub write: Option<Arc<Count>>,
+}
+
+impl RegionCount {
+    pub fn counted(&self) -> Counted {
+        Counted { reads: self.read.is_some(), writes: self.write.is_some() }
+    }
+}
+
+impl RegionCounts {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, RegionCount>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn set(&self, region: u64, counts: RegionCount) {
+        self.lock().insert(region, counts);
+    }
+
+    pub fn remove(&self, region: u64) {
+        self.lock().remove(&region);
+    }
+
+    #[cold]
+    fn count(&self, region: u64, write: bool) {
+        // One that has gone meanwhile counts nothing.
+        let counts = self.lock().get(&region).cloned().unwrap_or_default();
+        if let Some(count) = if write { counts.write } else { counts.read } {
+            count.add(1);
+        }
+    }
 }
 
 /// Where completions of an endpoint go.
@@ -58,6 +107,7 @@ pub(crate) struct Reports {
     pub transmit: Option<Arc<Queue>>,
     pub receive: Option<Arc<Queue>>,
     pub counts: Counts,
+    pub regions: Arc<RegionCounts>,
     /// Whether the program has asked for FI_SOURCE.
     pub sources: bool,
 }
@@ -73,6 +123,8 @@ impl Reports {
             Kind::Read | Kind::Atomic { fetch: true } => (&self.transmit, &self.counts.read),
             Kind::Write | Kind::Atomic { fetch: false } => (&self.transmit, &self.counts.write),
             Kind::RemoteWrite => (&self.receive, &self.counts.remote_write),
+            Kind::RemoteRead => (&None, &self.counts.remote_read),
+            Kind::Access { write } => return self.regions.count(done.context, write),
         };
         if let Some(count) = count {
             match done.error {
@@ -96,7 +148,8 @@ impl Reports {
             Kind::Write => FI_RMA | FI_WRITE,
             Kind::Atomic { fetch: true } => FI_ATOMIC | FI_READ,
             Kind::Atomic { fetch: false } => FI_ATOMIC | FI_WRITE,
-            Kind::RemoteWrite => FI_RMA | FI_REMOTE_WRITE,
+            Kind::RemoteWrite | Kind::Access { write: true } => FI_RMA | FI_REMOTE_WRITE,
+            Kind::RemoteRead | Kind::Access { write: false } => FI_RMA | FI_REMOTE_READ,
         };
         if done.data.is_some() {
             flags |= FI_REMOTE_CQ_DATA;

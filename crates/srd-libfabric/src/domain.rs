@@ -1,6 +1,7 @@
 //! Domains (fi_domain(3)): an address of this host, with messaging layers of its own.
 
 use crate::boundary::{Outcome, object};
+use crate::completions::RegionCounts;
 use crate::engines::Engines;
 use crate::eq::Events;
 use crate::fabric;
@@ -25,6 +26,9 @@ pub(crate) struct Shared {
     pub provider_keys: bool,
     /// Peers of this host are reached by shared memory where that works.
     pub shm: bool,
+    /// What peers do can be counted (FI_RMA_EVENT).
+    pub counts_peers: bool,
+    pub region_counts: Arc<RegionCounts>,
     /// The address of this host.
     pub ip: IpAddr,
     /// The number of its interface, which link-local addresses need.

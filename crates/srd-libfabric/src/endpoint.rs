@@ -4,14 +4,14 @@
 use crate::address::{self, Address};
 use crate::av::Vector;
 use crate::boundary::{Errno, Outcome, object, refused};
-use crate::completions::Reports;
+use crate::completions::{Counts, Reports};
 use crate::constants::*;
 use crate::domain::Shared;
 use crate::engine::Engine;
 use crate::eq::Events;
 use crate::layout::*;
 use crate::shm_peers::{Layer, Messages, ShmPeers};
-use crate::state::Bound;
+use crate::state::{Bound, State};
 use srd_device::{Device, HostMemory};
 use srd_msg::{EndpointId, Identity, Level, PeerAddr, PeerId, Refused, TxFlags};
 use srd_net::Seat;
@@ -116,6 +116,7 @@ impl Core {
             if self.caps & FI_REMOTE_WRITE == 0 {
                 state.messages.refuse_notices(id);
             }
+            self.count_peers(state, id, &reports.counts);
             state.messages.set_min_multi_recv(id, self.min_multi_recv.load(Ordering::Relaxed));
             let shm = match self.domain.shm {
                 true => ShmPeers::open(id, device.gid(), qpn, device.config().port_base, self.identity()),
@@ -137,6 +138,13 @@ impl Core {
         }
         log::debug(format_args!("endpoint {} is enabled", self.address().at));
         Ok(())
+    }
+
+    /// What peers do without telling is counted where the program has asked for that.
+    pub fn count_peers(&self, state: &mut State, id: EndpointId, counts: &Counts) {
+        if self.caps & FI_RMA_EVENT != 0 {
+            state.messages.count_at(id, counts.of_peers());
+        }
     }
 
     /// A peer has come to the address vector. Who wants to know sources must know its label from now on; others meet it when

@@ -118,12 +118,19 @@ abi! {
             return Err(Errno(libc::EADDRNOTAVAIL));
         }
         let number = source.map(|addr| addr.port()).filter(|&port| port != 0);
-        let caps = if wanted.caps == 0 { capabilities::capabilities(domain.shared.api()) } else { wanted.caps };
+        let caps = match wanted.caps {
+            0 => capabilities::capabilities(domain.shared.api()) & !capabilities::NAMED,
+            caps => caps,
+        };
         let (tx, rx) = (wanted.tx_attr.as_ref(), wanted.rx_attr.as_ref());
         let transmit_size = tx.map_or(0, |tx| tx.size.min(capabilities::config().max_outstanding as usize));
         let flags = (tx.map_or(0, |tx| tx.op_flags), rx.map_or(0, |rx| rx.op_flags));
         let binding = Binding {
-            reports: Reports { sources: caps & FI_SOURCE != 0, ..Reports::default() },
+            reports: Reports {
+                regions: domain.shared.region_counts.clone(),
+                sources: caps & FI_SOURCE != 0,
+                ..Reports::default()
+            },
             events: None,
         };
         let (engine, seat) = domain.shared.engines.of_next_endpoint(number)?;
@@ -180,7 +187,8 @@ abi! {
     status fn bind(fid: *mut fid, other: *mut fid, flags: u64) {
         let core = &Endpoint::of(fid.cast())?.core;
         let kind = readable(other)?.fclass;
-        if core.is_enabled() && kind != FI_CLASS_EQ {
+        // Counters at any time, as at libfabric's own providers: Sandia OpenSHMEM binds some to an endpoint that it uses.
+        if core.is_enabled() && ![FI_CLASS_EQ, FI_CLASS_CNTR].contains(&kind) {
             return Err(BAD_STATE);
         }
         match kind {
@@ -368,12 +376,21 @@ fn bind_counter(core: &Core, counter: &Counter, flags: u64) -> Outcome<()> {
         (FI_RECV, &mut counts.recv),
         (FI_READ, &mut counts.read),
         (FI_WRITE, &mut counts.write),
-        // What peers do without telling is counted where FI_RMA_EVENT is offered, which is not here.
+        (FI_REMOTE_READ, &mut counts.remote_read),
         (FI_REMOTE_WRITE, &mut counts.remote_write),
     ] {
         if flags & flag != 0 {
             *slot = Some(counter.count.clone());
         }
     }
-    Ok(())
+    if !core.is_enabled() {
+        return Ok(());
+    }
+    let counts = counts.clone();
+    core.engine.with(|state, _, _| {
+        let id = core.id();
+        core.count_peers(state, id, &counts);
+        state.at(id)?.1.reports.counts = counts;
+        Ok(())
+    })?
 }

@@ -10,13 +10,14 @@ use crate::engine::Engine;
 use crate::environment::Place;
 use crate::movers::Movers;
 use crate::random::random;
-use srd_msg::{RegionId, Registration};
+use srd_msg::{Counted, RegionId, Registration};
 use srd_net::{Instance, ProgressMode, Seat, Unavailable};
 use srd_wire::Qpn;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Upper half of the keys that we choose where there may be several engines: none that a device chooses.
+/// Upper half of the keys that we choose where there may be several engines, or where what peers do is counted, which they learn when they
+/// ask what is behind a key: none that a device chooses.
 const KEYS: u64 = 0xD352_4500 << 32;
 
 /// See the module.
@@ -27,12 +28,13 @@ pub(crate) struct Engines {
     /// Its part, until an endpoint gets it.
     seat: Mutex<Option<Seat>>,
     open: Mutex<Open>,
+    counts_peers: bool,
     bereaved: Arc<bereaved::List>,
 }
 
 /// A registration of a domain.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Region(u64);
+pub(crate) struct Region(pub u64);
 
 struct Open {
     engines: Vec<(u16, Arc<Engine>)>,
@@ -42,6 +44,7 @@ struct Open {
 
 struct Registered {
     registration: Registration,
+    counted: Counted,
     /// With each engine that is open.
     at: Vec<(Arc<Engine>, RegionId)>,
 }
@@ -56,14 +59,25 @@ fn deregister(engine: &Engine, region: RegionId) -> Outcome<()> {
     )
 }
 
+fn count_in(engine: &Engine, id: RegionId, counted: Counted, region: Region) -> Outcome<()> {
+    engine.with(|state, _, _| state.messages.count_in(id, counted, region.0))
+}
+
 impl Engines {
     /// With the first of them.
-    pub fn open(place: Place) -> Outcome<Engines> {
+    pub fn open(place: Place, counts_peers: bool) -> Outcome<Engines> {
         let seat = Seat::take(place.local.ip, place.options.engines);
         let bereaved = Arc::new(bereaved::List::default());
         let first = Engine::open(&place, seat.number(), bereaved.clone())?;
         let open = Open { engines: vec![(seat.number(), first.clone())], regions: HashMap::new(), next: 0 };
-        Ok(Engines { place, first, seat: Mutex::new(Some(seat)), open: Mutex::new(open), bereaved })
+        Ok(Engines {
+            place,
+            first,
+            seat: Mutex::new(Some(seat)),
+            open: Mutex::new(open),
+            counts_peers,
+            bereaved,
+        })
     }
 
     fn lock(&self) -> Outcome<MutexGuard<'_, Open>> {
@@ -106,8 +120,9 @@ impl Engines {
         let regions = open.regions.values();
         let registered: Outcome<Vec<_>> = regions.map(|it| register(&engine, &it.registration)).collect();
         let registered = registered.inspect_err(|_| engine.close())?;
-        for (region, (id, _)) in open.regions.values_mut().zip(registered) {
-            region.at.push((engine.clone(), id));
+        for ((region, it), (id, _)) in open.regions.iter_mut().zip(registered) {
+            it.at.push((engine.clone(), id));
+            count_in(&engine, id, it.counted, *region)?;
         }
         open.engines.push((number, engine.clone()));
         Ok(engine)
@@ -122,7 +137,7 @@ impl Engines {
     /// Registers memory with each. Returns its key, too.
     pub fn register(&self, mut registration: Registration) -> Outcome<(Region, u64)> {
         let mut open = self.lock()?;
-        if self.has_several() && registration.key.is_none() {
+        if (self.has_several() || self.counts_peers) && registration.key.is_none() {
             registration.key = Some(KEYS | u64::from(random()?.get()));
         }
         let mut key = 0;
@@ -141,8 +156,17 @@ impl Engines {
         }
         let region = Region(open.next);
         open.next += 1;
-        open.regions.insert(region, Registered { registration, at });
+        open.regions.insert(region, Registered { registration, counted: Counted::default(), at });
         Ok((region, key))
+    }
+
+    /// From now on this is counted that peers do in a registration.
+    pub fn count_in(&self, region: Region, counted: Counted) -> Outcome<Vec<Arc<Engine>>> {
+        let mut open = self.lock()?;
+        let Some(registered) = open.regions.get_mut(&region) else { return Err(Errno::INVALID) };
+        registered.counted = counted;
+        registered.at.iter().try_for_each(|(engine, id)| count_in(engine, *id, counted, region))?;
+        Ok(registered.at.iter().map(|(engine, _)| engine.clone()).collect())
     }
 
     /// Gives a registration back.

@@ -2,19 +2,22 @@
 //! registration without remote rights is nothing but an object, and its key is nobody's.
 
 use crate::boundary::{Errno, Outcome, abi, array, object, readable, writable};
+use crate::completions::RegionCount;
 use crate::constants::*;
+use crate::counter::Counter;
 use crate::domain::{Domain, Shared};
 use crate::engines::Region;
 use crate::layout::*;
 use libc::{c_int, c_void, iovec};
 use srd_msg::{Registration, RemoteRights};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[repr(C)]
 pub(crate) struct Mr {
     fid: fid_mr,
     domain: Arc<Shared>,
     region: Option<Region>,
+    counts: Mutex<RegionCount>,
 }
 
 /// What a registration may permit.
@@ -76,11 +79,37 @@ fn register(
         },
         domain: shared.clone(),
         region,
+        counts: Mutex::default(),
     }));
     if let Some(events) = shared.registrations() {
         events.report(FI_MR_COMPLETE, fi_eq_entry { fid: made.cast(), context, data: 0 });
     }
     Ok(made.cast())
+}
+
+/// Counts what peers do here. Those that know the key by then may not tell of it.
+fn bind_counter(mr: &Mr, counter: &Counter, flags: u64) -> Outcome<()> {
+    if flags & !(FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
+        return Err(BAD_FLAGS);
+    }
+    if flags == 0 || !Arc::ptr_eq(counter.domain(), &mr.domain) {
+        return Err(Errno::INVALID);
+    }
+    if !mr.domain.counts_peers {
+        return Err(Errno::NO_SYS); // the domain was opened without FI_RMA_EVENT
+    }
+    let mut counts = mr.counts.lock().unwrap_or_else(PoisonError::into_inner);
+    if flags & FI_REMOTE_READ != 0 {
+        counts.read = Some(counter.count.clone());
+    }
+    if flags & FI_REMOTE_WRITE != 0 {
+        counts.write = Some(counter.count.clone());
+    }
+    let Some(region) = mr.region else { return Ok(()) }; // peers cannot reach it
+    mr.domain.region_counts.set(region.0, counts.clone());
+    let engines = mr.domain.engines.count_in(region, counts.counted())?;
+    engines.iter().for_each(|engine| counter.movers.enter(engine));
+    Ok(())
 }
 
 static FID_OPS: fi_ops = fi_ops { close, bind, control, ..fi_ops::ABSENT };
@@ -99,7 +128,7 @@ abi! {
         mr: *mut *mut fid_mr,
         context: *mut c_void,
     ) {
-        if flags != 0 {
+        if flags & !FI_RMA_EVENT != 0 {
             return Err(BAD_FLAGS);
         }
         let range = iovec { iov_base: buf.cast_mut(), iov_len: len };
@@ -118,7 +147,7 @@ abi! {
         mr: *mut *mut fid_mr,
         context: *mut c_void,
     ) {
-        if flags != 0 {
+        if flags & !FI_RMA_EVENT != 0 {
             return Err(BAD_FLAGS);
         }
         let domain = Domain::of(domain.cast())?;
@@ -129,7 +158,7 @@ abi! {
     status fn regattr(domain: *mut fid, attr: *const fi_mr_attr, flags: u64, mr: *mut *mut fid_mr) {
         let domain = Domain::of(domain.cast())?;
         let attr = readable(attr)?;
-        if flags != 0 {
+        if flags & !FI_RMA_EVENT != 0 {
             return Err(BAD_FLAGS);
         }
         // Memory of a device (the field is there since 1.10), or part of another registration (since 2.0).
@@ -148,22 +177,23 @@ abi! {
         let mr = Mr::of(fid)?;
         if let Some(region) = mr.region {
             mr.domain.engines.deregister(region)?;
+            mr.domain.region_counts.remove(region.0);
         }
         drop(Box::from_raw(fid.cast::<Mr>()));
         Ok(())
     }
 
-    /// Registrations belong to the domain and count for all of its endpoints: there is nothing to bind.
-    status fn bind(fid: *mut fid, other: *mut fid, _flags: u64) {
-        Mr::of(fid)?;
+    /// Registrations belong to the domain and count for all of its endpoints: only counters are bound to them.
+    status fn bind(fid: *mut fid, other: *mut fid, flags: u64) {
+        let mr = Mr::of(fid)?;
         match readable(other)?.fclass {
             FI_CLASS_EP => Ok(()),
-            FI_CLASS_CNTR => Err(Errno::NO_SYS), // FI_RMA_EVENT
+            FI_CLASS_CNTR => bind_counter(mr, Counter::of(other.cast())?, flags),
             _ => Err(Errno::INVALID),
         }
     }
 
-    /// A registration is enabled from the start.
+    /// A registration is enabled from the start, also one with FI_RMA_EVENT: FI_MR_RMA_EVENT is not asked of programs.
     status fn control(fid: *mut fid, command: c_int, _arg: *mut c_void) {
         Mr::of(fid)?;
         if command == FI_ENABLE { Ok(()) } else { Err(Errno::NO_SYS) }

@@ -54,7 +54,7 @@ fn in_c(name: &str, lines: &[(String, String)]) -> Option<BTreeMap<String, [usiz
         text += &format!("printf(\"%s %zu %zu\\n\", \"{name}\", {values});\n");
     }
     text += "return 0; }\n";
-    let program = built::compile_text(name, &text).ok()?;
+    let program = built::compile_text(name, &text, &[]).ok()?;
     let output = Command::new(&program).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let parse = |line: &str| {

@@ -49,10 +49,20 @@ fn only_reliable_datagram_endpoints() {
 fn a_capability_that_is_not_there_is_refused() {
     const HMEM: u64 = 1 << 47;
     const MULTICAST: u64 = 1 << 5;
-    const RMA_EVENT: u64 = 1 << 56;
     const NAMED_RX_CTX: u64 = 1 << 58;
-    for caps in [HMEM, MULTICAST, RMA_EVENT, NAMED_RX_CTX] {
+    for caps in [HMEM, MULTICAST, NAMED_RX_CTX] {
         assert_eq!(Hints::new(MSG | caps).get().map(|_| ()), Err(ENODATA), "{caps:#x}");
+    }
+}
+
+/// What costs something: programs that take all that they are offered, as MPIs do, do not get it.
+#[test]
+fn only_who_names_it_has_peers_counted() {
+    const RMA_EVENT: u64 = 1 << 56;
+    for (caps, given) in [(0, 0), (RMA, 0), (RMA | RMA_EVENT, RMA_EVENT)] {
+        let info = Hints::new(caps).get().unwrap();
+        assert_eq!(info.get().caps & RMA_EVENT, given, "{caps:#x}");
+        assert_eq!(info.rx().caps & RMA_EVENT, given, "{caps:#x}");
     }
 }
 

@@ -262,8 +262,16 @@ pub enum Kind {
         /// It returns values.
         fetch: bool,
     },
-    /// A peer has written here, with data (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA | FI_RMA). Takes no receive.
+    /// A peer has written here, with data (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA | FI_RMA). Takes no receive. Without data, and for
+    /// atomic operations that return nothing, only where [`crate::Domain::count_at`] says so, and not to be reported.
     RemoteWrite,
+    /// A peer has read here, or had an atomic operation return values; where [`crate::Domain::count_at`] says so.
+    RemoteRead,
+    /// A peer has read or changed a region of [`crate::Domain::count_in`], whose context comes back.
+    Access {
+        /// It was changed.
+        write: bool,
+    },
 }
 
 /// Something has completed.
@@ -273,7 +281,7 @@ pub struct Done {
     pub endpoint: EndpointId,
     /// What.
     pub kind: Kind,
-    /// From the request; 0 for [`Kind::RemoteWrite`].
+    /// From the request; 0 for [`Kind::RemoteWrite`] and [`Kind::RemoteRead`].
     pub context: u64,
     /// Whether an entry is to be written if there is no error.
     pub report: bool,
@@ -364,6 +372,31 @@ pub struct RemoteRights {
     pub read: bool,
     /// RMA write, atomics.
     pub write: bool,
+}
+
+/// What of peers' doing is counted where it is done (FI_RMA_EVENT).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counted {
+    /// Reads.
+    pub reads: bool,
+    /// Writes.
+    pub writes: bool,
+}
+
+impl Counted {
+    /// Whether one of these is.
+    #[inline]
+    pub(crate) fn has(&self, read: bool) -> bool {
+        if read { self.reads } else { self.writes }
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        self.reads || self.writes
+    }
+
+    pub(crate) fn or(&self, other: Counted) -> Counted {
+        Counted { reads: self.reads || other.reads, writes: self.writes || other.writes }
+    }
 }
 
 /// A region to register.

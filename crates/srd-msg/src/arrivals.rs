@@ -5,10 +5,10 @@ use crate::endpoint::{Endpoint, Place, named};
 use crate::header::{self, Body, FAR_BACK, LONGEST, Message, Part};
 use crate::incoming::Fetch;
 use crate::kept::Breach;
-use crate::peer::{Early, MOST_SHORT, Session, session_name};
+use crate::peer::{Early, KnownKey, MOST_SHORT, Session, session_name};
 use crate::shared::{Cx, Shared};
 use srd_device::Store;
-use srd_wire::Status;
+use srd_wire::{MrKey, Status};
 
 /// Messages that a header's `back` can tell of, and so many behind them: further off is not missing but of before.
 const MOST_MISSING: u32 = 1 << 16;
@@ -253,7 +253,7 @@ impl Endpoint {
     ) {
         let stays = |body: &Body| match body {
             Body::Message(_) => welcome,
-            body => matches!(body, Body::Notice { .. }),
+            body => matches!(body, Body::Notice(_)),
         };
         // They lie close together, though their numbers may have wrapped.
         let first = early.first().map_or(0, |&(number, _)| number);
@@ -311,8 +311,10 @@ impl Endpoint {
             }
             Body::Put(put) => self.put_here(cx, peer, put, payload, len),
             Body::Atomic(atomic) => return self.atomic_here(cx, peer, atomic, payload, len),
-            &Body::Notice { data, len, .. } if self.takes_notices => self.notice_here(cx, peer, data, len),
-            Body::Notice { .. } => return Err(Breach::Unasked),
+            Body::Notice(notice) if self.takes_notices || notice.data.is_none() => {
+                self.notice_here(cx, peer, notice);
+            }
+            Body::Notice(_) => return Err(Breach::Unasked),
             Body::Void { .. } => {}
             _ => unreachable!("only these have a number"),
         }
@@ -398,11 +400,12 @@ impl Endpoint {
                 return self.granted_bytes(cx, peer, incoming, offset, payload, len);
             }
             Body::KeyQuery { query, key } => self.tell_key(cx, peer, query, key),
-            Body::KeyAnswer { found, device_key, key, .. } => {
-                self.learn_key(cx, peer, key, found.then_some(device_key));
+            Body::KeyAnswer { found, counted, device_key, key, .. } => {
+                let known = KnownKey { device_key: MrKey(device_key), counted };
+                self.learn_key(cx, peer, key, found.then_some(known));
             }
             Body::Ping | Body::Stale { .. } => {}
-            Body::Message(_) | Body::Put(_) | Body::Atomic(_) | Body::Notice { .. } | Body::Void { .. } => {
+            Body::Message(_) | Body::Put(_) | Body::Atomic(_) | Body::Notice(_) | Body::Void { .. } => {
                 unreachable!("these have a number")
             }
         }

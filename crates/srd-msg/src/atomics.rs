@@ -4,7 +4,7 @@
 use crate::api::*;
 use crate::atomic_ops::{AtomicOp, Datatype, Form};
 use crate::endpoint::{Endpoint, name_of};
-use crate::header::{self, Body, LONGEST, Target};
+use crate::header::{self, Body, Keys, LONGEST, Target};
 use crate::iov::{gather, length, scatter};
 use crate::kept::Breach;
 use crate::one_sided::{ANSWER_DENIED, ANSWER_NO_KEY, ANSWER_UNSUPPORTED};
@@ -150,6 +150,9 @@ impl Endpoint {
         }
         cx.shared.counters.atomics += 1;
         let result = self.carry_out(cx, atomic, payload, len);
+        if cx.shared.counts && result.is_ok() {
+            self.count_atomic(cx, atomic, form);
+        }
         let (status, results) = match result {
             Ok(results) => (ANSWER_OK, results),
             Err(status) => (status, Vec::new()),
@@ -160,6 +163,14 @@ impl Endpoint {
         cx.memory().bytes_mut(buffer.addr + header as u64, results.len()).copy_from_slice(&results);
         self.send_buffer(cx, peer, Purpose::Control, buffer, header + results.len(), None);
         Ok(())
+    }
+
+    /// At an endpoint what returns values counts as a read (fi_endpoint(3)), in a region what changes something as a write (fi_mr(3)).
+    #[cold]
+    fn count_atomic<M: Store>(&mut self, cx: &mut Cx<'_, M>, atomic: &header::Atomic, form: Form) {
+        let keys: Keys = atomic.targets.iter().map(|target| target.key).collect();
+        self.count_access(cx, form != Form::Base, false, &[]);
+        self.count_in_regions(cx, atomic.operation == AtomicOp::Read as u8, &keys);
     }
 
     fn carry_out<M: Store>(

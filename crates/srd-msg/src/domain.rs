@@ -51,6 +51,7 @@ impl<M: Store> Domain<M> {
             short_msg: device.config().max_msg.min(MOST_SHORT),
             buffers: Buffers::default(),
             regions: Regions::new(device.keyed_hash()),
+            counts: false,
             done: VecDeque::new(),
             counters: Counters::default(),
         };
@@ -151,6 +152,21 @@ impl<M: Store> Domain<M> {
         if let Some(endpoint) = self.at_mut(endpoint) {
             endpoint.takes_notices = false;
         }
+    }
+
+    /// From now on this is counted that peers do by way of an endpoint. Those that have asked for a key already do not tell of what they
+    /// do with it.
+    pub fn count_at(&mut self, endpoint: EndpointId, counted: Counted) {
+        self.shared.counts |= counted.any();
+        if let Some(endpoint) = self.at_mut(endpoint) {
+            endpoint.counted = counted;
+        }
+    }
+
+    /// The same of what they do in a region, whichever endpoint it is by. `context` comes back with each.
+    pub fn count_in(&mut self, region: RegionId, counted: Counted, context: u64) {
+        self.shared.counts |= counted.any();
+        self.shared.regions.count_in(region, counted, context);
     }
 
     /// FI_OPT_MIN_MULTI_RECV.

@@ -45,6 +45,8 @@ pub(crate) struct Endpoint {
     pub min_multi_recv: u64,
     /// Peers may say that they have written here.
     pub takes_notices: bool,
+    /// What of their doing is counted here.
+    pub counted: Counted,
     /// Operations of the program that are not complete, and how many there may be.
     pub outstanding: u32,
     pub max_outstanding: u32,
@@ -153,6 +155,7 @@ impl Endpoint {
             claimed: FastMap::with_hasher(hash),
             min_multi_recv: 64,
             takes_notices: true,
+            counted: Counted::default(),
             outstanding: 0,
             max_outstanding: match tx {
                 0 => cx.shared.config.max_outstanding,

@@ -15,7 +15,7 @@
     )
 )]
 
-use crate::api::IOV_LIMIT;
+use crate::api::{Counted, IOV_LIMIT};
 use arrayvec::ArrayVec;
 
 /// What a message is for.
@@ -28,7 +28,7 @@ pub(crate) enum MessageKind {
     Put = 2,
     /// An atomic operation. Ordered.
     Atomic = 3,
-    /// Completion data of writes that are done. Ordered.
+    /// Of writes that are done their completion data, and what of that and of reads is to be counted. Ordered.
     Notice = 4,
     /// Who I am, and how much may come.
     Hello = 5,
@@ -190,6 +190,29 @@ pub(crate) struct Target {
     pub len: u32,
 }
 
+/// What has been done to the receiver's memory without its layer, and what is to be told of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Notice {
+    pub number: u32,
+    pub read: bool,
+    pub data: Option<u64>,
+    pub len: u64,
+    /// The keys it was done by, if it is to be counted. Apart, since most are not, and are moved.
+    pub keys: Option<Box<Keys>>,
+}
+
+pub(crate) type Keys = ArrayVec<u64, IOV_LIMIT>;
+
+/// Bits in a notice of what it says.
+mod notice {
+    pub const NO_DATA: u8 = 1 << 0;
+    pub const READ: u8 = 1 << 1;
+}
+
+/// Bits of [`Counted`] in an answer about a key.
+const COUNTS_WRITES: u8 = 1 << 0;
+const COUNTS_READS: u8 = 1 << 1;
+
 /// Everything that is said, but for payload. A Stale names a session: whose it is, which the header's `toward` says, and its
 /// count, which is all that one that has come holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -197,13 +220,13 @@ pub(crate) enum Body {
     Message(Message),
     Put(Put),
     Atomic(Box<Atomic>),
-    Notice { number: u32, data: u64, len: u64 },
+    Notice(Notice),
     Hello { window: u32, session: u32, longest: Option<u32> },
     Answer { op: u32, status: u32 },
     Grant { op: u32, incoming: u32, offset: u64, len: u64 },
     Granted { incoming: u32, offset: u64 },
     KeyQuery { query: u32, key: u64 },
-    KeyAnswer { query: u32, found: bool, device_key: u32, key: u64 },
+    KeyAnswer { query: u32, found: bool, counted: Counted, device_key: u32, key: u64 },
     Ping,
     Stale { session: u64 },
     Void { number: u32 },
@@ -215,7 +238,7 @@ impl Body {
             Body::Message(_) => MessageKind::Message,
             Body::Put(_) => MessageKind::Put,
             Body::Atomic(_) => MessageKind::Atomic,
-            Body::Notice { .. } => MessageKind::Notice,
+            Body::Notice(_) => MessageKind::Notice,
             Body::Hello { .. } => MessageKind::Hello,
             Body::Answer { .. } => MessageKind::Answer,
             Body::Grant { .. } => MessageKind::Grant,
@@ -243,7 +266,8 @@ impl Body {
             Body::Message(message) => Some(message.number),
             Body::Put(put) => Some(put.number),
             Body::Atomic(atomic) => Some(atomic.number),
-            Body::Notice { number, .. } | Body::Void { number } => Some(*number),
+            Body::Notice(notice) => Some(notice.number),
+            Body::Void { number } => Some(*number),
             _ => None,
         }
     }
@@ -287,11 +311,6 @@ impl Writer<'_> {
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         self.bytes[self.at..self.at + N].copy_from_slice(&bytes);
         self.at += N;
-    }
-
-    #[inline]
-    fn u8(&mut self, n: u8) {
-        self.put([n]);
     }
 
     #[inline]
@@ -339,11 +358,18 @@ pub(crate) fn encode(common: &Common, body: &Body, bytes: &mut [u8]) -> usize {
                 to.u32(0);
             }
         }
-        &Body::Notice { number, data, len } => {
-            to.u32(number);
-            to.u32(0);
-            to.u64(data);
-            to.u64(len);
+        Body::Notice(told) => {
+            let no_data = if told.data.is_none() { notice::NO_DATA } else { 0 };
+            to.u32(told.number);
+            to.put([
+                no_data | if told.read { notice::READ } else { 0 },
+                told.keys.as_ref().map_or(0, |keys| keys.len() as u8),
+                0,
+                0,
+            ]);
+            to.u64(told.data.unwrap_or(0));
+            to.u64(told.len);
+            told.keys.iter().flat_map(|keys| keys.iter()).for_each(|&key| to.u64(key));
         }
         &Body::Hello { window, session, longest } => {
             to.u32(window);
@@ -372,10 +398,10 @@ pub(crate) fn encode(common: &Common, body: &Body, bytes: &mut [u8]) -> usize {
             to.u32(0);
             to.u64(key);
         }
-        &Body::KeyAnswer { query, found, device_key, key } => {
+        &Body::KeyAnswer { query, found, counted, device_key, key } => {
             to.u32(query);
-            to.u8(found as u8);
-            to.put([0; 3]);
+            let writes = if counted.writes { COUNTS_WRITES } else { 0 };
+            to.put([found as u8, writes | if counted.reads { COUNTS_READS } else { 0 }, 0, 0]);
             to.u32(device_key);
             to.u32(0);
             to.u64(key);
@@ -493,11 +519,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
             data: if flags & flag::DATA != 0 { Some(from.u64()?) } else { None },
         }),
         MessageKind::Atomic => Body::Atomic(Box::new(Atomic::decode(&mut from)?)),
-        MessageKind::Notice => {
-            let number = from.u32()?;
-            from.skip(4)?;
-            Body::Notice { number, data: from.u64()?, len: from.u64()? }
-        }
+        MessageKind::Notice => Body::Notice(Notice::decode(&mut from)?),
         MessageKind::Hello => Body::Hello {
             window: from.u32()?,
             session: from.u32()?,
@@ -519,10 +541,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
         }
         MessageKind::KeyAnswer => {
             let query = from.u32()?;
-            let [found, ..] = from.take::<4>()?;
+            let [found, counts, ..] = from.take::<4>()?;
+            let counted = Counted { reads: counts & COUNTS_READS != 0, writes: counts & COUNTS_WRITES != 0 };
             let device_key = from.u32()?;
             from.skip(4)?;
-            Body::KeyAnswer { query, found: found != 0, device_key, key: from.u64()? }
+            Body::KeyAnswer { query, found: found != 0, counted, device_key, key: from.u64()? }
         }
         MessageKind::Ping => Body::Ping,
         MessageKind::Stale => Body::Stale { session: from.u32()?.into() },
@@ -540,6 +563,29 @@ impl Message {
         let data = if flags & flag::DATA != 0 { Some(from.u64()?) } else { None };
         let part = if flags & flag::PART != 0 { Some(Box::new(Part::decode(flags, from)?)) } else { None };
         Some(Message { number, op, tag, data, receipt: flags & flag::RECEIPT != 0, part })
+    }
+}
+
+impl Notice {
+    fn decode(from: &mut Reader<'_>) -> Option<Notice> {
+        let number = from.u32()?;
+        let [what, count, ..] = from.take::<4>()?;
+        let (data, len) = (from.u64()?, from.u64()?);
+        let data = (what & notice::NO_DATA == 0).then_some(data);
+        let read = what & notice::READ != 0;
+        // One that says nothing, or that a read has brought data, nobody sends.
+        if what & !(notice::NO_DATA | notice::READ) != 0
+            || usize::from(count) > IOV_LIMIT
+            || data.is_none() && count == 0
+            || data.is_some() && read
+        {
+            return None;
+        }
+        let mut keys = Keys::new();
+        for _ in 0..count {
+            keys.push(from.u64()?);
+        }
+        Some(Notice { number, read, data, len, keys: (count > 0).then(|| Box::new(keys)) })
     }
 }
 
@@ -646,11 +692,19 @@ mod tests {
             atomic,
             (any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>(), any::<Option<u64>>())
                 .prop_map(|(number, op, key, addr, data)| Body::Put(Put { number, op, key, addr, data })),
-            (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(number, data, len)| Body::Notice {
-                number,
-                data,
-                len
-            }),
+            (
+                any::<u32>(),
+                any::<u64>(),
+                any::<u64>(),
+                any::<bool>(),
+                prop::collection::vec(any::<u64>(), 0..=IOV_LIMIT)
+            )
+                .prop_map(|(number, data, len, read, keys)| {
+                    let data = (!read || keys.is_empty()).then_some(data);
+                    let read = read && data.is_none();
+                    let keys = (!keys.is_empty()).then(|| Box::new(keys.into_iter().collect()));
+                    Body::Notice(Notice { number, read, data, len, keys })
+                }),
             any::<(u32, u32, Option<u32>)>().prop_map(|(window, session, longest)| Body::Hello {
                 window,
                 session,
@@ -661,8 +715,11 @@ mod tests {
                 .prop_map(|(op, incoming, offset, len)| Body::Grant { op, incoming, offset, len }),
             (any::<u32>(), any::<u64>()).prop_map(|(incoming, offset)| Body::Granted { incoming, offset }),
             (any::<u32>(), any::<u64>()).prop_map(|(query, key)| Body::KeyQuery { query, key }),
-            (any::<u32>(), any::<bool>(), any::<u32>(), any::<u64>()).prop_map(
-                |(query, found, device_key, key)| Body::KeyAnswer { query, found, device_key, key }
+            (any::<u32>(), any::<[bool; 3]>(), any::<u32>(), any::<u64>()).prop_map(
+                |(query, [found, reads, writes], device_key, key)| {
+                    let counted = Counted { reads, writes };
+                    Body::KeyAnswer { query, found, counted, device_key, key }
+                }
             ),
             Just(Body::Ping),
             any::<u32>().prop_map(|session| Body::Stale { session: session.into() }),

@@ -429,7 +429,7 @@ impl Endpoint {
 /// What something early costs of [`OPERATIONS_WINDOW`]. A notice has no bytes, and its number is bound.
 fn operation_bytes(body: &Body, len: u32) -> u32 {
     match body {
-        Body::Notice { .. } => 0,
+        Body::Notice(_) => 0,
         _ => len + MESSAGE_COST,
     }
 }

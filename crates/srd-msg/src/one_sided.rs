@@ -3,13 +3,14 @@
 
 use crate::api::*;
 use crate::endpoint::{Endpoint, name_of};
-use crate::header::{Body, LONGEST, Put};
+use crate::header::{Body, LONGEST, Notice, Put};
 use crate::iov::{Iovs, length, stretch};
 use crate::operations::copy_injected;
+use crate::peer::KnownKey;
 use crate::receiving::ANSWER_OK;
 use crate::regions::{Denied, device_key_in};
 use crate::shared::Cx;
-use crate::work::{Await, Op, Purpose, Work};
+use crate::work::{Await, Op, Purpose, Told, Work};
 use arrayvec::ArrayVec;
 use srd_device::slab::Key;
 use srd_device::{SendOp, Sge, Store};
@@ -59,7 +60,7 @@ impl Endpoint {
             report: rma.flags.report,
             copy,
             remote: rma.remote.iter().copied().collect(),
-            data: rma.data,
+            notice: Told::new(rma.data, false),
             ..Op::new(rma.to.0, rma.context, local)
         };
         let key = self.begin_op(op);
@@ -71,19 +72,32 @@ impl Endpoint {
     pub fn start_one_sided<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
         let op = self.ops.at(index).expect("the caller has it");
         let peer = &self.peers[op.peer as usize];
+        let (read, data) = (op.kind == Kind::Read, op.notice.and_then(Told::data));
+        let mut counted = false;
         let keys: Option<ArrayVec<MrKey, IOV_LIMIT>> = op
             .remote
             .iter()
-            .map(|piece| device_key_in(piece.key).or_else(|| peer.keys.get(&piece.key).copied()))
+            .map(|piece| {
+                // Who counts gives out no keys that say what is behind them.
+                device_key_in(piece.key).or_else(|| {
+                    let known = peer.keys.get(&piece.key)?;
+                    counted |= known.counted.has(read);
+                    Some(known.device_key)
+                })
+            })
             .collect();
         let len = length(&op.local);
         let short = len <= (cx.shared.short_msg as usize - LONGEST) as u64 && op.remote.len() == 1;
-        let write = op.kind == Kind::Write;
-        // Data that goes along spares the way back that a notice would wait for.
+        let write = !read;
+        // What the peer is to hear goes along, which spares the way back that a notice would wait for.
         // One that comes back from waiting for a key may find no room; it goes on waiting for the key.
-        let goes_by_message = write && short && (op.data.is_some() || keys.is_none() || !peer.spoken);
+        let goes_by_message = write && short && (data.is_some() || keys.is_none() || !peer.spoken || counted);
         if goes_by_message && peer.has_operations_room(len) {
             return self.put(cx, index);
+        }
+        if counted && !op.notice.is_some_and(Told::is_counted) {
+            self.ops.at_mut(index).expect("the caller has it").notice = Told::new(data, true);
+            return self.start_one_sided(cx, index);
         }
         if op.remote.iter().all(|piece| piece.len == 0) && (write || op.remote.is_empty()) {
             // Nothing to do but to tell the peer, if it is to be told.
@@ -148,7 +162,7 @@ impl Endpoint {
     fn put<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
         let key = self.ops.key_at(index).expect("the caller has it");
         let op = self.ops.at_mut(index).expect("the caller has it");
-        let (peer, target, data) = (op.peer, op.remote[0], op.data.take());
+        let (peer, target, data) = (op.peer, op.remote[0], op.notice.take().and_then(Told::data));
         let local = op.local.clone();
         op.parts += 1;
         let number = self.peers[peer as usize].take_number();
@@ -158,15 +172,17 @@ impl Endpoint {
         self.send_with_payload(cx, peer, Purpose::Part(index), &body, &local);
     }
 
-    /// All is written; the peer's program is to hear of it.
+    /// All is done; the peer's program is to hear of it.
     pub fn give_notice<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
         let op = self.ops.at_mut(index).expect("the caller has it");
-        let data = op.data.take().expect("the caller has looked");
+        let told = op.notice.take().expect("the caller has looked");
         op.parts += 1;
-        let (peer, len) = (op.peer, length(&op.local));
+        let (peer, len, read) = (op.peer, length(&op.local), op.kind == Kind::Read);
+        let keys = told.is_counted().then(|| Box::new(op.remote.iter().map(|piece| piece.key).collect()));
         let number = self.peers[peer as usize].take_number();
         self.await_acceptance(cx, index);
-        self.tell_for(cx, peer, &Body::Notice { number, data, len }, Purpose::Part(index));
+        let body = Body::Notice(Notice { number, read, data: told.data(), len, keys });
+        self.tell_for(cx, peer, &body, Purpose::Part(index));
     }
 
     /// An answer about a key may be out of date: once it is asked for again. False if that is of no use.
@@ -184,6 +200,8 @@ impl Endpoint {
         let Some(key) = keys.clone().find(of_program).or_else(|| keys.next()) else { return false };
         op.asked_again = true;
         op.failure = None;
+        // Nor need what is behind it now be counted.
+        op.notice = Told::new(op.notice.and_then(Told::data), false);
         self.peers[peer as usize].keys.remove(&key);
         self.park(cx, index, Some(key));
         true
@@ -193,18 +211,20 @@ impl Endpoint {
 
     /// A peer asks what is behind a key.
     pub fn tell_key<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, query: u32, key: u64) {
-        let device_key = cx.shared.regions.device_key(key);
+        let behind = cx.shared.regions.behind(key);
+        let (device_key, counted) = behind.unwrap_or((MrKey(0), Counted::default()));
         let body = Body::KeyAnswer {
             query,
-            found: device_key.is_some(),
-            device_key: device_key.map_or(0, |key| key.0),
+            found: behind.is_some(),
+            counted: counted.or(self.counted),
+            device_key: device_key.0,
             key,
         };
         self.tell(cx, peer, &body);
     }
 
     /// A peer says what is behind a key.
-    pub fn learn_key<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, key: u64, device_key: Option<u32>) {
+    pub fn learn_key<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, key: u64, known: Option<KnownKey>) {
         // Several operations may have asked for the same: the first answer serves all of them.
         let asked = |&op: &u32| {
             self.ops
@@ -214,8 +234,8 @@ impl Endpoint {
         if !self.peers[peer as usize].parked.iter().any(asked) {
             return;
         }
-        if let Some(device_key) = device_key {
-            self.peers[peer as usize].keys.insert(key, MrKey(device_key));
+        if let Some(known) = known {
+            self.peers[peer as usize].keys.insert(key, known);
             return self.unpark(cx, peer);
         }
         let waiting: Vec<Key> = self
@@ -253,13 +273,50 @@ impl Endpoint {
         }
         cx.shared.counters.puts += 1;
         if let (ANSWER_OK, Some(data)) = (status, put.data) {
-            self.notice_here(cx, peer, data, len as u64);
+            self.tell_of_data(cx, peer, data, len as u64);
+        }
+        if cx.shared.counts && status == ANSWER_OK {
+            self.count_access(cx, false, put.data.is_some(), &[put.key]);
         }
         self.tell(cx, peer, &Body::Answer { op: put.op, status });
     }
 
-    /// A peer has written here, and says so.
-    pub fn notice_here<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, data: u64, len: u64) {
+    /// A peer has read or written here, and says so.
+    pub fn notice_here<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, notice: &Notice) {
+        if let Some(data) = notice.data {
+            self.tell_of_data(cx, peer, data, notice.len);
+        }
+        if cx.shared.counts
+            && let Some(keys) = &notice.keys
+        {
+            self.count_access(cx, notice.read, notice.data.is_some(), keys);
+        }
+    }
+
+    /// A peer has read or changed what is behind keys of ours: it is counted where that is wanted, once for each region. What brings
+    /// data is counted by that at the endpoint.
+    pub fn count_access<M: Store>(&mut self, cx: &mut Cx<'_, M>, read: bool, with_data: bool, keys: &[u64]) {
+        if self.counted.has(read) && !with_data {
+            let kind = if read { Kind::RemoteRead } else { Kind::RemoteWrite };
+            cx.shared.done.push_back(self.done(kind, 0, false));
+        }
+        self.count_in_regions(cx, read, keys);
+    }
+
+    /// The part of that for regions.
+    pub fn count_in_regions<M: Store>(&mut self, cx: &mut Cx<'_, M>, read: bool, keys: &[u64]) {
+        for (at, key) in keys.iter().enumerate() {
+            let before = keys.get(..at).unwrap_or(&[]);
+            if !before.contains(key)
+                && let Some(context) = cx.shared.regions.counts(*key, read)
+            {
+                cx.shared.done.push_back(self.done(Kind::Access { write: !read }, context, false));
+            }
+        }
+    }
+
+    /// A peer has written here, with data.
+    fn tell_of_data<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, data: u64, len: u64) {
         let from = &self.peers[peer as usize];
         cx.shared.done.push_back(crate::api::Done {
             len,

@@ -120,7 +120,7 @@ impl Endpoint {
         if op.parts > 0 || op.awaits != Await::Nothing && op.failure.is_none() {
             return;
         }
-        if op.failure.is_none() && op.data.is_some() {
+        if op.failure.is_none() && op.notice.is_some() {
             return self.give_notice(cx, index);
         }
         if matches!(op.failure, Some(Failure::RemoteAccess { .. })) && self.ask_again(cx, index) {

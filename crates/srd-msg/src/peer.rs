@@ -8,7 +8,7 @@
 //! well-known one has no key in its address, so that a peer may turn out to be another endpoint than before: then what was
 //! under way with the old one is lost.
 
-use crate::api::{Config, NO_LABEL, PeerAddr};
+use crate::api::{Config, Counted, NO_LABEL, PeerAddr};
 use crate::buffers::Buffer;
 use crate::header::{Body, FAR_BACK};
 use crate::lane::Lane;
@@ -36,6 +36,15 @@ pub(crate) enum Early {
     Whole { body: Body, payload: Option<Buffer>, len: u32 },
     /// Parts of it have come; they are collected there.
     Parts(u32),
+}
+
+/// What a peer has said of a key.
+#[derive(Clone, Copy)]
+pub(crate) struct KnownKey {
+    /// The device's key behind it.
+    pub device_key: MrKey,
+    /// What the peer counts of what is done by it.
+    pub counted: Counted,
 }
 
 /// See the module.
@@ -100,8 +109,8 @@ pub(crate) struct Peer {
     pub parked: Vec<u32>,
     /// Operations that are not over before it has accepted the session.
     pub unaccepted: Vec<u32>,
-    /// The device's keys behind keys of its program's.
-    pub keys: FastMap<u64, MrKey>,
+    /// What is behind keys of its program's.
+    pub keys: FastMap<u64, KnownKey>,
 
     /// Its session with us, by [`session_name`]; 0: none.
     pub their_session: u64,

@@ -4,7 +4,7 @@
 //! chooses says which: its upper half is [`OURS`], its lower half the device's key. A key that the program chooses says
 //! nothing, so peers ask for what is behind it once ([`crate::header::Body::KeyQuery`]).
 
-use crate::api::{Refused, RegionId, Registration, RemoteRights};
+use crate::api::{Counted, Refused, RegionId, Registration, RemoteRights};
 use crate::matching::FastMap;
 use srd_device::slab::{Key, Slab};
 use srd_device::{Access, Device, DeviceError, PdId, Store};
@@ -29,6 +29,9 @@ struct Region {
     key: u64,
     /// Only what peers may reach is registered with the device.
     device_key: Option<MrKey>,
+    /// What of peers' doing is counted, and what comes back with that.
+    counted: Counted,
+    context: u64,
 }
 
 /// See the module.
@@ -89,6 +92,8 @@ impl Regions {
             rights: new.rights,
             key,
             device_key,
+            counted: Counted::default(),
+            context: 0,
         };
         let id = self.regions.insert(region);
         if remote {
@@ -107,9 +112,23 @@ impl Regions {
         Ok(())
     }
 
-    /// The device's key behind a key.
-    pub fn device_key(&self, key: u64) -> Option<MrKey> {
-        self.regions.get(*self.by_key.get(&key)?)?.device_key
+    /// The device's key behind a key, and what is counted there.
+    pub fn behind(&self, key: u64) -> Option<(MrKey, Counted)> {
+        let region = self.regions.get(*self.by_key.get(&key)?)?;
+        Some((region.device_key?, region.counted))
+    }
+
+    pub fn count_in(&mut self, id: RegionId, counted: Counted, context: u64) {
+        let id = Key { index: id.index, generation: id.generation };
+        if let Some(region) = self.regions.get_mut(id) {
+            (region.counted, region.context) = (counted, context);
+        }
+    }
+
+    /// The context of the region behind a key, if it counts that.
+    pub fn counts(&self, key: u64, read: bool) -> Option<u64> {
+        let region = self.regions.get(*self.by_key.get(&key)?)?;
+        region.counted.has(read).then_some(region.context)
     }
 
     /// Where `len` bytes that a peer names by `addr` lie.

@@ -20,6 +20,8 @@ pub(crate) struct Shared {
     pub short_msg: u32,
     pub buffers: Buffers,
     pub regions: Regions,
+    /// Some endpoint or region counts what peers do.
+    pub counts: bool,
     pub done: VecDeque<Done>,
     pub counters: Counters,
 }

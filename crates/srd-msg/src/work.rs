@@ -42,8 +42,8 @@ pub(crate) struct Op {
     pub exposed: ArrayVec<MrKey, IOV_LIMIT>,
     /// One-sided operations: what is done where.
     pub remote: ArrayVec<RemoteIov, IOV_LIMIT>,
-    /// Writes: completion data for the peer, until it has been sent.
-    pub data: Option<u64>,
+    /// Reads and writes: what the peer is to hear of it, until that has been sent.
+    pub notice: Option<Told>,
     /// The key has been asked for again, since the answer was out of date.
     pub asked_again: bool,
 }
@@ -65,8 +65,42 @@ impl Op {
             copy: None,
             exposed: ArrayVec::new(),
             remote: ArrayVec::new(),
-            data: None,
+            notice: None,
             asked_again: false,
+        }
+    }
+}
+
+/// What a peer hears of what was done to its memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Told {
+    /// Completion data.
+    Data(u64),
+    /// That it is to be counted.
+    Count,
+    /// Both.
+    CountedData(u64),
+}
+
+impl Told {
+    pub fn data(self) -> Option<u64> {
+        match self {
+            Told::Data(data) | Told::CountedData(data) => Some(data),
+            Told::Count => None,
+        }
+    }
+
+    pub fn is_counted(self) -> bool {
+        !matches!(self, Told::Data(_))
+    }
+
+    /// What the peer is to hear, who counts it or does not.
+    pub fn new(data: Option<u64>, counted: bool) -> Option<Told> {
+        match (data, counted) {
+            (Some(data), true) => Some(Told::CountedData(data)),
+            (Some(data), false) => Some(Told::Data(data)),
+            (None, true) => Some(Told::Count),
+            (None, false) => None,
         }
     }
 }

@@ -60,11 +60,12 @@ pub fn library() -> PathBuf {
 }
 
 /// Compiles a C program from its text.
-pub fn compile_text(name: &str, text: &str) -> Result<PathBuf, String> {
+pub fn compile_text(name: &str, text: &str, options: &[&str]) -> Result<PathBuf, String> {
     let program = scratch().join(format!("{name}-{}", std::process::id()));
     let source = program.with_extension("c");
     std::fs::write(&source, text).unwrap();
-    let output = Command::new("cc").arg("-w").arg("-o").arg(&program).arg(&source).output().unwrap();
+    let output =
+        Command::new("cc").arg("-w").arg("-o").arg(&program).arg(&source).args(options).output().unwrap();
     if output.status.success() {
         Ok(program)
     } else {
