@@ -1,7 +1,7 @@
 # The commands of this repository. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench bench-instructions ablations figures book campaign pauses fuzz sanitize install packages clean
+.PHONY: help setup build test demo bench bench-instructions ablations figures book campaign consumers pauses fuzz sanitize install packages clean
 
 PREFIX ?= /usr/local
 SEEDS ?= 2000
@@ -42,6 +42,9 @@ book:            ## the documents as a book in target/book, if mdBook is install
 
 campaign:        ## SEEDS=N [FIRST=N]: the deterministic world, one run per seed, and random programs of messages
 	@scripts/campaign.sh $(SEEDS) $(FIRST)
+
+consumers: setup build ## unmodified programs over the software EFA and the provider, also those that take minutes to build; clean, with loss, with a dead path
+	@for t in efa srd; do for f in clean loss blackhole; do tests/consumers/run.py --all --transport $$t --fault $$f || exit 1; done; done
 
 pauses:          ## RUNS=N [PAUSES_S=2,31,45]: processes that stand still for so long lose and double no message (minutes)
 	@cargo test --release -p srd-libfabric --test pauses -- --ignored --nocapture pauses_of

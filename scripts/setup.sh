@@ -29,7 +29,8 @@ test_packages=(
   ibverbs-utils perftest                                               # ibv_devinfo, ib_send_lat and friends
   libfabric-bin                                                        # fi_pingpong
   openmpi-bin libopenmpi-dev                                           # Debian's Open MPI 4.1.4
-  hpcc                                                                 # the consumer matrix's other application
+  hpcc quantum-espresso                                                # the consumer matrix's other applications
+  gfortran libcoarrays-openmpi-dev                                     # Fortran's co-arrays
   iperf3 iputils-ping tcpdump                                          # the fabric lab's tests
   valgrind                                                             # counts instructions
   tshark                                                               # tests of the Wireshark dissector
@@ -158,7 +159,7 @@ main() {
       ;;
     '' | --force)
       packages+=("${test_packages[@]}") wheels+=("${test_wheels[@]}")
-      tools+=(fi_pingpong ibv_devinfo ib_send_lat mpirun hpcc tshark tcpdump mmdebstrap)
+      tools+=(fi_pingpong ibv_devinfo ib_send_lat mpirun hpcc pw.x gfortran tshark tcpdump mmdebstrap)
       ;;
     *) fail "what is $1?" "run: scripts/setup.sh [demo | packages | --force]" ;;
   esac

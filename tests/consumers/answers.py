@@ -17,6 +17,12 @@ HPCC_EQUAL = (
 )
 HPCC_AT_MOST = {"PTRANS_residual": 1e-9, "MPIRandomAccess_ErrorsFraction": 0.01, "MPIFFT_maxErr": 1e-9}
 
+ESPRESSO = (
+    ("the energy (Ry)", r"(?m)^!\s+total energy\s+=\s+(\S+) Ry", 1e-6),
+    ("the force (Ry/bohr)", r"Total force =\s+(\S+)", 1e-5),
+    ("the pressure (kbar)", r"P=\s+(\S+)", 0.05),
+)
+
 
 def lammps(output: str, over_tcp: str) -> str | None:
     compared = physics.compare(physics.rows(over_tcp.splitlines()), physics.rows(output.splitlines()))
@@ -33,6 +39,15 @@ def hpcc(output: str, over_tcp: str) -> str | None:
     for name, limit in HPCC_AT_MOST.items():
         if name not in found or not abs(float(found[name])) <= limit:
             return f"{name} is {found.get(name)}, should be at most {limit}"
+    return None
+
+
+def espresso(output: str, over_tcp: str) -> str | None:
+    """Both end their iterations at an error of 1e-9 Ry, so they differ by little more."""
+    for name, pattern, limit in ESPRESSO:
+        found, wanted = (re.findall(pattern, text) for text in (output, over_tcp))
+        if len(wanted) != 1 or len(found) != 1 or abs(float(found[0]) - float(wanted[0])) > limit:
+            return f"{name} is {found}, over TCP {wanted}"
     return None
 
 

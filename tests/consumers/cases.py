@@ -13,7 +13,7 @@ from pathlib import Path
 import answers
 from harness import layout, stacks
 from harness.processes import Command, free_port
-from harness.transport import SRD, TCP, Transport
+from harness.transport import EFA, SRD, SRD_SHM, TCP, Transport
 
 HERE = Path(__file__).resolve().parent
 CHECK = HERE / "mpi_check.c"
@@ -54,6 +54,8 @@ class Case:
     """One `srd run` starts all of it, so that it can be sealed with a key of its own."""
     survives_loss: bool = True
     """Datagrams that are lost are lost: a program that waits for each cannot run under faults."""
+    is_slow: bool = False
+    """Takes minutes to build or to run: only where it is named, or with --all."""
     differences: Callable[[str, str], str | None] | None = None
     """What is wrong with an output, given that of the same job over kernel TCP."""
 
@@ -115,6 +117,47 @@ def hpc_challenge(transport: Transport, variables: dict[str, str]) -> Job:
     return Job(Command([*inside, *argv], {**environment, **variables}))
 
 
+def mpi4py_futures(stack: stacks.Stack, transport: Transport, variables: dict[str, str]) -> Job:
+    """A pool of workers: one rank gives out tasks, the others work."""
+    program = [str(stack.bin / "python3"), "-m", "mpi4py.futures", str(HERE / "mpi4py_futures.py")]
+    argv, environment = stack.launch(transport, RANKS + 1, program)
+    if transport.name == TCP.name:
+        environment["MPI4PY_RC_RECV_MPROBE"] = "0"  # as in mpi4py_check
+    return Job(Command(argv, {**environment, **variables}))
+
+
+def rsmpi(transport: Transport, variables: dict[str, str]) -> Job:
+    """Rust's MPI crate, built against Debian's Open MPI."""
+    built = layout.TARGET / "consumers" / "rsmpi"
+    manifest = HERE / "rsmpi" / "Cargo.toml"
+    build = ["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", str(manifest)]
+    environment = {**os.environ, "MPICC": "mpicc.openmpi"}
+    subprocess.run([*build, "--target-dir", str(built)], env=environment, check=True)
+    argv, environment = stacks.OPEN_MPI_4.launch(transport, RANKS + 1, [str(built / "release" / "rsmpi_check")])
+    return Job(Command(argv, {**environment, **variables}))
+
+
+def coarrays(transport: Transport, variables: dict[str, str]) -> Job:
+    """OpenCoarrays, Fortran's co-arrays over MPI's one-sided operations, on Debian's Open MPI."""
+    program = layout.TARGET / "consumers" / "caf_check"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    compiler = ["gfortran", "-O2", "-Wall", "-fcoarray=lib"]
+    subprocess.run([*compiler, "-o", program, HERE / "caf_check.f90", "-lcaf_openmpi"], check=True)
+    stack = stacks.OPEN_MPI_4
+    argv, environment = stack.launch(transport, APPLICATION_RANKS, [str(program)], one_sided=True)
+    return Job(Command(argv, {**environment, **variables}))
+
+
+def quantum_espresso(transport: Transport, variables: dict[str, str]) -> Job:
+    """Debian's Quantum ESPRESSO: the energy, forces and stress of a silicon crystal whose atoms are displaced."""
+    directory = layout.TARGET / "consumers" / "espresso" / transport.name
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    argv, environment = stacks.OPEN_MPI_4.launch(transport, RANKS, ["pw.x", "-in", str(HERE / "silicon.in")])
+    inside = {"ESPRESSO_TMPDIR": str(directory), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return Job(Command(argv, {**environment, **inside, **variables}))
+
+
 def nixl(transport: Transport, variables: dict[str, str]) -> Job:
     python = layout.VENV / "nixl" / "bin" / "python3"
     if not python.exists():
@@ -126,6 +169,8 @@ def nixl(transport: Transport, variables: dict[str, str]) -> Job:
     program = [str(python), str(HERE / "nixl_check.py")]
     if transport.name == TCP.name:
         return Job(Command(program, {**libraries, "FI_PROVIDER": "tcp", **variables}))
+    if transport.name == EFA.name:
+        return Job(Command([*transport.wrapper, *program], {**libraries, **variables}))
     # It takes no provider whose name it does not know.
     wrapper = [str(layout.SRD), "run", "--provider", "--as-efa", "--"]
     return Job(Command([*wrapper, *program], {**libraries, **variables}))
@@ -326,6 +371,34 @@ CASES = [
             ("imb-mt", "IMB-MT", [*THREADS_SHORT, *THREADED], r"Benchmarking AllReduceMT(.|\n)*524288 +40 "),
         )
     ),
+    *(
+        Case(
+            f"{stack.name}-futures",
+            f"mpi4py.futures over {stack.title}: a pool of workers",
+            partial(mpi4py_futures, stack),
+            "mpi4py_futures: ok",
+            500,
+        )
+        for stack in (stacks.OPEN_MPI_5, stacks.MPICH)
+    ),
+    Case("rsmpi", "rsmpi (crate mpi 0.8.2) over Debian Open MPI 4.1.4", rsmpi, "rsmpi_check: ok", 500, is_slow=True),
+    Case(
+        "coarrays",
+        f"OpenCoarrays over Debian Open MPI 4.1.4, {APPLICATION_RANKS} images",
+        coarrays,
+        "caf_check: ok",
+        2000,
+        # Open MPI's one-sided operations over its own messages, as libfabric's efa and tcp have them, take minutes for this.
+        transports=(SRD.name, SRD_SHM.name),
+    ),
+    Case(
+        "espresso",
+        f"Debian Quantum ESPRESSO, {RANKS} ranks: the physics of TCP",
+        quantum_espresso,
+        r"JOB DONE\.",
+        1000,
+        differences=answers.espresso,
+    ),
     Case(
         "lammps",
         f"Debian LAMMPS, {APPLICATION_RANKS} ranks: the physics of TCP",
@@ -348,7 +421,7 @@ CASES = [
         nixl,
         "nixl_check: ok",
         500,
-        transports=(SRD.name, TCP.name),
+        transports=(EFA.name, SRD.name, TCP.name),
     ),
     Case(
         "ucx",

@@ -45,6 +45,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--sealed", action="store_true", help="encrypt every packet, and look for the key where it must not be"
     )
+    parser.add_argument("--all", action="store_true", help="also the cases that take minutes")
     parser.add_argument("--list", action="store_true", help="list the cases")
     parser.add_argument("names", nargs="*", help="cases to run (default: all)")
     chosen = parser.parse_args()
@@ -68,7 +69,8 @@ def main() -> int:
             sys.exit(f"consumers: error: {carrier.name} cannot be sealed")
         carrier = carrier.sealed()
 
-    chosen = [case for case in cases.CASES if not options.names or case.name in options.names]
+    wanted = options.names or [case.name for case in cases.CASES if options.all or not case.is_slow]
+    chosen = [case for case in cases.CASES if case.name in wanted]
     # Faults are injected in our datapath, which others do not pass.
     injects = carrier.is_ours and not carrier.is_local
     if options.fault not in (None, "clean") and not injects:

@@ -148,8 +148,9 @@ impl Reports {
             Kind::Write => FI_RMA | FI_WRITE,
             Kind::Atomic { fetch: true } => FI_ATOMIC | FI_READ,
             Kind::Atomic { fetch: false } => FI_ATOMIC | FI_WRITE,
-            Kind::RemoteWrite | Kind::Access { write: true } => FI_RMA | FI_REMOTE_WRITE,
-            Kind::RemoteRead | Kind::Access { write: false } => FI_RMA | FI_REMOTE_READ,
+            Kind::RemoteWrite => FI_RMA | FI_REMOTE_WRITE,
+            // These are counted only.
+            Kind::RemoteRead | Kind::Access { .. } => FI_RMA | FI_REMOTE_READ,
         };
         if done.data.is_some() {
             flags |= FI_REMOTE_CQ_DATA;

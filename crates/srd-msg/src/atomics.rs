@@ -4,7 +4,7 @@
 use crate::api::*;
 use crate::atomic_ops::{AtomicOp, Datatype, Form};
 use crate::endpoint::{Endpoint, name_of};
-use crate::header::{self, Body, Keys, LONGEST, Target};
+use crate::header::{self, Body, LONGEST, Target};
 use crate::iov::{gather, length, scatter};
 use crate::kept::Breach;
 use crate::one_sided::{ANSWER_DENIED, ANSWER_NO_KEY, ANSWER_UNSUPPORTED};
@@ -168,9 +168,14 @@ impl Endpoint {
     /// At an endpoint what returns values counts as a read (fi_endpoint(3)), in a region what changes something as a write (fi_mr(3)).
     #[cold]
     fn count_atomic<M: Store>(&mut self, cx: &mut Cx<'_, M>, atomic: &header::Atomic, form: Form) {
-        let keys: Keys = atomic.targets.iter().map(|target| target.key).collect();
-        self.count_access(cx, form != Form::Base, false, &[]);
-        self.count_in_regions(cx, atomic.operation == AtomicOp::Read as u8, &keys);
+        let reads = atomic.operation == AtomicOp::Read as u8;
+        self.count_at_endpoint(cx, form != Form::Base);
+        for (at, target) in atomic.targets.iter().enumerate() {
+            let before = atomic.targets.iter().take(at);
+            if before.into_iter().all(|other| other.key != target.key) {
+                self.count_in_region(cx, reads, target.key);
+            }
+        }
     }
 
     fn carry_out<M: Store>(

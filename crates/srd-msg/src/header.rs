@@ -191,22 +191,25 @@ pub(crate) struct Target {
 }
 
 /// What has been done to the receiver's memory without its layer, and what is to be told of it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Notice {
     pub number: u32,
     pub read: bool,
     pub data: Option<u64>,
     pub len: u64,
-    /// The keys it was done by, if it is to be counted. Apart, since most are not, and are moved.
-    pub keys: Option<Box<Keys>>,
+    /// The key it was done by, if it is to be counted.
+    pub key: Option<u64>,
+    /// It has been counted at the endpoint: here only the region of another key that it was done by.
+    pub again: bool,
 }
-
-pub(crate) type Keys = ArrayVec<u64, IOV_LIMIT>;
 
 /// Bits in a notice of what it says.
 mod notice {
     pub const NO_DATA: u8 = 1 << 0;
     pub const READ: u8 = 1 << 1;
+    pub const AGAIN: u8 = 1 << 2;
+    pub const KEY: u8 = 1 << 3;
+    pub const ALL: u8 = NO_DATA | READ | AGAIN | KEY;
 }
 
 /// Bits of [`Counted`] in an answer about a key.
@@ -358,18 +361,23 @@ pub(crate) fn encode(common: &Common, body: &Body, bytes: &mut [u8]) -> usize {
                 to.u32(0);
             }
         }
-        Body::Notice(told) => {
-            let no_data = if told.data.is_none() { notice::NO_DATA } else { 0 };
+        &Body::Notice(told) => {
+            let mut what = 0;
+            for (set, bit) in [
+                (told.data.is_none(), notice::NO_DATA),
+                (told.read, notice::READ),
+                (told.again, notice::AGAIN),
+                (told.key.is_some(), notice::KEY),
+            ] {
+                what |= if set { bit } else { 0 };
+            }
             to.u32(told.number);
-            to.put([
-                no_data | if told.read { notice::READ } else { 0 },
-                told.keys.as_ref().map_or(0, |keys| keys.len() as u8),
-                0,
-                0,
-            ]);
+            to.put([what, 0, 0, 0]);
             to.u64(told.data.unwrap_or(0));
             to.u64(told.len);
-            told.keys.iter().flat_map(|keys| keys.iter()).for_each(|&key| to.u64(key));
+            if let Some(key) = told.key {
+                to.u64(key);
+            }
         }
         &Body::Hello { window, session, longest } => {
             to.u32(window);
@@ -569,23 +577,16 @@ impl Message {
 impl Notice {
     fn decode(from: &mut Reader<'_>) -> Option<Notice> {
         let number = from.u32()?;
-        let [what, count, ..] = from.take::<4>()?;
+        let [what, ..] = from.take::<4>()?;
         let (data, len) = (from.u64()?, from.u64()?);
         let data = (what & notice::NO_DATA == 0).then_some(data);
-        let read = what & notice::READ != 0;
-        // One that says nothing, or that a read has brought data, nobody sends.
-        if what & !(notice::NO_DATA | notice::READ) != 0
-            || usize::from(count) > IOV_LIMIT
-            || data.is_none() && count == 0
-            || data.is_some() && read
-        {
+        let key = if what & notice::KEY != 0 { Some(from.u64()?) } else { None };
+        let (read, again) = (what & notice::READ != 0, what & notice::AGAIN != 0);
+        // One that says nothing, or brings data with what brings none, nobody sends.
+        if what & !notice::ALL != 0 || data.is_none() && key.is_none() || data.is_some() && (read || again) {
             return None;
         }
-        let mut keys = Keys::new();
-        for _ in 0..count {
-            keys.push(from.u64()?);
-        }
-        Some(Notice { number, read, data, len, keys: (count > 0).then(|| Box::new(keys)) })
+        Some(Notice { number, read, data, len, key, again })
     }
 }
 
@@ -692,19 +693,14 @@ mod tests {
             atomic,
             (any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>(), any::<Option<u64>>())
                 .prop_map(|(number, op, key, addr, data)| Body::Put(Put { number, op, key, addr, data })),
-            (
-                any::<u32>(),
-                any::<u64>(),
-                any::<u64>(),
-                any::<bool>(),
-                prop::collection::vec(any::<u64>(), 0..=IOV_LIMIT)
-            )
-                .prop_map(|(number, data, len, read, keys)| {
-                    let data = (!read || keys.is_empty()).then_some(data);
-                    let read = read && data.is_none();
-                    let keys = (!keys.is_empty()).then(|| Box::new(keys.into_iter().collect()));
-                    Body::Notice(Notice { number, read, data, len, keys })
-                }),
+            (any::<u32>(), any::<u64>(), any::<u64>(), any::<[bool; 2]>(), any::<Option<u64>>()).prop_map(
+                |(number, data, len, [read, again], key)| {
+                    let data = (!(read || again) || key.is_none()).then_some(data);
+                    let bare = data.is_none();
+                    let (read, again) = (read && bare, again && bare);
+                    Body::Notice(Notice { number, read, data, len, key, again })
+                }
+            ),
             any::<(u32, u32, Option<u32>)>().prop_map(|(window, session, longest)| Body::Hello {
                 window,
                 session,

@@ -178,10 +178,17 @@ impl Endpoint {
         let told = op.notice.take().expect("the caller has looked");
         op.parts += 1;
         let (peer, len, read) = (op.peer, length(&op.local), op.kind == Kind::Read);
-        let keys = told.is_counted().then(|| Box::new(op.remote.iter().map(|piece| piece.key).collect()));
+        let piece = if let Told::Also(piece) = told { usize::from(piece) } else { 0 };
+        let mut key = None;
+        if told.is_counted() {
+            key = op.remote.get(piece).map(|piece| piece.key);
+            let is_new = |at: &usize| op.remote[..*at].iter().all(|before| before.key != op.remote[*at].key);
+            op.notice = (piece + 1..op.remote.len()).find(is_new).map(|at| Told::Also(at as u8));
+        }
+        let again = matches!(told, Told::Also(_));
         let number = self.peers[peer as usize].take_number();
         self.await_acceptance(cx, index);
-        let body = Body::Notice(Notice { number, read, data: told.data(), len, keys });
+        let body = Body::Notice(Notice { number, read, data: told.data(), len, key, again });
         self.tell_for(cx, peer, &body, Purpose::Part(index));
     }
 
@@ -276,7 +283,7 @@ impl Endpoint {
             self.tell_of_data(cx, peer, data, len as u64);
         }
         if cx.shared.counts && status == ANSWER_OK {
-            self.count_access(cx, false, put.data.is_some(), &[put.key]);
+            self.count_access(cx, false, put.data.is_some(), put.key);
         }
         self.tell(cx, peer, &Body::Answer { op: put.op, status });
     }
@@ -286,32 +293,33 @@ impl Endpoint {
         if let Some(data) = notice.data {
             self.tell_of_data(cx, peer, data, notice.len);
         }
-        if cx.shared.counts
-            && let Some(keys) = &notice.keys
-        {
-            self.count_access(cx, notice.read, notice.data.is_some(), keys);
+        match notice.key {
+            Some(key) if cx.shared.counts => {
+                self.count_access(cx, notice.read, notice.again || notice.data.is_some(), key);
+            }
+            _ => {}
         }
     }
 
-    /// A peer has read or changed what is behind keys of ours: it is counted where that is wanted, once for each region. What brings
-    /// data is counted by that at the endpoint.
-    pub fn count_access<M: Store>(&mut self, cx: &mut Cx<'_, M>, read: bool, with_data: bool, keys: &[u64]) {
-        if self.counted.has(read) && !with_data {
+    /// A peer has read or changed what is behind a key of ours: it is counted where that is wanted. `is_known`: at the endpoint it has been,
+    /// or is by its data.
+    fn count_access<M: Store>(&mut self, cx: &mut Cx<'_, M>, read: bool, is_known: bool, key: u64) {
+        if !is_known {
+            self.count_at_endpoint(cx, read);
+        }
+        self.count_in_region(cx, read, key);
+    }
+
+    pub fn count_at_endpoint<M: Store>(&mut self, cx: &mut Cx<'_, M>, read: bool) {
+        if self.counted.has(read) {
             let kind = if read { Kind::RemoteRead } else { Kind::RemoteWrite };
             cx.shared.done.push_back(self.done(kind, 0, false));
         }
-        self.count_in_regions(cx, read, keys);
     }
 
-    /// The part of that for regions.
-    pub fn count_in_regions<M: Store>(&mut self, cx: &mut Cx<'_, M>, read: bool, keys: &[u64]) {
-        for (at, key) in keys.iter().enumerate() {
-            let before = keys.get(..at).unwrap_or(&[]);
-            if !before.contains(key)
-                && let Some(context) = cx.shared.regions.counts(*key, read)
-            {
-                cx.shared.done.push_back(self.done(Kind::Access { write: !read }, context, false));
-            }
+    pub fn count_in_region<M: Store>(&mut self, cx: &mut Cx<'_, M>, read: bool, key: u64) {
+        if let Some(context) = cx.shared.regions.counts(key, read) {
+            cx.shared.done.push_back(self.done(Kind::Access { write: !read }, context, false));
         }
     }
 

@@ -80,13 +80,15 @@ pub(crate) enum Told {
     Count,
     /// Both.
     CountedData(u64),
+    /// That it is to be counted in the region of that piece, too.
+    Also(u8),
 }
 
 impl Told {
     pub fn data(self) -> Option<u64> {
         match self {
             Told::Data(data) | Told::CountedData(data) => Some(data),
-            Told::Count => None,
+            Told::Count | Told::Also(_) => None,
         }
     }
 

@@ -164,3 +164,22 @@ fn a_region_that_takes_the_key_of_one_that_counts_does_not() {
     pair.rma(false, ROOM, None);
     assert_eq!(pair.counts(), [0; 4]);
 }
+
+#[test]
+fn an_operation_in_two_regions_counts_in_both_and_once_at_the_endpoint() {
+    let mut pair = Pair::new(ALL, ALL, None);
+    let other = pair.cluster.room(1, ROOM);
+    let (region, key) = pair.cluster.register(1, other, Some(78), ALL_RIGHTS);
+    pair.cluster.domains[1].count_in(region, ALL, REGION);
+    for read in [false, true] {
+        let here = pair.cluster.bytes(0, &pattern(ROOM, 9));
+        let piece = |addr, key| RemoteIov { addr, len: ROOM as u64 / 4, key };
+        let quarter = ROOM as u64 / 4;
+        let remote = [piece(0, pair.key), piece(0, key), piece(quarter, pair.key), piece(quarter, key)];
+        let rma =
+            Rma { to: pair.to, read, local: &[here], remote: &remote, data: None, context: 1, flags: REPORT };
+        pair.cluster.rma(0, &rma).unwrap();
+        assert_eq!(pair.cluster.next(0).error, None);
+        assert_eq!(pair.counts(), if read { [1, 0, 2, 0] } else { [0, 1, 0, 2] });
+    }
+}
