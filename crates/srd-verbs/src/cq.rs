@@ -37,6 +37,8 @@ pub(crate) struct Cq {
     pub polled: PollLock<Polled>,
     subscription: Mutex<Option<Subscription>>,
     notice: Notice,
+    /// See [`Cq::to_poll`].
+    to_poll: AtomicU32,
     /// Its entries are in memory that the program reads, and this asks for a notice.
     in_memory: OnceLock<Arc<AtomicBool>>,
     /// Asynchronous events that the program was given.
@@ -46,6 +48,9 @@ pub(crate) struct Cq {
 
 // SAFETY: the fields of the C part that change belong to the program or to the holder of `polled`.
 unsafe impl Sync for Cq {}
+
+/// The number of no queue.
+const NO_QUEUE: u32 = u32::MAX;
 
 impl Cq {
     /// # Safety
@@ -97,9 +102,10 @@ impl Cq {
         unsafe { CompChannel::of((*self.ex.get()).channel) }.ok()
     }
 
-    /// Whether the program takes completions from memory itself, so that there is none to poll.
-    pub fn is_in_memory(&self) -> bool {
-        self.in_memory.get().is_some()
+    /// What polls ask the device for: nothing any more once the program takes completions from memory itself.
+    #[inline]
+    pub fn to_poll(&self) -> CqId {
+        CqId(self.to_poll.load(Ordering::Relaxed))
     }
 
     /// Ends notifications and takes back those that the program has not seen.
@@ -154,6 +160,7 @@ impl Cq {
         let made = || {
             let mut memory = CqMemory::new(self.id, depth, self.notice.clone())?;
             self.polled.with(|polled| polled.drain().for_each(|completion| _ = memory.push(&completion)));
+            self.to_poll.store(NO_QUEUE, Ordering::Relaxed);
             let _ = self.in_memory.set(memory.armed.clone());
             Ok(memory)
         };
@@ -227,6 +234,7 @@ impl Cq {
             polled: PollLock::new(Polled::new()),
             subscription: Mutex::new(None),
             notice,
+            to_poll: AtomicU32::new(id.0),
             in_memory: OnceLock::new(),
             async_events_reported: AtomicU32::new(0),
             parent,

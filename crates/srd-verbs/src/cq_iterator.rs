@@ -10,7 +10,6 @@ use crate::layout::*;
 use crate::status::{vendor_err, wc_status};
 use libc::{c_int, c_uint};
 use srd_device::{AhNumber, Completion, CompletionOp};
-use srd_net::log;
 use srd_wire::{Gid, Qpn, Status};
 
 /// Completions taken from the device at once.
@@ -59,12 +58,9 @@ impl Polled {
     #[inline]
     fn advance(&mut self, cq: &Cq) -> Outcome<bool> {
         if self.next == self.end {
-            if cq.is_in_memory() {
-                return Ok(polled_in_vain());
-            }
             self.next = 0;
             self.end = 0;
-            self.end = cq.link.instance()?.poll_cq(cq.id, &mut self.batch)?;
+            self.end = cq.link.instance()?.poll_cq(cq.to_poll(), &mut self.batch)?;
             if self.end == 0 {
                 return Ok(false);
             }
@@ -85,20 +81,6 @@ impl Polled {
         }
         self.end = kept;
     }
-}
-
-/// Its completions are elsewhere.
-#[cold]
-#[inline(never)]
-fn polled_in_vain() -> bool {
-    log::once(
-        log::Level::Warn,
-        "in-memory",
-        format_args!(
-            "a completion queue was polled whose memory the program has asked for (efadv_query_cq): its completions are there"
-        ),
-    );
-    false
 }
 
 /// libefa's word for what completed. Its reads complete as `IBV_WC_SEND`: its iterator knows only whether a request
