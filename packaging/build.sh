@@ -125,7 +125,7 @@ END
   control "$provider" <<END
 Package: libfabric-srd
 Architecture: $debian
-Depends: $needed, libfabric1 (>= 1.17)
+Depends: $needed, libfabric1 (>= 1.11)
 Recommends: opensrd
 Description: libfabric provider srd: Scalable Reliable Datagram in software
  Programs of libfabric use it with FI_PROVIDER=srd: many paths at once,

@@ -51,9 +51,9 @@ install_deb() { # FILE-OR-ADDRESS
 install_wheel() { # FILE-OR-ADDRESS-OR-NAME
   local python=python3 environment
   command -v python3 >/dev/null || fail "no python3 here; install it, or give opensrd.deb"
-  # PEP 668: a distribution's Python that pip must leave alone. It is then in an environment of its own, which sees the distribution's
-  # pytest.
-  if python3 -c 'import os, sys, sysconfig; sys.exit(sys.prefix != sys.base_prefix or not os.path.exists(os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")))'; then
+  # A distribution's Python that has no pip, or that pip must leave alone (PEP 668): an environment of its own, which sees the
+  # distribution's pytest.
+  if ! python3 -m pip --version >/dev/null 2>&1 || python3 -c 'import os, sys, sysconfig; sys.exit(sys.prefix != sys.base_prefix or not os.path.exists(os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")))'; then
     environment=${RUNNER_TOOL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}}/opensrd
     python3 -m venv --system-site-packages "$environment" >&2 || fail "python3 -m venv fails (Debian: apt-get install python3-venv)"
     python=$environment/bin/python

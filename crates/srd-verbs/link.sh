@@ -22,8 +22,8 @@ cc=${CC:-cc}
 [[ -f $archive ]] || { echo "link.sh: no $archive; build it: cargo build --release -p srd-verbs" >&2; exit 1; }
 command -v "$cc" >/dev/null || { echo "link.sh: no C compiler ($cc); set CC" >&2; exit 1; }
 
-# IBVERBS_PABI_VERSION of rdma-core: 34 to 56, 57 and 58, 59 to 63, 64, 65.
-known="34 57 59 64 65"
+# IBVERBS_PABI_VERSION of rdma-core: 34 to 56, 33 (Debian 11), 57 and 58, 59 to 63, 64, 65.
+known="34 33 57 59 64 65"
 
 installed_private() {
   local library
