@@ -1,4 +1,4 @@
-# Not run here. To be put into a repository of packages, as `package.py` of its folder opensrd: spack install opensrd
+# Not run here. A repository of packages takes it under the name opensrd: spack install opensrd
 
 from spack.package import *
 
