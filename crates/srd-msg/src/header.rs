@@ -519,6 +519,16 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
     let mut from = Reader { bytes: bytes_left };
     let body = match kind {
         MessageKind::Message => Body::Message(Message::decode(flags, &mut from)?),
+        _ => decode_other(kind, flags, &mut from)?,
+    };
+    Some((common, body, bytes.len().saturating_sub(from.bytes.len())))
+}
+
+/// What is no message of the program: apart, since those are most.
+#[inline(never)]
+fn decode_other(kind: MessageKind, flags: u8, from: &mut Reader<'_>) -> Option<Body> {
+    Some(match kind {
+        MessageKind::Message => return None,
         MessageKind::Put => Body::Put(Put {
             number: from.u32()?,
             op: from.u32()?,
@@ -526,8 +536,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
             addr: from.u64()?,
             data: if flags & flag::DATA != 0 { Some(from.u64()?) } else { None },
         }),
-        MessageKind::Atomic => Body::Atomic(Box::new(Atomic::decode(&mut from)?)),
-        MessageKind::Notice => Body::Notice(Notice::decode(&mut from)?),
+        MessageKind::Atomic => Body::Atomic(Box::new(Atomic::decode(from)?)),
+        MessageKind::Notice => Body::Notice(Notice::decode(from)?),
         MessageKind::Hello => Body::Hello {
             window: from.u32()?,
             session: from.u32()?,
@@ -558,8 +568,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
         MessageKind::Ping => Body::Ping,
         MessageKind::Stale => Body::Stale { session: from.u32()?.into() },
         MessageKind::Void => Body::Void { number: from.u32()? },
-    };
-    Some((common, body, bytes.len().saturating_sub(from.bytes.len())))
+    })
 }
 
 impl Message {
