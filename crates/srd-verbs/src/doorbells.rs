@@ -61,13 +61,13 @@ impl Doorbells {
         &self,
         watch: Watch,
         qpn: Qpn,
-        made: impl FnOnce() -> QpMemory,
+        made: impl FnOnce() -> Outcome<QpMemory>,
         told: impl FnOnce(&QpMemory) -> R,
     ) -> Outcome<R> {
         self.start(watch)?;
         let mut lists = self.queues.lists();
         if !lists.qps.iter().any(|qp| qp.qpn == qpn) {
-            lists.qps.push(made());
+            lists.qps.push(made()?);
         }
         lists.qps.iter().find(|qp| qp.qpn == qpn).map(told).ok_or(Errno::IO)
     }
@@ -179,7 +179,7 @@ impl Watch {
         let mut lists = queues.lists();
         let Lists { qps, cqs } = &mut *lists;
         let cqs = RefCell::new(cqs);
-        let mut events = Vec::new();
+        let events = RefCell::new(Vec::new());
         let mut found = false;
         let rung = qps.iter().any(QpMemory::has_rung);
         let taken = self.instance.with_if(
@@ -189,7 +189,7 @@ impl Watch {
                     while let Some(completion) = device.poll_cq(cq.id) {
                         pushed = true;
                         if !cq.push(&completion) {
-                            events.push(AsyncEvent::CqOverrun(cq.id));
+                            events.borrow_mut().push(AsyncEvent::CqOverrun(cq.id));
                         }
                     }
                     cq.look(pushed);
@@ -203,7 +203,9 @@ impl Watch {
                     let taken = qp.take(&mut **device, now);
                     for (id, completion) in taken.refused {
                         if let Some(cq) = cqs.borrow_mut().iter_mut().find(|cq| cq.id == id) {
-                            cq.push(&completion);
+                            if !cq.push(&completion) {
+                                events.borrow_mut().push(AsyncEvent::CqOverrun(cq.id));
+                            }
                             cq.look(true);
                         }
                     }
@@ -222,7 +224,7 @@ impl Watch {
             },
         )?;
         drop(lists);
-        for event in events {
+        for event in events.into_inner() {
             self.async_events.deliver(event, &self.objects);
         }
         Ok(found || taken)

@@ -28,6 +28,7 @@ mod machine;
 mod mr;
 mod objects;
 mod open;
+mod pages;
 mod pd;
 mod poll_lock;
 mod profile;

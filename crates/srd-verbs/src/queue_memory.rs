@@ -10,6 +10,7 @@ use crate::descriptors::{self, COMPLETION_ENTRY, Data, RECEIVE_ENTRY, Receive, S
 use crate::event_queue::EventQueue;
 use crate::layout::ibv_cq;
 use crate::objects::Pointer;
+use crate::pages::{self, Pages};
 use srd_device::{
     Completion, CompletionOp, CqId, Device, DeviceError, MAX_RECV_SGE, Memory, QpModify, QpState, RecvWr,
     SendData, SendWr, Sge,
@@ -18,32 +19,42 @@ use srd_wire::{Qpn, Status, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// A cache line of a queue.
-#[repr(align(64))]
-#[derive(Default)]
-struct Line([AtomicU64; 8]);
-
-/// Entries of a queue, of 16, 32 or 64 bytes.
-struct Entries {
-    lines: Box<[Line]>,
+/// Entries of a queue, of 16, 32 or 64 bytes, and before them a page for its doorbell, which only programs write to.
+struct Queue {
+    pages: Pages,
+    /// Where the entries begin, in words.
+    first: usize,
     count: u32,
 }
 
-impl Entries {
+impl Queue {
     /// `count` is a power of two.
-    fn new(count: u32, bytes: usize) -> Entries {
-        let lines = (count as usize * bytes).div_ceil(64);
-        Entries { lines: (0..lines).map(|_| Line::default()).collect(), count }
+    fn new(count: u32, bytes: usize) -> Outcome<Queue> {
+        let first = pages::page() / size_of::<u64>();
+        let pages = Pages::new(first + count as usize * bytes / size_of::<u64>())?;
+        Ok(Queue { pages, first, count })
     }
 
-    fn pointer(&self) -> *mut u8 {
-        self.lines.as_ptr().cast_mut().cast()
+    fn place(&self, entry_size: usize) -> Place {
+        Place {
+            buffer: self.word(0).as_ptr().cast(),
+            entry_size: entry_size as u32,
+            entries: self.count,
+            doorbell: self.pages.words()[0].as_ptr().cast(),
+        }
+    }
+
+    /// The 32 bits that the program has rung with.
+    #[inline]
+    fn doorbell(&self, order: Ordering) -> u32 {
+        let [a, b, c, d, ..] = self.pages.words()[0].load(order).to_ne_bytes();
+        u32::from_ne_bytes([a, b, c, d])
     }
 
     /// The eight bytes at a place, in words of eight bytes.
     #[inline]
     fn word(&self, at: usize) -> &AtomicU64 {
-        &self.lines[at / 8].0[at % 8]
+        &self.pages.words()[self.first + at]
     }
 
     #[inline]
@@ -57,11 +68,6 @@ impl Entries {
     }
 }
 
-/// A line for itself, which only programs write to.
-#[repr(align(64))]
-#[derive(Default)]
-struct Doorbell(AtomicU32);
-
 /// What a program is told of a queue.
 pub(crate) struct Place {
     pub buffer: *mut u8,
@@ -73,10 +79,8 @@ pub(crate) struct Place {
 /// The queues of a queue pair.
 pub(crate) struct QpMemory {
     pub qpn: Qpn,
-    sends: Entries,
-    send_doorbell: Doorbell,
-    receives: Entries,
-    receive_doorbell: Doorbell,
+    sends: Queue,
+    receives: Queue,
     recv_sge: usize,
     pub send_cq: CqId,
     pub recv_cq: CqId,
@@ -112,13 +116,11 @@ impl QpMemory {
         receives: u32,
         recv_sge: u32,
         [send_cq, recv_cq]: [CqId; 2],
-    ) -> QpMemory {
-        QpMemory {
+    ) -> Outcome<QpMemory> {
+        Ok(QpMemory {
             qpn,
-            sends: Entries::new(sends, SEND_ENTRY),
-            send_doorbell: Doorbell::default(),
-            receives: Entries::new(receives, RECEIVE_ENTRY),
-            receive_doorbell: Doorbell::default(),
+            sends: Queue::new(sends, SEND_ENTRY)?,
+            receives: Queue::new(receives, RECEIVE_ENTRY)?,
             recv_sge: (recv_sge as usize).clamp(1, MAX_RECV_SGE),
             send_cq,
             recv_cq,
@@ -126,32 +128,22 @@ impl QpMemory {
             received: 0,
             over: false,
             breaks: false,
-        }
+        })
     }
 
     pub fn send_queue(&self) -> Place {
-        Place {
-            buffer: self.sends.pointer(),
-            entry_size: SEND_ENTRY as u32,
-            entries: self.sends.count,
-            doorbell: self.send_doorbell.0.as_ptr(),
-        }
+        self.sends.place(SEND_ENTRY)
     }
 
     pub fn receive_queue(&self) -> Place {
-        Place {
-            buffer: self.receives.pointer(),
-            entry_size: RECEIVE_ENTRY as u32,
-            entries: self.receives.count,
-            doorbell: self.receive_doorbell.0.as_ptr(),
-        }
+        self.receives.place(RECEIVE_ENTRY)
     }
 
     /// Whether a doorbell has been rung for what was not taken yet.
     #[inline]
     pub fn has_rung(&self) -> bool {
-        let rung = |doorbell: &Doorbell, taken| doorbell.0.load(Ordering::Relaxed) as u16 != taken;
-        !self.over && (rung(&self.send_doorbell, self.sent) || rung(&self.receive_doorbell, self.received))
+        let rung = |queue: &Queue, taken| queue.doorbell(Ordering::Relaxed) as u16 != taken;
+        !self.over && (rung(&self.sends, self.sent) || rung(&self.receives, self.received))
     }
 
     /// Gives the device what doorbells have been rung for.
@@ -175,7 +167,7 @@ impl QpMemory {
 
     fn take_sends<M: Memory>(&mut self, device: &mut Device<M>, now: Time, taken: &mut Taken) -> Option<()> {
         // What was written before the doorbell is seen after it.
-        let rung = self.send_doorbell.0.load(Ordering::Acquire) as u16;
+        let rung = self.sends.doorbell(Ordering::Acquire) as u16;
         if rung.wrapping_sub(self.sent) as u32 > self.sends.count {
             return None;
         }
@@ -202,7 +194,7 @@ impl QpMemory {
     }
 
     fn take_receives<M: Memory>(&mut self, device: &mut Device<M>, taken: &mut Taken) -> Option<()> {
-        let rung = self.receive_doorbell.0.load(Ordering::Acquire) as u16;
+        let rung = self.receives.doorbell(Ordering::Acquire) as u16;
         if rung.wrapping_sub(self.received) as u32 > self.receives.count {
             return None;
         }
@@ -313,10 +305,11 @@ fn refusal_by_state<M: Memory>(device: &Device<M>, qpn: Qpn, ready: QpState, sta
 /// The entries of a completion queue.
 pub(crate) struct CqMemory {
     pub id: CqId,
-    entries: Entries,
-    doorbell: Doorbell,
+    entries: Queue,
     /// Entries that have been written.
     written: u32,
+    /// The program has said what it has consumed. Who never does says nothing about it.
+    consumes: bool,
     /// The doorbell as it was last seen.
     seen: u32,
     overrun: bool,
@@ -358,9 +351,9 @@ impl CqMemory {
         }
         Ok(CqMemory {
             id,
-            entries: Entries::new(depth, COMPLETION_ENTRY),
-            doorbell: Doorbell::default(),
+            entries: Queue::new(depth, COMPLETION_ENTRY)?,
             written: 0,
+            consumes: false,
             seen: 0,
             overrun: false,
             armed: Arc::default(),
@@ -369,20 +362,15 @@ impl CqMemory {
     }
 
     pub fn place(&self) -> Place {
-        Place {
-            buffer: self.entries.pointer(),
-            entry_size: COMPLETION_ENTRY as u32,
-            entries: self.entries.count,
-            doorbell: self.doorbell.0.as_ptr(),
-        }
+        self.entries.place(COMPLETION_ENTRY)
     }
 
     /// Writes the next entry. False if the program has not consumed the one in its place, as far as it says what it has consumed.
     pub fn push(&mut self, completion: &Completion) -> bool {
-        let consumed = self.doorbell.0.load(Ordering::Relaxed) & CONSUMED;
-        // Who never rings says nothing about it.
+        let consumed = self.entries.doorbell(Ordering::Relaxed) & CONSUMED;
+        self.consumes |= consumed != 0;
         let behind = (self.written as u16).wrapping_sub(consumed as u16) as u32;
-        if consumed != 0 && behind >= self.entries.count {
+        if self.consumes && behind >= self.entries.count {
             return std::mem::replace(&mut self.overrun, true); // told once
         }
         self.overrun = false;
@@ -402,7 +390,7 @@ impl CqMemory {
 
     /// After entries have been written, and now and then: the doorbell may ask for a notice.
     pub fn look(&mut self, pushed: bool) {
-        let rung = self.doorbell.0.load(Ordering::Acquire);
+        let rung = self.entries.doorbell(Ordering::Acquire);
         if rung != self.seen {
             self.seen = rung;
             if rung & ARM != 0 {

@@ -83,7 +83,9 @@ fn instance_type(text: &str) -> Result<&'static InstanceType, String> {
 
 fn machine_name(text: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if (1..=32).contains(&text.len()) && text.chars().all(fits) && !text.ends_with(".new") {
+    let at_ends = text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric());
+    if text.len() <= 32 && text.chars().all(fits) && at_ends && !text.ends_with(".new") {
         return Ok(text.to_owned());
     }
     Err("letters, digits, and the signs - _ . in between, 32 at most".to_owned())
@@ -297,7 +299,7 @@ mod tests {
     #[test]
     fn names_are_names_of_directories() {
         assert!(machine_name("a-b_c.1").is_ok());
-        for bad in ["", "a/b", "a b", "a.new", "..//", &"a".repeat(33)] {
+        for bad in ["", "a/b", "a b", "a.new", "..//", "..", "-x", "a-", &"a".repeat(33)] {
             assert!(machine_name(bad).is_err(), "{bad}");
         }
     }

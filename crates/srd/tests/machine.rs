@@ -200,6 +200,15 @@ fn the_rest_of_sys_and_dev_is_as_it_was() {
 }
 
 #[test]
+fn a_program_begins_in_the_machines_own_directory() {
+    for user in users() {
+        let arguments = ["run", "--machine", "c5n", "--", "sh", "-c", "pwd; ls infiniband"];
+        let said = said(&srd_as(user, &arguments).current_dir("/sys/class").output().unwrap());
+        assert_eq!(said, "/sys/class\nrdmap0s6\n");
+    }
+}
+
+#[test]
 fn each_loopback_device_has_an_address_of_its_own() {
     for user in users() {
         let script = "cat /sys/class/infiniband/*/ports/1/gids/0 | sort -u | wc -l";

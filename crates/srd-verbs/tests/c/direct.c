@@ -447,10 +447,92 @@ static void notices(void)
 	two_processes(notices_here, notices_there);
 }
 
+/* ---- completions that nobody consumes, of entries that are refused ---- */
+
+static void overrun_here(struct side *s)
+{
+	connect_srd(s, 0, 7);
+	struct queues q = map(s);
+	/* One is consumed, so that the device knows that the program rings; then many more than there is room for. */
+	uint32_t many = q.cq.num_entries + DEPTH;
+	for (uint32_t i = 0; i <= many; i++) {
+		begin_entry(s, &q, i, 9);
+		ring(q.sq.doorbell, q.sent);
+		uint8_t e[32], *next = q.cq.buffer + (i & (q.cq.num_entries - 1)) * 32;
+		int phase = 1 ^ (i / q.cq.num_entries & 1);
+		double end = now() + PATIENCE_S;
+		while (i <= q.cq.num_entries && (__atomic_load_n(next + 3, __ATOMIC_ACQUIRE) & 1) != phase) {
+			CHECK(now() < end); /* no completion */
+			sched_yield();
+		}
+		if (i == 0)
+			CHECK(consume(&q, e));
+	}
+	struct ibv_async_event event;
+	CHECK_EQUAL(ibv_get_async_event(s->context, &event), 0);
+	CHECK_EQUAL(event.event_type, IBV_EVENT_CQ_ERR);
+	CHECK((void *)event.element.cq == s->cq);
+	ibv_ack_async_event(&event);
+	meet(s);
+	tear_down(s);
+}
+
+static void overrun_there(struct side *s)
+{
+	connect_srd(s, 0, 7);
+	meet(s);
+	tear_down(s);
+}
+
+static void overrun(void)
+{
+	two_processes(overrun_here, overrun_there);
+}
+
+/* ---- queues that are written to when they are gone, and beyond their end ---- */
+
+static bool ends_by_sigsegv(uint8_t *at)
+{
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		*(volatile uint8_t *)at = 1;
+		_exit(0);
+	}
+	int status;
+	CHECK_EQUAL(waitpid(child, &status, 0), child);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
+}
+
+static void gone_here(struct side *s)
+{
+	connect_srd(s, 0, 7);
+	struct queues q = map(s);
+	size_t page = sysconf(_SC_PAGESIZE);
+	size_t sends = (q.sq.num_entries * 64 + page - 1) / page * page;
+	CHECK(!ends_by_sigsegv(q.sq.buffer + sends - 1));
+	CHECK(ends_by_sigsegv(q.sq.buffer + sends));
+	uint8_t *places[] = { q.sq.buffer, (uint8_t *)q.sq.doorbell, q.rq.buffer, (uint8_t *)q.rq.doorbell };
+	for (int i = 0; i < 4; i++)
+		CHECK(!ends_by_sigsegv(places[i]));
+	meet(s);
+	CHECK_EQUAL(ibv_destroy_qp(s->qp), 0);
+	s->qp = NULL;
+	for (int i = 0; i < 4; i++)
+		CHECK(ends_by_sigsegv(places[i]));
+	tear_down(s);
+}
+
+static void gone(void)
+{
+	two_processes(gone_here, overrun_there);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		{ "operations", operations }, { "flows", flows }, { "rubbish", rubbish }, { "notices", notices }, { 0 },
+		{ "operations", operations }, { "flows", flows }, { "rubbish", rubbish }, { "notices", notices },
+		{ "overrun", overrun },	      { "gone", gone },	  { 0 },
 	};
 	return run_test(tests, argc, argv);
 }

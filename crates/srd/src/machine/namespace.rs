@@ -51,6 +51,7 @@ const REPLACED: [&str; 10] = [
 /// Moves this process into new namespaces, with the devices of `machine` in them. `own` takes the place of the directory it lies in.
 pub fn enter_new(machine: &Description, instance_id: &str, own: &Path) -> anyhow::Result<()> {
     let (user, group) = (geteuid(), getegid());
+    let directory = std::env::current_dir();
     if let Err(first) = unshare(CloneFlags::CLONE_NEWNS) {
         unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
             .map_err(|error| refused(first, error))?;
@@ -68,7 +69,16 @@ pub fn enter_new(machine: &Description, instance_id: &str, own: &Path) -> anyhow
     fill_sys(machine, instance_id)?;
     fill_dev(machine)?;
     let above = own.parent().context("a machine's directory lies in another")?;
-    mount(Some(own), above, NOTHING, MsFlags::MS_BIND, NOTHING).map_err(cannot_mount)
+    mount(Some(own), above, NOTHING, MsFlags::MS_BIND, NOTHING).map_err(cannot_mount)?;
+    return_to(directory);
+    Ok(())
+}
+
+/// Back to where this process was: the directory of that path in the machine. One that is not there is the only reason to be elsewhere.
+fn return_to(directory: io::Result<PathBuf>) {
+    if let Ok(directory) = directory {
+        let _ = std::env::set_current_dir(directory);
+    }
 }
 
 /// Moves this process into the namespaces of another.
@@ -85,10 +95,7 @@ pub fn enter(pid: i32) -> anyhow::Result<()> {
         setns(&user, CloneFlags::CLONE_NEWUSER).context("its user namespace")?;
     }
     setns(&mounts, CloneFlags::CLONE_NEWNS).context("its mount namespace")?;
-    // One that is not there in the machine is the only reason to be elsewhere.
-    if let Ok(directory) = directory {
-        let _ = std::env::set_current_dir(directory);
-    }
+    return_to(directory);
     Ok(())
 }
 

@@ -39,7 +39,12 @@ impl Entry {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 bail!("a machine {name} runs already; give this one another name (--machine-name)")
             }
-            result => result.with_context(|| format!("cannot keep a machine in {}", base.display()))?,
+            result => result.with_context(|| {
+                format!(
+                    "cannot keep a machine in {} (another place: XDG_RUNTIME_DIR, a directory of this user's)",
+                    base.display()
+                )
+            })?,
         };
         // Programs inherit the lock: what of theirs is there stays for as long as one of them lives, whatever becomes of this process.
         fcntl(directory.lock(), FcntlArg::F_SETFD(FdFlag::empty()))?;
@@ -68,7 +73,9 @@ impl Entry {
 }
 
 fn base() -> anyhow::Result<PathBuf> {
-    stats_directory::private().context("there is no directory in which machines are found")
+    stats_directory::private().context(
+        "there is no directory in which machines are found (another place: XDG_RUNTIME_DIR, a directory of this user's)",
+    )
 }
 
 /// The machines of this user that run.
