@@ -79,6 +79,8 @@ if [[ -n ${ONLY:-} ]]; then
 fi
 
 step "set-up" scripts/setup.sh || finish
+# A minute, mostly of waiting for the network: long before it is needed. What goes wrong is told by the step that needs it.
+((EUID != 0)) || packaging/root.sh bookworm >target/root.log 2>&1 &
 step "format" cargo fmt --all --check
 step "lints" cargo clippy --release --workspace --all-targets --quiet -- -D warnings
 step "build" scripts/build.sh || finish
