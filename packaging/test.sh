@@ -74,7 +74,7 @@ check "setup-efa, as in a CI job, from the wheel" "
   python3 -m pytest -p no:cacheprovider /tests/test_pingpong.py -k clean
   ! /tests/setup-efa.sh /no/such.whl
   ! /tests/setup-efa.sh /packages/*.whl --over tcp
-  rm -rf /root/.cache"
+  rm -rf ~/.cache"
 check ".deb: the provider is where libfabric looks, FI_PROVIDER=srd is all" "
   list_files >/before
   dpkg -i /packages/*.deb

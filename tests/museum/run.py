@@ -72,6 +72,11 @@ def rma(*arguments: str, **variables: str) -> Callable[[], Command]:
     return command
 
 
+def reads_by_api(minor: int, by_device: bool) -> Side:
+    command = rma("read", str(minor), SRD_EFA_PROFILE="gen2")
+    return Side(f"API 1.{minor}", command, r"10 of 10 completed", ("rdma_read_wrs", by_device))
+
+
 def full_queue(mode: str) -> Callable[[], Command]:
     return lambda: Command([*EFA.wrapper, str(program("full_queue.c", "-lefa", "-libverbs")), mode])
 
@@ -110,18 +115,8 @@ EXHIBITS = [
         "mooncake-2041",
         "kvcache-ai/Mooncake#2041",
         "Who asks for an API before libfabric's 1.18 gets emulated RDMA on devices up to 0xefa1, without a word",
-        Side(
-            "API 1.14",
-            rma("read", "14", SRD_EFA_PROFILE="gen2"),
-            r"10 of 10 completed",
-            ("rdma_read_wrs", False),
-        ),
-        Side(
-            "API 1.18",
-            rma("read", "18", SRD_EFA_PROFILE="gen2"),
-            r"10 of 10 completed",
-            ("rdma_read_wrs", True),
-        ),
+        reads_by_api(14, by_device=False),
+        reads_by_api(18, by_device=True),
     ),
     Exhibit(
         "monarch-2721",

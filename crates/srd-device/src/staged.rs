@@ -59,12 +59,12 @@ impl Pick {
         Ok(Pick { kind, which: which.ok_or_else(why)? })
     }
 
-    /// Whether it picks what is the `n`th of `kind`, and the `of_all`th of all.
-    fn picks(&self, kind: Kind, n: u64, of_all: u64, rng: &mut SmallRng) -> bool {
+    /// Whether it picks the last one counted, which is of that kind.
+    fn picks(&self, kind: Kind, counts: Counts, rng: &mut SmallRng) -> bool {
         if self.kind != Kind::Any && self.kind != kind {
             return false;
         }
-        let n = if self.kind == Kind::Any { of_all } else { n };
+        let n = counts.0[self.kind as usize];
         match self.which {
             Which::Nth(nth) => n == nth,
             Which::Every(every) => n.is_multiple_of(every),
@@ -132,19 +132,15 @@ fn at<'a>(word: &str, rule: &'a str) -> Result<(&'a str, &'a str), String> {
         .ok_or_else(|| format!("{word}: {rule:?} says not which, as {word}=…@7 or {word}=…@%7"))
 }
 
-/// How many of a kind there have been, and how many of all.
-#[derive(Default, Debug)]
-struct Counts {
-    kinds: [u64; 5],
-    all: u64,
-}
+/// How many of each [`Kind`] there have been.
+#[derive(Clone, Copy, Default, Debug)]
+struct Counts([u64; 5]);
 
 impl Counts {
-    /// Counts one. Its number among its kind, and among all.
-    fn count(&mut self, kind: Kind) -> (u64, u64) {
-        let of_kind = &mut self.kinds[kind as usize];
-        (*of_kind, self.all) = (*of_kind + 1, self.all + 1);
-        (*of_kind, self.all)
+    /// Counts one more, and says how many there are now.
+    fn count(&mut self, kind: Kind) -> Counts {
+        [Kind::Any, kind].into_iter().for_each(|kind| self.0[kind as usize] += 1);
+        *self
     }
 }
 
@@ -189,9 +185,8 @@ impl Stage {
             SendOp::Write { .. } => Kind::Write,
             SendOp::Read { .. } => Kind::Read,
         };
-        let (n, of_all) = self.posted.entry(qpn).or_default().count(kind);
-        let rng = &mut self.rng;
-        let picked = |rule: &&(Status, Pick)| rule.1.picks(kind, n, of_all, rng);
+        let counts = self.posted.entry(qpn).or_default().count(kind);
+        let picked = |rule: &&(Status, Pick)| rule.1.picks(kind, counts, &mut self.rng);
         self.faults.fail.iter().find(picked).map(|rule| rule.0)
     }
 
@@ -203,13 +198,12 @@ impl Stage {
             CompletionOp::Read => Kind::Read,
             CompletionOp::Recv | CompletionOp::RecvRdmaWithImm => Kind::Recv,
         };
-        let rng = &mut self.rng;
-        let (n, of_all) = self.queued.entry(cq).or_default().count(kind);
-        if self.faults.overrun.iter().any(|pick| pick.picks(kind, n, of_all, rng)) {
+        let counts = self.queued.entry(cq).or_default().count(kind);
+        if self.faults.overrun.iter().any(|pick| pick.picks(kind, counts, &mut self.rng)) {
             return Fate::Lost;
         }
-        let (n, of_all) = self.completed.entry(completion.qpn).or_default().count(kind);
-        let picked = |rule: &&(Nanos, Pick)| rule.1.picks(kind, n, of_all, rng);
+        let counts = self.completed.entry(completion.qpn).or_default().count(kind);
+        let picked = |rule: &&(Nanos, Pick)| rule.1.picks(kind, counts, &mut self.rng);
         match self.faults.late.iter().find(picked) {
             Some(&(wait, _)) => {
                 self.late.push((now + wait, cq, *completion));

@@ -39,6 +39,21 @@ macro_rules! p5_buses {
     };
 }
 
+/// aws/aws-ofi-nccl, topology/p4d-24xl-topo.xml and p4de-24xl-topo.xml: addresses, part 0xefa0, NUMA nodes, 8 GT/s. GUID zero:
+/// `ibv_devices` as libfabric's fabtests quote it (pytest, efa).
+const P4D: InstanceType = InstanceType {
+    name: "p4d",
+    product: "p4d.24xlarge",
+    devices: &[(0x10, 0x1b, 0), (0x20, 0x1b, 0), (0x90, 0x1b, 1), (0xa0, 0x1b, 1)],
+    part_id: 0xefa0,
+    gbps: 100,
+    pcie_gts: 8,
+    has_guid: false,
+    rdma_read: true,
+    rdma_write: false,
+    addresses_are_known: true,
+};
+
 /// All that are known.
 pub const INSTANCE_TYPES: &[InstanceType] = &[
     // Names and order of all 32: aws-samples/aws-efa-eks#22 (log of the device plugin). Bridges, part 0xefa1, link 15.75 GB/s, GUID,
@@ -68,32 +83,8 @@ pub const INSTANCE_TYPES: &[InstanceType] = &[
         rdma_write: true,
         addresses_are_known: true,
     },
-    // aws/aws-ofi-nccl, topology/p4d-24xl-topo.xml and p4de-24xl-topo.xml: addresses, part 0xefa0, NUMA nodes, 8 GT/s. GUID zero:
-    // `ibv_devices` as libfabric's fabtests quote it (pytest, efa).
-    InstanceType {
-        name: "p4d",
-        product: "p4d.24xlarge",
-        devices: &[(0x10, 0x1b, 0), (0x20, 0x1b, 0), (0x90, 0x1b, 1), (0xa0, 0x1b, 1)],
-        part_id: 0xefa0,
-        gbps: 100,
-        pcie_gts: 8,
-        has_guid: false,
-        rdma_read: true,
-        rdma_write: false,
-        addresses_are_known: true,
-    },
-    InstanceType {
-        name: "p4de",
-        product: "p4de.24xlarge",
-        devices: &[(0x10, 0x1b, 0), (0x20, 0x1b, 0), (0x90, 0x1b, 1), (0xa0, 0x1b, 1)],
-        part_id: 0xefa0,
-        gbps: 100,
-        pcie_gts: 8,
-        has_guid: false,
-        rdma_read: true,
-        rdma_write: false,
-        addresses_are_known: true,
-    },
+    P4D,
+    InstanceType { name: "p4de", product: "p4de.24xlarge", ..P4D },
     // rdmap0s6: AWS's EC2 user guide, "Get started with EFA and MPI" (`fi_info -p efa`).
     InstanceType {
         name: "c5n",

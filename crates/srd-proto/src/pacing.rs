@@ -72,32 +72,14 @@ impl Pacer {
         true
     }
 
-    /// A packet leaves.
-    pub(crate) fn sent(&mut self, now: Time, limits: &SendLimits, bytes: u64, rng: &mut SmallRng) {
-        self.sent_while(now, limits, bytes, 1, rng, |_| true);
-    }
-
-    /// Packets of `bytes` each leave, `most` or as many as may leave now. How many.
-    pub(crate) fn sent_at_once(
+    /// A packet of `bytes` leaves, and others like it with it: `most` in all, or as many as may leave now. How many.
+    pub(crate) fn sent(
         &mut self,
         now: Time,
         limits: &SendLimits,
         bytes: u64,
         most: u32,
         rng: &mut SmallRng,
-    ) -> u32 {
-        self.sent_while(now, limits, bytes, most, rng, |pacer| pacer.is_open(now))
-    }
-
-    #[inline]
-    fn sent_while(
-        &mut self,
-        now: Time,
-        limits: &SendLimits,
-        bytes: u64,
-        most: u32,
-        rng: &mut SmallRng,
-        another: impl Fn(&Pacer) -> bool,
     ) -> u32 {
         if !limits.rate.is_finite() {
             return most;
@@ -107,7 +89,7 @@ impl Pacer {
         // A packet is a part of the burst, so that no burst is longer than it may be.
         let earliest = Time(now.0.saturating_sub((self.credit - takes).0));
         let mut count = 0;
-        while count < most && another(self) {
+        while count < most && (count == 0 || self.is_open(now)) {
             // +- 5 %, so that senders do not lock step: docs/design/congestion-control.md, "Pacing".
             let factor = 973 + ((rng.random::<u32>() as u64 * 103) >> 32); // of 1024
             self.since = self.next.max(earliest);
@@ -153,7 +135,7 @@ mod tests {
         while now < end {
             while !pacer.blocks(now, &limits, 1000) {
                 pacer.open();
-                pacer.sent(now, &limits, 1000, &mut rng);
+                pacer.sent(now, &limits, 1000, 1, &mut rng);
                 left += 1;
             }
             visits += 1;
@@ -176,7 +158,7 @@ mod tests {
         let now = Time(1_000_000);
         let mut left = 0;
         while !pacer.blocks(now, &limits, 1000) {
-            pacer.sent(now, &limits, 1000, &mut rng);
+            pacer.sent(now, &limits, 1000, 1, &mut rng);
             left += 1;
         }
         assert_eq!(left, 7);
@@ -192,13 +174,13 @@ mod tests {
             credit_bytes: 65_536,
             inflight_horizon: Nanos(u64::MAX),
         };
-        pacer.sent(Time(0), &slow, 9000, &mut rng);
+        pacer.sent(Time(0), &slow, 9000, 1, &mut rng);
         assert!(pacer.blocks(Time(1_000_000_000), &slow, 9000));
         pacer.wait_at_most(Time(2_000_000_000));
         assert!(!pacer.blocks(Time(2_000_000_000), &slow, 9000));
         let mut pacer = Pacer::default();
         let free = SendLimits { rate: f64::INFINITY, ..slow };
-        pacer.sent(Time(5), &free, 9000, &mut rng);
+        pacer.sent(Time(5), &free, 9000, 1, &mut rng);
         assert!(!pacer.blocks(Time(5), &free, 9000));
     }
 }

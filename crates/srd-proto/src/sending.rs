@@ -269,7 +269,7 @@ impl<P: Payload> Peer<P> {
             (None, None) => unreachable!("checked above"),
         };
         let Some(&sent) = self.sent.get(psn) else { unreachable!("just sent") };
-        self.pacer.sent(now, &limits, sent.bytes as u64, &mut shared.rng);
+        self.pacer.sent(now, &limits, sent.bytes as u64, 1, &mut shared.rng);
         let path = outgoing.paths.get_mut(sent.path);
         path.bytes += sent.len as u64;
         let entropy = path.entropy;

@@ -75,10 +75,10 @@ impl<P: Payload> Peer<P> {
                 break;
             }
             let count = self.burst.packets(packet, segment, turn).min(most - packets);
-            let count = self.pacer.sent_at_once(now, &limits, packet, count, &mut shared.rng);
-            if count == 0 {
+            if count == 0 || !self.pacer.is_open(now) {
                 break;
             }
+            let count = self.pacer.sent(now, &limits, packet, count, &mut shared.rng);
             if self.burst.ends_turn(count, packet, segment, false, turn) {
                 self.messages.end_turn();
             }

@@ -8,7 +8,7 @@ use crate::async_queue::AsyncQueue;
 use crate::boundary::{Errno, Outcome};
 use crate::objects::Objects;
 use crate::queue_memory::{CqMemory, QpMemory};
-use srd_device::{AsyncEvent, CqId};
+use srd_device::{AsyncEvent, Completion, CqId};
 use srd_net::{Instance, Unavailable, log};
 use srd_wire::Qpn;
 use std::cell::RefCell;
@@ -180,6 +180,11 @@ impl Watch {
         let Lists { qps, cqs } = &mut *lists;
         let cqs = RefCell::new(cqs);
         let events = RefCell::new(Vec::new());
+        let give = |cq: &mut CqMemory, completion: &Completion| {
+            if !cq.push(completion) {
+                events.borrow_mut().push(AsyncEvent::CqOverrun(cq.id));
+            }
+        };
         let mut found = false;
         let rung = qps.iter().any(QpMemory::has_rung);
         let taken = self.instance.with_if(
@@ -188,9 +193,7 @@ impl Watch {
                     let mut pushed = false;
                     while let Some(completion) = device.poll_cq(cq.id) {
                         pushed = true;
-                        if !cq.push(&completion) {
-                            events.borrow_mut().push(AsyncEvent::CqOverrun(cq.id));
-                        }
+                        give(cq, &completion);
                     }
                     cq.look(pushed);
                     found |= pushed;
@@ -203,9 +206,7 @@ impl Watch {
                     let taken = qp.take(&mut **device, now);
                     for (id, completion) in taken.refused {
                         if let Some(cq) = cqs.borrow_mut().iter_mut().find(|cq| cq.id == id) {
-                            if !cq.push(&completion) {
-                                events.borrow_mut().push(AsyncEvent::CqOverrun(cq.id));
-                            }
+                            give(cq, &completion);
                             cq.look(true);
                         }
                     }

@@ -25,7 +25,7 @@ fn they_do_when_packets_are_lost() {
 }
 
 #[test]
-#[ignore = "takes a minute"]
+#[ignore = "two minutes: the messages of the test before it, a hundred times as many"]
 fn a_million_messages_arrive_once_and_whole() {
     built::run_within(Duration::from_secs(900), "direct", "flows", &[("MESSAGES", "1000000")]);
 }
