@@ -505,7 +505,6 @@ impl<M: Memory> Device<M> {
         let dropped = stats.stale_incarnation
             + stats.replaced_incarnation
             + stats.unintroduced
-            + stats.unconfirmed
             + stats.out_of_window
             + stats.partial_limit_drops
             + stats.peer_limit_drops

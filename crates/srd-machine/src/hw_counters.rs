@@ -4,11 +4,16 @@
 //! A lock in the machine's directory keeps two from adding at once, and a file takes the place of the old one when it is
 //! whole: who reads sees a number, before or after.
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long others may hold the lock. They need it for microseconds, longer where processors are busy.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// Counters of a port (efa_verbs.c of amzn-drivers at 64788ef, `EFA_DEFINE_PORT_STATS`), in the driver's order.
 pub const PORT_COUNTERS: &[&str] = &[
@@ -82,7 +87,8 @@ impl HwCounters {
     ///
     /// # Errors
     ///
-    /// Nothing can be written: the process belongs to another user than the machine. None, or some, have been added.
+    /// Nothing can be written: the process belongs to another user than the machine, or another has held the lock for a second. None,
+    /// or some, have been added.
     pub fn add(&self, amounts: impl Iterator<Item = (&'static str, u64)>) -> io::Result<()> {
         let mut locked = None;
         for (name, amount) in amounts.filter(|&(_, amount)| amount > 0) {
@@ -110,9 +116,20 @@ impl HwCounters {
     }
 
     fn lock(&self) -> io::Result<Flock<File>> {
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(false).open(self.scratch.join("lock"))?;
-        Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
+        let path = self.scratch.join("lock");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+        let until = Instant::now() + LOCK_WAIT;
+        loop {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => return Ok(lock),
+                Err((again, Errno::EWOULDBLOCK | Errno::EINTR)) if Instant::now() < until => file = again,
+                Err((_, Errno::EWOULDBLOCK)) => {
+                    return Err(io::Error::other(format!("another process keeps {} locked", path.display())));
+                }
+                Err((_, error)) => return Err(error.into()),
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use srd_machine::{Description, HwCounters};
 use srd_net::{Instance, log};
+use std::io;
 use std::sync::{Mutex, PoisonError};
 
 /// The machine that this process is in.
@@ -25,10 +26,15 @@ pub(crate) fn count(instance: &Instance, counters: HwCounters) {
             .collect();
         match counters.add(more.iter().map(|&(name, count, before)| (name, count.saturating_sub(before)))) {
             Ok(()) => *added = more.iter().map(|&(_, count, before)| count.max(before)).collect(),
-            Err(error) => log::warn_once(format_args!(
-                "what this process counts is missing in the machine's hw_counters: {error}; only processes of the user who has started \
-                 the machine can add to them"
-            )),
+            Err(error) => {
+                let who = match error.kind() {
+                    io::ErrorKind::PermissionDenied => "; only processes of the user who has started the machine can add to them",
+                    _ => "",
+                };
+                log::warn_once(format_args!(
+                    "what this process counts is missing in the machine's hw_counters: {error}{who}"
+                ))
+            }
         }
     });
 }

@@ -114,9 +114,10 @@ impl Choice {
         let name =
             self.machine_name.clone().unwrap_or_else(|| format!("{}-{}", kind.name, std::process::id()));
         let description = describe(kind, &name, &addresses);
-        let entry = registry::Entry::make(&name, kind.product)?;
+        let entry = registry::Entry::make(&name)?;
         namespace::enter_new(&description, &instance_id()?, entry.path())
             .with_context(|| format!("no machine {}", kind.name))?;
+        entry.tell(&name, kind.product)?;
         raise_descriptors(description.devices.len());
         watch::start(&description);
         Ok(Some(Machine { entry }))
@@ -132,6 +133,9 @@ impl Choice {
             return Ok(vec![srd_net::check(&options)?.ip]);
         }
         let resolve = |text: &String| {
+            if text.is_empty() {
+                bail!("--machine-addr: an address is empty; they are written as 10.0.0.1,10.0.0.2, or as loopback");
+            }
             let vars = [("SRD_ADDR".into(), text.into())];
             options.addr = srd_net::Options::from_vars(vars)?.0.addr;
             Ok(srd_net::check(&options)?.ip)

@@ -280,15 +280,15 @@ fn users_do_not_see_each_others_machines() {
 fn nothing_is_left_when_srd_is_killed() {
     for user in users() {
         let name = name("killed");
-        let script = "echo up; sleep 1; ls /sys/class/infiniband";
+        let script = "echo up; sleep 3; ls /sys/class/infiniband; exit";
         let arguments = ["run", "--machine", "c5n", "--machine-name", &name, "--", "sh", "-c", script];
         let mut child = srd_as(user, &arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
         std::io::Read::read_exact(&mut out, &mut [0; 3]).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        let enter = srd_as(user, &["machine", "enter", &name, "--", "true"]).output().unwrap();
-        assert!(text(&enter.stderr).contains("is gone"), "{enter:?}");
+        let enter = ["machine", "enter", &name, "--", "ls", "/sys/class/infiniband"];
+        assert_eq!(said(&srd_as(user, &enter).output().unwrap()), "rdmap0s6\n", "the machine goes on");
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
         assert_eq!(rest, "rdmap0s6\n", "its program goes on in it");
@@ -314,6 +314,8 @@ fn what_cannot_be_is_said_by_name() {
         let opened = in_machine(user, &["c5n"], "exec 3<>/dev/infiniband/uverbs0; sleep 0.3");
         let told = text(&opened.stderr);
         assert!(told.contains("has opened /dev/infiniband/uverbs*") && told.contains("statically"), "{told}");
+        let made = in_machine(user, &["c5n"], "touch /sys/class/infiniband/x || touch /sys/bus/pci/x");
+        assert!(!made.status.success(), "nobody makes files in /sys: {made:?}");
         let written = in_machine(user, &["c5n"], "echo command >/dev/infiniband/uverbs0");
         assert!(!written.status.success(), "a command to the kernel goes nowhere: {written:?}");
     }
@@ -325,6 +327,8 @@ fn what_cannot_be_is_said_by_name() {
     let profile =
         srd(&["run", "--machine", "p5", "--", "true"]).env("SRD_EFA_PROFILE", "gen1").output().unwrap();
     assert!(text(&profile.stderr).contains("unset SRD_EFA_PROFILE"), "{profile:?}");
+    let empty = srd(&["run", "--machine", "c5n", "--machine-addr", "", "--", "true"]).output().unwrap();
+    assert!(text(&empty.stderr).contains("--machine-addr: an address is empty"), "{empty:?}");
     let nowhere =
         srd(&["run", "--machine", "p5", "--machine-addr", "192.0.2.77", "--", "true"]).output().unwrap();
     assert!(!nowhere.status.success() && text(&nowhere.stderr).contains("192.0.2.77"), "{nowhere:?}");

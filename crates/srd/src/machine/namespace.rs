@@ -48,6 +48,9 @@ const REPLACED: [&str; 10] = [
     "/sys/devices/virtual/dmi/id/chassis_asset_tag",
 ];
 
+/// How a file system on top is mounted.
+const SMALL: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NOEXEC);
+
 /// Moves this process into new namespaces, with the devices of `machine` in them. `own` takes the place of the directory it lies in.
 pub fn enter_new(machine: &Description, instance_id: &str, own: &Path) -> anyhow::Result<()> {
     let (user, group) = (geteuid(), getegid());
@@ -86,8 +89,7 @@ pub fn enter(pid: i32) -> anyhow::Result<()> {
     let directory = std::env::current_dir();
     let open = |kind: &str| {
         let path = format!("/proc/{pid}/ns/{kind}");
-        File::open(&path)
-            .with_context(|| format!("cannot open {path}: the `srd run` that has made it is gone"))
+        File::open(&path).with_context(|| format!("cannot open {path}: its last process has ended"))
     };
     let (user, mounts) = (open("user")?, open("mnt")?);
     let same_user = fs::read_link(format!("/proc/{pid}/ns/user"))? == fs::read_link("/proc/self/ns/user")?;
@@ -154,7 +156,13 @@ fn fill_sys(machine: &Description, instance_id: &str) -> anyhow::Result<()> {
         }
         Ok(())
     };
-    write().with_context(|| format!("cannot write the files of the {DRIVER} devices"))
+    write().with_context(|| format!("cannot write the files of the {DRIVER} devices"))?;
+    // Nobody makes files there, as in the kernel's. (Counters change, and lie below /sys/devices.)
+    let read_only = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | SMALL;
+    for directory in COVERED.iter().filter(|directory| **directory != "/sys/devices") {
+        mount(NOTHING, *directory, NOTHING, read_only, NOTHING).map_err(cannot_mount)?;
+    }
+    Ok(())
 }
 
 /// Puts a file system on top of a directory, with its old entries.
@@ -174,8 +182,7 @@ fn old_path(old: &File) -> PathBuf {
 }
 
 fn small_file_system(at: &Path) -> anyhow::Result<()> {
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
-    mount(Some("opensrd"), at, Some("tmpfs"), flags, Some("mode=755,size=64m")).map_err(cannot_mount)
+    mount(Some("opensrd"), at, Some("tmpfs"), SMALL, Some("mode=755,size=64m")).map_err(cannot_mount)
 }
 
 fn bind_entries(old: &Path, new: &Path, opened: &[PathBuf]) -> anyhow::Result<()> {

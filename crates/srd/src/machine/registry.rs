@@ -20,8 +20,27 @@ pub struct Running {
     pub name: String,
     /// What it is.
     pub product: String,
-    /// The process that has made it, and is in its namespaces.
+    /// A process in its namespaces: the one that has made it, if that lives.
     pub pid: i32,
+    /// Its mount namespace, as `/proc/PID/ns/mnt` names it.
+    namespace: PathBuf,
+}
+
+impl Running {
+    /// With a process that is in it now. `None`: there is none left.
+    fn with_a_process(mut self) -> Option<Running> {
+        let is_inside = |pid: i32| namespace_of(&pid.to_string()).is_ok_and(|namespace| namespace == self.namespace);
+        if !is_inside(self.pid) {
+            let processes = fs::read_dir("/proc").ok()?.flatten();
+            let mut pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+            self.pid = pids.find(|&pid| is_inside(pid))?;
+        }
+        Some(self)
+    }
+}
+
+fn namespace_of(process: &str) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/{process}/ns/mnt"))
 }
 
 /// The directory of a machine of this process.
@@ -32,7 +51,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    pub fn make(name: &str, product: &str) -> anyhow::Result<Entry> {
+    pub fn make(name: &str) -> anyhow::Result<Entry> {
         let base = base()?;
         LockedDirectory::sweep(&base, MACHINES);
         let directory = match LockedDirectory::named(&base, &format!("{MACHINES}{name}")) {
@@ -48,9 +67,6 @@ impl Entry {
         };
         // Programs inherit the lock: what of theirs is there stays for as long as one of them lives, whatever becomes of this process.
         fcntl(directory.lock(), FcntlArg::F_SETFD(FdFlag::empty()))?;
-        let pid = nix::unistd::getpid().as_raw();
-        let running = Running { name: name.to_owned(), product: product.to_owned(), pid };
-        fs::write(directory.path().join("machine"), serde_json::to_vec(&running)?)?;
         let above = OpenOptions::new().read(true).custom_flags(OFlag::O_PATH.bits()).open(&base)?;
         Ok(Entry { directory, above })
     }
@@ -59,11 +75,24 @@ impl Entry {
         self.directory.path()
     }
 
+    /// The machine is made, and this process in it: from here on others find it.
+    pub fn tell(&self, name: &str, product: &str) -> anyhow::Result<()> {
+        let pid = nix::unistd::getpid().as_raw();
+        let running =
+            Running { name: name.to_owned(), product: product.to_owned(), pid, namespace: namespace_of("self")? };
+        let path = self.path_above().context("a machine's directory has a name")?;
+        fs::write(path.join("machine"), serde_json::to_vec(&running)?).context("cannot tell of the machine")
+    }
+
+    /// The directory's path from the one above, which it has taken the place of.
+    fn path_above(&self) -> Option<PathBuf> {
+        Some(PathBuf::from(format!("/proc/self/fd/{}", self.above.as_raw_fd())).join(self.path().file_name()?))
+    }
+
     /// The machine's program has ended. If others of its processes still have something in the directory, that stays until somebody
     /// sweeps after them.
     pub fn remove(&self) {
-        let Some(name) = self.path().file_name() else { return };
-        let path = PathBuf::from(format!("/proc/self/fd/{}", self.above.as_raw_fd())).join(name);
+        let Some(path) = self.path_above() else { return };
         let _ = fs::remove_file(path.join("machine"));
         let entries = fs::read_dir(&path).into_iter().flatten().flatten();
         if entries.count() <= 1 {
@@ -82,7 +111,9 @@ fn base() -> anyhow::Result<PathBuf> {
 pub fn running() -> Vec<Running> {
     let Ok(base) = stats_directory::private() else { return Vec::new() };
     LockedDirectory::sweep(&base, MACHINES);
-    let read = |path: PathBuf| serde_json::from_slice::<Running>(&fs::read(path.join("machine")).ok()?).ok();
+    let read = |path: PathBuf| {
+        serde_json::from_slice::<Running>(&fs::read(path.join("machine")).ok()?).ok()?.with_a_process()
+    };
     let mut all: Vec<Running> = LockedDirectory::live(&base, MACHINES).into_iter().filter_map(read).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all

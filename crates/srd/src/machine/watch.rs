@@ -30,9 +30,8 @@ pub fn start(machine: &Description) {
 
 fn tell(who: Option<&str>) {
     eprintln!(
-        "srd: {} has opened {DIRECTORY}/uverbs* itself: it has an rdma-core of its own, linked statically or under another name, which \
-         finds no device there. Link it with the system's libibverbs and libefa; one that bundles shared libraries may take \
-         --preload",
+        "srd: {} has opened {DIRECTORY}/uverbs* itself, and there is nothing behind it. If that is its own rdma-core, linked statically \
+         or under another name, link it with the system's libibverbs and libefa; one that bundles shared libraries may take --preload",
         who.unwrap_or("a program")
     );
 }
