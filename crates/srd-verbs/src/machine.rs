@@ -28,7 +28,9 @@ pub(crate) fn count(instance: &Instance, counters: HwCounters) {
             Ok(()) => *added = more.iter().map(|&(_, count, before)| count.max(before)).collect(),
             Err(error) => {
                 let who = match error.kind() {
-                    io::ErrorKind::PermissionDenied => "; only processes of the user who has started the machine can add to them",
+                    io::ErrorKind::PermissionDenied => {
+                        "; only processes of the user who has started the machine can add to them"
+                    }
                     _ => "",
                 };
                 log::warn_once(format_args!(

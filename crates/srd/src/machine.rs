@@ -134,7 +134,9 @@ impl Choice {
         }
         let resolve = |text: &String| {
             if text.is_empty() {
-                bail!("--machine-addr: an address is empty; they are written as 10.0.0.1,10.0.0.2, or as loopback");
+                bail!(
+                    "--machine-addr: an address is empty; they are written as 10.0.0.1,10.0.0.2, or as loopback"
+                );
             }
             let vars = [("SRD_ADDR".into(), text.into())];
             options.addr = srd_net::Options::from_vars(vars)?.0.addr;

@@ -29,7 +29,8 @@ pub struct Running {
 impl Running {
     /// With a process that is in it now. `None`: there is none left.
     fn with_a_process(mut self) -> Option<Running> {
-        let is_inside = |pid: i32| namespace_of(&pid.to_string()).is_ok_and(|namespace| namespace == self.namespace);
+        let is_inside =
+            |pid: i32| namespace_of(&pid.to_string()).is_ok_and(|namespace| namespace == self.namespace);
         if !is_inside(self.pid) {
             let processes = fs::read_dir("/proc").ok()?.flatten();
             let mut pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
@@ -78,15 +79,21 @@ impl Entry {
     /// The machine is made, and this process in it: from here on others find it.
     pub fn tell(&self, name: &str, product: &str) -> anyhow::Result<()> {
         let pid = nix::unistd::getpid().as_raw();
-        let running =
-            Running { name: name.to_owned(), product: product.to_owned(), pid, namespace: namespace_of("self")? };
+        let running = Running {
+            name: name.to_owned(),
+            product: product.to_owned(),
+            pid,
+            namespace: namespace_of("self")?,
+        };
         let path = self.path_above().context("a machine's directory has a name")?;
         fs::write(path.join("machine"), serde_json::to_vec(&running)?).context("cannot tell of the machine")
     }
 
     /// The directory's path from the one above, which it has taken the place of.
     fn path_above(&self) -> Option<PathBuf> {
-        Some(PathBuf::from(format!("/proc/self/fd/{}", self.above.as_raw_fd())).join(self.path().file_name()?))
+        Some(
+            PathBuf::from(format!("/proc/self/fd/{}", self.above.as_raw_fd())).join(self.path().file_name()?),
+        )
     }
 
     /// The machine's program has ended. If others of its processes still have something in the directory, that stays until somebody
