@@ -470,6 +470,10 @@ pub struct DeviceConfig {
     pub rnr_wait: Nanos,
     /// Longest such wait.
     pub rnr_wait_max: Nanos,
+    /// Each wait counts as a retry, however short.
+    pub rnr_counts_all: bool,
+    /// Work for the device's own address reaches it. Otherwise nobody takes it, and it never completes.
+    pub loopback: bool,
     /// Faults on purpose.
     pub staged: StagedFaults,
     /// The transport.
@@ -504,6 +508,8 @@ impl Default for DeviceConfig {
             // receiver. (libfabric then sends again itself, but can lose a message over it.)
             rnr_wait: Nanos::from_micros(300),
             rnr_wait_max: Nanos::from_millis(10),
+            rnr_counts_all: false,
+            loopback: true,
             staged: StagedFaults::default(),
             transport: srd_proto::Config::default(),
         }

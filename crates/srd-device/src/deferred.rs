@@ -3,6 +3,7 @@
 
 use crate::api::CqId;
 use crate::slab::Key;
+use crate::staged::DeviceEnd;
 use srd_proto::PeerId;
 use srd_wire::{Status, Time};
 use std::cmp::Ordering;
@@ -24,6 +25,8 @@ pub(crate) enum Deferred {
     Alarm(CqId),
     /// Let completions come that are late on purpose.
     Late,
+    /// The device ends on purpose.
+    End(DeviceEnd),
 }
 
 /// See the module.

@@ -4,6 +4,7 @@ use crate::api::*;
 use crate::counters::Counters;
 use crate::deferred::Deferred;
 use crate::objects::Objects;
+use crate::staged::DeviceEnd;
 use srd_proto::{Endpoint, Followers, PeerId, Received, Transmit};
 use srd_wire::codec::Preamble;
 use srd_wire::*;
@@ -210,6 +211,11 @@ impl<M: Memory> Device<M> {
     /// Asynchronous events.
     pub fn poll_async_event(&mut self) -> Option<AsyncEvent> {
         self.objects.poll_async_event()
+    }
+
+    /// Whether the device has ended on purpose ([`crate::StagedFaults`]). Whoever runs it sees to what follows.
+    pub fn ended(&self) -> Option<DeviceEnd> {
+        self.objects.ended
     }
 
     /// A peer that has not answered for seconds, and whether it ever did. No event: it may still answer.

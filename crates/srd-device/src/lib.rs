@@ -48,7 +48,7 @@ pub use host_memory::{Check, HostMemory, HostPayload, Read};
 pub use length_memory::{Length, LengthMemory};
 pub use routing_header::ROUTING_HEADER_LEN;
 pub use srd_proto::{Followers, PeerLoss, Received};
-pub use staged::StagedFaults;
+pub use staged::{DeviceEnd, StagedFaults};
 pub use status::{describe, ibv_wc_status};
 pub use store::Store;
 pub use vec_memory::{VecMemory, VecPayload};

@@ -153,7 +153,11 @@ impl Regions {
         self.enter(pd)?;
         let key = loop {
             let key = self.keys.draw();
-            if key & DESCRIPTOR_BITS != 0 && !self.regions.contains_key(&(key & DESCRIPTOR_BITS)) {
+            // Above the bits of a descriptor, so that a whole key and what a descriptor holds of one are never the same number.
+            if key > DESCRIPTOR_BITS
+                && key & DESCRIPTOR_BITS != 0
+                && !self.regions.contains_key(&(key & DESCRIPTOR_BITS))
+            {
                 break MrKey(key);
             }
         };

@@ -12,7 +12,7 @@ use crate::memory_region::Regions;
 use crate::queue_pair::{QpNumbers, QueuePair, SLOTS};
 use crate::send_queue::{Ending, Progress, SendRequest, completion_op};
 use crate::slab::Slab;
-use crate::staged::{Fate, Stage};
+use crate::staged::{DeviceEnd, Fate, Posting, Stage};
 use crate::transport::Transport;
 use srd_proto::PeerId;
 use srd_wire::{Gid, KeyedHash, MrKey, Nanos, Qpn, Status, Time};
@@ -52,6 +52,8 @@ pub(crate) struct Objects<M: Memory> {
     pub silent: Option<(srd_wire::InstanceAddr, bool)>,
     /// Faults on purpose, if there are any.
     pub stage: Option<Box<Stage>>,
+    /// The device has ended on purpose.
+    pub ended: Option<DeviceEnd>,
 }
 
 /// Why a call failed that needs a queue pair.
@@ -94,6 +96,7 @@ impl<M: Memory> Objects<M> {
             events: AsyncEvents::default(),
             silent: None,
             stage,
+            ended: None,
         }
     }
 
@@ -127,7 +130,8 @@ impl<M: Memory> Objects<M> {
             Deferred::FailRead { peer, read, status } => self.fail_read(transport, peer, read, status),
             Deferred::Watch(peer) => self.ask_watched(transport, peer),
             Deferred::Alarm(cq) => self.ring(cq),
-            Deferred::Late => self.complete_late(),
+            Deferred::Late => self.complete_held(),
+            Deferred::End(end) => self.ended = self.ended.or(Some(end)),
         }
     }
 
@@ -192,6 +196,9 @@ impl<M: Memory> Objects<M> {
         self.regions.leave(pd);
         if last == Last::No {
             return Ok(());
+        }
+        if let (Last::OfDevice, Some(stage)) = (last, &mut self.stage) {
+            stage.forget_handle(ah);
         }
         let in_domain: Vec<u32> =
             self.queue_pairs.iter().filter(|(_, qp)| qp.init.pd == pd).map(|(key, _)| key.index).collect();
@@ -296,7 +303,7 @@ impl<M: Memory> Objects<M> {
 
     #[inline]
     pub fn has_fired(&self) -> bool {
-        !self.notifications.is_empty() || !self.events.is_empty()
+        !self.notifications.is_empty() || !self.events.is_empty() || self.ended.is_some()
     }
 
     pub fn poll_async_event(&mut self) -> Option<AsyncEvent> {
@@ -366,10 +373,12 @@ impl<M: Memory> Objects<M> {
         self.counters.completed_wrs += 1;
         if let Some(stage) = &mut self.stage {
             match stage.complete(self.now, cq, &completion) {
-                Fate::Comes => {}
-                Fate::ComesAt(due) => return self.deferred.push_later(due, Deferred::Late),
+                Fate::Comes => stage.overtake(cq),
+                Fate::ComesBy(due) => return self.deferred.push_later(due, Deferred::Late),
                 Fate::Lost => return self.lose(cq, &completion, true),
             }
+            self.enqueue(cq, completion);
+            return self.complete_held();
         }
         self.enqueue(cq, completion);
     }
@@ -393,9 +402,38 @@ impl<M: Memory> Objects<M> {
         }
     }
 
-    fn complete_late(&mut self) {
-        while let Some((cq, completion)) = self.stage.as_mut().and_then(|stage| stage.pop_late(self.now)) {
+    fn complete_held(&mut self) {
+        while let Some((cq, completion)) = self.stage.as_mut().and_then(|stage| stage.pop_held(self.now)) {
             self.enqueue(cq, completion);
+        }
+    }
+
+    /// A work request is posted, and faults are staged: the status with which it fails instead of being sent.
+    #[cold]
+    pub fn stage_post<T: Transport<M::Payload>>(
+        &mut self,
+        transport: &mut T,
+        qpn: Qpn,
+        wr: &SendWr<'_>,
+    ) -> Option<Status> {
+        let stage = self.stage.as_mut()?;
+        let (posting, end) = stage.post(qpn, wr.op, wr.ah);
+        for (wait, end) in stage.ends() {
+            self.deferred.push_later(self.now + wait, Deferred::End(end));
+        }
+        self.ended = self.ended.or(end);
+        match posting {
+            Posting::Sent => None,
+            Posting::Fails(status) => Some(status),
+            Posting::GoesStale => {
+                if self.handles.get(wr.ah).is_some() && stage.go_stale(wr.ah) {
+                    // As if somebody had destroyed it: see `destroy_ah`.
+                    self.end_requests(transport, Ending::Complete(Status::Flushed), |request| {
+                        request.ah == wr.ah && !request.told
+                    });
+                }
+                Some(Status::LocalInvalidAh)
+            }
         }
     }
 
@@ -405,7 +443,7 @@ impl<M: Memory> Objects<M> {
         for (id, queue) in (0..).map(CqId).zip(&self.completion_queues) {
             last.extend(queue.iter().flat_map(CompletionQueue::waiting).map(|completion| (id, *completion)));
         }
-        last.extend(self.stage.iter().flat_map(|stage| stage.late()));
+        last.extend(self.stage.iter().flat_map(|stage| stage.held()));
         for (key, qp) in self.queue_pairs.iter() {
             // The list may be a ring by now.
             let requests = qp.sq.iter(&self.requests).take(self.requests.len() as usize);

@@ -116,18 +116,19 @@ impl RnrRetries {
         RnrRetries { left: rnr_retry, taken: 0, waits: 0 }
     }
 
-    /// Returns how long to wait before the next one: `first`, and twice as long each time up to `longest`. `None` if none
-    /// is left. Shorter waits than `longest` are not counted, and of those one in [`WAITS_PER_RETRY`]: a receiver that merely
-    /// waits for a core is back within them, and who counts wants to know of one that is not.
-    pub fn take(&mut self, first: Nanos, longest: Nanos) -> Option<Nanos> {
+    /// Returns how long to wait before the next one: `rnr_wait`, and twice as long each time up to `rnr_wait_max`. `None` if none
+    /// is left. Unless all are counted, waits shorter than `rnr_wait_max` are not, and of those one in [`WAITS_PER_RETRY`]: a
+    /// receiver that merely waits for a core is back within them, and who counts wants to know of one that is not.
+    pub fn take(&mut self, config: &DeviceConfig) -> Option<Nanos> {
+        let (first, longest) = (config.rnr_wait, config.rnr_wait_max);
         let wait = Nanos(first.0.saturating_mul(1 << self.taken.min(32)));
         if self.left == 0 {
             return None;
         }
         self.taken = self.taken.saturating_add(1);
-        if wait >= longest && self.left != RnrRetries::FOR_EVER {
+        if (wait >= longest || config.rnr_counts_all) && self.left != RnrRetries::FOR_EVER {
             self.waits += 1;
-            if self.waits == WAITS_PER_RETRY {
+            if self.waits == WAITS_PER_RETRY || config.rnr_counts_all {
                 self.waits = 0;
                 self.left -= 1;
             }
@@ -219,7 +220,8 @@ mod tests {
 
     #[test]
     fn seven_rnr_retries_are_for_ever() {
-        let take = |retries: &mut RnrRetries| retries.take(Nanos(10), Nanos(30)).map(|wait| wait.0);
+        let config = DeviceConfig { rnr_wait: Nanos(10), rnr_wait_max: Nanos(30), ..DeviceConfig::default() };
+        let take = |retries: &mut RnrRetries| retries.take(&config).map(|wait| wait.0);
         let mut three = RnrRetries::new(3);
         let waits: Vec<u64> = std::iter::from_fn(|| take(&mut three)).collect();
         let longest = [30; 3 * WAITS_PER_RETRY as usize];
@@ -228,5 +230,10 @@ mod tests {
         assert!((0..1000).all(|_| take(&mut ever).is_some()));
         assert_eq!(take(&mut ever), Some(30));
         assert_eq!(take(&mut RnrRetries::new(0)), None);
+
+        let config = DeviceConfig { rnr_counts_all: true, ..config };
+        let mut three = RnrRetries::new(3);
+        let waits: Vec<_> = std::iter::from_fn(|| three.take(&config)).collect();
+        assert_eq!(waits, [Nanos(10), Nanos(20), Nanos(30)]);
     }
 }

@@ -1,12 +1,21 @@
-//! Faults that a program sees of its work, staged on purpose: a work request that fails with a status of EFA's, a completion that
-//! comes late and is overtaken, a completion queue that overflows. Which ones is said by number, by share, or each so-manyth, and
-//! a seed decides what chance decides, so that a run can be repeated.
+//! Faults that a program sees of its work, staged on purpose: a work request that fails with a status of EFA's, an address handle
+//! that goes stale, a completion that comes late or after others, a completion queue that overflows, a device that ends. Which ones
+//! is said by number, by share, or each so-manyth, and a seed decides what chance decides, so that a run can be repeated.
 
-use crate::api::{Completion, CompletionOp, CqId, SendOp};
+use crate::api::{AhNumber, Completion, CompletionOp, CqId, SendOp};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use srd_wire::{Nanos, Qpn, Status, Time};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+/// How a device ends on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceEnd {
+    /// It is removed: there is none any more.
+    Gone,
+    /// Whoever opens it anew has it again.
+    Reset,
+}
 
 /// What a rule counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +25,8 @@ enum Kind {
     Write,
     Read,
     Recv,
+    /// Microseconds since something was first posted.
+    Micros,
 }
 
 /// Which of those.
@@ -35,8 +46,16 @@ struct Pick {
     which: Which,
 }
 
+/// Kinds by their names.
+type Kinds = &'static [(&'static str, Kind)];
+const WORK: Kinds = &[("send", Kind::Send), ("write", Kind::Write), ("read", Kind::Read)];
+const COMPLETED: Kinds =
+    &[("send", Kind::Send), ("write", Kind::Write), ("read", Kind::Read), ("recv", Kind::Recv)];
+const WORK_OR_TIME: Kinds =
+    &[("send", Kind::Send), ("write", Kind::Write), ("read", Kind::Read), ("us", Kind::Micros)];
+
 impl Pick {
-    fn parse(text: &str, kinds: &[(&str, Kind)]) -> Result<Pick, String> {
+    fn parse(text: &str, kinds: Kinds) -> Result<Pick, String> {
         let (kind, which) = match text.split_once(':') {
             Some((name, which)) => {
                 let known = kinds.iter().find(|kind| kind.0 == name).ok_or_else(|| {
@@ -55,8 +74,15 @@ impl Pick {
         } else {
             number(which).map(Which::Nth)
         };
-        let why = || format!("{text:?} says not which: 7 (the seventh), %7 (each seventh) or 0.07 (a share)");
-        Ok(Pick { kind, which: which.ok_or_else(why)? })
+        match which {
+            Some(Which::Every(_) | Which::Share(_)) if kind == Kind::Micros => {
+                Err(format!("{text:?}: a time is a number of microseconds, as us:2000000"))
+            }
+            Some(which) => Ok(Pick { kind, which }),
+            None => {
+                Err(format!("{text:?} says not which: 7 (the seventh), %7 (each seventh) or 0.07 (a share)"))
+            }
+        }
     }
 
     /// Whether it picks the last one counted, which is of that kind.
@@ -73,68 +99,125 @@ impl Pick {
     }
 }
 
+/// What happens to what is picked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Fault {
+    /// The work request is not sent, and completes with that status.
+    Fail(Status),
+    /// Its address handle is stale from now on.
+    Stale,
+    /// The completion comes so much later...
+    Late(Nanos),
+    /// ...or after so many others of its queue.
+    Overtaken(u32),
+    /// The completion is lost.
+    Overrun,
+    /// The device ends.
+    End(DeviceEnd),
+}
+
+/// A word of `SRD_FAULT`.
+struct Word {
+    name: &'static str,
+    /// What it means by what stands before its `@`; `Err` if nothing does.
+    fault: Result<fn(&str) -> Option<Fault>, Fault>,
+    /// What stands there.
+    before: &'static str,
+    kinds: Kinds,
+}
+
+const WORDS: [Word; 7] = [
+    Word { name: "fail", fault: Ok(fail), before: "status of a failure (1 to 15, and 18)", kinds: WORK },
+    Word { name: "stale", fault: Err(Fault::Stale), before: "", kinds: WORK },
+    Word { name: "late", fault: Ok(late), before: "number of microseconds", kinds: COMPLETED },
+    Word { name: "overtaken", fault: Ok(overtaken), before: "number of completions", kinds: COMPLETED },
+    Word { name: "overrun", fault: Err(Fault::Overrun), before: "", kinds: COMPLETED },
+    Word { name: "gone", fault: Err(Fault::End(DeviceEnd::Gone)), before: "", kinds: WORK_OR_TIME },
+    Word { name: "reset", fault: Err(Fault::End(DeviceEnd::Reset)), before: "", kinds: WORK_OR_TIME },
+];
+
+fn fail(status: &str) -> Option<Fault> {
+    let number = status.parse().ok().filter(|&number| number > 0);
+    number.and_then(Status::from_u8).map(Fault::Fail)
+}
+
+fn late(micros: &str) -> Option<Fault> {
+    micros.parse::<u32>().ok().map(|micros| Fault::Late(Nanos::from_micros(micros.into())))
+}
+
+fn overtaken(others: &str) -> Option<Fault> {
+    others.parse().ok().filter(|&others| others > 0).map(Fault::Overtaken)
+}
+
+impl Word {
+    fn rule(&self, text: &str) -> Result<Rule, String> {
+        let name = self.name;
+        let (fault, which) = match self.fault {
+            Err(fault) => (fault, text),
+            Ok(read) => {
+                let (before, which) = text.split_once('@').ok_or_else(|| {
+                    format!("{name}: {text:?} says not which, as {name}=…@7 or {name}=…@%7")
+                })?;
+                (read(before).ok_or_else(|| format!("{name}: {text:?} has no {}", self.before))?, which)
+            }
+        };
+        let pick = Pick::parse(which, self.kinds).map_err(|why| format!("{name}: {why}"))?;
+        Ok(Rule { fault, pick })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Rule {
+    fault: Fault,
+    pick: Pick,
+}
+
 /// What is to be staged: words of `SRD_FAULT`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct StagedFaults {
-    fail: Vec<(Status, Pick)>,
-    late: Vec<(Nanos, Pick)>,
-    overrun: Vec<Pick>,
+    rules: Vec<Rule>,
     /// Of what chance decides.
     pub seed: u64,
 }
 
-const WORK: [(&str, Kind); 3] = [("send", Kind::Send), ("write", Kind::Write), ("read", Kind::Read)];
-const COMPLETED: [(&str, Kind); 4] =
-    [("send", Kind::Send), ("write", Kind::Write), ("read", Kind::Read), ("recv", Kind::Recv)];
-
 impl StagedFaults {
     /// Whether nothing is.
     pub fn is_empty(&self) -> bool {
-        self.fail.is_empty() && self.late.is_empty() && self.overrun.is_empty()
+        self.rules.is_empty()
     }
 
-    /// `fail=STATUS@WHICH`, several joined by `+`: of each queue pair, so many of its work requests for sending are not sent but
-    /// complete with that status of `efa_io_defs.h`, or its number. `late=MICROSECONDS@WHICH`: completions of each queue pair come
-    /// so much later. `overrun=WHICH`: completions of each queue are lost as if it were full.
+    /// The words that there are.
+    pub fn words() -> impl Iterator<Item = &'static str> {
+        WORDS.iter().map(|word| word.name)
+    }
+
+    /// Adds rules, several joined by `+`. `fail=STATUS@WHICH`: so many work requests for sending of each queue pair are not sent but
+    /// complete with that status of `efa_io_defs.h`. `stale=WHICH`: the address handle of such a work request is stale from then on.
+    /// `late=MICROSECONDS@WHICH`, `overtaken=COUNT@WHICH`: completions of each queue pair come so much later, or after so many
+    /// others. `overrun=WHICH`: completions of each queue are lost as if it were full. `gone=WHICH`, `reset=WHICH`: the device
+    /// ends with so many work requests, or at a time.
     ///
     /// # Errors
     ///
     /// What is wrong with the value. `None`: there is no such word.
     pub fn set(&mut self, word: &str, value: &str) -> Option<Result<(), String>> {
-        let each = |set: &mut dyn FnMut(&str) -> Result<(), String>| Some(value.split('+').try_for_each(set));
-        match word {
-            "fail" => each(&mut |rule| {
-                let (status, which) = at(word, rule)?;
-                let number = status.parse().ok().filter(|&number| number > 0);
-                let status = number.and_then(Status::from_u8);
-                let why = || format!("fail: {rule:?} has no status of a failure (1 to 15, and 18)");
-                self.fail.push((status.ok_or_else(why)?, Pick::parse(which, &WORK)?));
-                Ok(())
-            }),
-            "late" => each(&mut |rule| {
-                let (micros, which) = at(word, rule)?;
-                let why = |_| format!("late: {rule:?} has no number of microseconds");
-                let micros: u32 = micros.parse().map_err(why)?;
-                self.late.push((Nanos::from_micros(micros.into()), Pick::parse(which, &COMPLETED)?));
-                Ok(())
-            }),
-            "overrun" => each(&mut |rule| {
-                self.overrun.push(Pick::parse(rule, &COMPLETED)?);
-                Ok(())
-            }),
-            _ => None,
-        }
+        let word = WORDS.iter().find(|known| known.name == word)?;
+        Some(value.split('+').try_for_each(|text| {
+            self.rules.push(word.rule(text)?);
+            Ok(())
+        }))
     }
-}
 
-fn at<'a>(word: &str, rule: &'a str) -> Result<(&'a str, &'a str), String> {
-    rule.split_once('@')
-        .ok_or_else(|| format!("{word}: {rule:?} says not which, as {word}=…@7 or {word}=…@%7"))
+    /// For the device that comes after one that was reset: what was to happen once has happened.
+    pub fn after_reset(&mut self) {
+        let done = |rule: &Rule| matches!((rule.fault, rule.pick.which), (Fault::End(_), Which::Nth(_)));
+        self.rules.retain(|rule| !done(rule));
+    }
 }
 
 /// How many of each [`Kind`] there have been.
 #[derive(Clone, Copy, Default, Debug)]
-struct Counts([u64; 5]);
+struct Counts([u64; 6]);
 
 impl Counts {
     /// Counts one more, and says how many there are now.
@@ -144,53 +227,120 @@ impl Counts {
     }
 }
 
+/// A completion that is held back.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// Until then, or...
+    until: Time,
+    /// ...so many others have come before.
+    others: Option<u32>,
+    cq: CqId,
+    completion: Completion,
+}
+
 /// What has been counted, and what is held back.
 #[derive(Debug)]
 pub(crate) struct Stage {
     faults: StagedFaults,
     rng: SmallRng,
     posted: HashMap<Qpn, Counts>,
+    posted_to_all: Counts,
     completed: HashMap<Qpn, Counts>,
     queued: HashMap<CqId, Counts>,
-    late: Vec<(Time, CqId, Completion)>,
+    stale: HashSet<AhNumber>,
+    held: Vec<Held>,
+}
+
+/// What is to become of a work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Posting {
+    Sent,
+    Fails(Status),
+    /// It finds its address handle stale.
+    GoesStale,
 }
 
 /// What becomes of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     Comes,
-    /// It is held back until then.
-    ComesAt(Time),
+    /// It is held back, until then at most.
+    ComesBy(Time),
     Lost,
 }
 
 impl Stage {
+    /// So long a completion waits for others to overtake it.
+    const LONGEST: Nanos = Nanos::from_millis(100);
+
     /// `None` if nothing is staged.
     pub fn new(faults: &StagedFaults) -> Option<Box<Stage>> {
         let stage = || Stage {
             faults: faults.clone(),
             rng: SmallRng::seed_from_u64(faults.seed),
             posted: HashMap::new(),
+            posted_to_all: Counts::default(),
             completed: HashMap::new(),
             queued: HashMap::new(),
-            late: Vec::new(),
+            stale: HashSet::new(),
+            held: Vec::new(),
         };
         (!faults.is_empty()).then(|| Box::new(stage()))
     }
 
-    /// A work request is posted. The status with which it fails instead of being sent.
-    pub fn post(&mut self, qpn: Qpn, op: SendOp) -> Option<Status> {
+    /// Of the rules about `wanted` the first that picks what was counted last.
+    fn first<T>(&mut self, kind: Kind, counts: Counts, wanted: impl Fn(Fault) -> Option<T>) -> Option<T> {
+        let rng = &mut self.rng;
+        self.faults.rules.iter().find_map(|rule| {
+            wanted(rule.fault)
+                .filter(|_| rule.pick.kind != Kind::Micros && rule.pick.picks(kind, counts, rng))
+        })
+    }
+
+    /// A work request is posted.
+    pub fn post(&mut self, qpn: Qpn, op: SendOp, ah: AhNumber) -> (Posting, Option<DeviceEnd>) {
         let kind = match op {
             SendOp::Send { .. } => Kind::Send,
             SendOp::Write { .. } => Kind::Write,
             SendOp::Read { .. } => Kind::Read,
         };
+        let counts = self.posted_to_all.count(kind);
+        let end = self.first(kind, counts, |fault| match fault {
+            Fault::End(end) => Some(end),
+            _ => None,
+        });
         let counts = self.posted.entry(qpn).or_default().count(kind);
-        let picked = |rule: &&(Status, Pick)| rule.1.picks(kind, counts, &mut self.rng);
-        self.faults.fail.iter().find(picked).map(|rule| rule.0)
+        let picked = self.first(kind, counts, |fault| match fault {
+            Fault::Fail(status) => Some(Posting::Fails(status)),
+            Fault::Stale => Some(Posting::GoesStale),
+            _ => None,
+        });
+        let stale = || if self.stale.contains(&ah) { Posting::GoesStale } else { Posting::Sent };
+        (picked.unwrap_or_else(stale), end)
     }
 
-    /// Something completes in `cq`. What becomes of that. What is late is not asked about again.
+    /// When the device ends by the clock, counted from the first thing posted; asked with each, answered with the first.
+    pub fn ends(&self) -> impl Iterator<Item = (Nanos, DeviceEnd)> {
+        let first = self.posted_to_all.0[Kind::Any as usize] == 1;
+        self.faults.rules.iter().filter(move |_| first).filter_map(|rule| match (rule.fault, rule.pick) {
+            (Fault::End(end), Pick { kind: Kind::Micros, which: Which::Nth(micros) }) => {
+                Some((Nanos(micros.saturating_mul(1000)), end))
+            }
+            _ => None,
+        })
+    }
+
+    /// An address handle is stale from now on. False if it was already.
+    pub fn go_stale(&mut self, ah: AhNumber) -> bool {
+        self.stale.insert(ah)
+    }
+
+    /// The number of an address handle is free for another.
+    pub fn forget_handle(&mut self, ah: AhNumber) {
+        self.stale.remove(&ah);
+    }
+
+    /// Something completes in `cq`. What becomes of that. What is held back is not asked about again.
     pub fn complete(&mut self, now: Time, cq: CqId, completion: &Completion) -> Fate {
         let kind = match completion.op {
             CompletionOp::Send => Kind::Send,
@@ -199,38 +349,51 @@ impl Stage {
             CompletionOp::Recv | CompletionOp::RecvRdmaWithImm => Kind::Recv,
         };
         let counts = self.queued.entry(cq).or_default().count(kind);
-        if self.faults.overrun.iter().any(|pick| pick.picks(kind, counts, &mut self.rng)) {
+        if self.first(kind, counts, |fault| (fault == Fault::Overrun).then_some(())).is_some() {
             return Fate::Lost;
         }
         let counts = self.completed.entry(completion.qpn).or_default().count(kind);
-        let picked = |rule: &&(Nanos, Pick)| rule.1.picks(kind, counts, &mut self.rng);
-        match self.faults.late.iter().find(picked) {
-            Some(&(wait, _)) => {
-                self.late.push((now + wait, cq, *completion));
-                Fate::ComesAt(now + wait)
+        let held = self.first(kind, counts, |fault| match fault {
+            Fault::Late(wait) => Some((wait, None)),
+            Fault::Overtaken(others) => Some((Stage::LONGEST, Some(others))),
+            _ => None,
+        });
+        match held {
+            Some((wait, others)) => {
+                let until = now + wait;
+                self.held.push(Held { until, others, cq, completion: *completion });
+                Fate::ComesBy(until)
             }
             None => Fate::Comes,
         }
     }
 
-    /// The earliest of what is late and due.
-    pub fn pop_late(&mut self, now: Time) -> Option<(CqId, Completion)> {
-        let (at, _) = self.late.iter().enumerate().min_by_key(|&(at, late)| (late.0, at))?;
-        if self.late[at].0 > now {
-            return None;
+    /// A completion has come into `cq`, before those that are held back there.
+    pub fn overtake(&mut self, cq: CqId) {
+        for others in
+            self.held.iter_mut().filter(|held| held.cq == cq).filter_map(|held| held.others.as_mut())
+        {
+            *others = others.saturating_sub(1);
         }
-        let (_, cq, completion) = self.late.remove(at);
-        Some((cq, completion))
     }
 
-    /// What is late.
-    pub fn late(&self) -> impl Iterator<Item = (CqId, Completion)> {
-        self.late.iter().map(|&(_, cq, completion)| (cq, completion))
+    /// The earliest of what is held back no longer.
+    pub fn pop_held(&mut self, now: Time) -> Option<(CqId, Completion)> {
+        let due = |held: &Held| held.until <= now || held.others == Some(0);
+        let held = self.held.iter().enumerate().filter(|(_, held)| due(held));
+        let (at, _) = held.min_by_key(|&(at, held)| (held.until, at))?;
+        let held = self.held.remove(at);
+        Some((held.cq, held.completion))
+    }
+
+    /// What is held back.
+    pub fn held(&self) -> impl Iterator<Item = (CqId, Completion)> {
+        self.held.iter().map(|held| (held.cq, held.completion))
     }
 
     /// A queue pair is destroyed or reset: nothing of it comes any more, and the next one of that number counts from the start.
     pub fn purge(&mut self, qpn: Qpn) {
-        self.late.retain(|late| late.2.qpn != qpn);
+        self.held.retain(|held| held.completion.qpn != qpn);
         self.posted.remove(&qpn);
         self.completed.remove(&qpn);
     }
@@ -259,6 +422,10 @@ mod tests {
             ("fail", "10@1+x@2", "no status of a failure"),
             ("late", "x@1", "no number of microseconds"),
             ("overrun", "any:1", "none of send, write, read, recv"),
+            ("overtaken", "0@1", "no number of completions"),
+            ("stale", "recv:1", "none of send, write, read"),
+            ("gone", "us:%5", "number of microseconds"),
+            ("reset", "0", "reset: \"0\" says not which"),
         ] {
             let why = faults(&[(word, value)]).unwrap_err();
             assert!(why.contains(part), "{word}={value}: {why}");
@@ -271,16 +438,35 @@ mod tests {
     fn work_fails_by_number_by_kind_and_by_share() {
         let words = [("fail", "13@2+10@read:%3+7@write:0.25")];
         let mut stage = Stage::new(&faults(&words).unwrap()).unwrap();
+        let mut post = |qpn, op| stage.post(Qpn(qpn), op, AhNumber(0)).0;
         let send = SendOp::Send { imm: None };
-        assert_eq!([0; 4].map(|_| stage.post(Qpn(1), send)), [None, Some(Status::Unresponsive), None, None]);
-        assert_eq!(stage.post(Qpn(2), send), None, "each queue pair counts for itself");
+        let unresponsive = Posting::Fails(Status::Unresponsive);
+        assert_eq!([0; 3].map(|_| post(1, send)), [Posting::Sent, unresponsive, Posting::Sent]);
+        assert_eq!(post(2, send), Posting::Sent, "each queue pair counts for itself");
         let read = SendOp::Read { rkey: srd_wire::MrKey(1), addr: 0 };
-        let reads =
-            [0; 6].map(|_| stage.post(Qpn(3), read).is_some_and(|status| status == Status::RemoteRnr));
+        let reads = [0; 6].map(|_| post(3, read) == Posting::Fails(Status::RemoteRnr));
         assert_eq!(reads, [false, false, true, false, false, true]);
         let write = SendOp::Write { rkey: srd_wire::MrKey(1), addr: 0, imm: None };
-        let failed =
-            (0..1000).filter(|_| stage.post(Qpn(4), write) == Some(Status::RemoteBadAddress)).count();
+        let failed = (0..1000).filter(|_| post(4, write) == Posting::Fails(Status::RemoteBadAddress)).count();
         assert!((200..300).contains(&failed), "{failed}");
+    }
+
+    #[test]
+    fn a_device_ends_with_what_all_its_queue_pairs_are_given() {
+        let mut stage = Stage::new(&faults(&[("reset", "3+us:70"), ("gone", "%5")]).unwrap()).unwrap();
+        let send = SendOp::Send { imm: None };
+        let mut times = 0;
+        let ends: Vec<_> = (0..5)
+            .map(|qpn| {
+                let end = stage.post(Qpn(qpn), send, AhNumber(0)).1;
+                times += stage.ends().filter(|end| *end == (Nanos(70_000), DeviceEnd::Reset)).count();
+                end
+            })
+            .collect();
+        assert_eq!(ends, [None, None, Some(DeviceEnd::Reset), None, Some(DeviceEnd::Gone)]);
+        assert_eq!(times, 1, "the clock starts once");
+        let mut faults = stage.faults.clone();
+        faults.after_reset();
+        assert_eq!(faults.rules.len(), 1, "each fifth stays, the third and the time have been");
     }
 }

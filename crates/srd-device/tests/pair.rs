@@ -121,6 +121,16 @@ fn no_receive_after_three_retries_gives_remote_rnr_at_the_sender() {
 }
 
 #[test]
+fn each_refusal_is_a_retry_where_all_are_counted() {
+    let (mut net, a, b) = two(&DeviceConfig { rnr_counts_all: true, ..default() });
+    net.set_rnr_retry(&a, 3);
+    net.post(&a, &b, 1, SEND, 0, 5000);
+    net.expect(&a, 1, Status::RemoteRnr);
+    assert_eq!(net.devices[0].counters().rnr_retries, 3);
+    assert_eq!(net.devices[1].counters().rnr_refused, 4);
+}
+
+#[test]
 fn a_receive_posted_late_takes_the_message_that_waits_for_it() {
     let (mut net, a, b) = two(&default());
     net.fill(&a, 0, 5000, 3);
@@ -574,6 +584,25 @@ fn a_message_to_oneself_arrives() {
     net.post(&a, &a, 3, read_from(&a, 100_000), 200_000, 8000);
     net.expect(&a, 3, Status::Ok);
     assert_eq!(net.bytes(&a, 200_000, 8000), pattern(8000, 2));
+}
+
+#[test]
+fn without_loopback_a_message_to_oneself_never_completes() {
+    for init in [srd, ud] {
+        let (mut net, a, _) = two_with(&DeviceConfig { loopback: false, ..default() }, init);
+        net.post_recv(&a, 7, 1000, 600);
+        net.post(&a, &a, 1, SEND, 0, 500);
+        if init(a.pd, a.cq).kind == QpKind::Ud {
+            net.expect(&a, 1, Status::Ok); // has no outcome
+        }
+        net.settle(Nanos::from_secs(60));
+        net.expect_none(&a);
+        net.devices[0].destroy_ah(net.now, a.pd, a.ahs[0]).unwrap();
+        if init(a.pd, a.cq).kind == QpKind::Srd {
+            net.expect(&a, 1, Status::Flushed);
+        }
+        net.expect_none(&a);
+    }
 }
 
 #[test]

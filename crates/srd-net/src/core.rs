@@ -397,7 +397,7 @@ impl Core {
     /// What has fired since the last call.
     #[inline]
     pub fn fired(&mut self) -> Fired {
-        let mut fired = Fired::default();
+        let mut fired = Fired { ended: self.device.ended().is_some(), ..Fired::default() };
         while let Some(cq) = self.device.poll_notification() {
             fired.cqs.push(cq);
         }

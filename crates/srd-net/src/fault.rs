@@ -33,18 +33,34 @@ pub struct FaultPlan {
     pub staged: StagedFaults,
     /// Seed of the generators.
     pub seed: u64,
-    /// What has been read: what repeats a run.
+    /// What has been read, in one line: what repeats a run.
     pub text: String,
+}
+
+/// Of a file with rules: what stands in its lines before `#`.
+fn rules_of(file: &str) -> Result<String, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {file}: {error}"))?;
+    let rules = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    Ok(rules.filter(|rule| !rule.is_empty()).collect::<Vec<_>>().join(","))
 }
 
 impl FaultPlan {
     /// Reads the form of `SRD_FAULT`: `loss=0.02,dup=0.01,reorder=0.05,corrupt=0.001,delay_us=50,blackhole=3,seed=1`,
-    /// `panic_call=20` or `panic_thread=20`, and the words of [`StagedFaults::set`].
+    /// `panic_call=20` or `panic_thread=20`, and the words of [`StagedFaults::set`], which may stand there more than once. `@FILE`: a file
+    /// with them, in a line each, with comments after `#`.
     pub fn parse(text: &str) -> Result<FaultPlan, String> {
+        let text = match text.strip_prefix('@') {
+            Some(file) => &rules_of(file)?,
+            None => text,
+        };
         let mut plan = FaultPlan { text: text.to_owned(), ..FaultPlan::default() };
         let mut named = Vec::new();
         for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
             let (key, value) = item.split_once('=').ok_or_else(|| format!("{item:?} has no value"))?;
+            if let Some(staged) = plan.staged.set(key, value) {
+                staged?;
+                continue;
+            }
             if named.contains(&key) {
                 return Err(format!("{key} stands there twice"));
             }
@@ -71,11 +87,16 @@ impl FaultPlan {
                 "panic_call" => plan.panic_call = Some(number()?),
                 "panic_thread" => plan.panic_thread = Some(number()?),
                 "seed" => plan.seed = number()?,
-                _ => plan.staged.set(key, value).ok_or_else(|| format!("{key:?} is no fault"))??,
+                _ => return Err(format!("{key:?} is no fault")),
             }
         }
         plan.staged.seed = plan.seed;
         Ok(plan)
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.text.trim().is_empty()
     }
 }
 
@@ -302,11 +323,28 @@ mod tests {
             let why = FaultPlan::parse(text).unwrap_err();
             assert!(why.contains(part), "{text}: {why}");
         }
+        let why = FaultPlan::parse("@/no/such/file").unwrap_err();
+        assert!(why.contains("cannot read /no/such/file"), "{why}");
         let why = FaultPlan::parse("fail=13").unwrap_err();
         assert!(why.contains("fail: \"13\" says not which"), "{why}");
         let plan =
             FaultPlan::parse("loss=0.02, dup=0.01,reorder=0.05,corrupt=0.001,delay_us=5,blackhole=3,seed=1")
                 .unwrap();
         assert_eq!((plan.loss, plan.delay_us, plan.blackhole, plan.seed), (0.02, 5, Some(3), 1));
+    }
+
+    #[test]
+    fn a_file_says_the_same_as_a_line() {
+        let file = std::env::temp_dir().join(format!("srd-faults-{}", std::process::id()));
+        let text = "# what my card does\nfail=13@5 # the fifth\n\n  fail=7@write:0.5\nloss=0.1\nseed=3\n";
+        std::fs::write(&file, text).unwrap();
+        let read = FaultPlan::parse(&format!("@{}", file.display()));
+        std::fs::write(&file, "# nothing\n").unwrap();
+        let nothing = FaultPlan::parse(&format!("@{}", file.display()));
+        std::fs::remove_file(&file).unwrap();
+        let line = "fail=13@5,fail=7@write:0.5,loss=0.1,seed=3";
+        assert_eq!(read, FaultPlan::parse(line));
+        assert_eq!(read.unwrap().text, line, "what is said of it repeats it, without the file");
+        assert!(nothing.unwrap().is_empty());
     }
 }

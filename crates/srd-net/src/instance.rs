@@ -24,7 +24,9 @@ use crate::receive::Receiver;
 use crate::shared::{Shared, Unavailable, register_for_exit};
 use crate::stats::{LayerStats, Stats};
 use crate::stats_socket::StatsSocket;
-use srd_device::{AsyncEvent, Begun, Completion, Counters, CqId, DeviceError, QPS_PER_PORT, QpInit};
+use srd_device::{
+    AsyncEvent, Begun, Completion, Counters, CqId, DeviceEnd, DeviceError, QPS_PER_PORT, QpInit,
+};
 use srd_wire::{Gid, InstanceAddr, Nanos, Qpn, Time};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -77,17 +79,23 @@ impl Instance {
         let known = instances.iter().find(|(known, instance)| {
             *known == place && instance.upgrade().is_some_and(|instance| instance.shared.canary.alive())
         });
+        let mut options = options.clone();
         if let Some(instance) = known.and_then(|(_, instance)| instance.upgrade()) {
-            if instance.has_failed() {
+            let reset = || instance.shared.ended_on_purpose() == Some(DeviceEnd::Reset);
+            if !instance.has_failed() {
+                return Ok(instance);
+            }
+            if !reset() {
                 return Err(OpenError::new(
                     format!("the device of this process at {} has failed", local.ip),
                     None,
                     "start the process again, and report what it said on standard error",
                 ));
             }
-            return Ok(instance);
+            options.fault.iter_mut().for_each(|plan| plan.staged.after_reset());
+            instances.retain(|(known, _)| *known != place);
         }
-        let instance = Instance::open_at(options, local, number)?;
+        let instance = Instance::open_at(&options, local, number)?;
         instances.push((place, Arc::downgrade(&instance)));
         Ok(instance)
     }

@@ -34,6 +34,8 @@ pub struct Fired {
     pub cqs: Vec<CqId>,
     /// Asynchronous events.
     pub events: Vec<AsyncEvent>,
+    /// The device has ended on purpose.
+    pub ended: bool,
 }
 
 impl Fired {

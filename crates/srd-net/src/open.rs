@@ -151,7 +151,7 @@ pub(crate) fn open_transmitter(
     if let Some(plan) = &options.fault {
         let ports = ports.count();
         log::warn_once(format_args!(
-            "SRD_FAULT={} is set: packets are lost, delayed or changed, or work fails, on purpose",
+            "SRD_FAULT=\"{}\" is set: packets are lost, delayed or changed, or work fails, on purpose",
             plan.text
         ));
         if let Some(port) = plan.blackhole.filter(|&port| port as usize >= ports) {
@@ -222,6 +222,8 @@ pub(crate) fn make_device(
         port_base: options.port_base,
         transport,
         max_msg: options.max_msg,
+        rnr_counts_all: options.rnr_counts_all,
+        loopback: options.loopback,
         staged: options.fault.as_ref().map(|plan| plan.staged.clone()).unwrap_or_default(),
         ..DeviceConfig::default()
     };

@@ -110,6 +110,10 @@ pub struct Options {
     pub top: bool,
     /// Longest message of a queue pair in bytes. No variable sets it: layers above that post buffers of that size do.
     pub max_msg: u32,
+    /// As [`DeviceConfig::rnr_counts_all`]. The software EFA sets it.
+    pub rnr_counts_all: bool,
+    /// As [`DeviceConfig::loopback`]. The software EFA sets it.
+    pub loopback: bool,
 }
 
 impl Default for Options {
@@ -136,6 +140,8 @@ impl Default for Options {
             shm: true,
             top: true,
             max_msg: DeviceConfig::default().max_msg,
+            rnr_counts_all: false,
+            loopback: true,
         }
     }
 }
@@ -220,7 +226,10 @@ impl Options {
             "SRD_KEY_FILE" => self.key_file = Some(it.path()?),
             "SRD_LOG" => self.log = it.one_of(LOG_LEVELS)?,
             "SRD_STATS" => self.stats = Some(it.path()?),
-            "SRD_FAULT" => self.fault = Some(FaultPlan::parse(it.text()?).map_err(|why| it.wrong(why))?),
+            "SRD_FAULT" => {
+                let plan = FaultPlan::parse(it.text()?).map_err(|why| it.wrong(why))?;
+                self.fault = Some(plan).filter(|plan| !plan.is_empty());
+            }
             "SRD_SELECTOR" => self.selector = it.one_of(SELECTORS)?,
             "SRD_CC" => (self.cc, self.fixed_window_bytes) = it.controller()?,
             "SRD_LINE_RATE_GBPS" => {

@@ -106,7 +106,7 @@ fn round(shared: &Shared, now: Time) {
     let fired = core.fired();
     let moved = core.take_moved();
     drop(core);
-    shared.notifier.tell(fired);
+    shared.tell(fired);
     if moved {
         shared.notifier.sleepers().wake();
     }

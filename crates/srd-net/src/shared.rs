@@ -9,7 +9,7 @@ use crate::core_lock::{CoreLock, Held, Refused};
 use crate::host;
 use crate::last_panic;
 use crate::log;
-use crate::notify::Notifier;
+use crate::notify::{Fired, Notifier};
 use crate::open::{OpenError, advice_for};
 use crate::options::{Options, ProgressMode};
 use crate::progress::contention::Contention;
@@ -22,7 +22,7 @@ use crate::stats_socket::StatsSocket;
 use crate::sys::event::{EventFd, PollSet};
 use crate::sys::process::{self, ForkCanary};
 use crate::sys::udp::ReceiveSocket;
-use srd_device::{AsyncEvent, Completion, CqId};
+use srd_device::{AsyncEvent, Completion, CqId, DeviceEnd};
 use srd_wire::{InstanceAddr, Time};
 use std::fmt;
 use std::io;
@@ -179,9 +179,33 @@ impl Shared {
         if n > 0 { Ok(n) } else { Err(Unavailable::Failed) }
     }
 
-    /// There was a panic inside the device: whoever waits, or sleeps, or is told of events, hears of it. Packets are sent
+    /// There was a panic inside the device, or it has ended on purpose: whoever waits, or sleeps, or is told of events, hears of it. Packets are sent
     /// and taken under the lock only, which nobody gets any more.
     pub(crate) fn device_failed(&self) {
+        self.say_why_it_failed();
+        self.closing.store(true, Ordering::SeqCst);
+        self.kick.signal();
+        self.notifier.tell_all(AsyncEvent::DeviceFatal);
+    }
+
+    /// How the device has ended, if that was on purpose. To be asked once it has failed.
+    pub(crate) fn ended_on_purpose(&self) -> Option<DeviceEnd> {
+        let mut ended = None;
+        self.core.with_failed(|core| ended = core.device.ended());
+        ended
+    }
+
+    fn say_why_it_failed(&self) {
+        if let Some(end) = self.ended_on_purpose() {
+            let what = match end {
+                DeviceEnd::Gone => "gone",
+                DeviceEnd::Reset => "reset",
+            };
+            return log::warn(format_args!(
+                "the device {} of this process is {what}, on purpose, as SRD_FAULT says: whatever was under way fails",
+                self.address,
+            ));
+        }
         let thread = std::thread::current();
         let thread = if thread.name() == Some(THREAD) { "the progress thread" } else { "a call" };
         let what = last_panic::of_this_thread().unwrap_or_else(|| "no message".to_owned());
@@ -192,9 +216,6 @@ impl Shared {
             self.address,
             env!("CARGO_PKG_VERSION"),
         ));
-        self.closing.store(true, Ordering::SeqCst);
-        self.kick.signal();
-        self.notifier.tell_all(AsyncEvent::DeviceFatal);
     }
 
     /// A round on behalf of a poll of the program.
@@ -231,7 +252,7 @@ impl Shared {
             self.poll_activity.goes_on(clock::now());
         }
         if let Some(fired) = fired {
-            self.notifier.tell(fired);
+            self.tell(fired);
         }
         let sleepers = self.notifier.sleepers();
         if sleepers.any() {
@@ -241,6 +262,15 @@ impl Shared {
             && self.poll_activity.sleeps_past(due, now, busy)
         {
             self.kick.signal();
+        }
+    }
+
+    /// Tells what has fired. A device that has ended on purpose fails like any other: its lock is never given out again.
+    pub(crate) fn tell(&self, fired: Fired) {
+        let ended = fired.ended;
+        self.notifier.tell(fired);
+        if ended {
+            self.core.fail();
         }
     }
 

@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::layout::*;
 use crate::objects::Link;
 use crate::pd::Pd;
+use crate::strict;
 use srd_device::{AhNumber, PdId};
 use srd_wire::Gid;
 
@@ -60,6 +61,9 @@ abi! {
         let attr = readable(attr)?;
         if attr.port_num != 1 {
             return Err(Errno::INVALID);
+        }
+        if context.device.strict {
+            strict::check_address(attr)?;
         }
         let instance = context.instance()?;
         let gid = Gid(attr.grh.dgid.raw);

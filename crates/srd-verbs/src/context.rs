@@ -10,6 +10,7 @@ use crate::layout::constant::*;
 use crate::layout::*;
 use crate::objects::Objects;
 use crate::profile;
+use crate::strict;
 use libc::{c_int, c_void, size_t};
 use srd_net::log;
 use srd_net::{Instance, Seat, Subscription};
@@ -103,15 +104,10 @@ impl Context {
 
     /// For the thread that looks at queues in memory. EOPNOTSUPP if there are to be none (`SRD_EFA_DIRECT`).
     pub fn watch(&self) -> Outcome<Watch> {
-        match std::env::var_os("SRD_EFA_DIRECT") {
-            None => {}
-            Some(value) if value == "on" => {}
-            Some(value) => {
-                if value != "off" {
-                    log::error(format_args!("SRD_EFA_DIRECT={value:?} is not possible; allowed: on, off"));
-                }
-                return Err(Errno::UNSUPPORTED);
-            }
+        let wanted =
+            strict::on_or_off("SRD_EFA_DIRECT", true).inspect_err(|why| log::error(format_args!("{why}")));
+        if wanted != Ok(true) {
+            return Err(Errno::UNSUPPORTED);
         }
         Ok(Watch {
             instance: self.instance()?.clone(),

@@ -231,7 +231,7 @@ impl Cq {
             dv: cq_iterator::efa_fields(efa_wc_flags),
             id,
             link: Link::new(instance),
-            polled: PollLock::new(Polled::new()),
+            polled: PollLock::new(Polled::new(context.device.strict)),
             subscription: Mutex::new(None),
             notice,
             to_poll: AtomicU32::new(id.0),

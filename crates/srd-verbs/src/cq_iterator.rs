@@ -18,6 +18,8 @@ const BATCH: usize = 32;
 /// Completions on their way from the device to the program.
 pub(crate) struct Polled {
     batch: [Completion; BATCH],
+    /// So many are taken at once.
+    most: usize,
     /// The next to hand out, and where the batch ends.
     next: usize,
     end: usize,
@@ -39,8 +41,10 @@ const NOTHING: Completion = Completion {
 };
 
 impl Polled {
-    pub fn new() -> Polled {
-        Polled { batch: [NOTHING; BATCH], next: 0, end: 0, current: NOTHING }
+    /// `strict`: a completion leaves the device, and its request the queue, when the program has it, not before.
+    pub fn new(strict: bool) -> Polled {
+        let most = if strict { 1 } else { BATCH };
+        Polled { batch: [NOTHING; BATCH], most, next: 0, end: 0, current: NOTHING }
     }
 
     /// Whether completions wait here that the program has not seen.
@@ -60,7 +64,7 @@ impl Polled {
         if self.next == self.end {
             self.next = 0;
             self.end = 0;
-            self.end = cq.link.instance()?.poll_cq(cq.to_poll(), &mut self.batch)?;
+            self.end = cq.link.instance()?.poll_cq(cq.to_poll(), &mut self.batch[..self.most])?;
             if self.end == 0 {
                 return Ok(false);
             }
@@ -268,7 +272,7 @@ mod tests {
     /// docs/design/efa-verbs.md, "Trap 2": after `ibv_destroy_qp` nothing of the queue pair may surface, batched or not.
     #[test]
     fn a_batch_forgets_the_completions_of_a_destroyed_queue_pair() {
-        let mut polled = Polled::new();
+        let mut polled = Polled::new(false);
         for (at, qpn) in [7, 8, 7, 9, 8].into_iter().enumerate() {
             polled.batch[at] = of_qp(qpn, at as u64);
         }

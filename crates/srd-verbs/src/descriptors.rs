@@ -21,6 +21,7 @@ const META: u8 = 1 << 7;
 const PHASE: u8 = 1 << 0;
 const FIRST: u8 = 1 << 2;
 const LAST: u8 = 1 << 3;
+const COMP_REQ: u8 = 1 << 4;
 
 /// `efa_io_send_op_type`.
 const SEND: u8 = 0;
@@ -67,6 +68,16 @@ pub(crate) fn op_of(entry: &[u8; SEND_ENTRY]) -> CompletionOp {
         WRITE => CompletionOp::Write,
         _ => CompletionOp::Send,
     }
+}
+
+/// Whether an entry of a send queue has been written in the round of `phase`.
+pub(crate) fn is_written(entry: &[u8; SEND_ENTRY], phase: bool) -> bool {
+    entry[2] & META != 0 && (entry[3] & PHASE != 0) == phase
+}
+
+/// Whether it asks for a completion, as all that libefa writes do.
+pub(crate) fn is_signalled(entry: &[u8; SEND_ENTRY]) -> bool {
+    entry[3] & COMP_REQ != 0
 }
 
 /// Reads an entry of a send queue, of which this is the round of `phase`. What cannot be is what the card would say of it.

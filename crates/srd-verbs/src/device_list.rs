@@ -6,6 +6,7 @@ use crate::layout::*;
 use crate::local_address::LocalAddress;
 use crate::machine;
 use crate::profile::Profile;
+use crate::strict;
 use crate::sysfs::PrivateTree;
 use libc::{c_char, c_int};
 use srd_machine::{HwCounters, PciAddress, Tree};
@@ -23,6 +24,8 @@ pub(crate) struct Device {
     pub address: LocalAddress,
     /// What it resembles.
     pub profile: Profile,
+    /// It refuses what EFA does ([`strict`]).
+    pub strict: bool,
     /// Its GUID.
     pub guid: u64,
     /// Where what it counts is added up, in a machine.
@@ -88,6 +91,7 @@ impl Device {
             },
             address,
             profile,
+            strict: strict::is_on()?,
             guid: files.guid,
             counters,
         };

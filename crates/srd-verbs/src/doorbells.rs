@@ -210,15 +210,10 @@ impl Watch {
                             cq.look(true);
                         }
                     }
-                    if taken.broken {
-                        broken.push(qp.qpn);
-                    }
+                    broken.extend(taken.broken.map(|why| (qp.qpn, why)));
                 }
-                for qpn in broken {
-                    log::error(format_args!(
-                        "queue pair {}: its doorbell was rung for more entries than its queue has free; it is in error now",
-                        qpn.0
-                    ));
+                for (qpn, why) in broken {
+                    log::error(format_args!("queue pair {}: {why}; it is in error now", qpn.0));
                     self.async_events.deliver(AsyncEvent::QpFatal(qpn), &self.objects);
                 }
                 true

@@ -9,6 +9,7 @@ use crate::layout::constant::*;
 use crate::layout::*;
 use crate::mr::Mr;
 use crate::profile;
+use crate::strict;
 use libc::{c_int, c_void};
 use std::mem::offset_of;
 
@@ -49,10 +50,8 @@ abi! {
         attr: *mut efadv_sq_depth_attr,
         len: u32,
     ) -> c_int {
-        if Context::of(context).is_err()
-            || attr.is_null()
-            || !has_field(offset_of!(efadv_sq_depth_attr, max_inline_data), len as usize)
-        {
+        let Ok(context) = Context::of(context) else { return -libc::EINVAL };
+        if attr.is_null() || !has_field(offset_of!(efadv_sq_depth_attr, max_inline_data), len as usize) {
             return -libc::EINVAL;
         }
         let Some(asked) = copy_in(attr, len as usize) else { return -libc::EINVAL };
@@ -61,7 +60,8 @@ abi! {
             && asked.max_send_sge <= profile::MAX_SQ_SGE
             && asked.max_rdma_sge <= profile::MAX_RDMA_SGE
             && asked.max_inline_data <= profile::INLINE_BYTES;
-        if fits { profile::MAX_SQ_WR as c_int } else { -libc::EINVAL }
+        let long = context.device.strict && asked.flags & EFADV_SQ_DEPTH_ATTR_INLINE_WRITE != 0;
+        if fits { strict::send_depth(long) as c_int } else { -libc::EINVAL }
     }
 
     /// Returns the depth, or the negative error number.

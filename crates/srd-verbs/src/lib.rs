@@ -36,6 +36,7 @@ mod qp;
 mod queue_memory;
 mod start;
 mod status;
+mod strict;
 mod strings;
 mod stubs;
 mod sysfs;

@@ -4,6 +4,7 @@
 //! spread over them, which helps only where every address reaches every peer. A machine has as many devices as it says, each with
 //! an address that it names; several may have the same, and then have instances of their own there.
 
+use crate::strict;
 use srd_device::DeviceConfig;
 use srd_net::log;
 use srd_net::{Address, Instance, Options, Seat};
@@ -58,7 +59,9 @@ impl LocalAddress {
 }
 
 fn options() -> Result<Options, String> {
-    let (options, warnings) = Options::from_env().map_err(|error| error.to_string())?;
+    let (mut options, warnings) = Options::from_env().map_err(|error| error.to_string())?;
+    options.rnr_counts_all = strict::is_on()?;
+    options.loopback = strict::loopback()?;
     for warning in warnings {
         log::once(log::Level::Warn, &warning.name, format_args!("{warning}"));
     }

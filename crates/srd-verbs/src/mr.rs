@@ -6,6 +6,7 @@ use crate::layout::constant::*;
 use crate::layout::*;
 use crate::objects::Link;
 use crate::pd::Pd;
+use crate::strict;
 use libc::{c_int, c_uint, c_void, size_t};
 use srd_device::Access;
 use srd_net::is_there;
@@ -79,6 +80,10 @@ fn register(pd: &Pd, addr: *mut c_void, len: usize, iova: u64, flags: u32) -> Ou
     if len == 0 || (addr as usize).checked_add(len).is_none() || iova.checked_add(len as u64).is_none() {
         return Err(Errno::INVALID);
     }
+    let strict = context.device.strict;
+    if strict {
+        strict::check_alignment(addr as usize, iova)?;
+    }
     // Hardware pins the memory, for writing if anybody may write it, and answers EFAULT where that fails. For us it must be
     // known now, as there is nobody to answer to when a packet arrives for memory that never was.
     if !is_there(addr as usize, len, access.local_write || access.remote_write) {
@@ -98,7 +103,7 @@ fn register(pd: &Pd, addr: *mut c_void, len: usize, iova: u64, flags: u32) -> Ou
             addr,
             length: len,
             handle: key.0,
-            lkey: key.0,
+            lkey: if strict { strict::local_key(key) } else { key.0 },
             rkey: key.0,
         },
         key,

@@ -12,6 +12,7 @@ use crate::objects::Link;
 use crate::pd::Pd;
 use crate::profile;
 use crate::queue_memory::{Place, QpMemory};
+use crate::strict;
 use crate::wr_builder::{self, Builder};
 use libc::c_int;
 use srd_device::{HostMemory, MAX_RECV_SGE, QpInit, QpKind, QpModify, QpState, RecvWr, Sge};
@@ -59,6 +60,8 @@ pub(crate) struct Abilities {
     pub inline_write: bool,
     /// Made with send operations, so that the builder may be used.
     pub extended: bool,
+    /// The device's: see [`strict`].
+    pub strict: bool,
 }
 
 // SAFETY: the fields of the C part that change belong to the program, or to one that holds the builder's lock or
@@ -120,8 +123,7 @@ impl Qp {
         let per_receive = init.recv_sge.max(1);
         let receives = (init.rq_depth * per_receive).max(1).next_power_of_two();
         let instance = watch.instance.clone();
-        let made =
-            || QpMemory::new(self.qpn, init.sq_depth, receives, per_receive, [init.send_cq, init.recv_cq]);
+        let made = || QpMemory::new(self.qpn, &init, receives, self.abilities.strict);
         let places = context
             .doorbells
             .map_qp(watch, self.qpn, made, |memory| [memory.send_queue(), memory.receive_queue()])?;
@@ -171,7 +173,8 @@ impl Qp {
         efa: &efadv_qp_init_attr,
     ) -> Outcome<*mut ibv_qp> {
         check_attr(context, attr, efa)?;
-        check_limits(attr)?;
+        let strict = context.device.strict;
+        check_limits(attr, strict::send_depth(strict && efa.flags & EFADV_QP_FLAGS_INLINE_WRITE != 0))?;
         // SAFETY: by the manual page live objects.
         let (pd, send_cq, recv_cq) =
             unsafe { (Pd::of::<'static>(attr.pd)?, Cq::of(attr.send_cq)?, Cq::of(attr.recv_cq)?) };
@@ -229,6 +232,7 @@ impl Qp {
                 inline: cap.max_inline_data,
                 inline_write: efa.flags & EFADV_QP_FLAGS_INLINE_WRITE != 0,
                 extended,
+                strict,
             },
             builder: Builder::new(),
             changing: Mutex::new(()),
@@ -241,14 +245,14 @@ impl Qp {
     }
 }
 
-fn queue_attributes(place: &Place, caps: u16) -> efadv_wq_attr {
+fn queue_attributes(place: &Place, max_batch: u32, caps: u16) -> efadv_wq_attr {
     efadv_wq_attr {
         comp_mask: 0,
         buffer: place.buffer,
         entry_size: place.entry_size,
         num_entries: place.entries,
         doorbell: place.doorbell,
-        max_batch: place.entries,
+        max_batch,
         caps,
         reserved: [0; 2],
     }
@@ -296,17 +300,17 @@ fn check_attr(context: &Context, attr: &ibv_qp_init_attr_ex, efa: &efadv_qp_init
 }
 
 /// libefa's `efa_check_qp_limits`.
-fn check_limits(attr: &ibv_qp_init_attr_ex) -> Outcome<()> {
+fn check_limits(attr: &ibv_qp_init_attr_ex, send_depth: u32) -> Outcome<()> {
     let cap = &attr.cap;
     let over = cap.max_send_sge > profile::MAX_SQ_SGE
         || cap.max_recv_sge > profile::MAX_RQ_SGE
-        || cap.max_send_wr > profile::MAX_SQ_WR
+        || cap.max_send_wr > send_depth
         || cap.max_recv_wr.saturating_mul(cap.max_recv_sge.max(1)) > profile::MAX_RQ_WR
         || cap.max_inline_data > profile::INLINE_BYTES;
     if over {
         log::debug(format_args!(
             "queue pair refused: at most {} sends of {} elements, {} receives of {} elements, {} bytes inline; asked for {} of {}, {} of {}, {}",
-            profile::MAX_SQ_WR,
+            send_depth,
             profile::MAX_SQ_SGE,
             profile::MAX_RQ_WR,
             profile::MAX_RQ_SGE,
@@ -457,6 +461,9 @@ abi! {
         if mask & !known != 0 {
             return Err(Errno::UNSUPPORTED);
         }
+        if qp.abilities.strict && mask & IBV_QP_QKEY != 0 {
+            strict::check_queue_key(attr.qkey)?;
+        }
         if mask & IBV_QP_EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0 {
             log::once(log::Level::Warn, "sqd", format_args!(
                 "ibv_modify_qp: no event will tell that the send queue is drained; poll ibv_query_qp's sq_draining"
@@ -553,8 +560,10 @@ abi! {
         }
         let [sends, receives] = qp.give_memory()?;
         // Requests are what the program calls them, with all 64 bits.
-        copy_out(&queue_attributes(&sends, EFADV_WQ_CAPS_64_BIT_REQ_ID), sq, len);
-        copy_out(&queue_attributes(&receives, 0), rq, len);
+        let most = if qp.abilities.strict { strict::MAX_BATCH } else { sends.entries };
+        let sends = queue_attributes(&sends, most.min(sends.entries), EFADV_WQ_CAPS_64_BIT_REQ_ID);
+        copy_out(&sends, sq, len);
+        copy_out(&queue_attributes(&receives, receives.entries, 0), rq, len);
         Ok(())
     }
 
@@ -566,6 +575,9 @@ abi! {
                 while let Some(wr) = next.as_ref() {
                     let mut sges = [Sge::default(); MAX_RECV_SGE];
                     let count = take_sges(wr.sg_list, wr.num_sge, qp.abilities.recv_sge, &mut sges)?;
+                    if qp.abilities.strict {
+                        sges = strict::with_whole_keys(device, &sges);
+                    }
                     device.post_recv(qp.qpn, &RecvWr { wr_id: wr.wr_id, sges: &sges[..count] })?;
                     next = wr.next;
                 }

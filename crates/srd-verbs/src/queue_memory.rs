@@ -11,9 +11,10 @@ use crate::event_queue::EventQueue;
 use crate::layout::ibv_cq;
 use crate::objects::Pointer;
 use crate::pages::{self, Pages};
+use crate::strict::MAX_BATCH;
 use srd_device::{
-    Completion, CompletionOp, CqId, Device, DeviceError, MAX_RECV_SGE, Memory, QpModify, QpState, RecvWr,
-    SendData, SendWr, Sge,
+    Completion, CompletionOp, CqId, Device, DeviceError, MAX_RECV_SGE, Memory, QpInit, QpModify, QpState,
+    RecvWr, SendData, SendWr, Sge,
 };
 use srd_wire::{Qpn, Status, Time};
 use std::sync::Arc;
@@ -90,6 +91,7 @@ pub(crate) struct QpMemory {
     /// The queue pair takes nothing any more, from now on.
     over: bool,
     breaks: bool,
+    strict: bool,
 }
 
 /// What the entries of a queue pair have led to, beside work of the device.
@@ -98,7 +100,7 @@ pub(crate) struct Taken {
     /// Work requests that complete at once, with a queue each.
     pub refused: Vec<(CqId, Completion)>,
     /// The program has rung for more than there is room for, or written rubbish where nothing can complete with an error.
-    pub broken: bool,
+    pub broken: Option<&'static str>,
 }
 
 /// What is to be done about an entry that the device did not take.
@@ -110,20 +112,16 @@ enum Refusal {
 }
 
 impl QpMemory {
-    pub fn new(
-        qpn: Qpn,
-        sends: u32,
-        receives: u32,
-        recv_sge: u32,
-        [send_cq, recv_cq]: [CqId; 2],
-    ) -> Outcome<QpMemory> {
+    /// Of a queue pair that was made so, with so many descriptors of receives.
+    pub fn new(qpn: Qpn, init: &QpInit, receives: u32, strict: bool) -> Outcome<QpMemory> {
         Ok(QpMemory {
             qpn,
-            sends: Queue::new(sends, SEND_ENTRY)?,
+            sends: Queue::new(init.sq_depth, SEND_ENTRY)?,
             receives: Queue::new(receives, RECEIVE_ENTRY)?,
-            recv_sge: (recv_sge as usize).clamp(1, MAX_RECV_SGE),
-            send_cq,
-            recv_cq,
+            recv_sge: (init.recv_sge as usize).clamp(1, MAX_RECV_SGE),
+            send_cq: init.send_cq,
+            recv_cq: init.recv_cq,
+            strict,
             sent: 0,
             received: 0,
             over: false,
@@ -143,13 +141,36 @@ impl QpMemory {
     #[inline]
     pub fn has_rung(&self) -> bool {
         let rung = |queue: &Queue, taken| queue.doorbell(Ordering::Relaxed) as u16 != taken;
-        !self.over && (rung(&self.sends, self.sent) || rung(&self.receives, self.received))
+        !self.over
+            && (rung(&self.sends, self.sent) || rung(&self.receives, self.received) || self.is_overfull())
+    }
+
+    /// Whether more sends are written than may be without ringing. (Who rings before anybody looks is not caught.)
+    fn is_overfull(&self) -> bool {
+        if !self.strict || self.sends.count <= MAX_BATCH {
+            return false;
+        }
+        let rung = self.sends.doorbell(Ordering::Acquire) as u16;
+        let beyond = rung.wrapping_add(MAX_BATCH as u16);
+        let entry = self.sends.read::<SEND_ENTRY>(beyond);
+        std::sync::atomic::fence(Ordering::Acquire);
+        // What is rung for later is no longer waiting.
+        descriptors::is_written(&entry, self.phase_of(beyond))
+            && self.sends.doorbell(Ordering::Relaxed) as u16 == rung
+    }
+
+    /// The phase of the round in which a send is written.
+    fn phase_of(&self, index: u16) -> bool {
+        index as u32 / self.sends.count % 2 == 1
     }
 
     /// Gives the device what doorbells have been rung for.
     pub fn take<M: Memory>(&mut self, device: &mut Device<M>, now: Time) -> Taken {
-        let mut taken = Taken { requests: 0, refused: Vec::new(), broken: false };
-        if !self.over {
+        let mut taken = Taken { requests: 0, refused: Vec::new(), broken: None };
+        let overfull = !self.over && self.is_overfull();
+        if overfull {
+            (self.over, self.breaks) = (true, true);
+        } else if !self.over {
             // Receives first: who posts one and then asks for the answer may have rung for both.
             let done = self
                 .take_receives(device, &mut taken)
@@ -157,7 +178,10 @@ impl QpMemory {
             (self.over, self.breaks) = (done.is_none(), done.is_none());
         }
         if std::mem::take(&mut self.breaks) {
-            taken.broken = true;
+            taken.broken = Some(match overfull {
+                true => "more sends are written than may be before its doorbell is rung, 16 (SRD_EFA_STRICT)",
+                false => "its doorbell was rung for more entries than its queue has free",
+            });
             let to_error = QpModify { state: Some(QpState::Err), ..QpModify::default() };
             let _ = device.modify_qp(now, self.qpn, to_error);
         }
@@ -173,9 +197,11 @@ impl QpMemory {
         }
         while self.sent != rung {
             let entry = self.sends.read::<SEND_ENTRY>(self.sent);
-            let phase = self.sent as u32 / self.sends.count % 2 == 1;
             let request = descriptors::request_of(&entry);
-            let posted = match descriptors::send(&entry, phase) {
+            let posted = match descriptors::send(&entry, self.phase_of(self.sent)) {
+                Ok(_) if self.strict && !descriptors::is_signalled(&entry) => {
+                    Err(Refusal::Fail(Status::LocalUnsupportedOp))
+                }
                 Ok(send) => post_send(device, now, self.qpn, request, &send),
                 Err(status) => Err(Refusal::Fail(status)),
             };

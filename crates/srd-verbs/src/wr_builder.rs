@@ -8,6 +8,7 @@ use crate::layout::*;
 use crate::poll_lock::PollLock;
 use crate::profile;
 use crate::qp::{Qp, take_sges};
+use crate::strict;
 use libc::{c_int, c_void, size_t};
 use srd_device::{AhNumber, Device, MAX_INLINE, MAX_SEND_SGE, SendData, SendOp, SendWr, Sge};
 use srd_wire::{MrKey, Qkey, Qpn, Time};
@@ -53,8 +54,13 @@ impl Built {
     }
 
     #[inline]
-    fn post<M: srd_device::Memory>(&self, device: &mut Device<M>, now: Time, qpn: Qpn) -> Outcome<()> {
+    fn post<M: srd_device::Memory>(&self, device: &mut Device<M>, now: Time, qp: &Qp) -> Outcome<()> {
+        let whole;
         let data = match &self.data {
+            Data::Sges { list, count } if qp.abilities.strict => {
+                whole = strict::with_whole_keys(device, list);
+                SendData::Sges(&whole[..*count])
+            }
             Data::Sges { list, count } => SendData::Sges(&list[..*count]),
             Data::Inline { bytes, count } => SendData::Inline(&bytes[..*count]),
         };
@@ -66,7 +72,7 @@ impl Built {
             qkey: self.qkey,
             data,
         };
-        Ok(device.post_send(now, qpn, &wr)?)
+        Ok(device.post_send(now, qp.qpn, &wr)?)
     }
 }
 
@@ -208,7 +214,7 @@ abi! {
         let result = qp.link.instance().and_then(|instance| {
             instance.with(|device, now| {
                 while let Some(wr) = next.as_ref() {
-                    built_of(qp, wr)?.post(device, now, qp.qpn)?;
+                    built_of(qp, wr)?.post(device, now, qp)?;
                     next = wr.next;
                 }
                 Ok(())
@@ -338,7 +344,7 @@ fn post_all(qp: &Qp, requests: &[Built]) -> Outcome<()> {
         if device.send_room(qp.qpn)? < requests.len() {
             return Err(Errno::NO_MEMORY);
         }
-        requests.iter().try_for_each(|request| request.post(device, now, qp.qpn))
+        requests.iter().try_for_each(|request| request.post(device, now, qp))
     })?
 }
 

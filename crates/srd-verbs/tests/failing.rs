@@ -1,4 +1,4 @@
-//! A panic inside the device is the end of the device, and the program hears of it.
+//! A panic inside the device is the end of the device, and so is one that is staged; the program hears of it.
 
 mod built;
 
@@ -29,5 +29,32 @@ fn a_panic_in_a_post_fails_it_and_everything_else() {
 fn a_panic_in_the_progress_thread_wakes_who_sleeps() {
     if let Some(text) = built::run("failing", "thread", &[("SRD_FAULT", "panic_thread=1")]) {
         said_once(&text, "in the progress thread");
+    }
+}
+
+/// What is said if it was on purpose.
+fn said_on_purpose(text: &str, what: &str) {
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("of this process is")).collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    assert!(
+        lines[0].contains(&format!("of this process is {what}, on purpose, as SRD_FAULT says")),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_device_that_is_removed_fails_everything_and_everybody_is_told() {
+    if let Some(text) = built::run("failing", "call", &[("SRD_FAULT", "gone=send:1")]) {
+        said_on_purpose(&text, "gone");
+    }
+    if let Some(text) = built::run("failing", "thread", &[("SRD_FAULT", "gone=us:20000")]) {
+        said_on_purpose(&text, "gone");
+    }
+}
+
+#[test]
+fn a_device_that_was_reset_can_be_opened_anew() {
+    if let Some(text) = built::run("failing", "reset", &[("SRD_FAULT", "reset=1")]) {
+        said_on_purpose(&text, "reset");
     }
 }

@@ -30,6 +30,12 @@ struct queues {
 	uint16_t ahn;
 };
 
+static bool is_strict(void)
+{
+	const char *set = getenv("SRD_EFA_STRICT");
+	return set && strcmp(set, "1") == 0;
+}
+
 static struct queues map(struct side *s)
 {
 	struct queues q = { 0 };
@@ -39,6 +45,7 @@ static struct queues map(struct side *s)
 	CHECK_EQUAL(q.sq.entry_size, 64);
 	CHECK_EQUAL(q.sq.num_entries, DEPTH);
 	CHECK_EQUAL(q.sq.caps, 1);
+	CHECK_EQUAL(q.sq.max_batch, is_strict() ? 16 : DEPTH);
 	CHECK_EQUAL(q.rq.entry_size, 16);
 	CHECK_EQUAL(q.rq.num_entries, 2 * DEPTH); /* a descriptor for each element */
 	CHECK_EQUAL(q.cq.entry_size, 32);
@@ -285,6 +292,8 @@ static void flow(struct side *s)
 		CHECK(now() < end);
 		uint32_t before = sent;
 		for (; sent < many && sent - done < room; sent++) {
+			if (sent != before && (sent - before) % q.sq.max_batch == 0)
+				ring(q.sq.doorbell, q.sent);
 			uint32_t words[8] = { sent, mix(sent) };
 			uint8_t *e = begin_entry(s, &q, sent, OP_SEND | INLINE);
 			for (int i = 2; i < 8; i++)
@@ -528,11 +537,62 @@ static void gone(void)
 	two_processes(gone_here, overrun_there);
 }
 
+/* ---- SRD_EFA_STRICT ---- */
+
+static void strict_here(struct side *s)
+{
+	connect_srd(s, 0, 7);
+	struct queues q = map(s);
+	meet(s);
+	/* One that does not ask for a completion. */
+	uint8_t *e = begin_entry(s, &q, 1, OP_SEND | INLINE);
+	e[6] = 4;
+	e[3] &= ~0x10;
+	ring(q.sq.doorbell, q.sent);
+	expect_sent(&q, 1, OP_SEND, is_strict() ? 3 : 0);
+	/* As many as may be, and one more. */
+	for (int i = 0; i < 16; i++)
+		begin_entry(s, &q, i, OP_SEND | INLINE)[6] = 4;
+	fcntl(s->context->async_fd, F_SETFL, O_NONBLOCK);
+	struct pollfd p = { .fd = s->context->async_fd, .events = POLLIN };
+	CHECK_EQUAL(poll(&p, 1, 100), 0);
+	begin_entry(s, &q, 16, OP_SEND | INLINE)[6] = 4;
+	if (is_strict()) {
+		CHECK_EQUAL(poll(&p, 1, 20000), 1);
+		struct ibv_async_event event;
+		CHECK_EQUAL(ibv_get_async_event(s->context, &event), 0);
+		CHECK_EQUAL(event.event_type, IBV_EVENT_QP_FATAL);
+		ibv_ack_async_event(&event);
+	} else {
+		CHECK_EQUAL(poll(&p, 1, 100), 0);
+		ring(q.sq.doorbell, q.sent);
+		for (int i = 0; i < 17; i++)
+			CHECK_EQUAL(next_entry(&q).status, 0);
+	}
+	meet(s);
+	tear_down(s);
+}
+
+static void strict_there(struct side *s)
+{
+	connect_srd(s, 0, 7);
+	for (int i = 0; i < 18; i++)
+		post_recv_at(s, i, i * 64, 64);
+	meet(s);
+	meet(s);
+	tear_down(s);
+}
+
+static void strict(void)
+{
+	two_processes(strict_here, strict_there);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		{ "operations", operations }, { "flows", flows }, { "rubbish", rubbish }, { "notices", notices },
-		{ "overrun", overrun },	      { "gone", gone },	  { 0 },
+		{ "overrun", overrun },	      { "gone", gone },	  { "strict", strict },	  { 0 },
 	};
 	return run_test(tests, argc, argv);
 }

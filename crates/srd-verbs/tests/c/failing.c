@@ -147,12 +147,34 @@ static void thread(void)
 	tear_down(s);
 }
 
+/* The device is reset with the first request that is posted to it (SRD_FAULT=reset=1). It is gone for who has it open; who opens it
+ * anew has it again, though the first has not let go of it, and is not reset. */
+static void reset(void)
+{
+	struct side first = { 0 }, second = { 0 };
+	be_alone(&first);
+	send_at(&first, RECEIVES, 4096, 64);
+	is_told(&first);
+	everything_ends(&first);
+	CHECK(!ibv_alloc_pd(first.context));
+	CHECK_EQUAL(errno, EIO);
+	be_alone(&second);
+	for (int i = 0; i < RECEIVES; i++) {
+		send_at(&second, RECEIVES, 4096, 64);
+		for (int j = 0; j < 2; j++)
+			CHECK_EQUAL(next(&second).status, IBV_WC_SUCCESS);
+	}
+	tear_down(&first);
+	tear_down(&second);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		{ "call", call },
 		{ "post", post },
 		{ "thread", thread },
+		{ "reset", reset },
 		{ 0 },
 	};
 	return run_test(tests, argc, argv);
