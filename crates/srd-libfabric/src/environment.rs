@@ -2,6 +2,7 @@
 //! call.
 
 use crate::capabilities;
+use srd_device::StagedFaults;
 use srd_net::log;
 use srd_net::{Address, LocalAddress, Options};
 use std::net::IpAddr;
@@ -25,7 +26,22 @@ pub(crate) fn set_log_level() {
 
 /// The environment's options. What is wrong with them has been said if there are none.
 fn options() -> Option<Options> {
+    let refuse = |why: String| {
+        log::once(log::Level::Error, &why, format_args!("{why}"));
+        None
+    };
     match Options::from_env() {
+        // Work requests are not the program's here: one fails or is late in the middle of a message, and messages between processes of a
+        // host have none.
+        Ok((Options { fault: Some(plan), .. }, _)) if !plan.staged.is_empty() => {
+            let words: Vec<_> = StagedFaults::words().collect();
+            refuse(format!(
+                "SRD_FAULT=\"{}\" is not possible here: {} are faults of work requests, which programs of the software EFA post (srd run \
+                 --efa); the libfabric provider takes loss, dup, reorder, corrupt, delay_us and blackhole",
+                plan.text,
+                words.join(", "),
+            ))
+        }
         Ok((mut options, warnings)) => {
             options.log = libfabrics_level().unwrap_or(options.log);
             options.max_msg = capabilities::config().device_message();
@@ -34,11 +50,7 @@ fn options() -> Option<Options> {
             }
             Some(options)
         }
-        Err(error) => {
-            let error = error.to_string();
-            log::once(log::Level::Error, &error, format_args!("{error}"));
-            None
-        }
+        Err(error) => refuse(error.to_string()),
     }
 }
 

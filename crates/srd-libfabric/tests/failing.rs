@@ -6,7 +6,7 @@ mod rig;
 use rig::*;
 use srd_libfabric::layout::*;
 use std::process::Command;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 const EIO: isize = -(libc::EIO as isize);
 const GETWAIT: i32 = 5;
@@ -156,4 +156,27 @@ fn in_the_thread() {
         assert_eq!(waited, EIO as i32);
     });
     watch.check();
+}
+
+#[test]
+fn faults_of_work_requests_are_refused_by_name() {
+    for fault in ["loss=0.01,fail=13@3", "late=100@%2", "gone=5"] {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["nothing_is_offered", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+            .env("SRD_FAULT", fault)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}{text}", String::from_utf8_lossy(&output.stdout));
+        let said = text.matches(&format!("SRD_FAULT=\"{fault}\" is not possible here: fail, stale")).count();
+        assert_eq!(said, 1, "{text}");
+    }
+}
+
+#[test]
+#[ignore = "with variables of its own"]
+fn nothing_is_offered() {
+    for _ in 0..2 {
+        assert_eq!(getinfo(API, None, 0, null()).map(|_| ()), Err(libc::ENODATA));
+    }
 }

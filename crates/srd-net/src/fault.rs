@@ -46,14 +46,15 @@ fn rules_of(file: &str) -> Result<String, String> {
 
 impl FaultPlan {
     /// Reads the form of `SRD_FAULT`: `loss=0.02,dup=0.01,reorder=0.05,corrupt=0.001,delay_us=50,blackhole=3,seed=1`,
-    /// `panic_call=20` or `panic_thread=20`, and the words of [`StagedFaults::set`], which may stand there more than once. `@FILE`: a file
-    /// with them, in a line each, with comments after `#`.
+    /// `panic_call=20` or `panic_thread=20`, and the words of [`StagedFaults::set`], which may stand there more than once. `@FILE`: those of
+    /// a file, in a line each, with comments after `#`.
     pub fn parse(text: &str) -> Result<FaultPlan, String> {
-        let text = match text.strip_prefix('@') {
-            Some(file) => &rules_of(file)?,
-            None => text,
-        };
-        let mut plan = FaultPlan { text: text.to_owned(), ..FaultPlan::default() };
+        let items = text.split(',').map(|item| match item.trim().strip_prefix('@') {
+            Some(file) => rules_of(file),
+            None => Ok(item.to_owned()),
+        });
+        let text = items.collect::<Result<Vec<_>, _>>()?.join(",");
+        let mut plan = FaultPlan { text: text.clone(), ..FaultPlan::default() };
         let mut named = Vec::new();
         for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
             let (key, value) = item.split_once('=').ok_or_else(|| format!("{item:?} has no value"))?;
@@ -336,13 +337,13 @@ mod tests {
     #[test]
     fn a_file_says_the_same_as_a_line() {
         let file = std::env::temp_dir().join(format!("srd-faults-{}", std::process::id()));
-        let text = "# what my card does\nfail=13@5 # the fifth\n\n  fail=7@write:0.5\nloss=0.1\nseed=3\n";
+        let text = "# what my card does\nfail=13@5 # the fifth\n\n  fail=7@write:0.5\nloss=0.1\n";
         std::fs::write(&file, text).unwrap();
-        let read = FaultPlan::parse(&format!("@{}", file.display()));
+        let read = FaultPlan::parse(&format!("seed=3,@{}", file.display()));
         std::fs::write(&file, "# nothing\n").unwrap();
         let nothing = FaultPlan::parse(&format!("@{}", file.display()));
         std::fs::remove_file(&file).unwrap();
-        let line = "fail=13@5,fail=7@write:0.5,loss=0.1,seed=3";
+        let line = "seed=3,fail=13@5,fail=7@write:0.5,loss=0.1";
         assert_eq!(read, FaultPlan::parse(line));
         assert_eq!(read.unwrap().text, line, "what is said of it repeats it, without the file");
         assert!(nothing.unwrap().is_empty());

@@ -120,6 +120,13 @@ fn variables_of_other_parts_are_known() {
 }
 
 #[test]
+fn an_empty_list_of_faults_is_none() {
+    for value in ["", "  "] {
+        assert_eq!(read(&[("SRD_FAULT", value)]).unwrap().0, Options::default());
+    }
+}
+
+#[test]
 fn an_impossible_value_is_refused_with_what_is_possible() {
     for (name, value) in [
         ("SRD_ADDR", "0.0.0.0"),
@@ -138,6 +145,7 @@ fn an_impossible_value_is_refused_with_what_is_possible() {
         ("SRD_STATS", ""),
         ("SRD_FAULT", "loss=1.5"),
         ("SRD_FAULT", "lost=0.5"),
+        ("SRD_FAULT", "@/no/such/file"),
         ("SRD_SELECTOR", "random"),
         ("SRD_CC", "cubic"),
         ("SRD_CC", "fixed:0"),
