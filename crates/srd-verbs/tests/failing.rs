@@ -58,3 +58,14 @@ fn a_device_that_was_reset_can_be_opened_anew() {
         said_on_purpose(&text, "reset");
     }
 }
+
+#[test]
+fn work_fails_and_a_handle_goes_stale_and_each_has_its_status() {
+    let file = built::scratch().join(format!("faults-{}", std::process::id()));
+    std::fs::write(&file, "fail=13@1 # the first\n# and then\nstale=3\n").unwrap();
+    let text = built::run("failing", "staged", &[("SRD_FAULT", &format!("@{}", file.display()))]);
+    std::fs::remove_file(&file).unwrap();
+    if let Some(text) = text {
+        assert!(text.contains("SRD_FAULT=\"fail=13@1,stale=3\" is set"), "what repeats the run: {text}");
+    }
+}

@@ -168,6 +168,41 @@ static void reset(void)
 	tear_down(&second);
 }
 
+static void expect_end(struct side *s, uint64_t wr_id, int status, unsigned vendor_err)
+{
+	struct done d = next(s);
+	expect(d, wr_id, status, IBV_WC_SEND);
+	CHECK_EQUAL(d.vendor_err, vendor_err);
+}
+
+/* SRD_FAULT=fail=13@1,stale=3: the first request fails; the address handle of the third is stale until there is another. */
+static void staged(void)
+{
+	struct side side = { 0 }, *s = &side;
+	be_alone(s);
+	send_at(s, 100, 4096, 64);
+	expect_end(s, 100, IBV_WC_RESP_TIMEOUT_ERR, 13);
+	send_at(s, 101, 4096, 64);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQUAL(next(s).status, IBV_WC_SUCCESS);
+	for (int i = 102; i < 104; i++) {
+		send_at(s, i, 4096, 64);
+		expect_end(s, i, IBV_WC_LOC_QP_OP_ERR, 4);
+	}
+	struct ibv_ah *second = create_ah(s, &s->peer.gid); /* has the same number */
+	CHECK_EQUAL(ibv_destroy_ah(s->ah), 0);
+	s->ah = second;
+	send_at(s, 104, 4096, 64);
+	expect_end(s, 104, IBV_WC_LOC_QP_OP_ERR, 4);
+	CHECK_EQUAL(ibv_destroy_ah(s->ah), 0);
+	s->ah = create_ah(s, &s->peer.gid);
+	send_at(s, 105, 4096, 64);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQUAL(next(s).status, IBV_WC_SUCCESS);
+	CHECK_EQUAL(s->qp->state, IBV_QPS_RTS);
+	tear_down(s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -175,6 +210,7 @@ int main(int argc, char **argv)
 		{ "post", post },
 		{ "thread", thread },
 		{ "reset", reset },
+		{ "staged", staged },
 		{ 0 },
 	};
 	return run_test(tests, argc, argv);
