@@ -7,6 +7,8 @@ use serde::Serialize;
 use srd_device::StagedFaults;
 use srd_wire::{Nanos, Time};
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Read;
 
 /// What to inject.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -37,9 +39,16 @@ pub struct FaultPlan {
     pub text: String,
 }
 
+/// Bytes of a file with rules, at most.
+const LONGEST_FILE: u64 = 1 << 16;
+
 /// Of a file with rules: what stands in its lines before `#`.
 fn rules_of(file: &str) -> Result<String, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {file}: {error}"))?;
+    let mut text = String::new();
+    let read = File::open(file).and_then(|opened| opened.take(LONGEST_FILE + 1).read_to_string(&mut text));
+    if read.map_err(|error| format!("cannot read {file}: {error}"))? as u64 > LONGEST_FILE {
+        return Err(format!("{file} has more than {LONGEST_FILE} bytes, and is no list of rules"));
+    }
     let rules = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     Ok(rules.filter(|rule| !rule.is_empty()).collect::<Vec<_>>().join(","))
 }
@@ -326,6 +335,8 @@ mod tests {
         }
         let why = FaultPlan::parse("@/no/such/file").unwrap_err();
         assert!(why.contains("cannot read /no/such/file"), "{why}");
+        let why = FaultPlan::parse("loss=0.1,@/dev/zero").unwrap_err();
+        assert!(why.contains("/dev/zero has more than 65536 bytes"), "{why}");
         let why = FaultPlan::parse("fail=13").unwrap_err();
         assert!(why.contains("fail: \"13\" says not which"), "{why}");
         let plan =
