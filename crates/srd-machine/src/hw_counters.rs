@@ -12,8 +12,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long others may hold the lock. They need it for microseconds, longer where processors are busy.
-const LOCK_WAIT: Duration = Duration::from_secs(1);
+/// How long others may hold the lock. They need it for microseconds; on busy processors many of them may be first for seconds.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// Counters of a port (efa_verbs.c of amzn-drivers at 64788ef, `EFA_DEFINE_PORT_STATS`), in the driver's order.
 pub const PORT_COUNTERS: &[&str] = &[
@@ -87,8 +87,8 @@ impl HwCounters {
     ///
     /// # Errors
     ///
-    /// Nothing can be written: the process belongs to another user than the machine, or another has held the lock for a second. None,
-    /// or some, have been added.
+    /// Nothing can be written: the process belongs to another user than the machine, or others have held the lock for ten seconds.
+    /// None, or some, have been added.
     pub fn add(&self, amounts: impl Iterator<Item = (&'static str, u64)>) -> io::Result<()> {
         let mut locked = None;
         for (name, amount) in amounts.filter(|&(_, amount)| amount > 0) {
@@ -98,7 +98,7 @@ impl HwCounters {
                 _ => continue,
             };
             if locked.is_none() {
-                locked = Some(self.lock()?);
+                locked = Some(self.lock(LOCK_WAIT)?);
             }
             let file = directory.join(name);
             let sum = read(&file)?.wrapping_add(amount);
@@ -115,10 +115,10 @@ impl HwCounters {
         read(&self.port.join(name))
     }
 
-    fn lock(&self) -> io::Result<Flock<File>> {
+    fn lock(&self, longest: Duration) -> io::Result<Flock<File>> {
         let path = self.scratch.join("lock");
         let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
-        let until = Instant::now() + LOCK_WAIT;
+        let until = Instant::now() + longest;
         loop {
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => return Ok(lock),
@@ -142,4 +142,26 @@ fn read(file: &Path) -> io::Result<u64> {
 pub(crate) fn put(file: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
     use std::io::Write;
     OpenOptions::new().write(true).create_new(true).mode(mode).open(file)?.write_all(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_another_keeps_is_waited_for_so_long_and_named() {
+        let scratch = std::env::temp_dir().join(format!("srd-hw-counters-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&scratch);
+        fs::create_dir_all(&scratch).unwrap();
+        let counters = HwCounters::new(&scratch.join("rdmap0s6"), scratch.clone());
+        counters.make().unwrap();
+        let short = Duration::from_millis(20);
+        let kept = counters.lock(short).unwrap();
+        let why = counters.lock(short).unwrap_err().to_string();
+        assert!(why.contains("another process keeps") && why.contains("lock locked"), "{why}");
+        drop(kept);
+        counters.add([("tx_bytes", 7), ("no_such_counter", 1)].into_iter()).unwrap();
+        assert_eq!(counters.port_counter("tx_bytes").unwrap(), 7);
+        fs::remove_dir_all(&scratch).unwrap();
+    }
 }
