@@ -46,6 +46,7 @@ pub use device::Device;
 pub use header_memory::{HeaderMemory, HeaderPayload};
 pub use host_memory::{Check, HostMemory, HostPayload, Read};
 pub use length_memory::{Length, LengthMemory};
+pub use memory_region::DESCRIPTOR_BITS;
 pub use routing_header::ROUTING_HEADER_LEN;
 pub use srd_proto::{Followers, PeerLoss, Received};
 pub use staged::{DeviceEnd, StagedFaults};

@@ -47,7 +47,7 @@ pub(crate) struct Regions {
 
 /// The bits of a local key for which a descriptor has room (`efa_io_defs.h`, `EFA_IO_TX_BUF_DESC_LKEY_MASK`). No two regions
 /// have the same, so that a program's own descriptors tell them apart; a remote key has all 32.
-const DESCRIPTOR_BITS: u32 = 0x00FF_FFFF;
+pub const DESCRIPTOR_BITS: u32 = 0x00FF_FFFF;
 
 /// Where keys come from. All 32 bits are drawn, so that who has been given keys cannot tell any other: neither those of
 /// other regions nor the next ones.

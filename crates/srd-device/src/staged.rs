@@ -116,24 +116,32 @@ enum Fault {
     End(DeviceEnd),
 }
 
+/// What a word means.
+enum Meaning {
+    Always(Fault),
+    /// It goes by what stands before the `@`: what that is, and what is meant by it.
+    By(&'static str, fn(&str) -> Option<Fault>),
+}
+
 /// A word of `SRD_FAULT`.
 struct Word {
     name: &'static str,
-    /// What it means by what stands before its `@`; `Err` if nothing does.
-    fault: Result<fn(&str) -> Option<Fault>, Fault>,
-    /// What stands there.
-    before: &'static str,
+    meaning: Meaning,
     kinds: Kinds,
 }
 
+const fn word(name: &'static str, meaning: Meaning, kinds: Kinds) -> Word {
+    Word { name, meaning, kinds }
+}
+
 const WORDS: [Word; 7] = [
-    Word { name: "fail", fault: Ok(fail), before: "status of a failure (1 to 15, and 18)", kinds: WORK },
-    Word { name: "stale", fault: Err(Fault::Stale), before: "", kinds: WORK },
-    Word { name: "late", fault: Ok(late), before: "number of microseconds", kinds: COMPLETED },
-    Word { name: "overtaken", fault: Ok(overtaken), before: "number of completions", kinds: COMPLETED },
-    Word { name: "overrun", fault: Err(Fault::Overrun), before: "", kinds: COMPLETED },
-    Word { name: "gone", fault: Err(Fault::End(DeviceEnd::Gone)), before: "", kinds: WORK_OR_TIME },
-    Word { name: "reset", fault: Err(Fault::End(DeviceEnd::Reset)), before: "", kinds: WORK_OR_TIME },
+    word("fail", Meaning::By("status of a failure (1 to 15, and 18)", fail), WORK),
+    word("stale", Meaning::Always(Fault::Stale), WORK),
+    word("late", Meaning::By("number of microseconds", late), COMPLETED),
+    word("overtaken", Meaning::By("number of completions", overtaken), COMPLETED),
+    word("overrun", Meaning::Always(Fault::Overrun), COMPLETED),
+    word("gone", Meaning::Always(Fault::End(DeviceEnd::Gone)), WORK_OR_TIME),
+    word("reset", Meaning::Always(Fault::End(DeviceEnd::Reset)), WORK_OR_TIME),
 ];
 
 fn fail(status: &str) -> Option<Fault> {
@@ -152,13 +160,13 @@ fn overtaken(others: &str) -> Option<Fault> {
 impl Word {
     fn rule(&self, text: &str) -> Result<Rule, String> {
         let name = self.name;
-        let (fault, which) = match self.fault {
-            Err(fault) => (fault, text),
-            Ok(read) => {
+        let (fault, which) = match self.meaning {
+            Meaning::Always(fault) => (fault, text),
+            Meaning::By(what, read) => {
                 let (before, which) = text.split_once('@').ok_or_else(|| {
                     format!("{name}: {text:?} says not which, as {name}=…@7 or {name}=…@%7")
                 })?;
-                (read(before).ok_or_else(|| format!("{name}: {text:?} has no {}", self.before))?, which)
+                (read(before).ok_or_else(|| format!("{name}: {text:?} has no {what}"))?, which)
             }
         };
         let pick = Pick::parse(which, self.kinds).map_err(|why| format!("{name}: {why}"))?;
@@ -215,9 +223,9 @@ impl StagedFaults {
     }
 }
 
-/// How many of each [`Kind`] there have been.
+/// How many of each [`Kind`] there have been; time is not counted.
 #[derive(Clone, Copy, Default, Debug)]
-struct Counts([u64; 6]);
+struct Counts([u64; 5]);
 
 impl Counts {
     /// Counts one more, and says how many there are now.
@@ -291,10 +299,10 @@ impl Stage {
     /// Of the rules about `wanted` the first that picks what was counted last.
     fn first<T>(&mut self, kind: Kind, counts: Counts, wanted: impl Fn(Fault) -> Option<T>) -> Option<T> {
         let rng = &mut self.rng;
-        self.faults.rules.iter().find_map(|rule| {
-            wanted(rule.fault)
-                .filter(|_| rule.pick.kind != Kind::Micros && rule.pick.picks(kind, counts, rng))
-        })
+        self.faults
+            .rules
+            .iter()
+            .find_map(|rule| wanted(rule.fault).filter(|_| rule.pick.picks(kind, counts, rng)))
     }
 
     /// A work request is posted.

@@ -174,7 +174,7 @@ fn faults_of_work_requests_are_refused_by_name() {
 }
 
 #[test]
-#[ignore = "with variables of its own"]
+#[ignore = "the test above runs it, with an SRD_FAULT that must be set before the process starts"]
 fn nothing_is_offered() {
     for _ in 0..2 {
         assert_eq!(getinfo(API, None, 0, null()).map(|_| ()), Err(libc::ENODATA));

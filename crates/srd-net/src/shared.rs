@@ -179,8 +179,8 @@ impl Shared {
         if n > 0 { Ok(n) } else { Err(Unavailable::Failed) }
     }
 
-    /// There was a panic inside the device, or it has ended on purpose: whoever waits, or sleeps, or is told of events, hears of it. Packets are sent
-    /// and taken under the lock only, which nobody gets any more.
+    /// There was a panic inside the device, or it has ended on purpose: whoever waits, or sleeps, or is told of events, hears of
+    /// it. Packets are sent and taken under the lock only, which nobody gets any more.
     pub(crate) fn device_failed(&self) {
         self.say_why_it_failed();
         self.closing.store(true, Ordering::SeqCst);

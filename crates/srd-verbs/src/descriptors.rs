@@ -83,8 +83,8 @@ pub(crate) fn is_signalled(entry: &[u8; SEND_ENTRY]) -> bool {
 /// Reads an entry of a send queue, of which this is the round of `phase`. What cannot be is what the card would say of it.
 pub(crate) fn send(entry: &[u8; SEND_ENTRY], phase: bool) -> Result<Send, Status> {
     let (ctrl1, ctrl2) = (entry[2], entry[3]);
-    let whole = ctrl1 & (META | EXTENSION) == META && ctrl2 & (FIRST | LAST) == FIRST | LAST;
-    if !whole || (ctrl2 & PHASE != 0) != phase {
+    let whole = ctrl1 & EXTENSION == 0 && ctrl2 & (FIRST | LAST) == FIRST | LAST;
+    if !whole || !is_written(entry, phase) {
         return Err(Status::LocalQpInternal);
     }
     let length = u16_at(entry, 6) as usize;

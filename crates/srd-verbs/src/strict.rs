@@ -6,7 +6,7 @@ use crate::boundary::{Errno, Outcome};
 use crate::layout::ibv_ah_attr;
 use crate::pages::page;
 use crate::profile::MAX_SQ_WR;
-use srd_device::{Device, Memory, Sge};
+use srd_device::{DESCRIPTOR_BITS, Device, Memory, Sge};
 use srd_net::log;
 use srd_wire::MrKey;
 
@@ -80,10 +80,10 @@ pub(crate) fn send_depth(inline_write: bool) -> u32 {
     if inline_write { MAX_SQ_WR / 2 } else { MAX_SQ_WR }
 }
 
-/// What a region's local key is told as: a descriptor has room for so much of it (`efa_io_defs.h`). A remote key has all bits, so neither
-/// can stand for the other (ibv_reg_mr(3)).
+/// What a region's local key is told as: what a descriptor has of it. A remote key has all bits, so neither can stand for the other
+/// (ibv_reg_mr(3)).
 pub(crate) fn local_key(key: MrKey) -> u32 {
-    key.0 & 0x00FF_FFFF
+    key.0 & DESCRIPTOR_BITS
 }
 
 /// Elements whose keys are such as [`local_key`] tells.
@@ -91,7 +91,7 @@ pub(crate) fn with_whole_keys<M: Memory, const MOST: usize>(
     device: &Device<M>,
     sges: &[Sge; MOST],
 ) -> [Sge; MOST] {
-    let whole = |lkey: MrKey| match lkey.0 >> 24 {
+    let whole = |lkey: MrKey| match lkey.0 & !DESCRIPTOR_BITS {
         0 => device.key_of_descriptor(lkey.0),
         _ => MrKey(0),
     };
