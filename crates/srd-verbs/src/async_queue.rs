@@ -1,7 +1,8 @@
 //! The asynchronous events of a context that wait for the program, behind the descriptor `async_fd`.
 
 use crate::boundary::Outcome;
-use crate::event_queue::EventQueue;
+use crate::event_queue::{Event, EventQueue};
+use crate::layout::constant::*;
 use crate::layout::*;
 use crate::objects::{Objects, Pointer};
 use libc::c_int;
@@ -15,6 +16,35 @@ pub(crate) enum Waiting {
     CqError(Pointer<ibv_cq>),
     RemoteUnresponsive,
     DeviceFatal,
+}
+
+/// `ib_uverbs_async_event_desc`: the object's number, for which libibverbs takes its address, or the port; and the type.
+impl Event for Waiting {
+    type Bytes = [u8; 16];
+
+    fn bytes(&self) -> [u8; 16] {
+        let (element, event_type) = match self {
+            Waiting::CqError(cq) => (cq.get() as u64, IBV_EVENT_CQ_ERR),
+            Waiting::QpFatal(qp) => (qp.get() as u64, IBV_EVENT_QP_FATAL),
+            Waiting::RemoteUnresponsive => (1, IBV_EVENT_SRD_REMOTE_UNRESPONSIVE),
+            Waiting::DeviceFatal => (0, IBV_EVENT_DEVICE_FATAL),
+        };
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&element.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&event_type.to_ne_bytes());
+        bytes
+    }
+
+    fn of(bytes: [u8; 16]) -> Waiting {
+        let [element, rest] =
+            [0, 8].map(|at| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight")));
+        match rest as c_int {
+            IBV_EVENT_CQ_ERR => Waiting::CqError(Pointer::new(element as *const ibv_cq)),
+            IBV_EVENT_QP_FATAL => Waiting::QpFatal(Pointer::new(element as *const ibv_qp)),
+            IBV_EVENT_SRD_REMOTE_UNRESPONSIVE => Waiting::RemoteUnresponsive,
+            _ => Waiting::DeviceFatal,
+        }
+    }
 }
 
 /// The events of one context.
@@ -34,16 +64,16 @@ impl AsyncQueue {
     pub fn deliver(&self, event: AsyncEvent, objects: &Objects) {
         match event {
             AsyncEvent::QpFatal(qpn) => {
-                objects.with_qp(qpn, |qp| _ = self.0.push_if(Waiting::QpFatal(qp), || true));
+                objects.with_qp(qpn, |qp| _ = self.0.push(Waiting::QpFatal(qp)));
             }
             AsyncEvent::CqOverrun(id) => {
-                objects.with_cq(id, |cq| _ = self.0.push_if(Waiting::CqError(cq), || true));
+                objects.with_cq(id, |cq| _ = self.0.push(Waiting::CqError(cq)));
             }
             AsyncEvent::RemoteUnresponsive { .. } => {
-                self.0.push_if(Waiting::RemoteUnresponsive, || true);
+                self.0.push(Waiting::RemoteUnresponsive);
             }
             AsyncEvent::DeviceFatal => {
-                self.0.push_if(Waiting::DeviceFatal, || true);
+                self.0.push(Waiting::DeviceFatal);
             }
         }
     }

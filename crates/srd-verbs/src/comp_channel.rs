@@ -2,7 +2,7 @@
 
 use crate::boundary::{Errno, Outcome, abi, object};
 use crate::context::Context;
-use crate::event_queue::EventQueue;
+use crate::event_queue::{Event, EventQueue};
 use crate::layout::*;
 use crate::objects::Pointer;
 use std::sync::Arc;
@@ -36,10 +36,23 @@ impl CompChannel {
     }
 }
 
+/// `ib_uverbs_comp_event_desc`: the number that the program gave the queue, for which libibverbs takes its address.
+impl Event for Pointer<ibv_cq> {
+    type Bytes = [u8; 8];
+
+    fn bytes(&self) -> [u8; 8] {
+        (self.get() as u64).to_ne_bytes()
+    }
+
+    fn of(bytes: [u8; 8]) -> Pointer<ibv_cq> {
+        Pointer::new(u64::from_ne_bytes(bytes) as *const ibv_cq)
+    }
+}
+
 abi! {
     exported pointer fn ibv_create_comp_channel(context: *mut ibv_context) -> ibv_comp_channel {
         let context = Context::of(context)?;
-        let events = Arc::new(EventQueue::of_words(|cq: &Pointer<ibv_cq>| cq.get() as u64)?);
+        let events = Arc::new(EventQueue::new()?);
         let channel = Box::leak(Box::new(CompChannel {
             ibv: ibv_comp_channel { context: context.pointer(), fd: events.fd(), refcnt: 0 },
             users: AtomicI32::new(0),

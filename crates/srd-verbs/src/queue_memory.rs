@@ -357,10 +357,9 @@ pub(crate) struct Notice {
 
 impl Notice {
     pub fn tell(&self) {
-        if let Some(events) = &self.events
-            && events.push_if(self.target, || self.open.load(Ordering::Relaxed))
-        {
-            self.reported.fetch_add(1, Ordering::Relaxed);
+        if let Some(events) = &self.events {
+            let count = || _ = self.reported.fetch_add(1, Ordering::Relaxed);
+            events.push_if(self.target, || self.open.load(Ordering::Relaxed), count);
         }
     }
 }
