@@ -29,7 +29,7 @@ use srd_device::{
 };
 use srd_wire::{Gid, InstanceAddr, Nanos, Qpn, Time};
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -423,15 +423,15 @@ impl Instance {
         Ok(())
     }
 
-    /// After polls that have found nothing: sleeps until a packet comes or something is due, and not longer than `at_most`. It counts as
-    /// polling: packets are left to whoever calls this.
-    pub fn rest(&self, at_most: Duration) -> Result<(), Unavailable> {
+    /// After polls that have found nothing: sleeps until a packet comes, `other` is readable or something is due, and not longer
+    /// than `at_most`. It counts as polling: packets are left to whoever calls this.
+    pub fn rest(&self, at_most: Duration, other: Option<BorrowedFd<'_>>) -> Result<(), Unavailable> {
         let shared = &*self.shared;
         let due = shared.lock()?.next_timeout();
         let now = clock::now();
         let until = due.min(now + Nanos(at_most.as_nanos() as u64));
         shared.poll_activity.rests(until);
-        shared.poll_set.wait(Some(Duration::from_nanos(until.since(now).0)));
+        shared.poll_set.wait_or(Some(Duration::from_nanos(until.since(now).0)), other);
         Ok(())
     }
 

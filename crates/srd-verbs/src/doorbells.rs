@@ -1,17 +1,19 @@
-//! Who notices that a program has written to the device's queues itself. Nothing tells of a write to memory, so for as long as a
-//! context has given such queues away a thread looks at their doorbells: all the time while there is work and a core for that, every
-//! [`SHORT_NAP`] for some time afterwards, and then every [`LONG_NAP`]. Packets wake it. It polls like a program, so that
-//! the progress thread leaves packets to it. A program that looks at completions in memory never gives way, so where cores are few
-//! the thread must not spin: who has slept gets the core from who has not, who spins waits for its turn.
+//! Who notices that a program has written to the device's queues itself. For as long as a context has given such queues away a
+//! thread looks at their doorbells: all the time while there is work and a core for that. Then it sleeps, and a packet or a write to a doorbell
+//! wakes it ([`WriteTrap`]). Where the kernel tells of no writes it looks every [`SHORT_NAP`] for some time, and then every
+//! [`LONG_NAP`]. It polls like a program, so that the progress thread leaves packets to it. A program that looks at completions in
+//! memory never gives way, so where cores are few the thread must not spin: who has slept gets the core from who has not, who
+//! spins waits for its turn.
 
 use crate::async_queue::AsyncQueue;
 use crate::boundary::{Errno, Outcome};
 use crate::objects::Objects;
-use crate::queue_memory::{CqMemory, QpMemory};
+use crate::queue_memory::{CqMemory, QpMemory, Queue};
+use crate::write_trap::WriteTrap;
 use srd_device::{AsyncEvent, Completion, CqId};
-use srd_net::{Instance, Unavailable, log};
+use srd_net::{Instance, Locked, Unavailable, log};
 use srd_wire::Qpn;
-use std::cell::RefCell;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -19,12 +21,14 @@ use std::time::{Duration, Instant};
 
 /// So long it looks again and again after the last work. A turn of two programs that answer each other is shorter.
 const AWAKE: Duration = Duration::from_micros(50);
-/// Then so often...
+/// Then so often, if nobody tells of writes...
 const SHORT_NAP: Duration = Duration::from_micros(20);
 /// ...until this long after the last work...
 const DROWSY: Duration = Duration::from_millis(200);
 /// ...and then so often, which takes about a hundredth of a core.
 const LONG_NAP: Duration = Duration::from_millis(1);
+/// How long it sleeps where writes wake it.
+const SLEEP: Duration = Duration::from_millis(10);
 /// A turn, or a nap beyond its time, that took so long was a wait for a core...
 const WAIT: Duration = Duration::from_micros(200);
 /// ...and for so long afterwards there are none to spin on.
@@ -47,6 +51,40 @@ struct Queues {
 struct Lists {
     qps: Vec<QpMemory>,
     cqs: Vec<CqMemory>,
+    /// Tells of writes to their doorbells.
+    trap: Option<Arc<WriteTrap>>,
+}
+
+impl Lists {
+    fn queues(&mut self) -> impl Iterator<Item = &mut Queue> {
+        let of_qps = self.qps.iter_mut().filter_map(QpMemory::urgent);
+        of_qps.chain(self.cqs.iter_mut().filter_map(CqMemory::urgent))
+    }
+
+    /// Who tells of writes to doorbells, and whether of all from now on: not if one may come that was told of before, and
+    /// not if one has come.
+    fn arm(&mut self) -> (Option<Arc<WriteTrap>>, bool) {
+        let Some(trap) = self.trap.clone() else { return (None, false) };
+        let silent = self.queues().filter_map(|queue| (!queue.arm(&trap)).then_some(())).count();
+        let rung = self.qps.iter().any(QpMemory::has_rung) || self.cqs.iter().any(CqMemory::has_rung);
+        (Some(trap), silent == 0 && !rung)
+    }
+
+    /// Lets those go on that wait to write.
+    fn let_ring(&mut self) {
+        let Lists { qps, cqs, trap: Some(trap) } = self else { return };
+        while let Some(at) = trap.caught() {
+            qps.iter_mut().for_each(|qp| qp.let_ring(trap, at));
+            cqs.iter_mut().for_each(|cq| cq.let_ring(trap, at));
+        }
+    }
+
+    /// Nobody looks any more.
+    fn be_silent(&mut self) {
+        if let Some(trap) = self.trap.take() {
+            self.queues().for_each(|queue| queue.be_silent(&trap));
+        }
+    }
 }
 
 impl Queues {
@@ -67,7 +105,9 @@ impl Doorbells {
         self.start(watch)?;
         let mut lists = self.queues.lists();
         if !lists.qps.iter().any(|qp| qp.qpn == qpn) {
-            lists.qps.push(made()?);
+            let mut made = made()?;
+            made.urgent().iter_mut().zip(&lists.trap).for_each(|(queue, trap)| queue.listen(trap));
+            lists.qps.push(made);
         }
         lists.qps.iter().find(|qp| qp.qpn == qpn).map(told).ok_or(Errno::IO)
     }
@@ -83,7 +123,9 @@ impl Doorbells {
         self.start(watch)?;
         let mut lists = self.queues.lists();
         if !lists.cqs.iter().any(|cq| cq.id == id) {
-            lists.cqs.push(made()?);
+            let mut made = made()?;
+            made.urgent().iter_mut().zip(&lists.trap).for_each(|(queue, trap)| queue.listen(trap));
+            lists.cqs.push(made);
         }
         lists.cqs.iter().find(|cq| cq.id == id).map(told).ok_or(Errno::IO)
     }
@@ -93,13 +135,17 @@ impl Doorbells {
         let mut lists = self.queues.lists();
         let Some(at) = lists.qps.iter().position(|qp| qp.qpn == qpn) else { return };
         let mut qp = lists.qps.swap_remove(at);
+        qp.urgent().iter_mut().zip(&lists.trap).for_each(|(queue, trap)| queue.be_silent(trap));
         if qp.has_rung() {
             let _ = instance.with(|device, now| qp.take(&mut **device, now));
         }
     }
 
     pub fn forget_cq(&self, id: CqId) {
-        self.queues.lists().cqs.retain(|cq| cq.id != id);
+        let Lists { cqs, trap, .. } = &mut *self.queues.lists();
+        for mut gone in cqs.extract_if(.., |cq| cq.id == id) {
+            gone.urgent().iter_mut().zip(&*trap).for_each(|(queue, trap)| queue.be_silent(trap));
+        }
     }
 
     /// Ends the thread.
@@ -117,8 +163,14 @@ impl Doorbells {
             return Ok(());
         }
         let queues = self.queues.clone();
-        let started =
-            std::thread::Builder::new().name("srd-doorbells".into()).spawn(move || watch.run(&queues));
+        let trap = WriteTrap::new().inspect_err(|error| {
+            log::debug(format_args!(
+                "nobody tells of writes to doorbells ({error}); they are looked at now and then"
+            ));
+        });
+        queues.lists().trap = trap.ok().map(Arc::new);
+        let builder = std::thread::Builder::new().name("srd-doorbells".into());
+        let started = builder.spawn(move || watch.run(&queues));
         *thread = Some(started.map_err(|error| {
             log::error(format_args!("cannot start the thread that looks at doorbells: {error}; raise `ulimit -u`, or set SRD_EFA_DIRECT=off"));
             Errno(libc::ENOMEM)
@@ -141,14 +193,20 @@ impl Watch {
     fn run(&self, queues: &Queues) {
         // SAFETY: a call that concerns this thread alone. Naps are as long as they are asked to be.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1000) };
+        if let Err(Unavailable::Failed | Unavailable::Forked) = self.look_until_closed(queues) {
+            self.fail(queues);
+        }
+        queues.lists().be_silent();
+    }
+
+    fn look_until_closed(&self, queues: &Queues) -> Result<(), Unavailable> {
         let mut now = Instant::now();
         let (mut last_work, mut crowded_until) = (now, now);
         while !queues.closing.load(Ordering::Relaxed) {
             let before = now;
             let worked = match self.turn(queues) {
-                Ok(worked) => worked,
                 Err(Unavailable::Interrupted) => false,
-                Err(Unavailable::Failed | Unavailable::Forked) => return self.fail(queues),
+                turned => turned?,
             };
             now = Instant::now();
             if worked {
@@ -163,67 +221,76 @@ impl Watch {
                 std::hint::spin_loop();
                 continue;
             }
-            let nap = if idle < DROWSY { SHORT_NAP } else { LONG_NAP };
-            let _ = self.instance.rest(nap);
+            let (trap, armed) = queues.lists().arm();
+            let nap = match idle < DROWSY {
+                _ if armed => SLEEP,
+                true => SHORT_NAP,
+                false => LONG_NAP,
+            };
+            // Looked for in vain: who is to answer may want this core.
+            if trap.is_some() && (AWAKE..2 * AWAKE).contains(&idle) {
+                crowded_until = now + CROWDED;
+            }
+            if let Err(error @ (Unavailable::Failed | Unavailable::Forked)) =
+                self.instance.rest(nap, trap.as_ref().map(|trap| trap.as_fd()))
+            {
+                return Err(error);
+            }
+            queues.lists().let_ring();
             let woken = Instant::now();
             if woken - now > nap + WAIT {
                 crowded_until = woken + CROWDED;
             }
             now = woken;
         }
+        Ok(())
     }
 
     /// One look at everything. Whether there was work.
     fn turn(&self, queues: &Queues) -> Result<bool, Unavailable> {
-        self.instance.progress()?;
         let mut lists = queues.lists();
-        let Lists { qps, cqs } = &mut *lists;
-        let cqs = RefCell::new(cqs);
-        let events = RefCell::new(Vec::new());
-        let give = |cq: &mut CqMemory, completion: &Completion| {
+        let Lists { qps, cqs, .. } = &mut *lists;
+        let (mut worked, mut events) = (false, Vec::new());
+        let mut give = |cq: &mut CqMemory, completion: &Completion| {
             if !cq.push(completion) {
-                events.borrow_mut().push(AsyncEvent::CqOverrun(cq.id));
+                events.push(AsyncEvent::CqOverrun(cq.id));
             }
         };
-        let mut found = false;
-        let rung = qps.iter().any(QpMemory::has_rung);
-        let taken = self.instance.with_if(
-            |device| {
-                for cq in cqs.borrow_mut().iter_mut() {
-                    let mut pushed = false;
-                    while let Some(completion) = device.poll_cq(cq.id) {
-                        pushed = true;
-                        give(cq, &completion);
-                    }
-                    cq.look(pushed);
-                    found |= pushed;
+        // Before packets: they may come for receives.
+        for qp in qps.iter_mut().filter(|qp| qp.has_rung()) {
+            let taken = self.instance.with(|device, now| qp.take(&mut **device, now))?;
+            // What there is no room for yet waits, and is no work.
+            worked |= taken.requests > 0 || !taken.refused.is_empty() || taken.broken.is_some();
+            for (id, completion) in taken.refused {
+                if let Some(cq) = cqs.iter_mut().find(|cq| cq.id == id) {
+                    give(cq, &completion);
+                    cq.look(true);
                 }
-                rung
-            },
-            |device, now| {
-                let mut broken = Vec::new();
-                for qp in qps.iter_mut().filter(|qp| qp.has_rung()) {
-                    let taken = qp.take(&mut **device, now);
-                    for (id, completion) in taken.refused {
-                        if let Some(cq) = cqs.borrow_mut().iter_mut().find(|cq| cq.id == id) {
-                            give(cq, &completion);
-                            cq.look(true);
-                        }
-                    }
-                    broken.extend(taken.broken.map(|why| (qp.qpn, why)));
+            }
+            if let Some(why) = taken.broken {
+                log::error(format_args!("queue pair {}: {why}; it is in error now", qp.qpn.0));
+                self.async_events.deliver(AsyncEvent::QpFatal(qp.qpn), &self.objects);
+            }
+        }
+        self.instance.progress()?;
+        let poll = |device: &mut Locked<'_>| {
+            for cq in cqs.iter_mut() {
+                let mut pushed = false;
+                while let Some(completion) = device.poll_cq(cq.id) {
+                    pushed = true;
+                    give(cq, &completion);
                 }
-                for (qpn, why) in broken {
-                    log::error(format_args!("queue pair {}: {why}; it is in error now", qpn.0));
-                    self.async_events.deliver(AsyncEvent::QpFatal(qpn), &self.objects);
-                }
-                true
-            },
-        )?;
+                cq.look(pushed);
+                worked |= pushed;
+            }
+            false // nothing is to be sent
+        };
+        self.instance.with_if(poll, |_, _| false)?;
         drop(lists);
-        for event in events.into_inner() {
+        for event in events {
             self.async_events.deliver(event, &self.objects);
         }
-        Ok(found || taken)
+        Ok(worked)
     }
 
     /// The device has failed: everything that was under way completes, as polls of the program would see it.

@@ -42,3 +42,4 @@ mod stubs;
 mod sysfs;
 mod sysfs_reader;
 mod wr_builder;
+mod write_trap;

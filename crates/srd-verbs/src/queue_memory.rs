@@ -12,6 +12,7 @@ use crate::layout::ibv_cq;
 use crate::objects::Pointer;
 use crate::pages::{self, Pages};
 use crate::strict::MAX_BATCH;
+use crate::write_trap::WriteTrap;
 use srd_device::{
     Completion, CompletionOp, CqId, Device, DeviceError, MAX_RECV_SGE, Memory, QpInit, QpModify, QpState,
     RecvWr, SendData, SendWr, Sge,
@@ -21,11 +22,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Entries of a queue, of 16, 32 or 64 bytes, and before them a page for its doorbell, which only programs write to.
-struct Queue {
+pub(crate) struct Queue {
     pages: Pages,
     /// Where the entries begin, in words.
     first: usize,
     count: u32,
+    bell: Bell,
+}
+
+/// Whether writes to a doorbell are told of.
+#[derive(Clone, Copy)]
+enum Bell {
+    /// They cannot be.
+    Silent,
+    Armed,
+    /// One that was told of changes what stands there soon, maybe to what will come.
+    Rings {
+        before: u32,
+        coming: u32,
+    },
 }
 
 impl Queue {
@@ -33,7 +48,7 @@ impl Queue {
     fn new(count: u32, bytes: usize) -> Outcome<Queue> {
         let first = pages::page() / size_of::<u64>();
         let pages = Pages::new(first + count as usize * bytes / size_of::<u64>())?;
-        Ok(Queue { pages, first, count })
+        Ok(Queue { pages, first, count, bell: Bell::Silent })
     }
 
     fn place(&self, entry_size: usize) -> Place {
@@ -50,6 +65,68 @@ impl Queue {
     fn doorbell(&self, order: Ordering) -> u32 {
         let [a, b, c, d, ..] = self.pages.words()[0].load(order).to_ne_bytes();
         u32::from_ne_bytes([a, b, c, d])
+    }
+
+    fn bell_page(&self) -> (*const u8, usize) {
+        (self.pages.words().as_ptr().cast(), pages::page())
+    }
+
+    /// Writes to the doorbell will be told of, where that is possible.
+    pub fn listen(&mut self, trap: &WriteTrap) {
+        let (page, bytes) = self.bell_page();
+        // Only a page that is there can be armed.
+        self.pages.words()[0].store(0, Ordering::Relaxed);
+        self.bell = match trap.add(page, bytes).and_then(|()| trap.arm(page, bytes)) {
+            Ok(()) => Bell::Armed,
+            Err(_) => Bell::Silent,
+        };
+    }
+
+    /// The next write to the doorbell is told of. False if it cannot be, or if the last that was told of has not come yet: its
+    /// writer needs the page open until it gets a core.
+    pub fn arm(&mut self, trap: &WriteTrap) -> bool {
+        match self.bell {
+            Bell::Silent => return false,
+            Bell::Armed => return true,
+            Bell::Rings { before, .. } if self.doorbell(Ordering::Relaxed) == before => return false,
+            Bell::Rings { .. } => {}
+        }
+        let (page, bytes) = self.bell_page();
+        let armed = trap.arm(page, bytes).is_ok();
+        self.bell = if armed { Bell::Armed } else { Bell::Silent };
+        armed
+    }
+
+    /// Lets the write go on that was told of, of what `coming` says, if that is known.
+    fn let_ring(&mut self, trap: &WriteTrap, coming: Option<u32>) {
+        let (page, bytes) = self.bell_page();
+        let before = self.doorbell(Ordering::Relaxed);
+        self.bell = Bell::Rings { before, coming: coming.unwrap_or(before) };
+        let _ = trap.release(page, bytes);
+    }
+
+    /// Whether that is its doorbell's page.
+    fn rings_at(&self, at: usize) -> bool {
+        let (page, bytes) = self.bell_page();
+        (page.addr()..page.addr() + bytes).contains(&at)
+    }
+
+    /// The doorbell's count, as it will be in a moment if somebody is known to write it.
+    #[inline]
+    fn rung(&self) -> u16 {
+        match (self.bell, self.doorbell(Ordering::Acquire)) {
+            (Bell::Rings { before, coming }, now) if now == before => coming as u16,
+            (_, now) => now as u16,
+        }
+    }
+
+    /// Writes are told of no more.
+    pub fn be_silent(&mut self, trap: &WriteTrap) {
+        if !matches!(self.bell, Bell::Silent) {
+            let (page, bytes) = self.bell_page();
+            let _ = trap.release(page, bytes);
+            self.bell = Bell::Silent;
+        }
     }
 
     /// The eight bytes at a place, in words of eight bytes.
@@ -88,6 +165,8 @@ pub(crate) struct QpMemory {
     /// Entries that have been taken.
     sent: u16,
     received: u16,
+    /// Of those that have been taken, the last so many may have been taken before the doorbell was seen to say so.
+    ahead: u16,
     /// The queue pair takes nothing any more, from now on.
     over: bool,
     breaks: bool,
@@ -124,6 +203,7 @@ impl QpMemory {
             strict,
             sent: 0,
             received: 0,
+            ahead: 0,
             over: false,
             breaks: false,
         })
@@ -137,12 +217,31 @@ impl QpMemory {
         self.receives.place(RECEIVE_ENTRY)
     }
 
+    /// Where sends are written. Nobody waits for receives to be seen at once: they are taken before packets are.
+    pub fn urgent(&mut self) -> Option<&mut Queue> {
+        Some(&mut self.sends)
+    }
+
+    /// Lets the write to its doorbell go on, if it is that which waits. What it says need not be waited for: whoever rings has
+    /// written his entries.
+    pub fn let_ring(&mut self, trap: &WriteTrap, at: usize) {
+        if self.sends.rings_at(at) {
+            let mut written = self.sent;
+            while (written.wrapping_sub(self.sent) as u32) < self.sends.count
+                && descriptors::is_written(&self.sends.read::<SEND_ENTRY>(written), self.phase_of(written))
+            {
+                written = written.wrapping_add(1);
+            }
+            self.ahead = written.wrapping_sub(self.sends.doorbell(Ordering::Relaxed) as u16);
+            self.sends.let_ring(trap, Some(written as u32));
+        }
+    }
+
     /// Whether a doorbell has been rung for what was not taken yet.
     #[inline]
     pub fn has_rung(&self) -> bool {
-        let rung = |queue: &Queue, taken| queue.doorbell(Ordering::Relaxed) as u16 != taken;
-        !self.over
-            && (rung(&self.sends, self.sent) || rung(&self.receives, self.received) || self.is_overfull())
+        let rung = self.sends.rung() != self.sent || self.receives.rung() != self.received;
+        !self.over && (rung || self.is_overfull())
     }
 
     /// Whether more sends are written than may be without ringing. (Who rings before anybody looks is not caught.)
@@ -190,8 +289,10 @@ impl QpMemory {
     }
 
     fn take_sends<M: Memory>(&mut self, device: &mut Device<M>, now: Time, taken: &mut Taken) -> Option<()> {
-        // What was written before the doorbell is seen after it.
-        let rung = self.sends.doorbell(Ordering::Acquire) as u16;
+        let rung = self.sends.rung();
+        if rung != self.sent && self.sent.wrapping_sub(rung) <= self.ahead {
+            return Some(()); // it was rung for less than was written
+        }
         if rung.wrapping_sub(self.sent) as u32 > self.sends.count {
             return None;
         }
@@ -220,7 +321,7 @@ impl QpMemory {
     }
 
     fn take_receives<M: Memory>(&mut self, device: &mut Device<M>, taken: &mut Taken) -> Option<()> {
-        let rung = self.receives.doorbell(Ordering::Acquire) as u16;
+        let rung = self.receives.rung();
         if rung.wrapping_sub(self.received) as u32 > self.receives.count {
             return None;
         }
@@ -388,6 +489,23 @@ impl CqMemory {
 
     pub fn place(&self) -> Place {
         self.entries.place(COMPLETION_ENTRY)
+    }
+
+    /// Its entries, if its doorbell may ask for a notice. What is consumed is looked at when there is another to write.
+    pub fn urgent(&mut self) -> Option<&mut Queue> {
+        self.told.events.as_ref().map(|_| &mut self.entries)
+    }
+
+    /// Lets the write to its doorbell go on, if it is that which waits.
+    pub fn let_ring(&mut self, trap: &WriteTrap, at: usize) {
+        if self.entries.rings_at(at) {
+            self.entries.let_ring(trap, None);
+        }
+    }
+
+    /// Whether its doorbell says something that was not looked at yet.
+    pub fn has_rung(&self) -> bool {
+        self.told.events.is_some() && self.entries.doorbell(Ordering::Relaxed) != self.seen
     }
 
     /// Writes the next entry. False if the program has not consumed the one in its place, as far as it says what it has consumed.

@@ -19,6 +19,18 @@ fn messages_arrive_once_and_whole_across_wrap_arounds() {
 }
 
 #[test]
+fn what_is_rung_for_after_a_pause_is_noticed() {
+    run("pauses");
+}
+
+#[test]
+fn they_do_where_nobody_tells_of_writes_to_doorbells() {
+    for test in ["operations", "flows", "notices", "pauses"] {
+        built::run("direct", test, &[("REFUSE_USERFAULTFD", "1"), ("MESSAGES", "5000")]);
+    }
+}
+
+#[test]
 fn they_do_when_packets_are_lost() {
     let fault = ("SRD_FAULT", "loss=0.02,dup=0.01,reorder=0.05,seed=7");
     built::run("direct", "flows", &[fault, ("MESSAGES", "5000")]);

@@ -107,9 +107,15 @@ impl PollSet {
 
     /// Sleeps until a descriptor is readable, or `timeout` (`None`: for ever) is over, or a signal was handled.
     pub fn wait(&self, timeout: Option<Duration>) -> Wakening {
+        self.wait_or(timeout, None)
+    }
+
+    /// The same, or until `other` is readable.
+    pub fn wait_or(&self, timeout: Option<Duration>, other: Option<BorrowedFd<'_>>) -> Wakening {
         let fds = self.fds.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut entries: ArrayVec<_, MOST_DESCRIPTORS> = fds.iter().map(entry).collect();
+        let mut entries: ArrayVec<_, { MOST_DESCRIPTORS + 1 }> = fds.iter().map(entry).collect();
         drop(fds);
+        entries.extend(other.map(|fd| entry(&fd.as_raw_fd())));
         let n = ppoll(&mut entries, timeout);
         Wakening {
             by_signal: n < 0 && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted,

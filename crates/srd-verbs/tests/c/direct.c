@@ -1,7 +1,12 @@
 /* The device's queues, written and read by the program itself as libfabric's direct data path does. Offsets are those of
  * rdma-core's providers/efa/efa_io_defs.h. */
 #include "two.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 /* Of newer headers. */
 struct wq_attr {
@@ -588,11 +593,91 @@ static void strict(void)
 	two_processes(strict_here, strict_there);
 }
 
+/* ---- pauses: the device sleeps, and notices what is rung for then ---- */
+
+/* How often the thread that looks at doorbells has slept. */
+static long naps(void)
+{
+	char path[64], line[128], name[32];
+	long count = -1;
+	for (int tid = getpid(); tid < getpid() + 64 && count < 0; tid++) {
+		snprintf(path, sizeof(path), "/proc/self/task/%d/status", tid);
+		FILE *f = fopen(path, "r");
+		bool is_it = false;
+		while (f && fgets(line, sizeof(line), f)) {
+			if (sscanf(line, "Name: %31s", name) == 1)
+				is_it = !strcmp(name, "srd-doorbells");
+			if (is_it)
+				sscanf(line, "voluntary_ctxt_switches: %ld", &count);
+		}
+		if (f)
+			fclose(f);
+	}
+	return count;
+}
+
+static void pauses_here(struct side *s)
+{
+	static const int pauses_ms[] = { 0, 1, 20, 300, 0, 5, 250 };
+	connect_srd(s, 0, 7);
+	struct queues q = map(s);
+	for (int i = 0; i < 7; i++) {
+		usleep(pauses_ms[i] * 1000);
+		elements(s, &q, i, (size_t[]){ 0 }, (uint32_t[]){ 64 }, 1);
+		ring(q.sq.doorbell, q.sent);
+		expect_sent(&q, i, OP_SEND, 0);
+	}
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* user mode only */);
+	usleep(500000);
+	long before = naps();
+	CHECK(before > 0);
+	usleep(1000000);
+	long after = naps();
+	/* A hundred times a second it looks without being woken; a thousand times where writes are not told of. */
+	if (fd >= 0)
+		CHECK(after - before < 500);
+	meet(s);
+	tear_down(s);
+}
+
+static void pauses_there(struct side *s)
+{
+	connect_srd(s, 0, 7);
+	for (int i = 0; i < 7; i++)
+		post_recv_at(s, i, i * 64, 64);
+	for (int i = 0; i < 7; i++)
+		expect(next(s), i, IBV_WC_SUCCESS, IBV_WC_RECV);
+	meet(s);
+	tear_down(s);
+}
+
+static void pauses(void)
+{
+	two_processes(pauses_here, pauses_there);
+}
+
+/* Like a container that refuses userfaultfd(2). */
+static void refuse_userfaultfd(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { .len = 4, .filter = filter };
+	CHECK_EQUAL(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	CHECK_EQUAL(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
 int main(int argc, char **argv)
 {
+	if (getenv("REFUSE_USERFAULTFD"))
+		refuse_userfaultfd();
 	static const struct test tests[] = {
 		{ "operations", operations }, { "flows", flows }, { "rubbish", rubbish }, { "notices", notices },
-		{ "overrun", overrun },	      { "gone", gone },	  { "strict", strict },	  { 0 },
+		{ "overrun", overrun },	      { "gone", gone },	  { "strict", strict },	  { "pauses", pauses },
+		{ 0 },
 	};
 	return run_test(tests, argc, argv);
 }
