@@ -10,6 +10,7 @@ use crate::boundary::{Errno, Outcome};
 use crate::objects::Objects;
 use crate::queue_memory::{CqMemory, QpMemory, Queue};
 use crate::write_trap::WriteTrap;
+use libc::c_int;
 use srd_device::{AsyncEvent, Completion, CqId};
 use srd_net::{Instance, Locked, Unavailable, log};
 use srd_wire::Qpn;
@@ -33,6 +34,9 @@ const SLEEP: Duration = Duration::from_millis(10);
 const WAIT: Duration = Duration::from_micros(200);
 /// ...and for so long afterwards there are none to spin on.
 const CROWDED: Duration = Duration::from_millis(50);
+
+/// How nice the thread is to others, where it may say so itself (root, `ulimit -e`): a card has a processor of its own.
+const NICE: c_int = -10;
 
 /// See the module. One for each context.
 #[derive(Default)]
@@ -191,8 +195,12 @@ pub(crate) struct Watch {
 
 impl Watch {
     fn run(&self, queues: &Queues) {
-        // SAFETY: a call that concerns this thread alone. Naps are as long as they are asked to be.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1000) };
+        // SAFETY: calls that concern this thread alone. Naps are as long as they are asked to be; and where it may, the thread gets
+        // its core from programs that never give way.
+        unsafe {
+            libc::prctl(libc::PR_SET_TIMERSLACK, 1000);
+            libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, NICE);
+        }
         if let Err(Unavailable::Failed | Unavailable::Forked) = self.look_until_closed(queues) {
             self.fail(queues);
         }
