@@ -29,8 +29,8 @@ pub trait Memory {
     /// A copy of up to [`MAX_INLINE`] bytes, taken now.
     fn inline(&self, bytes: &[u8]) -> Self::Payload;
 
-    /// Writes a payload to the pieces, starting `skip` bytes into them.
-    fn write(&mut self, pieces: &[Piece], skip: usize, payload: &Self::Payload);
+    /// Writes a payload to the pieces, starting `skip` bytes into them. False if that cannot be: an accelerator's memory has gone.
+    fn write(&mut self, pieces: &[Piece], skip: usize, payload: &Self::Payload) -> bool;
 
     /// As [`Memory::write`] to one piece, for memory that the program may have unmapped though its `region` is
     /// registered: then nothing is written, and the answer is false. With `in_order` aligned blocks of 128 bytes of the payload
@@ -43,8 +43,7 @@ pub trait Memory {
         payload: &Self::Payload,
         _in_order: bool,
     ) -> bool {
-        self.write(&[piece], skip, payload);
-        true
+        self.write(&[piece], skip, payload)
     }
 }
 

@@ -201,7 +201,7 @@ impl Memory for HeaderMemory {
         HeaderPayload::new(bytes.len() as u32, bytes)
     }
 
-    fn write(&mut self, pieces: &[Piece], skip: usize, payload: &HeaderPayload) {
+    fn write(&mut self, pieces: &[Piece], skip: usize, payload: &HeaderPayload) -> bool {
         let mut rest = payload.clone();
         let mut skip = skip as u64;
         for piece in pieces {
@@ -218,6 +218,7 @@ impl Memory for HeaderMemory {
             rest = rest.slice(len, rest.len() - len);
         }
         debug_assert!(rest.is_empty(), "the device has checked that the pieces have room");
+        true
     }
 }
 
@@ -251,12 +252,13 @@ impl Store for HeaderMemory {
         self.touch(addr, len)
     }
 
-    fn copy(&mut self, from: u64, to: u64, len: usize) {
+    fn copy(&mut self, from: u64, to: u64, len: usize) -> bool {
         if !HeaderMemory::is_own(to) || len == 0 {
-            return;
+            return true;
         }
         if !HeaderMemory::is_own(from) {
-            return self.write_beginning(to, len, &[]);
+            self.write_beginning(to, len, &[]);
+            return true;
         }
         let end = from + len as u64;
         let parts: Vec<(u64, Vec<u8>)> = self
@@ -272,14 +274,16 @@ impl Store for HeaderMemory {
         for (at, bytes) in parts {
             self.touch(at, bytes.len()).copy_from_slice(&bytes);
         }
+        true
     }
 
     /// What is the program's reads as zeros.
-    fn update(&mut self, addr: u64, len: usize, change: &mut dyn FnMut(&mut [u8])) {
+    fn update(&mut self, addr: u64, len: usize, change: &mut dyn FnMut(&mut [u8])) -> bool {
         match HeaderMemory::is_own(addr) {
             true => change(self.touch(addr, len)),
             false => change(&mut [0; LONGEST_UPDATE][..len]),
         }
+        true
     }
 }
 

@@ -1,6 +1,7 @@
 //! The process's own memory. The only module of this crate that touches raw addresses.
 #![allow(unsafe_code)]
 
+use crate::accelerator::is_marked;
 use crate::api::{MAX_INLINE, MAX_SEND_SGE, Memory, Piece};
 use crate::store::Store;
 use arrayvec::ArrayVec;
@@ -16,6 +17,10 @@ pub type Check = fn(usize, usize) -> bool;
 /// Copies the bytes of the pieces, together as long as the second argument; false if any of them is not there.
 pub type Read = fn(&[Piece], &mut [u8]) -> bool;
 
+/// Copies so many bytes from the first address to the second, of which one or both are an accelerator's (see
+/// [`crate::accelerator`]); false if it cannot.
+pub type Copies = fn(u64, u64, usize) -> bool;
+
 /// The smallest page that any machine has.
 const PAGE: u64 = 4096;
 
@@ -30,6 +35,7 @@ const REMEMBERED: usize = 8;
 pub struct HostMemory {
     check: Option<Check>,
     read: Option<Read>,
+    copies: Option<Copies>,
     /// See [`Memory::take`]: by their addresses.
     taken: HashMap<u64, Box<[u8]>>,
     /// What was found to be there since [`HostMemory::forget_checks`].
@@ -59,6 +65,7 @@ impl HostMemory {
         HostMemory {
             check: None,
             read: None,
+            copies: None,
             taken: HashMap::new(),
             there: [const { 0..0 }; REMEMBERED],
             newest: REMEMBERED,
@@ -75,6 +82,16 @@ impl HostMemory {
     /// Has `read` copy what is taken from the program, for the same reason.
     pub fn read_by(self, read: Read) -> HostMemory {
         HostMemory { read: Some(read), ..self }
+    }
+
+    /// Has `copies` copy to and from the memory of accelerators; without it there is none.
+    pub fn copied_by(self, copies: Copies) -> HostMemory {
+        HostMemory { copies: Some(copies), ..self }
+    }
+
+    #[cold]
+    fn copy_by_driver(&self, from: u64, to: u64, len: usize) -> bool {
+        len == 0 || self.copies.is_some_and(|copies| copies(from, to, len))
     }
 
     /// From now on everything is looked at again: the program may have unmapped memory.
@@ -159,6 +176,12 @@ impl HostPayload {
         let mut bytes = [0; MAX_INLINE];
         bytes[..given.len()].copy_from_slice(given);
         HostPayload { len: given.len() as u32, start: 0, bytes: Bytes::Inline(bytes) }
+    }
+
+    /// Whether some of the bytes are an accelerator's: then they can be taken by its driver only.
+    #[inline]
+    pub fn is_accelerators(&self) -> bool {
+        matches!(self.bytes, Bytes::At([first, second]) if is_marked(first.addr | second.addr))
     }
 
     /// Where the bytes lie, in order, as an `iovec` wants it: at most two ranges, none of them empty. A range may lie in
@@ -279,11 +302,15 @@ impl Memory for HostMemory {
     }
 
     #[inline]
-    fn write(&mut self, pieces: &[Piece], skip: usize, payload: &HostPayload) {
+    fn write(&mut self, pieces: &[Piece], skip: usize, payload: &HostPayload) -> bool {
         scatter(payload, pieces, skip, |from, to, len| {
+            if is_marked(from as u64 | to as u64) {
+                return self.copy_by_driver(from as u64, to as u64, len);
+            }
             // SAFETY: `scatter` gives what is readable and writable, and overlap is allowed for.
-            unsafe { std::ptr::copy(from, to, len) }
-        });
+            unsafe { std::ptr::copy(from, to, len) };
+            true
+        })
     }
 
     #[inline]
@@ -296,6 +323,9 @@ impl Memory for HostMemory {
         in_order: bool,
     ) -> bool {
         let start = piece.addr + skip as u64;
+        if is_marked(start) {
+            return self.write(&[piece], skip, payload);
+        }
         let target = start..start + payload.len() as u64;
         if !self.check.is_none_or(|check| self.is_there(check, region.end, &target)) {
             return false;
@@ -303,23 +333,24 @@ impl Memory for HostMemory {
         if in_order {
             scatter(payload, &[piece], skip, |from, to, len| {
                 // SAFETY: as in `write`.
-                unsafe { copy_in_order(from, to, len) }
-            });
+                unsafe { copy_in_order(from, to, len) };
+                true
+            })
         } else {
-            self.write(&[piece], skip, payload);
+            self.write(&[piece], skip, payload)
         }
-        true
     }
 }
 
-/// Gives `copy` each range of bytes of the payload, and where it goes: the pieces, from `skip` bytes into them.
+/// Gives `copy` each range of bytes of the payload, and where it goes: the pieces, from `skip` bytes into them. True if it says so each
+/// time.
 #[inline]
 fn scatter(
     payload: &HostPayload,
     mut pieces: &[Piece],
     skip: usize,
-    copy: impl Fn(*const u8, *mut u8, usize),
-) {
+    copy: impl Fn(*const u8, *mut u8, usize) -> bool,
+) -> bool {
     let mut skip = skip as u64;
     while let [first, rest @ ..] = pieces
         && skip >= u64::from(first.len)
@@ -333,7 +364,7 @@ fn scatter(
         (Bytes::At([from, Piece { len: 0, .. }]), [to, ..])
             if skip + u64::from(from.len) <= u64::from(to.len) =>
         {
-            copy(from.addr as *const u8, (to.addr + skip) as *mut u8, from.len as usize);
+            copy(from.addr as *const u8, (to.addr + skip) as *mut u8, from.len as usize)
         }
         _ => scatter_in_parts(payload, pieces, skip, copy),
     }
@@ -344,16 +375,17 @@ fn scatter_in_parts(
     payload: &HostPayload,
     pieces: &[Piece],
     mut skip: u64,
-    copy: impl Fn(*const u8, *mut u8, usize),
-) {
+    copy: impl Fn(*const u8, *mut u8, usize) -> bool,
+) -> bool {
     let mut source = payload.ranges();
     let (mut from, mut left) = source.next().unwrap_or((std::ptr::null(), 0));
+    let mut all = true;
     for piece in pieces {
         let (mut to, mut room) = (piece.addr + skip, (u64::from(piece.len) - skip) as usize);
         skip = 0;
         while room > 0 && left > 0 {
             let len = room.min(left);
-            copy(from, to as *mut u8, len);
+            all &= copy(from, to as *mut u8, len);
             (to, room) = (to + len as u64, room - len);
             (from, left) = (from.wrapping_add(len), left - len);
             if left == 0 {
@@ -362,6 +394,7 @@ fn scatter_in_parts(
         }
     }
     assert_eq!(left, 0, "the device has checked that the pieces have room");
+    all
 }
 
 /// Updates of values that no instruction changes at once.
@@ -400,20 +433,40 @@ impl Store for HostMemory {
     }
 
     #[inline]
-    fn copy(&mut self, from: u64, to: u64, len: usize) {
+    fn copy(&mut self, from: u64, to: u64, len: usize) -> bool {
+        if is_marked(from | to) {
+            return self.copy_by_driver(from, to, len);
+        }
         // SAFETY: buffers of the caller's, or registered or posted by the program, which by the promise of `new` are there.
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, len) };
+        true
+    }
+
+    #[inline]
+    fn is_accelerators(&self, addr: u64) -> bool {
+        is_marked(addr)
     }
 
     fn is_there(&mut self, range: Range<u64>, write: bool) -> bool {
         let Some(check) = self.check else { return true };
         // Looking is the same for both: what cannot be written may not be read either.
         let _ = write;
-        range.is_empty() || self.is_there(check, range.end, &range)
+        // Whether an accelerator's memory is there is found out by the copy.
+        range.is_empty() || is_marked(range.start) || self.is_there(check, range.end, &range)
     }
 
-    fn update(&mut self, addr: u64, len: usize, change: &mut dyn FnMut(&mut [u8])) {
+    fn update(&mut self, addr: u64, len: usize, change: &mut dyn FnMut(&mut [u8])) -> bool {
         match len {
+            _ if is_marked(addr) => {
+                let _turn = UPDATES.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut bytes = [0; 32];
+                let own = bytes.as_mut_ptr() as u64;
+                if !self.copy_by_driver(addr, own, len) {
+                    return false;
+                }
+                change(&mut bytes[..len]);
+                return self.copy_by_driver(own, addr, len);
+            }
             4 if addr.is_multiple_of(4) => {
                 // SAFETY: the value is there by the promise of `new`, and aligned.
                 let value = unsafe { AtomicU32::from_ptr(addr as *mut u32) };
@@ -443,6 +496,7 @@ impl Store for HostMemory {
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), addr as *mut u8, len) };
             }
         }
+        true
     }
 }
 

@@ -43,10 +43,11 @@ impl Memory for LengthMemory {
     }
 
     #[inline]
-    fn write(&mut self, pieces: &[Piece], skip: usize, payload: &Length) {
+    fn write(&mut self, pieces: &[Piece], skip: usize, payload: &Length) -> bool {
         debug_assert!(
             skip + payload.len() <= pieces.iter().map(|piece| piece.len as usize).sum(),
             "the device has checked that the pieces have room"
         );
+        true
     }
 }

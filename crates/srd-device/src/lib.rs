@@ -8,6 +8,7 @@
 //! completion queues; whoever drives the device brings packets and time.
 #![deny(unsafe_code)]
 
+pub mod accelerator;
 mod address_handle;
 pub mod api;
 mod async_event;
@@ -44,7 +45,7 @@ pub use api::*;
 pub use counters::Counters;
 pub use device::Device;
 pub use header_memory::{HeaderMemory, HeaderPayload};
-pub use host_memory::{Check, HostMemory, HostPayload, Read};
+pub use host_memory::{Check, Copies, HostMemory, HostPayload, Read};
 pub use length_memory::{Length, LengthMemory};
 pub use memory_region::DESCRIPTOR_BITS;
 pub use routing_header::ROUTING_HEADER_LEN;

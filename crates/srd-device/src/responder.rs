@@ -75,7 +75,9 @@ impl<M: Memory> UpperLayer<M::Payload> for Objects<M> {
         }
         if let Purpose::Receive(receive) = inbound.purpose {
             // The program has posted the buffer, and knows that it is in use until it is told otherwise.
-            self.memory.write(&inbound.pieces, (inbound.skip + offset) as usize, payload);
+            if !self.memory.write(&inbound.pieces, (inbound.skip + offset) as usize, payload) {
+                return self.memory_has_gone(key_of(cookie));
+            }
             if std::mem::take(&mut inbound.tells) && offset == 0 {
                 self.note_begun(key_of(cookie), receive, message, payload.len() as u32);
             }
@@ -351,8 +353,8 @@ impl<M: Memory> Objects<M> {
     #[inline]
     fn receive_complete(&mut self, inbound: &InboundMessage, mut receive: Receive, message: &Incoming) {
         self.qp_mut(inbound.qp).rq.settle(&mut receive);
-        if inbound.skip > 0 {
-            self.write_routing_header(&inbound.pieces, message);
+        if inbound.skip > 0 && !self.write_routing_header(&inbound.pieces, message) {
+            return self.end_receive(inbound.qp, receive.wr_id, Status::LocalInvalidLkey);
         }
         self.counters.recv_wrs += 1;
         self.counters.recv_bytes += message.len as u64;
@@ -394,12 +396,11 @@ impl<M: Memory> Objects<M> {
         if self.handles.get(ah).is_some_and(|host| host.is_open_to(pd)) { ah } else { AhNumber::NONE }
     }
 
-    fn write_routing_header(&mut self, pieces: &[Piece], message: &Incoming) {
+    fn write_routing_header(&mut self, pieces: &[Piece], message: &Incoming) -> bool {
         let header = routing_header(message.from.gid, self.gid, message.len);
         let (front, back) = header.split_at(MAX_INLINE);
         let (front, back) = (self.memory.inline(front), self.memory.inline(back));
-        self.memory.write(pieces, 0, &front);
-        self.memory.write(pieces, MAX_INLINE, &back);
+        self.memory.write(pieces, 0, &front) && self.memory.write(pieces, MAX_INLINE, &back)
     }
 
     fn write_complete(&mut self, index: u32, receive: Option<Receive>, message: &Incoming) {
@@ -448,8 +449,8 @@ impl<M: Memory> Objects<M> {
         }
     }
 
-    /// The program has unmapped memory that a message is for: its sender is told so at the end, as for an address out
-    /// of bounds. A read of ours fails at once.
+    /// The program has unmapped memory that a message is for, or freed an accelerator's: its sender is told so at the end, as for an
+    /// address out of bounds. A read of ours, or a receive, fails at once.
     #[cold]
     fn memory_has_gone(&mut self, key: Key) {
         let Some(inbound) = self.inbound.get_mut(key) else { return };
@@ -457,6 +458,10 @@ impl<M: Memory> Objects<M> {
         match std::mem::replace(&mut inbound.purpose, Purpose::Dead(Status::RemoteBadAddress)) {
             Purpose::Write(Some(receive)) => self.qp_mut(index).rq.give_back(receive),
             Purpose::ReadData(request) => self.end_request(request, Status::LocalInvalidLkey),
+            Purpose::Receive(mut receive) => {
+                self.qp_mut(index).rq.settle(&mut receive);
+                self.end_receive(index, receive.wr_id, Status::LocalInvalidLkey);
+            }
             _ => {}
         }
     }

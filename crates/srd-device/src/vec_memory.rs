@@ -105,7 +105,7 @@ impl Memory for VecMemory {
         VecPayload::from(bytes)
     }
 
-    fn write(&mut self, pieces: &[Piece], skip: usize, payload: &VecPayload) {
+    fn write(&mut self, pieces: &[Piece], skip: usize, payload: &VecPayload) -> bool {
         let mut rest = payload.as_slice();
         let mut skip = skip as u64;
         for piece in pieces {
@@ -118,6 +118,7 @@ impl Memory for VecMemory {
             }
         }
         assert!(rest.is_empty(), "the device has checked that the pieces have room");
+        true
     }
 }
 
@@ -137,14 +138,16 @@ impl Store for VecMemory {
         self.at_mut(addr, len)
     }
 
-    fn copy(&mut self, from: u64, to: u64, len: usize) {
+    fn copy(&mut self, from: u64, to: u64, len: usize) -> bool {
         if len > 0 {
             let from = VecMemory::range(from, len);
             self.bytes.copy_within(from, VecMemory::range(to, len).start);
         }
+        true
     }
 
-    fn update(&mut self, addr: u64, len: usize, change: &mut dyn FnMut(&mut [u8])) {
+    fn update(&mut self, addr: u64, len: usize, change: &mut dyn FnMut(&mut [u8])) -> bool {
         change(self.at_mut(addr, len));
+        true
     }
 }

@@ -6,11 +6,12 @@ use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::layout::*;
 use crate::messages::injected;
-use crate::pieces::{bytes, local_elements, remote_elements};
+use crate::pieces::{bytes, local_elements, mark_of, remote_elements};
 use libc::c_void;
 use srd_device::DeviceConfig;
 use srd_msg::atomic_ops::{AtomicOp, Datatype, Form, valid};
 use srd_msg::{Atomic, Config, Iov, RemoteIov, TxFlags};
+use std::ptr::null_mut;
 
 /// An operation on a type, with the size of an element.
 #[derive(Clone, Copy)]
@@ -65,8 +66,8 @@ fn post(
 
 /// `count` elements at an address.
 #[inline]
-fn elements(buf: *const c_void, count: usize, what: What) -> Outcome<[Iov; 1]> {
-    Ok([Iov { addr: buf as u64, len: bytes(count, what.size)? }])
+fn elements(buf: *const c_void, count: usize, what: What, desc: *mut c_void) -> Outcome<[Iov; 1]> {
+    Ok([Iov { addr: buf as u64 | mark_of(desc), len: bytes(count, what.size)? }])
 }
 
 /// As many elements there as here.
@@ -104,7 +105,7 @@ abi! {
         ep: *mut fid_ep,
         buf: *const c_void,
         count: usize,
-        _desc: *mut c_void,
+        desc: *mut c_void,
         to: fi_addr_t,
         addr: u64,
         key: u64,
@@ -114,7 +115,7 @@ abi! {
     ) {
         let ep = Endpoint::of(ep)?;
         let what = What::new(Form::Base, datatype, op)?;
-        let operand = &elements(buf, count, what)?;
+        let operand = &elements(buf, count, what, ep.desc(desc))?;
         let ranges = Ranges { operand, remote: &at(addr, key, operand), ..Ranges::default() };
         post(ep, what, to, ranges, context, ep.default_transmit())
     }
@@ -122,7 +123,7 @@ abi! {
     posted fn writev(
         ep: *mut fid_ep,
         iov: *const fi_ioc,
-        _desc: *mut *mut c_void,
+        desc: *mut *mut c_void,
         count: usize,
         to: fi_addr_t,
         addr: u64,
@@ -134,7 +135,7 @@ abi! {
         let ep = Endpoint::of(ep)?;
         let what = What::new(Form::Base, datatype, op)?;
         let mut room = Default::default();
-        let operand = local_elements(&mut room, iov, count, what.size)?;
+        let operand = local_elements(&mut room, iov, ep.descs(desc), count, what.size)?;
         let ranges = Ranges { operand, remote: &at(addr, key, operand), ..Ranges::default() };
         post(ep, what, to, ranges, context, ep.default_transmit())
     }
@@ -144,7 +145,7 @@ abi! {
         let msg = readable(msg)?;
         let what = What::new(Form::Base, msg.datatype, msg.op)?;
         let (mut here, mut there) = Default::default();
-        let operand = local_elements(&mut here, msg.msg_iov, msg.iov_count, what.size)?;
+        let operand = local_elements(&mut here, msg.msg_iov, ep.descs(msg.desc), msg.iov_count, what.size)?;
         let remote = remote_elements(&mut there, msg.rma_iov, msg.rma_iov_count, what.size)?;
         let ranges = Ranges { operand, remote, ..Ranges::default() };
         post(ep, what, msg.addr, ranges, msg.context, ep.transmit(flags))
@@ -162,18 +163,18 @@ abi! {
     ) {
         let ep = Endpoint::of(ep)?;
         let what = What::new(Form::Base, datatype, op)?;
-        let operand = &elements(buf, count, what)?;
+        let operand = &elements(buf, count, what, null_mut())?;
         let ranges = Ranges { operand, remote: &at(addr, key, operand), ..Ranges::default() };
-        post(ep, what, to, ranges, std::ptr::null_mut(), injected(ep))
+        post(ep, what, to, ranges, null_mut(), injected(ep))
     }
 
     posted fn readwrite(
         ep: *mut fid_ep,
         buf: *const c_void,
         count: usize,
-        _desc: *mut c_void,
+        desc: *mut c_void,
         result: *mut c_void,
-        _result_desc: *mut c_void,
+        resultdesc: *mut c_void,
         to: fi_addr_t,
         addr: u64,
         key: u64,
@@ -183,8 +184,8 @@ abi! {
     ) {
         let ep = Endpoint::of(ep)?;
         let what = What::new(Form::Fetch, datatype, op)?;
-        let operand = &elements(buf, count, what)?;
-        let result = &elements(result, count, what)?;
+        let operand = &elements(buf, count, what, ep.desc(desc))?;
+        let result = &elements(result, count, what, ep.desc(resultdesc))?;
         let ranges = Ranges { operand, result, remote: &at(addr, key, result), ..Ranges::default() };
         post(ep, what, to, ranges, context, ep.default_transmit())
     }
@@ -192,10 +193,10 @@ abi! {
     posted fn readwritev(
         ep: *mut fid_ep,
         iov: *const fi_ioc,
-        _desc: *mut *mut c_void,
+        desc: *mut *mut c_void,
         count: usize,
         results: *mut fi_ioc,
-        _result_desc: *mut *mut c_void,
+        resultdesc: *mut *mut c_void,
         result_count: usize,
         to: fi_addr_t,
         addr: u64,
@@ -209,8 +210,8 @@ abi! {
         let (mut here, mut back) = Default::default();
         // The list of a read may be missing, whatever its count.
         let count = if what.op == AtomicOp::Read { 0 } else { count };
-        let operand = local_elements(&mut here, iov, count, what.size)?;
-        let result = local_elements(&mut back, results, result_count, what.size)?;
+        let operand = local_elements(&mut here, iov, ep.descs(desc), count, what.size)?;
+        let result = local_elements(&mut back, results, ep.descs(resultdesc), result_count, what.size)?;
         let ranges = Ranges { operand, result, remote: &at(addr, key, result), ..Ranges::default() };
         post(ep, what, to, ranges, context, ep.default_transmit())
     }
@@ -219,7 +220,7 @@ abi! {
         ep: *mut fid_ep,
         msg: *const fi_msg_atomic,
         results: *mut fi_ioc,
-        _result_desc: *mut *mut c_void,
+        resultdesc: *mut *mut c_void,
         result_count: usize,
         flags: u64,
     ) {
@@ -228,8 +229,8 @@ abi! {
         let what = What::new(Form::Fetch, msg.datatype, msg.op)?;
         let (mut here, mut back, mut there) = Default::default();
         let count = if what.op == AtomicOp::Read { 0 } else { msg.iov_count };
-        let operand = local_elements(&mut here, msg.msg_iov, count, what.size)?;
-        let result = local_elements(&mut back, results, result_count, what.size)?;
+        let operand = local_elements(&mut here, msg.msg_iov, ep.descs(msg.desc), count, what.size)?;
+        let result = local_elements(&mut back, results, ep.descs(resultdesc), result_count, what.size)?;
         let remote = remote_elements(&mut there, msg.rma_iov, msg.rma_iov_count, what.size)?;
         let ranges = Ranges { operand, result, remote, ..Ranges::default() };
         post(ep, what, msg.addr, ranges, msg.context, ep.transmit(flags))
@@ -239,11 +240,11 @@ abi! {
         ep: *mut fid_ep,
         buf: *const c_void,
         count: usize,
-        _desc: *mut c_void,
+        desc: *mut c_void,
         compare: *const c_void,
-        _compare_desc: *mut c_void,
+        comparedesc: *mut c_void,
         result: *mut c_void,
-        _result_desc: *mut c_void,
+        resultdesc: *mut c_void,
         to: fi_addr_t,
         addr: u64,
         key: u64,
@@ -253,9 +254,9 @@ abi! {
     ) {
         let ep = Endpoint::of(ep)?;
         let what = What::new(Form::Compare, datatype, op)?;
-        let operand = &elements(buf, count, what)?;
-        let compare = &elements(compare, count, what)?;
-        let result = &elements(result, count, what)?;
+        let operand = &elements(buf, count, what, ep.desc(desc))?;
+        let compare = &elements(compare, count, what, ep.desc(comparedesc))?;
+        let result = &elements(result, count, what, ep.desc(resultdesc))?;
         let ranges = Ranges { operand, compare, result, remote: &at(addr, key, operand) };
         post(ep, what, to, ranges, context, ep.default_transmit())
     }
@@ -263,13 +264,13 @@ abi! {
     posted fn compwritev(
         ep: *mut fid_ep,
         iov: *const fi_ioc,
-        _desc: *mut *mut c_void,
+        desc: *mut *mut c_void,
         count: usize,
         compares: *const fi_ioc,
-        _compare_desc: *mut *mut c_void,
+        comparedesc: *mut *mut c_void,
         compare_count: usize,
         results: *mut fi_ioc,
-        _result_desc: *mut *mut c_void,
+        resultdesc: *mut *mut c_void,
         result_count: usize,
         to: fi_addr_t,
         addr: u64,
@@ -281,9 +282,9 @@ abi! {
         let ep = Endpoint::of(ep)?;
         let what = What::new(Form::Compare, datatype, op)?;
         let (mut here, mut with, mut back) = Default::default();
-        let operand = local_elements(&mut here, iov, count, what.size)?;
-        let compare = local_elements(&mut with, compares, compare_count, what.size)?;
-        let result = local_elements(&mut back, results, result_count, what.size)?;
+        let operand = local_elements(&mut here, iov, ep.descs(desc), count, what.size)?;
+        let compare = local_elements(&mut with, compares, ep.descs(comparedesc), compare_count, what.size)?;
+        let result = local_elements(&mut back, results, ep.descs(resultdesc), result_count, what.size)?;
         let ranges = Ranges { operand, compare, result, remote: &at(addr, key, operand) };
         post(ep, what, to, ranges, context, ep.default_transmit())
     }
@@ -292,10 +293,10 @@ abi! {
         ep: *mut fid_ep,
         msg: *const fi_msg_atomic,
         compares: *const fi_ioc,
-        _compare_desc: *mut *mut c_void,
+        comparedesc: *mut *mut c_void,
         compare_count: usize,
         results: *mut fi_ioc,
-        _result_desc: *mut *mut c_void,
+        resultdesc: *mut *mut c_void,
         result_count: usize,
         flags: u64,
     ) {
@@ -303,9 +304,9 @@ abi! {
         let msg = readable(msg)?;
         let what = What::new(Form::Compare, msg.datatype, msg.op)?;
         let (mut here, mut with, mut back, mut there) = Default::default();
-        let operand = local_elements(&mut here, msg.msg_iov, msg.iov_count, what.size)?;
-        let compare = local_elements(&mut with, compares, compare_count, what.size)?;
-        let result = local_elements(&mut back, results, result_count, what.size)?;
+        let operand = local_elements(&mut here, msg.msg_iov, ep.descs(msg.desc), msg.iov_count, what.size)?;
+        let compare = local_elements(&mut with, compares, ep.descs(comparedesc), compare_count, what.size)?;
+        let result = local_elements(&mut back, results, ep.descs(resultdesc), result_count, what.size)?;
         let remote = remote_elements(&mut there, msg.rma_iov, msg.rma_iov_count, what.size)?;
         let ranges = Ranges { operand, compare, result, remote };
         post(ep, what, msg.addr, ranges, msg.context, ep.transmit(flags))

@@ -1,13 +1,14 @@
 //! Which attributes a program gets: its hints where it may choose, the provider's where it does not say, and a refusal where
 //! they cannot be had. Rules are those of fi_getinfo(3), fi_domain(3) and fi_endpoint(3).
 
-use crate::boundary::Outcome;
+use crate::boundary::{Errno, Outcome};
 use crate::capabilities;
 use crate::constants::*;
 use crate::hints::{Asked, Bits, refused};
 use crate::info::Parts;
 use crate::layout::*;
 use crate::mr::has_provider_keys;
+use srd_net::{accelerator, log};
 
 /// Fills in all attributes but names and addresses.
 pub(crate) fn negotiate(asked: &Asked<'_>, parts: Parts<'_>) -> Outcome<()> {
@@ -33,7 +34,10 @@ fn at_most(what: &str, asked: usize, offered: usize) -> Outcome<()> {
 fn capabilities(asked: &Asked<'_>) -> Outcome<u64> {
     let offered = capabilities::capabilities(asked.api);
     let mut caps = asked.info.map_or(0, |info| info.caps);
-    within("capability", caps, offered)?;
+    if caps & FI_HMEM != 0 {
+        accelerators(asked)?;
+    }
+    within("capability", caps, offered | capabilities::OF_HOST)?;
     if caps == 0 {
         return Ok(offered & !capabilities::NAMED);
     }
@@ -48,6 +52,24 @@ fn capabilities(asked: &Asked<'_>) -> Outcome<u64> {
         caps |= capabilities::RMA_DIRECTIONS;
     }
     Ok(caps | capabilities::FREE)
+}
+
+/// Whether memory of accelerators can be had: the host has one, and the program registers what it has there (fi_mr(3), FI_MR_HMEM).
+fn accelerators(asked: &Asked<'_>) -> Outcome<()> {
+    let registers = asked.domain.is_some_and(|domain| domain.mr_mode & FI_MR_HMEM != 0);
+    if asked.api < fi_version(1, 10) || !registers {
+        return Err(refused(
+            "FI_HMEM",
+            "without FI_MR_HMEM in the domain's mr_mode, and version 1.10 or newer,",
+        ));
+    }
+    if asked.open.is_some_and(|open| !open.shared.accelerators) {
+        return Err(refused("FI_HMEM", "in a domain that was opened without it"));
+    }
+    accelerator::available().map(|_| ()).map_err(|why| {
+        log::info(format_args!("fi_getinfo: FI_HMEM is not possible: {why}"));
+        Errno::NO_DATA
+    })
 }
 
 /// Capabilities of one direction: those of the endpoint, or fewer operations if the program asks for fewer.
@@ -162,6 +184,9 @@ fn domain(asked: &Asked<'_>, caps: u64, attr: &mut fi_domain_attr) -> Outcome<()
     attr.mr_mode = mr_mode(asked.api, asked.domain.map(|domain| domain.mr_mode), caps)?;
     if let Some(open) = asked.open.filter(|_| is_one_sided(caps)) {
         attr.mr_mode = as_opened(attr.mr_mode, open.shared.provider_keys)?;
+    }
+    if caps & FI_HMEM != 0 {
+        attr.mr_mode |= FI_MR_HMEM;
     }
     let Some(hint) = asked.domain else { return Ok(()) };
     let limits = [

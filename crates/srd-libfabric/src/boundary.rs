@@ -23,6 +23,7 @@ pub(crate) fn refused(refused: Refused) -> Errno {
         Refused::Unsupported(_) => Errno::UNSUPPORTED,
         Refused::KeyTaken => Errno(FI_ENOKEY),
         Refused::NoMemory(_) => Errno::NO_MEMORY,
+        Refused::MemoryGone => Errno::FAULT,
     }
 }
 

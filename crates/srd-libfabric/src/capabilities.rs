@@ -64,6 +64,8 @@ pub(crate) const FREE: u64 = FI_MULTI_RECV | FI_FENCE | FI_LOCAL_COMM | FI_REMOT
 pub(crate) const ASKED: u64 = FI_SOURCE | FI_DIRECTED_RECV;
 /// Those that only who names them gets, since they cost something: peers ask what is behind each key.
 pub(crate) const NAMED: u64 = FI_RMA_EVENT;
+/// Those that the host must have something for, and only who names them gets.
+pub(crate) const OF_HOST: u64 = FI_HMEM;
 /// Those that older programs mean something else by.
 pub(crate) const SINCE_2_0: u64 = FI_TAGGED_DIRECTED_RECV | FI_EXACT_DIRECTED_RECV;
 
@@ -74,10 +76,17 @@ pub(crate) fn capabilities(api: u32) -> u64 {
 }
 
 /// Those of a transmit context.
-pub(crate) const TRANSMIT_CAPS: u64 = OPERATIONS | FI_SEND | FI_READ | FI_WRITE | FI_FENCE;
+pub(crate) const TRANSMIT_CAPS: u64 = OPERATIONS | FI_SEND | FI_READ | FI_WRITE | FI_FENCE | OF_HOST;
 /// Those of a receive context.
-pub(crate) const RECEIVE_CAPS: u64 =
-    OPERATIONS | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | ASKED | NAMED | SINCE_2_0;
+pub(crate) const RECEIVE_CAPS: u64 = OPERATIONS
+    | FI_RECV
+    | FI_REMOTE_READ
+    | FI_REMOTE_WRITE
+    | FI_MULTI_RECV
+    | ASKED
+    | NAMED
+    | SINCE_2_0
+    | OF_HOST;
 /// Those of a domain.
 pub(crate) const DOMAIN_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 

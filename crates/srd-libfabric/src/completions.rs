@@ -5,6 +5,7 @@ use crate::bereaved::Bereaved;
 use crate::constants::*;
 use crate::entries::{Entry, Queue};
 use crate::wait::WaitObject;
+use srd_device::accelerator::unmarked;
 use srd_msg::{Counted, Done, Failure, Kind, NO_LABEL};
 use srd_wire::Status;
 use std::collections::HashMap;
@@ -163,7 +164,7 @@ impl Reports {
             context: done.context,
             flags,
             len: done.len,
-            buf: done.buf,
+            buf: unmarked(done.buf),
             data: done.data.unwrap_or(0),
             tag: done.tag,
             source: if known { done.source } else { FI_ADDR_NOTAVAIL },
@@ -202,6 +203,7 @@ fn explain(entry: &mut Entry, failure: Failure) {
         Failure::RemoteAccess { known: true } => (libc::EACCES, Reason::Access as i32),
         Failure::RemoteAccess { known: false } => (libc::EKEYREJECTED, Reason::UnknownKey as i32),
         Failure::RemoteUnsupported => (libc::EOPNOTSUPP, Reason::Unsupported as i32),
+        Failure::MemoryGone => (libc::EFAULT, Reason::MemoryGone as i32),
         Failure::Device(status) => (libc::EIO, status as i32),
     };
 }
@@ -217,9 +219,10 @@ enum Reason {
     Access,
     UnknownKey,
     Unsupported,
+    MemoryGone,
 }
 
-const REASONS: [(Reason, &CStr); 7] = [
+const REASONS: [(Reason, &CStr); 8] = [
     (Reason::Truncated, c"the message was longer than the buffer of its receive"),
     (Reason::Canceled, c"the program has cancelled it"),
     (Reason::Closing, c"the endpoint is being closed"),
@@ -227,6 +230,10 @@ const REASONS: [(Reason, &CStr); 7] = [
     (Reason::Access, c"the key does not cover the range, or does not permit the access"),
     (Reason::UnknownKey, c"the peer has no memory under this key: it never had, or has closed it"),
     (Reason::Unsupported, c"the peer's provider does not offer this operation"),
+    (
+        Reason::MemoryGone,
+        c"the GPU's driver could not reach the program's memory: it has been freed, or the GPU has failed",
+    ),
 ];
 
 /// What `prov_errno` of an error entry means: one of our reasons, or a status of the device.

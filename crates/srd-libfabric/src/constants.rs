@@ -78,6 +78,12 @@ pub const FI_MR_SCALABLE: i32 = 1 << 1;
 pub const FI_MR_VIRT_ADDR: i32 = 1 << 4;
 pub const FI_MR_ALLOCATED: i32 = 1 << 5;
 pub const FI_MR_PROV_KEY: i32 = 1 << 6;
+pub const FI_MR_HMEM: i32 = 1 << 10;
+pub const FI_HMEM_HOST_ALLOC: u64 = 1 << 45;
+pub const FI_HMEM_DEVICE_ONLY: u64 = 1 << 46;
+pub const FI_HMEM: u64 = 1 << 47;
+pub const FI_HMEM_SYSTEM: u32 = 0;
+pub const FI_HMEM_CUDA: u32 = 1;
 
 pub const FI_PROGRESS_AUTO: u32 = 1;
 pub const FI_PROGRESS_MANUAL: u32 = 2;
@@ -132,6 +138,10 @@ pub const FI_GETWAITOBJ: i32 = 16;
 
 pub const FI_OPT_ENDPOINT: i32 = 0;
 pub const FI_OPT_MIN_MULTI_RECV: i32 = 0;
+pub const FI_OPT_FI_HMEM_P2P: i32 = 8;
+pub const FI_OPT_CUDA_API_PERMITTED: i32 = 10;
+pub const FI_HMEM_P2P_REQUIRED: i32 = 1;
+pub const FI_HMEM_P2P_DISABLED: i32 = 3;
 
 // Error numbers beyond those of the system.
 pub const FI_ETOOSMALL: i32 = 257;

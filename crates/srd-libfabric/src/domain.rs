@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub provider_keys: bool,
     /// Peers of this host are reached by shared memory where that works.
     pub shm: bool,
+    /// Memory may be an accelerator's (FI_HMEM).
+    pub accelerators: bool,
     /// What peers do can be counted (FI_RMA_EVENT).
     pub counts_peers: bool,
     pub region_counts: Arc<RegionCounts>,

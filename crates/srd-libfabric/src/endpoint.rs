@@ -12,6 +12,7 @@ use crate::eq::Events;
 use crate::layout::*;
 use crate::shm_peers::{Layer, Messages, ShmPeers};
 use crate::state::{Bound, State};
+use libc::c_void;
 use srd_device::{Device, HostMemory};
 use srd_msg::{EndpointId, Identity, Level, PeerAddr, PeerId, Refused, TxFlags};
 use srd_net::Seat;
@@ -19,6 +20,7 @@ use srd_net::log;
 use srd_wire::{Qpn, Time};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -222,6 +224,19 @@ impl Core {
 }
 
 impl Endpoint {
+    /// A descriptor of the program's, which is of interest only where memory may be an accelerator's: others pass what they like
+    /// (fi_mr(3), FI_MR_LOCAL).
+    #[inline]
+    pub fn desc(&self, desc: *mut c_void) -> *mut c_void {
+        if self.core.caps & FI_HMEM == 0 { null_mut() } else { desc }
+    }
+
+    /// The same for a list of them.
+    #[inline]
+    pub fn descs(&self, descs: *mut *mut c_void) -> *mut *mut c_void {
+        if self.core.caps & FI_HMEM == 0 { null_mut() } else { descs }
+    }
+
     /// # Safety
     /// The pointer is NULL or points to a live endpoint of ours.
     #[inline]

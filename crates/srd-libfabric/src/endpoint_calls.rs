@@ -271,6 +271,15 @@ abi! {
 
     status fn setopt(fid: *mut fid, level: c_int, name: c_int, value: *const c_void, len: usize) {
         let core = &Endpoint::of(fid.cast())?.core;
+        if level == FI_OPT_ENDPOINT && core.caps & FI_HMEM != 0 {
+            match name {
+                FI_OPT_FI_HMEM_P2P if len == size_of::<c_int>() => return allow_p2p(*readable(value.cast::<c_int>())?),
+                FI_OPT_CUDA_API_PERMITTED if len == size_of::<bool>() => {
+                    return allow_driver(*readable(value.cast::<u8>())? != 0);
+                }
+                _ => {}
+            }
+        }
         if level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV {
             return Err(Errno(libc::ENOPROTOOPT));
         }
@@ -319,6 +328,20 @@ abi! {
         address::write(core.address(), addr, len);
         if room < *len { Err(TOO_SMALL) } else { Ok(()) }
     }
+}
+
+/// Nothing goes from one accelerator to the other without the processor (fi_endpoint(3), FI_OPT_FI_HMEM_P2P).
+fn allow_p2p(wanted: c_int) -> Outcome<()> {
+    match wanted {
+        FI_HMEM_P2P_REQUIRED => Err(Errno::UNSUPPORTED),
+        0..=FI_HMEM_P2P_DISABLED => Ok(()),
+        _ => Err(Errno::INVALID),
+    }
+}
+
+/// Without the driver nothing is copied (fi_endpoint(3), FI_OPT_CUDA_API_PERMITTED); who forbids it goes by way of the host's memory.
+fn allow_driver(allowed: bool) -> Outcome<()> {
+    if allowed { Ok(()) } else { Err(Errno::UNSUPPORTED) }
 }
 
 /// The flags of one direction.

@@ -7,6 +7,7 @@ use crate::layout::*;
 use crate::pieces::{local, one};
 use libc::{c_void, iovec};
 use srd_msg::{Iov, Match, Peek, Recv, Send, TxFlags};
+use std::ptr::null_mut;
 
 /// What calls without flags do besides the endpoint's: nothing is reported of them, and the buffer is free at once.
 #[inline]
@@ -112,33 +113,33 @@ abi! {
         ep: *mut fid_ep,
         buf: *mut c_void,
         len: usize,
-        _desc: *mut c_void,
+        desc: *mut c_void,
         from: fi_addr_t,
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
         let (flags, report) = ep.default_receive();
-        recv(ep, from, Match::Untagged, &one(buf, len), context, flags, report)
+        recv(ep, from, Match::Untagged, &one(buf, len, ep.desc(desc)), context, flags, report)
     }
 
     posted fn msg_recvv(
         ep: *mut fid_ep,
         iov: *const iovec,
-        _desc: *mut *mut c_void,
+        desc: *mut *mut c_void,
         count: usize,
         from: fi_addr_t,
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
         let (flags, report) = ep.default_receive();
-        recv(ep, from, Match::Untagged, local(&mut Default::default(), iov, count)?, context, flags, report)
+        recv(ep, from, Match::Untagged, local(&mut Default::default(), iov, ep.descs(desc), count)?, context, flags, report)
     }
 
     posted fn msg_recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) {
         let ep = Endpoint::of(ep)?;
         let msg = readable(msg)?;
         let mut room = Default::default();
-        let iov = if flags & FI_DISCARD != 0 { &[] } else { local(&mut room, msg.msg_iov, msg.iov_count)? };
+        let iov = if flags & FI_DISCARD != 0 { &[] } else { local(&mut room, msg.msg_iov, ep.descs(msg.desc), msg.iov_count)? };
         recv(ep, msg.addr, Match::Untagged, iov, msg.context, flags, ep.reports_receive(flags))
     }
 
@@ -146,62 +147,62 @@ abi! {
         ep: *mut fid_ep,
         buf: *const c_void,
         len: usize,
-        _desc: *mut c_void,
+        desc: *mut c_void,
         to: fi_addr_t,
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, None, &one(buf, len), None, context, ep.default_transmit())
+        send(ep, to, None, &one(buf, len, ep.desc(desc)), None, context, ep.default_transmit())
     }
 
     posted fn msg_sendv(
         ep: *mut fid_ep,
         iov: *const iovec,
-        _desc: *mut *mut c_void,
+        desc: *mut *mut c_void,
         count: usize,
         to: fi_addr_t,
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, None, local(&mut Default::default(), iov, count)?, None, context, ep.default_transmit())
+        send(ep, to, None, local(&mut Default::default(), iov, ep.descs(desc), count)?, None, context, ep.default_transmit())
     }
 
     posted fn msg_sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) {
         let ep = Endpoint::of(ep)?;
         let msg = readable(msg)?;
         let mut room = Default::default();
-        let iov = local(&mut room, msg.msg_iov, msg.iov_count)?;
+        let iov = local(&mut room, msg.msg_iov, ep.descs(msg.desc), msg.iov_count)?;
         send(ep, msg.addr, None, iov, data_of(flags, msg.data), msg.context, ep.transmit(flags))
     }
 
     posted fn msg_inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: fi_addr_t) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, None, &one(buf, len), None, std::ptr::null_mut(), injected(ep))
+        send(ep, to, None, &one(buf, len, null_mut()), None, null_mut(), injected(ep))
     }
 
     posted fn msg_senddata(
         ep: *mut fid_ep,
         buf: *const c_void,
         len: usize,
-        _desc: *mut c_void,
+        desc: *mut c_void,
         data: u64,
         to: fi_addr_t,
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, None, &one(buf, len), Some(data), context, ep.default_transmit())
+        send(ep, to, None, &one(buf, len, ep.desc(desc)), Some(data), context, ep.default_transmit())
     }
 
     posted fn msg_injectdata(ep: *mut fid_ep, buf: *const c_void, len: usize, data: u64, to: fi_addr_t) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, None, &one(buf, len), Some(data), std::ptr::null_mut(), injected(ep))
+        send(ep, to, None, &one(buf, len, null_mut()), Some(data), null_mut(), injected(ep))
     }
 
     posted fn tagged_recv(
         ep: *mut fid_ep,
         buf: *mut c_void,
         len: usize,
-        _desc: *mut c_void,
+        desc: *mut c_void,
         from: fi_addr_t,
         tag: u64,
         ignore: u64,
@@ -210,13 +211,13 @@ abi! {
         let ep = Endpoint::of(ep)?;
         let (flags, report) = ep.default_receive();
         let flags = flags & !FI_MULTI_RECV; // fi_tagged(3): not for tagged receives
-        recv(ep, from, Match::Tagged { tag, ignore }, &one(buf, len), context, flags, report)
+        recv(ep, from, Match::Tagged { tag, ignore }, &one(buf, len, ep.desc(desc)), context, flags, report)
     }
 
     posted fn tagged_recvv(
         ep: *mut fid_ep,
         iov: *const iovec,
-        _desc: *mut *mut c_void,
+        desc: *mut *mut c_void,
         count: usize,
         from: fi_addr_t,
         tag: u64,
@@ -227,7 +228,7 @@ abi! {
         let (flags, report) = ep.default_receive();
         let flags = flags & !FI_MULTI_RECV;
         let mut room = Default::default();
-        let iov = local(&mut room, iov, count)?;
+        let iov = local(&mut room, iov, ep.descs(desc), count)?;
         recv(ep, from, Match::Tagged { tag, ignore }, iov, context, flags, report)
     }
 
@@ -238,7 +239,7 @@ abi! {
             return Err(BAD_FLAGS);
         }
         let mut room = Default::default();
-        let iov = if flags & FI_DISCARD != 0 { &[] } else { local(&mut room, msg.msg_iov, msg.iov_count)? };
+        let iov = if flags & FI_DISCARD != 0 { &[] } else { local(&mut room, msg.msg_iov, ep.descs(msg.desc), msg.iov_count)? };
         let matching = Match::Tagged { tag: msg.tag, ignore: msg.ignore };
         recv(ep, msg.addr, matching, iov, msg.context, flags, ep.reports_receive(flags))
     }
@@ -247,19 +248,19 @@ abi! {
         ep: *mut fid_ep,
         buf: *const c_void,
         len: usize,
-        _desc: *mut c_void,
+        desc: *mut c_void,
         to: fi_addr_t,
         tag: u64,
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, Some(tag), &one(buf, len), None, context, ep.default_transmit())
+        send(ep, to, Some(tag), &one(buf, len, ep.desc(desc)), None, context, ep.default_transmit())
     }
 
     posted fn tagged_sendv(
         ep: *mut fid_ep,
         iov: *const iovec,
-        _desc: *mut *mut c_void,
+        desc: *mut *mut c_void,
         count: usize,
         to: fi_addr_t,
         tag: u64,
@@ -267,34 +268,34 @@ abi! {
     ) {
         let ep = Endpoint::of(ep)?;
         let mut room = Default::default();
-        send(ep, to, Some(tag), local(&mut room, iov, count)?, None, context, ep.default_transmit())
+        send(ep, to, Some(tag), local(&mut room, iov, ep.descs(desc), count)?, None, context, ep.default_transmit())
     }
 
     posted fn tagged_sendmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) {
         let ep = Endpoint::of(ep)?;
         let msg = readable(msg)?;
         let mut room = Default::default();
-        let iov = local(&mut room, msg.msg_iov, msg.iov_count)?;
+        let iov = local(&mut room, msg.msg_iov, ep.descs(msg.desc), msg.iov_count)?;
         send(ep, msg.addr, Some(msg.tag), iov, data_of(flags, msg.data), msg.context, ep.transmit(flags))
     }
 
     posted fn tagged_inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: fi_addr_t, tag: u64) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, Some(tag), &one(buf, len), None, std::ptr::null_mut(), injected(ep))
+        send(ep, to, Some(tag), &one(buf, len, null_mut()), None, null_mut(), injected(ep))
     }
 
     posted fn tagged_senddata(
         ep: *mut fid_ep,
         buf: *const c_void,
         len: usize,
-        _desc: *mut c_void,
+        desc: *mut c_void,
         data: u64,
         to: fi_addr_t,
         tag: u64,
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, Some(tag), &one(buf, len), Some(data), context, ep.default_transmit())
+        send(ep, to, Some(tag), &one(buf, len, ep.desc(desc)), Some(data), context, ep.default_transmit())
     }
 
     posted fn tagged_injectdata(
@@ -306,6 +307,6 @@ abi! {
         tag: u64,
     ) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, Some(tag), &one(buf, len), Some(data), std::ptr::null_mut(), injected(ep))
+        send(ep, to, Some(tag), &one(buf, len, null_mut()), Some(data), null_mut(), injected(ep))
     }
 }

@@ -8,8 +8,11 @@ use crate::counter::Counter;
 use crate::domain::{Domain, Shared};
 use crate::engines::Region;
 use crate::layout::*;
+use crate::pieces::ACCELERATORS;
 use libc::{c_int, c_void, iovec};
+use srd_device::accelerator::{MARK, is_marked};
 use srd_msg::{Registration, RemoteRights};
+use srd_net::{accelerator, log};
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[repr(C)]
@@ -45,6 +48,7 @@ pub(crate) fn has_provider_keys(mr_mode: i32) -> bool {
 fn register(
     domain: &Domain,
     range: &[iovec],
+    iface: u32,
     access: u64,
     offset: u64,
     requested_key: u64,
@@ -56,11 +60,13 @@ fn register(
         return Err(Errno::INVALID);
     }
     let (addr, len) = (range.iov_base as u64, range.iov_len as u64);
-    // From address 0 with the greatest length: all memory.
-    if addr.checked_add(len).is_none() {
+    // From address 0 with the greatest length: all memory of the host's.
+    if addr.checked_add(len).is_none() || is_marked(addr) {
         return Err(Errno::INVALID);
     }
+    let len = len.min(MARK - addr);
     let shared = &domain.shared;
+    let addr = locate(shared, iface, addr, len)?;
     let rights = RemoteRights { read: access & FI_REMOTE_READ != 0, write: access & FI_REMOTE_WRITE != 0 };
     let key = (!shared.provider_keys).then_some(requested_key);
     let (region, key) = if rights == RemoteRights::default() {
@@ -74,7 +80,7 @@ fn register(
     let made = Box::into_raw(Box::new(Mr {
         fid: fid_mr {
             fid: fid { fclass: FI_CLASS_MR, context, ops: &FID_OPS },
-            mem_desc: std::ptr::null_mut(),
+            mem_desc: if is_marked(addr) { ACCELERATORS } else { std::ptr::null_mut() },
             key,
         },
         domain: shared.clone(),
@@ -85,6 +91,28 @@ fn register(
         events.report(FI_MR_COMPLETE, fi_eq_entry { fid: made.cast(), context, data: 0 });
     }
     Ok(made.cast())
+}
+
+/// The address by which the device is to reach memory of an interface (fi_mr(3), iface).
+fn locate(shared: &Shared, iface: u32, addr: u64, len: u64) -> Outcome<u64> {
+    let refuse = |errno, why: std::fmt::Arguments<'_>| {
+        log::warn(format_args!("fi_mr_regattr: {why}"));
+        Err(errno)
+    };
+    match iface {
+        FI_HMEM_SYSTEM => Ok(addr),
+        _ if !shared.accelerators => refuse(
+            Errno::NO_SYS,
+            format_args!("memory of interface {iface} in a domain that was opened without FI_HMEM"),
+        ),
+        FI_HMEM_CUDA => {
+            accelerator::locate(addr, len).or_else(|why| refuse(Errno::INVALID, format_args!("{why}")))
+        }
+        _ => refuse(
+            Errno::NO_SYS,
+            format_args!("memory of interface {iface} cannot be used: only that of CUDA (FI_HMEM_CUDA) can"),
+        ),
+    }
 }
 
 /// Counts what peers do here. Those that know the key by then may not tell of it.
@@ -132,7 +160,7 @@ abi! {
             return Err(BAD_FLAGS);
         }
         let range = iovec { iov_base: buf.cast_mut(), iov_len: len };
-        *writable(mr)? = register(Domain::of(domain.cast())?, &[range], access, offset, requested_key, context)?;
+        *writable(mr)? = register(Domain::of(domain.cast())?, &[range], FI_HMEM_SYSTEM, access, offset, requested_key, context)?;
         Ok(())
     }
 
@@ -151,25 +179,27 @@ abi! {
             return Err(BAD_FLAGS);
         }
         let domain = Domain::of(domain.cast())?;
-        *writable(mr)? = register(domain, array(iov, count)?, access, offset, requested_key, context)?;
+        *writable(mr)? = register(domain, array(iov, count)?, FI_HMEM_SYSTEM, access, offset, requested_key, context)?;
         Ok(())
     }
 
     status fn regattr(domain: *mut fid, attr: *const fi_mr_attr, flags: u64, mr: *mut *mut fid_mr) {
         let domain = Domain::of(domain.cast())?;
         let attr = readable(attr)?;
-        if flags & !FI_RMA_EVENT != 0 {
+        // Where device memory lies is asked of its driver, whatever the flags say.
+        let of_devices = if domain.shared.accelerators { FI_HMEM_DEVICE_ONLY | FI_HMEM_HOST_ALLOC } else { 0 };
+        if flags & !(FI_RMA_EVENT | of_devices) != 0 {
             return Err(BAD_FLAGS);
         }
-        // Memory of a device (the field is there since 1.10), or part of another registration (since 2.0).
-        if domain.shared.api() >= fi_version(1, 10) && attr.iface != 0
-            || domain.shared.api() >= fi_version(2, 0) && !attr.base_mr.is_null()
-        {
+        // Part of another registration.
+        if domain.shared.api() >= fi_version(2, 0) && !attr.base_mr.is_null() {
             return Err(Errno::NO_SYS);
         }
+        // The field is there since 1.10.
+        let iface = if domain.shared.api() >= fi_version(1, 10) { attr.iface } else { FI_HMEM_SYSTEM };
         let ranges = array(attr.mr_iov, attr.iov_count)?;
         *writable(mr)? =
-            register(domain, ranges, attr.access, attr.offset, attr.requested_key, attr.context)?;
+            register(domain, ranges, iface, attr.access, attr.offset, attr.requested_key, attr.context)?;
         Ok(())
     }
 

@@ -99,6 +99,7 @@ abi! {
         let fabric = Fabric::of(fabric)?;
         let attr = readable(readable(info)?.domain_attr)?;
         let counts_peers = readable(info)?.caps & FI_RMA_EVENT != 0;
+        let accelerators = readable(info)?.caps & FI_HMEM != 0;
         let wanted = source_of(info)?.map(|source| source.at.ip()).filter(|ip| !ip.is_unspecified());
         let place = Place::find(wanted, None).ok_or(Errno(libc::ENODEV))?;
         let made = Box::new(Domain {
@@ -114,6 +115,7 @@ abi! {
                 shm: place.options.shm,
                 ip: place.local.ip,
                 scope: place.local.index,
+                accelerators,
                 counts_peers,
                 region_counts: Arc::default(),
                 engines: Engines::open(place, counts_peers)?,

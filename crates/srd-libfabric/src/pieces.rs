@@ -4,34 +4,65 @@
 use crate::boundary::{Errno, Outcome, array};
 use crate::layout::{fi_ioc, fi_rma_ioc, fi_rma_iov};
 use libc::{c_void, iovec};
+use srd_device::accelerator::MARK;
 use srd_msg::{IOV_LIMIT, Iov, RemoteIov};
 
 /// Room for a list.
 pub(crate) type Pieces<T> = [T; IOV_LIMIT];
 
+/// The descriptor of memory of an accelerator (fi_mr_desc(3)): the mark of its addresses. All other memory needs none.
+pub(crate) const ACCELERATORS: *mut c_void = MARK as *mut c_void;
+
+/// What a program says of its memory by a descriptor, which may be NULL.
+#[inline]
+pub(crate) fn mark_of(desc: *mut c_void) -> u64 {
+    desc as u64 & MARK
+}
+
+/// The same of the elements of a list; NULL for all of them.
+///
+/// # Safety
+/// `descs` is NULL or has `index` elements and one more.
+#[inline]
+pub(crate) unsafe fn mark_in(descs: *mut *mut c_void, index: usize) -> u64 {
+    // SAFETY: as the caller says.
+    if descs.is_null() { 0 } else { mark_of(unsafe { *descs.add(index) }) }
+}
+
 /// One piece.
 #[inline]
-pub(crate) fn one(buf: *const c_void, len: usize) -> [Iov; 1] {
-    [Iov { addr: buf as u64, len: len as u64 }]
+pub(crate) fn one(buf: *const c_void, len: usize, desc: *mut c_void) -> [Iov; 1] {
+    [Iov { addr: buf as u64 | mark_of(desc), len: len as u64 }]
 }
 
 #[inline]
-fn fill<'a, F, T>(room: &'a mut Pieces<T>, list: &[F], of: impl Fn(&F) -> Outcome<T>) -> Outcome<&'a [T]> {
+fn fill<'a, F, T>(
+    room: &'a mut Pieces<T>,
+    list: &[F],
+    of: impl Fn(usize, &F) -> Outcome<T>,
+) -> Outcome<&'a [T]> {
     // More than iov_limit is the program's mistake (fi_msg(3)).
     let room = room.get_mut(..list.len()).ok_or(Errno::INVALID)?;
-    for (to, from) in room.iter_mut().zip(list) {
-        *to = of(from)?;
+    for (index, (to, from)) in room.iter_mut().zip(list).enumerate() {
+        *to = of(index, from)?;
     }
     Ok(room)
 }
 
 /// # Safety
-/// `count` elements at `list` are live.
+/// `count` elements at `list` are live, and as many at `descs`, or that is NULL.
 #[inline]
-pub(crate) unsafe fn local(room: &mut Pieces<Iov>, list: *const iovec, count: usize) -> Outcome<&[Iov]> {
+pub(crate) unsafe fn local(
+    room: &mut Pieces<Iov>,
+    list: *const iovec,
+    descs: *mut *mut c_void,
+    count: usize,
+) -> Outcome<&[Iov]> {
     // SAFETY: as the caller says.
-    fill(room, unsafe { array(list, count) }?, |piece| {
-        Ok(Iov { addr: piece.iov_base as u64, len: piece.iov_len as u64 })
+    fill(room, unsafe { array(list, count) }?, |index, piece| {
+        // SAFETY: as above.
+        let mark = unsafe { mark_in(descs, index) };
+        Ok(Iov { addr: piece.iov_base as u64 | mark, len: piece.iov_len as u64 })
     })
 }
 
@@ -44,7 +75,7 @@ pub(crate) unsafe fn remote(
     count: usize,
 ) -> Outcome<&[RemoteIov]> {
     // SAFETY: as the caller says.
-    fill(room, unsafe { array(list, count) }?, |piece| {
+    fill(room, unsafe { array(list, count) }?, |_, piece| {
         Ok(RemoteIov { addr: piece.addr, len: piece.len as u64, key: piece.key })
     })
 }
@@ -57,12 +88,15 @@ pub(crate) unsafe fn remote(
 pub(crate) unsafe fn local_elements(
     room: &mut Pieces<Iov>,
     list: *const fi_ioc,
+    descs: *mut *mut c_void,
     count: usize,
     size: usize,
 ) -> Outcome<&[Iov]> {
     // SAFETY: as the caller says.
-    fill(room, unsafe { array(list, count) }?, |piece| {
-        Ok(Iov { addr: piece.addr as u64, len: bytes(piece.count, size)? })
+    fill(room, unsafe { array(list, count) }?, |index, piece| {
+        // SAFETY: as above.
+        let mark = unsafe { mark_in(descs, index) };
+        Ok(Iov { addr: piece.addr as u64 | mark, len: bytes(piece.count, size)? })
     })
 }
 
@@ -78,7 +112,7 @@ pub(crate) unsafe fn remote_elements(
     size: usize,
 ) -> Outcome<&[RemoteIov]> {
     // SAFETY: as the caller says.
-    fill(room, unsafe { array(list, count) }?, |piece| {
+    fill(room, unsafe { array(list, count) }?, |_, piece| {
         Ok(RemoteIov { addr: piece.addr, len: bytes(piece.count, size)?, key: piece.key })
     })
 }

@@ -7,6 +7,7 @@ use crate::messages::{data_of, injected};
 use crate::pieces::{local, one, remote, total};
 use libc::{c_void, iovec};
 use srd_msg::{Iov, RemoteIov, Rma, TxFlags};
+use std::ptr::null_mut;
 
 /// What is done.
 #[derive(Clone, Copy)]
@@ -59,21 +60,21 @@ abi! {
         ep: *mut fid_ep,
         buf: *mut c_void,
         len: usize,
-        _desc: *mut c_void,
+        desc: *mut c_void,
         from: fi_addr_t,
         addr: u64,
         key: u64,
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
-        let here = one(buf, len);
+        let here = one(buf, len, ep.desc(desc));
         post(ep, What::Read, from, &here, &at(addr, key, &here), context, ep.default_transmit())
     }
 
     posted fn readv(
         ep: *mut fid_ep,
         iov: *const iovec,
-        _desc: *mut *mut c_void,
+        desc: *mut *mut c_void,
         count: usize,
         from: fi_addr_t,
         addr: u64,
@@ -82,7 +83,7 @@ abi! {
     ) {
         let ep = Endpoint::of(ep)?;
         let mut room = Default::default();
-        let here = local(&mut room, iov, count)?;
+        let here = local(&mut room, iov, ep.descs(desc), count)?;
         post(ep, What::Read, from, here, &at(addr, key, here), context, ep.default_transmit())
     }
 
@@ -90,7 +91,7 @@ abi! {
         let ep = Endpoint::of(ep)?;
         let msg = readable(msg)?;
         let (mut here, mut there) = Default::default();
-        let here = local(&mut here, msg.msg_iov, msg.iov_count)?;
+        let here = local(&mut here, msg.msg_iov, ep.descs(msg.desc), msg.iov_count)?;
         let there = remote(&mut there, msg.rma_iov, msg.rma_iov_count)?;
         post(ep, What::Read, msg.addr, here, there, msg.context, ep.transmit(flags))
     }
@@ -99,14 +100,14 @@ abi! {
         ep: *mut fid_ep,
         buf: *const c_void,
         len: usize,
-        _desc: *mut c_void,
+        desc: *mut c_void,
         to: fi_addr_t,
         addr: u64,
         key: u64,
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
-        let here = one(buf, len);
+        let here = one(buf, len, ep.desc(desc));
         let what = What::Write { data: None };
         post(ep, what, to, &here, &at(addr, key, &here), context, ep.default_transmit())
     }
@@ -114,7 +115,7 @@ abi! {
     posted fn writev(
         ep: *mut fid_ep,
         iov: *const iovec,
-        _desc: *mut *mut c_void,
+        desc: *mut *mut c_void,
         count: usize,
         to: fi_addr_t,
         addr: u64,
@@ -123,7 +124,7 @@ abi! {
     ) {
         let ep = Endpoint::of(ep)?;
         let mut room = Default::default();
-        let here = local(&mut room, iov, count)?;
+        let here = local(&mut room, iov, ep.descs(desc), count)?;
         let what = What::Write { data: None };
         post(ep, what, to, here, &at(addr, key, here), context, ep.default_transmit())
     }
@@ -132,7 +133,7 @@ abi! {
         let ep = Endpoint::of(ep)?;
         let msg = readable(msg)?;
         let (mut here, mut there) = Default::default();
-        let here = local(&mut here, msg.msg_iov, msg.iov_count)?;
+        let here = local(&mut here, msg.msg_iov, ep.descs(msg.desc), msg.iov_count)?;
         let there = remote(&mut there, msg.rma_iov, msg.rma_iov_count)?;
         let what = What::Write { data: data_of(flags, msg.data) };
         post(ep, what, msg.addr, here, there, msg.context, ep.transmit(flags))
@@ -140,16 +141,16 @@ abi! {
 
     posted fn inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: fi_addr_t, addr: u64, key: u64) {
         let ep = Endpoint::of(ep)?;
-        let here = one(buf, len);
+        let here = one(buf, len, null_mut());
         let what = What::Write { data: None };
-        post(ep, what, to, &here, &at(addr, key, &here), std::ptr::null_mut(), injected(ep))
+        post(ep, what, to, &here, &at(addr, key, &here), null_mut(), injected(ep))
     }
 
     posted fn writedata(
         ep: *mut fid_ep,
         buf: *const c_void,
         len: usize,
-        _desc: *mut c_void,
+        desc: *mut c_void,
         data: u64,
         to: fi_addr_t,
         addr: u64,
@@ -157,7 +158,7 @@ abi! {
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
-        let here = one(buf, len);
+        let here = one(buf, len, ep.desc(desc));
         let what = What::Write { data: Some(data) };
         post(ep, what, to, &here, &at(addr, key, &here), context, ep.default_transmit())
     }
@@ -172,8 +173,8 @@ abi! {
         key: u64,
     ) {
         let ep = Endpoint::of(ep)?;
-        let here = one(buf, len);
+        let here = one(buf, len, null_mut());
         let what = What::Write { data: Some(data) };
-        post(ep, what, to, &here, &at(addr, key, &here), std::ptr::null_mut(), injected(ep))
+        post(ep, what, to, &here, &at(addr, key, &here), null_mut(), injected(ep))
     }
 }

@@ -342,6 +342,8 @@ pub enum Failure {
     RemoteUnsupported,
     /// The device failed the operation for another reason (FI_EIO).
     Device(Status),
+    /// The program's own memory, which is an accelerator's, could not be read or written: it has been freed (FI_EFAULT).
+    MemoryGone,
     /// The endpoint closes (FI_ECANCELED).
     Closing,
 }
@@ -357,6 +359,8 @@ pub enum Refused {
     Invalid(&'static str),
     /// Not an operation on that type (-FI_EOPNOTSUPP).
     Unsupported(&'static str),
+    /// The memory, which is an accelerator's, cannot be read: it has been freed (-FI_EFAULT).
+    MemoryGone,
     /// No message was claimed under that context (-FI_ENOMSG).
     NotClaimed,
     /// No such key, or the key is taken (-FI_ENOKEY).
@@ -402,7 +406,7 @@ impl Counted {
 /// A region to register.
 #[derive(Clone, Copy, Debug)]
 pub struct Registration {
-    /// Address.
+    /// Address; marked if it is an accelerator's ([`srd_device::accelerator`]), of which peers know nothing.
     pub addr: u64,
     /// Length; `u64::MAX` from address 0 on means all memory.
     pub len: u64,

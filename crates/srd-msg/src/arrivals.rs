@@ -184,7 +184,8 @@ impl Endpoint {
                         self.discharge_early(cx.shared, peer, body, len);
                         return Err(Breach::Memory);
                     };
-                    cx.memory().copy(payload, buffer.addr, len as usize);
+                    let copied = cx.memory().copy(payload, buffer.addr, len as usize);
+                    debug_assert!(copied, "both are buffers of ours");
                     copy = Some(buffer);
                 }
                 Early::Whole { body: body.clone(), payload: copy, len }

@@ -5,7 +5,7 @@ use crate::api::*;
 use crate::atomic_ops::{AtomicOp, Datatype, Form};
 use crate::endpoint::{Endpoint, name_of};
 use crate::header::{self, Body, LONGEST, Target};
-use crate::iov::{gather, length, scatter};
+use crate::iov::{gather, is_accelerators, length, scatter};
 use crate::kept::Breach;
 use crate::one_sided::{ANSWER_DENIED, ANSWER_NO_KEY, ANSWER_UNSUPPORTED};
 use crate::receiving::ANSWER_OK;
@@ -67,6 +67,9 @@ impl Endpoint {
         if !self.peers[atomic.to.0 as usize].has_operations_room(message) {
             return Err(Refused::Again);
         }
+        if is_accelerators(cx.memory(), atomic.operand) || is_accelerators(cx.memory(), atomic.compare) {
+            return self.atomic_copied(cx, atomic);
+        }
         let op = Op {
             kind: Kind::Atomic { fetch: form != Form::Base },
             report: atomic.flags.report,
@@ -93,11 +96,29 @@ impl Endpoint {
         let (operands, compares) = (length(operand), length(atomic.compare));
         let buffer = cx.take_buffer(LONGEST + (operands + compares) as usize);
         let header = self.write_header(cx, peer, &body, &buffer) as u64;
-        gather(cx.memory(), operand, buffer.addr + header);
-        gather(cx.memory(), atomic.compare, buffer.addr + header + operands);
+        let copied = gather(cx.memory(), operand, buffer.addr + header)
+            && gather(cx.memory(), atomic.compare, buffer.addr + header + operands);
+        debug_assert!(copied, "an accelerator's has been copied before");
         let len = (header + operands + compares) as usize;
         self.send_buffer(cx, peer, Purpose::Part(key.index), buffer, len, None);
         Ok(())
+    }
+
+    /// Operands in an accelerator's memory are copied out first.
+    #[cold]
+    fn atomic_copied<M: Store>(&mut self, cx: &mut Cx<'_, M>, atomic: &Atomic<'_>) -> Result<(), Refused> {
+        let (operands, compares) = (length(atomic.operand), length(atomic.compare));
+        let buffer = cx.take_buffer((operands + compares) as usize);
+        let piece = |addr, len| if len > 0 { vec![Iov { addr, len }] } else { Vec::new() };
+        let (operand, compare) = (piece(buffer.addr, operands), piece(buffer.addr + operands, compares));
+        let there = gather(cx.memory(), atomic.operand, buffer.addr)
+            && gather(cx.memory(), atomic.compare, buffer.addr + operands);
+        let begun = match there {
+            true => self.atomic(cx, &Atomic { operand: &operand, compare: &compare, ..*atomic }),
+            false => Err(Refused::MemoryGone),
+        };
+        cx.give_buffer(buffer);
+        begun
     }
 
     /// A peer says what became of an operation of ours.
@@ -121,7 +142,8 @@ impl Endpoint {
         }
         op.awaits = Await::Nothing;
         match status {
-            ANSWER_OK => scatter(cx.device.memory(), payload, len as u64, &op.local, 0),
+            ANSWER_OK if scatter(cx.device.memory(), payload, len as u64, &op.local, 0) => {}
+            ANSWER_OK => op.failure = Some(Failure::MemoryGone),
             ANSWER_NO_KEY => op.failure = Some(Failure::RemoteAccess { known: false }),
             ANSWER_DENIED => op.failure = Some(Failure::RemoteAccess { known: true }),
             _ => op.failure = Some(Failure::RemoteUnsupported),
@@ -223,12 +245,15 @@ impl Endpoint {
         for addr in places.into_iter().flat_map(|place| place.step_by(size)) {
             let element = at..at + size;
             let mut old = [0; 32];
-            cx.memory().update(addr, size, &mut |value| {
+            let updated = cx.memory().update(addr, size, &mut |value| {
                 old[..size].copy_from_slice(value);
                 let operand = operand.get(element.clone()).unwrap_or(&[]);
                 let compare = compare.get(element.clone()).unwrap_or(&[]);
                 crate::atomic_ops::apply(op, datatype, value, operand, compare);
             });
+            if !updated {
+                return Err(ANSWER_DENIED);
+            }
             if let Some(result) = results.get_mut(element.clone()) {
                 result.copy_from_slice(&old[..size]);
             }

@@ -51,7 +51,9 @@ impl Endpoint {
             return Ok(());
         };
         let op = self.ops.at_mut(index).expect("just found");
-        let longest = (cx.shared.max_msg.min(self.peers[peer as usize].longest) - LONGEST as u32) as u64;
+        let longest = cx.shared.max_msg.min(self.peers[peer as usize].longest) as usize;
+        let lane = self.peers[peer as usize].lane.as_ref();
+        let longest = (lane.map_or(longest, |lane| lane.longest().min(longest)) - LONGEST) as u64;
         let end = offset.checked_add(len).filter(|&end| end <= length(&op.local));
         let (Some(end), Some(granted)) = (end, op.granted) else { return Err(Breach::Unasked) };
         if op.peer != peer || op.awaits != Await::Answer || offset != granted || len == 0 {
@@ -70,7 +72,14 @@ impl Endpoint {
             self.ops.at_mut(index).expect("it awaits an answer").parts += 1;
             let body = Body::Granted { incoming, offset: at };
             let payload = stretch(&local, at, len);
-            self.send_with_payload(cx, peer, Purpose::Part(index), &body, &payload);
+            if !self.send_with_payload(cx, peer, Purpose::Part(index), &body, &payload) {
+                self.tell(cx, peer, &Body::Granted { incoming, offset: at });
+                let op = self.ops.at_mut(index).expect("as above");
+                op.failure = Some(Failure::MemoryGone);
+                op.parts -= 1;
+                self.op_changed(cx, index);
+                return Ok(());
+            }
             at += len;
         }
         Ok(())
@@ -106,7 +115,9 @@ impl Endpoint {
         *done += len as u64;
         let complete = *done + incoming.eager as u64 >= incoming.total.min(matched.capacity);
         cx.shared.counters.fetched_by_grants += complete as u64;
-        scatter(cx.device.memory(), from, len as u64, &matched.iov, offset);
+        if !scatter(cx.device.memory(), from, len as u64, &matched.iov, offset) {
+            incoming.failure.get_or_insert(Failure::MemoryGone);
+        }
         self.grant(cx, index);
         self.incoming_changed(cx, index);
         Ok(())

@@ -28,26 +28,38 @@ pub(crate) fn stretch(iov: &[Iov], mut skip: u64, mut len: u64) -> Iovs {
     pieces
 }
 
-/// Copies a list to contiguous memory.
-pub(crate) fn gather<M: Store>(memory: &mut M, iov: &[Iov], mut to: u64) {
-    for piece in iov {
-        memory.copy(piece.addr, to, piece.len as usize);
-        to += piece.len;
-    }
+/// Whether some of it is an accelerator's, so that only copies reach it.
+#[inline]
+pub(crate) fn is_accelerators<M: Store>(memory: &M, iov: &[Iov]) -> bool {
+    memory.is_accelerators(iov.iter().fold(0, |all, piece| all | piece.addr))
 }
 
-/// Copies contiguous memory to a list, from `skip` on, as far as it has room.
+/// Copies a list to contiguous memory. False if some of it has gone, which is so of an accelerator's only.
+#[must_use]
+pub(crate) fn gather<M: Store>(memory: &mut M, iov: &[Iov], mut to: u64) -> bool {
+    let mut all = true;
+    for piece in iov {
+        all &= memory.copy(piece.addr, to, piece.len as usize);
+        to += piece.len;
+    }
+    all
+}
+
+/// Copies contiguous memory to a list, from `skip` on, as far as it has room. False as for [`gather`].
 #[inline]
-pub(crate) fn scatter<M: Store>(memory: &mut M, mut from: u64, len: u64, iov: &[Iov], mut skip: u64) {
+#[must_use]
+pub(crate) fn scatter<M: Store>(memory: &mut M, mut from: u64, len: u64, iov: &[Iov], mut skip: u64) -> bool {
     let mut left = len;
+    let mut all = true;
     for piece in iov {
         let passed = skip.min(piece.len);
         skip -= passed;
         let take = left.min(piece.len - passed);
         if take > 0 {
-            memory.copy(from, piece.addr + passed, take as usize);
+            all &= memory.copy(from, piece.addr + passed, take as usize);
             from += take;
             left -= take;
         }
     }
+    all
 }

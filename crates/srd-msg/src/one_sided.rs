@@ -4,7 +4,7 @@
 use crate::api::*;
 use crate::endpoint::{Endpoint, name_of};
 use crate::header::{Body, LONGEST, Notice, Put};
-use crate::iov::{Iovs, length, stretch};
+use crate::iov::{Iovs, is_accelerators, length, stretch};
 use crate::operations::copy_injected;
 use crate::peer::KnownKey;
 use crate::receiving::ANSWER_OK;
@@ -54,7 +54,9 @@ impl Endpoint {
             return Err(Refused::Again);
         }
         let mut local: Iovs = rma.local.iter().copied().collect();
-        let copy = if rma.flags.inject { copy_injected(cx, &mut local) } else { None };
+        // What may go by message is copied now, too, out of an accelerator's memory.
+        let copied = rma.flags.inject || !rma.read && short && is_accelerators(cx.memory(), &local);
+        let copy = if copied { copy_injected(cx, &mut local)? } else { None };
         let op = Op {
             kind: if rma.read { Kind::Read } else { Kind::Write },
             report: rma.flags.report,
@@ -169,7 +171,8 @@ impl Endpoint {
         let body = Body::Put(Put { number, op: name_of(key), key: target.key, addr: target.addr, data });
         self.await_answer(cx, index);
         self.asks_operation(index, length(&local));
-        self.send_with_payload(cx, peer, Purpose::Part(index), &body, &local);
+        let sent = self.send_with_payload(cx, peer, Purpose::Part(index), &body, &local);
+        debug_assert!(sent, "an accelerator's has been copied before");
     }
 
     /// All is done; the peer's program is to hear of it.
@@ -271,9 +274,9 @@ impl Endpoint {
         // With nothing to write no key is needed.
         if len > 0 {
             match cx.shared.regions.locate(put.key, put.addr, len as u64, needed) {
-                Ok(target) if cx.memory().is_there(target.clone(), true) => {
-                    cx.memory().copy(payload, target.start, len as usize);
-                }
+                Ok(target)
+                    if cx.memory().is_there(target.clone(), true)
+                        && cx.memory().copy(payload, target.start, len as usize) => {}
                 Ok(_) => status = ANSWER_DENIED,
                 Err(denied) => status = denied.answer(),
             }

@@ -17,15 +17,22 @@ use srd_wire::Status;
 const MOST_WAITING: usize = 64;
 
 /// Copies what is injected, and puts the copy into the place of the list.
-pub(crate) fn copy_injected<M: Store>(cx: &mut Cx<'_, M>, local: &mut Iovs) -> Option<Buffer> {
+pub(crate) fn copy_injected<M: Store>(
+    cx: &mut Cx<'_, M>,
+    local: &mut Iovs,
+) -> Result<Option<Buffer>, Refused> {
     let len = length(local);
-    (len > 0).then(|| {
-        let buffer = cx.take_buffer(len as usize);
-        gather(cx.memory(), local, buffer.addr);
-        local.clear();
-        local.push(Iov { addr: buffer.addr, len });
-        buffer
-    })
+    if len == 0 {
+        return Ok(None);
+    }
+    let buffer = cx.take_buffer(len as usize);
+    if !gather(cx.memory(), local, buffer.addr) {
+        cx.give_buffer(buffer);
+        return Err(Refused::MemoryGone);
+    }
+    local.clear();
+    local.push(Iov { addr: buffer.addr, len });
+    Ok(Some(buffer))
 }
 
 impl Endpoint {

@@ -5,7 +5,7 @@ use crate::api::Iov;
 use crate::endpoint::Endpoint;
 use crate::header::Source;
 use crate::incoming::{Fetch, Standing};
-use crate::iov::stretch;
+use crate::iov::{is_accelerators, stretch};
 use crate::shared::Cx;
 use crate::transmit::{failure_of, is_of_context};
 use crate::work::{Purpose, Work};
@@ -16,11 +16,24 @@ use srd_wire::{MrKey, Status};
 impl Endpoint {
     /// Sees to the rest of a message that has its receive.
     pub fn fetch<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        self.ask_for_far(cx, index);
         self.copy_near(cx, index);
         match &self.incoming.at(index).expect("the caller has it").fetch {
             Fetch::Nothing => {}
             Fetch::Read { .. } => self.pull(cx, index),
             Fetch::Grant { .. } => self.grant(cx, index),
+        }
+    }
+
+    /// What goes to an accelerator's memory is not read, but sent here on request: it comes in pieces that are longer than packets, which
+    /// are copied there one by one.
+    fn ask_for_far<M: Store>(&mut self, cx: &mut Cx<'_, M>, index: u32) {
+        let incoming = self.incoming.at_mut(index).expect("the caller has it");
+        let Standing::Matched(matched) = &incoming.standing else { return };
+        let begins =
+            matches!(incoming.fetch, Fetch::Read { next, reads: 0, .. } if next == incoming.eager as u64);
+        if begins && is_accelerators(cx.device.memory(), &matched.iov) {
+            incoming.fetch = Fetch::Grant { granted: incoming.eager as u64, done: 0 };
         }
     }
 

@@ -263,13 +263,16 @@ impl Endpoint {
         };
         cx.shared.counters.expected += 1;
         let matched = self.take_receive(receive, len as u64);
-        scatter(cx.memory(), payload, len as u64, &matched.iov, 0);
+        let failure = match scatter(cx.memory(), payload, len as u64, &matched.iov, 0) {
+            true => None,
+            false => Some(Failure::MemoryGone),
+        };
         self.consumed(cx, peer, len);
         if message.receipt {
             self.tell(cx, peer, &Body::Answer { op: message.op, status: ANSWER_OK });
         }
         let (tag, data) = (message.tag, message.data);
-        self.received(cx, peer, tag, data, len as u64, matched, None);
+        self.received(cx, peer, tag, data, len as u64, matched, failure);
         Ok(())
     }
 
@@ -354,7 +357,9 @@ impl Endpoint {
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
         match &incoming.standing {
             Standing::Matched(matched) => {
-                scatter(cx.device.memory(), from, len as u64, &matched.iov, offset as u64);
+                if !scatter(cx.device.memory(), from, len as u64, &matched.iov, offset as u64) {
+                    incoming.failure.get_or_insert(Failure::MemoryGone);
+                }
             }
             Standing::Discarded => {}
             _ if incoming.eager == 0 => {}
@@ -364,7 +369,8 @@ impl Endpoint {
                     incoming.held = Some(cx.try_buffer(ahead).ok_or(Breach::Memory)?);
                 }
                 let held = incoming.held.as_ref().expect("taken a moment ago");
-                cx.device.memory().copy(from, held.addr + offset as u64, len as usize);
+                let copied = cx.device.memory().copy(from, held.addr + offset as u64, len as usize);
+                debug_assert!(copied, "both are buffers of ours");
             }
         }
         incoming.arrived += len;
@@ -434,7 +440,9 @@ impl Endpoint {
         let incoming = self.incoming.at_mut(index).expect("it waited");
         if let Some(held) = incoming.held.take() {
             // Not all of it need have come; what has not overwrites this later.
-            scatter(cx.device.memory(), held.addr, incoming.eager as u64, &matched.iov, 0);
+            if !scatter(cx.device.memory(), held.addr, incoming.eager as u64, &matched.iov, 0) {
+                incoming.failure.get_or_insert(Failure::MemoryGone);
+            }
             cx.give_buffer(held);
         }
         incoming.standing = Standing::Matched(matched);

@@ -6,6 +6,7 @@
 
 use crate::api::{Counted, Refused, RegionId, Registration, RemoteRights};
 use crate::matching::FastMap;
+use srd_device::accelerator::unmarked;
 use srd_device::slab::{Key, Slab};
 use srd_device::{Access, Device, DeviceError, PdId, Store};
 use srd_wire::{KeyedHash, MrKey};
@@ -24,7 +25,8 @@ pub(crate) fn device_key_in(key: u64) -> Option<MrKey> {
 struct Region {
     addr: u64,
     len: u64,
-    virtual_addresses: bool,
+    /// How peers name its first byte.
+    base: u64,
     rights: RemoteRights,
     key: u64,
     /// Only what peers may reach is registered with the device.
@@ -66,11 +68,11 @@ impl Regions {
         if remote && new.key.is_some_and(|key| self.by_key.contains_key(&key)) {
             return Err(Refused::KeyTaken);
         }
+        let base = if new.virtual_addresses { unmarked(new.addr) } else { 0 };
         let device_key = remote.then(|| {
-            let iova = if new.virtual_addresses { new.addr } else { 0 };
             let access =
                 Access { local_write: true, remote_read: new.rights.read, remote_write: new.rights.write };
-            device.reg_mr(pd, new.addr, new.len, iova, access)
+            device.reg_mr(pd, new.addr, new.len, base, access)
         });
         let device_key = device_key.transpose().map_err(|error| match error {
             DeviceError::Full(what) => Refused::NoMemory(what),
@@ -88,7 +90,7 @@ impl Regions {
         let region = Region {
             addr: new.addr,
             len: new.len,
-            virtual_addresses: new.virtual_addresses,
+            base,
             rights: new.rights,
             key,
             device_key,
@@ -134,8 +136,8 @@ impl Regions {
     /// Where `len` bytes that a peer names by `addr` lie.
     pub fn locate(&self, key: u64, addr: u64, len: u64, needed: RemoteRights) -> Result<Range<u64>, Denied> {
         let region = self.by_key.get(&key).and_then(|&id| self.regions.get(id)).ok_or(Denied::NoSuchKey)?;
-        let offset = if region.virtual_addresses { addr.checked_sub(region.addr) } else { Some(addr) };
-        let offset = offset
+        let offset = addr
+            .checked_sub(region.base)
             .filter(|&offset| offset <= region.len && len <= region.len - offset)
             .ok_or(Denied::NotPermitted)?;
         if needed.read && !region.rights.read || needed.write && !region.rights.write {

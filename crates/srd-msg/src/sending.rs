@@ -5,7 +5,7 @@ use crate::api::*;
 use crate::buffers::Buffer;
 use crate::endpoint::{Endpoint, name_of};
 use crate::header::{Body, COMMON, LONGEST, Message, Part, Source, Sources};
-use crate::iov::{Iovs, gather, length, stretch};
+use crate::iov::{Iovs, gather, is_accelerators, length, stretch};
 use crate::operations::copy_injected;
 use crate::peer::MESSAGE_COST;
 use crate::shared::Cx;
@@ -24,11 +24,50 @@ impl Endpoint {
         if send.iov.len() > IOV_LIMIT {
             return Err(Refused::Invalid("iov: more elements than the limit"));
         }
-        let len = length(send.iov);
+        let (len, addrs) =
+            send.iov.iter().fold((0, 0), |(len, addrs), piece| (len + piece.len, addrs | piece.addr));
         let longest = if send.flags.inject { cx.shared.config.inject_size } else { cx.shared.config.longest };
         if len > longest {
             return Err(Refused::TooLong);
         }
+        if cx.memory().is_accelerators(addrs) {
+            return self.send_accelerators(cx, send, len);
+        }
+        self.send_checked(cx, send, len)
+    }
+
+    /// What is in an accelerator's memory is copied out at once if it goes in few pieces, else when it is asked for.
+    #[cold]
+    fn send_accelerators<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        send: &Send<'_>,
+        len: u64,
+    ) -> Result<(), Refused> {
+        if len > cx.shared.config.medium_limit {
+            cx.shared.counters.rendezvous_sent += 1;
+            self.send_rendezvous(cx, send, len, true);
+            return Ok(());
+        }
+        let buffer = cx.take_buffer(len as usize);
+        let iov = [Iov { addr: buffer.addr, len }];
+        let copied = Send { iov: &iov, flags: TxFlags { inject: true, ..send.flags }, ..*send };
+        let sent = match gather(cx.memory(), send.iov, buffer.addr) {
+            true => self.send_checked(cx, &copied, len),
+            false => Err(Refused::MemoryGone),
+        };
+        cx.give_buffer(buffer);
+        sent
+    }
+
+    // Most calls are `send`'s, which is not to pay for another one.
+    #[inline(always)]
+    fn send_checked<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        send: &Send<'_>,
+        len: u64,
+    ) -> Result<(), Refused> {
         let peer = &self.peers[send.to.0 as usize];
         let header =
             COMMON + 8 + if send.tag.is_some() { 8 } else { 0 } + if send.data.is_some() { 8 } else { 0 };
@@ -46,7 +85,7 @@ impl Endpoint {
         } else {
             cx.shared.counters.rendezvous_sent += 1;
             cx.shared.counters.held_back += (len <= cx.shared.config.medium_limit) as u64;
-            self.send_rendezvous(cx, send, len);
+            self.send_rendezvous(cx, send, len, false);
         }
         Ok(())
     }
@@ -64,7 +103,7 @@ impl Endpoint {
             self.send_whole(cx, send, len);
         } else {
             cx.shared.counters.rendezvous_sent += 1;
-            self.send_rendezvous(cx, send, len);
+            self.send_rendezvous(cx, send, len, false);
         }
         Ok(())
     }
@@ -94,7 +133,8 @@ impl Endpoint {
         let buffer = cx.take_buffer(LONGEST + if copied { len as usize } else { 0 });
         let header = self.write_header(cx, to, &body, &buffer);
         if copied {
-            gather(cx.memory(), send.iov, buffer.addr + header as u64);
+            let copied = gather(cx.memory(), send.iov, buffer.addr + header as u64);
+            debug_assert!(copied, "an accelerator's has been copied before");
             self.send_buffer(cx, to, purpose, buffer, header + len as usize, None);
         } else {
             self.send_buffer(cx, to, purpose, buffer, header, send.iov.first().copied());
@@ -104,7 +144,10 @@ impl Endpoint {
     /// Takes a message into the book of operations, with a copy of it if it was injected.
     fn begin_message<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, answered: bool) -> u32 {
         let mut local: Iovs = send.iov.iter().copied().collect();
-        let copy = if send.flags.inject { copy_injected(cx, &mut local) } else { None };
+        let copy = match send.flags.inject {
+            true => copy_injected(cx, &mut local).expect("an accelerator's has been copied before"),
+            false => None,
+        };
         let op = Op {
             kind: Kind::Send { tagged: send.tag.is_some() },
             report: send.flags.report,
@@ -119,16 +162,17 @@ impl Endpoint {
         key.index
     }
 
-    /// By rendezvous: what the window permits goes ahead.
-    fn send_rendezvous<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, len: u64) {
+    /// By rendezvous: what the window permits goes ahead. `far`: an accelerator's driver has to be asked for it. That goes when there is a
+    /// receive, in long pieces; read it would be a copy for each packet.
+    fn send_rendezvous<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, len: u64, far: bool) {
         let op = self.begin_message(cx, send, true);
         let room = self.peers[send.to.0 as usize].credit().saturating_sub(MESSAGE_COST);
         let ahead = (room as u64).min(cx.shared.config.eager_ahead).min(len) as u32;
         // A short message is not worth a read of a part of it.
         let near = self.peers[send.to.0 as usize].lane.is_some();
-        let ahead = if near || len <= cx.shared.config.medium_limit { 0 } else { ahead };
+        let ahead = if near || far || len <= cx.shared.config.medium_limit { 0 } else { ahead };
         self.ops.at_mut(op).expect("just begun").granted = Some(ahead as u64);
-        let sources = self.expose(cx, op);
+        let sources = if far { Sources::new() } else { self.expose(cx, op) };
         self.send_parts(cx, op, send, len, ahead, Some(sources));
     }
 
@@ -199,7 +243,8 @@ impl Endpoint {
             self.ops.at_mut(op).expect("it awaits its parts").parts += 1;
             let body = Body::Message(message.clone());
             let payload = stretch(&local, offset as u64, len as u64);
-            self.send_with_payload(cx, to, Purpose::Part(op), &body, &payload);
+            let sent = self.send_with_payload(cx, to, Purpose::Part(op), &body, &payload);
+            debug_assert!(sent, "an accelerator's has been copied before, or is asked for");
             offset += len;
             if offset >= ahead {
                 return;
@@ -207,7 +252,8 @@ impl Endpoint {
         }
     }
 
-    /// Sends a message with a payload that lies in the program's memory until it is done.
+    /// Sends a message with a payload that lies in the program's memory until it is done. False, and nothing has been sent, if that is an
+    /// accelerator's and has gone.
     pub fn send_with_payload<M: Store>(
         &mut self,
         cx: &mut Cx<'_, M>,
@@ -215,16 +261,20 @@ impl Endpoint {
         purpose: Purpose,
         body: &Body,
         payload: &[Iov],
-    ) {
+    ) -> bool {
         let len = length(payload);
-        let copied = len <= COPIED || payload.len() > 1;
+        let copied = len <= COPIED || payload.len() > 1 || is_accelerators(cx.memory(), payload);
         let buffer: Buffer = cx.take_buffer(LONGEST + if copied { len as usize } else { 0 });
         let header = self.write_header(cx, peer, body, &buffer);
         if copied {
-            gather(cx.memory(), payload, buffer.addr + header as u64);
+            if !gather(cx.memory(), payload, buffer.addr + header as u64) {
+                cx.give_buffer(buffer);
+                return false;
+            }
             self.send_buffer(cx, peer, purpose, buffer, header + len as usize, None);
         } else {
             self.send_buffer(cx, peer, purpose, buffer, header, payload.first().copied());
         }
+        true
     }
 }

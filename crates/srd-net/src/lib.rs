@@ -11,6 +11,7 @@
 //! [`Options`] are read from the environment; [`VARIABLES`] lists all of them.
 #![deny(unsafe_code)]
 
+pub mod accelerator;
 mod address;
 mod beside;
 mod clock;

@@ -350,12 +350,14 @@ impl Transmitter {
     /// answers where a process dies. That is so for the answers to reads: their reader may have all of it, and have told
     /// the program so, before we hear of it; and a program that unmaps memory then may deregister it later (libfabric's
     /// cache of registrations does). And it is so for all that is retransmitted: a send that the kernel could not gather
-    /// was dropped with all that it held, and here it is found out whose memory has gone.
+    /// was dropped with all that it held, and here it is found out whose memory has gone. An accelerator's memory its driver copies.
     #[inline]
     fn needs_care(&self, packet: &Packet<HostPayload>, sealed: bool) -> bool {
         let Body::Data(data) = &packet.body else { return false };
         let short = data.payload.len() < payload::COPY_BELOW;
-        data.tx_count > 0 || matches!(data.op, Op::ReadResponse { .. }) && (short || sealed)
+        data.tx_count > 0
+            || matches!(data.op, Op::ReadResponse { .. }) && (short || sealed)
+            || data.payload.is_accelerators()
     }
 
     /// Copies the payload to `scratch`. Returns false, and notes the message, if it has gone.

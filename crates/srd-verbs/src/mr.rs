@@ -5,12 +5,13 @@ use crate::context::Context;
 use crate::layout::constant::*;
 use crate::layout::*;
 use crate::objects::Link;
+use crate::pages::page;
 use crate::pd::Pd;
 use crate::strict;
 use libc::{c_int, c_uint, c_void, size_t};
 use srd_device::Access;
-use srd_net::is_there;
-use srd_net::log;
+use srd_device::accelerator::is_marked;
+use srd_net::{accelerator, is_there, log};
 use srd_wire::MrKey;
 
 #[repr(C)]
@@ -18,6 +19,8 @@ pub(crate) struct Mr {
     ibv: ibv_mr,
     key: MrKey,
     link: Link,
+    /// The mapping behind a DMA-BUF.
+    _mapped: Option<DmaBuf>,
 }
 
 // SAFETY: the C part is written when it is made, and the rest is Sync.
@@ -74,7 +77,14 @@ fn access(flags: u32, context: &Context) -> Outcome<Access> {
 }
 
 /// Registers `len` bytes at `addr`, which peers and work requests are to name from `iova` on.
-fn register(pd: &Pd, addr: *mut c_void, len: usize, iova: u64, flags: u32) -> Outcome<*mut ibv_mr> {
+fn register(
+    pd: &Pd,
+    addr: *mut c_void,
+    len: usize,
+    iova: u64,
+    flags: u32,
+    mapped: Option<DmaBuf>,
+) -> Outcome<*mut ibv_mr> {
     let context = pd.context();
     let access = access(flags, context)?;
     if len == 0 || (addr as usize).checked_add(len).is_none() || iova.checked_add(len as u64).is_none() {
@@ -86,16 +96,22 @@ fn register(pd: &Pd, addr: *mut c_void, len: usize, iova: u64, flags: u32) -> Ou
     }
     // Hardware pins the memory, for writing if anybody may write it, and answers EFAULT where that fails. For us it must be
     // known now, as there is nobody to answer to when a packet arrives for memory that never was.
-    if !is_there(addr as usize, len, access.local_write || access.remote_write) {
-        log::warn(format_args!(
-            "cannot register {len} bytes at {addr:p}: not memory of this process that the CPU can reach, or it is protected \
-             against the access that was asked for. Memory of a GPU cannot be used with the software EFA; have the program stage through host memory (with libfabric: FI_HMEM_CUDA_USE_GDRCOPY=0 \
-             and FI_EFA_USE_DEVICE_RDMA=0, with NCCL: NCCL_NET_GDR_LEVEL=LOC)"
-        ));
-        return Err(Errno::FAULT);
-    }
+    // A GPU's driver is asked first: its addresses may look as if something were mapped there.
+    let written = access.local_write || access.remote_write;
+    let located = match accelerator::locate(addr as u64, len as u64) {
+        Ok(located) if is_marked(located) => located,
+        _ if !is_marked(addr as u64) && is_there(addr as usize, len, written) => addr as u64,
+        asked => {
+            log::warn(format_args!(
+                "cannot register {len} bytes at {addr:p}: not memory of this process that the CPU can reach, or it is protected \
+                 against the access that was asked for; nor a GPU's ({})",
+                asked.err().unwrap_or_default()
+            ));
+            return Err(Errno::FAULT);
+        }
+    };
     let instance = context.instance()?;
-    let key = instance.with(|device, _| device.reg_mr(pd.id, addr as u64, len as u64, iova, access))??;
+    let key = instance.with(|device, _| device.reg_mr(pd.id, located, len as u64, iova, access))??;
     let mr = Box::leak(Box::new(Mr {
         ibv: ibv_mr {
             context: context.pointer(),
@@ -108,9 +124,44 @@ fn register(pd: &Pd, addr: *mut c_void, len: usize, iova: u64, flags: u32) -> Ou
         },
         key,
         link: Link::new(instance),
+        _mapped: mapped,
     }));
     context.objects.add(|live| &mut live.mrs, &mr.ibv);
     Ok(&mut mr.ibv)
+}
+
+/// Memory behind a DMA-BUF, mapped as long as its region lasts.
+struct DmaBuf {
+    at: *mut c_void,
+    len: usize,
+}
+
+// SAFETY: a mapping, which belongs to no thread.
+unsafe impl Send for DmaBuf {}
+
+impl DmaBuf {
+    /// Maps `len` bytes from `offset` on. Also answers where they begin.
+    fn map(fd: c_int, offset: u64, len: usize) -> Outcome<(DmaBuf, *mut c_void)> {
+        // mmap(2): an offset is a multiple of the page's size.
+        let skipped = offset % page() as u64;
+        let all = len.max(1).checked_add(skipped as usize).ok_or(Errno::INVALID)?;
+        let from = libc::off_t::try_from(offset - skipped).map_err(|_| Errno::INVALID)?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, wherever there is room.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), all, protection, libc::MAP_SHARED, fd, from) };
+        if at == libc::MAP_FAILED {
+            let errno = Errno::last();
+            return Err(if errno.0 == libc::EBADF { errno } else { Errno::UNSUPPORTED });
+        }
+        Ok((DmaBuf { at, len: all }, at.wrapping_byte_add(skipped as usize)))
+    }
+}
+
+impl Drop for DmaBuf {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, and the region has gone.
+        unsafe { libc::munmap(self.at, self.len) };
+    }
 }
 
 abi! {
@@ -121,11 +172,11 @@ abi! {
         iova: u64,
         access: c_uint,
     ) -> ibv_mr {
-        register(Pd::of(pd)?, addr, len, iova, access)
+        register(Pd::of(pd)?, addr, len, iova, access, None)
     }
 
     exported pointer fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, len: size_t, access: c_int) -> ibv_mr {
-        register(Pd::of(pd)?, addr, len, addr as u64, access as u32)
+        register(Pd::of(pd)?, addr, len, addr as u64, access as u32, None)
     }
 
     exported pointer fn ibv_reg_mr_iova(
@@ -135,7 +186,7 @@ abi! {
         iova: u64,
         access: c_int,
     ) -> ibv_mr {
-        register(Pd::of(pd)?, addr, len, iova, access as u32)
+        register(Pd::of(pd)?, addr, len, iova, access as u32, None)
     }
 
     exported pointer fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *mut ibv_mr_init_attr) -> ibv_mr {
@@ -144,22 +195,34 @@ abi! {
             return Err(Errno::UNSUPPORTED);
         }
         let iova = if attr.comp_mask & IBV_REG_MR_MASK_IOVA != 0 { attr.iova } else { attr.addr as u64 };
-        register(Pd::of(pd)?, attr.addr, attr.length, iova, attr.access as u32)
+        register(Pd::of(pd)?, attr.addr, attr.length, iova, attr.access as u32, None)
     }
 
     exported pointer fn ibv_reg_dmabuf_mr(
-        _pd: *mut ibv_pd,
-        _offset: u64,
-        _len: size_t,
-        _iova: u64,
-        _fd: c_int,
-        _access: c_int,
+        pd: *mut ibv_pd,
+        offset: u64,
+        len: size_t,
+        iova: u64,
+        fd: c_int,
+        access: c_int,
     ) -> ibv_mr {
-        log::once(log::Level::Warn, "dmabuf", format_args!(
-            "memory behind a DMA-BUF (of a GPU) cannot be used with the software EFA: packets come through the CPU. Have \
-             the program stage through host memory (with libfabric: FI_EFA_USE_DEVICE_RDMA=0, with NCCL: NCCL_NET_GDR_LEVEL=LOC)"
-        ));
-        Err(Errno::UNSUPPORTED)
+        let pd = Pd::of(pd)?;
+        // Programs name the memory by its address in their process, as libfabric's efa does: then its driver knows it.
+        let mr = if accelerator::locate(iova, len as u64).is_ok() {
+            register(pd, iova as *mut c_void, len, iova, access as u32, None)?
+        } else {
+            let (mapped, at) = DmaBuf::map(fd, offset, len).inspect_err(|&errno| if errno == Errno::UNSUPPORTED {
+                log::once(log::Level::Warn, "dmabuf", format_args!(
+                    "memory behind this DMA-BUF cannot be used with the software EFA: its exporter does not let the CPU map it, and \
+                     {iova:#x} is no address that a GPU's driver in this process knows. Have the program stage through host memory \
+                     (with libfabric: FI_EFA_USE_DEVICE_RDMA=0, with NCCL: NCCL_NET_GDR_LEVEL=LOC)"
+                ));
+            })?;
+            register(pd, at, len, iova, access as u32, Some(mapped))?
+        };
+        // As `ibv_reg_dmabuf_mr` of rdma-core has it (libibverbs/verbs.c).
+        (*mr).addr = offset as *mut c_void;
+        Ok(mr)
     }
 
     /// -1: "the old region is valid".

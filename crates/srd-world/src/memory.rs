@@ -320,7 +320,7 @@ impl Memory for WorldMemory {
         Bytes::Inline(bytes.try_into().expect("at most MAX_INLINE bytes"))
     }
 
-    fn write(&mut self, pieces: &[Piece], skip: usize, payload: &Bytes) {
+    fn write(&mut self, pieces: &[Piece], skip: usize, payload: &Bytes) -> bool {
         let copied;
         let bytes = match payload {
             Bytes::Named(_) => {
@@ -337,6 +337,7 @@ impl Memory for WorldMemory {
         if at < bytes.len() {
             self.breaches.push(format!("writes {} bytes beyond the end of its pieces", bytes.len() - at));
         }
+        true
     }
 }
 

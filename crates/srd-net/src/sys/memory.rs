@@ -1,7 +1,9 @@
 //! Memory for the device.
 
+use crate::accelerator;
 use arrayvec::ArrayVec;
 use nix::unistd::{SysconfVar, sysconf};
+use srd_device::accelerator::is_marked;
 use srd_device::{HostMemory, MAX_SEND_SGE, Piece};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -12,7 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The process's memory, as the device wants it.
 pub fn host_memory() -> HostMemory {
     // SAFETY: the promise is about memory that is registered later; `Instance::open` hands it on to the program.
-    unsafe { HostMemory::new() }.checked_by(|addr, len| is_there(addr, len, true)).read_by(read)
+    unsafe { HostMemory::new() }
+        .checked_by(|addr, len| is_there(addr, len, true))
+        .read_by(read)
+        .copied_by(accelerator::copy)
 }
 
 fn read(pieces: &[Piece], out: &mut [u8]) -> bool {
@@ -68,7 +73,7 @@ fn is_mapped(start: usize, end: usize) -> bool {
 static PLAIN_COPIES: AtomicBool = AtomicBool::new(false);
 
 /// Copies `pieces`, at most `UIO_MAXIOV`, to `out`, which is as long as all of them. Returns false if some of it is not
-/// there: the kernel copies, and answers where a plain copy would end the process.
+/// there (an accelerator's memory: its driver says so): the kernel copies, and answers where a plain copy would end the process.
 ///
 /// # Safety
 ///
@@ -79,6 +84,10 @@ pub unsafe fn read_pieces(pieces: &[libc::iovec], out: &mut [u8]) -> bool {
     assert_eq!(total, out.len(), "there is room for exactly the pieces");
     if total == 0 {
         return true;
+    }
+    if pieces.iter().any(|piece| is_marked(piece.iov_base as u64)) {
+        // SAFETY: as the caller says.
+        return unsafe { read_piece_by_piece(pieces, out) };
     }
     if !PLAIN_COPIES.load(Ordering::Relaxed) {
         let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
@@ -111,6 +120,27 @@ pub unsafe fn read_pieces(pieces: &[libc::iovec], out: &mut [u8]) -> bool {
         }
     }
     true
+}
+
+/// As [`read_pieces`], where some are an accelerator's.
+///
+/// # Safety
+///
+/// As there.
+#[cold]
+unsafe fn read_piece_by_piece(pieces: &[libc::iovec], out: &mut [u8]) -> bool {
+    let mut rest = out;
+    pieces.iter().all(|piece| {
+        let (to, behind) = std::mem::take(&mut rest).split_at_mut(piece.iov_len);
+        rest = behind;
+        match is_marked(piece.iov_base as u64) {
+            true => {
+                to.is_empty() || accelerator::copy(piece.iov_base as u64, to.as_mut_ptr() as u64, to.len())
+            }
+            // SAFETY: as the caller says.
+            false => unsafe { read_pieces(&[*piece], to) },
+        }
+    })
 }
 
 /// Memory that the device and peers may read and write while the program does: it is reached by copying only, never

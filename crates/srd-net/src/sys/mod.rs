@@ -3,6 +3,7 @@
 
 mod bpf;
 mod cgroup;
+pub mod cuda;
 pub mod event;
 pub mod interface;
 mod link;

@@ -182,6 +182,7 @@ fn why(failure: Failure) -> &'static str {
         Failure::Truncated { .. } => "the message is longer than its receive",
         Failure::PeerLost(status) | Failure::Device(status) => srd_device::describe(status),
         Failure::Canceled | Failure::Closing => "cancelled",
+        Failure::MemoryGone => "its memory has gone",
         Failure::NoMessage => "no such message",
         Failure::RemoteAccess { .. } => "the peer permits no access",
         Failure::RemoteUnsupported => "the peer cannot do that",

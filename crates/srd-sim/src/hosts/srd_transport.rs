@@ -54,12 +54,13 @@ impl Memory for Inboxes {
         Length(bytes.len() as u32)
     }
 
-    fn write(&mut self, pieces: &[Piece], _: usize, payload: &Length) {
+    fn write(&mut self, pieces: &[Piece], _: usize, payload: &Length) -> bool {
         let inbox = ((pieces[0].addr >> INBOX_SHIFT) - 1) as usize;
         self.delivered[inbox] += payload.0 as u64;
         if self.delivered[inbox] == self.expected[inbox] {
             self.full.push_back(inbox as u32);
         }
+        true
     }
 }
 

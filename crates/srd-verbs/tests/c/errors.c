@@ -418,7 +418,7 @@ static void refusals(void)
 	CHECK(!ibv_reg_mr(s->pd, s->buffer, 4096, IBV_ACCESS_REMOTE_WRITE) && errno == EINVAL);
 	CHECK(!ibv_reg_mr(s->pd, s->buffer, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC) && errno == EOPNOTSUPP);
 	CHECK(!ibv_reg_mr(s->pd, s->buffer, 0, IBV_ACCESS_LOCAL_WRITE) && errno == EINVAL);
-	CHECK(!ibv_reg_dmabuf_mr(s->pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE) && errno == EOPNOTSUPP);
+	CHECK(!ibv_reg_dmabuf_mr(s->pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE) && errno == EBADF);
 	/* Rights that a device may ignore are ignored. */
 	struct ibv_mr *relaxed = ibv_reg_mr(s->pd, s->buffer, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
 	CHECK(relaxed);

@@ -3,7 +3,7 @@
 use super::finding::{Finding, Level};
 use crate::host::interfaces::{self, Interface, Kind};
 use crate::host::{self, limits, offload};
-use srd_net::{Instance, LocalAddress, Options, Wire};
+use srd_net::{Instance, LocalAddress, Options, Wire, accelerator};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// UDP ports from the base on that instances receive on.
@@ -34,11 +34,25 @@ pub fn examine(options: &Options) -> Vec<Finding> {
         processors(),
         clock(),
         offloads(),
+        gpus(),
         port_range(options),
     ]);
     findings.extend(wire(options));
     findings.extend(rp_filter());
     findings
+}
+
+/// Whether memory of a GPU can be used; most hosts have none, and need none.
+fn gpus() -> Finding {
+    match accelerator::available() {
+        Ok(count) => Finding::ok(
+            "gpus",
+            format!(
+                "{count} GPU(s): their memory can be used (FI_HMEM), copied by way of the host's (docs/guide/accelerator-memory.md)"
+            ),
+        ),
+        Err(why) => Finding::ok("gpus", format!("{why}. Programs that ask for FI_HMEM are told so")),
+    }
 }
 
 /// How short packets travel, and whether there is a faster way.
