@@ -1,6 +1,7 @@
 //! The device: owns every object and the transport endpoint, and brings the two together. Decisions are in the objects.
 
 use crate::api::*;
+use crate::completion_counter::{CompletionCounter, Counted};
 use crate::counters::Counters;
 use crate::deferred::Deferred;
 use crate::objects::Objects;
@@ -8,6 +9,7 @@ use crate::staged::DeviceEnd;
 use srd_proto::{Endpoint, Followers, PeerId, Received, Transmit};
 use srd_wire::codec::Preamble;
 use srd_wire::*;
+use std::sync::Arc;
 
 /// See the module. `now` must not run backwards from one call to the next.
 pub struct Device<M: Memory> {
@@ -269,6 +271,18 @@ impl<M: Memory> Device<M> {
         self.objects.destroy_qp(&mut self.endpoint, qpn)
     }
 
+    /// From now on the counter is told what the queue pair completes of that kind, until the queue pair is destroyed. `Busy` if
+    /// another is.
+    pub fn attach_counter(
+        &mut self,
+        qpn: Qpn,
+        what: &[Counted],
+        counter: &Arc<dyn CompletionCounter>,
+    ) -> Result<(), DeviceError> {
+        let index = self.objects.qp_index(qpn)?;
+        self.objects.qp_mut(index).attach(what, counter)
+    }
+
     /// Whether messages of a queue pair are with the transport and not yet answered.
     pub fn sends_in_flight(&self, qpn: Qpn) -> Result<bool, DeviceError> {
         let index = self.objects.qp_index(qpn)?;
@@ -325,6 +339,13 @@ impl<M: Memory> Device<M> {
     /// So many work requests came from queues in the program's memory.
     pub fn count_from_memory(&mut self, requests: u64) {
         self.objects.counters.wrs_from_memory += requests;
+    }
+
+    /// A work request of such a queue has failed before it could be posted.
+    pub fn count_refused(&mut self, qpn: Qpn, op: CompletionOp) {
+        if let Ok(index) = self.objects.qp_index(qpn) {
+            self.objects.qp(index).attached.failed(Counted::of(op));
+        }
     }
 
     /// Of messages of `least` bytes and more to that queue pair, which is an SRD one, is told as soon as their first packet is there,

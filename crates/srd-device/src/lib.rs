@@ -12,6 +12,7 @@ pub mod accelerator;
 mod address_handle;
 pub mod api;
 mod async_event;
+mod completion_counter;
 mod completion_queue;
 mod counters;
 mod deferred;
@@ -42,6 +43,7 @@ mod transport;
 mod vec_memory;
 
 pub use api::*;
+pub use completion_counter::{CompletionCounter, Counted};
 pub use counters::Counters;
 pub use device::Device;
 pub use header_memory::{HeaderMemory, HeaderPayload};

@@ -1,10 +1,12 @@
 //! Queue pairs: their numbers, their states, and what each change of state needs.
 
 use crate::api::*;
+use crate::completion_counter::{AttachedCounters, CompletionCounter, Counted};
 use crate::receive_queue::ReceiveQueue;
 use crate::send_queue::{RnrRetries, SendQueue};
 use srd_proto::Stranger;
 use srd_wire::{Qkey, Qpn};
+use std::sync::Arc;
 
 /// One queue pair.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub(crate) struct QueuePair {
     pub sq: SendQueue,
     pub rq: ReceiveQueue,
     pub counters: QpCounters,
+    /// Those of the program.
+    pub attached: AttachedCounters,
 }
 
 impl QueuePair {
@@ -44,6 +48,7 @@ impl QueuePair {
             sq: SendQueue::new(),
             rq: ReceiveQueue::new(),
             counters: QpCounters::default(),
+            attached: AttachedCounters::default(),
         }
     }
 
@@ -80,6 +85,18 @@ impl QueuePair {
                 "queue pair: receives may be posted from INIT on, not in RESET or ERR",
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// ibv_qp_attach_comp_cntr(3): "The QP must be in IBV_QPS_RESET or IBV_QPS_INIT state when attaching".
+    pub fn attach(
+        &mut self,
+        what: &[Counted],
+        counter: &Arc<dyn CompletionCounter>,
+    ) -> Result<(), DeviceError> {
+        match self.state {
+            QpState::Reset | QpState::Init => self.attached.attach(what, counter),
+            _ => Err(DeviceError::Invalid("queue pair: counters are attached in RESET and INIT only")),
         }
     }
 

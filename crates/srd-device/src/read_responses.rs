@@ -2,6 +2,7 @@
 //! has been promised and so gets, or is told why not.
 
 use crate::api::*;
+use crate::completion_counter::Counted;
 use crate::deferred::Deferred;
 use crate::inbound::{InboundMessage, Purpose, ReadResponse};
 use crate::memory_region::RemoteAccess;
@@ -98,7 +99,11 @@ impl<M: Memory> Objects<M> {
     pub fn read_response_outcome(&mut self, key: Key, outcome: Result<(), Status>) {
         let Some(answer) = self.take_read_response(key) else { return };
         match outcome {
-            Ok(()) => self.counters.rdma_read_resp_bytes += answer.payload.len() as u64,
+            Ok(()) => {
+                let bytes = answer.payload.len();
+                self.counters.rdma_read_resp_bytes += bytes as u64;
+                self.qp(answer.qp).attached.completed(Counted::RemoteRead, bytes as u32);
+            }
             Err(status @ (Status::Unresponsive | Status::Unreachable)) => {
                 // The requester may have heard us all the while, or hear us again, and would wait for ever.
                 self.deferred.push_ready(Deferred::FailRead { peer: answer.peer, read: answer.read, status });

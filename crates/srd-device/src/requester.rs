@@ -2,6 +2,7 @@
 //! to the transport, sends again what found no receive buffer, and keeps the book of reads.
 
 use crate::api::*;
+use crate::completion_counter::Counted;
 use crate::deferred::Deferred;
 use crate::inbound::ReadResponse;
 use crate::objects::Objects;
@@ -67,7 +68,7 @@ impl<M: Memory> Objects<M> {
             }
             Err(status) => {
                 self.count_posted(index);
-                self.report(index, wr.wr_id, wr.op, status);
+                self.report(index, wr.wr_id, wr.op, 0, status);
             }
         }
         Ok(())
@@ -227,7 +228,7 @@ impl<M: Memory> Objects<M> {
         let (index, wr_id, op, len) = (request.qp, request.wr_id, request.op, request.len);
         self.counters.send_wrs += 1;
         self.counters.send_bytes += len as u64;
-        self.report(index, wr_id, op, Status::Ok);
+        self.report(index, wr_id, op, len, Status::Ok);
     }
 
     /// Hands a request's message to the transport.
@@ -378,12 +379,12 @@ impl<M: Memory> Objects<M> {
             }
             _ => {}
         }
-        self.report(request.qp, request.wr_id, request.op, status);
+        self.report(request.qp, request.wr_id, request.op, request.len, status);
     }
 
     /// Makes the completion of a send work request.
     #[inline]
-    fn report(&mut self, index: u32, wr_id: u64, op: SendOp, status: Status) {
+    fn report(&mut self, index: u32, wr_id: u64, op: SendOp, len: u32, status: Status) {
         let failed = status != Status::Ok;
         let op = completion_op(op);
         if failed {
@@ -397,6 +398,10 @@ impl<M: Memory> Objects<M> {
         let qp = self.qp_mut(index);
         qp.counters.sends_completed += 1;
         qp.counters.sends_failed += failed as u64;
+        match failed {
+            false => qp.attached.completed(Counted::of(op), len),
+            true => qp.attached.failed(Counted::of(op)),
+        }
         let (cq, qpn) = (qp.init.send_cq, qp.qpn);
         self.complete(cq, Completion::bare(wr_id, op, qpn, status));
     }

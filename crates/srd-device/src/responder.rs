@@ -2,6 +2,7 @@
 //! their bytes, and completes receives. What becomes of their reads is in [`crate::read_responses`].
 
 use crate::api::*;
+use crate::completion_counter::Counted;
 use crate::inbound::{InboundMessage, Purpose};
 use crate::keepalive::KEEPALIVE_QPN;
 use crate::memory_region::RemoteAccess;
@@ -358,6 +359,7 @@ impl<M: Memory> Objects<M> {
         }
         self.counters.recv_wrs += 1;
         self.counters.recv_bytes += message.len as u64;
+        self.qp(inbound.qp).attached.completed(Counted::Recv, message.len);
         if let Some(completion) = self.received(inbound.qp, inbound.skip, &receive, message) {
             self.complete_receive(inbound.qp, completion);
         }
@@ -406,6 +408,7 @@ impl<M: Memory> Objects<M> {
     fn write_complete(&mut self, index: u32, receive: Option<Receive>, message: &Incoming) {
         let Op::Write { route, imm, .. } = message.op else { return };
         self.counters.rdma_write_recv_bytes += message.len as u64;
+        self.qp(index).attached.completed(Counted::RemoteWrite, message.len);
         if imm.is_none() {
             return;
         }
@@ -436,7 +439,9 @@ impl<M: Memory> Objects<M> {
 
     /// Completes a receive that no message filled.
     fn end_receive(&mut self, index: u32, wr_id: u64, status: Status) {
-        let completion = Completion::bare(wr_id, CompletionOp::Recv, self.qp(index).qpn, status);
+        let qp = self.qp(index);
+        qp.attached.failed(Counted::Recv);
+        let completion = Completion::bare(wr_id, CompletionOp::Recv, qp.qpn, status);
         self.complete_receive(index, completion);
     }
 

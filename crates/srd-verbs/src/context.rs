@@ -103,12 +103,17 @@ impl Context {
     }
 
     /// For the thread that looks at queues in memory. EOPNOTSUPP if there are to be none (`SRD_EFA_DIRECT`).
-    pub fn watch(&self) -> Outcome<Watch> {
+    pub fn watch_queues(&self) -> Outcome<Watch> {
         let wanted =
             strict::on_or_off("SRD_EFA_DIRECT", true).inspect_err(|why| log::error(format_args!("{why}")));
         if wanted != Ok(true) {
             return Err(Errno::UNSUPPORTED);
         }
+        self.watch()
+    }
+
+    /// For the thread that moves packets for a program which only looks at memory.
+    pub fn watch(&self) -> Outcome<Watch> {
         Ok(Watch {
             instance: self.instance()?.clone(),
             async_events: self.async_events.clone(),

@@ -164,7 +164,7 @@ impl Cq {
             let _ = self.in_memory.set(memory.armed.clone());
             Ok(memory)
         };
-        context.doorbells.map_cq(context.watch()?, self.id, made, CqMemory::place)
+        context.doorbells.map_cq(context.watch_queues()?, self.id, made, CqMemory::place)
     }
 
     fn wait_for_acknowledgements(&self) {

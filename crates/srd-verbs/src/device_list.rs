@@ -13,7 +13,7 @@ use srd_machine::{HwCounters, PciAddress, Tree};
 use srd_net::{Instance, Seat, log};
 use srd_wire::Gid;
 use std::path::Path;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A device. Lives as long as the process, so that pointers to it stay good after the list has been freed.
@@ -28,11 +28,13 @@ pub(crate) struct Device {
     pub strict: bool,
     /// Its GUID.
     pub guid: u64,
+    /// Completion counters that there are of it in this process.
+    pub comp_cntrs: AtomicU32,
     /// Where what it counts is added up, in a machine.
     counters: Option<HwCounters>,
 }
 
-// SAFETY: nothing in it changes after it has been made; the pointers in `ibv._ops` are never set.
+// SAFETY: nothing in it changes after it has been made but a number that is atomic; the pointers in `ibv._ops` are never set.
 unsafe impl Sync for Device {}
 // SAFETY: as above.
 unsafe impl Send for Device {}
@@ -93,6 +95,7 @@ impl Device {
             profile,
             strict: strict::is_on()?,
             guid: files.guid,
+            comp_cntrs: AtomicU32::new(0),
             counters,
         };
         fill(&mut device.ibv.name, files.name.as_bytes())?;

@@ -1,5 +1,5 @@
-//! Who notices that a program has written to the device's queues itself. For as long as a context has given such queues away a
-//! thread looks at their doorbells: all the time while there is work and a core for that. Then it sleeps, and a packet or a write to a doorbell
+//! Who notices that a program has written to the device's queues itself, and moves packets for one that reads nothing but memory: queues or
+//! completion counters. From the first of these on that a context gives away a thread looks at doorbells and for packets: all the time while there is work and a core for that. Then it sleeps, and a packet or a write to a doorbell
 //! wakes it ([`WriteTrap`]). Where the kernel tells of no writes it looks every [`SHORT_NAP`] for some time, and then every
 //! [`LONG_NAP`]. It polls like a program, so that the progress thread leaves packets to it. A program that looks at completions in
 //! memory never gives way, so where cores are few the thread must not spin: who has slept gets the core from who has not, who
@@ -48,6 +48,8 @@ pub(crate) struct Doorbells {
 #[derive(Default)]
 struct Queues {
     lists: Mutex<Lists>,
+    /// Something has been counted.
+    moved: Arc<AtomicBool>,
     closing: AtomicBool,
 }
 
@@ -55,6 +57,8 @@ struct Queues {
 struct Lists {
     qps: Vec<QpMemory>,
     cqs: Vec<CqMemory>,
+    /// Queue pairs with completion counters.
+    counted: Vec<Qpn>,
     /// Tells of writes to their doorbells.
     trap: Option<Arc<WriteTrap>>,
 }
@@ -66,17 +70,18 @@ impl Lists {
     }
 
     /// Who tells of writes to doorbells, and whether of all from now on: not if one may come that was told of before, and
-    /// not if one has come.
+    /// not if one has come. Of work that the program posts by calls, and only counts, nobody tells.
     fn arm(&mut self) -> (Option<Arc<WriteTrap>>, bool) {
         let Some(trap) = self.trap.clone() else { return (None, false) };
         let silent = self.queues().filter_map(|queue| (!queue.arm(&trap)).then_some(())).count();
         let rung = self.qps.iter().any(QpMemory::has_rung) || self.cqs.iter().any(CqMemory::has_rung);
-        (Some(trap), silent == 0 && !rung)
+        let by_calls = self.counted.iter().any(|&counted| self.qps.iter().all(|qp| qp.qpn != counted));
+        (Some(trap), silent == 0 && !rung && !by_calls)
     }
 
     /// Lets those go on that wait to write.
     fn let_ring(&mut self) {
-        let Lists { qps, cqs, trap: Some(trap) } = self else { return };
+        let Lists { qps, cqs, trap: Some(trap), .. } = self else { return };
         while let Some(at) = trap.caught() {
             qps.iter_mut().for_each(|qp| qp.let_ring(trap, at));
             cqs.iter_mut().for_each(|cq| cq.let_ring(trap, at));
@@ -134,9 +139,23 @@ impl Doorbells {
         lists.cqs.iter().find(|cq| cq.id == id).map(told).ok_or(Errno::IO)
     }
 
+    /// The queue pair has completion counters.
+    pub fn count_for(&self, qpn: Qpn) {
+        let counted = &mut self.queues.lists().counted;
+        if !counted.contains(&qpn) {
+            counted.push(qpn);
+        }
+    }
+
+    /// Where counters say that they have moved.
+    pub fn moved(&self) -> Arc<AtomicBool> {
+        self.queues.moved.clone()
+    }
+
     /// What doorbells have been rung for is taken, and then nothing more.
     pub fn forget_qp(&self, instance: &Instance, qpn: Qpn) {
         let mut lists = self.queues.lists();
+        lists.counted.retain(|&counted| counted != qpn);
         let Some(at) = lists.qps.iter().position(|qp| qp.qpn == qpn) else { return };
         let mut qp = lists.qps.swap_remove(at);
         qp.urgent().iter_mut().zip(&lists.trap).for_each(|(queue, trap)| queue.be_silent(trap));
@@ -161,7 +180,8 @@ impl Doorbells {
         }
     }
 
-    fn start(&self, watch: Watch) -> Outcome<()> {
+    /// Starts the thread, if it does not run yet.
+    pub fn start(&self, watch: Watch) -> Outcome<()> {
         let mut thread = self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if thread.is_some() {
             return Ok(());
@@ -176,11 +196,11 @@ impl Doorbells {
         let builder = std::thread::Builder::new().name("srd-doorbells".into());
         let started = builder.spawn(move || watch.run(&queues));
         *thread = Some(started.map_err(|error| {
-            log::error(format_args!("cannot start the thread that looks at doorbells: {error}; raise `ulimit -u`, or set SRD_EFA_DIRECT=off"));
+            log::error(format_args!("cannot start the thread that moves packets for queues and counters in memory: {error}; raise `ulimit -u`"));
             Errno(libc::ENOMEM)
         })?);
         log::debug(format_args!(
-            "the program has the device's queues in memory; a thread looks at their doorbells"
+            "the program reads the device's memory; a thread looks at doorbells and moves packets"
         ));
         Ok(())
     }
@@ -294,6 +314,7 @@ impl Watch {
             false // nothing is to be sent
         };
         self.instance.with_if(poll, |_, _| false)?;
+        worked |= queues.moved.swap(false, Ordering::Relaxed);
         drop(lists);
         for event in events {
             self.async_events.deliver(event, &self.objects);

@@ -10,7 +10,7 @@ use crate::layout::*;
 use crate::mr::Mr;
 use crate::profile;
 use crate::strict;
-use libc::{c_int, c_void};
+use libc::c_int;
 use std::mem::offset_of;
 
 abi! {
@@ -19,7 +19,9 @@ abi! {
         if attr.is_null() || !has_field(offset_of!(efadv_device_attr, inline_buf_size), len as usize) {
             return Err(Errno::INVALID);
         }
-        let mut device_caps = EFADV_DEVICE_ATTR_CAPS_RNR_RETRY | EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID;
+        let mut device_caps = EFADV_DEVICE_ATTR_CAPS_RNR_RETRY
+            | EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID
+            | EFADV_DEVICE_ATTR_CAPS_COMP_CNTR;
         if profile.rdma_read {
             device_caps |= EFADV_DEVICE_ATTR_CAPS_RDMA_READ;
         }
@@ -98,14 +100,5 @@ abi! {
         };
         copy_out(&nothing, attr, len as usize);
         Ok(())
-    }
-
-    exported pointer fn srd_efadv_create_comp_cntr(
-        _context: *mut ibv_context,
-        _attr: *mut c_void,
-        _efa_attr: *mut c_void,
-        _len: u32,
-    ) -> c_void {
-        Err(Errno::UNSUPPORTED)
     }
 }

@@ -607,6 +607,31 @@ srd_ffi::c_structs! {
 
     struct efadv_rq_depth_attr { comp_mask: u64, max_recv_sge: u32, }
 
+    struct ibv_comp_cntr { context: *mut ibv_context, handle: u32, }
+
+    struct ibv_comp_cntr_init_attr { comp_mask: u32, kind: c_int, flags: u32, }
+
+    struct ibv_comp_cntr_caps { max_value: u64, max_counters: u32, supported_qp_attach_ops: u32, }
+
+    struct ibv_qp_attach_comp_cntr_attr { comp_mask: u32, op_mask: u32, }
+
+    struct efadv_memory_location {
+        ptr: *mut u8,
+        dmabuf_offset: u64,
+        dmabuf_fd: c_int,
+        dmabuf_reserved: u32,
+        kind: u8,
+        reserved: [u8; 7],
+    }
+
+    struct efadv_comp_cntr_init_attr {
+        comp_mask: u64,
+        flags: u32,
+        reserved: u32,
+        comp_cntr_ext_mem: efadv_memory_location,
+        err_cntr_ext_mem: efadv_memory_location,
+    }
+
     struct efadv_mr_attr {
         comp_mask: u64,
         ic_id_validity: u16,
@@ -744,6 +769,15 @@ pub mod constant {
     /// the way of theirs. Unaffiliated, with the port in `element.port_num`.
     pub const IBV_EVENT_SRD_REMOTE_UNRESPONSIVE: c_int = 0x5344;
 
+    pub const IBV_COMP_CNTR_TYPE_WRS: c_int = 0;
+    pub const IBV_COMP_CNTR_TYPE_BYTES: c_int = 1;
+    pub const IBV_QP_ATTACH_COMP_CNTR_OP_SEND: u32 = 1 << 0;
+    pub const IBV_QP_ATTACH_COMP_CNTR_OP_RECV: u32 = 1 << 1;
+    pub const IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_READ: u32 = 1 << 2;
+    pub const IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ: u32 = 1 << 3;
+    pub const IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE: u32 = 1 << 4;
+    pub const IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE: u32 = 1 << 5;
+
     pub const IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS: u32 = 1 << 0;
     pub const IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY: u32 = 1 << 1;
     pub const IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES: c_int = 1 << 1;
@@ -761,4 +795,9 @@ pub mod constant {
     pub const EFADV_DEVICE_ATTR_CAPS_CQ_WITH_SGID: u32 = 1 << 2;
     pub const EFADV_DEVICE_ATTR_CAPS_RDMA_WRITE: u32 = 1 << 3;
     pub const EFADV_DEVICE_ATTR_CAPS_UNSOLICITED_WRITE_RECV: u32 = 1 << 4;
+    pub const EFADV_DEVICE_ATTR_CAPS_COMP_CNTR: u32 = 1 << 6;
+    pub const EFADV_MEMORY_LOCATION_VA: u8 = 0;
+    pub const EFADV_MEMORY_LOCATION_DMABUF: u8 = 1;
+    pub const EFADV_COMP_CNTR_INIT_WITH_COMP_EXTERNAL_MEM: u32 = 1 << 0;
+    pub const EFADV_COMP_CNTR_INIT_WITH_ERR_EXTERNAL_MEM: u32 = 1 << 1;
 }

@@ -79,6 +79,7 @@ pub(crate) struct Live {
     pub ahs: HashSet<Pointer<ibv_ah>>,
     pub cqs: HashSet<Pointer<ibv_cq>>,
     pub qps: HashSet<Pointer<ibv_qp>>,
+    pub comp_cntrs: HashSet<Pointer<ibv_comp_cntr>>,
 }
 
 /// See the module.

@@ -2,6 +2,7 @@
 
 use crate::ah::Ah;
 use crate::boundary::{abi, object};
+use crate::comp_cntr::CompCntr;
 use crate::context::{self, Context};
 use crate::cq::{self, Cq};
 use crate::device_list::Device;
@@ -46,9 +47,10 @@ unsafe fn end_all(live: Live) -> usize {
         live.cqs.iter().flat_map(|cq| Cq::of(cq.get())).for_each(Cq::end);
         live.mrs.iter().flat_map(|mr| object(mr.get())).for_each(Mr::end);
         live.ahs.iter().flat_map(|ah| Ah::of(ah.get())).for_each(Ah::end);
+        live.comp_cntrs.iter().flat_map(|cntr| object(cntr.get())).for_each(CompCntr::end);
         live.pds.iter().flat_map(|pd| Pd::of(pd.get())).for_each(Pd::end);
     }
-    live.qps.len() + live.cqs.len() + live.mrs.len() + live.ahs.len() + live.pds.len()
+    live.qps.len() + live.cqs.len() + live.mrs.len() + live.ahs.len() + live.comp_cntrs.len() + live.pds.len()
 }
 
 abi! {

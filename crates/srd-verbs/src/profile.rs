@@ -22,6 +22,10 @@ pub(crate) const MAX_PD: u32 = 1024;
 pub(crate) const MAX_MR: u32 = 262_144;
 /// Address handles.
 pub(crate) const MAX_AH: u32 = 65_000;
+/// Completion counters (`max_event_counters` of `efa_admin_cmds_defs.h`, half of it). What cards have is written nowhere.
+pub(crate) const MAX_COMP_CNTR: u32 = 4096;
+/// The highest number that one holds. libfabric takes all 64 bits for a counter of its own (`efa_user_info_set_max_cntr_value`).
+pub(crate) const MAX_COMP_CNTR_VALUE: u64 = u64::MAX >> 1;
 /// Bytes of a memory region: an address space's worth.
 pub(crate) const MAX_MR_SIZE: u64 = 1 << 47;
 /// Elements of a send.

@@ -92,7 +92,7 @@ impl Qp {
         self.ex.get().cast()
     }
 
-    fn context(&self) -> &Context {
+    pub fn context(&self) -> &Context {
         // SAFETY: a context outlives its objects, and nobody writes to the field.
         unsafe { Context::of((*self.pointer()).context) }.expect("it was there when this was made")
     }
@@ -118,7 +118,7 @@ impl Qp {
     /// As many entries as libefa's `efa_setup_qp` makes: a receive takes one for each element.
     fn give_memory(&self) -> Outcome<[Place; 2]> {
         let context = self.context();
-        let watch = context.watch()?;
+        let watch = context.watch_queues()?;
         let init = watch.instance.with(|device, _| device.query_qp(self.qpn))??.init;
         let per_receive = init.recv_sge.max(1);
         let receives = (init.rq_depth * per_receive).max(1).next_power_of_two();

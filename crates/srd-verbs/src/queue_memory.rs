@@ -285,6 +285,7 @@ impl QpMemory {
             let _ = device.modify_qp(now, self.qpn, to_error);
         }
         device.count_from_memory(taken.requests);
+        taken.refused.iter().for_each(|(_, completion)| device.count_refused(self.qpn, completion.op));
         taken
     }
 

@@ -20,6 +20,11 @@ pub(crate) fn loopback() -> Result<bool, String> {
     on_or_off("SRD_EFA_LOOPBACK", true)
 }
 
+/// libefa's `efa_create_comp_cntr_impl` takes counters of work requests alone.
+pub(crate) fn check_counter_in_bytes() -> Outcome<()> {
+    Err(refuse(Errno::UNSUPPORTED, "a completion counter of bytes (IBV_COMP_CNTR_TYPE_BYTES)"))
+}
+
 /// A variable that is on or off; an error in words if it is something else.
 pub(crate) fn on_or_off(name: &str, default: bool) -> Result<bool, String> {
     let Some(value) = std::env::var_os(name) else { return Ok(default) };

@@ -24,6 +24,11 @@ fn what_is_rung_for_after_a_pause_is_noticed() {
 }
 
 #[test]
+fn counters_count_what_descriptors_ask_for() {
+    run("counted");
+}
+
+#[test]
 fn they_do_where_nobody_tells_of_writes_to_doorbells() {
     for test in ["operations", "flows", "notices", "pauses"] {
         built::run("direct", test, &[("REFUSE_USERFAULTFD", "1"), ("MESSAGES", "5000")]);

@@ -33,6 +33,12 @@ const NEWER: &[&str] = &[
     "efadv_sq_depth_attr",
     "efadv_rq_depth_attr",
     "efadv_mr_attr",
+    "efadv_memory_location",
+    "efadv_comp_cntr_init_attr",
+    "ibv_comp_cntr",
+    "ibv_comp_cntr_init_attr",
+    "ibv_comp_cntr_caps",
+    "ibv_qp_attach_comp_cntr_attr",
 ];
 
 fn is_newer(name: &str) -> bool {
@@ -44,10 +50,14 @@ fn c_type(name: &str) -> String {
     if name == "ibv_gid" { "union ibv_gid".into() } else { format!("struct {name}") }
 }
 
-/// C's name for a field: leading underscores are dropped where C has none, and `priv` is a word of Rust's.
+/// C's name for a field: leading underscores are dropped where C has none, and `priv` and `type` are words of Rust's.
 fn c_field(name: &str) -> &str {
     match name {
         "private" => "priv",
+        "kind" => "type",
+        "dmabuf_offset" => "dmabuf.offset",
+        "dmabuf_fd" => "dmabuf.fd",
+        "dmabuf_reserved" => "dmabuf.reserved",
         "_abi_placeholder1" => "ABI_placeholder1",
         "_abi_placeholder2" => "ABI_placeholder2",
         "_abi_placeholder3" => "_ABI_placeholder3",

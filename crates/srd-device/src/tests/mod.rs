@@ -1,6 +1,7 @@
 //! The objects without a transport: what they hand over is looked at, and peers say whatever a test wants. What shows
 //! between two whole devices is tested in `tests/`.
 
+mod completion_counters;
 mod model;
 mod objects;
 mod requester;

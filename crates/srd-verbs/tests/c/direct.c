@@ -1,6 +1,6 @@
 /* The device's queues, written and read by the program itself as libfabric's direct data path does. Offsets are those of
  * rdma-core's providers/efa/efa_io_defs.h. */
-#include "two.h"
+#include "comp_cntr.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -656,6 +656,74 @@ static void pauses(void)
 	two_processes(pauses_here, pauses_there);
 }
 
+/* ---- counters of queue pairs whose queues are in memory, and nobody reads completions ---- */
+
+static void counted_side(struct side *s, bool first)
+{
+	set_up(s);
+	s->qp = create_srd(s, 0);
+	uint64_t counts[3] = { 0 };
+	struct comp_cntr *cntrs[3];
+	for (int i = 0; i < 3; i++) {
+		struct comp_cntr_init attr = { .type = WRS };
+		struct efa_comp_cntr_init efa = { .flags = COMP_MEMORY, .comp.ptr = (uint8_t *)&counts[i] };
+		cntrs[i] = efadv_create_comp_cntr(s->context, &attr, &efa, sizeof(efa));
+		CHECK(cntrs[i]);
+		CHECK_EQUAL(attach(s->qp, cntrs[i], (uint32_t[]){ SEND, RECV, WRITE | REMOTE_WRITE }[i]), 0);
+	}
+	to_init(s->qp);
+	to_rts(s->qp, 7);
+	introduce(s);
+	struct queues q = map(s);
+	for (int i = 0; i < DEPTH; i++)
+		receive(s, &q, i, 64 * i, 64, 1);
+	ring(q.rq.doorbell, q.received);
+	meet(s);
+	for (uint64_t i = 1; i <= DEPTH / 2; i++) {
+		if (!first)
+			wait_for(&counts[1], i);
+		uint8_t *e = begin_entry(s, &q, i, OP_SEND | INLINE);
+		e[6] = 4;
+		ring(q.sq.doorbell, q.sent);
+		wait_for(&counts[0], i);
+		if (first)
+			wait_for(&counts[1], i);
+	}
+	rdma_entry(s, &q, 1, OP_WRITE, 0, 0, AT_PEER, 70000);
+	ring(q.sq.doorbell, q.sent);
+	wait_for(&counts[2], 2);
+	/* What is refused before it is sent. */
+	elements(s, &q, 3, (size_t[]){ BUFFER - 1 }, (uint32_t[]){ 2 }, 1);
+	ring(q.sq.doorbell, q.sent);
+	wait_failed(cntrs[0], 1);
+	begin_entry(s, &q, 4, OP_SEND)[3] ^= 1; /* of another round */
+	ring(q.sq.doorbell, q.sent);
+	wait_failed(cntrs[0], 2);
+	meet(s);
+	CHECK_EQUAL(ibv_destroy_ah(s->ah), 0);
+	CHECK_EQUAL(ibv_destroy_qp(s->qp), 0);
+	s->ah = NULL;
+	s->qp = NULL;
+	for (int i = 0; i < 3; i++)
+		CHECK_EQUAL(ibv_destroy_comp_cntr(cntrs[i]), 0);
+	tear_down(s);
+}
+
+static void counted_here(struct side *s)
+{
+	counted_side(s, true);
+}
+
+static void counted_there(struct side *s)
+{
+	counted_side(s, false);
+}
+
+static void counted(void)
+{
+	two_processes(counted_here, counted_there);
+}
+
 /* Like a container that refuses userfaultfd(2). */
 static void refuse_userfaultfd(void)
 {
@@ -677,7 +745,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		{ "operations", operations }, { "flows", flows }, { "rubbish", rubbish }, { "notices", notices },
 		{ "overrun", overrun },	      { "gone", gone },	  { "strict", strict },	  { "pauses", pauses },
-		{ 0 },
+		{ "counted", counted },     { 0 },
 	};
 	return run_test(tests, argc, argv);
 }
