@@ -80,6 +80,7 @@ static void data_here(struct side *s)
 		post(s, i, IBV_WC_SEND, 0, 0, sends[i]);
 		expect(next(s), i, IBV_WC_SUCCESS, IBV_WC_SEND);
 	}
+	meet(s); /* what is written now lies where they have arrived */
 	for (unsigned i = 0; i < 5; i++) {
 		uint32_t len = lengths[i];
 		fill(s->buffer, len, 40 + i);
@@ -119,6 +120,7 @@ static void data_there(struct side *s)
 		CHECK_EQUAL(get(gpu + 4096 + 9000 * i, s->buffer, sends[i]), 0);
 		check_fill(s->buffer, sends[i], i);
 	}
+	meet(s);
 	meet(s);
 	uint32_t len = lengths[4];
 	CHECK_EQUAL(get(gpu + 64, s->buffer, len), 0);
