@@ -86,7 +86,7 @@ step "lints" cargo clippy --release --workspace --all-targets --quiet -- -D warn
 step "build" scripts/build.sh || finish
 mapfile -t checked < <(scripts/checked_packages.sh)
 # Tests wait more than they compute, so what the next step runs is compiled meanwhile, as far as nobody else wants a core.
-nice -n 19 cargo test --profile checked --quiet --no-run --jobs 1 "${checked[@]}" >target/checked.log 2>&1 &
+nice -n 19 cargo test --profile checked --quiet --no-run "${checked[@]}" >target/checked.log 2>&1 &
 step "unit and property tests" cargo test --release --workspace --quiet --no-fail-fast "${checked[@]/#--package/--exclude}"
 step "with overflow checks" cargo test --profile checked --quiet --no-fail-fast "${checked[@]}"
 step "fuzz targets on their corpus" scripts/fuzz.sh corpus
