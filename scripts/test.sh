@@ -51,6 +51,9 @@ trap 'echo; echo "test: interrupted"; trap - INT; kill -INT $$' INT
 
 mkdir -p target
 
+# A test that hangs fails and says where it waits. The longest binary takes a minute on a quiet machine.
+export "CARGO_TARGET_$(uname -m | tr a-z A-Z)_UNKNOWN_LINUX_GNU_RUNNER=$PWD/scripts/within.sh 600"
+
 # ONLY="proto msg": the tests of these crates, deterministic ones with overflow checks; or of the parts named here.
 only() { # PART
   local crate=srd-$1 profile=release

@@ -4,22 +4,16 @@ and in many.
 
     mooncake_check.py N    over the first N of this machine's devices
 
-The parent initiates; its child is the target. Mooncake asks its peers for keys and addresses itself, over TCP; the target's name, where
-its memory is, and what it found there go through a pipe.
+Mooncake asks its peers for keys and addresses itself, over TCP; it wants to be told the target's name and where its memory is.
 """
 
-import multiprocessing
 import os
 import sys
-import time
 from multiprocessing.connection import Connection
 
 from mooncake.engine import TransferEngine
 
-from pieces import REGION, Region, Transfer, transfers
-
-LIMIT_S = 60
-"""An answer takes longer than that only if the other side has hung; Mooncake's own limit is 30 s."""
+from pieces import REGION, Region, Transfer, initiate, run, serve, start_of_target
 
 
 class Side:
@@ -35,54 +29,22 @@ class Side:
             raise RuntimeError("memory cannot be registered")
 
 
-def target(devices: str, pipe: Connection) -> None:
-    try:
-        side = Side(devices)
-        pipe.send((side.name, side.region.base))
-        for transfer in transfers():
-            side.region.clear(transfer.layout)
-            if transfer.operation == "READ":
-                side.region.fill(transfer)
-            pipe.send("ready")
-            pipe.recv()
-            if transfer.operation == "WRITE":
-                side.region.expect(transfer)
-            pipe.send("checked")
-        pipe.recv()  # until the other side has nothing under way
-    except Exception as error:
-        pipe.send(f"{type(error).__name__}: {error}")
-        raise
-
-
-def answer(pipe: Connection, what: str):
-    if not pipe.poll(LIMIT_S):
-        raise TimeoutError(f"the target says nothing about {what}")
-    return pipe.recv()
-
-
-def expect_answer(pipe: Connection, wanted: str, what: str) -> None:
-    if (said := answer(pipe, what)) != wanted:
-        raise AssertionError(f"{what}: the target says {said}")
-
-
-def initiator(devices: str, pipe: Connection) -> int:
+def target(pipe: Connection, devices: str) -> None:
     side = Side(devices)
-    said = answer(pipe, "its start")
-    if isinstance(said, str):
-        raise RuntimeError(f"the target does not start: {said}")
-    peer, remote_base = said
-    checked = 0
-    for transfer in transfers():
-        side.region.clear(transfer.layout)
-        if transfer.operation == "WRITE":
-            side.region.fill(transfer)
-        expect_answer(pipe, "ready", str(transfer))
+    pipe.send((side.name, side.region.base))
+    serve(side.region, pipe, lambda _: pipe.recv())
+    pipe.recv()  # until the other side has nothing under way
+
+
+def initiator(pipe: Connection, devices: str) -> int:
+    side = Side(devices)
+    peer, remote_base = start_of_target(pipe)
+
+    def move_and_tell(transfer: Transfer) -> None:
         move(side, transfer, peer, remote_base)
-        if transfer.operation == "READ":
-            side.region.expect(transfer)
         pipe.send("done")
-        expect_answer(pipe, "checked", str(transfer))
-        checked += transfer.layout.count
+
+    checked = initiate(side.region, pipe, move_and_tell)
     pipe.send("end")
     return checked
 
@@ -100,22 +62,6 @@ def move(side: Side, transfer: Transfer, peer: str, remote_base: int) -> None:
         raise AssertionError(f"{transfer}: Mooncake says {status}")
 
 
-def main() -> int:
-    known = sorted(os.listdir("/sys/class/infiniband"), key=lambda name: (len(name), name))
-    devices = ",".join(known[: int(sys.argv[1])])
-    began = time.monotonic()
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    child = context.Process(target=target, args=(devices, theirs), daemon=True)
-    child.start()
-    checked = initiator(devices, ours)
-    child.join(LIMIT_S)
-    if child.exitcode != 0:
-        print(f"mooncake_check: the target ended with {child.exitcode}", file=sys.stderr)
-        return 1
-    print(f"mooncake_check: ok, {checked} pieces checked in {time.monotonic() - began:.1f} s")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    known = sorted(os.listdir("/sys/class/infiniband"), key=lambda name: (len(name), name))
+    sys.exit(run("mooncake_check", target, initiator, ",".join(known[: int(sys.argv[1])])))

@@ -2,18 +2,16 @@
 """Checks NIXL's LIBFABRIC backend by content, between two processes: writes and reads of memory of the other, each
 with a notification, in one piece and in many, and notifications alone.
 
-The parent initiates; its child is the target. What NIXL leaves to its users, each side's metadata and where memory is,
-goes through a pipe between them, and so does what the target found.
+NIXL leaves to its users to tell each other their metadata and where memory is.
 """
 
-import multiprocessing
 import sys
 import time
 from multiprocessing.connection import Connection
 
 from nixl_cu12._api import nixl_agent, nixl_agent_config
 
-from pieces import REGION, Layout, Region, Transfer, transfers
+from pieces import REGION, Layout, Region, Transfer, expect_answer, initiate, run, serve, start_of_target
 
 NOTIFICATIONS = 50
 LIMIT_S = 30
@@ -43,59 +41,24 @@ def descriptors(layout: Layout, base: int) -> list[tuple[int, int, int]]:
 
 
 def target(pipe: Connection) -> None:
-    try:
-        side = Side("target")
-        pipe.send((side.agent.get_agent_metadata(), side.region.base))
-        source = side.agent.add_remote_agent(pipe.recv())
-        source = source.decode() if isinstance(source, bytes) else source
-        for transfer in transfers():
-            side.region.clear(transfer.layout)
-            if transfer.operation == "READ":
-                side.region.fill(transfer)
-            pipe.send("ready")
-            side.wait_for_notification(source, str(transfer).encode())
-            if transfer.operation == "WRITE":
-                side.region.expect(transfer)
-            pipe.send("checked")
-        for k in range(NOTIFICATIONS):
-            side.wait_for_notification(source, f"notification {k}.".encode())
-        pipe.send("checked")
-        pipe.recv()  # until the other side has let go of its connections
-    except Exception as error:
-        pipe.send(f"{type(error).__name__}: {error}")
-        raise
-
-
-def expect_answer(pipe: Connection, wanted: str, what: str) -> None:
-    if not pipe.poll(LIMIT_S + 5):
-        raise TimeoutError(f"the target says nothing about {what}")
-    answer = pipe.recv()
-    if answer != wanted:
-        raise AssertionError(f"{what}: the target says {answer}")
+    side = Side("target")
+    pipe.send((side.agent.get_agent_metadata(), side.region.base))
+    source = side.agent.add_remote_agent(pipe.recv())
+    source = source.decode() if isinstance(source, bytes) else source
+    serve(side.region, pipe, lambda transfer: side.wait_for_notification(source, str(transfer).encode()))
+    for k in range(NOTIFICATIONS):
+        side.wait_for_notification(source, f"notification {k}.".encode())
+    pipe.send("checked")
+    pipe.recv()  # until the other side has let go of its connections
 
 
 def initiator(pipe: Connection) -> int:
     side = Side("initiator")
-    if not pipe.poll(LIMIT_S):
-        raise TimeoutError("the target does not start")
-    answer = pipe.recv()
-    if isinstance(answer, str):
-        raise RuntimeError(f"the target does not start: {answer}")
-    metadata, remote_base = answer
+    metadata, remote_base = start_of_target(pipe)
     peer = side.agent.add_remote_agent(metadata)
     peer = peer.decode() if isinstance(peer, bytes) else peer
     pipe.send(side.agent.get_agent_metadata())
-    checked = 0
-    for transfer in transfers():
-        side.region.clear(transfer.layout)
-        if transfer.operation == "WRITE":
-            side.region.fill(transfer)
-        expect_answer(pipe, "ready", str(transfer))
-        move(side, transfer, remote_base, peer)
-        if transfer.operation == "READ":
-            side.region.expect(transfer)
-        expect_answer(pipe, "checked", str(transfer))
-        checked += transfer.layout.count
+    checked = initiate(side.region, pipe, lambda transfer: move(side, transfer, remote_base, peer))
     for k in range(NOTIFICATIONS):
         side.agent.send_notif(peer, f"notification {k}.".encode())
     expect_answer(pipe, "checked", "notifications")
@@ -121,20 +84,5 @@ def move(side: Side, transfer: Transfer, remote_base: int, peer: str) -> None:
     side.agent.release_xfer_handle(handle)
 
 
-def main() -> int:
-    began = time.monotonic()
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    child = context.Process(target=target, args=(theirs,), daemon=True)
-    child.start()
-    checked = initiator(ours)
-    child.join(10)
-    if child.exitcode != 0:
-        print(f"nixl_check: the target ended with {child.exitcode}", file=sys.stderr)
-        return 1
-    print(f"nixl_check: ok, {checked} pieces and notifications checked in {time.monotonic() - began:.1f} s")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run("nixl_check", target, initiator))

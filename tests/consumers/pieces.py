@@ -1,8 +1,16 @@
-"""What checks of RDMA libraries in Python have in common: regions of memory whose pieces are checked by content."""
+"""What checks of RDMA libraries in Python have in common: transfers between two processes, checked by content.
+
+The parent initiates and its child is the target. What one has to know of the other goes through a pipe between them.
+"""
 
 import ctypes
 import hashlib
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 
 SIZES = [1, 8, 63, 1000, 4096, 8193, 100_000, 131_072, 1_000_003, 16 << 20]
 """Bytes: around those of packets, and of the thresholds from which libraries split what they write."""
@@ -11,6 +19,8 @@ MANY = [(64, 512), (200, 8192), (16, 200_000)]
 ITERATIONS = 3
 REGION = 32 << 20
 GUARD = b"\xa5" * 64
+LIMIT_S = 60
+"""An answer takes longer than that only if the other side has hung; the libraries' own limits are 30 s."""
 
 
 @dataclass
@@ -75,3 +85,75 @@ class Region:
                 raise AssertionError(f"{transfer}: {len(differ)} bytes of piece {k} differ, the first at {differ[0]}")
             if self.bytes[end : end + len(GUARD)] != GUARD:
                 raise AssertionError(f"{transfer}: piece {k} is longer than it should be")
+
+
+def serve(region: Region, pipe: Connection, arrived: Callable[[Transfer], None]) -> None:
+    """The target's part of all transfers; `arrived` returns when the initiator has done one."""
+    for transfer in transfers():
+        region.clear(transfer.layout)
+        if transfer.operation == "READ":
+            region.fill(transfer)
+        pipe.send("ready")
+        arrived(transfer)
+        if transfer.operation == "WRITE":
+            region.expect(transfer)
+        pipe.send("checked")
+
+
+def initiate(region: Region, pipe: Connection, move: Callable[[Transfer], None]) -> int:
+    """The initiator's part; `move` does a transfer, and lets the target know. How many pieces were checked."""
+    checked = 0
+    for transfer in transfers():
+        region.clear(transfer.layout)
+        if transfer.operation == "WRITE":
+            region.fill(transfer)
+        expect_answer(pipe, "ready", str(transfer))
+        move(transfer)
+        if transfer.operation == "READ":
+            region.expect(transfer)
+        expect_answer(pipe, "checked", str(transfer))
+        checked += transfer.layout.count
+    return checked
+
+
+def answer(pipe: Connection, what: str):
+    if not pipe.poll(LIMIT_S):
+        raise TimeoutError(f"the target says nothing about {what}")
+    return pipe.recv()
+
+
+def expect_answer(pipe: Connection, wanted: str, what: str) -> None:
+    if (said := answer(pipe, what)) != wanted:
+        raise AssertionError(f"{what}: the target says {said}")
+
+
+def start_of_target(pipe: Connection) -> tuple:
+    """What the target tells first."""
+    said = answer(pipe, "its start")
+    if isinstance(said, str):
+        raise RuntimeError(f"the target does not start: {said}")
+    return said
+
+
+def telling_failures(target: Callable, pipe: Connection, *rest) -> None:
+    try:
+        target(pipe, *rest)
+    except Exception as error:
+        pipe.send(f"{type(error).__name__}: {error}")
+        raise
+
+
+def run(name: str, target: Callable, initiator: Callable, *rest) -> int:
+    """Both sides, each with its end of the pipe. The exit status."""
+    began = time.monotonic()
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=telling_failures, args=(target, theirs, *rest), daemon=True)
+    child.start()
+    checked = initiator(ours, *rest)
+    child.join(LIMIT_S)
+    if child.exitcode != 0:
+        print(f"{name}: the target ended with {child.exitcode}", file=sys.stderr)
+        return 1
+    print(f"{name}: ok, {checked} pieces checked in {time.monotonic() - began:.1f} s")
+    return 0

@@ -174,7 +174,7 @@ abi! {
         count: usize,
         desc: *mut c_void,
         result: *mut c_void,
-        resultdesc: *mut c_void,
+        result_desc: *mut c_void,
         to: fi_addr_t,
         addr: u64,
         key: u64,
@@ -185,7 +185,7 @@ abi! {
         let ep = Endpoint::of(ep)?;
         let what = What::new(Form::Fetch, datatype, op)?;
         let operand = &elements(buf, count, what, ep.desc(desc))?;
-        let result = &elements(result, count, what, ep.desc(resultdesc))?;
+        let result = &elements(result, count, what, ep.desc(result_desc))?;
         let ranges = Ranges { operand, result, remote: &at(addr, key, result), ..Ranges::default() };
         post(ep, what, to, ranges, context, ep.default_transmit())
     }
@@ -196,7 +196,7 @@ abi! {
         desc: *mut *mut c_void,
         count: usize,
         results: *mut fi_ioc,
-        resultdesc: *mut *mut c_void,
+        result_desc: *mut *mut c_void,
         result_count: usize,
         to: fi_addr_t,
         addr: u64,
@@ -211,7 +211,7 @@ abi! {
         // The list of a read may be missing, whatever its count.
         let count = if what.op == AtomicOp::Read { 0 } else { count };
         let operand = local_elements(&mut here, iov, ep.descs(desc), count, what.size)?;
-        let result = local_elements(&mut back, results, ep.descs(resultdesc), result_count, what.size)?;
+        let result = local_elements(&mut back, results, ep.descs(result_desc), result_count, what.size)?;
         let ranges = Ranges { operand, result, remote: &at(addr, key, result), ..Ranges::default() };
         post(ep, what, to, ranges, context, ep.default_transmit())
     }
@@ -220,7 +220,7 @@ abi! {
         ep: *mut fid_ep,
         msg: *const fi_msg_atomic,
         results: *mut fi_ioc,
-        resultdesc: *mut *mut c_void,
+        result_desc: *mut *mut c_void,
         result_count: usize,
         flags: u64,
     ) {
@@ -230,7 +230,7 @@ abi! {
         let (mut here, mut back, mut there) = Default::default();
         let count = if what.op == AtomicOp::Read { 0 } else { msg.iov_count };
         let operand = local_elements(&mut here, msg.msg_iov, ep.descs(msg.desc), count, what.size)?;
-        let result = local_elements(&mut back, results, ep.descs(resultdesc), result_count, what.size)?;
+        let result = local_elements(&mut back, results, ep.descs(result_desc), result_count, what.size)?;
         let remote = remote_elements(&mut there, msg.rma_iov, msg.rma_iov_count, what.size)?;
         let ranges = Ranges { operand, result, remote, ..Ranges::default() };
         post(ep, what, msg.addr, ranges, msg.context, ep.transmit(flags))
@@ -242,9 +242,9 @@ abi! {
         count: usize,
         desc: *mut c_void,
         compare: *const c_void,
-        comparedesc: *mut c_void,
+        compare_desc: *mut c_void,
         result: *mut c_void,
-        resultdesc: *mut c_void,
+        result_desc: *mut c_void,
         to: fi_addr_t,
         addr: u64,
         key: u64,
@@ -255,8 +255,8 @@ abi! {
         let ep = Endpoint::of(ep)?;
         let what = What::new(Form::Compare, datatype, op)?;
         let operand = &elements(buf, count, what, ep.desc(desc))?;
-        let compare = &elements(compare, count, what, ep.desc(comparedesc))?;
-        let result = &elements(result, count, what, ep.desc(resultdesc))?;
+        let compare = &elements(compare, count, what, ep.desc(compare_desc))?;
+        let result = &elements(result, count, what, ep.desc(result_desc))?;
         let ranges = Ranges { operand, compare, result, remote: &at(addr, key, operand) };
         post(ep, what, to, ranges, context, ep.default_transmit())
     }
@@ -267,10 +267,10 @@ abi! {
         desc: *mut *mut c_void,
         count: usize,
         compares: *const fi_ioc,
-        comparedesc: *mut *mut c_void,
+        compare_desc: *mut *mut c_void,
         compare_count: usize,
         results: *mut fi_ioc,
-        resultdesc: *mut *mut c_void,
+        result_desc: *mut *mut c_void,
         result_count: usize,
         to: fi_addr_t,
         addr: u64,
@@ -283,8 +283,8 @@ abi! {
         let what = What::new(Form::Compare, datatype, op)?;
         let (mut here, mut with, mut back) = Default::default();
         let operand = local_elements(&mut here, iov, ep.descs(desc), count, what.size)?;
-        let compare = local_elements(&mut with, compares, ep.descs(comparedesc), compare_count, what.size)?;
-        let result = local_elements(&mut back, results, ep.descs(resultdesc), result_count, what.size)?;
+        let compare = local_elements(&mut with, compares, ep.descs(compare_desc), compare_count, what.size)?;
+        let result = local_elements(&mut back, results, ep.descs(result_desc), result_count, what.size)?;
         let ranges = Ranges { operand, compare, result, remote: &at(addr, key, operand) };
         post(ep, what, to, ranges, context, ep.default_transmit())
     }
@@ -293,10 +293,10 @@ abi! {
         ep: *mut fid_ep,
         msg: *const fi_msg_atomic,
         compares: *const fi_ioc,
-        comparedesc: *mut *mut c_void,
+        compare_desc: *mut *mut c_void,
         compare_count: usize,
         results: *mut fi_ioc,
-        resultdesc: *mut *mut c_void,
+        result_desc: *mut *mut c_void,
         result_count: usize,
         flags: u64,
     ) {
@@ -305,8 +305,8 @@ abi! {
         let what = What::new(Form::Compare, msg.datatype, msg.op)?;
         let (mut here, mut with, mut back, mut there) = Default::default();
         let operand = local_elements(&mut here, msg.msg_iov, ep.descs(msg.desc), msg.iov_count, what.size)?;
-        let compare = local_elements(&mut with, compares, ep.descs(comparedesc), compare_count, what.size)?;
-        let result = local_elements(&mut back, results, ep.descs(resultdesc), result_count, what.size)?;
+        let compare = local_elements(&mut with, compares, ep.descs(compare_desc), compare_count, what.size)?;
+        let result = local_elements(&mut back, results, ep.descs(result_desc), result_count, what.size)?;
         let remote = remote_elements(&mut there, msg.rma_iov, msg.rma_iov_count, what.size)?;
         let ranges = Ranges { operand, compare, result, remote };
         post(ep, what, msg.addr, ranges, msg.context, ep.transmit(flags))

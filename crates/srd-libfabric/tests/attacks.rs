@@ -92,6 +92,7 @@ fn service() {
     let rig = Rig::new(0);
     rig.info.set_port(SERVICE);
     let end = rig.end(0);
+    println!("begun");
     wait_for_input(&end);
     let to = end.av.insert(sockaddr([127, 0, 41, 77], 5));
     assert_eq!(end.ep.send(b"Is anybody there?", to, 1), 0);
@@ -154,15 +155,18 @@ struct Service {
 impl Service {
     fn start(base: u16, timeout_s: u32) -> Service {
         let file = format!("{}/service-{base}-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
-        let child = program("service", base, timeout_s)
+        let mut child = program("service", base, timeout_s)
             .env("SRD_STATS", format!("{file}.json"))
             .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .stderr(std::fs::File::create(&file).unwrap())
             .spawn()
             .unwrap();
-        let service = Service { child, file, at: SocketAddr::new(HERE, base + SERVICE / 128) };
-        wait_until("it does not begin", || service.count("/transport/peers_created").is_some());
-        service
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        wait_for_line(&mut lines, "begun");
+        // What it says at its end is not to find the pipe closed.
+        std::thread::spawn(move || lines.count());
+        Service { child, file, at: SocketAddr::new(HERE, base + SERVICE / 128) }
     }
 
     fn count(&self, place: &str) -> Option<u64> {
@@ -191,6 +195,12 @@ impl Drop for Service {
         let _ = std::fs::remove_file(&self.file);
         let _ = std::fs::remove_file(format!("{}.json", self.file));
     }
+}
+
+/// Until a program has said this at a line's end, after whatever the test harness has written there.
+fn wait_for_line(lines: &mut impl Iterator<Item = std::io::Result<String>>, what: &str) {
+    let found = lines.find(|line| line.as_ref().unwrap().ends_with(what));
+    assert!(found.is_some(), "it does not say {what}");
 }
 
 /// One of this file's programs.
@@ -223,12 +233,13 @@ fn a_letter_to_a_well_known_endpoint_is_answered_with_three_times_its_bytes_at_m
     forged.send_to(&letter, service.at).unwrap();
     let (mut packets, mut bytes, mut datagram) = (0, 0, [0; 65_536]);
     // Until he is given up.
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
-    while std::time::Instant::now() < end || packets == 0 {
+    let given_up = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    wait_until("the letter is not answered", || {
         if let Ok((len, _)) = forged.recv_from(&mut datagram) {
             (packets, bytes) = (packets + 1, bytes + len);
         }
-    }
+        packets > 0 && std::time::Instant::now() > given_up
+    });
     println!("one letter of {} bytes: {packets} packets of {bytes} bytes", letter.len());
     assert!(bytes <= 3 * letter.len(), "{packets} packets of {bytes} bytes for one of {}", letter.len());
     // A message of the messaging layer's was among it.
@@ -376,11 +387,7 @@ fn a_letter_in_the_name_of_a_peer_that_has_not_begun_ends_nothing_of_what_goes_t
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(caller.stdout.take().unwrap()).lines();
-        let mut says = |what: &str| {
-            let found = lines.find(|line| line.as_ref().unwrap().ends_with(what));
-            assert!(found.is_some(), "it does not say {what}");
-        };
-        says("begun");
+        wait_for_line(&mut lines, "begun");
         let mut forge = || {
             let socket = UdpSocket::bind((HERE, 0)).unwrap();
             let at = SocketAddr::new(HERE, base + SERVICE / 128);
@@ -392,7 +399,7 @@ fn a_letter_in_the_name_of_a_peer_that_has_not_begun_ends_nothing_of_what_goes_t
             forge();
         }
         caller.stdin.take().unwrap().write_all(b"\n").unwrap();
-        says("called");
+        wait_for_line(&mut lines, "called");
         if !before {
             forge();
         }

@@ -1,9 +1,10 @@
-//! Who notices that a program has written to the device's queues itself, and moves packets for one that reads nothing but memory: queues or
-//! completion counters. From the first of these on that a context gives away a thread looks at doorbells and for packets: all the time while there is work and a core for that. Then it sleeps, and a packet or a write to a doorbell
-//! wakes it ([`WriteTrap`]). Where the kernel tells of no writes it looks every [`SHORT_NAP`] for some time, and then every
-//! [`LONG_NAP`]. It polls like a program, so that the progress thread leaves packets to it. A program that looks at completions in
-//! memory never gives way, so where cores are few the thread must not spin: who has slept gets the core from who has not, who
-//! spins waits for its turn.
+//! Who notices that a program has written to the device's queues itself, and moves packets for one that reads nothing but memory:
+//! queues or completion counters. From the first of these on that a context gives away a thread looks at doorbells and for packets,
+//! all the time while there is work and a core for that. Then it sleeps, and a packet or a write to a doorbell wakes it
+//! ([`WriteTrap`]). Where the kernel tells of no writes it looks every [`SHORT_NAP`] for some time, and then every [`LONG_NAP`].
+//! It polls like a program, so that the progress thread leaves packets to it. A program that looks at completions in memory never
+//! gives way, so where cores are few the thread must not spin: who has slept gets the core from who has not, who spins waits for
+//! its turn.
 
 use crate::async_queue::AsyncQueue;
 use crate::boundary::{Errno, Outcome};
@@ -65,7 +66,7 @@ struct Lists {
 
 impl Lists {
     fn queues(&mut self) -> impl Iterator<Item = &mut Queue> {
-        let of_qps = self.qps.iter_mut().filter_map(QpMemory::urgent);
+        let of_qps = self.qps.iter_mut().map(QpMemory::urgent);
         of_qps.chain(self.cqs.iter_mut().filter_map(CqMemory::urgent))
     }
 
@@ -73,10 +74,11 @@ impl Lists {
     /// not if one has come. Of work that the program posts by calls, and only counts, nobody tells.
     fn arm(&mut self) -> (Option<Arc<WriteTrap>>, bool) {
         let Some(trap) = self.trap.clone() else { return (None, false) };
-        let silent = self.queues().filter_map(|queue| (!queue.arm(&trap)).then_some(())).count();
+        let mut armed = true;
+        self.queues().for_each(|queue| armed &= queue.arm(&trap));
         let rung = self.qps.iter().any(QpMemory::has_rung) || self.cqs.iter().any(CqMemory::has_rung);
         let by_calls = self.counted.iter().any(|&counted| self.qps.iter().all(|qp| qp.qpn != counted));
-        (Some(trap), silent == 0 && !rung && !by_calls)
+        (Some(trap), armed && !rung && !by_calls)
     }
 
     /// Lets those go on that wait to write.
@@ -115,7 +117,7 @@ impl Doorbells {
         let mut lists = self.queues.lists();
         if !lists.qps.iter().any(|qp| qp.qpn == qpn) {
             let mut made = made()?;
-            made.urgent().iter_mut().zip(&lists.trap).for_each(|(queue, trap)| queue.listen(trap));
+            lists.trap.iter().for_each(|trap| made.urgent().listen(trap));
             lists.qps.push(made);
         }
         lists.qps.iter().find(|qp| qp.qpn == qpn).map(told).ok_or(Errno::IO)
@@ -158,7 +160,7 @@ impl Doorbells {
         lists.counted.retain(|&counted| counted != qpn);
         let Some(at) = lists.qps.iter().position(|qp| qp.qpn == qpn) else { return };
         let mut qp = lists.qps.swap_remove(at);
-        qp.urgent().iter_mut().zip(&lists.trap).for_each(|(queue, trap)| queue.be_silent(trap));
+        lists.trap.iter().for_each(|trap| qp.urgent().be_silent(trap));
         if qp.has_rung() {
             let _ = instance.with(|device, now| qp.take(&mut **device, now));
         }

@@ -36,10 +36,10 @@ enum Bell {
     /// They cannot be.
     Silent,
     Armed,
-    /// One that was told of changes what stands there soon, maybe to what will come.
+    /// One that was told of changes soon what stands there, to `coming` if that is known.
     Rings {
         before: u32,
-        coming: u32,
+        coming: u16,
     },
 }
 
@@ -97,11 +97,11 @@ impl Queue {
         armed
     }
 
-    /// Lets the write go on that was told of, of what `coming` says, if that is known.
-    fn let_ring(&mut self, trap: &WriteTrap, coming: Option<u32>) {
+    /// Lets the write go on that was told of.
+    fn let_ring(&mut self, trap: &WriteTrap, coming: Option<u16>) {
         let (page, bytes) = self.bell_page();
         let before = self.doorbell(Ordering::Relaxed);
-        self.bell = Bell::Rings { before, coming: coming.unwrap_or(before) };
+        self.bell = Bell::Rings { before, coming: coming.unwrap_or(before as u16) };
         let _ = trap.release(page, bytes);
     }
 
@@ -115,7 +115,7 @@ impl Queue {
     #[inline]
     fn rung(&self) -> u16 {
         match (self.bell, self.doorbell(Ordering::Acquire)) {
-            (Bell::Rings { before, coming }, now) if now == before => coming as u16,
+            (Bell::Rings { before, coming }, now) if now == before => coming,
             (_, now) => now as u16,
         }
     }
@@ -218,8 +218,8 @@ impl QpMemory {
     }
 
     /// Where sends are written. Nobody waits for receives to be seen at once: they are taken before packets are.
-    pub fn urgent(&mut self) -> Option<&mut Queue> {
-        Some(&mut self.sends)
+    pub fn urgent(&mut self) -> &mut Queue {
+        &mut self.sends
     }
 
     /// Lets the write to its doorbell go on, if it is that which waits. What it says need not be waited for: whoever rings has
@@ -233,7 +233,7 @@ impl QpMemory {
                 written = written.wrapping_add(1);
             }
             self.ahead = written.wrapping_sub(self.sends.doorbell(Ordering::Relaxed) as u16);
-            self.sends.let_ring(trap, Some(written as u32));
+            self.sends.let_ring(trap, Some(written));
         }
     }
 

@@ -225,29 +225,23 @@ pub fn data(figures: &[(&Figure, Drawn)], command: &str, program: &str) -> serde
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use crate::sweep::batch;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn every_figure_is_made_and_says_what_was_published() {
         let figures: Vec<&Figure> = all().collect();
-        let (next, made) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        std::thread::scope(|scope| {
-            for _ in 0..std::thread::available_parallelism().map_or(1, |cores| cores.get()) {
-                scope.spawn(|| {
-                    while let Some(figure) = figures.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let mut last = 0.0;
-                        let drawn = figure.make(true, &mut |done| {
-                            assert!((last..=1.0).contains(&done), "{}: {done} after {last}", figure.name);
-                            last = done;
-                            true
-                        });
-                        made.lock().unwrap().push((*figure, drawn.expect("nobody stopped it")));
-                    }
-                });
-            }
-        });
-        let made: Vec<(&Figure, Drawn)> = made.into_inner().unwrap();
+        let drawn =
+            batch::run_all(figures.len(), batch::cores(), &AtomicBool::new(false), &|_| {}, &|number, _| {
+                let (figure, mut last) = (figures[number], 0.0);
+                figure.make(true, &mut |done| {
+                    assert!((last..=1.0).contains(&done), "{}: {done} after {last}", figure.name);
+                    last = done;
+                    true
+                })
+            });
+        let drawn = drawn.into_iter().map(|drawn| drawn.expect("nobody stopped it"));
+        let made: Vec<(&Figure, Drawn)> = figures.into_iter().zip(drawn).collect();
         for (figure, drawn) in &made {
             assert_eq!(drawn.complaints, [] as [String; 0], "{}", figure.name);
             assert!(!drawn.findings.is_empty() && drawn.chart.html().contains("<path"), "{}", figure.name);
