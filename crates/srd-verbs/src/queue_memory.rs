@@ -21,6 +21,12 @@ use srd_wire::{Qpn, Status, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+// Why a queue pair ends.
+const TOO_MANY: &str = "its doorbell was rung for more entries than its queue has free";
+const FEWER: &str = "its doorbell was rung for fewer entries than before: two threads write to it without a lock \
+                     (of libfabric, ask for FI_THREAD_SAFE)";
+const OVERFULL: &str = "more sends are written than may be before its doorbell is rung, 16 (SRD_EFA_STRICT)";
+
 /// Entries of a queue, of 16, 32 or 64 bytes, and before them a page for its doorbell, which only programs write to.
 pub(crate) struct Queue {
     pages: Pages,
@@ -120,6 +126,16 @@ impl Queue {
         }
     }
 
+    /// Whether a doorbell can have been rung with that after so many entries have been taken.
+    #[inline]
+    fn check(&self, rung: u16, taken: u16) -> Result<(), &'static str> {
+        match (rung.wrapping_sub(taken), taken.wrapping_sub(rung)) {
+            (more, _) if more as u32 <= self.count => Ok(()),
+            (_, fewer) if fewer as u32 <= self.count => Err(FEWER),
+            _ => Err(TOO_MANY),
+        }
+    }
+
     /// Writes are told of no more.
     pub fn be_silent(&mut self, trap: &WriteTrap) {
         if !matches!(self.bell, Bell::Silent) {
@@ -169,7 +185,6 @@ pub(crate) struct QpMemory {
     ahead: u16,
     /// The queue pair takes nothing any more, from now on.
     over: bool,
-    breaks: bool,
     strict: bool,
 }
 
@@ -205,7 +220,6 @@ impl QpMemory {
             received: 0,
             ahead: 0,
             over: false,
-            breaks: false,
         })
     }
 
@@ -266,21 +280,20 @@ impl QpMemory {
     /// Gives the device what doorbells have been rung for.
     pub fn take<M: Memory>(&mut self, device: &mut Device<M>, now: Time) -> Taken {
         let mut taken = Taken { requests: 0, refused: Vec::new(), broken: None };
-        let overfull = !self.over && self.is_overfull();
-        if overfull {
-            (self.over, self.breaks) = (true, true);
-        } else if !self.over {
-            // Receives first: who posts one and then asks for the answer may have rung for both.
-            let done = self
-                .take_receives(device, &mut taken)
-                .and_then(|()| self.take_sends(device, now, &mut taken));
-            (self.over, self.breaks) = (done.is_none(), done.is_none());
+        if self.over {
+            return taken;
         }
-        if std::mem::take(&mut self.breaks) {
-            taken.broken = Some(match overfull {
-                true => "more sends are written than may be before its doorbell is rung, 16 (SRD_EFA_STRICT)",
-                false => "its doorbell was rung for more entries than its queue has free",
-            });
+        if self.is_overfull() {
+            (self.over, taken.broken) = (true, Some(OVERFULL));
+        } else {
+            // Receives first: who posts one and then asks for the answer may have rung for both.
+            taken.broken = self
+                .take_receives(device, &mut taken)
+                .and_then(|()| self.take_sends(device, now, &mut taken))
+                .err();
+            self.over = taken.broken.is_some();
+        }
+        if taken.broken.is_some() {
             let to_error = QpModify { state: Some(QpState::Err), ..QpModify::default() };
             let _ = device.modify_qp(now, self.qpn, to_error);
         }
@@ -289,14 +302,17 @@ impl QpMemory {
         taken
     }
 
-    fn take_sends<M: Memory>(&mut self, device: &mut Device<M>, now: Time, taken: &mut Taken) -> Option<()> {
+    fn take_sends<M: Memory>(
+        &mut self,
+        device: &mut Device<M>,
+        now: Time,
+        taken: &mut Taken,
+    ) -> Result<(), &'static str> {
         let rung = self.sends.rung();
         if rung != self.sent && self.sent.wrapping_sub(rung) <= self.ahead {
-            return Some(()); // it was rung for less than was written
+            return Ok(()); // it was rung for less than was written
         }
-        if rung.wrapping_sub(self.sent) as u32 > self.sends.count {
-            return None;
-        }
+        self.sends.check(rung, self.sent)?;
         while self.sent != rung {
             let entry = self.sends.read::<SEND_ENTRY>(self.sent);
             let request = descriptors::request_of(&entry);
@@ -309,8 +325,8 @@ impl QpMemory {
             };
             match posted {
                 Ok(()) => taken.requests += 1,
-                Err(Refusal::Later) => return Some(()),
-                Err(Refusal::Broken) => return None,
+                Err(Refusal::Later) => return Ok(()),
+                Err(Refusal::Broken) => return Err(TOO_MANY),
                 Err(Refusal::Fail(status)) => {
                     let op = descriptors::op_of(&entry);
                     taken.refused.push((self.send_cq, failed(request, op, self.qpn, status)));
@@ -318,14 +334,16 @@ impl QpMemory {
             }
             self.sent = self.sent.wrapping_add(1);
         }
-        Some(())
+        Ok(())
     }
 
-    fn take_receives<M: Memory>(&mut self, device: &mut Device<M>, taken: &mut Taken) -> Option<()> {
+    fn take_receives<M: Memory>(
+        &mut self,
+        device: &mut Device<M>,
+        taken: &mut Taken,
+    ) -> Result<(), &'static str> {
         let rung = self.receives.rung();
-        if rung.wrapping_sub(self.received) as u32 > self.receives.count {
-            return None;
-        }
+        self.receives.check(rung, self.received)?;
         while self.received != rung {
             let mut sges = [Sge::default(); MAX_RECV_SGE];
             let (mut count, mut whole) = (0, false);
@@ -347,8 +365,8 @@ impl QpMemory {
             };
             match posted {
                 Ok(()) => taken.requests += 1,
-                Err(Refusal::Later) => return Some(()),
-                Err(Refusal::Broken) => return None,
+                Err(Refusal::Later) => return Ok(()),
+                Err(Refusal::Broken) => return Err(TOO_MANY),
                 Err(Refusal::Fail(status)) => {
                     let completion = failed(request as u64, CompletionOp::Recv, self.qpn, status);
                     taken.refused.push((self.recv_cq, completion));
@@ -356,7 +374,7 @@ impl QpMemory {
             }
             self.received = next;
         }
-        Some(())
+        Ok(())
     }
 
     fn receive_at(&self, index: u16) -> Receive {
@@ -552,6 +570,22 @@ impl CqMemory {
     fn tell(&mut self) {
         if self.armed.swap(false, Ordering::SeqCst) {
             self.told.tell();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doorbell_says_more_than_before_and_no_more_than_there_is_room_for() {
+        let queue = Queue::new(8, SEND_ENTRY).unwrap();
+        for taken in [0, 5, u16::MAX] {
+            let check = |more: i16| queue.check(taken.wrapping_add_signed(more), taken);
+            assert!((0..=8).all(|more| check(more) == Ok(())));
+            assert!((-8..0).all(|more| check(more) == Err(FEWER)));
+            assert!([-9, 9, i16::MAX, i16::MIN].iter().all(|&more| check(more) == Err(TOO_MANY)));
         }
     }
 }

@@ -350,6 +350,8 @@ static void flows(void)
 
 /* ---- rubbish ---- */
 
+static bool back;
+
 static void rubbish_here(struct side *s)
 {
 	connect_srd(s, 0, 7);
@@ -389,8 +391,8 @@ static void rubbish_here(struct side *s)
 	e[6] = 4;
 	ring(q.sq.doorbell, q.sent);
 	expect_sent(&q, 8, OP_SEND, 0);
-	/* A doorbell beyond the queue ends it: an event, and what is rung for later is flushed or ignored, but nothing hangs. */
-	ring(q.sq.doorbell, q.sent + q.sq.num_entries + 1);
+	/* A doorbell beyond the queue, or back, ends it: an event, and what is rung for later is flushed or ignored, but nothing hangs. */
+	ring(q.sq.doorbell, q.sent + (back ? -1u : q.sq.num_entries + 1));
 	struct ibv_async_event event;
 	CHECK_EQUAL(ibv_get_async_event(s->context, &event), 0);
 	CHECK_EQUAL(event.event_type, IBV_EVENT_QP_FATAL);
@@ -415,6 +417,8 @@ static void rubbish_there(struct side *s)
 
 static void rubbish(void)
 {
+	two_processes(rubbish_here, rubbish_there);
+	back = true;
 	two_processes(rubbish_here, rubbish_there);
 }
 
