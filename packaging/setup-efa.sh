@@ -12,6 +12,8 @@ set -euo pipefail
 
 say() { printf 'setup-efa: %s\n' "$*" >&2; }
 fail() { printf 'setup-efa: error: %s\n' "$@" >&2; exit 1; }
+# `eval` of nothing succeeds, so a failure must be among the commands.
+trap 'status=$?; ((status == 0)) || [[ ${GITHUB_ENV:-} ]] || echo false' EXIT
 
 package='' over=efa
 while (($#)); do
@@ -54,12 +56,17 @@ install_wheel() { # FILE-OR-ADDRESS-OR-NAME
   # A distribution's Python that has no pip, or that pip must leave alone (PEP 668): an environment of its own, which sees the
   # distribution's pytest.
   if ! python3 -m pip --version >/dev/null 2>&1 || python3 -c 'import os, sys, sysconfig; sys.exit(sys.prefix != sys.base_prefix or not os.path.exists(os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")))'; then
-    environment=${RUNNER_TOOL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}}/opensrd
+    environment=${RUNNER_TOOL_CACHE:-${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}}
+    [[ $environment ]] || fail "HOME is not set, and an environment for Python must lie somewhere; set HOME or RUNNER_TOOL_CACHE"
+    environment=$environment/opensrd
     python3 -m venv --system-site-packages "$environment" >&2 || fail "python3 -m venv fails (Debian: apt-get install python3-venv)"
     python=$environment/bin/python
     bin=$environment/bin
   fi
-  "$python" -m pip install --disable-pip-version-check "$1" >&2 ||
+  # Two wheels of one version are taken for the same, which they are not between releases.
+  local again=()
+  [[ $1 != *.whl ]] || again=(--force-reinstall --no-deps)
+  "$python" -m pip install --disable-pip-version-check "${again[@]}" "$1" >&2 ||
     fail "pip does not install $1" "wheels are for Linux with glibc 2.28 or newer (what their name says), on x86_64 or aarch64; here: $(uname -m), $(getconf GNU_LIBC_VERSION 2>/dev/null || echo 'no glibc')"
 }
 

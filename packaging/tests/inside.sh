@@ -37,6 +37,11 @@ exchange() { # COMMAND...
   rm /tmp/exchange.*.json
 }
 
+# Fails if the command does not: with `!` before it nothing would notice.
+refused() { # COMMAND...
+  if "$@"; then echo "it should have failed: $*"; return 1; fi
+}
+
 as_user() { # COMMAND...
   setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/tmp "$@"
 }

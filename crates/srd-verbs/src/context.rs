@@ -10,7 +10,6 @@ use crate::layout::constant::*;
 use crate::layout::*;
 use crate::objects::Objects;
 use crate::profile;
-use crate::strict;
 use libc::{c_int, c_void, size_t};
 use srd_net::log;
 use srd_net::{Instance, Seat, Subscription};
@@ -104,12 +103,7 @@ impl Context {
 
     /// For the thread that looks at queues in memory. EOPNOTSUPP if there are to be none (`SRD_EFA_DIRECT`).
     pub fn watch_queues(&self) -> Outcome<Watch> {
-        let wanted =
-            strict::on_or_off("SRD_EFA_DIRECT", true).inspect_err(|why| log::error(format_args!("{why}")));
-        if wanted != Ok(true) {
-            return Err(Errno::UNSUPPORTED);
-        }
-        self.watch()
+        if self.device.direct { self.watch() } else { Err(Errno::UNSUPPORTED) }
     }
 
     /// For the thread that moves packets for a program which only looks at memory.

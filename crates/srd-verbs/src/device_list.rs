@@ -26,6 +26,8 @@ pub(crate) struct Device {
     pub profile: Profile,
     /// It refuses what EFA does ([`strict`]).
     pub strict: bool,
+    /// Programs may have the queues in memory.
+    pub direct: bool,
     /// Its GUID.
     pub guid: u64,
     /// Completion counters that there are of it in this process.
@@ -94,6 +96,7 @@ impl Device {
             address,
             profile,
             strict: strict::is_on()?,
+            direct: strict::on_or_off("SRD_EFA_DIRECT", true)?,
             guid: files.guid,
             comp_cntrs: AtomicU32::new(0),
             counters,

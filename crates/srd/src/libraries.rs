@@ -43,6 +43,9 @@ impl Libraries {
     /// there; without it, below `../lib/srd` from the directory of this executable.
     pub fn directory(self) -> anyhow::Result<PathBuf> {
         let directory = match std::env::var_os(DIRECTORY_VARIABLE) {
+            Some(directory) if directory.is_empty() => {
+                bail!("{DIRECTORY_VARIABLE} is set to nothing; set it to the directory that holds the libraries, or unset it")
+            }
             Some(directory) => self.within(Path::new(&directory)),
             None => {
                 let executable = std::env::current_exe().context("the path of this executable is unknown")?;
