@@ -56,7 +56,7 @@ sanitize:        ## tests of the crates with unsafe code under address and threa
 	@scripts/sanitize.sh
 
 install:         ## PREFIX=/usr/local: install what was built
-	@scripts/install.sh $(PREFIX)
+	@scripts/install.sh "$(PREFIX)"
 
 packages:        ## a wheel for each architecture, opensrd.deb and libfabric-srd.deb in target/packages (compiles all for glibc 2.28)
 	@scripts/setup.sh packages

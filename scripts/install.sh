@@ -5,6 +5,7 @@ cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
 
 prefix=${1:?usage: install.sh PREFIX}
 [[ $prefix == /* ]] || { echo "install: error: PREFIX must be an absolute path, is '$prefix'" >&2; exit 1; }
+[[ $prefix != *:* ]] || { echo "install: error: PREFIX has a colon, at which the loader ends a directory (ld.so(8)): '$prefix'" >&2; exit 1; }
 [[ -x target/srd/bin/srd ]] || { echo "install: error: nothing is built; run: make build" >&2; exit 1; }
 destination=${DESTDIR:-}$prefix
 # The libraries stay in directories of their own: in $prefix/lib the software EFA would take the place of the system's

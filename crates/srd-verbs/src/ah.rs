@@ -7,6 +7,7 @@ use crate::objects::Link;
 use crate::pd::Pd;
 use crate::strict;
 use srd_device::{AhNumber, PdId};
+use srd_net::log;
 use srd_wire::Gid;
 
 #[repr(C)]
@@ -67,6 +68,13 @@ abi! {
         }
         let instance = context.instance()?;
         let gid = Gid(attr.grh.dgid.raw);
+        if gid == context.device.gid() && !strict::loopback().unwrap_or(true) {
+            log::once(
+                log::Level::Warn,
+                "loopback",
+                format_args!("SRD_EFA_LOOPBACK=off: work for this device's own address never completes"),
+            );
+        }
         let number = instance.with(|device, _| device.create_ah(domain.id, gid))??;
         let ah = Box::leak(Box::new(Ah {
             ibv: ibv_ah { context: context.pointer(), pd, handle: number.0 as u32 },

@@ -159,7 +159,7 @@ impl Cq {
         let depth = unsafe { (*self.ex.get()).cqe } as u32;
         let made = || {
             let mut memory = CqMemory::new(self.id, depth, self.notice.clone())?;
-            self.polled.with(|polled| polled.drain().for_each(|completion| _ = memory.push(&completion)));
+            self.polled.with(|polled| polled.drain().for_each(|completion| memory.push(&completion)));
             self.to_poll.store(NO_QUEUE, Ordering::Relaxed);
             let _ = self.in_memory.set(memory.armed.clone());
             Ok(memory)

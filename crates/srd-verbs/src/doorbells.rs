@@ -12,7 +12,7 @@ use crate::objects::Objects;
 use crate::queue_memory::{CqMemory, QpMemory, Queue};
 use crate::write_trap::WriteTrap;
 use libc::c_int;
-use srd_device::{AsyncEvent, Completion, CqId};
+use srd_device::{AsyncEvent, CqId};
 use srd_net::{Instance, Locked, Unavailable, log};
 use srd_wire::Qpn;
 use std::os::fd::AsFd;
@@ -280,12 +280,7 @@ impl Watch {
     fn turn(&self, queues: &Queues) -> Result<bool, Unavailable> {
         let mut lists = queues.lists();
         let Lists { qps, cqs, .. } = &mut *lists;
-        let (mut worked, mut events) = (false, Vec::new());
-        let mut give = |cq: &mut CqMemory, completion: &Completion| {
-            if !cq.push(completion) {
-                events.push(AsyncEvent::CqOverrun(cq.id));
-            }
-        };
+        let mut worked = false;
         // Before packets: they may come for receives.
         for qp in qps.iter_mut().filter(|qp| qp.has_rung()) {
             let taken = self.instance.with(|device, now| qp.take(&mut **device, now))?;
@@ -293,7 +288,7 @@ impl Watch {
             worked |= taken.requests > 0 || !taken.refused.is_empty() || taken.broken.is_some();
             for (id, completion) in taken.refused {
                 if let Some(cq) = cqs.iter_mut().find(|cq| cq.id == id) {
-                    give(cq, &completion);
+                    cq.push(&completion);
                     cq.look(true);
                 }
             }
@@ -308,7 +303,7 @@ impl Watch {
                 let mut pushed = false;
                 while let Some(completion) = device.poll_cq(cq.id) {
                     pushed = true;
-                    give(cq, &completion);
+                    cq.push(&completion);
                 }
                 cq.look(pushed);
                 worked |= pushed;
@@ -317,10 +312,6 @@ impl Watch {
         };
         self.instance.with_if(poll, |_, _| false)?;
         worked |= queues.moved.swap(false, Ordering::Relaxed);
-        drop(lists);
-        for event in events {
-            self.async_events.deliver(event, &self.objects);
-        }
         Ok(worked)
     }
 

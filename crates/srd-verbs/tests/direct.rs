@@ -58,11 +58,6 @@ fn who_reads_a_channel_itself_is_told_of_entries_that_are_there() {
 }
 
 #[test]
-fn completions_of_refused_entries_that_find_no_room_are_told_of() {
-    run("overrun");
-}
-
-#[test]
 fn who_writes_beyond_a_queue_or_to_one_that_is_gone_is_stopped_there() {
     run("gone");
 }

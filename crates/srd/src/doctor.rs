@@ -1,9 +1,11 @@
 //! `srd doctor`: what would hold SRD back on this host, or between it and another, and how to mend it.
 
 mod bypass;
+mod device;
 mod finding;
 mod firewall;
 mod hops;
+mod loaded;
 mod path_mtu;
 mod paths;
 mod ports;
@@ -12,7 +14,6 @@ mod programs;
 mod provider;
 pub mod responder;
 mod system;
-mod twice;
 
 use crate::output;
 use crate::perf::control::DEFAULT_PORT;
@@ -86,7 +87,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     findings.extend(firewall::examine(options.port_base));
     findings.extend(bypass::examine());
     findings.extend(provider::examine(&options));
-    findings.extend(twice::examine());
+    findings.extend(loaded::examine());
     if let Some(host) = &args.host {
         findings.extend(towards(host, args.port, &options)?);
     }

@@ -44,7 +44,9 @@ impl Libraries {
     pub fn directory(self) -> anyhow::Result<PathBuf> {
         let directory = match std::env::var_os(DIRECTORY_VARIABLE) {
             Some(directory) if directory.is_empty() => {
-                bail!("{DIRECTORY_VARIABLE} is set to nothing; set it to the directory that holds the libraries, or unset it")
+                bail!(
+                    "{DIRECTORY_VARIABLE} is set to nothing; set it to the directory that holds the libraries, or unset it"
+                )
             }
             Some(directory) => self.within(Path::new(&directory)),
             None => {
@@ -71,6 +73,12 @@ impl Libraries {
     pub fn locate(self) -> anyhow::Result<PathBuf> {
         let directory = self.directory()?;
         let missing = self.missing(&directory);
+        if directory.as_os_str().as_encoded_bytes().contains(&b':') {
+            bail!(
+                "{}: the loader takes a colon for the end of a directory (ld.so(8)); install OpenSRD where the path has none",
+                directory.display()
+            );
+        }
         if missing.is_empty() {
             return Ok(directory);
         }

@@ -115,9 +115,14 @@ impl Choice {
             self.machine_name.clone().unwrap_or_else(|| format!("{}-{}", kind.name, std::process::id()));
         let description = describe(kind, &name, &addresses);
         let entry = registry::Entry::make(&name)?;
-        namespace::enter_new(&description, &instance_id()?, entry.path())
-            .with_context(|| format!("no machine {}", kind.name))?;
-        entry.tell(&name, kind.product)?;
+        let made = instance_id()
+            .and_then(|id| namespace::enter_new(&description, &id, entry.path()))
+            .with_context(|| format!("no machine {}", kind.name))
+            .and_then(|()| entry.tell(&name, kind.product));
+        if let Err(error) = made {
+            entry.remove();
+            return Err(error);
+        }
         raise_descriptors(description.devices.len());
         watch::start(&description);
         Ok(Some(Machine { entry }))
@@ -142,6 +147,12 @@ impl Choice {
             options.addr = srd_net::Options::from_vars(vars)?.0.addr;
             Ok(srd_net::check(&options)?.ip)
         };
+        if self.machine_addr.len() > devices {
+            bail!(
+                "--machine-addr: {} addresses, and the machine has {devices} device(s)",
+                self.machine_addr.len()
+            );
+        }
         self.machine_addr.iter().map(resolve).collect()
     }
 }
@@ -250,7 +261,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     }
     text += &format!(
         "\n{:<8} {:<16} {:>7} {:>6} {:>7} {:<6} {}\n",
-        "TYPE", "PRODUCT", "DEVICES", "GB/S", "PART", "RDMA", "FIRST"
+        "TYPE", "PRODUCT", "DEVICES", "GBIT/S", "PART", "RDMA", "FIRST"
     );
     for kind in INSTANCE_TYPES {
         let rdma = match (kind.rdma_read, kind.rdma_write) {

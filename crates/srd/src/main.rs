@@ -1,6 +1,6 @@
 //! `srd`, the command of OpenSRD: what a host offers, what holds it back, running programs over it, measuring it,
 //! simulating it.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod consumer;
 mod doctor;

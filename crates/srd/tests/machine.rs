@@ -303,6 +303,45 @@ fn nothing_is_left_when_srd_is_killed() {
 }
 
 #[test]
+fn a_machine_is_found_as_long_as_one_of_its_processes_lives() {
+    for user in users() {
+        let name = name("daemon");
+        let options = ["c5n", "--machine-name", &name];
+        let output = in_machine(user, &options, "sleep 5 >/dev/null 2>&1 </dev/null & exit 0");
+        assert!(output.status.success(), "{output:?}");
+        assert!(running(user).contains(&name), "its program has ended, another process has not");
+        let enter = ["machine", "enter", &name, "--", "ls", "/sys/class/infiniband"];
+        assert_eq!(said(&srd_as(user, &enter).output().unwrap()), "rdmap0s6\n");
+        let until = Instant::now() + Duration::from_secs(20);
+        while running(user).contains(&name) {
+            assert!(Instant::now() < until, "it is still there");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A container's root without capabilities may have neither a mount nor a user namespace.
+#[test]
+fn root_without_capabilities_is_told_what_to_do_and_leaves_nothing() {
+    if !is_root() {
+        return;
+    }
+    let name = name("bare");
+    let srd = place().join("bin/srd");
+    let output = Command::new("setpriv")
+        .args(["--bounding-set", "-sys_admin,-setfcap", "--inh-caps", "-all"])
+        .arg(&srd)
+        .args(["run", "--machine", "c5n", "--machine-name", &name, "--", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = text(&output.stderr);
+    assert!(told.contains("uid_map") && told.contains("--cap-add SYS_ADMIN"), "{told}");
+    let left = srd_net::stats_directory::private().unwrap().join(format!("machine-{name}"));
+    assert!(!left.exists(), "{}", left.display());
+}
+
+#[test]
 fn what_cannot_be_is_said_by_name() {
     for user in users() {
         let nested = in_machine(
@@ -329,6 +368,9 @@ fn what_cannot_be_is_said_by_name() {
     assert!(text(&profile.stderr).contains("unset SRD_EFA_PROFILE"), "{profile:?}");
     let empty = srd(&["run", "--machine", "c5n", "--machine-addr", "", "--", "true"]).output().unwrap();
     assert!(text(&empty.stderr).contains("--machine-addr: an address is empty"), "{empty:?}");
+    let many =
+        srd(&["run", "--machine", "c5n", "--machine-addr", "127.0.0.1,127.0.0.2", "--", "true"]).output();
+    assert!(text(&many.unwrap().stderr).contains("2 addresses, and the machine has 1 device"));
     let nowhere =
         srd(&["run", "--machine", "p5", "--machine-addr", "192.0.2.77", "--", "true"]).output().unwrap();
     assert!(!nowhere.status.success() && text(&nowhere.stderr).contains("192.0.2.77"), "{nowhere:?}");

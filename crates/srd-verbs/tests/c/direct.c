@@ -143,7 +143,9 @@ static bool consume(struct queues *q, uint8_t out[32])
 		return false;
 	memcpy(out, e, 32);
 	q->consumed++;
-	ring(q->cq.doorbell, q->consumed);
+	/* libfabric rings here only where it stops before the queue is empty: sometimes, or at the beginning and never again. */
+	if (q->consumed < 100)
+		ring(q->cq.doorbell, q->consumed);
 	return true;
 }
 
@@ -465,49 +467,14 @@ static void notices(void)
 	two_processes(notices_here, notices_there);
 }
 
-/* ---- completions that nobody consumes, of entries that are refused ---- */
-
-static void overrun_here(struct side *s)
-{
-	connect_srd(s, 0, 7);
-	struct queues q = map(s);
-	/* One is consumed, so that the device knows that the program rings; then many more than there is room for. */
-	uint32_t many = q.cq.num_entries + DEPTH;
-	for (uint32_t i = 0; i <= many; i++) {
-		begin_entry(s, &q, i, 9);
-		ring(q.sq.doorbell, q.sent);
-		uint8_t e[32], *next = q.cq.buffer + (i & (q.cq.num_entries - 1)) * 32;
-		int phase = 1 ^ (i / q.cq.num_entries & 1);
-		double end = now() + PATIENCE_S;
-		while (i <= q.cq.num_entries && (__atomic_load_n(next + 3, __ATOMIC_ACQUIRE) & 1) != phase) {
-			CHECK(now() < end); /* no completion */
-			sched_yield();
-		}
-		if (i == 0)
-			CHECK(consume(&q, e));
-	}
-	struct ibv_async_event event;
-	CHECK_EQUAL(ibv_get_async_event(s->context, &event), 0);
-	CHECK_EQUAL(event.event_type, IBV_EVENT_CQ_ERR);
-	CHECK((void *)event.element.cq == s->cq);
-	ibv_ack_async_event(&event);
-	meet(s);
-	tear_down(s);
-}
-
-static void overrun_there(struct side *s)
-{
-	connect_srd(s, 0, 7);
-	meet(s);
-	tear_down(s);
-}
-
-static void overrun(void)
-{
-	two_processes(overrun_here, overrun_there);
-}
-
 /* ---- queues that are written to when they are gone, and beyond their end ---- */
+
+static void gone_there(struct side *s)
+{
+	connect_srd(s, 0, 7);
+	meet(s);
+	tear_down(s);
+}
 
 static bool ends_by_sigsegv(uint8_t *at)
 {
@@ -543,7 +510,7 @@ static void gone_here(struct side *s)
 
 static void gone(void)
 {
-	two_processes(gone_here, overrun_there);
+	two_processes(gone_here, gone_there);
 }
 
 /* ---- SRD_EFA_STRICT ---- */
@@ -748,7 +715,7 @@ int main(int argc, char **argv)
 		refuse_userfaultfd();
 	static const struct test tests[] = {
 		{ "operations", operations }, { "flows", flows }, { "rubbish", rubbish }, { "notices", notices },
-		{ "overrun", overrun },	      { "gone", gone },	  { "strict", strict },	  { "pauses", pauses },
+		{ "gone", gone },	  { "strict", strict },	  { "pauses", pauses },
 		{ "counted", counted },     { 0 },
 	};
 	return run_test(tests, argc, argv);

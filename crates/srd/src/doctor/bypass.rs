@@ -1,6 +1,7 @@
 //! What would make a program go past OpenSRD: another libibverbs in front, variables of MPI stacks and libfabric that
 //! choose something else.
 
+use super::device;
 use super::finding::Finding;
 use crate::consumer;
 use crate::libraries::Libraries;
@@ -24,7 +25,15 @@ struct Trap {
     mend: &'static str,
 }
 
-const TRAPS: [Trap; 8] = [
+const TRAPS: [Trap; 10] = [
+    Trap {
+        name: "LD_PRELOAD",
+        harms: |value| {
+            value.split([':', ' ']).any(|file| file.contains("libibverbs") && !file.contains("/srd/efa/"))
+        },
+        what: "programs take that libibverbs, and find no software EFA",
+        mend: "unset LD_PRELOAD, or let srd run --efa --preload put its own in front",
+    },
     Trap {
         name: "FI_EFA_ENABLE_SHM_TRANSFER",
         harms: |value| !matches!(value, "0" | "false" | "no"),
@@ -56,6 +65,15 @@ const TRAPS: [Trap; 8] = [
         harms: |value| value == "ob1",
         what: "Open MPI uses its own TCP transport, not libfabric",
         mend: "export OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi",
+    },
+    Trap {
+        name: "OMPI_MCA_mtl",
+        harms: |value| match value.strip_prefix('^') {
+            Some(but) => but.split(',').any(|mtl| mtl == "ofi"),
+            None => !value.split(',').any(|mtl| mtl == "ofi"),
+        },
+        what: "Open MPI does not use libfabric",
+        mend: "export OMPI_MCA_mtl=ofi",
     },
     Trap {
         name: "MPIR_CVAR_CH4_NETMOD",
@@ -222,6 +240,19 @@ fn loaded(directory: &Path) -> Finding {
     let check = "software EFA";
     let library = Libraries::Efa.names()[0];
     let ours = directory.join(library);
+    match device::count(&ours) {
+        Ok(0) => {
+            return Finding::fail(
+                check,
+                format!("{} finds no device here; its line on standard error says why", ours.display()),
+            );
+        }
+        Ok(_) => {}
+        Err(why) => {
+            return Finding::fail(check, format!("{} cannot be loaded: {why}", ours.display()))
+                .mend("make build, or install the package for this machine");
+        }
+    }
     match resolved(library) {
         Some(found) if same_file(&found, &ours) => {
             Finding::ok(check, format!("programs load {}", found.display()))

@@ -145,7 +145,7 @@ fn directory() -> Finding {
         Ok(()) => Finding::ok("directory", format!("{} can be written", base.display())),
         Err(error) => {
             Finding::warn("directory", format!("nothing can be made in {}: {error}", base.display()))
-                .mend("export TMPDIR=/tmp")
+                .mend("export TMPDIR=DIR, a directory in which this user may make others")
         }
     }
 }

@@ -48,6 +48,10 @@ const REPLACED: [&str; 10] = [
     "/sys/devices/virtual/dmi/id/chassis_asset_tag",
 ];
 
+/// What helps where a container keeps the machine from being made.
+const CONTAINER: &str = "start the container with --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
+                         (docker, podman), or start it within a machine on the host";
+
 /// How a file system on top is mounted.
 const SMALL: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NOEXEC);
 
@@ -60,15 +64,21 @@ pub fn enter_new(machine: &Description, instance_id: &str, own: &Path) -> anyhow
             .map_err(|error| refused(first, error))?;
         // The same numbers inside and outside, so that programs find themselves to be who they are.
         let map = |file: &str, text: String| {
-            fs::write(format!("/proc/self/{file}"), text)
-                .with_context(|| format!("cannot write /proc/self/{file}"))
+            let path = format!("/proc/self/{file}");
+            fs::write(&path, text).map_err(|error| cannot_map(&path, &error))
         };
         map("setgroups", "deny".to_owned())?;
         map("uid_map", format!("{user} {user} 1"))?;
         map("gid_map", format!("{group} {group} 1"))?;
     }
     // What the host mounts later appears here, too; what is mounted here, nowhere else.
-    mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_SLAVE, NOTHING).map_err(cannot_mount)?;
+    mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_SLAVE, NOTHING).map_err(|error| match error {
+        Errno::EINVAL => anyhow!(
+            "/ is a directory of another file system here, as in a chroot, and no place for mounts; start the machine outside of it, or \
+             make the directory a mount of its own before: `mount --rbind DIR DIR`"
+        ),
+        other => cannot_mount(other),
+    })?;
     fill_sys(machine, instance_id)?;
     fill_dev(machine)?;
     let above = own.parent().context("a machine's directory lies in another")?;
@@ -104,6 +114,11 @@ pub fn enter(pid: i32) -> anyhow::Result<()> {
 /// Why there are no namespaces, and what to do.
 fn refused(mounts: Errno, user: Errno) -> anyhow::Error {
     let setting = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    let what = format!(
+        "neither a mount namespace ({}) nor a user namespace ({}) is permitted here",
+        mounts.desc(),
+        user.desc()
+    );
     let advice = if setting("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
         "this host keeps user namespaces from its users: `sysctl -w kernel.unprivileged_userns_clone=1`, or run srd as root"
     } else if setting("/proc/sys/user/max_user_namespaces").as_deref() == Some("0") {
@@ -111,15 +126,18 @@ fn refused(mounts: Errno, user: Errno) -> anyhow::Error {
     } else if user == Errno::EINVAL {
         "this kernel has no user namespaces (CONFIG_USER_NS): run srd as root"
     } else if setting("/proc/self/status").is_some_and(|status| status.contains("Seccomp:\t2")) {
-        "this container's seccomp profile forbids it: start the container with --cap-add SYS_ADMIN --security-opt \
-         seccomp=unconfined --security-opt apparmor=unconfined (docker, podman), or start it within a machine on the host"
+        return anyhow!("{what}; a seccomp profile forbids it: {CONTAINER}");
     } else {
         "run srd as root, or where users may have namespaces of their own"
     };
+    anyhow!("{what}; {advice}")
+}
+
+/// user_namespaces(7): who maps root's number needs CAP_SETFCAP.
+fn cannot_map(path: &str, error: &io::Error) -> anyhow::Error {
     anyhow!(
-        "neither a mount namespace ({}) nor a user namespace ({}) is permitted here; {advice}",
-        mounts.desc(),
-        user.desc()
+        "cannot write {path} ({error}): this user may not be in a user namespace of its own, as root without its capabilities; run srd as \
+         another user, or {CONTAINER}"
     )
 }
 
@@ -129,8 +147,7 @@ fn cannot_mount(error: Errno) -> anyhow::Error {
         "AppArmor keeps users from mounting in namespaces of their own: `sysctl -w \
          kernel.apparmor_restrict_unprivileged_userns=0`, or run srd as root"
     } else {
-        "in a container, start it with --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or \
-         start it within a machine on the host"
+        CONTAINER
     };
     anyhow!("nothing may be mounted in the machine's namespace ({}); {advice}", error.desc())
 }

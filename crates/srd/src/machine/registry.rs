@@ -32,9 +32,7 @@ impl Running {
         let is_inside =
             |pid: i32| namespace_of(&pid.to_string()).is_ok_and(|namespace| namespace == self.namespace);
         if !is_inside(self.pid) {
-            let processes = fs::read_dir("/proc").ok()?.flatten();
-            let mut pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
-            self.pid = pids.find(|&pid| is_inside(pid))?;
+            self.pid = processes_in(&self.namespace).next()?;
         }
         Some(self)
     }
@@ -42,6 +40,12 @@ impl Running {
 
 fn namespace_of(process: &str) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/{process}/ns/mnt"))
+}
+
+fn processes_in(namespace: &Path) -> impl Iterator<Item = i32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(move |pid| namespace_of(&pid.to_string()).is_ok_and(|theirs| theirs == namespace))
 }
 
 /// The directory of a machine of this process.
@@ -96,11 +100,18 @@ impl Entry {
         )
     }
 
-    /// The machine's program has ended. If others of its processes still have something in the directory, that stays until somebody
-    /// sweeps after them.
-    pub fn remove(&self) {
+    /// The machine's program has ended. While others of its processes live the machine is found, and what they have in the directory
+    /// stays until somebody sweeps after them.
+    pub fn remove(self) {
         let Some(path) = self.path_above() else { return };
-        let _ = fs::remove_file(path.join("machine"));
+        let own = nix::unistd::getpid().as_raw();
+        let told = path.join("machine");
+        let lives_on = |namespace: PathBuf| processes_in(&namespace).any(|pid| pid != own);
+        if told.exists() && namespace_of("self").is_ok_and(lives_on) {
+            // Dropping it would unlock it for those, too.
+            return std::mem::forget(self);
+        }
+        let _ = fs::remove_file(told);
         let entries = fs::read_dir(&path).into_iter().flatten().flatten();
         if entries.count() <= 1 {
             let _ = fs::remove_dir_all(&path); // the lock
@@ -138,7 +149,7 @@ pub fn find(name: Option<&str>) -> anyhow::Result<Running> {
     match (found, running.is_empty(), name) {
         (Some(found), ..) => Ok(found.clone()),
         (None, true, _) => bail!("no machine of this user runs; `srd run --machine TYPE -- CMD` starts one"),
-        (None, false, Some(name)) => bail!("no machine {name} runs; there are {}", names()),
+        (None, false, Some(name)) => bail!("no machine {name} of this user runs; there are {}", names()),
         (None, false, None) => bail!("several machines run, name one: {}", names()),
     }
 }

@@ -1,4 +1,5 @@
-//! Programs that run over OpenSRD now, and have a library twice of which there should be one: a wheel has brought its own.
+//! Programs that run over OpenSRD now, or should, and what they have loaded: a library twice of which there should be one, or
+//! another in the place of ours. A wheel, or a path in the program, has brought its own.
 
 use super::finding::Finding;
 use crate::host;
@@ -12,15 +13,27 @@ pub fn examine() -> Vec<Finding> {
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     numbers
         .filter_map(|number| {
-            let (what, mend) = twice(&fs::read_to_string(format!("/proc/{number}/maps")).ok()?)?;
+            let maps = fs::read_to_string(format!("/proc/{number}/maps")).ok()?;
+            let environment = fs::read(format!("/proc/{number}/environ")).ok()?;
+            let (what, mend) = amiss(&maps, is_led_to_efa(&environment))?;
             let name = host::read_trimmed(&format!("/proc/{number}/comm")).unwrap_or_default();
-            Some(Finding::warn("loaded twice", format!("process {number} ({name}) {what}")).mend(mend))
+            Some(Finding::warn("loaded", format!("process {number} ({name}) {what}")).mend(mend))
         })
         .collect()
 }
 
-/// What a process has twice, and what to do, by its mappings (proc(5), `/proc/PID/maps`: the path is the sixth column).
-fn twice(maps: &str) -> Option<(String, &'static str)> {
+/// Whether a process was started for the software EFA, as `srd run` and `srd env` do it.
+fn is_led_to_efa(environment: &[u8]) -> bool {
+    environment.split(|&byte| byte == 0).any(|variable| {
+        variable.strip_prefix(b"LD_LIBRARY_PATH=").is_some_and(|path| {
+            path.split(|&byte| byte == b':').any(|directory| directory.ends_with(b"srd/efa"))
+        })
+    })
+}
+
+/// What is amiss with the libraries of a process, and what to do, by its mappings (proc(5), `/proc/PID/maps`: the path is the sixth
+/// column).
+fn amiss(maps: &str, is_led_to_efa: bool) -> Option<(String, &'static str)> {
     let files: BTreeSet<&Path> =
         maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..]))).collect();
     let named = |prefix: &str| -> Vec<&Path> {
@@ -33,17 +46,24 @@ fn twice(maps: &str) -> Option<(String, &'static str)> {
             ["srd/efa", "srd/fi", "srd/fi-efa"].iter().any(|ours| directory.ends_with(ours))
         })
     };
-    if !files.iter().any(|file| is_ours(file)) {
-        return None;
-    }
+    let runs_over_ours = files.iter().any(|file| is_ours(file));
     let (ours, others): (Vec<&Path>, Vec<&Path>) =
         named("libibverbs").into_iter().partition(|file| is_ours(file));
-    if let ([_, ..], [other, ..]) = (&ours[..], &others[..]) {
-        let what = format!(
-            "has a second libibverbs, {}: what calls that one finds no software EFA",
-            other.display()
-        );
-        return Some((what, "start it with srd run --efa --preload"));
+    match (&ours[..], &others[..]) {
+        ([_, ..], [other, ..]) => {
+            let what = format!(
+                "has a second libibverbs, {}: what calls that one finds no software EFA",
+                other.display()
+            );
+            return Some((what, "start it with srd run --efa --preload"));
+        }
+        ([], [other, ..]) if is_led_to_efa => {
+            let what =
+                format!("has a libibverbs of its own, {}, and goes past the software EFA", other.display());
+            return Some((what, "start it with srd run --efa --preload"));
+        }
+        _ if !runs_over_ours => return None,
+        _ => {}
     }
     match named("libfabric")[..] {
         [first, second, ..] => {
@@ -71,7 +91,7 @@ mod tests {
     #[test]
     fn a_library_that_is_there_twice_is_named() {
         let ours = "/usr/lib/srd/efa/libibverbs.so.1";
-        let found = |files: &[&str]| twice(&mappings(files)).map(|(what, _)| what);
+        let found = |files: &[&str]| amiss(&mappings(files), false).map(|(what, _)| what);
         assert_eq!(found(&[ours, "/usr/lib/srd/efa/libefa.so.1", "/usr/lib/libfabric.so.1"]), None);
         let wheel = "/opt/site-packages/nixl.libs/libibverbs-ff3a.so.1.14";
         assert!(found(&[ours, wheel]).unwrap().contains(wheel));
@@ -79,5 +99,15 @@ mod tests {
         assert!(found(&[ours, fabrics[0], fabrics[1]]).unwrap().contains(fabrics[1]));
         assert_eq!(found(&fabrics), None, "it does not run over OpenSRD");
         assert_eq!(found(&["/usr/lib/libibverbs.so.1", wheel]), None);
+    }
+
+    #[test]
+    fn who_was_started_for_the_software_efa_and_goes_past_it_is_named() {
+        assert!(is_led_to_efa(b"HOME=/\0LD_LIBRARY_PATH=/usr/lib/srd/efa:/opt/lib\0"));
+        assert!(!is_led_to_efa(b"PATH=/usr/lib/srd/efa\0LD_LIBRARY_PATH=/opt/lib\0"));
+        let found = |files: &[&str]| amiss(&mappings(files), true).map(|(what, _)| what);
+        assert!(found(&["/opt/own/libibverbs.so.1.14"]).unwrap().contains("/opt/own/libibverbs.so.1.14"));
+        assert_eq!(found(&["/usr/lib/srd/efa/libibverbs.so.1"]), None);
+        assert_eq!(found(&["/usr/lib/libc.so.6"]), None);
     }
 }
