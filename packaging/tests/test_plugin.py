@@ -1,6 +1,10 @@
 """The pytest plugin, as a user has it: from the wheel alone."""
 
 import re
+import signal
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -85,8 +89,10 @@ def test_who_fails_or_hangs_is_named_with_its_output():
         hosts[0].popen(["sh", "-c", "echo gone; exit 4"])
         with pytest.raises(Failed, match="nobody listens on TCP port 1\nsh .*: exit status 4\ngone"):
             hosts[0].wait_for_port(1)
-        with pytest.raises(FileNotFoundError):
-            hosts[0].run(["/no/such/program"])
+        assert hosts[0].run(["/no/such/program"], check=False).returncode == 127
+        with pytest.raises(Failed, match="which program?"):
+            hosts[0].run("")
+        assert "srd" in hosts[0].run(["srd", "--version"]).stdout
 
 
 def test_programs_end_with_their_hosts():
@@ -106,6 +112,8 @@ def test_programs_end_with_their_hosts():
     [
         ({"count": 0}, "0 hosts: it is a number from 1 to 120"),
         ({"loss": 2}, "loss=2: it is a share"),
+        ({"loss": "x"}, "loss='x': it is a share"),
+        ({"dead_path": "no"}, "dead_path='no': it is True or False"),
         ({"seed": -1}, "seed=-1: it is a whole number"),
         ({"over": "tcp"}, "over='tcp': it is one of efa, provider, provider-as-efa"),
         ({"kind": "cloud"}, "kind='cloud': it is one of lab, addresses"),
@@ -147,7 +155,7 @@ def test_where_no_lab_can_be_hosts_are_addresses_and_the_report_says_why(pyteste
     )
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["efa_hosts: 1 tests with addresses of this machine (127.0.0.x); no lab: no user namespaces: the kernel says no"])
+    result.stdout.fnmatch_lines(["efa_hosts: 1 tests with addresses of this machine (127.*.x); no lab: no user namespaces: the kernel says no"])
     refused = pytester.runpytest_subprocess("--efa-hosts=lab")
     refused.stdout.fnmatch_lines(["*efa_hosts: no user namespaces: the kernel says no*"])
 
@@ -170,6 +178,47 @@ def test_one_that_fails_says_its_seed_and_how_to_repeat_it(pytester):
     again.assert_outcomes(failed=1)
     faults = re.compile(r"faults are (\S+)")
     assert faults.search(first.stdout.str())[1] == faults.search(again.stdout.str())[1]
+
+
+def test_each_call_has_its_seed_again(pytester):
+    pytester.makepyfile("def test_twice(efa_hosts): assert (efa_hosts(1).seed, efa_hosts(2).seed) == 0")
+    first = pytester.runpytest_subprocess("--efa-hosts=addresses")
+    seeds = re.search(r"assert \((\d+), (\d+)\) == 0", first.stdout.str()) or re.search(r"assert \((\d+), (\d+)", first.stdout.str())
+    repeat = re.search(r"repeat: pytest --efa-seed=(\S+) ", first.stdout.str())[1]
+    assert repeat == f"{seeds[1]},{seeds[2]}"
+    again = pytester.runpytest_subprocess(f"--efa-seed={repeat}", "--efa-hosts=addresses")
+    assert f"({seeds[1]}, {seeds[2]})" in again.stdout.str()
+
+
+def test_hosts_go_when_the_run_is_ended_or_with_the_next_one_when_it_is_killed(pytester, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(pytester.path))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # it is looked up anew
+    pytester.makepyfile(
+        """
+        def test_it(efa_hosts):
+            hosts = efa_hosts(2)
+            hosts[0].popen(["sleep", "777"])
+            open("up", "w").write(str(hosts.directory))
+            hosts[1].run(["sleep", "777"], timeout=1000)
+        """
+    )
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        up = pytester.path / "up"
+        run = subprocess.Popen([sys.executable, "-m", "pytest", "-p", "no:cacheprovider"], cwd=pytester.path, stdout=subprocess.DEVNULL)
+        while not up.exists() or not up.read_text():
+            assert run.poll() is None
+            time.sleep(0.05)
+        directory = Path(up.read_text())
+        run.send_signal(number)
+        run.wait()
+        up.unlink()
+        labs = [lab.name for lab in Path("/run/srd-lab").glob(f"efa{run.pid}x*")]
+        if number == signal.SIGTERM:
+            assert run.returncode == 143 and not directory.exists() and not labs
+        else:
+            Hosts(1).close()
+            assert not directory.exists()
+            assert not list(Path("/run/srd-lab").glob(f"efa{run.pid}x*"))
 
 
 def test_the_seed_of_the_command_line_counts_for_more(pytester):

@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -43,12 +44,14 @@ class _Lab:
     """Hosts are namespaces of a lab; a host's programs are started in its namespace."""
 
     kind = "lab"
+    NAME = re.compile(r"efa(\d+)x\d+")
 
     def __init__(self, count: int):
         self.name = f"efa{os.getpid()}x{next(_numbers)}"
         self._holder, self._enter = None, []
         try:
             self._enter = self._prefix()
+            self._sweep()
             leaf = -(-count // 2)
             # Queues that hold a burst: without faults a test shall see none.
             self.srd("up", "--leaves", "2", "--spines", "4", "--hosts-per-leaf", str(leaf), "--host-mbps", "10000", "--uplink-mbps", "10000", "--buffer-bytes", "4000000")
@@ -82,8 +85,16 @@ class _Lab:
             raise NotUsable(f"no user namespaces: {self._holder.stderr.read().strip()}")
         return ["nsenter", "--target", str(self._holder.pid), "--user", "--net", "--mount", "--preserve-credentials"]
 
-    def srd(self, action: str, *arguments: str) -> str:
-        line = [*self._enter, str(command()), "lab", action, "--lab", self.name, *arguments]
+    def _sweep(self) -> None:
+        """Removes labs of processes that were killed."""
+        for lab in Path("/run/srd-lab").glob("efa*"):
+            whose = self.NAME.fullmatch(lab.name)
+            if whose and not Path("/proc", whose[1]).exists():
+                with contextlib.suppress(NotUsable):
+                    self.srd("down", lab=lab.name)
+
+    def srd(self, action: str, *arguments: str, lab: "str | None" = None) -> str:
+        line = [*self._enter, str(command()), "lab", action, "--lab", lab or self.name, *arguments]
         answer = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if answer.returncode:
             raise NotUsable(f"srd lab {action}: {answer.stderr.strip()}")
@@ -118,14 +129,17 @@ class _Addresses:
     """Hosts are addresses of this machine's loopback interface."""
 
     kind = "addresses"
-    description = "addresses of this machine (127.0.0.x)"
 
     def __init__(self, count: int):
-        self.addresses = [f"127.0.0.{2 + host}" for host in range(count)]
+        # Tests that run side by side (pytest-xdist) have others.
+        network = f"127.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
+        self.addresses = [f"{network}.{1 + host}" for host in range(count)]
+        self.description = f"addresses of this machine ({network}.x)"
         self.names = [f"host{host}" for host in range(count)]
 
     def line(self, host: int, arguments: "list[str]", directory: str) -> "list[str]":
-        return arguments
+        # A program that is not there has exit status 127, as in a lab.
+        return ["sh", "-c", 'exec "$@"', "sh", *arguments]
 
     def fault(self, *arguments: str) -> None:
         raise NotUsable("faults of links need a lab; hosts are addresses of this machine here (loss and dead_path work)")
@@ -215,6 +229,8 @@ class Host:
     def _line(self, arguments, cwd) -> "list[str]":
         if isinstance(arguments, str):
             arguments = shlex.split(arguments)
+        if not arguments:
+            raise Failed(f"{self.name}: which program?")
         return [str(argument) for argument in arguments], str(cwd or Path.cwd())
 
     def run(self, arguments, *, timeout: float = 60, check: bool = True, env=None, cwd=None, input: "str | None" = None) -> subprocess.CompletedProcess:
@@ -276,15 +292,19 @@ class Hosts(list):
         super().__init__()
         if not (isinstance(count, int) and 1 <= count <= MOST):
             raise NotUsable(f"{count!r} hosts: it is a number from 1 to {MOST}")
-        if not 0 <= loss < 1:
+        if not (isinstance(loss, (int, float)) and 0 <= loss < 1):
             raise NotUsable(f"loss={loss!r}: it is a share, from 0 to less than 1 (0.02 is 2 %)")
+        if not isinstance(dead_path, bool):
+            raise NotUsable(f"dead_path={dead_path!r}: it is True or False; the seed says which path it is")
         if not (isinstance(seed, int) and 0 <= seed < 1 << 32):
             raise NotUsable(f"seed={seed!r}: it is a whole number from 0 to 4294967295")
         self.loss, self.dead_path, self.seed, self.over = loss, dead_path, seed, over
         # Messages between hosts go by the network, although they are on one machine.
         self.environment = {**environment(over), "SRD_SHM": "off"}
+        # `srd` is theirs, too, where its environment is not activated.
+        self.environment["PATH"] = f"{command().parent}:{self.environment.get('PATH', os.defpath)}"
         self.ground, self.why_not_lab = _found(count, kind)
-        self.directory = Path(tempfile.mkdtemp(prefix="efa-hosts-"))
+        self.directory = _directory()
         self.extend(Host(self, index) for index in range(count))
 
     def faults(self, host: int) -> str:
@@ -324,6 +344,14 @@ class Hosts(list):
 
     def __exit__(self, *_) -> None:
         self.close()
+
+
+def _directory() -> Path:
+    """A new one; those of processes that were killed go."""
+    for old in Path(tempfile.gettempdir()).glob("efa-hosts-*-*"):
+        if not Path("/proc", old.name.split("-")[2]).exists():
+            shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"efa-hosts-{os.getpid()}-"))
 
 
 def _add(total: dict, more: dict) -> None:
