@@ -46,7 +46,9 @@ impl Tree {
 
     /// Writes what there is without devices.
     pub fn begin(&self) -> io::Result<()> {
-        for directory in ["class/infiniband", "class/infiniband_verbs", "bus/pci/devices", SCRATCH] {
+        for directory in
+            ["class/infiniband", "class/infiniband_verbs", "class/pci_bus", "bus/pci/devices", SCRATCH]
+        {
             fs::create_dir_all(self.root.join(directory))?;
         }
         fs::create_dir_all(self.root.join("bus/pci/drivers").join(DRIVER))?;
@@ -146,6 +148,7 @@ impl Tree {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
             result => result?,
         }
+        self.add_bus(device)?;
         symlink("../../../bus/pci", pci.join("subsystem"))?;
         symlink(format!("../../../bus/pci/drivers/{DRIVER}"), pci.join("driver"))?;
         let below_driver = self.root.join("bus/pci/drivers").join(DRIVER).join(address);
@@ -194,6 +197,29 @@ impl Tree {
             &pci.join("config"),
             0o644,
             &pci::configuration(VENDOR_ID, device.part_id, device.pcie_gts, width),
+        )
+    }
+
+    /// The device's bus, by which aws-ofi-nccl finds the device: `class/pci_bus/DOMAIN:BUS/../../ADDRESS`.
+    fn add_bus(&self, device: &Device) -> io::Result<()> {
+        let root = device.pci.root();
+        let bus = root.trim_start_matches("pci");
+        let below = format!("devices/{root}/pci_bus/{bus}");
+        match symlink(format!("../../{below}"), self.root.join("class/pci_bus").join(bus)) {
+            // The bus of another device, or of this host.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            result => result?,
+        }
+        let directory = self.root.join(below);
+        fs::create_dir_all(&directory)?;
+        symlink(format!("../../../{root}"), directory.join("device"))?;
+        symlink("../../../../class/pci_bus", directory.join("subsystem"))?;
+        write_all(
+            &directory,
+            &[
+                ("cpuaffinity", &cpus(device.numa_node, "cpumap")),
+                ("cpulistaffinity", &cpus(device.numa_node, "cpulist")),
+            ],
         )
     }
 
@@ -299,6 +325,9 @@ mod tests {
         assert_eq!(leads("bus/pci/devices/0000:4f:00.0"), pci);
         assert_eq!(leads("bus/pci/drivers/efa/0000:4f:00.0"), pci);
         assert_eq!(leads("bus/pci/devices/0000:4f:00.0/subsystem"), "bus/pci");
+        assert_eq!(leads("class/pci_bus/0000:4f/../../0000:4f:00.0"), pci);
+        assert_eq!(leads("class/pci_bus/0000:4f/device"), "devices/pci0000:4f");
+        assert_eq!(leads("class/pci_bus/0000:4f/subsystem"), "class/pci_bus");
     }
 
     #[test]

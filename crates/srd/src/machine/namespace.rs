@@ -25,10 +25,11 @@ const NOTHING: Option<&str> = None;
 const COVERED: [&str; 3] = ["/sys/bus", "/sys/class", "/sys/devices"];
 
 /// Of those below, the ones that get more entries. (Besides them, the roots of the devices on PCI.)
-const OPENED: [&str; 6] = [
+const OPENED: [&str; 7] = [
     "/sys/bus/pci",
     "/sys/bus/pci/devices",
     "/sys/bus/pci/drivers",
+    "/sys/class/pci_bus",
     "/sys/devices/virtual",
     "/sys/devices/virtual/dmi",
     "/sys/devices/virtual/dmi/id",
