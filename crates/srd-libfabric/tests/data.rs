@@ -674,3 +674,34 @@ fn a_forked_child_gets_errors() {
     end.close();
     rig.close();
 }
+
+/// As with libfabric's efa, which waits in `fi_close` until what was posted has gone.
+#[test]
+fn what_was_posted_before_its_endpoint_closes_arrives() {
+    const WRITES: usize = 100;
+    let (rig, other) = (Rig::new(0), Rig::new(0));
+    let b = other.end(0);
+    let memory = vec![0u8; WRITES * 64];
+    let mr = other.register(memory.as_ptr() as u64, memory.len(), REMOTE_WRITE, 7).unwrap();
+    for round in 1..=3u8 {
+        let a = rig.end(0);
+        let to_b = a.av.insert(b.ep.address());
+        let from = [round; 64];
+        for write in 0..WRITES as u64 {
+            assert_eq!(a.ep.rma(false, &from, to_b, 64 * write, mr.key(), write, write, REMOTE_CQ_DATA), 0);
+        }
+        a.close();
+        let mut seen: Vec<u64> = (0..WRITES).map(|_| b.cq.next().data).collect();
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..WRITES as u64), "round {round}");
+        // SAFETY: bytes of `memory`, which others write to.
+        assert!(
+            (0..memory.len()).all(|at| unsafe { std::ptr::read_volatile(&memory[at]) } == round),
+            "round {round}"
+        );
+    }
+    close(mr.0).unwrap();
+    b.close();
+    rig.close();
+    other.close();
+}
