@@ -109,6 +109,11 @@ impl Setting {
     }
 }
 
+/// Whether this value of LD_PRELOAD puts another libibverbs in front of the software EFA's.
+pub fn preloads_another(value: &str) -> bool {
+    value.split([':', ' ']).any(|file| file.contains("libibverbs") && !file.contains("/srd/efa/"))
+}
+
 /// Variables that put the software EFA of `directory` under a program. With `preload` the libraries are also loaded
 /// by force: for programs that bundle a libibverbs of their own under another name (the NIXL and some UCX wheels).
 pub fn efa(directory: &Path, preload: bool) -> Vec<Variable> {

@@ -54,7 +54,17 @@ impl Layer {
     /// What the program's environment needs. Says which variables of the user's that replaces.
     pub fn variables(&self) -> anyhow::Result<Vec<Variable>> {
         let (variables, replaced) = match (self.provider, self.as_efa) {
-            (false, _) => (consumer::efa(&Libraries::Efa.locate()?, self.preload), Vec::new()),
+            (false, _) => {
+                let preloaded = std::env::var("LD_PRELOAD").unwrap_or_default();
+                let past = !self.preload && consumer::preloads_another(&preloaded);
+                let warning = format!(
+                    "LD_PRELOAD={preloaded}: programs find no software EFA; unset it, or add --preload"
+                );
+                (
+                    consumer::efa(&Libraries::Efa.locate()?, self.preload),
+                    past.then_some(warning).into_iter().collect(),
+                )
+            }
             (true, false) => consumer::provider(&Libraries::Provider.locate()?),
             (true, true) => consumer::provider_as_efa(&Libraries::ProviderAsEfa.locate()?),
         };

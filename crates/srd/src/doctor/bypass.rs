@@ -28,9 +28,7 @@ struct Trap {
 const TRAPS: [Trap; 10] = [
     Trap {
         name: "LD_PRELOAD",
-        harms: |value| {
-            value.split([':', ' ']).any(|file| file.contains("libibverbs") && !file.contains("/srd/efa/"))
-        },
+        harms: consumer::preloads_another,
         what: "programs take that libibverbs, and find no software EFA",
         mend: "unset LD_PRELOAD, or let srd run --efa --preload put its own in front",
     },
