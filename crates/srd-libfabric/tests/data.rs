@@ -695,10 +695,8 @@ fn what_was_posted_before_its_endpoint_closes_arrives() {
         seen.sort_unstable();
         assert!(seen.into_iter().eq(0..WRITES as u64), "round {round}");
         // SAFETY: bytes of `memory`, which others write to.
-        assert!(
-            (0..memory.len()).all(|at| unsafe { std::ptr::read_volatile(&memory[at]) } == round),
-            "round {round}"
-        );
+        let byte = |at: usize| unsafe { std::ptr::read_volatile(&memory[at]) };
+        assert!((0..memory.len()).all(|at| byte(at) == round), "round {round}");
     }
     close(mr.0).unwrap();
     b.close();
