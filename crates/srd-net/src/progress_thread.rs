@@ -29,9 +29,9 @@ pub const LONGEST_DRAIN: Nanos = Nanos::from_secs(2);
 /// host is busy with others gets a core.
 pub const LONGEST_SILENCE: Nanos = Nanos::from_millis(500);
 /// Longest that an instance that ends goes on answering.
-const LONGEST_LINGER: Nanos = Nanos::from_millis(50);
-/// And for how long nothing must arrive before it is over. Three retransmissions of a peer come within this time.
-const QUIET: Nanos = Nanos::from_millis(5);
+const LONGEST_LINGER: Nanos = Nanos::from_millis(100);
+/// And for how long nothing must arrive before it is over. A peer whose host is busy gets a core within this time, and retransmits.
+const QUIET: Nanos = Nanos::from_millis(20);
 /// If nothing has arrived for this long, nobody expects an answer.
 const LONG_AGO: Nanos = Nanos::from_millis(100);
 
