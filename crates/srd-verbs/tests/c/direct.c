@@ -394,7 +394,7 @@ static void rubbish_here(struct side *s)
 	ring(q.sq.doorbell, q.sent);
 	expect_sent(&q, 8, OP_SEND, 0);
 	/* A doorbell beyond the queue, or back, ends it: an event, and what is rung for later is flushed or ignored, but nothing hangs. */
-	ring(q.sq.doorbell, q.sent + (back ? -1u : q.sq.num_entries + 1));
+	ring(q.sq.doorbell, q.sent + (back ? -8u : q.sq.num_entries + 1)); /* back by more than a ring that was foreseen */
 	struct ibv_async_event event;
 	CHECK_EQUAL(ibv_get_async_event(s->context, &event), 0);
 	CHECK_EQUAL(event.event_type, IBV_EVENT_QP_FATAL);
