@@ -68,7 +68,7 @@ abi! {
         }
         let instance = context.instance()?;
         let gid = Gid(attr.grh.dgid.raw);
-        if gid == context.device.gid() && !strict::loopback().unwrap_or(true) {
+        if gid == context.device.gid() && !context.device.address.loops_back() {
             log::once(
                 log::Level::Warn,
                 "loopback",

@@ -30,6 +30,11 @@ impl LocalAddress {
         DeviceConfig::default().max_msg
     }
 
+    /// Whether what a device sends to itself comes back (`SRD_EFA_LOOPBACK`).
+    pub fn loops_back(&self) -> bool {
+        self.options.loopback
+    }
+
     /// A running device of this address: one for the whole process, or as many as `SRD_ENGINES` says, to which contexts are
     /// dealt in turn.
     pub fn open(&self) -> Result<(Arc<Instance>, Seat), String> {

@@ -89,7 +89,7 @@ class _Lab:
         """Removes labs of processes that were killed."""
         for lab in Path("/run/srd-lab").glob("efa*"):
             whose = self.NAME.fullmatch(lab.name)
-            if whose and not Path("/proc", whose[1]).exists():
+            if whose and not _lives(whose[1]):
                 with contextlib.suppress(NotUsable):
                     self.srd("down", lab=lab.name)
 
@@ -346,10 +346,14 @@ class Hosts(list):
         self.close()
 
 
+def _lives(pid: str) -> bool:
+    return Path("/proc", pid).exists()
+
+
 def _directory() -> Path:
     """A new one; those of processes that were killed go."""
     for old in Path(tempfile.gettempdir()).glob("efa-hosts-*-*"):
-        if not Path("/proc", old.name.split("-")[2]).exists():
+        if not _lives(old.name.split("-")[2]):
             shutil.rmtree(old, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=f"efa-hosts-{os.getpid()}-"))
 

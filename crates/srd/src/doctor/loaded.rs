@@ -46,27 +46,20 @@ fn amiss(maps: &str, is_led_to_efa: bool) -> Option<(String, &'static str)> {
             ["srd/efa", "srd/fi", "srd/fi-efa"].iter().any(|ours| directory.ends_with(ours))
         })
     };
-    let runs_over_ours = files.iter().any(|file| is_ours(file));
     let (ours, others): (Vec<&Path>, Vec<&Path>) =
         named("libibverbs").into_iter().partition(|file| is_ours(file));
-    match (&ours[..], &others[..]) {
-        ([_, ..], [other, ..]) => {
-            let what = format!(
-                "has a second libibverbs, {}: what calls that one finds no software EFA",
-                other.display()
-            );
-            return Some((what, "start it with srd run --efa --preload"));
-        }
-        ([], [other, ..]) if is_led_to_efa => {
-            let what =
-                format!("has a libibverbs of its own, {}, and goes past the software EFA", other.display());
-            return Some((what, "start it with srd run --efa --preload"));
-        }
-        _ if !runs_over_ours => return None,
-        _ => {}
+    if let [other, ..] = others[..]
+        && (is_led_to_efa || !ours.is_empty())
+    {
+        let other = other.display();
+        let what = match ours.is_empty() {
+            true => format!("has a libibverbs of its own, {other}, and goes past the software EFA"),
+            false => format!("has a second libibverbs, {other}: what calls that one finds no software EFA"),
+        };
+        return Some((what, "start it with srd run --efa --preload"));
     }
     match named("libfabric")[..] {
-        [first, second, ..] => {
+        [first, second, ..] if files.iter().any(|file| is_ours(file)) => {
             let what = format!(
                 "has two libfabrics, {} and {}: endpoints of one are unknown to the other",
                 first.display(),
