@@ -17,7 +17,7 @@ setup:           ## install what building and testing need (Debian packages, MPI
 build:           ## compile and stage: target/srd/bin/srd, the software EFA's libraries, the libfabric provider
 	@scripts/build.sh
 
-test:            ## set up, build and run every test; ONLY="proto msg": those of these crates, or abi, museum, consumers, packages, campaign, fuzz, bench
+test:            ## set up, build and run every test; ONLY="proto msg": those of these crates, or abi, simulated, museum, consumers, packages, campaign, fuzz, bench
 	@SEEDS=$(SEEDS) ONLY="$(ONLY)" scripts/test.sh
 
 demo:            ## an MPI program over OpenSRD (software EFA, libfabric provider) and over TCP while a spine fails: a table and target/demo/index.html

@@ -29,7 +29,7 @@ test_packages=(
   ibverbs-utils perftest                                               # ibv_devinfo, ib_send_lat and friends
   libfabric-bin                                                        # fi_pingpong
   openmpi-bin libopenmpi-dev                                           # Debian's Open MPI 4.1.4
-  hpcc quantum-espresso                                                # the consumer matrix's other applications
+  hpcc quantum-espresso quantum-espresso-data                          # the consumer matrix's other applications
   gfortran libcoarrays-openmpi-dev                                     # Fortran's co-arrays
   iperf3 iputils-ping tcpdump                                          # the fabric lab's tests
   valgrind                                                             # counts instructions

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # stage.sh BUILT STAGE: lays out what users run, from what cargo has built in the directory BUILT: bin/srd; the software
 # EFA's libraries, under the names programs look for, in lib/srd/efa; the libfabric provider in lib/srd/fi, and under the
-# name efa in lib/srd/fi-efa. CC is the linker's, for the software EFA.
+# name efa in lib/srd/fi-efa; the clock of simulated processes in lib/srd/sim. CC is the linker's, for the software EFA.
 set -euo pipefail
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
 
@@ -17,6 +17,8 @@ stage_provider() {
   install -m 755 "$1" "$2.new"
   mv -f "$2.new" "$2"
 }
+mkdir -p "$stage/lib/srd/sim"
+install -m 755 "$built/libsrd_preload.so" "$stage/lib/srd/sim/libsrd-time.so"
 # One library: under the second file name it calls itself efa.
 stage_provider "$built/libsrd_libfabric.so" "$stage/lib/srd/fi/libsrd-fi.so"
 stage_provider "$built/libsrd_libfabric.so" "$stage/lib/srd/fi-efa/libefa-fi.so"

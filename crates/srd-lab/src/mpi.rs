@@ -107,6 +107,39 @@ impl MpiJob {
         Ok(command)
     }
 
+    /// The command that starts all ranks on this machine, each by way of `rank`: words in front of the program. `agent`: a program that does
+    /// on this machine what ssh would do on another; Intel MPI's launcher, which shares memory between ranks of a host whatever it
+    /// is told, starts each rank on a host of its own by it.
+    pub fn command_here(&self, rank: &[OsString], agent: &Path) -> Result<Command> {
+        if self.ranks == 0 || self.program.is_empty() {
+            return Err(Error::BadJob("an MPI job has ranks and a program".into()));
+        }
+        let mut command = Command::new(self.launcher()?);
+        let ranks = self.ranks.to_string();
+        let hosts = (0..self.ranks).map(|host| format!("h{host}")).collect::<Vec<_>>().join(",");
+        let agent = agent.to_string_lossy();
+        command.args(match self.mpi {
+            Mpi::OpenMpi5 => vec!["-np", &ranks, "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"],
+            Mpi::OpenMpi4 => vec!["-np", &ranks, "--oversubscribe", "--bind-to", "none"],
+            Mpi::Mpich => vec!["-launcher", "fork", "-n", &ranks],
+            Mpi::Intel => vec![
+                "-bootstrap",
+                "ssh",
+                "-bootstrap-exec",
+                &agent,
+                "-hosts",
+                &hosts,
+                "-ppn",
+                "1",
+                "-n",
+                &ranks,
+            ],
+        });
+        command.args(&self.options).args(rank).args(&self.program);
+        command.envs(self.variables().into_iter().filter(|(name, _)| *name != "SRD_ADDR"));
+        Ok(command)
+    }
+
     /// What `srd run` puts under the program.
     fn layer(&self) -> Option<&'static str> {
         match self.transport {

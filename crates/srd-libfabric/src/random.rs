@@ -1,4 +1,4 @@
-//! Random numbers of the system.
+//! Random numbers.
 
 use crate::boundary::{Errno, Outcome};
 use std::num::NonZeroU32;
@@ -6,12 +6,8 @@ use std::num::NonZeroU32;
 /// A number that nobody can guess.
 pub(crate) fn random() -> Outcome<NonZeroU32> {
     loop {
-        let mut bytes = [0; 4];
-        // SAFETY: room for four bytes.
-        if unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } != 4 {
-            return Err(Errno::IO);
-        }
-        if let Some(number) = NonZeroU32::new(u32::from_ne_bytes(bytes)) {
+        let number = srd_net::random().map_err(|_| Errno::IO)?;
+        if let Some(number) = NonZeroU32::new(number as u32) {
             return Ok(number);
         }
     }

@@ -1,6 +1,7 @@
 //! The clock of all instances of this process.
 
 use crate::sys::process::monotonic_ns;
+use crate::sys::simulated;
 use srd_wire::{Nanos, Time};
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,6 +12,9 @@ static ORIGIN: OnceLock<u64> = OnceLock::new();
 /// subtraction meets zero).
 #[inline]
 pub fn now() -> Time {
+    if let Some(library) = simulated::known() {
+        return Time(1_000_000_000 + library.now());
+    }
     let origin = *ORIGIN.get_or_init(monotonic_ns);
     Time(1_000_000_000 + (monotonic_ns() - origin))
 }
@@ -26,6 +30,11 @@ pub struct KernelClock {
 impl KernelClock {
     /// The two clocks drift apart by less than 0.1 us in this time (500 ppm, the most that NTP slews).
     const COMPARE_EVERY: Nanos = Nanos::from_micros(200);
+    /// For stamps that are in our time.
+    pub fn ours() -> KernelClock {
+        KernelClock { offset: 0, compared_at: Time::NEVER }
+    }
+
     /// A stamp that is older says that the clock was set.
     const LONGEST: u64 = 1_000_000_000;
 

@@ -85,6 +85,8 @@ pub struct Core {
     moved: bool,
     /// So many packets have moved in a call that it has taken long.
     moved_many: bool,
+    /// The device had more to send than was taken.
+    held_back: bool,
     /// Packets have left since the program last polled.
     sent_since_poll: bool,
     /// Whether calls may be left for the next poll: not where only polls move packets, lest a program that posts and
@@ -139,6 +141,7 @@ impl Core {
             next_timeout: Time(0),
             moved: false,
             moved_many: false,
+            held_back: false,
             sent_since_poll: false,
             may_defer,
             deferred_at: None,
@@ -178,7 +181,7 @@ impl Core {
         if received > 0 {
             self.last_arrival = now;
             self.moved_many |= received > MANY;
-        } else if now < self.next_timeout && self.untransmitted == 0 {
+        } else if now < self.next_timeout && self.untransmitted == 0 && !self.takes_again() {
             self.counters.idle_rounds += 1;
             return false;
         }
@@ -186,6 +189,12 @@ impl Core {
         self.run_timers(now);
         self.transmit(now);
         true
+    }
+
+    /// The device had more to send than was taken, and now there is room.
+    #[inline]
+    fn takes_again(&self) -> bool {
+        self.held_back && self.transmitter.has_room()
     }
 
     /// Whether packets have moved, or timers have run, since the last call of [`Core::take_moved`].
@@ -365,7 +374,8 @@ impl Core {
         self.moved_many |= pushed > MANY;
         self.untransmitted = 0;
         self.next_timeout = self.transmitter.next_timeout(now).min(self.look_within);
-        if self.transmitter.has_room() {
+        self.held_back = !self.transmitter.has_room();
+        if !self.held_back {
             self.next_timeout = self.next_timeout.min(self.device.next_timeout());
         } // else the device would ask to be polled at once, again and again
         while let Some((gid, mtu)) = self.transmitter.take_path_mtu() {

@@ -14,8 +14,8 @@ use crate::link_senders::LinkSenders;
 use crate::log;
 use crate::notify::Subscription;
 use crate::open::{
-    OpenError, bind, find_address, is_taken, make_device, open_ring, open_transmitter, take_slot,
-    warn_about_buffer,
+    OpenError, bind, find_address, find_fabric, is_taken, make_device, open_ring, open_transmitter,
+    take_slot, warn_about_buffer,
 };
 use crate::options::{LogLevel, Options, ProgressMode};
 use crate::progress::policy;
@@ -24,6 +24,7 @@ use crate::receive::Receiver;
 use crate::shared::{Shared, Unavailable, register_for_exit};
 use crate::stats::{LayerStats, Stats};
 use crate::stats_socket::StatsSocket;
+use crate::sys::udp::ReceiveSocket;
 use srd_device::{
     AsyncEvent, Begun, Completion, Counters, CqId, DeviceEnd, DeviceError, QPS_PER_PORT, QpInit,
 };
@@ -122,12 +123,28 @@ impl Instance {
         log::set_level(options.log);
         last_panic::remember();
         let psk = options.key_file.as_deref().map(key_file::read).transpose()?;
-        let (port, socket) = take_slot(&local, options.port_base, options.rcvbuf)?;
-        warn_about_buffer(&socket, options.rcvbuf);
-        let rcvbuf = socket.rcvbuf();
-        let mut transport = host::transport_config(options, &local, rcvbuf);
-        let mut transmitter = open_transmitter(options, &local, &mut transport)?;
-        let ring = open_ring(options, &local, port - options.port_base, &mut transmitter);
+        let fabric = find_fabric()?;
+        let (port, socket) = match fabric {
+            Some(fabric) => (fabric.place.port, None),
+            None => {
+                let (port, socket) = take_slot(&local, options.port_base, options.rcvbuf)?;
+                warn_about_buffer(&socket, options.rcvbuf);
+                (port, Some(socket))
+            }
+        };
+        let rcvbuf = socket.as_ref().map_or(0, ReceiveSocket::rcvbuf);
+        let mut transport = match fabric {
+            Some(fabric) => {
+                let datagram = host::max_datagram(fabric.place.mtu, false, psk.is_some());
+                fabric.transport_config(options, datagram)
+            }
+            None => host::transport_config(options, &local, rcvbuf),
+        };
+        let mut transmitter = open_transmitter(options, &local, fabric, &mut transport)?;
+        let ring = match fabric {
+            Some(_) => None,
+            None => open_ring(options, &local, port - options.port_base, &mut transmitter),
+        };
         let by_ring = ring.as_ref().map_or_else(String::new, |ring| format!(", short packets by {ring}"));
         let address = InstanceAddr { gid: Gid::from(local.ip), port };
         let (device, keyring) = make_device(options, address, transport, psk)?;
@@ -135,9 +152,12 @@ impl Instance {
         if !sealed {
             hints::in_clear(local.ip);
         }
-        let may_defer = options.progress != ProgressMode::Inline;
-        let link_senders = LinkSenders::open(&local, device.config().transport.base_rtt);
-        let receiver = Receiver::new(local.ip, ring);
+        let may_defer = options.progress != ProgressMode::Inline && fabric.is_none();
+        let link_senders = match fabric {
+            Some(_) => None,
+            None => LinkSenders::open(&local, device.config().transport.base_rtt),
+        };
+        let receiver = Receiver::new(local.ip, ring, fabric);
         let mut core = Core::new(device, transmitter, receiver, keyring, link_senders, may_defer);
         if let Some(plan) = &options.fault {
             core.panic_after = [plan.panic_call, plan.panic_thread];
@@ -341,6 +361,13 @@ impl Instance {
     /// Takes another receive port, for 128 more queue pairs: this one, or any.
     fn add_port(&self, port: Option<u16>) -> Result<Result<(), OpenError>, Unavailable> {
         let shared = &*self.shared;
+        if shared.fabric.is_some() {
+            return Ok(Err(OpenError::new(
+                "a process has one port in a simulated fabric",
+                None,
+                "open fewer endpoints, or share one between threads",
+            )));
+        }
         let mut core = shared.lock()?;
         let taken = match port {
             Some(port) => bind(&shared.local, port, shared.rcvbuf).map(|socket| (port, socket)),
@@ -678,6 +705,9 @@ impl Instance {
         }
         self.shared.closing.store(true, Ordering::SeqCst);
         self.shared.kick.signal();
+        if let Some(fabric) = self.shared.fabric {
+            fabric.close();
+        }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The last reference may go in a handler, which runs in the thread itself.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {

@@ -8,6 +8,7 @@ use crate::log;
 use crate::options::{LogLevel, Options, WIRES, Wire};
 use crate::packet_wire::{NoWire, PacketWire};
 use crate::short_ring::{Ring, UDP_SOCKETS};
+use crate::simulated::{self, Fabric};
 use crate::slots::SLOTS;
 use crate::source_ports::SourcePorts;
 use crate::sys::udp::{ReceiveSocket, scoped};
@@ -72,7 +73,15 @@ pub fn check(options: &Options) -> Result<LocalAddress, OpenError> {
     find_address(options)
 }
 
+/// The simulated network, if the process is in one.
+pub(crate) fn find_fabric() -> Result<Option<Fabric>, OpenError> {
+    simulated::fabric().map_err(|why| OpenError::new(why.what, why.source, why.advice))
+}
+
 pub(crate) fn find_address(options: &Options) -> Result<LocalAddress, OpenError> {
+    if let Some(fabric) = find_fabric()? {
+        return Ok(fabric.local());
+    }
     let local = LocalAddress::find(&options.addr).map_err(|e| {
         OpenError::new(e.to_string(), None, "set SRD_ADDR to an address or interface of this host")
     })?;
@@ -86,7 +95,11 @@ pub(crate) fn find_address(options: &Options) -> Result<LocalAddress, OpenError>
     }
 }
 
-pub(crate) fn random() -> Result<u64, OpenError> {
+/// A number that nobody can guess; in a simulated fabric one of its seed.
+pub fn random() -> Result<u64, OpenError> {
+    if let Some(fabric) = find_fabric()? {
+        return Ok(fabric.random());
+    }
     OsRng.try_next_u64().map_err(|e| {
         OpenError::new(format!("the system gives no random numbers: {e}"), None, "see getrandom(2)")
     })
@@ -137,11 +150,16 @@ pub(crate) fn is_taken(error: &OpenError) -> bool {
 pub(crate) fn open_transmitter(
     options: &Options,
     local: &LocalAddress,
+    fabric: Option<Fabric>,
     transport: &mut Config,
 ) -> Result<Transmitter, OpenError> {
     let injector =
         options.fault.clone().map(|plan| Injector::new(plan, options.paths, options.key_file.is_some()));
-    let ports = SourcePorts::open(local.clone(), transport.entropy).map_err(|e| {
+    let ports = match fabric {
+        Some(fabric) => Ok(SourcePorts::simulated(local.clone(), fabric)),
+        None => SourcePorts::open(local.clone(), transport.entropy),
+    };
+    let ports = ports.map_err(|e| {
         OpenError::new(
             format!("cannot open a UDP socket to send from {}", local.ip),
             Some(e),

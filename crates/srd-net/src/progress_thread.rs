@@ -6,6 +6,7 @@ use crate::log;
 use crate::options::LogLevel;
 use crate::progress::policy::{self, Mover};
 use crate::shared::{Shared, THREAD, Unavailable};
+use crate::simulated::Fabric;
 use crate::sys::process::{self, Cores};
 
 use srd_wire::{Nanos, Time};
@@ -76,6 +77,9 @@ fn leave_cores_to(program: &Cores) {
 }
 
 fn run(shared: &Shared) {
+    if let Some(fabric) = shared.fabric {
+        return run_as_card(shared, fabric);
+    }
     while !shared.closing.load(Ordering::SeqCst) {
         let now = clock::now();
         match shared.mover(now) {
@@ -87,6 +91,20 @@ fn run(shared: &Shared) {
                 }
             }
         }
+    }
+}
+
+/// In a simulated network the thread is the card, which acts on its own while no thread of the program polls.
+fn run_as_card(shared: &Shared, fabric: Fabric) {
+    loop {
+        fabric.wait_as_card();
+        if shared.closing.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(mut core) = shared.lock() else { return };
+        let now = clock::now();
+        core.thread_round(now);
+        shared.leave(core, now, false);
     }
 }
 
@@ -175,6 +193,7 @@ impl Shared {
             let now = clock::now();
             core.round(now);
             if over(&core, now) {
+                self.leave(core, now, true);
                 return Ok(());
             }
             let due = core.next_timeout().since(now).0.clamp(20_000, 1_000_000);

@@ -25,6 +25,7 @@ use crate::log;
 use crate::options::LogLevel;
 use crate::payload;
 use crate::short_ring::{Ring, UDP_SOCKETS};
+use crate::simulated::{Come as Simulated, Fabric};
 use crate::sys::packet::MOST_BYTES;
 use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket, Run};
 use arrayvec::ArrayVec;
@@ -95,6 +96,10 @@ pub struct Receiver {
     batch: ReceiveBatch,
     /// Short packets come here instead, if there is one.
     ring: Option<Ring>,
+    /// Everything comes from here, if there is one.
+    fabric: Option<Fabric>,
+    /// Its port there.
+    simulated_port: Option<u16>,
     /// When the sockets were last looked at, and how often in a row in vain.
     looked: Time,
     in_vain: u32,
@@ -130,18 +135,20 @@ struct Intake {
 
 impl Receiver {
     /// Receives from nowhere yet. `own`: our address.
-    pub fn new(own: IpAddr, ring: Option<Ring>) -> Receiver {
+    pub fn new(own: IpAddr, ring: Option<Ring>, fabric: Option<Fabric>) -> Receiver {
         Receiver {
             ports: Vec::new(),
             batch: ReceiveBatch::new(),
             ring,
+            fabric,
+            simulated_port: None,
             looked: Time(0),
             in_vain: 0,
             at_last_look: (0, 0),
             blind: 0,
             aside: None,
             intake: Intake {
-                clock: KernelClock::default(),
+                clock: if fabric.is_some() { KernelClock::ours() } else { KernelClock::default() },
                 latest: Time(0),
                 own,
                 hints: KeyHints::default(),
@@ -162,6 +169,11 @@ impl Receiver {
             }
         }
         self.ports.push(Port { socket, port, busy: false });
+    }
+
+    /// Adds a port of a simulated network.
+    pub fn add_without_socket(&mut self, port: u16) {
+        self.simulated_port = Some(port);
     }
 
     /// Everything comes by the sockets from now on, but for what has come already.
@@ -244,7 +256,7 @@ impl Receiver {
 
     /// The ports.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
-        self.ports.iter().map(|it| it.port)
+        self.ports.iter().map(|it| it.port).chain(self.simulated_port)
     }
 
     /// What happened so far.
@@ -276,8 +288,12 @@ impl Receiver {
     /// next look.
     #[inline]
     pub fn receive(&mut self, now: Time, mut upwards: Upwards<'_>, mut keyring: Option<&mut Keyring>) -> u64 {
-        let Receiver { ports, batch, ring, looked, in_vain, intake, aside, .. } = self;
+        let Receiver { ports, batch, ring, fabric, looked, in_vain, intake, aside, .. } = self;
         let before = intake.counters.packets;
+        if let Some(fabric) = *fabric {
+            fabric.receive(|come| intake.take_simulated(now, come, &mut upwards, keyring.as_deref_mut()));
+            return intake.counters.packets - before;
+        }
         if aside.is_some() {
             let mut drops = || ring.as_mut().and_then(|ring| ring.take(u64::MAX, |_| ())).is_some();
             let _ = (0..PACKETS_PER_ROUND).all(|_| drops());
@@ -383,6 +399,25 @@ impl Intake {
     #[cold]
     fn count_error(&mut self, error: &io::Error) {
         *self.counters.errors.entry(error.raw_os_error().unwrap_or(0)).or_default() += 1;
+    }
+
+    #[cold]
+    fn take_simulated(
+        &mut self,
+        now: Time,
+        come: Simulated<'_>,
+        upwards: &mut Upwards<'_>,
+        keyring: Option<&mut Keyring>,
+    ) {
+        let run = Run {
+            from: SocketAddr::new(come.from.ip(), come.ports[0]),
+            segment: come.bytes.len(),
+            bytes: come.bytes,
+            ce: come.marked,
+            arrived: Some(now.0 - come.age.0),
+        };
+        self.counters.receives += 1;
+        self.handle_run(now, come.ports[1], run, upwards, keyring);
     }
 
     #[inline]

@@ -17,6 +17,7 @@ use crate::progress::handoff::ProgressHandoff;
 use crate::progress::policy::{self, VainPoll};
 use crate::progress::poll_activity::PollActivity;
 use crate::short_ring::Ring;
+use crate::simulated::{self, Fabric};
 use crate::stats::{self, LayerStats, Reporter, Stats};
 use crate::stats_socket::StatsSocket;
 use crate::sys::event::{EventFd, PollSet};
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) address: InstanceAddr,
     pub(crate) mtu: u16,
     sealed: bool,
+    /// The network, if it is a simulated one.
+    pub(crate) fabric: Option<Fabric>,
     /// Where `srd top` asks for the counters.
     pub(crate) stats_socket: OnceLock<StatsSocket>,
     /// What layers above add to them.
@@ -105,7 +108,7 @@ impl Shared {
         address: InstanceAddr,
         sealed: bool,
         mut core: Core,
-        socket: ReceiveSocket,
+        socket: Option<ReceiveSocket>,
     ) -> Result<Shared, OpenError> {
         let lacks = |what: &'static str| {
             move |e: io::Error| {
@@ -116,15 +119,19 @@ impl Shared {
         let poll_set = PollSet::new();
         let kick = EventFd::new().map_err(lacks("cannot make an event counter"))?;
         let notifier = Notifier::new().map_err(lacks("cannot make an event counter"))?;
-        for watched in [kick.as_fd(), socket.as_fd()] {
-            poll_set.add_readable(watched);
+        poll_set.add_readable(kick.as_fd());
+        if let Some(socket) = &socket {
+            poll_set.add_readable(socket.as_fd());
+            notifier.sleepers().watch(socket.as_fd());
         }
-        notifier.sleepers().watch(socket.as_fd());
         for comes_by in core.receiver.ring().map(Ring::descriptors).into_iter().flatten() {
             poll_set.add_readable(comes_by);
             notifier.sleepers().watch(comes_by);
         }
-        core.receiver.add(socket, address.port);
+        match socket {
+            Some(socket) => core.receiver.add(socket, address.port),
+            None => core.receiver.add_without_socket(address.port),
+        }
         Ok(Shared {
             canary: ForkCanary::new().map_err(lacks("cannot map a page that forks leave behind"))?,
             core: CoreLock::new(core),
@@ -143,6 +150,7 @@ impl Shared {
             rcvbuf: options.rcvbuf,
             address,
             sealed,
+            fabric: simulated::known(),
             stats_socket: OnceLock::new(),
             reporters: Mutex::default(),
             of_the_gone: Mutex::default(),
@@ -156,6 +164,9 @@ impl Shared {
     pub(crate) fn lock(&self) -> Result<Held<'_>, Unavailable> {
         if !self.canary.alive() {
             return Err(Unavailable::Forked);
+        }
+        if let Some(fabric) = self.fabric {
+            fabric.enter();
         }
         self.core.lock().map_err(|refused| match refused {
             Refused::Interrupted => Unavailable::Interrupted,
@@ -248,6 +259,9 @@ impl Shared {
         let moved = core.take_moved();
         let long = core.take_moved_many();
         drop(core);
+        if let Some(fabric) = self.fabric {
+            fabric.leave(now, due);
+        }
         if long {
             self.poll_activity.goes_on(clock::now());
         }
@@ -280,6 +294,9 @@ impl Shared {
         let due = core.next_timeout();
         let found = found || core.has_moved();
         self.leave(core, now, true);
+        if let Some(fabric) = self.fabric {
+            return fabric.polled(found);
+        }
         if found {
             self.contention.found();
             return;

@@ -5,6 +5,7 @@ use crate::address::LocalAddress;
 use crate::log;
 use crate::options::LogLevel;
 use crate::packet_wire::PacketWire;
+use crate::simulated::Fabric;
 use crate::sys::process;
 use crate::sys::udp::{self, Destination, Gather, SendSocket};
 use srd_wire::{Gid, InstanceAddr, Nanos, Time};
@@ -125,6 +126,8 @@ pub struct SourcePorts {
     local: LocalAddress,
     /// A shorter way for short packets, if there is one.
     packet_wire: Option<PacketWire>,
+    /// The only way there is, in a simulated network.
+    fabric: Option<Fabric>,
     ports: Vec<SourcePort>,
     /// Their numbers.
     numbers: Vec<u16>,
@@ -202,6 +205,7 @@ impl SourcePorts {
         Ok(SourcePorts {
             local,
             packet_wire: None,
+            fabric: None,
             ports: sockets
                 .into_iter()
                 .map(|socket| SourcePort { socket, to: (InstanceAddr::default(), 0), used_at: Time(0) })
@@ -213,6 +217,28 @@ impl SourcePorts {
             last_path_mtu: None,
             counters: PortCounters::default(),
         })
+    }
+
+    /// Those of a simulated network.
+    pub fn simulated(local: LocalAddress, fabric: Fabric) -> SourcePorts {
+        SourcePorts {
+            local,
+            packet_wire: None,
+            fabric: Some(fabric),
+            ports: Vec::new(),
+            numbers: fabric.source_ports(),
+            gso: true,
+            most_segments: 1,
+            path_mtus: Vec::new(),
+            last_path_mtu: None,
+            counters: PortCounters::default(),
+        }
+    }
+
+    /// Whether more packets are taken now: a simulated card holds few.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.fabric.is_none_or(|fabric| fabric.has_room())
     }
 
     /// From now on short packets leave this way where it leads.
@@ -234,7 +260,7 @@ impl SourcePorts {
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.ports.len()
+        self.numbers.len()
     }
 
     /// Their UDP ports.
@@ -268,6 +294,9 @@ impl SourcePorts {
     pub fn send(&mut self, now: Time, burst: &Burst, bytes: Bytes<'_>) -> Sent {
         let len = bytes.len();
         let count = len.div_ceil(burst.segment.max(1)).max(1);
+        if let Some(fabric) = self.fabric {
+            return self.send_simulated(fabric, burst, bytes);
+        }
         if self.sends_short(now, burst, count, bytes) {
             self.count_sent(1, len);
             self.counters.by_packet_socket += 1;
@@ -293,6 +322,28 @@ impl SourcePorts {
             }
         }
         Sent::Refused
+    }
+
+    /// By a simulated network.
+    #[cold]
+    fn send_simulated(&mut self, fabric: Fabric, burst: &Burst, bytes: Bytes<'_>) -> Sent {
+        let copy;
+        let whole = match bytes.as_whole() {
+            Some(whole) => whole,
+            None => {
+                copy = bytes.to_vec();
+                let Some(copy) = &copy else { return Sent::Refused };
+                copy
+            }
+        };
+        let port = self.numbers[burst.entropy as usize % self.numbers.len()];
+        for datagram in whole.chunks(burst.segment.max(1)) {
+            if !fabric.send(port, burst.to, datagram) {
+                return Sent::NotNow;
+            }
+            self.count_sent(1, datagram.len());
+        }
+        Sent::Gone
     }
 
     /// Whether a packet leaves by a packet socket, and has left.

@@ -193,13 +193,13 @@ impl Transmitter {
 
     /// Whether packets are joined in one send.
     pub fn has_gso(&self) -> bool {
-        self.ports.most_segments() > 1
+        self.ports.most_segments() > 1 // of sockets
     }
 
     /// Whether the transport may be asked for more packets.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.waiting_bytes <= BACK_PRESSURE_BYTES
+        self.waiting_bytes <= BACK_PRESSURE_BYTES && self.ports.has_room()
     }
 
     /// A host towards which packets of our MTU do not fit, and the MTU that does.

@@ -128,6 +128,20 @@ pub const VARIABLES: &[Variable] = &[
     ),
     row("SRD_TOP", "whether `srd top` of the same user can see the process", "on", "on or off"),
     elsewhere(
+        ReadBy::Command,
+        "SRD_SIM",
+        "the memory that a process of a simulated fabric shares with the simulator; `srd sim mpirun` sets it",
+        "none: a real network",
+        "a file",
+    ),
+    elsewhere(
+        ReadBy::Command,
+        "SRD_SIM_RANK",
+        "which part of that is the process's; `srd sim mpirun` sets it",
+        "none",
+        "a number",
+    ),
+    elsewhere(
         ReadBy::Efa,
         "SRD_EFA_PROFILE",
         "which generation of EFA to resemble, outside a machine",

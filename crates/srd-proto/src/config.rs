@@ -89,6 +89,18 @@ impl Config {
         Turn { bytes: self.chunk_bytes, to_end_of_burst: self.on_a_host() }
     }
 
+    /// Of a simulated network card: no kernel, no scheduler, packets that leave one by one. What the run says comes on top.
+    pub fn of_a_simulated_card() -> Config {
+        Config {
+            learn_base_rtt: false,
+            min_window: 1.0 / 50.0, // docs/design/congestion-control.md, "Constants of the window law"
+            rcvbuf_bytes: 0,        // the receive ring is the card's
+            min_rto: Nanos::ZERO,
+            min_pto: Nanos::ZERO,
+            ..Config::default()
+        }
+    }
+
     /// Longest that an ACK waits, but where the end of a transfer puts it off.
     pub(crate) fn longest_ack_delay(&self) -> Nanos {
         self.ack_delay.max(self.stream_ack_delay)

@@ -15,9 +15,11 @@ pub enum Libraries {
     Provider,
     /// The same provider under the name `efa`.
     ProviderAsEfa,
+    /// The clock of a process in a simulated fabric.
+    Clock,
 }
 
-use Libraries::{Efa, Provider, ProviderAsEfa};
+use Libraries::{Clock, Efa, Provider, ProviderAsEfa};
 
 impl Libraries {
     /// What programs or libfabric load, under the names that they ask for.
@@ -26,6 +28,7 @@ impl Libraries {
             Efa => &["libibverbs.so.1", "libefa.so.1"],
             Provider => &["libsrd-fi.so"],
             ProviderAsEfa => &["libefa-fi.so"],
+            Clock => &["libsrd-time.so"],
         }
     }
 
@@ -36,6 +39,7 @@ impl Libraries {
             Efa => "efa",
             Provider => "fi",
             ProviderAsEfa => "fi-efa",
+            Clock => "sim",
         }
     }
 

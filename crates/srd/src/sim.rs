@@ -2,6 +2,8 @@
 
 pub(crate) mod batch;
 mod htsim;
+mod join;
+mod mpirun;
 pub(crate) mod recording;
 mod scenario;
 mod sweep;
@@ -41,6 +43,11 @@ pub struct Args {
 enum Command {
     /// Run htsim's connection matrices and topologies
     Htsim(htsim::Args),
+    /// Run an MPI program, unchanged, on the hosts of a simulated fabric, in its time
+    Mpirun(mpirun::Args),
+    /// Start a process of such a program (a launcher does)
+    #[command(hide = true)]
+    Join(join::Args),
     /// Run a sweep: scenarios with one thing or another changed, for several seeds
     Sweep(sweep::Args),
 }
@@ -50,6 +57,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         None => scenario::run(&args.scenario),
         Some(Command::Htsim(args)) => htsim::run(args),
+        Some(Command::Mpirun(args)) => mpirun::run(args),
+        Some(Command::Join(args)) => join::run(args),
         Some(Command::Sweep(args)) => sweep::run(args),
     }
 }

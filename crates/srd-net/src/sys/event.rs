@@ -1,5 +1,6 @@
 //! Sleeping until something happens: event counters, alarms and sets of descriptors, with deadlines in nanoseconds.
 
+use super::simulated;
 use super::xdp::MOST_QUEUES;
 use crate::slots::SLOTS;
 use arrayvec::ArrayVec;
@@ -112,6 +113,10 @@ impl PollSet {
 
     /// The same, or until `other` is readable.
     pub fn wait_or(&self, timeout: Option<Duration>, other: Option<BorrowedFd<'_>>) -> Wakening {
+        if let Some(library) = simulated::known() {
+            library.wait(timeout);
+            return Wakening { by_signal: false, first_is_ready: false };
+        }
         let fds = self.fds.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entries: ArrayVec<_, { MOST_DESCRIPTORS + 1 }> = fds.iter().map(entry).collect();
         drop(fds);

@@ -15,6 +15,7 @@ pub mod process;
 pub mod route;
 pub mod secret;
 pub mod shaper;
+pub mod simulated;
 pub mod udp;
 pub mod unix;
 pub mod xdp;

@@ -10,11 +10,11 @@ use srd_wire::{Ack, Body, Gid, Incarnation, MrKey, Nanos, Op, Packet, Psn, Qkey,
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Bytes of IPv4 and UDP headers.
-const IP_UDP: u32 = 28;
+pub(crate) const IP_UDP: u32 = 28;
 /// First source port of the pool that paths are made of.
 pub const FIRST_SOURCE_PORT: u16 = 0xC000;
 /// Source ports in the pool.
-const SOURCE_PORTS: u16 = 4096;
+pub(crate) const SOURCE_PORTS: u16 = 4096;
 /// ACKs that tell a sender of a bandwidth-delay product.
 const ACKS_PER_BDP: u64 = 24;
 
@@ -107,15 +107,10 @@ pub(crate) fn transport_config(birth: &Birth<'_>) -> Config {
         law: settings.law,
         line_rate,
         base_rtt,
-        learn_base_rtt: false,
         receiver_hint: settings.receiver_hint.unwrap_or(true),
-        min_window: 1.0 / 50.0, // docs/design/congestion-control.md, "Constants of the window law"
-        rcvbuf_bytes: 0,        // the receive ring is the card's
-        min_rto: Nanos::ZERO,
-        min_pto: Nanos::ZERO,
         ack_delay: Nanos(base_rtt.0 / 4),
         ack_every: settings.ack_every.unwrap_or_else(|| ack_every(line_rate.bytes_in(base_rtt), datagram)),
-        ..Config::default()
+        ..Config::of_a_simulated_card()
     }
 }
 

@@ -68,6 +68,11 @@ impl<C> FramePool<C> {
         frame
     }
 
+    /// Frames that are under way.
+    pub fn live(&self) -> usize {
+        self.made() - self.free.len()
+    }
+
     /// Frames that there is room for: all chunks but the last are full.
     fn made(&self) -> usize {
         self.near.last().map_or(0, |last| (self.near.len() - 1) * CHUNK + last.len())

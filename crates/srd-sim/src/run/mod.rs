@@ -1,7 +1,7 @@
 //! A run: from a scenario to what came of it.
 //!
 //! `offer` is what the fabric offers, `lower_bound` the best that could be; `simulation` is what happens, `drive` takes it to its
-//! end, `outcome` is what it came to. `programs` runs programs over SRD's messaging layer by themselves. `memory_estimate` says
+//! end, `outcome` is what it came to. `programs` runs programs over SRD's messaging layer by themselves, `processes` those of the user's. `memory_estimate` says
 //! before what a run will need.
 
 mod drive;
@@ -9,6 +9,7 @@ mod lower_bound;
 mod memory_estimate;
 mod offer;
 mod outcome;
+mod processes;
 mod programs;
 mod simulation;
 
@@ -18,6 +19,7 @@ pub use memory_estimate::{MemoryEstimate, available_memory};
 pub use offer::Offer;
 pub(crate) use offer::costs;
 pub use outcome::{Meter, OfWorkload, Outcome, Times};
+pub use processes::{Launcher, Lived, Manner, of_processes, run_processes};
 pub use programs::{Ended, place, to_end};
 pub(crate) use simulation::FlowState;
 pub use simulation::Simulation;

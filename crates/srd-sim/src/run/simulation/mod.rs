@@ -282,6 +282,30 @@ impl<'a, T: Kind> Simulation<'a, T> {
         }
     }
 
+    /// The next event, if there is one before the run's end.
+    pub fn step(&mut self) -> bool {
+        let Some((at, event)) = self.events.pop(self.settings.end) else { return false };
+        self.now = at;
+        self.happen(event);
+        true
+    }
+
+    /// Whether any frame is under way.
+    pub fn carries_frames(&self) -> bool {
+        self.frames.live() > 0
+    }
+
+    /// Lets a process do what it has to do now.
+    pub fn call(&mut self, process: u32) {
+        self.processes[process as usize].transport.handle_timeout(self.now.time());
+        self.attend(process);
+    }
+
+    /// A process's transport.
+    pub fn transport_mut(&mut self, process: u32) -> &mut T {
+        &mut self.processes[process as usize].transport
+    }
+
     /// Brings the frame of an event to come nearer to the processor: there are more than its caches hold.
     #[inline]
     fn look_ahead(&self) {

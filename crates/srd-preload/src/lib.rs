@@ -1,0 +1,21 @@
+//! The clock of a process whose network is simulated: a library that LD_PRELOAD puts in front of the C library.
+//!
+//! Until the provider has taken the process's place in the fabric (`api.rs`) everything is as it was. From then on time is the
+//! simulation's in all threads that call the provider, and in the one that opened it (`process.rs`, `thread.rs`); they sleep there, too
+//! (`clocks.rs`, `waits.rs`, `tsc.rs`), and what they write to others is noted (`writes.rs`).
+//! MPI's beginning and end are noted, too (`mpi.rs`): between them two runs see the same times. Threads that have nothing to do with the provider, such as those of launchers' libraries, keep the time of
+//! the machine.
+//!
+//! Not covered: timed waits of locks and condition variables, timers (`timerfd`, `setitimer`), and calls that a program makes
+//! without the C library.
+#![deny(unsafe_code)]
+
+mod api;
+mod clocks;
+mod mpi;
+mod process;
+mod real;
+mod thread;
+mod tsc;
+mod waits;
+mod writes;

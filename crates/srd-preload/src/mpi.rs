@@ -1,0 +1,134 @@
+//! Where an MPI program begins and ends. What happens in `MPI_Init` is mostly between processes and their launcher, and takes as long as it
+//! takes: no time passes for those who wait there, and all ranks leave it at the same moment. There and from `MPI_Finalize` on clocks show
+//! the machine's time: libraries set timers by them that threads of theirs wait for, which know no other.
+#![allow(unsafe_code)]
+
+use crate::process::{self, channel};
+use crate::thread;
+use libc::{c_char, c_int, c_void};
+use srd_virtual::layout::NEVER;
+use srd_virtual::{Kind, Phase};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Calls of these functions within each other: an MPI may make one by another.
+static DEPTH: AtomicU32 = AtomicU32::new(0);
+/// The phase while the process has no place yet.
+static PHASE: AtomicU32 = AtomicU32::new(0);
+
+/// How far the program is.
+pub fn phase() -> Phase {
+    Phase::of(PHASE.load(Ordering::Relaxed))
+}
+
+/// The process has its place now.
+pub fn tell() {
+    if let Some(channel) = channel() {
+        channel.phase.fetch_max(PHASE.load(Ordering::Relaxed), Ordering::AcqRel);
+    }
+}
+
+fn enters(phase: Phase) {
+    PHASE.store(phase as u32, Ordering::Relaxed);
+    tell();
+}
+
+/// The MPI's own.
+fn next(name: &CStr) -> *mut c_void {
+    // SAFETY: the name is a C string.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
+}
+
+/// Calls `own`, which begins MPI.
+fn begin(own: impl FnOnce() -> c_int) -> c_int {
+    if DEPTH.fetch_add(1, Ordering::AcqRel) == 0 {
+        enters(Phase::Beginning);
+    }
+    let result = own();
+    if DEPTH.fetch_sub(1, Ordering::AcqRel) == 1 {
+        enters(Phase::Running);
+        thread::park(Kind::Together, NEVER);
+        if let Some(channel) = channel() {
+            process::begin_clocks(channel);
+        }
+    }
+    result
+}
+
+type Init = unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char) -> c_int;
+type InitThread = unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int;
+type Finalize = unsafe extern "C" fn() -> c_int;
+
+/// What MPI's functions return that are not there.
+const NO_MPI: c_int = 16;
+
+macro_rules! functions {
+    ($init:ident, $init_thread:ident, $finalize:ident) => {
+        /// As MPI has it.
+        ///
+        /// # Safety
+        /// As that.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case)]
+        pub unsafe extern "C" fn $init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+            // The name ends with a zero.
+            let Ok(name) = CStr::from_bytes_with_nul(concat!(stringify!($init), "\0").as_bytes()) else {
+                return NO_MPI;
+            };
+            let own = next(name);
+            if own.is_null() {
+                return NO_MPI;
+            }
+            // SAFETY: MPI's function of that name takes and returns that.
+            begin(|| unsafe { std::mem::transmute::<*mut c_void, Init>(own)(argc, argv) })
+        }
+
+        /// As MPI has it.
+        ///
+        /// # Safety
+        /// As that.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case)]
+        pub unsafe extern "C" fn $init_thread(
+            argc: *mut c_int,
+            argv: *mut *mut *mut c_char,
+            required: c_int,
+            provided: *mut c_int,
+        ) -> c_int {
+            let Ok(name) = CStr::from_bytes_with_nul(concat!(stringify!($init_thread), "\0").as_bytes())
+            else {
+                return NO_MPI;
+            };
+            let own = next(name);
+            if own.is_null() {
+                return NO_MPI;
+            }
+            // SAFETY: as above.
+            begin(|| unsafe {
+                std::mem::transmute::<*mut c_void, InitThread>(own)(argc, argv, required, provided)
+            })
+        }
+
+        /// As MPI has it.
+        ///
+        /// # Safety
+        /// As that.
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case)]
+        pub unsafe extern "C" fn $finalize() -> c_int {
+            enters(Phase::Ending);
+            let Ok(name) = CStr::from_bytes_with_nul(concat!(stringify!($finalize), "\0").as_bytes()) else {
+                return NO_MPI;
+            };
+            let own = next(name);
+            if own.is_null() {
+                return NO_MPI;
+            }
+            // SAFETY: as above.
+            unsafe { std::mem::transmute::<*mut c_void, Finalize>(own)() }
+        }
+    };
+}
+
+functions!(MPI_Init, MPI_Init_thread, MPI_Finalize);
+functions!(PMPI_Init, PMPI_Init_thread, PMPI_Finalize);

@@ -1,0 +1,103 @@
+//! The process's place in the simulated fabric, once it has one.
+#![allow(unsafe_code)]
+
+use crate::real;
+use srd_virtual::layout::{Channel, Hall, MAGIC, Place, map_channel, map_hall};
+use srd_virtual::{RANK_VARIABLE, WORLD_VARIABLE};
+use std::fs::File;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+/// What is mapped; null until the process has its place, and in a child of it.
+static CHANNEL: AtomicPtr<Channel> = AtomicPtr::new(std::ptr::null_mut());
+static HALL: AtomicPtr<Hall> = AtomicPtr::new(std::ptr::null_mut());
+/// What the machine's clocks showed when the simulation's showed zero.
+static MONOTONIC: AtomicU64 = AtomicU64::new(0);
+static REAL: AtomicU64 = AtomicU64::new(0);
+
+/// The process's memory, if it has its place.
+#[inline]
+pub fn channel() -> Option<&'static Channel> {
+    // SAFETY: a channel that is mapped stays; all of it that both sides change at once is atomic.
+    unsafe { CHANNEL.load(Ordering::Acquire).as_ref() }
+}
+
+/// The same, to whoever has the turn.
+#[inline]
+pub fn channel_mut() -> Option<&'static mut Channel> {
+    // SAFETY: as above; the rings are touched by nobody but the thread that has the turn, which calls this.
+    unsafe { CHANNEL.load(Ordering::Acquire).as_mut() }
+}
+
+/// What all processes share.
+pub fn hall() -> Option<&'static Hall> {
+    // SAFETY: as above.
+    unsafe { HALL.load(Ordering::Acquire).as_ref() }
+}
+
+/// What to add to the simulation's time for the machine's clocks.
+pub fn origin(id: libc::clockid_t) -> Option<u64> {
+    match id {
+        libc::CLOCK_MONOTONIC
+        | libc::CLOCK_MONOTONIC_RAW
+        | libc::CLOCK_MONOTONIC_COARSE
+        | libc::CLOCK_BOOTTIME => Some(MONOTONIC.load(Ordering::Relaxed)),
+        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => {
+            Some(REAL.load(Ordering::Relaxed))
+        }
+        _ => None,
+    }
+}
+
+extern "C" fn forget() {
+    CHANNEL.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+extern "C" fn end() {
+    let Some(channel) = channel() else { return };
+    channel.ended.store(1, Ordering::Release);
+    crate::thread::leave_for_good(channel);
+}
+
+/// From now on clocks go on from what the machine's show, as the simulation's does.
+pub fn begin_clocks(channel: &Channel) {
+    let now = channel.now.load(Ordering::Acquire);
+    MONOTONIC.store(real::clock(libc::CLOCK_MONOTONIC) - now, Ordering::Relaxed);
+    REAL.store(real::clock(libc::CLOCK_REALTIME) - now, Ordering::Relaxed);
+}
+
+/// Takes the place that the environment names.
+pub fn attach() -> Result<Place, i32> {
+    if let Some(channel) = channel() {
+        return Ok(channel.place);
+    }
+    let variable = |name| std::env::var(name).map_err(|_| libc::ENOENT);
+    let (world, rank) = (variable(WORLD_VARIABLE)?, variable(RANK_VARIABLE)?);
+    let rank: u32 = rank.parse().map_err(|_| libc::EINVAL)?;
+    let errno = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+    let file = File::options().read(true).write(true).open(world).map_err(errno)?;
+    let hall = map_hall(&file).map_err(errno)?;
+    if hall.magic != MAGIC || rank >= hall.channels {
+        return Err(libc::EPROTO);
+    }
+    let mapped = map_channel(&file, rank).map_err(errno)?;
+    // SAFETY: it has just been mapped, and stays.
+    let channel = unsafe { &*mapped };
+    let own = std::process::id();
+    if channel.process.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        return Err(libc::EBUSY);
+    }
+    begin_clocks(channel);
+    HALL.store(std::ptr::from_ref(hall).cast_mut(), Ordering::Release);
+    CHANNEL.store(mapped, Ordering::Release);
+    crate::mpi::tell();
+    // SAFETY: both are functions that may be called at any time.
+    unsafe {
+        libc::pthread_atfork(None, None, Some(child));
+        libc::atexit(end);
+    }
+    Ok(channel.place)
+}
+
+unsafe extern "C" fn child() {
+    forget();
+}

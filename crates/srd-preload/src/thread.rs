@@ -1,0 +1,315 @@
+//! Threads that take part: each has a slot, parks in it, and has a clock that is the process's and what it has computed since.
+
+use crate::mpi;
+use crate::process;
+use crate::real;
+use srd_virtual::futex;
+use srd_virtual::layout::{Channel, Kind, NEVER, Phase, Slot, Status};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// So many looks at clocks cost nothing while no time passes: they are what programs and libraries take them for, moments.
+const FREE_LOOKS: u32 = 64;
+/// What each further one costs, in nanoseconds: a program that spins on a clock advances.
+const LOOK: u64 = 100;
+/// A thread may be ahead of the world by so much before it waits for it.
+const AHEAD: u64 = 1_000;
+/// Shortest and longest wait of a poll that has found nothing, and by which part of the time for which nothing was found it grows.
+const SHORTEST: u64 = 100;
+const LONGEST: u64 = 1_000_000;
+const PART: u64 = 16;
+
+/// So many polls in a row must have found nothing before a thread waits: after one that has found something a program polls once more, and
+/// every queue that it has.
+const VAIN: u32 = 4;
+
+const NOBODY: usize = usize::MAX;
+
+/// Turns that threads of this process have had.
+static TURNS: AtomicU64 = AtomicU64::new(0);
+
+/// A thread's own notes.
+struct Notes {
+    slot: Cell<usize>,
+    /// Its clock.
+    local: Cell<u64>,
+    /// Looks at clocks since it last polled in vain.
+    looks: Cell<u32>,
+    /// Looks since time has passed.
+    looks_now: Cell<u32>,
+    /// When the first of the polls was that have found nothing.
+    in_vain_since: Cell<u64>,
+    /// Polls in a row that have found nothing, while nothing else has happened.
+    vain: Cell<u32>,
+    /// Its processor time when it last gave account of it.
+    computed: Cell<u64>,
+}
+
+impl Drop for Notes {
+    fn drop(&mut self) {
+        let at = self.slot.replace(NOBODY);
+        if at != NOBODY
+            && let Some(channel) = process::channel()
+        {
+            free(channel, &channel.slots[at]);
+        }
+    }
+}
+
+thread_local! {
+    static NOTES: Notes = const {
+        Notes {
+            slot: Cell::new(NOBODY),
+            local: Cell::new(0),
+            looks: Cell::new(0),
+            looks_now: Cell::new(0),
+            in_vain_since: Cell::new(NEVER),
+            vain: Cell::new(0),
+            computed: Cell::new(0),
+        }
+    };
+}
+
+/// The slot is nobody's; its thread's turn, if it has it, ends.
+fn free(channel: &Channel, slot: &Slot) {
+    let had_turn = matches!(slot.status(), Status::Running | Status::Busy);
+    slot.set_status(Status::Free);
+    if had_turn {
+        hand_over(channel);
+    } else {
+        ring();
+    }
+}
+
+fn hand_over(channel: &Channel) {
+    channel.turn.store(0, Ordering::Release);
+    futex::wake(&channel.turn);
+}
+
+fn ring() {
+    if let Some(hall) = process::hall() {
+        hall.bell.fetch_add(1, Ordering::AcqRel);
+        futex::wake(&hall.bell);
+    }
+}
+
+/// The process ends.
+pub fn leave_for_good(channel: &Channel) {
+    for slot in &channel.slots {
+        if slot.status() != Status::Free {
+            slot.set_status(Status::Free);
+        }
+    }
+    hand_over(channel);
+    ring();
+}
+
+/// The calling thread's slot, if it takes part.
+#[inline]
+fn own() -> Option<(&'static Channel, &'static Slot)> {
+    let channel = process::channel()?;
+    let at = NOTES.try_with(|notes| notes.slot.get()).unwrap_or(NOBODY);
+    channel.slots.get(at).map(|slot| (channel, slot))
+}
+
+/// From now on the calling thread takes part.
+pub fn join() -> Option<(&'static Channel, &'static Slot)> {
+    if let Some(known) = own() {
+        return Some(known);
+    }
+    let channel = process::channel()?;
+    let at = channel.slots.iter().position(|slot| slot.change_status(Status::Free, Status::Outside))?;
+    let slot = &channel.slots[at];
+    slot.thread.store(real::thread(), Ordering::Release);
+    NOTES.try_with(|notes| notes.slot.set(at)).ok()?;
+    #[cfg(target_arch = "x86_64")]
+    if channel.covers_counter != 0 {
+        crate::tsc::cover_thread();
+    }
+    Some((channel, slot))
+}
+
+/// Whether the calling thread takes part.
+pub fn takes_part() -> bool {
+    own().is_some()
+}
+
+/// Waits for something. The thread has the turn when this returns.
+pub fn park(kind: Kind, until: u64) {
+    let Some((channel, slot)) = own() else { return };
+    let turns = TURNS.load(Ordering::Relaxed);
+    slot.word.store(0, Ordering::Release);
+    slot.set_wait(kind, until);
+    let had_turn =
+        [Status::Running, Status::Busy].iter().any(|from| slot.change_status(*from, Status::Parked));
+    if had_turn {
+        hand_over(channel);
+    } else {
+        // It comes from outside, and has no turn to give.
+        if kind != Kind::Card {
+            slot.set_wait(Kind::Want, 0);
+        }
+        slot.set_status(Status::Parked);
+        ring();
+    }
+    while slot.word.load(Ordering::Acquire) == 0 {
+        futex::wait(&slot.word, 0, None);
+    }
+    // It asked for the turn first, and waits now.
+    if slot.waits_for().0 == Kind::Want
+        && kind != Kind::Want
+        && (until == NEVER || until > channel.now.load(Ordering::Acquire))
+    {
+        return park(kind, until);
+    }
+    let _ = NOTES.try_with(|notes| {
+        let now = channel.now.load(Ordering::Acquire);
+        if now > notes.local.get() {
+            notes.looks_now.set(0);
+        }
+        if TURNS.fetch_add(1, Ordering::Relaxed) != turns {
+            notes.vain.set(0); // others may have done meanwhile what it polls for
+        }
+        notes.local.set(notes.local.get().max(now));
+        if channel.compute.measured > 0 {
+            notes.computed.set(real::clock(libc::CLOCK_THREAD_CPUTIME_ID));
+        }
+    });
+}
+
+/// The thread will use the device.
+pub fn enter() {
+    let Some((channel, slot)) = join() else { return };
+    if slot.status() == Status::Busy {
+        return;
+    }
+    if slot.status() != Status::Running {
+        park(Kind::Want, 0);
+    }
+    account(channel, channel.compute.per_call);
+    while !slot.change_status(Status::Running, Status::Busy) {
+        park(Kind::Want, 0);
+    }
+}
+
+/// It has used it.
+pub fn leave() {
+    if let Some((_, slot)) = own() {
+        slot.change_status(Status::Busy, Status::Running);
+    }
+}
+
+/// The transport wants to run so much later.
+pub fn set_due(span: u64) {
+    if let Some((channel, _)) = own() {
+        channel.due.store(channel.now.load(Ordering::Acquire).saturating_add(span), Ordering::Release);
+    }
+}
+
+/// The thread has written to a descriptor: to a launcher, perhaps, whose answer is no packet.
+pub fn spoke() {
+    if let Some((channel, _)) = own() {
+        channel.spoke.store(1, Ordering::Release);
+    }
+}
+
+/// Waits for a packet or a deadline of the transport, and not longer than so.
+pub fn wait(span: u64) {
+    let Some((channel, _)) = own() else { return };
+    park(Kind::Poller, channel.now.load(Ordering::Acquire).saturating_add(span.max(SHORTEST)));
+}
+
+/// Puts what the thread has computed on its clock, and waits for the world if it is ahead of it. While MPI begins no time passes.
+fn account(channel: &Channel, cost: u64) {
+    if mpi::phase() == Phase::Beginning {
+        return;
+    }
+    let _ = NOTES.try_with(|notes| {
+        let mut local = notes.local.get().max(channel.now.load(Ordering::Acquire)) + cost;
+        if channel.compute.measured > 0 {
+            let computed = real::clock(libc::CLOCK_THREAD_CPUTIME_ID);
+            let since = computed.saturating_sub(notes.computed.replace(computed));
+            local += since * channel.compute.measured / 1000;
+        }
+        notes.local.set(local);
+    });
+    catch_up(channel);
+}
+
+/// Waits for the world, if the thread is ahead of it.
+fn catch_up(channel: &Channel) {
+    let local = NOTES.try_with(|notes| notes.local.get()).unwrap_or(0);
+    if local >= channel.now.load(Ordering::Acquire).saturating_add(AHEAD) {
+        park(Kind::Sleeper, local);
+    }
+}
+
+/// The time, to a thread that takes part; a look at it costs something.
+pub fn look_at_clock() -> Option<u64> {
+    let (channel, slot) = own()?;
+    if matches!(mpi::phase(), Phase::Beginning | Phase::Ending) {
+        return None;
+    }
+    let now = channel.now.load(Ordering::Acquire);
+    if slot.status() != Status::Running {
+        return Some(now);
+    }
+    let looks = NOTES.try_with(|notes| {
+        notes.looks.set(notes.looks.get() + 1);
+        notes.looks_now.set(notes.looks_now.get().saturating_add(1));
+        notes.looks_now.get()
+    });
+    account(channel, if looks.is_ok_and(|looks| looks > FREE_LOOKS) { LOOK } else { 0 });
+    NOTES.try_with(|notes| notes.local.get()).ok()
+}
+
+/// The thread sleeps for so long. False if it does not take part.
+pub fn sleep(span: u64) -> bool {
+    let Some((channel, _)) = own() else { return false };
+    if mpi::phase() == Phase::Beginning {
+        park(Kind::Poller, NEVER); // for what its launcher does
+        return true;
+    }
+    account(channel, 0);
+    park(Kind::Sleeper, channel.now.load(Ordering::Acquire).saturating_add(span.max(SHORTEST)));
+    true
+}
+
+/// The thread's clock, without a cost.
+pub fn local() -> u64 {
+    let Some((channel, _)) = own() else { return 0 };
+    let local = NOTES.try_with(|notes| notes.local.get()).unwrap_or(0);
+    local.max(channel.now.load(Ordering::Acquire))
+}
+
+/// A poll has found something, or nothing.
+///
+/// A thread that has not looked at a clock since its last poll cannot know how much time passes: it waits for what it polls for. One that
+/// has may be about to give up: it waits by small steps, which grow with the time for which it has found nothing.
+pub fn polled(found: bool) {
+    let Some((channel, _)) = own() else { return };
+    let until = NOTES.try_with(|notes| {
+        if found {
+            notes.in_vain_since.set(NEVER);
+            notes.looks.set(0);
+            notes.vain.set(0);
+            return None;
+        }
+        notes.vain.set(notes.vain.get() + 1);
+        if notes.vain.get() < VAIN {
+            return None;
+        }
+        let now = notes.local.get().max(channel.now.load(Ordering::Acquire));
+        if notes.in_vain_since.get() == NEVER {
+            notes.in_vain_since.set(now);
+        }
+        let looks = notes.looks.replace(0);
+        let step = (now.saturating_sub(notes.in_vain_since.get()) / PART).clamp(SHORTEST, LONGEST);
+        Some(if looks == 0 || mpi::phase() == Phase::Beginning { NEVER } else { now + step })
+    });
+    match until {
+        Ok(Some(until)) => park(Kind::Poller, until),
+        _ if found => channel.stirred.store(1, Ordering::Release),
+        _ => {}
+    }
+}

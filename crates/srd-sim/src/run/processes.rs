@@ -1,0 +1,316 @@
+//! Programs of the user's on a simulated fabric: a process each, which the simulation lets run in turn.
+
+use crate::apps::{Place, Program, Script};
+use crate::hosts::{Crowd, RankProcess};
+use crate::input::Scenario;
+use crate::run::drive::prepare_hosts;
+use crate::run::offer::Offer;
+use crate::run::outcome::{Meter, Outcome};
+use crate::run::simulation::Simulation;
+use srd_baselines::units::Ps;
+use srd_virtual::world::{State, World};
+use srd_virtual::{Compute, Phase};
+use std::cell::RefCell;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Events between two looks whether somebody wants an end.
+const WATCH_EVERY: u32 = 1024;
+/// How long somebody outside is waited for at a time.
+const A_MOMENT: Duration = Duration::from_micros(200);
+/// Who asks for the turn waits so long for others that do something.
+const LET_OTHERS: Duration = Duration::from_secs(5);
+/// Where nothing can happen in the fabric those that poll look this soon, and later and later up to that.
+const FIRST_LOOK: Duration = Duration::from_micros(500);
+const LAST_LOOK: Duration = Duration::from_millis(50);
+/// After so much simulated time it is seen whether anything moves that the simulation knows nothing of.
+const LISTEN_EVERY: Ps = Ps::from_micros(10_000);
+/// For so long time waits for ranks that wait for their launcher while MPI begins.
+const LONGEST_BEGINNING: Duration = Duration::from_secs(5);
+/// For so long nothing has happened at all: all wait for each other.
+const STANDSTILL: Duration = Duration::from_secs(20);
+
+/// What starts the processes, and how they fare.
+pub trait Launcher {
+    /// Starts them; they find the shared memory at this path.
+    fn start(&mut self, world: &Path) -> io::Result<()>;
+
+    /// Whether whatever was started has ended, and its code.
+    fn ended(&mut self) -> io::Result<Option<i32>>;
+
+    /// Whether somebody wants an end.
+    fn is_interrupted(&self) -> bool;
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub struct Lived {
+    /// The run's outcome.
+    pub outcome: Outcome,
+    /// The launcher's code; `None`: it was killed.
+    pub code: Option<i32>,
+    /// What did not go as it should, a line each.
+    pub complaints: Vec<String>,
+}
+
+/// A program of so many processes, one on a host, from host 0 on: what a scenario's traffic is then.
+pub fn of_processes(hosts: &[u32]) -> Vec<Program> {
+    let program = |&host| Program {
+        at: Place { host, process: 0 },
+        transport: 0,
+        script: Script::Steps([].into()),
+        forever: false,
+    };
+    hosts.iter().map(program).collect()
+}
+
+/// How processes are run.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner<'a> {
+    /// Where the shared memory is made.
+    pub directory: &'a Path,
+    /// What computing costs.
+    pub compute: Compute,
+    /// Whether the processor's counter of time, which a program may read by an instruction, is the simulation's. That makes turns cost more:
+    /// on virtual machines several times as much.
+    pub covers_counter: bool,
+}
+
+/// Runs the processes that the scenario's programs stand for.
+pub fn run_processes(
+    scenario: &Scenario,
+    manner: Manner<'_>,
+    launcher: &mut dyn Launcher,
+) -> io::Result<Lived> {
+    let meter = Meter::start();
+    let offer = Offer::of(scenario);
+    let mut simulation: Simulation<'_, RankProcess> = prepare_hosts(scenario, &offer);
+    simulation.keep_order();
+    let places: Vec<_> = simulation.transports().map(RankProcess::place).collect();
+    let (world, seats) = World::create(manner.directory, &places, manner.compute, manner.covers_counter)?;
+    let crowd = Rc::new(RefCell::new(Crowd::new(world.bell_of_all())));
+    for (process, seat) in simulation.transports_mut().zip(seats) {
+        process.sit(seat, Rc::clone(&crowd));
+    }
+    launcher.start(world.path())?;
+    let mut run = Run {
+        simulation,
+        world,
+        crowd,
+        listens_at: Ps::ZERO,
+        together: false,
+        outcome: None,
+        complaints: Vec::new(),
+    };
+    let code = run.live(launcher, &mut |simulation| Outcome::of(simulation, offer.ideal, &meter));
+    run.crowd.borrow_mut().kill();
+    let code = code?;
+    let outcome = run.outcome.unwrap_or_else(|| Outcome::of(&mut run.simulation, offer.ideal, &meter));
+    let dropped: u64 = run.simulation.transports().map(RankProcess::dropped).sum();
+    if dropped > 0 {
+        run.complaints.push(format!("{dropped} packets came to processes that took none any more"));
+    }
+    Ok(Lived { outcome, code, complaints: run.complaints })
+}
+
+struct Run<'a> {
+    simulation: Simulation<'a, RankProcess>,
+    world: World,
+    crowd: Rc<RefCell<Crowd>>,
+    listens_at: Ps,
+    /// All ranks have been let go on behind MPI's beginning.
+    together: bool,
+    /// As of the moment when all were at their end: what follows is between processes and their launcher.
+    outcome: Option<Outcome>,
+    complaints: Vec<String>,
+}
+
+impl Run<'_> {
+    fn live(
+        &mut self,
+        launcher: &mut dyn Launcher,
+        outcome: &mut dyn FnMut(&mut Simulation<'_, RankProcess>) -> Outcome,
+    ) -> io::Result<Option<i32>> {
+        let ranks = self.simulation.places().count() as u32;
+        let mut events = 0u32;
+        let mut quiet_since = Instant::now();
+        let mut moves_since = Instant::now();
+        let mut pause = FIRST_LOOK;
+        loop {
+            if events.is_multiple_of(WATCH_EVERY) && launcher.is_interrupted() {
+                self.complaints.push("interrupted".into());
+                return Ok(None);
+            }
+            events = events.wrapping_add(1);
+            if self.outcome.is_none() && self.crowd.borrow().in_phase(Phase::Ending) == ranks {
+                self.outcome = Some(outcome(&mut self.simulation));
+            }
+            let rang = self.crowd.borrow().has_rung();
+            // Who asks is let go on even while others do something for long: no time passes.
+            let long = moves_since.elapsed() > LET_OTHERS;
+            if (rang || self.crowd.borrow().is_anybody_outside()) && self.settle(long) {
+                (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
+                continue;
+            }
+            let waits = self.crowd.borrow().is_anybody_outside();
+            let quiet = waits && self.crowd.borrow_mut().stays_quiet();
+            if waits && !(quiet && self.crowd.borrow().is_complete()) {
+                events = 0; // it may be long
+                self.world.listen(self.world.bell(), A_MOMENT);
+                if !quiet {
+                    quiet_since = Instant::now();
+                } else if quiet_since.elapsed() > STANDSTILL {
+                    self.complaints.push(self.standstill());
+                    return Ok(None);
+                }
+                if let Some(code) = launcher.ended()? {
+                    return Ok(self.conclude(code));
+                }
+                self.give_up_on_the_restless();
+                continue;
+            }
+            moves_since = Instant::now();
+            if self.crowd.borrow().in_phase(Phase::Beginning) > 0 {
+                // Ranks wait for their launcher, and time for them, unless they talk to each other.
+                if !self.simulation.carries_frames() && quiet_since.elapsed() < LONGEST_BEGINNING {
+                    if let Some(code) = launcher.ended()? {
+                        return Ok(self.conclude(code));
+                    }
+                    self.world.listen(self.world.bell(), A_MOMENT);
+                    self.let_all_look();
+                    continue;
+                }
+            } else if !self.together && self.crowd.borrow().in_phase(Phase::Running) > 0 {
+                self.together = true;
+                self.go_on_together();
+                continue;
+            }
+            if self.crowd.borrow_mut().has_spoken() || self.simulation.now >= self.listens_at {
+                self.await_answers();
+            }
+            if self.simulation.step() {
+                (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
+                continue;
+            }
+            // Nothing can happen in the fabric.
+            if let Some(code) = launcher.ended()? {
+                return Ok(self.conclude(code));
+            }
+            events = 0;
+            self.world.listen(self.world.bell(), pause);
+            pause = (pause * 2).min(LAST_LOOK);
+            self.let_all_look();
+            if quiet_since.elapsed() > STANDSTILL {
+                self.complaints.push(self.standstill());
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits until nothing moves that the simulation knows nothing of: a launcher has answered, a library's thread has done its work.
+    fn await_answers(&mut self) {
+        self.listens_at = self.simulation.now + LISTEN_EVERY;
+        while !self.crowd.borrow_mut().is_all_quiet() {
+            self.give_up_on_the_restless();
+            std::thread::sleep(A_MOMENT);
+        }
+    }
+
+    fn give_up_on_the_restless(&mut self) {
+        let restless = self.crowd.borrow_mut().give_up_on_the_restless();
+        for process in restless {
+            let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+            self.complaints.push(format!(
+                "process {process} ({}) does something all the time that is not of the fabric: time does not wait for it, so this \
+                 run may differ from the next",
+                name.trim_end()
+            ));
+        }
+    }
+
+    /// Gives turns to those who ask for one, in the order of ranks. Whether anybody did.
+    fn settle(&mut self, at_once: bool) -> bool {
+        self.crowd.borrow_mut().hear();
+        let all = 0..self.simulation.places().count() as u32;
+        let mut come = Vec::new();
+        for number in all {
+            let process = self.simulation.transport_mut(number);
+            if process.look() || process.state() == State::Ended {
+                come.push(number);
+            }
+        }
+        let waits = self.crowd.borrow().is_anybody_outside();
+        let complete = self.crowd.borrow().is_complete();
+        if !at_once && waits && !(complete && self.crowd.borrow_mut().stays_quiet()) {
+            return false; // others may come that are to have it first
+        }
+        let mut asked = false;
+        for number in come {
+            asked |= self.simulation.transport_mut(number).state() != State::Ended;
+            self.simulation.call(number);
+        }
+        asked
+    }
+
+    /// All have left MPI's beginning.
+    fn go_on_together(&mut self) {
+        for number in 0..self.simulation.places().count() as u32 {
+            if self.simulation.transport_mut(number).is_together() {
+                self.simulation.transport_mut(number).go_on();
+                self.simulation.call(number);
+            }
+        }
+    }
+
+    fn let_all_look(&mut self) {
+        let now = self.simulation.now.time();
+        for number in 0..self.simulation.places().count() as u32 {
+            self.simulation.transport_mut(number).let_look(now);
+            self.simulation.call(number);
+        }
+    }
+
+    fn conclude(&mut self, code: i32) -> Option<i32> {
+        let absent = |process: &RankProcess| process.process().is_none();
+        let absent = self.simulation.transports().filter(|process| absent(process)).count();
+        if absent > 0 && code == 0 {
+            self.complaints.push(format!(
+                "{absent} ranks have not used the simulated fabric: the program is no MPI program, or its MPI took another way than \
+                 libfabric's provider srd, or it is statically linked"
+            ));
+        }
+        if code != 0 {
+            self.complaints.push(format!("the launcher has ended with code {code}"));
+        }
+        Some(code)
+    }
+
+    /// Who waits for whom, as far as anybody can tell.
+    fn standstill(&self) -> String {
+        let all: Vec<_> =
+            self.simulation.transports().map(|process| (process.state(), process.process())).collect();
+        let count = |wanted| all.iter().filter(|(state, _)| *state == wanted).count();
+        let first = all.iter().position(|(state, _)| matches!(state, State::Absent | State::Outside));
+        let hint = match first {
+            Some(rank) => format!(
+                "; rank {rank} {}",
+                match all[rank].1 {
+                    Some(process) => format!("(process {process}) waits for something that is not of the fabric"),
+                    None => "has not opened the provider: does the program use libfabric, and is it dynamically linked?".into(),
+                }
+            ),
+            None => "; every rank waits for a message that nobody sends".into(),
+        };
+        format!(
+            "standstill: nothing has happened for {} s: {} ranks wait for the fabric, {} for something else, {} have not come, {} \
+             have ended{hint}",
+            STANDSTILL.as_secs(),
+            count(State::Parked),
+            count(State::Outside),
+            count(State::Absent),
+            count(State::Ended),
+        )
+    }
+}

@@ -1,0 +1,127 @@
+//! What can be seen of a job's processes from outside: whether any of them still does something by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long the list of processes is believed.
+const LIST_FOR: Duration = Duration::from_millis(20);
+
+/// The processes that descend from this one.
+#[derive(Debug, Default)]
+pub struct Job {
+    /// By process, and when it was made.
+    processes: BTreeSet<u32>,
+    listed: Option<Instant>,
+    /// Processor time of those that were seen busy since all were quiet, as it was then.
+    busy: BTreeMap<u32, u64>,
+}
+
+/// Processor time that a process uses while it is waited for until nobody waits for it any more, in ticks of 10 ms: one that waits for a core
+/// itself uses none.
+const RESTLESS: u64 = 100;
+
+/// Third and fourth field of a `stat` file (proc(5)): the state, and the parent.
+fn state_and_parent(path: &Path) -> Option<(u8, u32)> {
+    let text = fs::read_to_string(path).ok()?;
+    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    Some((state, fields.next()?.parse().ok()?))
+}
+
+/// Fields 14 and 15: processor time in ticks.
+fn ticks(path: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
+}
+
+/// Processor time of a thread, in ticks of 10 ms.
+pub fn thread_ticks(process: u32, thread: u32) -> u64 {
+    ticks(&format!("/proc/{process}/task/{thread}/stat")).unwrap_or(0)
+}
+
+fn numbers(directory: &str) -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Whether a thread in this state will do something without anybody else: it runs, wants a core, or waits for a disk.
+fn moves(state: u8) -> bool {
+    matches!(state, b'R' | b'D')
+}
+
+/// Whether a process is there, and not what is left of one.
+pub fn is_alive(process: u32) -> bool {
+    let stat = format!("/proc/{process}/stat");
+    state_and_parent(Path::new(&stat)).is_some_and(|(state, _)| !matches!(state, b'Z' | b'X'))
+}
+
+/// Whether a thread sleeps.
+pub fn sleeps(process: u32, thread: u32) -> bool {
+    let stat = format!("/proc/{process}/task/{thread}/stat");
+    state_and_parent(Path::new(&stat)).is_none_or(|(state, _)| !moves(state))
+}
+
+fn is_quiet(process: u32) -> bool {
+    numbers(&format!("/proc/{process}/task")).all(|thread| sleeps(process, thread))
+}
+
+impl Job {
+    /// Whether no thread does anything by itself, but those of processes of which `but` is true.
+    pub fn is_quiet(&mut self, but: &dyn Fn(u32) -> bool) -> bool {
+        self.list_now_and_then();
+        let quiet = self.processes.iter().all(|process| but(*process) || is_quiet(*process));
+        if quiet {
+            self.busy.clear();
+        }
+        quiet
+    }
+
+    /// The processes that have done something by themselves for a second of processor time since [`Job::is_quiet`] was last true.
+    pub fn restless(&mut self, but: &dyn Fn(u32) -> bool) -> Vec<u32> {
+        let busy = self.processes.iter().copied().filter(|process| !but(*process) && !is_quiet(*process));
+        let used = busy.filter_map(|process| Some((process, ticks(&format!("/proc/{process}/stat"))?)));
+        let restless =
+            used.filter(|(process, used)| used - *self.busy.entry(*process).or_insert(*used) >= RESTLESS);
+        restless.map(|(process, _)| process).collect()
+    }
+
+    fn list_now_and_then(&mut self) {
+        if self.listed.is_none_or(|listed| listed.elapsed() > LIST_FOR) {
+            self.list();
+        }
+    }
+
+    fn list(&mut self) {
+        let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for process in numbers("/proc") {
+            if let Some((_, parent)) = state_and_parent(Path::new(&format!("/proc/{process}/stat"))) {
+                children.entry(parent).or_default().push(process);
+            }
+        }
+        self.processes.clear();
+        let mut open = vec![std::process::id()];
+        while let Some(parent) = open.pop() {
+            for child in children.remove(&parent).unwrap_or_default() {
+                self.processes.insert(child);
+                open.push(child);
+            }
+        }
+        self.listed = Some(Instant::now());
+    }
+
+    /// All of them end now.
+    pub fn kill(&mut self) {
+        self.list();
+        for process in &self.processes {
+            // It fails only for one that has ended.
+            let _ = nix::sys::signal::kill(
+                nix::unistd::Pid::from_raw(*process as i32),
+                nix::sys::signal::Signal::SIGKILL,
+            );
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The simulator's side: makes the memory, and gives turns.
+#![allow(unsafe_code)]
+
+use crate::futex;
+use crate::job::{is_alive, sleeps, thread_ticks};
+use crate::layout::{
+    Channel, Compute, Hall, Head, Kind, NEVER, Phase, Place, SLOTS, Slot, Status, file_bytes, map_channel,
+    write_hall,
+};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a turn may last before it is looked what the process does.
+const LOOK_AFTER: Duration = Duration::from_millis(2);
+/// A thread that computes is left alone for so many ticks of 10 ms, if others want the turn.
+const LET_COMPUTE: u64 = 100;
+/// A processor's looks at a turn before it sleeps.
+const SPINS: u32 = 50;
+/// The card takes more from the device when it holds no more than this.
+const LOW_BACKLOG: u32 = 2;
+
+/// The memory of all processes, which goes with this.
+#[derive(Debug)]
+pub struct World {
+    path: PathBuf,
+    hall: &'static Hall,
+    file: File,
+}
+
+impl World {
+    /// Makes it in `directory`, for processes at these places. `covers_counter`: as [`Channel::covers_counter`].
+    pub fn create(
+        directory: &Path,
+        places: &[Place],
+        compute: Compute,
+        covers_counter: bool,
+    ) -> io::Result<(World, Vec<Seat>)> {
+        let path = directory.join(format!("srd-sim-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        let world = |hall, file| World { path: path.clone(), hall, file };
+        let made = (|| {
+            file.set_len(file_bytes(places.len() as u32))?;
+            write_hall(&file, places.len() as u32)
+        })();
+        let world = match made {
+            Ok(hall) => world(hall, file),
+            Err(error) => {
+                let _ = std::fs::remove_file(&path);
+                return Err(error);
+            }
+        };
+        let seats = places.iter().zip(0..).map(|(place, number)| {
+            let channel = map_channel(&world.file, number)?;
+            // SAFETY: it has just been mapped, stays, and nobody else has it yet.
+            let channel = unsafe { &mut *channel };
+            channel.place = *place;
+            channel.compute = compute;
+            channel.covers_counter = covers_counter.into();
+            channel.due.store(NEVER, Ordering::Relaxed);
+            Ok(Seat { channel, state: State::Absent })
+        });
+        let seats = seats.collect::<io::Result<_>>()?;
+        Ok((world, seats))
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How often somebody has wanted attention.
+    pub fn bell(&self) -> u32 {
+        self.hall.bell.load(Ordering::Acquire)
+    }
+
+    /// The same for who does not have this.
+    pub fn bell_of_all(&self) -> &'static AtomicU32 {
+        &self.hall.bell
+    }
+
+    /// Waits until that is not `known` any more, or for `at_most`.
+    pub fn listen(&self, known: u32, at_most: Duration) {
+        futex::wait(&self.hall.bell, known, Some(at_most));
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// What a process is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// It has not taken its place yet.
+    Absent,
+    /// Some thread of it waits for something that is not of the fabric.
+    Outside,
+    /// All its threads that take part are parked.
+    Parked,
+    /// It has ended.
+    Ended,
+}
+
+/// How a turn has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// The thread has parked, or ended.
+    Over,
+    /// It waits for something that is not of the fabric.
+    Taken,
+    /// Its process is no more.
+    Died,
+}
+
+/// The simulator's end of a channel.
+#[derive(Debug)]
+pub struct Seat {
+    channel: &'static mut Channel,
+    state: State,
+}
+
+impl Seat {
+    /// The process, once it has taken its place.
+    pub fn process(&self) -> Option<u32> {
+        Some(self.channel.process.load(Ordering::Acquire)).filter(|process| *process != 0)
+    }
+
+    /// What the process is doing, as of the last look.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// How far its program is.
+    pub fn phase(&self) -> Phase {
+        if self.state == State::Ended {
+            Phase::Ending
+        } else {
+            Phase::of(self.channel.phase.load(Ordering::Acquire))
+        }
+    }
+
+    /// Whether it waits for the other ranks to be where it is.
+    pub fn is_together(&self) -> bool {
+        self.parked().any(|(_, kind, _)| kind == Kind::Together)
+    }
+
+    /// They are: it goes on at this moment.
+    pub fn go_on(&self) {
+        let waits = |slot: &&Slot| slot.status() == Status::Parked && slot.waits_for().0 == Kind::Together;
+        self.channel.slots.iter().filter(waits).for_each(|slot| slot.set_wait(Kind::Sleeper, 0));
+    }
+
+    /// Looks what it is doing.
+    pub fn look(&mut self) -> State {
+        self.state = match self.process() {
+            _ if self.state == State::Ended || self.channel.ended.load(Ordering::Acquire) != 0 => {
+                State::Ended
+            }
+            None => State::Absent,
+            Some(process) if !is_alive(process) => State::Ended,
+            Some(_) => self.threads(),
+        };
+        self.state
+    }
+
+    fn threads(&self) -> State {
+        let outside = |slot: &Slot| matches!(slot.status(), Status::Outside | Status::Running | Status::Busy);
+        if self.channel.slots.iter().any(outside) { State::Outside } else { State::Parked }
+    }
+
+    /// Whether a thread asks for the turn.
+    pub fn is_wanted(&self) -> bool {
+        let wants = |slot: &Slot| slot.status() == Status::Parked && slot.waits_for().0 == Kind::Want;
+        self.state != State::Ended && self.channel.slots.iter().any(wants)
+    }
+
+    /// Whether a thread has written to somebody who is not of the fabric since this was last asked.
+    pub fn has_spoken(&self) -> bool {
+        self.channel.spoke.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// So many packets the card has not sent yet.
+    pub fn set_backlog(&self, packets: u32) {
+        self.channel.backlog.store(packets, Ordering::Relaxed);
+    }
+
+    fn transport_due(&self) -> u64 {
+        let more = self.channel.more.load(Ordering::Acquire) != 0;
+        match more && self.channel.backlog.load(Ordering::Relaxed) <= LOW_BACKLOG {
+            true => 0,
+            false => self.channel.due.load(Ordering::Acquire),
+        }
+    }
+
+    fn parked(&self) -> impl Iterator<Item = (usize, Kind, u64)> {
+        self.channel.slots.iter().enumerate().filter(|(_, slot)| slot.status() == Status::Parked).map(
+            |(number, slot)| {
+                let (kind, until) = slot.waits_for();
+                (number, kind, until)
+            },
+        )
+    }
+
+    /// When a thread is to have the turn even if no packet comes; [`NEVER`] if none is.
+    pub fn due(&self) -> u64 {
+        if self.state == State::Ended {
+            return NEVER;
+        }
+        let (transport, called) =
+            (self.transport_due(), self.channel.card_called.load(Ordering::Acquire) != 0);
+        let due = self.parked().map(|(_, kind, until)| match kind {
+            Kind::Want => 0,
+            Kind::Sleeper => until,
+            Kind::Poller => until.min(transport),
+            Kind::Card if called => 0,
+            Kind::Card => transport,
+            Kind::Together => NEVER,
+        });
+        due.min().unwrap_or(NEVER)
+    }
+
+    /// Who is to have the turn now: whoever asks for it, who receives packets or has to do what the transport wants, whose time has come.
+    fn next(&self, now: u64, packets: bool) -> Option<usize> {
+        let wants = self.parked().find(|(_, kind, _)| *kind == Kind::Want);
+        let called = self.channel.card_called.swap(0, Ordering::AcqRel) != 0;
+        let of_kind = |wanted| self.parked().find(|(_, kind, _)| *kind == wanted);
+        let moves = packets || self.transport_due() <= now;
+        let mover = || {
+            let poller = if moves { of_kind(Kind::Poller) } else { None };
+            poller.or_else(|| if moves || called { of_kind(Kind::Card) } else { None })
+        };
+        let timely = || self.parked().find(|(_, kind, until)| *until <= now && *kind != Kind::Together);
+        let (number, ..) = wants.or_else(mover).or_else(timely)?;
+        Some(number)
+    }
+
+    /// Puts a packet where the process takes it from. False if there is no room.
+    pub fn put(&mut self, head: &Head, bytes: &[u8]) -> bool {
+        self.channel.inward.put(head, |place| place.copy_from_slice(bytes))
+    }
+
+    /// What the process has sent, a packet at a time.
+    pub fn take(&mut self) -> Option<(Head, &[u8])> {
+        self.channel.out.take().map(|(head, bytes)| (head, &*bytes))
+    }
+
+    /// Whether packets lie there that the process has not taken.
+    pub fn has_untaken(&self) -> bool {
+        !self.channel.inward.is_empty()
+    }
+
+    /// Gives the turn to the thread that is to have it at `now`, and waits for its end. `None` if none is. `stuck` says, of a thread that
+    /// sleeps, whether nobody will wake it but those who are parked; of one that does not, whether others want the turn: then both go on at
+    /// this moment.
+    pub fn run(&mut self, now: u64, stuck: &mut dyn FnMut(bool) -> bool) -> Option<Turn> {
+        if self.state == State::Ended {
+            return None;
+        }
+        let number = self.next(now, self.has_untaken())?;
+        Some(self.give(number, now, stuck))
+    }
+
+    /// Gives it to a thread that polls, though nothing has come: what it waits for may be no packet.
+    pub fn let_look(&mut self, now: u64, stuck: &mut dyn FnMut(bool) -> bool) -> Option<Turn> {
+        let (number, ..) = self.parked().find(|(_, kind, _)| *kind == Kind::Poller)?;
+        Some(self.give(number, now, stuck))
+    }
+
+    fn give(&mut self, number: usize, now: u64, stuck: &mut dyn FnMut(bool) -> bool) -> Turn {
+        self.channel.now.store(now, Ordering::Release);
+        self.channel.turn.store(1, Ordering::Release);
+        let slot = &self.channel.slots[number];
+        slot.set_status(Status::Running);
+        slot.word.store(1, Ordering::Release);
+        futex::wake(&slot.word);
+        let turn = self.await_end(number, stuck);
+        self.state = match turn {
+            Turn::Died => State::Ended,
+            _ if self.channel.ended.load(Ordering::Acquire) != 0 => State::Ended,
+            _ => self.threads(),
+        };
+        if self.channel.stirred.swap(0, Ordering::AcqRel) != 0 {
+            // What the thread has done may be what others poll for.
+            for slot in &self.channel.slots[..SLOTS] {
+                if slot.status() == Status::Parked && slot.waits_for() == (Kind::Poller, NEVER) {
+                    let others = self.parked().filter(|(_, kind, _)| *kind != Kind::Card).count();
+                    if others > 1 {
+                        slot.set_wait(Kind::Poller, now + 1);
+                    }
+                }
+            }
+        }
+        turn
+    }
+
+    fn await_end(&self, number: usize, stuck: &mut dyn FnMut(bool) -> bool) -> Turn {
+        let turn = &self.channel.turn;
+        let over = || turn.load(Ordering::Acquire) == 0;
+        for _ in 0..SPINS {
+            if over() {
+                return Turn::Over;
+            }
+            std::hint::spin_loop();
+        }
+        let began = Instant::now();
+        let slot = &self.channel.slots[number];
+        let mut computed = None;
+        loop {
+            futex::wait(turn, 1, Some(LOOK_AFTER));
+            if over() {
+                return Turn::Over;
+            }
+            if began.elapsed() < LOOK_AFTER {
+                continue;
+            }
+            let process = self.channel.process.load(Ordering::Acquire);
+            if !is_alive(process) {
+                return Turn::Died;
+            }
+            let asleep = || sleeps(process, slot.thread.load(Ordering::Acquire)) && !over();
+            let take = match asleep() {
+                true => stuck(true) && asleep(),
+                false => {
+                    let ticks = thread_ticks(process, slot.thread.load(Ordering::Acquire));
+                    ticks - *computed.get_or_insert(ticks) > LET_COMPUTE && stuck(false)
+                }
+            };
+            if take && slot.change_status(Status::Running, Status::Outside) {
+                turn.store(0, Ordering::Release);
+                return Turn::Taken;
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! `srd sim mpirun`: an MPI program, unchanged, on the hosts of a simulated fabric.
+
+use crate::libraries::Libraries;
+use crate::sim::batch::{INTERRUPTED, stop_on_signal};
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use srd_lab::{Mpi, MpiJob, Transport};
+use srd_sim::input::{Scenario, read_text};
+use srd_sim::run::{Launcher, Manner, of_processes, run_processes};
+use srd_sim::units::Ps;
+use srd_virtual::Compute;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const EXAMPLES: &str = "\
+Examples:
+  srd sim mpirun -n 2 --fabric scenarios/fabrics/leaf-spine-64.toml -- ./ping_pong
+  srd sim mpirun -n 16 --fabric fabric.toml --compute measured -- lmp -in in.lj
+  srd sim mpirun -n 4 --fabric fabric.toml --place 0,4,8,12 --mpi mpich --json outcome.json -- ./program
+
+The program sees the simulation's time; what it computes takes none unless --compute says so. docs/VIRTUAL.md.
+
+Exit code: 0 if the program ended well, that of the MPI's launcher otherwise, 130 after an interrupt.";
+
+/// Simulated time after which a run ends if its file does not say: an hour.
+const LONGEST: Ps = Ps::from_micros(3_600_000_000);
+
+/// Arguments of `srd sim mpirun`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Ranks
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    n: u32,
+    /// The fabric: a scenario's file, without traffic (docs/SCENARIOS.md)
+    #[arg(long, value_name = "FILE")]
+    fabric: PathBuf,
+    /// Change a value of the file: fabric.host_gbps=400 (may be given again)
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// Hosts of the ranks, as in 0,4,8 [default: the first ones]
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    place: Vec<u32>,
+    /// What computing costs: zero; fixed:US, so many microseconds for each call of the provider; measured, the thread's processor time;
+    /// measured:SCALE, that times SCALE
+    #[arg(long, value_name = "HOW", default_value = "zero")]
+    compute: Cost,
+    /// The program reads the processor's counter of time by itself (rdtsc): let it see the simulation's, which takes longer. Always so with
+    /// Intel MPI
+    #[arg(long)]
+    rdtsc: bool,
+    /// Which MPI
+    #[arg(long, value_enum, default_value = "ompi")]
+    mpi: Stack,
+    /// Its directory with bin/ and lib/ [default: what scripts/setup.sh has installed, else PATH]
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+    /// An argument for the MPI's launcher; may be given several times
+    #[arg(long = "option", value_name = "ARG", allow_hyphen_values = true)]
+    options: Vec<OsString>,
+    /// Write the outcome as JSON into this file: standard output is the program's
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// An MPI, by how it is started.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Stack {
+    /// Open MPI 5
+    Ompi,
+    /// Debian's Open MPI 4
+    Debian,
+    /// MPICH
+    Mpich,
+    /// Intel MPI
+    Impi,
+}
+
+/// What computing costs.
+#[derive(Clone, Copy, Debug)]
+struct Cost(Compute);
+
+impl FromStr for Cost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Cost, String> {
+        let number = |text: &str, most: f64| match text.parse::<f64>() {
+            Ok(number) if (0.0..=most).contains(&number) => Ok(number * 1000.0),
+            _ => Err(format!("{text:?} is no number from 0 to {most}")),
+        };
+        Ok(Cost(match text.split_once(':') {
+            None if text == "zero" => Compute::default(),
+            None if text == "measured" => Compute { measured: 1000, ..Compute::default() },
+            Some(("fixed", us)) => Compute { per_call: number(us, 1e6)? as u64, ..Compute::default() },
+            Some(("measured", scale)) => {
+                Compute { measured: number(scale, 1e4)? as u64, ..Compute::default() }
+            }
+            _ => return Err("write zero, fixed:US, measured or measured:SCALE".into()),
+        }))
+    }
+}
+
+/// What stands for ssh to a launcher: a script, which goes with this.
+struct Agent(PathBuf);
+
+impl Agent {
+    fn write() -> io::Result<Agent> {
+        let agent = Agent(std::env::temp_dir().join(format!("srd-sim-{}", std::process::id())));
+        fs::DirBuilder::new().mode(0o700).create(&agent.0)?;
+        // Options, the host's name, the command.
+        fs::write(
+            agent.program(),
+            "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nshift\nexec sh -c \"$*\"\n",
+        )?;
+        fs::set_permissions(agent.program(), fs::Permissions::from_mode(0o700))?;
+        Ok(agent)
+    }
+
+    fn program(&self) -> PathBuf {
+        self.0.join("ssh")
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The MPI's launcher, with the program.
+struct Started {
+    job: MpiJob,
+    srd: PathBuf,
+    agent: Agent,
+    child: Option<Child>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Launcher for Started {
+    fn start(&mut self, world: &Path) -> io::Result<()> {
+        let words = [
+            self.srd.as_os_str(),
+            "sim".as_ref(),
+            "join".as_ref(),
+            "--world".as_ref(),
+            world.as_os_str(),
+            "--".as_ref(),
+        ];
+        let mut command: Command = self
+            .job
+            .command_here(&words.map(OsString::from), &self.agent.program())
+            .map_err(io::Error::other)?;
+        self.child = Some(command.spawn()?);
+        Ok(())
+    }
+
+    fn ended(&mut self) -> io::Result<Option<i32>> {
+        let Some(child) = &mut self.child else { return Ok(Some(0)) };
+        Ok(child.try_wait()?.map(|status| status.code().unwrap_or(1)))
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let srd = std::env::current_exe().context("the path of this program is unknown")?;
+    Libraries::Provider.locate()?;
+    Libraries::Clock.locate()?;
+    let scenario = scenario(args)?;
+    let mpi = match args.mpi {
+        Stack::Ompi => Mpi::OpenMpi5,
+        Stack::Debian => Mpi::OpenMpi4,
+        Stack::Mpich => Mpi::Mpich,
+        Stack::Impi => Mpi::Intel,
+    };
+    let given = args.prefix.clone().map(std::path::absolute).transpose()?;
+    let job = MpiJob {
+        mpi,
+        prefix: given.or_else(|| mpi.installed(&srd)),
+        transport: Transport::Srd,
+        ranks: args.n as usize,
+        hosts: Vec::new(),
+        options: args.options.clone(),
+        program: args.command.clone(),
+    };
+    job.launcher()?;
+    // Whatever its launcher leaves behind is this process's to end.
+    nix::sys::prctl::set_child_subreaper(true).context("cannot become the parent of orphans")?;
+    let agent = Agent::write().context("cannot write a file that stands for ssh")?;
+    let mut started = Started { job, srd, agent, child: None, stop: stop_on_signal()? };
+    let manner = Manner {
+        directory: shared_memory(),
+        compute: args.compute.0,
+        covers_counter: args.rdtsc || matches!(args.mpi, Stack::Impi),
+    };
+    let lived = run_processes(&scenario, manner, &mut started).context("the processes could not be run")?;
+    if let Some(mut child) = started.child {
+        let _ = child.wait();
+    }
+    for complaint in &lived.complaints {
+        eprintln!("srd: {complaint}");
+    }
+    let outcome = &lived.outcome;
+    eprintln!(
+        "srd: {} ranks, {:.3} ms simulated in {:.1} s: {} packets with data, {} of them again, {} without",
+        args.n,
+        outcome.sim_us / 1000.0,
+        outcome.cost.wall_s,
+        outcome.packets_new + outcome.packets_rtx,
+        outcome.packets_rtx,
+        outcome.packets_bare,
+    );
+    if let Some(file) = &args.json {
+        let mut answer = serde_json::to_value(outcome)?;
+        // How often processes were asked depends on how long their launcher took.
+        answer["cost"]["events"] =
+            answer.as_object_mut().and_then(|it| it.remove("events")).unwrap_or_default();
+        fs::write(file, answer.to_string() + "\n")
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(match lived.code {
+        _ if started.stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
+        Some(code) => ExitCode::from(code.clamp(0, 255) as u8),
+        None => ExitCode::FAILURE,
+    })
+}
+
+/// Where shared memory is made.
+fn shared_memory() -> &'static Path {
+    let usual = Path::new("/dev/shm");
+    if usual.is_dir() { usual } else { Path::new("/tmp") }
+}
+
+fn scenario(args: &Args) -> anyhow::Result<Scenario> {
+    let text = read_text(&args.fabric)?;
+    let name = args.fabric.display().to_string();
+    for table in ["[[workload]]", "[[program]]"] {
+        ensure!(
+            !text.lines().any(|line| line.trim_start().starts_with(table)),
+            "{name}: {table} is traffic of scripts, and here it is the program's that runs: leave it out"
+        );
+    }
+    let hosts: Vec<u32> = match args.place.is_empty() {
+        true => (0..args.n).collect(),
+        false => args.place.clone(),
+    };
+    if hosts.len() != args.n as usize {
+        bail!("--place names {} hosts for {} ranks: name one for each", hosts.len(), args.n);
+    }
+    let mut scenario = Scenario::of_programs(&text, &name, &args.sets, of_processes(&hosts))?;
+    let most = scenario.topology.hosts;
+    if let Some(host) = hosts.iter().find(|host| **host >= most) {
+        bail!(
+            "{name} has {most} hosts, h0 to h{}, and a rank is to run on h{host}: take a larger fabric, or fewer ranks",
+            most - 1
+        );
+    }
+    let mut sorted = hosts.clone();
+    sorted.sort_unstable();
+    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        bail!("--place names h{} twice: a host has one rank so far", twice[0]);
+    }
+    ensure!(
+        scenario.settings.transports.iter().all(|transport| transport.srd().is_some()),
+        "{name}: the program's hosts speak SRD: leave `kind` of [transport] out"
+    );
+    if !text.lines().any(|line| line.trim_start().starts_with("end_us")) {
+        scenario.settings.end = LONGEST;
+    }
+    for note in &scenario.notes {
+        eprintln!("srd: {note}");
+    }
+    Ok(scenario)
+}

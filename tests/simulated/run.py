@@ -1,0 +1,295 @@
+#!/usr/bin/env python3
+"""Unmodified MPI programs on simulated fabrics, in virtual time (docs/VIRTUAL.md): times by formula and beside scripts, answers of real
+programs, the same output twice, and what is said of programs that cannot be simulated.
+
+    tests/simulated/run.py              everything
+    tests/simulated/run.py formula mpich   these only
+    tests/simulated/run.py --list
+
+The last line says `N passed, N failed`.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from harness import layout
+
+HERE = Path(__file__).resolve().parent
+BUILT = layout.TARGET / "simulated"
+LONGEST_S = 300
+"""After that a run hangs, on a busy machine, too."""
+
+FABRIC = {"leaves": 4, "spines": 4, "hosts_per_leaf": 4, "host_gbps": 100, "cable_us": 0.5}
+
+FRAME = 221
+"""Bytes of a frame with a message of 8 bytes and an ACK: 38 of Ethernet with preamble and gap, 28 of IP and UDP, the rest is ours."""
+
+PREFIX = {mpi: layout.VENV / mpi for mpi in ("ompi", "mpich", "impi")}
+
+
+class Wrong(Exception):
+    """What is not as it should be."""
+
+
+def expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise Wrong(what)
+
+
+def near(what: str, measured: float, wanted: float, within: float) -> None:
+    expect(
+        abs(measured - wanted) <= within * wanted,
+        f"{what}: {measured:.4f}, wanted {wanted:.4f} within {within:.1%}",
+    )
+
+
+def scenario(name: str, extra: str = "", **changes) -> Path:
+    lines = ["[fabric]", 'kind = "leaf-spine"']
+    lines += [f"{key} = {value}" for key, value in {**FABRIC, **changes}.items()]
+    file = BUILT / f"{name}.toml"
+    file.write_text("\n".join(lines) + "\n" + extra)
+    return file
+
+
+def compiled(source: Path, mpi: str) -> Path:
+    """A C program for one of the MPIs of the wheels."""
+    program = BUILT / f"{source.stem}-{mpi}"
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        compiler = "mpicc.openmpi" if mpi == "debian" else str(PREFIX[mpi] / "bin/mpicc")
+        environment = os.environ | {"LD_LIBRARY_PATH": str(PREFIX.get(mpi, Path()) / "lib")}
+        subprocess.run([compiler, "-O2", "-o", program, source], check=True, env=environment)
+    return program
+
+
+def patterns(mpi: str = "ompi") -> str:
+    return str(compiled(HERE / "patterns.c", mpi))
+
+
+def command(fabric: Path, ranks: int, *program: str, options: tuple[str, ...] = ()) -> list[str]:
+    srd = [str(layout.SRD), "sim", "mpirun", "-n", str(ranks), "--fabric", str(fabric)]
+    return [*srd, *options, "--", *map(str, program)]
+
+
+def run(fabric: Path, ranks: int, *program: str, options: tuple[str, ...] = (), status: int = 0) -> str:
+    """Both outputs of a run, which must end with that status, and leave nothing behind."""
+    line = command(fabric, ranks, *program, options=options)
+    done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LONGEST_S, text=True)
+    expect(
+        done.returncode == status,
+        f"status {done.returncode} instead of {status}: {' '.join(line)}\n{done.stdout[-2000:]}",
+    )
+    return done.stdout
+
+
+def time_of(output: str) -> float:
+    """What patterns.c says, in microseconds."""
+    found = re.search(r": ([0-9.]+) us$", output, re.MULTILINE)
+    expect(found is not None, f"no time in {output!r}")
+    return float(found[1])
+
+
+def formula() -> None:
+    """Half a round trip within a leaf: two cables, and the frame is sent twice."""
+    program = (patterns(), "ping-pong", "8", "20")
+
+    def half(**changes) -> float:
+        return time_of(run(scenario("formula", **changes), 2, *program))
+
+    bits = FRAME * 8
+    for rate in (25, 100, 400):
+        near(f"at {rate} Gb/s", half(host_gbps=rate), 2 * 0.5 + 2 * bits / rate / 1000, 0.005)
+    near("with cables of 5 us", half(cable_us=5.0), 2 * 5.0 + 2 * bits / 100_000, 0.005)
+
+
+def scripts() -> None:
+    """Collectives beside the same messages of a `[[program]]`."""
+    for operation, algorithm in (("all-reduce", "doubling"), ("all-to-all", "pairs")):
+        text = f'[[program]]\nkind = "{operation}"\nsize = 8\nhosts = 16\ntimes = 10\nwarmup = 2\nalgorithm = "{algorithm}"\n'
+        script = scenario("script", text)
+        answer = subprocess.run([layout.SRD, "sim", script, "--json"], capture_output=True, check=True, text=True)
+        wanted = json.loads(answer.stdout)["programs"][0]["figures"][0]["mean"]
+        measured = time_of(run(scenario("programs"), 16, patterns(), operation, "8", "10"))
+        near(f"{operation} of 16 ranks, 8 bytes", measured, wanted, 0.02)
+
+
+def contents() -> None:
+    """Long messages among 16 ranks, while an uplink dies: every byte is checked, and the transport has to send again."""
+    fault = '[[fault]]\nat_us = 150\nkind = "down"\nlink = "leaf0-spine1"\n'
+    outcome = BUILT / "contents.json"
+    output = run(
+        scenario("contents", fault),
+        16,
+        patterns(),
+        "all-to-all",
+        "100000",
+        "3",
+        options=("--json", str(outcome)),
+    )
+    time_of(output)
+    counted = json.loads(outcome.read_text())
+    expect(counted["packets_new"] > 3000, f"{counted['packets_new']} packets")
+    expect(counted["packets_rtx"] > 0, "the link did not die under the program")
+
+
+def twice() -> None:
+    """The same outcome to the byte on a machine that is busy."""
+    def outcome(name: str) -> tuple[str, dict]:
+        file = BUILT / f"{name}.json"
+        program = (patterns(), "all-to-all", "20000", "2")
+        output = run(scenario("twice"), 8, *program, options=("--json", str(file)))
+        answer = json.loads(file.read_text())
+        del answer["cost"]
+        return output.splitlines()[0], answer
+
+    quiet = outcome("quiet")
+    busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2)]
+    try:
+        again = outcome("busy")
+        expect(again == quiet, f"another outcome on a busy machine: {again} after {quiet}")
+    finally:
+        for program in busy:
+            program.kill()
+            program.wait()
+
+
+def computing() -> None:
+    """What computing costs is on the clock."""
+    fabric = scenario("computing")
+    line = (fabric, 2, patterns(), "ping-pong", "8", "20")
+    zero = time_of(run(*line))
+    fixed = time_of(run(*line, options=("--compute", "fixed:1")))
+    measured = time_of(run(*line, options=("--compute", "measured")))
+    expect(fixed > zero + 1, f"{fixed} us with a microsecond for each call, {zero} us without")
+    expect(measured > zero + 0.2, f"{measured} us with what was computed, {zero} us without")
+
+
+def mpich() -> None:
+    near(
+        "MPICH beside Open MPI",
+        time_of(run(scenario("mpich"), 2, patterns("mpich"), "ping-pong", "8", "20", options=("--mpi", "mpich"))),
+        time_of(run(scenario("mpich"), 2, patterns(), "ping-pong", "8", "20")),
+        0.02,
+    )
+
+
+def intel() -> None:
+    """IMB, which reads the processor's counter of time."""
+    imb = PREFIX["impi"] / "bin/IMB-MPI1"
+    output = run(
+        scenario("intel"),
+        4,
+        str(imb),
+        "-iter",
+        "10",
+        "-msglog",
+        "3:10",
+        "PingPong",
+        "Allreduce",
+        options=("--mpi", "impi"),
+    )
+    rows = re.findall(r"^ +8 +10 +([0-9.]+)", output, re.MULTILINE)
+    expect(len(rows) == 3, f"IMB's rows of 8 bytes: {rows}")
+    near("PingPong of 8 bytes", float(rows[0]), 1.03, 0.02)
+
+
+def lammps() -> None:
+    """The same answer as without a network."""
+    deck = str(layout.ROOT / "demo/melt.lmp")
+    arguments = ("lmp", "-in", deck, "-log", "none", "-var", "steps", "20", "-var", "cells", "8")
+    steps = re.compile(r"^ +(\d+ +[-0-9.]+ +[-0-9.]+ .*)$", re.MULTILINE)
+    alone = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=LONGEST_S)
+    output = run(scenario("lammps"), 8, *arguments, options=("--mpi", "debian", "--compute", "measured"))
+    numbers = [[line.split()[:2] for line in steps.findall(text)] for text in (alone.stdout, output)]
+    expect(len(numbers[0]) > 1 and numbers[0] == numbers[1], f"{numbers[0][-3:]} alone, {numbers[1][-3:]} simulated")
+
+
+def refused() -> None:
+    """What cannot be simulated is named."""
+    fabric = scenario("refused")
+    output = run(fabric, 17, "true", status=1)
+    expect("has 16 hosts" in output, output)
+    output = run(fabric, 2, "true")
+    expect("2 ranks have not used the simulated fabric" in output, output)
+    output = run(fabric, 2, "sh", "-c", "exit 3", status=3)
+    expect("ended with code 3" in output, output)
+    output = run(fabric, 2, "true", options=("--place", "1,1"), status=1)
+    expect("names h1 twice" in output, output)
+
+
+def interrupted() -> None:
+    """An interrupt ends everything."""
+    fabric = scenario("interrupted")
+    line = command(fabric, 4, patterns(), "all-to-all", "100000", "1000000")
+    started = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    memory = Path(f"/dev/shm/srd-sim-{started.pid}")
+    deadline = time.monotonic() + 60
+    while not memory.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    expect(memory.exists(), "no shared memory")
+    time.sleep(3)
+    started.send_signal(signal.SIGINT)
+    output, _ = started.communicate(timeout=60)
+    expect(started.returncode == 130, f"status {started.returncode}: {output[-500:]}")
+    expect(not memory.exists(), f"{memory} is left")
+    left = subprocess.run(["pgrep", "-f", f"^{patterns()} "], capture_output=True, text=True).stdout
+    expect(left == "", f"processes are left: {left}")
+
+
+CASES: list[Callable[[], None]] = [
+    formula,
+    scripts,
+    contents,
+    twice,
+    computing,
+    mpich,
+    intel,
+    lammps,
+    refused,
+    interrupted,
+]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--list", action="store_true", help="list the cases")
+    parser.add_argument("names", nargs="*", help="cases to run (default: all)")
+    options = parser.parse_args()
+    if options.list:
+        for case in CASES:
+            print(f"{case.__name__:12} {(case.__doc__ or '').splitlines()[0] if case.__doc__ else ''}")
+        return 0
+    if unknown := set(options.names) - {case.__name__ for case in CASES}:
+        parser.error(f"no such case: {', '.join(sorted(unknown))} (--list shows them)")
+    BUILT.mkdir(parents=True, exist_ok=True)
+    passed = failed = 0
+    for case in CASES:
+        if options.names and case.__name__ not in options.names:
+            continue
+        print(f"  {case.__name__:12}", end="", flush=True)
+        began = time.monotonic()
+        try:
+            case()
+        except (Wrong, subprocess.SubprocessError, OSError) as wrong:
+            print(f"  FAILED  {wrong}\n    again: tests/simulated/run.py {case.__name__}")
+            failed += 1
+            continue
+        print(f"  ok  {time.monotonic() - began:5.1f} s")
+        passed += 1
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
