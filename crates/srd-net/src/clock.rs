@@ -12,7 +12,7 @@ static ORIGIN: OnceLock<u64> = OnceLock::new();
 /// subtraction meets zero).
 #[inline]
 pub fn now() -> Time {
-    if let Some(library) = simulated::known() {
+    if let Some((library, _)) = simulated::known() {
         return Time(1_000_000_000 + library.now());
     }
     let origin = *ORIGIN.get_or_init(monotonic_ns);

@@ -706,7 +706,7 @@ impl Instance {
         self.shared.closing.store(true, Ordering::SeqCst);
         self.shared.kick.signal();
         if let Some(fabric) = self.shared.fabric {
-            fabric.close();
+            fabric.library.close();
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The last reference may go in a handler, which runs in the thread itself.

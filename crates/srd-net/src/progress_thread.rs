@@ -97,7 +97,7 @@ fn run(shared: &Shared) {
 /// In a simulated network the thread is the card, which acts on its own while no thread of the program polls.
 fn run_as_card(shared: &Shared, fabric: Fabric) {
     loop {
-        fabric.wait_as_card();
+        fabric.library.wait_as_card();
         if shared.closing.load(Ordering::SeqCst) {
             return;
         }

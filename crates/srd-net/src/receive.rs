@@ -98,8 +98,6 @@ pub struct Receiver {
     ring: Option<Ring>,
     /// Everything comes from here, if there is one.
     fabric: Option<Fabric>,
-    /// Its port there.
-    simulated_port: Option<u16>,
     /// When the sockets were last looked at, and how often in a row in vain.
     looked: Time,
     in_vain: u32,
@@ -141,7 +139,6 @@ impl Receiver {
             batch: ReceiveBatch::new(),
             ring,
             fabric,
-            simulated_port: None,
             looked: Time(0),
             in_vain: 0,
             at_last_look: (0, 0),
@@ -169,11 +166,6 @@ impl Receiver {
             }
         }
         self.ports.push(Port { socket, port, busy: false });
-    }
-
-    /// Adds a port of a simulated network.
-    pub fn add_without_socket(&mut self, port: u16) {
-        self.simulated_port = Some(port);
     }
 
     /// Everything comes by the sockets from now on, but for what has come already.
@@ -256,7 +248,7 @@ impl Receiver {
 
     /// The ports.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
-        self.ports.iter().map(|it| it.port).chain(self.simulated_port)
+        self.ports.iter().map(|it| it.port).chain(self.fabric.map(|fabric| fabric.place.port))
     }
 
     /// What happened so far.

@@ -128,9 +128,8 @@ impl Shared {
             poll_set.add_readable(comes_by);
             notifier.sleepers().watch(comes_by);
         }
-        match socket {
-            Some(socket) => core.receiver.add(socket, address.port),
-            None => core.receiver.add_without_socket(address.port),
+        if let Some(socket) = socket {
+            core.receiver.add(socket, address.port);
         }
         Ok(Shared {
             canary: ForkCanary::new().map_err(lacks("cannot map a page that forks leave behind"))?,
@@ -166,7 +165,7 @@ impl Shared {
             return Err(Unavailable::Forked);
         }
         if let Some(fabric) = self.fabric {
-            fabric.enter();
+            fabric.library.enter();
         }
         self.core.lock().map_err(|refused| match refused {
             Refused::Interrupted => Unavailable::Interrupted,
@@ -295,7 +294,7 @@ impl Shared {
         let found = found || core.has_moved();
         self.leave(core, now, true);
         if let Some(fabric) = self.fabric {
-            return fabric.polled(found);
+            return fabric.library.polled(found);
         }
         if found {
             self.contention.found();

@@ -12,7 +12,6 @@ use srd_wire::{BitRate, Gid, InstanceAddr, Nanos, Time};
 use std::hash::Hasher;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Name of the interface.
@@ -21,15 +20,14 @@ const INTERFACE: &str = "sim0";
 /// The process's place in the simulated network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fabric {
-    library: Library,
+    /// What moves packets and time there.
+    pub library: Library,
     /// Where it is, and what its transport must know.
     pub place: Place,
 }
 
 /// Random numbers that the process has had.
 static DRAWN: AtomicU64 = AtomicU64::new(0);
-
-static FABRIC: OnceLock<Option<Fabric>> = OnceLock::new();
 
 /// Why a process has no place in the simulated fabric that its environment names.
 #[derive(Debug)]
@@ -44,29 +42,24 @@ pub(crate) struct NoPlace {
 
 /// The simulated network, if the process is in one. The first call takes its place there.
 pub(crate) fn fabric() -> Result<Option<Fabric>, NoPlace> {
-    if let Some(known) = FABRIC.get() {
-        return Ok(*known);
+    match known() {
+        None if std::env::var_os(WORLD_VARIABLE).is_some() => take_place().map(|()| known()),
+        known => Ok(known),
     }
-    let found = find()?;
-    Ok(*FABRIC.get_or_init(|| found))
 }
 
-/// The same, if anybody has asked before.
+/// The same, if the process has its place.
 pub(crate) fn known() -> Option<Fabric> {
-    FABRIC.get().copied().flatten()
+    simulated::known().map(|&(library, place)| Fabric { library, place })
 }
 
-fn find() -> Result<Option<Fabric>, NoPlace> {
-    let Some(world) = std::env::var_os(WORLD_VARIABLE) else { return Ok(None) };
+fn take_place() -> Result<(), NoPlace> {
     let library = simulated::library().ok_or_else(|| NoPlace {
-        what: format!(
-            "{WORLD_VARIABLE}={} names a simulated fabric, but libsrd-time.so is not in this process",
-            world.display()
-        ),
+        what: format!("{WORLD_VARIABLE} names a simulated fabric, but libsrd-time.so is not in this process"),
         source: None,
         advice: "start the program by `srd sim mpirun`, which sets LD_PRELOAD, and not statically linked",
     })?;
-    let place = library.attach().map_err(|errno| NoPlace {
+    library.attach().map_err(|errno| NoPlace {
         what: "cannot take a place in the simulated fabric".into(),
         source: Some(io::Error::from_raw_os_error(errno)),
         advice: match errno {
@@ -76,8 +69,7 @@ fn find() -> Result<Option<Fabric>, NoPlace> {
             libc::EPROTO => "the simulator and this library are of different versions: use both from one build",
             _ => "start the program by `srd sim mpirun`",
         },
-    })?;
-    Ok(Some(Fabric { library, place }))
+    })
 }
 
 impl Fabric {
@@ -127,38 +119,9 @@ impl Fabric {
         }
     }
 
-    /// The calling thread will use the device; it waits for its turn.
-    #[cold]
-    pub fn enter(&self) {
-        self.library.enter();
-    }
-
-    /// It has used it; the transport wants to run at `due`.
-    #[cold]
+    /// The calling thread has used the device; the transport wants to run at `due`.
     pub fn leave(&self, now: Time, due: Time) {
-        self.library.set_due(span(now, due));
-        self.library.leave();
-    }
-
-    /// A poll has found something, or nothing; then it waits.
-    #[cold]
-    pub fn polled(&self, found: bool) {
-        self.library.polled(found);
-    }
-
-    /// Waits as the network card does.
-    pub fn wait_as_card(&self) {
-        self.library.wait_as_card();
-    }
-
-    /// The program has closed the device: makes that come back.
-    pub fn close(&self) {
-        self.library.close();
-    }
-
-    /// Whether the card takes more.
-    pub fn has_room(&self) -> bool {
-        self.library.has_room()
+        self.library.leave(if due == Time::NEVER { NEVER } else { due.since(now).0 });
     }
 
     /// Sends a datagram. False if there is no room.
@@ -185,10 +148,6 @@ impl Fabric {
             });
         });
     }
-}
-
-fn span(now: Time, due: Time) -> u64 {
-    if due == Time::NEVER { NEVER } else { due.since(now).0 }
 }
 
 /// A datagram that has come.

@@ -238,7 +238,7 @@ impl SourcePorts {
     /// Whether more packets are taken now: a simulated card holds few.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.fabric.is_none_or(|fabric| fabric.has_room())
+        self.fabric.is_none_or(|fabric| fabric.library.has_room())
     }
 
     /// From now on short packets leave this way where it leads.

@@ -218,9 +218,7 @@ pub struct Head {
     /// UDP ports, source and destination.
     pub ports: [u16; 2],
     /// Whether a switch has marked it.
-    pub marked: u16,
-    /// Class of the packet.
-    pub class: u16,
+    pub marked: u32,
     /// Nanoseconds since it came to the network card.
     pub age: u64,
 }

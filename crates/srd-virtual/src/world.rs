@@ -71,19 +71,14 @@ impl World {
         &self.path
     }
 
-    /// How often somebody has wanted attention.
-    pub fn bell(&self) -> u32 {
-        self.hall.bell.load(Ordering::Acquire)
-    }
-
-    /// The same for who does not have this.
-    pub fn bell_of_all(&self) -> &'static AtomicU32 {
+    /// Counts how often somebody has wanted attention.
+    pub fn bell(&self) -> &'static AtomicU32 {
         &self.hall.bell
     }
 
-    /// Waits until that is not `known` any more, or for `at_most`.
-    pub fn listen(&self, known: u32, at_most: Duration) {
-        futex::wait(&self.hall.bell, known, Some(at_most));
+    /// Waits until somebody wants it again, or for `at_most`.
+    pub fn listen(&self, at_most: Duration) {
+        futex::wait(&self.hall.bell, self.hall.bell.load(Ordering::Acquire), Some(at_most));
     }
 }
 

@@ -13,6 +13,7 @@ mod lab;
 mod libraries;
 mod machine;
 mod metrics;
+mod mpi;
 mod output;
 mod perf;
 mod run;

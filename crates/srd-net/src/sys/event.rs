@@ -113,7 +113,7 @@ impl PollSet {
 
     /// The same, or until `other` is readable.
     pub fn wait_or(&self, timeout: Option<Duration>, other: Option<BorrowedFd<'_>>) -> Wakening {
-        if let Some(library) = simulated::known() {
+        if let Some((library, _)) = simulated::known() {
             library.wait(timeout);
             return Wakening { by_signal: false, first_is_ready: false };
         }

@@ -10,13 +10,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub struct Library(&'static Api);
 
-/// That of this process, once somebody has taken its place in a simulated fabric.
-static TAKEN: OnceLock<Library> = OnceLock::new();
+/// That of this process with its place in a simulated fabric, once it has one.
+static TAKEN: OnceLock<(Library, Place)> = OnceLock::new();
 
-/// The library, if this process has its place in a simulated fabric.
+/// The library and the process's place, if it has one in a simulated fabric.
 #[inline]
-pub fn known() -> Option<Library> {
-    TAKEN.get().copied()
+pub fn known() -> Option<&'static (Library, Place)> {
+    TAKEN.get()
 }
 
 /// The library, if it is in this process.
@@ -35,12 +35,12 @@ pub fn library() -> Option<Library> {
 
 impl Library {
     /// Takes the process's place; or an error's number.
-    pub fn attach(self) -> Result<Place, i32> {
+    pub fn attach(self) -> Result<(), i32> {
         let mut place = Place::default();
         match (self.0.attach)(&mut place) {
             0 => {
-                let _ = TAKEN.set(self); // there is one
-                Ok(place)
+                let _ = TAKEN.set((self, place)); // another thread has taken the same
+                Ok(())
             }
             errno => Err(errno),
         }
@@ -52,21 +52,20 @@ impl Library {
     }
 
     /// As [`Api::enter`], and the same for the others.
+    #[cold]
     pub fn enter(self) {
         (self.0.enter)();
     }
 
-    /// See there.
-    pub fn leave(self) {
+    /// It has used it; the transport wants to run so many nanoseconds later.
+    #[cold]
+    pub fn leave(self, span: u64) {
+        (self.0.set_due)(span);
         (self.0.leave)();
     }
 
     /// See there.
-    pub fn set_due(self, span: u64) {
-        (self.0.set_due)(span);
-    }
-
-    /// See there.
+    #[cold]
     pub fn polled(self, found: bool) {
         (self.0.polled)(found);
     }
@@ -74,8 +73,7 @@ impl Library {
     /// Waits for packets, or for so long: deadlines of the transport are not later.
     pub fn wait(self, span: Option<Duration>) {
         let span = span.map_or(NEVER, |span| span.as_nanos() as u64);
-        self.set_due(span);
-        self.leave();
+        self.leave(span);
         (self.0.wait)(span);
     }
 

@@ -81,10 +81,9 @@ impl Crowd {
         self.bell.is_some_and(|bell| bell.load(Ordering::Acquire) != self.heard)
     }
 
-    /// What the bell shows, of which everything is known from now on.
-    pub fn hear(&mut self) -> u32 {
+    /// Everything is known of what the bell shows now.
+    pub fn hear(&mut self) {
         self.heard = self.bell.map_or(0, |bell| bell.load(Ordering::Acquire));
-        self.heard
     }
 
     /// How many are in this phase.
@@ -382,7 +381,6 @@ impl Transport for RankProcess {
             peer: from.to_bits(),
             ports: [content.ports.0, content.ports.1],
             marked: head.marked.into(),
-            class: head.class.into(),
             age: 0,
         };
         self.inbox.push_back((own, content.bytes.clone(), arrived));

@@ -90,7 +90,7 @@ pub fn run_processes(
     simulation.keep_order();
     let places: Vec<_> = simulation.transports().map(RankProcess::place).collect();
     let (world, seats) = World::create(manner.directory, &places, manner.compute, manner.covers_counter)?;
-    let crowd = Rc::new(RefCell::new(Crowd::new(world.bell_of_all())));
+    let crowd = Rc::new(RefCell::new(Crowd::new(world.bell())));
     for (process, seat) in simulation.transports_mut().zip(seats) {
         process.sit(seat, Rc::clone(&crowd));
     }
@@ -147,18 +147,21 @@ impl Run<'_> {
             if self.outcome.is_none() && self.crowd.borrow().in_phase(Phase::Ending) == ranks {
                 self.outcome = Some(outcome(&mut self.simulation));
             }
-            let rang = self.crowd.borrow().has_rung();
-            // Who asks is let go on even while others do something for long: no time passes.
-            let long = moves_since.elapsed() > LET_OTHERS;
-            if (rang || self.crowd.borrow().is_anybody_outside()) && self.settle(long) {
+            let wanted = match self.crowd.borrow().is_anybody_outside() || self.crowd.borrow().has_rung() {
+                true => self.look_at_all(),
+                false => Vec::new(),
+            };
+            let waits = self.crowd.borrow().is_anybody_outside();
+            let quiet = !waits || self.crowd.borrow_mut().stays_quiet();
+            let settled = quiet && (!waits || self.crowd.borrow().is_complete());
+            // Others may come that are to have the turn first. Who asks is let go on even while they do something for long: no time passes.
+            if (settled || moves_since.elapsed() > LET_OTHERS) && self.let_go_on(wanted) {
                 (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
                 continue;
             }
-            let waits = self.crowd.borrow().is_anybody_outside();
-            let quiet = waits && self.crowd.borrow_mut().stays_quiet();
-            if waits && !(quiet && self.crowd.borrow().is_complete()) {
+            if !settled {
                 events = 0; // it may be long
-                self.world.listen(self.world.bell(), A_MOMENT);
+                self.world.listen(A_MOMENT);
                 if !quiet {
                     quiet_since = Instant::now();
                 } else if quiet_since.elapsed() > STANDSTILL {
@@ -178,7 +181,7 @@ impl Run<'_> {
                     if let Some(code) = launcher.ended()? {
                         return Ok(self.conclude(code));
                     }
-                    self.world.listen(self.world.bell(), A_MOMENT);
+                    self.world.listen(A_MOMENT);
                     self.let_all_look();
                     continue;
                 }
@@ -199,7 +202,7 @@ impl Run<'_> {
                 return Ok(self.conclude(code));
             }
             events = 0;
-            self.world.listen(self.world.bell(), pause);
+            self.world.listen(pause);
             pause = (pause * 2).min(LAST_LOOK);
             self.let_all_look();
             if quiet_since.elapsed() > STANDSTILL {
@@ -230,28 +233,25 @@ impl Run<'_> {
         }
     }
 
-    /// Gives turns to those who ask for one, in the order of ranks. Whether anybody did.
-    fn settle(&mut self, at_once: bool) -> bool {
+    /// Looks what all are doing. Those who ask for the turn, or have ended, in the order of ranks.
+    fn look_at_all(&mut self) -> Vec<u32> {
         self.crowd.borrow_mut().hear();
         let all = 0..self.simulation.places().count() as u32;
-        let mut come = Vec::new();
-        for number in all {
+        all.filter(|&number| {
             let process = self.simulation.transport_mut(number);
-            if process.look() || process.state() == State::Ended {
-                come.push(number);
-            }
-        }
-        let waits = self.crowd.borrow().is_anybody_outside();
-        let complete = self.crowd.borrow().is_complete();
-        if !at_once && waits && !(complete && self.crowd.borrow_mut().stays_quiet()) {
-            return false; // others may come that are to have it first
-        }
-        let mut asked = false;
-        for number in come {
-            asked |= self.simulation.transport_mut(number).state() != State::Ended;
+            process.look() || process.state() == State::Ended
+        })
+        .collect()
+    }
+
+    /// Gives the turn to those. Whether any of them lives.
+    fn let_go_on(&mut self, wanted: Vec<u32>) -> bool {
+        let mut any = false;
+        for number in wanted {
+            any |= self.simulation.transport_mut(number).state() != State::Ended;
             self.simulation.call(number);
         }
-        asked
+        any
     }
 
     /// All have left MPI's beginning.

@@ -1,14 +1,14 @@
 //! `srd lab mpirun`: an MPI program across hosts of a lab.
 
 use crate::libraries::Libraries;
+use crate::mpi;
 use crate::run::Sealing;
 use crate::sealed;
 use anyhow::Context;
 use clap::ValueEnum;
-use srd_lab::{Lab, Mpi, MpiJob, Transport};
+use srd_lab::{Lab, MpiJob, Transport};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -32,17 +32,10 @@ pub struct Args {
     /// What carries messages
     #[arg(long, value_enum, default_value = "srd")]
     transport: Carrier,
-    /// Which MPI
-    #[arg(long, value_enum, default_value = "ompi")]
-    mpi: Stack,
-    /// Its directory with bin/ and lib/ [default: what scripts/setup.sh has installed, else PATH]
-    #[arg(long, value_name = "DIR")]
-    prefix: Option<PathBuf>,
+    #[command(flatten)]
+    stack: mpi::Choice,
     #[command(flatten)]
     sealing: Sealing,
-    /// An argument for the MPI's launcher; may be given several times
-    #[arg(long = "option", value_name = "ARG", allow_hyphen_values = true)]
-    options: Vec<OsString>,
     /// The program and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -58,32 +51,13 @@ enum Carrier {
     Tcp,
 }
 
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum Stack {
-    /// Open MPI 5
-    Ompi,
-    /// Debian's Open MPI 4
-    Debian,
-    /// MPICH
-    Mpich,
-    /// Intel MPI
-    Impi,
-}
-
 /// Replaces this process by the MPI's launcher, or waits for its end, if it has a key to remove then.
 pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<ExitCode> {
     let srd = std::env::current_exe().context("the path of this program is unknown")?;
     let all = || lab.hosts().into_iter().take(args.n as usize).map(|host| host.name).collect();
-    let mpi = match args.mpi {
-        Stack::Ompi => Mpi::OpenMpi5,
-        Stack::Debian => Mpi::OpenMpi4,
-        Stack::Mpich => Mpi::Mpich,
-        Stack::Impi => Mpi::Intel,
-    };
-    let given = args.prefix.clone().map(std::path::absolute).transpose()?;
     let job = MpiJob {
-        mpi,
-        prefix: given.or_else(|| mpi.installed(&srd)),
+        mpi: args.stack.mpi(),
+        prefix: args.stack.prefix(&srd)?,
         transport: match args.transport {
             Carrier::Efa => Transport::Efa,
             Carrier::Srd => Transport::Srd,
@@ -91,7 +65,7 @@ pub fn run(lab: &Lab, args: &Args) -> anyhow::Result<ExitCode> {
         },
         ranks: args.n as usize,
         hosts: if args.hosts.is_empty() { all() } else { args.hosts.clone() },
-        options: args.options.clone(),
+        options: args.stack.options.clone(),
         program: args.command.clone(),
     };
     let mut command = job.command(lab, &srd)?;

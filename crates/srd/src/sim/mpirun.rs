@@ -1,9 +1,9 @@
 //! `srd sim mpirun`: an MPI program, unchanged, on the hosts of a simulated fabric.
 
 use crate::libraries::Libraries;
+use crate::mpi;
 use crate::sim::batch::{INTERRUPTED, stop_on_signal};
 use anyhow::{Context, bail, ensure};
-use clap::ValueEnum;
 use srd_lab::{Mpi, MpiJob, Transport};
 use srd_sim::input::{Scenario, read_text};
 use srd_sim::run::{Launcher, Manner, of_processes, run_processes};
@@ -56,34 +56,14 @@ pub struct Args {
     /// Intel MPI
     #[arg(long)]
     rdtsc: bool,
-    /// Which MPI
-    #[arg(long, value_enum, default_value = "ompi")]
-    mpi: Stack,
-    /// Its directory with bin/ and lib/ [default: what scripts/setup.sh has installed, else PATH]
-    #[arg(long, value_name = "DIR")]
-    prefix: Option<PathBuf>,
-    /// An argument for the MPI's launcher; may be given several times
-    #[arg(long = "option", value_name = "ARG", allow_hyphen_values = true)]
-    options: Vec<OsString>,
+    #[command(flatten)]
+    stack: mpi::Choice,
     /// Write the outcome as JSON into this file: standard output is the program's
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// The program and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
-}
-
-/// An MPI, by how it is started.
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum Stack {
-    /// Open MPI 5
-    Ompi,
-    /// Debian's Open MPI 4
-    Debian,
-    /// MPICH
-    Mpich,
-    /// Intel MPI
-    Impi,
 }
 
 /// What computing costs.
@@ -180,20 +160,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Libraries::Provider.locate()?;
     Libraries::Clock.locate()?;
     let scenario = scenario(args)?;
-    let mpi = match args.mpi {
-        Stack::Ompi => Mpi::OpenMpi5,
-        Stack::Debian => Mpi::OpenMpi4,
-        Stack::Mpich => Mpi::Mpich,
-        Stack::Impi => Mpi::Intel,
-    };
-    let given = args.prefix.clone().map(std::path::absolute).transpose()?;
     let job = MpiJob {
-        mpi,
-        prefix: given.or_else(|| mpi.installed(&srd)),
+        mpi: args.stack.mpi(),
+        prefix: args.stack.prefix(&srd)?,
         transport: Transport::Srd,
         ranks: args.n as usize,
         hosts: Vec::new(),
-        options: args.options.clone(),
+        options: args.stack.options.clone(),
         program: args.command.clone(),
     };
     job.launcher()?;
@@ -204,7 +177,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let manner = Manner {
         directory: shared_memory(),
         compute: args.compute.0,
-        covers_counter: args.rdtsc || matches!(args.mpi, Stack::Impi),
+        covers_counter: args.rdtsc || args.stack.mpi() == Mpi::Intel,
     };
     let lived = run_processes(&scenario, manner, &mut started).context("the processes could not be run")?;
     if let Some(mut child) = started.child {
