@@ -218,6 +218,9 @@ def refused() -> None:
     fabric = scenario("refused")
     output = run(fabric, 17, "true", status=1)
     expect("has 16 hosts" in output, output)
+    for traffic in ('[[workload]]\nkind = "incast"\n', '[[program]]\nkind = "barrier"\n'):
+        output = run(scenario("traffic", traffic), 2, "true", status=1)
+        expect("a real program runs" in output, output)
     output = run(fabric, 2, "true")
     expect("2 ranks have not used the simulated fabric" in output, output)
     output = run(fabric, 2, "sh", "-c", "exit 3", status=3)

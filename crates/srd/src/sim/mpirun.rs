@@ -5,9 +5,8 @@ use crate::mpi;
 use crate::sim::batch::{INTERRUPTED, stop_on_signal};
 use anyhow::{Context, bail, ensure};
 use srd_lab::{Mpi, MpiJob, Transport};
-use srd_sim::input::{Scenario, read_text};
+use srd_sim::input::Scenario;
 use srd_sim::run::{Launcher, Manner, of_processes, run_processes};
-use srd_sim::units::Ps;
 use srd_virtual::Compute;
 use std::ffi::OsString;
 use std::fs;
@@ -28,9 +27,6 @@ Examples:
 The program sees the simulation's time; what it computes takes none unless --compute says so. docs/VIRTUAL.md.
 
 Exit code: 0 if the program ended well, that of the MPI's launcher otherwise, 130 after an interrupt.";
-
-/// Simulated time after which a run ends if its file does not say: an hour.
-const LONGEST: Ps = Ps::from_micros(3_600_000_000);
 
 /// Arguments of `srd sim mpirun`.
 #[derive(clap::Args, Debug)]
@@ -218,14 +214,7 @@ fn shared_memory() -> &'static Path {
 }
 
 fn scenario(args: &Args) -> anyhow::Result<Scenario> {
-    let text = read_text(&args.fabric)?;
     let name = args.fabric.display().to_string();
-    for table in ["[[workload]]", "[[program]]"] {
-        ensure!(
-            !text.lines().any(|line| line.trim_start().starts_with(table)),
-            "{name}: {table} is traffic of scripts, and here it is the program's that runs: leave it out"
-        );
-    }
     let hosts: Vec<u32> = match args.place.is_empty() {
         true => (0..args.n).collect(),
         false => args.place.clone(),
@@ -233,7 +222,7 @@ fn scenario(args: &Args) -> anyhow::Result<Scenario> {
     if hosts.len() != args.n as usize {
         bail!("--place names {} hosts for {} ranks: name one for each", hosts.len(), args.n);
     }
-    let mut scenario = Scenario::of_programs(&text, &name, &args.sets, of_processes(&hosts))?;
+    let scenario = Scenario::load_for_processes(&args.fabric, &args.sets, of_processes(&hosts))?;
     let most = scenario.topology.hosts;
     if let Some(host) = hosts.iter().find(|host| **host >= most) {
         bail!(
@@ -250,9 +239,6 @@ fn scenario(args: &Args) -> anyhow::Result<Scenario> {
         scenario.settings.transports.iter().all(|transport| transport.srd().is_some()),
         "{name}: the program's hosts speak SRD: leave `kind` of [transport] out"
     );
-    if !text.lines().any(|line| line.trim_start().starts_with("end_us")) {
-        scenario.settings.end = LONGEST;
-    }
     for note in &scenario.notes {
         eprintln!("srd: {note}");
     }

@@ -49,6 +49,9 @@ const MESSAGES_KEYS: [&str; 3] = ["eager_limit", "eager_buffer", "header"];
 /// End of runs whose flows all have a size, unless the file says otherwise: an emergency brake.
 const DEFAULT_END: Ps = Ps::from_micros(10_000_000);
 
+/// End of runs of real programs, which may sleep: an hour.
+const LONGEST_OF_PROCESSES: Ps = Ps::from_micros(3_600_000_000);
+
 /// A run, complete.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -101,6 +104,31 @@ impl Scenario {
         programs: Vec<Program>,
     ) -> Result<Scenario, InputError> {
         Scenario::read(text, file, Path::new(""), sets, Some(programs))
+    }
+
+    /// The file at `path`, which has no traffic, for processes of real programs. `sets` as for [`Scenario::load`]. Unless the file says when the
+    /// run ends it does so after [`LONGEST_OF_PROCESSES`].
+    pub fn load_for_processes(
+        path: &Path,
+        sets: &[String],
+        programs: Vec<Program>,
+    ) -> Result<Scenario, InputError> {
+        let (text, file) = (read_text(path)?, path.display().to_string());
+        let mut document = Document::parse(&text, &file)?;
+        sets.iter().try_for_each(|set| document.set(set))?;
+        let root = Section::root(&document, &KEYS)?;
+        for key in ["workload", "program"] {
+            if root.has(key) {
+                let message = "is traffic of the simulator's own, and here a real program runs: leave it out";
+                return Err(root.error_at(key, message));
+            }
+        }
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let mut scenario = Scenario::read(&text, &file, directory, sets, Some(programs))?;
+        if !root.has("end_us") {
+            scenario.settings.end = LONGEST_OF_PROCESSES;
+        }
+        Ok(scenario)
     }
 
     fn read(
