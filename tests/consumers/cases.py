@@ -53,8 +53,7 @@ class Case:
     is_one_job: bool = True
     """One `srd run` starts all of it, so that it can be sealed with a key of its own."""
     survives_loss: bool = True
-    """Datagrams that are lost are lost: a program that waits for each cannot run under faults. Nor can one that takes a lost
-    acknowledgement for an error (docs/design/efa-verbs.md, "Regions that go")."""
+    """Datagrams that are lost are lost: a program that waits for each cannot run under faults."""
     is_slow: bool = False
     """Takes minutes to build or to run: only where it is named, or with --all."""
     differences: Callable[[str, str], str | None] | None = None
@@ -466,7 +465,6 @@ CASES = [
         "mpi_check: ok",
         2000,
         transports=VERBS,
-        survives_loss=False,
     ),
     # With 32 devices it crashes in MPI_Init, in code of its own.
     Case(

@@ -17,13 +17,13 @@ pub trait Memory {
     /// packets leave.
     fn reference(&self, pieces: &[Piece]) -> Self::Payload;
 
-    /// The same, taken now: the memory may change or go as soon as this returns. `None` if it has gone already. What is taken is
-    /// given back when nothing reads it any more.
-    fn take(&mut self, pieces: &[Piece]) -> Option<Self::Payload> {
-        Some(self.reference(pieces))
+    /// A copy of what [`Memory::reference`] gave, made now: the memory may change or go as soon as this returns. `None` if it has
+    /// gone already. What is taken is given back when nothing reads it any more.
+    fn take(&mut self, referred: &Self::Payload) -> Option<Self::Payload> {
+        Some(referred.clone())
     }
 
-    /// See [`Memory::take`]; other payloads are of no interest.
+    /// See [`Memory::take`].
     fn give_back(&mut self, _taken: Self::Payload) {}
 
     /// A copy of up to [`MAX_INLINE`] bytes, taken now.

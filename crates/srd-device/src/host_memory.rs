@@ -277,13 +277,13 @@ impl Memory for HostMemory {
         HostPayload::at(pieces)
     }
 
-    fn take(&mut self, pieces: &[Piece]) -> Option<HostPayload> {
-        let payload = HostPayload::at(pieces);
-        let mut bytes = vec![0; payload.len()].into_boxed_slice();
+    fn take(&mut self, referred: &HostPayload) -> Option<HostPayload> {
+        let Bytes::At(pieces) = &referred.bytes else { return Some(*referred) };
+        let mut bytes = vec![0; referred.len()].into_boxed_slice();
         match self.read {
             Some(read) => read(pieces, &mut bytes).then_some(())?,
             // SAFETY: the device has checked that the pieces lie in registered regions, which are there by the promise of `new`.
-            None => unsafe { payload.copy_to(&mut bytes) },
+            None => unsafe { referred.copy_to(&mut bytes) },
         }
         let piece = Piece { addr: bytes.as_ptr() as u64, len: bytes.len() as u32 };
         self.taken.insert(piece.addr, bytes);

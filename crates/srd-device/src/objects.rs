@@ -167,6 +167,7 @@ impl<M: Memory> Objects<M> {
         key: MrKey,
     ) -> Result<(), DeviceError> {
         self.regions.deregister(key)?;
+        self.keep_what_has_left(transport, key);
         self.end_requests(transport, Ending::Complete(Status::LocalInvalidLkey), |request| {
             request.keys.contains(&key)
         });

@@ -155,6 +155,7 @@ impl<M: Memory> Objects<M> {
         }
         Ok(Posted {
             payload: self.memory.inline(bytes),
+            taken: false,
             len: bytes.len() as u32,
             sink: Piece::default(),
             keys: [MrKey(0); 2],
@@ -182,17 +183,18 @@ impl<M: Memory> Objects<M> {
             keys[at] = if sge.len == 0 { MrKey(0) } else { sge.lkey };
         }
         let pieces = &pieces[..sges.len()];
-        let payload = match (is_read, len) {
+        let (payload, taken) = match (is_read, len) {
             (false, 1..) if kind == QpKind::Ud => {
                 // A card has sent a datagram by the time a program can think of it again, and keeps nothing of it.
                 keys = [MrKey(0); MAX_SEND_SGE];
-                self.memory.take(pieces).ok_or(Status::LocalInvalidLkey)?
+                let referred = self.memory.reference(pieces);
+                (self.memory.take(&referred).ok_or(Status::LocalInvalidLkey)?, true)
             }
-            (false, 1..) => self.memory.reference(pieces),
-            _ => M::Payload::empty(),
+            (false, 1..) => (self.memory.reference(pieces), false),
+            _ => (M::Payload::empty(), false),
         };
         let sink = pieces.first().copied().unwrap_or_default();
-        Ok(Posted { payload, len: len as u32, sink, keys })
+        Ok(Posted { payload, taken, len: len as u32, sink, keys })
     }
 
     fn link(&mut self, request: SendRequest<M::Payload>) -> Key {
@@ -209,6 +211,8 @@ impl<M: Memory> Objects<M> {
         qp.sq.unlink(&mut self.requests, &request);
         if qp.init.kind == QpKind::Ud {
             qp.sq.told -= request.told as u32;
+        }
+        if request.taken {
             self.memory.give_back(request.payload.clone());
         }
         Some(request)
@@ -439,6 +443,30 @@ impl<M: Memory> Objects<M> {
         queues.dedup();
         for index in queues {
             self.end_doomed(index, ending);
+        }
+    }
+
+    /// The region of a key goes. What has left from it and waits for its acknowledgement only may have arrived, and the program may
+    /// know (libfabric's `efa` deregisters when its peer has told it so): a copy of it is kept, in case a packet of it was lost.
+    pub fn keep_what_has_left<T: Transport<M::Payload>>(&mut self, transport: &mut T, key: MrKey) {
+        let uses = |request: &SendRequest<M::Payload>| request.is_in_flight() && request.keys.contains(&key);
+        let mut peers: Vec<PeerId> = self
+            .requests
+            .iter_mut()
+            .filter(|(_, request)| uses(request))
+            .filter_map(|(_, request)| request.peer())
+            .collect();
+        peers.sort_unstable();
+        peers.dedup();
+        for peer in peers {
+            transport.keep(peer, &mut |token| {
+                let TokenOf::Request(of) = TokenOf::of(token) else { return None };
+                let request = self.requests.get_mut(of).filter(|request| uses(request))?;
+                let taken = self.memory.take(&request.payload)?;
+                (request.payload, request.taken, request.keys) =
+                    (taken.clone(), true, [MrKey(0); MAX_SEND_SGE]);
+                Some(taken)
+            });
         }
     }
 

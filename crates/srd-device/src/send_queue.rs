@@ -32,6 +32,8 @@ pub(crate) struct SendRequest<P> {
     pub qkey: Qkey,
     /// Kept to the end: a message that found no receive buffer is retried.
     pub payload: P,
+    /// The payload is a copy of the device's own.
+    pub taken: bool,
     /// Bytes to send, or to read.
     pub len: u32,
     /// Where a read's data goes.
@@ -56,6 +58,7 @@ pub(crate) struct SendRequest<P> {
 /// The variable part of [`SendRequest::new`].
 pub(crate) struct Posted<P> {
     pub payload: P,
+    pub taken: bool,
     pub len: u32,
     pub sink: Piece,
     pub keys: [MrKey; 2],
@@ -76,6 +79,7 @@ impl<P> SendRequest<P> {
             dst_qpn: wr.dst_qpn,
             qkey: wr.qkey,
             payload: posted.payload,
+            taken: posted.taken,
             len: posted.len,
             sink: posted.sink,
             keys: posted.keys,

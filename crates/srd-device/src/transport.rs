@@ -10,6 +10,7 @@ pub(crate) trait Transport<P> {
     fn context_of(&self, port: u8, to: InstanceAddr) -> Option<PeerId>;
     fn send(&mut self, now: Time, peer: PeerId, token: Token, op: Op, payload: P) -> Result<(), SendError>;
     fn cancel(&mut self, now: Time, peer: PeerId, which: &mut dyn FnMut(Token) -> bool);
+    fn keep(&mut self, peer: PeerId, copy: &mut dyn FnMut(Token) -> Option<P>);
 }
 
 impl<P: Payload> Transport<P> for Endpoint<P> {
@@ -29,5 +30,9 @@ impl<P: Payload> Transport<P> for Endpoint<P> {
 
     fn cancel(&mut self, now: Time, peer: PeerId, which: &mut dyn FnMut(Token) -> bool) {
         Endpoint::cancel(self, now, peer, which)
+    }
+
+    fn keep(&mut self, peer: PeerId, copy: &mut dyn FnMut(Token) -> Option<P>) {
+        Endpoint::keep(self, peer, copy)
     }
 }

@@ -309,7 +309,7 @@ fn rdma_that_the_responder_does_not_offer_gives_feature_mismatch() {
 }
 
 /// Loses everything that data of `host` carries from its `n`-th data packet on, until told otherwise.
-fn lose_data_after(host: usize, n: u64) -> Judge<VecPayload> {
+fn lose_data_after<P>(host: usize, n: u64) -> Judge<P> {
     let mut seen = 0;
     Box::new(move |from, transmit| {
         let data = matches!(transmit.packet.body, srd_wire::Body::Data(_));
@@ -663,6 +663,31 @@ fn bytes_go_from_process_memory_to_process_memory() {
     assert_eq!(memory[1][10_001..25_001], one[20_000..35_000]);
     assert_eq!(memory[0][40_003..59_003], two[40_000..59_000]);
     assert_eq!(memory[0][..40_003], one[..40_003]);
+}
+
+/// A packet of a send is lost, its memory is deregistered and has other contents; then the packet is sent again.
+#[test]
+fn what_is_sent_again_is_what_was_sent() {
+    // SAFETY: `memory` outlives the devices; nobody refers to it while they run.
+    let mut net = Net::new(2, &default(), || unsafe { HostMemory::new() });
+    let mut memory = [pattern(60_000, 1), pattern(60_000, 2)];
+    let addrs = [memory[0].as_mut_ptr() as u64, memory[1].as_mut_ptr() as u64];
+    let [a, b] = [0, 1].map(|host| net.side(host, addrs[host], 60_000, srd));
+    net.post_recv(&b, 1, 0, 8000);
+    net.post(&a, &b, 1, SEND, 0, 8000);
+    net.judge = Some(lose_data_after(0, 1));
+    net.post(&a, &b, 2, write_to(&b, 10_000, None), 10_000, 15_000);
+    net.settle(Nanos::from_micros(300));
+    net.devices[0].dereg_mr(a.key).unwrap();
+    // SAFETY: a vector of so many bytes; the device does not touch it meanwhile.
+    unsafe { std::ptr::write_bytes(addrs[0] as *mut u8, 0, 60_000) };
+    net.judge = None;
+    net.expect(&a, 1, Status::Ok);
+    net.expect(&a, 2, Status::Ok);
+    drop(net);
+    let sent = pattern(60_000, 1);
+    assert_eq!(memory[1][..8000], sent[..8000]);
+    assert_eq!(memory[1][10_000..25_000], sent[10_000..25_000]);
 }
 
 #[test]

@@ -348,6 +348,14 @@ impl<P: Payload> Endpoint<P> {
         self.make_ready(peer.slot);
     }
 
+    /// The memory of messages to `peer` goes: those that have left whole and wait for their acknowledgement only are sent again, where
+    /// they must be, from what `copy` gives for their token, if it gives something.
+    pub fn keep(&mut self, peer: PeerId, copy: &mut dyn FnMut(Token) -> Option<P>) {
+        if self.context(peer).is_some() {
+            self.peers[peer.slot as usize].messages.replace_sent(copy);
+        }
+    }
+
     /// The token of the message that packets to `peer` call `id`; `None` if its outcome is known or nobody waits for it.
     pub fn token_of(&self, peer: PeerId, id: MsgId) -> Option<Token> {
         self.context(peer)?.messages.token_of(id)

@@ -278,6 +278,19 @@ impl<P: Payload> Messages<P> {
         })
     }
 
+    /// Changes the payload of messages of the upper layer that were sent whole to what `copy` gives for their token.
+    pub(crate) fn replace_sent(&mut self, copy: &mut dyn FnMut(Token) -> Option<P>) {
+        for message in
+            self.slab.iter_mut().filter(|message| message.live && !message.over && message.all_sent)
+        {
+            if let Purpose::UpperLayer(token) = message.purpose
+                && let Some(payload) = copy(token)
+            {
+                message.payload = payload;
+            }
+        }
+    }
+
     /// The token of a message of the upper layer.
     pub(crate) fn token(&self, slot: u32) -> Option<Token> {
         match self.slab[slot as usize].purpose {

@@ -311,9 +311,8 @@ impl Memory for WorldMemory {
         Bytes::Named(pieces.iter().copied().collect())
     }
 
-    fn take(&mut self, pieces: &[Piece]) -> Option<Bytes> {
-        let named = self.reference(pieces);
-        Some(Bytes::wire(self.resolve(&named).held()))
+    fn take(&mut self, referred: &Bytes) -> Option<Bytes> {
+        Some(Bytes::wire(self.resolve(referred).held()))
     }
 
     fn inline(&self, bytes: &[u8]) -> Bytes {

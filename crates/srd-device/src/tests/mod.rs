@@ -24,6 +24,8 @@ struct FakeTransport {
     cancelled: Vec<Token>,
     /// Answer to every `send`, if set.
     refuse: Option<SendError>,
+    /// Whether open messages have left whole.
+    sent: bool,
     /// Contexts that have ended.
     ended: Vec<PeerId>,
     generation: u32,
@@ -77,6 +79,14 @@ impl Transport<VecPayload> for FakeTransport {
             }
             !cancel
         });
+    }
+
+    fn keep(&mut self, peer: PeerId, copy: &mut dyn FnMut(Token) -> Option<VecPayload>) {
+        for message in self.open.iter_mut().filter(|message| self.sent && message.peer == peer) {
+            if let Some(payload) = copy(message.token) {
+                message.payload = payload;
+            }
+        }
     }
 }
 

@@ -131,6 +131,7 @@ impl Model {
 
     fn deregister(&mut self) {
         let Some((key, addr)) = self.rng.pick(&self.regions) else { return };
+        self.bench.transport.sent = self.rng.below(2) == 0;
         self.bench.objects.dereg_mr(&mut self.bench.transport, key).unwrap();
         self.regions.retain(|&(other, _)| other != key);
         self.gone.push((addr, self.bench.objects.memory.at(addr, REGION).to_vec()));

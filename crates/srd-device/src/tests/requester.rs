@@ -445,3 +445,21 @@ fn deregistering_memory_ends_the_work_that_uses_it() {
     bench.objects.place(cookie, &message, 0, &VecPayload::from(&[1; 100][..]));
     assert_eq!(bench.memory(0, 100), [0; 100]);
 }
+
+/// libfabric's `efa` deregisters memory when its peer has told that all has come, which may be before the acknowledgement.
+#[test]
+fn what_has_left_is_kept_when_its_memory_goes() {
+    let mut bench = Bench::new();
+    bench.post(1, SEND, &[bench.sge(0, 100)]).unwrap();
+    bench.post(2, SendOp::Write { rkey: MrKey(1), addr: 0, imm: None }, &[bench.sge(0, 100)]).unwrap();
+    post_read(&mut bench, 3, 100);
+    bench.transport.sent = true;
+    bench.objects.dereg_mr(&mut bench.transport, bench.key).unwrap();
+    assert_eq!(bench.poll(), [(3, Status::LocalInvalidLkey)], "what a read fetches has nowhere to go");
+    bench.outcome(Err(Status::RemoteRnr));
+    bench.outcome(Ok(()));
+    assert_eq!(bench.poll(), [(2, Status::Ok)]);
+    bench.advance_to(Time(bench.objects.deferred.next_due().0));
+    bench.outcome(Ok(()));
+    assert_eq!(bench.poll(), [(1, Status::Ok)], "sent again from the copy");
+}
