@@ -67,7 +67,7 @@ def compiled(source: Path, mpi: str) -> Path:
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         compiler = "mpicc.openmpi" if mpi == "debian" else str(PREFIX[mpi] / "bin/mpicc")
         environment = os.environ | {"LD_LIBRARY_PATH": str(PREFIX.get(mpi, Path()) / "lib")}
-        subprocess.run([compiler, "-O2", "-o", program, source], check=True, env=environment)
+        subprocess.run([compiler, "-O2", "-pthread", "-o", program, source], check=True, env=environment)
     return program
 
 
@@ -202,6 +202,20 @@ def intel() -> None:
     near("PingPong of 8 bytes", float(rows[0]), 1.03, 0.02)
 
 
+def threads() -> None:
+    """Threads of a rank that call MPI at once, and wait for each other."""
+    fabric = scenario("threads")
+
+    def took(mpi: str, count: int, rounds: int) -> float:
+        program = str(compiled(HERE / "threads.c", mpi))
+        return time_of(run(fabric, 2, program, str(count), str(rounds), options=("--mpi", mpi)))
+
+    one, four = took("mpich", 1, 20), took("mpich", 4, 20)
+    expect(one < four < 4 * one, f"{four} us for four threads, {one} us for one")
+    expect(took("mpich", 4, 20) == four, "another time in another run")
+    near("Open MPI beside MPICH", took("ompi", 2, 5), took("mpich", 2, 5), 0.1)
+
+
 def lammps() -> None:
     """The same answer as without a network."""
     deck = str(layout.ROOT / "demo/melt.lmp")
@@ -256,6 +270,7 @@ CASES: list[Callable[[], None]] = [
     computing,
     mpich,
     intel,
+    threads,
     lammps,
     refused,
     interrupted,

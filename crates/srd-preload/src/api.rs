@@ -73,7 +73,7 @@ extern "C" fn send(head: *const Head, bytes: *const u8) -> bool {
     let Some(channel) = channel_mut() else { return false };
     // SAFETY: the caller gives a head, and as many bytes as it says.
     let (head, bytes) = unsafe { (&*head, std::slice::from_raw_parts(bytes, (*head).len as usize)) };
-    channel.stirred.store(1, Ordering::Release);
+    thread::stir(channel);
     channel.backlog.fetch_add(1, Ordering::Relaxed);
     channel.out.put(head, |place| place.copy_from_slice(bytes))
 }
@@ -82,6 +82,9 @@ extern "C" fn receive(head: *mut Head) -> *mut u8 {
     let Some((own, bytes)) = channel_mut().and_then(|channel| channel.inward.take()) else {
         return std::ptr::null_mut();
     };
+    if let Some(channel) = channel() {
+        thread::stir(channel);
+    }
     // SAFETY: the caller gives a head to be written.
     unsafe { head.write(own) };
     bytes.as_mut_ptr()
@@ -96,7 +99,7 @@ extern "C" fn wait(span: u64) {
 }
 
 extern "C" fn wait_as_card() {
-    thread::join();
+    thread::join_as_card();
     thread::park(Kind::Card, NEVER);
 }
 

@@ -6,12 +6,17 @@
 //! MPI's beginning and end are noted, too (`mpi.rs`): between them two runs see the same times. Threads that have nothing to do with the provider, such as those of launchers' libraries, keep the time of
 //! the machine.
 //!
-//! Not covered: timed waits of locks and condition variables, timers (`timerfd`, `setitimer`), and calls that a program makes
+//! Threads that call MPI at once wait for each other in the simulation, too (`locks.rs`, `fellows.rs`, `crowd.rs`).
+//!
+//! Not covered: barriers, semaphores and read-write locks of threads, timers (`timerfd`, `setitimer`), and calls that a program makes
 //! without the C library.
 #![deny(unsafe_code)]
 
 mod api;
 mod clocks;
+mod crowd;
+mod fellows;
+mod locks;
 mod mpi;
 mod process;
 mod real;

@@ -9,12 +9,23 @@ use libc::{c_char, c_int, c_void};
 use srd_virtual::layout::NEVER;
 use srd_virtual::{Kind, Phase};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Calls of these functions within each other: an MPI may make one by another.
 static DEPTH: AtomicU32 = AtomicU32::new(0);
 /// The phase while the process has no place yet.
 static PHASE: AtomicU32 = AtomicU32::new(0);
+
+/// Its threads may call MPI at once.
+static MULTIPLE: AtomicBool = AtomicBool::new(false);
+
+/// `MPI_THREAD_MULTIPLE` of Open MPI, MPICH and those who are like it.
+const THREAD_MULTIPLE: c_int = 3;
+
+/// Whether threads of the program may call MPI at the same time.
+pub fn is_multiple() -> bool {
+    MULTIPLE.load(Ordering::Relaxed)
+}
 
 /// How far the program is.
 pub fn phase() -> Phase {
@@ -104,9 +115,14 @@ macro_rules! functions {
                 return NO_MPI;
             }
             // SAFETY: as above.
-            begin(|| unsafe {
+            let result = begin(|| unsafe {
                 std::mem::transmute::<*mut c_void, InitThread>(own)(argc, argv, required, provided)
-            })
+            });
+            // SAFETY: the caller's promise.
+            if unsafe { provided.as_ref() } == Some(&THREAD_MULTIPLE) {
+                MULTIPLE.store(true, Ordering::Relaxed);
+            }
+            result
         }
 
         /// As MPI has it.

@@ -22,3 +22,26 @@ pub fn thread() -> u32 {
     // SAFETY: it takes nothing and cannot fail.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
+
+/// Says why, and ends the process.
+pub fn give_up(why: &str) -> ! {
+    // SAFETY: the bytes are there.
+    unsafe { libc::syscall(libc::SYS_write, 2, why.as_ptr(), why.len()) };
+    std::process::abort()
+}
+
+/// Lets others have the processor.
+pub fn give_way() {
+    // SAFETY: it takes nothing.
+    unsafe { libc::syscall(libc::SYS_sched_yield) };
+}
+
+/// Whether a thread of this process gets a processor only when nobody else wants one.
+pub fn only_when_idle(thread: u32, yes: bool) {
+    let policy = if yes { libc::SCHED_IDLE } else { libc::SCHED_OTHER };
+    // SAFETY: all zeros are such parameters.
+    let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    // It fails only where the kernel does not let a thread come back, or for one that has ended.
+    // SAFETY: the parameters are there to be read.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, policy, &parameters) };
+}

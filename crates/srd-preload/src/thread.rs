@@ -1,12 +1,14 @@
 //! Threads that take part: each has a slot, parks in it, and has a clock that is the process's and what it has computed since.
 
+use crate::crowd;
+use crate::fellows;
 use crate::mpi;
 use crate::process;
 use crate::real;
 use srd_virtual::futex;
-use srd_virtual::layout::{Channel, Kind, NEVER, Phase, Slot, Status};
+use srd_virtual::layout::{Channel, Kind, NEVER, Phase, SLOTS, Slot, Status};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// So many looks at clocks cost nothing while no time passes: they are what programs and libraries take them for, moments.
 const FREE_LOOKS: u32 = 64;
@@ -23,10 +25,15 @@ const PART: u64 = 16;
 /// every queue that it has.
 const VAIN: u32 = 4;
 
+/// So often it goes on nevertheless while another thread waits for a lock.
+const GOES_ON: u32 = 64;
+
 const NOBODY: usize = usize::MAX;
 
-/// Turns that threads of this process have had.
-static TURNS: AtomicU64 = AtomicU64::new(0);
+/// 1: a thread uses the device.
+static DEVICE: AtomicU32 = AtomicU32::new(0);
+/// Threads that take part, but cards.
+static MEMBERS: AtomicU32 = AtomicU32::new(0);
 
 /// A thread's own notes.
 struct Notes {
@@ -41,6 +48,12 @@ struct Notes {
     in_vain_since: Cell<u64>,
     /// Polls in a row that have found nothing, while nothing else has happened.
     vain: Cell<u32>,
+    /// What [`STIRS`] was at the last of them.
+    stirs: Cell<u64>,
+    /// So often it has gone on since though its polls are in vain, for one that waits for a lock.
+    gone_on: Cell<u32>,
+    /// Uses of the device since it last parked that were no polls.
+    acts: Cell<u32>,
     /// Its processor time when it last gave account of it.
     computed: Cell<u64>,
 }
@@ -51,7 +64,7 @@ impl Drop for Notes {
         if at != NOBODY
             && let Some(channel) = process::channel()
         {
-            free(channel, &channel.slots[at]);
+            free(channel, at);
         }
     }
 }
@@ -65,15 +78,21 @@ thread_local! {
             looks_now: Cell::new(0),
             in_vain_since: Cell::new(NEVER),
             vain: Cell::new(0),
+            stirs: Cell::new(0),
+            gone_on: Cell::new(0),
+            acts: Cell::new(0),
             computed: Cell::new(0),
         }
     };
 }
 
 /// The slot is nobody's; its thread's turn, if it has it, ends.
-fn free(channel: &Channel, slot: &Slot) {
+pub fn free(channel: &Channel, at: usize) {
+    let slot = &channel.slots()[at];
     let had_turn = matches!(slot.status(), Status::Running | Status::Busy);
-    slot.set_status(Status::Free);
+    MEMBERS.fetch_sub(1, Ordering::AcqRel);
+    stir(channel);
+    fellows::ended(channel, at, || slot.set_status(Status::Free));
     if had_turn {
         hand_over(channel);
     } else {
@@ -81,12 +100,15 @@ fn free(channel: &Channel, slot: &Slot) {
     }
 }
 
+/// The calling thread's turn is over.
 fn hand_over(channel: &Channel) {
-    channel.turn.store(0, Ordering::Release);
-    futex::wake(&channel.turn);
+    if channel.turn.fetch_sub(1, Ordering::AcqRel) == 1 {
+        futex::wake(&channel.turn);
+    }
 }
 
-fn ring() {
+/// The simulator is to look.
+pub fn ring() {
     if let Some(hall) = process::hall() {
         hall.bell.fetch_add(1, Ordering::AcqRel);
         futex::wake(&hall.bell);
@@ -95,21 +117,26 @@ fn ring() {
 
 /// The process ends.
 pub fn leave_for_good(channel: &Channel) {
-    for slot in &channel.slots {
-        if slot.status() != Status::Free {
-            slot.set_status(Status::Free);
-        }
+    for slot in channel.slots() {
+        slot.set_status(Status::Free);
     }
-    hand_over(channel);
+    channel.turn.store(0, Ordering::Release);
+    futex::wake(&channel.turn);
     ring();
+}
+
+/// The number of the calling thread's slot, if it takes part.
+#[inline]
+pub fn number() -> Option<(&'static Channel, usize)> {
+    let channel = process::channel()?;
+    let at = NOTES.try_with(|notes| notes.slot.get()).unwrap_or(NOBODY);
+    (at != NOBODY).then_some((channel, at))
 }
 
 /// The calling thread's slot, if it takes part.
 #[inline]
 fn own() -> Option<(&'static Channel, &'static Slot)> {
-    let channel = process::channel()?;
-    let at = NOTES.try_with(|notes| notes.slot.get()).unwrap_or(NOBODY);
-    channel.slots.get(at).map(|slot| (channel, slot))
+    number().map(|(channel, at)| (channel, &channel.slots()[at]))
 }
 
 /// From now on the calling thread takes part.
@@ -118,9 +145,26 @@ pub fn join() -> Option<(&'static Channel, &'static Slot)> {
         return Some(known);
     }
     let channel = process::channel()?;
-    let at = channel.slots.iter().position(|slot| slot.change_status(Status::Free, Status::Outside))?;
-    let slot = &channel.slots[at];
+    take(channel, claim(channel)?)
+}
+
+/// A slot for one more thread.
+pub fn claim(channel: &Channel) -> Option<usize> {
+    let at = channel.claim_slot();
+    if at.is_none() {
+        real::give_up(&format!(
+            "srd sim mpirun: more than {SLOTS} threads of a process use the simulated fabric: use fewer\n"
+        ));
+    }
+    MEMBERS.fetch_add(1, Ordering::AcqRel);
+    at
+}
+
+/// It is the calling thread's.
+pub fn take(channel: &'static Channel, at: usize) -> Option<(&'static Channel, &'static Slot)> {
+    let slot = &channel.slots()[at];
     slot.thread.store(real::thread(), Ordering::Release);
+    fellows::began(at);
     NOTES.try_with(|notes| notes.slot.set(at)).ok()?;
     #[cfg(target_arch = "x86_64")]
     if channel.covers_counter != 0 {
@@ -129,15 +173,58 @@ pub fn join() -> Option<(&'static Channel, &'static Slot)> {
     Some((channel, slot))
 }
 
+/// The calling thread is the network card's.
+pub fn join_as_card() {
+    if own().is_none() && join().is_some() {
+        MEMBERS.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Whether the calling thread takes part and others of its process do, too, so that locks between them are the simulation's.
+#[inline]
+pub fn has_fellows() -> bool {
+    MEMBERS.load(Ordering::Relaxed) > 1 && mpi::phase() == Phase::Running && takes_part()
+}
+
+/// Whether the calling thread has the turn.
+pub fn has_turn() -> bool {
+    own().is_some_and(|(_, slot)| matches!(slot.status(), Status::Running | Status::Busy))
+}
+
+/// The calling thread, which takes part, has the turn when this returns.
+pub fn want_turn() {
+    if !has_turn() && !number().is_some_and(|(channel, at)| crowd::joins(channel, at)) {
+        park(Kind::Want, 0);
+    }
+}
+
 /// Whether the calling thread takes part.
 pub fn takes_part() -> bool {
     own().is_some()
 }
 
+/// The thread has done something that others may poll for.
+pub fn stir(channel: &Channel) {
+    let before = crowd::stir(channel, has_turn());
+    let _ = NOTES.try_with(|notes| {
+        if notes.stirs.get() == before {
+            notes.stirs.set(before + 1); // not for itself
+        }
+    });
+}
+
 /// Waits for something. The thread has the turn when this returns.
 pub fn park(kind: Kind, until: u64) {
+    settle(kind, until);
+    stay(kind, until);
+}
+
+/// The thread lies down in its slot, and has no turn any more: [`stay`] must follow.
+pub fn settle(kind: Kind, until: u64) {
     let Some((channel, slot)) = own() else { return };
-    let turns = TURNS.load(Ordering::Relaxed);
+    if NOTES.try_with(|notes| notes.acts.replace(0)).is_ok_and(|acts| acts > 0) {
+        stir(channel);
+    }
     slot.word.store(0, Ordering::Release);
     slot.set_wait(kind, until);
     let had_turn =
@@ -145,19 +232,26 @@ pub fn park(kind: Kind, until: u64) {
     if had_turn {
         hand_over(channel);
     } else {
-        // It comes from outside, and has no turn to give.
+        // It comes from outside, or has drifted, and has no turn to give.
         if kind != Kind::Card {
             slot.set_wait(Kind::Want, 0);
         }
         slot.set_status(Status::Parked);
         ring();
     }
+}
+
+/// Waits in its slot until it has the turn.
+pub fn stay(kind: Kind, until: u64) {
+    let Some((channel, at)) = number() else { return };
+    let slot = &channel.slots()[at];
     while slot.word.load(Ordering::Acquire) == 0 {
         futex::wait(&slot.word, 0, None);
     }
+    crowd::is_back(slot, at);
     // It asked for the turn first, and waits now.
     if slot.waits_for().0 == Kind::Want
-        && kind != Kind::Want
+        && !matches!(kind, Kind::Want | Kind::Fellow)
         && (until == NEVER || until > channel.now.load(Ordering::Acquire))
     {
         return park(kind, until);
@@ -167,14 +261,14 @@ pub fn park(kind: Kind, until: u64) {
         if now > notes.local.get() {
             notes.looks_now.set(0);
         }
-        if TURNS.fetch_add(1, Ordering::Relaxed) != turns {
-            notes.vain.set(0); // others may have done meanwhile what it polls for
-        }
         notes.local.set(notes.local.get().max(now));
         if channel.compute.measured > 0 {
             notes.computed.set(real::clock(libc::CLOCK_THREAD_CPUTIME_ID));
         }
     });
+    if kind == Kind::Sleeper {
+        stir(channel); // what it will do others may wait for
+    }
 }
 
 /// The thread will use the device.
@@ -183,19 +277,25 @@ pub fn enter() {
     if slot.status() == Status::Busy {
         return;
     }
-    if slot.status() != Status::Running {
-        park(Kind::Want, 0);
-    }
+    want_turn();
+    let _ = NOTES.try_with(|notes| notes.acts.set(notes.acts.get() + 1));
     account(channel, channel.compute.per_call);
     while !slot.change_status(Status::Running, Status::Busy) {
         park(Kind::Want, 0);
+    }
+    // In a crowd another thread may use it now.
+    while DEVICE.swap(1, Ordering::AcqRel) != 0 {
+        real::give_way();
     }
 }
 
 /// It has used it.
 pub fn leave() {
-    if let Some((_, slot)) = own() {
-        slot.change_status(Status::Busy, Status::Running);
+    if let Some((_, slot)) = own()
+        && slot.status() == Status::Busy
+    {
+        DEVICE.store(0, Ordering::Release);
+        slot.set_status(Status::Running);
     }
 }
 
@@ -285,18 +385,36 @@ pub fn local() -> u64 {
 /// A poll has found something, or nothing.
 ///
 /// A thread that has not looked at a clock since its last poll cannot know how much time passes: it waits for what it polls for. One that
-/// has may be about to give up: it waits by small steps, which grow with the time for which it has found nothing.
+/// has may be about to give up: it waits by small steps, which grow with the time for which it has found nothing. So does one that another
+/// waits for, which may hold a lock: for a while it goes on, so that it may let go of it.
 pub fn polled(found: bool) {
-    let Some((channel, _)) = own() else { return };
+    let Some((channel, at)) = number() else { return };
     let until = NOTES.try_with(|notes| {
+        notes.acts.set(notes.acts.get().saturating_sub(1));
+        let stirs = crowd::stirs();
+        if found || notes.stirs.replace(stirs) != stirs {
+            notes.vain.set(0); // others may have done meanwhile what it polls for
+            notes.gone_on.set(0);
+        }
         if found {
             notes.in_vain_since.set(NEVER);
             notes.looks.set(0);
-            notes.vain.set(0);
             return None;
         }
         notes.vain.set(notes.vain.get() + 1);
+        if channel.crowded.load(Ordering::Acquire) != 0 {
+            crowd::polled_in_vain(at, stirs);
+            if !crowd::is_over(channel, at) {
+                return None;
+            }
+        }
         if notes.vain.get() < VAIN {
+            return None;
+        }
+        crowd::polled_in_vain(at, stirs);
+        let holds_up = fellows::anybody_waits_for_a_lock();
+        if holds_up && notes.gone_on.get() < GOES_ON {
+            notes.gone_on.set(notes.gone_on.get() + 1);
             return None;
         }
         let now = notes.local.get().max(channel.now.load(Ordering::Acquire));
@@ -305,11 +423,12 @@ pub fn polled(found: bool) {
         }
         let looks = notes.looks.replace(0);
         let step = (now.saturating_sub(notes.in_vain_since.get()) / PART).clamp(SHORTEST, LONGEST);
-        Some(if looks == 0 || mpi::phase() == Phase::Beginning { NEVER } else { now + step })
+        let waits = looks == 0 && !holds_up || mpi::phase() == Phase::Beginning;
+        Some(if waits { NEVER } else { now + step })
     });
     match until {
         Ok(Some(until)) => park(Kind::Poller, until),
-        _ if found => channel.stirred.store(1, Ordering::Release),
+        _ if found => stir(channel),
         _ => {}
     }
 }

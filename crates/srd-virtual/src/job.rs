@@ -22,18 +22,27 @@ pub struct Job {
 /// itself uses none.
 const RESTLESS: u64 = 100;
 
-/// Third and fourth field of a `stat` file (proc(5)): the state, and the parent.
+/// A `stat` file's fields from the third on (proc(5)).
+fn fields(stat: &str) -> Option<impl Iterator<Item = &str>> {
+    Some(stat[stat.rfind(')')? + 1..].split_ascii_whitespace())
+}
+
+/// Third and fourth field: the state, and the parent.
 fn state_and_parent(path: &Path) -> Option<(u8, u32)> {
     let text = fs::read_to_string(path).ok()?;
-    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
+    let mut fields = fields(&text)?;
     let state = *fields.next()?.as_bytes().first()?;
     Some((state, fields.next()?.parse().ok()?))
 }
 
+/// Field 41, the scheduling policy, of a thread that gets a processor only when nobody else wants one: so the preloaded library marks those
+/// that have nothing to do and cannot be made to sleep.
+const SCHED_IDLE: &str = "5";
+
 /// Fields 14 and 15: processor time in ticks.
 fn ticks(path: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
-    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace().skip(11);
+    let mut fields = fields(&text)?.skip(11);
     let mut next = || fields.next()?.parse::<u64>().ok();
     Some(next()? + next()?)
 }
@@ -65,8 +74,14 @@ pub fn sleeps(process: u32, thread: u32) -> bool {
     state_and_parent(Path::new(&stat)).is_none_or(|(state, _)| !moves(state))
 }
 
+/// Whether it moves, but has nothing to do.
+fn drifts(process: u32, thread: u32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/stat")).unwrap_or_default();
+    fields(&text).and_then(|mut fields| fields.nth(38)) == Some(SCHED_IDLE)
+}
+
 fn is_quiet(process: u32) -> bool {
-    numbers(&format!("/proc/{process}/task")).all(|thread| sleeps(process, thread))
+    numbers(&format!("/proc/{process}/task")).all(|thread| sleeps(process, thread) || drifts(process, thread))
 }
 
 impl Job {

@@ -12,7 +12,7 @@ pub const MAGIC: u64 = 0x5352_4456_4952_0001;
 /// Bytes for packets in each direction of a channel.
 pub const RING: usize = 256 << 10;
 /// Threads of a process that may take part.
-pub const SLOTS: usize = 32;
+pub const SLOTS: usize = 128;
 /// No time.
 pub const NEVER: u64 = u64::MAX;
 /// Largest datagram.
@@ -94,6 +94,9 @@ pub enum Status {
     Parked = 3,
     /// It had the turn, and waits for something that is not of the fabric.
     Outside = 4,
+    /// It polls in vain, or spins because another thread that does so holds a lock: it runs, but has nothing to do before another thread of
+    /// its process has done something.
+    Adrift = 5,
 }
 
 /// How far an MPI program is. One of no MPI stays at the beginning.
@@ -136,6 +139,8 @@ pub enum Kind {
     Want = 3,
     /// That all ranks are where this one is.
     Together = 4,
+    /// What another thread of its process does, or a time.
+    Fellow = 5,
 }
 
 impl Kind {
@@ -145,7 +150,8 @@ impl Kind {
             1 => Kind::Poller,
             2 => Kind::Card,
             3 => Kind::Want,
-            _ => Kind::Together,
+            4 => Kind::Together,
+            _ => Kind::Fellow,
         }
     }
 }
@@ -171,7 +177,8 @@ impl Slot {
             1 => Status::Running,
             2 => Status::Busy,
             3 => Status::Parked,
-            _ => Status::Outside,
+            4 => Status::Outside,
+            _ => Status::Adrift,
         }
     }
 
@@ -293,8 +300,10 @@ pub struct Channel {
     pub phase: AtomicU32,
     /// It has ended.
     pub ended: AtomicU32,
-    /// 1: a thread of the process has the turn. The simulator sleeps on this.
+    /// How many threads of the process have the turn; most often one. The simulator sleeps on this.
     pub turn: AtomicU32,
+    /// 1: that thread has not called for a while, perhaps because one that polls holds a lock; those that poll go on beside it.
+    pub crowded: AtomicU32,
     /// The device has more to send than the card takes now.
     pub more: AtomicU32,
     /// Packets that the card still has to send.
@@ -309,12 +318,28 @@ pub struct Channel {
     pub now: AtomicU64,
     /// When the transport wants to run.
     pub due: AtomicU64,
-    /// Its threads.
-    pub slots: [Slot; SLOTS],
+    /// Its threads; those of them that have ever been somebody's come first, and are so many.
+    slots: [Slot; SLOTS],
+    used: AtomicU32,
     /// To the fabric.
     pub out: Ring,
     /// From the fabric.
     pub inward: Ring,
+}
+
+impl Channel {
+    /// The slots that may be somebody's.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots[..(self.used.load(Ordering::Acquire) as usize).min(SLOTS)]
+    }
+
+    /// Makes a free slot somebody's; the number of it. `None` if there is none.
+    pub fn claim_slot(&self) -> Option<usize> {
+        let claim = |slot: &Slot| slot.change_status(Status::Free, Status::Outside);
+        let number = self.slots.iter().position(claim)?;
+        self.used.fetch_max(number as u32 + 1, Ordering::AcqRel);
+        Some(number)
+    }
 }
 
 /// Bytes of the file for so many channels.

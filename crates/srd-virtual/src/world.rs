@@ -4,7 +4,7 @@
 use crate::futex;
 use crate::job::{is_alive, sleeps, thread_ticks};
 use crate::layout::{
-    Channel, Compute, Hall, Head, Kind, NEVER, Phase, Place, SLOTS, Slot, Status, file_bytes, map_channel,
+    Channel, Compute, Hall, Head, Kind, NEVER, Phase, Place, Slot, Status, file_bytes, map_channel,
     write_hall,
 };
 use std::fs::File;
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How long a turn may last before it is looked what the process does.
 const LOOK_AFTER: Duration = Duration::from_millis(2);
+/// How long it may last, without a call, before threads of the same process that poll go on, too.
+const CROWD_AFTER: Duration = Duration::from_micros(200);
 /// A thread that computes is left alone for so many ticks of 10 ms, if others want the turn.
 const LET_COMPUTE: u64 = 100;
 /// A processor's looks at a turn before it sleeps.
@@ -147,7 +149,7 @@ impl Seat {
     /// They are: it goes on at this moment.
     pub fn go_on(&self) {
         let waits = |slot: &&Slot| slot.status() == Status::Parked && slot.waits_for().0 == Kind::Together;
-        self.channel.slots.iter().filter(waits).for_each(|slot| slot.set_wait(Kind::Sleeper, 0));
+        self.channel.slots().iter().filter(waits).for_each(|slot| slot.set_wait(Kind::Sleeper, 0));
     }
 
     /// Looks what it is doing.
@@ -165,13 +167,13 @@ impl Seat {
 
     fn threads(&self) -> State {
         let outside = |slot: &Slot| matches!(slot.status(), Status::Outside | Status::Running | Status::Busy);
-        if self.channel.slots.iter().any(outside) { State::Outside } else { State::Parked }
+        if self.channel.slots().iter().any(outside) { State::Outside } else { State::Parked }
     }
 
     /// Whether a thread asks for the turn.
     pub fn is_wanted(&self) -> bool {
         let wants = |slot: &Slot| slot.status() == Status::Parked && slot.waits_for().0 == Kind::Want;
-        self.state != State::Ended && self.channel.slots.iter().any(wants)
+        self.state != State::Ended && self.channel.slots().iter().any(wants)
     }
 
     /// Whether a thread has written to somebody who is not of the fabric since this was last asked.
@@ -193,7 +195,7 @@ impl Seat {
     }
 
     fn parked(&self) -> impl Iterator<Item = (usize, Kind, u64)> {
-        self.channel.slots.iter().enumerate().filter(|(_, slot)| slot.status() == Status::Parked).map(
+        self.channel.slots().iter().enumerate().filter(|(_, slot)| slot.status() == Status::Parked).map(
             |(number, slot)| {
                 let (kind, until) = slot.waits_for();
                 (number, kind, until)
@@ -214,6 +216,7 @@ impl Seat {
             Kind::Poller => until.min(transport),
             Kind::Card if called => 0,
             Kind::Card => transport,
+            Kind::Fellow => until,
             Kind::Together => NEVER,
         });
         due.min().unwrap_or(NEVER)
@@ -268,8 +271,9 @@ impl Seat {
 
     fn give(&mut self, number: usize, now: u64, stuck: &mut dyn FnMut(bool) -> bool) -> Turn {
         self.channel.now.store(now, Ordering::Release);
+        self.channel.crowded.store(0, Ordering::Release);
         self.channel.turn.store(1, Ordering::Release);
-        let slot = &self.channel.slots[number];
+        let slot = &self.channel.slots()[number];
         slot.set_status(Status::Running);
         slot.word.store(1, Ordering::Release);
         futex::wake(&slot.word);
@@ -281,7 +285,7 @@ impl Seat {
         };
         if self.channel.stirred.swap(0, Ordering::AcqRel) != 0 {
             // What the thread has done may be what others poll for.
-            for slot in &self.channel.slots[..SLOTS] {
+            for slot in self.channel.slots() {
                 if slot.status() == Status::Parked && slot.waits_for() == (Kind::Poller, NEVER) {
                     let others = self.parked().filter(|(_, kind, _)| *kind != Kind::Card).count();
                     if others > 1 {
@@ -291,6 +295,11 @@ impl Seat {
             }
         }
         turn
+    }
+
+    /// Those of the process's threads that have the turn.
+    fn running(&self) -> impl Iterator<Item = &Slot> {
+        self.channel.slots().iter().filter(|slot| matches!(slot.status(), Status::Running | Status::Busy))
     }
 
     fn await_end(&self, number: usize, stuck: &mut dyn FnMut(bool) -> bool) -> Turn {
@@ -303,21 +312,29 @@ impl Seat {
             std::hint::spin_loop();
         }
         let began = Instant::now();
-        let slot = &self.channel.slots[number];
+        let slot = &self.channel.slots()[number];
         let mut computed = None;
         loop {
-            futex::wait(turn, 1, Some(LOOK_AFTER));
+            let has_fellows = self.parked().any(|(_, kind, _)| matches!(kind, Kind::Poller | Kind::Want));
+            let threads = turn.load(Ordering::Acquire);
+            if threads > 0 {
+                futex::wait(turn, threads, Some(if has_fellows { CROWD_AFTER } else { LOOK_AFTER }));
+            }
             if over() {
                 return Turn::Over;
+            }
+            let process = self.channel.process.load(Ordering::Acquire);
+            let asleep =
+                || self.running().all(|slot| sleeps(process, slot.thread.load(Ordering::Acquire))) && !over();
+            if has_fellows && began.elapsed() >= CROWD_AFTER && !asleep() {
+                self.crowd();
             }
             if began.elapsed() < LOOK_AFTER {
                 continue;
             }
-            let process = self.channel.process.load(Ordering::Acquire);
             if !is_alive(process) {
                 return Turn::Died;
             }
-            let asleep = || sleeps(process, slot.thread.load(Ordering::Acquire)) && !over();
             let take = match asleep() {
                 true => stuck(true) && asleep(),
                 false => {
@@ -325,9 +342,27 @@ impl Seat {
                     ticks - *computed.get_or_insert(ticks) > LET_COMPUTE && stuck(false)
                 }
             };
-            if take && slot.change_status(Status::Running, Status::Outside) {
-                turn.store(0, Ordering::Release);
-                return Turn::Taken;
+            if take {
+                let taken = self
+                    .running()
+                    .filter(|slot| slot.change_status(Status::Running, Status::Outside))
+                    .count();
+                if taken > 0 && turn.fetch_sub(taken as u32, Ordering::AcqRel) == taken as u32 {
+                    return Turn::Taken;
+                }
+            }
+        }
+    }
+
+    /// Threads that poll, or want the turn, go on beside the one that has it.
+    fn crowd(&self) {
+        self.channel.crowded.store(1, Ordering::Release);
+        for slot in self.channel.slots() {
+            if slot.status() == Status::Parked && matches!(slot.waits_for().0, Kind::Poller | Kind::Want) {
+                self.channel.turn.fetch_add(1, Ordering::AcqRel);
+                slot.set_status(Status::Running);
+                slot.word.store(1, Ordering::Release);
+                futex::wake(&slot.word);
             }
         }
     }
