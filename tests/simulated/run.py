@@ -112,14 +112,16 @@ def formula() -> None:
 
 
 def scripts() -> None:
-    """Collectives beside the same messages of a `[[program]]`."""
+    """Collectives beside the same messages of a `[[program]]` over the same messaging layer."""
     for operation, algorithm in (("all-reduce", "doubling"), ("all-to-all", "pairs")):
-        text = f'[[program]]\nkind = "{operation}"\nsize = 8\nhosts = 16\ntimes = 10\nwarmup = 2\nalgorithm = "{algorithm}"\n'
-        script = scenario("script", text)
-        answer = subprocess.run([layout.SRD, "sim", script, "--json"], capture_output=True, check=True, text=True)
-        wanted = json.loads(answer.stdout)["programs"][0]["figures"][0]["mean"]
-        measured = time_of(run(scenario("programs"), 16, patterns(), operation, "8", "10"))
-        near(f"{operation} of 16 ranks, 8 bytes", measured, wanted, 0.02)
+        for size in ("8", "8192", "32768"):
+            text = f'[messages]\nlayer = "srd"\n[[program]]\nkind = "{operation}"\nsize = {size}\nhosts = 16\n'
+            text += f'times = 5\nwarmup = 2\nalgorithm = "{algorithm}"\n'
+            line = [layout.SRD, "sim", scenario("script", text), "--json"]
+            answer = subprocess.run(line, capture_output=True, check=True, text=True)
+            wanted = json.loads(answer.stdout)["programs"][0]["figures"][0]["mean"]
+            measured = time_of(run(scenario("programs"), 16, patterns(), operation, size, "5"))
+            near(f"{operation} of 16 ranks, {size} bytes", measured, wanted, 0.02)
 
 
 def contents() -> None:
@@ -216,6 +218,31 @@ def threads() -> None:
     near("Open MPI beside MPICH", took("ompi", 2, 5), took("mpich", 2, 5), 0.1)
 
 
+def rivals() -> None:
+    """The same program over other transports: beside scripts over them, and with every byte right while an uplink dies."""
+    fabric = scenario("rivals")
+    for name, sets in (
+        ("tcp", ("transport.kind=tcp",)),
+        ("roce-pfc", ("transport.kind=roce", "transport.dcqcn=false", "transport.class=3", "queues.lossless=[3]")),
+        ("nscc", ("transport.kind=nscc", "queues.ecn_min=0.2bdp", "queues.ecn_max=0.8bdp")),
+    ):
+        for size in ("8", "1048576"):
+            text = f'[[program]]\nkind = "imb"\nbenchmark = "pingpong"\nsize = {size}\nhosts = 2\niterations = 10\nwarmup = 2\n'
+            line = [layout.SRD, "sim", scenario("rival-script", text), "--json"]
+            line += [word for item in sets for word in ("--set", item)]
+            answer = subprocess.run(line, capture_output=True, check=True, text=True)
+            wanted = json.loads(answer.stdout)["programs"][0]["figures"][0]["mean"]
+            output = run(fabric, 2, patterns(), "ping-pong", size, "10", options=("--transport", name))
+            near(f"{name}, {size} bytes", time_of(output), wanted, 0.02)
+    dies = scenario("rivals-fault", '[[fault]]\nat_us = 100\nkind = "down"\nlink = "leaf0-spine1"\n')
+    file = BUILT / "rivals.json"
+    options = ("--transport", "srd,tcp,iwarp,roce", "--json", str(file), "--mpi", "mpich")
+    run(dies, 8, patterns("mpich"), "all-to-all", "100000", "2", options=options)
+    runs = json.loads(file.read_text())["runs"]
+    expect([it["over"] for it in runs] == ["srd", "tcp", "iwarp", "roce"], f"{runs}")
+    expect(all(it["packets_new"] > 8 * 7 * 4 * 11 for it in runs), f"{runs}")
+
+
 def lammps() -> None:
     """The same answer as without a network."""
     deck = str(layout.ROOT / "demo/melt.lmp")
@@ -271,6 +298,7 @@ CASES: list[Callable[[], None]] = [
     mpich,
     intel,
     threads,
+    rivals,
     lammps,
     refused,
     interrupted,

@@ -100,6 +100,9 @@ impl Fabric {
     /// The transport's configuration: that of the simulated card.
     pub fn transport_config(&self, options: &Options, max_datagram: u16) -> Config {
         let place = &self.place;
+        if place.carried != 0 {
+            return carried(place, max_datagram);
+        }
         let of = |index: u16| usize::from(index);
         Config {
             paths: place.paths,
@@ -147,6 +150,32 @@ impl Fabric {
                 bytes,
             });
         });
+    }
+}
+
+/// For a network that loses nothing, and does by itself what else the transport is there for.
+fn carried(place: &Place, max_datagram: u16) -> Config {
+    let never = Nanos::from_secs(1_000_000);
+    Config {
+        paths: 1,
+        entropy: 1,
+        max_datagram,
+        burst_bytes: u32::from(max_datagram),
+        chunk_bytes: u32::from(max_datagram),
+        selector: SelectorKind::Pinned,
+        controller: ControllerKind::Fixed,
+        fixed_window_bytes: 1 << 50,
+        line_rate: BitRate(place.line_rate),
+        line_rate_known: true,
+        base_rtt: Nanos(place.base_rtt),
+        receiver_hint: false,
+        ack_delay: Nanos::ZERO,
+        ack_every: 1,
+        min_rto: never,
+        min_pto: never,
+        max_rto: never,
+        peer_timeout: never,
+        ..Config::of_a_simulated_card()
     }
 }
 

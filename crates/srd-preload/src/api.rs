@@ -8,7 +8,7 @@ use srd_virtual::layout::{Head, Kind, NEVER, Phase, Place};
 use std::sync::atomic::Ordering;
 
 /// Packets that a card holds before it takes no more from the device: few, so that what is sent next is decided late.
-const MOST_BACKLOG: u32 = 8;
+const MOST_BACKLOG: u32 = 3;
 /// Bytes that must be free for the device to be asked: a full send.
 const ROOM: usize = 72 << 10;
 
@@ -64,7 +64,9 @@ extern "C" fn set_due(span: u64) {
 
 extern "C" fn has_room() -> bool {
     let Some(channel) = channel() else { return false };
-    let room = channel.out.has_room(ROOM) && channel.backlog.load(Ordering::Relaxed) < MOST_BACKLOG;
+    // What carries messages whole holds any number of them.
+    let holds = channel.place.carried != 0 || channel.backlog.load(Ordering::Relaxed) < MOST_BACKLOG;
+    let room = channel.out.has_room(ROOM) && holds;
     channel.more.store(u32::from(!room), Ordering::Release);
     room
 }

@@ -78,6 +78,8 @@ pub struct Place {
     pub fixed_window_bytes: u64,
     /// Of its random numbers.
     pub seed: u64,
+    /// 1: what carries its packets loses none and needs no acknowledgements: the transport is to send everything at once, and never again.
+    pub carried: u32,
 }
 
 /// What a thread is doing.

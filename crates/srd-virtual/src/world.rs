@@ -22,7 +22,7 @@ const LET_COMPUTE: u64 = 100;
 /// A processor's looks at a turn before it sleeps.
 const SPINS: u32 = 50;
 /// The card takes more from the device when it holds no more than this.
-const LOW_BACKLOG: u32 = 2;
+const LOW_BACKLOG: u32 = 1;
 
 /// The memory of all processes, which goes with this.
 #[derive(Debug)]

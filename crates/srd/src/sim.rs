@@ -5,6 +5,7 @@ mod htsim;
 mod join;
 mod mpirun;
 pub(crate) mod recording;
+mod rivals;
 mod scenario;
 mod sweep;
 mod table;

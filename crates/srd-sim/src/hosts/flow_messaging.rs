@@ -6,6 +6,7 @@
 
 use crate::apps::{Completion, Messaging, Rank, Traffic};
 use crate::hosts::intra_node::SharedMemory;
+use crate::hosts::rank_seat::RankSeat;
 use crate::hosts::settings::{MessageProtocol, Settings};
 use srd_baselines::transport::Near;
 use srd_baselines::units::Ps;
@@ -59,6 +60,43 @@ pub struct OutgoingMessage {
     pub inbox: u32,
     /// How much.
     pub bytes: u64,
+}
+
+/// Programs whose messages are flows.
+pub trait Programs {
+    /// A rank goes on as far as it can. Returns whether it has just come to its end.
+    fn advance(&mut self, now: Ps, rank: u32) -> bool;
+
+    /// The next flow that is to begin.
+    fn poll_outgoing(&mut self) -> Option<OutgoingMessage>;
+
+    /// When a rank wants [`Programs::advance`] to be called.
+    fn poll_alarm(&mut self) -> Option<(Ps, u32)>;
+
+    /// A flow's sender has every byte acknowledged. Returns a rank that is to advance.
+    fn sent(&mut self, number: u32) -> Option<u32>;
+
+    /// An inbox of a rank is full. Returns a rank that is to advance.
+    fn received(&mut self, now: Ps, rank: u32, inbox: u32) -> Option<u32>;
+
+    /// A flow is given up. Returns a rank that is to advance.
+    fn failed(&mut self, number: u32, why: &'static str) -> Option<u32>;
+
+    /// What did not go as it should, a line each.
+    fn complaints(&self, now: Ps) -> Vec<String>;
+
+    /// Whether anything is under way between ranks.
+    fn is_carrying(&self) -> bool;
+
+    /// Those of scripts.
+    fn scripts(&self) -> Option<&Messages> {
+        None
+    }
+
+    /// The seat of a rank that is a real process.
+    fn seat(&mut self, _rank: u32) -> Option<&mut RankSeat> {
+        None
+    }
 }
 
 /// A message that no receive was there for.
@@ -150,23 +188,6 @@ impl Messages {
         self.places.iter().map(|place| &place.rank)
     }
 
-    /// What did not go as it should, a line each.
-    pub fn complaints(&self, now: Ps) -> Vec<String> {
-        let failed = self.places.iter().zip(0..).find_map(|(place, rank)| {
-            let (step, why) = place.rank.failed()?;
-            Some(format!("rank {rank} fails at {step:?}: {why}"))
-        });
-        let open = self.places.iter().filter(|place| !place.forever && !place.rank.is_done()).count();
-        let unfinished = (open > 0).then(|| {
-            if let Some(waiting) = self.wait_for_ever() {
-                return waiting;
-            }
-            let now = now.as_micros();
-            format!("{open} ranks of programs unfinished when the run ends at {now} us: a larger `end_us` gives them more time")
-        });
-        failed.into_iter().chain(unfinished).collect()
-    }
-
     /// What is to be said of ranks that have not come to their end if they never will: nothing is on its way, and nobody goes on
     /// by the clock.
     fn wait_for_ever(&self) -> Option<String> {
@@ -212,27 +233,6 @@ impl Messages {
         }
     }
 
-    /// A rank goes on as far as it can. Returns whether it has just come to its end.
-    pub fn advance(&mut self, now: Ps, rank: u32) -> bool {
-        let place = &mut self.places[rank as usize];
-        place.called = false;
-        if place.alarm_at <= now {
-            place.alarm_at = Ps::NEVER;
-        }
-        let mut own = std::mem::take(&mut place.rank);
-        own.advance(now.time(), &mut Port { messages: self, rank });
-        self.places[rank as usize].rank = own;
-        self.carry_near(rank);
-        let place = &mut self.places[rank as usize];
-        let shared = place.shared_memory.as_ref().map_or(Time::NEVER, SharedMemory::next_timeout);
-        let wakes_at = place.rank.wakes_at().min(shared);
-        self.set_alarm(rank, wakes_at, now);
-        let place = &mut self.places[rank as usize];
-        let ended = place.rank.is_done() && !place.reported && !place.forever;
-        place.reported |= ended;
-        ended
-    }
-
     fn set_alarm(&mut self, rank: u32, at: Time, now: Ps) {
         let place = &mut self.places[rank as usize];
         let at = Ps::of(at);
@@ -252,16 +252,6 @@ impl Messages {
             other.shared_memory.as_mut().expect("all programs of a host have it, or none").arrives(near);
             self.set_alarm(to, at, Ps::ZERO);
         }
-    }
-
-    /// The next flow that is to begin.
-    pub fn poll_outgoing(&mut self) -> Option<OutgoingMessage> {
-        self.outgoing.pop_front()
-    }
-
-    /// When a rank wants [`Messages::advance`] to be called.
-    pub fn poll_alarm(&mut self) -> Option<(Ps, u32)> {
-        self.alarms.pop_front()
     }
 
     fn begin(&mut self, from: u32, to: u32, kind: Kind, bytes: u64) {
@@ -302,74 +292,6 @@ impl Messages {
         }
     }
 
-    /// A flow's sender has every byte acknowledged. Returns a rank that is to advance.
-    pub fn sent(&mut self, number: u32) -> Option<u32> {
-        let index = number - self.base;
-        let message = &mut self.messages[index as usize];
-        message.sent = true;
-        let Message { from, to, kind, .. } = *message;
-        self.release(index);
-        let request = match kind {
-            Kind::Data { request, .. } | Kind::Put { request } => request,
-            Kind::Eager { bytes, request, .. } => {
-                if let Some(copied) = self.places[from as usize].copied_out.get_mut(&to) {
-                    *copied -= bytes;
-                }
-                request?
-            }
-            _ => return None,
-        };
-        self.complete(from, request, None);
-        self.call(from)
-    }
-
-    /// An inbox of a rank is full. Returns a rank that is to advance.
-    pub fn received(&mut self, rank: u32, inbox: u32) -> Option<u32> {
-        let index = self.places[rank as usize].inboxes[inbox as usize];
-        self.places[rank as usize].free_inboxes.push(inbox);
-        let message = &mut self.messages[index as usize];
-        message.received = true;
-        let Message { from, to, kind, .. } = *message;
-        self.release(index);
-        match kind {
-            Kind::Eager { sequence, tag, .. } => self.arrive(from, to, sequence, tag, Arrived::Eager),
-            Kind::Ask { sequence, tag, bytes, request } => {
-                self.arrive(from, to, sequence, tag, Arrived::Asks { request, bytes })
-            }
-            Kind::Agree { request, recv, bytes } => self.begin(to, from, Kind::Data { request, recv }, bytes),
-            Kind::Data { recv, .. } => self.complete(to, recv, None),
-            Kind::Got { request } => self.complete(to, request, None),
-            // The program here takes no part.
-            Kind::Put { .. } => return None,
-            Kind::Get { request, bytes } => self.begin(to, from, Kind::Got { request }, bytes.max(1)),
-        }
-        self.call(to)
-    }
-
-    /// A flow is given up. Returns a rank that is to advance.
-    pub fn failed(&mut self, number: u32, why: &'static str) -> Option<u32> {
-        let Message { from, to, kind, .. } = self.messages[(number - self.base) as usize];
-        match kind {
-            Kind::Data { request, .. }
-            | Kind::Ask { request, .. }
-            | Kind::Put { request }
-            | Kind::Get { request, .. } => {
-                self.complete(from, request, Some(why));
-                self.call(from)
-            }
-            Kind::Got { request } => {
-                self.complete(to, request, Some(why));
-                self.call(to)
-            }
-            Kind::Agree { recv, .. } => {
-                self.complete(from, recv, Some(why));
-                self.call(from)
-            }
-            // Its sender has forgotten it: the receiver waits in vain, and the run says so at its end.
-            Kind::Eager { .. } => self.call(to),
-        }
-    }
-
     /// An envelope has come: it and those that waited for it match, in order.
     fn arrive(&mut self, from: u32, to: u32, sequence: u32, tag: u64, what: Arrived) {
         let sequences = self.places[to as usize].sequences_in.entry(from).or_default();
@@ -398,6 +320,125 @@ impl Messages {
                 self.begin(to, from, Kind::Agree { request, recv, bytes }, header);
             }
         }
+    }
+}
+
+impl Programs for Messages {
+    fn advance(&mut self, now: Ps, rank: u32) -> bool {
+        let place = &mut self.places[rank as usize];
+        place.called = false;
+        if place.alarm_at <= now {
+            place.alarm_at = Ps::NEVER;
+        }
+        let mut own = std::mem::take(&mut place.rank);
+        own.advance(now.time(), &mut Port { messages: self, rank });
+        self.places[rank as usize].rank = own;
+        self.carry_near(rank);
+        let place = &mut self.places[rank as usize];
+        let shared = place.shared_memory.as_ref().map_or(Time::NEVER, SharedMemory::next_timeout);
+        let wakes_at = place.rank.wakes_at().min(shared);
+        self.set_alarm(rank, wakes_at, now);
+        let place = &mut self.places[rank as usize];
+        let ended = place.rank.is_done() && !place.reported && !place.forever;
+        place.reported |= ended;
+        ended
+    }
+
+    fn poll_outgoing(&mut self) -> Option<OutgoingMessage> {
+        self.outgoing.pop_front()
+    }
+
+    fn poll_alarm(&mut self) -> Option<(Ps, u32)> {
+        self.alarms.pop_front()
+    }
+
+    fn sent(&mut self, number: u32) -> Option<u32> {
+        let index = number - self.base;
+        let message = &mut self.messages[index as usize];
+        message.sent = true;
+        let Message { from, to, kind, .. } = *message;
+        self.release(index);
+        let request = match kind {
+            Kind::Data { request, .. } | Kind::Put { request } => request,
+            Kind::Eager { bytes, request, .. } => {
+                if let Some(copied) = self.places[from as usize].copied_out.get_mut(&to) {
+                    *copied -= bytes;
+                }
+                request?
+            }
+            _ => return None,
+        };
+        self.complete(from, request, None);
+        self.call(from)
+    }
+
+    fn received(&mut self, _: Ps, rank: u32, inbox: u32) -> Option<u32> {
+        let index = self.places[rank as usize].inboxes[inbox as usize];
+        self.places[rank as usize].free_inboxes.push(inbox);
+        let message = &mut self.messages[index as usize];
+        message.received = true;
+        let Message { from, to, kind, .. } = *message;
+        self.release(index);
+        match kind {
+            Kind::Eager { sequence, tag, .. } => self.arrive(from, to, sequence, tag, Arrived::Eager),
+            Kind::Ask { sequence, tag, bytes, request } => {
+                self.arrive(from, to, sequence, tag, Arrived::Asks { request, bytes })
+            }
+            Kind::Agree { request, recv, bytes } => self.begin(to, from, Kind::Data { request, recv }, bytes),
+            Kind::Data { recv, .. } => self.complete(to, recv, None),
+            Kind::Got { request } => self.complete(to, request, None),
+            // The program here takes no part.
+            Kind::Put { .. } => return None,
+            Kind::Get { request, bytes } => self.begin(to, from, Kind::Got { request }, bytes.max(1)),
+        }
+        self.call(to)
+    }
+
+    fn failed(&mut self, number: u32, why: &'static str) -> Option<u32> {
+        let Message { from, to, kind, .. } = self.messages[(number - self.base) as usize];
+        match kind {
+            Kind::Data { request, .. }
+            | Kind::Ask { request, .. }
+            | Kind::Put { request }
+            | Kind::Get { request, .. } => {
+                self.complete(from, request, Some(why));
+                self.call(from)
+            }
+            Kind::Got { request } => {
+                self.complete(to, request, Some(why));
+                self.call(to)
+            }
+            Kind::Agree { recv, .. } => {
+                self.complete(from, recv, Some(why));
+                self.call(from)
+            }
+            // Its sender has forgotten it: the receiver waits in vain, and the run says so at its end.
+            Kind::Eager { .. } => self.call(to),
+        }
+    }
+
+    fn complaints(&self, now: Ps) -> Vec<String> {
+        let failed = self.places.iter().zip(0..).find_map(|(place, rank)| {
+            let (step, why) = place.rank.failed()?;
+            Some(format!("rank {rank} fails at {step:?}: {why}"))
+        });
+        let open = self.places.iter().filter(|place| !place.forever && !place.rank.is_done()).count();
+        let unfinished = (open > 0).then(|| {
+            if let Some(waiting) = self.wait_for_ever() {
+                return waiting;
+            }
+            let now = now.as_micros();
+            format!("{open} ranks of programs unfinished when the run ends at {now} us: a larger `end_us` gives them more time")
+        });
+        failed.into_iter().chain(unfinished).collect()
+    }
+
+    fn is_carrying(&self) -> bool {
+        self.messages.len() > self.free.len()
+    }
+
+    fn scripts(&self) -> Option<&Messages> {
+        Some(self)
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A process (`process`) is a transport of one kind: `srd_transport` moves flows over `srd-device`, `srd_messaging` runs a program
 //! over `srd-msg` and `srd-device` (what both have in common is in `srd_nic`); `any_host` is either SRD's or a baseline's;
-//! `rank_process` is a real process of a program of the user's.
-//! Programs over transports that move flows are `flow_messaging`. `intra_node` is shared memory between programs of a host,
+//! `rank_process` is a real process of a program of the user's, which sits in a `rank_seat`.
+//! Programs over transports that move flows are `flow_messaging`, and real processes over them `rank_flows`. `intra_node` is shared memory between programs of a host,
 //! `foreign_flows` counts the connections that a host's card sees beside SRD's, `settings` is what all of that is told.
 
 mod any_host;
@@ -11,17 +11,21 @@ mod flow_messaging;
 mod foreign_flows;
 mod intra_node;
 mod process;
+mod rank_flows;
 mod rank_process;
+mod rank_seat;
 mod settings;
 mod srd_messaging;
 mod srd_nic;
 mod srd_transport;
 
 pub use any_host::AnyHost;
-pub(crate) use flow_messaging::Messages;
+pub(crate) use flow_messaging::{Messages, Programs};
 pub(crate) use foreign_flows::ForeignFlows;
 pub(crate) use process::{Birth, Process};
-pub(crate) use rank_process::{Crowd, RankProcess};
+pub(crate) use rank_flows::RankFlows;
+pub(crate) use rank_process::RankProcess;
+pub(crate) use rank_seat::{Crowd, RankSeat};
 pub use settings::OnNode;
 pub(crate) use settings::{HostSettings, MessageProtocol, Settings, SrdSettings, TransportSettings};
 pub(crate) use srd_messaging::MsgProcess;

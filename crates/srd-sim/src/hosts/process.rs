@@ -1,6 +1,6 @@
 //! A simulated process that speaks a transport: how one begins.
 
-use crate::apps::Program;
+use crate::apps::{Program, Rank};
 use crate::hosts::settings::{Settings, TransportSettings};
 use srd_baselines::transport::{Role, Transport};
 
@@ -21,6 +21,11 @@ pub struct Birth<'a> {
 pub trait Process: Transport {
     /// It works through programs itself; otherwise the simulation does, and makes flows of their messages.
     const RUNS_PROGRAMS: bool = false;
+
+    /// What it works through by itself.
+    fn rank(&self) -> Option<&Rank> {
+        None
+    }
 
     /// A process at its beginning.
     fn new(birth: Birth<'_>) -> Self;

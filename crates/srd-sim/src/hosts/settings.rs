@@ -27,8 +27,10 @@ pub struct Settings {
     pub transports: Vec<TransportSettings>,
     /// The messaging layer of processes that run programs over `srd_messaging`.
     pub messages: srd_msg::Config,
-    /// How programs over other transports send messages.
+    /// How programs over transports that move flows send messages.
     pub protocol: MessageProtocol,
+    /// Programs run over SRD's own messaging layer instead, `srd_messaging`: then there is nothing else.
+    pub over_srd_messaging: bool,
     /// What goes wrong when.
     pub faults: Vec<Fault>,
     /// Pause between samples of queues, rates and paths; zero: none are taken.

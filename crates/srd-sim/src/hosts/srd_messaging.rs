@@ -14,6 +14,7 @@ use srd_msg::{
     RemoteIov, RemoteRights, Rma, Send, TxFlags,
 };
 use srd_wire::{Nanos, Time};
+use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
 /// Where a program sends from and receives into: an address of its own memory, which has no bytes.
@@ -51,16 +52,14 @@ struct Layers {
     /// Of this process's memory.
     key: u64,
     shared_memory: Option<SharedMemory>,
+    /// Longest message whose send is over at once, and such sends of which the program has not been told.
+    inject_size: u64,
+    injected: VecDeque<u32>,
     /// By rank; peers as soon as they are needed.
     ranks: Vec<(MsgAddress, Option<PeerId>)>,
 }
 
 impl MsgProcess {
-    /// The program's rank, with the times that it noted.
-    pub fn rank(&self) -> &Rank {
-        &self.rank
-    }
-
     /// What the messaging layer has counted.
     pub fn messages(&self) -> &srd_msg::Counters {
         self.layers.domain.counters()
@@ -137,9 +136,15 @@ impl Messaging for Layers {
         }
         let to = self.peer(to);
         let iov = &[Iov { addr: BUFFER, len: bytes }];
-        let flags = TxFlags { report: true, ..TxFlags::default() };
+        // As MPI libraries do it: a short message is copied away, and its send is over.
+        let inject = bytes <= self.inject_size;
+        let flags = TxFlags { report: !inject, inject, ..TxFlags::default() };
         let send = Send { to, tag: Some(tag), iov, data: None, context: request as u64, flags };
-        taken(self.domain.send(&mut self.nic.device, now, self.endpoint, &send))
+        let taken = taken(self.domain.send(&mut self.nic.device, now, self.endpoint, &send));
+        if taken && inject {
+            self.injected.push_back(request);
+        }
+        taken
     }
 
     fn recv(&mut self, now: Time, from: u32, tag: u64, bytes: u64, request: u32) -> bool {
@@ -172,7 +177,11 @@ impl Messaging for Layers {
         if let Some(request) = near {
             return Some(Completion { request, failed: None });
         }
-        let done = self.domain.poll_done()?;
+        if let Some(request) = self.injected.pop_front() {
+            return Some(Completion { request, failed: None });
+        }
+        // Sends that were over at once end here a second time.
+        let done = std::iter::from_fn(|| self.domain.poll_done()).find(|done| done.report)?;
         Some(Completion { request: done.context as u32, failed: done.error.map(why) })
     }
 }
@@ -192,9 +201,16 @@ fn why(failure: Failure) -> &'static str {
 impl Process for MsgProcess {
     const RUNS_PROGRAMS: bool = true;
 
+    fn rank(&self) -> Option<&Rank> {
+        Some(&self.rank)
+    }
+
     fn new(birth: Birth<'_>) -> MsgProcess {
         let (number, program) = birth.program.expect("this transport is for programs");
         let config = DeviceConfig { transport: transport_config(&birth), ..DeviceConfig::default() };
+        // As the provider's: a message that needs no rendezvous goes in one piece.
+        let max_msg = birth.settings.messages.device_message().max(config.max_msg);
+        let config = DeviceConfig { max_msg, ..config };
         let mut nic = Nic::new(&birth.role, config, HeaderMemory::default());
         let device = &mut nic.device;
         let never = "a new device has room for one of each";
@@ -209,7 +225,17 @@ impl Process for MsgProcess {
             Registration { addr: BUFFER, len: BUFFER_BYTES, key: None, virtual_addresses: true, rights };
         let (_, key) = domain.register(device, &memory).expect(never);
         let shared_memory = birth.settings.hosts.intra_node.map(|on| SharedMemory::new(on, number));
-        let layers = Layers { nic, domain, endpoint, at, key, shared_memory, ranks: Vec::new() };
+        let layers = Layers {
+            nic,
+            domain,
+            endpoint,
+            at,
+            key,
+            shared_memory,
+            inject_size: birth.settings.messages.inject_size,
+            injected: VecDeque::new(),
+            ranks: Vec::new(),
+        };
         let looks_every = Nanos(birth.settings.hosts.looks_every.0 / 1000);
         MsgProcess {
             rank: Rank::new(program.script.clone()).forever(program.forever),

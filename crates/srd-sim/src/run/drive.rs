@@ -1,10 +1,11 @@
 //! From a scenario to its outcome.
 
 use crate::apps::Size;
-use crate::hosts::{AnyHost, Process, Srd};
+use crate::hosts::{AnyHost, MsgProcess, Process, Srd};
 use crate::input::Scenario;
 use crate::run::offer::Offer;
 use crate::run::outcome::{Meter, Outcome, deadlocks};
+use crate::run::programs;
 use crate::run::simulation::Simulation;
 use srd_baselines::input::counted;
 use srd_baselines::units::Ps;
@@ -67,6 +68,9 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
 /// Runs a scenario to its end and tells `watch` every now and then which share of the work is done. `None` if `watch`
 /// returned false: the run was given up. Who watches, and when, makes no difference to the outcome.
 pub fn run_watched(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool) -> Option<Ran> {
+    if scenario.settings.over_srd_messaging {
+        return run_hosts::<MsgProcess>(scenario, watch);
+    }
     match is_plain(scenario) {
         true => run_hosts::<Srd>(scenario, watch),
         false => run_hosts::<AnyHost>(scenario, watch),
@@ -182,9 +186,10 @@ pub(crate) fn complaints<T: Process>(simulation: &Simulation<'_, T>, scenario: &
             flow.dst.host
         ));
     }
-    if let Some(messages) = simulation.messages() {
-        complaints.extend(messages.complaints(simulation.now));
+    if let Some(programs) = simulation.programs() {
+        complaints.extend(programs.complaints(simulation.now));
     }
+    complaints.extend(programs::complaints(simulation));
     complaints.extend(simulation.mistake.clone());
     complaints
 }

@@ -1,7 +1,7 @@
 //! What a run has come to, in the words of its JSON.
 
-use crate::apps::Size;
 use crate::apps::catalogue::{Figure, Job};
+use crate::apps::{Rank, Size};
 use crate::hosts::Process;
 use crate::net::{Deadlock, PortId};
 use crate::run::simulation::Simulation;
@@ -306,8 +306,14 @@ fn of_workloads<T: Process>(simulation: &mut Simulation<'_, T>) -> Vec<OfWorkloa
 
 /// What each program says of its run.
 fn of_programs<T: Process>(simulation: &Simulation<'_, T>) -> Vec<OfProgram> {
-    let Some(messages) = simulation.messages() else { return Vec::new() };
-    let marks: Vec<Vec<Time>> = messages.ranks().map(|rank| rank.marks().to_vec()).collect();
+    let of = |rank: &Rank| rank.marks().to_vec();
+    let marks: Vec<Vec<Time>> = match simulation.messages() {
+        Some(messages) => messages.ranks().map(of).collect(),
+        None => simulation.ranks().filter_map(T::rank).map(of).collect(),
+    };
+    if marks.is_empty() {
+        return Vec::new();
+    }
     let figure = |figure: Figure| ProgramFigure {
         what: figure.what.into(),
         unit: figure.unit.into(),

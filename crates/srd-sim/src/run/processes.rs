@@ -1,7 +1,7 @@
 //! Programs of the user's on a simulated fabric: a process each, which the simulation lets run in turn.
 
 use crate::apps::{Place, Program, Script};
-use crate::hosts::{Crowd, RankProcess};
+use crate::hosts::{AnyHost, Crowd, Process, RankFlows, RankProcess, RankSeat};
 use crate::input::Scenario;
 use crate::run::drive::prepare_hosts;
 use crate::run::offer::Offer;
@@ -10,10 +10,13 @@ use crate::run::simulation::Simulation;
 use srd_baselines::units::Ps;
 use srd_virtual::world::{State, World};
 use srd_virtual::{Compute, Phase};
+use srd_wire::Nanos;
 use std::cell::RefCell;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Events between two looks whether somebody wants an end.
@@ -40,8 +43,8 @@ pub trait Launcher {
     /// Whether whatever was started has ended, and its code.
     fn ended(&mut self) -> io::Result<Option<i32>>;
 
-    /// Whether somebody wants an end.
-    fn is_interrupted(&self) -> bool;
+    /// True once somebody wants an end.
+    fn stop(&self) -> Arc<AtomicBool>;
 }
 
 /// What became of it.
@@ -78,25 +81,133 @@ pub struct Manner<'a> {
     pub covers_counter: bool,
 }
 
-/// Runs the processes that the scenario's programs stand for.
+/// What the processes run on.
+trait Stage {
+    /// The seat of a rank.
+    fn seat(&mut self, rank: u32) -> &mut RankSeat;
+
+    /// Lets a rank do what it has to do now.
+    fn call(&mut self, rank: u32);
+
+    /// The next event. False if there is none.
+    fn step(&mut self) -> bool;
+
+    /// The present.
+    fn now(&self) -> Ps;
+
+    /// Whether anything is under way between ranks.
+    fn carries(&self) -> bool;
+
+    /// Why it cannot go on.
+    fn broken(&self) -> Option<String>;
+}
+
+/// The ranks' own packets, on SRD's hosts.
+impl Stage for Simulation<'_, RankProcess> {
+    fn seat(&mut self, rank: u32) -> &mut RankSeat {
+        let process = self.process_of(rank);
+        &mut self.transport_mut(process).seat
+    }
+
+    fn call(&mut self, rank: u32) {
+        Simulation::call(self, self.process_of(rank));
+    }
+
+    fn step(&mut self) -> bool {
+        Simulation::step(self)
+    }
+
+    fn now(&self) -> Ps {
+        self.now
+    }
+
+    fn carries(&self) -> bool {
+        self.carries_frames()
+    }
+
+    fn broken(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Their messages, as flows of another transport.
+impl Stage for Simulation<'_, AnyHost> {
+    fn seat(&mut self, rank: u32) -> &mut RankSeat {
+        self.programs_mut().and_then(|programs| programs.seat(rank)).expect("real processes run here")
+    }
+
+    fn call(&mut self, rank: u32) {
+        self.advance(rank);
+    }
+
+    fn step(&mut self) -> bool {
+        Simulation::step(self)
+    }
+
+    fn now(&self) -> Ps {
+        self.now
+    }
+
+    fn carries(&self) -> bool {
+        self.carries_frames() || self.programs().is_some_and(|programs| programs.is_carrying())
+    }
+
+    fn broken(&self) -> Option<String> {
+        self.programs()?.complaints(self.now).pop()
+    }
+}
+
+/// Runs the processes that the scenario's programs stand for: with packets of their own where the transport is SRD, otherwise each message is a flow
+/// of it.
 pub fn run_processes(
     scenario: &Scenario,
     manner: Manner<'_>,
     launcher: &mut dyn Launcher,
 ) -> io::Result<Lived> {
-    let meter = Meter::start();
     let offer = Offer::of(scenario);
-    let mut simulation: Simulation<'_, RankProcess> = prepare_hosts(scenario, &offer);
+    match scenario.settings.is_plain_srd() {
+        true => run_on::<RankProcess>(scenario, &offer, prepare_hosts(scenario, &offer), manner, launcher),
+        false => {
+            let mut simulation: Simulation<'_, AnyHost> = prepare_hosts(scenario, &offer);
+            let hosts: Vec<u32> = scenario.traffic.programs.iter().map(|program| program.at.host).collect();
+            let base = simulation.flows.len() as u32;
+            let base_rtt = Nanos(offer.base_rtt.0.div_ceil(1000));
+            let flows = RankFlows::new(
+                &hosts,
+                scenario.settings.seed,
+                base,
+                scenario.topology.fastest_host(),
+                base_rtt,
+            );
+            simulation.set_programs(Box::new(flows));
+            run_on::<AnyHost>(scenario, &offer, simulation, manner, launcher)
+        }
+    }
+}
+
+fn run_on<'a, T: Process>(
+    scenario: &'a Scenario,
+    offer: &Offer,
+    mut simulation: Simulation<'a, T>,
+    manner: Manner<'_>,
+    launcher: &mut dyn Launcher,
+) -> io::Result<Lived>
+where
+    Simulation<'a, T>: Stage,
+{
+    let meter = Meter::start();
     simulation.keep_order();
-    let places: Vec<_> = simulation.transports().map(RankProcess::place).collect();
+    let ranks = scenario.traffic.programs.len() as u32;
+    let places: Vec<_> = (0..ranks).map(|rank| simulation.seat(rank).place()).collect();
     let (world, seats) = World::create(manner.directory, &places, manner.compute, manner.covers_counter)?;
-    let crowd = Rc::new(RefCell::new(Crowd::new(world.bell())));
-    for (process, seat) in simulation.transports_mut().zip(seats) {
-        process.sit(seat, Rc::clone(&crowd));
+    let crowd = Rc::new(RefCell::new(Crowd::new(world.bell(), launcher.stop())));
+    for (rank, seat) in (0..).zip(seats) {
+        simulation.seat(rank).sit(seat, Rc::clone(&crowd));
     }
     launcher.start(world.path())?;
     let mut run = Run {
-        simulation,
+        stage: simulation,
+        ranks,
         world,
         crowd,
         listens_at: Ps::ZERO,
@@ -107,16 +218,17 @@ pub fn run_processes(
     let code = run.live(launcher, &mut |simulation| Outcome::of(simulation, offer.ideal, &meter));
     run.crowd.borrow_mut().kill();
     let code = code?;
-    let outcome = run.outcome.unwrap_or_else(|| Outcome::of(&mut run.simulation, offer.ideal, &meter));
-    let dropped: u64 = run.simulation.transports().map(RankProcess::dropped).sum();
+    let outcome = run.outcome.unwrap_or_else(|| Outcome::of(&mut run.stage, offer.ideal, &meter));
+    let dropped: u64 = (0..ranks).map(|rank| run.stage.seat(rank).dropped()).sum();
     if dropped > 0 {
         run.complaints.push(format!("{dropped} packets came to processes that took none any more"));
     }
     Ok(Lived { outcome, code, complaints: run.complaints })
 }
 
-struct Run<'a> {
-    simulation: Simulation<'a, RankProcess>,
+struct Run<S> {
+    stage: S,
+    ranks: u32,
     world: World,
     crowd: Rc<RefCell<Crowd>>,
     listens_at: Ps,
@@ -127,25 +239,28 @@ struct Run<'a> {
     complaints: Vec<String>,
 }
 
-impl Run<'_> {
+impl<S: Stage> Run<S> {
     fn live(
         &mut self,
         launcher: &mut dyn Launcher,
-        outcome: &mut dyn FnMut(&mut Simulation<'_, RankProcess>) -> Outcome,
+        outcome: &mut dyn FnMut(&mut S) -> Outcome,
     ) -> io::Result<Option<i32>> {
-        let ranks = self.simulation.places().count() as u32;
         let mut events = 0u32;
         let mut quiet_since = Instant::now();
         let mut moves_since = Instant::now();
         let mut pause = FIRST_LOOK;
         loop {
-            if events.is_multiple_of(WATCH_EVERY) && launcher.is_interrupted() {
+            if events.is_multiple_of(WATCH_EVERY) && self.crowd.borrow().is_to_stop() {
                 self.complaints.push("interrupted".into());
                 return Ok(None);
             }
             events = events.wrapping_add(1);
-            if self.outcome.is_none() && self.crowd.borrow().in_phase(Phase::Ending) == ranks {
-                self.outcome = Some(outcome(&mut self.simulation));
+            if let Some(why) = self.stage.broken() {
+                self.complaints.push(why);
+                return Ok(None);
+            }
+            if self.outcome.is_none() && self.crowd.borrow().in_phase(Phase::Ending) == self.ranks {
+                self.outcome = Some(outcome(&mut self.stage));
             }
             let wanted = match self.crowd.borrow().is_anybody_outside() || self.crowd.borrow().has_rung() {
                 true => self.look_at_all(),
@@ -165,7 +280,8 @@ impl Run<'_> {
                 if !quiet {
                     quiet_since = Instant::now();
                 } else if quiet_since.elapsed() > STANDSTILL {
-                    self.complaints.push(self.standstill());
+                    let standstill = self.standstill();
+                    self.complaints.push(standstill);
                     return Ok(None);
                 }
                 if let Some(code) = launcher.ended()? {
@@ -177,7 +293,7 @@ impl Run<'_> {
             moves_since = Instant::now();
             if self.crowd.borrow().in_phase(Phase::Beginning) > 0 {
                 // Ranks wait for their launcher, and time for them, unless they talk to each other.
-                if !self.simulation.carries_frames() && quiet_since.elapsed() < LONGEST_BEGINNING {
+                if !self.stage.carries() && quiet_since.elapsed() < LONGEST_BEGINNING {
                     if let Some(code) = launcher.ended()? {
                         return Ok(self.conclude(code));
                     }
@@ -190,10 +306,10 @@ impl Run<'_> {
                 self.go_on_together();
                 continue;
             }
-            if self.crowd.borrow_mut().has_spoken() || self.simulation.now >= self.listens_at {
+            if self.crowd.borrow_mut().has_spoken() || self.stage.now() >= self.listens_at {
                 self.await_answers();
             }
-            if self.simulation.step() {
+            if self.stage.step() {
                 (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
                 continue;
             }
@@ -206,7 +322,8 @@ impl Run<'_> {
             pause = (pause * 2).min(LAST_LOOK);
             self.let_all_look();
             if quiet_since.elapsed() > STANDSTILL {
-                self.complaints.push(self.standstill());
+                let standstill = self.standstill();
+                self.complaints.push(standstill);
                 return Ok(None);
             }
         }
@@ -214,7 +331,7 @@ impl Run<'_> {
 
     /// Waits until nothing moves that the simulation knows nothing of: a launcher has answered, a library's thread has done its work.
     fn await_answers(&mut self) {
-        self.listens_at = self.simulation.now + LISTEN_EVERY;
+        self.listens_at = self.stage.now() + LISTEN_EVERY;
         while !self.crowd.borrow_mut().is_all_quiet() {
             self.give_up_on_the_restless();
             std::thread::sleep(A_MOMENT);
@@ -236,45 +353,44 @@ impl Run<'_> {
     /// Looks what all are doing. Those who ask for the turn, or have ended, in the order of ranks.
     fn look_at_all(&mut self) -> Vec<u32> {
         self.crowd.borrow_mut().hear();
-        let all = 0..self.simulation.places().count() as u32;
-        all.filter(|&number| {
-            let process = self.simulation.transport_mut(number);
-            process.look() || process.state() == State::Ended
-        })
-        .collect()
+        (0..self.ranks)
+            .filter(|&rank| {
+                let seat = self.stage.seat(rank);
+                seat.look() || seat.state() == State::Ended
+            })
+            .collect()
     }
 
     /// Gives the turn to those. Whether any of them lives.
     fn let_go_on(&mut self, wanted: Vec<u32>) -> bool {
         let mut any = false;
-        for number in wanted {
-            any |= self.simulation.transport_mut(number).state() != State::Ended;
-            self.simulation.call(number);
+        for rank in wanted {
+            any |= self.stage.seat(rank).state() != State::Ended;
+            self.stage.call(rank);
         }
         any
     }
 
     /// All have left MPI's beginning.
     fn go_on_together(&mut self) {
-        for number in 0..self.simulation.places().count() as u32 {
-            if self.simulation.transport_mut(number).is_together() {
-                self.simulation.transport_mut(number).go_on();
-                self.simulation.call(number);
+        for rank in 0..self.ranks {
+            if self.stage.seat(rank).is_together() {
+                self.stage.seat(rank).go_on();
+                self.stage.call(rank);
             }
         }
     }
 
     fn let_all_look(&mut self) {
-        let now = self.simulation.now.time();
-        for number in 0..self.simulation.places().count() as u32 {
-            self.simulation.transport_mut(number).let_look(now);
-            self.simulation.call(number);
+        let now = self.stage.now().time();
+        for rank in 0..self.ranks {
+            self.stage.seat(rank).let_look(now);
+            self.stage.call(rank);
         }
     }
 
     fn conclude(&mut self, code: i32) -> Option<i32> {
-        let absent = |process: &RankProcess| process.process().is_none();
-        let absent = self.simulation.transports().filter(|process| absent(process)).count();
+        let absent = (0..self.ranks).filter(|&rank| self.stage.seat(rank).process().is_none()).count();
         if absent > 0 && code == 0 {
             self.complaints.push(format!(
                 "{absent} ranks have not used the simulated fabric: the program is no MPI program, or its MPI took another way than \
@@ -288,9 +404,12 @@ impl Run<'_> {
     }
 
     /// Who waits for whom, as far as anybody can tell.
-    fn standstill(&self) -> String {
-        let all: Vec<_> =
-            self.simulation.transports().map(|process| (process.state(), process.process())).collect();
+    fn standstill(&mut self) -> String {
+        let state = |rank| {
+            let seat = self.stage.seat(rank);
+            (seat.state(), seat.process())
+        };
+        let all: Vec<_> = (0..self.ranks).map(state).collect();
         let count = |wanted| all.iter().filter(|(state, _)| *state == wanted).count();
         let first = all.iter().position(|(state, _)| matches!(state, State::Absent | State::Outside));
         let hint = match first {

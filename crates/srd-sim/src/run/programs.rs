@@ -1,7 +1,7 @@
 //! Programs in a simulated fabric: from scripts and where each runs to the times that they noted.
 
 use crate::apps::{Place, Program, Script};
-use crate::hosts::MsgProcess;
+use crate::hosts::{MsgProcess, Process};
 use crate::input::Scenario;
 use crate::run::drive::prepare_hosts;
 use crate::run::offer::Offer;
@@ -70,7 +70,11 @@ pub fn to_end(scenario: &Scenario, watch: &mut dyn FnMut() -> bool) -> Option<En
         }
     }
     Some(Ended {
-        marks: simulation.transports().map(|process| process.rank().marks().to_vec()).collect(),
+        marks: simulation
+            .transports()
+            .filter_map(MsgProcess::rank)
+            .map(|rank| rank.marks().to_vec())
+            .collect(),
         messages: simulation.transports().map(|process| *process.messages()).collect(),
         at: simulation.now,
         events: simulation.events(),
@@ -78,20 +82,20 @@ pub fn to_end(scenario: &Scenario, watch: &mut dyn FnMut() -> bool) -> Option<En
     })
 }
 
-fn complaints(simulation: &Simulation<'_, MsgProcess>) -> Vec<String> {
-    let failed = simulation.transports().enumerate().filter_map(|(process, transport)| {
-        let (step, why) = transport.rank().failed()?;
-        Some(format!("process {process} fails at {step:?}: {why}"))
+/// What did not go as it should in processes that run programs by themselves, a line each.
+pub fn complaints<T: Process>(simulation: &Simulation<'_, T>) -> Vec<String> {
+    let ranks = || simulation.transports().filter_map(T::rank);
+    let failed = ranks().enumerate().filter_map(|(number, rank)| {
+        let (step, why) = rank.failed()?;
+        Some(format!("process {number} fails at {step:?}: {why}"))
     });
     let mut complaints: Vec<String> = failed.take(1).collect();
-    let open = simulation
-        .transports()
-        .map(MsgProcess::rank)
-        .filter(|rank| !rank.is_done() && !rank.is_endless())
-        .count();
+    let open = ranks().filter(|rank| !rank.is_done() && !rank.is_endless()).count();
     if open > 0 {
         let now = simulation.now.as_micros();
-        complaints.push(format!("{open} programs unfinished when the run ends at {now} us"));
+        complaints.push(format!(
+            "{open} programs unfinished when the run ends at {now} us: a larger `end_us` gives them more time"
+        ));
     }
     complaints
 }

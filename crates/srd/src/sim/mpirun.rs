@@ -3,10 +3,11 @@
 use crate::libraries::Libraries;
 use crate::mpi;
 use crate::sim::batch::{INTERRUPTED, stop_on_signal};
-use anyhow::{Context, bail, ensure};
+use crate::sim::rivals::Rival;
+use anyhow::{Context, bail};
 use srd_lab::{Mpi, MpiJob, Transport};
 use srd_sim::input::Scenario;
-use srd_sim::run::{Launcher, Manner, of_processes, run_processes};
+use srd_sim::run::{Launcher, Lived, Manner, of_processes, run_processes};
 use srd_virtual::Compute;
 use std::ffi::OsString;
 use std::fs;
@@ -22,6 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   srd sim mpirun -n 2 --fabric scenarios/fabrics/leaf-spine-64.toml -- ./ping_pong
   srd sim mpirun -n 16 --fabric fabric.toml --compute measured -- lmp -in in.lj
+  srd sim mpirun -n 16 --fabric fabric.toml --transport srd,tcp,roce,nscc -- ./program
   srd sim mpirun -n 4 --fabric fabric.toml --place 0,4,8,12 --mpi mpich --json outcome.json -- ./program
 
 The program sees the simulation's time; what it computes takes none unless --compute says so. docs/VIRTUAL.md.
@@ -41,6 +43,9 @@ pub struct Args {
     /// Change a value of the file: fabric.host_gbps=400 (may be given again)
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
+    /// Run it over each of these, one after the other, in the same fabric [default: what the file says]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum)]
+    transport: Vec<Rival>,
     /// Hosts of the ranks, as in 0,4,8 [default: the first ones]
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     place: Vec<u32>,
@@ -145,9 +150,16 @@ impl Launcher for Started {
         Ok(child.try_wait()?.map(|status| status.code().unwrap_or(1)))
     }
 
-    fn is_interrupted(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+    fn stop(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
     }
+}
+
+/// A run over one transport.
+struct Run {
+    /// What was asked for.
+    over: Option<Rival>,
+    lived: Lived,
 }
 
 /// Runs it.
@@ -155,7 +167,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let srd = std::env::current_exe().context("the path of this program is unknown")?;
     Libraries::Provider.locate()?;
     Libraries::Clock.locate()?;
-    let scenario = scenario(args)?;
+    let over: Vec<Option<Rival>> = match args.transport.is_empty() {
+        true => vec![None],
+        false => args.transport.iter().copied().map(Some).collect(),
+    };
+    // All of them, before anything runs.
+    let scenarios = over.iter().map(|over| scenario(args, *over)).collect::<anyhow::Result<Vec<_>>>()?;
     let job = MpiJob {
         mpi: args.stack.mpi(),
         prefix: args.stack.prefix(&srd)?,
@@ -175,16 +192,44 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         compute: args.compute.0,
         covers_counter: args.rdtsc || args.stack.mpi() == Mpi::Intel,
     };
-    let lived = run_processes(&scenario, manner, &mut started).context("the processes could not be run")?;
-    if let Some(mut child) = started.child {
-        let _ = child.wait();
+    let mut runs = Vec::new();
+    for (over, scenario) in over.into_iter().zip(&scenarios) {
+        if started.stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let lived =
+            run_processes(scenario, manner, &mut started).context("the processes could not be run")?;
+        if let Some(mut child) = started.child.take() {
+            let _ = child.wait();
+        }
+        let run = Run { over, lived };
+        tell(args, &run);
+        runs.push(run);
     }
-    for complaint in &lived.complaints {
-        eprintln!("srd: {complaint}");
+    if let Some(file) = &args.json {
+        let answers = runs.iter().map(answer).collect::<anyhow::Result<Vec<_>>>()?;
+        let text = match (&args.transport[..], &answers[..]) {
+            ([], [answer]) => answer.to_string(),
+            _ => serde_json::json!({ "runs": answers }).to_string(),
+        };
+        fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
     }
-    let outcome = &lived.outcome;
+    if started.stop.load(Ordering::Relaxed) {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let code = runs.iter().map(|run| run.lived.code).find(|code| *code != Some(0)).unwrap_or(Some(0));
+    Ok(code.map_or(ExitCode::FAILURE, |code| ExitCode::from(code.clamp(0, 255) as u8)))
+}
+
+/// What became of a run, on standard error: standard output is the program's.
+fn tell(args: &Args, run: &Run) {
+    let over = run.over.map_or_else(String::new, |over| format!("{}: ", over.name()));
+    for complaint in &run.lived.complaints {
+        eprintln!("srd: {over}{complaint}");
+    }
+    let outcome = &run.lived.outcome;
     eprintln!(
-        "srd: {} ranks, {:.3} ms simulated in {:.1} s: {} packets with data, {} of them again, {} without",
+        "srd: {over}{} ranks, {:.3} ms simulated in {:.1} s: {} packets with data, {} of them again, {} without",
         args.n,
         outcome.sim_us / 1000.0,
         outcome.cost.wall_s,
@@ -192,19 +237,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         outcome.packets_rtx,
         outcome.packets_bare,
     );
-    if let Some(file) = &args.json {
-        let mut answer = serde_json::to_value(outcome)?;
-        // How often processes were asked depends on how long their launcher took.
-        answer["cost"]["events"] =
-            answer.as_object_mut().and_then(|it| it.remove("events")).unwrap_or_default();
-        fs::write(file, answer.to_string() + "\n")
-            .with_context(|| format!("cannot write {}", file.display()))?;
+}
+
+/// Its outcome for others to read.
+fn answer(run: &Run) -> anyhow::Result<serde_json::Value> {
+    let mut answer = serde_json::to_value(&run.lived.outcome)?;
+    // How often processes were asked depends on how long their launcher took.
+    answer["cost"]["events"] = answer.as_object_mut().and_then(|it| it.remove("events")).unwrap_or_default();
+    if let Some(over) = run.over {
+        answer["over"] = over.name().into();
     }
-    Ok(match lived.code {
-        _ if started.stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
-        Some(code) => ExitCode::from(code.clamp(0, 255) as u8),
-        None => ExitCode::FAILURE,
-    })
+    Ok(answer)
 }
 
 /// Where shared memory is made.
@@ -213,7 +256,8 @@ fn shared_memory() -> &'static Path {
     if usual.is_dir() { usual } else { Path::new("/tmp") }
 }
 
-fn scenario(args: &Args) -> anyhow::Result<Scenario> {
+/// The fabric, with the transport that is asked for.
+fn scenario(args: &Args, over: Option<Rival>) -> anyhow::Result<Scenario> {
     let name = args.fabric.display().to_string();
     let hosts: Vec<u32> = match args.place.is_empty() {
         true => (0..args.n).collect(),
@@ -222,7 +266,9 @@ fn scenario(args: &Args) -> anyhow::Result<Scenario> {
     if hosts.len() != args.n as usize {
         bail!("--place names {} hosts for {} ranks: name one for each", hosts.len(), args.n);
     }
-    let scenario = Scenario::load_for_processes(&args.fabric, &args.sets, of_processes(&hosts))?;
+    let of_rival = over.into_iter().flat_map(Rival::sets).map(String::from);
+    let sets: Vec<String> = of_rival.chain(args.sets.iter().cloned()).collect();
+    let scenario = Scenario::load_for_processes(&args.fabric, &sets, of_processes(&hosts))?;
     let most = scenario.topology.hosts;
     if let Some(host) = hosts.iter().find(|host| **host >= most) {
         bail!(
@@ -235,10 +281,6 @@ fn scenario(args: &Args) -> anyhow::Result<Scenario> {
     if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
         bail!("--place names h{} twice: a host has one rank so far", twice[0]);
     }
-    ensure!(
-        scenario.settings.transports.iter().all(|transport| transport.srd().is_some()),
-        "{name}: the program's hosts speak SRD: leave `kind` of [transport] out"
-    );
     for note in &scenario.notes {
         eprintln!("srd: {note}");
     }

@@ -1,5 +1,6 @@
 //! What runs leave behind in directories, as the command line asks for it.
 
+use anyhow::bail;
 use srd_sim::input::Scenario;
 use srd_sim::record::{self, Recording, Traced};
 use srd_sim::run::Ran;
@@ -57,6 +58,11 @@ impl Record {
     pub fn check(&self, scenario: &Scenario) -> anyhow::Result<()> {
         if self.out.is_none() && scenario.settings.sample_every > Ps::ZERO {
             eprintln!("srd: [sample] has no effect without --out DIR: samples go into tables there");
+        }
+        if scenario.settings.over_srd_messaging && (self.out.is_some() || self.verify) {
+            bail!(
+                "programs over SRD's own messaging layer are not recorded: without --out and --verify, or without `layer` of [messages]"
+            );
         }
         for link in &self.pcap {
             scenario

@@ -44,7 +44,7 @@ pub const KEYS: [&str; 15] = [
     "sample",
 ];
 const SAMPLE_KEYS: [&str; 1] = ["every_us"];
-const MESSAGES_KEYS: [&str; 3] = ["eager_limit", "eager_buffer", "header"];
+const MESSAGES_KEYS: [&str; 4] = ["layer", "eager_limit", "eager_buffer", "header"];
 
 /// End of runs whose flows all have a size, unless the file says otherwise: an emergency brake.
 const DEFAULT_END: Ps = Ps::from_micros(10_000_000);
@@ -172,6 +172,7 @@ impl Scenario {
         check_processes(&root, &traffic)?;
         faults.extend(faults::read(&document, &topology, end)?);
         faults.sort_by_key(|fault| fault.at);
+        let over_srd_messaging = over_srd_messaging(&document, &transports, &traffic)?;
         let settings = Settings {
             name,
             seed,
@@ -182,6 +183,7 @@ impl Scenario {
             transports,
             messages: srd_msg::Config::default(),
             protocol: protocol(&document, bdp)?,
+            over_srd_messaging,
             faults,
             sample_every: Section::of(&document, "sample")?
                 .only(&SAMPLE_KEYS)?
@@ -204,6 +206,27 @@ fn protocol(document: &Document, bdp: u64) -> Result<MessageProtocol, InputError
             .map_or(usual.eager_buffer, |bytes| bytes.with_bdp(bdp)),
         header: section.whole("header", 1..=1024)?.unwrap_or(usual.header),
     })
+}
+
+/// Whether programs run over SRD's own messaging layer.
+fn over_srd_messaging(
+    document: &Document,
+    transports: &[TransportSettings],
+    traffic: &Traffic,
+) -> Result<bool, InputError> {
+    let section = Section::of(document, "messages")?.only(&MESSAGES_KEYS)?;
+    let srd = section.word("layer", &[("flows", false), ("srd", true)])?.unwrap_or(false);
+    if srd && !matches!(transports, [only] if only.srd().is_some()) {
+        return Err(section.error_at("layer", "is SRD's own, and other transports are here: leave it out"));
+    }
+    if srd && !traffic.flows.is_empty() {
+        return Err(section
+            .error_at("layer", "is that of programs, and there is a [[workload]]: leave one of them out"));
+    }
+    if let Some(key) = MESSAGES_KEYS[1..].iter().find(|key| srd && section.has(key)) {
+        return Err(section.error_at(key, "is of messages over flows: leave it out, or `layer`"));
+    }
+    Ok(srd)
 }
 
 /// What switches are told to do for transports that are not there.

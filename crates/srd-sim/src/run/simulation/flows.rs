@@ -25,7 +25,7 @@ impl<T: Kind> Simulation<'_, T> {
     }
 
     /// A rank goes on as far as it can, and what it sends begins.
-    pub(super) fn advance(&mut self, rank: u32) {
+    pub fn advance(&mut self, rank: u32) {
         let Some(messages) = &mut self.messages else { return };
         let ended = messages.advance(self.now, rank);
         while let Some(message) = messages.poll_outgoing() {
@@ -64,7 +64,7 @@ impl<T: Kind> Simulation<'_, T> {
                 let inbox = inbox - self.processes[number as usize].inboxes.len() as u32;
                 let rank = self.processes[number as usize].rank;
                 let messages = self.messages.as_mut();
-                if let Some(rank) = messages.and_then(|messages| messages.received(rank, inbox)) {
+                if let Some(rank) = messages.and_then(|messages| messages.received(self.now, rank, inbox)) {
                     self.events.push(self.now, Event::Advance(rank));
                 }
             }

@@ -37,7 +37,7 @@ impl<T: Kind> Simulation<'_, T> {
         let rank_of: BTreeMap<u32, u32> = self.ranks.iter().copied().zip(0u32..).collect();
         assert_eq!(rank_of.len(), self.ranks.len(), "a process runs one program");
         if !T::RUNS_PROGRAMS && !traffic.programs.is_empty() {
-            self.messages = Some(Messages::new(self.settings, traffic, self.flows.len() as u32));
+            self.messages = Some(Box::new(Messages::new(self.settings, traffic, self.flows.len() as u32)));
         }
         let mut seeds = SmallRng::seed_from_u64(self.settings.seed ^ 0x405);
         let queues = self.settings.hosts.queues.max(1) as usize;

@@ -7,7 +7,7 @@ mod receiving;
 mod sending;
 
 use crate::apps::{Place, Size, Start, Traffic};
-use crate::hosts::{ForeignFlows, Messages, Process as Kind, Settings};
+use crate::hosts::{ForeignFlows, Messages, Process as Kind, Programs, Settings};
 use crate::net::{Arrival, Event, EventQueue, Fabric, FramePool, PortId, Spans, Topology};
 use srd_baselines::transport::Counts;
 use srd_baselines::units::Ps;
@@ -116,7 +116,7 @@ pub struct Simulation<'a, T: Kind> {
     /// Processes of programs, by rank.
     ranks: Vec<u32>,
     /// Programs whose messages are flows.
-    messages: Option<Messages>,
+    messages: Option<Box<dyn Programs>>,
     /// By index of the traffic's flows.
     pub flows: Vec<FlowState>,
     /// How often each trigger has fired.
@@ -389,14 +389,39 @@ impl<'a, T: Kind> Simulation<'a, T> {
         self.processes.iter().map(|process| &process.transport)
     }
 
+    /// The same of programs, by rank.
+    pub fn ranks(&self) -> impl Iterator<Item = &T> {
+        self.ranks.iter().map(|&process| &self.processes[process as usize].transport)
+    }
+
     /// Of each process: how flows and programs name it, and the index of its transport.
     pub fn places(&self) -> impl Iterator<Item = (Place, u16)> {
         self.processes.iter().map(|process| (process.place, process.speaks))
     }
 
-    /// Programs whose messages are flows.
+    /// Programs of scripts whose messages are flows.
     pub fn messages(&self) -> Option<&Messages> {
-        self.messages.as_ref()
+        self.messages.as_ref()?.scripts()
+    }
+
+    /// Programs whose messages are flows.
+    pub fn programs_mut(&mut self) -> Option<&mut (dyn Programs + 'static)> {
+        self.messages.as_deref_mut()
+    }
+
+    /// The same, to look at.
+    pub fn programs(&self) -> Option<&(dyn Programs + 'static)> {
+        self.messages.as_deref()
+    }
+
+    /// What stands in for scripts, before the run.
+    pub fn set_programs(&mut self, programs: Box<dyn Programs>) {
+        self.messages = Some(programs);
+    }
+
+    /// The process of a rank.
+    pub fn process_of(&self, rank: u32) -> u32 {
+        self.ranks[rank as usize]
     }
 
     /// The same, before the run, to be set up.

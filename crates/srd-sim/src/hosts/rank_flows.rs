@@ -1,0 +1,245 @@
+//! Real processes over transports that move flows: each message that a process's provider would put on a wire becomes a flow of the rival's, and comes
+//! when that is complete. SRD's own acknowledgements have nothing to do there, since rivals lose nothing: they cost nothing, and take the way of an
+//! empty fabric.
+
+use crate::hosts::flow_messaging::{OutgoingMessage, Programs};
+use crate::hosts::rank_seat::{PORT_BASE, RankSeat};
+use crate::hosts::srd_nic::{FIRST_SOURCE_PORT, gid, host_of};
+use srd_baselines::units::Ps;
+use srd_virtual::Place;
+use srd_virtual::layout::{Head, LARGEST};
+use srd_wire::{BitRate, Body, Nanos, Time, codec};
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Least that a message takes: what an RDMA read asks by (InfiniBand Architecture 1.3, 9.3.3: the RETH).
+const LEAST: u64 = 16;
+
+/// A process's datagram.
+type Datagram = (Head, Box<[u8]>);
+
+/// A message under way.
+struct Carried {
+    from: u32,
+    to: u32,
+    datagrams: Vec<Datagram>,
+    sent: bool,
+    received: bool,
+}
+
+/// One of which a process has not sent all datagrams yet.
+#[derive(Default)]
+struct Begun {
+    datagrams: Vec<Datagram>,
+    bytes: u64,
+}
+
+struct Rank {
+    seat: RankSeat,
+    /// Message of each inbox, and inboxes that are free.
+    inboxes: Vec<u32>,
+    free_inboxes: Vec<u32>,
+    /// What is not carried by flows, and when it comes.
+    bare: VecDeque<(Ps, Head, Box<[u8]>)>,
+    /// It has been told to look, and has not yet.
+    called: bool,
+    alarm_at: Ps,
+}
+
+/// See the module.
+pub struct RankFlows {
+    /// Numbers of flows begin here.
+    base: u32,
+    messages: Vec<Carried>,
+    free: Vec<u32>,
+    ranks: Vec<Rank>,
+    rank_of: HashMap<u32, u32>,
+    /// By sender, receiver, and what the sender calls it.
+    begun: HashMap<(u32, u32, u32), Begun>,
+    outgoing: VecDeque<OutgoingMessage>,
+    alarms: VecDeque<(Ps, u32)>,
+    /// What a packet without data takes.
+    empty_way: Ps,
+    failed: Option<String>,
+}
+
+/// Where such a process is: on `host`, in a fabric of that round trip.
+fn place_of(host: u32, seed: u64, line_rate: BitRate, base_rtt: Nanos) -> Place {
+    let IpAddr::V4(ip) = gid(host).ip() else { unreachable!("simulated hosts have IPv4 addresses") };
+    Place {
+        ip: ip.to_bits(),
+        port: PORT_BASE,
+        port_base: PORT_BASE,
+        first_source_port: FIRST_SOURCE_PORT,
+        source_ports: 1,
+        mtu: LARGEST as u16,
+        paths: 1,
+        line_rate: line_rate.0,
+        base_rtt: base_rtt.0,
+        carried: 1,
+        seed,
+        ..Place::default()
+    }
+}
+
+impl RankFlows {
+    /// A process on each of those hosts, in the order of ranks. Numbers of their flows begin at `base`.
+    pub fn new(hosts: &[u32], seed: u64, base: u32, line_rate: BitRate, base_rtt: Nanos) -> RankFlows {
+        let rank = |&host: &u32| Rank {
+            seat: RankSeat::new(place_of(host, seed ^ u64::from(host) << 32, line_rate, base_rtt)),
+            inboxes: Vec::new(),
+            free_inboxes: Vec::new(),
+            bare: VecDeque::new(),
+            called: false,
+            alarm_at: Ps::NEVER,
+        };
+        RankFlows {
+            base,
+            messages: Vec::new(),
+            free: Vec::new(),
+            ranks: hosts.iter().map(rank).collect(),
+            rank_of: hosts.iter().copied().zip(0..).collect(),
+            begun: HashMap::new(),
+            outgoing: VecDeque::new(),
+            alarms: VecDeque::new(),
+            empty_way: Ps(Ps::from(base_rtt).0 / 2),
+            failed: None,
+        }
+    }
+
+    fn set_alarm(&mut self, rank: u32, at: Ps, now: Ps) {
+        let of = &mut self.ranks[rank as usize];
+        if at < of.alarm_at {
+            of.alarm_at = at.max(now);
+            self.alarms.push_back((of.alarm_at, rank));
+        }
+    }
+
+    fn begin(&mut self, from: u32, to: u32, datagrams: Vec<Datagram>, bytes: u64) {
+        let receiver = &mut self.ranks[to as usize];
+        let inbox = receiver.free_inboxes.pop().unwrap_or_else(|| {
+            receiver.inboxes.push(0);
+            receiver.inboxes.len() as u32 - 1
+        });
+        let message = Carried { from, to, datagrams, sent: false, received: false };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.messages[index as usize] = message;
+                index
+            }
+            None => {
+                self.messages.push(message);
+                self.messages.len() as u32 - 1
+            }
+        };
+        self.ranks[to as usize].inboxes[inbox as usize] = index;
+        self.outgoing.push_back(OutgoingMessage { number: self.base + index, from, to, inbox, bytes });
+    }
+
+    fn release(&mut self, index: u32) {
+        let Carried { sent, received, .. } = self.messages[index as usize];
+        if sent && received {
+            self.free.push(index);
+        }
+    }
+
+    /// A process has sent something.
+    fn carry(&mut self, now: Ps, from: u32, head: Head, bytes: Box<[u8]>) {
+        let to = host_of(IpAddr::V4(Ipv4Addr::from_bits(head.peer)).into());
+        let Some(&to) = self.rank_of.get(&to) else { return }; // nobody is there
+        let head = Head { peer: self.ranks[from as usize].seat.place().ip, ..head };
+        if let Ok(Body::Data(data)) = codec::decode(&bytes).map(|packet| packet.body) {
+            let (name, whole) = ((from, to, data.msg.0), u64::from(data.len));
+            let begun = self.begun.entry(name).or_default();
+            begun.bytes += data.payload.len() as u64;
+            begun.datagrams.push((head, bytes));
+            if begun.bytes >= whole {
+                let datagrams = std::mem::take(&mut begun.datagrams);
+                self.begun.remove(&name);
+                self.begin(from, to, datagrams, whole.max(LEAST));
+            }
+            return;
+        }
+        let at = now + self.empty_way;
+        self.ranks[to as usize].bare.push_back((at, head, bytes));
+        self.set_alarm(to, at, now);
+    }
+}
+
+impl Programs for RankFlows {
+    fn advance(&mut self, now: Ps, number: u32) -> bool {
+        let rank = &mut self.ranks[number as usize];
+        rank.called = false;
+        if rank.alarm_at <= now {
+            rank.alarm_at = Ps::NEVER;
+        }
+        while rank.bare.front().is_some_and(|(at, ..)| *at <= now)
+            && let Some((_, head, bytes)) = rank.bare.pop_front()
+        {
+            rank.seat.receive(head, bytes, now.time());
+        }
+        let mut out = Vec::new();
+        rank.seat.run(now.time(), 0, &mut |head, bytes| {
+            out.push((head, Box::from(bytes)));
+            0
+        });
+        let ended = rank.seat.has_just_ended();
+        let bare_at = rank.bare.front().map_or(Ps::NEVER, |(at, ..)| *at);
+        let due = match rank.seat.due() {
+            Time::NEVER => Ps::NEVER,
+            due => Ps::of(due),
+        };
+        for (head, bytes) in out {
+            self.carry(now, number, head, bytes);
+        }
+        self.set_alarm(number, due.min(bare_at), now);
+        ended
+    }
+
+    fn poll_outgoing(&mut self) -> Option<OutgoingMessage> {
+        self.outgoing.pop_front()
+    }
+
+    fn poll_alarm(&mut self) -> Option<(Ps, u32)> {
+        self.alarms.pop_front()
+    }
+
+    fn sent(&mut self, number: u32) -> Option<u32> {
+        let index = number - self.base;
+        self.messages[index as usize].sent = true;
+        self.release(index);
+        None // its receiver tells
+    }
+
+    fn received(&mut self, now: Ps, number: u32, inbox: u32) -> Option<u32> {
+        let rank = &mut self.ranks[number as usize];
+        let index = rank.inboxes[inbox as usize];
+        rank.free_inboxes.push(inbox);
+        let message = &mut self.messages[index as usize];
+        message.received = true;
+        for (head, bytes) in std::mem::take(&mut message.datagrams) {
+            rank.seat.receive(head, bytes, now.time());
+        }
+        self.release(index);
+        let rank = &mut self.ranks[number as usize];
+        (!std::mem::replace(&mut rank.called, true)).then_some(number)
+    }
+
+    fn failed(&mut self, number: u32, why: &'static str) -> Option<u32> {
+        let Carried { from, to, .. } = self.messages[(number - self.base) as usize];
+        self.failed.get_or_insert_with(|| format!("a message of rank {from} to rank {to} has failed: {why}"));
+        None
+    }
+
+    fn complaints(&self, _: Ps) -> Vec<String> {
+        self.failed.iter().cloned().collect()
+    }
+
+    fn is_carrying(&self) -> bool {
+        self.messages.len() > self.free.len() || self.ranks.iter().any(|rank| !rank.bare.is_empty())
+    }
+
+    fn seat(&mut self, rank: u32) -> Option<&mut RankSeat> {
+        self.ranks.get_mut(rank as usize).map(|rank| &mut rank.seat)
+    }
+}

@@ -1,0 +1,353 @@
+//! The seat of a real process in a simulation: what it is doing, its turns, and what goes to it. Whatever carries its packets has one for each.
+
+use crate::hosts::process::Birth;
+use crate::hosts::srd_nic::{FIRST_SOURCE_PORT, SOURCE_PORTS, gid, transport_config};
+use srd_proto::{ControllerKind, SelectorKind};
+use srd_virtual::layout::{Head, NEVER};
+use srd_virtual::world::{Seat, State, Turn};
+use srd_virtual::{Phase, Place, job::Job};
+use srd_wire::Time;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// UDP port of a host's first process: that of devices on a network.
+pub const PORT_BASE: u16 = 17408;
+/// Turns that a process has at a moment.
+const MOST_TURNS: u32 = 4;
+/// Packets that wait for a process which does not take them, beyond which the card drops.
+const LONGEST_INBOX: usize = 4096;
+
+/// What all processes of a run have in common.
+#[derive(Debug, Default)]
+pub struct Crowd {
+    job: Job,
+    /// Counts how often somebody has wanted attention, and what it showed when somebody looked.
+    bell: Option<&'static AtomicU32>,
+    heard: u32,
+    /// Processes that wait in their seats.
+    parked: BTreeSet<u32>,
+    /// How many have not ended and do not wait in their seats.
+    outside: u32,
+    /// How many of those have not even come.
+    absent: u32,
+    /// How many are in each phase.
+    phases: [u32; 4],
+    /// Processes that never rest.
+    restless: BTreeSet<u32>,
+    /// Somebody has written to somebody who is not of the fabric.
+    spoke: bool,
+    /// Somebody wants an end.
+    stop: Arc<AtomicBool>,
+}
+
+/// Whether that is so whenever one looks for a while: between two looks somebody may have woken somebody, and the kernel takes its time with
+/// what one process sends to another.
+fn for_a_while(mut quiet: impl FnMut() -> bool) -> bool {
+    quiet()
+        && (0..2).all(|_| {
+            std::thread::sleep(Duration::from_micros(300));
+            quiet()
+        })
+}
+
+impl Crowd {
+    /// Nobody yet. `bell` counts how often somebody wants attention, `stop` says when somebody wants an end.
+    pub fn new(bell: &'static AtomicU32, stop: Arc<AtomicBool>) -> Crowd {
+        Crowd { bell: Some(bell), stop, ..Crowd::default() }
+    }
+
+    /// Whether somebody wants an end.
+    pub fn is_to_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody has wanted attention since [`Crowd::hear`].
+    pub fn has_rung(&self) -> bool {
+        self.bell.is_some_and(|bell| bell.load(Ordering::Acquire) != self.heard)
+    }
+
+    /// Everything is known of what the bell shows now.
+    pub fn hear(&mut self) {
+        self.heard = self.bell.map_or(0, |bell| bell.load(Ordering::Acquire));
+    }
+
+    /// How many are in this phase.
+    pub fn in_phase(&self, phase: Phase) -> u32 {
+        self.phases[phase as usize]
+    }
+
+    /// Whether all have come: time does not begin before.
+    pub fn is_complete(&self) -> bool {
+        self.absent == 0
+    }
+
+    /// Whether any process does something that the simulation knows nothing of.
+    pub fn is_anybody_outside(&self) -> bool {
+        self.outside > 0
+    }
+
+    /// Whether nothing moves but by the simulation, in processes that do not wait in their seats.
+    pub fn is_quiet(&mut self) -> bool {
+        self.job.is_quiet(&|process| self.parked.contains(&process) || self.restless.contains(&process))
+    }
+
+    /// Whether that is so of all.
+    pub fn is_all_quiet(&mut self) -> bool {
+        for_a_while(|| self.job.is_quiet(&|process| self.restless.contains(&process)))
+    }
+
+    /// Those that never rest are not waited for any more. Their numbers.
+    pub fn give_up_on_the_restless(&mut self) -> Vec<u32> {
+        let restless = self.job.restless(&|process| self.restless.contains(&process));
+        self.restless.extend(&restless);
+        restless
+    }
+
+    /// Whether somebody has written to somebody who is not of the fabric since this was last asked.
+    pub fn has_spoken(&mut self) -> bool {
+        std::mem::take(&mut self.spoke)
+    }
+
+    /// The same for certain.
+    pub fn stays_quiet(&mut self) -> bool {
+        for_a_while(|| self.is_quiet())
+    }
+
+    /// Ends whatever still runs.
+    pub fn kill(&mut self) {
+        self.job.kill();
+    }
+}
+
+/// Where a process is, and what its transport must know.
+pub fn place_of(birth: &Birth<'_>) -> Place {
+    let config = transport_config(birth);
+    let role = &birth.role;
+    let ip = match gid(role.host).ip() {
+        IpAddr::V4(ip) => ip.to_bits(),
+        IpAddr::V6(_) => unreachable!("simulated hosts have IPv4 addresses"),
+    };
+    let selector = SelectorKind::ALL.iter().position(|(_, kind)| *kind == config.selector);
+    let controller = ControllerKind::ALL.iter().position(|(_, kind)| *kind == config.controller);
+    Place {
+        ip,
+        port: PORT_BASE + role.process,
+        port_base: PORT_BASE,
+        first_source_port: FIRST_SOURCE_PORT,
+        source_ports: SOURCE_PORTS,
+        mtu: role.mtu,
+        paths: config.paths,
+        selector: selector.unwrap_or(0) as u16,
+        controller: controller.unwrap_or(0) as u16,
+        line_rate: config.line_rate.0,
+        base_rtt: config.base_rtt.0,
+        ack_delay: config.ack_delay.0,
+        ack_every: config.ack_every,
+        receiver_hint: config.receiver_hint.into(),
+        fixed_window_bytes: config.fixed_window_bytes,
+        seed: role.seed,
+        carried: 0,
+    }
+}
+
+/// See the module.
+pub struct RankSeat {
+    place: Place,
+    seat: Option<(Seat, Rc<RefCell<Crowd>>)>,
+    /// What has come, and when.
+    inbox: VecDeque<(Head, Box<[u8]>, Time)>,
+    /// How far its program is, as of the last look.
+    phase: Phase,
+    dropped: u64,
+    /// It has not been told of yet that it has ended.
+    reported: bool,
+}
+
+impl RankSeat {
+    /// Nobody's yet, for a process at that place.
+    pub fn new(place: Place) -> RankSeat {
+        RankSeat {
+            place,
+            seat: None,
+            inbox: VecDeque::new(),
+            phase: Phase::Before,
+            dropped: 0,
+            reported: false,
+        }
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// From now on it is that of this seat.
+    pub fn sit(&mut self, seat: Seat, crowd: Rc<RefCell<Crowd>>) {
+        crowd.borrow_mut().outside += 1;
+        crowd.borrow_mut().absent += 1;
+        crowd.borrow_mut().phases[self.phase as usize] += 1;
+        self.seat = Some((seat, crowd));
+    }
+
+    /// What the process is doing.
+    pub fn state(&self) -> State {
+        self.seat.as_ref().map_or(State::Ended, |(seat, _)| seat.state())
+    }
+
+    /// The system's number of it.
+    pub fn process(&self) -> Option<u32> {
+        self.seat.as_ref().and_then(|(seat, _)| seat.process())
+    }
+
+    /// Packets that came while the process took none, and found no room.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Looks what it is doing. Whether it asks for the turn.
+    pub fn look(&mut self) -> bool {
+        self.change(|seat, _| {
+            seat.look();
+            seat.is_wanted()
+        })
+        .unwrap_or(false)
+    }
+
+    /// Whether it waits for the other ranks to be where it is.
+    pub fn is_together(&self) -> bool {
+        self.seat.as_ref().is_some_and(|(seat, _)| seat.is_together())
+    }
+
+    /// They are.
+    pub fn go_on(&self) {
+        if let Some((seat, _)) = &self.seat {
+            seat.go_on();
+        }
+    }
+
+    /// Lets a thread look that polls, though nothing has come. What it sends is taken with the next turn.
+    pub fn let_look(&mut self, now: Time) {
+        self.turn(now, 0, |seat, now, stuck| seat.let_look(now, stuck));
+    }
+
+    /// Does something with the seat, and keeps the crowd's books.
+    fn change<R>(&mut self, f: impl FnOnce(&mut Seat, &Rc<RefCell<Crowd>>) -> R) -> Option<R> {
+        let (seat, crowd) = self.seat.as_mut()?;
+        let is_outside = |state| matches!(state, State::Absent | State::Outside);
+        let (before, phase) = (is_outside(seat.state()), self.phase);
+        let was_absent = seat.state() == State::Absent;
+        let result = f(seat, crowd);
+        let after = is_outside(seat.state());
+        let mut crowd = crowd.borrow_mut();
+        crowd.absent -= u32::from(was_absent && seat.state() != State::Absent);
+        crowd.spoke |= seat.has_spoken();
+        self.phase = seat.phase();
+        crowd.phases[phase as usize] -= 1;
+        crowd.phases[self.phase as usize] += 1;
+        crowd.outside = crowd.outside + u32::from(after) - u32::from(before);
+        if let Some(process) = seat.process() {
+            match seat.state() {
+                State::Parked => crowd.parked.insert(process),
+                _ => crowd.parked.remove(&process),
+            };
+        }
+        Some(result)
+    }
+
+    /// A turn, and what comes of it. Whether there was one.
+    fn turn(
+        &mut self,
+        now: Time,
+        backlog: u32,
+        give: impl FnOnce(&mut Seat, u64, &mut dyn FnMut(bool) -> bool) -> Option<Turn>,
+    ) -> bool {
+        let waiting = std::mem::take(&mut self.inbox);
+        let mut left = VecDeque::new();
+        let mut room = true;
+        let turn = self.change(|seat, crowd| {
+            seat.set_backlog(backlog);
+            for (mut head, bytes, arrived) in waiting {
+                head.age = now.since(arrived).0;
+                room = room && seat.put(&head, &bytes);
+                if !room {
+                    left.push_back((head, bytes, arrived));
+                }
+            }
+            let process = seat.process();
+            let mut stuck = |asleep: bool| {
+                let mut crowd = crowd.borrow_mut();
+                if !asleep {
+                    return crowd.has_rung() || crowd.is_to_stop();
+                }
+                // The process itself does not count as parked while it has the turn.
+                if let Some(process) = process {
+                    crowd.parked.remove(&process);
+                }
+                crowd.stays_quiet()
+            };
+            give(seat, now.0, &mut stuck)
+        });
+        self.inbox = left;
+        turn.flatten().is_some()
+    }
+
+    /// Gives turns to those who are to have one now; so many, lest one keep time from passing. After each of them `collect` gets what the
+    /// process has sent; it says how much of it has not left yet.
+    pub fn run(&mut self, now: Time, backlog: u32, collect: &mut dyn FnMut(Head, &[u8]) -> u32) {
+        let mut backlog = backlog;
+        let mut turns = 0;
+        // What has come and found no room is taken in any case: nothing else may happen that would give another turn.
+        while turns < MOST_TURNS || !self.inbox.is_empty() {
+            turns += 1;
+            let had = self.turn(now, backlog, Seat::run);
+            backlog = self.collect(backlog, collect);
+            self.set_backlog(backlog);
+            if !had {
+                break;
+            }
+        }
+    }
+
+    /// Takes what the process has sent. How much has not left yet.
+    fn collect(&mut self, mut backlog: u32, collect: &mut dyn FnMut(Head, &[u8]) -> u32) -> u32 {
+        let Some((seat, _)) = &mut self.seat else { return backlog };
+        while let Some((head, bytes)) = seat.take() {
+            backlog = collect(head, bytes);
+        }
+        backlog
+    }
+
+    /// A packet has come.
+    pub fn receive(&mut self, head: Head, bytes: Box<[u8]>, arrived: Time) {
+        if self.inbox.len() >= LONGEST_INBOX || self.state() == State::Ended {
+            self.dropped += 1;
+            return;
+        }
+        self.inbox.push_back((head, bytes, arrived));
+    }
+
+    /// So many packets the card has not sent yet.
+    pub fn set_backlog(&self, packets: u32) {
+        if let Some((seat, _)) = &self.seat {
+            seat.set_backlog(packets);
+        }
+    }
+
+    /// When it wants a turn; [`Time::NEVER`] if it waits for packets only.
+    pub fn due(&self) -> Time {
+        let due = self.seat.as_ref().map_or(NEVER, |(seat, _)| seat.due());
+        if due == NEVER { Time::NEVER } else { Time(due) }
+    }
+
+    /// Whether it has just ended.
+    pub fn has_just_ended(&mut self) -> bool {
+        let ends = self.state() == State::Ended && !self.reported;
+        self.reported |= ends;
+        ends
+    }
+}
