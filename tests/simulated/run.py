@@ -111,6 +111,20 @@ def formula() -> None:
     near("with cables of 5 us", half(cable_us=5.0), 2 * 5.0 + 2 * bits / 100_000, 0.005)
 
 
+def placed() -> None:
+    """Ranks are where `--place` says, in whatever order: 0 and 1 in one leaf, or in two."""
+    fabric = scenario("placed")
+    for transport in ("srd", "tcp"):
+
+        def half(place: str, transport: str = transport) -> float:
+            options = ("--place", place, "--transport", transport)
+            return time_of(run(fabric, 4, patterns(), "ping-pong", "8", "5", options=options))
+
+        near(f"{transport}, one leaf", half("1,0,5,4"), half("0,1,4,5"), 0.001)
+        near(f"{transport}, two leaves", half("4,1,0,5"), half("0,4,1,5"), 0.001)
+        expect(half("4,1,0,5") > 1.5 * half("1,0,5,4"), "two leaves are as near as one")
+
+
 def scripts() -> None:
     """Collectives beside the same messages of a `[[program]]` over the same messaging layer."""
     for operation, algorithm in (("all-reduce", "doubling"), ("all-to-all", "pairs")):
@@ -291,6 +305,7 @@ def interrupted() -> None:
 
 CASES: list[Callable[[], None]] = [
     formula,
+    placed,
     scripts,
     contents,
     twice,
