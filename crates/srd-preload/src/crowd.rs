@@ -13,6 +13,7 @@ static IDLE_SINCE: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 /// Threads that get a processor only when nobody else wants one, and how many they are.
 static BACK: [AtomicBool; SLOTS] = [const { AtomicBool::new(false) }; SLOTS];
 static BEHIND: AtomicU32 = AtomicU32::new(0);
+
 /// How often something has been done that threads may poll for.
 pub fn stirs() -> u64 {
     STIRS.load(Ordering::Acquire)
@@ -25,7 +26,7 @@ pub fn polled_in_vain(at: usize, stirs: u64) {
 
 /// Whether a thread's polls have been in vain since anything happened that it may poll for.
 pub fn is_idle(at: usize) -> bool {
-    IDLE_SINCE[at].load(Ordering::Acquire) == STIRS.load(Ordering::Acquire) + 1
+    IDLE_SINCE[at].load(Ordering::Acquire) == stirs() + 1
 }
 
 /// The calling thread has done something that others may poll for. How often that was so before.

@@ -77,26 +77,16 @@ pub fn await_end(thread: pthread_t) {
     thread::want_turn();
     loop {
         let guard = waiting();
-        let Some(at) =
-            THREADS.iter().position(|of| of.load(Ordering::Acquire) == thread).filter(|at| *at != own)
-        else {
-            return;
-        };
-        lie_down(guard, For::End(at), own, Place::Last, NEVER);
+        let other = THREADS.iter().position(|of| of.load(Ordering::Acquire) == thread);
+        let Some(at) = other.filter(|at| *at != own) else { return };
+        lie_down(guard, For::End(at), own, false, NEVER);
     }
 }
 
-enum Place {
-    First,
-    Last,
-}
-
-/// The calling thread waits for that until somebody wakes it, or a time. Whether somebody has.
-fn lie_down(mut waiting: MutexGuard<'_, Waiting>, what: For, own: usize, place: Place, until: u64) -> bool {
-    match place {
-        Place::First => waiting.waiters.insert(0, (what, own)),
-        Place::Last => waiting.waiters.push((what, own)),
-    }
+/// The calling thread waits for that until somebody wakes it, or a time; `first`: before others. Whether somebody has.
+fn lie_down(mut waiting: MutexGuard<'_, Waiting>, what: For, own: usize, first: bool, until: u64) -> bool {
+    let place = if first { 0 } else { waiting.waiters.len() };
+    waiting.waiters.insert(place, (what, own));
     waiting.count();
     thread::settle(Kind::Fellow, until);
     drop(waiting);
@@ -117,7 +107,6 @@ pub fn lock(lock: usize, try_it: impl Fn() -> i32) -> i32 {
         }
     }
     let Some((channel, own)) = thread::number() else { return try_it() };
-    let mut place = Place::Last;
     loop {
         thread::want_turn();
         let mut waiting = waiting();
@@ -134,15 +123,13 @@ pub fn lock(lock: usize, try_it: impl Fn() -> i32) -> i32 {
             if was_kept {
                 // It is held nevertheless: by somebody who does not take part, or for the second time by one who waits here.
                 waiting.wake(channel, For::Lock(lock));
-                place = Place::First;
             }
         }
         if !crowd::is_idle(own) {
             // Whoever holds it may lie there until a packet comes.
             channel.stirred.store(1, Ordering::Release);
         }
-        lie_down(waiting, For::Lock(lock), own, place, NEVER);
-        place = Place::Last;
+        lie_down(waiting, For::Lock(lock), own, was_kept, NEVER);
     }
 }
 
@@ -178,7 +165,7 @@ pub fn await_condition(condition: usize, lock: usize, unlock: impl FnOnce(), unt
     let mut waiting = waiting();
     unlock();
     give(&mut waiting, lock);
-    lie_down(waiting, For::Condition(condition), own, Place::Last, until)
+    lie_down(waiting, For::Condition(condition), own, false, until)
 }
 
 /// A condition is signalled: to one, or to all.

@@ -57,7 +57,7 @@ struct Finding {
 
 /// NSCC as its authors' simulator has it: marks between 0.2 and 0.8 of a bandwidth-delay product, by what a packet leaves behind,
 /// and packets without data before those with data. For each use: what ports hold, and what is done with more than that.
-const NSCC: [&str; 7] = [
+pub const NSCC: [&str; 7] = [
     "transport.kind=nscc",
     "transport.class=1",
     "transport.control_class=0",
@@ -67,7 +67,7 @@ const NSCC: [&str; 7] = [
     "queues.ecn_at=leaving",
 ];
 /// The same, and switches cut what does not fit.
-const NSCC_CUT: [&str; 8] =
+pub const NSCC_CUT: [&str; 8] =
     [NSCC[0], NSCC[1], NSCC[2], NSCC[3], NSCC[4], NSCC[5], NSCC[6], "queues.trim=true"];
 
 fn finding(what: impl Into<String>, published: impl Into<String>, here: impl Into<String>) -> Finding {

@@ -6,7 +6,7 @@
 
 use crate::apps::{Completion, Messaging, Rank, Traffic};
 use crate::hosts::intra_node::SharedMemory;
-use crate::hosts::rank_seat::RankSeat;
+use crate::hosts::message_flows::{MessageFlows, OutgoingMessage, Programs};
 use crate::hosts::settings::{MessageProtocol, Settings};
 use srd_baselines::transport::Near;
 use srd_baselines::units::Ps;
@@ -34,69 +34,6 @@ enum Kind {
     Get { request: u32, bytes: u64 },
     /// These: the receiver's request.
     Got { request: u32 },
-}
-
-/// A flow of a program.
-#[derive(Clone, Copy, Debug)]
-struct Message {
-    from: u32,
-    to: u32,
-    kind: Kind,
-    /// Its sender, and its receiver, have nothing more to do with it.
-    sent: bool,
-    received: bool,
-}
-
-/// A flow that is to begin.
-#[derive(Clone, Copy, Debug)]
-pub struct OutgoingMessage {
-    /// Number of the flow.
-    pub number: u32,
-    /// Rank of the sender.
-    pub from: u32,
-    /// Rank of the receiver.
-    pub to: u32,
-    /// Number among the receiver's inboxes for messages.
-    pub inbox: u32,
-    /// How much.
-    pub bytes: u64,
-}
-
-/// Programs whose messages are flows.
-pub trait Programs {
-    /// A rank goes on as far as it can. Returns whether it has just come to its end.
-    fn advance(&mut self, now: Ps, rank: u32) -> bool;
-
-    /// The next flow that is to begin.
-    fn poll_outgoing(&mut self) -> Option<OutgoingMessage>;
-
-    /// When a rank wants [`Programs::advance`] to be called.
-    fn poll_alarm(&mut self) -> Option<(Ps, u32)>;
-
-    /// A flow's sender has every byte acknowledged. Returns a rank that is to advance.
-    fn sent(&mut self, number: u32) -> Option<u32>;
-
-    /// An inbox of a rank is full. Returns a rank that is to advance.
-    fn received(&mut self, now: Ps, rank: u32, inbox: u32) -> Option<u32>;
-
-    /// A flow is given up. Returns a rank that is to advance.
-    fn failed(&mut self, number: u32, why: &'static str) -> Option<u32>;
-
-    /// What did not go as it should, a line each.
-    fn complaints(&self, now: Ps) -> Vec<String>;
-
-    /// Whether anything is under way between ranks.
-    fn is_carrying(&self) -> bool;
-
-    /// Those of scripts.
-    fn scripts(&self) -> Option<&Messages> {
-        None
-    }
-
-    /// The seat of a rank that is a real process.
-    fn seat(&mut self, _rank: u32) -> Option<&mut RankSeat> {
-        None
-    }
 }
 
 /// A message that no receive was there for.
@@ -129,24 +66,13 @@ struct Place {
     sequences_out: HashMap<u32, u32>,
     /// Bytes of short messages to each receiver that have not come.
     copied_out: HashMap<u32, u64>,
-    /// Message of each inbox, and inboxes that are free.
-    inboxes: Vec<u32>,
-    free_inboxes: Vec<u32>,
-    /// It has been told to look, and has not yet.
-    called: bool,
-    alarm_at: Ps,
 }
 
 /// See the module.
 pub struct Messages {
     protocol: MessageProtocol,
-    /// Numbers of flows begin here.
-    base: u32,
-    messages: Vec<Message>,
-    free: Vec<u32>,
+    flows: MessageFlows<Kind>,
     places: Vec<Place>,
-    outgoing: VecDeque<OutgoingMessage>,
-    alarms: VecDeque<(Ps, u32)>,
 }
 
 impl Messages {
@@ -167,19 +93,11 @@ impl Messages {
             sequences_in: HashMap::new(),
             sequences_out: HashMap::new(),
             copied_out: HashMap::new(),
-            inboxes: Vec::new(),
-            free_inboxes: Vec::new(),
-            called: false,
-            alarm_at: Ps::NEVER,
         };
         Messages {
             protocol: settings.protocol,
-            base,
-            messages: Vec::new(),
-            free: Vec::new(),
+            flows: MessageFlows::new(traffic.programs.len(), base),
             places: (0..).zip(&traffic.programs).map(place).collect(),
-            outgoing: VecDeque::new(),
-            alarms: VecDeque::new(),
         }
     }
 
@@ -191,7 +109,7 @@ impl Messages {
     /// What is to be said of ranks that have not come to their end if they never will: nothing is on its way, and nobody goes on
     /// by the clock.
     fn wait_for_ever(&self) -> Option<String> {
-        let idle = self.messages.len() == self.free.len() && self.outgoing.is_empty();
+        let idle = !self.flows.is_carrying();
         let stuck = |place: &Place| {
             let near = place.shared_memory.as_ref().map_or(Time::NEVER, SharedMemory::next_timeout);
             place.rank.is_done() || place.done.is_empty() && place.rank.wakes_at().min(near) == Time::NEVER
@@ -233,15 +151,6 @@ impl Messages {
         }
     }
 
-    fn set_alarm(&mut self, rank: u32, at: Time, now: Ps) {
-        let place = &mut self.places[rank as usize];
-        let at = Ps::of(at);
-        if at < place.alarm_at {
-            place.alarm_at = at.max(now);
-            self.alarms.push_back((place.alarm_at, rank));
-        }
-    }
-
     /// Messages to programs of the same host have come as soon as they are sent; when they may be received is theirs to say.
     fn carry_near(&mut self, rank: u32) {
         while let Some(near) =
@@ -250,46 +159,12 @@ impl Messages {
             let Near { to, at, .. } = near;
             let other = &mut self.places[to as usize];
             other.shared_memory.as_mut().expect("all programs of a host have it, or none").arrives(near);
-            self.set_alarm(to, at, Ps::ZERO);
+            self.flows.set_alarm(to, Ps::of(at), Ps::ZERO);
         }
-    }
-
-    fn begin(&mut self, from: u32, to: u32, kind: Kind, bytes: u64) {
-        let receiver = &mut self.places[to as usize];
-        let inbox = receiver.free_inboxes.pop().unwrap_or_else(|| {
-            receiver.inboxes.push(0);
-            receiver.inboxes.len() as u32 - 1
-        });
-        let message = Message { from, to, kind, sent: false, received: false };
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.messages[index as usize] = message;
-                index
-            }
-            None => {
-                self.messages.push(message);
-                self.messages.len() as u32 - 1
-            }
-        };
-        self.places[to as usize].inboxes[inbox as usize] = index;
-        self.outgoing.push_back(OutgoingMessage { number: self.base + index, from, to, inbox, bytes });
-    }
-
-    /// A rank has something to look at. Returns it if it has not been called yet.
-    fn call(&mut self, rank: u32) -> Option<u32> {
-        let called = std::mem::replace(&mut self.places[rank as usize].called, true);
-        (!called).then_some(rank)
     }
 
     fn complete(&mut self, rank: u32, request: u32, failed: Option<&'static str>) {
         self.places[rank as usize].done.push_back(Completion { request, failed });
-    }
-
-    fn release(&mut self, index: u32) {
-        let Message { sent, received, .. } = self.messages[index as usize];
-        if sent && received {
-            self.free.push(index);
-        }
     }
 
     /// An envelope has come: it and those that waited for it match, in order.
@@ -317,7 +192,7 @@ impl Messages {
             Arrived::Eager => self.complete(to, recv, None),
             Arrived::Asks { request, bytes } => {
                 let header = self.protocol.header;
-                self.begin(to, from, Kind::Agree { request, recv, bytes }, header);
+                self.flows.begin(to, from, Kind::Agree { request, recv, bytes }, header);
             }
         }
     }
@@ -325,19 +200,15 @@ impl Messages {
 
 impl Programs for Messages {
     fn advance(&mut self, now: Ps, rank: u32) -> bool {
-        let place = &mut self.places[rank as usize];
-        place.called = false;
-        if place.alarm_at <= now {
-            place.alarm_at = Ps::NEVER;
-        }
-        let mut own = std::mem::take(&mut place.rank);
+        self.flows.looks(rank, now);
+        let mut own = std::mem::take(&mut self.places[rank as usize].rank);
         own.advance(now.time(), &mut Port { messages: self, rank });
         self.places[rank as usize].rank = own;
         self.carry_near(rank);
         let place = &mut self.places[rank as usize];
         let shared = place.shared_memory.as_ref().map_or(Time::NEVER, SharedMemory::next_timeout);
         let wakes_at = place.rank.wakes_at().min(shared);
-        self.set_alarm(rank, wakes_at, now);
+        self.flows.set_alarm(rank, Ps::of(wakes_at), now);
         let place = &mut self.places[rank as usize];
         let ended = place.rank.is_done() && !place.reported && !place.forever;
         place.reported |= ended;
@@ -345,19 +216,15 @@ impl Programs for Messages {
     }
 
     fn poll_outgoing(&mut self) -> Option<OutgoingMessage> {
-        self.outgoing.pop_front()
+        self.flows.poll_outgoing()
     }
 
     fn poll_alarm(&mut self) -> Option<(Ps, u32)> {
-        self.alarms.pop_front()
+        self.flows.poll_alarm()
     }
 
     fn sent(&mut self, number: u32) -> Option<u32> {
-        let index = number - self.base;
-        let message = &mut self.messages[index as usize];
-        message.sent = true;
-        let Message { from, to, kind, .. } = *message;
-        self.release(index);
+        let (from, to, &mut kind) = self.flows.sent(number);
         let request = match kind {
             Kind::Data { request, .. } | Kind::Put { request } => request,
             Kind::Eager { bytes, request, .. } => {
@@ -369,51 +236,48 @@ impl Programs for Messages {
             _ => return None,
         };
         self.complete(from, request, None);
-        self.call(from)
+        self.flows.call(from)
     }
 
     fn received(&mut self, _: Ps, rank: u32, inbox: u32) -> Option<u32> {
-        let index = self.places[rank as usize].inboxes[inbox as usize];
-        self.places[rank as usize].free_inboxes.push(inbox);
-        let message = &mut self.messages[index as usize];
-        message.received = true;
-        let Message { from, to, kind, .. } = *message;
-        self.release(index);
+        let (from, to, &mut kind) = self.flows.received(rank, inbox);
         match kind {
             Kind::Eager { sequence, tag, .. } => self.arrive(from, to, sequence, tag, Arrived::Eager),
             Kind::Ask { sequence, tag, bytes, request } => {
                 self.arrive(from, to, sequence, tag, Arrived::Asks { request, bytes })
             }
-            Kind::Agree { request, recv, bytes } => self.begin(to, from, Kind::Data { request, recv }, bytes),
+            Kind::Agree { request, recv, bytes } => {
+                self.flows.begin(to, from, Kind::Data { request, recv }, bytes)
+            }
             Kind::Data { recv, .. } => self.complete(to, recv, None),
             Kind::Got { request } => self.complete(to, request, None),
             // The program here takes no part.
             Kind::Put { .. } => return None,
-            Kind::Get { request, bytes } => self.begin(to, from, Kind::Got { request }, bytes.max(1)),
+            Kind::Get { request, bytes } => self.flows.begin(to, from, Kind::Got { request }, bytes.max(1)),
         }
-        self.call(to)
+        self.flows.call(to)
     }
 
     fn failed(&mut self, number: u32, why: &'static str) -> Option<u32> {
-        let Message { from, to, kind, .. } = self.messages[(number - self.base) as usize];
+        let (from, to, &kind) = self.flows.get(number);
         match kind {
             Kind::Data { request, .. }
             | Kind::Ask { request, .. }
             | Kind::Put { request }
             | Kind::Get { request, .. } => {
                 self.complete(from, request, Some(why));
-                self.call(from)
+                self.flows.call(from)
             }
             Kind::Got { request } => {
                 self.complete(to, request, Some(why));
-                self.call(to)
+                self.flows.call(to)
             }
             Kind::Agree { recv, .. } => {
                 self.complete(from, recv, Some(why));
-                self.call(from)
+                self.flows.call(from)
             }
             // Its sender has forgotten it: the receiver waits in vain, and the run says so at its end.
-            Kind::Eager { .. } => self.call(to),
+            Kind::Eager { .. } => self.flows.call(to),
         }
     }
 
@@ -434,7 +298,7 @@ impl Programs for Messages {
     }
 
     fn is_carrying(&self) -> bool {
-        self.messages.len() > self.free.len()
+        self.flows.is_carrying()
     }
 
     fn scripts(&self) -> Option<&Messages> {
@@ -473,9 +337,9 @@ impl Messaging for Port<'_> {
                 messages.complete(from, request, None);
                 None
             });
-            messages.begin(from, to, Kind::Eager { sequence, tag, bytes, request }, bytes + header);
+            messages.flows.begin(from, to, Kind::Eager { sequence, tag, bytes, request }, bytes + header);
         } else {
-            messages.begin(from, to, Kind::Ask { sequence, tag, bytes, request }, header);
+            messages.flows.begin(from, to, Kind::Ask { sequence, tag, bytes, request }, header);
         }
         true
     }
@@ -498,7 +362,7 @@ impl Messaging for Port<'_> {
             Some(shared_memory) => shared_memory.copy(now, bytes, request),
             None => {
                 let bytes = bytes + self.messages.protocol.header;
-                self.messages.begin(self.rank, to, Kind::Put { request }, bytes);
+                self.messages.flows.begin(self.rank, to, Kind::Put { request }, bytes);
             }
         }
         true
@@ -509,7 +373,7 @@ impl Messaging for Port<'_> {
             Some(shared_memory) => shared_memory.copy(now, bytes, request),
             None => {
                 let header = self.messages.protocol.header;
-                self.messages.begin(self.rank, from, Kind::Get { request, bytes }, header);
+                self.messages.flows.begin(self.rank, from, Kind::Get { request, bytes }, header);
             }
         }
         true

@@ -3,13 +3,14 @@
 //! A process (`process`) is a transport of one kind: `srd_transport` moves flows over `srd-device`, `srd_messaging` runs a program
 //! over `srd-msg` and `srd-device` (what both have in common is in `srd_nic`); `any_host` is either SRD's or a baseline's;
 //! `rank_process` is a real process of a program of the user's, which sits in a `rank_seat`.
-//! Programs over transports that move flows are `flow_messaging`, and real processes over them `rank_flows`. `intra_node` is shared memory between programs of a host,
+//! Programs over transports that move flows are `flow_messaging`, and real processes over them `rank_flows`; `message_flows` is what both have in common. `intra_node` is shared memory between programs of a host,
 //! `foreign_flows` counts the connections that a host's card sees beside SRD's, `settings` is what all of that is told.
 
 mod any_host;
 mod flow_messaging;
 mod foreign_flows;
 mod intra_node;
+mod message_flows;
 mod process;
 mod rank_flows;
 mod rank_process;
@@ -20,8 +21,9 @@ mod srd_nic;
 mod srd_transport;
 
 pub use any_host::AnyHost;
-pub(crate) use flow_messaging::{Messages, Programs};
+pub(crate) use flow_messaging::Messages;
 pub(crate) use foreign_flows::ForeignFlows;
+pub(crate) use message_flows::Programs;
 pub(crate) use process::{Birth, Process};
 pub(crate) use rank_flows::RankFlows;
 pub(crate) use rank_process::RankProcess;

@@ -2,9 +2,9 @@
 //! when that is complete. SRD's own acknowledgements have nothing to do there, since rivals lose nothing: they cost nothing, and take the way of an
 //! empty fabric.
 
-use crate::hosts::flow_messaging::{OutgoingMessage, Programs};
-use crate::hosts::rank_seat::{PORT_BASE, RankSeat};
-use crate::hosts::srd_nic::{FIRST_SOURCE_PORT, gid, host_of};
+use crate::hosts::message_flows::{MessageFlows, OutgoingMessage, Programs};
+use crate::hosts::rank_seat::{PORT_BASE, RankSeat, ip_of};
+use crate::hosts::srd_nic::{FIRST_SOURCE_PORT, host_of};
 use srd_baselines::units::Ps;
 use srd_virtual::Place;
 use srd_virtual::layout::{Head, LARGEST};
@@ -18,16 +18,7 @@ const LEAST: u64 = 16;
 /// A process's datagram.
 type Datagram = (Head, Box<[u8]>);
 
-/// A message under way.
-struct Carried {
-    from: u32,
-    to: u32,
-    datagrams: Vec<Datagram>,
-    sent: bool,
-    received: bool,
-}
-
-/// One of which a process has not sent all datagrams yet.
+/// A message of which a process has not sent all datagrams yet.
 #[derive(Default)]
 struct Begun {
     datagrams: Vec<Datagram>,
@@ -36,28 +27,17 @@ struct Begun {
 
 struct Rank {
     seat: RankSeat,
-    /// Message of each inbox, and inboxes that are free.
-    inboxes: Vec<u32>,
-    free_inboxes: Vec<u32>,
     /// What is not carried by flows, and when it comes.
     bare: VecDeque<(Ps, Head, Box<[u8]>)>,
-    /// It has been told to look, and has not yet.
-    called: bool,
-    alarm_at: Ps,
 }
 
 /// See the module.
 pub struct RankFlows {
-    /// Numbers of flows begin here.
-    base: u32,
-    messages: Vec<Carried>,
-    free: Vec<u32>,
+    flows: MessageFlows<Vec<Datagram>>,
     ranks: Vec<Rank>,
     rank_of: HashMap<u32, u32>,
     /// By sender, receiver, and what the sender calls it.
     begun: HashMap<(u32, u32, u32), Begun>,
-    outgoing: VecDeque<OutgoingMessage>,
-    alarms: VecDeque<(Ps, u32)>,
     /// What a packet without data takes.
     empty_way: Ps,
     failed: Option<String>,
@@ -65,9 +45,8 @@ pub struct RankFlows {
 
 /// Where such a process is: on `host`, in a fabric of that round trip.
 fn place_of(host: u32, seed: u64, line_rate: BitRate, base_rtt: Nanos) -> Place {
-    let IpAddr::V4(ip) = gid(host).ip() else { unreachable!("simulated hosts have IPv4 addresses") };
     Place {
-        ip: ip.to_bits(),
+        ip: ip_of(host),
         port: PORT_BASE,
         port_base: PORT_BASE,
         first_source_port: FIRST_SOURCE_PORT,
@@ -87,59 +66,15 @@ impl RankFlows {
     pub fn new(hosts: &[u32], seed: u64, base: u32, line_rate: BitRate, base_rtt: Nanos) -> RankFlows {
         let rank = |&host: &u32| Rank {
             seat: RankSeat::new(place_of(host, seed ^ u64::from(host) << 32, line_rate, base_rtt)),
-            inboxes: Vec::new(),
-            free_inboxes: Vec::new(),
             bare: VecDeque::new(),
-            called: false,
-            alarm_at: Ps::NEVER,
         };
         RankFlows {
-            base,
-            messages: Vec::new(),
-            free: Vec::new(),
+            flows: MessageFlows::new(hosts.len(), base),
             ranks: hosts.iter().map(rank).collect(),
             rank_of: hosts.iter().copied().zip(0..).collect(),
             begun: HashMap::new(),
-            outgoing: VecDeque::new(),
-            alarms: VecDeque::new(),
             empty_way: Ps(Ps::from(base_rtt).0 / 2),
             failed: None,
-        }
-    }
-
-    fn set_alarm(&mut self, rank: u32, at: Ps, now: Ps) {
-        let of = &mut self.ranks[rank as usize];
-        if at < of.alarm_at {
-            of.alarm_at = at.max(now);
-            self.alarms.push_back((of.alarm_at, rank));
-        }
-    }
-
-    fn begin(&mut self, from: u32, to: u32, datagrams: Vec<Datagram>, bytes: u64) {
-        let receiver = &mut self.ranks[to as usize];
-        let inbox = receiver.free_inboxes.pop().unwrap_or_else(|| {
-            receiver.inboxes.push(0);
-            receiver.inboxes.len() as u32 - 1
-        });
-        let message = Carried { from, to, datagrams, sent: false, received: false };
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.messages[index as usize] = message;
-                index
-            }
-            None => {
-                self.messages.push(message);
-                self.messages.len() as u32 - 1
-            }
-        };
-        self.ranks[to as usize].inboxes[inbox as usize] = index;
-        self.outgoing.push_back(OutgoingMessage { number: self.base + index, from, to, inbox, bytes });
-    }
-
-    fn release(&mut self, index: u32) {
-        let Carried { sent, received, .. } = self.messages[index as usize];
-        if sent && received {
-            self.free.push(index);
         }
     }
 
@@ -156,23 +91,20 @@ impl RankFlows {
             if begun.bytes >= whole {
                 let datagrams = std::mem::take(&mut begun.datagrams);
                 self.begun.remove(&name);
-                self.begin(from, to, datagrams, whole.max(LEAST));
+                self.flows.begin(from, to, datagrams, whole.max(LEAST));
             }
             return;
         }
         let at = now + self.empty_way;
         self.ranks[to as usize].bare.push_back((at, head, bytes));
-        self.set_alarm(to, at, now);
+        self.flows.set_alarm(to, at, now);
     }
 }
 
 impl Programs for RankFlows {
     fn advance(&mut self, now: Ps, number: u32) -> bool {
+        self.flows.looks(number, now);
         let rank = &mut self.ranks[number as usize];
-        rank.called = false;
-        if rank.alarm_at <= now {
-            rank.alarm_at = Ps::NEVER;
-        }
         while rank.bare.front().is_some_and(|(at, ..)| *at <= now)
             && let Some((_, head, bytes)) = rank.bare.pop_front()
         {
@@ -192,41 +124,34 @@ impl Programs for RankFlows {
         for (head, bytes) in out {
             self.carry(now, number, head, bytes);
         }
-        self.set_alarm(number, due.min(bare_at), now);
+        self.flows.set_alarm(number, due.min(bare_at), now);
         ended
     }
 
     fn poll_outgoing(&mut self) -> Option<OutgoingMessage> {
-        self.outgoing.pop_front()
+        self.flows.poll_outgoing()
     }
 
     fn poll_alarm(&mut self) -> Option<(Ps, u32)> {
-        self.alarms.pop_front()
+        self.flows.poll_alarm()
     }
 
     fn sent(&mut self, number: u32) -> Option<u32> {
-        let index = number - self.base;
-        self.messages[index as usize].sent = true;
-        self.release(index);
+        self.flows.sent(number);
         None // its receiver tells
     }
 
     fn received(&mut self, now: Ps, number: u32, inbox: u32) -> Option<u32> {
-        let rank = &mut self.ranks[number as usize];
-        let index = rank.inboxes[inbox as usize];
-        rank.free_inboxes.push(inbox);
-        let message = &mut self.messages[index as usize];
-        message.received = true;
-        for (head, bytes) in std::mem::take(&mut message.datagrams) {
-            rank.seat.receive(head, bytes, now.time());
+        let (_, _, datagrams) = self.flows.received(number, inbox);
+        let seat = &mut self.ranks[number as usize].seat;
+        for (head, bytes) in std::mem::take(datagrams) {
+            seat.receive(head, bytes, now.time());
         }
-        self.release(index);
-        let rank = &mut self.ranks[number as usize];
-        (!std::mem::replace(&mut rank.called, true)).then_some(number)
+        self.flows.call(number)
     }
 
     fn failed(&mut self, number: u32, why: &'static str) -> Option<u32> {
-        let Carried { from, to, .. } = self.messages[(number - self.base) as usize];
+        let (from, to, _) = self.flows.get(number);
         self.failed.get_or_insert_with(|| format!("a message of rank {from} to rank {to} has failed: {why}"));
         None
     }
@@ -236,7 +161,7 @@ impl Programs for RankFlows {
     }
 
     fn is_carrying(&self) -> bool {
-        self.messages.len() > self.free.len() || self.ranks.iter().any(|rank| !rank.bare.is_empty())
+        self.flows.is_carrying() || self.ranks.iter().any(|rank| !rank.bare.is_empty())
     }
 
     fn seat(&mut self, rank: u32) -> Option<&mut RankSeat> {

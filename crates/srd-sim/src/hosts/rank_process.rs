@@ -2,8 +2,8 @@
 //! sockets (`srd-virtual`). Everything above the network card runs there, and the clock that it sees is the simulation's.
 
 use crate::hosts::process::{Birth, Process};
-use crate::hosts::rank_seat::{PORT_BASE, RankSeat, place_of};
-use crate::hosts::srd_nic::{IP_UDP, gid, host_of};
+use crate::hosts::rank_seat::{PORT_BASE, RankSeat, ip_of, place_of};
+use crate::hosts::srd_nic::{IP_UDP, host_of};
 use crate::net::{Content, FrameHead};
 use srd_baselines::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_virtual::layout::Head;
@@ -106,10 +106,9 @@ impl Transport for RankProcess {
     fn meet(&mut self, _: &[()]) {}
 
     fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &Datagram) {
-        let IpAddr::V4(from) = gid(content.from).ip() else { return };
         let own = Head {
             len: content.bytes.len() as u32,
-            peer: from.to_bits(),
+            peer: ip_of(content.from),
             ports: [content.ports.0, content.ports.1],
             marked: head.marked.into(),
             age: 0,

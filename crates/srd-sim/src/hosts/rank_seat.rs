@@ -124,18 +124,22 @@ impl Crowd {
     }
 }
 
+/// A host's address, as a number.
+pub fn ip_of(host: u32) -> u32 {
+    match gid(host).ip() {
+        IpAddr::V4(ip) => ip.to_bits(),
+        IpAddr::V6(_) => unreachable!("simulated hosts have IPv4 addresses"),
+    }
+}
+
 /// Where a process is, and what its transport must know.
 pub fn place_of(birth: &Birth<'_>) -> Place {
     let config = transport_config(birth);
     let role = &birth.role;
-    let ip = match gid(role.host).ip() {
-        IpAddr::V4(ip) => ip.to_bits(),
-        IpAddr::V6(_) => unreachable!("simulated hosts have IPv4 addresses"),
-    };
     let selector = SelectorKind::ALL.iter().position(|(_, kind)| *kind == config.selector);
     let controller = ControllerKind::ALL.iter().position(|(_, kind)| *kind == config.controller);
     Place {
-        ip,
+        ip: ip_of(role.host),
         port: PORT_BASE + role.process,
         port_base: PORT_BASE,
         first_source_port: FIRST_SOURCE_PORT,

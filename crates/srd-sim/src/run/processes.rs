@@ -81,79 +81,39 @@ pub struct Manner<'a> {
     pub covers_counter: bool,
 }
 
-/// What the processes run on.
-trait Stage {
+/// What carries what the processes send.
+trait Carrier: Process {
     /// The seat of a rank.
-    fn seat(&mut self, rank: u32) -> &mut RankSeat;
+    fn seat<'s>(simulation: &'s mut Simulation<'_, Self>, rank: u32) -> &'s mut RankSeat
+    where
+        Self: Sized;
 
     /// Lets a rank do what it has to do now.
-    fn call(&mut self, rank: u32);
-
-    /// The next event. False if there is none.
-    fn step(&mut self) -> bool;
-
-    /// The present.
-    fn now(&self) -> Ps;
-
-    /// Whether anything is under way between ranks.
-    fn carries(&self) -> bool;
-
-    /// Why it cannot go on.
-    fn broken(&self) -> Option<String>;
+    fn call(simulation: &mut Simulation<'_, Self>, rank: u32)
+    where
+        Self: Sized;
 }
 
 /// The ranks' own packets, on SRD's hosts.
-impl Stage for Simulation<'_, RankProcess> {
-    fn seat(&mut self, rank: u32) -> &mut RankSeat {
-        let process = self.process_of(rank);
-        &mut self.transport_mut(process).seat
+impl Carrier for RankProcess {
+    fn seat<'s>(simulation: &'s mut Simulation<'_, RankProcess>, rank: u32) -> &'s mut RankSeat {
+        let process = simulation.process_of(rank);
+        &mut simulation.transport_mut(process).seat
     }
 
-    fn call(&mut self, rank: u32) {
-        Simulation::call(self, self.process_of(rank));
-    }
-
-    fn step(&mut self) -> bool {
-        Simulation::step(self)
-    }
-
-    fn now(&self) -> Ps {
-        self.now
-    }
-
-    fn carries(&self) -> bool {
-        self.carries_frames()
-    }
-
-    fn broken(&self) -> Option<String> {
-        None
+    fn call(simulation: &mut Simulation<'_, RankProcess>, rank: u32) {
+        simulation.call(simulation.process_of(rank));
     }
 }
 
 /// Their messages, as flows of another transport.
-impl Stage for Simulation<'_, AnyHost> {
-    fn seat(&mut self, rank: u32) -> &mut RankSeat {
-        self.programs_mut().and_then(|programs| programs.seat(rank)).expect("real processes run here")
+impl Carrier for AnyHost {
+    fn seat<'s>(simulation: &'s mut Simulation<'_, AnyHost>, rank: u32) -> &'s mut RankSeat {
+        simulation.programs_mut().and_then(|programs| programs.seat(rank)).expect("real processes run here")
     }
 
-    fn call(&mut self, rank: u32) {
-        self.advance(rank);
-    }
-
-    fn step(&mut self) -> bool {
-        Simulation::step(self)
-    }
-
-    fn now(&self) -> Ps {
-        self.now
-    }
-
-    fn carries(&self) -> bool {
-        self.carries_frames() || self.programs().is_some_and(|programs| programs.is_carrying())
-    }
-
-    fn broken(&self) -> Option<String> {
-        self.programs()?.complaints(self.now).pop()
+    fn call(simulation: &mut Simulation<'_, AnyHost>, rank: u32) {
+        simulation.advance(rank);
     }
 }
 
@@ -185,28 +145,25 @@ pub fn run_processes(
     }
 }
 
-fn run_on<'a, T: Process>(
-    scenario: &'a Scenario,
+fn run_on<T: Carrier>(
+    scenario: &Scenario,
     offer: &Offer,
-    mut simulation: Simulation<'a, T>,
+    mut simulation: Simulation<'_, T>,
     manner: Manner<'_>,
     launcher: &mut dyn Launcher,
-) -> io::Result<Lived>
-where
-    Simulation<'a, T>: Stage,
-{
+) -> io::Result<Lived> {
     let meter = Meter::start();
     simulation.keep_order();
     let ranks = scenario.traffic.programs.len() as u32;
-    let places: Vec<_> = (0..ranks).map(|rank| simulation.seat(rank).place()).collect();
+    let places: Vec<_> = (0..ranks).map(|rank| T::seat(&mut simulation, rank).place()).collect();
     let (world, seats) = World::create(manner.directory, &places, manner.compute, manner.covers_counter)?;
     let crowd = Rc::new(RefCell::new(Crowd::new(world.bell(), launcher.stop())));
     for (rank, seat) in (0..).zip(seats) {
-        simulation.seat(rank).sit(seat, Rc::clone(&crowd));
+        T::seat(&mut simulation, rank).sit(seat, Rc::clone(&crowd));
     }
     launcher.start(world.path())?;
     let mut run = Run {
-        stage: simulation,
+        simulation,
         ranks,
         world,
         crowd,
@@ -218,16 +175,16 @@ where
     let code = run.live(launcher, &mut |simulation| Outcome::of(simulation, offer.ideal, &meter));
     run.crowd.borrow_mut().kill();
     let code = code?;
-    let outcome = run.outcome.unwrap_or_else(|| Outcome::of(&mut run.stage, offer.ideal, &meter));
-    let dropped: u64 = (0..ranks).map(|rank| run.stage.seat(rank).dropped()).sum();
+    let outcome = run.outcome.unwrap_or_else(|| Outcome::of(&mut run.simulation, offer.ideal, &meter));
+    let dropped: u64 = (0..ranks).map(|rank| T::seat(&mut run.simulation, rank).dropped()).sum();
     if dropped > 0 {
         run.complaints.push(format!("{dropped} packets came to processes that took none any more"));
     }
     Ok(Lived { outcome, code, complaints: run.complaints })
 }
 
-struct Run<S> {
-    stage: S,
+struct Run<'a, T: Process> {
+    simulation: Simulation<'a, T>,
     ranks: u32,
     world: World,
     crowd: Rc<RefCell<Crowd>>,
@@ -239,11 +196,11 @@ struct Run<S> {
     complaints: Vec<String>,
 }
 
-impl<S: Stage> Run<S> {
+impl<T: Carrier> Run<'_, T> {
     fn live(
         &mut self,
         launcher: &mut dyn Launcher,
-        outcome: &mut dyn FnMut(&mut S) -> Outcome,
+        outcome: &mut dyn FnMut(&mut Simulation<'_, T>) -> Outcome,
     ) -> io::Result<Option<i32>> {
         let mut events = 0u32;
         let mut quiet_since = Instant::now();
@@ -255,12 +212,12 @@ impl<S: Stage> Run<S> {
                 return Ok(None);
             }
             events = events.wrapping_add(1);
-            if let Some(why) = self.stage.broken() {
+            if let Some(why) = self.broken() {
                 self.complaints.push(why);
                 return Ok(None);
             }
             if self.outcome.is_none() && self.crowd.borrow().in_phase(Phase::Ending) == self.ranks {
-                self.outcome = Some(outcome(&mut self.stage));
+                self.outcome = Some(outcome(&mut self.simulation));
             }
             let wanted = match self.crowd.borrow().is_anybody_outside() || self.crowd.borrow().has_rung() {
                 true => self.look_at_all(),
@@ -293,7 +250,7 @@ impl<S: Stage> Run<S> {
             moves_since = Instant::now();
             if self.crowd.borrow().in_phase(Phase::Beginning) > 0 {
                 // Ranks wait for their launcher, and time for them, unless they talk to each other.
-                if !self.stage.carries() && quiet_since.elapsed() < LONGEST_BEGINNING {
+                if !self.carries() && quiet_since.elapsed() < LONGEST_BEGINNING {
                     if let Some(code) = launcher.ended()? {
                         return Ok(self.conclude(code));
                     }
@@ -306,10 +263,10 @@ impl<S: Stage> Run<S> {
                 self.go_on_together();
                 continue;
             }
-            if self.crowd.borrow_mut().has_spoken() || self.stage.now() >= self.listens_at {
+            if self.crowd.borrow_mut().has_spoken() || self.simulation.now >= self.listens_at {
                 self.await_answers();
             }
-            if self.stage.step() {
+            if self.simulation.step() {
                 (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
                 continue;
             }
@@ -329,9 +286,20 @@ impl<S: Stage> Run<S> {
         }
     }
 
+    /// Whether anything is under way between ranks.
+    fn carries(&self) -> bool {
+        self.simulation.carries_frames()
+            || self.simulation.programs().is_some_and(|programs| programs.is_carrying())
+    }
+
+    /// Why it cannot go on.
+    fn broken(&self) -> Option<String> {
+        self.simulation.programs()?.complaints(self.simulation.now).pop()
+    }
+
     /// Waits until nothing moves that the simulation knows nothing of: a launcher has answered, a library's thread has done its work.
     fn await_answers(&mut self) {
-        self.listens_at = self.stage.now() + LISTEN_EVERY;
+        self.listens_at = self.simulation.now + LISTEN_EVERY;
         while !self.crowd.borrow_mut().is_all_quiet() {
             self.give_up_on_the_restless();
             std::thread::sleep(A_MOMENT);
@@ -355,7 +323,7 @@ impl<S: Stage> Run<S> {
         self.crowd.borrow_mut().hear();
         (0..self.ranks)
             .filter(|&rank| {
-                let seat = self.stage.seat(rank);
+                let seat = T::seat(&mut self.simulation, rank);
                 seat.look() || seat.state() == State::Ended
             })
             .collect()
@@ -365,8 +333,8 @@ impl<S: Stage> Run<S> {
     fn let_go_on(&mut self, wanted: Vec<u32>) -> bool {
         let mut any = false;
         for rank in wanted {
-            any |= self.stage.seat(rank).state() != State::Ended;
-            self.stage.call(rank);
+            any |= T::seat(&mut self.simulation, rank).state() != State::Ended;
+            T::call(&mut self.simulation, rank);
         }
         any
     }
@@ -374,23 +342,24 @@ impl<S: Stage> Run<S> {
     /// All have left MPI's beginning.
     fn go_on_together(&mut self) {
         for rank in 0..self.ranks {
-            if self.stage.seat(rank).is_together() {
-                self.stage.seat(rank).go_on();
-                self.stage.call(rank);
+            if T::seat(&mut self.simulation, rank).is_together() {
+                T::seat(&mut self.simulation, rank).go_on();
+                T::call(&mut self.simulation, rank);
             }
         }
     }
 
     fn let_all_look(&mut self) {
-        let now = self.stage.now().time();
+        let now = self.simulation.now.time();
         for rank in 0..self.ranks {
-            self.stage.seat(rank).let_look(now);
-            self.stage.call(rank);
+            T::seat(&mut self.simulation, rank).let_look(now);
+            T::call(&mut self.simulation, rank);
         }
     }
 
     fn conclude(&mut self, code: i32) -> Option<i32> {
-        let absent = (0..self.ranks).filter(|&rank| self.stage.seat(rank).process().is_none()).count();
+        let absent =
+            (0..self.ranks).filter(|&rank| T::seat(&mut self.simulation, rank).process().is_none()).count();
         if absent > 0 && code == 0 {
             self.complaints.push(format!(
                 "{absent} ranks have not used the simulated fabric: the program is no MPI program, or its MPI took another way than \
@@ -406,7 +375,7 @@ impl<S: Stage> Run<S> {
     /// Who waits for whom, as far as anybody can tell.
     fn standstill(&mut self) -> String {
         let state = |rank| {
-            let seat = self.stage.seat(rank);
+            let seat = T::seat(&mut self.simulation, rank);
             (seat.state(), seat.process())
         };
         let all: Vec<_> = (0..self.ranks).map(state).collect();

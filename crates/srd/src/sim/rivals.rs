@@ -1,6 +1,7 @@
 //! What `--transport` of `srd sim mpirun` stands for: a transport, and what the fabric's switches do for it.
 
 use clap::ValueEnum;
+use srd_sim::figures::{NSCC, NSCC_CUT};
 
 /// A transport under a real program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -27,16 +28,15 @@ pub enum Rival {
     NsccTrim,
 }
 
-/// Marks as NSCC's authors have them; DCQCN's probability is that of HPCC's configuration.
-const MARKS: [&str; 2] = ["queues.ecn_min=0.2bdp", "queues.ecn_max=0.8bdp"];
-const LOSSLESS: [&str; 2] = ["transport.class=3", "queues.lossless=[3]"];
-const NSCC: [&str; 5] = [
-    "transport.kind=nscc",
-    "transport.class=1",
-    "transport.control_class=0",
-    "queues.classes=strict",
-    "queues.ecn_at=leaving",
+/// Marks where NSCC's authors have them, with the probability of HPCC's configuration.
+const DCQCN: [&str; 5] = [
+    "transport.kind=roce",
+    "transport.dcqcn=true",
+    "queues.ecn_min=0.2bdp",
+    "queues.ecn_max=0.8bdp",
+    "queues.ecn_probability=0.2",
 ];
+const PFC: [&str; 2] = ["transport.class=3", "queues.lossless=[3]"];
 
 impl Rival {
     /// What the scenario is changed by.
@@ -49,19 +49,11 @@ impl Rival {
                 vec!["transport.kind=tcp", "transport.congestion=dctcp", "queues.ecn_min=0.17bdp"]
             }
             Rival::Iwarp => vec!["transport.kind=iwarp"],
-            Rival::Roce => {
-                let marks = ["transport.kind=roce", "transport.dcqcn=true", "queues.ecn_probability=0.2"];
-                marks.into_iter().chain(MARKS).chain(LOSSLESS).collect()
-            }
-            Rival::RocePfc => {
-                ["transport.kind=roce", "transport.dcqcn=false"].into_iter().chain(LOSSLESS).collect()
-            }
-            Rival::RoceDcqcn => {
-                let marks = ["transport.kind=roce", "transport.dcqcn=true", "queues.ecn_probability=0.2"];
-                marks.into_iter().chain(MARKS).collect()
-            }
-            Rival::Nscc => NSCC.into_iter().chain(MARKS).collect(),
-            Rival::NsccTrim => NSCC.into_iter().chain(MARKS).chain(["queues.trim=true"]).collect(),
+            Rival::Roce => [&DCQCN[..], &PFC].concat(),
+            Rival::RocePfc => [&["transport.kind=roce", "transport.dcqcn=false"][..], &PFC].concat(),
+            Rival::RoceDcqcn => DCQCN.to_vec(),
+            Rival::Nscc => NSCC.to_vec(),
+            Rival::NsccTrim => NSCC_CUT.to_vec(),
         }
     }
 
