@@ -257,6 +257,21 @@ def rivals() -> None:
     expect(all(it["packets_new"] > 8 * 7 * 4 * 11 for it in runs), f"{runs}")
 
 
+def mpi4py() -> None:
+    """Python, which loads the MPI's library for its module only."""
+    program = (
+        "from mpi4py import MPI; c = MPI.COMM_WORLD; n = 100000; a, b = bytes([c.rank + 1]) * n, bytearray(n)\n"
+        "c.Sendrecv(a, dest=1 - c.rank, recvbuf=b, source=1 - c.rank); assert b == bytes([2 - c.rank]) * n\n"
+        "assert c.allgather({'r': c.rank}) == [{'r': 0}, {'r': 1}]; c.barrier(); began = MPI.Wtime(); c.barrier()\n"
+        "if c.rank == 0: print(f'a barrier: {(MPI.Wtime() - began) * 1e6:.4f} us')"
+    )
+    for mpi in ("ompi", "mpich"):
+        python = str(PREFIX[mpi] / "bin/python3")
+        output = run(scenario("mpi4py"), 2, python, "-c", program, options=("--mpi", mpi))
+        # A way through the fabric, and what one of them may have left the barrier before earlier.
+        expect(1.03 <= time_of(output) <= 2.06, f"a barrier of two over {mpi}: {output}")
+
+
 def lammps() -> None:
     """The same answer as without a network."""
     deck = str(layout.ROOT / "demo/melt.lmp")
@@ -314,6 +329,7 @@ CASES: list[Callable[[], None]] = [
     intel,
     threads,
     rivals,
+    mpi4py,
     lammps,
     refused,
     interrupted,
