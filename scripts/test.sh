@@ -9,7 +9,7 @@ PATH=$PATH:$HOME/.cargo/bin
 seeds=${SEEDS:-2000}
 unset SEEDS # the campaign's alone: tests in cargo read a variable of that name, too
 log=target/test.log
-passed=0 failed=0 skipped=0 summary=()
+passed=0 failed=0 skipped=0 summary=() failures=()
 began=$SECONDS
 
 # Runs a command, shows its output and counts its results: from its own closing line where it has one (cargo's
@@ -32,6 +32,9 @@ step() { # NAME COMMAND...
     bad=1 # it broke off between tests
   fi
   passed=$((passed + good)) failed=$((failed + bad)) skipped=$((skipped + missed))
+  if ((bad > 0)); then
+    failures+=("$name: $*" "$(grep -A 6 'FAILED\|^failures:\|^error' "$log" | grep -v '^test result' | tail -n 25)")
+  fi
   summary+=("$(printf '%-28s %5d s  %5d passed, %d failed, %d skipped' "$name" $((SECONDS - start)) "$good" "$bad" "$missed")")
   ((status == 0))
 }
@@ -41,6 +44,10 @@ finish() {
   [[ ${#summary[@]} -eq 0 ]] || printf '%s\n' "${summary[@]}"
   printf 'all tests: %d min %d s\n' $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60))
   ((skipped == 0)) || printf '%d skipped: this user may not, or something is not installed\n' "$skipped"
+  if ((failed > 0)); then
+    printf '\nwhat failed:\n'
+    printf '%s\n' "${failures[@]}"
+  fi
   printf '%d passed, %d failed\n' "$passed" "$failed"
   ((failed == 0)) && exit 0 || exit 1
 }

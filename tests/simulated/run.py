@@ -16,6 +16,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -229,7 +230,16 @@ def threads() -> None:
     one, four = took("mpich", 1, 20), took("mpich", 4, 20)
     expect(one < four < 4 * one, f"{four} us for four threads, {one} us for one")
     expect(took("mpich", 4, 20) == four, "another time in another run")
+    expect(took("mpich", 40, 3) == took("mpich", 40, 3), "forty threads: another time in another run")
     near("Open MPI beside MPICH", took("ompi", 2, 5), took("mpich", 2, 5), 0.1)
+
+
+def many() -> None:
+    """More ranks than one of MPICH's proxies can start."""
+    fabric = scenario("many", leaves=32, spines=32, hosts_per_leaf=32, host_gbps=400)
+    output = run(fabric, 512, patterns("mpich"), "all-reduce", "8", "2", options=("--mpi", "mpich"))
+    # Nine steps, each of which takes no less than two cables, and no more than six and what eight bytes take at each of them.
+    expect(9 * 1.0 <= time_of(output) <= 9 * 3.5, output)
 
 
 def rivals() -> None:
@@ -272,6 +282,18 @@ def mpi4py() -> None:
         expect(1.03 <= time_of(output) <= 2.06, f"a barrier of two over {mpi}: {output}")
 
 
+def waits() -> None:
+    """Waits until a time end at that time; threads that wait can be cancelled; a thread that was joined has computed."""
+    for mpi, level in (("ompi", "0"), ("mpich", "0"), ("mpich", "3")):
+        program = str(compiled(HERE / "waits.c", mpi))
+        output = run(scenario("waits"), 2, program, level, options=("--mpi", mpi))
+        expect("waits: right" in output, output)
+    for level in ("0", "3"):
+        program = str(compiled(HERE / "waits.c", "mpich"))
+        output = run(scenario("waits"), 2, program, level, "measured", options=("--mpi", "mpich", "--compute", "measured"))
+        expect("waits: right" in output, output)
+
+
 def lammps() -> None:
     """The same answer as without a network."""
     deck = str(layout.ROOT / "demo/melt.lmp")
@@ -297,25 +319,90 @@ def refused() -> None:
     expect("ended with code 3" in output, output)
     output = run(fabric, 2, "true", options=("--place", "1,1"), status=1)
     expect("names h1 twice" in output, output)
+    output = run(fabric, 2, "true", options=("--transport", "tcp,srd,tcp"), status=1)
+    expect("names tcp twice" in output, output)
+    output = run(scenario("messages", '[messages]\nlayer = "srd"\n'), 2, "true", status=1)
+    expect("a real program runs" in output, output)
+    for mpi, other, library in (("ompi", "mpich", "libmpi.so.12"), ("mpich", "ompi", "libmpi.so.40")):
+        output = run(fabric, 2, patterns(other), options=("--mpi", mpi), status=1)
+        expect(f"is linked with {library}" in output and f"--mpi {other}" in output, output)
+    begun = time.monotonic()
+    program = (patterns(), "ping-pong", "8", "1000000")
+    output = run(fabric, 2, *program, options=("--json", str(BUILT / "nowhere/x.json")), status=1)
+    expect("cannot write" in output and time.monotonic() - begun < 5, output)
+
+
+def early() -> None:
+    """Time that comes to the end that the file names, a fabric that is cut, and a rank that ends before the others."""
+    file = BUILT / "early.json"
+
+    def ended(fabric: Path, *program: str, status: int, options: tuple[str, ...] = ()) -> tuple[str, dict]:
+        began = time.monotonic()
+        output = run(fabric, 2, *program, options=(*options, "--json", str(file)), status=status)
+        expect(time.monotonic() - began < 15, f"it stood still: {output}")
+        answer = json.loads(file.read_text())
+        return output, answer["runs"][0] if "runs" in answer else answer
+
+    short = scenario("early", leaves=1)
+    short.write_text("end_us = 100\n" + short.read_text())
+    output, answer = ended(short, patterns(), "ping-pong", "8", "100000", status=124)
+    expect("end_us = 100 was reached" in output and "2 of 2 ranks" in output, output)
+    expect((answer["ended_by"], answer["sim_us"]) == ("end_us", 100.0), f"{answer}")
+
+    cut = "".join(f'[[fault]]\nat_us = 0\nkind = "down"\nlink = "leaf0-spine{spine}"\n' for spine in range(2))
+    cut = scenario("cut", cut, spines=2, hosts_per_leaf=1)
+    output, answer = ended(cut, patterns(), "ping-pong", "8", "5", status=1)
+    expect("is there a way to it in the simulated fabric" in output and "standstill" not in output, output)
+    expect((answer["ended_by"], answer["code"]) == ("launcher", 1), f"{answer}")
+    options = ("--transport", "tcp")
+    output, answer = ended(cut, patterns(), "ping-pong", "8", "5", status=1, options=options)
+    expect(answer["ended_by"] == "transport" and "rank 0 to rank 1 has failed" in answer["gave_up"][0], f"{answer}")
+    expect(answer["gave_up"][0] in output, output)
+
+    program = str(compiled(HERE / "leaves.c", "mpich"))
+    output, answer = ended(scenario("leaves"), program, status=0, options=("--mpi", "mpich"))
+    expect("rank 1 has ended without MPI_Finalize" in output, output)
 
 
 def interrupted() -> None:
-    """An interrupt ends everything."""
+    """Signals end everything, the one that srd does not see as well, and nothing is left of it."""
     fabric = scenario("interrupted")
-    line = command(fabric, 4, patterns(), "all-to-all", "100000", "1000000")
-    started = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    memory = Path(f"/dev/shm/srd-sim-{started.pid}")
-    deadline = time.monotonic() + 60
-    while not memory.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    expect(memory.exists(), "no shared memory")
-    time.sleep(3)
-    started.send_signal(signal.SIGINT)
-    output, _ = started.communicate(timeout=60)
-    expect(started.returncode == 130, f"status {started.returncode}: {output[-500:]}")
-    expect(not memory.exists(), f"{memory} is left")
-    left = subprocess.run(["pgrep", "-f", f"^{patterns()} "], capture_output=True, text=True).stdout
-    expect(left == "", f"processes are left: {left}")
+
+    def ends(mpi: str, *signals: int) -> None:
+        program = patterns(mpi)
+        line = command(fabric, 4, program, "all-to-all", "100000", "1000000", options=("--mpi", mpi))
+        with tempfile.TemporaryDirectory() as rooms:
+            environment = os.environ | {"TMPDIR": rooms}
+            started = subprocess.Popen(
+                line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+            )
+            pattern = f"^{program} |srd sim guard --simulator {started.pid} "
+
+            def theirs() -> list[str]:
+                found = subprocess.run(["pgrep", "-f", pattern], capture_output=True, text=True)
+                return found.stdout.split() + os.listdir(rooms)
+
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and len(theirs()) < 1 + 1 + 4:
+                time.sleep(0.05)
+            time.sleep(2)
+            expect(len(theirs()) == 1 + 1 + 4, f"a guard, four ranks and a directory: {theirs()}")
+            for number in signals:
+                started.send_signal(number)
+            _, output = started.communicate(timeout=60)
+            wanted = -signal.SIGKILL if signal.SIGKILL in signals else 130
+            expect(started.returncode == wanted, f"status {started.returncode} after {signals}: {output[-500:]}")
+            deadline = time.monotonic() + 10
+            while time.monotonic() < deadline and theirs():
+                time.sleep(0.05)
+            expect(not theirs(), f"left after {signals}: {theirs()}")
+
+    ends("ompi", signal.SIGINT)
+    ends("ompi", signal.SIGINT, signal.SIGINT)
+    ends("mpich", signal.SIGTERM)
+    ends("ompi", signal.SIGHUP)
+    ends("ompi", signal.SIGKILL)
+    ends("mpich", signal.SIGKILL)
 
 
 CASES: list[Callable[[], None]] = [
@@ -328,10 +415,13 @@ CASES: list[Callable[[], None]] = [
     mpich,
     intel,
     threads,
+    many,
     rivals,
     mpi4py,
+    waits,
     lammps,
     refused,
+    early,
     interrupted,
 ]
 

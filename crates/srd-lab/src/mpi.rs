@@ -47,6 +47,14 @@ impl Mpi {
     }
 }
 
+/// The library that programs of Open MPI 3 to 5 are linked with.
+const OPEN_MPI: [&str; 1] = ["libmpi.so.40"];
+/// Those of MPICH, and of MPIs that are like it.
+const MPICH: [&str; 2] = ["libmpi.so.12", "libmpich.so.12"];
+
+/// Ranks that one of MPICH's proxies starts: with some 500 on one they all wait for each other in `MPI_Init`.
+const OF_A_PROXY: usize = 64;
+
 /// What carries a program's messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
@@ -107,37 +115,59 @@ impl MpiJob {
         Ok(command)
     }
 
-    /// The command that starts all ranks on this machine, each by way of `rank`: words in front of the program. `agent`: a program that does
-    /// on this machine what ssh would do on another; Intel MPI's launcher, which shares memory between ranks of a host whatever it
-    /// is told, starts each rank on a host of its own by it.
-    pub fn command_here(&self, rank: &[OsString], agent: &Path) -> Result<Command> {
+    /// The command that starts all ranks on this machine, each by way of `rank`: words in front of the program. `files`: a directory for what
+    /// the launcher keeps in files. `agent`: a program that does on this machine what ssh would do on another; by it Intel MPI's launcher, which
+    /// shares memory between ranks of a host whatever it is told, starts each rank on a host of its own, and MPICH's [`OF_A_PROXY`] of them.
+    pub fn command_here(&self, rank: &[OsString], files: &Path, agent: &Path) -> Result<Command> {
         if self.ranks == 0 || self.program.is_empty() {
             return Err(Error::BadJob("an MPI job has ranks and a program".into()));
         }
         let mut command = Command::new(self.launcher()?);
         let ranks = self.ranks.to_string();
-        let hosts = (0..self.ranks).map(|host| format!("h{host}")).collect::<Vec<_>>().join(",");
-        let agent = agent.to_string_lossy();
+        let files = files.to_string_lossy();
+        let hydra = |per_host: usize| {
+            let hosts: Vec<_> = (0..self.ranks.div_ceil(per_host)).map(|host| format!("h{host}")).collect();
+            self.hydra_words(agent, &hosts, per_host)
+        };
+        let open_mpi = |crowd: &[&str], directory: [&str; 2]| {
+            let words = [&["-np", &ranks], crowd, &["--bind-to", "none"], &directory, &[&files]].concat();
+            words.iter().map(OsString::from).collect()
+        };
         command.args(match self.mpi {
-            Mpi::OpenMpi5 => vec!["-np", &ranks, "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"],
-            Mpi::OpenMpi4 => vec!["-np", &ranks, "--oversubscribe", "--bind-to", "none"],
-            Mpi::Mpich => vec!["-launcher", "fork", "-n", &ranks],
-            Mpi::Intel => vec![
-                "-bootstrap",
-                "ssh",
-                "-bootstrap-exec",
-                &agent,
-                "-hosts",
-                &hosts,
-                "-ppn",
-                "1",
-                "-n",
-                &ranks,
-            ],
+            Mpi::OpenMpi5 => open_mpi(&["--map-by", ":OVERSUBSCRIBE"], ["--prtemca", "prte_tmpdir_base"]),
+            Mpi::OpenMpi4 => open_mpi(&["--oversubscribe"], ["--mca", "orte_tmpdir_base"]),
+            Mpi::Mpich => hydra(OF_A_PROXY),
+            Mpi::Intel => hydra(1),
         });
         command.args(&self.options).args(rank).args(&self.program);
         command.envs(self.variables().into_iter().filter(|(name, _)| *name != "SRD_ADDR"));
         Ok(command)
+    }
+
+    /// Whether the program is one of this MPI's, as far as its libraries tell: scripts load theirs later.
+    pub fn check_program(&self) -> Result<()> {
+        let variables = self.variables();
+        let path = variables.iter().find(|(name, _)| *name == "PATH").map(|(_, path)| path.clone());
+        let found = self.program.first().and_then(|program| {
+            let here = std::env::current_dir().unwrap_or_default();
+            which::which_in(program, path.or_else(|| std::env::var_os("PATH")), here).ok()
+        });
+        let Some(program) = found else { return Ok(()) }; // the launcher says so
+        let listed = Command::new("ldd").arg(&program).envs(variables).output();
+        let listed =
+            listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        let (others, launcher, names) = match self.mpi {
+            Mpi::OpenMpi5 | Mpi::OpenMpi4 => (&MPICH[..], "Open MPI", "--mpi mpich, or --mpi impi"),
+            Mpi::Mpich => (&OPEN_MPI[..], "MPICH", "--mpi ompi, or --mpi debian"),
+            Mpi::Intel => (&OPEN_MPI[..], "Intel MPI", "--mpi ompi, or --mpi debian"),
+        };
+        let mut libraries = listed.lines().filter_map(|line| line.split_whitespace().next());
+        let Some(library) = libraries.find(|library| others.contains(library)) else { return Ok(()) };
+        Err(Error::BadJob(format!(
+            "{} is linked with {library} of another MPI, and {launcher} is to start it\n  \
+             take the MPI that it was built with: {names}",
+            program.display(),
+        )))
     }
 
     /// What `srd run` puts under the program.
@@ -291,16 +321,20 @@ impl MpiJob {
     }
 
     fn hydra(&self, line: &mut Vec<OsString>, agent: &Path, hosts: &[Host]) {
-        let names: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
+        let names: Vec<_> = hosts.iter().map(|host| host.name.clone()).collect();
+        line.extend(self.hydra_words(agent, &names, self.per_host(hosts)));
+    }
+
+    /// So many ranks on each of these hosts, by the launcher of MPICH and of Intel MPI.
+    fn hydra_words(&self, agent: &Path, hosts: &[String], per_host: usize) -> Vec<OsString> {
         let (launcher, program) = match self.mpi {
             Mpi::Intel => ("-bootstrap", "-bootstrap-exec"),
             _ => ("-launcher", "-launcher-exec"),
         };
-        let (per_host, ranks) = (self.per_host(hosts).to_string(), self.ranks.to_string());
-        let agent = agent.to_string_lossy();
-        let words =
-            [launcher, "ssh", program, &agent, "-hosts", &names.join(","), "-ppn", &per_host, "-n", &ranks];
-        line.extend(words.iter().map(OsString::from));
+        let (agent, hosts) = (agent.to_string_lossy(), hosts.join(","));
+        let (per_host, ranks) = (per_host.to_string(), self.ranks.to_string());
+        let words = [launcher, "ssh", program, &agent, "-hosts", &hosts, "-ppn", &per_host, "-n", &ranks];
+        words.iter().map(OsString::from).collect()
     }
 }
 

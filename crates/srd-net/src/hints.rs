@@ -2,6 +2,7 @@
 
 use crate::address::is_private;
 use crate::log::{self, Kind};
+use crate::simulated;
 use srd_wire::codec::DecodeError;
 use srd_wire::seal::OpenError;
 use srd_wire::{Gid, InstanceAddr, Nanos};
@@ -40,6 +41,11 @@ pub fn silent(peer: InstanceAddr, here: bool, answered_before: bool, timeout: Na
         STOPPED.warn(format_args!(
             "{peer} has stopped answering; if it does not go on within {limit} s, messages to it fail \
              (SRD_PEER_TIMEOUT_S)"
+        ));
+    } else if simulated::known().is_some() {
+        NOT_THERE.warn(format_args!(
+            "{peer} does not answer. Does its process live, and is there a way to it in the simulated fabric, in spite of its faults? \
+             After {limit} s of simulated time messages to it fail (SRD_PEER_TIMEOUT_S)"
         ));
     } else if here {
         NOT_HERE.warn(format_args!(

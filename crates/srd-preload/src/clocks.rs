@@ -1,22 +1,24 @@
 //! Clocks and sleeps of the C library.
 #![allow(unsafe_code)]
 
+use crate::own::{end_if_cancelled, nanoseconds, own};
 use crate::process::{channel, origin};
-use crate::real;
-use crate::thread;
+use crate::{real, thread};
 use libc::{c_int, c_uint, c_void, clockid_t, time_t, timespec, timeval, useconds_t};
 
 const SECOND: u64 = 1_000_000_000;
+
+own!(own_nanosleep, c"nanosleep", None, (span: *const timespec, left: *mut timespec));
+own!(own_clock_nanosleep, c"clock_nanosleep", None,
+    (clock: clockid_t, flags: c_int, span: *const timespec, left: *mut timespec));
+own!(own_usleep, c"usleep", None, (microseconds: useconds_t));
+own!(own_sleep, c"sleep", None, (seconds: c_uint));
 
 /// What a clock shows to a thread that takes part.
 fn shown(id: clockid_t) -> Option<u64> {
     channel()?;
     let origin = origin(id)?;
     Some(origin + thread::look_at_clock()?)
-}
-
-fn nanoseconds(time: &timespec) -> u64 {
-    (time.tv_sec as u64).saturating_mul(SECOND).saturating_add(time.tv_nsec as u64)
 }
 
 /// `clock_gettime(2)`.
@@ -67,8 +69,13 @@ pub unsafe extern "C" fn time(out: *mut time_t) -> time_t {
     seconds
 }
 
-fn is_time(time: &timespec) -> bool {
-    time.tv_sec >= 0 && (0..SECOND as i64).contains(&time.tv_nsec)
+/// Sleeps in the simulation; a thread that is cancelled meanwhile ends there. False if the calling one takes no part.
+fn sleep_there(span: u64) -> bool {
+    let slept = thread::sleep(span);
+    if slept {
+        end_if_cancelled();
+    }
+    slept
 }
 
 /// `nanosleep(2)`.
@@ -76,13 +83,11 @@ fn is_time(time: &timespec) -> bool {
 /// # Safety
 /// As that.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nanosleep(span: *const timespec, left: *mut timespec) -> c_int {
+pub unsafe extern "C-unwind" fn nanosleep(span: *const timespec, left: *mut timespec) -> c_int {
     // SAFETY: the caller's promise.
-    let given = unsafe { span.as_ref() };
-    match given.filter(|span| is_time(span)) {
-        Some(span) if thread::sleep(nanoseconds(span)) => 0,
-        // SAFETY: the kernel checks the pointers.
-        _ => unsafe { libc::syscall(libc::SYS_nanosleep, span, left) as c_int },
+    match unsafe { span.as_ref() }.and_then(nanoseconds) {
+        Some(span) if sleep_there(span) => 0,
+        _ => own_nanosleep(span, left),
     }
 }
 
@@ -91,27 +96,24 @@ pub unsafe extern "C" fn nanosleep(span: *const timespec, left: *mut timespec) -
 /// # Safety
 /// As that.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clock_nanosleep(
+pub unsafe extern "C-unwind" fn clock_nanosleep(
     id: clockid_t,
     flags: c_int,
     span: *const timespec,
     left: *mut timespec,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let given = unsafe { span.as_ref() }.filter(|span| is_time(span));
-    if let (Some(span), Some(origin), true) = (given, origin(id), thread::takes_part()) {
-        let span = nanoseconds(span);
+    let given = unsafe { span.as_ref() }.and_then(nanoseconds);
+    if let (Some(given), Some(origin)) = (given, origin(id)) {
         let span = match flags & libc::TIMER_ABSTIME {
-            0 => span,
-            _ => span.saturating_sub(origin + thread::local()),
+            0 => given,
+            _ => given.saturating_sub(origin + thread::local()),
         };
-        thread::sleep(span);
-        return 0;
+        if sleep_there(span) {
+            return 0;
+        }
     }
-    // SAFETY: the kernel checks the pointers. The call gives its error as a negative number.
-    let returned = unsafe { libc::syscall(libc::SYS_clock_nanosleep, id, flags, span, left) };
-    // SAFETY: as every thread may.
-    if returned < 0 { unsafe { *libc::__errno_location() } } else { 0 }
+    own_clock_nanosleep(id, flags, span, left)
 }
 
 /// `sched_yield(2)`: to a thread that takes part nothing, since nobody else may run.
@@ -119,37 +121,24 @@ pub unsafe extern "C" fn clock_nanosleep(
 pub extern "C" fn sched_yield() -> c_int {
     match thread::takes_part() {
         true => 0,
-        // SAFETY: it takes nothing.
-        false => unsafe { libc::syscall(libc::SYS_sched_yield) as c_int },
+        false => real::give_way(),
     }
 }
 
 /// `usleep(3)`.
 #[unsafe(no_mangle)]
-pub extern "C" fn usleep(microseconds: useconds_t) -> c_int {
-    if !thread::sleep(u64::from(microseconds) * 1000) {
-        let span = timespec {
-            tv_sec: (microseconds / 1_000_000) as time_t,
-            tv_nsec: i64::from(microseconds % 1_000_000) * 1000,
-        };
-        // SAFETY: the time is there; what is left of it nobody asks.
-        return unsafe {
-            libc::syscall(libc::SYS_nanosleep, &span, std::ptr::null_mut::<timespec>()) as c_int
-        };
+pub extern "C-unwind" fn usleep(microseconds: useconds_t) -> c_int {
+    match sleep_there(u64::from(microseconds) * 1000) {
+        true => 0,
+        false => own_usleep(microseconds),
     }
-    0
 }
 
 /// `sleep(3)`.
 #[unsafe(no_mangle)]
-pub extern "C" fn sleep(seconds: c_uint) -> c_uint {
-    if !thread::sleep(u64::from(seconds) * SECOND) {
-        let mut span = timespec { tv_sec: seconds as time_t, tv_nsec: 0 };
-        let left: *mut timespec = &mut span;
-        // SAFETY: the kernel may write what is left where it has read the time.
-        if unsafe { libc::syscall(libc::SYS_nanosleep, left, left) } != 0 {
-            return span.tv_sec as c_uint + c_uint::from(span.tv_nsec >= SECOND as i64 / 2);
-        }
+pub extern "C-unwind" fn sleep(seconds: c_uint) -> c_uint {
+    match sleep_there(u64::from(seconds) * SECOND) {
+        true => 0,
+        false => own_sleep(seconds) as c_uint,
     }
-    0
 }

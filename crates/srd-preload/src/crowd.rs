@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 static STIRS: AtomicU64 = AtomicU64::new(0);
 /// Of each thread, at which of those its polls have been in vain often enough; one more than that.
 static IDLE_SINCE: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+/// Polls of all threads that have been in vain since there were so many of those.
+static IN_VAIN: AtomicU32 = AtomicU32::new(0);
+static IN_VAIN_AT: AtomicU64 = AtomicU64::new(0);
 /// Threads that get a processor only when nobody else wants one, and how many they are.
 static BACK: [AtomicBool; SLOTS] = [const { AtomicBool::new(false) }; SLOTS];
 static BEHIND: AtomicU32 = AtomicU32::new(0);
@@ -17,6 +20,14 @@ static BEHIND: AtomicU32 = AtomicU32::new(0);
 /// How often something has been done that threads may poll for.
 pub fn stirs() -> u64 {
     STIRS.load(Ordering::Acquire)
+}
+
+/// One more poll has been in vain when there were so many of those. How many have been since.
+pub fn count_in_vain(stirs: u64) -> u32 {
+    if IN_VAIN_AT.swap(stirs, Ordering::AcqRel) != stirs {
+        IN_VAIN.store(0, Ordering::Release);
+    }
+    IN_VAIN.fetch_add(1, Ordering::AcqRel) + 1
 }
 
 /// A thread has polled in vain when there were so many of those.

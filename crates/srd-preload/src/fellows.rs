@@ -5,8 +5,8 @@
 use crate::{crowd, thread};
 use libc::pthread_t;
 use srd_virtual::Kind;
-use srd_virtual::layout::{Channel, NEVER, SLOTS};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use srd_virtual::layout::{Channel, SLOTS, Status};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a thread waits for.
@@ -14,10 +14,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub enum For {
     /// The lock at this address.
     Lock(usize),
-    /// The condition at this address.
-    Condition(usize),
+    /// The condition or the semaphore at this address.
+    Signal(usize),
     /// The end of the thread in this slot.
     End(usize),
+}
+
+/// How a wait has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// What was waited for has come.
+    Come,
+    /// It has not, and it is too late.
+    TooLate,
+    /// Neither: to be tried again, if the thread has not been cancelled.
+    Early,
 }
 
 /// Who waits for what.
@@ -34,6 +45,8 @@ static FOR_LOCKS: AtomicU32 = AtomicU32::new(0);
 static FOR_ANYTHING: AtomicU32 = AtomicU32::new(0);
 /// The C library's name of the thread in each slot.
 static THREADS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+/// Threads that somebody has cancelled since they last waited.
+static CANCELLED: [AtomicBool; SLOTS] = [const { AtomicBool::new(false) }; SLOTS];
 
 fn waiting() -> MutexGuard<'static, Waiting> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
@@ -59,6 +72,7 @@ impl Waiting {
 
 /// The calling thread is that of the slot.
 pub fn began(at: usize) {
+    CANCELLED[at].store(false, Ordering::Release);
     // SAFETY: it takes nothing and cannot fail.
     THREADS[at].store(unsafe { libc::pthread_self() }, Ordering::Release);
 }
@@ -68,23 +82,58 @@ pub fn ended(channel: &Channel, at: usize, free: impl FnOnce()) {
     let mut waiting = waiting();
     THREADS[at].store(0, Ordering::Release);
     free();
+    waiting.waiters.retain(|(_, waiter)| *waiter != at);
+    waiting.kept.retain(|(_, keeper)| *keeper != at);
     while waiting.wake(channel, For::End(at)).is_some() {}
 }
 
-/// Waits for the end of a thread, if that takes part.
-pub fn await_end(thread: pthread_t) {
-    let Some((_, own)) = thread::number() else { return };
+/// The slot of a thread, if that takes part.
+fn slot_of(thread: pthread_t) -> Option<usize> {
+    THREADS.iter().position(|of| of.load(Ordering::Acquire) == thread)
+}
+
+/// Waits for the end of a thread until a time. It has come if that takes no part.
+pub fn await_end(thread: pthread_t, until: u64) -> Ended {
+    let Some((channel, own)) = thread::number() else { return Ended::Come };
     thread::want_turn();
-    loop {
-        let guard = waiting();
-        let other = THREADS.iter().position(|of| of.load(Ordering::Acquire) == thread);
-        let Some(at) = other.filter(|at| *at != own) else { return };
-        lie_down(guard, For::End(at), own, false, NEVER);
+    let guard = waiting();
+    match slot_of(thread).filter(|at| *at != own) {
+        None => Ended::Come,
+        Some(_) if channel.now.load(Ordering::Acquire) >= until => Ended::TooLate,
+        Some(at) => {
+            lie_down(guard, For::End(at), own, false, until);
+            Ended::Early
+        }
     }
+}
+
+/// Somebody has cancelled a thread: if it waits, it wakes.
+pub fn cancelled(thread: pthread_t) {
+    let Some(channel) = crate::process::channel() else { return };
+    let waiting = waiting();
+    let Some(at) = slot_of(thread) else { return };
+    CANCELLED[at].store(true, Ordering::Release);
+    let slot = &channel.slots()[at];
+    // In its call of MPI it polls once more, and waits again.
+    if slot.status() == Status::Parked && slot.waits_for().0 != Kind::Together {
+        slot.set_wait(Kind::Want, 0);
+    }
+    drop(waiting);
+    tell();
+}
+
+/// Whether somebody has cancelled the thread of that slot since it was last asked: then it does not wait once more, whether it lets that happen
+/// or not.
+pub fn is_cancelled(at: usize) -> bool {
+    CANCELLED[at].swap(false, Ordering::AcqRel)
 }
 
 /// The calling thread waits for that until somebody wakes it, or a time; `first`: before others. Whether somebody has.
 fn lie_down(mut waiting: MutexGuard<'_, Waiting>, what: For, own: usize, first: bool, until: u64) -> bool {
+    if is_cancelled(own) {
+        waiting.count();
+        return false;
+    }
     let place = if first { 0 } else { waiting.waiters.len() };
     waiting.waiters.insert(place, (what, own));
     waiting.count();
@@ -98,8 +147,8 @@ fn lie_down(mut waiting: MutexGuard<'_, Waiting>, what: For, own: usize, first: 
     waiting.waiters.len() == before
 }
 
-/// Takes a lock that others may hold: `try_it` tries, and says `libc::EBUSY` if so.
-pub fn lock(lock: usize, try_it: impl Fn() -> i32) -> i32 {
+/// Takes a lock that others may hold, until a time: `try_it` tries, and says `libc::EBUSY` if so.
+pub fn lock(lock: usize, until: u64, try_it: impl Fn() -> i32) -> i32 {
     if FOR_LOCKS.load(Ordering::SeqCst) == 0 {
         let tried = try_it();
         if tried != libc::EBUSY {
@@ -125,12 +174,33 @@ pub fn lock(lock: usize, try_it: impl Fn() -> i32) -> i32 {
                 waiting.wake(channel, For::Lock(lock));
             }
         }
+        if channel.now.load(Ordering::Acquire) >= until {
+            waiting.count();
+            return libc::ETIMEDOUT;
+        }
         if !crowd::is_idle(own) {
             // Whoever holds it may lie there until a packet comes.
             channel.stirred.store(1, Ordering::Release);
         }
-        lie_down(waiting, For::Lock(lock), own, was_kept, NEVER);
+        lie_down(waiting, For::Lock(lock), own, was_kept, until);
     }
+}
+
+/// Takes one of a semaphore's, until a time: `try_it` tries, and says whether there was one.
+pub fn take(semaphore: usize, until: u64, try_it: impl Fn() -> bool) -> Ended {
+    let come = |yes| if yes { Ended::Come } else { Ended::TooLate };
+    let Some((channel, own)) = thread::number() else { return come(try_it()) };
+    thread::want_turn();
+    let waiting = waiting();
+    // Whoever gives one from now on looks who waits.
+    FOR_ANYTHING.fetch_add(1, Ordering::SeqCst);
+    let taken = try_it();
+    if taken || channel.now.load(Ordering::Acquire) >= until {
+        waiting.count();
+        return come(taken);
+    }
+    lie_down(waiting, For::Signal(semaphore), own, false, until);
+    Ended::Early
 }
 
 /// A lock has been let go of.
@@ -158,17 +228,21 @@ fn tell() {
     }
 }
 
-/// Waits for a condition until a time; `unlock` lets go of its lock. Whether it was signalled.
-pub fn await_condition(condition: usize, lock: usize, unlock: impl FnOnce(), until: u64) -> bool {
-    let Some((_, own)) = thread::number() else { return true };
+/// Waits for a condition until a time; `unlock` lets go of its lock.
+pub fn await_condition(condition: usize, lock: usize, unlock: impl FnOnce(), until: u64) -> Ended {
+    let Some((channel, own)) = thread::number() else { return Ended::Early };
     thread::want_turn();
     let mut waiting = waiting();
     unlock();
     give(&mut waiting, lock);
-    lie_down(waiting, For::Condition(condition), own, false, until)
+    match lie_down(waiting, For::Signal(condition), own, false, until) {
+        true => Ended::Come,
+        false if channel.now.load(Ordering::Acquire) >= until => Ended::TooLate,
+        false => Ended::Early,
+    }
 }
 
-/// A condition is signalled: to one, or to all.
+/// A condition is signalled, or a semaphore gets one more: to one who waits, or to all.
 #[inline]
 pub fn signalled(condition: usize, all: bool) {
     if FOR_ANYTHING.load(Ordering::SeqCst) == 0 {
@@ -176,7 +250,7 @@ pub fn signalled(condition: usize, all: bool) {
     }
     let Some(channel) = crate::process::channel() else { return };
     let mut waiting = waiting();
-    while waiting.wake(channel, For::Condition(condition)).is_some() {
+    while waiting.wake(channel, For::Signal(condition)).is_some() {
         tell();
         if !all {
             return;

@@ -6,18 +6,21 @@
 //! MPI's beginning and end are noted, too (`mpi.rs`): between them two runs see the same times. Threads that have nothing to do with the provider, such as those of launchers' libraries, keep the time of
 //! the machine.
 //!
-//! Threads that call MPI at once wait for each other in the simulation, too (`locks.rs`, `fellows.rs`, `crowd.rs`).
+//! Threads that call MPI at once wait for each other in the simulation, too, and every thread that takes part does so until a time
+//! (`locks.rs`, `births.rs`, `fellows.rs`, `crowd.rs`). What stands behind a function here is found by name (`own.rs`).
 //!
-//! Not covered: barriers, semaphores and read-write locks of threads, timers (`timerfd`, `setitimer`), and calls that a program makes
+//! Not covered: barriers and untimed read-write locks of threads, timers (`timerfd`, `setitimer`), and calls that a program makes
 //! without the C library.
 #![deny(unsafe_code)]
 
 mod api;
+mod births;
 mod clocks;
 mod crowd;
 mod fellows;
 mod locks;
 mod mpi;
+mod own;
 mod process;
 mod real;
 mod thread;

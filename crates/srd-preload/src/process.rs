@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use crate::real;
-use srd_virtual::layout::{Channel, Hall, MAGIC, Place, map_channel, map_hall};
+use srd_virtual::futex;
+use srd_virtual::layout::{Channel, Hall, Kind, MAGIC, Place, map_channel, map_hall};
 use srd_virtual::{RANK_VARIABLE, WORLD_VARIABLE};
 use std::fs::File;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -52,10 +53,17 @@ extern "C" fn forget() {
     CHANNEL.store(std::ptr::null_mut(), Ordering::Release);
 }
 
+/// The process ends, and takes no part any more. Nor do its threads: whoever ends them now, the device's among them, waits for them.
 extern "C" fn end() {
     let Some(channel) = channel() else { return };
+    begin_clocks(channel);
+    forget();
     channel.ended.store(1, Ordering::Release);
     crate::thread::leave_for_good(channel);
+    for slot in channel.slots().iter().filter(|slot| slot.waits_for().0 != Kind::Fellow) {
+        slot.word.store(1, Ordering::Release);
+        futex::wake(&slot.word);
+    }
 }
 
 /// From now on clocks go on from what the machine's show, as the simulation's does.
@@ -63,6 +71,14 @@ pub fn begin_clocks(channel: &Channel) {
     let now = channel.now.load(Ordering::Acquire);
     MONOTONIC.store(real::clock(libc::CLOCK_MONOTONIC) - now, Ordering::Relaxed);
     REAL.store(real::clock(libc::CLOCK_REALTIME) - now, Ordering::Relaxed);
+}
+
+/// The simulation's time, and what has passed on the machine since the process has no place any more.
+pub fn now() -> u64 {
+    match channel() {
+        Some(channel) => channel.now.load(Ordering::Acquire),
+        None => real::clock(libc::CLOCK_MONOTONIC) - MONOTONIC.load(Ordering::Relaxed),
+    }
 }
 
 /// Takes the place that the environment names.

@@ -31,9 +31,9 @@ pub fn give_up(why: &str) -> ! {
 }
 
 /// Lets others have the processor.
-pub fn give_way() {
+pub fn give_way() -> c_int {
     // SAFETY: it takes nothing.
-    unsafe { libc::syscall(libc::SYS_sched_yield) };
+    unsafe { libc::syscall(libc::SYS_sched_yield) as c_int }
 }
 
 /// Whether a thread of this process gets a processor only when nobody else wants one.

@@ -22,7 +22,7 @@ const LONGEST: u64 = 1_000_000;
 const PART: u64 = 16;
 
 /// So many polls in a row must have found nothing before a thread waits: after one that has found something a program polls once more, and
-/// every queue that it has, and Open MPI does some of its work at every eighth of its polls only.
+/// every queue that it has, and Open MPI does some of its work at every eighth of its polls only. Polls of its fellows count, too.
 const VAIN: u32 = 10;
 
 /// So often it goes on nevertheless while another thread waits for a lock.
@@ -46,8 +46,6 @@ struct Notes {
     looks_now: Cell<u32>,
     /// When the first of the polls was that have found nothing.
     in_vain_since: Cell<u64>,
-    /// Polls in a row that have found nothing, while nothing else has happened.
-    vain: Cell<u32>,
     /// What [`STIRS`] was at the last of them.
     stirs: Cell<u64>,
     /// So often it has gone on since though its polls are in vain, for one that waits for a lock.
@@ -58,18 +56,20 @@ struct Notes {
     computed: Cell<u64>,
 }
 
-impl Drop for Notes {
+/// A thread's slot is nobody's when it ends. The first thread's stays: when the process ends, handlers use the device behind its destructors.
+struct Leaves;
+
+impl Drop for Leaves {
     fn drop(&mut self) {
-        let at = self.slot.replace(NOBODY);
-        if at != NOBODY
-            && let Some(channel) = process::channel()
-        {
+        if let Some((channel, at)) = number() {
+            let _ = NOTES.try_with(|notes| notes.slot.set(NOBODY));
             free(channel, at);
         }
     }
 }
 
 thread_local! {
+    static LEAVES: Leaves = const { Leaves };
     static NOTES: Notes = const {
         Notes {
             slot: Cell::new(NOBODY),
@@ -77,7 +77,6 @@ thread_local! {
             looks: Cell::new(0),
             looks_now: Cell::new(0),
             in_vain_since: Cell::new(NEVER),
-            vain: Cell::new(0),
             stirs: Cell::new(0),
             gone_on: Cell::new(0),
             acts: Cell::new(0),
@@ -166,6 +165,9 @@ pub fn take(channel: &'static Channel, at: usize) -> Option<(&'static Channel, &
     slot.thread.store(real::thread(), Ordering::Release);
     fellows::began(at);
     NOTES.try_with(|notes| notes.slot.set(at)).ok()?;
+    if real::thread() != std::process::id() {
+        LEAVES.try_with(|_| ()).ok()?;
+    }
     #[cfg(target_arch = "x86_64")]
     if channel.covers_counter != 0 {
         crate::tsc::cover_thread();
@@ -184,6 +186,11 @@ pub fn join_as_card() {
 #[inline]
 pub fn has_fellows() -> bool {
     MEMBERS.load(Ordering::Relaxed) > 1 && mpi::phase() == Phase::Running && takes_part()
+}
+
+/// Whether the calling thread waits for times of the simulation's: clocks show it those.
+pub fn waits_in_simulation() -> bool {
+    mpi::phase() == Phase::Running && takes_part()
 }
 
 /// Whether the calling thread has the turn.
@@ -253,6 +260,7 @@ pub fn stay(kind: Kind, until: u64) {
     if slot.waits_for().0 == Kind::Want
         && !matches!(kind, Kind::Want | Kind::Fellow)
         && (until == NEVER || until > channel.now.load(Ordering::Acquire))
+        && !fellows::is_cancelled(at)
     {
         return park(kind, until);
     }
@@ -336,6 +344,24 @@ fn account(channel: &Channel, cost: u64) {
     catch_up(channel);
 }
 
+/// The calling thread's clock, with what it has computed on it; 0 if it does not take part.
+pub fn computed() -> u64 {
+    if let Some((channel, _)) = own()
+        && mpi::phase() == Phase::Running
+    {
+        account(channel, 0);
+    }
+    local()
+}
+
+/// The calling thread has waited for something that was so at this time. False if it does not take part.
+pub fn has_come_to(time: u64) -> bool {
+    let Some((channel, _)) = own() else { return false };
+    let _ = NOTES.try_with(|notes| notes.local.set(notes.local.get().max(time)));
+    account(channel, 0);
+    true
+}
+
 /// Waits for the world, if the thread is ahead of it.
 fn catch_up(channel: &Channel) {
     let local = NOTES.try_with(|notes| notes.local.get()).unwrap_or(0);
@@ -393,22 +419,21 @@ pub fn polled(found: bool) {
         notes.acts.set(notes.acts.get().saturating_sub(1));
         let stirs = crowd::stirs();
         if found || notes.stirs.replace(stirs) != stirs {
-            notes.vain.set(0); // others may have done meanwhile what it polls for
-            notes.gone_on.set(0);
+            notes.gone_on.set(0); // others may have done meanwhile what it polls for
         }
         if found {
             notes.in_vain_since.set(NEVER);
             notes.looks.set(0);
             return None;
         }
-        notes.vain.set(notes.vain.get() + 1);
+        let of_all = crowd::count_in_vain(stirs);
         if channel.crowded.load(Ordering::Acquire) != 0 {
             crowd::polled_in_vain(at, stirs);
             if !crowd::is_over(channel, at) {
                 return None;
             }
         }
-        if notes.vain.get() < VAIN {
+        if of_all < VAIN {
             return None;
         }
         crowd::polled_in_vain(at, stirs);

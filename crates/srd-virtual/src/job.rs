@@ -1,5 +1,7 @@
 //! What can be seen of a job's processes from outside: whether any of them still does something by itself.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -8,19 +10,22 @@ use std::time::{Duration, Instant};
 /// How long the list of processes is believed.
 const LIST_FOR: Duration = Duration::from_millis(20);
 
+/// For so long a program that a rank has started is waited for, even if it sleeps: the rank may wait for what it says.
+const LET_FINISH: Duration = Duration::from_secs(10);
+/// So long it may take until killed processes are gone; one that waits for a disk goes later.
+const LONGEST_END: Duration = Duration::from_secs(2);
+
 /// The processes that descend from this one.
 #[derive(Debug, Default)]
 pub struct Job {
     /// By process, and when it was made.
     processes: BTreeSet<u32>,
     listed: Option<Instant>,
+    /// Programs that ranks have started and wait for, and since when that is known.
+    awaited: BTreeMap<u32, Instant>,
     /// Processor time of those that were seen busy since all were quiet, as it was then.
     busy: BTreeMap<u32, u64>,
 }
-
-/// Processor time that a process uses while it is waited for until nobody waits for it any more, in ticks of 10 ms: one that waits for a core
-/// itself uses none.
-const RESTLESS: u64 = 100;
 
 /// A `stat` file's fields from the third on (proc(5)).
 fn fields(stat: &str) -> Option<impl Iterator<Item = &str>> {
@@ -85,6 +90,19 @@ fn is_quiet(process: u32) -> bool {
 }
 
 impl Job {
+    /// Whether a program runs that this process has started, and may wait for.
+    pub fn awaits_a_program(&mut self, process: u32) -> bool {
+        let tasks = format!("/proc/{process}/task");
+        let mut children = Vec::new();
+        for thread in numbers(&tasks) {
+            let line = fs::read_to_string(format!("{tasks}/{thread}/children")).unwrap_or_default();
+            children.extend(line.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        }
+        children.into_iter().any(|child| {
+            is_alive(child) && self.awaited.entry(child).or_insert_with(Instant::now).elapsed() < LET_FINISH
+        })
+    }
+
     /// Whether no thread does anything by itself, but those of processes of which `but` is true.
     pub fn is_quiet(&mut self, but: &dyn Fn(u32) -> bool) -> bool {
         self.list_now_and_then();
@@ -95,12 +113,13 @@ impl Job {
         quiet
     }
 
-    /// The processes that have done something by themselves for a second of processor time since [`Job::is_quiet`] was last true.
-    pub fn restless(&mut self, but: &dyn Fn(u32) -> bool) -> Vec<u32> {
+    /// The processes that have done something by themselves for so many ticks (10 ms) of processor time since [`Job::is_quiet`] was last true. One
+    /// that waits for a core uses none.
+    pub fn restless(&mut self, most: u64, but: &dyn Fn(u32) -> bool) -> Vec<u32> {
         let busy = self.processes.iter().copied().filter(|process| !but(*process) && !is_quiet(*process));
         let used = busy.filter_map(|process| Some((process, ticks(&format!("/proc/{process}/stat"))?)));
         let restless =
-            used.filter(|(process, used)| used - *self.busy.entry(*process).or_insert(*used) >= RESTLESS);
+            used.filter(|(process, used)| used - *self.busy.entry(*process).or_insert(*used) >= most);
         restless.map(|(process, _)| process).collect()
     }
 
@@ -128,15 +147,20 @@ impl Job {
         self.listed = Some(Instant::now());
     }
 
-    /// All of them end now.
+    /// All of them end now, and those that they still make meanwhile.
     pub fn kill(&mut self) {
-        self.list();
-        for process in &self.processes {
-            // It fails only for one that has ended.
-            let _ = nix::sys::signal::kill(
-                nix::unistd::Pid::from_raw(*process as i32),
-                nix::sys::signal::Signal::SIGKILL,
-            );
+        let began = Instant::now();
+        while began.elapsed() < LONGEST_END {
+            self.list();
+            self.processes.retain(|process| is_alive(*process));
+            if self.processes.is_empty() {
+                return;
+            }
+            for process in &self.processes {
+                // It fails only for one that has ended.
+                let _ = kill(Pid::from_raw(*process as i32), Signal::SIGKILL);
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }

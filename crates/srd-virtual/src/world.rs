@@ -7,16 +7,23 @@ use crate::layout::{
     Channel, Compute, Hall, Head, Kind, NEVER, Phase, Place, Slot, Status, file_bytes, map_channel,
     write_hall,
 };
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a turn may last before it is looked what the process does.
 const LOOK_AFTER: Duration = Duration::from_millis(2);
-/// How long it may last, without a call, before threads of the same process that poll go on, too.
+/// How often it is looked whether a process lives that has no turn.
+const LOOK_WHETHER_ALIVE: Duration = Duration::from_millis(50);
+/// How long it may last, without a call, before threads of the same process that poll go on, too: in a process in which one has spun before.
 const CROWD_AFTER: Duration = Duration::from_micros(200);
+/// The same in others: so many ticks of 10 ms of processor time, that a long turn is not taken for one that spins.
+const SPINS_FOR: u64 = 2;
 /// A thread that computes is left alone for so many ticks of 10 ms, if others want the turn.
 const LET_COMPUTE: u64 = 100;
 /// A processor's looks at a turn before it sleeps.
@@ -24,36 +31,23 @@ const SPINS: u32 = 50;
 /// The card takes more from the device when it holds no more than this.
 const LOW_BACKLOG: u32 = 1;
 
-/// The memory of all processes, which goes with this.
+/// The memory of all processes. It has no name in any directory, so nothing of it stays, however its processes end.
 #[derive(Debug)]
 pub struct World {
-    path: PathBuf,
     hall: &'static Hall,
     file: File,
 }
 
 impl World {
-    /// Makes it in `directory`, for processes at these places. `covers_counter`: as [`Channel::covers_counter`].
+    /// Makes it, for processes at these places. `covers_counter`: as [`Channel::covers_counter`].
     pub fn create(
-        directory: &Path,
         places: &[Place],
         compute: Compute,
         covers_counter: bool,
     ) -> io::Result<(World, Vec<Seat>)> {
-        let path = directory.join(format!("srd-sim-{}", std::process::id()));
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        let world = |hall, file| World { path: path.clone(), hall, file };
-        let made = (|| {
-            file.set_len(file_bytes(places.len() as u32))?;
-            write_hall(&file, places.len() as u32)
-        })();
-        let world = match made {
-            Ok(hall) => world(hall, file),
-            Err(error) => {
-                let _ = std::fs::remove_file(&path);
-                return Err(error);
-            }
-        };
+        let file = File::from(memfd_create("srd-sim", MFdFlags::MFD_CLOEXEC)?);
+        file.set_len(file_bytes(places.len() as u32))?;
+        let world = World { hall: write_hall(&file, places.len() as u32)?, file };
         let seats = places.iter().zip(0..).map(|(place, number)| {
             let channel = map_channel(&world.file, number)?;
             // SAFETY: it has just been mapped, stays, and nobody else has it yet.
@@ -62,15 +56,15 @@ impl World {
             channel.compute = compute;
             channel.covers_counter = covers_counter.into();
             channel.due.store(NEVER, Ordering::Relaxed);
-            Ok(Seat { channel, state: State::Absent })
+            Ok(Seat { channel, state: State::Absent, spins: Cell::new(false), alive_at: None })
         });
         let seats = seats.collect::<io::Result<_>>()?;
         Ok((world, seats))
     }
 
-    /// Its file.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Where others open it, while this process lives.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
     /// Counts how often somebody has wanted attention.
@@ -81,12 +75,6 @@ impl World {
     /// Waits until somebody wants it again, or for `at_most`.
     pub fn listen(&self, at_most: Duration) {
         futex::wait(&self.hall.bell, self.hall.bell.load(Ordering::Acquire), Some(at_most));
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 
@@ -119,6 +107,10 @@ pub enum Turn {
 pub struct Seat {
     channel: &'static mut Channel,
     state: State,
+    /// A thread has spun while others polled.
+    spins: Cell<bool>,
+    /// When it was last seen whether the process lives.
+    alive_at: Option<Instant>,
 }
 
 impl Seat {
@@ -134,11 +126,17 @@ impl Seat {
 
     /// How far its program is.
     pub fn phase(&self) -> Phase {
-        if self.state == State::Ended {
-            Phase::Ending
-        } else {
-            Phase::of(self.channel.phase.load(Ordering::Acquire))
-        }
+        if self.state == State::Ended { Phase::Ending } else { self.came_to() }
+    }
+
+    /// The same, of one that has ended, too: how far it came.
+    fn came_to(&self) -> Phase {
+        Phase::of(self.channel.phase.load(Ordering::Acquire))
+    }
+
+    /// Whether it has ended between MPI's beginning and its end.
+    pub fn has_left(&self) -> bool {
+        self.state == State::Ended && self.came_to() == Phase::Running
     }
 
     /// Whether it waits for the other ranks to be where it is.
@@ -159,10 +157,19 @@ impl Seat {
                 State::Ended
             }
             None => State::Absent,
-            Some(process) if !is_alive(process) => State::Ended,
+            Some(process) if self.has_died(process) => State::Ended,
             Some(_) => self.threads(),
         };
         self.state
+    }
+
+    /// Whether it was killed: it is looked now and then.
+    fn has_died(&mut self, process: u32) -> bool {
+        if self.alive_at.is_some_and(|at| at.elapsed() < LOOK_WHETHER_ALIVE) {
+            return false;
+        }
+        self.alive_at = Some(Instant::now());
+        !is_alive(process)
     }
 
     fn threads(&self) -> State {
@@ -318,7 +325,8 @@ impl Seat {
             let has_fellows = self.parked().any(|(_, kind, _)| matches!(kind, Kind::Poller | Kind::Want));
             let threads = turn.load(Ordering::Acquire);
             if threads > 0 {
-                futex::wait(turn, threads, Some(if has_fellows { CROWD_AFTER } else { LOOK_AFTER }));
+                let may_spin = has_fellows && self.spins.get();
+                futex::wait(turn, threads, Some(if may_spin { CROWD_AFTER } else { LOOK_AFTER }));
             }
             if over() {
                 return Turn::Over;
@@ -326,7 +334,7 @@ impl Seat {
             let process = self.channel.process.load(Ordering::Acquire);
             let asleep =
                 || self.running().all(|slot| sleeps(process, slot.thread.load(Ordering::Acquire))) && !over();
-            if has_fellows && began.elapsed() >= CROWD_AFTER && !asleep() {
+            if has_fellows && self.spins.get() && began.elapsed() >= CROWD_AFTER && !asleep() {
                 self.crowd();
             }
             if began.elapsed() < LOOK_AFTER {
@@ -339,7 +347,9 @@ impl Seat {
                 true => stuck(true) && asleep(),
                 false => {
                     let ticks = thread_ticks(process, slot.thread.load(Ordering::Acquire));
-                    ticks - *computed.get_or_insert(ticks) > LET_COMPUTE && stuck(false)
+                    let ticks = ticks - *computed.get_or_insert(ticks);
+                    self.spins.set(self.spins.get() || has_fellows && ticks >= SPINS_FOR);
+                    ticks > LET_COMPUTE && stuck(false)
                 }
             };
             if take {

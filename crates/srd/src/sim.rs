@@ -1,11 +1,13 @@
 //! `srd sim`: runs scenarios in the simulator, htsim's inputs among them, and sweeps of many.
 
 pub(crate) mod batch;
+mod guard;
 mod htsim;
 mod join;
 mod mpirun;
 pub(crate) mod recording;
 mod rivals;
+mod room;
 mod scenario;
 mod sweep;
 mod table;
@@ -49,6 +51,9 @@ enum Command {
     /// Start a process of such a program (a launcher does)
     #[command(hide = true)]
     Join(join::Args),
+    /// Run the launcher of such a program, and end all when the simulator ends
+    #[command(hide = true)]
+    Guard(guard::Args),
     /// Run a sweep: scenarios with one thing or another changed, for several seeds
     Sweep(sweep::Args),
 }
@@ -60,6 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(Command::Htsim(args)) => htsim::run(args),
         Some(Command::Mpirun(args)) => mpirun::run(args),
         Some(Command::Join(args)) => join::run(args),
+        Some(Command::Guard(args)) => guard::run(args),
         Some(Command::Sweep(args)) => sweep::run(args),
     }
 }

@@ -5,7 +5,8 @@
 //! Its behaviour is that of the consortium's own simulator, ultraethernet/uet-htsim (commit 40ccb0526bb6, `-sender_cc_only`),
 //! so that both can run the same inputs. Where it differs: a path that times out is the one that gets the bad marks, a NACK says
 //! which copy was cut, no RTS is sent after a timeout (every packet has a timeout of its own here), and receivers cannot tell
-//! where a packet was cut, so that a cut in front of the receiver counts against its path, too.
+//! where a packet was cut, so that a cut in front of the receiver counts against its path, too; short packets do not shorten the
+//! base round trip, which is a full packet's (docs/BASELINES.md); and a receiver that stays silent is given up.
 //!
 //! A data frame of `payload` bytes has `payload + 64` bytes where a frame costs nothing beside Ethernet's header, an ACK, a NACK,
 //! a probe and what is left of a cut packet 64.
@@ -176,9 +177,7 @@ impl Nscc {
         }
         // A program goes on where it was; flows come but once.
         if flow.idle() && flow.channel != Order::PROGRAM {
-            self.channels.remove(&(flow.to.0, flow.to.1, flow.channel));
-            self.flows[slot as usize] = None;
-            self.free.push(slot);
+            self.close(slot);
             return;
         }
         if !flow.ready && flow.may_send(rules) {
@@ -186,6 +185,24 @@ impl Nscc {
             self.ready.push_back(slot);
         }
         self.set_alarm(slot);
+    }
+
+    /// A connection ends.
+    fn close(&mut self, slot: u32) -> Option<Box<Sending>> {
+        let flow = self.flows[slot as usize].take()?;
+        self.channels.remove(&(flow.to.0, flow.to.1, flow.channel));
+        self.free.push(slot);
+        Some(flow)
+    }
+
+    /// A connection has failed, and all its messages with it. What its channel sends from now on has another one.
+    fn give_up(&mut self, slot: u32) {
+        let Some(flow) = self.close(slot) else { return };
+        if flow.ready {
+            self.ready.retain(|&other| other != slot);
+        }
+        let why = "no answer through five doublings of the timeout";
+        self.reports.extend(flow.flows().map(|flow| Report::Failed { flow, why }));
     }
 
     /// Sees to it that the process wakes when a connection wants to.
@@ -389,13 +406,19 @@ impl Transport for Nscc {
             let rules = self.rules;
             let Some(flow) = self.flow(slot, serial).filter(|flow| flow.alarm == at) else { continue };
             flow.alarm = Time::NEVER;
-            let timeouts = flow.time_out(&rules, now);
+            let mut timeouts = 0;
+            let goes_on = flow.time_out(&rules, now, &mut timeouts);
+            self.counts.timeouts += timeouts;
+            if !goes_on {
+                self.give_up(slot);
+                continue;
+            }
+            let Some(flow) = self.flow(slot, serial) else { continue };
             if let Some(number) = flow.probe(now) {
                 let (to, path, label) = (flow.to, flow.paths.next(), flow.label);
                 let port = flow.first_port + path;
                 self.control.push_back(Control { to, port, packet: Packet::Probe { label, number, path } });
             }
-            self.counts.timeouts += timeouts;
             self.attend(slot);
         }
     }

@@ -11,6 +11,12 @@ use std::collections::{BinaryHeap, VecDeque};
 
 /// Most packets from the first that is missing to the last that was sent: what the receiver must be able to remember.
 const MOST_AHEAD: u32 = 1 << 14;
+/// A receiver that says nothing: from this much silence on the timeout doubles, so often until the connection is given up (UE
+/// Specification 1.0, packet delivery sublayer: RTO_Init_Time x 2^retry_count, and Max_RTO_Retx_Cnt, 5 in xdp2, uet/config.h).
+/// Before that it stays what it is in uet-htsim, where it never grows. RTO_Init_Time is the operator's to choose, from 0 to 8 s:
+/// where switches drop, connections of an all-to-all hear nothing for 4 ms and longer (docs/BASELINES.md).
+const SILENCE: Nanos = Nanos::from_millis(16);
+const DOUBLINGS: u32 = 5;
 
 /// What has become of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,6 +87,13 @@ pub(super) struct Rules {
     pub(super) sleek: bool,
 }
 
+impl Rules {
+    /// Silence of a receiver that is out of the ordinary.
+    fn silence(&self) -> Nanos {
+        SILENCE.max(self.rto)
+    }
+}
+
 /// A connection's sending side.
 #[derive(Clone, Debug)]
 pub(super) struct Sending {
@@ -114,6 +127,8 @@ pub(super) struct Sending {
     in_flight: i64,
     /// Bytes that the receiver has.
     received: u64,
+    /// When something was last heard of the receiver, or there was nothing for it to say.
+    silent_since: Time,
     sleek: Sleek,
 }
 
@@ -145,6 +160,7 @@ impl Sending {
             lost_count: 0,
             in_flight: 0,
             received: 0,
+            silent_since: now,
             sleek: Sleek::default(),
         }
     }
@@ -179,6 +195,11 @@ impl Sending {
         self.first_message = self.first_message.wrapping_add(1);
         self.cut -= 1;
         Some(flow)
+    }
+
+    /// The flows of messages that have not come to their end.
+    pub(super) fn flows(&self) -> impl Iterator<Item = u32> {
+        self.messages.iter().map(|message| message.flow)
     }
 
     /// There are no messages.
@@ -248,6 +269,9 @@ impl Sending {
                 message.open += 1;
                 let ends = !message.has_new();
                 self.go_on();
+                if self.sent.is_empty() {
+                    self.silent_since = now;
+                }
                 let state = State::InFlight;
                 self.sent.push_back(Sent { at: now, path, payload, copies: 0, state, message: number });
                 (number, ends)
@@ -297,6 +321,7 @@ impl Sending {
 
     /// An ACK has come.
     pub(super) fn on_ack(&mut self, rules: &Rules, now: Time, ack: &Ack) {
+        self.silent_since = now;
         let constants = &rules.constants;
         let newly = ack.received.saturating_sub(self.received);
         self.received += newly;
@@ -309,12 +334,11 @@ impl Sending {
                 self.get(ack.of).filter(clear).map(|sent| now.since(sent.at))
             }
         };
+        let full = !ack.probe && self.get(ack.of).is_some_and(|sent| sent.payload == rules.payload);
         let delay = match rtt {
-            // A probe is short: it says nothing of how long a full packet takes at least.
-            Some(rtt) if ack.probe => {
-                self.window.measure(constants, rtt.max(self.window.base_rtt()), ack.marked)
-            }
-            Some(rtt) => self.window.measure(constants, rtt, ack.marked),
+            Some(rtt) if full => self.window.measure(constants, rtt, ack.marked),
+            // What is short says nothing of how long a full packet takes at least.
+            Some(rtt) => self.window.measure(constants, rtt.max(self.window.base_rtt()), ack.marked),
             None => self.window.mean_delay(),
         };
         while self.first < ack.cumulative && !self.sent.is_empty() {
@@ -353,12 +377,13 @@ impl Sending {
 
     /// A packet was cut.
     pub(super) fn on_nack(&mut self, rules: &Rules, now: Time, nack: &Nack) {
+        self.silent_since = now;
         let Some(&mut sent) = self.get(nack.psn) else { return };
         // A NACK of an earlier copy says nothing of the one that is in flight.
         if sent.state != State::InFlight || nack.again != (sent.copies > 0) {
             return;
         }
-        if sent.is_copy(nack.again) {
+        if sent.is_copy(nack.again) && sent.payload == rules.payload {
             self.window.shorten(&rules.constants, now.since(sent.at));
         }
         let in_flight = self.in_flight.max(0) as f64;
@@ -378,21 +403,36 @@ impl Sending {
         None
     }
 
-    /// Packets that have timed out are lost. Returns how many there are.
-    pub(super) fn time_out(&mut self, rules: &Rules, now: Time) -> u64 {
-        let mut count = 0;
-        while let Some((at, psn)) = self.oldest() {
-            if at + rules.rto > now {
-                break;
+    /// When the oldest packet in flight times out, and its number.
+    fn first_due(&mut self, rules: &Rules) -> Option<(Time, u32)> {
+        let (at, psn) = self.oldest()?;
+        let (due, silence) = (at + rules.rto, rules.silence());
+        if due <= self.silent_since + silence {
+            return Some((due, psn));
+        }
+        // Timeouts of 1, 2, 4, ... of it end after 1, 3, 7, ... of it.
+        let spans = due.since(self.silent_since).0.div_ceil(silence.0);
+        Some((self.silent_since + Nanos(((spans + 1).next_power_of_two() - 1) * silence.0), psn))
+    }
+
+    /// Packets that have timed out are lost: adds how many there are. False: the receiver has been silent for too long, and the
+    /// connection is to be given up.
+    pub(super) fn time_out(&mut self, rules: &Rules, now: Time, count: &mut u64) -> bool {
+        let longest = Nanos(((2 << DOUBLINGS) - 1) * rules.silence().0);
+        while let Some((due, psn)) = self.first_due(rules)
+            && due <= now
+        {
+            *count += 1;
+            if due >= self.silent_since + longest {
+                return false;
             }
             self.order.pop_front();
             let sent = self.sent[(psn - self.first) as usize];
             self.lose(psn);
             self.window.on_timeout(&rules.constants, sent.bytes() as f64);
             self.paths.hear(now, sent.path, News::TimedOut);
-            count += 1;
         }
-        count
+        true
     }
 
     /// The number of a probe, if it is time for one.
@@ -402,7 +442,7 @@ impl Sending {
 
     /// When [`Sending::time_out`] or [`Sending::probe`] has something to do.
     pub(super) fn deadline(&mut self, rules: &Rules) -> Time {
-        let times_out = self.oldest().map_or(Time::NEVER, |(at, _)| at + rules.rto);
+        let times_out = self.first_due(rules).map_or(Time::NEVER, |(due, _)| due);
         times_out.min(self.sleek.timer())
     }
 }

@@ -215,6 +215,18 @@ fn messages_of_a_channel_share_a_window() {
     assert!(!link.ends[0].idle(), "a program's connection stays");
 }
 
+/// A short packet is back in 2 us: taken for the base, that left a sixth of the window.
+#[test]
+fn a_short_message_leaves_the_window_to_those_behind_it() {
+    let mut link = link("", 2, 3);
+    link.start(0, 64, Order::PROGRAM);
+    link.run(Time(20_000), |_| Fate::late(1_000));
+    assert_eq!(ended(&link), (1, 1));
+    link.start(1, 400_000, Order::PROGRAM);
+    link.run(link.now, |_| Fate::late(6_000));
+    assert_eq!(link.ends[0].counts().data_new, 1 + 54, "1.5 BDP of 150,000 bytes, in packets of 4150");
+}
+
 #[test]
 fn paused_classes_wait() {
     let (mut link, mut fate) = (link("control_class = 1", 1, 3), chance(3, 0.0, 0.0));
@@ -229,6 +241,42 @@ fn paused_classes_wait() {
     link.ends[1].set_paused(0b01);
     link.run(Time(200_000), &mut fate);
     assert_eq!(ended(&link).0, 1);
+}
+
+/// Its timeout is 87 us, and from 16 ms of silence on twice as much as that, and twice as much again.
+#[test]
+fn a_receiver_that_is_gone_is_given_up() {
+    let mut link = link("", 3, 3);
+    link.start(0, 4_000, Order::PROGRAM);
+    link.start(1, 400_000, Order::PROGRAM);
+    assert!(link.run(Time::NEVER, |_| Fate::LOST), "it sends for ever");
+    let why = "no answer through five doublings of the timeout";
+    let failed = [0, 1].map(|flow| (Time(1_008_000_000), Report::Failed { flow, why }));
+    assert_eq!(link.reports, failed);
+    let copies: Vec<u64> = link.packets.iter().filter(|sent| sent.psn == Some(0)).map(|sent| sent.at.0).collect();
+    let (soon, later) = copies.split_at(copies.len() - 4);
+    assert!(soon.len() == 184 && soon.windows(2).all(|pair| pair[1] - pair[0] == 87_000), "{soon:?}");
+    assert_eq!(later, [48, 112, 240, 496].map(|ms| ms * 1_000_000));
+    // What comes later has another connection.
+    link.start(2, 400_000, Order::PROGRAM);
+    assert!(link.run(Time::NEVER, |_| Fate::ARRIVES) && link.sent_at(2).is_some(), "{:?}", link.reports);
+    assert_eq!((link.ends[0].flows.len(), link.ends[1].delivered(2)), (1, 400_000));
+}
+
+/// A receiver that answers now and then is not given up, however much is lost.
+#[test]
+fn an_answer_ends_the_silence() {
+    let mut link = link("", 1, 3);
+    link.start(0, 400_000, 0);
+    let mut heard_at = Time(0);
+    link.run(Time(60_000_000_000), |sent| {
+        let arrives = sent.at > heard_at + Nanos(400_000_000);
+        if arrives && sent.from == 1 {
+            heard_at = sent.at;
+        }
+        Fate { lost: !arrives, ..Fate::ARRIVES }
+    });
+    assert_eq!(ended(&link), (1, 1));
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub struct RankFlows {
     begun: HashMap<(u32, u32, u32), Begun>,
     /// What a packet without data takes.
     empty_way: Ps,
-    failed: Option<String>,
+    failed: Vec<String>,
 }
 
 /// Where such a process is: on `host`, in a fabric of that round trip.
@@ -74,7 +74,7 @@ impl RankFlows {
             rank_of: hosts.iter().copied().zip(0..).collect(),
             begun: HashMap::new(),
             empty_way: Ps(Ps::from(base_rtt).0 / 2),
-            failed: None,
+            failed: Vec::new(),
         }
     }
 
@@ -152,12 +152,15 @@ impl Programs for RankFlows {
 
     fn failed(&mut self, number: u32, why: &'static str) -> Option<u32> {
         let (from, to, _) = self.flows.get(number);
-        self.failed.get_or_insert_with(|| format!("a message of rank {from} to rank {to} has failed: {why}"));
+        let failed = format!("a message of rank {from} to rank {to} has failed: {why}");
+        if !self.failed.contains(&failed) {
+            self.failed.push(failed);
+        }
         None
     }
 
     fn complaints(&self, _: Ps) -> Vec<String> {
-        self.failed.iter().cloned().collect()
+        self.failed.clone()
     }
 
     fn is_carrying(&self) -> bool {

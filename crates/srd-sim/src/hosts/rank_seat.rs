@@ -22,6 +22,11 @@ const MOST_TURNS: u32 = 4;
 /// Packets that wait for a process which does not take them, beyond which the card drops.
 const LONGEST_INBOX: usize = 4096;
 
+/// Processor time, in ticks of 10 ms, that a process uses while it is waited for until nobody waits for it any more; and before all ranks have
+/// begun, when their launcher and libraries have much to do.
+const RESTLESS: u64 = 100;
+const LONGEST_START: u64 = 3_000;
+
 /// What all processes of a run have in common.
 #[derive(Debug, Default)]
 pub struct Crowd {
@@ -103,7 +108,9 @@ impl Crowd {
 
     /// Those that never rest are not waited for any more. Their numbers.
     pub fn give_up_on_the_restless(&mut self) -> Vec<u32> {
-        let restless = self.job.restless(&|process| self.restless.contains(&process));
+        let beginning = self.absent + self.in_phase(Phase::Beginning) > 0;
+        let most = if beginning { LONGEST_START } else { RESTLESS };
+        let restless = self.job.restless(most, &|process| self.restless.contains(&process));
         self.restless.extend(&restless);
         restless
     }
@@ -213,6 +220,11 @@ impl RankSeat {
         self.dropped
     }
 
+    /// Whether it has ended behind MPI's beginning, and without its end.
+    pub fn has_left(&self) -> bool {
+        self.seat.as_ref().is_some_and(|(seat, _)| seat.has_left())
+    }
+
     /// Looks what it is doing. Whether it asks for the turn.
     pub fn look(&mut self) -> bool {
         self.change(|seat, _| {
@@ -249,8 +261,9 @@ impl RankSeat {
         let after = is_outside(seat.state());
         let mut crowd = crowd.borrow_mut();
         crowd.absent -= u32::from(was_absent && seat.state() != State::Absent);
-        crowd.spoke |= seat.has_spoken();
         self.phase = seat.phase();
+        // At MPI's end nobody waits for the answer whose time counts.
+        crowd.spoke |= seat.has_spoken() && self.phase != Phase::Ending;
         crowd.phases[phase as usize] -= 1;
         crowd.phases[self.phase as usize] += 1;
         crowd.outside = crowd.outside + u32::from(after) - u32::from(before);
@@ -283,16 +296,21 @@ impl RankSeat {
                 }
             }
             let process = seat.process();
+            let timeless = matches!(seat.phase(), Phase::Beginning | Phase::Ending);
             let mut stuck = |asleep: bool| {
                 let mut crowd = crowd.borrow_mut();
                 if !asleep {
-                    return crowd.has_rung() || crowd.is_to_stop();
+                    return crowd.has_rung();
+                }
+                // While it waits for its launcher others may go on in any order.
+                if timeless || crowd.is_to_stop() {
+                    return true;
                 }
                 // The process itself does not count as parked while it has the turn.
                 if let Some(process) = process {
                     crowd.parked.remove(&process);
                 }
-                crowd.stays_quiet()
+                crowd.stays_quiet() && !process.is_some_and(|process| crowd.job.awaits_a_program(process))
             };
             give(seat, now.0, &mut stuck)
         });

@@ -6,7 +6,7 @@ use crate::input::Scenario;
 use crate::run::drive::prepare_hosts;
 use crate::run::offer::Offer;
 use crate::run::outcome::{Meter, Outcome};
-use crate::run::simulation::Simulation;
+use crate::run::simulation::{Simulation, Step};
 use srd_baselines::units::Ps;
 use srd_virtual::world::{State, World};
 use srd_virtual::{Compute, Phase};
@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Events between two looks whether somebody wants an end.
-const WATCH_EVERY: u32 = 1024;
+/// How often it is looked whether the launcher has ended while ranks talk, and who never rests.
+const WATCH_EVERY: Duration = Duration::from_millis(100);
 /// How long somebody outside is waited for at a time.
 const A_MOMENT: Duration = Duration::from_micros(200);
 /// Who asks for the turn waits so long for others that do something.
@@ -32,8 +32,9 @@ const LAST_LOOK: Duration = Duration::from_millis(50);
 const LISTEN_EVERY: Ps = Ps::from_micros(10_000);
 /// For so long time waits for ranks that wait for their launcher while MPI begins.
 const LONGEST_BEGINNING: Duration = Duration::from_secs(5);
-/// For so long nothing has happened at all: all wait for each other.
+/// For so long nothing has happened at all: all wait for each other. Where a rank has ended early it is plain why.
 const STANDSTILL: Duration = Duration::from_secs(20);
+const STANDSTILL_WITHOUT_A_RANK: Duration = Duration::from_secs(2);
 
 /// What starts the processes, and how they fare.
 pub trait Launcher {
@@ -43,8 +44,23 @@ pub trait Launcher {
     /// Whether whatever was started has ended, and its code.
     fn ended(&mut self) -> io::Result<Option<i32>>;
 
-    /// True once somebody wants an end.
+    /// True once somebody wants an end; whoever says so kills what was started.
     fn stop(&self) -> Arc<AtomicBool>;
+}
+
+/// How a run has come to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The launcher has ended, with this code.
+    Launcher(i32),
+    /// Somebody wanted it.
+    Interrupted,
+    /// The simulated time came to the end that the scenario names.
+    OutOfTime,
+    /// The transport gave up.
+    GaveUp,
+    /// Nothing happened any more.
+    Standstill,
 }
 
 /// What became of it.
@@ -52,9 +68,11 @@ pub trait Launcher {
 pub struct Lived {
     /// The run's outcome.
     pub outcome: Outcome,
-    /// The launcher's code; `None`: it was killed.
-    pub code: Option<i32>,
-    /// What did not go as it should, a line each.
+    /// How it ended.
+    pub end: End,
+    /// What the transport gave up, a line each.
+    pub gave_up: Vec<String>,
+    /// What else did not go as it should, a line each.
     pub complaints: Vec<String>,
 }
 
@@ -71,9 +89,7 @@ pub fn of_processes(hosts: &[u32]) -> Vec<Program> {
 
 /// How processes are run.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner<'a> {
-    /// Where the shared memory is made.
-    pub directory: &'a Path,
+pub struct Manner {
     /// What computing costs.
     pub compute: Compute,
     /// Whether the processor's counter of time, which a program may read by an instruction, is the simulation's. That makes turns cost more:
@@ -119,11 +135,7 @@ impl Carrier for AnyHost {
 
 /// Runs the processes that the scenario's programs stand for: with packets of their own where the transport is SRD, otherwise each message is a flow
 /// of it.
-pub fn run_processes(
-    scenario: &Scenario,
-    manner: Manner<'_>,
-    launcher: &mut dyn Launcher,
-) -> io::Result<Lived> {
+pub fn run_processes(scenario: &Scenario, manner: Manner, launcher: &mut dyn Launcher) -> io::Result<Lived> {
     let offer = Offer::of(scenario);
     match scenario.settings.is_plain_srd() {
         true => run_on::<RankProcess>(scenario, &offer, prepare_hosts(scenario, &offer), manner, launcher),
@@ -149,38 +161,41 @@ fn run_on<T: Carrier>(
     scenario: &Scenario,
     offer: &Offer,
     mut simulation: Simulation<'_, T>,
-    manner: Manner<'_>,
+    manner: Manner,
     launcher: &mut dyn Launcher,
 ) -> io::Result<Lived> {
     let meter = Meter::start();
     simulation.keep_order();
     let ranks = scenario.traffic.programs.len() as u32;
     let places: Vec<_> = (0..ranks).map(|rank| T::seat(&mut simulation, rank).place()).collect();
-    let (world, seats) = World::create(manner.directory, &places, manner.compute, manner.covers_counter)?;
+    let (world, seats) = World::create(&places, manner.compute, manner.covers_counter)?;
     let crowd = Rc::new(RefCell::new(Crowd::new(world.bell(), launcher.stop())));
     for (rank, seat) in (0..).zip(seats) {
         T::seat(&mut simulation, rank).sit(seat, Rc::clone(&crowd));
     }
-    launcher.start(world.path())?;
+    launcher.start(&world.path())?;
     let mut run = Run {
         simulation,
         ranks,
         world,
         crowd,
         listens_at: Ps::ZERO,
+        restless_at: Instant::now(),
         together: false,
+        left: None,
         outcome: None,
         complaints: Vec::new(),
     };
-    let code = run.live(launcher, &mut |simulation| Outcome::of(simulation, offer.ideal, &meter));
+    let end = run.live(launcher, &mut |simulation| Outcome::of(simulation, offer.ideal, &meter));
     run.crowd.borrow_mut().kill();
-    let code = code?;
+    let end = end?;
+    let gave_up = run.given_up();
     let outcome = run.outcome.unwrap_or_else(|| Outcome::of(&mut run.simulation, offer.ideal, &meter));
     let dropped: u64 = (0..ranks).map(|rank| T::seat(&mut run.simulation, rank).dropped()).sum();
     if dropped > 0 {
         run.complaints.push(format!("{dropped} packets came to processes that took none any more"));
     }
-    Ok(Lived { outcome, code, complaints: run.complaints })
+    Ok(Lived { outcome, end, gave_up, complaints: run.complaints })
 }
 
 struct Run<'a, T: Process> {
@@ -189,8 +204,12 @@ struct Run<'a, T: Process> {
     world: World,
     crowd: Rc<RefCell<Crowd>>,
     listens_at: Ps,
+    /// When somebody last looked for processes that never rest.
+    restless_at: Instant,
     /// All ranks have been let go on behind MPI's beginning.
     together: bool,
+    /// The first rank that has ended behind MPI's beginning, and without its end.
+    left: Option<u32>,
     /// As of the moment when all were at their end: what follows is between processes and their launcher.
     outcome: Option<Outcome>,
     complaints: Vec<String>,
@@ -201,20 +220,23 @@ impl<T: Carrier> Run<'_, T> {
         &mut self,
         launcher: &mut dyn Launcher,
         outcome: &mut dyn FnMut(&mut Simulation<'_, T>) -> Outcome,
-    ) -> io::Result<Option<i32>> {
-        let mut events = 0u32;
+    ) -> io::Result<End> {
         let mut quiet_since = Instant::now();
         let mut moves_since = Instant::now();
         let mut pause = FIRST_LOOK;
+        let mut looked = Instant::now();
         loop {
-            if events.is_multiple_of(WATCH_EVERY) && self.crowd.borrow().is_to_stop() {
-                self.complaints.push("interrupted".into());
-                return Ok(None);
+            if self.crowd.borrow().is_to_stop() {
+                return Ok(self.interrupted());
             }
-            events = events.wrapping_add(1);
-            if let Some(why) = self.broken() {
-                self.complaints.push(why);
-                return Ok(None);
+            if !self.given_up().is_empty() {
+                return Ok(End::GaveUp);
+            }
+            if looked.elapsed() > WATCH_EVERY {
+                looked = Instant::now();
+                if let Some(code) = launcher.ended()? {
+                    return Ok(self.conclude(code));
+                }
             }
             if self.outcome.is_none() && self.crowd.borrow().in_phase(Phase::Ending) == self.ranks {
                 self.outcome = Some(outcome(&mut self.simulation));
@@ -223,23 +245,25 @@ impl<T: Carrier> Run<'_, T> {
                 true => self.look_at_all(),
                 false => Vec::new(),
             };
+            // Behind the outcome it does not matter any more who goes on first.
+            if self.outcome.is_some() && self.let_go_on(&wanted) {
+                (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
+                continue;
+            }
             let waits = self.crowd.borrow().is_anybody_outside();
             let quiet = !waits || self.crowd.borrow_mut().stays_quiet();
             let settled = quiet && (!waits || self.crowd.borrow().is_complete());
             // Others may come that are to have the turn first. Who asks is let go on even while they do something for long: no time passes.
-            if (settled || moves_since.elapsed() > LET_OTHERS) && self.let_go_on(wanted) {
+            if (settled || moves_since.elapsed() > LET_OTHERS) && self.let_go_on(&wanted) {
                 (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
                 continue;
             }
             if !settled {
-                events = 0; // it may be long
                 self.world.listen(A_MOMENT);
                 if !quiet {
                     quiet_since = Instant::now();
-                } else if quiet_since.elapsed() > STANDSTILL {
-                    let standstill = self.standstill();
-                    self.complaints.push(standstill);
-                    return Ok(None);
+                } else if quiet_since.elapsed() > self.patience() {
+                    return Ok(self.standstill());
                 }
                 if let Some(code) = launcher.ended()? {
                     return Ok(self.conclude(code));
@@ -263,27 +287,40 @@ impl<T: Carrier> Run<'_, T> {
                 self.go_on_together();
                 continue;
             }
-            if self.crowd.borrow_mut().has_spoken() || self.simulation.now >= self.listens_at {
+            let timeless = self.outcome.is_some() || self.crowd.borrow().in_phase(Phase::Beginning) > 0;
+            let spoke = self.crowd.borrow_mut().has_spoken() && !timeless;
+            if spoke || self.simulation.now >= self.listens_at {
                 self.await_answers();
             }
-            if self.simulation.step() {
-                (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
-                continue;
+            match self.simulation.step(self.end()) {
+                Step::Happened => {
+                    (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
+                    continue;
+                }
+                Step::Over => return Ok(self.out_of_time()),
+                Step::Nothing => {}
             }
             // Nothing can happen in the fabric.
             if let Some(code) = launcher.ended()? {
                 return Ok(self.conclude(code));
             }
-            events = 0;
             self.world.listen(pause);
             pause = (pause * 2).min(LAST_LOOK);
             self.let_all_look();
-            if quiet_since.elapsed() > STANDSTILL {
-                let standstill = self.standstill();
-                self.complaints.push(standstill);
-                return Ok(None);
+            if quiet_since.elapsed() > self.patience() {
+                return Ok(self.standstill());
             }
         }
+    }
+
+    /// Until when time may go on: while programs run, to the end that the scenario names. What they do when they end is not of the run any more.
+    fn end(&self) -> Ps {
+        if self.outcome.is_some() { Ps::NEVER } else { self.simulation.settings().end }
+    }
+
+    /// For how long nothing may happen.
+    fn patience(&self) -> Duration {
+        if self.left.is_some() { STANDSTILL_WITHOUT_A_RANK } else { STANDSTILL }
     }
 
     /// Whether anything is under way between ranks.
@@ -292,9 +329,9 @@ impl<T: Carrier> Run<'_, T> {
             || self.simulation.programs().is_some_and(|programs| programs.is_carrying())
     }
 
-    /// Why it cannot go on.
-    fn broken(&self) -> Option<String> {
-        self.simulation.programs()?.complaints(self.simulation.now).pop()
+    /// What the transport has given up: then it cannot go on.
+    fn given_up(&self) -> Vec<String> {
+        self.simulation.programs().map_or_else(Vec::new, |programs| programs.complaints(self.simulation.now))
     }
 
     /// Waits until nothing moves that the simulation knows nothing of: a launcher has answered, a library's thread has done its work.
@@ -307,6 +344,10 @@ impl<T: Carrier> Run<'_, T> {
     }
 
     fn give_up_on_the_restless(&mut self) {
+        if self.restless_at.elapsed() < WATCH_EVERY {
+            return;
+        }
+        self.restless_at = Instant::now();
         let restless = self.crowd.borrow_mut().give_up_on_the_restless();
         for process in restless {
             let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
@@ -321,18 +362,23 @@ impl<T: Carrier> Run<'_, T> {
     /// Looks what all are doing. Those who ask for the turn, or have ended, in the order of ranks.
     fn look_at_all(&mut self) -> Vec<u32> {
         self.crowd.borrow_mut().hear();
-        (0..self.ranks)
-            .filter(|&rank| {
-                let seat = T::seat(&mut self.simulation, rank);
-                seat.look() || seat.state() == State::Ended
-            })
-            .collect()
+        let mut wanted = Vec::new();
+        for rank in 0..self.ranks {
+            let seat = T::seat(&mut self.simulation, rank);
+            if seat.look() || seat.state() == State::Ended {
+                wanted.push(rank);
+            }
+            if seat.has_left() {
+                self.left.get_or_insert(rank);
+            }
+        }
+        wanted
     }
 
     /// Gives the turn to those. Whether any of them lives.
-    fn let_go_on(&mut self, wanted: Vec<u32>) -> bool {
+    fn let_go_on(&mut self, wanted: &[u32]) -> bool {
         let mut any = false;
-        for rank in wanted {
+        for &rank in wanted {
             any |= T::seat(&mut self.simulation, rank).state() != State::Ended;
             T::call(&mut self.simulation, rank);
         }
@@ -357,7 +403,26 @@ impl<T: Carrier> Run<'_, T> {
         }
     }
 
-    fn conclude(&mut self, code: i32) -> Option<i32> {
+    fn interrupted(&mut self) -> End {
+        self.complaints.push("interrupted".into());
+        End::Interrupted
+    }
+
+    fn out_of_time(&mut self) -> End {
+        self.complaints.push(format!(
+            "end_us = {} was reached before the program's end: {} of {} ranks were still running. Raise it, or leave it out",
+            self.simulation.now.as_micros(),
+            self.ranks - self.crowd.borrow().in_phase(Phase::Ending),
+            self.ranks,
+        ));
+        End::OutOfTime
+    }
+
+    fn conclude(&mut self, code: i32) -> End {
+        if self.crowd.borrow().is_to_stop() {
+            return self.interrupted(); // it was killed
+        }
+        let _ = self.look_at_all(); // who has ended since
         let absent =
             (0..self.ranks).filter(|&rank| T::seat(&mut self.simulation, rank).process().is_none()).count();
         if absent > 0 && code == 0 {
@@ -368,12 +433,14 @@ impl<T: Carrier> Run<'_, T> {
         }
         if code != 0 {
             self.complaints.push(format!("the launcher has ended with code {code}"));
+        } else {
+            self.complaints.extend(self.left.map(without_finalize));
         }
-        Some(code)
+        End::Launcher(code)
     }
 
     /// Who waits for whom, as far as anybody can tell.
-    fn standstill(&mut self) -> String {
+    fn standstill(&mut self) -> End {
         let state = |rank| {
             let seat = T::seat(&mut self.simulation, rank);
             (seat.state(), seat.process())
@@ -381,24 +448,32 @@ impl<T: Carrier> Run<'_, T> {
         let all: Vec<_> = (0..self.ranks).map(state).collect();
         let count = |wanted| all.iter().filter(|(state, _)| *state == wanted).count();
         let first = all.iter().position(|(state, _)| matches!(state, State::Absent | State::Outside));
-        let hint = match first {
-            Some(rank) => format!(
-                "; rank {rank} {}",
+        let hint = match (self.left, first) {
+            (Some(rank), _) => without_finalize(rank),
+            (None, Some(rank)) => format!(
+                "rank {rank} {}",
                 match all[rank].1 {
                     Some(process) => format!("(process {process}) waits for something that is not of the fabric"),
                     None => "has not opened the provider: does the program use libfabric, and is it dynamically linked?".into(),
                 }
             ),
-            None => "; every rank waits for a message that nobody sends".into(),
+            (None, None) if count(State::Parked) == 0 => "all have ended, but their launcher has not".into(),
+            (None, None) => "every rank waits for a message that nobody sends".into(),
         };
-        format!(
-            "standstill: nothing has happened for {} s: {} ranks wait for the fabric, {} for something else, {} have not come, {} \
-             have ended{hint}",
-            STANDSTILL.as_secs(),
+        let patience = self.patience().as_secs();
+        self.complaints.push(format!(
+            "standstill: nothing has happened for {patience} s: {} ranks wait for the fabric, {} for something else, {} have not come, {} \
+             have ended; {hint}",
             count(State::Parked),
             count(State::Outside),
             count(State::Absent),
             count(State::Ended),
-        )
+        ));
+        End::Standstill
     }
+}
+
+/// What is said of a rank that has ended too early.
+fn without_finalize(rank: u32) -> String {
+    format!("rank {rank} has ended without MPI_Finalize")
 }

@@ -95,7 +95,7 @@ fn threads_that_fit(wanted: usize, estimate: &MemoryEstimate) -> anyhow::Result<
 }
 
 /// Set when somebody wants an end: by an interrupt or SIGTERM. A second one ends the program at once.
-pub fn stop_on_signal() -> anyhow::Result<Arc<AtomicBool>> {
+fn stop_on_signal() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&stop))?;

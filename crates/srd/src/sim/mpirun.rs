@@ -2,17 +2,18 @@
 
 use crate::libraries::Libraries;
 use crate::mpi;
-use crate::sim::batch::{INTERRUPTED, stop_on_signal};
+use crate::sim::batch::INTERRUPTED;
+use crate::sim::guard;
 use crate::sim::rivals::Rival;
+use crate::sim::room::Room;
 use anyhow::{Context, bail};
 use srd_lab::{Mpi, MpiJob, Transport};
 use srd_sim::input::Scenario;
-use srd_sim::run::{Launcher, Lived, Manner, of_processes, run_processes};
+use srd_sim::run::{End, Launcher, Lived, Manner, of_processes, run_processes};
 use srd_virtual::Compute;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 use std::str::FromStr;
@@ -28,7 +29,8 @@ Examples:
 
 The program sees the simulation's time; what it computes takes none unless --compute says so. docs/VIRTUAL.md.
 
-Exit code: 0 if the program ended well, that of the MPI's launcher otherwise, 130 after an interrupt.";
+Exit code: 0 if the program ended well, that of the MPI's launcher otherwise; 124 if the file's end_us came before the program's end,
+130 after a signal, 1 if anything else went wrong.";
 
 /// Arguments of `srd sim mpirun`.
 #[derive(clap::Args, Debug)]
@@ -91,38 +93,14 @@ impl FromStr for Cost {
     }
 }
 
-/// What stands for ssh to a launcher: a script, which goes with this.
-struct Agent(PathBuf);
-
-impl Agent {
-    fn write() -> io::Result<Agent> {
-        let agent = Agent(std::env::temp_dir().join(format!("srd-sim-{}", std::process::id())));
-        fs::DirBuilder::new().mode(0o700).create(&agent.0)?;
-        // Options, the host's name, the command.
-        fs::write(
-            agent.program(),
-            "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nshift\nexec sh -c \"$*\"\n",
-        )?;
-        fs::set_permissions(agent.program(), fs::Permissions::from_mode(0o700))?;
-        Ok(agent)
-    }
-
-    fn program(&self) -> PathBuf {
-        self.0.join("ssh")
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+/// Code of a run that came to the end that its scenario names, as timeout(1) has it.
+const OUT_OF_TIME: u8 = 124;
 
 /// The MPI's launcher, with the program.
 struct Started {
     job: MpiJob,
     srd: PathBuf,
-    agent: Agent,
+    room: Room,
     child: Option<Child>,
     stop: Arc<AtomicBool>,
 }
@@ -137,11 +115,15 @@ impl Launcher for Started {
             world.as_os_str(),
             "--".as_ref(),
         ];
-        let mut command: Command = self
+        let launcher = self
             .job
-            .command_here(&words.map(OsString::from), &self.agent.program())
+            .command_here(&words.map(OsString::from), self.room.path(), &self.room.agent())
             .map_err(io::Error::other)?;
-        self.child = Some(command.spawn()?);
+        let mut guard = Command::new(&self.srd);
+        guard.args(["sim", "guard", "--simulator", &std::process::id().to_string(), "--directory"]);
+        guard.arg(self.room.path()).arg("--").arg(launcher.get_program()).args(launcher.get_args());
+        guard.envs(launcher.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        self.child = Some(guard.spawn()?);
         Ok(())
     }
 
@@ -171,6 +153,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         true => vec![None],
         false => args.transport.iter().copied().map(Some).collect(),
     };
+    if let Some((name, _)) =
+        args.transport.iter().zip(1..).find(|(rival, rest)| args.transport[*rest..].contains(rival))
+    {
+        bail!("--transport names {} twice: name it once", name.name());
+    }
     // All of them, before anything runs.
     let scenarios = over.iter().map(|over| scenario(args, *over)).collect::<anyhow::Result<Vec<_>>>()?;
     let job = MpiJob {
@@ -183,15 +170,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         program: args.command.clone(),
     };
     job.launcher()?;
+    job.check_program()?;
+    let json = args.json.as_deref().map(open).transpose()?;
     // Whatever its launcher leaves behind is this process's to end.
     nix::sys::prctl::set_child_subreaper(true).context("cannot become the parent of orphans")?;
-    let agent = Agent::write().context("cannot write a file that stands for ssh")?;
-    let mut started = Started { job, srd, agent, child: None, stop: stop_on_signal()? };
-    let manner = Manner {
-        directory: shared_memory(),
-        compute: args.compute.0,
-        covers_counter: args.rdtsc || args.stack.mpi() == Mpi::Intel,
-    };
+    let room = Room::make().context("cannot make a directory for this run")?;
+    let mut started = Started { job, srd, room, child: None, stop: guard::end_on_signal()? };
+    let manner =
+        Manner { compute: args.compute.0, covers_counter: args.rdtsc || args.stack.mpi() == Mpi::Intel };
     let mut runs = Vec::new();
     for (over, scenario) in over.into_iter().zip(&scenarios) {
         if started.stop.load(Ordering::Relaxed) {
@@ -206,25 +192,47 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         tell(args, &run);
         runs.push(run);
     }
-    if let Some(file) = &args.json {
+    if let Some(mut file) = json {
         let answers = runs.iter().map(answer).collect::<anyhow::Result<Vec<_>>>()?;
         let text = match (&args.transport[..], &answers[..]) {
             ([], [answer]) => answer.to_string(),
             _ => serde_json::json!({ "runs": answers }).to_string(),
         };
-        fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
+        write(&mut file, text + "\n").context("cannot write the file of --json")?;
     }
     if started.stop.load(Ordering::Relaxed) {
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    let code = runs.iter().map(|run| run.lived.code).find(|code| *code != Some(0)).unwrap_or(Some(0));
-    Ok(code.map_or(ExitCode::FAILURE, |code| ExitCode::from(code.clamp(0, 255) as u8)))
+    let wrong = runs.iter().map(|run| run.lived.end).find(|end| *end != End::Launcher(0));
+    Ok(wrong.map_or(ExitCode::SUCCESS, |end| match end {
+        End::Launcher(code) => ExitCode::from(code.clamp(0, 255) as u8),
+        End::OutOfTime => ExitCode::from(OUT_OF_TIME),
+        End::Interrupted => ExitCode::from(INTERRUPTED),
+        End::GaveUp | End::Standstill => ExitCode::FAILURE,
+    }))
+}
+
+/// Opens the file of `--json` before anything runs. What is in it stays until there is something to write.
+fn open(file: &Path) -> anyhow::Result<File> {
+    File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(file)
+        .with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn write(file: &mut File, text: String) -> io::Result<()> {
+    if file.metadata()?.is_file() {
+        file.set_len(0)?; // it may be a pipe
+    }
+    file.write_all(text.as_bytes())
 }
 
 /// What became of a run, on standard error: standard output is the program's.
 fn tell(args: &Args, run: &Run) {
     let over = run.over.map_or_else(String::new, |over| format!("{}: ", over.name()));
-    for complaint in &run.lived.complaints {
+    for complaint in run.lived.gave_up.iter().chain(&run.lived.complaints) {
         eprintln!("srd: {over}{complaint}");
     }
     let outcome = &run.lived.outcome;
@@ -247,13 +255,17 @@ fn answer(run: &Run) -> anyhow::Result<serde_json::Value> {
     if let Some(over) = run.over {
         answer["over"] = over.name().into();
     }
+    let (ended_by, code) = match run.lived.end {
+        End::Launcher(code) => ("launcher", Some(code)),
+        End::Interrupted => ("signal", None),
+        End::OutOfTime => ("end_us", None),
+        End::GaveUp => ("transport", None),
+        End::Standstill => ("standstill", None),
+    };
+    answer["ended_by"] = ended_by.into();
+    answer["code"] = code.into();
+    answer["gave_up"] = run.lived.gave_up.clone().into();
     Ok(answer)
-}
-
-/// Where shared memory is made.
-fn shared_memory() -> &'static Path {
-    let usual = Path::new("/dev/shm");
-    if usual.is_dir() { usual } else { Path::new("/tmp") }
 }
 
 /// The fabric, with the transport that is asked for.

@@ -49,9 +49,6 @@ const MESSAGES_KEYS: [&str; 4] = ["layer", "eager_limit", "eager_buffer", "heade
 /// End of runs whose flows all have a size, unless the file says otherwise: an emergency brake.
 const DEFAULT_END: Ps = Ps::from_micros(10_000_000);
 
-/// End of runs of real programs, which may sleep: an hour.
-const LONGEST_OF_PROCESSES: Ps = Ps::from_micros(3_600_000_000);
-
 /// A run, complete.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -93,7 +90,7 @@ impl Scenario {
 
     /// Reads `text`, called `file` in errors; files that it names are looked for in `directory`.
     pub fn parse(text: &str, file: &str, directory: &Path, sets: &[String]) -> Result<Scenario, InputError> {
-        Scenario::read(text, file, directory, sets, None)
+        Scenario::read(text, file, directory, sets, None, DEFAULT_END)
     }
 
     /// A scenario without workloads, whose traffic is programs.
@@ -103,11 +100,11 @@ impl Scenario {
         sets: &[String],
         programs: Vec<Program>,
     ) -> Result<Scenario, InputError> {
-        Scenario::read(text, file, Path::new(""), sets, Some(programs))
+        Scenario::read(text, file, Path::new(""), sets, Some(programs), DEFAULT_END)
     }
 
     /// The file at `path`, which has no traffic, for processes of real programs. `sets` as for [`Scenario::load`]. Unless the file says when the
-    /// run ends it does so after [`LONGEST_OF_PROCESSES`].
+    /// run ends, only they end it.
     pub fn load_for_processes(
         path: &Path,
         sets: &[String],
@@ -117,18 +114,14 @@ impl Scenario {
         let mut document = Document::parse(&text, &file)?;
         sets.iter().try_for_each(|set| document.set(set))?;
         let root = Section::root(&document, &KEYS)?;
-        for key in ["workload", "program"] {
+        for key in ["workload", "program", "messages"] {
             if root.has(key) {
-                let message = "is traffic of the simulator's own, and here a real program runs: leave it out";
+                let message = "is of the simulator's own traffic, and here a real program runs: leave it out";
                 return Err(root.error_at(key, message));
             }
         }
         let directory = path.parent().unwrap_or(Path::new(""));
-        let mut scenario = Scenario::read(&text, &file, directory, sets, Some(programs))?;
-        if !root.has("end_us") {
-            scenario.settings.end = LONGEST_OF_PROCESSES;
-        }
-        Ok(scenario)
+        Scenario::read(&text, &file, directory, sets, Some(programs), Ps::NEVER)
     }
 
     fn read(
@@ -137,6 +130,7 @@ impl Scenario {
         directory: &Path,
         sets: &[String],
         programs: Option<Vec<Program>>,
+        usual_end: Ps,
     ) -> Result<Scenario, InputError> {
         let mut document = Document::parse(text, file)?;
         sets.iter().try_for_each(|set| document.set(set))?;
@@ -150,7 +144,7 @@ impl Scenario {
         };
         let seed = root.whole("seed", 0..=i64::MAX as u64)?.unwrap_or(1);
         let given_end = root.some_micros("end_us")?;
-        let end = given_end.unwrap_or(DEFAULT_END);
+        let end = given_end.unwrap_or(usual_end);
 
         let wires = transport::wires(&document)?;
         let mtu = transport::largest_mtu(&wires);

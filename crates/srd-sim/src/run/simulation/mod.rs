@@ -100,6 +100,17 @@ pub struct HostLosses {
     pub corrupt: u64,
 }
 
+/// What a step has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Something has happened.
+    Happened,
+    /// Nothing will, before somebody outside does something.
+    Nothing,
+    /// What is next lies behind the end.
+    Over,
+}
+
 /// See the module.
 pub struct Simulation<'a, T: Kind> {
     /// The present.
@@ -282,12 +293,15 @@ impl<'a, T: Kind> Simulation<'a, T> {
         }
     }
 
-    /// The next event, if there is one before the run's end.
-    pub fn step(&mut self) -> bool {
-        let Some((at, event)) = self.events.pop(self.settings.end) else { return false };
-        self.now = at;
+    /// The next event, unless it lies behind `end`: then time goes on to that, and the simulation is over.
+    pub fn step(&mut self, end: Ps) -> Step {
+        let Some((at, event)) = self.events.pop(Ps::NEVER) else { return Step::Nothing };
+        self.now = at.min(end);
+        if at > end {
+            return Step::Over;
+        }
         self.happen(event);
-        true
+        Step::Happened
     }
 
     /// Whether any frame is under way.
