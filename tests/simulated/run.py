@@ -294,6 +294,28 @@ def waits() -> None:
         expect("waits: right" in output, output)
 
 
+def captured() -> None:
+    """A cable's packets in a file: the program's own bytes, in frames that are right to the last checksum."""
+    said = "bytes of a real program "
+    program = (
+        f"from mpi4py import MPI; c = MPI.COMM_WORLD; a, b = b'{said}' * 20, bytearray({20 * len(said)})\n"
+        "c.Sendrecv(a, dest=1 - c.rank, recvbuf=b, source=1 - c.rank); assert b == a"
+    )
+    python, out = str(PREFIX["ompi"] / "bin/python3"), BUILT / "captured"
+    options = ("--pcap", "h0-leaf0", "--out", str(out), "--snap-len", "65549")
+    output = run(scenario("captured"), 2, python, "-c", program, options=options)
+    expect("has h0-leaf0.pcap" in output, output)
+    show = ["tshark", "-r", out / "h0-leaf0.pcap", "-o", "udp.check_checksum:TRUE", "-T", "fields"]
+    show += ["-e", "udp.checksum.status", "-e", "data.data", "-e", "ip.src"]
+    lines = subprocess.run(show, check=True, capture_output=True, text=True).stdout.splitlines()
+    rows = [line.split("\t") for line in lines]
+    expect(len(rows) > 4 and all(row[0] == "1" for row in rows), f"frames with wrong checksums: {rows}")
+    whole = (said * 20).encode().hex()
+    expect({row[2] for row in rows if whole in row[1]} == {"10.0.0.0", "10.0.0.1"}, f"not both ranks' bytes: {rows}")
+    over_tcp = run(scenario("captured"), 2, python, "-c", program, options=(*options, "--transport", "srd,tcp"), status=1)
+    expect("leave out the other transports" in over_tcp, over_tcp)
+
+
 def lammps() -> None:
     """The same answer as without a network."""
     deck = str(layout.ROOT / "demo/melt.lmp")
@@ -419,6 +441,7 @@ CASES: list[Callable[[], None]] = [
     rivals,
     mpi4py,
     waits,
+    captured,
     lammps,
     refused,
     early,

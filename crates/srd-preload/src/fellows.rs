@@ -233,6 +233,8 @@ pub fn await_condition(condition: usize, lock: usize, unlock: impl FnOnce(), unt
     let Some((channel, own)) = thread::number() else { return Ended::Early };
     thread::want_turn();
     let mut waiting = waiting();
+    // Whoever signals from now on looks who waits: it may come between the next line and the list.
+    FOR_ANYTHING.fetch_add(1, Ordering::SeqCst);
     unlock();
     give(&mut waiting, lock);
     match lie_down(waiting, For::Signal(condition), own, false, until) {

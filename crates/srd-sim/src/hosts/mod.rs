@@ -26,6 +26,7 @@ pub(crate) use foreign_flows::ForeignFlows;
 pub(crate) use message_flows::Programs;
 pub(crate) use process::{Birth, Process};
 pub(crate) use rank_flows::RankFlows;
+pub use rank_process::Datagram;
 pub(crate) use rank_process::RankProcess;
 pub(crate) use rank_seat::{Crowd, RankSeat};
 pub use settings::OnNode;

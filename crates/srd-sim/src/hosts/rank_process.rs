@@ -15,9 +15,11 @@ use std::net::{IpAddr, Ipv4Addr};
 #[derive(Clone, Debug)]
 pub struct Datagram {
     /// Sending host.
-    from: u32,
-    ports: (u16, u16),
-    bytes: Box<[u8]>,
+    pub from: u32,
+    /// Source and destination.
+    pub ports: (u16, u16),
+    /// What UDP carries.
+    pub bytes: Box<[u8]>,
 }
 
 impl Content for Datagram {

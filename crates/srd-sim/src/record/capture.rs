@@ -2,8 +2,7 @@
 //! begins to leave either end, at that moment.
 
 use super::folder::Folder;
-use super::frame_bytes::write_headers;
-use super::frame_metadata::FrameMetadata;
+use super::frame_bytes::OnWire;
 use super::name_index::bundled;
 use crate::input::Scenario;
 use crate::net::{FrameHead, PortId, Sight};
@@ -80,14 +79,14 @@ impl PcapWriter {
         Ok(PcapWriter { name, out, waiting: BinaryHeap::new(), seen: 0, taken: (0, 0), keep, failed: None })
     }
 
-    fn add(&mut self, now: Ps, leaves: Ps, head: &FrameHead, seen: &FrameMetadata) {
+    fn add(&mut self, now: Ps, leaves: Ps, head: &FrameHead, seen: &impl OnWire) {
         self.write_until(now);
         self.seen += 1;
         if self.taken.0 + 1 < self.seen || self.taken.0 == MAX_FRAMES || self.taken.1 >= MAX_BYTES {
             return; // once one is missing, so are all after it
         }
         let mut bytes = Vec::new();
-        let length = write_headers(head, seen, &mut bytes);
+        let length = seen.write(head, self.keep.is_some(), &mut bytes);
         if let Some(keep) = self.keep {
             bytes.resize(length.min(keep as usize), 0);
         }
@@ -182,14 +181,7 @@ impl Captures {
         self.by_port.keys().copied()
     }
 
-    pub(super) fn add(
-        &mut self,
-        now: Ps,
-        port: PortId,
-        head: &FrameHead,
-        seen: &FrameMetadata,
-        sight: Sight,
-    ) {
+    pub(super) fn add(&mut self, now: Ps, port: PortId, head: &FrameHead, seen: &impl OnWire, sight: Sight) {
         if let Sight::Leaves(at) = sight
             && let Some(&file) = self.by_port.get(&port)
         {

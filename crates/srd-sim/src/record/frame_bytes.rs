@@ -2,7 +2,7 @@
 //! baseline has for these, with zeros for its payload.
 
 use super::frame_metadata::FrameMetadata;
-use crate::hosts::SrdContent;
+use crate::hosts::{Datagram, SrdContent};
 use crate::net::{ETHERNET_HEADER, FrameHead};
 use srd_baselines::MixedContent;
 use srd_baselines::wire::Protocol;
@@ -27,12 +27,38 @@ const TCP_CHECKSUM: usize = 16;
 const ECT: u8 = 0b10;
 const CE: u8 = 0b11;
 
-/// Writes the frame to `out`, which is emptied first, up to the end of the packet's headers: what would follow is
-/// zeros. Returns the length of the whole frame, without check sequence.
-pub(super) fn write_headers(head: &FrameHead, seen: &FrameMetadata, out: &mut Vec<u8>) -> usize {
-    match &seen.content {
-        MixedContent::Srd(content) => write_srd(head, content, out),
-        _ => write_baseline(head, seen, out),
+/// What can be written as it would be on a wire.
+pub(super) trait OnWire {
+    /// Writes the frame to `out`, which is emptied first, up to the end of the packet's headers, or, if the `whole` of it is wanted, as much as
+    /// is known: what would follow is zeros. Returns the length of the whole frame, without check sequence.
+    fn write(&self, head: &FrameHead, whole: bool, out: &mut Vec<u8>) -> usize;
+}
+
+impl OnWire for FrameMetadata {
+    fn write(&self, head: &FrameHead, _: bool, out: &mut Vec<u8>) -> usize {
+        match &self.content {
+            MixedContent::Srd(content) => write_srd(head, content, out),
+            _ => write_baseline(head, self, out),
+        }
+    }
+}
+
+/// Packets of real programs are bytes anyway.
+impl OnWire for Datagram {
+    fn write(&self, head: &FrameHead, whole: bool, out: &mut Vec<u8>) -> usize {
+        const ETHERNET: usize = ETHERNET_HEADER as usize;
+        let length = self.bytes.len();
+        out.clear();
+        out.resize(BEFORE, 0);
+        out.extend(&self.bytes);
+        ethernet(self.from, head.dst, &mut out[..ETHERNET]);
+        let (ip, rest) = out[ETHERNET..].split_at_mut(IP);
+        ipv4(head, self.from, (IP + UDP + length) as u16, PROTOCOL_UDP, ip);
+        udp(self.ports, (UDP + length) as u16, &ip[12..20], rest);
+        if !whole && let Ok(Body::Data(data)) = codec::decode(&self.bytes).map(|packet| packet.body) {
+            out.truncate(BEFORE + length - data.payload.len());
+        }
+        (BEFORE + length).max(SHORTEST)
     }
 }
 

@@ -6,7 +6,7 @@
 //! page names, depends on scenario and seed alone.
 //!
 //! `plan` decides what is looked at, `name_index` knows who is who, `samples` and `tables` write the tables (`table`),
-//! `frame_bytes` and `capture` the captures, `trace`, `transport_events` and `observed` the trace (`frame_metadata` is what only a packet's sender
+//! `frame_bytes` and `capture` the captures (`packets` those of real programs, which run once), `trace`, `transport_events` and `observed` the trace (`frame_metadata` is what only a packet's sender
 //! knows of it), `page` the page, with the charts of `srd-chart`.
 //! `srd-trace` says what lines of a trace are, and reads them. `verified` is a run in which every packet goes through the wire format.
 
@@ -16,6 +16,7 @@ mod frame_bytes;
 mod frame_metadata;
 mod name_index;
 mod observed;
+mod packets;
 mod page;
 mod plan;
 mod samples;
@@ -28,6 +29,7 @@ mod verified;
 pub use capture::LONGEST_FRAME;
 pub use frame_metadata::FrameMetadata;
 pub use observed::Observed;
+pub use packets::Capture;
 pub(crate) use page::distribution;
 pub use table::Columns;
 pub(crate) use table::quoted;

@@ -1,8 +1,9 @@
 //! Programs of the user's on a simulated fabric: a process each, which the simulation lets run in turn.
 
 use crate::apps::{Place, Program, Script};
-use crate::hosts::{AnyHost, Crowd, Process, RankFlows, RankProcess, RankSeat};
+use crate::hosts::{AnyHost, Crowd, Datagram, Process, RankFlows, RankProcess, RankSeat};
 use crate::input::Scenario;
+use crate::net::Fabric;
 use crate::run::drive::prepare_hosts;
 use crate::run::offer::Offer;
 use crate::run::outcome::{Meter, Outcome};
@@ -70,6 +71,8 @@ pub struct Lived {
     pub outcome: Outcome,
     /// How it ended.
     pub end: End,
+    /// What a person should know of files, a line each.
+    pub notes: Vec<String>,
     /// What the transport gave up, a line each.
     pub gave_up: Vec<String>,
     /// What else did not go as it should, a line each.
@@ -97,6 +100,15 @@ pub struct Manner {
     pub covers_counter: bool,
 }
 
+/// Looks at the packets of processes, where they are their own.
+pub trait Onlooker {
+    /// Takes its place, before anything runs.
+    fn begin(&mut self, scenario: &Scenario, fabric: &mut Fabric<Datagram>) -> io::Result<()>;
+
+    /// The run has ended at this time. What a person should know, a line each.
+    fn end(&mut self, now: Ps) -> io::Result<Vec<String>>;
+}
+
 /// What carries what the processes send.
 trait Carrier: Process {
     /// The seat of a rank.
@@ -106,6 +118,15 @@ trait Carrier: Process {
 
     /// Lets a rank do what it has to do now.
     fn call(simulation: &mut Simulation<'_, Self>, rank: u32)
+    where
+        Self: Sized;
+
+    /// Lets somebody look at the packets.
+    fn let_look(
+        simulation: &mut Simulation<'_, Self>,
+        scenario: &Scenario,
+        onlooker: &mut dyn Onlooker,
+    ) -> io::Result<()>
     where
         Self: Sized;
 }
@@ -120,6 +141,14 @@ impl Carrier for RankProcess {
     fn call(simulation: &mut Simulation<'_, RankProcess>, rank: u32) {
         simulation.call(simulation.process_of(rank));
     }
+
+    fn let_look(
+        simulation: &mut Simulation<'_, RankProcess>,
+        scenario: &Scenario,
+        onlooker: &mut dyn Onlooker,
+    ) -> io::Result<()> {
+        onlooker.begin(scenario, &mut simulation.fabric)
+    }
 }
 
 /// Their messages, as flows of another transport.
@@ -131,14 +160,32 @@ impl Carrier for AnyHost {
     fn call(simulation: &mut Simulation<'_, AnyHost>, rank: u32) {
         simulation.advance(rank);
     }
+
+    fn let_look(_: &mut Simulation<'_, AnyHost>, _: &Scenario, _: &mut dyn Onlooker) -> io::Result<()> {
+        let why =
+            "packets of real programs are seen over SRD, whose own they are: leave out the other transports";
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
+    }
 }
 
 /// Runs the processes that the scenario's programs stand for: with packets of their own where the transport is SRD, otherwise each message is a flow
 /// of it.
-pub fn run_processes(scenario: &Scenario, manner: Manner, launcher: &mut dyn Launcher) -> io::Result<Lived> {
+pub fn run_processes(
+    scenario: &Scenario,
+    manner: Manner,
+    onlooker: Option<&mut dyn Onlooker>,
+    launcher: &mut dyn Launcher,
+) -> io::Result<Lived> {
     let offer = Offer::of(scenario);
     match scenario.settings.is_plain_srd() {
-        true => run_on::<RankProcess>(scenario, &offer, prepare_hosts(scenario, &offer), manner, launcher),
+        true => run_on::<RankProcess>(
+            scenario,
+            &offer,
+            prepare_hosts(scenario, &offer),
+            manner,
+            onlooker,
+            launcher,
+        ),
         false => {
             let mut simulation: Simulation<'_, AnyHost> = prepare_hosts(scenario, &offer);
             let hosts: Vec<u32> = scenario.traffic.programs.iter().map(|program| program.at.host).collect();
@@ -152,7 +199,7 @@ pub fn run_processes(scenario: &Scenario, manner: Manner, launcher: &mut dyn Lau
                 base_rtt,
             );
             simulation.set_programs(Box::new(flows));
-            run_on::<AnyHost>(scenario, &offer, simulation, manner, launcher)
+            run_on::<AnyHost>(scenario, &offer, simulation, manner, onlooker, launcher)
         }
     }
 }
@@ -162,10 +209,14 @@ fn run_on<T: Carrier>(
     offer: &Offer,
     mut simulation: Simulation<'_, T>,
     manner: Manner,
+    mut onlooker: Option<&mut dyn Onlooker>,
     launcher: &mut dyn Launcher,
 ) -> io::Result<Lived> {
     let meter = Meter::start();
     simulation.keep_order();
+    if let Some(onlooker) = onlooker.as_deref_mut() {
+        T::let_look(&mut simulation, scenario, onlooker)?;
+    }
     let ranks = scenario.traffic.programs.len() as u32;
     let places: Vec<_> = (0..ranks).map(|rank| T::seat(&mut simulation, rank).place()).collect();
     let (world, seats) = World::create(&places, manner.compute, manner.covers_counter)?;
@@ -195,7 +246,9 @@ fn run_on<T: Carrier>(
     if dropped > 0 {
         run.complaints.push(format!("{dropped} packets came to processes that took none any more"));
     }
-    Ok(Lived { outcome, end, gave_up, complaints: run.complaints })
+    run.simulation.fabric.watcher = None;
+    let notes = onlooker.map(|it| it.end(run.simulation.now)).transpose()?.unwrap_or_default();
+    Ok(Lived { outcome, end, notes, gave_up, complaints: run.complaints })
 }
 
 struct Run<'a, T: Process> {

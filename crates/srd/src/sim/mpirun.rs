@@ -9,7 +9,8 @@ use crate::sim::room::Room;
 use anyhow::{Context, bail};
 use srd_lab::{Mpi, MpiJob, Transport};
 use srd_sim::input::Scenario;
-use srd_sim::run::{End, Launcher, Lived, Manner, of_processes, run_processes};
+use srd_sim::record::{Capture, LONGEST_FRAME};
+use srd_sim::run::{End, Launcher, Lived, Manner, Onlooker, of_processes, run_processes};
 use srd_virtual::Compute;
 use std::ffi::OsString;
 use std::fs::File;
@@ -64,6 +65,15 @@ pub struct Args {
     /// Write the outcome as JSON into this file: standard output is the program's
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Capture a cable for Wireshark, over SRD: --pcap leaf0-spine1 (may be given again)
+    #[arg(long, value_name = "LINK", requires = "out")]
+    pcap: Vec<String>,
+    /// Keep so many bytes of each captured frame, 65549 for all of them [default: the headers]
+    #[arg(long, value_name = "BYTES", requires = "pcap", value_parser = clap::value_parser!(u32).range(1..=LONGEST_FRAME as i64))]
+    snap_len: Option<u32>,
+    /// Write captures into this directory
+    #[arg(long, value_name = "DIR", requires = "pcap")]
+    out: Option<PathBuf>,
     /// The program and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -169,6 +179,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         options: args.stack.options.clone(),
         program: args.command.clone(),
     };
+    if !args.pcap.is_empty() && scenarios.iter().any(|scenario| !scenario.settings.is_plain_srd()) {
+        bail!("--pcap captures packets of SRD, which are the program's own: leave out the other transports");
+    }
     job.launcher()?;
     job.check_program()?;
     let json = args.json.as_deref().map(open).transpose()?;
@@ -178,13 +191,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut started = Started { job, srd, room, child: None, stop: guard::end_on_signal()? };
     let manner =
         Manner { compute: args.compute.0, covers_counter: args.rdtsc || args.stack.mpi() == Mpi::Intel };
+    let mut capture =
+        args.out.as_ref().map(|dir| Capture::new(dir.clone(), args.pcap.clone(), args.snap_len));
     let mut runs = Vec::new();
     for (over, scenario) in over.into_iter().zip(&scenarios) {
         if started.stop.load(Ordering::Relaxed) {
             break;
         }
-        let lived =
-            run_processes(scenario, manner, &mut started).context("the processes could not be run")?;
+        let onlooker = capture.as_mut().map(|capture| capture as &mut dyn Onlooker);
+        let lived = run_processes(scenario, manner, onlooker, &mut started)
+            .context("the processes could not be run")?;
         if let Some(mut child) = started.child.take() {
             let _ = child.wait();
         }
@@ -235,6 +251,7 @@ fn tell(args: &Args, run: &Run) {
     for complaint in run.lived.gave_up.iter().chain(&run.lived.complaints) {
         eprintln!("srd: {over}{complaint}");
     }
+    run.lived.notes.iter().for_each(|note| eprintln!("srd: {over}{note}"));
     let outcome = &run.lived.outcome;
     eprintln!(
         "srd: {over}{} ranks, {:.3} ms simulated in {:.1} s: {} packets with data, {} of them again, {} without",
