@@ -1,12 +1,10 @@
 //! Clocks and sleeps of the C library.
 #![allow(unsafe_code)]
 
-use crate::own::{end_if_cancelled, nanoseconds, own};
+use crate::own::{SECOND, end_if_cancelled, nanoseconds, own, to_timespec};
 use crate::process::{channel, origin};
 use crate::{real, thread};
 use libc::{c_int, c_uint, c_void, clockid_t, time_t, timespec, timeval, useconds_t};
-
-const SECOND: u64 = 1_000_000_000;
 
 own!(own_nanosleep, c"nanosleep", None, (span: *const timespec, left: *mut timespec));
 own!(own_clock_nanosleep, c"clock_nanosleep", None,
@@ -30,9 +28,7 @@ pub unsafe extern "C" fn clock_gettime(id: clockid_t, time: *mut timespec) -> c_
     match shown(id) {
         Some(now) if !time.is_null() => {
             // SAFETY: the caller's promise.
-            unsafe {
-                time.write(timespec { tv_sec: (now / SECOND) as time_t, tv_nsec: (now % SECOND) as i64 })
-            };
+            unsafe { time.write(to_timespec(now)) };
             0
         }
         _ => real::clock_gettime(id, time),

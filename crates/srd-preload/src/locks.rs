@@ -67,39 +67,6 @@ fn lock_until(mutex: *mut pthread_mutex_t, until: u64) -> c_int {
     fellows::lock(mutex as usize, until, || unsafe { libc::pthread_mutex_trylock(mutex) })
 }
 
-/// `pthread_mutex_timedlock(3)`.
-///
-/// # Safety
-/// As that.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_timedlock(
-    mutex: *mut pthread_mutex_t,
-    until: *const timespec,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    match unsafe { simulated(libc::CLOCK_REALTIME, until) } {
-        Some(until) => lock_until(mutex, until),
-        None => own_timedlock(mutex, until),
-    }
-}
-
-/// `pthread_mutex_clocklock(3)`.
-///
-/// # Safety
-/// As that.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_clocklock(
-    mutex: *mut pthread_mutex_t,
-    clock: clockid_t,
-    until: *const timespec,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    match unsafe { simulated(clock, until) } {
-        Some(until) => lock_until(mutex, until),
-        None => own_clocklock(mutex, clock, until),
-    }
-}
-
 /// `pthread_mutex_unlock(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
@@ -196,36 +163,6 @@ pub extern "C-unwind" fn sem_wait(semaphore: *mut sem_t) -> c_int {
     }
 }
 
-/// `sem_timedwait(3)`.
-///
-/// # Safety
-/// As that.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn sem_timedwait(semaphore: *mut sem_t, until: *const timespec) -> c_int {
-    // SAFETY: the caller's promise.
-    match unsafe { simulated(libc::CLOCK_REALTIME, until) } {
-        Some(until) => take_until(semaphore, until),
-        None => own_sem_timedwait(semaphore, until),
-    }
-}
-
-/// `sem_clockwait(3)`.
-///
-/// # Safety
-/// As that.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn sem_clockwait(
-    semaphore: *mut sem_t,
-    clock: clockid_t,
-    until: *const timespec,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    match unsafe { simulated(clock, until) } {
-        Some(until) => take_until(semaphore, until),
-        None => own_sem_clockwait(semaphore, clock, until),
-    }
-}
-
 fn take_until(semaphore: *mut sem_t, until: u64) -> c_int {
     loop {
         end_if_cancelled();
@@ -238,44 +175,47 @@ fn take_until(semaphore: *mut sem_t, until: u64) -> c_int {
     }
 }
 
-/// Those of read-write locks look again and again.
-macro_rules! read_write_locks {
-    ($($timed:ident $own_timed:ident, $clocked:ident $own_clocked:ident: $try_it:ident;)*) => {$(
-        /// As `pthread_rwlock_timedrdlock(3)`.
+/// Waits for such a thing until a time of a clock's: of `CLOCK_REALTIME`, and of the one that is given.
+macro_rules! until_a_time {
+    ($($timed:ident $own_timed:ident, $clocked:ident $own_clocked:ident: |$it:ident: $of:ty, $until:ident| $wait:expr;)*) => {$(
+        /// As that of the C library.
         ///
         /// # Safety
         /// As that.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $timed(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int {
+        pub unsafe extern "C-unwind" fn $timed($it: $of, until: *const timespec) -> c_int {
             // SAFETY: the caller's promise.
             match unsafe { simulated(libc::CLOCK_REALTIME, until) } {
-                // SAFETY: as above.
-                Some(until) => waits::try_until(until, || unsafe { libc::$try_it(lock) }),
-                None => $own_timed(lock, until),
+                Some($until) => $wait,
+                None => $own_timed($it, until),
             }
         }
 
-        /// As `pthread_rwlock_clockrdlock(3)`.
+        /// The same.
         ///
         /// # Safety
         /// As that.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $clocked(
-            lock: *mut pthread_rwlock_t,
-            clock: clockid_t,
-            until: *const timespec,
-        ) -> c_int {
+        pub unsafe extern "C-unwind" fn $clocked($it: $of, clock: clockid_t, until: *const timespec) -> c_int {
             // SAFETY: the caller's promise.
             match unsafe { simulated(clock, until) } {
-                // SAFETY: as above.
-                Some(until) => waits::try_until(until, || unsafe { libc::$try_it(lock) }),
-                None => $own_clocked(lock, clock, until),
+                Some($until) => $wait,
+                None => $own_clocked($it, clock, until),
             }
         }
     )*};
 }
 
-read_write_locks! {
-    pthread_rwlock_timedrdlock own_timedrdlock, pthread_rwlock_clockrdlock own_clockrdlock: pthread_rwlock_tryrdlock;
-    pthread_rwlock_timedwrlock own_timedwrlock, pthread_rwlock_clockwrlock own_clockwrlock: pthread_rwlock_trywrlock;
+until_a_time! {
+    pthread_mutex_timedlock own_timedlock, pthread_mutex_clocklock own_clocklock:
+        |mutex: *mut pthread_mutex_t, until| lock_until(mutex, until);
+    sem_timedwait own_sem_timedwait, sem_clockwait own_sem_clockwait:
+        |semaphore: *mut sem_t, until| take_until(semaphore, until);
+    // Those of read-write locks look again and again.
+    pthread_rwlock_timedrdlock own_timedrdlock, pthread_rwlock_clockrdlock own_clockrdlock:
+        // SAFETY: the caller gives a lock.
+        |lock: *mut pthread_rwlock_t, until| waits::try_until(until, || unsafe { libc::pthread_rwlock_tryrdlock(lock) });
+    pthread_rwlock_timedwrlock own_timedwrlock, pthread_rwlock_clockwrlock own_clockwrlock:
+        // SAFETY: the caller gives a lock.
+        |lock: *mut pthread_rwlock_t, until| waits::try_until(until, || unsafe { libc::pthread_rwlock_trywrlock(lock) });
 }

@@ -81,7 +81,8 @@ pub fn end_if_cancelled() {
     unsafe { pthread_testcancel() };
 }
 
-const SECOND: u64 = 1_000_000_000;
+/// In nanoseconds.
+pub const SECOND: u64 = 1_000_000_000;
 
 /// A span of nanoseconds, as the C library has it.
 pub fn to_timespec(span: u64) -> timespec {

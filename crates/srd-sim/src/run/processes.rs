@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether the launcher has ended while ranks talk, and who never rests.
+/// How often it is looked whether the launcher has ended, while ranks talk, and who never rests.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
 /// How long somebody outside is waited for at a time.
 const A_MOMENT: Duration = Duration::from_micros(200);
@@ -278,6 +278,7 @@ impl<T: Carrier> Run<'_, T> {
         let mut moves_since = Instant::now();
         let mut pause = FIRST_LOOK;
         let mut looked = Instant::now();
+        let mut idle = false;
         loop {
             if self.crowd.borrow().is_to_stop() {
                 return Ok(self.interrupted());
@@ -285,8 +286,9 @@ impl<T: Carrier> Run<'_, T> {
             if !self.given_up().is_empty() {
                 return Ok(End::GaveUp);
             }
-            if looked.elapsed() > WATCH_EVERY {
-                looked = Instant::now();
+            let now = Instant::now();
+            if std::mem::take(&mut idle) || now - looked > WATCH_EVERY {
+                looked = now;
                 if let Some(code) = launcher.ended()? {
                     return Ok(self.conclude(code));
                 }
@@ -318,21 +320,17 @@ impl<T: Carrier> Run<'_, T> {
                 } else if quiet_since.elapsed() > self.patience() {
                     return Ok(self.standstill());
                 }
-                if let Some(code) = launcher.ended()? {
-                    return Ok(self.conclude(code));
-                }
                 self.give_up_on_the_restless();
+                idle = true;
                 continue;
             }
-            moves_since = Instant::now();
+            moves_since = now;
             if self.crowd.borrow().in_phase(Phase::Beginning) > 0 {
                 // Ranks wait for their launcher, and time for them, unless they talk to each other.
                 if !self.carries() && quiet_since.elapsed() < LONGEST_BEGINNING {
-                    if let Some(code) = launcher.ended()? {
-                        return Ok(self.conclude(code));
-                    }
                     self.world.listen(A_MOMENT);
                     self.let_all_look();
+                    idle = true;
                     continue;
                 }
             } else if !self.together && self.crowd.borrow().in_phase(Phase::Running) > 0 {
@@ -354,12 +352,10 @@ impl<T: Carrier> Run<'_, T> {
                 Step::Nothing => {}
             }
             // Nothing can happen in the fabric.
-            if let Some(code) = launcher.ended()? {
-                return Ok(self.conclude(code));
-            }
             self.world.listen(pause);
             pause = (pause * 2).min(LAST_LOOK);
             self.let_all_look();
+            idle = true;
             if quiet_since.elapsed() > self.patience() {
                 return Ok(self.standstill());
             }

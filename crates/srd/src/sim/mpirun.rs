@@ -4,12 +4,13 @@ use crate::libraries::Libraries;
 use crate::mpi;
 use crate::sim::batch::INTERRUPTED;
 use crate::sim::guard;
+use crate::sim::recording::Cables;
 use crate::sim::rivals::Rival;
 use crate::sim::room::Room;
 use anyhow::{Context, bail};
 use srd_lab::{Mpi, MpiJob, Transport};
 use srd_sim::input::Scenario;
-use srd_sim::record::{Capture, LONGEST_FRAME};
+use srd_sim::record::Capture;
 use srd_sim::run::{End, Launcher, Lived, Manner, Onlooker, of_processes, run_processes};
 use srd_virtual::Compute;
 use std::ffi::OsString;
@@ -65,13 +66,9 @@ pub struct Args {
     /// Write the outcome as JSON into this file: standard output is the program's
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Capture a cable for Wireshark, over SRD: --pcap leaf0-spine1 (may be given again)
-    #[arg(long, value_name = "LINK", requires = "out")]
-    pcap: Vec<String>,
-    /// Keep so many bytes of each captured frame, 65549 for all of them [default: the headers]
-    #[arg(long, value_name = "BYTES", requires = "pcap", value_parser = clap::value_parser!(u32).range(1..=LONGEST_FRAME as i64))]
-    snap_len: Option<u32>,
-    /// Write captures into this directory
+    #[command(flatten)]
+    cables: Cables,
+    /// Write captures into this directory: packets of SRD, with the program's own bytes
     #[arg(long, value_name = "DIR", requires = "pcap")]
     out: Option<PathBuf>,
     /// The program and its arguments
@@ -179,7 +176,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         options: args.stack.options.clone(),
         program: args.command.clone(),
     };
-    if !args.pcap.is_empty() && scenarios.iter().any(|scenario| !scenario.settings.is_plain_srd()) {
+    scenarios.iter().try_for_each(|scenario| args.cables.check(scenario))?;
+    if args.out.is_some() && scenarios.iter().any(|scenario| !scenario.settings.is_plain_srd()) {
         bail!("--pcap captures packets of SRD, which are the program's own: leave out the other transports");
     }
     job.launcher()?;
@@ -191,8 +189,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut started = Started { job, srd, room, child: None, stop: guard::end_on_signal()? };
     let manner =
         Manner { compute: args.compute.0, covers_counter: args.rdtsc || args.stack.mpi() == Mpi::Intel };
-    let mut capture =
-        args.out.as_ref().map(|dir| Capture::new(dir.clone(), args.pcap.clone(), args.snap_len));
+    let mut capture = args
+        .out
+        .as_ref()
+        .map(|dir| Capture::new(dir.clone(), args.cables.pcap.clone(), args.cables.snap_len));
     let mut runs = Vec::new();
     for (over, scenario) in over.into_iter().zip(&scenarios) {
         if started.stop.load(Ordering::Relaxed) {

@@ -14,18 +14,38 @@ pub struct Record {
     /// Write tables, figures and the outcome into this directory; with --seeds, into seed-N in it (docs/OUTPUTS.md)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Capture a cable for Wireshark: --pcap leaf0-spine1 (may be given again)
-    #[arg(long, value_name = "LINK", requires = "out")]
-    pcap: Vec<String>,
-    /// Keep so many bytes of each captured frame, 65549 for all of them [default: the headers]
-    #[arg(long, value_name = "BYTES", requires = "pcap", value_parser = clap::value_parser!(u32).range(1..=record::LONGEST_FRAME as i64))]
-    snap_len: Option<u32>,
+    #[command(flatten)]
+    cables: Cables,
     /// Write a trace of packets: of as many flows as fit 25 MB, of `all`, of `slowest:N`, or of those with these numbers
     #[arg(long, value_name = "FLOWS", requires = "out", num_args = 0..=1, require_equals = true, default_missing_value = "fit")]
     trace: Option<Wanted>,
     /// Put every packet through its wire format and compare
     #[arg(long)]
     pub verify: bool,
+}
+
+/// Cables that are captured, into the directory of `--out`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Cables {
+    /// Capture a cable for Wireshark: --pcap leaf0-spine1 (may be given again)
+    #[arg(long, value_name = "LINK", requires = "out")]
+    pub pcap: Vec<String>,
+    /// Keep so many bytes of each captured frame, 65549 for all of them [default: the headers]
+    #[arg(long, value_name = "BYTES", requires = "pcap", value_parser = clap::value_parser!(u32).range(1..=record::LONGEST_FRAME as i64))]
+    pub snap_len: Option<u32>,
+}
+
+impl Cables {
+    /// Refuses those that there are not.
+    pub fn check(&self, scenario: &Scenario) -> anyhow::Result<()> {
+        for link in &self.pcap {
+            scenario
+                .topology
+                .cables_named(link)
+                .map_err(|message| anyhow::anyhow!("--pcap {link}: {message}"))?;
+        }
+        Ok(())
+    }
 }
 
 /// Which flows to trace.
@@ -64,13 +84,7 @@ impl Record {
                 "programs over SRD's own messaging layer are not recorded: without --out and --verify, or without `layer` of [messages]"
             );
         }
-        for link in &self.pcap {
-            scenario
-                .topology
-                .cables_named(link)
-                .map_err(|message| anyhow::anyhow!("--pcap {link}: {message}"))?;
-        }
-        Ok(())
+        self.cables.check(scenario)
     }
 
     #[allow(clippy::type_complexity)]
@@ -84,8 +98,8 @@ impl Record {
         let out = self.out.as_ref()?;
         let dir = if several { out.join(format!("seed-{}", scenario.settings.seed)) } else { out.clone() };
         let recording = Recording {
-            pcap: self.pcap.clone(),
-            snap_len: self.snap_len,
+            pcap: self.cables.pcap.clone(),
+            snap_len: self.cables.snap_len,
             traced: self.trace.as_ref().map_or(Traced::No, |Wanted(traced)| traced.clone()),
             verify: self.verify,
             command: command_line(),
