@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -386,6 +387,20 @@ def early() -> None:
     expect("rank 1 has ended without MPI_Finalize" in output, output)
 
 
+def endless() -> None:
+    """A rank in a loop without a call is named while it runs."""
+    program = "from mpi4py import MPI\nwhile MPI.COMM_WORLD.rank: pass\nMPI.COMM_WORLD.Barrier()"
+    line = command(scenario("endless"), 2, str(PREFIX["ompi"] / "bin/python3"), "-c", program)
+    started = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    timer = threading.Timer(LONGEST_S, started.kill)
+    timer.start()
+    named = any("has computed for 10 s without a call of MPI" in said for said in started.stderr)
+    started.send_signal(signal.SIGINT)
+    started.communicate()
+    timer.cancel()
+    expect(named and started.returncode == 130, f"named: {named}, status {started.returncode}")
+
+
 def interrupted() -> None:
     """Signals end everything, the one that srd does not see as well, and nothing is left of it."""
     fabric = scenario("interrupted")
@@ -445,6 +460,7 @@ CASES: list[Callable[[], None]] = [
     lammps,
     refused,
     early,
+    endless,
     interrupted,
 ]
 

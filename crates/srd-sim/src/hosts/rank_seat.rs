@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// UDP port of a host's first process: that of devices on a network.
 pub const PORT_BASE: u16 = 17408;
@@ -21,6 +21,9 @@ pub const PORT_BASE: u16 = 17408;
 const MOST_TURNS: u32 = 4;
 /// Packets that wait for a process which does not take them, beyond which the card drops.
 const LONGEST_INBOX: usize = 4096;
+
+/// Whoever computes for so long is named: it may be long work, or a loop without an end.
+const LONG_TURN: Duration = Duration::from_secs(10);
 
 /// Processor time, in ticks of 10 ms, that a process uses while it is waited for until nobody waits for it any more; and before all ranks have
 /// begun, when their launcher and libraries have much to do.
@@ -48,6 +51,8 @@ pub struct Crowd {
     spoke: bool,
     /// Somebody wants an end.
     stop: Arc<AtomicBool>,
+    /// Tells a person at once.
+    tell: Option<fn(&str)>,
 }
 
 /// Whether that is so whenever one looks for a while: between two looks somebody may have woken somebody, and the kernel takes its time with
@@ -61,9 +66,10 @@ fn for_a_while(mut quiet: impl FnMut() -> bool) -> bool {
 }
 
 impl Crowd {
-    /// Nobody yet. `bell` counts how often somebody wants attention, `stop` says when somebody wants an end.
-    pub fn new(bell: &'static AtomicU32, stop: Arc<AtomicBool>) -> Crowd {
-        Crowd { bell: Some(bell), stop, ..Crowd::default() }
+    /// Nobody yet. `bell` counts how often somebody wants attention, `stop` says when somebody wants an end, `tell` is for what a person must
+    /// know while it runs.
+    pub fn new(bell: &'static AtomicU32, stop: Arc<AtomicBool>, tell: fn(&str)) -> Crowd {
+        Crowd { bell: Some(bell), stop, tell: Some(tell), ..Crowd::default() }
     }
 
     /// Whether somebody wants an end.
@@ -120,7 +126,17 @@ impl Crowd {
         std::mem::take(&mut self.spoke)
     }
 
-    /// The same for certain.
+    /// Somebody computes for long.
+    fn tell_of_long_work(&self, process: Option<u32>) {
+        if let (Some(tell), Some(process)) = (self.tell, process) {
+            tell(&format!(
+                "process {process} has computed for {} s without a call of MPI, and all others wait for it",
+                LONG_TURN.as_secs()
+            ));
+        }
+    }
+
+    /// Whether that is so for certain: nothing moves in processes that do not wait in their seats.
     pub fn stays_quiet(&mut self) -> bool {
         for_a_while(|| self.is_quiet())
     }
@@ -297,9 +313,14 @@ impl RankSeat {
             }
             let process = seat.process();
             let timeless = matches!(seat.phase(), Phase::Beginning | Phase::Ending);
+            let (began, mut told) = (Instant::now(), false);
             let mut stuck = |asleep: bool| {
                 let mut crowd = crowd.borrow_mut();
                 if !asleep {
+                    if !told && began.elapsed() > LONG_TURN {
+                        told = true;
+                        crowd.tell_of_long_work(process);
+                    }
                     return crowd.has_rung();
                 }
                 // While it waits for its launcher others may go on in any order.

@@ -47,6 +47,9 @@ pub trait Launcher {
 
     /// True once somebody wants an end; whoever says so kills what was started.
     fn stop(&self) -> Arc<AtomicBool>;
+
+    /// Tells a person what is to be known at once.
+    fn tell(&self) -> fn(&str);
 }
 
 /// How a run has come to its end.
@@ -220,7 +223,7 @@ fn run_on<T: Carrier>(
     let ranks = scenario.traffic.programs.len() as u32;
     let places: Vec<_> = (0..ranks).map(|rank| T::seat(&mut simulation, rank).place()).collect();
     let (world, seats) = World::create(&places, manner.compute, manner.covers_counter)?;
-    let crowd = Rc::new(RefCell::new(Crowd::new(world.bell(), launcher.stop())));
+    let crowd = Rc::new(RefCell::new(Crowd::new(world.bell(), launcher.stop(), launcher.tell())));
     for (rank, seat) in (0..).zip(seats) {
         T::seat(&mut simulation, rank).sit(seat, Rc::clone(&crowd));
     }

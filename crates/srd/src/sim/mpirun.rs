@@ -142,6 +142,10 @@ impl Launcher for Started {
     fn stop(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
+
+    fn tell(&self) -> fn(&str) {
+        |what| eprintln!("srd: {what}")
+    }
 }
 
 /// A run over one transport.
