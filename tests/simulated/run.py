@@ -10,6 +10,7 @@ The last line says `N passed, N failed`.
 """
 
 import argparse
+import csv
 import json
 import os
 import re
@@ -35,6 +36,8 @@ FABRIC = {"leaves": 4, "spines": 4, "hosts_per_leaf": 4, "host_gbps": 100, "cabl
 
 FRAME = 221
 """Bytes of a frame with a message of 8 bytes and an ACK: 38 of Ethernet with preamble and gap, 28 of IP and UDP, the rest is ours."""
+
+SLOW_UPLINK = '[[fault]]\nat_us = 0\nkind = "rate"\nlink = "leaf0-spine1"\nshare = 0.1\n'
 
 PREFIX = {mpi: layout.VENV / mpi for mpi in ("ompi", "mpich", "impi")}
 
@@ -305,7 +308,7 @@ def captured() -> None:
     python, out = str(PREFIX["ompi"] / "bin/python3"), BUILT / "captured"
     options = ("--pcap", "h0-leaf0", "--out", str(out), "--snap-len", "65549")
     output = run(scenario("captured"), 2, python, "-c", program, options=options)
-    expect("has h0-leaf0.pcap" in output, output)
+    expect("h0-leaf0.pcap" in output, output)
     show = ["tshark", "-r", out / "h0-leaf0.pcap", "-o", "udp.check_checksum:TRUE", "-T", "fields"]
     show += ["-e", "udp.checksum.status", "-e", "data.data", "-e", "ip.src"]
     lines = subprocess.run(show, check=True, capture_output=True, text=True).stdout.splitlines()
@@ -315,6 +318,72 @@ def captured() -> None:
     expect({row[2] for row in rows if whole in row[1]} == {"10.0.0.0", "10.0.0.1"}, f"not both ranks' bytes: {rows}")
     over_tcp = run(scenario("captured"), 2, python, "-c", program, options=(*options, "--transport", "srd,tcp"), status=1)
     expect("leave out the other transports" in over_tcp, over_tcp)
+
+
+def table(file: Path) -> list[dict]:
+    with file.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def calls() -> None:
+    """Calls of MPI as a table and as a timeline, and what delayed the slowest of them, in C and in Fortran."""
+    fabric, out = scenario("calls", SLOW_UPLINK), BUILT / "calls"
+    program = (patterns(), "all-to-all", "100000", "3")
+    plain, noted = BUILT / "calls-plain.json", BUILT / "calls-noted.json"
+    run(fabric, 8, *program, options=("--json", str(plain)))
+    run(fabric, 8, *program, options=("--json", str(noted), "--out", str(out), "--trace"))
+    outcomes = [json.loads(file.read_text()) | {"cost": None} for file in (plain, noted)]
+    expect(outcomes[0] == outcomes[1], "a run that is looked at comes to another outcome")
+    rows = table(out / "calls.csv")
+    times = [(float(row["begin_us"]), float(row["end_us"])) for row in rows]
+    expect(all(begin <= end <= outcomes[0]["sim_us"] for begin, end in times), "times")
+    of = {rank: [row["call"] for row in rows if row["rank"] == str(rank)] for rank in range(8)}
+    long = [row for row in rows if row["call"] == "MPI_Isend" and row["bytes"] == "100000"]
+    expect(len(long) == 8 * 7 * 5 and of[0][-2:] == ["MPI_Reduce", "MPI_Finalize"], f"{len(long)}, {of[0]}")
+    expect(all(of[rank] == of[0] for rank in of), "ranks differ in their calls")
+    expect({row["peer"] for row in long if row["rank"] == "3"} == {"0", "1", "2", "4", "5", "6", "7"}, "peers")
+    timeline = json.loads((out / "timeline.json").read_text())["traceEvents"]
+    expect(sum(event["ph"] == "X" for event in timeline) == len(rows), "the timeline has other calls")
+    page = (out / "index.html").read_text()
+    expect("MPI_Waitall" in page and "point to point" in page, "the page")
+    srd = str(layout.SRD)
+    told = subprocess.run([srd, "trace", "--json", out / "trace.jsonl"], check=True, capture_output=True, text=True)
+    chains = [call["chain"] for call in json.loads(told.stdout)["calls"]]
+    expect(len(chains) == 3 and all(chains), told.stdout[:500])
+    ports = {queue["port"] for call in json.loads(told.stdout)["calls"] for queue in call["slowest"]["queues"]}
+    expect("leaf0->spine1" in ports, f"the slow uplink is not named: {ports}")
+    ring = BUILT / "ring"
+    subprocess.run(["mpifort.openmpi", "-O", "-o", ring, HERE / "ring.f90"], check=True)
+    output = run(fabric, 4, str(ring), options=("--mpi", "debian", "--out", str(out)))
+    expect("sum of a ring:    6.0" in output, output)
+    rows = [(row["call"], row["peer"], row["bytes"]) for row in table(out / "calls.csv") if row["rank"] == "1"]
+    expect(rows == [("MPI_Sendrecv", "2", "8000")] * 5 + [("MPI_Reduce", "0", "8"), ("MPI_Finalize", "", "")], str(rows))
+
+
+def recorded() -> None:
+    """What was computed in one run, in others: to the byte the same, near to what was measured, and another program is told apart."""
+    out, deck = BUILT / "recorded", str(layout.ROOT / "demo/melt.lmp")
+    program = ("lmp", "-in", deck, "-log", "none", "-var", "steps", "20", "-var", "cells", "8")
+    loop = re.compile(r"Loop time of ([0-9.]+)")
+
+    def took(compute: str, *options: str) -> float:
+        output = run(scenario("recorded"), 4, *program, options=("--mpi", "debian", "--compute", compute, *options))
+        return float(loop.search(output)[1])
+
+    measured = took("measured", "--out", str(out))
+    again = [took(f"recorded:{out}/calls.csv", "--json", str(BUILT / f"again-{n}.json")) for n in range(2)]
+    outcomes = [json.loads((BUILT / f"again-{n}.json").read_text()) | {"cost": None} for n in range(2)]
+    expect(outcomes[0] == outcomes[1], "two runs of one record differ")
+    expect(again[0] > 3 * took("zero"), "the record is not followed")
+    near("the loop", again[0], measured, 0.3)
+    other = run(scenario("recorded"), 4, patterns(), "ping-pong", "8", "2", options=("--compute", f"recorded:{out}/calls.csv"))
+    expect("has made other calls of MPI than were recorded" in other, other)
+    fewer = ("--compute", f"recorded:{out}/calls.csv")
+    expect("there are 2 ranks now" in run(scenario("recorded"), 2, patterns(), "ping-pong", "8", "2", options=fewer, status=1), "2")
+    for file in ("nothing.csv", "outcome.json"):
+        options = ("--compute", f"recorded:{out / file}")
+        output = run(scenario("recorded"), 4, patterns(), "ping-pong", "8", "2", options=options, status=1)
+        expect(file in output and ("No such file" in output or "calls.csv" in output), output)
 
 
 def lammps() -> None:
@@ -457,6 +526,8 @@ CASES: list[Callable[[], None]] = [
     mpi4py,
     waits,
     captured,
+    calls,
+    recorded,
     lammps,
     refused,
     early,

@@ -22,6 +22,9 @@ const COLOURS: [&str; 8] =
 /// Lines with the same colour differ by their strokes.
 const STROKES: [&str; 3] = ["", "6 3", "2 2"];
 
+/// What is nearer than this in a chart cannot be told apart.
+const APART: f64 = 0.3;
+
 /// Most lines of a chart that can be told apart.
 pub const MAX_LINES: usize = 8;
 
@@ -190,6 +193,32 @@ impl Chart {
                 "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\"><title>{label}</title></rect>"
             );
         }
+    }
+
+    /// Stripes in the next colour that lie around levels of the y axis, each from where to where, and so high: what somebody was doing when. Those
+    /// that nobody could tell apart are drawn as one.
+    pub fn stripes(&mut self, label: &str, high: f64, stripes: impl IntoIterator<Item = (f64, f64, f64)>) {
+        let colour = COLOURS[self.lines % COLOURS.len()];
+        self.lines += 1;
+        let mut drawn: Vec<(f64, f64, f64)> = Vec::new();
+        for (level, from, to) in stripes {
+            let (from, to) = (self.x(from), self.x(to));
+            match drawn.last_mut() {
+                Some((last, _, until)) if *last == level && (0.0..APART).contains(&(from - *until)) => {
+                    *until = to
+                }
+                _ => drawn.push((level, from, to)),
+            }
+        }
+        let mut path = String::new();
+        for (level, from, to) in drawn {
+            let (top, bottom) = (self.y(level + high / 2.0), self.y(level - high / 2.0));
+            let to = to.max(from + APART);
+            let _ = write!(path, "M{from:.1} {top:.1}H{to:.1}V{bottom:.1}H{from:.1}Z");
+        }
+        let title = escape(label);
+        let _ = writeln!(self.marks, "<path d=\"{path}\" fill=\"{colour}\"><title>{title}</title></path>");
+        self.note(&format!("<rect width=\"22\" height=\"10\" fill=\"{colour}\"/>"), label);
     }
 
     /// A dashed upright line.

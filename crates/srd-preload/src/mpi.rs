@@ -45,7 +45,7 @@ fn enters(phase: Phase) {
 }
 
 /// The MPI's own, also where its library was loaded for another one only, as Python does for a module's.
-fn next(name: &CStr) -> *mut c_void {
+pub fn next(name: &CStr) -> *mut c_void {
     // SAFETY: the name is a C string.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if !next.is_null() {
@@ -167,6 +167,7 @@ macro_rules! functions {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $finalize() -> c_int {
+            crate::calls::finalize();
             enters(Phase::Ending);
             let Ok(name) = CStr::from_bytes_with_nul(concat!(stringify!($finalize), "\0").as_bytes()) else {
                 return NO_MPI;

@@ -2,14 +2,18 @@
 #![allow(unsafe_code)]
 
 use crate::real;
+use srd_virtual::calls::{Call, MOST};
 use srd_virtual::futex;
-use srd_virtual::layout::{Channel, Hall, Kind, MAGIC, Place, map_channel, map_hall};
+use srd_virtual::layout::{Channel, Hall, Kind, MAGIC, Place, map_calls, map_channel, map_hall, map_plan};
 use srd_virtual::{RANK_VARIABLE, WORLD_VARIABLE};
 use std::fs::File;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// What is mapped; null until the process has its place, and in a child of it.
 static CHANNEL: AtomicPtr<Channel> = AtomicPtr::new(std::ptr::null_mut());
+/// What it notes of its calls of MPI, and what it repeats of another run's; null if it does not.
+static CALLS: AtomicPtr<Call> = AtomicPtr::new(std::ptr::null_mut());
+static PLAN: AtomicPtr<Call> = AtomicPtr::new(std::ptr::null_mut());
 static HALL: AtomicPtr<Hall> = AtomicPtr::new(std::ptr::null_mut());
 /// What the machine's clocks showed when the simulation's showed zero.
 static MONOTONIC: AtomicU64 = AtomicU64::new(0);
@@ -33,6 +37,29 @@ pub fn channel_mut() -> Option<&'static mut Channel> {
 pub fn hall() -> Option<&'static Hall> {
     // SAFETY: as above.
     unsafe { HALL.load(Ordering::Acquire).as_ref() }
+}
+
+/// Notes a call of MPI.
+pub fn note(channel: &Channel, call: &Call) {
+    let calls = CALLS.load(Ordering::Acquire);
+    if calls.is_null() {
+        return;
+    }
+    let at = channel.calls.fetch_add(1, Ordering::AcqRel) as usize;
+    if at < MOST {
+        // SAFETY: there is room for that many, and no other thread has this place.
+        unsafe { calls.add(at).write(*call) };
+    }
+}
+
+/// What it repeats.
+pub fn plan() -> Option<&'static [Call]> {
+    let (channel, plan) = (channel()?, PLAN.load(Ordering::Acquire));
+    if plan.is_null() {
+        return None;
+    }
+    // SAFETY: so many are there, and are not written any more.
+    Some(unsafe { std::slice::from_raw_parts(plan, channel.planned as usize) })
 }
 
 /// What to add to the simulation's time for the machine's clocks.
@@ -101,6 +128,12 @@ pub fn attach() -> Result<Place, i32> {
     let own = std::process::id();
     if channel.process.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire).is_err() {
         return Err(libc::EBUSY);
+    }
+    if channel.keeps_calls != 0 {
+        CALLS.store(map_calls(&file, hall.channels, rank).map_err(errno)?, Ordering::Release);
+    }
+    if channel.repeats != 0 {
+        PLAN.store(map_plan(&file, hall.channels, rank).map_err(errno)?, Ordering::Release);
     }
     begin_clocks(channel);
     HALL.store(std::ptr::from_ref(hall).cast_mut(), Ordering::Release);

@@ -54,6 +54,11 @@ struct Notes {
     acts: Cell<u32>,
     /// Its processor time when it last gave account of it.
     computed: Cell<u64>,
+    /// What of it has come onto its clock, and what of that went into polls in vain, one behind the other.
+    accounted: Cell<u64>,
+    in_vain: Cell<u64>,
+    /// What it had accounted for at its last poll; [`NEVER`] if that found something.
+    at_poll: Cell<u64>,
 }
 
 /// A thread's slot is nobody's when it ends. The first thread's stays: when the process ends, handlers use the device behind its destructors.
@@ -81,6 +86,9 @@ thread_local! {
             gone_on: Cell::new(0),
             acts: Cell::new(0),
             computed: Cell::new(0),
+            accounted: Cell::new(0),
+            in_vain: Cell::new(0),
+            at_poll: Cell::new(NEVER),
         }
     };
 }
@@ -332,16 +340,44 @@ fn account(channel: &Channel, cost: u64) {
     if mpi::phase() == Phase::Beginning {
         return;
     }
+    put_on_clock(channel, cost);
+    catch_up(channel);
+}
+
+/// Puts what the thread has computed on its clock, and so much.
+fn put_on_clock(channel: &Channel, cost: u64) {
     let _ = NOTES.try_with(|notes| {
         let mut local = notes.local.get().max(channel.now.load(Ordering::Acquire)) + cost;
         if channel.compute.measured > 0 {
             let computed = real::clock(libc::CLOCK_THREAD_CPUTIME_ID);
             let since = computed.saturating_sub(notes.computed.replace(computed));
-            local += since * channel.compute.measured / 1000;
+            let counts = since * channel.compute.measured / 1000;
+            notes.accounted.set(notes.accounted.get() + counts);
+            local += counts;
         }
         notes.local.set(local);
     });
-    catch_up(channel);
+}
+
+/// The thread's clock, with what it has computed on it, and all that it has computed until now, so far as that is measured, but for polls in vain:
+/// how many there are is a matter of how long it waits.
+pub fn account_of() -> (u64, u64) {
+    let Some((channel, _)) = own() else { return (0, 0) };
+    put_on_clock(channel, 0);
+    let computed = NOTES.try_with(|notes| {
+        notes.at_poll.set(NEVER);
+        notes.accounted.get() - notes.in_vain.get()
+    });
+    (local(), computed.unwrap_or(0))
+}
+
+/// The thread computes for so long.
+pub fn compute(span: u64) {
+    if let Some((channel, _)) = own()
+        && span > 0
+    {
+        account(channel, span);
+    }
 }
 
 /// The calling thread's clock, with what it has computed on it; 0 if it does not take part.
@@ -418,6 +454,9 @@ pub fn polled(found: bool) {
     let until = NOTES.try_with(|notes| {
         notes.acts.set(notes.acts.get().saturating_sub(1));
         let stirs = crowd::stirs();
+        let accounted = notes.accounted.get();
+        let last = notes.at_poll.replace(if found { NEVER } else { accounted });
+        notes.in_vain.set(notes.in_vain.get() + if found { 0 } else { accounted.saturating_sub(last) });
         if found || notes.stirs.replace(stirs) != stirs {
             notes.gone_on.set(0); // others may have done meanwhile what it polls for
         }

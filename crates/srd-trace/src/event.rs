@@ -146,6 +146,25 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// A call of MPI has returned, in a rank of a real program. All of these stand behind everything else.
+    CallReturned {
+        /// When.
+        t_us: f64,
+        /// The rank.
+        rank: u32,
+        /// Its process, as flows name it.
+        process: String,
+        /// The thread.
+        thread: u16,
+        /// The function.
+        call: String,
+        /// When it began.
+        began_us: f64,
+        /// The other rank or the root, in the call's communicator.
+        peer: Option<u32>,
+        /// Bytes of the buffer that it names.
+        bytes: u64,
+    },
     /// The trace ends before the run does.
     Truncated {
         /// Lines that are missing.

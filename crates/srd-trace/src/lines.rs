@@ -13,7 +13,7 @@ use std::path::Path;
 const LONGEST: u64 = 1 << 16;
 
 /// Names of the lines that are not decisions of transports: the variants of [`crate::Event`].
-const HAPPENED: [&str; 13] = [
+const HAPPENED: [&str; 14] = [
     "run",
     "flow_started",
     "frame_sent",
@@ -24,6 +24,7 @@ const HAPPENED: [&str; 13] = [
     "flow_received",
     "flow_sent",
     "flow_failed",
+    "call_returned",
     "truncated",
     "dropped",
     "recording_ended",

@@ -23,10 +23,22 @@ pub struct TraceFile {
     /// Time of the last line.
     pub(crate) last: f64,
     flows: BTreeMap<u32, Flow>,
+    pub(crate) calls: Vec<Call>,
     ports: Vec<String>,
     port_numbers: HashMap<String, u32>,
     /// What transports have decided, by the process of the transport and that of its peer.
     pub(crate) contexts: HashMap<(String, String), Context>,
+}
+
+/// A call of MPI, in a rank of a real program.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Call {
+    pub(crate) rank: u32,
+    pub(crate) process: String,
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) began: f64,
+    pub(crate) ended: f64,
 }
 
 /// A flow.
@@ -168,6 +180,9 @@ impl TraceFile {
             Event::FlowSent { t_us, flow } => self.flow_mut(flow).sent = Some(t_us),
             Event::FlowFailed { t_us, flow, why } => self.flow_mut(flow).failed = Some((t_us, why)),
             Event::PacketAcked { t_us, flow, psn } => self.packet(flow, psn).acked = Some(t_us),
+            Event::CallReturned { t_us, rank, process, call, began_us, bytes, .. } => {
+                self.calls.push(Call { rank, process, name: call, bytes, began: began_us, ended: t_us });
+            }
             Event::Truncated { missing } => self.missing_lines = missing,
             Event::Dropped { t_us, missing } => {
                 self.missing_lines += missing;

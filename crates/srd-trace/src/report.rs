@@ -1,5 +1,6 @@
 //! What is asked of a trace of flows, and the whole answer.
 
+use crate::calls::CallReport;
 use crate::flow_report::{self, Compared, FlowReport};
 use crate::reading::{TraceFile, not_there};
 use crate::text;
@@ -24,6 +25,9 @@ pub struct Report {
     pub missing_lines: u64,
     /// The fastest flow of the trace, to compare with.
     pub fastest: Option<Compared>,
+    /// Of a run of real programs, calls of MPI that took longer than is usual.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallReport>,
     /// A story for each flow asked about.
     pub stories: Vec<FlowReport>,
 }
@@ -31,7 +35,7 @@ pub struct Report {
 /// Which flows are asked about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Question {
-    /// So many of the slowest.
+    /// So many of the slowest; where a program's calls are in the trace, of those.
     Slowest(usize),
     /// Those with these numbers.
     Flows(Vec<u32>),
@@ -40,7 +44,12 @@ pub enum Question {
 impl TraceFile {
     /// Answers for the flows asked about, the slowest first; fails if one of them is not in the trace.
     pub fn report(&self, question: &Question) -> io::Result<Report> {
+        let calls = match question {
+            Question::Slowest(count) => self.slowest_calls(*count),
+            Question::Flows(_) => Vec::new(),
+        };
         let numbers = match question {
+            Question::Slowest(_) if !calls.is_empty() => Vec::new(),
             Question::Slowest(count) => self.slowest_first().into_iter().take(*count).collect(),
             Question::Flows(numbers) => numbers.clone(),
         };
@@ -51,11 +60,13 @@ impl TraceFile {
         Ok(Report {
             scenario: self.scenario.clone(),
             seed: self.seed,
-            flows: self.flows_of_run,
-            traced: self.traced,
+            // Messages of programs are counted when they have come.
+            flows: self.flows_of_run.max(self.numbers().count() as u32),
+            traced: self.traced.max(self.numbers().count() as u32),
             base_rtt_us: self.base_rtt_us,
             missing_lines: self.missing_lines,
             fastest: self.fastest(),
+            calls,
             stories: numbers.iter().map(story).collect::<io::Result<_>>()?,
         })
     }

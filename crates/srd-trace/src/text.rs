@@ -1,5 +1,6 @@
 //! A report in words.
 
+use crate::calls::CallReport;
 use crate::cause::HeldBack;
 use crate::flow_report::{Compared, FlowReport, Part, PathUse, PortWaits, Resent, Verdict};
 use crate::report::Report;
@@ -25,7 +26,11 @@ pub(crate) fn of(report: &Report) -> String {
             counted(report.missing_lines, "line")
         );
     }
-    if report.stories.is_empty() {
+    for call in &report.calls {
+        out.push('\n');
+        tell_call(&mut out, call);
+    }
+    if report.stories.is_empty() && report.calls.is_empty() {
         out.push_str("It has no packets: the run traced no flow.\n");
     }
     for story in &report.stories {
@@ -42,6 +47,48 @@ fn us(value: f64) -> String {
 
 fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
+}
+
+fn tell_call(out: &mut String, call: &CallReport) {
+    let bytes = if call.bytes > 0 { format!(" of {}", counted(call.bytes, "byte")) } else { String::new() };
+    let _ = writeln!(
+        out,
+        "Rank {}, {}{bytes}, from {} to {} us: {} us (usual: {})",
+        call.rank,
+        call.call,
+        us(call.began_us),
+        us(call.began_us + call.took_us),
+        us(call.took_us),
+        us(call.usual_us)
+    );
+    if call.chain.is_empty() {
+        out.push_str("  No message came or went in it: it waited for another thread, or for a time.\n");
+        return;
+    }
+    out.push_str("  It waited for these messages, each sent when the one below it had come:\n");
+    out.push_str("        began us     took us  in queues  flow\n");
+    for link in &call.chain {
+        let bytes = link.bytes.map_or_else(String::new, |bytes| format!(", {}", counted(bytes, "byte")));
+        let doing = link.sender_in.as_ref().map_or_else(|| "no call".into(), Clone::clone);
+        let _ = writeln!(
+            out,
+            "  {:>14}{:>12}{:>11}  {}: {} to {}{bytes}; the sender was in {doing}",
+            us(link.began_us),
+            us(link.took_us),
+            us(link.queued_us),
+            link.flow,
+            link.from,
+            link.to
+        );
+    }
+    let Some(slowest) = &call.slowest else { return };
+    let mut story = String::new();
+    tell(&mut story, slowest, None);
+    let head = if call.chain.len() > 1 { "  The slowest of them:\n" } else { "" };
+    out.push_str(head);
+    story.lines().for_each(|line| {
+        let _ = writeln!(out, "  {line}");
+    });
 }
 
 fn tell(out: &mut String, story: &FlowReport, fastest: Option<&Compared>) {

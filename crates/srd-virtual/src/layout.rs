@@ -1,6 +1,7 @@
 //! The shared memory: a page that all have, and a [`Channel`] for each process.
 #![allow(unsafe_code)]
 
+use crate::calls::{Call, MOST};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 use std::fs::File;
 use std::io;
@@ -316,6 +317,16 @@ pub struct Channel {
     pub spoke: AtomicU32,
     /// The card's thread is to look.
     pub card_called: AtomicU32,
+    /// 1: calls of MPI are noted.
+    pub keeps_calls: u32,
+    /// 1: what is computed before each call is as it was in another run ([`map_plan`]).
+    pub repeats: u32,
+    /// How many calls there are in that.
+    pub planned: u64,
+    /// The process has made another call than is written there: so many before it were the same, plus one.
+    pub strayed: AtomicU64,
+    /// Calls that are noted, and those for which there was no room.
+    pub calls: AtomicU64,
     /// The process's clock, in nanoseconds of the simulation.
     pub now: AtomicU64,
     /// When the transport wants to run.
@@ -344,9 +355,18 @@ impl Channel {
     }
 }
 
+/// Bytes of a list of calls.
+const LIST: usize = MOST * size_of::<Call>();
+
+/// Where channels end, and lists begin: of each rank's calls, and then of what each is to repeat. Nothing of a file takes memory that nobody
+/// has written to.
+fn lists_at(channels: u32) -> usize {
+    PAGE + channels as usize * size_of::<Channel>()
+}
+
 /// Bytes of the file for so many channels.
 pub fn file_bytes(channels: u32) -> u64 {
-    (PAGE + channels as usize * size_of::<Channel>()) as u64
+    (lists_at(channels) + 2 * channels as usize * LIST) as u64
 }
 
 /// Memory of such a file, for the rest of the process's life.
@@ -378,4 +398,14 @@ pub fn write_hall(file: &File, channels: u32) -> io::Result<&'static Hall> {
 /// Maps a channel.
 pub fn map_channel(file: &File, number: u32) -> io::Result<*mut Channel> {
     Ok(map(file, PAGE + number as usize * size_of::<Channel>(), size_of::<Channel>())?.cast())
+}
+
+/// Maps the calls of a process, [`MOST`] of them.
+pub fn map_calls(file: &File, channels: u32, number: u32) -> io::Result<*mut Call> {
+    Ok(map(file, lists_at(channels) + number as usize * LIST, LIST)?.cast())
+}
+
+/// Maps what a process is to compute before each of its calls, as many.
+pub fn map_plan(file: &File, channels: u32, number: u32) -> io::Result<*mut Call> {
+    Ok(map(file, lists_at(channels) + (channels as usize + number as usize) * LIST, LIST)?.cast())
 }

@@ -10,16 +10,18 @@
 //! the world. The simulator takes the turn from it once nothing else of the job moves ([`Status::Outside`]); it asks for another when it
 //! comes back.
 //!
-//! `layout` is the memory, `api` what the preloaded library gives to whoever moves packets in the process, `world` the simulator's side,
+//! `layout` is the memory, `calls` what a rank notes of its calls of MPI in it, `api` what the preloaded library gives to whoever moves packets in the process, `world` the simulator's side,
 //! `job` what it sees of the processes from outside.
 #![deny(unsafe_code)]
 
 pub mod api;
+pub mod calls;
 pub mod futex;
 pub mod job;
 pub mod layout;
 pub mod world;
 
+pub use calls::Call;
 pub use layout::{Channel, Compute, Kind, Phase, Place, Slot, Status};
 
 /// Names the file of shared memory to processes.

@@ -1,11 +1,12 @@
 //! The simulator's side: makes the memory, and gives turns.
 #![allow(unsafe_code)]
 
+use crate::calls::{Call, MOST};
 use crate::futex;
 use crate::job::{is_alive, sleeps, thread_ticks};
 use crate::layout::{
-    Channel, Compute, Hall, Head, Kind, NEVER, Phase, Place, Slot, Status, file_bytes, map_channel,
-    write_hall,
+    Channel, Compute, Hall, Head, Kind, NEVER, Phase, Place, Slot, Status, file_bytes, map_calls,
+    map_channel, map_plan, write_hall,
 };
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::cell::Cell;
@@ -13,6 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -31,6 +33,18 @@ const SPINS: u32 = 50;
 /// The card takes more from the device when it holds no more than this.
 const LOW_BACKLOG: u32 = 1;
 
+/// How processes are run.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Manner {
+    /// What computing costs.
+    pub compute: Compute,
+    /// Whether the processor's counter of time, which a program may read by an instruction, is the simulation's. That makes turns cost more:
+    /// on virtual machines several times as much.
+    pub covers_counter: bool,
+    /// Whether calls of MPI are noted.
+    pub keeps_calls: bool,
+}
+
 /// The memory of all processes. It has no name in any directory, so nothing of it stays, however its processes end.
 #[derive(Debug)]
 pub struct World {
@@ -39,24 +53,31 @@ pub struct World {
 }
 
 impl World {
-    /// Makes it, for processes at these places. `covers_counter`: as [`Channel::covers_counter`].
-    pub fn create(
-        places: &[Place],
-        compute: Compute,
-        covers_counter: bool,
-    ) -> io::Result<(World, Vec<Seat>)> {
+    /// Makes it, for processes at these places. `repeats`: what each of them is to compute before its calls, if that is so; otherwise empty.
+    pub fn create(places: &[Place], manner: Manner, repeats: &[Vec<Call>]) -> io::Result<(World, Vec<Seat>)> {
         let file = File::from(memfd_create("srd-sim", MFdFlags::MFD_CLOEXEC)?);
-        file.set_len(file_bytes(places.len() as u32))?;
-        let world = World { hall: write_hall(&file, places.len() as u32)?, file };
+        let all = places.len() as u32;
+        file.set_len(file_bytes(all))?;
+        let world = World { hall: write_hall(&file, all)?, file };
         let seats = places.iter().zip(0..).map(|(place, number)| {
             let channel = map_channel(&world.file, number)?;
             // SAFETY: it has just been mapped, stays, and nobody else has it yet.
             let channel = unsafe { &mut *channel };
             channel.place = *place;
-            channel.compute = compute;
-            channel.covers_counter = covers_counter.into();
+            channel.compute = manner.compute;
+            channel.covers_counter = manner.covers_counter.into();
+            channel.keeps_calls = manner.keeps_calls.into();
             channel.due.store(NEVER, Ordering::Relaxed);
-            Ok(Seat { channel, state: State::Absent, spins: Cell::new(false), alive_at: None })
+            if let Some(repeats) = repeats.get(number as usize) {
+                channel.repeats = 1;
+                channel.planned = repeats.len().min(MOST) as u64;
+                let plan = map_plan(&world.file, all, number)?;
+                // SAFETY: it has just been mapped, has room for that many, and nobody else has it yet.
+                unsafe { plan.copy_from_nonoverlapping(repeats.as_ptr(), channel.planned as usize) };
+            }
+            let calls =
+                if manner.keeps_calls { map_calls(&world.file, all, number)? } else { ptr::null_mut() };
+            Ok(Seat { channel, calls, state: State::Absent, spins: Cell::new(false), alive_at: None })
         });
         let seats = seats.collect::<io::Result<_>>()?;
         Ok((world, seats))
@@ -106,6 +127,8 @@ pub enum Turn {
 #[derive(Debug)]
 pub struct Seat {
     channel: &'static mut Channel,
+    /// What the process notes of its calls; null if it does not.
+    calls: *const Call,
     state: State,
     /// A thread has spun while others polled.
     spins: Cell<bool>,
@@ -117,6 +140,22 @@ impl Seat {
     /// The process, once it has taken its place.
     pub fn process(&self) -> Option<u32> {
         Some(self.channel.process.load(Ordering::Acquire)).filter(|process| *process != 0)
+    }
+
+    /// The calls of MPI that the process has noted, in the order in which they returned, and for how many there was no room.
+    pub fn calls(&self) -> (&[Call], u64) {
+        let all = self.channel.calls.load(Ordering::Acquire);
+        let kept = if self.calls.is_null() { 0 } else { all.min(MOST as u64) };
+        if kept == 0 {
+            return (&[], 0);
+        }
+        // SAFETY: that many have been written, and are not written again; the mapping stays.
+        (unsafe { std::slice::from_raw_parts(self.calls, kept as usize) }, all - kept)
+    }
+
+    /// The process has made another call than it was to repeat: behind so many that were the same.
+    pub fn strayed(&self) -> Option<u64> {
+        self.channel.strayed.load(Ordering::Acquire).checked_sub(1)
     }
 
     /// What the process is doing, as of the last look.

@@ -1,6 +1,7 @@
 //! A simulated host's process that is a real one: a program of the user's, whose provider sends and receives here instead of by
 //! sockets (`srd-virtual`). Everything above the network card runs there, and the clock that it sees is the simulation's.
 
+use crate::apps::Place;
 use crate::hosts::process::{Birth, Process};
 use crate::hosts::rank_seat::{PORT_BASE, RankSeat, ip_of, place_of};
 use crate::hosts::srd_nic::{IP_UDP, host_of};
@@ -20,6 +21,13 @@ pub struct Datagram {
     pub ports: (u16, u16),
     /// What UDP carries.
     pub bytes: Box<[u8]>,
+}
+
+impl Datagram {
+    /// The process that sent it.
+    pub fn at(&self) -> Place {
+        Place { host: self.from, process: 0 }
+    }
 }
 
 impl Content for Datagram {

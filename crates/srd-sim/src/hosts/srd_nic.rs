@@ -77,7 +77,7 @@ impl<P: Payload> Content for SrdContent<P> {
 }
 
 /// Whether an ACK says that a packet has arrived.
-fn covers(ack: &Ack, psn: Psn) -> bool {
+pub(crate) fn covers(ack: &Ack, psn: Psn) -> bool {
     if psn.before(ack.cum) {
         return true;
     }

@@ -6,19 +6,22 @@
 //! page names, depends on scenario and seed alone.
 //!
 //! `plan` decides what is looked at, `name_index` knows who is who, `samples` and `tables` write the tables (`table`),
-//! `frame_bytes` and `capture` the captures (`packets` those of real programs, which run once), `trace`, `transport_events` and `observed` the trace (`frame_metadata` is what only a packet's sender
+//! `frame_bytes` and `capture` the captures, `trace`, `transport_events` and `observed` the trace (`frame_metadata` is what only a packet's sender
 //! knows of it), `page` the page, with the charts of `srd-chart`.
+//! `ranks` is what real programs leave, which run once: `calls` of MPI, and a trace of their messages (`rank_trace`).
 //! `srd-trace` says what lines of a trace are, and reads them. `verified` is a run in which every packet goes through the wire format.
 
+mod calls;
 mod capture;
 mod folder;
 mod frame_bytes;
 mod frame_metadata;
 mod name_index;
 mod observed;
-mod packets;
 mod page;
 mod plan;
+mod rank_trace;
+mod ranks;
 mod samples;
 mod table;
 mod tables;
@@ -26,11 +29,13 @@ mod trace;
 mod transport_events;
 mod verified;
 
+pub use calls::{CALLS, TIMELINE, read_calls};
 pub use capture::LONGEST_FRAME;
 pub use frame_metadata::FrameMetadata;
 pub use observed::Observed;
-pub use packets::Capture;
 pub(crate) use page::distribution;
+pub use page::{RanksRun, write_ranks_page};
+pub use ranks::{RanksRecorder, RanksRecording};
 pub use table::Columns;
 pub(crate) use table::quoted;
 pub use verified::{check_verified, run_verified};
@@ -396,7 +401,8 @@ impl Watcher<FrameMetadata> for Onlooker {
         }
         if let Some(trace) = &self.trace {
             let mut trace = trace.lock().expect("nobody panics while writing a trace");
-            trace.see(now, port, head, seen, sight);
+            let packet = trace.packet_of(head, seen);
+            trace.see(now, port, head, packet, sight);
         }
     }
 }

@@ -48,6 +48,18 @@ struct Since {
     busy: Ps,
 }
 
+/// A flow of the trace.
+#[derive(Clone, Copy)]
+struct Told {
+    /// The number that people see.
+    id: u32,
+    /// Sending and receiving process.
+    ends: (u32, u32),
+    /// What it is to move.
+    bytes: Option<u64>,
+    since: Since,
+}
+
 /// See the module.
 pub(super) struct Trace {
     names: Arc<NameIndex>,
@@ -56,8 +68,7 @@ pub(super) struct Trace {
     limit: u64,
     failed: Option<io::Error>,
     /// Flows of the trace.
-    flows: HashMap<u32, Since>,
-    bytes: HashMap<u32, Option<u64>>,
+    flows: HashMap<u32, Told>,
     links: HashMap<u32, LinkUse>,
     /// By sending and receiving process: packets that are not acknowledged.
     outstanding: HashMap<(u32, u32), Vec<Outstanding>>,
@@ -91,18 +102,20 @@ impl Trace {
         flows: impl Iterator<Item = (u32, Option<u64>)>,
         run: &Event,
     ) -> Trace {
-        let bytes: HashMap<u32, Option<u64>> = flows.collect();
-        let contexts = Contexts::of(names.clone(), bytes.keys().map(|&flow| names.ends(flow)));
-        let hosts = bytes.keys().map(|&flow| names.place(names.ends(flow).0).host);
+        let told = |(flow, bytes)| {
+            (flow, Told { id: names.id(flow), ends: names.ends(flow), bytes, since: Since::default() })
+        };
+        let flows: HashMap<u32, Told> = flows.map(told).collect();
+        let contexts = Contexts::of(names.clone(), flows.values().map(|told| told.ends));
+        let hosts = flows.values().map(|told| names.place(told.ends.0).host);
         let mut trace = Trace {
             links: hosts.map(|host| (host, LinkUse::default())).collect(),
-            flows: bytes.keys().map(|&flow| (flow, Since::default())).collect(),
+            flows,
             names,
             out,
             lines: 0,
             limit,
             failed: None,
-            bytes,
             outstanding: HashMap::new(),
             sent: HashMap::new(),
             on_first_cable: HashSet::new(),
@@ -147,18 +160,22 @@ impl Trace {
 
     // ---- the processes' side ----
 
+    /// One more flow, which nobody knew of before: its number is its index.
+    pub(super) fn take_in(&mut self, flow: u32, ends: (u32, u32), bytes: u64) {
+        self.links.entry(self.names.place(ends.0).host).or_default();
+        let told = Told { id: flow, ends, bytes: Some(bytes), since: Since::default() };
+        self.flows.insert(flow, told);
+    }
+
     pub(super) fn flow_started(&mut self, now: Time, flow: u32) {
-        if !self.flows.contains_key(&flow) {
+        let Some(&Told { id, ends: (from, to), bytes, .. }) = self.flows.get(&flow) else {
             return; // or a message of a program
-        }
-        let (from, to) = self.names.ends(flow);
+        };
         let (host, now) = (self.names.place(from).host, Ps::of(now));
-        let Some(since) = self.flows.get_mut(&flow) else { return };
-        *since = Since { at: now, busy: self.links[&host].busy_until(now) };
-        let bytes = self.bytes.get(&flow).copied().flatten();
-        let (t_us, id) = (now.as_micros(), self.names.id(flow));
+        let since = Since { at: now, busy: self.links[&host].busy_until(now) };
+        self.flows.entry(flow).and_modify(|told| told.since = since);
         let (src, dst) = (self.names.process_name(from), self.names.process_name(to));
-        self.write(&Event::FlowStarted { t_us, flow: id, src, dst, bytes });
+        self.write(&Event::FlowStarted { t_us: now.as_micros(), flow: id, src, dst, bytes });
     }
 
     pub(super) fn flow_reported(&mut self, now: Time, process: u32, report: Report) {
@@ -167,8 +184,8 @@ impl Trace {
             Report::Received { inbox } => self.names.flow_into(process, inbox),
             Report::Ended => None,
         };
-        let Some(index) = flow.filter(|flow| self.flows.contains_key(flow)) else { return };
-        let (t_us, flow) = (Ps::of(now).as_micros(), self.names.id(index));
+        let Some(told) = flow.and_then(|flow| self.flows.get(&flow)) else { return };
+        let (t_us, flow) = (Ps::of(now).as_micros(), told.id);
         self.write(&match report {
             Report::Sent { .. } => Event::FlowSent { t_us, flow },
             Report::Received { .. } => Event::FlowReceived { t_us, flow },
@@ -189,35 +206,64 @@ impl Trace {
         if let Some(data) = seen.data().filter(|_| !head.trimmed)
             && let Some(flow) = self.traced(process, &data)
         {
-            self.write(&Event::FrameArrived {
-                t_us: Ps::of(now).as_micros(),
-                flow: self.names.id(flow),
-                psn: data.psn,
-                tx: seen.tx,
-                arrived_us: Ps::of(arrived).as_micros(),
-            });
+            self.arrived(Ps::of(now), Ps::of(arrived), flow, data.psn, seen.tx);
         }
         if let Some(connection) = seen.acknowledges()
             && let Some(peer) = self.names.process_at(seen.from)
         {
-            self.acknowledged(now, process, peer, connection, seen);
+            self.acknowledged(Ps::of(now), process, peer, connection, |psn| seen.covers(psn));
         }
     }
 
-    fn acknowledged(&mut self, now: Time, process: u32, peer: u32, connection: u32, ack: &FrameMetadata) {
-        let Some(outstanding) = self.outstanding.get_mut(&(process, peer)) else { return };
+    /// The receiver has every byte of a flow.
+    pub(super) fn flow_received(&mut self, now: Ps, flow: u32) {
+        self.write(&Event::FlowReceived { t_us: now.as_micros(), flow: self.flows[&flow].id });
+    }
+
+    /// The sender has every byte of a flow acknowledged.
+    pub(super) fn flow_sent(&mut self, now: Ps, flow: u32) {
+        self.write(&Event::FlowSent { t_us: now.as_micros(), flow: self.flows[&flow].id });
+    }
+
+    /// A call of a program's.
+    pub(super) fn call_returned(&mut self, call: &Event) {
+        self.write(call);
+    }
+
+    /// The receiving host looks at a packet.
+    pub(super) fn arrived(&mut self, now: Ps, arrived: Ps, flow: u32, psn: u32, tx: u8) {
+        self.write(&Event::FrameArrived {
+            t_us: now.as_micros(),
+            flow: self.flows[&flow].id,
+            psn,
+            tx,
+            arrived_us: arrived.as_micros(),
+        });
+    }
+
+    /// What has been acknowledged: packets and their flows.
+    pub(super) fn acknowledged(
+        &mut self,
+        now: Ps,
+        process: u32,
+        peer: u32,
+        connection: u32,
+        covers: impl Fn(u32) -> bool,
+    ) -> Vec<(u32, u32)> {
+        let Some(outstanding) = self.outstanding.get_mut(&(process, peer)) else { return Vec::new() };
         let mut acked = Vec::new();
         outstanding.retain(|&Outstanding { connection: of, psn, flow }| {
-            let covered = of == connection && ack.covers(psn);
+            let covered = of == connection && covers(psn);
             if covered {
                 acked.push((psn, flow));
             }
             !covered
         });
-        let t_us = Ps::of(now).as_micros();
-        for (psn, flow) in acked {
-            self.write(&Event::PacketAcked { t_us, flow: self.names.id(flow), psn });
+        let t_us = now.as_micros();
+        for &(psn, flow) in &acked {
+            self.write(&Event::PacketAcked { t_us, flow: self.flows[&flow].id, psn });
         }
+        acked
     }
 
     // ---- the transports' side ----
@@ -258,20 +304,23 @@ impl Trace {
         times
     }
 
-    /// A frame on a port.
+    /// What a frame is, if it is of a flow of the trace.
+    pub(super) fn packet_of(&self, head: &FrameHead, seen: &FrameMetadata) -> Option<TracedPacket> {
+        let data = seen.data()?;
+        let to = Place { host: head.dst, process: head.process };
+        let flow = self.names.process_at(to).and_then(|process| self.traced(process, &data))?;
+        Some(TracedPacket { flow, tx: seen.tx, source_port: seen.ports.0, data })
+    }
+
+    /// A frame on a port; `packet` says what it is, if it is of a flow of the trace.
     pub(super) fn see(
         &mut self,
         now: Ps,
         port: PortId,
         head: &FrameHead,
-        seen: &FrameMetadata,
+        mut packet: Option<TracedPacket>,
         sight: Sight,
     ) {
-        let mut packet = seen.data().and_then(|data| {
-            let to = Place { host: head.dst, process: head.process };
-            let flow = self.names.process_at(to).and_then(|process| self.traced(process, &data))?;
-            Some(TracedPacket { flow, tx: seen.tx, source_port: seen.ports.0, data })
-        });
         if head.trimmed
             && let Some(packet) = packet.take()
         {
@@ -330,24 +379,24 @@ impl Trace {
         link.busy += takes;
         link.until = at + takes;
         if let Some(flow) = flow
-            && let Some(since) = self.flows.get_mut(&flow)
+            && let Some(told) = self.flows.get_mut(&flow)
         {
-            *since = Since { at: link.until, busy: link.busy };
+            told.since = Since { at: link.until, busy: link.busy };
         }
     }
 
     fn sent(&mut self, at: Ps, port: PortId, host: u32, packet: &TracedPacket, head: &FrameHead) {
         let &TracedPacket { flow, tx, source_port, data } = packet;
-        let (since, link) = (self.flows[&flow], self.links[&host]);
+        let (Told { since, ends, .. }, link) = (self.flows[&flow], self.links[&host]);
         let waited = at - since.at;
         let others = (link.busy_until(at) - since.busy).min(waited);
         if tx == 0 {
-            let outstanding = self.outstanding.entry(self.names.ends(flow)).or_default();
+            let outstanding = self.outstanding.entry(ends).or_default();
             outstanding.push(Outstanding { connection: data.connection, psn: data.psn, flow });
         }
         self.write(&Event::FrameSent {
             t_us: at.as_micros(),
-            flow: self.names.id(flow),
+            flow: self.flows[&flow].id,
             psn: data.psn,
             tx,
             path: data.path,
@@ -366,7 +415,7 @@ impl Trace {
         let came = self.joined.remove(&name).unwrap_or(now);
         self.write(&Event::FrameQueued {
             t_us: came.as_micros(),
-            flow: self.names.id(packet.flow),
+            flow: self.flows[&packet.flow].id,
             psn: packet.data.psn,
             tx: packet.tx,
             port: self.names.port_name(port),
@@ -379,7 +428,7 @@ impl Trace {
         self.on_first_cable.remove(&packet.name());
         self.write(&Event::FrameLost {
             t_us: now.as_micros(),
-            flow: self.names.id(packet.flow),
+            flow: self.flows[&packet.flow].id,
             psn: packet.data.psn,
             tx: packet.tx,
             port: self.names.port_name(port),
@@ -398,12 +447,12 @@ fn word(why: Gone) -> &'static str {
 
 /// A data packet of a traced flow on its way.
 #[derive(Clone, Copy)]
-struct TracedPacket {
-    flow: u32,
+pub(super) struct TracedPacket {
+    pub(super) flow: u32,
     /// How often it had been sent before.
-    tx: u8,
-    source_port: u16,
-    data: DataPacket,
+    pub(super) tx: u8,
+    pub(super) source_port: u16,
+    pub(super) data: DataPacket,
 }
 
 impl TracedPacket {

@@ -19,7 +19,7 @@ pub use memory_estimate::{MemoryEstimate, available_memory};
 pub use offer::Offer;
 pub(crate) use offer::costs;
 pub use outcome::{Meter, OfWorkload, Outcome, Times};
-pub use processes::{End, Launcher, Lived, Manner, Onlooker, of_processes, run_processes};
+pub use processes::{End, Launcher, Lived, Onlooker, Order, of_processes, run_processes};
 pub use programs::{Ended, place, to_end};
 pub(crate) use simulation::FlowState;
 pub use simulation::Simulation;

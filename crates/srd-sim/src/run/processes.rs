@@ -1,16 +1,15 @@
 //! Programs of the user's on a simulated fabric: a process each, which the simulation lets run in turn.
 
 use crate::apps::{Place, Program, Script};
-use crate::hosts::{AnyHost, Crowd, Datagram, Process, RankFlows, RankProcess, RankSeat};
+use crate::hosts::{AnyHost, Crowd, Process, RankFlows, RankProcess, RankSeat};
 use crate::input::Scenario;
-use crate::net::Fabric;
 use crate::run::drive::prepare_hosts;
 use crate::run::offer::Offer;
 use crate::run::outcome::{Meter, Outcome};
 use crate::run::simulation::{Simulation, Step};
 use srd_baselines::units::Ps;
-use srd_virtual::world::{State, World};
-use srd_virtual::{Compute, Phase};
+use srd_virtual::world::{Manner, State, World};
+use srd_virtual::{Call, Phase};
 use srd_wire::Nanos;
 use std::cell::RefCell;
 use std::io;
@@ -74,12 +73,12 @@ pub struct Lived {
     pub outcome: Outcome,
     /// How it ended.
     pub end: End,
-    /// What a person should know of files, a line each.
-    pub notes: Vec<String>,
     /// What the transport gave up, a line each.
     pub gave_up: Vec<String>,
     /// What else did not go as it should, a line each.
     pub complaints: Vec<String>,
+    /// The calls of MPI of each rank, if they were to be noted, in the order in which they returned.
+    pub calls: Vec<Vec<Call>>,
 }
 
 /// A program of so many processes, one on a host, from host 0 on: what a scenario's traffic is then.
@@ -93,23 +92,24 @@ pub fn of_processes(hosts: &[u32]) -> Vec<Program> {
     hosts.iter().map(program).collect()
 }
 
-/// How processes are run.
+/// What is to be run.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
-    /// What computing costs.
-    pub compute: Compute,
-    /// Whether the processor's counter of time, which a program may read by an instruction, is the simulation's. That makes turns cost more:
-    /// on virtual machines several times as much.
-    pub covers_counter: bool,
+pub struct Order<'a> {
+    /// Where.
+    pub scenario: &'a Scenario,
+    /// How.
+    pub manner: Manner,
+    /// What each rank is to compute before its calls, as another run has noted it; of no rank if that is not so.
+    pub repeats: &'a [Vec<Call>],
 }
 
 /// Looks at the packets of processes, where they are their own.
 pub trait Onlooker {
     /// Takes its place, before anything runs.
-    fn begin(&mut self, scenario: &Scenario, fabric: &mut Fabric<Datagram>) -> io::Result<()>;
+    fn begin(&mut self, scenario: &Scenario, simulation: &mut Simulation<'_, RankProcess>) -> io::Result<()>;
 
-    /// The run has ended at this time. What a person should know, a line each.
-    fn end(&mut self, now: Ps) -> io::Result<Vec<String>>;
+    /// The run has ended at this time.
+    fn end(&mut self, now: Ps) -> io::Result<()>;
 }
 
 /// What carries what the processes send.
@@ -150,7 +150,7 @@ impl Carrier for RankProcess {
         scenario: &Scenario,
         onlooker: &mut dyn Onlooker,
     ) -> io::Result<()> {
-        onlooker.begin(scenario, &mut simulation.fabric)
+        onlooker.begin(scenario, simulation)
     }
 }
 
@@ -165,30 +165,21 @@ impl Carrier for AnyHost {
     }
 
     fn let_look(_: &mut Simulation<'_, AnyHost>, _: &Scenario, _: &mut dyn Onlooker) -> io::Result<()> {
-        let why =
-            "packets of real programs are seen over SRD, whose own they are: leave out the other transports";
-        Err(io::Error::new(io::ErrorKind::Unsupported, why))
+        Ok(()) // it sees calls only
     }
 }
 
 /// Runs the processes that the scenario's programs stand for: with packets of their own where the transport is SRD, otherwise each message is a flow
 /// of it.
 pub fn run_processes(
-    scenario: &Scenario,
-    manner: Manner,
+    order: Order<'_>,
     onlooker: Option<&mut dyn Onlooker>,
     launcher: &mut dyn Launcher,
 ) -> io::Result<Lived> {
+    let scenario = order.scenario;
     let offer = Offer::of(scenario);
     match scenario.settings.is_plain_srd() {
-        true => run_on::<RankProcess>(
-            scenario,
-            &offer,
-            prepare_hosts(scenario, &offer),
-            manner,
-            onlooker,
-            launcher,
-        ),
+        true => run_on::<RankProcess>(order, &offer, prepare_hosts(scenario, &offer), onlooker, launcher),
         false => {
             let mut simulation: Simulation<'_, AnyHost> = prepare_hosts(scenario, &offer);
             let hosts: Vec<u32> = scenario.traffic.programs.iter().map(|program| program.at.host).collect();
@@ -202,19 +193,19 @@ pub fn run_processes(
                 base_rtt,
             );
             simulation.set_programs(Box::new(flows));
-            run_on::<AnyHost>(scenario, &offer, simulation, manner, onlooker, launcher)
+            run_on::<AnyHost>(order, &offer, simulation, onlooker, launcher)
         }
     }
 }
 
 fn run_on<T: Carrier>(
-    scenario: &Scenario,
+    order: Order<'_>,
     offer: &Offer,
     mut simulation: Simulation<'_, T>,
-    manner: Manner,
     mut onlooker: Option<&mut dyn Onlooker>,
     launcher: &mut dyn Launcher,
 ) -> io::Result<Lived> {
+    let Order { scenario, manner, repeats } = order;
     let meter = Meter::start();
     simulation.keep_order();
     if let Some(onlooker) = onlooker.as_deref_mut() {
@@ -222,7 +213,7 @@ fn run_on<T: Carrier>(
     }
     let ranks = scenario.traffic.programs.len() as u32;
     let places: Vec<_> = (0..ranks).map(|rank| T::seat(&mut simulation, rank).place()).collect();
-    let (world, seats) = World::create(&places, manner.compute, manner.covers_counter)?;
+    let (world, seats) = World::create(&places, manner, repeats)?;
     let crowd = Rc::new(RefCell::new(Crowd::new(world.bell(), launcher.stop(), launcher.tell())));
     for (rank, seat) in (0..).zip(seats) {
         T::seat(&mut simulation, rank).sit(seat, Rc::clone(&crowd));
@@ -244,14 +235,15 @@ fn run_on<T: Carrier>(
     run.crowd.borrow_mut().kill();
     let end = end?;
     let gave_up = run.given_up();
-    let outcome = run.outcome.unwrap_or_else(|| Outcome::of(&mut run.simulation, offer.ideal, &meter));
+    let outcome = run.outcome.take().unwrap_or_else(|| Outcome::of(&mut run.simulation, offer.ideal, &meter));
     let dropped: u64 = (0..ranks).map(|rank| T::seat(&mut run.simulation, rank).dropped()).sum();
     if dropped > 0 {
         run.complaints.push(format!("{dropped} packets came to processes that took none any more"));
     }
+    let calls = run.calls();
     run.simulation.fabric.watcher = None;
-    let notes = onlooker.map(|it| it.end(run.simulation.now)).transpose()?.unwrap_or_default();
-    Ok(Lived { outcome, end, notes, gave_up, complaints: run.complaints })
+    onlooker.map(|it| it.end(run.simulation.now)).transpose()?;
+    Ok(Lived { outcome, end, gave_up, complaints: run.complaints, calls })
 }
 
 struct Run<'a, T: Process> {
@@ -453,6 +445,27 @@ impl<T: Carrier> Run<'_, T> {
             T::seat(&mut self.simulation, rank).let_look(now);
             T::call(&mut self.simulation, rank);
         }
+    }
+
+    /// What the ranks have noted of their calls.
+    fn calls(&mut self) -> Vec<Vec<Call>> {
+        let mut calls = Vec::new();
+        for rank in 0..self.ranks {
+            let seat = T::seat(&mut self.simulation, rank);
+            let (noted, missing) = seat.calls();
+            calls.push(noted.to_vec());
+            if missing > 0 {
+                self.complaints
+                    .push(format!("rank {rank}: {missing} calls of MPI found no room, and are not there"));
+            }
+            if let Some(same) = seat.strayed() {
+                self.complaints.push(format!(
+                    "rank {rank} has made other calls of MPI than were recorded, behind {same} that were the same: what it computes \
+                     takes no time from there on. Record the same program with the same arguments and ranks"
+                ));
+            }
+        }
+        calls
     }
 
     fn interrupted(&mut self) -> End {

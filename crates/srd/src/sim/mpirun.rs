@@ -4,15 +4,16 @@ use crate::libraries::Libraries;
 use crate::mpi;
 use crate::sim::batch::INTERRUPTED;
 use crate::sim::guard;
-use crate::sim::recording::Cables;
+use crate::sim::recording::{Cables, command_line};
 use crate::sim::rivals::Rival;
 use crate::sim::room::Room;
 use anyhow::{Context, bail};
 use srd_lab::{Mpi, MpiJob, Transport};
 use srd_sim::input::Scenario;
-use srd_sim::record::Capture;
-use srd_sim::run::{End, Launcher, Lived, Manner, Onlooker, of_processes, run_processes};
+use srd_sim::record::{self, RanksRecorder, RanksRecording, RanksRun};
+use srd_sim::run::{End, Launcher, Lived, Onlooker, Order, of_processes, run_processes};
 use srd_virtual::Compute;
+use srd_virtual::world::Manner;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -54,7 +55,7 @@ pub struct Args {
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     place: Vec<u32>,
     /// What computing costs: zero; fixed:US, so many microseconds for each call of the provider; measured, the thread's processor time;
-    /// measured:SCALE, that times SCALE
+    /// measured:SCALE, that times SCALE; recorded:FILE, before each call of MPI what was measured then, from a calls.csv of --out
     #[arg(long, value_name = "HOW", default_value = "zero")]
     compute: Cost,
     /// The program reads the processor's counter of time by itself (rdtsc): let it see the simulation's, which takes longer. Always so with
@@ -68,17 +69,25 @@ pub struct Args {
     json: Option<PathBuf>,
     #[command(flatten)]
     cables: Cables,
-    /// Write captures into this directory: packets of SRD, with the program's own bytes
-    #[arg(long, value_name = "DIR", requires = "pcap")]
+    /// Write the outcome, the calls of MPI of each rank, a timeline of them and a page into this directory; over several transports, into
+    /// one of the transport's name in it (docs/OUTPUTS.md)
+    #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write a trace, too: what befell each message of SRD's and its packets, and why calls were late; `srd trace` reads it
+    #[arg(long, requires = "out")]
+    trace: bool,
     /// The program and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
 
 /// What computing costs.
-#[derive(Clone, Copy, Debug)]
-struct Cost(Compute);
+#[derive(Clone, Debug)]
+enum Cost {
+    Now(Compute),
+    /// As in the run that this file tells of.
+    Recorded(PathBuf),
+}
 
 impl FromStr for Cost {
     type Err = String;
@@ -88,14 +97,15 @@ impl FromStr for Cost {
             Ok(number) if (0.0..=most).contains(&number) => Ok(number * 1000.0),
             _ => Err(format!("{text:?} is no number from 0 to {most}")),
         };
-        Ok(Cost(match text.split_once(':') {
+        Ok(Cost::Now(match text.split_once(':') {
             None if text == "zero" => Compute::default(),
             None if text == "measured" => Compute { measured: 1000, ..Compute::default() },
             Some(("fixed", us)) => Compute { per_call: number(us, 1e6)? as u64, ..Compute::default() },
             Some(("measured", scale)) => {
                 Compute { measured: number(scale, 1e4)? as u64, ..Compute::default() }
             }
-            _ => return Err("write zero, fixed:US, measured or measured:SCALE".into()),
+            Some(("recorded", file)) if !file.is_empty() => return Ok(Cost::Recorded(file.into())),
+            _ => return Err("write zero, fixed:US, measured, measured:SCALE or recorded:FILE".into()),
         }))
     }
 }
@@ -150,9 +160,32 @@ impl Launcher for Started {
 
 /// A run over one transport.
 struct Run {
-    /// What was asked for.
+    /// What was asked for, and as the command line has it.
     over: Option<Rival>,
+    name: Option<String>,
     lived: Lived,
+}
+
+impl Run {
+    /// As the page has it.
+    fn told<'a>(&'a self, scenario: &'a Scenario) -> RanksRun<'a> {
+        RanksRun { name: self.name.as_deref(), scenario, lived: &self.lived }
+    }
+}
+
+impl Args {
+    /// Takes a run down, if that is wanted.
+    fn recorder(&self, over: Option<Rival>) -> anyhow::Result<Option<RanksRecorder>> {
+        let Some(out) = &self.out else { return Ok(None) };
+        let dir = over.filter(|_| self.transport.len() > 1).map_or(out.clone(), |over| out.join(over.name()));
+        let recording = RanksRecording {
+            dir,
+            pcap: self.cables.pcap.clone(),
+            snap_len: self.cables.snap_len,
+            trace: self.trace,
+        };
+        Ok(Some(RanksRecorder::new(recording)?))
+    }
 }
 
 /// Runs it.
@@ -181,9 +214,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         program: args.command.clone(),
     };
     scenarios.iter().try_for_each(|scenario| args.cables.check(scenario))?;
-    if args.out.is_some() && scenarios.iter().any(|scenario| !scenario.settings.is_plain_srd()) {
-        bail!("--pcap captures packets of SRD, which are the program's own: leave out the other transports");
+    let only_srd = args.trace || !args.cables.pcap.is_empty();
+    if only_srd && scenarios.iter().any(|scenario| !scenario.settings.is_plain_srd()) {
+        bail!(
+            "--pcap and --trace look at packets of SRD, which are the program's own: leave out the other transports"
+        );
     }
+    let (compute, repeats) = match &args.compute {
+        Cost::Now(compute) => (*compute, Vec::new()),
+        Cost::Recorded(file) => (Compute::default(), record::read_calls(file, args.n)?),
+    };
     job.launcher()?;
     job.check_program()?;
     let json = args.json.as_deref().map(open).transpose()?;
@@ -191,26 +231,28 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     nix::sys::prctl::set_child_subreaper(true).context("cannot become the parent of orphans")?;
     let room = Room::make().context("cannot make a directory for this run")?;
     let mut started = Started { job, srd, room, child: None, stop: guard::end_on_signal()? };
-    let manner =
-        Manner { compute: args.compute.0, covers_counter: args.rdtsc || args.stack.mpi() == Mpi::Intel };
-    let mut capture = args
-        .out
-        .as_ref()
-        .map(|dir| Capture::new(dir.clone(), args.cables.pcap.clone(), args.cables.snap_len));
+    let covers_counter = args.rdtsc || args.stack.mpi() == Mpi::Intel;
+    let manner = Manner { compute, covers_counter, keeps_calls: args.out.is_some() };
+    let recorders = over.iter().map(|over| args.recorder(*over)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut runs = Vec::new();
-    for (over, scenario) in over.into_iter().zip(&scenarios) {
+    for ((over, scenario), mut recorder) in over.into_iter().zip(&scenarios).zip(recorders) {
         if started.stop.load(Ordering::Relaxed) {
             break;
         }
-        let onlooker = capture.as_mut().map(|capture| capture as &mut dyn Onlooker);
-        let lived = run_processes(scenario, manner, onlooker, &mut started)
+        let onlooker = recorder.as_mut().map(|it| it as &mut dyn Onlooker);
+        let lived = run_processes(Order { scenario, manner, repeats: &repeats }, onlooker, &mut started)
             .context("the processes could not be run")?;
         if let Some(mut child) = started.child.take() {
             let _ = child.wait();
         }
-        let run = Run { over, lived };
-        tell(args, &run);
+        let notes = recorder.map(|it| it.finish(scenario, &lived)).transpose()?.unwrap_or_default();
+        let run = Run { over, name: over.map(Rival::name), lived };
+        tell(args, &run, &notes);
         runs.push(run);
+    }
+    if let Some(dir) = &args.out {
+        let runs: Vec<_> = runs.iter().zip(&scenarios).map(|(run, scenario)| run.told(scenario)).collect();
+        record::write_ranks_page(dir, &runs, &command_line())?;
     }
     if let Some(mut file) = json {
         let answers = runs.iter().map(answer).collect::<anyhow::Result<Vec<_>>>()?;
@@ -250,12 +292,12 @@ fn write(file: &mut File, text: String) -> io::Result<()> {
 }
 
 /// What became of a run, on standard error: standard output is the program's.
-fn tell(args: &Args, run: &Run) {
+fn tell(args: &Args, run: &Run, notes: &[String]) {
     let over = run.over.map_or_else(String::new, |over| format!("{}: ", over.name()));
     for complaint in run.lived.gave_up.iter().chain(&run.lived.complaints) {
         eprintln!("srd: {over}{complaint}");
     }
-    run.lived.notes.iter().for_each(|note| eprintln!("srd: {over}{note}"));
+    notes.iter().for_each(|note| eprintln!("srd: {over}{note}"));
     let outcome = &run.lived.outcome;
     eprintln!(
         "srd: {over}{} ranks, {:.3} ms simulated in {:.1} s: {} packets with data, {} of them again, {} without",

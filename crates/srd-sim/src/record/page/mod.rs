@@ -4,9 +4,11 @@
 //! `figures` decides what is drawn; this file is about words and tables.
 
 mod figures;
+mod ranks;
 
 use figures::Figure;
 pub(crate) use figures::distribution;
+pub use ranks::{RanksRun, write_ranks_page};
 
 use super::name_index::NameIndex;
 use super::plan::Plan;

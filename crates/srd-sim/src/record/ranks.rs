@@ -1,0 +1,148 @@
+//! What a run of real programs leaves in a directory. Such a run happens once: all of it is taken down while it runs.
+
+use super::calls::{self, CALLS, TIMELINE};
+use super::capture::{Captures, chosen};
+use super::folder::Folder;
+use super::name_index::NameIndex;
+use super::rank_trace::RankTrace;
+use super::trace::{MAX_LINES, Trace};
+use super::{OUTCOME, PAGE, TRACE};
+use crate::apps::Place;
+use crate::hosts::{Datagram, RankProcess};
+use crate::input::Scenario;
+use crate::net::{FrameHead, PortId, Sight, Watcher};
+use crate::run::{Lived, Offer, Onlooker, Simulation};
+use srd_baselines::units::Ps;
+use srd_trace::Event;
+use srd_virtual::calls::FORMS;
+use std::cell::RefCell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What is to be taken down of a run of real programs.
+#[derive(Clone, Debug)]
+pub struct RanksRecording {
+    /// Directory; made if it is not there.
+    pub dir: PathBuf,
+    /// Cables to capture, as [`crate::net::Topology::cables_named`] understands them.
+    pub pcap: Vec<String>,
+    /// Bytes kept of each captured frame; `None`: its headers.
+    pub snap_len: Option<u32>,
+    /// Whether packets are traced.
+    pub trace: bool,
+}
+
+#[derive(Default)]
+struct Seen {
+    captures: Captures,
+    trace: Option<RankTrace>,
+}
+
+impl Watcher<Datagram> for Rc<RefCell<Seen>> {
+    fn see(&mut self, now: Ps, port: PortId, head: &FrameHead, seen: &Datagram, sight: Sight) {
+        let all = &mut *self.borrow_mut();
+        all.captures.add(now, port, head, seen, sight);
+        if let Some(trace) = &mut all.trace {
+            trace.see(now, port, head, seen, sight);
+        }
+    }
+}
+
+/// Takes it down.
+pub struct RanksRecorder {
+    recording: RanksRecording,
+    folder: Folder,
+    seen: Rc<RefCell<Seen>>,
+    files: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl RanksRecorder {
+    /// At its beginning: what an earlier run has left in the directory goes.
+    pub fn new(recording: RanksRecording) -> io::Result<RanksRecorder> {
+        let folder = Folder::open(&recording.dir)?;
+        folder.clear(&[OUTCOME, TRACE, PAGE, TIMELINE, CALLS.file])?;
+        Ok(RanksRecorder { recording, folder, seen: Rc::default(), files: Vec::new(), notes: Vec::new() })
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.recording.dir
+    }
+
+    /// The run has ended so. Returns what a person should know, a line each.
+    pub fn finish(mut self, scenario: &Scenario, lived: &Lived) -> io::Result<Vec<String>> {
+        calls::write_table(&self.folder, &lived.calls)?;
+        calls::write_timeline(&self.folder, scenario, &lived.calls)?;
+        let json = serde_json::to_string_pretty(&lived.outcome)?;
+        self.folder.write(OUTCOME, &(json + "\n"))?;
+        if let Some(trace) = &mut self.seen.borrow_mut().trace {
+            for (rank, calls) in (0..).zip(&lived.calls) {
+                let Place { host, process } = scenario.traffic.programs[rank as usize].at;
+                for call in calls {
+                    trace.trace().call_returned(&Event::CallReturned {
+                        t_us: call.ended as f64 / 1e3,
+                        rank,
+                        process: format!("h{host}.{process}"),
+                        thread: call.thread,
+                        call: FORMS[usize::from(call.kind)].name.into(),
+                        began_us: call.began as f64 / 1e3,
+                        peer: call.peer.checked_sub(1),
+                        bytes: call.bytes,
+                    });
+                }
+            }
+            self.notes.extend(trace.finish()?);
+            self.files.push(TRACE.into());
+        }
+        let files = [OUTCOME, CALLS.file, TIMELINE].map(String::from).into_iter().chain(self.files);
+        let files: Vec<String> = files.collect();
+        self.notes.push(format!("{} has {}", self.recording.dir.display(), files.join(", ")));
+        Ok(self.notes)
+    }
+}
+
+impl Onlooker for RanksRecorder {
+    fn begin(&mut self, scenario: &Scenario, simulation: &mut Simulation<'_, RankProcess>) -> io::Result<()> {
+        let cables = chosen(scenario, &self.recording.pcap)?;
+        let captures = Captures::create(&self.folder, &cables, self.recording.snap_len)?;
+        captures.ports().for_each(|port| simulation.fabric.watch(port));
+        self.files = cables.into_iter().map(|(_, file)| file).collect();
+        let trace = self.recording.trace.then(|| self.begin_trace(scenario, simulation)).transpose()?;
+        self.seen.replace(Seen { captures, trace });
+        simulation.fabric.watcher = Some(Box::new(Rc::clone(&self.seen)));
+        Ok(())
+    }
+
+    fn end(&mut self, now: Ps) -> io::Result<()> {
+        let captures = std::mem::take(&mut self.seen.borrow_mut().captures);
+        self.notes = captures.finish(now)?;
+        Ok(())
+    }
+}
+
+impl RanksRecorder {
+    fn begin_trace(
+        &self,
+        scenario: &Scenario,
+        simulation: &mut Simulation<'_, RankProcess>,
+    ) -> io::Result<RankTrace> {
+        (0..simulation.fabric.ports()).for_each(|port| simulation.fabric.watch(PortId(port)));
+        let processes: Vec<_> = simulation.places().map(|(place, _)| (place, None)).collect();
+        let names = Arc::new(NameIndex::of(scenario, simulation, &processes));
+        let first_line = Event::Run {
+            format: srd_trace::FORMAT,
+            scenario: scenario.settings.name.clone(),
+            seed: scenario.settings.seed,
+            flows: 0,
+            traced: 0,
+            base_rtt_us: Offer::of(scenario).base_rtt.as_micros(),
+            host: None,
+        };
+        let out = self.folder.create(TRACE)?;
+        let trace = Trace::new(names.clone(), out, MAX_LINES, std::iter::empty(), &first_line);
+        Ok(RankTrace::new(trace, names, scenario.topology.clone()))
+    }
+}

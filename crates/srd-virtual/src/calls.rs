@@ -1,0 +1,174 @@
+//! Calls of MPI, as a process notes them: a list for each rank in the shared memory, which stays when the process is killed. The same form holds
+//! what a rank is to compute before each call, where that is not measured but repeated.
+
+/// Most calls of a rank that are noted.
+pub const MOST: usize = 16 << 20;
+
+/// A call that has returned. Times in nanoseconds of the simulation.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Call {
+    /// Index in [`FORMS`].
+    pub kind: u16,
+    /// The thread, by its slot.
+    pub thread: u16,
+    /// The other rank, or the root, in the call's communicator, plus one; 0 if it names none.
+    pub peer: u32,
+    /// Bytes of the buffer that it names.
+    pub bytes: u64,
+    /// When it began, and when it returned.
+    pub began: u64,
+    /// See above.
+    pub ended: u64,
+    /// What the thread computed between its last call, other than polls, and this one; and in this one.
+    pub before: u64,
+    /// See above.
+    pub within: u64,
+}
+
+/// What is to be known of a function of MPI.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// As C has it.
+    pub name: &'static str,
+    /// Which argument is a count, and of what type another says so.
+    pub data: Option<(u8, u8)>,
+    /// Which is the other rank, or the root.
+    pub peer: Option<u8>,
+    /// It looks whether something has happened, and how often depends on when that does.
+    pub polls: bool,
+}
+
+const fn form(name: &'static str) -> Form {
+    Form { name, data: None, peer: None, polls: false }
+}
+
+const fn poll(name: &'static str) -> Form {
+    Form { polls: true, ..form(name) }
+}
+
+/// A function of a buffer of so many elements of a type.
+const fn data(name: &'static str, count: u8, of: u8) -> Form {
+    Form { data: Some((count, of)), ..form(name) }
+}
+
+/// The same, to or from a rank.
+const fn peer(name: &'static str, count: u8, of: u8, peer: u8) -> Form {
+    Form { peer: Some(peer), ..data(name, count, of) }
+}
+
+/// The functions that are noted: those that may wait for others (MPI 4.1).
+pub const FORMS: &[Form] = &[
+    form("MPI_Finalize"),
+    peer("MPI_Send", 1, 2, 3),
+    peer("MPI_Bsend", 1, 2, 3),
+    peer("MPI_Ssend", 1, 2, 3),
+    peer("MPI_Rsend", 1, 2, 3),
+    peer("MPI_Isend", 1, 2, 3),
+    peer("MPI_Ibsend", 1, 2, 3),
+    peer("MPI_Issend", 1, 2, 3),
+    peer("MPI_Irsend", 1, 2, 3),
+    peer("MPI_Recv", 1, 2, 3),
+    peer("MPI_Irecv", 1, 2, 3),
+    peer("MPI_Sendrecv", 1, 2, 3),
+    peer("MPI_Sendrecv_replace", 1, 2, 3),
+    data("MPI_Mrecv", 1, 2),
+    data("MPI_Imrecv", 1, 2),
+    form("MPI_Probe"),
+    form("MPI_Mprobe"),
+    poll("MPI_Iprobe"),
+    poll("MPI_Improbe"),
+    form("MPI_Start"),
+    form("MPI_Startall"),
+    form("MPI_Wait"),
+    form("MPI_Waitall"),
+    form("MPI_Waitany"),
+    form("MPI_Waitsome"),
+    poll("MPI_Test"),
+    poll("MPI_Testall"),
+    poll("MPI_Testany"),
+    poll("MPI_Testsome"),
+    form("MPI_Barrier"),
+    peer("MPI_Bcast", 1, 2, 3),
+    peer("MPI_Gather", 1, 2, 6),
+    peer("MPI_Gatherv", 1, 2, 7),
+    peer("MPI_Scatter", 1, 2, 6),
+    form("MPI_Scatterv"),
+    data("MPI_Allgather", 1, 2),
+    data("MPI_Allgatherv", 1, 2),
+    data("MPI_Alltoall", 1, 2),
+    form("MPI_Alltoallv"),
+    form("MPI_Alltoallw"),
+    peer("MPI_Reduce", 2, 3, 5),
+    data("MPI_Allreduce", 2, 3),
+    data("MPI_Reduce_scatter_block", 2, 3),
+    form("MPI_Reduce_scatter"),
+    data("MPI_Scan", 2, 3),
+    data("MPI_Exscan", 2, 3),
+    data("MPI_Neighbor_allgather", 1, 2),
+    data("MPI_Neighbor_alltoall", 1, 2),
+    form("MPI_Neighbor_alltoallv"),
+    form("MPI_Ibarrier"),
+    peer("MPI_Ibcast", 1, 2, 3),
+    peer("MPI_Igather", 1, 2, 6),
+    peer("MPI_Iscatter", 1, 2, 6),
+    data("MPI_Iallgather", 1, 2),
+    data("MPI_Iallgatherv", 1, 2),
+    data("MPI_Ialltoall", 1, 2),
+    form("MPI_Ialltoallv"),
+    peer("MPI_Ireduce", 2, 3, 5),
+    data("MPI_Iallreduce", 2, 3),
+    data("MPI_Ireduce_scatter_block", 2, 3),
+    data("MPI_Iscan", 2, 3),
+    peer("MPI_Put", 1, 2, 3),
+    peer("MPI_Get", 1, 2, 3),
+    peer("MPI_Accumulate", 1, 2, 3),
+    peer("MPI_Get_accumulate", 1, 2, 6),
+    form("MPI_Fetch_and_op"),
+    form("MPI_Compare_and_swap"),
+    peer("MPI_Rput", 1, 2, 3),
+    peer("MPI_Rget", 1, 2, 3),
+    form("MPI_Win_create"),
+    form("MPI_Win_allocate"),
+    form("MPI_Win_free"),
+    form("MPI_Win_fence"),
+    form("MPI_Win_post"),
+    form("MPI_Win_start"),
+    form("MPI_Win_complete"),
+    form("MPI_Win_wait"),
+    form("MPI_Win_lock"),
+    form("MPI_Win_unlock"),
+    form("MPI_Win_lock_all"),
+    form("MPI_Win_unlock_all"),
+    form("MPI_Win_flush"),
+    form("MPI_Win_flush_all"),
+    form("MPI_Comm_dup"),
+    form("MPI_Comm_split"),
+    form("MPI_Comm_split_type"),
+    form("MPI_Comm_create"),
+    form("MPI_Comm_free"),
+    form("MPI_Cart_create"),
+];
+
+/// The index of a function in [`FORMS`], which must be there.
+pub const fn kind_of(name: &str) -> u16 {
+    let mut kind = 0;
+    while !is_same(FORMS[kind].name.as_bytes(), name.as_bytes()) {
+        kind += 1;
+    }
+    kind as u16
+}
+
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < a.len() {
+        if a[at] != b[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
