@@ -39,6 +39,18 @@ FRAME = 221
 
 SLOW_UPLINK = '[[fault]]\nat_us = 0\nkind = "rate"\nlink = "leaf0-spine1"\nshare = 0.1\n'
 
+SRD_BESIDE = '[[workload]]\nkind = "permutation"\nsize = "4MB"\n'
+TCP_BESIDE = """
+[[rival]]
+name = "tcp"
+kind = "tcp"
+
+[[workload]]
+kind = "permutation"
+transport = "tcp"
+persistent = true
+"""
+
 PREFIX = {mpi: layout.VENV / mpi for mpi in ("ompi", "mpich", "impi")}
 
 
@@ -386,6 +398,26 @@ def recorded() -> None:
         expect(file in output and ("No such file" in output or "calls.csv" in output), output)
 
 
+def beside() -> None:
+    """Flows of SRD and of TCP beside a program: both come through, the program is later, and two runs are the same."""
+
+    def took(extra: str, *options: str) -> tuple[float, dict]:
+        file = BUILT / "beside.json"
+        options = ("--place", "0,4,8,12", "--json", str(file), *options)
+        time = time_of(run(scenario("beside", extra), 4, patterns(), "all-to-all", "65536", "5", options=options))
+        return time, json.loads(file.read_text()) | {"cost": None}
+
+    alone, _ = took("")
+    srd, outcome = took(SRD_BESIDE)
+    expect((outcome["flows"], outcome["finished"]) == (16, 16) and outcome["packets_new"] > 16 * 440, str(outcome["flows"]))
+    expect(1.1 * alone < srd < 4 * alone, f"{alone} us alone, {srd} beside flows of SRD")
+    tcp, outcome = took(TCP_BESIDE)
+    expect(outcome["flows"] == 16 and 1.5 * alone < tcp < 20 * alone, f"{alone} us alone, {tcp} beside flows of TCP")
+    expect(took(TCP_BESIDE)[1] == outcome, "two runs differ")
+    nscc, outcome = took(SRD_BESIDE, "--transport", "nscc")
+    expect(outcome["runs"][0]["finished"] == 16 and alone < nscc < 4 * alone, f"{alone} us alone, {nscc} beside NSCC's")
+
+
 def lammps() -> None:
     """The same answer as without a network."""
     deck = str(layout.ROOT / "demo/melt.lmp")
@@ -402,9 +434,8 @@ def refused() -> None:
     fabric = scenario("refused")
     output = run(fabric, 17, "true", status=1)
     expect("has 16 hosts" in output, output)
-    for traffic in ('[[workload]]\nkind = "incast"\n', '[[program]]\nkind = "barrier"\n'):
-        output = run(scenario("traffic", traffic), 2, "true", status=1)
-        expect("a real program runs" in output, output)
+    output = run(scenario("traffic", '[[program]]\nkind = "barrier"\n'), 2, "true", status=1)
+    expect("here a real one runs" in output, output)
     output = run(fabric, 2, "true")
     expect("2 ranks have not used the simulated fabric" in output, output)
     output = run(fabric, 2, "sh", "-c", "exit 3", status=3)
@@ -414,7 +445,7 @@ def refused() -> None:
     output = run(fabric, 2, "true", options=("--transport", "tcp,srd,tcp"), status=1)
     expect("names tcp twice" in output, output)
     output = run(scenario("messages", '[messages]\nlayer = "srd"\n'), 2, "true", status=1)
-    expect("a real program runs" in output, output)
+    expect("here a real one runs" in output, output)
     for mpi, other, library in (("ompi", "mpich", "libmpi.so.12"), ("mpich", "ompi", "libmpi.so.40")):
         output = run(fabric, 2, patterns(other), options=("--mpi", mpi), status=1)
         expect(f"is linked with {library}" in output and f"--mpi {other}" in output, output)
@@ -457,17 +488,24 @@ def early() -> None:
 
 
 def endless() -> None:
-    """A rank in a loop without a call is named while it runs."""
+    """A rank in a loop without a call is named while it runs; one that waits for ever ends the run, also while others go on."""
+    python = str(PREFIX["ompi"] / "bin/python3")
+    waits = "from mpi4py import MPI\nif MPI.COMM_WORLD.rank == 0: MPI.COMM_WORLD.Recv(bytearray(8))"
+    line = command(scenario("stands-still", TCP_BESIDE), 2, python, "-c", waits, options=("--place", "1,2"))
+    stands = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     program = "from mpi4py import MPI\nwhile MPI.COMM_WORLD.rank: pass\nMPI.COMM_WORLD.Barrier()"
-    line = command(scenario("endless"), 2, str(PREFIX["ompi"] / "bin/python3"), "-c", program)
+    line = command(scenario("endless"), 2, python, "-c", program)
     started = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    timer = threading.Timer(LONGEST_S, started.kill)
-    timer.start()
+    timers = [threading.Timer(LONGEST_S, program.kill) for program in (stands, started)]
+    [timer.start() for timer in timers]
     named = any("has computed for 10 s without a call of MPI" in said for said in started.stderr)
     started.send_signal(signal.SIGINT)
     started.communicate()
-    timer.cancel()
+    said = stands.communicate()[1]
+    [timer.cancel() for timer in timers]
     expect(named and started.returncode == 130, f"named: {named}, status {started.returncode}")
+    told = "standstill: nothing has happened for 20 s: 2 ranks wait for the fabric (1 of them in MPI_Finalize)"
+    expect(told in said and stands.returncode == 1, f"status {stands.returncode}, {said}")
 
 
 def interrupted() -> None:
@@ -528,6 +566,7 @@ CASES: list[Callable[[], None]] = [
     captured,
     calls,
     recorded,
+    beside,
     lammps,
     refused,
     early,

@@ -3,6 +3,7 @@
 use crate::apps::catalogue::Job;
 use crate::apps::script::Script;
 use srd_baselines::units::Ps;
+use std::collections::HashMap;
 use std::fmt;
 
 /// A process on a host: it has a device instance of its own.
@@ -101,6 +102,21 @@ pub struct Traffic {
     pub programs: Vec<Program>,
     /// Which of them belong together, for reports.
     pub jobs: Vec<Job>,
+}
+
+impl Traffic {
+    /// These programs run beside the flows, whose processes come behind theirs on a host that has both.
+    pub fn make_room(&mut self, programs: Vec<Program>) {
+        let mut taken: HashMap<u32, u16> = HashMap::new();
+        for Program { at, .. } in &programs {
+            let of_host = taken.entry(at.host).or_default();
+            *of_host = (*of_host).max(at.process + 1);
+        }
+        for place in self.flows.iter_mut().flat_map(|flow| [&mut flow.src, &mut flow.dst]) {
+            place.process += taken.get(&place.host).copied().unwrap_or(0);
+        }
+        self.programs = programs;
+    }
 }
 
 /// What makes a [`Traffic`] impossible. Flows and triggers are given by index.

@@ -2,7 +2,7 @@
 //!
 //! A process (`process`) is a transport of one kind: `srd_transport` moves flows over `srd-device`, `srd_messaging` runs a program
 //! over `srd-msg` and `srd-device` (what both have in common is in `srd_nic`); `any_host` is either SRD's or a baseline's;
-//! `rank_process` is a real process of a program of the user's, which sits in a `rank_seat`.
+//! `rank_process` is a real process of a program of the user's, which sits in a `rank_seat`; `rank_host` is one of those, or one that carries flows beside them.
 //! Programs over transports that move flows are `flow_messaging`, and real processes over them `rank_flows`; `message_flows` is what both have in common. `intra_node` is shared memory between programs of a host,
 //! `foreign_flows` counts the connections that a host's card sees beside SRD's, `settings` is what all of that is told.
 
@@ -13,6 +13,7 @@ mod intra_node;
 mod message_flows;
 mod process;
 mod rank_flows;
+mod rank_host;
 mod rank_process;
 mod rank_seat;
 mod settings;
@@ -26,8 +27,8 @@ pub(crate) use foreign_flows::ForeignFlows;
 pub(crate) use message_flows::Programs;
 pub(crate) use process::{Birth, Process};
 pub(crate) use rank_flows::RankFlows;
+pub use rank_host::{RankContent, RankHost};
 pub use rank_process::Datagram;
-pub use rank_process::RankProcess;
 pub(crate) use rank_seat::{Crowd, RankSeat};
 pub use settings::OnNode;
 pub(crate) use settings::{HostSettings, MessageProtocol, Settings, SrdSettings, TransportSettings};

@@ -47,6 +47,8 @@ pub struct Crowd {
     phases: [u32; 4],
     /// Processes that never rest.
     restless: BTreeSet<u32>,
+    /// Turns that there have been, but for looks and those of programs at their end.
+    turns: u64,
     /// Somebody has written to somebody who is not of the fabric.
     spoke: bool,
     /// Somebody wants an end.
@@ -70,6 +72,11 @@ impl Crowd {
     /// know while it runs.
     pub fn new(bell: &'static AtomicU32, stop: Arc<AtomicBool>, tell: fn(&str)) -> Crowd {
         Crowd { bell: Some(bell), stop, tell: Some(tell), ..Crowd::default() }
+    }
+
+    /// Turns that there have been, but for looks and those of programs at their end.
+    pub fn turns(&self) -> u64 {
+        self.turns
     }
 
     /// Whether somebody wants an end.
@@ -241,6 +248,11 @@ impl RankSeat {
         self.seat.as_ref().and_then(|(seat, _)| seat.strayed())
     }
 
+    /// Whether its program is in MPI's end, or behind that.
+    pub fn is_at_its_end(&self) -> bool {
+        self.phase == Phase::Ending
+    }
+
     /// Packets that came while the process took none, and found no room.
     pub fn dropped(&self) -> u64 {
         self.dropped
@@ -358,6 +370,9 @@ impl RankSeat {
         while turns < MOST_TURNS || !self.inbox.is_empty() {
             turns += 1;
             let had = self.turn(now, backlog, Seat::run);
+            if let Some((_, crowd)) = &self.seat {
+                crowd.borrow_mut().turns += u64::from(had && self.phase != Phase::Ending);
+            }
             backlog = self.collect(backlog, collect);
             self.set_backlog(backlog);
             if !had {

@@ -31,6 +31,8 @@ pub struct Settings {
     pub protocol: MessageProtocol,
     /// Programs run over SRD's own messaging layer instead, `srd_messaging`: then there is nothing else.
     pub over_srd_messaging: bool,
+    /// Real processes run here, and flows begin when these do.
+    pub awaits_processes: bool,
     /// What goes wrong when.
     pub faults: Vec<Fault>,
     /// Pause between samples of queues, rates and paths; zero: none are taken.
@@ -121,7 +123,12 @@ impl Settings {
 
     /// Whether all processes speak SRD, and all the same.
     pub fn is_plain_srd(&self) -> bool {
-        matches!(&self.transports[..], [TransportSettings { choice: Choice::Srd(_), .. }])
+        self.transports.len() == 1 && self.ranks_speak_srd()
+    }
+
+    /// Whether real processes send packets of SRD, their own: they speak the first transport.
+    pub fn ranks_speak_srd(&self) -> bool {
+        matches!(&self.transports[..], [TransportSettings { choice: Choice::Srd(_), .. }, ..])
     }
 }
 

@@ -4,7 +4,7 @@
 use super::name_index::{NameIndex, ends_of};
 use super::trace::{Trace, TracedPacket};
 use crate::apps::Place;
-use crate::hosts::{Datagram, covers};
+use crate::hosts::{RankContent, covers};
 use crate::net::{DataPacket, FrameHead, PortId, Sight, Topology};
 use srd_baselines::units::Ps;
 use srd_wire::{Ack, Body, Data, Psn, codec};
@@ -42,7 +42,11 @@ impl RankTrace {
     }
 
     /// A frame on a port.
-    pub(super) fn see(&mut self, now: Ps, port: PortId, head: &FrameHead, seen: &Datagram, sight: Sight) {
+    pub(super) fn see(&mut self, now: Ps, port: PortId, head: &FrameHead, seen: &RankContent, sight: Sight) {
+        let RankContent::Rank(seen) = seen else {
+            self.trace.see(now, port, head, None, sight); // it takes its time on its host's link
+            return;
+        };
         let to = Place { host: head.dst, process: head.process };
         let (Some(from), Some(to)) = (self.names.process_at(seen.at()), self.names.process_at(to)) else {
             return;

@@ -8,7 +8,7 @@ use super::rank_trace::RankTrace;
 use super::trace::{MAX_LINES, Trace};
 use super::{OUTCOME, PAGE, TRACE};
 use crate::apps::Place;
-use crate::hosts::{Datagram, RankProcess};
+use crate::hosts::{RankContent, RankHost};
 use crate::input::Scenario;
 use crate::net::{FrameHead, PortId, Sight, Watcher};
 use crate::run::{Lived, Offer, Onlooker, Simulation};
@@ -40,10 +40,12 @@ struct Seen {
     trace: Option<RankTrace>,
 }
 
-impl Watcher<Datagram> for Rc<RefCell<Seen>> {
-    fn see(&mut self, now: Ps, port: PortId, head: &FrameHead, seen: &Datagram, sight: Sight) {
+impl Watcher<RankContent> for Rc<RefCell<Seen>> {
+    fn see(&mut self, now: Ps, port: PortId, head: &FrameHead, seen: &RankContent, sight: Sight) {
         let all = &mut *self.borrow_mut();
-        all.captures.add(now, port, head, seen, sight);
+        if let RankContent::Rank(seen) = seen {
+            all.captures.add(now, port, head, seen, sight);
+        }
         if let Some(trace) = &mut all.trace {
             trace.see(now, port, head, seen, sight);
         }
@@ -105,7 +107,7 @@ impl RanksRecorder {
 }
 
 impl Onlooker for RanksRecorder {
-    fn begin(&mut self, scenario: &Scenario, simulation: &mut Simulation<'_, RankProcess>) -> io::Result<()> {
+    fn begin(&mut self, scenario: &Scenario, simulation: &mut Simulation<'_, RankHost>) -> io::Result<()> {
         let cables = chosen(scenario, &self.recording.pcap)?;
         let captures = Captures::create(&self.folder, &cables, self.recording.snap_len)?;
         captures.ports().for_each(|port| simulation.fabric.watch(port));
@@ -127,7 +129,7 @@ impl RanksRecorder {
     fn begin_trace(
         &self,
         scenario: &Scenario,
-        simulation: &mut Simulation<'_, RankProcess>,
+        simulation: &mut Simulation<'_, RankHost>,
     ) -> io::Result<RankTrace> {
         (0..simulation.fabric.ports()).for_each(|port| simulation.fabric.watch(PortId(port)));
         let processes: Vec<_> = simulation.places().map(|(place, _)| (place, None)).collect();

@@ -1,7 +1,7 @@
 //! Programs of the user's on a simulated fabric: a process each, which the simulation lets run in turn.
 
 use crate::apps::{Place, Program, Script};
-use crate::hosts::{AnyHost, Crowd, Process, RankFlows, RankProcess, RankSeat};
+use crate::hosts::{AnyHost, Crowd, Process, RankFlows, RankHost, RankSeat};
 use crate::input::Scenario;
 use crate::run::drive::prepare_hosts;
 use crate::run::offer::Offer;
@@ -10,7 +10,7 @@ use crate::run::simulation::{Simulation, Step};
 use srd_baselines::units::Ps;
 use srd_virtual::world::{Manner, State, World};
 use srd_virtual::{Call, Phase};
-use srd_wire::Nanos;
+use srd_wire::{Nanos, Time};
 use std::cell::RefCell;
 use std::io;
 use std::path::Path;
@@ -28,6 +28,8 @@ const LET_OTHERS: Duration = Duration::from_secs(5);
 /// Where nothing can happen in the fabric those that poll look this soon, and later and later up to that.
 const FIRST_LOOK: Duration = Duration::from_micros(500);
 const LAST_LOOK: Duration = Duration::from_millis(50);
+/// The same while things go on in the fabric, but not of a running program.
+const LOOK_BESIDE_FLOWS: Duration = Duration::from_secs(1);
 /// After so much simulated time it is seen whether anything moves that the simulation knows nothing of.
 const LISTEN_EVERY: Ps = Ps::from_micros(10_000);
 /// For so long time waits for ranks that wait for their launcher while MPI begins.
@@ -106,7 +108,7 @@ pub struct Order<'a> {
 /// Looks at the packets of processes, where they are their own.
 pub trait Onlooker {
     /// Takes its place, before anything runs.
-    fn begin(&mut self, scenario: &Scenario, simulation: &mut Simulation<'_, RankProcess>) -> io::Result<()>;
+    fn begin(&mut self, scenario: &Scenario, simulation: &mut Simulation<'_, RankHost>) -> io::Result<()>;
 
     /// The run has ended at this time.
     fn end(&mut self, now: Ps) -> io::Result<()>;
@@ -135,18 +137,18 @@ trait Carrier: Process {
 }
 
 /// The ranks' own packets, on SRD's hosts.
-impl Carrier for RankProcess {
-    fn seat<'s>(simulation: &'s mut Simulation<'_, RankProcess>, rank: u32) -> &'s mut RankSeat {
+impl Carrier for RankHost {
+    fn seat<'s>(simulation: &'s mut Simulation<'_, RankHost>, rank: u32) -> &'s mut RankSeat {
         let process = simulation.process_of(rank);
-        &mut simulation.transport_mut(process).seat
+        &mut simulation.transport_mut(process).rank_mut().expect("it is a rank's").seat
     }
 
-    fn call(simulation: &mut Simulation<'_, RankProcess>, rank: u32) {
+    fn call(simulation: &mut Simulation<'_, RankHost>, rank: u32) {
         simulation.call(simulation.process_of(rank));
     }
 
     fn let_look(
-        simulation: &mut Simulation<'_, RankProcess>,
+        simulation: &mut Simulation<'_, RankHost>,
         scenario: &Scenario,
         onlooker: &mut dyn Onlooker,
     ) -> io::Result<()> {
@@ -178,8 +180,8 @@ pub fn run_processes(
 ) -> io::Result<Lived> {
     let scenario = order.scenario;
     let offer = Offer::of(scenario);
-    match scenario.settings.is_plain_srd() {
-        true => run_on::<RankProcess>(order, &offer, prepare_hosts(scenario, &offer), onlooker, launcher),
+    match scenario.settings.ranks_speak_srd() {
+        true => run_on::<RankHost>(order, &offer, prepare_hosts(scenario, &offer), onlooker, launcher),
         false => {
             let mut simulation: Simulation<'_, AnyHost> = prepare_hosts(scenario, &offer);
             let hosts: Vec<u32> = scenario.traffic.programs.iter().map(|program| program.at.host).collect();
@@ -225,6 +227,7 @@ fn run_on<T: Carrier>(
         world,
         crowd,
         listens_at: Ps::ZERO,
+        turns: 0,
         restless_at: Instant::now(),
         together: false,
         left: None,
@@ -252,6 +255,8 @@ struct Run<'a, T: Process> {
     world: World,
     crowd: Rc<RefCell<Crowd>>,
     listens_at: Ps,
+    /// Turns that ranks had had when somebody last looked.
+    turns: u64,
     /// When somebody last looked for processes that never rest.
     restless_at: Instant,
     /// All ranks have been let go on behind MPI's beginning.
@@ -272,6 +277,7 @@ impl<T: Carrier> Run<'_, T> {
         let mut quiet_since = Instant::now();
         let mut moves_since = Instant::now();
         let mut pause = FIRST_LOOK;
+        let mut looked_all = Instant::now();
         let mut looked = Instant::now();
         let mut idle = false;
         loop {
@@ -290,6 +296,7 @@ impl<T: Carrier> Run<'_, T> {
             }
             if self.outcome.is_none() && self.crowd.borrow().in_phase(Phase::Ending) == self.ranks {
                 self.outcome = Some(outcome(&mut self.simulation));
+                self.simulation.silence_flows();
             }
             let wanted = match self.crowd.borrow().is_anybody_outside() || self.crowd.borrow().has_rung() {
                 true => self.look_at_all(),
@@ -340,19 +347,27 @@ impl<T: Carrier> Run<'_, T> {
             }
             match self.simulation.step(self.end()) {
                 Step::Happened => {
-                    (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
-                    continue;
+                    // A program has come to a standstill though its last calls go on, or flows beside it.
+                    if self.outcome.is_some() || self.has_had_turns() {
+                        (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
+                    }
+                    if looked_all.max(quiet_since).elapsed() < LOOK_BESIDE_FLOWS {
+                        continue;
+                    }
                 }
                 Step::Over => return Ok(self.out_of_time()),
-                Step::Nothing => {}
+                // Nothing can happen in the fabric.
+                Step::Nothing => self.world.listen(pause),
             }
-            // Nothing can happen in the fabric.
-            self.world.listen(pause);
+            looked_all = Instant::now();
             pause = (pause * 2).min(LAST_LOOK);
             self.let_all_look();
             idle = true;
             if quiet_since.elapsed() > self.patience() {
-                return Ok(self.standstill());
+                if !self.awaits_a_time() {
+                    return Ok(self.standstill());
+                }
+                quiet_since = Instant::now();
             }
         }
     }
@@ -360,6 +375,20 @@ impl<T: Carrier> Run<'_, T> {
     /// Until when time may go on: while programs run, to the end that the scenario names. What they do when they end is not of the run any more.
     fn end(&self) -> Ps {
         if self.outcome.is_some() { Ps::NEVER } else { self.simulation.settings().end }
+    }
+
+    /// Whether any rank has had the turn since this was last asked.
+    fn has_had_turns(&mut self) -> bool {
+        let turns = self.crowd.borrow().turns();
+        std::mem::replace(&mut self.turns, turns) != turns
+    }
+
+    /// Whether a rank that has not come to its end will go on at some time: what goes on beside it may take long until then.
+    fn awaits_a_time(&mut self) -> bool {
+        (0..self.ranks).any(|rank| {
+            let seat = T::seat(&mut self.simulation, rank);
+            !seat.is_at_its_end() && seat.due() < Time::NEVER
+        })
     }
 
     /// For how long nothing may happen.
@@ -431,6 +460,7 @@ impl<T: Carrier> Run<'_, T> {
 
     /// All have left MPI's beginning.
     fn go_on_together(&mut self) {
+        self.simulation.begin_flows();
         for rank in 0..self.ranks {
             if T::seat(&mut self.simulation, rank).is_together() {
                 T::seat(&mut self.simulation, rank).go_on();
@@ -523,13 +553,14 @@ impl<T: Carrier> Run<'_, T> {
                 }
             ),
             (None, None) if count(State::Parked) == 0 => "all have ended, but their launcher has not".into(),
-            (None, None) => "every rank waits for a message that nobody sends".into(),
+            (None, None) => "each waits for a message that nobody sends".into(),
         };
         let patience = self.patience().as_secs();
         self.complaints.push(format!(
-            "standstill: nothing has happened for {patience} s: {} ranks wait for the fabric, {} for something else, {} have not come, {} \
-             have ended; {hint}",
+            "standstill: nothing has happened for {patience} s: {} ranks wait for the fabric ({} of them in MPI_Finalize), {} for something \
+             else, {} have not come, {} have ended; {hint}",
             count(State::Parked),
+            self.crowd.borrow().in_phase(Phase::Ending).saturating_sub(count(State::Ended) as u32),
             count(State::Outside),
             count(State::Absent),
             count(State::Ended),

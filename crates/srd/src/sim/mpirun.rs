@@ -215,7 +215,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     scenarios.iter().try_for_each(|scenario| args.cables.check(scenario))?;
     let only_srd = args.trace || !args.cables.pcap.is_empty();
-    if only_srd && scenarios.iter().any(|scenario| !scenario.settings.is_plain_srd()) {
+    if only_srd && scenarios.iter().any(|scenario| !scenario.settings.ranks_speak_srd()) {
         bail!(
             "--pcap and --trace look at packets of SRD, which are the program's own: leave out the other transports"
         );

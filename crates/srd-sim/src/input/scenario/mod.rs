@@ -114,9 +114,9 @@ impl Scenario {
         let mut document = Document::parse(&text, &file)?;
         sets.iter().try_for_each(|set| document.set(set))?;
         let root = Section::root(&document, &KEYS)?;
-        for key in ["workload", "program", "messages"] {
+        for key in ["program", "messages"] {
             if root.has(key) {
-                let message = "is of the simulator's own traffic, and here a real program runs: leave it out";
+                let message = "is of programs that the simulator plays, and here a real one runs: leave it out (other traffic is a [[workload]])";
                 return Err(root.error_at(key, message));
             }
         }
@@ -145,6 +145,9 @@ impl Scenario {
         let seed = root.whole("seed", 0..=i64::MAX as u64)?.unwrap_or(1);
         let given_end = root.some_micros("end_us")?;
         let end = given_end.unwrap_or(usual_end);
+        // Real programs say themselves when they have come to their end.
+        let given_end = given_end.or(programs.is_some().then_some(end));
+        let awaits_processes = programs.is_some();
 
         let wires = transport::wires(&document)?;
         let mtu = transport::largest_mtu(&wires);
@@ -155,12 +158,11 @@ impl Scenario {
         let routing = routing::read(&document, bdp, topology.longest_base_rtt(sizes))?;
         let transports = transport::read(&document, wires, &topology, sizes, &queues, &routing, bdp)?;
         context.notes.extend(idle_queues(&queues, &transports));
-        let workloads::Load { mut traffic, mut faults } = match programs {
-            Some(programs) => {
-                workloads::Load { traffic: Traffic { programs, ..Traffic::default() }, faults: Vec::new() }
-            }
-            None => workloads::read(&mut context, &topology, &transports, bdp, seed, given_end)?,
+        let workloads::Load { mut traffic, mut faults } = match programs.is_some() && !root.has("workload") {
+            true => workloads::Load { traffic: Traffic::default(), faults: Vec::new() },
+            false => workloads::read(&mut context, &topology, &transports, bdp, seed, given_end)?,
         };
+        traffic.make_room(programs.unwrap_or_default());
         programs::read(&mut context, &topology, &transports, bdp, seed, &mut traffic)?;
         check_times(&root, &traffic, given_end, end)?;
         check_processes(&root, &traffic)?;
@@ -178,6 +180,7 @@ impl Scenario {
             messages: srd_msg::Config::default(),
             protocol: protocol(&document, bdp)?,
             over_srd_messaging,
+            awaits_processes,
             faults,
             sample_every: Section::of(&document, "sample")?
                 .only(&SAMPLE_KEYS)?

@@ -142,6 +142,8 @@ pub struct Simulation<'a, T: Kind> {
     spans: Spans,
     /// When ports that wait for each other are looked for next.
     looks_at: Ps,
+    /// Processes of flows send nothing any more.
+    flows_are_silent: bool,
     /// Hosts take no time.
     instant: bool,
     /// What hosts have lost.
@@ -184,6 +186,7 @@ impl<'a, T: Kind> Simulation<'a, T> {
             ended: Ps::ZERO,
             spans,
             looks_at,
+            flows_are_silent: false,
             instant: settings.hosts.is_instant()
                 && settings.transports.iter().all(|transport| transport.stack == Ps::ZERO),
             host_losses: HostLosses::default(),
@@ -197,14 +200,8 @@ impl<'a, T: Kind> Simulation<'a, T> {
         if apart {
             simulation.go_by_node();
         }
-        for (index, flow) in traffic.flows.iter().enumerate() {
-            if let Start::At(at) = flow.start {
-                simulation.events.push(at, Event::Start(index as u32));
-            }
-            if let Size::Until(until) = flow.size {
-                simulation.events.push(until, Event::Stop(index as u32));
-                simulation.endless_until = simulation.endless_until.max(until);
-            }
+        if !settings.awaits_processes {
+            simulation.begin_flows();
         }
         for rank in 0..traffic.programs.len() as u32 {
             if simulation.messages.is_some() {
@@ -219,6 +216,31 @@ impl<'a, T: Kind> Simulation<'a, T> {
             simulation.events.push(fault.at, Event::Fault(index as u32));
         }
         simulation
+    }
+
+    /// Flows begin and end from now on, as far as it is times that say when.
+    pub fn begin_flows(&mut self) {
+        for (index, flow) in self.traffic.flows.iter().enumerate() {
+            if let Start::At(at) = flow.start {
+                self.events.push(self.now + at, Event::Start(index as u32));
+            }
+            if let Size::Until(until) = flow.size
+                && until < Ps::NEVER
+            {
+                self.events.push(self.now + until, Event::Stop(index as u32));
+                self.endless_until = self.endless_until.max(self.now + until);
+            }
+        }
+    }
+
+    /// Nothing of flows leaves their hosts any more.
+    pub fn silence_flows(&mut self) {
+        self.flows_are_silent = true;
+    }
+
+    #[inline]
+    fn is_silent(&self, process: u32) -> bool {
+        self.flows_are_silent && self.processes[process as usize].rank == u32::MAX
     }
 
     /// Lets events come node by node, if the fabric's cables are long enough.

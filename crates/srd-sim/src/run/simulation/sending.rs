@@ -18,6 +18,9 @@ fn framed<C>(host: u32, outgoing: Outgoing<C>, overhead: u32, frames: &mut Frame
 impl<T: Kind> Simulation<'_, T> {
     /// Something has happened to a process: takes its reports, and lets it send.
     pub(super) fn attend(&mut self, number: u32) {
+        if self.is_silent(number) {
+            return;
+        }
         while let Some(report) = self.processes[number as usize].transport.poll_report() {
             self.note(number, report);
         }
@@ -79,6 +82,10 @@ impl<T: Kind> Simulation<'_, T> {
                 return;
             }
             card.ready.pop_front();
+            if self.is_silent(number) {
+                continue;
+            }
+            let card = &mut self.hosts[host as usize];
             let process = &mut self.processes[number as usize];
             let (frames, overhead) = (&mut self.frames, self.settings.frame_overhead);
             match process.transport.poll_transmit(self.now.time(), |it| framed(host, it, overhead, frames)) {
