@@ -5,6 +5,7 @@ use crate::fellows::{self, Ended};
 use crate::locks::simulated;
 use crate::own::{end_if_cancelled, own};
 use crate::process::channel;
+use crate::thread::on_all_cores;
 use crate::{mpi, real, thread, waits};
 use libc::{c_int, c_void, clockid_t, pthread_attr_t, pthread_t, timespec};
 use srd_virtual::layout::{Channel, NEVER};
@@ -99,11 +100,11 @@ pub extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     let Some((channel, part)) = channel().and_then(|channel| Some((channel, part(channel)?))) else {
-        return own_create(thread, attributes, start, argument);
+        return on_all_cores(|| own_create(thread, attributes, start, argument));
     };
     let beginning = Beginning { start, argument, part, there: AtomicU32::new(0) };
     let given = std::ptr::from_ref(&beginning).cast_mut().cast();
-    let result = own_create(thread, attributes, begin, given);
+    let result = on_all_cores(|| own_create(thread, attributes, begin, given));
     if result == 0 {
         while beginning.there.load(Ordering::Acquire) == 0 {
             futex::wait(&beginning.there, 0, None);

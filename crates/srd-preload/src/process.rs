@@ -148,5 +148,6 @@ pub fn attach() -> Result<Place, i32> {
 }
 
 unsafe extern "C" fn child() {
+    real::unpin();
     forget();
 }

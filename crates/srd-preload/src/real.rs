@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use libc::{c_int, clockid_t, timespec};
+use std::sync::OnceLock;
 
 /// The time of a clock in nanoseconds.
 pub fn clock(id: clockid_t) -> u64 {
@@ -34,6 +35,37 @@ pub fn give_up(why: &str) -> ! {
 pub fn give_way() -> c_int {
     // SAFETY: it takes nothing.
     unsafe { libc::syscall(libc::SYS_sched_yield) as c_int }
+}
+
+/// On which processors the program's threads may run.
+static BEFORE: OnceLock<libc::cpu_set_t> = OnceLock::new();
+
+fn set_affinity(set: &libc::cpu_set_t) {
+    // SAFETY: the set is there to be read.
+    unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of::<libc::cpu_set_t>(), set) };
+}
+
+/// The calling thread runs on this processor only.
+pub fn pin(core: u32) {
+    // SAFETY: all zeros are an empty set.
+    let empty: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    BEFORE.get_or_init(|| {
+        let mut before = empty;
+        // SAFETY: the set is there to be written.
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<libc::cpu_set_t>(), &mut before) };
+        before
+    });
+    let mut only = empty;
+    // SAFETY: the set is there to be written; a processor beyond its end is refused.
+    unsafe { libc::CPU_SET(core as usize, &mut only) };
+    set_affinity(&only);
+}
+
+/// It may run on all of the program's again.
+pub fn unpin() {
+    if let Some(before) = BEFORE.get() {
+        set_affinity(before);
+    }
 }
 
 /// Whether a thread of this process gets a processor only when nobody else wants one.

@@ -57,6 +57,8 @@ struct Notes {
     /// What of it has come onto its clock, and what of that went into polls in vain, one behind the other.
     accounted: Cell<u64>,
     in_vain: Cell<u64>,
+    /// Where it runs, plus one; 0: anywhere.
+    core: Cell<u32>,
     /// What it had accounted for at its last poll; [`NEVER`] if that found something.
     at_poll: Cell<u64>,
 }
@@ -88,6 +90,7 @@ thread_local! {
             computed: Cell::new(0),
             accounted: Cell::new(0),
             in_vain: Cell::new(0),
+            core: Cell::new(0),
             at_poll: Cell::new(NEVER),
         }
     };
@@ -183,6 +186,19 @@ pub fn take(channel: &'static Channel, at: usize) -> Option<(&'static Channel, &
     Some((channel, slot))
 }
 
+/// What the calling thread does so may run on all processors.
+pub fn on_all_cores<R>(f: impl FnOnce() -> R) -> R {
+    let core = NOTES.try_with(|notes| notes.core.get()).unwrap_or(0);
+    if core > 0 {
+        real::unpin();
+    }
+    let result = f();
+    if core > 0 {
+        real::pin(core - 1);
+    }
+    result
+}
+
 /// The calling thread is the network card's.
 pub fn join_as_card() {
     if own().is_none() && join().is_some() {
@@ -273,6 +289,10 @@ pub fn stay(kind: Kind, until: u64) {
         return park(kind, until);
     }
     let _ = NOTES.try_with(|notes| {
+        let core = channel.core.load(Ordering::Acquire);
+        if core != notes.core.replace(core) {
+            core.checked_sub(1).map_or_else(real::unpin, real::pin);
+        }
         let now = channel.now.load(Ordering::Acquire);
         if now > notes.local.get() {
             notes.looks_now.set(0);

@@ -317,6 +317,8 @@ pub struct Channel {
     pub spoke: AtomicU32,
     /// The card's thread is to look.
     pub card_called: AtomicU32,
+    /// The processor on which those run that have turns, plus one: between two of them turns change much faster there. 0: any.
+    pub core: AtomicU32,
     /// 1: calls of MPI are noted.
     pub keeps_calls: u32,
     /// 1: what is computed before each call is as it was in another run ([`map_plan`]).

@@ -8,7 +8,9 @@ use crate::layout::{
     Channel, Compute, Hall, Head, Kind, NEVER, Phase, Place, Slot, Status, file_bytes, map_calls,
     map_channel, map_plan, write_hall,
 };
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::Pid;
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
@@ -99,6 +101,37 @@ impl World {
     }
 }
 
+/// Keeps the calling thread on the processor on which it is.
+#[derive(Debug)]
+pub struct OneCore {
+    before: CpuSet,
+    core: u32,
+}
+
+impl OneCore {
+    /// From now on; `None` if it may run on one only, or the system does not let it.
+    pub fn here() -> Option<OneCore> {
+        let before = sched_getaffinity(Pid::from_raw(0)).ok()?;
+        let core = sched_getcpu().ok()?;
+        let others = (0..CpuSet::count()).any(|other| other != core && before.is_set(other) == Ok(true));
+        let mut only = CpuSet::new();
+        only.set(core).ok()?;
+        (others && sched_setaffinity(Pid::from_raw(0), &only).is_ok())
+            .then_some(OneCore { before, core: core as u32 })
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.core
+    }
+}
+
+impl Drop for OneCore {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(Pid::from_raw(0), &self.before);
+    }
+}
+
 /// What a process is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
@@ -156,6 +189,11 @@ impl Seat {
     /// The process has made another call than it was to repeat: behind so many that were the same.
     pub fn strayed(&self) -> Option<u64> {
         self.channel.strayed.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// From now on its threads have their turns on this processor.
+    pub fn set_core(&self, core: u32) {
+        self.channel.core.store(core + 1, Ordering::Release);
     }
 
     /// What the process is doing, as of the last look.
@@ -405,6 +443,7 @@ impl Seat {
 
     /// Threads that poll, or want the turn, go on beside the one that has it.
     fn crowd(&self) {
+        self.channel.core.store(0, Ordering::Release); // one spins while another works
         self.channel.crowded.store(1, Ordering::Release);
         for slot in self.channel.slots() {
             if slot.status() == Status::Parked && matches!(slot.waits_for().0, Kind::Poller | Kind::Want) {

@@ -277,6 +277,13 @@ impl RankSeat {
         self.seat.as_ref().is_some_and(|(seat, _)| seat.is_together())
     }
 
+    /// From now on it has its turns on this processor.
+    pub fn set_core(&self, core: u32) {
+        if let Some((seat, _)) = &self.seat {
+            seat.set_core(core);
+        }
+    }
+
     /// They are.
     pub fn go_on(&self) {
         if let Some((seat, _)) = &self.seat {

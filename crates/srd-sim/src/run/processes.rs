@@ -8,7 +8,7 @@ use crate::run::offer::Offer;
 use crate::run::outcome::{Meter, Outcome};
 use crate::run::simulation::{Simulation, Step};
 use srd_baselines::units::Ps;
-use srd_virtual::world::{Manner, State, World};
+use srd_virtual::world::{Manner, OneCore, State, World};
 use srd_virtual::{Call, Phase};
 use srd_wire::{Nanos, Time};
 use std::cell::RefCell;
@@ -230,6 +230,7 @@ fn run_on<T: Carrier>(
         turns: 0,
         restless_at: Instant::now(),
         together: false,
+        core: None,
         left: None,
         outcome: None,
         complaints: Vec::new(),
@@ -261,6 +262,8 @@ struct Run<'a, T: Process> {
     restless_at: Instant,
     /// All ranks have been let go on behind MPI's beginning.
     together: bool,
+    /// Where they have their turns since then.
+    core: Option<OneCore>,
     /// The first rank that has ended behind MPI's beginning, and without its end.
     left: Option<u32>,
     /// As of the moment when all were at their end: what follows is between processes and their launcher.
@@ -458,9 +461,15 @@ impl<T: Carrier> Run<'_, T> {
         any
     }
 
-    /// All have left MPI's beginning.
+    /// All have left MPI's beginning. From here on one of all acts at a time, and a turn that goes to another processor takes longer to get there.
     fn go_on_together(&mut self) {
         self.simulation.begin_flows();
+        self.core = OneCore::here();
+        if let Some(core) = &self.core {
+            for rank in 0..self.ranks {
+                T::seat(&mut self.simulation, rank).set_core(core.number());
+            }
+        }
         for rank in 0..self.ranks {
             if T::seat(&mut self.simulation, rank).is_together() {
                 T::seat(&mut self.simulation, rank).go_on();
