@@ -20,7 +20,7 @@ build:           ## compile and stage: target/srd/bin/srd, the software EFA's li
 test:            ## set up, build and run every test; ONLY="proto msg": those of these crates, or abi, simulated, museum, consumers, packages, campaign, fuzz, bench
 	@SEEDS=$(SEEDS) ONLY="$(ONLY)" scripts/test.sh
 
-demo:            ## an MPI program over OpenSRD (software EFA, libfabric provider) and over TCP while a spine fails: a table and target/demo/index.html
+demo:            ## an MPI program over OpenSRD (software EFA, libfabric provider) and over TCP while a spine fails, and on 64 simulated hosts: tables and target/demo/index.html
 	@scripts/setup.sh demo
 	@scripts/build.sh
 	@demo/demo.py

@@ -8,7 +8,7 @@ TCP.
     demo/demo.py --steps 100 --seconds 8     a shorter one
 
 The programs are Debian's LAMMPS on Open MPI 5, and a steady small exchange (steady.c) that measures stalls. Prints a
-table and writes target/demo/index.html. The fabric is a lab of network namespaces (`srd lab`). Where those are not
+table and writes target/demo/index.html. Then LAMMPS runs on 64 simulated hosts, over SRD, TCP and RoCE. The fabric is a lab of network namespaces (`srd lab`). Where those are not
 allowed it runs over loopback, and nothing fails there.
 """
 
@@ -23,6 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
 import page
+import simulated
 from harness import hosts, layout, physics, processes, scheduling, transport
 from job import MPI, RANKS, Carrier, Fault, Happened, run
 from lab import NAME, Lab
@@ -223,7 +224,11 @@ def main() -> int:
             demo.compute_reference()
             sides = [demo.side(carrier) for carrier in carriers]
     print(f"\n{as_text(sides)}\n")
-    page.write(OUTPUT / "index.html", sides, demo.setting())
+    progress = Progress("LAMMPS on 64 simulated hosts")
+    on_simulated = simulated.run(OUTPUT / "simulated")
+    progress.done("done")
+    print(f"\n{on_simulated}\n")
+    page.write(OUTPUT / "index.html", sides, demo.setting(), on_simulated)
     print(f"figures: {OUTPUT / 'index.html'}")
     melts = [melt for side in sides for melt in (side.melt, side.melt_with_fault) if melt]
     return 0 if all(melt.comparison.same for melt in melts) else 1

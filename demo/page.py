@@ -22,7 +22,7 @@ svg { width: 100%; height: auto; }
 """
 
 
-def write(path: Path, sides: list[Side], setting: str) -> None:
+def write(path: Path, sides: list[Side], setting: str, on_simulated: str) -> None:
     figures = "\n".join(
         f"<figure>{chart.svg()}<figcaption>{escape(caption)}</figcaption></figure>"
         for chart, caption in _figures(sides)
@@ -41,6 +41,9 @@ def write(path: Path, sides: list[Side], setting: str) -> None:
 {body}
 </tbody></table>
 {figures}
+<h2>On simulated hosts</h2>
+<pre>{escape(on_simulated)}</pre>
+<p>What each rank did when: <a href="simulated/healthy/index.html">healthy</a>, <a href="simulated/limping/index.html">one uplink of sixteen at a tenth of its rate</a>.</p>
 </body></html>
 """)
 
