@@ -372,6 +372,20 @@ def calls() -> None:
     expect(rows == [("MPI_Sendrecv", "2", "8000")] * 5 + [("MPI_Reduce", "0", "8"), ("MPI_Finalize", "", "")], str(rows))
 
 
+def replayed() -> None:
+    """Messages of a program, recorded once, take about as long when the simulator plays them."""
+    out = BUILT / "replayed"
+    at_once = '[messages]\neager_limit = "1GB"\neager_buffer = "1GB"\nheader = 1\n'
+    for cable_us, within in ((5.0, 0.01), (0.5, 0.1)):
+        options = ("--out", str(out), "--trace", "--json", str(BUILT / "replayed.json"))
+        run(scenario("replayed", cable_us=cable_us), 16, patterns(), "all-to-all", "65536", "3", options=options)
+        real = json.loads((BUILT / "replayed.json").read_text())["sim_us"]
+        text = f'{at_once}[[program]]\nkind = "goal"\nfile = "{out}/messages.goal"\n'
+        line = [layout.SRD, "sim", scenario("replay", text, cable_us=cable_us), "--json"]
+        played = json.loads(subprocess.run(line, check=True, capture_output=True, text=True).stdout)["sim_us"]
+        near(f"played with cables of {cable_us} us", played, real, within)
+
+
 def recorded() -> None:
     """What was computed in one run, in others: to the byte the same, near to what was measured, and another program is told apart."""
     out, deck = BUILT / "recorded", str(layout.ROOT / "demo/melt.lmp")
@@ -565,6 +579,7 @@ CASES: list[Callable[[], None]] = [
     waits,
     captured,
     calls,
+    replayed,
     recorded,
     beside,
     lammps,

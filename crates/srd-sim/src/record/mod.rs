@@ -8,7 +8,7 @@
 //! `plan` decides what is looked at, `name_index` knows who is who, `samples` and `tables` write the tables (`table`),
 //! `frame_bytes` and `capture` the captures, `trace`, `transport_events` and `observed` the trace (`frame_metadata` is what only a packet's sender
 //! knows of it), `page` the page, with the charts of `srd-chart`.
-//! `ranks` is what real programs leave, which run once: `calls` of MPI, and a trace of their messages (`rank_trace`).
+//! `ranks` is what real programs leave, which run once: `calls` of MPI, a trace of their messages (`rank_trace`), and these in GOAL (`rank_goal`).
 //! `srd-trace` says what lines of a trace are, and reads them. `verified` is a run in which every packet goes through the wire format.
 
 mod calls;
@@ -20,6 +20,7 @@ mod name_index;
 mod observed;
 mod page;
 mod plan;
+mod rank_goal;
 mod rank_trace;
 mod ranks;
 mod samples;
@@ -35,6 +36,7 @@ pub use frame_metadata::FrameMetadata;
 pub use observed::Observed;
 pub(crate) use page::distribution;
 pub use page::{RanksRun, write_ranks_page};
+pub use rank_goal::GOAL;
 pub use ranks::{RanksRecorder, RanksRecording};
 pub use table::Columns;
 pub(crate) use table::quoted;

@@ -2,6 +2,7 @@
 //! message begins when its first packet comes to its host's, and packets arrive when the last cable has carried them.
 
 use super::name_index::{NameIndex, ends_of};
+use super::rank_goal::Sent;
 use super::trace::{Trace, TracedPacket};
 use crate::apps::Place;
 use crate::hosts::{RankContent, covers};
@@ -32,13 +33,13 @@ pub(super) struct RankTrace {
     messages: HashMap<(u32, u32, u32), Message>,
     /// What that is, by flow.
     keys: HashMap<u32, (u32, u32, u32)>,
-    /// Messages so far.
-    begun: u32,
+    /// All messages so far, by flow. Their ends are processes.
+    sent: Vec<Sent>,
 }
 
 impl RankTrace {
     pub(super) fn new(trace: Trace, names: Arc<NameIndex>, topology: Topology) -> RankTrace {
-        RankTrace { trace, names, topology, messages: HashMap::new(), keys: HashMap::new(), begun: 0 }
+        RankTrace { trace, names, topology, messages: HashMap::new(), keys: HashMap::new(), sent: Vec::new() }
     }
 
     /// A frame on a port.
@@ -82,8 +83,8 @@ impl RankTrace {
         if self.messages.contains_key(&key) {
             return;
         }
-        let (flow, bytes) = (self.begun, u64::from(bytes));
-        self.begun += 1;
+        let (flow, bytes) = (self.sent.len() as u32, u64::from(bytes));
+        self.sent.push(Sent { from: key.0, to: key.1, bytes, began: now, came: None });
         self.trace.take_in(flow, (key.0, key.1), bytes);
         self.trace.flow_started(now.time(), flow);
         self.keys.insert(flow, key);
@@ -111,6 +112,7 @@ impl RankTrace {
         message.came += u64::from(*payload);
         if message.came >= message.bytes {
             self.trace.flow_received(at, packet.flow);
+            self.sent[packet.flow as usize].came = Some(at);
         }
     }
 
@@ -130,6 +132,11 @@ impl RankTrace {
     /// The run has ended. Returns what a person should know.
     pub(super) fn finish(&mut self) -> io::Result<Vec<String>> {
         self.trace.finish()
+    }
+
+    /// All messages, by flow. Their ends are processes.
+    pub(super) fn sent(&self) -> &[Sent] {
+        &self.sent
     }
 
     /// A line of somebody else.

@@ -4,6 +4,7 @@ use super::calls::{self, CALLS, TIMELINE};
 use super::capture::{Captures, chosen};
 use super::folder::Folder;
 use super::name_index::NameIndex;
+use super::rank_goal::{self, GOAL, Sent};
 use super::rank_trace::RankTrace;
 use super::trace::{MAX_LINES, Trace};
 use super::{OUTCOME, PAGE, TRACE};
@@ -16,6 +17,7 @@ use srd_baselines::units::Ps;
 use srd_trace::Event;
 use srd_virtual::calls::FORMS;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -59,14 +61,23 @@ pub struct RanksRecorder {
     seen: Rc<RefCell<Seen>>,
     files: Vec<String>,
     notes: Vec<String>,
+    /// The process of each rank.
+    ranks: Vec<u32>,
 }
 
 impl RanksRecorder {
     /// At its beginning: what an earlier run has left in the directory goes.
     pub fn new(recording: RanksRecording) -> io::Result<RanksRecorder> {
         let folder = Folder::open(&recording.dir)?;
-        folder.clear(&[OUTCOME, TRACE, PAGE, TIMELINE, CALLS.file])?;
-        Ok(RanksRecorder { recording, folder, seen: Rc::default(), files: Vec::new(), notes: Vec::new() })
+        folder.clear(&[OUTCOME, TRACE, PAGE, TIMELINE, CALLS.file, GOAL])?;
+        Ok(RanksRecorder {
+            recording,
+            folder,
+            seen: Rc::default(),
+            files: Vec::new(),
+            notes: Vec::new(),
+            ranks: Vec::new(),
+        })
     }
 
     /// Where it is.
@@ -96,8 +107,14 @@ impl RanksRecorder {
                     });
                 }
             }
+            let rank_of: HashMap<u32, u32> = self.ranks.iter().copied().zip(0..).collect();
+            let between_ranks =
+                |sent: &Sent| Sent { from: rank_of[&sent.from], to: rank_of[&sent.to], ..*sent };
+            let messages: Vec<Sent> = trace.sent().iter().map(between_ranks).collect();
+            let rate = scenario.topology.fastest_host();
+            rank_goal::write(&self.folder, &messages, self.ranks.len() as u32, rate)?;
             self.notes.extend(trace.finish()?);
-            self.files.push(TRACE.into());
+            self.files.extend([TRACE, GOAL].map(String::from));
         }
         let files = [OUTCOME, CALLS.file, TIMELINE].map(String::from).into_iter().chain(self.files);
         let files: Vec<String> = files.collect();
@@ -112,6 +129,8 @@ impl Onlooker for RanksRecorder {
         let captures = Captures::create(&self.folder, &cables, self.recording.snap_len)?;
         captures.ports().for_each(|port| simulation.fabric.watch(port));
         self.files = cables.into_iter().map(|(_, file)| file).collect();
+        let ranks = scenario.traffic.programs.len() as u32;
+        self.ranks = (0..ranks).map(|rank| simulation.process_of(rank)).collect();
         let trace = self.recording.trace.then(|| self.begin_trace(scenario, simulation)).transpose()?;
         self.seen.replace(Seen { captures, trace });
         simulation.fabric.watcher = Some(Box::new(Rc::clone(&self.seen)));

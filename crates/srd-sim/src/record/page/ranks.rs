@@ -2,7 +2,7 @@
 
 use super::super::calls::{CALLS, TIMELINE};
 use super::super::folder::Folder;
-use super::super::{OUTCOME, PAGE, TRACE, program};
+use super::super::{GOAL, OUTCOME, PAGE, TRACE, program};
 use super::{grouped, plain_us};
 use crate::input::Scenario;
 use crate::run::Lived;
@@ -98,6 +98,7 @@ pub fn write_ranks_page(dir: &Path, runs: &[RanksRun<'_>], command: &str) -> io:
             (CALLS.file, "the calls of MPI"),
             (TIMELINE, "the same for ui.perfetto.dev and chrome://tracing"),
             (TRACE, "what befell messages and packets: srd trace reads it"),
+            (GOAL, "the messages, to be played on other fabrics"),
         ] {
             if dir.join(&folder).join(file).exists() {
                 let _ = writeln!(out, "<li><a href=\"{folder}{file}\">{folder}{file}</a>: {what}");
