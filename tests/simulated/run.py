@@ -295,6 +295,13 @@ def waits() -> None:
         expect("waits: right" in output, output)
 
 
+def polls() -> None:
+    """Calls that find nothing take next to no time, however often they are made."""
+    for mpi in ("ompi", "debian", "mpich"):
+        output = run(scenario("polls"), 2, str(compiled(HERE / "polls.c", mpi)), options=("--mpi", mpi))
+        expect("polls: right" in output, output)
+
+
 def captured() -> None:
     """A cable's packets in a file: the program's own bytes, in frames that are right to the last checksum."""
     said = "bytes of a real program "
@@ -456,6 +463,7 @@ CASES: list[Callable[[], None]] = [
     rivals,
     mpi4py,
     waits,
+    polls,
     captured,
     lammps,
     refused,

@@ -45,7 +45,7 @@ fn enters(phase: Phase) {
 }
 
 /// The MPI's own, also where its library was loaded for another one only, as Python does for a module's.
-fn next(name: &CStr) -> *mut c_void {
+pub fn next(name: &CStr) -> *mut c_void {
     // SAFETY: the name is a C string.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if !next.is_null() {
@@ -106,7 +106,7 @@ type InitThread = unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char, c_int,
 type Finalize = unsafe extern "C" fn() -> c_int;
 
 /// What MPI's functions return that are not there.
-const NO_MPI: c_int = 16;
+pub const NO_MPI: c_int = 16;
 
 macro_rules! functions {
     ($init:ident, $init_thread:ident, $finalize:ident) => {
