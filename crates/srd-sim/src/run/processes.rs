@@ -234,6 +234,7 @@ fn run_on<T: Carrier>(
         world,
         crowd,
         listens_at: Ps::ZERO,
+        looked_at: None,
         restless_at: Instant::now(),
         together: false,
         left: None,
@@ -260,6 +261,8 @@ struct Run<'a, T: Process> {
     world: World,
     crowd: Rc<RefCell<Crowd>>,
     listens_at: Ps,
+    /// The moment at which those that poll have looked because nothing was to happen for long.
+    looked_at: Option<Ps>,
     /// When somebody last looked for processes that never rest.
     restless_at: Instant,
     /// All ranks have been let go on behind MPI's beginning.
@@ -346,7 +349,15 @@ impl<T: Carrier> Run<'_, T> {
             if spoke || self.simulation.now >= self.listens_at {
                 self.await_answers();
             }
-            match self.simulation.step(self.end()) {
+            let until = if self.looked_at == Some(self.simulation.now) { Ps::NEVER } else { self.listens_at };
+            match self.simulation.step(until, self.end()) {
+                Step::Later => {
+                    // What ranks poll for may be no packet: a file, a thread of theirs that takes no part.
+                    self.await_answers();
+                    self.let_all_look();
+                    self.looked_at = Some(self.simulation.now);
+                    continue;
+                }
                 Step::Happened => {
                     (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
                     continue;
