@@ -7,18 +7,19 @@
 //! the machine.
 //!
 //! Threads that call MPI at once wait for each other in the simulation, too, and every thread that takes part does so until a time
-//! (`locks.rs`, `births.rs`, `fellows.rs`, `crowd.rs`). What stands behind a function here is found by name (`own.rs`).
+//! (`locks.rs`, `barriers.rs`, `futexes.rs`, `births.rs`, `fellows.rs`, `crowd.rs`). What stands behind a function here is found by name (`own.rs`).
 //!
-//! Not covered: barriers and untimed read-write locks of threads, timers (`timerfd`, `setitimer`), and calls that a program makes
-//! without the C library.
+//! Not covered: timers (`timerfd`, `setitimer`), and calls that a program makes without the C library.
 #![deny(unsafe_code)]
 
 mod api;
+mod barriers;
 mod births;
 mod calls;
 mod clocks;
 mod crowd;
 mod fellows;
+mod futexes;
 mod locks;
 mod mpi;
 mod own;
