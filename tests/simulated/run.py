@@ -81,10 +81,11 @@ def scenario(name: str, extra: str = "", **changes) -> Path:
 def compiled(source: Path, mpi: str) -> Path:
     """A C program for one of the MPIs of the wheels."""
     program = BUILT / f"{source.stem}-{mpi}"
+    flags = ["-O2", "-pthread", *(["-fopenmp"] if source.stem == "openmp" else [])]
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         compiler = "mpicc.openmpi" if mpi == "debian" else str(PREFIX[mpi] / "bin/mpicc")
         environment = os.environ | {"LD_LIBRARY_PATH": str(PREFIX.get(mpi, Path()) / "lib")}
-        subprocess.run([compiler, "-O2", "-pthread", "-o", program, source], check=True, env=environment)
+        subprocess.run([compiler, *flags, "-o", program, source], check=True, env=environment)
     return program
 
 
@@ -235,6 +236,29 @@ def intel() -> None:
     near("PingPong of 8 bytes", float(rows[0]), 1.03, 0.02)
 
 
+def one_sided() -> None:
+    """IMB's one-sided and non-blocking benchmarks: puts of no bytes take no time, and what waits for an answer takes a way there and back."""
+    output = ""
+    for binary, benchmarks in (("IMB-RMA", ("Unidir_put", "Truly_passive_put")), ("IMB-NBC", ("Ibcast",))):
+        program = (str(PREFIX["impi"] / "bin" / binary), "-iter", "20", "-msglog", "3:4", "-npmin", "4", *benchmarks)
+        output += run(scenario("one_sided"), 4, *program, options=("--mpi", "impi"))
+    found = {size: float(us) for size, us in re.findall(r"^ +(0|8) +20 +([0-9.]+) +[0-9.]+$", output, re.MULTILINE)[:2]}
+    expect(found.get("0", 1e9) < 1, f"a put of no bytes takes {found} us")
+    expect(2.0 < found.get("8", 0) < 5.0, f"a put of 8 bytes takes {found} us")
+    expect(output.count("All processes entering MPI_Finalize") == 2, output[-2000:])
+
+
+def openmp() -> None:
+    """Ranks whose threads compute: the sum that they come to without the simulator, and what they compute is on the clock if it is to be."""
+    alone = re.compile(r"sum ([0-9.]+)$", re.MULTILINE)
+    for mpi in ("debian", "mpich"):
+        program = str(compiled(HERE / "openmp.c", mpi))
+        outputs = [run(scenario("openmp"), 4, program, "3", options=("--mpi", mpi, "--compute", how)) for how in ("zero", "measured")]
+        sums = [alone.findall(output) for output in outputs]
+        expect(sums == [["1949678.500"]] * 2, f"sums: {sums}")
+        expect(time_of(outputs[1]) > time_of(outputs[0]), f"{mpi}: computing takes no time")
+
+
 def threads() -> None:
     """Threads of a rank that call MPI at once, and wait for each other."""
     fabric = scenario("threads")
@@ -308,6 +332,13 @@ def waits() -> None:
         program = str(compiled(HERE / "waits.c", "mpich"))
         output = run(scenario("waits"), 2, program, level, "measured", options=("--mpi", "mpich", "--compute", "measured"))
         expect("waits: right" in output, output)
+
+
+def polls() -> None:
+    """Calls that find nothing take next to no time, however often they are made."""
+    for mpi in ("ompi", "debian", "mpich"):
+        output = run(scenario("polls"), 2, str(compiled(HERE / "polls.c", mpi)), options=("--mpi", mpi))
+        expect("polls: right" in output, output)
 
 
 def captured() -> None:
@@ -572,11 +603,14 @@ CASES: list[Callable[[], None]] = [
     computing,
     mpich,
     intel,
+    one_sided,
+    openmp,
     threads,
     many,
     rivals,
     mpi4py,
     waits,
+    polls,
     captured,
     calls,
     replayed,

@@ -2,6 +2,7 @@
  * the simulation's, and say that it is over; a thread that waits must end when it is cancelled. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/futex.h>
 #include <mpi.h>
 #include <poll.h>
 #include <pthread.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +21,9 @@ static double began;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, held = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t never = PTHREAD_COND_INITIALIZER, steady;
 static pthread_rwlock_t written = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_rwlock_t shared = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_barrier_t barrier;
+static unsigned word;
 static sem_t none, one;
 static int silent[2], epoll;
 static volatile double result;
@@ -57,6 +62,10 @@ static void timed_waits(void) {
   lasted("sem_clockwait", sem_clockwait(&none, CLOCK_MONOTONIC, UNTIL(CLOCK_MONOTONIC)) == -1 && errno == ETIMEDOUT, 3000);
   lasted("pthread_rwlock_timedrdlock", pthread_rwlock_timedrdlock(&written, UNTIL(CLOCK_REALTIME)) == ETIMEDOUT, 3000);
   lasted("pthread_rwlock_clockwrlock", pthread_rwlock_clockwrlock(&written, CLOCK_MONOTONIC, UNTIL(CLOCK_MONOTONIC)) == ETIMEDOUT, 3000);
+  lasted("futex by syscall", syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &span, NULL, 0) == -1 && errno == ETIMEDOUT, 3000);
+  lasted("futex by syscall, CLOCK_MONOTONIC", syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, 0, UNTIL(CLOCK_MONOTONIC), NULL, -1) == -1 && errno == ETIMEDOUT, 3000);
+  lasted("futex by syscall, CLOCK_REALTIME", syscall(SYS_futex, &word, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 0, UNTIL(CLOCK_REALTIME), NULL, -1) == -1 && errno == ETIMEDOUT, 3000);
+  lasted("futex of another value", syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 1, &span, NULL, 0) == -1 && errno == EAGAIN, 0);
   FD_ZERO(&set);
   FD_SET(silent[0], &set);
   lasted("select", select(silent[0] + 1, &set, NULL, NULL, &wait) == 0 && wait.tv_sec == 0 && wait.tv_usec == 0, 3000);
@@ -124,6 +133,65 @@ static void *post_later(void *given) {
   return given;
 }
 
+static void *come_later(void *given) {
+  usleep(2000);
+  pthread_barrier_wait(&barrier);
+  return given;
+}
+
+static void *write_for_long(void *given) {
+  pthread_rwlock_wrlock(&shared);
+  usleep(2000);
+  pthread_rwlock_unlock(&shared);
+  return given;
+}
+
+static void *read_for_long(void *given) {
+  pthread_rwlock_rdlock(&shared);
+  usleep(1000);
+  pthread_rwlock_unlock(&shared);
+  return given;
+}
+
+static void *wake_later(void *given) {
+  usleep(2000);
+  __atomic_store_n(&word, 1, __ATOMIC_SEQ_CST);
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+  return given;
+}
+
+/* What threads wait for from each other lasts as long as they take. */
+static void of_threads(void) {
+  pthread_t thread, readers[2];
+  struct timespec span = {.tv_sec = 1};
+  pthread_create(&thread, NULL, post_later, NULL);
+  began = MPI_Wtime();
+  lasted("sem_wait for a thread that posts after two milliseconds", sem_wait(&one) == 0, 2000);
+  pthread_join(thread, NULL);
+  pthread_barrier_init(&barrier, NULL, 2);
+  pthread_create(&thread, NULL, come_later, NULL);
+  began = MPI_Wtime();
+  pthread_barrier_wait(&barrier);
+  lasted("pthread_barrier_wait for a thread that comes after two milliseconds", 1, 2000);
+  pthread_join(thread, NULL);
+  lasted("pthread_barrier_destroy", pthread_barrier_destroy(&barrier) == 0, 0);
+  pthread_create(&thread, NULL, write_for_long, NULL);
+  usleep(500);
+  for (int i = 0; i < 2; i++) pthread_create(&readers[i], NULL, read_for_long, NULL);
+  began = MPI_Wtime();
+  lasted("pthread_rwlock_rdlock behind a writer", pthread_rwlock_rdlock(&shared) == 0, 1500);
+  pthread_rwlock_unlock(&shared);
+  lasted("pthread_rwlock_wrlock behind readers", pthread_rwlock_wrlock(&shared) == 0, 1000);
+  pthread_rwlock_unlock(&shared);
+  pthread_join(thread, NULL);
+  for (int i = 0; i < 2; i++) pthread_join(readers[i], NULL);
+  pthread_create(&thread, NULL, wake_later, NULL);
+  began = MPI_Wtime();
+  while (__atomic_load_n(&word, __ATOMIC_SEQ_CST) == 0) syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &span, NULL, 0);
+  lasted("futex by syscall for a thread that wakes after two milliseconds", 1, 2000);
+  pthread_join(thread, NULL);
+}
+
 /* What computing costs in a thread that is joined, beside the same in this one. */
 static void measured(void) {
   pthread_t thread;
@@ -165,13 +233,7 @@ int main(int count, char **arguments) {
     cancelled("a sleep", in_sleep, at_most);
     cancelled("a semaphore", in_semaphore, at_most);
     cancelled("poll", in_poll, at_most < 1e9 ? 1010 : at_most);
-    if (level == MPI_THREAD_MULTIPLE) {
-      pthread_t thread;
-      pthread_create(&thread, NULL, post_later, NULL);
-      began = MPI_Wtime();
-      lasted("sem_wait for a thread that posts after two milliseconds", sem_wait(&one) == 0, 2000);
-      pthread_join(thread, NULL);
-    }
+    if (level == MPI_THREAD_MULTIPLE) of_threads();
     began = MPI_Wtime();
     FILE *child = popen("sleep 0.3; echo hi", "r");
     char said[8] = "";

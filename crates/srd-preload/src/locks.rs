@@ -5,7 +5,7 @@
 use crate::fellows::{self, Ended};
 use crate::own::{self, CONDITIONS, end_if_cancelled, nanoseconds, own};
 use crate::process::origin;
-use crate::{thread, waits};
+use crate::thread;
 use libc::{c_int, clockid_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, sem_t, timespec};
 use srd_virtual::layout::NEVER;
 
@@ -25,6 +25,9 @@ own!(own_sem_post, c"sem_post", None, (semaphore: *mut sem_t));
 own!(own_sem_wait, c"sem_wait", None, (semaphore: *mut sem_t));
 own!(own_sem_timedwait, c"sem_timedwait", None, (semaphore: *mut sem_t, until: *const timespec));
 own!(own_sem_clockwait, c"sem_clockwait", None, (semaphore: *mut sem_t, clock: clockid_t, until: *const timespec));
+own!(own_rdlock, c"pthread_rwlock_rdlock", None, (lock: *mut pthread_rwlock_t));
+own!(own_wrlock, c"pthread_rwlock_wrlock", None, (lock: *mut pthread_rwlock_t));
+own!(own_rwunlock, c"pthread_rwlock_unlock", None, (lock: *mut pthread_rwlock_t));
 own!(own_timedrdlock, c"pthread_rwlock_timedrdlock", None, (lock: *mut pthread_rwlock_t, until: *const timespec));
 own!(own_timedwrlock, c"pthread_rwlock_timedwrlock", None, (lock: *mut pthread_rwlock_t, until: *const timespec));
 own!(own_clockrdlock, c"pthread_rwlock_clockrdlock", None,
@@ -175,6 +178,46 @@ fn take_until(semaphore: *mut sem_t, until: u64) -> c_int {
     }
 }
 
+/// `pthread_rwlock_rdlock(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c_int {
+    match thread::has_fellows() {
+        true => read_until(lock, NEVER),
+        false => own_rdlock(lock),
+    }
+}
+
+/// `pthread_rwlock_wrlock(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c_int {
+    match thread::has_fellows() {
+        true => write_until(lock, NEVER),
+        false => own_wrlock(lock),
+    }
+}
+
+/// `pthread_rwlock_unlock(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {
+    let result = own_rwunlock(lock);
+    fellows::unlocked(lock as usize);
+    result
+}
+
+fn read_until(lock: *mut pthread_rwlock_t, until: u64) -> c_int {
+    // SAFETY: the caller gives a lock.
+    let result = fellows::lock(lock as usize, until, || unsafe { libc::pthread_rwlock_tryrdlock(lock) });
+    if result == 0 {
+        fellows::unlocked(lock as usize); // another may read, too
+    }
+    result
+}
+
+fn write_until(lock: *mut pthread_rwlock_t, until: u64) -> c_int {
+    // SAFETY: the caller gives a lock.
+    fellows::lock(lock as usize, until, || unsafe { libc::pthread_rwlock_trywrlock(lock) })
+}
+
 /// Waits for such a thing until a time of a clock's: of `CLOCK_REALTIME`, and of the one that is given.
 macro_rules! until_a_time {
     ($($timed:ident $own_timed:ident, $clocked:ident $own_clocked:ident: |$it:ident: $of:ty, $until:ident| $wait:expr;)*) => {$(
@@ -211,11 +254,8 @@ until_a_time! {
         |mutex: *mut pthread_mutex_t, until| lock_until(mutex, until);
     sem_timedwait own_sem_timedwait, sem_clockwait own_sem_clockwait:
         |semaphore: *mut sem_t, until| take_until(semaphore, until);
-    // Those of read-write locks look again and again.
     pthread_rwlock_timedrdlock own_timedrdlock, pthread_rwlock_clockrdlock own_clockrdlock:
-        // SAFETY: the caller gives a lock.
-        |lock: *mut pthread_rwlock_t, until| waits::try_until(until, || unsafe { libc::pthread_rwlock_tryrdlock(lock) });
+        |lock: *mut pthread_rwlock_t, until| read_until(lock, until);
     pthread_rwlock_timedwrlock own_timedwrlock, pthread_rwlock_clockwrlock own_clockwrlock:
-        // SAFETY: the caller gives a lock.
-        |lock: *mut pthread_rwlock_t, until| waits::try_until(until, || unsafe { libc::pthread_rwlock_trywrlock(lock) });
+        |lock: *mut pthread_rwlock_t, until| write_until(lock, until);
 }

@@ -106,7 +106,7 @@ type InitThread = unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char, c_int,
 type Finalize = unsafe extern "C" fn() -> c_int;
 
 /// What MPI's functions return that are not there.
-const NO_MPI: c_int = 16;
+pub const NO_MPI: c_int = 16;
 
 macro_rules! functions {
     ($init:ident, $init_thread:ident, $finalize:ident) => {

@@ -62,6 +62,13 @@ pub fn plan() -> Option<&'static [Call]> {
     Some(unsafe { std::slice::from_raw_parts(plan, channel.planned as usize) })
 }
 
+/// Whether an address lies in the memory that is shared with the simulator.
+pub fn is_own(at: usize) -> bool {
+    let lies_in = |from: usize, length| from != 0 && (from..from + length).contains(&at);
+    lies_in(CHANNEL.load(Ordering::Relaxed) as usize, size_of::<Channel>())
+        || lies_in(HALL.load(Ordering::Relaxed) as usize, size_of::<Hall>())
+}
+
 /// What to add to the simulation's time for the machine's clocks.
 pub fn origin(id: libc::clockid_t) -> Option<u64> {
     match id {

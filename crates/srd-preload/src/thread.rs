@@ -25,6 +25,16 @@ const PART: u64 = 16;
 /// every queue that it has, and Open MPI does some of its work at every eighth of its polls only. Polls of its fellows count, too.
 const VAIN: u32 = 10;
 
+/// Open MPI does some things in as many steps as it takes, one at every eighth poll (a communicator's number): who has waited for so long, in nanoseconds, polls so
+/// often once more before it waits without an end.
+const A_WHILE: u64 = 5_000;
+const LONG_VAIN: u32 = 96;
+
+/// What a call that may be over at any time takes if it finds nothing, in nanoseconds: about what a look at a network card costs an MPI. It takes as much again after so
+/// many of them in a row.
+const GLANCE: u64 = 200;
+const LONGER_AFTER: u64 = 1024;
+
 /// So often it goes on nevertheless while another thread waits for a lock.
 const GOES_ON: u32 = 64;
 
@@ -46,6 +56,15 @@ struct Notes {
     looks_now: Cell<u32>,
     /// When the first of the polls was that have found nothing.
     in_vain_since: Cell<u64>,
+    /// It is in a call of MPI, and in one that may be over at any time.
+    calls: Cell<bool>,
+    glances: Cell<bool>,
+    /// Polls of that which have found nothing. Of a thread that has called none: of all.
+    of_call: Cell<u32>,
+    /// Calls in a row that may have been over at any time and have found nothing.
+    glanced: Cell<u64>,
+    /// It has waited for a while since any of them has found something.
+    waited: Cell<bool>,
     /// What [`STIRS`] was at the last of them.
     stirs: Cell<u64>,
     /// So often it has gone on since though its polls are in vain, for one that waits for a lock.
@@ -84,6 +103,11 @@ thread_local! {
             looks: Cell::new(0),
             looks_now: Cell::new(0),
             in_vain_since: Cell::new(NEVER),
+            calls: Cell::new(false),
+            glances: Cell::new(false),
+            of_call: Cell::new(VAIN),
+            glanced: Cell::new(0),
+            waited: Cell::new(false),
             stirs: Cell::new(0),
             gone_on: Cell::new(0),
             acts: Cell::new(0),
@@ -464,11 +488,32 @@ pub fn local() -> u64 {
     local.max(channel.now.load(Ordering::Acquire))
 }
 
+/// The thread begins a call of MPI; `glances`: one that does not wait. Whether it was in one.
+pub fn begin_call(glances: bool) -> bool {
+    NOTES
+        .try_with(|notes| {
+            let within = notes.calls.replace(true);
+            if !within {
+                notes.glances.set(glances);
+                notes.of_call.set(0);
+                notes.waited.set(false);
+            }
+            within
+        })
+        .unwrap_or(true)
+}
+
+/// That has ended, and the thread is where it was.
+pub fn end_call(within: bool) {
+    let _ = NOTES.try_with(|notes| notes.calls.set(within));
+}
+
 /// A poll has found something, or nothing.
 ///
-/// A thread that has not looked at a clock since its last poll cannot know how much time passes: it waits for what it polls for. One that
-/// has may be about to give up: it waits by small steps, which grow with the time for which it has found nothing. So does one that another
-/// waits for, which may hold a lock: for a while it goes on, so that it may let go of it.
+/// A thread that polls on and on in one call of MPI, and has not looked at a clock meanwhile, cannot know how much time passes: it waits for what it
+/// polls for. One that has looked may be about to give up: it waits by small steps, which grow with the time for which it has found nothing. So does
+/// one that another waits for, which may hold a lock: for a while it goes on, so that it may let go of it. And one whose call may soon be over
+/// (`MPI_Test`) waits for a moment in each call, since it may have something else to do behind it.
 pub fn polled(found: bool) {
     let Some((channel, at)) = number() else { return };
     let until = NOTES.try_with(|notes| {
@@ -482,9 +527,14 @@ pub fn polled(found: bool) {
         }
         if found {
             notes.in_vain_since.set(NEVER);
+            notes.glanced.set(0);
+            notes.of_call.set(0);
+            notes.waited.set(false);
             notes.looks.set(0);
             return None;
         }
+        let of_call = notes.of_call.get().saturating_add(1);
+        notes.of_call.set(of_call);
         let of_all = crowd::count_in_vain(stirs);
         if channel.crowded.load(Ordering::Acquire) != 0 {
             crowd::polled_in_vain(at, stirs);
@@ -492,7 +542,16 @@ pub fn polled(found: bool) {
                 return None;
             }
         }
-        if of_all < VAIN {
+        let glances = notes.glances.get() && mpi::phase() == Phase::Running;
+        if glances && of_call == 1 {
+            let glanced = notes.glanced.replace(notes.glanced.get() + 1);
+            let span = GLANCE + GLANCE * glanced / LONGER_AFTER;
+            return Some(local() + span.min(LONGEST));
+        }
+        // In a call that waits those of its fellows count, too.
+        let alone = MEMBERS.load(Ordering::Relaxed) <= 1;
+        let goes_on = (alone || glances) && of_call < if notes.waited.get() { LONG_VAIN } else { VAIN };
+        if of_all < VAIN || goes_on {
             return None;
         }
         crowd::polled_in_vain(at, stirs);
@@ -507,8 +566,15 @@ pub fn polled(found: bool) {
         }
         let looks = notes.looks.replace(0);
         let step = (now.saturating_sub(notes.in_vain_since.get()) / PART).clamp(SHORTEST, LONGEST);
-        let waits = looks == 0 && !holds_up || mpi::phase() == Phase::Beginning;
-        Some(if waits { NEVER } else { now + step })
+        if mpi::phase() == Phase::Beginning {
+            return Some(NEVER);
+        }
+        let waits = looks == 0 && !holds_up;
+        Some(match waits && (notes.waited.replace(true) || !alone) {
+            true => NEVER,
+            false if waits => now + A_WHILE,
+            false => now + step,
+        })
     });
     match until {
         Ok(Some(until)) => park(Kind::Poller, until),

@@ -35,16 +35,22 @@ pub struct Form {
     pub data: Option<(u8, u8)>,
     /// Which is the other rank, or the root.
     pub peer: Option<u8>,
-    /// It looks whether something has happened, and how often depends on when that does.
+    /// It may be over without anything having happened.
+    pub glances: bool,
+    /// The same, and how often a program calls it depends on when something does.
     pub polls: bool,
 }
 
 const fn form(name: &'static str) -> Form {
-    Form { name, data: None, peer: None, polls: false }
+    Form { name, data: None, peer: None, glances: false, polls: false }
+}
+
+const fn glance(name: &'static str) -> Form {
+    Form { glances: true, ..form(name) }
 }
 
 const fn poll(name: &'static str) -> Form {
-    Form { polls: true, ..form(name) }
+    Form { polls: true, ..glance(name) }
 }
 
 /// A function of a buffer of so many elements of a type.
@@ -57,7 +63,8 @@ const fn peer(name: &'static str, count: u8, of: u8, peer: u8) -> Form {
     Form { peer: Some(peer), ..data(name, count, of) }
 }
 
-/// The functions that are noted: those that may wait for others (MPI 4.1).
+/// The functions that are noted: those that may wait for others. All are of MPI 3, which all MPIs have: a program that finds the name of one believes
+/// that its MPI has it.
 pub const FORMS: &[Form] = &[
     form("MPI_Finalize"),
     peer("MPI_Send", 1, 2, 3),
@@ -136,18 +143,47 @@ pub const FORMS: &[Form] = &[
     form("MPI_Win_start"),
     form("MPI_Win_complete"),
     form("MPI_Win_wait"),
-    form("MPI_Win_lock"),
-    form("MPI_Win_unlock"),
-    form("MPI_Win_lock_all"),
-    form("MPI_Win_unlock_all"),
-    form("MPI_Win_flush"),
-    form("MPI_Win_flush_all"),
+    glance("MPI_Win_lock"),
+    glance("MPI_Win_unlock"),
+    glance("MPI_Win_lock_all"),
+    glance("MPI_Win_unlock_all"),
+    glance("MPI_Win_flush"),
+    glance("MPI_Win_flush_all"),
     form("MPI_Comm_dup"),
     form("MPI_Comm_split"),
     form("MPI_Comm_split_type"),
     form("MPI_Comm_create"),
     form("MPI_Comm_free"),
     form("MPI_Cart_create"),
+    glance("MPI_Win_sync"),
+    glance("MPI_Win_flush_local_all"),
+    glance("MPI_Win_flush_local"),
+    poll("MPI_Win_test"),
+    poll("MPI_Request_get_status"),
+    form("MPI_Cancel"),
+    form("MPI_Request_free"),
+    form("MPI_Comm_disconnect"),
+    form("MPI_Buffer_detach"),
+    form("MPI_Comm_idup"),
+    form("MPI_Comm_dup_with_info"),
+    form("MPI_Win_create_dynamic"),
+    form("MPI_Comm_create_group"),
+    form("MPI_Win_allocate_shared"),
+    form("MPI_Intercomm_create"),
+    data("MPI_Iexscan", 2, 3),
+    form("MPI_Ireduce_scatter"),
+    data("MPI_Neighbor_allgatherv", 1, 2),
+    data("MPI_Ineighbor_allgather", 1, 2),
+    data("MPI_Ineighbor_alltoall", 1, 2),
+    form("MPI_Neighbor_alltoallw"),
+    data("MPI_Ineighbor_allgatherv", 1, 2),
+    peer("MPI_Raccumulate", 1, 2, 3),
+    peer("MPI_Igatherv", 1, 2, 7),
+    form("MPI_Iscatterv"),
+    form("MPI_Ialltoallw"),
+    form("MPI_Ineighbor_alltoallv"),
+    form("MPI_Ineighbor_alltoallw"),
+    peer("MPI_Rget_accumulate", 1, 2, 6),
 ];
 
 /// The index of a function in [`FORMS`], which must be there.

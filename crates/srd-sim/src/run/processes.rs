@@ -228,6 +228,7 @@ fn run_on<T: Carrier>(
         crowd,
         listens_at: Ps::ZERO,
         turns: 0,
+        looked_at: None,
         restless_at: Instant::now(),
         together: false,
         core: None,
@@ -258,6 +259,8 @@ struct Run<'a, T: Process> {
     listens_at: Ps,
     /// Turns that ranks had had when somebody last looked.
     turns: u64,
+    /// The moment at which those that poll have looked because nothing was to happen for long.
+    looked_at: Option<Ps>,
     /// When somebody last looked for processes that never rest.
     restless_at: Instant,
     /// All ranks have been let go on behind MPI's beginning.
@@ -348,7 +351,15 @@ impl<T: Carrier> Run<'_, T> {
             if spoke || self.simulation.now >= self.listens_at {
                 self.await_answers();
             }
-            match self.simulation.step(self.end()) {
+            let until = if self.looked_at == Some(self.simulation.now) { Ps::NEVER } else { self.listens_at };
+            match self.simulation.step(until, self.end()) {
+                Step::Later => {
+                    // What ranks poll for may be no packet: a file, a thread of theirs that takes no part.
+                    self.await_answers();
+                    self.let_all_look();
+                    self.looked_at = Some(self.simulation.now);
+                    continue;
+                }
                 Step::Happened => {
                     // A program has come to a standstill though its last calls go on, or flows beside it.
                     if self.outcome.is_some() || self.has_had_turns() {

@@ -107,6 +107,8 @@ pub enum Step {
     Happened,
     /// Nothing will, before somebody outside does something.
     Nothing,
+    /// The next event lies behind the moment until which one was wanted.
+    Later,
     /// What is next lies behind the end.
     Over,
 }
@@ -315,9 +317,11 @@ impl<'a, T: Kind> Simulation<'a, T> {
         }
     }
 
-    /// The next event, unless it lies behind `end`: then time goes on to that, and the simulation is over.
-    pub fn step(&mut self, end: Ps) -> Step {
-        let Some((at, event)) = self.events.pop(Ps::NEVER) else { return Step::Nothing };
+    /// The next event until a moment, unless it lies behind `end`: then time goes on to that, and the simulation is over.
+    pub fn step(&mut self, until: Ps, end: Ps) -> Step {
+        let Some((at, event)) = self.events.pop(until) else {
+            return if until == Ps::NEVER { Step::Nothing } else { Step::Later };
+        };
         self.now = at.min(end);
         if at > end {
             return Step::Over;
