@@ -1,6 +1,7 @@
 //! A simulated host's process that is a real one: a program of the user's, whose provider sends and receives here instead of by
 //! sockets (`srd-virtual`). Everything above the network card runs there, and the clock that it sees is the simulation's.
 
+use crate::hosts::intra_node::Copies;
 use crate::hosts::process::{Birth, Process};
 use crate::hosts::rank_seat::{PORT_BASE, RankSeat, ip_of, place_of};
 use crate::hosts::srd_nic::{IP_UDP, host_of};
@@ -8,7 +9,7 @@ use crate::net::{Content, FrameHead};
 use srd_baselines::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_virtual::layout::Head;
 use srd_wire::{Body, Time, codec};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// A datagram of a process, as it would be on a wire.
@@ -28,10 +29,27 @@ impl Content for Datagram {
     }
 }
 
+/// A datagram to another process of the host, and when it is there.
+pub struct NearDatagram {
+    head: Head,
+    bytes: Box<[u8]>,
+    at: Time,
+}
+
+/// The way to others by the host's memory.
+struct Memory {
+    copies: Copies,
+    /// Ranks of the host's processes, by number.
+    ranks: HashMap<u16, u32>,
+    outgoing: VecDeque<(u32, NearDatagram)>,
+}
+
 /// See the module.
 pub struct RankProcess {
     host: u32,
+    number: u16,
     class: u8,
+    memory: Option<Memory>,
     /// Where it sits.
     pub seat: RankSeat,
     outbox: VecDeque<Outgoing<Datagram>>,
@@ -51,11 +69,18 @@ fn count(counts: &mut Counts, bytes: &[u8]) {
 
 impl RankProcess {
     fn run(&mut self, now: Time) {
-        let RankProcess { host, class, seat, outbox, counts, .. } = self;
+        let RankProcess { host, class, memory, seat, outbox, counts, .. } = self;
         seat.run(now, outbox.len() as u32, &mut |head, bytes| {
             let ports = (head.ports[0], head.ports[1]);
             let to = host_of(IpAddr::V4(Ipv4Addr::from_bits(head.peer)).into());
-            if let Some(process) = ports.1.checked_sub(PORT_BASE) {
+            let Some(process) = ports.1.checked_sub(PORT_BASE) else { return outbox.len() as u32 };
+            let near = memory.as_mut().filter(|_| to == *host);
+            if let Some(memory) = near {
+                if let Some(&rank) = memory.ranks.get(&process) {
+                    let at = memory.copies.carry(now, bytes);
+                    memory.outgoing.push_back((rank, NearDatagram { head, bytes: bytes.into(), at }));
+                }
+            } else {
                 count(counts, bytes);
                 outbox.push_back(Outgoing {
                     to,
@@ -74,11 +99,26 @@ impl RankProcess {
 
 impl Process for RankProcess {
     const RUNS_PROGRAMS: bool = true;
+    type Near = NearDatagram;
+
+    fn poll_near(&mut self) -> Option<(u32, NearDatagram)> {
+        self.memory.as_mut()?.outgoing.pop_front()
+    }
+
+    fn receive_near(&mut self, near: NearDatagram) {
+        self.seat.expect(near.at, near.head, near.bytes); // its peer is of the same address
+    }
 
     fn new(birth: Birth<'_>) -> RankProcess {
         RankProcess {
             host: birth.role.host,
+            number: birth.role.process,
             class: birth.role.class,
+            memory: birth.settings.hosts.intra_node.map(|on| Memory {
+                copies: Copies::new(on),
+                ranks: HashMap::new(),
+                outgoing: VecDeque::new(),
+            }),
             seat: RankSeat::new(place_of(&birth)),
             outbox: VecDeque::new(),
             paused: 0,
@@ -89,15 +129,18 @@ impl Process for RankProcess {
 
 impl Transport for RankProcess {
     type Content = Datagram;
-    type Address = ();
+    /// Host, and number there.
+    type Address = (u32, u16);
 
-    fn address(&self) {}
+    fn address(&self) -> (u32, u16) {
+        (self.host, self.number)
+    }
 
-    fn expect(&mut self, _: &(), _: u32, _: u64) {
+    fn expect(&mut self, _: &(u32, u16), _: u32, _: u64) {
         unreachable!("programs receive no flows");
     }
 
-    fn start(&mut self, _: Time, _: Order, _: &()) {
+    fn start(&mut self, _: Time, _: Order, _: &(u32, u16)) {
         unreachable!("programs send no flows");
     }
 
@@ -105,7 +148,12 @@ impl Transport for RankProcess {
         unreachable!("programs send no flows");
     }
 
-    fn meet(&mut self, _: &[()]) {}
+    fn meet(&mut self, ranks: &[(u32, u16)]) {
+        let here = (0..).zip(ranks).filter(|(_, (host, _))| *host == self.host);
+        if let Some(memory) = &mut self.memory {
+            memory.ranks = here.map(|(rank, (_, number))| (*number, rank)).collect();
+        }
+    }
 
     fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &Datagram) {
         let own = Head {

@@ -8,7 +8,7 @@ use srd_virtual::world::{Seat, State, Turn};
 use srd_virtual::{Phase, Place, job::Job};
 use srd_wire::Time;
 use std::cell::RefCell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -188,6 +188,9 @@ pub struct RankSeat {
     seat: Option<(Seat, Rc<RefCell<Crowd>>)>,
     /// What has come, and when.
     inbox: VecDeque<(Head, Box<[u8]>, Time)>,
+    /// What will come: when, and as the how manieth.
+    under_way: BTreeMap<(Time, u64), (Head, Box<[u8]>)>,
+    expected: u64,
     /// How far its program is, as of the last look.
     phase: Phase,
     dropped: u64,
@@ -202,6 +205,8 @@ impl RankSeat {
             place,
             seat: None,
             inbox: VecDeque::new(),
+            under_way: BTreeMap::new(),
+            expected: 0,
             phase: Phase::Before,
             dropped: 0,
             reported: false,
@@ -342,6 +347,10 @@ impl RankSeat {
     /// Gives turns to those who are to have one now; so many, lest one keep time from passing. After each of them `collect` gets what the
     /// process has sent; it says how much of it has not left yet.
     pub fn run(&mut self, now: Time, backlog: u32, collect: &mut dyn FnMut(Head, &[u8]) -> u32) {
+        while let Some(next) = self.under_way.first_entry().filter(|next| next.key().0 <= now) {
+            let ((at, _), (head, bytes)) = next.remove_entry();
+            self.receive(head, bytes, at);
+        }
         let mut backlog = backlog;
         let mut turns = 0;
         // What has come and found no room is taken in any case: nothing else may happen that would give another turn.
@@ -374,6 +383,17 @@ impl RankSeat {
         self.inbox.push_back((head, bytes, arrived));
     }
 
+    /// A packet will come at that time.
+    pub fn expect(&mut self, at: Time, head: Head, bytes: Box<[u8]>) {
+        self.expected += 1;
+        self.under_way.insert((at, self.expected), (head, bytes));
+    }
+
+    /// Whether any will.
+    pub fn is_expecting(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
     /// So many packets the card has not sent yet.
     pub fn set_backlog(&self, packets: u32) {
         if let Some((seat, _)) = &self.seat {
@@ -381,10 +401,11 @@ impl RankSeat {
         }
     }
 
-    /// When it wants a turn; [`Time::NEVER`] if it waits for packets only.
+    /// When it wants a turn; [`Time::NEVER`] if it waits for packets only of which nobody knows when they come.
     pub fn due(&self) -> Time {
         let due = self.seat.as_ref().map_or(NEVER, |(seat, _)| seat.due());
-        if due == NEVER { Time::NEVER } else { Time(due) }
+        let own = if due == NEVER { Time::NEVER } else { Time(due) };
+        self.under_way.first_key_value().map_or(own, |((at, _), _)| own.min(*at))
     }
 
     /// Whether it has just ended.

@@ -13,6 +13,7 @@ use srd_virtual::world::{State, World};
 use srd_virtual::{Compute, Phase};
 use srd_wire::Nanos;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -82,13 +83,14 @@ pub struct Lived {
     pub complaints: Vec<String>,
 }
 
-/// A program of so many processes, one on a host, from host 0 on: what a scenario's traffic is then.
+/// A program of a process on each of those hosts, in the order of ranks: what a scenario's traffic is then.
 pub fn of_processes(hosts: &[u32]) -> Vec<Program> {
-    let program = |&host| Program {
-        at: Place { host, process: 0 },
-        transport: 0,
-        script: Script::Steps([].into()),
-        forever: false,
+    let mut there: BTreeMap<u32, u16> = BTreeMap::new();
+    let program = |&host| {
+        let of_host = there.entry(host).or_default();
+        let at = Place { host, process: *of_host };
+        *of_host = of_host.saturating_add(1);
+        Program { at, transport: 0, script: Script::Steps([].into()), forever: false }
     };
     hosts.iter().map(program).collect()
 }
@@ -191,11 +193,12 @@ pub fn run_processes(
         ),
         false => {
             let mut simulation: Simulation<'_, AnyHost> = prepare_hosts(scenario, &offer);
-            let hosts: Vec<u32> = scenario.traffic.programs.iter().map(|program| program.at.host).collect();
+            let places: Vec<Place> = scenario.traffic.programs.iter().map(|program| program.at).collect();
             let base = simulation.flows.len() as u32;
             let base_rtt = Nanos(offer.base_rtt.0.div_ceil(1000));
             let flows = RankFlows::new(
-                &hosts,
+                &places,
+                scenario.settings.hosts.intra_node,
                 scenario.settings.seed,
                 base,
                 scenario.topology.fastest_host(),
@@ -376,9 +379,10 @@ impl<T: Carrier> Run<'_, T> {
     }
 
     /// Whether anything is under way between ranks.
-    fn carries(&self) -> bool {
+    fn carries(&mut self) -> bool {
         self.simulation.carries_frames()
             || self.simulation.programs().is_some_and(|programs| programs.is_carrying())
+            || (0..self.ranks).any(|rank| T::seat(&mut self.simulation, rank).is_expecting())
     }
 
     /// What the transport has given up: then it cannot go on.

@@ -27,6 +27,7 @@ Examples:
   srd sim mpirun -n 2 --fabric scenarios/fabrics/leaf-spine-64.toml -- ./ping_pong
   srd sim mpirun -n 16 --fabric fabric.toml --compute measured -- lmp -in in.lj
   srd sim mpirun -n 16 --fabric fabric.toml --transport srd,tcp,roce,nscc -- ./program
+  srd sim mpirun -n 64 --per-host 8 --fabric fabric.toml -- ./program
   srd sim mpirun -n 4 --fabric fabric.toml --place 0,4,8,12 --mpi mpich --json outcome.json -- ./program
 
 The program sees the simulation's time; what it computes takes none unless --compute says so. docs/VIRTUAL.md.
@@ -50,8 +51,11 @@ pub struct Args {
     /// Run it over each of these, one after the other, in the same fabric [default: what the file says]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum)]
     transport: Vec<Rival>,
-    /// Hosts of the ranks, as in 0,4,8 [default: the first ones]
-    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    /// Ranks of each host: the first K are on the first host, and so on
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
+    per_host: u32,
+    /// Hosts of the ranks, as in 0,4,8; 0,0,1,1 has two ranks on each of two [default: the first ones]
+    #[arg(long, value_name = "HOST", value_delimiter = ',', conflicts_with = "per_host")]
     place: Vec<u32>,
     /// What computing costs: zero; fixed:US, so many microseconds for each call of the provider; measured, the thread's processor time;
     /// measured:SCALE, that times SCALE
@@ -293,7 +297,7 @@ fn answer(run: &Run) -> anyhow::Result<serde_json::Value> {
 fn scenario(args: &Args, over: Option<Rival>) -> anyhow::Result<Scenario> {
     let name = args.fabric.display().to_string();
     let hosts: Vec<u32> = match args.place.is_empty() {
-        true => (0..args.n).collect(),
+        true => (0..args.n).map(|rank| rank / args.per_host).collect(),
         false => args.place.clone(),
     };
     if hosts.len() != args.n as usize {
@@ -305,14 +309,10 @@ fn scenario(args: &Args, over: Option<Rival>) -> anyhow::Result<Scenario> {
     let most = scenario.topology.hosts;
     if let Some(host) = hosts.iter().find(|host| **host >= most) {
         bail!(
-            "{name} has {most} hosts, h0 to h{}, and a rank is to run on h{host}: take a larger fabric, or fewer ranks",
+            "{name} has {most} hosts, h0 to h{}, and a rank is to run on h{host}: take a larger fabric, fewer ranks, or more of them on a host \
+             (--per-host)",
             most - 1
         );
-    }
-    let mut sorted = hosts.clone();
-    sorted.sort_unstable();
-    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        bail!("--place names h{} twice: a host has one rank so far", twice[0]);
     }
     for note in &scenario.notes {
         eprintln!("srd: {note}");

@@ -155,6 +155,7 @@ impl Scenario {
         let routing = routing::read(&document, bdp, topology.longest_base_rtt(sizes))?;
         let transports = transport::read(&document, wires, &topology, sizes, &queues, &routing, bdp)?;
         context.notes.extend(idle_queues(&queues, &transports));
+        let real = programs.is_some();
         let workloads::Load { mut traffic, mut faults } = match programs {
             Some(programs) => {
                 workloads::Load { traffic: Traffic { programs, ..Traffic::default() }, faults: Vec::new() }
@@ -173,7 +174,7 @@ impl Scenario {
             end,
             queues,
             routing,
-            hosts: hosts::read(&document, topology.hosts)?,
+            hosts: hosts::read(&document, topology.hosts, real)?,
             transports,
             messages: srd_msg::Config::default(),
             protocol: protocol(&document, bdp)?,
