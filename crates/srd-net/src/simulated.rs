@@ -118,12 +118,14 @@ impl Fabric {
             receiver_hint: place.receiver_hint != 0,
             ack_delay: Nanos(place.ack_delay),
             ack_every: place.ack_every,
+            own_address_is_near: place.shares_memory != 0,
             ..Config::of_a_simulated_card()
         }
     }
 
-    /// The calling thread has used the device; the transport wants to run at `due`.
-    pub fn leave(&self, now: Time, due: Time) {
+    /// The calling thread has used the device; the transport wants to run at `due`, and so many send to it.
+    pub fn leave(&self, now: Time, due: Time, senders: u16) {
+        self.library.set_senders(senders);
         self.library.leave(if due == Time::NEVER { NEVER } else { due.since(now).0 });
     }
 

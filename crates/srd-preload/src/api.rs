@@ -19,6 +19,8 @@ static API: Api = Api {
     enter: enter_device,
     leave: leave_device,
     set_due,
+    set_senders,
+    neighbours,
     has_room,
     send,
     receive,
@@ -60,6 +62,16 @@ extern "C" fn leave_device() {
 
 extern "C" fn set_due(span: u64) {
     thread::set_due(span);
+}
+
+extern "C" fn set_senders(count: u32) {
+    if let Some(channel) = channel() {
+        channel.senders.store(count, Ordering::Relaxed);
+    }
+}
+
+extern "C" fn neighbours() -> u32 {
+    channel().map_or(0, |channel| channel.neighbours.load(Ordering::Relaxed))
 }
 
 extern "C" fn has_room() -> bool {

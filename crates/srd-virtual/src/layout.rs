@@ -74,6 +74,8 @@ pub struct Place {
     pub ack_every: u32,
     /// Whether the receiver's count of senders is followed.
     pub receiver_hint: u32,
+    /// 1: what goes to other processes of the host takes its memory, and not the card.
+    pub shares_memory: u32,
     /// Window of the fixed controller.
     pub fixed_window_bytes: u64,
     /// Of its random numbers.
@@ -310,6 +312,10 @@ pub struct Channel {
     pub more: AtomicU32,
     /// Packets that the card still has to send.
     pub backlog: AtomicU32,
+    /// How many send to the process over its host's link, and how many to others of the host.
+    pub senders: AtomicU32,
+    /// See above.
+    pub neighbours: AtomicU32,
     /// The thread that had the turn has changed what others that poll may wait for.
     pub stirred: AtomicU32,
     /// The thread that had the turn has written to somebody who is not of the fabric.

@@ -193,6 +193,16 @@ impl Seat {
         self.channel.backlog.store(packets, Ordering::Relaxed);
     }
 
+    /// So many send to the process, as far as its transport knew at the end of its last turn.
+    pub fn senders(&self) -> u32 {
+        self.channel.senders.load(Ordering::Relaxed)
+    }
+
+    /// So many send to other processes of its host.
+    pub fn set_neighbours(&self, senders: u32) {
+        self.channel.neighbours.store(senders, Ordering::Relaxed);
+    }
+
     fn transport_due(&self) -> u64 {
         let more = self.channel.more.load(Ordering::Acquire) != 0;
         match more && self.channel.backlog.load(Ordering::Relaxed) <= LOW_BACKLOG {

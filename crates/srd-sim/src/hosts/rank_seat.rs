@@ -45,6 +45,8 @@ pub struct Crowd {
     absent: u32,
     /// How many are in each phase.
     phases: [u32; 4],
+    /// How many send to the processes of each host, by its address.
+    senders: BTreeMap<u32, u32>,
     /// Processes that never rest.
     restless: BTreeSet<u32>,
     /// Somebody has written to somebody who is not of the fabric.
@@ -176,6 +178,7 @@ pub fn place_of(birth: &Birth<'_>) -> Place {
         ack_delay: config.ack_delay.0,
         ack_every: config.ack_every,
         receiver_hint: config.receiver_hint.into(),
+        shares_memory: birth.settings.hosts.intra_node.is_some().into(),
         fixed_window_bytes: config.fixed_window_bytes,
         seed: role.seed,
         carried: 0,
@@ -307,8 +310,12 @@ impl RankSeat {
         let waiting = std::mem::take(&mut self.inbox);
         let mut left = VecDeque::new();
         let mut room = true;
+        let host = self.place.ip;
         let turn = self.change(|seat, crowd| {
             seat.set_backlog(backlog);
+            let neighbours =
+                crowd.borrow().senders.get(&host).map_or(0, |all| all.saturating_sub(seat.senders()));
+            seat.set_neighbours(neighbours);
             for (mut head, bytes, arrived) in waiting {
                 head.age = now.since(arrived).0;
                 room = room && seat.put(&head, &bytes);
@@ -338,7 +345,9 @@ impl RankSeat {
                 }
                 crowd.stays_quiet() && !process.is_some_and(|process| crowd.job.awaits_a_program(process))
             };
-            give(seat, now.0, &mut stuck)
+            let turn = give(seat, now.0, &mut stuck);
+            crowd.borrow_mut().senders.insert(host, neighbours + seat.senders());
+            turn
         });
         self.inbox = left;
         turn.flatten().is_some()
