@@ -44,19 +44,12 @@ impl Copies {
         (self.free_at + self.on.latency).time()
     }
 
-    /// Carries a datagram of SRD's. When it is there, and what it then is: the bytes of its message are copied. That they have come memory need
-    /// not be told, so an acknowledgement takes no time, and whoever has the end of a message sends one at once.
-    pub fn carry(&mut self, now: Time, datagram: &[u8]) -> (Time, Box<[u8]>) {
-        let mut bytes = Box::from(datagram);
-        let Ok(mut packet) = codec::decode(datagram) else { return (now, bytes) };
-        let Body::Data(data) = &mut packet.body else { return (now, bytes) };
-        let payload = data.payload.len();
-        self.copy(now, payload as u64);
-        if data.offset as usize + payload == data.len as usize {
-            data.ack_request = true;
-            codec::encode_header(&packet, payload, &mut bytes);
-        }
-        (self.there(), bytes)
+    /// Carries a datagram of SRD's. When it is there: the bytes of its message are copied. That they have come memory need not be told, so an
+    /// acknowledgement takes no time.
+    pub fn carry(&mut self, now: Time, datagram: &[u8]) -> Time {
+        let Ok(Body::Data(data)) = codec::decode(datagram).map(|packet| packet.body) else { return now };
+        self.copy(now, data.payload.len() as u64);
+        self.there()
     }
 }
 

@@ -100,7 +100,7 @@ impl RankFlows {
         let sender = &mut self.ranks[from as usize];
         let head = Head { peer: sender.seat.place().ip, ..head };
         if let Some(copies) = sender.copies.as_mut().filter(|_| sender.host == host) {
-            let (at, bytes) = copies.carry(now.time(), &bytes);
+            let at = copies.carry(now.time(), &bytes);
             return self.expect(now, to, Ps::of(at), head, bytes);
         }
         if let Ok(Body::Data(data)) = codec::decode(&bytes).map(|packet| packet.body) {

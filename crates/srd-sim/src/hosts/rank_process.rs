@@ -77,8 +77,8 @@ impl RankProcess {
             let near = memory.as_mut().filter(|_| to == *host);
             if let Some(memory) = near {
                 if let Some(&rank) = memory.ranks.get(&process) {
-                    let (at, bytes) = memory.copies.carry(now, bytes);
-                    memory.outgoing.push_back((rank, NearDatagram { head, bytes, at }));
+                    let at = memory.copies.carry(now, bytes);
+                    memory.outgoing.push_back((rank, NearDatagram { head, bytes: bytes.into(), at }));
                 }
             } else {
                 count(counts, bytes);
