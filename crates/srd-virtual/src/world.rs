@@ -28,8 +28,6 @@ const SPINS_FOR: u64 = 2;
 const LET_COMPUTE: u64 = 100;
 /// A processor's looks at a turn before it sleeps.
 const SPINS: u32 = 50;
-/// The card takes more from the device when it holds no more than this.
-const LOW_BACKLOG: u32 = 1;
 
 /// The memory of all processes. It has no name in any directory, so nothing of it stays, however its processes end.
 #[derive(Debug)]
@@ -39,11 +37,12 @@ pub struct World {
 }
 
 impl World {
-    /// Makes it, for processes at these places. `covers_counter`: as [`Channel::covers_counter`].
+    /// Makes it, for processes at these places. `covers_counter`, `without_mpi`: as in [`Channel`].
     pub fn create(
         places: &[Place],
         compute: Compute,
         covers_counter: bool,
+        without_mpi: bool,
     ) -> io::Result<(World, Vec<Seat>)> {
         let file = File::from(memfd_create("srd-sim", MFdFlags::MFD_CLOEXEC)?);
         file.set_len(file_bytes(places.len() as u32))?;
@@ -55,6 +54,7 @@ impl World {
             channel.place = *place;
             channel.compute = compute;
             channel.covers_counter = covers_counter.into();
+            channel.without_mpi = without_mpi.into();
             channel.due.store(NEVER, Ordering::Relaxed);
             Ok(Seat { channel, state: State::Absent, spins: Cell::new(false), alive_at: None })
         });
@@ -205,7 +205,7 @@ impl Seat {
 
     fn transport_due(&self) -> u64 {
         let more = self.channel.more.load(Ordering::Acquire) != 0;
-        match more && self.channel.backlog.load(Ordering::Relaxed) <= LOW_BACKLOG {
+        match more && self.channel.backlog.load(Ordering::Relaxed) <= self.channel.place.card_holds / 2 {
             true => 0,
             false => self.channel.due.load(Ordering::Acquire),
         }

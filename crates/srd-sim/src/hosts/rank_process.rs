@@ -150,6 +150,7 @@ impl Transport for RankProcess {
 
     fn meet(&mut self, ranks: &[(u32, u16)]) {
         let here = (0..).zip(ranks).filter(|(_, (host, _))| *host == self.host);
+        self.seat.set_sharers(here.clone().count());
         if let Some(memory) = &mut self.memory {
             memory.ranks = here.map(|(rank, (_, number))| (*number, rank)).collect();
         }

@@ -17,6 +17,10 @@ use std::time::{Duration, Instant};
 
 /// UDP port of a host's first process: that of devices on a network.
 pub const PORT_BASE: u16 = 17408;
+/// Packets that a card holds before it takes no more from a device: few, so that what is sent next is decided late. Where several
+/// processes share it each has to wait for the others' packets.
+const CARD_HOLDS: u32 = 3;
+const SHARED_CARD_HOLDS: u32 = 1;
 /// Turns that a process has at a moment.
 const MOST_TURNS: u32 = 4;
 /// Packets that wait for a process which does not take them, beyond which the card drops.
@@ -181,6 +185,7 @@ pub fn place_of(birth: &Birth<'_>) -> Place {
         shares_memory: birth.settings.hosts.intra_node.is_some().into(),
         fixed_window_bytes: config.fixed_window_bytes,
         seed: role.seed,
+        card_holds: CARD_HOLDS,
         carried: 0,
     }
 }
@@ -219,6 +224,11 @@ impl RankSeat {
     /// Where it is.
     pub fn place(&self) -> Place {
         self.place
+    }
+
+    /// So many processes share its host's card.
+    pub fn set_sharers(&mut self, processes: usize) {
+        self.place.card_holds = if processes > 1 { SHARED_CARD_HOLDS } else { CARD_HOLDS };
     }
 
     /// From now on it is that of this seat.

@@ -103,6 +103,8 @@ pub struct Manner {
     /// Whether the processor's counter of time, which a program may read by an instruction, is the simulation's. That makes turns cost more:
     /// on virtual machines several times as much.
     pub covers_counter: bool,
+    /// Whether they are an MPI's, which say when they begin and end. Others begin when they open the provider.
+    pub mpi: bool,
 }
 
 /// Looks at the packets of processes, where they are their own.
@@ -225,7 +227,7 @@ fn run_on<T: Carrier>(
     }
     let ranks = scenario.traffic.programs.len() as u32;
     let places: Vec<_> = (0..ranks).map(|rank| T::seat(&mut simulation, rank).place()).collect();
-    let (world, seats) = World::create(&places, manner.compute, manner.covers_counter)?;
+    let (world, seats) = World::create(&places, manner.compute, manner.covers_counter, !manner.mpi)?;
     let crowd = Rc::new(RefCell::new(Crowd::new(world.bell(), launcher.stop(), launcher.tell())));
     for (rank, seat) in (0..).zip(seats) {
         T::seat(&mut simulation, rank).sit(seat, Rc::clone(&crowd));
@@ -234,6 +236,7 @@ fn run_on<T: Carrier>(
     let mut run = Run {
         simulation,
         ranks,
+        mpi: manner.mpi,
         world,
         crowd,
         listens_at: Ps::ZERO,
@@ -260,6 +263,8 @@ fn run_on<T: Carrier>(
 struct Run<'a, T: Process> {
     simulation: Simulation<'a, T>,
     ranks: u32,
+    /// As [`Manner::mpi`].
+    mpi: bool,
     world: World,
     crowd: Rc<RefCell<Crowd>>,
     listens_at: Ps,
@@ -482,15 +487,21 @@ impl<T: Carrier> Run<'_, T> {
         let absent =
             (0..self.ranks).filter(|&rank| T::seat(&mut self.simulation, rank).process().is_none()).count();
         if absent > 0 && code == 0 {
+            let why = match self.mpi {
+                true => {
+                    "the program is no MPI program, or its MPI took another way than libfabric's provider srd"
+                }
+                false => "the program has not opened libfabric's provider srd",
+            };
             self.complaints.push(format!(
-                "{absent} ranks have not used the simulated fabric: the program is no MPI program, or its MPI took another way than \
-                 libfabric's provider srd, or it is statically linked"
+                "{absent} ranks have not used the simulated fabric: {why}, or it is statically linked"
             ));
         }
         if code != 0 {
-            self.complaints.push(format!("the launcher has ended with code {code}"));
+            let who = if self.mpi { "the launcher" } else { "a process" };
+            self.complaints.push(format!("{who} has ended with code {code}"));
         } else {
-            self.complaints.extend(self.left.map(without_finalize));
+            self.complaints.extend(self.left.map(|rank| self.ended_early(rank)));
         }
         End::Launcher(code)
     }
@@ -505,7 +516,7 @@ impl<T: Carrier> Run<'_, T> {
         let count = |wanted| all.iter().filter(|(state, _)| *state == wanted).count();
         let first = all.iter().position(|(state, _)| matches!(state, State::Absent | State::Outside));
         let hint = match (self.left, first) {
-            (Some(rank), _) => without_finalize(rank),
+            (Some(rank), _) => self.ended_early(rank),
             (None, Some(rank)) => format!(
                 "rank {rank} {}",
                 match all[rank].1 {
@@ -527,9 +538,10 @@ impl<T: Carrier> Run<'_, T> {
         ));
         End::Standstill
     }
-}
 
-/// What is said of a rank that has ended too early.
-fn without_finalize(rank: u32) -> String {
-    format!("rank {rank} has ended without MPI_Finalize")
+    /// What is said of a rank that has ended too early.
+    fn ended_early(&self, rank: u32) -> String {
+        let without = if self.mpi { "MPI_Finalize" } else { "closing the provider" };
+        format!("rank {rank} has ended without {without}")
+    }
 }

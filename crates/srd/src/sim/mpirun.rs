@@ -37,11 +37,20 @@ Exit code: 0 if the program ended well, that of the MPI's launcher otherwise; 12
 
 /// Arguments of `srd sim mpirun`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("n", |n| n.required(true).help("Ranks")))]
+pub struct OfMpi {
+    #[command(flatten)]
+    common: Args,
+    #[command(flatten)]
+    stack: mpi::Choice,
+}
+
+/// Those that other programs have, too.
+#[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// Ranks
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    n: u32,
+    /// Processes of each command
+    #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub n: u32,
     /// The fabric: a scenario's file, without traffic (docs/SCENARIOS.md)
     #[arg(long, value_name = "FILE")]
     fabric: PathBuf,
@@ -65,8 +74,6 @@ pub struct Args {
     /// Intel MPI
     #[arg(long)]
     rdtsc: bool,
-    #[command(flatten)]
-    stack: mpi::Choice,
     /// Write the outcome as JSON into this file: standard output is the program's
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -77,7 +84,7 @@ pub struct Args {
     out: Option<PathBuf>,
     /// The program and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
 /// What computing costs.
@@ -107,16 +114,19 @@ impl FromStr for Cost {
 /// Code of a run that came to the end that its scenario names, as timeout(1) has it.
 const OUT_OF_TIME: u8 = 124;
 
-/// The MPI's launcher, with the program.
-struct Started {
-    job: MpiJob,
+/// What starts the processes, each by way of these words in front of its command.
+pub type Starter<'a> = &'a dyn Fn(&[OsString], &Room) -> anyhow::Result<Command>;
+
+/// The launcher, with the program.
+struct Started<'a> {
+    starter: Starter<'a>,
     srd: PathBuf,
     room: Room,
     child: Option<Child>,
     stop: Arc<AtomicBool>,
 }
 
-impl Launcher for Started {
+impl Launcher for Started<'_> {
     fn start(&mut self, world: &Path) -> io::Result<()> {
         let words = [
             self.srd.as_os_str(),
@@ -126,10 +136,7 @@ impl Launcher for Started {
             world.as_os_str(),
             "--".as_ref(),
         ];
-        let launcher = self
-            .job
-            .command_here(&words.map(OsString::from), self.room.path(), &self.room.agent())
-            .map_err(io::Error::other)?;
+        let launcher = (self.starter)(&words.map(OsString::from), &self.room).map_err(io::Error::other)?;
         let mut guard = Command::new(&self.srd);
         guard.args(["sim", "guard", "--simulator", &std::process::id().to_string(), "--directory"]);
         guard.arg(self.room.path()).arg("--").arg(launcher.get_program()).args(launcher.get_args());
@@ -160,7 +167,42 @@ struct Run {
 }
 
 /// Runs it.
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub fn run(of_mpi: &OfMpi) -> anyhow::Result<ExitCode> {
+    let OfMpi { common: args, stack } = of_mpi;
+    let srd = std::env::current_exe().context("the path of this program is unknown")?;
+    let job = MpiJob {
+        mpi: stack.mpi(),
+        prefix: stack.prefix(&srd)?,
+        transport: Transport::Srd,
+        ranks: args.n as usize,
+        hosts: Vec::new(),
+        options: stack.options.clone(),
+        program: args.command.clone(),
+    };
+    let check = || {
+        job.launcher()?;
+        job.check_program()?;
+        Ok(())
+    };
+    let starter =
+        |words: &[OsString], room: &Room| Ok(job.command_here(words, room.path(), &room.agent())?);
+    let covers_counter = args.rdtsc || stack.mpi() == Mpi::Intel;
+    simulate(args, Manner { compute: args.compute.0, covers_counter, mpi: true }, &check, &starter)
+}
+
+/// The same for so many processes of no MPI.
+pub fn run_without_mpi(args: &Args, n: u32, starter: Starter<'_>) -> anyhow::Result<ExitCode> {
+    let args = Args { n, ..args.clone() };
+    let manner = Manner { compute: args.compute.0, covers_counter: args.rdtsc, mpi: false };
+    simulate(&args, manner, &|| Ok(()), starter)
+}
+
+fn simulate(
+    args: &Args,
+    manner: Manner,
+    check: &dyn Fn() -> anyhow::Result<()>,
+    starter: Starter<'_>,
+) -> anyhow::Result<ExitCode> {
     let srd = std::env::current_exe().context("the path of this program is unknown")?;
     Libraries::Provider.locate()?;
     Libraries::Clock.locate()?;
@@ -175,28 +217,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     // All of them, before anything runs.
     let scenarios = over.iter().map(|over| scenario(args, *over)).collect::<anyhow::Result<Vec<_>>>()?;
-    let job = MpiJob {
-        mpi: args.stack.mpi(),
-        prefix: args.stack.prefix(&srd)?,
-        transport: Transport::Srd,
-        ranks: args.n as usize,
-        hosts: Vec::new(),
-        options: args.stack.options.clone(),
-        program: args.command.clone(),
-    };
     scenarios.iter().try_for_each(|scenario| args.cables.check(scenario))?;
     if args.out.is_some() && scenarios.iter().any(|scenario| !scenario.settings.is_plain_srd()) {
         bail!("--pcap captures packets of SRD, which are the program's own: leave out the other transports");
     }
-    job.launcher()?;
-    job.check_program()?;
+    check()?;
     let json = args.json.as_deref().map(open).transpose()?;
     // Whatever its launcher leaves behind is this process's to end.
     nix::sys::prctl::set_child_subreaper(true).context("cannot become the parent of orphans")?;
     let room = Room::make().context("cannot make a directory for this run")?;
-    let mut started = Started { job, srd, room, child: None, stop: guard::end_on_signal()? };
-    let manner =
-        Manner { compute: args.compute.0, covers_counter: args.rdtsc || args.stack.mpi() == Mpi::Intel };
+    let mut started = Started { starter, srd, room, child: None, stop: guard::end_on_signal()? };
     let mut capture = args
         .out
         .as_ref()
