@@ -319,8 +319,10 @@ impl<T: Carrier> Run<'_, T> {
             let waits = self.crowd.borrow().is_anybody_outside();
             let quiet = !waits || self.crowd.borrow_mut().stays_quiet();
             let settled = quiet && (!waits || self.crowd.borrow().is_complete());
-            // Others may come that are to have the turn first. Who asks is let go on even while they do something for long: no time passes.
-            if (settled || moves_since.elapsed() > LET_OTHERS) && self.let_go_on(&wanted) {
+            // Others may come that are to have the turn first; without an MPI they may wait until they hear of the one that asks. Who asks is let
+            // go on even while they do something for long: no time passes.
+            let may_go_on = settled || quiet && !self.mpi;
+            if (may_go_on || moves_since.elapsed() > LET_OTHERS) && self.let_go_on(&wanted) {
                 (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
                 continue;
             }

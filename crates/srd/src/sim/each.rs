@@ -5,10 +5,14 @@ use srd_virtual::RANK_VARIABLE;
 use srd_virtual::job::Job;
 use std::ffi::OsString;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How often it is looked whether a process has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often it is looked what processes do.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// So often in a row they must all have waited for something until those of the next command begin, and for no longer than so these wait: a server
+/// is to be there before its clients.
+const QUIET_LOOKS: u32 = 5;
+const LONGEST_START: Duration = Duration::from_secs(10);
 
 /// Arguments of `srd sim each`.
 #[derive(clap::Args, Debug)]
@@ -21,12 +25,25 @@ pub struct Args {
     words: Vec<OsString>,
 }
 
+/// Waits until no process that runs does anything by itself.
+fn await_quiet() {
+    let began = Instant::now();
+    let mut quiet = 0;
+    while quiet < QUIET_LOOKS && began.elapsed() < LONGEST_START {
+        std::thread::sleep(LOOK_EVERY);
+        quiet = if Job::default().is_quiet(&|_| false) { quiet + 1 } else { 0 };
+    }
+}
+
 /// Runs them.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut commands = args.words.split(|word| word == ":");
     let front = commands.next().unwrap_or_default();
     let mut running: Vec<Child> = Vec::new();
     for command in commands {
+        if !running.is_empty() {
+            await_quiet();
+        }
         for _ in 0..args.n {
             let rank = running.len();
             let mut process = Command::new(&front[0]);
