@@ -163,4 +163,12 @@ mod tests {
         other.arrives(one.poll_outgoing().unwrap().1);
         assert_eq!(other.next_timeout(), Time::NEVER);
     }
+
+    #[test]
+    fn a_datagram_takes_what_its_message_does_and_an_acknowledgement_nothing() {
+        let mut copies = Copies::new(OnNode::default());
+        assert_eq!(copies.copy(Time(50), 1000), Time(150));
+        assert_eq!(copies.carry(Time(100), b"no packet of SRD's"), Time(100));
+        assert_eq!(copies.there(), Time(450));
+    }
 }

@@ -547,3 +547,15 @@ impl<T: Carrier> Run<'_, T> {
         format!("rank {rank} has ended without {without}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_a_host_are_its_processes_in_their_order() {
+        let places =
+            of_processes(&[4, 0, 4, 4, 0]).into_iter().map(|program| (program.at.host, program.at.process));
+        assert_eq!(places.collect::<Vec<_>>(), [(4, 0), (0, 0), (4, 1), (4, 2), (0, 1)]);
+    }
+}

@@ -8,6 +8,7 @@ use crate::sim::recording::Cables;
 use crate::sim::rivals::Rival;
 use crate::sim::room::Room;
 use anyhow::{Context, bail};
+use clap::builder::Resettable;
 use srd_lab::{Mpi, MpiJob, Transport};
 use srd_sim::input::Scenario;
 use srd_sim::record::Capture;
@@ -37,7 +38,7 @@ Exit code: 0 if the program ended well, that of the MPI's launcher otherwise; 12
 
 /// Arguments of `srd sim mpirun`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES, mut_arg("n", |n| n.required(true).help("Ranks")))]
+#[command(after_help = EXAMPLES, mut_arg("n", |n| n.required(true).default_value(Resettable::Reset).help("Ranks")))]
 pub struct OfMpi {
     #[command(flatten)]
     common: Args,
