@@ -8,7 +8,7 @@ use crate::hosts::srd_nic::{IP_UDP, host_of};
 use crate::net::{Content, FrameHead};
 use srd_baselines::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_virtual::layout::Head;
-use srd_wire::{Body, Time, codec};
+use srd_wire::{Body, Hold, Nanos, Time, codec};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -52,7 +52,8 @@ pub struct RankProcess {
     memory: Option<Memory>,
     /// Where it sits.
     pub seat: RankSeat,
-    outbox: VecDeque<Outgoing<Datagram>>,
+    /// What the card has not sent yet, and since when it has it.
+    outbox: VecDeque<(Time, Outgoing<Datagram>)>,
     /// Classes that are paused, a bit each.
     paused: u8,
     counts: Counts,
@@ -65,6 +66,21 @@ fn count(counts: &mut Counts, bytes: &[u8]) {
         Ok(Body::Data(_)) => counts.data_new += 1,
         _ => counts.bare += 1,
     }
+}
+
+/// A card writes into a packet when it leaves, so that its wait there is none of the network's: `wait` was so long.
+fn stamp(bytes: &mut Box<[u8]>, now: Time, wait: Nanos) {
+    let whole = bytes.clone();
+    let Ok(mut packet) = codec::decode(&whole) else { return };
+    let mut payload = 0;
+    if let Body::Data(data) = &mut packet.body {
+        data.stamp = now.stamp();
+        payload = data.payload.len();
+    }
+    for echo in packet.ack.iter_mut().flat_map(|ack| &mut ack.echoes) {
+        echo.hold = echo.hold.nanos().map_or(echo.hold, |hold| Hold::from_nanos(hold + wait));
+    }
+    codec::encode_header(&packet, payload, bytes);
 }
 
 impl RankProcess {
@@ -82,7 +98,7 @@ impl RankProcess {
                 }
             } else {
                 count(counts, bytes);
-                outbox.push_back(Outgoing {
+                let outgoing = Outgoing {
                     to,
                     process,
                     ports,
@@ -90,7 +106,8 @@ impl RankProcess {
                     class: *class,
                     ecn_capable: true,
                     content: Datagram { from: *host, ports, bytes: bytes.into() },
-                });
+                };
+                outbox.push_back((now, outgoing));
             }
             outbox.len() as u32
         });
@@ -168,11 +185,14 @@ impl Transport for RankProcess {
         self.run(now);
     }
 
-    fn poll_transmit<R>(&mut self, _: Time, mut sink: impl FnMut(Outgoing<Datagram>) -> R) -> Option<R> {
+    fn poll_transmit<R>(&mut self, now: Time, mut sink: impl FnMut(Outgoing<Datagram>) -> R) -> Option<R> {
         if self.paused >> self.class & 1 != 0 {
             return None;
         }
-        let outgoing = self.outbox.pop_front()?;
+        let (since, mut outgoing) = self.outbox.pop_front()?;
+        if since < now {
+            stamp(&mut outgoing.content.bytes, now, now.since(since));
+        }
         self.seat.set_backlog(self.outbox.len() as u32);
         Some(sink(outgoing))
     }
