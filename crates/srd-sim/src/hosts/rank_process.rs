@@ -52,6 +52,8 @@ pub struct RankProcess {
     memory: Option<Memory>,
     /// Where it sits.
     pub seat: RankSeat,
+    /// Others of its host send by the card, too.
+    shares_card: bool,
     /// What the card has not sent yet, and since when it has it.
     outbox: VecDeque<(Time, Outgoing<Datagram>)>,
     /// Classes that are paused, a bit each.
@@ -68,7 +70,7 @@ fn count(counts: &mut Counts, bytes: &[u8]) {
     }
 }
 
-/// A card writes into a packet when it leaves, so that its wait there is none of the network's: `wait` was so long.
+/// A card that others use, too, writes into a packet when it leaves, so that its wait for theirs is none of the network's: `wait` was so long.
 fn stamp(bytes: &mut Box<[u8]>, now: Time, wait: Nanos) {
     let whole = bytes.clone();
     let Ok(mut packet) = codec::decode(&whole) else { return };
@@ -137,6 +139,7 @@ impl Process for RankProcess {
                 outgoing: VecDeque::new(),
             }),
             seat: RankSeat::new(place_of(&birth)),
+            shares_card: false,
             outbox: VecDeque::new(),
             paused: 0,
             counts: Counts::default(),
@@ -167,7 +170,9 @@ impl Transport for RankProcess {
 
     fn meet(&mut self, ranks: &[(u32, u16)]) {
         let here = (0..).zip(ranks).filter(|(_, (host, _))| *host == self.host);
-        self.seat.set_sharers(here.clone().count());
+        let sharers = here.clone().count();
+        self.shares_card = sharers > 1;
+        self.seat.set_sharers(sharers);
         if let Some(memory) = &mut self.memory {
             memory.ranks = here.map(|(rank, (_, number))| (*number, rank)).collect();
         }
@@ -190,7 +195,7 @@ impl Transport for RankProcess {
             return None;
         }
         let (since, mut outgoing) = self.outbox.pop_front()?;
-        if since < now {
+        if self.shares_card && since < now {
             stamp(&mut outgoing.content.bytes, now, now.since(since));
         }
         self.seat.set_backlog(self.outbox.len() as u32);
