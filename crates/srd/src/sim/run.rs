@@ -10,8 +10,8 @@ const NEXT: &str = ":";
 
 const EXAMPLES: &str = "\
 Examples:
-  srd sim run --fabric scenarios/fabrics/leaf-spine-64.toml -- fi_pingpong -p srd : fi_pingpong -p srd h0
-  srd sim run --fabric fabric.toml --place 0,32 --transport srd,tcp,roce -- fi_pingpong -p srd -S 65536 : fi_pingpong -p srd h0
+  srd sim run --fabric scenarios/fabrics/leaf-spine-64.toml -- fi_pingpong -p srd -e rdm : fi_pingpong -p srd -e rdm h0
+  srd sim run --fabric fabric.toml --place 0,32 --transport srd,tcp,roce -- ./server : ./client h0
   srd sim run -n 4 --fabric fabric.toml -- ./program
 
 Commands are separated by a colon; each runs on a host of its own, h0, h1 and so on, and with -n so many times, one after the other.
