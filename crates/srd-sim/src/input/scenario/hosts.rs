@@ -21,8 +21,8 @@ pub(super) const KEYS: [&str; 8] = [
 /// Packets that may wait unless the file says otherwise: a usual ring of 100 Gb/s cards.
 const DEFAULT_RING: u64 = 4096;
 
-/// Reads `[host]`, of a fabric of so many hosts. `share` says whether programs of one host do so unless the file says otherwise.
-pub(super) fn read(document: &Document, hosts: u32, share: bool) -> Result<HostSettings, InputError> {
+/// Reads `[host]`, of a fabric of so many hosts.
+pub(super) fn read(document: &Document, hosts: u32) -> Result<HostSettings, InputError> {
     let section = Section::of(document, "host")?.only(&KEYS)?;
     let expected = "numbers of hosts";
     let slow = section.list("slow_hosts", expected, |item| item.whole())?;
@@ -47,7 +47,7 @@ pub(super) fn read(document: &Document, hosts: u32, share: bool) -> Result<HostS
         queues: section.whole("queues", 1..=1024)?.unwrap_or(1) as u16,
         jitter: section.micros("jitter_us")?.unwrap_or(Ps::ZERO),
         looks_every: Ps::ZERO,
-        intra_node: section.flag("shared_memory")?.unwrap_or(share).then(OnNode::default),
+        intra_node: section.flag("shared_memory")?.unwrap_or(false).then(OnNode::default),
         slow_hosts: slow.0,
         slow_per_packet: slow.1,
     })

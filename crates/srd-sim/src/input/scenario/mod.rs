@@ -121,7 +121,11 @@ impl Scenario {
             }
         }
         let directory = path.parent().unwrap_or(Path::new(""));
-        Scenario::read(&text, &file, directory, sets, Some(programs), Ps::NEVER)
+        // As on any host, unless the file says otherwise.
+        let share = !Section::of(&document, "host")?.has("shared_memory");
+        let own = share.then(|| "host.shared_memory=true".to_string());
+        let sets: Vec<String> = sets.iter().cloned().chain(own).collect();
+        Scenario::read(&text, &file, directory, &sets, Some(programs), Ps::NEVER)
     }
 
     fn read(
@@ -155,7 +159,6 @@ impl Scenario {
         let routing = routing::read(&document, bdp, topology.longest_base_rtt(sizes))?;
         let transports = transport::read(&document, wires, &topology, sizes, &queues, &routing, bdp)?;
         context.notes.extend(idle_queues(&queues, &transports));
-        let real = programs.is_some();
         let workloads::Load { mut traffic, mut faults } = match programs {
             Some(programs) => {
                 workloads::Load { traffic: Traffic { programs, ..Traffic::default() }, faults: Vec::new() }
@@ -174,7 +177,7 @@ impl Scenario {
             end,
             queues,
             routing,
-            hosts: hosts::read(&document, topology.hosts, real)?,
+            hosts: hosts::read(&document, topology.hosts)?,
             transports,
             messages: srd_msg::Config::default(),
             protocol: protocol(&document, bdp)?,
