@@ -54,7 +54,7 @@ impl Hosts {
             ip if self.all.binary_search(&ip.to_bits()).is_ok() => ip.to_bits(),
             other => return other,
         };
-        Ipv4Addr::from_bits(host - OWN | LOOPBACK)
+        Ipv4Addr::from_bits((host - OWN) | LOOPBACK)
     }
 }
 

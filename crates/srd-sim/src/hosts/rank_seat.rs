@@ -190,6 +190,8 @@ pub fn place_of(birth: &Birth<'_>) -> Place {
     }
 }
 
+type Datagram = (Head, Box<[u8]>);
+
 /// See the module.
 pub struct RankSeat {
     place: Place,
@@ -197,7 +199,7 @@ pub struct RankSeat {
     /// What has come, and when.
     inbox: VecDeque<(Head, Box<[u8]>, Time)>,
     /// What will come: when, and as the how manieth.
-    under_way: BTreeMap<(Time, u64), (Head, Box<[u8]>)>,
+    under_way: BTreeMap<(Time, u64), Datagram>,
     expected: u64,
     /// How far its program is, as of the last look.
     phase: Phase,
