@@ -144,20 +144,3 @@ pub unsafe extern "C-unwind" fn getaddrinfo(
     let named = if node.is_null() { None } else { named(unsafe { CStr::from_ptr(node) }) };
     own_getaddrinfo(named.as_ref().map_or(node, |name| name.as_ptr()), service, hints, found)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_host_has_an_address_of_its_own_on_the_machine_and_others_keep_theirs() {
-        let hosts = Hosts { all: vec![OWN, OWN + 258], own: OWN + 258 };
-        let stands_for = |ip: [u8; 4]| hosts.stands_for(ip.into()).octets();
-        assert_eq!(stands_for([10, 0, 0, 0]), [127, 128, 0, 0]);
-        assert_eq!(stands_for([10, 0, 1, 2]), [127, 128, 1, 2]);
-        assert_eq!(stands_for([127, 0, 0, 1]), [127, 128, 1, 2], "one's own");
-        assert_eq!(stands_for([0, 0, 0, 0]), [127, 128, 1, 2]);
-        assert_eq!(stands_for([10, 0, 0, 1]), [10, 0, 0, 1], "no process is there");
-        assert_eq!(stands_for([192, 168, 0, 1]), [192, 168, 0, 1]);
-    }
-}
