@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Unmodified MPI programs on simulated fabrics, in virtual time (docs/VIRTUAL.md): times by formula and beside scripts, answers of real
+"""Unmodified programs, most of them of MPI, on simulated fabrics, in virtual time (docs/VIRTUAL.md): times by formula and beside scripts, answers of real
 programs, the same output twice, and what is said of programs that cannot be simulated.
 
     tests/simulated/run.py              everything
@@ -149,11 +149,77 @@ def scripts() -> None:
         for size in ("8", "8192", "32768"):
             text = f'[messages]\nlayer = "srd"\n[[program]]\nkind = "{operation}"\nsize = {size}\nhosts = 16\n'
             text += f'times = 5\nwarmup = 2\nalgorithm = "{algorithm}"\n'
-            line = [layout.SRD, "sim", scenario("script", text), "--json"]
-            answer = subprocess.run(line, capture_output=True, check=True, text=True)
-            wanted = json.loads(answer.stdout)["programs"][0]["figures"][0]["mean"]
+            wanted = figure(text)
             measured = time_of(run(scenario("programs"), 16, patterns(), operation, size, "5"))
             near(f"{operation} of 16 ranks, {size} bytes", measured, wanted, 0.02)
+
+
+def figure(text: str) -> float:
+    """The first mean that a script of this text tells."""
+    line = [layout.SRD, "sim", scenario("script", text), "--json"]
+    answer = subprocess.run(line, capture_output=True, check=True, text=True)
+    return json.loads(answer.stdout)["programs"][0]["figures"][0]["mean"]
+
+
+def shared() -> None:
+    """Several ranks on a host, which talk through its memory, beside the same scripts; over other transports memory takes the same time."""
+    messages = '[host]\nshared_memory = true\n[messages]\nlayer = "srd"\n[[program]]\n'
+
+    def measured(operation: str, size: int, ranks: int, *options: str, **changes) -> float:
+        program = (patterns(), operation, str(size), "5")
+        return time_of(run(scenario("shared", **changes), ranks, *program, options=options))
+
+    for size in (8, 65536):
+        text = 'kind = "imb"\nbenchmark = "pingpong"\nhosts = 1\nper_host = 2\niterations = 5\nwarmup = 2\n'
+        wanted = figure(messages + text + f"size = {size}\n")
+        for gbps in (25, 100):  # memory has a rate of its own
+            at = f"ping-pong of {size} bytes on a host of {gbps} Gb/s"
+            near(at, measured("ping-pong", size, 2, "--per-host", "2", host_gbps=gbps), wanted, 0.02)
+    for transport in ("tcp", "roce"):
+        half = measured("ping-pong", 8, 2, "--per-host", "2", "--transport", transport)
+        near(f"8 bytes on a host, {transport}", half, 0.3, 0.03)
+    for size in (8, 32768):
+        text = 'kind = "all-reduce"\nalgorithm = "doubling"\nhosts = 4\nper_host = 4\ntimes = 5\nwarmup = 2\n'
+        wanted = figure(messages + text + f"size = {size}\n")
+        near(f"all-reduce on four hosts, {size} bytes", measured("all-reduce", size, 16, "--per-host", "4"), wanted, 0.03)
+    places = measured("ping-pong", 8, 4, "--place", "0,4,4,0")
+    near("one leaf from the other, and not the other rank of the host", places, measured("ping-pong", 8, 2, "--place", "0,4"), 0.01)
+    card = measured("ping-pong", 8, 2, "--per-host", "2", "--set", "host.shared_memory=false")
+    expect(card > 1, f"{card} us through the card, to the switch and back")
+
+
+def plain(*commands: str, options: tuple[str, ...] = (), status: int = 0) -> str:
+    """Both outputs of programs of no MPI."""
+    line = [str(layout.SRD), "sim", "run", "--fabric", str(scenario("plain")), *options, "--", *commands]
+    done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LONGEST_S, text=True)
+    expect(done.returncode == status, f"status {done.returncode} instead of {status}: {done.stdout[-2000:]}")
+    return done.stdout
+
+
+def libfabric() -> None:
+    """A program of libfabric and no MPI: fi_pingpong's server and client, which meet by TCP, by the formula, twice, and what is refused."""
+    half = "fi_pingpong -p srd -e rdm -S 8 -I 500".split()
+    pair = (*half, ":", *half, "h0")
+
+    def megabytes(options: tuple[str, ...] = ()) -> float:
+        return float(plain(*pair, options=options).splitlines()[1].split()[5])
+
+    frame = 186 * 8  # of 8 bytes and an ACK, without the tag that MPI's have
+    near("a way between two hosts", 8 / megabytes(), 2 * 0.5 + 2 * frame / 100_000, 0.005)
+    near("the same by the host's memory", 8 / megabytes(("--per-host", "2")), 0.3, 0.03)
+    near("the same over TCP", 8 / megabytes(("--transport", "tcp")), 1.03, 0.02)
+    outcomes = []
+    for name in ("one", "other"):
+        file = BUILT / f"plain-{name}.json"
+        plain(*pair, options=("--json", str(file)))
+        outcomes.append(json.loads(file.read_text()))
+        del outcomes[-1]["cost"]
+    expect(outcomes[0] == outcomes[1], f"two outcomes: {outcomes}")
+    number = ("sh", "-c", f"test $SRD_SIM_RANK = 0 || sleep 0.3; exec {' '.join(half)} $(test $SRD_SIM_RANK = 0 || echo h0)")
+    expect("us" in plain(*number, options=("-n", "2")), "one command twice")
+    expect("a process has ended with code 3" in plain(*half, ":", "sh", "-c", "exit 3", status=3), "a process that fails")
+    expect("2 ranks have not used" in plain("true", ":", "true"), "programs that use no fabric")
+    expect("nothing stands on one side" in plain("true", ":", status=1), "a colon too many")
 
 
 def contents() -> None:
@@ -485,8 +551,8 @@ def refused() -> None:
     expect("2 ranks have not used the simulated fabric" in output, output)
     output = run(fabric, 2, "sh", "-c", "exit 3", status=3)
     expect("ended with code 3" in output, output)
-    output = run(fabric, 2, "true", options=("--place", "1,1"), status=1)
-    expect("names h1 twice" in output, output)
+    output = run(fabric, 33, "true", options=("--per-host", "2"), status=1)
+    expect("is to run on h16" in output and "--per-host" in output, output)
     output = run(fabric, 2, "true", options=("--transport", "tcp,srd,tcp"), status=1)
     expect("names tcp twice" in output, output)
     output = run(scenario("messages", '[messages]\nlayer = "srd"\n'), 2, "true", status=1)
@@ -598,6 +664,8 @@ CASES: list[Callable[[], None]] = [
     formula,
     placed,
     scripts,
+    shared,
+    libfabric,
     contents,
     twice,
     computing,

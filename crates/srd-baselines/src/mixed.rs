@@ -9,7 +9,7 @@ macro_rules! baselines {
         use crate::frame::{Content, DataPacket, FrameHead};
         use crate::input::InputError;
         use crate::section::Section;
-        use crate::transport::{Counts, Near, Order, Outgoing, Report, Role, Transport, WireCost};
+        use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport, WireCost};
         use crate::wire::{Departure, Headers, Streams};
         use srd_wire::Time;
 
@@ -191,14 +191,6 @@ macro_rules! baselines {
 
             fn stop(&mut self, now: Time, flow: u32) {
                 each!(self, it => it.stop(now, flow))
-            }
-
-            fn poll_near(&mut self) -> Option<Near> {
-                each!(self, it => it.poll_near())
-            }
-
-            fn receive_near(&mut self, near: Near) {
-                each!(self, it => it.receive_near(near))
             }
 
             fn program_timeout(&self) -> Time {

@@ -136,19 +136,6 @@ pub enum Report {
     Ended,
 }
 
-/// A message between two programs of a host, which does not leave it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Near {
-    /// Rank of the sender.
-    pub from: u32,
-    /// Rank of the receiver.
-    pub to: u32,
-    /// Its tag.
-    pub tag: u64,
-    /// When the receiver has it.
-    pub at: Time,
-}
-
 /// Counters of one process.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Counts {
@@ -184,18 +171,8 @@ pub trait Transport: Sized {
     /// A transfer without end ends: nothing more is to be sent.
     fn stop(&mut self, now: Time, flow: u32);
 
-    /// Addresses of all programs' processes, by rank. For transports that run programs, as the next three.
+    /// Addresses of all programs' processes, by rank. For transports that run programs, as the next one.
     fn meet(&mut self, _ranks: &[Self::Address]) {
-        unreachable!("this transport runs no programs");
-    }
-
-    /// The next message to another program of the host.
-    fn poll_near(&mut self) -> Option<Near> {
-        None
-    }
-
-    /// Such a message will have come at its time.
-    fn receive_near(&mut self, _near: Near) {
         unreachable!("this transport runs no programs");
     }
 

@@ -3,7 +3,7 @@
 
 use crate::address::LocalAddress;
 use crate::options::Options;
-use srd_proto::Config;
+use srd_proto::{Config, OwnAddress};
 use srd_wire::{BitRate, Nanos, seal};
 
 /// Largest MTU that is used unless `SRD_MTU` says otherwise: jumbo frames with some reserve. A message of the device's
@@ -42,7 +42,7 @@ pub fn max_datagram(mtu: u16, v6: bool, sealed: bool) -> u16 {
 /// |---|---|---|
 /// | `base_rtt` | 200 us and the time of four packets | delays below a fraction of it are the schedulers' of both hosts, not queues in the network; a full packet is sent anew by each hop of a leaf-spine fabric |
 /// | `line_rate` | the link's or what the host shapes it to, else 100 Gb/s | virtual links know no rate |
-/// | `own_address_is_near` | yes | the kernel carries it past the interface |
+/// | `own_address` | past the link | the kernel carries it past the interface |
 /// | `probe_path_mtu` | yes | networks that swallow large packets exist |
 /// | `min_rto` | 1 ms | a descheduled process answers after a scheduler tick, not after a round trip |
 /// | `min_pto` | 300 us | a thread that sleeps on a socket wakes within this time |
@@ -70,7 +70,7 @@ pub fn transport_config(options: &Options, local: &LocalAddress, rcvbuf: u64) ->
         fixed_window_bytes: options.fixed_window_bytes,
         line_rate,
         line_rate_known: known_rate.is_some(),
-        own_address_is_near: true,
+        own_address: OwnAddress::PastLink,
         base_rtt: options.base_rtt.unwrap_or(Nanos(HOSTS.0 + HOPS * packet_time.0)),
         rcvbuf_bytes: rcvbuf,
         min_rto: Nanos::from_millis(1),

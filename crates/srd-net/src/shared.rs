@@ -166,7 +166,15 @@ impl Shared {
         }
         if let Some(fabric) = self.fabric {
             fabric.library.enter();
+            let mut core = self.wait_for_lock()?;
+            core.device.set_neighbours(fabric.library.neighbours());
+            return Ok(core);
         }
+        self.wait_for_lock()
+    }
+
+    #[inline]
+    fn wait_for_lock(&self) -> Result<Held<'_>, Unavailable> {
         self.core.lock().map_err(|refused| match refused {
             Refused::Interrupted => Unavailable::Interrupted,
             Refused::Failed => Unavailable::Failed,
@@ -257,9 +265,13 @@ impl Shared {
         let due = core.next_timeout();
         let moved = core.take_moved();
         let long = core.take_moved_many();
-        drop(core);
-        if let Some(fabric) = self.fabric {
-            fabric.leave(now, due);
+        match self.fabric {
+            None => drop(core),
+            Some(fabric) => {
+                let senders = core.device.endpoint().senders(now);
+                drop(core);
+                fabric.leave(now, due, senders);
+            }
         }
         if long {
             self.poll_activity.goes_on(clock::now());

@@ -5,7 +5,7 @@ use crate::address::LocalAddress;
 use crate::options::Options;
 use crate::sys::simulated::{self, Library};
 use siphasher::sip::SipHasher13;
-use srd_proto::{Config, ControllerKind, SelectorKind};
+use srd_proto::{Config, ControllerKind, OwnAddress, SelectorKind};
 use srd_virtual::layout::{Head, NEVER};
 use srd_virtual::{Place, WORLD_VARIABLE};
 use srd_wire::{BitRate, Gid, InstanceAddr, Nanos, Time};
@@ -118,12 +118,17 @@ impl Fabric {
             receiver_hint: place.receiver_hint != 0,
             ack_delay: Nanos(place.ack_delay),
             ack_every: place.ack_every,
+            own_address: match place.shares_memory {
+                0 => OwnAddress::OverLink,
+                _ => OwnAddress::ByMemory,
+            },
             ..Config::of_a_simulated_card()
         }
     }
 
-    /// The calling thread has used the device; the transport wants to run at `due`.
-    pub fn leave(&self, now: Time, due: Time) {
+    /// The calling thread has used the device; the transport wants to run at `due`, and so many send to it.
+    pub fn leave(&self, now: Time, due: Time, senders: u16) {
+        self.library.set_senders(senders);
         self.library.leave(if due == Time::NEVER { NEVER } else { due.since(now).0 });
     }
 

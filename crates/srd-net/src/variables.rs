@@ -130,14 +130,14 @@ pub const VARIABLES: &[Variable] = &[
     elsewhere(
         ReadBy::Command,
         "SRD_SIM",
-        "the memory that a process of a simulated fabric shares with the simulator; `srd sim mpirun` sets it",
+        "the memory that a process of a simulated fabric shares with the simulator; `srd sim mpirun` and `srd sim run` set it",
         "none: a real network",
         "a file",
     ),
     elsewhere(
         ReadBy::Command,
         "SRD_SIM_RANK",
-        "which part of that is the process's; `srd sim mpirun` sets it",
+        "which part of that is the process's: its number; `srd sim mpirun` and `srd sim run` set it",
         "none",
         "a number",
     ),

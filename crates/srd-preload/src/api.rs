@@ -7,8 +7,6 @@ use srd_virtual::api::{Api, VERSION};
 use srd_virtual::layout::{Head, Kind, NEVER, Phase, Place};
 use std::sync::atomic::Ordering;
 
-/// Packets that a card holds before it takes no more from the device: few, so that what is sent next is decided late.
-const MOST_BACKLOG: u32 = 3;
 /// Bytes that must be free for the device to be asked: a full send.
 const ROOM: usize = 72 << 10;
 
@@ -19,6 +17,8 @@ static API: Api = Api {
     enter: enter_device,
     leave: leave_device,
     set_due,
+    set_senders,
+    neighbours,
     has_room,
     send,
     receive,
@@ -62,10 +62,21 @@ extern "C" fn set_due(span: u64) {
     thread::set_due(span);
 }
 
+extern "C" fn set_senders(count: u32) {
+    if let Some(channel) = channel() {
+        channel.senders.store(count, Ordering::Relaxed);
+    }
+}
+
+extern "C" fn neighbours() -> u32 {
+    channel().map_or(0, |channel| channel.neighbours.load(Ordering::Relaxed))
+}
+
 extern "C" fn has_room() -> bool {
     let Some(channel) = channel() else { return false };
     // What carries messages whole holds any number of them.
-    let holds = channel.place.carried != 0 || channel.backlog.load(Ordering::Relaxed) < MOST_BACKLOG;
+    let holds =
+        channel.place.carried != 0 || channel.backlog.load(Ordering::Relaxed) < channel.place.card_holds;
     let room = channel.out.has_room(ROOM) && holds;
     channel.more.store(u32::from(!room), Ordering::Release);
     room

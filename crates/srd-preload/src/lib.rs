@@ -3,6 +3,7 @@
 //! Until the provider has taken the process's place in the fabric (`api.rs`) everything is as it was. From then on time is the
 //! simulation's in all threads that call the provider, and in the one that opened it (`process.rs`, `thread.rs`); they sleep there, too
 //! (`clocks.rs`, `waits.rs`, `tsc.rs`), and what they write to others is noted (`writes.rs`).
+//! Programs of no MPI find each other by sockets (`sockets.rs`).
 //! MPI's beginning and end are noted, too (`mpi.rs`), and where its calls begin (`calls.rs`): between them two runs see the same times. Threads that have nothing to do with the provider, such as those of launchers' libraries, keep the time of
 //! the machine.
 //!
@@ -25,6 +26,7 @@ mod mpi;
 mod own;
 mod process;
 mod real;
+mod sockets;
 mod thread;
 mod tsc;
 mod waits;

@@ -39,6 +39,12 @@ pub fn tell() {
     }
 }
 
+/// The program is none of an MPI's, and takes its place: threads of it may use the fabric at the same time.
+pub fn is_absent() {
+    MULTIPLE.store(true, Ordering::Relaxed);
+    enters(Phase::Running);
+}
+
 fn enters(phase: Phase) {
     PHASE.store(phase as u32, Ordering::Relaxed);
     tell();

@@ -145,7 +145,10 @@ pub fn attach() -> Result<Place, i32> {
     begin_clocks(channel);
     HALL.store(std::ptr::from_ref(hall).cast_mut(), Ordering::Release);
     CHANNEL.store(mapped, Ordering::Release);
-    crate::mpi::tell();
+    match channel.without_mpi {
+        0 => crate::mpi::tell(),
+        _ => crate::mpi::is_absent(),
+    }
     // SAFETY: both are functions that may be called at any time.
     unsafe {
         libc::pthread_atfork(None, None, Some(child));

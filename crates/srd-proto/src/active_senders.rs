@@ -58,13 +58,18 @@ impl Epochs {
 pub(crate) struct Counted {
     any: u64,
     unfinished: u64,
-    /// What it sends is on no link ([`crate::Config::own_address_is_near`]).
+    /// What it sends is on no link ([`crate::OwnAddress`]).
     near: bool,
 }
 
 impl Counted {
     pub(crate) fn new(near: bool) -> Counted {
         Counted { near, ..Counted::default() }
+    }
+
+    /// See there.
+    pub(crate) fn is_near(&self) -> bool {
+        self.near
     }
 }
 

@@ -42,8 +42,8 @@ pub struct Config {
     pub line_rate_known: bool,
     /// Follow the receiver's count of senders when it names two or more.
     pub receiver_hint: bool,
-    /// What comes from one's own address has been on no link, as on every host; a simulated card sends it to its switch and back.
-    pub own_address_is_near: bool,
+    /// Which way what goes to one's own address takes.
+    pub own_address: OwnAddress,
     /// Smallest window of the controller, in packets; below one, a lone packet is paced.
     pub min_window: f64,
     /// Receive buffer of our own socket, told to peers so that together they do not overrun it.
@@ -107,6 +107,17 @@ impl Config {
     }
 }
 
+/// How processes of a host reach each other by its address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OwnAddress {
+    /// As they reach others: a simulated card sends it to its switch and back.
+    OverLink,
+    /// On no link: the host's kernel carries it.
+    PastLink,
+    /// The same, by memory that loses nothing and takes everything at once: a simulated host's.
+    ByMemory,
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -125,7 +136,7 @@ impl Default for Config {
             learn_base_rtt: true,
             line_rate_known: false,
             receiver_hint: true,
-            own_address_is_near: false,
+            own_address: OwnAddress::OverLink,
             min_window: 1.0, // below it the ACK clock of a host stops; the simulator has 1/50
             rcvbuf_bytes: 8 << 20,
             min_rto: Nanos::from_micros(100),

@@ -165,7 +165,7 @@ impl<P: Payload> Peer<P> {
 
     /// When the first outstanding packet must be looked at.
     pub(crate) fn loss_deadline(&self, shared: &Shared) -> Time {
-        if self.liveness.dead {
+        if self.liveness.dead || shared.is_by_memory(&self.counted) {
             return Time::NEVER;
         }
         self.first_due(shared).map_or(Time::NEVER, |(_, due)| due)

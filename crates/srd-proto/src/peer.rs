@@ -22,7 +22,7 @@ use crate::sent::SentPackets;
 use crate::shared::Shared;
 use crate::standing::Standing;
 use crate::train::Train;
-use crate::{Payload, PeerCounters, PeerId, PeerLoss, Token, Transmit, UpperLayer};
+use crate::{ControllerKind, Payload, PeerCounters, PeerId, PeerLoss, Token, Transmit, UpperLayer};
 use rand::Rng;
 use srd_wire::{
     AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, PathId, Probe, Psn, Status, Tag, Time,
@@ -40,6 +40,8 @@ pub(crate) struct Outgoing {
 
 /// Probes that rarely wait in greater number.
 const PROBES_AT_ONCE: usize = 16;
+/// A window that limits nothing.
+const NO_WINDOW: u64 = 1 << 50;
 
 /// Which way ACKs take: see [`Peer::port_of_ack`].
 struct WayBack {
@@ -218,10 +220,14 @@ impl<P: Payload> Peer<P> {
         if self.probes.capacity() == 0 {
             self.probes.reserve(PROBES_AT_ONCE);
         }
+        let mut config = shared.config.clone();
+        if shared.is_by_memory(&self.counted) {
+            (config.controller, config.fixed_window_bytes) = (ControllerKind::Fixed, NO_WINDOW);
+        }
         self.outgoing = Some(Box::new(Outgoing {
-            paths: PathTable::new(self.id, &shared.config, &mut shared.rng),
-            selector: selector(&shared.config, shared.rng.random()),
-            controller: controller(&shared.config, self.max_datagram as u32),
+            paths: PathTable::new(self.id, &config, &mut shared.rng),
+            selector: selector(&config, shared.rng.random()),
+            controller: controller(&config, self.max_datagram as u32),
         }));
     }
 

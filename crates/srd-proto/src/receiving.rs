@@ -128,7 +128,10 @@ impl<P: Payload> Peer<P> {
         self.count_reassemblies(shared);
         self.arrivals.note_more(psn, data.more);
         let awaited = self.reassemblies.await_more() || self.arrivals.more();
-        shared.load.count(now, shared.config.base_rtt, &mut self.counted, awaited);
+        // Who sends by memory shares nothing with the others.
+        if !shared.is_by_memory(&self.counted) {
+            shared.load.count(now, shared.config.base_rtt, &mut self.counted, awaited);
+        }
         if !accepted {
             return; // it comes again
         }

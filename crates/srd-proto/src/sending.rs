@@ -262,7 +262,9 @@ impl<P: Payload> Peer<P> {
             || fresh.is_some_and(|slot| self.messages.get(slot).len as u64 > packet_bytes);
         let first = self.sent.span() == 0;
         let last = self.messages.queued_bytes() <= packet_bytes;
-        let ack_request = urgent || blocked_next || long && (first || last);
+        // By memory it costs nothing.
+        let ends = last && (long || shared.is_by_memory(&self.counted));
+        let ack_request = urgent || blocked_next || long && first || ends;
         let (psn, pad_to) = match (again, fresh) {
             (Some(psn), _) => (self.send_again(now, psn, &mut outgoing, shared), 0),
             (None, Some(slot)) => self.send_fresh(now, slot, limits.burst_bytes, &mut outgoing, shared),

@@ -1,9 +1,9 @@
 //! What the contexts of an endpoint have in common.
 
-use crate::active_senders::ActiveSenders;
+use crate::active_senders::{ActiveSenders, Counted};
 use crate::events::Trace;
 use crate::identity::Identities;
-use crate::{Config, Stats};
+use crate::{Config, OwnAddress, Stats};
 use rand::rngs::SmallRng;
 use srd_wire::{Gid, KeyedHash, Time};
 
@@ -54,7 +54,12 @@ impl Shared {
 
     /// Whether what comes from there has been on no link.
     pub(crate) fn is_near(&self, gid: Gid) -> bool {
-        self.config.own_address_is_near && self.own_host == Some(gid)
+        self.config.own_address != OwnAddress::OverLink && self.own_host == Some(gid)
+    }
+
+    /// Whether what goes to such a peer is limited and lost by nothing.
+    pub(crate) fn is_by_memory(&self, peer: &Counted) -> bool {
+        peer.is_near() && self.config.own_address == OwnAddress::ByMemory
     }
 
     #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::layout::{Head, Place};
 
 /// Changes whenever [`Api`] does.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// See the module. All of it is for threads of a process in a simulated fabric.
 #[repr(C)]
@@ -21,6 +21,10 @@ pub struct Api {
     pub leave: extern "C" fn(),
     /// The transport wants to run so many nanoseconds later.
     pub set_due: extern "C" fn(span: u64),
+    /// So many send to the process, as far as its transport knows.
+    pub set_senders: extern "C" fn(u32),
+    /// And so many to other processes of the host.
+    pub neighbours: extern "C" fn() -> u32,
     /// Whether the card takes more packets.
     pub has_room: extern "C" fn() -> bool,
     /// Sends a datagram.

@@ -5,7 +5,9 @@ use crate::calls::{Call, MOST};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 use std::fs::File;
 use std::io;
+use std::mem::offset_of;
 use std::num::NonZeroUsize;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// What the memory begins with; another version of it has another number.
@@ -75,10 +77,14 @@ pub struct Place {
     pub ack_every: u32,
     /// Whether the receiver's count of senders is followed.
     pub receiver_hint: u32,
+    /// 1: what goes to other processes of the host takes its memory, and not the card.
+    pub shares_memory: u32,
     /// Window of the fixed controller.
     pub fixed_window_bytes: u64,
     /// Of its random numbers.
     pub seed: u64,
+    /// Packets that its card holds before it takes no more from the device.
+    pub card_holds: u32,
     /// 1: what carries its packets loses none and needs no acknowledgements: the transport is to send everything at once, and never again.
     pub carried: u32,
 }
@@ -102,7 +108,7 @@ pub enum Status {
     Adrift = 5,
 }
 
-/// How far an MPI program is. One of no MPI stays at the beginning.
+/// How far an MPI program is. One of no MPI runs from when it takes its place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u32)]
 pub enum Phase {
@@ -297,6 +303,8 @@ pub struct Channel {
     pub compute: Compute,
     /// 1: the program reads the processor's counter of time by itself, which is to be the simulation's.
     pub covers_counter: u32,
+    /// 1: the program is none of an MPI's: it begins when it takes its place, and ends by itself.
+    pub without_mpi: u32,
     /// The process, once it is there.
     pub process: AtomicU32,
     /// How far the program is ([`Phase`]).
@@ -311,6 +319,10 @@ pub struct Channel {
     pub more: AtomicU32,
     /// Packets that the card still has to send.
     pub backlog: AtomicU32,
+    /// How many send to the process over its host's link, and how many to others of the host.
+    pub senders: AtomicU32,
+    /// See above.
+    pub neighbours: AtomicU32,
     /// The thread that had the turn has changed what others that poll may wait for.
     pub stirred: AtomicU32,
     /// The thread that had the turn has written to somebody who is not of the fabric.
@@ -395,6 +407,23 @@ pub fn write_hall(file: &File, channels: u32) -> io::Result<&'static Hall> {
         hall.write(Hall { magic: MAGIC, channels, bell: AtomicU32::new(0) });
         Ok(&*hall)
     }
+}
+
+/// The address of the host of a channel's process, as [`Place::ip`]. An error if there is no such channel.
+pub fn read_ip(file: &File, number: u32) -> io::Result<u32> {
+    let at =
+        PAGE + number as usize * size_of::<Channel>() + offset_of!(Channel, place) + offset_of!(Place, ip);
+    let mut ip = [0; 4];
+    file.read_exact_at(&mut ip, at as u64)?;
+    Ok(u32::from_ne_bytes(ip))
+}
+
+/// Whether the program of a channel is none of an MPI's.
+pub fn is_without_mpi(file: &File, number: u32) -> io::Result<bool> {
+    let at = PAGE + number as usize * size_of::<Channel>() + offset_of!(Channel, without_mpi);
+    let mut without = [0; 4];
+    file.read_exact_at(&mut without, at as u64)?;
+    Ok(u32::from_ne_bytes(without) != 0)
 }
 
 /// Maps a channel.

@@ -32,8 +32,6 @@ const SPINS_FOR: u64 = 2;
 const LET_COMPUTE: u64 = 100;
 /// A processor's looks at a turn before it sleeps.
 const SPINS: u32 = 50;
-/// The card takes more from the device when it holds no more than this.
-const LOW_BACKLOG: u32 = 1;
 
 /// How processes are run.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -43,7 +41,9 @@ pub struct Manner {
     /// Whether the processor's counter of time, which a program may read by an instruction, is the simulation's. That makes turns cost more:
     /// on virtual machines several times as much.
     pub covers_counter: bool,
-    /// Whether calls of MPI are noted.
+    /// Whether they are an MPI's, which say when they begin and end. Others begin when they open the provider.
+    pub mpi: bool,
+    /// Whether its calls are noted.
     pub keeps_calls: bool,
 }
 
@@ -69,6 +69,7 @@ impl World {
             channel.compute = manner.compute;
             channel.covers_counter = manner.covers_counter.into();
             channel.keeps_calls = manner.keeps_calls.into();
+            channel.without_mpi = (!manner.mpi).into();
             channel.due.store(NEVER, Ordering::Relaxed);
             if let Some(repeats) = repeats.get(number as usize) {
                 channel.repeats = 1;
@@ -270,9 +271,19 @@ impl Seat {
         self.channel.backlog.store(packets, Ordering::Relaxed);
     }
 
+    /// So many send to the process, as far as its transport knew at the end of its last turn.
+    pub fn senders(&self) -> u32 {
+        self.channel.senders.load(Ordering::Relaxed)
+    }
+
+    /// So many send to other processes of its host.
+    pub fn set_neighbours(&self, senders: u32) {
+        self.channel.neighbours.store(senders, Ordering::Relaxed);
+    }
+
     fn transport_due(&self) -> u64 {
         let more = self.channel.more.load(Ordering::Acquire) != 0;
-        match more && self.channel.backlog.load(Ordering::Relaxed) <= LOW_BACKLOG {
+        match more && self.channel.backlog.load(Ordering::Relaxed) <= self.channel.place.card_holds / 2 {
             true => 0,
             false => self.channel.due.load(Ordering::Acquire),
         }

@@ -1,6 +1,7 @@
 //! `srd sim`: runs scenarios in the simulator, htsim's inputs among them, and sweeps of many.
 
 pub(crate) mod batch;
+mod each;
 mod guard;
 mod htsim;
 mod join;
@@ -8,6 +9,7 @@ mod mpirun;
 pub(crate) mod recording;
 mod rivals;
 mod room;
+mod run;
 mod scenario;
 mod sweep;
 mod table;
@@ -47,10 +49,15 @@ enum Command {
     /// Run htsim's connection matrices and topologies
     Htsim(htsim::Args),
     /// Run an MPI program, unchanged, on the hosts of a simulated fabric, in its time
-    Mpirun(mpirun::Args),
+    Mpirun(mpirun::OfMpi),
+    /// Run programs of libfabric, unchanged, on the hosts of a simulated fabric, in its time
+    Run(run::Args),
     /// Start a process of such a program (a launcher does)
     #[command(hide = true)]
     Join(join::Args),
+    /// Start the processes of several commands
+    #[command(hide = true)]
+    Each(each::Args),
     /// Run the launcher of such a program, and end all when the simulator ends
     #[command(hide = true)]
     Guard(guard::Args),
@@ -64,6 +71,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => scenario::run(&args.scenario),
         Some(Command::Htsim(args)) => htsim::run(args),
         Some(Command::Mpirun(args)) => mpirun::run(args),
+        Some(Command::Run(args)) => run::run(args),
+        Some(Command::Each(args)) => each::run(args),
         Some(Command::Join(args)) => join::run(args),
         Some(Command::Guard(args)) => guard::run(args),
         Some(Command::Sweep(args)) => sweep::run(args),

@@ -88,6 +88,16 @@ impl Library {
     }
 
     /// See there.
+    pub fn set_senders(self, count: u16) {
+        (self.0.set_senders)(count.into());
+    }
+
+    /// See there.
+    pub fn neighbours(self) -> u16 {
+        u16::try_from((self.0.neighbours)()).unwrap_or(u16::MAX)
+    }
+
+    /// See there.
     pub fn has_room(self) -> bool {
         (self.0.has_room)()
     }

@@ -8,7 +8,6 @@ use crate::apps::{Completion, Messaging, Rank, Traffic};
 use crate::hosts::intra_node::SharedMemory;
 use crate::hosts::message_flows::{MessageFlows, OutgoingMessage, Programs};
 use crate::hosts::settings::{MessageProtocol, Settings};
-use srd_baselines::transport::Near;
 use srd_baselines::units::Ps;
 use srd_wire::Time;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -153,10 +152,10 @@ impl Messages {
 
     /// Messages to programs of the same host have come as soon as they are sent; when they may be received is theirs to say.
     fn carry_near(&mut self, rank: u32) {
-        while let Some(near) =
+        while let Some((to, near)) =
             self.places[rank as usize].shared_memory.as_mut().and_then(SharedMemory::poll_outgoing)
         {
-            let Near { to, at, .. } = near;
+            let at = near.at;
             let other = &mut self.places[to as usize];
             other.shared_memory.as_mut().expect("all programs of a host have it, or none").arrives(near);
             self.flows.set_alarm(to, Ps::of(at), Ps::ZERO);

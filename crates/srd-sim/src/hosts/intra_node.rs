@@ -1,23 +1,64 @@
 //! Shared memory between programs of a host, as one of them sees it: what it sends and receives there, and when that is done.
-//! How long a copy takes is [`OnNode`]'s matter; who carries messages from one program to the other, the simulation's.
+//! How long a copy takes is [`OnNode`]'s matter; who carries messages from one program to the other, the simulation's. Real processes
+//! have messages of their own, and make [`Copies`] only.
 
 use crate::hosts::settings::OnNode;
-use srd_baselines::transport::Near;
 use srd_baselines::units::Ps;
-use srd_wire::Time;
+use srd_wire::{Body, Time, codec};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+/// A message of one program to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Near {
+    from: u32,
+    tag: u64,
+    /// When the receiver has it.
+    pub at: Time,
+}
 
 /// Sender and tag: what a receive must match.
 type Envelope = (u32, u64);
 
+/// What one program copies, one thing after the other.
+pub(crate) struct Copies {
+    on: OnNode,
+    /// It is copying until then.
+    free_at: Ps,
+}
+
+impl Copies {
+    /// None yet.
+    pub fn new(on: OnNode) -> Copies {
+        Copies { on, free_at: Ps::ZERO }
+    }
+
+    /// Copies so many bytes. When that is done.
+    pub fn copy(&mut self, now: Time, bytes: u64) -> Time {
+        self.free_at = self.free_at.max(Ps::of(now)) + Ps::to_send(bytes, self.on.rate);
+        self.free_at.time()
+    }
+
+    /// When what has been copied so far is with another program.
+    pub fn there(&self) -> Time {
+        (self.free_at + self.on.latency).time()
+    }
+
+    /// Carries a datagram of SRD's. When it is there: the bytes of its message are copied. That they have come memory need not be told, so an
+    /// acknowledgement takes no time.
+    pub fn carry(&mut self, now: Time, datagram: &[u8]) -> Time {
+        let Ok(Body::Data(data)) = codec::decode(datagram).map(|packet| packet.body) else { return now };
+        self.copy(now, data.payload.len() as u64);
+        self.there()
+    }
+}
+
 /// See the module.
 pub(crate) struct SharedMemory {
-    on: OnNode,
+    copies: Copies,
     rank: u32,
-    /// It is copying what it sends until then.
-    free_at: Ps,
-    outgoing: VecDeque<Near>,
+    /// And whose they are.
+    outgoing: VecDeque<(u32, Near)>,
     /// Messages without a receive, and when they are there; receives without a message.
     unexpected: HashMap<Envelope, VecDeque<Time>>,
     posted: HashMap<Envelope, VecDeque<u32>>,
@@ -30,9 +71,8 @@ impl SharedMemory {
     /// Of the program of that rank.
     pub fn new(on: OnNode, rank: u32) -> SharedMemory {
         SharedMemory {
-            on,
+            copies: Copies::new(on),
             rank,
-            free_at: Ps::ZERO,
             outgoing: VecDeque::new(),
             unexpected: HashMap::new(),
             posted: HashMap::new(),
@@ -43,16 +83,15 @@ impl SharedMemory {
 
     /// Sends: the request ends when the copy is made.
     pub fn send(&mut self, now: Time, to: u32, tag: u64, bytes: u64, request: u32) {
-        self.free_at = self.free_at.max(Ps::of(now)) + Ps::to_send(bytes, self.on.rate);
-        let at = (self.free_at + self.on.latency).time();
-        self.outgoing.push_back(Near { from: self.rank, to, tag, at });
-        self.ends(self.free_at.time(), request);
+        let copied = self.copies.copy(now, bytes);
+        self.outgoing.push_back((to, Near { from: self.rank, tag, at: self.copies.there() }));
+        self.ends(copied, request);
     }
 
     /// Copies to another program's memory or from there: the request ends when the copy is made.
     pub fn copy(&mut self, now: Time, bytes: u64, request: u32) {
-        self.free_at = self.free_at.max(Ps::of(now)) + Ps::to_send(bytes, self.on.rate);
-        self.ends(self.free_at.time(), request);
+        let copied = self.copies.copy(now, bytes);
+        self.ends(copied, request);
     }
 
     /// Receives: the request ends when there is a message for it.
@@ -77,8 +116,8 @@ impl SharedMemory {
         self.ending.push(Reverse((at, self.serial, request)));
     }
 
-    /// The next message for another program.
-    pub fn poll_outgoing(&mut self) -> Option<Near> {
+    /// The next message for another program, and that one's rank.
+    pub fn poll_outgoing(&mut self) -> Option<(u32, Near)> {
         self.outgoing.pop_front()
     }
 
@@ -107,7 +146,7 @@ mod tests {
         one.send(Time(100), 1, 7, 1000, 0);
         one.send(Time(100), 1, 7, 1000, 1);
         other.recv(Time(150), 0, 7, 5);
-        while let Some(near) = one.poll_outgoing() {
+        while let Some((_, near)) = one.poll_outgoing() {
             other.arrives(near);
         }
         // 1,000 bytes take 100 ns.
@@ -121,7 +160,15 @@ mod tests {
         // Another tag is another message.
         one.send(Time(2000), 1, 8, 0, 2);
         other.recv(Time(2000), 0, 7, 7);
-        other.arrives(one.poll_outgoing().unwrap());
+        other.arrives(one.poll_outgoing().unwrap().1);
         assert_eq!(other.next_timeout(), Time::NEVER);
+    }
+
+    #[test]
+    fn a_datagram_takes_what_its_message_does_and_an_acknowledgement_nothing() {
+        let mut copies = Copies::new(OnNode::default());
+        assert_eq!(copies.copy(Time(50), 1000), Time(150));
+        assert_eq!(copies.carry(Time(100), b"no packet of SRD's"), Time(100));
+        assert_eq!(copies.there(), Time(450));
     }
 }

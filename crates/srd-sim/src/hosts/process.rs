@@ -21,6 +21,18 @@ pub struct Birth<'a> {
 pub trait Process: Transport {
     /// It works through programs itself; otherwise the simulation does, and makes flows of their messages.
     const RUNS_PROGRAMS: bool = false;
+    /// A message between programs of a host that does not leave it.
+    type Near;
+
+    /// The next of those, and the rank that it is for.
+    fn poll_near(&mut self) -> Option<(u32, Self::Near)> {
+        None
+    }
+
+    /// One will have come at its time.
+    fn receive_near(&mut self, _near: Self::Near) {
+        unreachable!("this transport runs no programs");
+    }
 
     /// What it works through by itself.
     fn rank(&self) -> Option<&Rank> {

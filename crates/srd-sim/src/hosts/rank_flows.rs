@@ -2,14 +2,17 @@
 //! when that is complete. SRD's own acknowledgements have nothing to do there, since rivals lose nothing: they cost nothing, and take the way of an
 //! empty fabric.
 
+use crate::apps;
+use crate::hosts::intra_node::Copies;
 use crate::hosts::message_flows::{MessageFlows, OutgoingMessage, Programs};
 use crate::hosts::rank_seat::{PORT_BASE, RankSeat, ip_of};
+use crate::hosts::settings::OnNode;
 use crate::hosts::srd_nic::{FIRST_SOURCE_PORT, host_of};
 use srd_baselines::units::Ps;
 use srd_virtual::Place;
 use srd_virtual::layout::{Head, LARGEST};
 use srd_wire::{BitRate, Body, Nanos, Time, codec};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Least that a message takes: what an RDMA read asks by (InfiniBand Architecture 1.3, 9.3.3: the RETH).
@@ -27,15 +30,17 @@ struct Begun {
 
 struct Rank {
     seat: RankSeat,
-    /// What is not carried by flows, and when it comes.
-    bare: VecDeque<(Ps, Head, Box<[u8]>)>,
+    /// Where it is, and the way to others there by the host's memory.
+    host: u32,
+    copies: Option<Copies>,
 }
 
 /// See the module.
 pub struct RankFlows {
     flows: MessageFlows<Vec<Datagram>>,
     ranks: Vec<Rank>,
-    rank_of: HashMap<u32, u32>,
+    /// By host and UDP port.
+    rank_of: HashMap<(u32, u16), u32>,
     /// By sender, receiver, and what the sender calls it.
     begun: HashMap<(u32, u32, u32), Begun>,
     /// What a packet without data takes.
@@ -43,11 +48,11 @@ pub struct RankFlows {
     failed: Vec<String>,
 }
 
-/// Where such a process is: on `host`, in a fabric of that round trip.
-fn place_of(host: u32, seed: u64, line_rate: BitRate, base_rtt: Nanos) -> Place {
+/// What such a process must know, in a fabric of that round trip.
+fn place_of(at: apps::Place, seed: u64, line_rate: BitRate, base_rtt: Nanos) -> Place {
     Place {
-        ip: ip_of(host),
-        port: PORT_BASE,
+        ip: ip_of(at.host),
+        port: PORT_BASE + at.process,
         port_base: PORT_BASE,
         first_source_port: FIRST_SOURCE_PORT,
         source_ports: 1,
@@ -56,22 +61,32 @@ fn place_of(host: u32, seed: u64, line_rate: BitRate, base_rtt: Nanos) -> Place 
         line_rate: line_rate.0,
         base_rtt: base_rtt.0,
         carried: 1,
-        seed,
+        seed: seed ^ u64::from(at.host) << 32 ^ u64::from(at.process) << 16,
         ..Place::default()
     }
 }
 
 impl RankFlows {
-    /// A process on each of those hosts, in the order of ranks. Numbers of their flows begin at `base`.
-    pub fn new(hosts: &[u32], seed: u64, base: u32, line_rate: BitRate, base_rtt: Nanos) -> RankFlows {
-        let rank = |&host: &u32| Rank {
-            seat: RankSeat::new(place_of(host, seed ^ u64::from(host) << 32, line_rate, base_rtt)),
-            bare: VecDeque::new(),
+    /// A process at each of those places, in the order of ranks; `on` is what the hosts' memory is to them. Numbers of their flows begin at
+    /// `base`.
+    pub fn new(
+        places: &[apps::Place],
+        on: Option<OnNode>,
+        seed: u64,
+        base: u32,
+        line_rate: BitRate,
+        base_rtt: Nanos,
+    ) -> RankFlows {
+        let rank = |&at: &apps::Place| Rank {
+            seat: RankSeat::new(place_of(at, seed, line_rate, base_rtt)),
+            host: at.host,
+            copies: on.map(Copies::new),
         };
+        let address = |at: &apps::Place| (at.host, PORT_BASE + at.process);
         RankFlows {
-            flows: MessageFlows::new(hosts.len(), base),
-            ranks: hosts.iter().map(rank).collect(),
-            rank_of: hosts.iter().copied().zip(0..).collect(),
+            flows: MessageFlows::new(places.len(), base),
+            ranks: places.iter().map(rank).collect(),
+            rank_of: places.iter().map(address).zip(0..).collect(),
             begun: HashMap::new(),
             empty_way: Ps(Ps::from(base_rtt).0 / 2),
             failed: Vec::new(),
@@ -80,9 +95,14 @@ impl RankFlows {
 
     /// A process has sent something.
     fn carry(&mut self, now: Ps, from: u32, head: Head, bytes: Box<[u8]>) {
-        let to = host_of(IpAddr::V4(Ipv4Addr::from_bits(head.peer)).into());
-        let Some(&to) = self.rank_of.get(&to) else { return }; // nobody is there
-        let head = Head { peer: self.ranks[from as usize].seat.place().ip, ..head };
+        let host = host_of(IpAddr::V4(Ipv4Addr::from_bits(head.peer)).into());
+        let Some(&to) = self.rank_of.get(&(host, head.ports[1])) else { return }; // nobody is there
+        let sender = &mut self.ranks[from as usize];
+        let head = Head { peer: sender.seat.place().ip, ..head };
+        if let Some(copies) = sender.copies.as_mut().filter(|_| sender.host == host) {
+            let at = copies.carry(now.time(), &bytes);
+            return self.expect(now, to, Ps::of(at), head, bytes);
+        }
         if let Ok(Body::Data(data)) = codec::decode(&bytes).map(|packet| packet.body) {
             let (name, whole) = ((from, to, data.msg.0), u64::from(data.len));
             let begun = self.begun.entry(name).or_default();
@@ -95,9 +115,13 @@ impl RankFlows {
             }
             return;
         }
-        let at = now + self.empty_way;
-        self.ranks[to as usize].bare.push_back((at, head, bytes));
-        self.flows.set_alarm(to, at, now);
+        self.expect(now, to, now + self.empty_way, head, bytes);
+    }
+
+    /// It comes without a flow.
+    fn expect(&mut self, now: Ps, to: u32, at: Ps, head: Head, bytes: Box<[u8]>) {
+        self.ranks[to as usize].seat.expect(at.time(), head, bytes);
+        self.flows.set_alarm(to, Ps::of(at.time()), now);
     }
 }
 
@@ -105,18 +129,12 @@ impl Programs for RankFlows {
     fn advance(&mut self, now: Ps, number: u32) -> bool {
         self.flows.looks(number, now);
         let rank = &mut self.ranks[number as usize];
-        while rank.bare.front().is_some_and(|(at, ..)| *at <= now)
-            && let Some((_, head, bytes)) = rank.bare.pop_front()
-        {
-            rank.seat.receive(head, bytes, now.time());
-        }
         let mut out = Vec::new();
         rank.seat.run(now.time(), 0, &mut |head, bytes| {
             out.push((head, Box::from(bytes)));
             0
         });
         let ended = rank.seat.has_just_ended();
-        let bare_at = rank.bare.front().map_or(Ps::NEVER, |(at, ..)| *at);
         let due = match rank.seat.due() {
             Time::NEVER => Ps::NEVER,
             due => Ps::of(due),
@@ -124,7 +142,7 @@ impl Programs for RankFlows {
         for (head, bytes) in out {
             self.carry(now, number, head, bytes);
         }
-        self.flows.set_alarm(number, due.min(bare_at), now);
+        self.flows.set_alarm(number, due, now);
         ended
     }
 
@@ -164,7 +182,7 @@ impl Programs for RankFlows {
     }
 
     fn is_carrying(&self) -> bool {
-        self.flows.is_carrying() || self.ranks.iter().any(|rank| !rank.bare.is_empty())
+        self.flows.is_carrying() || self.ranks.iter().any(|rank| rank.seat.is_expecting())
     }
 
     fn seat(&mut self, rank: u32) -> Option<&mut RankSeat> {

@@ -2,9 +2,9 @@
 
 use crate::hosts::any_host::AnyHost;
 use crate::hosts::process::{Birth, Process};
-use crate::hosts::rank_process::{Datagram, RankProcess};
+use crate::hosts::rank_process::{Datagram, NearDatagram, RankProcess};
 use crate::net::{Content, DataPacket, FrameHead};
-use srd_baselines::transport::{Counts, Near, Order, Outgoing, Report, Transport};
+use srd_baselines::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_wire::Time;
 
 /// See the module.
@@ -23,6 +23,15 @@ pub enum RankContent {
     Rank(Datagram),
     /// What flows' packets say.
     Other(<AnyHost as Transport>::Content),
+}
+
+/// How others name it.
+#[derive(Clone, Debug)]
+pub enum RankAddress {
+    /// A real process.
+    Rank(<RankProcess as Transport>::Address),
+    /// One of flows.
+    Other(<AnyHost as Transport>::Address),
 }
 
 /// Does the same with whatever it is.
@@ -70,6 +79,15 @@ impl Content for RankContent {
 
 impl Process for RankHost {
     const RUNS_PROGRAMS: bool = true;
+    type Near = NearDatagram;
+
+    fn poll_near(&mut self) -> Option<(u32, NearDatagram)> {
+        self.rank_mut()?.poll_near()
+    }
+
+    fn receive_near(&mut self, near: NearDatagram) {
+        self.rank_mut().expect("what is near is a rank's").receive_near(near);
+    }
 
     fn new(birth: Birth<'_>) -> RankHost {
         match birth.program {
@@ -81,26 +99,25 @@ impl Process for RankHost {
 
 impl Transport for RankHost {
     type Content = RankContent;
-    /// None of a rank: no flow goes there.
-    type Address = Option<<AnyHost as Transport>::Address>;
+    type Address = RankAddress;
 
     fn address(&self) -> Self::Address {
         match self {
-            RankHost::Rank(_) => None,
-            RankHost::Other(host) => Some(host.address()),
+            RankHost::Rank(rank) => RankAddress::Rank(rank.address()),
+            RankHost::Other(host) => RankAddress::Other(host.address()),
         }
     }
 
     fn expect(&mut self, from: &Self::Address, inbox: u32, bytes: u64) {
         match (self, from) {
-            (RankHost::Other(host), Some(from)) => host.expect(from, inbox, bytes),
+            (RankHost::Other(host), RankAddress::Other(from)) => host.expect(from, inbox, bytes),
             _ => unreachable!("a rank has no flows"),
         }
     }
 
     fn start(&mut self, now: Time, order: Order, to: &Self::Address) {
         match (self, to) {
-            (RankHost::Other(host), Some(to)) => host.start(now, order, to),
+            (RankHost::Other(host), RankAddress::Other(to)) => host.start(now, order, to),
             _ => unreachable!("a rank has no flows"),
         }
     }
@@ -109,14 +126,15 @@ impl Transport for RankHost {
         each!(self, it => it.stop(now, flow));
     }
 
-    fn meet(&mut self, _: &[Self::Address]) {}
-
-    fn poll_near(&mut self) -> Option<Near> {
-        each!(self, it => it.poll_near())
-    }
-
-    fn receive_near(&mut self, near: Near) {
-        each!(self, it => it.receive_near(near));
+    fn meet(&mut self, ranks: &[RankAddress]) {
+        let of_rank = |address: &RankAddress| match address {
+            RankAddress::Rank(rank) => Some(*rank),
+            RankAddress::Other(_) => None,
+        };
+        let ranks: Vec<_> = ranks.iter().filter_map(of_rank).collect();
+        if let Some(rank) = self.rank_mut() {
+            rank.meet(&ranks);
+        }
     }
 
     fn program_timeout(&self) -> Time {

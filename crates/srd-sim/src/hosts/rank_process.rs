@@ -2,21 +2,24 @@
 //! sockets (`srd-virtual`). Everything above the network card runs there, and the clock that it sees is the simulation's.
 
 use crate::apps::Place;
+use crate::hosts::intra_node::Copies;
 use crate::hosts::process::{Birth, Process};
 use crate::hosts::rank_seat::{PORT_BASE, RankSeat, ip_of, place_of};
 use crate::hosts::srd_nic::{IP_UDP, host_of};
 use crate::net::{Content, FrameHead};
 use srd_baselines::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_virtual::layout::Head;
-use srd_wire::{Body, Time, codec};
-use std::collections::VecDeque;
+use srd_wire::{Body, Hold, Nanos, Time, codec};
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// A datagram of a process, as it would be on a wire.
 #[derive(Clone, Debug)]
 pub struct Datagram {
-    /// Sending host.
+    /// Sending host, and the process there.
     pub from: u32,
+    /// See above.
+    pub process: u16,
     /// Source and destination.
     pub ports: (u16, u16),
     /// What UDP carries.
@@ -26,7 +29,7 @@ pub struct Datagram {
 impl Datagram {
     /// The process that sent it.
     pub fn at(&self) -> Place {
-        Place { host: self.from, process: 0 }
+        Place { host: self.from, process: self.process }
     }
 }
 
@@ -36,13 +39,33 @@ impl Content for Datagram {
     }
 }
 
+/// A datagram to another process of the host, and when it is there.
+pub struct NearDatagram {
+    head: Head,
+    bytes: Box<[u8]>,
+    at: Time,
+}
+
+/// The way to others by the host's memory.
+struct Memory {
+    copies: Copies,
+    /// Ranks of the host's processes, by number.
+    ranks: HashMap<u16, u32>,
+    outgoing: VecDeque<(u32, NearDatagram)>,
+}
+
 /// See the module.
 pub struct RankProcess {
     host: u32,
+    number: u16,
     class: u8,
+    memory: Option<Memory>,
     /// Where it sits.
     pub seat: RankSeat,
-    outbox: VecDeque<Outgoing<Datagram>>,
+    /// Others of its host send by the card, too.
+    shares_card: bool,
+    /// What the card has not sent yet, and since when it has it.
+    outbox: VecDeque<(Time, Outgoing<Datagram>)>,
     /// Classes that are paused, a bit each.
     paused: u8,
     counts: Counts,
@@ -57,23 +80,46 @@ fn count(counts: &mut Counts, bytes: &[u8]) {
     }
 }
 
+/// A card that others use, too, writes into a packet when it leaves, so that its wait for theirs is none of the network's: `wait` was so long.
+fn stamp(bytes: &mut Box<[u8]>, now: Time, wait: Nanos) {
+    let whole = bytes.clone();
+    let Ok(mut packet) = codec::decode(&whole) else { return };
+    let mut payload = 0;
+    if let Body::Data(data) = &mut packet.body {
+        data.stamp = now.stamp();
+        payload = data.payload.len();
+    }
+    for echo in packet.ack.iter_mut().flat_map(|ack| &mut ack.echoes) {
+        echo.hold = echo.hold.nanos().map_or(echo.hold, |hold| Hold::from_nanos(hold + wait));
+    }
+    codec::encode_header(&packet, payload, bytes);
+}
+
 impl RankProcess {
     fn run(&mut self, now: Time) {
-        let RankProcess { host, class, seat, outbox, counts, .. } = self;
+        let RankProcess { host, number, class, memory, seat, outbox, counts, .. } = self;
         seat.run(now, outbox.len() as u32, &mut |head, bytes| {
             let ports = (head.ports[0], head.ports[1]);
             let to = host_of(IpAddr::V4(Ipv4Addr::from_bits(head.peer)).into());
-            if let Some(process) = ports.1.checked_sub(PORT_BASE) {
+            let Some(process) = ports.1.checked_sub(PORT_BASE) else { return outbox.len() as u32 };
+            let near = memory.as_mut().filter(|_| to == *host);
+            if let Some(memory) = near {
+                if let Some(&rank) = memory.ranks.get(&process) {
+                    let at = memory.copies.carry(now, bytes);
+                    memory.outgoing.push_back((rank, NearDatagram { head, bytes: bytes.into(), at }));
+                }
+            } else {
                 count(counts, bytes);
-                outbox.push_back(Outgoing {
+                let outgoing = Outgoing {
                     to,
                     process,
                     ports,
                     bytes: bytes.len() as u32 + IP_UDP,
                     class: *class,
                     ecn_capable: true,
-                    content: Datagram { from: *host, ports, bytes: bytes.into() },
-                });
+                    content: Datagram { from: *host, process: *number, ports, bytes: bytes.into() },
+                };
+                outbox.push_back((now, outgoing));
             }
             outbox.len() as u32
         });
@@ -82,12 +128,28 @@ impl RankProcess {
 
 impl Process for RankProcess {
     const RUNS_PROGRAMS: bool = true;
+    type Near = NearDatagram;
+
+    fn poll_near(&mut self) -> Option<(u32, NearDatagram)> {
+        self.memory.as_mut()?.outgoing.pop_front()
+    }
+
+    fn receive_near(&mut self, near: NearDatagram) {
+        self.seat.expect(near.at, near.head, near.bytes); // its peer is of the same address
+    }
 
     fn new(birth: Birth<'_>) -> RankProcess {
         RankProcess {
             host: birth.role.host,
+            number: birth.role.process,
             class: birth.role.class,
+            memory: birth.settings.hosts.intra_node.map(|on| Memory {
+                copies: Copies::new(on),
+                ranks: HashMap::new(),
+                outgoing: VecDeque::new(),
+            }),
             seat: RankSeat::new(place_of(&birth)),
+            shares_card: false,
             outbox: VecDeque::new(),
             paused: 0,
             counts: Counts::default(),
@@ -97,15 +159,18 @@ impl Process for RankProcess {
 
 impl Transport for RankProcess {
     type Content = Datagram;
-    type Address = ();
+    /// Host, and number there.
+    type Address = (u32, u16);
 
-    fn address(&self) {}
+    fn address(&self) -> (u32, u16) {
+        (self.host, self.number)
+    }
 
-    fn expect(&mut self, _: &(), _: u32, _: u64) {
+    fn expect(&mut self, _: &(u32, u16), _: u32, _: u64) {
         unreachable!("programs receive no flows");
     }
 
-    fn start(&mut self, _: Time, _: Order, _: &()) {
+    fn start(&mut self, _: Time, _: Order, _: &(u32, u16)) {
         unreachable!("programs send no flows");
     }
 
@@ -113,7 +178,15 @@ impl Transport for RankProcess {
         unreachable!("programs send no flows");
     }
 
-    fn meet(&mut self, _: &[()]) {}
+    fn meet(&mut self, ranks: &[(u32, u16)]) {
+        let here = (0..).zip(ranks).filter(|(_, (host, _))| *host == self.host);
+        let sharers = here.clone().count();
+        self.shares_card = sharers > 1;
+        self.seat.set_sharers(sharers);
+        if let Some(memory) = &mut self.memory {
+            memory.ranks = here.map(|(rank, (_, number))| (*number, rank)).collect();
+        }
+    }
 
     fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &Datagram) {
         let own = Head {
@@ -127,11 +200,14 @@ impl Transport for RankProcess {
         self.run(now);
     }
 
-    fn poll_transmit<R>(&mut self, _: Time, mut sink: impl FnMut(Outgoing<Datagram>) -> R) -> Option<R> {
+    fn poll_transmit<R>(&mut self, now: Time, mut sink: impl FnMut(Outgoing<Datagram>) -> R) -> Option<R> {
         if self.paused >> self.class & 1 != 0 {
             return None;
         }
-        let outgoing = self.outbox.pop_front()?;
+        let (since, mut outgoing) = self.outbox.pop_front()?;
+        if self.shares_card && since < now {
+            stamp(&mut outgoing.content.bytes, now, now.since(since));
+        }
         self.seat.set_backlog(self.outbox.len() as u32);
         Some(sink(outgoing))
     }

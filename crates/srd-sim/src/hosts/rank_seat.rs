@@ -8,7 +8,7 @@ use srd_virtual::world::{Seat, State, Turn};
 use srd_virtual::{Call, Phase, Place, job::Job};
 use srd_wire::Time;
 use std::cell::RefCell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,6 +17,10 @@ use std::time::{Duration, Instant};
 
 /// UDP port of a host's first process: that of devices on a network.
 pub const PORT_BASE: u16 = 17408;
+/// Packets that a card holds before it takes no more from a device: few, so that what is sent next is decided late. Where several
+/// processes share it each has to wait for the others' packets.
+const CARD_HOLDS: u32 = 3;
+const SHARED_CARD_HOLDS: u32 = 1;
 /// Turns that a process has at a moment.
 const MOST_TURNS: u32 = 4;
 /// Packets that wait for a process which does not take them, beyond which the card drops.
@@ -45,6 +49,8 @@ pub struct Crowd {
     absent: u32,
     /// How many are in each phase.
     phases: [u32; 4],
+    /// How many send to the processes of each host, by its address.
+    senders: BTreeMap<u32, u32>,
     /// Processes that never rest.
     restless: BTreeSet<u32>,
     /// Turns that there have been, but for looks and those of programs at their end.
@@ -183,11 +189,15 @@ pub fn place_of(birth: &Birth<'_>) -> Place {
         ack_delay: config.ack_delay.0,
         ack_every: config.ack_every,
         receiver_hint: config.receiver_hint.into(),
+        shares_memory: birth.settings.hosts.intra_node.is_some().into(),
         fixed_window_bytes: config.fixed_window_bytes,
         seed: role.seed,
+        card_holds: CARD_HOLDS,
         carried: 0,
     }
 }
+
+type Datagram = (Head, Box<[u8]>);
 
 /// See the module.
 pub struct RankSeat {
@@ -195,6 +205,9 @@ pub struct RankSeat {
     seat: Option<(Seat, Rc<RefCell<Crowd>>)>,
     /// What has come, and when.
     inbox: VecDeque<(Head, Box<[u8]>, Time)>,
+    /// What will come: when, and as the how manieth.
+    under_way: BTreeMap<(Time, u64), Datagram>,
+    expected: u64,
     /// How far its program is, as of the last look.
     phase: Phase,
     dropped: u64,
@@ -209,6 +222,8 @@ impl RankSeat {
             place,
             seat: None,
             inbox: VecDeque::new(),
+            under_way: BTreeMap::new(),
+            expected: 0,
             phase: Phase::Before,
             dropped: 0,
             reported: false,
@@ -218,6 +233,11 @@ impl RankSeat {
     /// Where it is.
     pub fn place(&self) -> Place {
         self.place
+    }
+
+    /// So many processes share its host's card.
+    pub fn set_sharers(&mut self, processes: usize) {
+        self.place.card_holds = if processes > 1 { SHARED_CARD_HOLDS } else { CARD_HOLDS };
     }
 
     /// From now on it is that of this seat.
@@ -331,8 +351,12 @@ impl RankSeat {
         let waiting = std::mem::take(&mut self.inbox);
         let mut left = VecDeque::new();
         let mut room = true;
+        let host = self.place.ip;
         let turn = self.change(|seat, crowd| {
             seat.set_backlog(backlog);
+            let neighbours =
+                crowd.borrow().senders.get(&host).map_or(0, |all| all.saturating_sub(seat.senders()));
+            seat.set_neighbours(neighbours);
             for (mut head, bytes, arrived) in waiting {
                 head.age = now.since(arrived).0;
                 room = room && seat.put(&head, &bytes);
@@ -362,7 +386,9 @@ impl RankSeat {
                 }
                 crowd.stays_quiet() && !process.is_some_and(|process| crowd.job.awaits_a_program(process))
             };
-            give(seat, now.0, &mut stuck)
+            let turn = give(seat, now.0, &mut stuck);
+            crowd.borrow_mut().senders.insert(host, neighbours + seat.senders());
+            turn
         });
         self.inbox = left;
         turn.flatten().is_some()
@@ -371,6 +397,10 @@ impl RankSeat {
     /// Gives turns to those who are to have one now; so many, lest one keep time from passing. After each of them `collect` gets what the
     /// process has sent; it says how much of it has not left yet.
     pub fn run(&mut self, now: Time, backlog: u32, collect: &mut dyn FnMut(Head, &[u8]) -> u32) {
+        while let Some(next) = self.under_way.first_entry().filter(|next| next.key().0 <= now) {
+            let ((at, _), (head, bytes)) = next.remove_entry();
+            self.receive(head, bytes, at);
+        }
         let mut backlog = backlog;
         let mut turns = 0;
         // What has come and found no room is taken in any case: nothing else may happen that would give another turn.
@@ -406,6 +436,17 @@ impl RankSeat {
         self.inbox.push_back((head, bytes, arrived));
     }
 
+    /// A packet will come at that time.
+    pub fn expect(&mut self, at: Time, head: Head, bytes: Box<[u8]>) {
+        self.expected += 1;
+        self.under_way.insert((at, self.expected), (head, bytes));
+    }
+
+    /// Whether any will.
+    pub fn is_expecting(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
     /// So many packets the card has not sent yet.
     pub fn set_backlog(&self, packets: u32) {
         if let Some((seat, _)) = &self.seat {
@@ -413,10 +454,11 @@ impl RankSeat {
         }
     }
 
-    /// When it wants a turn; [`Time::NEVER`] if it waits for packets only.
+    /// When it wants a turn; [`Time::NEVER`] if it waits for packets only of which nobody knows when they come.
     pub fn due(&self) -> Time {
         let due = self.seat.as_ref().map_or(NEVER, |(seat, _)| seat.due());
-        if due == NEVER { Time::NEVER } else { Time(due) }
+        let own = if due == NEVER { Time::NEVER } else { Time(due) };
+        self.under_way.first_key_value().map_or(own, |((at, _), _)| own.min(*at))
     }
 
     /// Whether it has just ended.

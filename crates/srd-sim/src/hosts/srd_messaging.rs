@@ -3,11 +3,11 @@
 //! host's settings have it. Flows are none of its business.
 
 use crate::apps::{Completion, Messaging, Rank};
-use crate::hosts::intra_node::SharedMemory;
+use crate::hosts::intra_node::{Near, SharedMemory};
 use crate::hosts::process::{Birth, Process};
 use crate::hosts::srd_nic::{Nic, SrdContent, transport_config};
 use crate::net::FrameHead;
-use srd_baselines::transport::{Counts, Near, Order, Outgoing, Report, Transport};
+use srd_baselines::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_device::{DeviceConfig, HeaderMemory, HeaderPayload};
 use srd_msg::{
     Domain, EndpointId, Failure, Identity, Iov, Match, PeerAddr, PeerId, Recv, Refused, Registration,
@@ -200,6 +200,16 @@ fn why(failure: Failure) -> &'static str {
 
 impl Process for MsgProcess {
     const RUNS_PROGRAMS: bool = true;
+    type Near = Near;
+
+    fn poll_near(&mut self) -> Option<(u32, Near)> {
+        self.layers.shared_memory.as_mut()?.poll_outgoing()
+    }
+
+    fn receive_near(&mut self, near: Near) {
+        let shared_memory = self.layers.shared_memory.as_mut();
+        shared_memory.expect("all programs of a host have it, or none").arrives(near);
+    }
 
     fn rank(&self) -> Option<&Rank> {
         Some(&self.rank)
@@ -271,15 +281,6 @@ impl Transport for MsgProcess {
 
     fn meet(&mut self, ranks: &[MsgAddress]) {
         self.layers.ranks = ranks.iter().map(|&address| (address, None)).collect();
-    }
-
-    fn poll_near(&mut self) -> Option<Near> {
-        self.layers.shared_memory.as_mut()?.poll_outgoing()
-    }
-
-    fn receive_near(&mut self, near: Near) {
-        let shared_memory = self.layers.shared_memory.as_mut();
-        shared_memory.expect("all programs of a host have it, or none").arrives(near);
     }
 
     fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &SrdContent<HeaderPayload>) {

@@ -11,6 +11,7 @@ use srd_device::{
 use srd_proto::Stats;
 use srd_wire::{Body, MrKey, Op, Qkey, Qpn, Status, Time};
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 
 /// Address space of an inbox: 2^33 bytes.
 const INBOX_SHIFT: u32 = 33;
@@ -229,6 +230,8 @@ impl Srd {
 }
 
 impl Process for Srd {
+    type Near = Infallible;
+
     fn new(birth: Birth<'_>) -> Srd {
         Srd::new(birth)
     }

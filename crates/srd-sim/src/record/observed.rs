@@ -14,6 +14,7 @@ use srd_proto::Payload;
 use srd_wire::{Body, Packet, Time, codec};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -161,6 +162,8 @@ fn through_the_wire(content: &SrdContent) -> Result<Packet<Length>, String> {
 }
 
 impl Process for Observed {
+    type Near = Infallible;
+
     fn new(birth: Birth<'_>) -> Observed {
         Observed::new(birth)
     }

@@ -12,6 +12,7 @@ use srd_virtual::world::{Manner, OneCore, State, World};
 use srd_virtual::{Call, Phase};
 use srd_wire::{Nanos, Time};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -83,13 +84,14 @@ pub struct Lived {
     pub calls: Vec<Vec<Call>>,
 }
 
-/// A program of so many processes, one on a host, from host 0 on: what a scenario's traffic is then.
+/// A program of a process on each of those hosts, in the order of ranks: what a scenario's traffic is then.
 pub fn of_processes(hosts: &[u32]) -> Vec<Program> {
-    let program = |&host| Program {
-        at: Place { host, process: 0 },
-        transport: 0,
-        script: Script::Steps([].into()),
-        forever: false,
+    let mut there: BTreeMap<u32, u16> = BTreeMap::new();
+    let program = |&host| {
+        let of_host = there.entry(host).or_default();
+        let at = Place { host, process: *of_host };
+        *of_host = of_host.saturating_add(1);
+        Program { at, transport: 0, script: Script::Steps([].into()), forever: false }
     };
     hosts.iter().map(program).collect()
 }
@@ -184,11 +186,12 @@ pub fn run_processes(
         true => run_on::<RankHost>(order, &offer, prepare_hosts(scenario, &offer), onlooker, launcher),
         false => {
             let mut simulation: Simulation<'_, AnyHost> = prepare_hosts(scenario, &offer);
-            let hosts: Vec<u32> = scenario.traffic.programs.iter().map(|program| program.at.host).collect();
+            let places: Vec<Place> = scenario.traffic.programs.iter().map(|program| program.at).collect();
             let base = simulation.flows.len() as u32;
             let base_rtt = Nanos(offer.base_rtt.0.div_ceil(1000));
             let flows = RankFlows::new(
-                &hosts,
+                &places,
+                scenario.settings.hosts.intra_node,
                 scenario.settings.seed,
                 base,
                 scenario.topology.fastest_host(),
@@ -224,6 +227,7 @@ fn run_on<T: Carrier>(
     let mut run = Run {
         simulation,
         ranks,
+        mpi: manner.mpi,
         world,
         crowd,
         listens_at: Ps::ZERO,
@@ -254,6 +258,8 @@ fn run_on<T: Carrier>(
 struct Run<'a, T: Process> {
     simulation: Simulation<'a, T>,
     ranks: u32,
+    /// As [`Manner::mpi`].
+    mpi: bool,
     world: World,
     crowd: Rc<RefCell<Crowd>>,
     listens_at: Ps,
@@ -316,8 +322,10 @@ impl<T: Carrier> Run<'_, T> {
             let waits = self.crowd.borrow().is_anybody_outside();
             let quiet = !waits || self.crowd.borrow_mut().stays_quiet();
             let settled = quiet && (!waits || self.crowd.borrow().is_complete());
-            // Others may come that are to have the turn first. Who asks is let go on even while they do something for long: no time passes.
-            if (settled || moves_since.elapsed() > LET_OTHERS) && self.let_go_on(&wanted) {
+            // Others may come that are to have the turn first; without an MPI they may wait until they hear of the one that asks. Who asks is let
+            // go on even while they do something for long: no time passes.
+            let may_go_on = settled || quiet && !self.mpi;
+            if (may_go_on || moves_since.elapsed() > LET_OTHERS) && self.let_go_on(&wanted) {
                 (quiet_since, pause) = (Instant::now(), FIRST_LOOK);
                 continue;
             }
@@ -411,9 +419,10 @@ impl<T: Carrier> Run<'_, T> {
     }
 
     /// Whether anything is under way between ranks.
-    fn carries(&self) -> bool {
+    fn carries(&mut self) -> bool {
         self.simulation.carries_frames()
             || self.simulation.programs().is_some_and(|programs| programs.is_carrying())
+            || (0..self.ranks).any(|rank| T::seat(&mut self.simulation, rank).is_expecting())
     }
 
     /// What the transport has given up: then it cannot go on.
@@ -541,15 +550,21 @@ impl<T: Carrier> Run<'_, T> {
         let absent =
             (0..self.ranks).filter(|&rank| T::seat(&mut self.simulation, rank).process().is_none()).count();
         if absent > 0 && code == 0 {
+            let why = match self.mpi {
+                true => {
+                    "the program is no MPI program, or its MPI took another way than libfabric's provider srd"
+                }
+                false => "the program has not opened libfabric's provider srd",
+            };
             self.complaints.push(format!(
-                "{absent} ranks have not used the simulated fabric: the program is no MPI program, or its MPI took another way than \
-                 libfabric's provider srd, or it is statically linked"
+                "{absent} ranks have not used the simulated fabric: {why}, or it is statically linked"
             ));
         }
         if code != 0 {
-            self.complaints.push(format!("the launcher has ended with code {code}"));
+            let who = if self.mpi { "the launcher" } else { "a process" };
+            self.complaints.push(format!("{who} has ended with code {code}"));
         } else {
-            self.complaints.extend(self.left.map(without_finalize));
+            self.complaints.extend(self.left.map(|rank| self.ended_early(rank)));
         }
         End::Launcher(code)
     }
@@ -564,7 +579,7 @@ impl<T: Carrier> Run<'_, T> {
         let count = |wanted| all.iter().filter(|(state, _)| *state == wanted).count();
         let first = all.iter().position(|(state, _)| matches!(state, State::Absent | State::Outside));
         let hint = match (self.left, first) {
-            (Some(rank), _) => without_finalize(rank),
+            (Some(rank), _) => self.ended_early(rank),
             (None, Some(rank)) => format!(
                 "rank {rank} {}",
                 match all[rank].1 {
@@ -587,9 +602,22 @@ impl<T: Carrier> Run<'_, T> {
         ));
         End::Standstill
     }
+
+    /// What is said of a rank that has ended too early.
+    fn ended_early(&self, rank: u32) -> String {
+        let without = if self.mpi { "MPI_Finalize" } else { "closing the provider" };
+        format!("rank {rank} has ended without {without}")
+    }
 }
 
-/// What is said of a rank that has ended too early.
-fn without_finalize(rank: u32) -> String {
-    format!("rank {rank} has ended without MPI_Finalize")
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_a_host_are_its_processes_in_their_order() {
+        let places =
+            of_processes(&[4, 0, 4, 4, 0]).into_iter().map(|program| (program.at.host, program.at.process));
+        assert_eq!(places.collect::<Vec<_>>(), [(4, 0), (0, 0), (4, 1), (4, 2), (0, 1)]);
+    }
 }

@@ -10,8 +10,8 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-/// Where launchers write a process's rank.
-const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+/// Where launchers write a process's rank; the first is ours ([`crate::sim::each`]).
+const RANKS: [&str; 5] = [RANK_VARIABLE, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 
 /// What else keeps MPIs from going past the fabric: to them all ranks are on one host. `osc/sm` and `coll/sm` are Open MPI's ways through
 /// shared memory; MPICH and Intel MPI have a switch for all of theirs.

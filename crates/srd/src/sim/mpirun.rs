@@ -8,6 +8,7 @@ use crate::sim::recording::{Cables, command_line};
 use crate::sim::rivals::Rival;
 use crate::sim::room::Room;
 use anyhow::{Context, bail};
+use clap::builder::Resettable;
 use srd_lab::{Mpi, MpiJob, Transport};
 use srd_sim::input::Scenario;
 use srd_sim::record::{self, RanksRecorder, RanksRecording, RanksRun};
@@ -28,6 +29,7 @@ Examples:
   srd sim mpirun -n 2 --fabric scenarios/fabrics/leaf-spine-64.toml -- ./ping_pong
   srd sim mpirun -n 16 --fabric fabric.toml --compute measured -- lmp -in in.lj
   srd sim mpirun -n 16 --fabric fabric.toml --transport srd,tcp,roce,nscc -- ./program
+  srd sim mpirun -n 64 --per-host 8 --fabric fabric.toml -- ./program
   srd sim mpirun -n 4 --fabric fabric.toml --place 0,4,8,12 --mpi mpich --json outcome.json -- ./program
 
 The program sees the simulation's time; what it computes takes none unless --compute says so. docs/VIRTUAL.md.
@@ -37,11 +39,20 @@ Exit code: 0 if the program ended well, that of the MPI's launcher otherwise; 12
 
 /// Arguments of `srd sim mpirun`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("n", |n| n.required(true).default_value(Resettable::Reset).help("Ranks")))]
+pub struct OfMpi {
+    #[command(flatten)]
+    common: Args,
+    #[command(flatten)]
+    stack: mpi::Choice,
+}
+
+/// Those that other programs have, too.
+#[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// Ranks
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    n: u32,
+    /// Processes of each command
+    #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub n: u32,
     /// The fabric: a scenario's file, without traffic (docs/SCENARIOS.md)
     #[arg(long, value_name = "FILE")]
     fabric: PathBuf,
@@ -51,8 +62,11 @@ pub struct Args {
     /// Run it over each of these, one after the other, in the same fabric [default: what the file says]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum)]
     transport: Vec<Rival>,
-    /// Hosts of the ranks, as in 0,4,8 [default: the first ones]
-    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    /// Ranks of each host: the first K are on the first host, and so on
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
+    per_host: u32,
+    /// Hosts of the ranks, as in 0,4,8; 0,0,1,1 has two ranks on each of two [default: the first ones]
+    #[arg(long, value_name = "HOST", value_delimiter = ',', conflicts_with = "per_host")]
     place: Vec<u32>,
     /// What computing costs: zero; fixed:US, so many microseconds for each call of the provider; measured, the thread's processor time;
     /// measured:SCALE, that times SCALE; recorded:FILE, before each call of MPI what was measured then, from a calls.csv of --out
@@ -62,8 +76,6 @@ pub struct Args {
     /// Intel MPI
     #[arg(long)]
     rdtsc: bool,
-    #[command(flatten)]
-    stack: mpi::Choice,
     /// Write the outcome as JSON into this file: standard output is the program's
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -78,7 +90,7 @@ pub struct Args {
     trace: bool,
     /// The program and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
 /// What computing costs.
@@ -113,16 +125,19 @@ impl FromStr for Cost {
 /// Code of a run that came to the end that its scenario names, as timeout(1) has it.
 const OUT_OF_TIME: u8 = 124;
 
-/// The MPI's launcher, with the program.
-struct Started {
-    job: MpiJob,
+/// What starts the processes, each by way of these words in front of its command.
+pub type Starter<'a> = &'a dyn Fn(&[OsString], &Room) -> anyhow::Result<Command>;
+
+/// The launcher, with the program.
+struct Started<'a> {
+    starter: Starter<'a>,
     srd: PathBuf,
     room: Room,
     child: Option<Child>,
     stop: Arc<AtomicBool>,
 }
 
-impl Launcher for Started {
+impl Launcher for Started<'_> {
     fn start(&mut self, world: &Path) -> io::Result<()> {
         let words = [
             self.srd.as_os_str(),
@@ -132,10 +147,7 @@ impl Launcher for Started {
             world.as_os_str(),
             "--".as_ref(),
         ];
-        let launcher = self
-            .job
-            .command_here(&words.map(OsString::from), self.room.path(), &self.room.agent())
-            .map_err(io::Error::other)?;
+        let launcher = (self.starter)(&words.map(OsString::from), &self.room).map_err(io::Error::other)?;
         let mut guard = Command::new(&self.srd);
         guard.args(["sim", "guard", "--simulator", &std::process::id().to_string(), "--directory"]);
         guard.arg(self.room.path()).arg("--").arg(launcher.get_program()).args(launcher.get_args());
@@ -189,7 +201,42 @@ impl Args {
 }
 
 /// Runs it.
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub fn run(of_mpi: &OfMpi) -> anyhow::Result<ExitCode> {
+    let OfMpi { common: args, stack } = of_mpi;
+    let srd = std::env::current_exe().context("the path of this program is unknown")?;
+    let job = MpiJob {
+        mpi: stack.mpi(),
+        prefix: stack.prefix(&srd)?,
+        transport: Transport::Srd,
+        ranks: args.n as usize,
+        hosts: Vec::new(),
+        options: stack.options.clone(),
+        program: args.command.clone(),
+    };
+    let check = || {
+        job.launcher()?;
+        job.check_program()?;
+        Ok(())
+    };
+    let starter =
+        |words: &[OsString], room: &Room| Ok(job.command_here(words, room.path(), &room.agent())?);
+    let covers_counter = args.rdtsc || stack.mpi() == Mpi::Intel;
+    simulate(args, Manner { covers_counter, mpi: true, ..Manner::default() }, &check, &starter)
+}
+
+/// The same for so many processes of no MPI.
+pub fn run_without_mpi(args: &Args, n: u32, starter: Starter<'_>) -> anyhow::Result<ExitCode> {
+    let args = Args { n, ..args.clone() };
+    let manner = Manner { covers_counter: args.rdtsc, ..Manner::default() };
+    simulate(&args, manner, &|| Ok(()), starter)
+}
+
+fn simulate(
+    args: &Args,
+    manner: Manner,
+    check: &dyn Fn() -> anyhow::Result<()>,
+    starter: Starter<'_>,
+) -> anyhow::Result<ExitCode> {
     let srd = std::env::current_exe().context("the path of this program is unknown")?;
     Libraries::Provider.locate()?;
     Libraries::Clock.locate()?;
@@ -204,15 +251,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     // All of them, before anything runs.
     let scenarios = over.iter().map(|over| scenario(args, *over)).collect::<anyhow::Result<Vec<_>>>()?;
-    let job = MpiJob {
-        mpi: args.stack.mpi(),
-        prefix: args.stack.prefix(&srd)?,
-        transport: Transport::Srd,
-        ranks: args.n as usize,
-        hosts: Vec::new(),
-        options: args.stack.options.clone(),
-        program: args.command.clone(),
-    };
     scenarios.iter().try_for_each(|scenario| args.cables.check(scenario))?;
     let only_srd = args.trace || !args.cables.pcap.is_empty();
     if only_srd && scenarios.iter().any(|scenario| !scenario.settings.ranks_speak_srd()) {
@@ -224,15 +262,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Cost::Now(compute) => (*compute, Vec::new()),
         Cost::Recorded(file) => (Compute::default(), record::read_calls(file, args.n)?),
     };
-    job.launcher()?;
-    job.check_program()?;
+    let manner = Manner { compute, keeps_calls: args.out.is_some(), ..manner };
+    check()?;
     let json = args.json.as_deref().map(open).transpose()?;
     // Whatever its launcher leaves behind is this process's to end.
     nix::sys::prctl::set_child_subreaper(true).context("cannot become the parent of orphans")?;
     let room = Room::make().context("cannot make a directory for this run")?;
-    let mut started = Started { job, srd, room, child: None, stop: guard::end_on_signal()? };
-    let covers_counter = args.rdtsc || args.stack.mpi() == Mpi::Intel;
-    let manner = Manner { compute, covers_counter, keeps_calls: args.out.is_some() };
+    let mut started = Started { starter, srd, room, child: None, stop: guard::end_on_signal()? };
     let recorders = over.iter().map(|over| args.recorder(*over)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut runs = Vec::new();
     for ((over, scenario), mut recorder) in over.into_iter().zip(&scenarios).zip(recorders) {
@@ -335,7 +371,7 @@ fn answer(run: &Run) -> anyhow::Result<serde_json::Value> {
 fn scenario(args: &Args, over: Option<Rival>) -> anyhow::Result<Scenario> {
     let name = args.fabric.display().to_string();
     let hosts: Vec<u32> = match args.place.is_empty() {
-        true => (0..args.n).collect(),
+        true => (0..args.n).map(|rank| rank / args.per_host).collect(),
         false => args.place.clone(),
     };
     if hosts.len() != args.n as usize {
@@ -347,14 +383,10 @@ fn scenario(args: &Args, over: Option<Rival>) -> anyhow::Result<Scenario> {
     let most = scenario.topology.hosts;
     if let Some(host) = hosts.iter().find(|host| **host >= most) {
         bail!(
-            "{name} has {most} hosts, h0 to h{}, and a rank is to run on h{host}: take a larger fabric, or fewer ranks",
+            "{name} has {most} hosts, h0 to h{}, and a rank is to run on h{host}: take a larger fabric, fewer ranks, or more of them on a host \
+             (--per-host)",
             most - 1
         );
-    }
-    let mut sorted = hosts.clone();
-    sorted.sort_unstable();
-    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        bail!("--place names h{} twice: a host has one rank so far", twice[0]);
     }
     for note in &scenario.notes {
         eprintln!("srd: {note}");

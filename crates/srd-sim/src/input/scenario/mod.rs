@@ -121,7 +121,11 @@ impl Scenario {
             }
         }
         let directory = path.parent().unwrap_or(Path::new(""));
-        Scenario::read(&text, &file, directory, sets, Some(programs), Ps::NEVER)
+        // As on any host, unless the file says otherwise.
+        let share = !Section::of(&document, "host")?.has("shared_memory");
+        let own = share.then(|| "host.shared_memory=true".to_string());
+        let sets: Vec<String> = sets.iter().cloned().chain(own).collect();
+        Scenario::read(&text, &file, directory, &sets, Some(programs), Ps::NEVER)
     }
 
     fn read(

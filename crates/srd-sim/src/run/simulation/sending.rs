@@ -42,8 +42,8 @@ impl<T: Kind> Simulation<'_, T> {
 
     /// Carries what a program has for others of its host. It need not wait for the network card to go on.
     pub(super) fn carry_near(&mut self, number: u32) {
-        while let Some(near) = self.processes[number as usize].transport.poll_near() {
-            let to = self.ranks[near.to as usize];
+        while let Some((rank, near)) = self.processes[number as usize].transport.poll_near() {
+            let to = self.ranks[rank as usize];
             self.processes[to as usize].transport.receive_near(near);
             self.set_program_alarm(to);
         }
