@@ -62,8 +62,6 @@ pub struct RankProcess {
     memory: Option<Memory>,
     /// Where it sits.
     pub seat: RankSeat,
-    /// Others of its host send by the card, too.
-    shares_card: bool,
     /// What the card has not sent yet, and since when it has it.
     outbox: VecDeque<(Time, Outgoing<Datagram>)>,
     /// Classes that are paused, a bit each.
@@ -80,7 +78,7 @@ fn count(counts: &mut Counts, bytes: &[u8]) {
     }
 }
 
-/// A card that others use, too, writes into a packet when it leaves, so that its wait for theirs is none of the network's: `wait` was so long.
+/// The card writes into a packet when it leaves, so that its wait for others there is none of the network's: `wait` was so long.
 fn stamp(bytes: &mut Box<[u8]>, now: Time, wait: Nanos) {
     let whole = bytes.clone();
     let Ok(mut packet) = codec::decode(&whole) else { return };
@@ -149,7 +147,6 @@ impl Process for RankProcess {
                 outgoing: VecDeque::new(),
             }),
             seat: RankSeat::new(place_of(&birth)),
-            shares_card: false,
             outbox: VecDeque::new(),
             paused: 0,
             counts: Counts::default(),
@@ -180,9 +177,7 @@ impl Transport for RankProcess {
 
     fn meet(&mut self, ranks: &[(u32, u16)]) {
         let here = (0..).zip(ranks).filter(|(_, (host, _))| *host == self.host);
-        let sharers = here.clone().count();
-        self.shares_card = sharers > 1;
-        self.seat.set_sharers(sharers);
+        self.seat.set_sharers(here.clone().count());
         if let Some(memory) = &mut self.memory {
             memory.ranks = here.map(|(rank, (_, number))| (*number, rank)).collect();
         }
@@ -205,7 +200,7 @@ impl Transport for RankProcess {
             return None;
         }
         let (since, mut outgoing) = self.outbox.pop_front()?;
-        if self.shares_card && since < now {
+        if since < now {
             stamp(&mut outgoing.content.bytes, now, now.since(since));
         }
         self.seat.set_backlog(self.outbox.len() as u32);

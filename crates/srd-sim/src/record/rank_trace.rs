@@ -14,14 +14,20 @@ use std::io;
 use std::sync::Arc;
 
 /// A message that is not at its end.
+#[derive(Default)]
 struct Message {
-    flow: u32,
     bytes: u64,
-    /// Bytes that have arrived, and that the sender knows of.
+    /// Bytes that have left, that have arrived, and that the sender knows of.
+    left: u64,
     came: u64,
     acked: u64,
-    /// Of each packet, its payload and whether it has arrived.
-    packets: HashMap<u32, (u32, bool)>,
+}
+
+/// A packet: of which flow, how much, and whether it has arrived.
+struct Known {
+    flow: u32,
+    payload: u32,
+    came: bool,
 }
 
 /// See the module.
@@ -29,17 +35,26 @@ pub(super) struct RankTrace {
     trace: Trace,
     names: Arc<NameIndex>,
     topology: Topology,
-    /// By sending and receiving process, and what the sender calls it.
-    messages: HashMap<(u32, u32, u32), Message>,
-    /// What that is, by flow.
-    keys: HashMap<u32, (u32, u32, u32)>,
+    /// By sending and receiving process, and what the sender calls it: the flow of a message of which not all has left. It calls others so later.
+    leaving: HashMap<(u32, u32, u32), u32>,
+    messages: HashMap<u32, Message>,
+    /// By sending and receiving process, and sequence number.
+    packets: HashMap<(u32, u32, u32), Known>,
     /// All messages so far, by flow. Their ends are processes.
     sent: Vec<Sent>,
 }
 
 impl RankTrace {
     pub(super) fn new(trace: Trace, names: Arc<NameIndex>, topology: Topology) -> RankTrace {
-        RankTrace { trace, names, topology, messages: HashMap::new(), keys: HashMap::new(), sent: Vec::new() }
+        RankTrace {
+            trace,
+            names,
+            topology,
+            leaving: HashMap::new(),
+            messages: HashMap::new(),
+            packets: HashMap::new(),
+            sent: Vec::new(),
+        }
     }
 
     /// A frame on a port.
@@ -55,11 +70,10 @@ impl RankTrace {
         let Ok(packet) = codec::decode(&seen.bytes) else { return };
         let traced = match &packet.body {
             Body::Data(data) => {
-                // A first copy that comes to a switch after all is of a message that may be at its end.
-                if self.names.host_at(port).is_some() && data.tx_count == 0 {
-                    self.begin(now, (from, to, data.msg.0), data.len);
+                if self.names.host_at(port).is_some() {
+                    self.leaves(now, from, to, data);
                 }
-                self.traced((from, to, data.msg.0), seen.ports.0, data)
+                self.traced(from, to, seen.ports.0, data)
             }
             _ => None,
         };
@@ -71,45 +85,52 @@ impl RankTrace {
         let cable = &self.topology.cables[port.cable() as usize];
         let arrived = at + self.names.time_on(port, head.bytes) + cable.delay;
         if let Some(packet) = traced {
-            self.arrived(arrived, &packet);
+            self.arrived(arrived, (from, to, packet.data.psn), &packet);
         }
         if let Some(ack) = &packet.ack {
             self.acknowledged(arrived, to, from, ack);
         }
     }
 
-    /// A message begins, unless it has.
-    fn begin(&mut self, now: Ps, key: (u32, u32, u32), bytes: u32) {
-        if self.messages.contains_key(&key) {
+    /// A packet comes to its host's port: if that is new, so may its message be.
+    fn leaves(&mut self, now: Ps, from: u32, to: u32, data: &Data<&[u8]>) {
+        let (packet, name) = ((from, to, data.psn.0), (from, to, data.msg.0));
+        if self.packets.contains_key(&packet) {
             return;
         }
-        let (flow, bytes) = (self.sent.len() as u32, u64::from(bytes));
-        self.sent.push(Sent { from: key.0, to: key.1, bytes, began: now, came: None });
-        self.trace.take_in(flow, (key.0, key.1), bytes);
-        self.trace.flow_started(now.time(), flow);
-        self.keys.insert(flow, key);
-        self.messages.insert(key, Message { flow, bytes, came: 0, acked: 0, packets: HashMap::new() });
+        let flow = self.leaving.get(&name).copied().unwrap_or_else(|| {
+            let (flow, bytes) = (self.sent.len() as u32, u64::from(data.len));
+            self.sent.push(Sent { from, to, bytes, began: now, came: None });
+            self.trace.take_in(flow, (from, to), bytes);
+            self.trace.flow_started(now.time(), flow);
+            self.messages.insert(flow, Message { bytes, ..Message::default() });
+            self.leaving.insert(name, flow);
+            flow
+        });
+        let payload = data.payload.len() as u32;
+        self.packets.insert(packet, Known { flow, payload, came: false });
+        if let Some(message) = self.messages.get_mut(&flow) {
+            message.left += u64::from(payload);
+            if message.left >= message.bytes {
+                self.leaving.remove(&name);
+            }
+        }
     }
 
-    /// Which message a packet is of, if that is not at its end.
-    fn traced(&mut self, key: (u32, u32, u32), source_port: u16, data: &Data<&[u8]>) -> Option<TracedPacket> {
-        let message = self.messages.get_mut(&key)?;
-        let payload = data.payload.len() as u32;
-        message.packets.entry(data.psn.0).or_insert((payload, false));
-        let (flow, tx, path) = (message.flow, data.tx_count, data.path.0 as u16);
+    /// Which message a packet is of.
+    fn traced(&self, from: u32, to: u32, source_port: u16, data: &Data<&[u8]>) -> Option<TracedPacket> {
+        let Known { flow, payload, .. } = *self.packets.get(&(from, to, data.psn.0))?;
+        let (tx, path) = (data.tx_count, data.path.0 as u16);
         let data = DataPacket { connection: 0, psn: data.psn.0, inbox: flow, payload, path };
         Some(TracedPacket { flow, tx, source_port, data })
     }
 
-    fn arrived(&mut self, at: Ps, packet: &TracedPacket) {
+    fn arrived(&mut self, at: Ps, name: (u32, u32, u32), packet: &TracedPacket) {
         self.trace.arrived(at, at, packet.flow, packet.data.psn, packet.tx);
-        let message = self.keys.get(&packet.flow).and_then(|key| self.messages.get_mut(key));
-        let Some(message) = message else { return };
-        let Some((payload, came)) = message.packets.get_mut(&packet.data.psn) else { return };
-        if std::mem::replace(came, true) {
-            return;
-        }
-        message.came += u64::from(*payload);
+        let Some(known) = self.packets.get_mut(&name).filter(|known| !known.came) else { return };
+        known.came = true;
+        let Some(message) = self.messages.get_mut(&packet.flow) else { return };
+        message.came += u64::from(known.payload);
         if message.came >= message.bytes {
             self.trace.flow_received(at, packet.flow);
             self.sent[packet.flow as usize].came = Some(at);
@@ -118,13 +139,12 @@ impl RankTrace {
 
     fn acknowledged(&mut self, at: Ps, sender: u32, receiver: u32, ack: &Ack) {
         for (psn, flow) in self.trace.acknowledged(at, sender, receiver, 0, |psn| covers(ack, Psn(psn))) {
-            let Some(key) = self.keys.get(&flow) else { continue };
-            let Some(message) = self.messages.get_mut(key) else { continue };
-            message.acked += message.packets.get(&psn).map_or(0, |(payload, _)| u64::from(*payload));
+            let Some(message) = self.messages.get_mut(&flow) else { continue };
+            let payload = self.packets.get(&(sender, receiver, psn)).map_or(0, |known| known.payload);
+            message.acked += u64::from(payload);
             if message.acked >= message.bytes {
                 self.trace.flow_sent(at, flow);
-                self.messages.remove(key);
-                self.keys.remove(&flow);
+                self.messages.remove(&flow);
             }
         }
     }
