@@ -11,10 +11,10 @@ use crate::process::{self, channel};
 use crate::thread;
 use libc::{c_int, c_void};
 use srd_virtual::calls::{Call, FORMS, kind_of};
-use srd_virtual::layout::{Channel, Phase};
+use srd_virtual::layout::{Channel, Phase, SLOTS};
 use std::cell::Cell;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Most arguments of a function: `MPI_Rget_accumulate` has thirteen.
 const WORDS: usize = 13;
@@ -27,9 +27,10 @@ type TypeSize = unsafe extern "C-unwind" fn(usize, *mut c_int) -> c_int;
 thread_local! {
     /// What it had computed when its last call returned that was no poll.
     static COMPUTED: Cell<u64> = const { Cell::new(0) };
-    /// Where it is in what it repeats.
-    static REPEATED: Cell<usize> = const { Cell::new(0) };
 }
+
+/// Where the threads of each slot are in what they repeat.
+static REPEATED: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
 
 /// An argument that is a number.
 fn number(words: &Words, at: u8) -> c_int {
@@ -39,8 +40,9 @@ fn number(words: &Words, at: u8) -> c_int {
 /// MPICH's `MPI_DATATYPE_NULL`.
 const NO_TYPE: u32 = 0x0c00_0000;
 
-/// `MPI_IN_PLACE` of Open MPI and of MPICH: what a count beside it says is of no meaning.
+/// `MPI_IN_PLACE` of Open MPI and of MPICH: what a count of what is sent says beside it, the second argument, is of no meaning.
 const IN_PLACE: [usize; 2] = [1, usize::MAX];
+const SENT: u8 = 1;
 
 /// A function of MPI's that is looked for once.
 struct Found(AtomicPtr<c_void>);
@@ -61,14 +63,16 @@ impl Found {
 }
 
 /// Bytes of a buffer of so many elements of a type.
-fn bytes(words: &Words, count: u8, of: u8) -> u64 {
+fn bytes(words: &Words, count_of: u8, of: u8) -> u64 {
     static SIZE: Found = Found::new();
     static NULL: Found = Found::new();
-    let Some(count) = u64::try_from(number(words, count)).ok().filter(|count| *count > 0) else { return 0 };
+    let Some(count) = u64::try_from(number(words, count_of)).ok().filter(|count| *count > 0) else {
+        return 0;
+    };
     let of = words[usize::from(of)];
     let no_type = of == NULL.get(c"ompi_mpi_datatype_null") as usize || of as u32 == NO_TYPE;
     let size = SIZE.get(c"PMPI_Type_size");
-    if size.is_null() || no_type || IN_PLACE.contains(&words[0]) {
+    if size.is_null() || no_type || count_of == SENT && IN_PLACE.contains(&words[0]) {
         return 0;
     }
     let mut element = 0;
@@ -78,24 +82,28 @@ fn bytes(words: &Words, count: u8, of: u8) -> u64 {
 }
 
 /// What the thread is to compute before this call, as in the run that it repeats.
-fn repeated(channel: &Channel, kind: u16) -> u64 {
+fn repeated(channel: &Channel, slot: usize, kind: u16) -> u64 {
     let Some(plan) = process::plan() else { return 0 };
-    let own = thread::number().map_or(0, |(_, at)| at as u16);
-    let at = REPEATED.get();
+    let at = REPEATED[slot].load(Ordering::Relaxed);
     let rest = plan.get(at..).unwrap_or_default();
-    let Some(next) = rest.iter().position(|call| call.thread == own) else {
-        let _ = channel.strayed.compare_exchange(0, at as u64 + 1, Ordering::AcqRel, Ordering::Acquire);
-        return 0;
-    };
-    let call = &rest[next];
-    if call.kind != kind {
-        let _ =
-            channel.strayed.compare_exchange(0, (at + next) as u64 + 1, Ordering::AcqRel, Ordering::Acquire);
-        REPEATED.set(usize::MAX);
-        return 0;
+    let next = rest.iter().position(|call| usize::from(call.thread) == slot).unwrap_or(rest.len());
+    match rest.get(next).filter(|call| call.kind == kind) {
+        Some(call) => {
+            REPEATED[slot].store(at + next + 1, Ordering::Relaxed);
+            call.before + call.within
+        }
+        None => {
+            let same = at.saturating_add(next) as u64;
+            let _ = channel.strayed.compare_exchange(
+                0,
+                same.saturating_add(1),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            REPEATED[slot].store(usize::MAX, Ordering::Relaxed);
+            0
+        }
     }
-    REPEATED.set(at + next + 1);
-    call.before + call.within
 }
 
 /// Makes a call, and notes it unless it is made by another one.
@@ -106,7 +114,7 @@ fn call(kind: u16, words: &Words, own: impl FnOnce() -> c_int) -> c_int {
     let result = match (noted.filter(|_| mpi::phase() == Phase::Running && !within), thread::number()) {
         (Some(channel), Some((_, at))) => {
             if channel.repeats != 0 && !form.polls {
-                thread::compute(repeated(channel, kind));
+                thread::compute(repeated(channel, at, kind));
             }
             let (began, computed) = thread::account_of();
             let result = own();
@@ -122,7 +130,7 @@ fn call(kind: u16, words: &Words, own: impl FnOnce() -> c_int) -> c_int {
             };
             if !form.polls {
                 noted.before = computed - COMPUTED.replace(computed_then).min(computed);
-                noted.within = computed_then - computed;
+                noted.within = computed_then.saturating_sub(computed);
             }
             process::note(channel, &noted);
             result
@@ -145,6 +153,8 @@ macro_rules! calls {
             calls!(@ $name, concat!("MPI_", stringify!($name)));
             calls!(@ $name, concat!("PMPI_", stringify!($name)));
         )*
+        // All that are noted, but for [`finalize`].
+        const _: () = assert!([$(stringify!($name)),*].len() + 1 == FORMS.len());
     };
     (@ $name:ident, $symbol:expr) => {
         const _: () = {
