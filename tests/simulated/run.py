@@ -318,6 +318,15 @@ def one_sided() -> None:
     expect(found.get("0", 1e9) < 1, f"a put of no bytes takes {found} us")
     expect(2.0 < found.get("8", 0) < 5.0, f"a put of 8 bytes takes {found} us")
     expect(output.count("All processes entering MPI_Finalize") == 2, output[-2000:])
+    # Open MPI would read what is on one machine with it by a copy.
+    program = (
+        "from mpi4py import MPI; c = MPI.COMM_WORLD; w = MPI.Win.Allocate(1 << 20, comm=c); b = bytearray(1 << 20)\n"
+        "memoryview(w)[:] = bytes([c.rank]) * (1 << 20); w.Fence(); t = MPI.Wtime()\n"
+        "if c.rank == 0: w.Lock(1); w.Get(b, 1); w.Unlock(1); print('took', 1e6 * (MPI.Wtime() - t)); assert set(b) == {1}\n"
+        "w.Fence(); w.Free()"
+    )
+    took = run(scenario("one_sided"), 2, str(PREFIX["ompi"] / "bin/python3"), "-c", program)
+    expect(80 < float(re.search(r"took ([0-9.]+)", took)[1]) < 150, took)
 
 
 def openmp() -> None:
@@ -467,6 +476,15 @@ def calls() -> None:
     expect(len(chains) == 3 and all(chains), told.stdout[:500])
     ports = {queue["port"] for call in json.loads(told.stdout)["calls"] for queue in call["slowest"]["queues"]}
     expect("leaf0->spine1" in ports, f"the slow uplink is not named: {ports}")
+    late = "import time; from mpi4py import MPI; c = MPI.COMM_WORLD; b = bytearray(1000); c.Barrier()\n"
+    late += "if c.rank == 1: time.sleep(5e-4); c.Send(b, 0)\nelif c.rank == 0: c.Recv(b, 1)"
+    options = ("--out", str(out), "--trace", "--place", "0,4")
+    run(fabric, 2, str(PREFIX["ompi"] / "bin/python3"), "-c", late, options=options)
+    told = subprocess.run([srd, "trace", "--json", out / "trace.jsonl"], check=True, capture_output=True, text=True)
+    slowest = json.loads(told.stdout)["calls"][0]
+    last = slowest["chain"][0]
+    expect((slowest["call"], last["from"], last["sender_in"]) == ("MPI_Recv", "rank 1", "MPI_Send"), str(slowest)[:500])
+    expect(last["began_us"] - slowest["began_us"] > 490, "the message of the rank that slept is not the last")
     ring = BUILT / "ring"
     subprocess.run(["mpifort.openmpi", "-O", "-o", ring, HERE / "ring.f90"], check=True)
     output = run(fabric, 4, str(ring), options=("--mpi", "debian", "--out", str(out)))

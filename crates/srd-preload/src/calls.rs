@@ -15,6 +15,7 @@ use srd_virtual::layout::{Channel, Phase, SLOTS};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most arguments of a function: `MPI_Rget_accumulate` has thirteen.
 const WORDS: usize = 13;
@@ -62,23 +63,21 @@ impl Found {
     }
 }
 
-/// Bytes of a buffer of so many elements of a type.
-fn bytes(words: &Words, count_of: u8, of: u8) -> u64 {
+/// Bytes of a buffer of so many elements of a type; `None` if these say nothing.
+fn bytes(words: &Words, count_of: u8, of: u8) -> Option<u64> {
     static SIZE: Found = Found::new();
     static NULL: Found = Found::new();
-    let Some(count) = u64::try_from(number(words, count_of)).ok().filter(|count| *count > 0) else {
-        return 0;
-    };
+    let count = u64::try_from(number(words, count_of)).ok().filter(|count| *count > 0)?;
     let of = words[usize::from(of)];
     let no_type = of == NULL.get(c"ompi_mpi_datatype_null") as usize || of as u32 == NO_TYPE;
     let size = SIZE.get(c"PMPI_Type_size");
     if size.is_null() || no_type || count_of == SENT && IN_PLACE.contains(&words[0]) {
-        return 0;
+        return None;
     }
     let mut element = 0;
     // SAFETY: the function of that name takes this. What it does with a type that is none, it does with the call, too.
     unsafe { std::mem::transmute::<*mut c_void, TypeSize>(size)(of, &mut element) };
-    count * u64::try_from(element).unwrap_or(0)
+    u64::try_from(element).ok().map(|element| count * element)
 }
 
 /// What the thread is to compute before this call, as in the run that it repeats.
@@ -117,13 +116,17 @@ fn call(kind: u16, words: &Words, own: impl FnOnce() -> c_int) -> c_int {
                 thread::compute(repeated(channel, at, kind));
             }
             let (began, computed) = thread::account_of();
-            let result = own();
+            let result = make(kind, words, own);
             let (ended, computed_then) = thread::account_of();
             let mut noted = Call {
                 kind,
                 thread: at as u16,
                 peer: form.peer.map_or(0, |at| (number(words, at).wrapping_add(1)).max(0) as u32),
-                bytes: form.data.map_or(0, |(count, of)| bytes(words, count, of)),
+                bytes: [form.data, form.received]
+                    .into_iter()
+                    .flatten()
+                    .find_map(|(count, of)| bytes(words, count, of))
+                    .unwrap_or(0),
                 began,
                 ended,
                 ..Call::default()
@@ -135,10 +138,83 @@ fn call(kind: u16, words: &Words, own: impl FnOnce() -> c_int) -> c_int {
             process::note(channel, &noted);
             result
         }
-        _ => own(),
+        _ => make(kind, words, own),
     };
     thread::end_call(within);
     result
+}
+
+type Allocate = unsafe extern "C-unwind" fn(usize, usize, *mut *mut c_void) -> c_int;
+type Create = unsafe extern "C-unwind" fn(*mut c_void, usize, usize, usize, usize, usize) -> c_int;
+type Release = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
+
+/// Windows whose memory was allocated here, and that memory.
+static ALLOCATED: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+
+fn allocated() -> MutexGuard<'static, Vec<(usize, usize)>> {
+    ALLOCATED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Open MPI has ranks of one machine share the memory of `MPI_Win_allocate`, and to it all are on one, whatever it is told: what it allocates is allocated
+/// and made a window in two steps, as programs may. `None`: it is another MPI, or has no such functions.
+fn allocate_apart(words: &Words) -> Option<c_int> {
+    static ALLOCATE: Found = Found::new();
+    static CREATE: Found = Found::new();
+    let (own, create) = (ALLOCATE.get(c"PMPI_Alloc_mem"), CREATE.get(c"PMPI_Win_create"));
+    if !is_open_mpi() || own.is_null() || create.is_null() || channel().is_none() {
+        return None;
+    }
+    let [size, unit, info, communicator, base, window, ..] = *words;
+    let base = base as *mut *mut c_void;
+    // SAFETY: the functions of those names take this, and the caller of `MPI_Win_allocate` has given where to write the address and the window.
+    unsafe {
+        let failed = std::mem::transmute::<*mut c_void, Allocate>(own)(size, info, base);
+        if failed != 0 {
+            return Some(failed);
+        }
+        let create = std::mem::transmute::<*mut c_void, Create>(create);
+        let result = create(*base, size, unit, info, communicator, window);
+        if result == 0 {
+            allocated().push((*(window as *const usize), *base as usize));
+        }
+        Some(result)
+    }
+}
+
+/// Whether the process's MPI is Open MPI.
+fn is_open_mpi() -> bool {
+    static NULL: Found = Found::new();
+    !NULL.get(c"ompi_mpi_datatype_null").is_null()
+}
+
+/// Releases what was allocated for a window, once that has gone.
+fn release(window: usize) {
+    static RELEASE: Found = Found::new();
+    let mut allocated = allocated();
+    let Some(at) = allocated.iter().position(|(of, _)| *of == window) else { return };
+    let (_, base) = allocated.swap_remove(at);
+    let own = RELEASE.get(c"PMPI_Free_mem");
+    if !own.is_null() {
+        // SAFETY: the function of that name takes what the other one has given.
+        unsafe { std::mem::transmute::<*mut c_void, Release>(own)(base as *mut c_void) };
+    }
+}
+
+/// Calls MPI's own function, but for those that must not do what they would do on one machine.
+fn make(kind: u16, words: &Words, own: impl FnOnce() -> c_int) -> c_int {
+    const ALLOCATE: u16 = kind_of("MPI_Win_allocate");
+    const FREE: u16 = kind_of("MPI_Win_free");
+    match kind {
+        ALLOCATE => allocate_apart(words).unwrap_or_else(own),
+        FREE => {
+            // SAFETY: the caller gives the address of a window.
+            let window = unsafe { (words[0] as *const usize).as_ref() }.copied().filter(|_| is_open_mpi());
+            let result = own();
+            window.filter(|_| result == 0).into_iter().for_each(release);
+            result
+        }
+        _ => own(),
+    }
 }
 
 /// What [`finalize`] has called is at its beginning.

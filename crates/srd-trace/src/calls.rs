@@ -6,6 +6,10 @@ use crate::reading::{Call, Copy, Flow, Packet, TraceFile};
 use serde::Serialize;
 use std::collections::HashMap;
 
+/// Processes see the time in whole nanoseconds, those that are over, and packets come when they come: by so much, in microseconds, a call seems to have
+/// ended before what it waited for had come.
+const MOMENT: f64 = 0.001;
+
 /// Most messages of a chain.
 const MOST: usize = 16;
 
@@ -22,7 +26,7 @@ pub struct CallReport {
     pub began_us: f64,
     /// How long it took.
     pub took_us: f64,
-    /// The median of all calls of this function with so many bytes.
+    /// The median of all calls of this function with so many bytes; 0 if there was no other.
     pub usual_us: f64,
     /// The last message that came in it; before that the last that came to the sender of that one, and so on, as far as they began after the call: the
     /// last comes first. If none came, the last that the rank then knew to have come.
@@ -90,7 +94,8 @@ impl TraceFile {
         let flows = || self.numbers().filter_map(|number| self.flow(number));
         let came = |to: &str, until: f64| {
             let within = |flow: &&Flow| {
-                flow.dst == to && flow.received.is_some_and(|at| (call.began..=until).contains(&at))
+                flow.dst == to
+                    && flow.received.is_some_and(|at| at - MOMENT >= call.began && at - MOMENT <= until)
             };
             flows()
                 .filter(within)
@@ -140,9 +145,10 @@ fn took(flow: &Flow) -> f64 {
     flow.received.map_or(0.0, |at| at - flow.started)
 }
 
+/// 0 of one alone.
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    if times.len() > 1 { times[times.len() / 2] } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -166,6 +172,8 @@ mod tests {
             r#"{"event":"flow_received","t_us":61,"flow":1}"#.into(),
             r#"{"event":"flow_started","t_us":16,"flow":2,"src":"h2.0","dst":"h1.0","bytes":8}"#.into(),
             r#"{"event":"flow_received","t_us":49,"flow":2}"#.into(),
+            r#"{"event":"flow_started","t_us":51.5,"flow":3,"src":"h3.0","dst":"h0.0","bytes":8}"#.into(),
+            r#"{"event":"flow_received","t_us":53.0004,"flow":3}"#.into(),
             call(0, 10.0, 53.0),
             call(0, 60.0, 62.0),
             call(0, 63.0, 65.0),
@@ -175,6 +183,11 @@ mod tests {
         let slowest = read(&lines).unwrap().slowest_calls(1);
         let [slow] = &slowest[..] else { panic!("{slowest:?}") };
         assert_eq!((slow.rank, slow.took_us, slow.usual_us), (0, 43.0, 31.0));
+        let flows: Vec<u32> = slow.chain.iter().map(|link| link.flow).collect();
+        assert_eq!(flows, [3], "it came within the nanosecond in which the call was over");
+        let without: Vec<&str> = lines.iter().copied().filter(|line| !line.contains("\"flow\":3")).collect();
+        let slowest = read(&without).unwrap().slowest_calls(1);
+        let slow = &slowest[0];
         let flows: Vec<u32> = slow.chain.iter().map(|link| link.flow).collect();
         assert_eq!(flows, [0, 2], "the sender had waited for another message");
         let (last, before) = (&slow.chain[0], &slow.chain[1]);

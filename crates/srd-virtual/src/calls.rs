@@ -33,6 +33,8 @@ pub struct Form {
     pub name: &'static str,
     /// Which argument is a count, and of what type another says so.
     pub data: Option<(u8, u8)>,
+    /// The same of what it receives, where the sender says nothing of what it sends (in place, or it is not the root).
+    pub received: Option<(u8, u8)>,
     /// Which is the other rank, or the root.
     pub peer: Option<u8>,
     /// It may be over without anything having happened.
@@ -42,7 +44,7 @@ pub struct Form {
 }
 
 const fn form(name: &'static str) -> Form {
-    Form { name, data: None, peer: None, glances: false, polls: false }
+    Form { name, data: None, received: None, peer: None, glances: false, polls: false }
 }
 
 const fn glance(name: &'static str) -> Form {
@@ -61,6 +63,11 @@ const fn data(name: &'static str, count: u8, of: u8) -> Form {
 /// The same, to or from a rank.
 const fn peer(name: &'static str, count: u8, of: u8, peer: u8) -> Form {
     Form { peer: Some(peer), ..data(name, count, of) }
+}
+
+/// A collective function of a buffer to send and one to receive, in the usual order, and perhaps a root.
+const fn both(name: &'static str, root: Option<u8>) -> Form {
+    Form { received: Some((4, 5)), peer: root, ..data(name, 1, 2) }
 }
 
 /// The functions that are noted: those that may wait for others. All are of MPI 3, which all MPIs have: a program that finds the name of one believes
@@ -97,13 +104,13 @@ pub const FORMS: &[Form] = &[
     poll("MPI_Testsome"),
     form("MPI_Barrier"),
     peer("MPI_Bcast", 1, 2, 3),
-    peer("MPI_Gather", 1, 2, 6),
+    both("MPI_Gather", Some(6)),
     peer("MPI_Gatherv", 1, 2, 7),
-    peer("MPI_Scatter", 1, 2, 6),
+    both("MPI_Scatter", Some(6)),
     form("MPI_Scatterv"),
-    data("MPI_Allgather", 1, 2),
+    both("MPI_Allgather", None),
     data("MPI_Allgatherv", 1, 2),
-    data("MPI_Alltoall", 1, 2),
+    both("MPI_Alltoall", None),
     form("MPI_Alltoallv"),
     form("MPI_Alltoallw"),
     peer("MPI_Reduce", 2, 3, 5),
@@ -117,11 +124,11 @@ pub const FORMS: &[Form] = &[
     form("MPI_Neighbor_alltoallv"),
     form("MPI_Ibarrier"),
     peer("MPI_Ibcast", 1, 2, 3),
-    peer("MPI_Igather", 1, 2, 6),
-    peer("MPI_Iscatter", 1, 2, 6),
-    data("MPI_Iallgather", 1, 2),
+    both("MPI_Igather", Some(6)),
+    both("MPI_Iscatter", Some(6)),
+    both("MPI_Iallgather", None),
     data("MPI_Iallgatherv", 1, 2),
-    data("MPI_Ialltoall", 1, 2),
+    both("MPI_Ialltoall", None),
     form("MPI_Ialltoallv"),
     peer("MPI_Ireduce", 2, 3, 5),
     data("MPI_Iallreduce", 2, 3),

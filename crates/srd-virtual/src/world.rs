@@ -80,7 +80,14 @@ impl World {
             }
             let calls =
                 if manner.keeps_calls { map_calls(&world.file, all, number)? } else { ptr::null_mut() };
-            Ok(Seat { channel, calls, state: State::Absent, spins: Cell::new(false), alive_at: None })
+            Ok(Seat {
+                channel,
+                calls,
+                state: State::Absent,
+                spins: Cell::new(false),
+                by_itself: false,
+                alive_at: None,
+            })
         });
         let seats = seats.collect::<io::Result<_>>()?;
         Ok((world, seats))
@@ -166,6 +173,8 @@ pub struct Seat {
     state: State,
     /// A thread has spun while others polled.
     spins: Cell<bool>,
+    /// Who had the last turn did not poll before.
+    by_itself: bool,
     /// When it was last seen whether the process lives.
     alive_at: Option<Instant>,
 }
@@ -195,6 +204,11 @@ impl Seat {
     /// From now on its threads have their turns on this processor.
     pub fn set_core(&self, core: u32) {
         self.channel.core.store(core + 1, Ordering::Release);
+    }
+
+    /// Whether the program goes on: who had the last turn did not poll before.
+    pub fn goes_on_by_itself(&self) -> bool {
+        self.by_itself
     }
 
     /// What the process is doing, as of the last look.
@@ -317,6 +331,12 @@ impl Seat {
         due.min().unwrap_or(NEVER)
     }
 
+    /// Whether a thread sleeps until a time, and polls for nothing.
+    pub fn awaits_a_time(&self) -> bool {
+        let sleeps = |kind| matches!(kind, Kind::Sleeper | Kind::Fellow);
+        self.state != State::Ended && self.parked().any(|(_, kind, until)| sleeps(kind) && until < NEVER)
+    }
+
     /// Who is to have the turn now: whoever asks for it, who receives packets or has to do what the transport wants, whose time has come.
     fn next(&self, now: u64, packets: bool) -> Option<usize> {
         let wants = self.parked().find(|(_, kind, _)| *kind == Kind::Want);
@@ -369,6 +389,7 @@ impl Seat {
         self.channel.crowded.store(0, Ordering::Release);
         self.channel.turn.store(1, Ordering::Release);
         let slot = &self.channel.slots()[number];
+        self.by_itself = !matches!(slot.waits_for().0, Kind::Poller | Kind::Card);
         slot.set_status(Status::Running);
         slot.word.store(1, Ordering::Release);
         futex::wake(&slot.word);

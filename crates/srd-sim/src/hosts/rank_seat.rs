@@ -53,8 +53,9 @@ pub struct Crowd {
     senders: BTreeMap<u32, u32>,
     /// Processes that never rest.
     restless: BTreeSet<u32>,
-    /// Turns that there have been, but for looks and those of programs at their end.
+    /// Turns that there have been, but for looks and those of programs at their end; and those of them whose threads had not polled.
     turns: u64,
+    own_turns: u64,
     /// Somebody has written to somebody who is not of the fabric.
     spoke: bool,
     /// Somebody wants an end.
@@ -83,6 +84,11 @@ impl Crowd {
     /// Turns that there have been, but for looks and those of programs at their end.
     pub fn turns(&self) -> u64 {
         self.turns
+    }
+
+    /// Those of them whose threads had not polled.
+    pub fn own_turns(&self) -> u64 {
+        self.own_turns
     }
 
     /// Whether somebody wants an end.
@@ -268,11 +274,6 @@ impl RankSeat {
         self.seat.as_ref().and_then(|(seat, _)| seat.strayed())
     }
 
-    /// Whether its program is in MPI's end, or behind that.
-    pub fn is_at_its_end(&self) -> bool {
-        self.phase == Phase::Ending
-    }
-
     /// Packets that came while the process took none, and found no room.
     pub fn dropped(&self) -> u64 {
         self.dropped
@@ -407,8 +408,11 @@ impl RankSeat {
         while turns < MOST_TURNS || !self.inbox.is_empty() {
             turns += 1;
             let had = self.turn(now, backlog, Seat::run);
-            if let Some((_, crowd)) = &self.seat {
-                crowd.borrow_mut().turns += u64::from(had && self.phase != Phase::Ending);
+            if let Some((seat, crowd)) = &self.seat {
+                let had = had && self.phase != Phase::Ending;
+                let mut crowd = crowd.borrow_mut();
+                crowd.turns += u64::from(had);
+                crowd.own_turns += u64::from(had && seat.goes_on_by_itself());
             }
             backlog = self.collect(backlog, collect);
             self.set_backlog(backlog);
@@ -452,6 +456,11 @@ impl RankSeat {
         if let Some((seat, _)) = &self.seat {
             seat.set_backlog(packets);
         }
+    }
+
+    /// Whether its program will go on at some time, whatever comes.
+    pub fn awaits_a_time(&self) -> bool {
+        self.seat.as_ref().is_some_and(|(seat, _)| seat.awaits_a_time()) && self.phase != Phase::Ending
     }
 
     /// When it wants a turn; [`Time::NEVER`] if it waits for packets only of which nobody knows when they come.

@@ -129,12 +129,14 @@ pub fn read_calls(file: &Path, ranks: u32) -> io::Result<Vec<Vec<Call>>> {
             ));
         };
         let nanos = |cell: &str| match cell.parse::<f64>() {
-            Ok(micros) if (0.0..1e15).contains(&micros) => Ok((micros * 1000.0).round() as u64),
+            Ok(micros) if (0.0..1e12).contains(&micros) => Ok((micros * 1000.0).round() as u64),
             _ => Err(wrong(number, format!("{} is no time", shown(cell)))),
         };
         let rank: usize = rank.parse().map_err(|_| wrong(number, format!("{} is no rank", shown(rank))))?;
         let Some(of_rank) = calls.get_mut(rank) else {
-            return Err(wrong(number, format!("rank {rank} was recorded, and there are {ranks} ranks now")));
+            let what =
+                format!("rank {rank} was recorded, and there are {ranks} ranks now: record with as many");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", file.display())));
         };
         let kind = *kinds.get(name).ok_or_else(|| wrong(number, format!("{} is no call", shown(name))))?;
         if FORMS[usize::from(kind)].polls {
@@ -150,10 +152,15 @@ pub fn read_calls(file: &Path, ranks: u32) -> io::Result<Vec<Vec<Call>>> {
             ..Call::default()
         });
     }
-    match calls.iter().position(Vec::is_empty) {
-        Some(rank) => {
-            Err(wrong(1, format!("rank {rank} has no calls there, and there are {ranks} ranks now")))
-        }
-        None => Ok(calls),
+    let refused =
+        |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", file.display())));
+    if let Some(rank) = calls.iter().position(Vec::is_empty) {
+        return refused(format!(
+            "rank {rank} has no calls there: record with the {ranks} ranks that there are now"
+        ));
     }
+    if calls.iter().flatten().all(|call| call.before + call.within == 0) {
+        return refused("nothing was computed there: record with `--compute measured`".into());
+    }
+    Ok(calls)
 }

@@ -17,7 +17,7 @@ use srd_baselines::units::Ps;
 use srd_trace::Event;
 use srd_virtual::calls::FORMS;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -113,6 +113,11 @@ impl RanksRecorder {
             let messages: Vec<Sent> = trace.sent().iter().map(between_ranks).collect();
             let rate = scenario.topology.fastest_host();
             rank_goal::write(&self.folder, &messages, self.ranks.len() as u32, rate)?;
+            let hosts: BTreeSet<u32> =
+                scenario.traffic.programs.iter().map(|program| program.at.host).collect();
+            if hosts.len() < self.ranks.len() && scenario.settings.hosts.intra_node.is_some() {
+                self.notes.push(format!("{TRACE} and {GOAL} lack what went by hosts' memory"));
+            }
             self.notes.extend(trace.finish()?);
             self.files.extend([TRACE, GOAL].map(String::from));
         }

@@ -10,7 +10,7 @@ use crate::run::simulation::{Simulation, Step};
 use srd_baselines::units::Ps;
 use srd_virtual::world::{Manner, OneCore, State, World};
 use srd_virtual::{Call, Phase};
-use srd_wire::{Nanos, Time};
+use srd_wire::Nanos;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
@@ -38,6 +38,10 @@ const LONGEST_BEGINNING: Duration = Duration::from_secs(5);
 /// For so long nothing has happened at all: all wait for each other. Where a rank has ended early it is plain why.
 const STANDSTILL: Duration = Duration::from_secs(20);
 const STANDSTILL_WITHOUT_A_RANK: Duration = Duration::from_secs(2);
+/// Messages by which a rank asks another one whether it lives, and their answers, at most: twice what the messaging layer sends.
+const QUESTIONS_A_SECOND: f64 = 8.0;
+/// A turn that lasts longer than this is work.
+const LONG_STEP: Duration = Duration::from_secs(1);
 
 /// What starts the processes, and how they fare.
 pub trait Launcher {
@@ -232,6 +236,7 @@ fn run_on<T: Carrier>(
         crowd,
         listens_at: Ps::ZERO,
         turns: 0,
+        went_on: (0, 0, Ps::ZERO),
         looked_at: None,
         restless_at: Instant::now(),
         together: false,
@@ -265,6 +270,8 @@ struct Run<'a, T: Process> {
     listens_at: Ps,
     /// Turns that ranks had had when somebody last looked.
     turns: u64,
+    /// Those of threads that had not polled, and packets with data, when it was last seen whether programs go on; and when that was.
+    went_on: (u64, u64, Ps),
     /// The moment at which those that poll have looked because nothing was to happen for long.
     looked_at: Option<Ps>,
     /// When somebody last looked for processes that never rest.
@@ -290,6 +297,7 @@ impl<T: Carrier> Run<'_, T> {
         let mut moves_since = Instant::now();
         let mut pause = FIRST_LOOK;
         let mut looked_all = Instant::now();
+        let (mut went_on, mut last) = (Instant::now(), Instant::now());
         let mut looked = Instant::now();
         let mut idle = false;
         loop {
@@ -300,6 +308,15 @@ impl<T: Carrier> Run<'_, T> {
                 return Ok(End::GaveUp);
             }
             let now = Instant::now();
+            if now - last > LONG_STEP || self.outcome.is_some() || !self.together {
+                went_on = now; // a rank computes, or nobody is to go on
+            } else if now - went_on > STANDSTILL {
+                went_on = now;
+                if !self.goes_on() {
+                    return Ok(self.standstill());
+                }
+            }
+            last = now;
             if std::mem::take(&mut idle) || now - looked > WATCH_EVERY {
                 looked = now;
                 if let Some(code) = launcher.ended()? {
@@ -389,7 +406,7 @@ impl<T: Carrier> Run<'_, T> {
                 if !self.awaits_a_time() {
                     return Ok(self.standstill());
                 }
-                quiet_since = Instant::now();
+                quiet_since = Instant::now(); // what goes on beside it takes long until then
             }
         }
     }
@@ -405,12 +422,21 @@ impl<T: Carrier> Run<'_, T> {
         std::mem::replace(&mut self.turns, turns) != turns
     }
 
-    /// Whether a rank that has not come to its end will go on at some time: what goes on beside it may take long until then.
+    /// Whether any program goes on: has since this was last asked, or will at some time.
+    fn goes_on(&mut self) -> bool {
+        let own = self.crowd.borrow().own_turns();
+        let sent: u64 = self.simulation.ranks().map(|rank| rank.counts().data_new).sum();
+        let (own_before, sent_before, then) =
+            std::mem::replace(&mut self.went_on, (own, sent, self.simulation.now));
+        // Ranks that wait ask each other now and then whether they live, for ever.
+        let seconds = (self.simulation.now - then).as_micros() / 1e6;
+        let asked = QUESTIONS_A_SECOND * f64::from(self.ranks).powi(2) * seconds;
+        own != own_before || (sent - sent_before) as f64 > asked || self.awaits_a_time()
+    }
+
+    /// Whether any program will go on at some time, whatever comes.
     fn awaits_a_time(&mut self) -> bool {
-        (0..self.ranks).any(|rank| {
-            let seat = T::seat(&mut self.simulation, rank);
-            !seat.is_at_its_end() && seat.due() < Time::NEVER
-        })
+        (0..self.ranks).any(|rank| T::seat(&mut self.simulation, rank).awaits_a_time())
     }
 
     /// For how long nothing may happen.

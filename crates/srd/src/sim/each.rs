@@ -1,6 +1,7 @@
 //! `srd sim each`: starts processes of several commands, and says which was the first that failed.
 
 use anyhow::Context;
+use nix::sys::wait::{WaitStatus, waitpid};
 use srd_virtual::RANK_VARIABLE;
 use srd_virtual::job::Job;
 use std::ffi::OsString;
@@ -13,6 +14,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// is to be there before its clients.
 const QUIET_LOOKS: u32 = 5;
 const LONGEST_START: Duration = Duration::from_secs(10);
+
+/// What a shell adds to the number of the signal that has ended a process.
+const SIGNALLED: i32 = 128;
 
 /// Arguments of `srd sim each`.
 #[derive(clap::Args, Debug)]
@@ -54,21 +58,23 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             running.push(process.spawn().with_context(|| format!("cannot run {}", front[0].display()))?);
         }
     }
-    while !running.is_empty() {
-        let mut open = Vec::new();
-        for mut process in running {
-            match process.try_wait()? {
-                None => open.push(process),
-                Some(status) if status.success() => {}
-                // What the others wait for may never come.
-                Some(status) => {
-                    Job::default().kill();
-                    return Ok(ExitCode::from(status.code().map_or(1, |code| code as u8)));
-                }
+    let mut open = running.len();
+    while open > 0 {
+        let (process, code, how) = match waitpid(None, None)? {
+            WaitStatus::Exited(process, code) => (process, code, format!("code {code}")),
+            WaitStatus::Signaled(process, signal, _) => {
+                (process, SIGNALLED + signal as i32, signal.to_string())
             }
+            _ => continue,
+        };
+        let Some(rank) = running.iter().position(|own| own.id() as i32 == process.as_raw()) else { continue };
+        open -= 1;
+        if code != 0 {
+            // What the others wait for may never come.
+            Job::default().kill();
+            eprintln!("srd: process {rank}, counted from 0, has ended with {how}");
+            return Ok(ExitCode::from(code as u8));
         }
-        running = open;
-        std::thread::sleep(LOOK_EVERY);
     }
     Ok(ExitCode::SUCCESS)
 }

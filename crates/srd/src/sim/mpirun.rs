@@ -9,6 +9,7 @@ use crate::sim::rivals::Rival;
 use crate::sim::room::Room;
 use anyhow::{Context, bail};
 use clap::builder::Resettable;
+use srd_baselines::input::counted;
 use srd_lab::{Mpi, MpiJob, Transport};
 use srd_sim::input::Scenario;
 use srd_sim::record::{self, RanksRecorder, RanksRecording, RanksRun};
@@ -281,14 +282,20 @@ fn simulate(
         if let Some(mut child) = started.child.take() {
             let _ = child.wait();
         }
-        let notes = recorder.map(|it| it.finish(scenario, &lived)).transpose()?.unwrap_or_default();
         let run = Run { over, name: over.map(Rival::name), lived };
-        tell(args, &run, &notes);
+        tell(args, &run);
+        if let Some(recorder) = recorder {
+            let cannot = format!("cannot write into {}", recorder.dir().display());
+            for note in recorder.finish(scenario, &run.lived).context(cannot)? {
+                eprintln!("srd: {note}");
+            }
+        }
         runs.push(run);
     }
     if let Some(dir) = &args.out {
         let runs: Vec<_> = runs.iter().zip(&scenarios).map(|(run, scenario)| run.told(scenario)).collect();
-        record::write_ranks_page(dir, &runs, &command_line())?;
+        record::write_ranks_page(dir, &runs, &command_line())
+            .with_context(|| format!("cannot write into {}", dir.display()))?;
     }
     if let Some(mut file) = json {
         let answers = runs.iter().map(answer).collect::<anyhow::Result<Vec<_>>>()?;
@@ -328,16 +335,15 @@ fn write(file: &mut File, text: String) -> io::Result<()> {
 }
 
 /// What became of a run, on standard error: standard output is the program's.
-fn tell(args: &Args, run: &Run, notes: &[String]) {
+fn tell(args: &Args, run: &Run) {
     let over = run.over.map_or_else(String::new, |over| format!("{}: ", over.name()));
     for complaint in run.lived.gave_up.iter().chain(&run.lived.complaints) {
         eprintln!("srd: {over}{complaint}");
     }
-    notes.iter().for_each(|note| eprintln!("srd: {over}{note}"));
     let outcome = &run.lived.outcome;
     eprintln!(
-        "srd: {over}{} ranks, {:.3} ms simulated in {:.1} s: {} packets with data, {} of them again, {} without",
-        args.n,
+        "srd: {over}{}, {:.3} ms simulated in {:.1} s: {} packets with data, {} of them again, {} without",
+        counted(args.n.into(), "rank"),
         outcome.sim_us / 1000.0,
         outcome.cost.wall_s,
         outcome.packets_new + outcome.packets_rtx,
