@@ -31,6 +31,13 @@ pub fn give_up(why: &str) -> ! {
     std::process::abort()
 }
 
+/// Sleeps for so many milliseconds.
+pub fn pause(millis: u64) {
+    let span = timespec { tv_sec: 0, tv_nsec: millis as libc::c_long * 1_000_000 };
+    // SAFETY: the span is there to be read.
+    unsafe { libc::syscall(libc::SYS_nanosleep, &span, std::ptr::null_mut::<timespec>()) };
+}
+
 /// Lets others have the processor.
 pub fn give_way() -> c_int {
     // SAFETY: it takes nothing.

@@ -4,7 +4,9 @@
 #![allow(unsafe_code)]
 
 use crate::own::own;
+use crate::{mpi, real};
 use libc::{addrinfo, c_char, c_int, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
+use srd_virtual::Phase;
 use srd_virtual::layout::{is_without_mpi, read_ip};
 use srd_virtual::{RANK_VARIABLE, WORLD_VARIABLE};
 use std::ffi::{CStr, CString};
@@ -20,6 +22,11 @@ own!(own_getaddrinfo, c"getaddrinfo", None,
 /// What the loopback interface's addresses of hosts begin with; their hosts' own begin with 10.
 const LOOPBACK: u32 = 127 << 24 | 128 << 16;
 const OWN: u32 = 10 << 24;
+
+/// So often, and so far apart in milliseconds, a server is asked for that is not there yet: the commands of a run begin one after the other, but nobody
+/// can see when one of them is ready.
+const ASKS: u32 = 100;
+const ASK_EVERY: u64 = 20;
 
 /// The hosts of all processes, by address, and the one that this process is on.
 struct Hosts {
@@ -117,7 +124,17 @@ pub unsafe extern "C" fn bind(socket: c_int, address: *const sockaddr, length: s
 /// As that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn connect(socket: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    // SAFETY: the caller's promise.
+    for _ in 1..ASKS {
+        // SAFETY: the caller's promise.
+        let result =
+            unsafe { translated(address, length, |address, length| own_connect(socket, address, length)) };
+        let refused = || std::io::Error::last_os_error().raw_os_error() == Some(libc::ECONNREFUSED);
+        if result == 0 || hosts().is_none() || mpi::phase() != Phase::Before || !refused() {
+            return result;
+        }
+        real::pause(ASK_EVERY);
+    }
+    // SAFETY: as above.
     unsafe { translated(address, length, |address, length| own_connect(socket, address, length)) }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// So often in a row they must all have waited for something until those of the next command begin, and for no longer than so these wait: a server
 /// is to be there before its clients.
-const QUIET_LOOKS: u32 = 5;
+const QUIET_LOOKS: u32 = 10;
 const LONGEST_START: Duration = Duration::from_secs(10);
 
 /// What a shell adds to the number of the signal that has ended a process.
