@@ -66,10 +66,9 @@ impl Found {
 /// Bytes of a buffer of so many elements of a type; `None` if these say nothing.
 fn bytes(words: &Words, count_of: u8, of: u8) -> Option<u64> {
     static SIZE: Found = Found::new();
-    static NULL: Found = Found::new();
     let count = u64::try_from(number(words, count_of)).ok().filter(|count| *count > 0)?;
     let of = words[usize::from(of)];
-    let no_type = of == NULL.get(c"ompi_mpi_datatype_null") as usize || of as u32 == NO_TYPE;
+    let no_type = of == open_mpi_no_type() as usize || of as u32 == NO_TYPE;
     let size = SIZE.get(c"PMPI_Type_size");
     if size.is_null() || no_type || count_of == SENT && IN_PLACE.contains(&words[0]) {
         return None;
@@ -183,8 +182,13 @@ fn allocate_apart(words: &Words) -> Option<c_int> {
 
 /// Whether the process's MPI is Open MPI.
 fn is_open_mpi() -> bool {
-    static NULL: Found = Found::new();
-    !NULL.get(c"ompi_mpi_datatype_null").is_null()
+    !open_mpi_no_type().is_null()
+}
+
+/// `MPI_DATATYPE_NULL` of Open MPI; null with another MPI.
+fn open_mpi_no_type() -> *mut c_void {
+    static FOUND: Found = Found::new();
+    FOUND.get(c"ompi_mpi_datatype_null")
 }
 
 /// Releases what was allocated for a window, once that has gone.

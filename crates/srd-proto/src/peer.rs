@@ -22,7 +22,7 @@ use crate::sent::SentPackets;
 use crate::shared::Shared;
 use crate::standing::Standing;
 use crate::train::Train;
-use crate::{ControllerKind, Payload, PeerCounters, PeerId, PeerLoss, Token, Transmit, UpperLayer};
+use crate::{Config, ControllerKind, Payload, PeerCounters, PeerId, PeerLoss, Token, Transmit, UpperLayer};
 use rand::Rng;
 use srd_wire::{
     AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, PathId, Probe, Psn, Status, Tag, Time,
@@ -220,14 +220,16 @@ impl<P: Payload> Peer<P> {
         if self.probes.capacity() == 0 {
             self.probes.reserve(PROBES_AT_ONCE);
         }
-        let mut config = shared.config.clone();
-        if shared.is_by_memory(&self.counted) {
-            (config.controller, config.fixed_window_bytes) = (ControllerKind::Fixed, NO_WINDOW);
-        }
+        let unlimited = shared.is_by_memory(&self.counted).then(|| Config {
+            controller: ControllerKind::Fixed,
+            fixed_window_bytes: NO_WINDOW,
+            ..shared.config.clone()
+        });
+        let config = unlimited.as_ref().unwrap_or(&shared.config);
         self.outgoing = Some(Box::new(Outgoing {
-            paths: PathTable::new(self.id, &config, &mut shared.rng),
-            selector: selector(&config, shared.rng.random()),
-            controller: controller(&config, self.max_datagram as u32),
+            paths: PathTable::new(self.id, config, &mut shared.rng),
+            selector: selector(config, shared.rng.random()),
+            controller: controller(config, self.max_datagram as u32),
         }));
     }
 

@@ -2,7 +2,7 @@
 //! what a rank is to compute before each call, where that is not measured but repeated.
 
 /// Most calls of a rank that are noted.
-pub const MOST: usize = 16 << 20;
+pub const MOST: usize = 4 << 20;
 
 /// A call that has returned. Times in nanoseconds of the simulation.
 #[repr(C)]

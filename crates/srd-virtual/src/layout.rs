@@ -431,12 +431,41 @@ pub fn map_channel(file: &File, number: u32) -> io::Result<*mut Channel> {
     Ok(map(file, PAGE + number as usize * size_of::<Channel>(), size_of::<Channel>())?.cast())
 }
 
+/// Where the calls of a process are noted.
+fn calls_at(channels: u32, number: u32) -> usize {
+    lists_at(channels) + number as usize * LIST
+}
+
+/// Where that is which it repeats.
+fn plan_at(channels: u32, number: u32) -> usize {
+    lists_at(channels) + (channels as usize + number as usize) * LIST
+}
+
 /// Maps the calls of a process, [`MOST`] of them.
 pub fn map_calls(file: &File, channels: u32, number: u32) -> io::Result<*mut Call> {
-    Ok(map(file, lists_at(channels) + number as usize * LIST, LIST)?.cast())
+    Ok(map(file, calls_at(channels, number), LIST)?.cast())
 }
 
 /// Maps what a process is to compute before each of its calls, as many.
 pub fn map_plan(file: &File, channels: u32, number: u32) -> io::Result<*mut Call> {
-    Ok(map(file, lists_at(channels) + (channels as usize + number as usize) * LIST, LIST)?.cast())
+    Ok(map(file, plan_at(channels, number), LIST)?.cast())
+}
+
+/// What a process has noted, so many of them.
+pub fn read_calls(file: &File, channels: u32, number: u32, count: usize) -> io::Result<Vec<Call>> {
+    let mut calls = vec![Call::default(); count.min(MOST)];
+    // SAFETY: a call is numbers without gaps between them, of which any bytes are some, and so many of them are there to be written.
+    let bytes = unsafe {
+        std::slice::from_raw_parts_mut(calls.as_mut_ptr().cast::<u8>(), size_of_val(calls.as_slice()))
+    };
+    file.read_exact_at(bytes, calls_at(channels, number) as u64)?;
+    Ok(calls)
+}
+
+/// Writes what a process is to repeat.
+pub fn write_plan(file: &File, channels: u32, number: u32, calls: &[Call]) -> io::Result<()> {
+    let calls = &calls[..calls.len().min(MOST)];
+    // SAFETY: as above.
+    let bytes = unsafe { std::slice::from_raw_parts(calls.as_ptr().cast::<u8>(), size_of_val(calls)) };
+    file.write_all_at(bytes, plan_at(channels, number) as u64)
 }

@@ -5,8 +5,8 @@ use crate::calls::{Call, MOST};
 use crate::futex;
 use crate::job::{is_alive, sleeps, thread_ticks};
 use crate::layout::{
-    Channel, Compute, Hall, Head, Kind, NEVER, Phase, Place, Slot, Status, file_bytes, map_calls,
-    map_channel, map_plan, write_hall,
+    Channel, Compute, Hall, Head, Kind, NEVER, Phase, Place, Slot, Status, file_bytes, map_channel,
+    read_calls, write_hall, write_plan,
 };
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -16,7 +16,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -74,15 +73,10 @@ impl World {
             if let Some(repeats) = repeats.get(number as usize) {
                 channel.repeats = 1;
                 channel.planned = repeats.len().min(MOST) as u64;
-                let plan = map_plan(&world.file, all, number)?;
-                // SAFETY: it has just been mapped, has room for that many, and nobody else has it yet.
-                unsafe { plan.copy_from_nonoverlapping(repeats.as_ptr(), channel.planned as usize) };
+                write_plan(&world.file, all, number, repeats)?;
             }
-            let calls =
-                if manner.keeps_calls { map_calls(&world.file, all, number)? } else { ptr::null_mut() };
             Ok(Seat {
                 channel,
-                calls,
                 state: State::Absent,
                 spins: Cell::new(false),
                 by_itself: false,
@@ -96,6 +90,11 @@ impl World {
     /// Where others open it, while this process lives.
     pub fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+    }
+
+    /// The calls of MPI that a process has noted, in the order in which they returned; it has made so many, of which [`MOST`] found room.
+    pub fn calls(&self, number: u32, made: u64) -> io::Result<Vec<Call>> {
+        read_calls(&self.file, self.hall.channels, number, made.min(MOST as u64) as usize)
     }
 
     /// Counts how often somebody has wanted attention.
@@ -168,8 +167,6 @@ pub enum Turn {
 #[derive(Debug)]
 pub struct Seat {
     channel: &'static mut Channel,
-    /// What the process notes of its calls; null if it does not.
-    calls: *const Call,
     state: State,
     /// A thread has spun while others polled.
     spins: Cell<bool>,
@@ -185,15 +182,9 @@ impl Seat {
         Some(self.channel.process.load(Ordering::Acquire)).filter(|process| *process != 0)
     }
 
-    /// The calls of MPI that the process has noted, in the order in which they returned, and for how many there was no room.
-    pub fn calls(&self) -> (&[Call], u64) {
-        let all = self.channel.calls.load(Ordering::Acquire);
-        let kept = if self.calls.is_null() { 0 } else { all.min(MOST as u64) };
-        if kept == 0 {
-            return (&[], 0);
-        }
-        // SAFETY: that many have been written, and are not written again; the mapping stays.
-        (unsafe { std::slice::from_raw_parts(self.calls, kept as usize) }, all - kept)
+    /// How many calls of MPI the process has made, if they are noted.
+    pub fn calls(&self) -> u64 {
+        self.channel.calls.load(Ordering::Acquire)
     }
 
     /// The process has made another call than it was to repeat: behind so many that were the same.

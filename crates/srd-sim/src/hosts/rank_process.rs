@@ -79,9 +79,8 @@ fn count(counts: &mut Counts, bytes: &[u8]) {
 }
 
 /// The card writes into a packet when it leaves, so that its wait for others there is none of the network's: `wait` was so long.
-fn stamp(bytes: &mut Box<[u8]>, now: Time, wait: Nanos) {
-    let whole = bytes.clone();
-    let Ok(mut packet) = codec::decode(&whole) else { return };
+fn stamp(bytes: &mut [u8], now: Time, wait: Nanos) {
+    let Ok(mut packet) = codec::decode(bytes) else { return };
     let mut payload = 0;
     if let Body::Data(data) = &mut packet.body {
         data.stamp = now.stamp();
@@ -90,7 +89,9 @@ fn stamp(bytes: &mut Box<[u8]>, now: Time, wait: Nanos) {
     for echo in packet.ack.iter_mut().flat_map(|ack| &mut ack.echoes) {
         echo.hold = echo.hold.nanos().map_or(echo.hold, |hold| Hold::from_nanos(hold + wait));
     }
-    codec::encode_header(&packet, payload, bytes);
+    let mut header = [0; codec::MAX_HEADER];
+    let length = codec::encode_header(&packet, payload, &mut header);
+    bytes[..length].copy_from_slice(&header[..length]);
 }
 
 impl RankProcess {

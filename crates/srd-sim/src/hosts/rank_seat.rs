@@ -5,7 +5,7 @@ use crate::hosts::srd_nic::{FIRST_SOURCE_PORT, SOURCE_PORTS, gid, transport_conf
 use srd_proto::{ControllerKind, SelectorKind};
 use srd_virtual::layout::{Head, NEVER};
 use srd_virtual::world::{Seat, State, Turn};
-use srd_virtual::{Call, Phase, Place, job::Job};
+use srd_virtual::{Phase, Place, job::Job};
 use srd_wire::Time;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -264,9 +264,9 @@ impl RankSeat {
         self.seat.as_ref().and_then(|(seat, _)| seat.process())
     }
 
-    /// The calls of MPI that its process has noted, and how many more there were.
-    pub fn calls(&self) -> (&[Call], u64) {
-        self.seat.as_ref().map_or((&[], 0), |(seat, _)| seat.calls())
+    /// How many calls of MPI its process has made, if they are noted.
+    pub fn calls(&self) -> u64 {
+        self.seat.as_ref().map_or(0, |(seat, _)| seat.calls())
     }
 
     /// Its process has made another call than it was to repeat: behind so many that were the same.

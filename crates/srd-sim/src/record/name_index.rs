@@ -131,6 +131,13 @@ impl NameIndex {
         (from.0 < self.topology.hosts).then_some(from.0)
     }
 
+    /// When a frame of so many bytes is at its host that begins to leave a port at that time; `None` if the cable leads to a switch.
+    pub(super) fn at_host(&self, port: PortId, at: Ps, bytes: u32) -> Option<Ps> {
+        let (_, to) = ends_of(&self.topology, port);
+        let delay = self.topology.cables[port.cable() as usize].delay;
+        (to.0 < self.topology.hosts).then(|| at + self.time_on(port, bytes) + delay)
+    }
+
     /// How long so many bytes take on a port's cable, as it was built.
     pub(super) fn time_on(&self, port: PortId, bytes: u32) -> Ps {
         Ps::to_send(bytes as u64, self.topology.cables[port.cable() as usize].rate)

@@ -1,12 +1,12 @@
 //! The trace of a run of real programs, whose packets are bytes: each message of SRD's is a flow there. All is told from what passes the ports: a
 //! message begins when its first packet comes to its host's, and packets arrive when the last cable has carried them.
 
-use super::name_index::{NameIndex, ends_of};
+use super::name_index::NameIndex;
 use super::rank_goal::Sent;
 use super::trace::{Trace, TracedPacket};
 use crate::apps::Place;
 use crate::hosts::{RankContent, covers};
-use crate::net::{DataPacket, FrameHead, PortId, Sight, Topology};
+use crate::net::{DataPacket, FrameHead, PortId, Sight};
 use srd_baselines::units::Ps;
 use srd_wire::{Ack, Body, Data, Psn, codec};
 use std::collections::HashMap;
@@ -16,7 +16,6 @@ use std::sync::Arc;
 /// A message that is not at its end.
 #[derive(Default)]
 struct Message {
-    bytes: u64,
     /// Bytes that have left, that have arrived, and that the sender knows of.
     left: u64,
     came: u64,
@@ -34,7 +33,6 @@ struct Known {
 pub(super) struct RankTrace {
     trace: Trace,
     names: Arc<NameIndex>,
-    topology: Topology,
     /// By sending and receiving process, and what the sender calls it: the flow of a message of which not all has left. It calls others so later.
     leaving: HashMap<(u32, u32, u32), u32>,
     messages: HashMap<u32, Message>,
@@ -45,11 +43,10 @@ pub(super) struct RankTrace {
 }
 
 impl RankTrace {
-    pub(super) fn new(trace: Trace, names: Arc<NameIndex>, topology: Topology) -> RankTrace {
+    pub(super) fn new(trace: Trace, names: Arc<NameIndex>) -> RankTrace {
         RankTrace {
             trace,
             names,
-            topology,
             leaving: HashMap::new(),
             messages: HashMap::new(),
             packets: HashMap::new(),
@@ -78,12 +75,8 @@ impl RankTrace {
             _ => None,
         };
         self.trace.see(now, port, head, traced, sight);
-        let (Sight::Leaves(at), (_, end)) = (sight, ends_of(&self.topology, port)) else { return };
-        if end.0 >= self.topology.hosts {
-            return;
-        }
-        let cable = &self.topology.cables[port.cable() as usize];
-        let arrived = at + self.names.time_on(port, head.bytes) + cable.delay;
+        let Sight::Leaves(at) = sight else { return };
+        let Some(arrived) = self.names.at_host(port, at, head.bytes) else { return };
         if let Some(packet) = traced {
             self.arrived(arrived, (from, to, packet.data.psn), &packet);
         }
@@ -103,7 +96,7 @@ impl RankTrace {
             self.sent.push(Sent { from, to, bytes, began: now, came: None });
             self.trace.take_in(flow, (from, to), bytes);
             self.trace.flow_started(now.time(), flow);
-            self.messages.insert(flow, Message { bytes, ..Message::default() });
+            self.messages.insert(flow, Message::default());
             self.leaving.insert(name, flow);
             flow
         });
@@ -111,7 +104,7 @@ impl RankTrace {
         self.packets.insert(packet, Known { flow, payload, came: false });
         if let Some(message) = self.messages.get_mut(&flow) {
             message.left += u64::from(payload);
-            if message.left >= message.bytes {
+            if message.left >= self.sent[flow as usize].bytes {
                 self.leaving.remove(&name);
             }
         }
@@ -131,7 +124,7 @@ impl RankTrace {
         known.came = true;
         let Some(message) = self.messages.get_mut(&packet.flow) else { return };
         message.came += u64::from(known.payload);
-        if message.came >= message.bytes {
+        if message.came >= self.sent[packet.flow as usize].bytes {
             self.trace.flow_received(at, packet.flow);
             self.sent[packet.flow as usize].came = Some(at);
         }
@@ -142,7 +135,7 @@ impl RankTrace {
             let Some(message) = self.messages.get_mut(&flow) else { continue };
             let payload = self.packets.get(&(sender, receiver, psn)).map_or(0, |known| known.payload);
             message.acked += u64::from(payload);
-            if message.acked >= message.bytes {
+            if message.acked >= self.sent[flow as usize].bytes {
                 self.trace.flow_sent(at, flow);
                 self.messages.remove(&flow);
             }

@@ -169,6 +169,6 @@ impl RanksRecorder {
         };
         let out = self.folder.create(TRACE)?;
         let trace = Trace::new(names.clone(), out, MAX_LINES, std::iter::empty(), &first_line);
-        Ok(RankTrace::new(trace, names, scenario.topology.clone()))
+        Ok(RankTrace::new(trace, names))
     }
 }

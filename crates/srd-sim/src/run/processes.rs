@@ -222,7 +222,10 @@ fn run_on<T: Carrier>(
     }
     let ranks = scenario.traffic.programs.len() as u32;
     let places: Vec<_> = (0..ranks).map(|rank| T::seat(&mut simulation, rank).place()).collect();
-    let (world, seats) = World::create(&places, manner, repeats)?;
+    let (world, seats) = World::create(&places, manner, repeats).map_err(|error| {
+        let what = format!("{error}: no room for the memory that ranks share with the simulator: allow more (`ulimit -v`), or run fewer ranks");
+        io::Error::new(error.kind(), what)
+    })?;
     let crowd = Rc::new(RefCell::new(Crowd::new(world.bell(), launcher.stop(), launcher.tell())));
     for (rank, seat) in (0..).zip(seats) {
         T::seat(&mut simulation, rank).sit(seat, Rc::clone(&crowd));
@@ -236,7 +239,8 @@ fn run_on<T: Carrier>(
         crowd,
         listens_at: Ps::ZERO,
         turns: 0,
-        went_on: (0, 0, Ps::ZERO),
+        seen: Seen { at: Instant::now(), own_turns: 0, sent: 0, now: Ps::ZERO },
+        last: Instant::now(),
         looked_at: None,
         restless_at: Instant::now(),
         together: false,
@@ -254,7 +258,7 @@ fn run_on<T: Carrier>(
     if dropped > 0 {
         run.complaints.push(format!("{dropped} packets came to processes that took none any more"));
     }
-    let calls = run.calls();
+    let calls = run.calls()?;
     run.simulation.fabric.watcher = None;
     onlooker.map(|it| it.end(run.simulation.now)).transpose()?;
     Ok(Lived { outcome, end, gave_up, complaints: run.complaints, calls })
@@ -270,8 +274,10 @@ struct Run<'a, T: Process> {
     listens_at: Ps,
     /// Turns that ranks had had when somebody last looked.
     turns: u64,
-    /// Those of threads that had not polled, and packets with data, when it was last seen whether programs go on; and when that was.
-    went_on: (u64, u64, Ps),
+    /// What there was when it was last seen whether programs go on.
+    seen: Seen,
+    /// When somebody last looked at anything.
+    last: Instant,
     /// The moment at which those that poll have looked because nothing was to happen for long.
     looked_at: Option<Ps>,
     /// When somebody last looked for processes that never rest.
@@ -287,6 +293,19 @@ struct Run<'a, T: Process> {
     complaints: Vec<String>,
 }
 
+/// By what it is seen whether programs go on.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// When, of the machine's time.
+    at: Instant,
+    /// Turns of threads that had not polled.
+    own_turns: u64,
+    /// Packets with data.
+    sent: u64,
+    /// The simulation's time.
+    now: Ps,
+}
+
 impl<T: Carrier> Run<'_, T> {
     fn live(
         &mut self,
@@ -297,7 +316,6 @@ impl<T: Carrier> Run<'_, T> {
         let mut moves_since = Instant::now();
         let mut pause = FIRST_LOOK;
         let mut looked_all = Instant::now();
-        let (mut went_on, mut last) = (Instant::now(), Instant::now());
         let mut looked = Instant::now();
         let mut idle = false;
         loop {
@@ -308,15 +326,9 @@ impl<T: Carrier> Run<'_, T> {
                 return Ok(End::GaveUp);
             }
             let now = Instant::now();
-            if now - last > LONG_STEP || self.outcome.is_some() || !self.together {
-                went_on = now; // a rank computes, or nobody is to go on
-            } else if now - went_on > STANDSTILL {
-                went_on = now;
-                if !self.goes_on() {
-                    return Ok(self.standstill());
-                }
+            if self.has_stopped(now) {
+                return Ok(self.standstill());
             }
-            last = now;
             if std::mem::take(&mut idle) || now - looked > WATCH_EVERY {
                 looked = now;
                 if let Some(code) = launcher.ended()? {
@@ -422,16 +434,27 @@ impl<T: Carrier> Run<'_, T> {
         std::mem::replace(&mut self.turns, turns) != turns
     }
 
-    /// Whether any program goes on: has since this was last asked, or will at some time.
-    fn goes_on(&mut self) -> bool {
-        let own = self.crowd.borrow().own_turns();
-        let sent: u64 = self.simulation.ranks().map(|rank| rank.counts().data_new).sum();
-        let (own_before, sent_before, then) =
-            std::mem::replace(&mut self.went_on, (own, sent, self.simulation.now));
-        // Ranks that wait ask each other now and then whether they live, for ever.
-        let seconds = (self.simulation.now - then).as_micros() / 1e6;
+    /// Whether all programs stand still though something happens: ranks that wait ask each other now and then whether they live, for ever.
+    fn has_stopped(&mut self, now: Instant) -> bool {
+        let works = now - std::mem::replace(&mut self.last, now) > LONG_STEP;
+        if works || self.outcome.is_some() || !self.together {
+            self.seen.at = now;
+            return false;
+        }
+        if now - self.seen.at <= STANDSTILL {
+            return false;
+        }
+        let seen = Seen {
+            at: now,
+            own_turns: self.crowd.borrow().own_turns(),
+            sent: self.simulation.ranks().map(|rank| rank.counts().data_new).sum(),
+            now: self.simulation.now,
+        };
+        let before = std::mem::replace(&mut self.seen, seen);
+        let seconds = (seen.now - before.now).as_micros() / 1e6;
         let asked = QUESTIONS_A_SECOND * f64::from(self.ranks).powi(2) * seconds;
-        own != own_before || (sent - sent_before) as f64 > asked || self.awaits_a_time()
+        let goes_on = seen.own_turns != before.own_turns || (seen.sent - before.sent) as f64 > asked;
+        !goes_on && !self.awaits_a_time()
     }
 
     /// Whether any program will go on at some time, whatever comes.
@@ -533,12 +556,13 @@ impl<T: Carrier> Run<'_, T> {
     }
 
     /// What the ranks have noted of their calls.
-    fn calls(&mut self) -> Vec<Vec<Call>> {
+    fn calls(&mut self) -> io::Result<Vec<Vec<Call>>> {
         let mut calls = Vec::new();
         for rank in 0..self.ranks {
             let seat = T::seat(&mut self.simulation, rank);
-            let (noted, missing) = seat.calls();
-            calls.push(noted.to_vec());
+            let noted = self.world.calls(rank, seat.calls())?;
+            let missing = seat.calls() - noted.len() as u64;
+            calls.push(noted);
             if missing > 0 {
                 self.complaints
                     .push(format!("rank {rank}: {missing} calls of MPI found no room, and are not there"));
@@ -550,7 +574,7 @@ impl<T: Carrier> Run<'_, T> {
                 ));
             }
         }
-        calls
+        Ok(calls)
     }
 
     fn interrupted(&mut self) -> End {
