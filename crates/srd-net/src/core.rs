@@ -197,6 +197,11 @@ impl Core {
         self.held_back && self.transmitter.has_room()
     }
 
+    /// Whether the device has more to send than was taken.
+    pub fn is_held_back(&self) -> bool {
+        self.held_back
+    }
+
     /// Whether packets have moved, or timers have run, since the last call of [`Core::take_moved`].
     #[inline]
     pub fn has_moved(&self) -> bool {
@@ -374,9 +379,10 @@ impl Core {
         self.moved_many |= pushed > MANY;
         self.untransmitted = 0;
         self.next_timeout = self.transmitter.next_timeout(now).min(self.look_within);
-        self.held_back = !self.transmitter.has_room();
+        let due = self.device.next_timeout();
+        self.held_back = due <= now && !self.transmitter.has_room();
         if !self.held_back {
-            self.next_timeout = self.next_timeout.min(self.device.next_timeout());
+            self.next_timeout = self.next_timeout.min(due);
         } // else the device would ask to be polled at once, again and again
         while let Some((gid, mtu)) = self.transmitter.take_path_mtu() {
             let bytes = host::max_datagram(mtu, gid.ip().is_ipv6(), self.keyring.is_some());

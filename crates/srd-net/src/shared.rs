@@ -268,9 +268,9 @@ impl Shared {
         match self.fabric {
             None => drop(core),
             Some(fabric) => {
-                let senders = core.device.endpoint().senders(now);
+                let (senders, more) = (core.device.endpoint().senders(now), core.is_held_back());
                 drop(core);
-                fabric.leave(now, due, senders);
+                fabric.leave(now, due, senders, more);
             }
         }
         if long {

@@ -126,9 +126,11 @@ impl Fabric {
         }
     }
 
-    /// The calling thread has used the device; the transport wants to run at `due`, and so many send to it.
-    pub fn leave(&self, now: Time, due: Time, senders: u16) {
+    /// The calling thread has used the device; the transport wants to run at `due`, so many send to it, and it has `more` to send than the
+    /// card has taken.
+    pub fn leave(&self, now: Time, due: Time, senders: u16, more: bool) {
         self.library.set_senders(senders);
+        self.library.set_more(more);
         self.library.leave(if due == Time::NEVER { NEVER } else { due.since(now).0 });
     }
 

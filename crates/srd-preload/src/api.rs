@@ -18,6 +18,7 @@ static API: Api = Api {
     leave: leave_device,
     set_due,
     set_senders,
+    set_more,
     neighbours,
     has_room,
     send,
@@ -68,6 +69,12 @@ extern "C" fn set_senders(count: u32) {
     }
 }
 
+extern "C" fn set_more(more: bool) {
+    if let Some(channel) = channel() {
+        channel.more.store(more.into(), Ordering::Release);
+    }
+}
+
 extern "C" fn neighbours() -> u32 {
     channel().map_or(0, |channel| channel.neighbours.load(Ordering::Relaxed))
 }
@@ -75,11 +82,8 @@ extern "C" fn neighbours() -> u32 {
 extern "C" fn has_room() -> bool {
     let Some(channel) = channel() else { return false };
     // What carries messages whole holds any number of them.
-    let holds =
-        channel.place.carried != 0 || channel.backlog.load(Ordering::Relaxed) < channel.place.card_holds;
-    let room = channel.out.has_room(ROOM) && holds;
-    channel.more.store(u32::from(!room), Ordering::Release);
-    room
+    let takes = channel.place.carried != 0 || channel.takes.load(Ordering::Relaxed) != 0;
+    takes && channel.out.has_room(ROOM)
 }
 
 extern "C" fn send(head: *const Head, bytes: *const u8) -> bool {
@@ -87,7 +91,9 @@ extern "C" fn send(head: *const Head, bytes: *const u8) -> bool {
     // SAFETY: the caller gives a head, and as many bytes as it says.
     let (head, bytes) = unsafe { (&*head, std::slice::from_raw_parts(bytes, (*head).len as usize)) };
     thread::stir(channel);
-    channel.backlog.fetch_add(1, Ordering::Relaxed);
+    if !channel.place.is_near(head.peer) {
+        channel.takes.store(0, Ordering::Relaxed);
+    }
     channel.out.put(head, |place| place.copy_from_slice(bytes))
 }
 

@@ -3,7 +3,7 @@
 use crate::layout::{Head, Place};
 
 /// Changes whenever [`Api`] does.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// See the module. All of it is for threads of a process in a simulated fabric.
 #[repr(C)]
@@ -23,9 +23,11 @@ pub struct Api {
     pub set_due: extern "C" fn(span: u64),
     /// So many send to the process, as far as its transport knows.
     pub set_senders: extern "C" fn(u32),
-    /// And so many to other processes of the host.
+    /// The device has more to send than the card has taken.
+    pub set_more: extern "C" fn(bool),
+    /// So many send to other processes of the host.
     pub neighbours: extern "C" fn() -> u32,
-    /// Whether the card takes more packets.
+    /// Whether the card takes a packet.
     pub has_room: extern "C" fn() -> bool,
     /// Sends a datagram.
     pub send: extern "C" fn(*const Head, *const u8) -> bool,

@@ -83,10 +83,15 @@ pub struct Place {
     pub fixed_window_bytes: u64,
     /// Of its random numbers.
     pub seed: u64,
-    /// Packets that its card holds before it takes no more from the device.
-    pub card_holds: u32,
     /// 1: what carries its packets loses none and needs no acknowledgements: the transport is to send everything at once, and never again.
     pub carried: u32,
+}
+
+impl Place {
+    /// Whether what goes to that address takes the host's memory, and not the card.
+    pub fn is_near(&self, ip: u32) -> bool {
+        self.shares_memory != 0 && self.ip == ip
+    }
 }
 
 /// What a thread is doing.
@@ -315,10 +320,10 @@ pub struct Channel {
     pub turn: AtomicU32,
     /// 1: that thread has not called for a while, perhaps because one that polls holds a lock; those that poll go on beside it.
     pub crowded: AtomicU32,
-    /// The device has more to send than the card takes now.
+    /// The device has more to send than the card has taken.
     pub more: AtomicU32,
-    /// Packets that the card still has to send.
-    pub backlog: AtomicU32,
+    /// 1: the card takes a packet. It sends it at once: what is sent is decided when the link is free, and not before.
+    pub takes: AtomicU32,
     /// How many send to the process over its host's link, and how many to others of the host.
     pub senders: AtomicU32,
     /// See above.

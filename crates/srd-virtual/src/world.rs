@@ -271,9 +271,14 @@ impl Seat {
         self.channel.spoke.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// So many packets the card has not sent yet.
-    pub fn set_backlog(&self, packets: u32) {
-        self.channel.backlog.store(packets, Ordering::Relaxed);
+    /// Whether the card takes a packet.
+    pub fn set_takes(&self, takes: bool) {
+        self.channel.takes.store(takes.into(), Ordering::Relaxed);
+    }
+
+    /// Whether the device has more to send than the card has taken.
+    pub fn has_more(&self) -> bool {
+        self.state != State::Ended && self.channel.more.load(Ordering::Acquire) != 0
     }
 
     /// So many send to the process, as far as its transport knew at the end of its last turn.
@@ -287,8 +292,7 @@ impl Seat {
     }
 
     fn transport_due(&self) -> u64 {
-        let more = self.channel.more.load(Ordering::Acquire) != 0;
-        match more && self.channel.backlog.load(Ordering::Relaxed) <= self.channel.place.card_holds / 2 {
+        match self.has_more() && self.channel.takes.load(Ordering::Relaxed) != 0 {
             true => 0,
             false => self.channel.due.load(Ordering::Acquire),
         }

@@ -93,6 +93,11 @@ impl Library {
     }
 
     /// See there.
+    pub fn set_more(self, more: bool) {
+        (self.0.set_more)(more);
+    }
+
+    /// See there.
     pub fn neighbours(self) -> u16 {
         u16::try_from((self.0.neighbours)()).unwrap_or(u16::MAX)
     }

@@ -130,9 +130,9 @@ impl Programs for RankFlows {
         self.flows.looks(number, now);
         let rank = &mut self.ranks[number as usize];
         let mut out = Vec::new();
-        rank.seat.run(now.time(), 0, &mut |head, bytes| {
+        rank.seat.run(now.time(), true, &mut |head, bytes| {
             out.push((head, Box::from(bytes)));
-            0
+            true
         });
         let ended = rank.seat.has_just_ended();
         let due = match rank.seat.due() {

@@ -6,10 +6,10 @@ use crate::hosts::intra_node::Copies;
 use crate::hosts::process::{Birth, Process};
 use crate::hosts::rank_seat::{PORT_BASE, RankSeat, ip_of, place_of};
 use crate::hosts::srd_nic::{IP_UDP, host_of};
-use crate::net::{Content, FrameHead};
+use crate::net::{Content, ETHERNET_HEADER, FrameHead};
 use srd_baselines::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_virtual::layout::Head;
-use srd_wire::{Body, Hold, Nanos, Time, codec};
+use srd_wire::{BitRate, Body, Time, codec};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -62,8 +62,15 @@ pub struct RankProcess {
     memory: Option<Memory>,
     /// Where it sits.
     pub seat: RankSeat,
-    /// What the card has not sent yet, and since when it has it.
-    outbox: VecDeque<(Time, Outgoing<Datagram>)>,
+    /// What the card has not sent yet.
+    outbox: VecDeque<Outgoing<Datagram>>,
+    /// Other processes use the card, too.
+    shares_card: bool,
+    line_rate: BitRate,
+    /// Bytes that a datagram takes on the wire beside itself.
+    overhead: u32,
+    /// When its last packet has left, if no other's was before it.
+    busy_until: Time,
     /// Classes that are paused, a bit each.
     paused: u8,
     counts: Counts,
@@ -78,50 +85,43 @@ fn count(counts: &mut Counts, bytes: &[u8]) {
     }
 }
 
-/// The card writes into a packet when it leaves, so that its wait for others there is none of the network's: `wait` was so long.
-fn stamp(bytes: &mut [u8], now: Time, wait: Nanos) {
-    let Ok(mut packet) = codec::decode(bytes) else { return };
-    let mut payload = 0;
-    if let Body::Data(data) = &mut packet.body {
-        data.stamp = now.stamp();
-        payload = data.payload.len();
-    }
-    for echo in packet.ack.iter_mut().flat_map(|ack| &mut ack.echoes) {
-        echo.hold = echo.hold.nanos().map_or(echo.hold, |hold| Hold::from_nanos(hold + wait));
-    }
-    let mut header = [0; codec::MAX_HEADER];
-    let length = codec::encode_header(&packet, payload, &mut header);
-    bytes[..length].copy_from_slice(&header[..length]);
-}
-
 impl RankProcess {
-    fn run(&mut self, now: Time) {
+    /// Its turns at this moment. The card takes a packet if it `takes`.
+    fn run(&mut self, now: Time, takes: bool) {
         let RankProcess { host, number, class, memory, seat, outbox, counts, .. } = self;
-        seat.run(now, outbox.len() as u32, &mut |head, bytes| {
+        seat.run(now, takes, &mut |head, bytes| {
             let ports = (head.ports[0], head.ports[1]);
             let to = host_of(IpAddr::V4(Ipv4Addr::from_bits(head.peer)).into());
-            let Some(process) = ports.1.checked_sub(PORT_BASE) else { return outbox.len() as u32 };
+            let Some(process) = ports.1.checked_sub(PORT_BASE) else { return true };
             let near = memory.as_mut().filter(|_| to == *host);
             if let Some(memory) = near {
                 if let Some(&rank) = memory.ranks.get(&process) {
                     let at = memory.copies.carry(now, bytes);
                     memory.outgoing.push_back((rank, NearDatagram { head, bytes: bytes.into(), at }));
                 }
-            } else {
-                count(counts, bytes);
-                let outgoing = Outgoing {
-                    to,
-                    process,
-                    ports,
-                    bytes: bytes.len() as u32 + IP_UDP,
-                    class: *class,
-                    ecn_capable: true,
-                    content: Datagram { from: *host, process: *number, ports, bytes: bytes.into() },
-                };
-                outbox.push_back((now, outgoing));
+                return true;
             }
-            outbox.len() as u32
+            count(counts, bytes);
+            outbox.push_back(Outgoing {
+                to,
+                process,
+                ports,
+                bytes: bytes.len() as u32 + IP_UDP,
+                class: *class,
+                ecn_capable: true,
+                content: Datagram { from: *host, process: *number, ports, bytes: bytes.into() },
+            });
+            false
         });
+    }
+
+    /// Whether the card would send a packet at once.
+    fn is_link_free(&self, now: Time) -> bool {
+        !self.shares_card && self.outbox.is_empty() && self.busy_until <= now && !self.is_paused()
+    }
+
+    fn is_paused(&self) -> bool {
+        self.paused >> self.class & 1 != 0
     }
 }
 
@@ -149,6 +149,10 @@ impl Process for RankProcess {
             }),
             seat: RankSeat::new(place_of(&birth)),
             outbox: VecDeque::new(),
+            shares_card: false,
+            line_rate: birth.role.line_rate,
+            overhead: ETHERNET_HEADER + birth.settings.frame_overhead,
+            busy_until: Time(0),
             paused: 0,
             counts: Counts::default(),
         }
@@ -178,7 +182,7 @@ impl Transport for RankProcess {
 
     fn meet(&mut self, ranks: &[(u32, u16)]) {
         let here = (0..).zip(ranks).filter(|(_, (host, _))| *host == self.host);
-        self.seat.set_sharers(here.clone().count());
+        self.shares_card = here.clone().count() > 1;
         if let Some(memory) = &mut self.memory {
             memory.ranks = here.map(|(rank, (_, number))| (*number, rank)).collect();
         }
@@ -193,18 +197,18 @@ impl Transport for RankProcess {
             age: 0,
         };
         self.seat.receive(own, content.bytes.clone(), arrived);
-        self.run(now);
+        self.run(now, self.is_link_free(now));
     }
 
     fn poll_transmit<R>(&mut self, now: Time, mut sink: impl FnMut(Outgoing<Datagram>) -> R) -> Option<R> {
-        if self.paused >> self.class & 1 != 0 {
+        if self.is_paused() {
             return None;
         }
-        let (since, mut outgoing) = self.outbox.pop_front()?;
-        if since < now {
-            stamp(&mut outgoing.content.bytes, now, now.since(since));
+        if self.outbox.is_empty() && self.seat.has_more() {
+            self.run(now, true);
         }
-        self.seat.set_backlog(self.outbox.len() as u32);
+        let outgoing = self.outbox.pop_front()?;
+        self.busy_until = now + self.line_rate.time_for(u64::from(outgoing.bytes + self.overhead));
         Some(sink(outgoing))
     }
 
@@ -213,7 +217,7 @@ impl Transport for RankProcess {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.run(now);
+        self.run(now, self.is_link_free(now));
     }
 
     fn next_timeout(&self) -> Time {

@@ -17,10 +17,6 @@ use std::time::{Duration, Instant};
 
 /// UDP port of a host's first process: that of devices on a network.
 pub const PORT_BASE: u16 = 17408;
-/// Packets that a card holds before it takes no more from a device: few, so that what is sent next is decided late. Where several
-/// processes share it each has to wait for the others' packets.
-const CARD_HOLDS: u32 = 3;
-const SHARED_CARD_HOLDS: u32 = 1;
 /// Turns that a process has at a moment.
 const MOST_TURNS: u32 = 4;
 /// Packets that wait for a process which does not take them, beyond which the card drops.
@@ -198,7 +194,6 @@ pub fn place_of(birth: &Birth<'_>) -> Place {
         shares_memory: birth.settings.hosts.intra_node.is_some().into(),
         fixed_window_bytes: config.fixed_window_bytes,
         seed: role.seed,
-        card_holds: CARD_HOLDS,
         carried: 0,
     }
 }
@@ -239,11 +234,6 @@ impl RankSeat {
     /// Where it is.
     pub fn place(&self) -> Place {
         self.place
-    }
-
-    /// So many processes share its host's card.
-    pub fn set_sharers(&mut self, processes: usize) {
-        self.place.card_holds = if processes > 1 { SHARED_CARD_HOLDS } else { CARD_HOLDS };
     }
 
     /// From now on it is that of this seat.
@@ -314,7 +304,7 @@ impl RankSeat {
 
     /// Lets a thread look that polls, though nothing has come. What it sends is taken with the next turn.
     pub fn let_look(&mut self, now: Time) {
-        self.turn(now, 0, |seat, now, stuck| seat.let_look(now, stuck));
+        self.turn(now, false, |seat, now, stuck| seat.let_look(now, stuck));
     }
 
     /// Does something with the seat, and keeps the crowd's books.
@@ -346,7 +336,7 @@ impl RankSeat {
     fn turn(
         &mut self,
         now: Time,
-        backlog: u32,
+        takes: bool,
         give: impl FnOnce(&mut Seat, u64, &mut dyn FnMut(bool) -> bool) -> Option<Turn>,
     ) -> bool {
         let waiting = std::mem::take(&mut self.inbox);
@@ -354,7 +344,7 @@ impl RankSeat {
         let mut room = true;
         let host = self.place.ip;
         let turn = self.change(|seat, crowd| {
-            seat.set_backlog(backlog);
+            seat.set_takes(takes);
             let neighbours =
                 crowd.borrow().senders.get(&host).map_or(0, |all| all.saturating_sub(seat.senders()));
             seat.set_neighbours(neighbours);
@@ -396,39 +386,33 @@ impl RankSeat {
     }
 
     /// Gives turns to those who are to have one now; so many, lest one keep time from passing. After each of them `collect` gets what the
-    /// process has sent; it says how much of it has not left yet.
-    pub fn run(&mut self, now: Time, backlog: u32, collect: &mut dyn FnMut(Head, &[u8]) -> u32) {
+    /// process has sent. The card takes a packet if it `takes`, until `collect` says that it takes no more.
+    pub fn run(&mut self, now: Time, mut takes: bool, collect: &mut dyn FnMut(Head, &[u8]) -> bool) {
         while let Some(next) = self.under_way.first_entry().filter(|next| next.key().0 <= now) {
             let ((at, _), (head, bytes)) = next.remove_entry();
             self.receive(head, bytes, at);
         }
-        let mut backlog = backlog;
         let mut turns = 0;
         // What has come and found no room is taken in any case: nothing else may happen that would give another turn.
         while turns < MOST_TURNS || !self.inbox.is_empty() {
             turns += 1;
-            let had = self.turn(now, backlog, Seat::run);
+            let had = self.turn(now, takes, Seat::run);
             if let Some((seat, crowd)) = &self.seat {
                 let had = had && self.phase != Phase::Ending;
                 let mut crowd = crowd.borrow_mut();
                 crowd.turns += u64::from(had);
                 crowd.own_turns += u64::from(had && seat.goes_on_by_itself());
             }
-            backlog = self.collect(backlog, collect);
-            self.set_backlog(backlog);
+            if let Some((seat, _)) = &mut self.seat {
+                while let Some((head, bytes)) = seat.take() {
+                    takes &= collect(head, bytes);
+                }
+                seat.set_takes(takes);
+            }
             if !had {
                 break;
             }
         }
-    }
-
-    /// Takes what the process has sent. How much has not left yet.
-    fn collect(&mut self, mut backlog: u32, collect: &mut dyn FnMut(Head, &[u8]) -> u32) -> u32 {
-        let Some((seat, _)) = &mut self.seat else { return backlog };
-        while let Some((head, bytes)) = seat.take() {
-            backlog = collect(head, bytes);
-        }
-        backlog
     }
 
     /// A packet has come.
@@ -451,11 +435,9 @@ impl RankSeat {
         !self.under_way.is_empty()
     }
 
-    /// So many packets the card has not sent yet.
-    pub fn set_backlog(&self, packets: u32) {
-        if let Some((seat, _)) = &self.seat {
-            seat.set_backlog(packets);
-        }
+    /// Whether its device has more to send than the card has taken.
+    pub fn has_more(&self) -> bool {
+        self.seat.as_ref().is_some_and(|(seat, _)| seat.has_more())
     }
 
     /// Whether its program will go on at some time, whatever comes.

@@ -21,9 +21,7 @@ impl<T: Kind> Simulation<'_, T> {
         if self.is_silent(number) {
             return;
         }
-        while let Some(report) = self.processes[number as usize].transport.poll_report() {
-            self.note(number, report);
-        }
+        self.take_reports(number);
         if T::RUNS_PROGRAMS {
             self.carry_near(number);
         }
@@ -38,6 +36,12 @@ impl<T: Kind> Simulation<'_, T> {
             self.hosts[host as usize].ready.push_back(number);
         }
         self.transmit(host);
+    }
+
+    fn take_reports(&mut self, number: u32) {
+        while let Some(report) = self.processes[number as usize].transport.poll_report() {
+            self.note(number, report);
+        }
     }
 
     /// Carries what a program has for others of its host. It need not wait for the network card to go on.
@@ -95,6 +99,10 @@ impl<T: Kind> Simulation<'_, T> {
                     self.fabric.send(self.now, card.uplink, frame, &mut self.frames, &mut self.events);
                 }
                 None => process.ready = false,
+            }
+            if T::RUNS_PROGRAMS {
+                self.take_reports(number);
+                self.carry_near(number);
             }
             self.set_alarm(number);
         }
