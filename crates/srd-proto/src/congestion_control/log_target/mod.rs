@@ -97,6 +97,9 @@ const DISTRUST: f64 = 1000.0;
 /// Packets' worth of the measured delivery rate that count as no queue: at rates where one packet takes longer to send
 /// than B, every delay is a multiple of the packet time (docs/design/host-datapath.md, "Slow links").
 const PACKET_TIMES: f64 = 4.0;
+/// Packets in B up to which their own time matters: a short packet's round trip then is far below that of a full one, whose delay over it
+/// would look like a queue that no smaller window ends.
+const FEW_PACKETS: f64 = 8.0;
 /// Longest packet time believed: 10 Mb/s at 1500 bytes; a slower measurement is the program's own pace.
 const MAX_PACKET_TIME_NS: f64 = 1.2e6;
 
@@ -363,7 +366,7 @@ impl LogTarget {
     fn learn(&mut self, sample: &AckSample) {
         if sample.delivery_rate > 0.0 {
             self.packet_time_ns = (self.packet_bytes / sample.delivery_rate).min(MAX_PACKET_TIME_NS);
-            if self.packet_time_ns < self.unit_ns / 8.0 {
+            if self.packet_time_ns < self.unit_ns / FEW_PACKETS {
                 self.packet_time_ns = 0.0;
             }
         }
@@ -373,7 +376,7 @@ impl LogTarget {
             if self.learn_base {
                 self.base_ns = self.unit_ns.max(min_ns);
                 self.pace_base_ns = self.base_ns;
-            } else {
+            } else if self.bdp > FEW_PACKETS {
                 self.base_ns = self.unit_ns.min(min_ns);
             }
         }
