@@ -25,12 +25,14 @@ pub(crate) struct Copies {
     on: OnNode,
     /// It is copying until then.
     free_at: Ps,
+    /// And datagrams that are whole messages until then.
+    whole_until: Ps,
 }
 
 impl Copies {
     /// None yet.
     pub fn new(on: OnNode) -> Copies {
-        Copies { on, free_at: Ps::ZERO }
+        Copies { on, free_at: Ps::ZERO, whole_until: Ps::ZERO }
     }
 
     /// Copies so many bytes. When that is done.
@@ -44,12 +46,18 @@ impl Copies {
         (self.free_at + self.on.latency).time()
     }
 
-    /// Carries a datagram of SRD's. When it is there: the bytes of its message are copied. That they have come memory need not be told, so an
+    /// Carries a datagram of SRD's. When it is there: the bytes of its message are copied. Who copies a long message looks between its datagrams
+    /// what else there is to do, so one that is a whole message does not wait for it. That they have come memory need not be told, so an
     /// acknowledgement takes no time.
     pub fn carry(&mut self, now: Time, datagram: &[u8]) -> Time {
         let Ok(Body::Data(data)) = codec::decode(datagram).map(|packet| packet.body) else { return now };
-        self.copy(now, data.payload.len() as u64);
-        self.there()
+        let bytes = data.payload.len() as u64;
+        self.copy(now, bytes);
+        if bytes < u64::from(data.len) {
+            return self.there();
+        }
+        self.whole_until = self.whole_until.max(Ps::of(now)) + Ps::to_send(bytes, self.on.rate);
+        (self.whole_until + self.on.latency).time()
     }
 }
 
@@ -139,6 +147,7 @@ impl SharedMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use srd_wire::{Data, Incarnation, MrKey, MsgId, Op, Packet, PathId, Psn, Qkey, Qpn, Route};
 
     #[test]
     fn a_message_takes_latency_and_its_bytes_and_copies_wait_for_each_other() {
@@ -162,6 +171,43 @@ mod tests {
         other.recv(Time(2000), 0, 7, 7);
         other.arrives(one.poll_outgoing().unwrap().1);
         assert_eq!(other.next_timeout(), Time::NEVER);
+    }
+
+    #[test]
+    fn a_datagram_of_a_long_message_waits_for_the_others_and_a_whole_message_does_not() {
+        let mut copies = Copies::new(OnNode::default());
+        let datagram = |len: u32| {
+            let data = Data {
+                psn: Psn(0),
+                stamp: Time(0).stamp(),
+                path: PathId(0),
+                tx_count: 0,
+                ack_request: false,
+                more: false,
+                msg: MsgId(0),
+                len,
+                offset: 0,
+                op: Op::Write {
+                    route: Route { dst_qpn: Qpn(0), src_qpn: Qpn(0), qkey: Qkey(0) },
+                    rkey: MrKey(0),
+                    addr: 0,
+                    imm: None,
+                },
+                payload: (),
+            };
+            let (dst_tag, src_tag) = (Incarnation(1).tag(), Incarnation(2).tag());
+            let packet =
+                Packet { src_port: 1, dst_tag, src_tag, hello: None, ack: None, body: Body::Data(data) };
+            let mut bytes = [0; codec::MAX_HEADER + 1000];
+            let header = codec::encode_header(&packet, 1000, &mut bytes);
+            bytes[..header + 1000].to_vec()
+        };
+        for nth in 1..=3 {
+            assert_eq!(copies.carry(Time(0), &datagram(10_000)), Time(300 + 100 * nth));
+        }
+        assert_eq!(copies.carry(Time(0), &datagram(1000)), Time(400));
+        assert_eq!(copies.carry(Time(0), &datagram(1000)), Time(500));
+        assert_eq!(copies.carry(Time(0), &datagram(10_000)), Time(900));
     }
 
     #[test]

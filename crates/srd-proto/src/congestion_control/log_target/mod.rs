@@ -616,6 +616,7 @@ impl CongestionController for LogTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use srd_wire::BitRate;
 
     fn sample(rtt_us: u64) -> AckSample {
         AckSample {
@@ -661,6 +662,25 @@ mod tests {
         let before = cc.window;
         cc.on_loss(Time(0));
         assert_eq!(cc.window, before);
+    }
+
+    #[test]
+    fn a_short_packets_round_trip_is_no_base_where_packets_take_long() {
+        // 0.1 Gb/s, two cables: 48 bytes are there and back in 45 us, a full packet in 264 us.
+        let slow = Config {
+            line_rate: BitRate(100_000_000),
+            base_rtt: Nanos::from_micros(269),
+            learn_base_rtt: false,
+            line_rate_known: true,
+            ..Config::default()
+        };
+        let mut cc = LogTarget::new(&slow, 1472);
+        cc.on_loss(Time(0)); // the start is over
+        cc.window = 1.0;
+        for _ in 0..100 {
+            cc.on_ack(&AckSample { min_rtt: Some(Nanos::from_micros(45)), ..sample(264) });
+        }
+        assert!(cc.window > 2.0, "{}", cc.window);
     }
 
     #[test]
