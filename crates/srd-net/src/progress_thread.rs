@@ -192,12 +192,12 @@ impl Shared {
             let mut core = self.lock()?;
             let now = clock::now();
             core.round(now);
-            if over(&core, now) {
-                self.leave(core, now, true);
+            let ends = over(&core, now);
+            let due = core.next_timeout().since(now).0.clamp(20_000, 1_000_000);
+            self.leave(core, now, true);
+            if ends {
                 return Ok(());
             }
-            let due = core.next_timeout().since(now).0.clamp(20_000, 1_000_000);
-            drop(core);
             self.poll_set.wait(Some(Duration::from_nanos(due)));
         }
     }
