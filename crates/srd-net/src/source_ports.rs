@@ -235,7 +235,7 @@ impl SourcePorts {
         }
     }
 
-    /// Whether more packets are taken now: a simulated card holds few.
+    /// Whether more packets are taken now: a simulated card takes one when its link is free.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.fabric.is_none_or(|fabric| fabric.library.has_room())
