@@ -1,5 +1,5 @@
 /* Calls that do not wait: each of them many times, while the other rank sleeps and nothing comes. They must take next to no time. Then a loop that
- * tests until a message comes, which must end at that moment. */
+ * tests until a message comes, which must end at that moment. And who is on whose host. */
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -53,12 +53,23 @@ static void poll_in_vain(void) {
   took("windows of one rank", 0, SOON_US);
 }
 
+/* Each rank is the only one of its host, and windows are not in a memory that others have. */
+static void look_around(void) {
+  MPI_Comm host;
+  int here;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  MPI_Comm_size(host, &here);
+  if (here != 1) fprintf(stderr, "%d ranks on a host\n", here), wrong = 1;
+  MPI_Comm_free(&host);
+}
+
 int main(int count, char **arguments) {
   int *base;
   MPI_Init(&count, &arguments);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Win_allocate(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window);
   MPI_Barrier(MPI_COMM_WORLD);
+  look_around();
   if (rank == 0) poll_in_vain();
   if (rank == 1) sleep(1);
   MPI_Barrier(MPI_COMM_WORLD);

@@ -15,7 +15,6 @@ use srd_virtual::layout::{Channel, Phase, SLOTS};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most arguments of a function: `MPI_Rget_accumulate` has thirteen.
 const WORDS: usize = 13;
@@ -115,7 +114,7 @@ fn call(kind: u16, words: &Words, own: impl FnOnce() -> c_int) -> c_int {
                 thread::compute(repeated(channel, at, kind));
             }
             let (began, computed) = thread::account_of();
-            let result = make(kind, words, own);
+            let result = own();
             let (ended, computed_then) = thread::account_of();
             let mut noted = Call {
                 kind,
@@ -137,88 +136,16 @@ fn call(kind: u16, words: &Words, own: impl FnOnce() -> c_int) -> c_int {
             process::note(channel, &noted);
             result
         }
-        _ => make(kind, words, own),
+        _ => own(),
     };
     thread::end_call(within);
     result
-}
-
-type Allocate = unsafe extern "C-unwind" fn(usize, usize, *mut *mut c_void) -> c_int;
-type Create = unsafe extern "C-unwind" fn(*mut c_void, usize, usize, usize, usize, usize) -> c_int;
-type Release = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
-
-/// Windows whose memory was allocated here, and that memory.
-static ALLOCATED: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
-
-fn allocated() -> MutexGuard<'static, Vec<(usize, usize)>> {
-    ALLOCATED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Open MPI has ranks of one machine share the memory of `MPI_Win_allocate`, and to it all are on one, whatever it is told: what it allocates is allocated
-/// and made a window in two steps, as programs may. `None`: it is another MPI, or has no such functions.
-fn allocate_apart(words: &Words) -> Option<c_int> {
-    static ALLOCATE: Found = Found::new();
-    static CREATE: Found = Found::new();
-    let (own, create) = (ALLOCATE.get(c"PMPI_Alloc_mem"), CREATE.get(c"PMPI_Win_create"));
-    if !is_open_mpi() || own.is_null() || create.is_null() || channel().is_none() {
-        return None;
-    }
-    let [size, unit, info, communicator, base, window, ..] = *words;
-    let base = base as *mut *mut c_void;
-    // SAFETY: the functions of those names take this, and the caller of `MPI_Win_allocate` has given where to write the address and the window.
-    unsafe {
-        let failed = std::mem::transmute::<*mut c_void, Allocate>(own)(size, info, base);
-        if failed != 0 {
-            return Some(failed);
-        }
-        let create = std::mem::transmute::<*mut c_void, Create>(create);
-        let result = create(*base, size, unit, info, communicator, window);
-        if result == 0 {
-            allocated().push((*(window as *const usize), *base as usize));
-        }
-        Some(result)
-    }
-}
-
-/// Whether the process's MPI is Open MPI.
-fn is_open_mpi() -> bool {
-    !open_mpi_no_type().is_null()
 }
 
 /// `MPI_DATATYPE_NULL` of Open MPI; null with another MPI.
 fn open_mpi_no_type() -> *mut c_void {
     static FOUND: Found = Found::new();
     FOUND.get(c"ompi_mpi_datatype_null")
-}
-
-/// Releases what was allocated for a window, once that has gone.
-fn release(window: usize) {
-    static RELEASE: Found = Found::new();
-    let mut allocated = allocated();
-    let Some(at) = allocated.iter().position(|(of, _)| *of == window) else { return };
-    let (_, base) = allocated.swap_remove(at);
-    let own = RELEASE.get(c"PMPI_Free_mem");
-    if !own.is_null() {
-        // SAFETY: the function of that name takes what the other one has given.
-        unsafe { std::mem::transmute::<*mut c_void, Release>(own)(base as *mut c_void) };
-    }
-}
-
-/// Calls MPI's own function, but for those that must not do what they would do on one machine.
-fn make(kind: u16, words: &Words, own: impl FnOnce() -> c_int) -> c_int {
-    const ALLOCATE: u16 = kind_of("MPI_Win_allocate");
-    const FREE: u16 = kind_of("MPI_Win_free");
-    match kind {
-        ALLOCATE => allocate_apart(words).unwrap_or_else(own),
-        FREE => {
-            // SAFETY: the caller gives the address of a window.
-            let window = unsafe { (words[0] as *const usize).as_ref() }.copied().filter(|_| is_open_mpi());
-            let result = own();
-            window.filter(|_| result == 0).into_iter().for_each(release);
-            result
-        }
-        _ => own(),
-    }
 }
 
 /// What [`finalize`] has called is at its beginning.

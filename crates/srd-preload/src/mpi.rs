@@ -52,28 +52,33 @@ fn enters(phase: Phase) {
 
 /// The MPI's own, also where its library was loaded for another one only, as Python does for a module's.
 pub fn next(name: &CStr) -> *mut c_void {
+    next_in(name, b"libmpi") // libmpi.so.40, libmpi_abi.so.0
+}
+
+/// The same of a library whose name begins so.
+pub fn next_in(name: &CStr, library: &[u8]) -> *mut c_void {
     // SAFETY: the name is a C string.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if !next.is_null() {
         return next;
     }
-    let mut search = (name, next);
+    let mut search = (name, library, next);
     // SAFETY: the function gets what is given here, and is over before this goes.
     unsafe { libc::dl_iterate_phdr(Some(look_in), std::ptr::from_mut(&mut search).cast()) };
-    search.1
+    search.2
 }
 
-/// Looks for the function in a library, if that is an MPI's. Something else than 0 once it is found.
+/// Looks for the function in a library, if that is the one. Something else than 0 once it is found.
 unsafe extern "C" fn look_in(
     library: *mut libc::dl_phdr_info,
     _size: libc::size_t,
     search: *mut c_void,
 ) -> c_int {
     // SAFETY: as `dl_iterate_phdr(3)` and `next` give them.
-    let (path, (name, found)) =
-        unsafe { ((*library).dlpi_name, &mut *search.cast::<(&CStr, *mut c_void)>()) };
+    let (path, (name, wanted, found)) =
+        unsafe { ((*library).dlpi_name, &mut *search.cast::<(&CStr, &[u8], *mut c_void)>()) };
     // SAFETY: a name is a C string.
-    if path.is_null() || !is_mpi(unsafe { CStr::from_ptr(path) }.to_bytes()) {
+    if path.is_null() || !has_name(unsafe { CStr::from_ptr(path) }.to_bytes(), wanted) {
         return 0;
     }
     // SAFETY: the library is there, and is not loaded anew; both names are C strings.
@@ -86,9 +91,9 @@ unsafe extern "C" fn look_in(
     c_int::from(!found.is_null())
 }
 
-/// Whether a library's path is that of an MPI: `libmpi.so.40`, `libmpi_abi.so.0`.
-fn is_mpi(path: &[u8]) -> bool {
-    path.rsplit(|byte| *byte == b'/').next().is_some_and(|name| name.starts_with(b"libmpi"))
+/// Whether the name of a library at that path begins so.
+fn has_name(path: &[u8], wanted: &[u8]) -> bool {
+    path.rsplit(|byte| *byte == b'/').next().is_some_and(|name| name.starts_with(wanted))
 }
 
 /// Calls `own`, which begins MPI.
