@@ -8,7 +8,7 @@ TCP.
     demo/demo.py --steps 100 --seconds 8     a shorter one
 
 The programs are Debian's LAMMPS on Open MPI 5, and a steady small exchange (steady.c) that measures stalls. Prints a
-table and writes target/demo/index.html. Then LAMMPS runs on 64 simulated hosts, over SRD, TCP and RoCE. The fabric is a lab of network namespaces (`srd lab`). Where those are not
+table and writes target/demo/index.html. Then LAMMPS and benchmarks of MPI (benchmarks.c) run on 64 simulated hosts, over SRD, TCP and RoCE. The fabric is a lab of network namespaces (`srd lab`). Where those are not
 allowed it runs over loopback, and nothing fails there.
 """
 
@@ -224,7 +224,7 @@ def main() -> int:
             demo.compute_reference()
             sides = [demo.side(carrier) for carrier in carriers]
     print(f"\n{as_text(sides)}\n")
-    progress = Progress("LAMMPS on 64 simulated hosts")
+    progress = Progress("LAMMPS and benchmarks on 64 simulated hosts")
     on_simulated = simulated.run(OUTPUT / "simulated")
     progress.done("done")
     print(f"\n{on_simulated}\n")

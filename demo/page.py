@@ -43,7 +43,8 @@ def write(path: Path, sides: list[Side], setting: str, on_simulated: str) -> Non
 {figures}
 <h2>On simulated hosts</h2>
 <pre>{escape(on_simulated)}</pre>
-<p>What each rank did when: <a href="simulated/healthy/index.html">healthy</a>, <a href="simulated/limping/index.html">one uplink of sixteen at a tenth of its rate</a>.</p>
+<p>What each rank did when, healthy: <a href="simulated/benchmarks-healthy/index.html">benchmarks</a>, <a href="simulated/healthy/index.html">LAMMPS</a>;
+one uplink of sixteen at a tenth of its rate: <a href="simulated/benchmarks-limping/index.html">benchmarks</a>, <a href="simulated/limping/index.html">LAMMPS</a>.</p>
 </body></html>
 """)
 
