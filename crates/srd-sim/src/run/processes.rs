@@ -31,8 +31,10 @@ const FIRST_LOOK: Duration = Duration::from_micros(500);
 const LAST_LOOK: Duration = Duration::from_millis(50);
 /// The same while things go on in the fabric, but not of a running program.
 const LOOK_BESIDE_FLOWS: Duration = Duration::from_secs(1);
-/// After so much simulated time it is seen whether anything moves that the simulation knows nothing of.
+/// After so much simulated time it is seen whether anything moves that the simulation knows nothing of; where programs wait meanwhile, after twice
+/// that, and so on up to a second.
 const LISTEN_EVERY: Ps = Ps::from_micros(10_000);
+const LISTEN_AT_LEAST_EVERY: Ps = Ps::from_micros(1_000_000);
 /// For so long time waits for ranks that wait for their launcher while MPI begins.
 const LONGEST_BEGINNING: Duration = Duration::from_secs(5);
 /// For so long nothing has happened at all: all wait for each other. Where a rank has ended early it is plain why.
@@ -238,6 +240,8 @@ fn run_on<T: Carrier>(
         world,
         crowd,
         listens_at: Ps::ZERO,
+        listens_after: LISTEN_EVERY,
+        went_on: 0,
         turns: 0,
         seen: Seen { at: Instant::now(), own_turns: 0, sent: 0, now: Ps::ZERO },
         last: Instant::now(),
@@ -272,6 +276,9 @@ struct Run<'a, T: Process> {
     world: World,
     crowd: Rc<RefCell<Crowd>>,
     listens_at: Ps,
+    listens_after: Ps,
+    /// Turns of programs that went on, as of then.
+    went_on: u64,
     /// Turns that ranks had had when somebody last looked.
     turns: u64,
     /// What there was when it was last seen whether programs go on.
@@ -481,7 +488,12 @@ impl<T: Carrier> Run<'_, T> {
 
     /// Waits until nothing moves that the simulation knows nothing of: a launcher has answered, a library's thread has done its work.
     fn await_answers(&mut self) {
-        self.listens_at = self.simulation.now + LISTEN_EVERY;
+        let went_on = self.crowd.borrow().own_turns();
+        self.listens_after = match std::mem::replace(&mut self.went_on, went_on) == went_on {
+            true => (self.listens_after + self.listens_after).min(LISTEN_AT_LEAST_EVERY),
+            false => LISTEN_EVERY,
+        };
+        self.listens_at = self.simulation.now + self.listens_after;
         while !self.crowd.borrow_mut().is_all_quiet() {
             self.give_up_on_the_restless();
             std::thread::sleep(A_MOMENT);
