@@ -553,6 +553,54 @@ def beside() -> None:
     expect(outcome["runs"][0]["finished"] == 16 and alone < nscc < 4 * alone, f"{alone} us alone, {nscc} beside NSCC's")
 
 
+def jobs() -> None:
+    """Two jobs on one fabric, each an MPI_COMM_WORLD of its own: the first is slower, the second is ended with it, and two runs are the same."""
+    fabric, out = scenario("jobs", spines=1), BUILT / "jobs"
+    alone = ("all-to-all", "65536", "3")
+    endless = ("all-to-all", "65536", "100000")
+    elsewhere = ("-n", "8", "--place", "1,5,9,13,2,6,10,14")
+
+    def took(*second: str, options: tuple[str, ...] = (), status: int = 0) -> tuple[float, dict, str]:
+        file = BUILT / "jobs.json"
+        options = ("--place", "0,4,8,12", "--json", str(file), *options)
+        output = run(fabric, 4, patterns(), *alone, *second, options=options, status=status)
+        answer = json.loads(file.read_text())
+        return time_of(output) if status == 0 else 0, answer["runs"][0] if "runs" in answer else answer, output
+
+    for transport in ("srd", "tcp"):
+        options = ("--transport", transport)
+        by_itself, outcome, _ = took(options=options)
+        expect("jobs" not in outcome, f"one job: {outcome.get('jobs')}")
+        others = [took("--beside", *elsewhere, "--", patterns(), *endless, options=options) for _ in range(2)]
+        (late, outcome, output), again = others
+        expect(1.2 * by_itself < late < 4 * by_itself, f"{transport}: {by_itself} us alone, {late} beside another job")
+        expect([job["ranks"] for job in outcome["jobs"]] == [4, 8] and "2 jobs of 4 and 8 ranks" in output, output)
+        expect(outcome["jobs"][0]["ended_us"] and outcome["jobs"][1]["ended_us"] is None, str(outcome["jobs"]))
+        expect(outcome | {"cost": None} == again[1] | {"cost": None}, f"{transport}: two runs differ: {outcome}, {again[1]}")
+    theirs = ("--beside", "-n", "2", "--", patterns(), "ping-pong", "8", "5")
+    _, outcome, output = took(*theirs, options=("--out", str(out), "--trace"))
+    expect("ping-pong of 8 bytes" in output and "job 1 was at its end at" in output, output)
+    expect(0 < outcome["jobs"][1]["ended_us"] < outcome["jobs"][0]["ended_us"], str(outcome["jobs"]))
+    with open(out / "calls.csv") as table:
+        rows = {(row["job"], row["rank"]) for row in csv.DictReader(table)}
+    expect(rows == {("0", str(rank)) for rank in range(4)} | {("1", "0"), ("1", "1")}, str(rows))
+    expect("rank 1 of job 1, h14" in (out / "timeline.json").read_text(), "the timeline")
+    expect("job 1" in (out / "index.html").read_text(), "the page")
+    expect('"job":1,"rank":1,' in (out / "trace.jsonl").read_text(), "the trace")
+    said = subprocess.run([layout.SRD, "trace", out / "trace.jsonl", "--slowest", "1"], capture_output=True, text=True)
+    expect("of job 0, MPI_" in said.stdout, said.stdout + said.stderr)
+    _, outcome, output = took("--beside", "-n", "1", "--", "sh", "-c", "exit 3", status=3)
+    expect(outcome["ended_by"] == "beside" and "the launcher of job 1 has ended with code 3" in output, output)
+    _, _, output = took("--beside", "-n", "2", "--", "true", status=1)
+    expect("2 ranks of job 1 have not used the simulated fabric" in output, output)
+    refused = (patterns(), *alone, "--beside")
+    expect("is to run on h16" in run(fabric, 4, *refused, "-n", "13", "true", status=1), "too many ranks")
+    expect("--place names 1 hosts for 2" in run(fabric, 4, *refused, "-n", "2", "--place", "1", "true", status=1), "places")
+    expect("-n <N>" in run(fabric, 4, *refused, "true", status=2), "a job without ranks")
+    expect("--mpi is no option of a job" in run(fabric, 4, *refused, "-n", "2", "--mpi", "mpich", "true", status=1), "an MPI of its own")
+    expect("<CMD>" in run(fabric, 4, *refused, "-n", "2", status=2), "a job without a command")
+
+
 def lammps() -> None:
     """The same answer as without a network."""
     deck = str(layout.ROOT / "demo/melt.lmp")
@@ -647,9 +695,11 @@ def interrupted() -> None:
     """Signals end everything, the one that srd does not see as well, and nothing is left of it."""
     fabric = scenario("interrupted")
 
-    def ends(mpi: str, *signals: int) -> None:
+    def ends(mpi: str, *signals: int, jobs: int = 1) -> None:
         program = patterns(mpi)
-        line = command(fabric, 4, program, "all-to-all", "100000", "1000000", options=("--mpi", mpi))
+        work = (program, "all-to-all", "100000", "1000000")
+        line = command(fabric, 4, *work, options=("--mpi", mpi)) + ["--beside", "-n", "4", *work] * (jobs - 1)
+        those = 1 + jobs * (1 + 4)
         with tempfile.TemporaryDirectory() as rooms:
             environment = os.environ | {"TMPDIR": rooms}
             started = subprocess.Popen(
@@ -662,10 +712,10 @@ def interrupted() -> None:
                 return found.stdout.split() + os.listdir(rooms)
 
             deadline = time.monotonic() + 60
-            while time.monotonic() < deadline and len(theirs()) < 1 + 1 + 4:
+            while time.monotonic() < deadline and len(theirs()) < those:
                 time.sleep(0.05)
             time.sleep(2)
-            expect(len(theirs()) == 1 + 1 + 4, f"a guard, four ranks and a directory: {theirs()}")
+            expect(len(theirs()) == those, f"a directory, and of each job a guard and four ranks: {theirs()}")
             for number in signals:
                 started.send_signal(number)
             _, output = started.communicate(timeout=60)
@@ -682,6 +732,8 @@ def interrupted() -> None:
     ends("ompi", signal.SIGHUP)
     ends("ompi", signal.SIGKILL)
     ends("mpich", signal.SIGKILL)
+    ends("ompi", signal.SIGINT, jobs=2)
+    ends("mpich", signal.SIGKILL, jobs=3)
 
 
 CASES: list[Callable[[], None]] = [
@@ -708,6 +760,7 @@ CASES: list[Callable[[], None]] = [
     replayed,
     recorded,
     beside,
+    jobs,
     lammps,
     refused,
     early,

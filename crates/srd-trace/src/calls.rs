@@ -16,6 +16,9 @@ const MOST: usize = 16;
 /// A call of MPI, and what it waited for.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CallReport {
+    /// Its job, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<u32>,
     /// The rank.
     pub rank: u32,
     /// The function.
@@ -26,7 +29,7 @@ pub struct CallReport {
     pub began_us: f64,
     /// How long it took.
     pub took_us: f64,
-    /// The median of all calls of this function with so many bytes; 0 if there was no other.
+    /// The median of all calls of its job of this function with so many bytes; 0 if there was no other.
     pub usual_us: f64,
     /// The last message that came in it; before that the last that came to the sender of that one, and so on, as far as they began after the call: the
     /// last comes first. If none came, the last that the rank then knew to have come.
@@ -59,17 +62,20 @@ pub struct Link {
 impl TraceFile {
     /// Those calls that took the longest beyond what is usual for them.
     pub(crate) fn slowest_calls(&self, count: usize) -> Vec<CallReport> {
-        let mut times: HashMap<(&str, u64), Vec<f64>> = HashMap::new();
+        let mut times: HashMap<(Option<u32>, &str, u64), Vec<f64>> = HashMap::new();
         for call in &self.calls {
-            times.entry((&call.name, call.bytes)).or_default().push(call.ended - call.began);
+            times.entry((call.job, &call.name, call.bytes)).or_default().push(call.ended - call.began);
         }
-        let usual: HashMap<(&str, u64), f64> =
+        let usual: HashMap<(Option<u32>, &str, u64), f64> =
             times.into_iter().map(|(of, times)| (of, median(times))).collect();
-        let usual = |call: &Call| usual[&(call.name.as_str(), call.bytes)];
+        let usual = |call: &Call| usual[&(call.job, call.name.as_str(), call.bytes)];
         let beyond = |call: &Call| call.ended - call.began - usual(call);
         let mut calls: Vec<&Call> = self.calls.iter().collect();
         calls.sort_by(|a, b| {
-            beyond(b).total_cmp(&beyond(a)).then(a.began.total_cmp(&b.began)).then(a.rank.cmp(&b.rank))
+            beyond(b)
+                .total_cmp(&beyond(a))
+                .then(a.began.total_cmp(&b.began))
+                .then((a.job, a.rank).cmp(&(b.job, b.rank)))
         });
         calls.into_iter().take(count).map(|call| self.tell_call(call, usual(call))).collect()
     }
@@ -78,6 +84,7 @@ impl TraceFile {
         let chain = self.chain(call);
         let slowest = chain.iter().max_by(|a, b| took(a).total_cmp(&took(b)));
         CallReport {
+            job: call.job,
             rank: call.rank,
             call: call.name.clone(),
             bytes: call.bytes,
@@ -120,8 +127,11 @@ impl TraceFile {
     }
 
     fn link(&self, flow: &Flow) -> Link {
-        let of = |process: &str| self.calls.iter().find(|call| call.process == process).map(|call| call.rank);
-        let name = |process: &str| of(process).map_or_else(|| process.into(), |rank| format!("rank {rank}"));
+        let name = |process: &str| match self.calls.iter().find(|call| call.process == process) {
+            Some(Call { job: Some(job), rank, .. }) => format!("rank {rank} of job {job}"),
+            Some(Call { rank, .. }) => format!("rank {rank}"),
+            None => process.into(),
+        };
         let during = self
             .calls
             .iter()
@@ -159,6 +169,26 @@ mod tests {
         format!(
             r#"{{"event":"call_returned","t_us":{ended},"rank":{rank},"process":"h{rank}.0","thread":0,"call":"MPI_Recv","began_us":{began},"peer":null,"bytes":8}}"#
         )
+    }
+
+    #[test]
+    fn calls_of_two_jobs_are_told_apart() {
+        let of_job = |job: u32, call: String| call.replace("\"rank\"", &format!("\"job\":{job},\"rank\""));
+        let lines = [
+            r#"{"event":"run","format":2,"scenario":"a","seed":1,"flows":0,"traced":0,"base_rtt_us":8}"#
+                .into(),
+            r#"{"event":"flow_started","t_us":50,"flow":0,"src":"h1.0","dst":"h0.0","bytes":8}"#.to_string(),
+            r#"{"event":"flow_received","t_us":52,"flow":0}"#.into(),
+            of_job(1, call(0, 10.0, 53.0)),
+            of_job(1, call(0, 60.0, 62.0)),
+            of_job(1, call(1, 10.0, 20.0)),
+            of_job(0, call(2, 10.0, 20.0)),
+            of_job(0, call(2, 20.0, 21.0)),
+        ];
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let slowest = read(&lines).unwrap().slowest_calls(1);
+        assert_eq!((slowest[0].job, slowest[0].rank, slowest[0].usual_us), (Some(1), 0, 10.0));
+        assert_eq!(slowest[0].chain[0].from, "rank 1 of job 1");
     }
 
     #[test]

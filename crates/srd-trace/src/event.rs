@@ -150,6 +150,9 @@ pub enum Event {
     CallReturned {
         /// When.
         t_us: f64,
+        /// Its job, where there are several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<u32>,
         /// The rank.
         rank: u32,
         /// Its process, as flows name it.

@@ -33,6 +33,7 @@ pub struct TraceFile {
 /// A call of MPI, in a rank of a real program.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Call {
+    pub(crate) job: Option<u32>,
     pub(crate) rank: u32,
     pub(crate) process: String,
     pub(crate) name: String,
@@ -180,8 +181,8 @@ impl TraceFile {
             Event::FlowSent { t_us, flow } => self.flow_mut(flow).sent = Some(t_us),
             Event::FlowFailed { t_us, flow, why } => self.flow_mut(flow).failed = Some((t_us, why)),
             Event::PacketAcked { t_us, flow, psn } => self.packet(flow, psn).acked = Some(t_us),
-            Event::CallReturned { t_us, rank, process, call, began_us, bytes, .. } => {
-                self.calls.push(Call { rank, process, name: call, bytes, began: began_us, ended: t_us });
+            Event::CallReturned { t_us, job, rank, process, call, began_us, bytes, .. } => {
+                self.calls.push(Call { job, rank, process, name: call, bytes, began: began_us, ended: t_us });
             }
             Event::Truncated { missing } => self.missing_lines = missing,
             Event::Dropped { t_us, missing } => {

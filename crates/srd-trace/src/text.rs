@@ -50,10 +50,11 @@ fn percent(share: f64) -> String {
 }
 
 fn tell_call(out: &mut String, call: &CallReport) {
+    let job = call.job.map_or_else(String::new, |job| format!(" of job {job}"));
     let bytes = if call.bytes > 0 { format!(" of {}", counted(call.bytes, "byte")) } else { String::new() };
     let _ = writeln!(
         out,
-        "Rank {}, {}{bytes}, from {} to {} us: {} us (usual: {})",
+        "Rank {}{job}, {}{bytes}, from {} to {} us: {} us (usual: {})",
         call.rank,
         call.call,
         us(call.began_us),

@@ -4,6 +4,7 @@ pub(crate) mod batch;
 mod each;
 mod guard;
 mod htsim;
+mod jobs;
 mod join;
 mod mpirun;
 pub(crate) mod recording;

@@ -6,6 +6,8 @@
 //! `writer`, with the collective operations of `collective`, for known programs ([`benchmarks`]) or from traces ([`goal`]);
 //! [`catalogue`] names them all.
 //!
+//! Where real programs run, `jobs` says whose a rank is.
+//!
 //! Marks come in pairs: the time between a pair's first and its second is one measurement (`measure`).
 
 pub mod benchmarks;
@@ -15,6 +17,7 @@ mod draw;
 mod flow;
 pub mod goal;
 mod graph;
+mod jobs;
 mod measure;
 mod messaging;
 mod rank;
@@ -27,6 +30,7 @@ mod writer;
 pub use draw::Draw;
 pub use flow::{Flow, Place, Size, Start, Traffic, TrafficFault, Trigger, TriggerKind};
 pub(crate) use flow::{MAX_BYTES, MAX_FLOWS, Program};
+pub use jobs::Jobs;
 pub(crate) use measure::Summary;
 pub(crate) use messaging::{Completion, Messaging};
 pub(crate) use rank::Rank;

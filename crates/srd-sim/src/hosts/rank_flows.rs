@@ -2,7 +2,7 @@
 //! when that is complete. SRD's own acknowledgements have nothing to do there, since rivals lose nothing: they cost nothing, and take the way of an
 //! empty fabric.
 
-use crate::apps;
+use crate::apps::{self, Jobs};
 use crate::hosts::intra_node::Copies;
 use crate::hosts::message_flows::{MessageFlows, OutgoingMessage, Programs};
 use crate::hosts::rank_seat::{PORT_BASE, RankSeat, ip_of};
@@ -45,6 +45,7 @@ pub struct RankFlows {
     begun: HashMap<(u32, u32, u32), Begun>,
     /// What a packet without data takes.
     empty_way: Ps,
+    jobs: Jobs,
     failed: Vec<String>,
 }
 
@@ -67,9 +68,10 @@ fn place_of(at: apps::Place, seed: u64, line_rate: BitRate, base_rtt: Nanos) -> 
 }
 
 impl RankFlows {
-    /// A process at each of those places, in the order of ranks; `on` is what the hosts' memory is to them. Numbers of their flows begin at
-    /// `base`.
+    /// A process at each of those places, in the order of ranks of the jobs; `on` is what the hosts' memory is to them. Numbers of their flows begin
+    /// at `base`.
     pub fn new(
+        jobs: Jobs,
         places: &[apps::Place],
         on: Option<OnNode>,
         seed: u64,
@@ -89,6 +91,7 @@ impl RankFlows {
             rank_of: places.iter().map(address).zip(0..).collect(),
             begun: HashMap::new(),
             empty_way: Ps(Ps::from(base_rtt).0 / 2),
+            jobs,
             failed: Vec::new(),
         }
     }
@@ -170,7 +173,8 @@ impl Programs for RankFlows {
 
     fn failed(&mut self, number: u32, why: &'static str) -> Option<u32> {
         let (from, to, _) = self.flows.get(number);
-        let failed = format!("a message of rank {from} to rank {to} has failed: {why}");
+        let (from, to) = (self.jobs.name(from), self.jobs.name(to));
+        let failed = format!("a message of {from} to {to} has failed: {why}");
         if !self.failed.contains(&failed) {
             self.failed.push(failed);
         }

@@ -49,9 +49,8 @@ pub struct Crowd {
     senders: BTreeMap<u32, u32>,
     /// Processes that never rest.
     restless: BTreeSet<u32>,
-    /// Turns that there have been, but for looks and those of programs at their end; and those of them whose threads had not polled.
+    /// Turns that there have been, but for looks and those of programs at their end.
     turns: u64,
-    own_turns: u64,
     /// Somebody has written to somebody who is not of the fabric.
     spoke: bool,
     /// Somebody wants an end.
@@ -80,11 +79,6 @@ impl Crowd {
     /// Turns that there have been, but for looks and those of programs at their end.
     pub fn turns(&self) -> u64 {
         self.turns
-    }
-
-    /// Those of them whose threads had not polled.
-    pub fn own_turns(&self) -> u64 {
-        self.own_turns
     }
 
     /// Whether somebody wants an end.
@@ -212,8 +206,17 @@ pub struct RankSeat {
     /// How far its program is, as of the last look.
     phase: Phase,
     dropped: u64,
+    /// Turns of threads that had not polled, before its program's end.
+    own_turns: u64,
+    /// It gets no turns, and time does not wait for it.
+    rests: bool,
     /// It has not been told of yet that it has ended.
     reported: bool,
+}
+
+/// Whether a process in this state does something that the simulation knows nothing of.
+fn is_outside(state: State) -> bool {
+    matches!(state, State::Absent | State::Outside)
 }
 
 impl RankSeat {
@@ -227,6 +230,8 @@ impl RankSeat {
             expected: 0,
             phase: Phase::Before,
             dropped: 0,
+            own_turns: 0,
+            rests: false,
             reported: false,
         }
     }
@@ -269,6 +274,37 @@ impl RankSeat {
         self.dropped
     }
 
+    /// Turns of threads that had not polled, before its program's end.
+    pub fn own_turns(&self) -> u64 {
+        self.own_turns
+    }
+
+    /// How far its program is, as of the last look.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// From now on it gets no turns, and time does not wait for it: its job is at its end.
+    pub fn rest(&mut self) {
+        self.set_resting(true);
+    }
+
+    /// It does again.
+    pub fn go_on_from_rest(&mut self) {
+        self.set_resting(false);
+    }
+
+    fn set_resting(&mut self, rests: bool) {
+        if self.rests == rests {
+            return;
+        }
+        self.rests = rests;
+        if let Some((_, crowd)) = self.seat.as_ref().filter(|(seat, _)| is_outside(seat.state())) {
+            let outside = &mut crowd.borrow_mut().outside;
+            *outside = if rests { *outside - 1 } else { *outside + 1 };
+        }
+    }
+
     /// Whether it has ended behind MPI's beginning, and without its end.
     pub fn has_left(&self) -> bool {
         self.seat.as_ref().is_some_and(|(seat, _)| seat.has_left())
@@ -276,6 +312,9 @@ impl RankSeat {
 
     /// Looks what it is doing. Whether it asks for the turn.
     pub fn look(&mut self) -> bool {
+        if self.rests {
+            return false;
+        }
         self.change(|seat, _| {
             seat.look();
             seat.is_wanted()
@@ -304,13 +343,14 @@ impl RankSeat {
 
     /// Lets a thread look that polls, though nothing has come. What it sends is taken with the next turn.
     pub fn let_look(&mut self, now: Time) {
-        self.turn(now, false, |seat, now, stuck| seat.let_look(now, stuck));
+        if !self.rests {
+            self.turn(now, false, |seat, now, stuck| seat.let_look(now, stuck));
+        }
     }
 
     /// Does something with the seat, and keeps the crowd's books.
     fn change<R>(&mut self, f: impl FnOnce(&mut Seat, &Rc<RefCell<Crowd>>) -> R) -> Option<R> {
         let (seat, crowd) = self.seat.as_mut()?;
-        let is_outside = |state| matches!(state, State::Absent | State::Outside);
         let (before, phase) = (is_outside(seat.state()), self.phase);
         let was_absent = seat.state() == State::Absent;
         let result = f(seat, crowd);
@@ -392,6 +432,9 @@ impl RankSeat {
             let ((at, _), (head, bytes)) = next.remove_entry();
             self.receive(head, bytes, at);
         }
+        if self.rests {
+            return;
+        }
         let mut turns = 0;
         // What has come and found no room is taken in any case: nothing else may happen that would give another turn.
         while turns < MOST_TURNS || !self.inbox.is_empty() {
@@ -399,9 +442,8 @@ impl RankSeat {
             let had = self.turn(now, takes, Seat::run);
             if let Some((seat, crowd)) = &self.seat {
                 let had = had && self.phase != Phase::Ending;
-                let mut crowd = crowd.borrow_mut();
-                crowd.turns += u64::from(had);
-                crowd.own_turns += u64::from(had && seat.goes_on_by_itself());
+                crowd.borrow_mut().turns += u64::from(had);
+                self.own_turns += u64::from(had && seat.goes_on_by_itself());
             }
             if let Some((seat, _)) = &mut self.seat {
                 while let Some((head, bytes)) = seat.take() {
@@ -437,17 +479,18 @@ impl RankSeat {
 
     /// Whether its device has more to send than the card has taken.
     pub fn has_more(&self) -> bool {
-        self.seat.as_ref().is_some_and(|(seat, _)| seat.has_more())
+        !self.rests && self.seat.as_ref().is_some_and(|(seat, _)| seat.has_more())
     }
 
     /// Whether its program will go on at some time, whatever comes.
     pub fn awaits_a_time(&self) -> bool {
-        self.seat.as_ref().is_some_and(|(seat, _)| seat.awaits_a_time()) && self.phase != Phase::Ending
+        let awaits = self.seat.as_ref().is_some_and(|(seat, _)| seat.awaits_a_time());
+        awaits && self.phase != Phase::Ending && !self.rests
     }
 
     /// When it wants a turn; [`Time::NEVER`] if it waits for packets only of which nobody knows when they come.
     pub fn due(&self) -> Time {
-        let due = self.seat.as_ref().map_or(NEVER, |(seat, _)| seat.due());
+        let due = self.seat.as_ref().filter(|_| !self.rests).map_or(NEVER, |(seat, _)| seat.due());
         let own = if due == NEVER { Time::NEVER } else { Time(due) };
         self.under_way.first_key_value().map_or(own, |((at, _), _)| own.min(*at))
     }

@@ -3,9 +3,10 @@
 
 use super::folder::Folder;
 use super::table::{Cell, Columns, Table};
+use crate::apps::Jobs;
 use crate::input::Scenario;
 use serde::Serialize;
-use srd_baselines::input::shown;
+use srd_baselines::input::{counted, shown};
 use srd_baselines::units::Ps;
 use srd_virtual::Call;
 use srd_virtual::calls::FORMS;
@@ -20,6 +21,22 @@ pub const CALLS: Columns = Columns {
     file: "calls.csv",
     names: &["rank", "thread", "call", "peer", "bytes", "begin_us", "end_us", "before_us", "within_us"],
 };
+/// The same of several jobs.
+const CALLS_OF_JOBS: Columns = Columns {
+    file: CALLS.file,
+    names: &[
+        "job",
+        "rank",
+        "thread",
+        "call",
+        "peer",
+        "bytes",
+        "begin_us",
+        "end_us",
+        "before_us",
+        "within_us",
+    ],
+};
 /// The timeline.
 pub const TIMELINE: &str = "timeline.json";
 
@@ -27,12 +44,18 @@ fn ps(nanos: u64) -> Ps {
     Ps::of(Time(nanos))
 }
 
+fn columns(jobs: &Jobs) -> Columns {
+    if jobs.are_several() { CALLS_OF_JOBS } else { CALLS }
+}
+
 /// Writes the table.
-pub(super) fn write_table(folder: &Folder, calls: &[Vec<Call>]) -> io::Result<()> {
-    let mut table = Table::create(folder, CALLS)?;
-    for (rank, calls) in (0u32..).zip(calls) {
+pub(super) fn write_table(folder: &Folder, jobs: &Jobs, calls: &[Vec<Call>]) -> io::Result<()> {
+    let mut table = Table::create(folder, columns(jobs))?;
+    for (number, calls) in (0..).zip(calls) {
+        let (job, rank) = jobs.locate(number);
         for call in calls {
-            table.row([
+            let cells = [
+                job.into(),
                 rank.into(),
                 call.thread.into(),
                 FORMS[usize::from(call.kind)].name.into(),
@@ -42,7 +65,13 @@ pub(super) fn write_table(folder: &Folder, calls: &[Vec<Call>]) -> io::Result<()
                 ps(call.ended).into(),
                 ps(call.before).into(),
                 ps(call.within).into(),
-            ])?;
+            ];
+            if jobs.are_several() {
+                table.row(cells)?;
+            } else {
+                let [_, of_one_job @ ..] = cells;
+                table.row(of_one_job)?;
+            }
         }
     }
     table.finish()
@@ -64,7 +93,12 @@ struct Entry<'a> {
 }
 
 /// Writes the timeline: a process for each rank, a track for each thread.
-pub(super) fn write_timeline(folder: &Folder, scenario: &Scenario, calls: &[Vec<Call>]) -> io::Result<()> {
+pub(super) fn write_timeline(
+    folder: &Folder,
+    scenario: &Scenario,
+    jobs: &Jobs,
+    calls: &[Vec<Call>],
+) -> io::Result<()> {
     let mut out = folder.create(TIMELINE)?;
     out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
     let mut first = true;
@@ -74,7 +108,7 @@ pub(super) fn write_timeline(folder: &Folder, scenario: &Scenario, calls: &[Vec<
     };
     for ((rank, calls), program) in (0..).zip(calls).zip(&scenario.traffic.programs) {
         let mut args = serde_json::Map::new();
-        args.insert("name".into(), format!("rank {rank}, h{}", program.at.host).into());
+        args.insert("name".into(), format!("{}, h{}", jobs.name(rank), program.at.host).into());
         put(&Entry { name: "process_name", ph: "M", pid: rank, tid: 0, ts: None, dur: None, args })?;
         let mut args = serde_json::Map::new();
         args.insert("sort_index".into(), rank.into());
@@ -102,8 +136,10 @@ pub(super) fn write_timeline(folder: &Folder, scenario: &Scenario, calls: &[Vec<
     out.flush()
 }
 
-/// What another run has noted, for each of so many ranks.
-pub fn read_calls(file: &Path, ranks: u32) -> io::Result<Vec<Vec<Call>>> {
+/// What another run of as many jobs with as many ranks has noted, for each rank.
+pub fn read_calls(file: &Path, jobs: &Jobs) -> io::Result<Vec<Vec<Call>>> {
+    let of_job: Vec<_> = jobs.all().collect();
+    let ranks = of_job.iter().map(ExactSizeIterator::len).sum::<usize>();
     let wrong = |line: usize, what: String| {
         let what =
             format!("{}:{line}: {what}: name a {} of `srd sim mpirun --out`", file.display(), CALLS.file);
@@ -112,20 +148,22 @@ pub fn read_calls(file: &Path, ranks: u32) -> io::Result<Vec<Vec<Call>>> {
     let open = File::open(file)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
     let kinds: HashMap<&str, u16> = FORMS.iter().map(|form| form.name).zip(0..).collect();
-    let mut calls = vec![Vec::new(); ranks as usize];
+    let mut calls = vec![Vec::new(); ranks];
     for (number, line) in (1..).zip(BufReader::new(open).lines()) {
         let line = line.map_err(|error| wrong(number, error.to_string()))?;
         if number == 1 {
-            if line != CALLS.names.join(",") {
-                return Err(wrong(1, format!("{} is not the table's first line", shown(&line))));
+            if line != columns(jobs).names.join(",") {
+                let of = counted(jobs.count() as u64, "job");
+                return Err(wrong(1, format!("{} is not the first line of the table of {of}", shown(&line))));
             }
             continue;
         }
-        let cells: Vec<&str> = line.split(',').collect();
+        let mut cells: Vec<&str> = line.split(',').collect();
+        let job = if jobs.are_several() { cells.remove(0) } else { "0" };
         let [rank, thread, name, _, _, began, ended, before, within] = cells[..] else {
             return Err(wrong(
                 number,
-                format!("{} cells, where there are {}", cells.len(), CALLS.names.len()),
+                format!("{} cells in a row, where there are {}", cells.len(), CALLS.names.len()),
             ));
         };
         let nanos = |cell: &str| match cell.parse::<f64>() {
@@ -133,9 +171,14 @@ pub fn read_calls(file: &Path, ranks: u32) -> io::Result<Vec<Vec<Call>>> {
             _ => Err(wrong(number, format!("{} is no time", shown(cell)))),
         };
         let rank: usize = rank.parse().map_err(|_| wrong(number, format!("{} is no rank", shown(rank))))?;
-        let Some(of_rank) = calls.get_mut(rank) else {
-            let what =
-                format!("rank {rank} was recorded, and there are {ranks} ranks now: record with as many");
+        let job: usize = job.parse().map_err(|_| wrong(number, format!("{} is no job", shown(job))))?;
+        let of_rank = of_job.get(job).and_then(|of_job| of_job.clone().nth(rank));
+        let Some(of_rank) = of_rank.and_then(|number| calls.get_mut(number as usize)) else {
+            let now = of_job.get(job).map_or(0, ExactSizeIterator::len);
+            let of = if jobs.are_several() { format!(" of job {job}") } else { String::new() };
+            let what = format!(
+                "rank {rank}{of} was recorded, and there are {now} ranks{of} now: record with as many"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", file.display())));
         };
         let kind = *kinds.get(name).ok_or_else(|| wrong(number, format!("{} is no call", shown(name))))?;
@@ -156,7 +199,8 @@ pub fn read_calls(file: &Path, ranks: u32) -> io::Result<Vec<Vec<Call>>> {
         |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", file.display())));
     if let Some(rank) = calls.iter().position(Vec::is_empty) {
         return refused(format!(
-            "rank {rank} has no calls there: record with the {ranks} ranks that there are now"
+            "{} has no calls there: record with the {ranks} ranks that there are now",
+            jobs.name(rank as u32)
         ));
     }
     if calls.iter().flatten().all(|call| call.before + call.within == 0) {

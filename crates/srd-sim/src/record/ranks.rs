@@ -87,16 +87,19 @@ impl RanksRecorder {
 
     /// The run has ended so. Returns what a person should know, a line each.
     pub fn finish(mut self, scenario: &Scenario, lived: &Lived) -> io::Result<Vec<String>> {
-        calls::write_table(&self.folder, &lived.calls)?;
-        calls::write_timeline(&self.folder, scenario, &lived.calls)?;
+        calls::write_table(&self.folder, &lived.jobs, &lived.calls)?;
+        calls::write_timeline(&self.folder, scenario, &lived.jobs, &lived.calls)?;
         let json = serde_json::to_string_pretty(&lived.outcome)?;
         self.folder.write(OUTCOME, &(json + "\n"))?;
         if let Some(trace) = &mut self.seen.borrow_mut().trace {
-            for (rank, calls) in (0..).zip(&lived.calls) {
-                let Place { host, process } = scenario.traffic.programs[rank as usize].at;
+            for ((number, calls), program) in (0..).zip(&lived.calls).zip(&scenario.traffic.programs) {
+                let Place { host, process } = program.at;
+                let (job, rank) = lived.jobs.locate(number);
+                let job = lived.jobs.are_several().then_some(job);
                 for call in calls {
                     trace.trace().call_returned(&Event::CallReturned {
                         t_us: call.ended as f64 / 1e3,
+                        job,
                         rank,
                         process: format!("h{host}.{process}"),
                         thread: call.thread,

@@ -101,6 +101,9 @@ pub struct Outcome {
     pub workloads: Vec<OfWorkload>,
     /// What each program says of its run.
     pub programs: Vec<OfProgram>,
+    /// Jobs of real programs, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<OfJob>,
     /// Frames that crossed a cable, each cable counted.
     pub packet_hops: u64,
     /// Events of the simulation.
@@ -109,6 +112,15 @@ pub struct Outcome {
     pub sim_us: f64,
     /// What the run took; differs from machine to machine.
     pub cost: Cost,
+}
+
+/// What became of a job of real programs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct OfJob {
+    /// Its ranks.
+    pub ranks: u32,
+    /// When all of them were at their program's end; `None`: it went on when the first job was at its own, or the run had ended before.
+    pub ended_us: Option<f64>,
 }
 
 /// Ports that wait for each other for ever.
@@ -380,6 +392,7 @@ impl Outcome {
             queues: longest_queues(simulation),
             workloads,
             programs: of_programs(simulation),
+            jobs: Vec::new(), // whoever runs them says so
             packet_hops: fabric.hops,
             events: simulation.events(),
             sim_us: simulation.now.as_micros(),

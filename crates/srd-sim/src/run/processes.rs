@@ -1,11 +1,11 @@
 //! Programs of the user's on a simulated fabric: a process each, which the simulation lets run in turn.
 
-use crate::apps::{Place, Program, Script};
+use crate::apps::{Jobs, Place, Program, Script};
 use crate::hosts::{AnyHost, Crowd, Process, RankFlows, RankHost, RankSeat};
 use crate::input::Scenario;
 use crate::run::drive::prepare_hosts;
 use crate::run::offer::Offer;
-use crate::run::outcome::{Meter, Outcome};
+use crate::run::outcome::{Meter, OfJob, Outcome};
 use crate::run::simulation::{Simulation, Step};
 use srd_baselines::units::Ps;
 use srd_virtual::world::{Manner, OneCore, State, World};
@@ -47,11 +47,14 @@ const LONG_STEP: Duration = Duration::from_secs(1);
 
 /// What starts the processes, and how they fare.
 pub trait Launcher {
-    /// Starts them; they find the shared memory at this path.
+    /// Starts those of all jobs; they find the shared memory at this path.
     fn start(&mut self, world: &Path) -> io::Result<()>;
 
-    /// Whether whatever was started has ended, and its code.
-    fn ended(&mut self) -> io::Result<Option<i32>>;
+    /// Whether whatever was started for a job has ended, and its code.
+    fn ended(&mut self, job: usize) -> io::Result<Option<i32>>;
+
+    /// Ends a job, which goes on.
+    fn end(&mut self, job: usize) -> io::Result<()>;
 
     /// True once somebody wants an end; whoever says so kills what was started.
     fn stop(&self) -> Arc<AtomicBool>;
@@ -65,6 +68,8 @@ pub trait Launcher {
 pub enum End {
     /// The launcher has ended, with this code.
     Launcher(i32),
+    /// A job beside the first has failed, with this code of its launcher, or has ended too early.
+    Beside(i32),
     /// Somebody wanted it.
     Interrupted,
     /// The simulated time came to the end that the scenario names.
@@ -88,6 +93,8 @@ pub struct Lived {
     pub complaints: Vec<String>,
     /// The calls of MPI of each rank, if they were to be noted, in the order in which they returned.
     pub calls: Vec<Vec<Call>>,
+    /// Whose ranks they are.
+    pub jobs: Jobs,
 }
 
 /// A program of a process on each of those hosts, in the order of ranks: what a scenario's traffic is then.
@@ -107,6 +114,8 @@ pub fn of_processes(hosts: &[u32]) -> Vec<Program> {
 pub struct Order<'a> {
     /// Where.
     pub scenario: &'a Scenario,
+    /// Whose its programs are. The run is over when the first job is at its end; those that go on beside it are ended then.
+    pub jobs: &'a Jobs,
     /// How.
     pub manner: Manner,
     /// What each rank is to compute before its calls, as another run has noted it; of no rank if that is not so.
@@ -196,6 +205,7 @@ pub fn run_processes(
             let base = simulation.flows.len() as u32;
             let base_rtt = Nanos(offer.base_rtt.0.div_ceil(1000));
             let flows = RankFlows::new(
+                order.jobs.clone(),
                 &places,
                 scenario.settings.hosts.intra_node,
                 scenario.settings.seed,
@@ -216,13 +226,18 @@ fn run_on<T: Carrier>(
     mut onlooker: Option<&mut dyn Onlooker>,
     launcher: &mut dyn Launcher,
 ) -> io::Result<Lived> {
-    let Order { scenario, manner, repeats } = order;
+    let Order { scenario, jobs, manner, repeats } = order;
     let meter = Meter::start();
     simulation.keep_order();
     if let Some(onlooker) = onlooker.as_deref_mut() {
         T::let_look(&mut simulation, scenario, onlooker)?;
     }
-    let ranks = scenario.traffic.programs.len() as u32;
+    let ranks = jobs.ranks_of(jobs.count() - 1).end;
+    assert_eq!(
+        ranks as usize,
+        scenario.traffic.programs.len(),
+        "each program of the scenario is a job's rank"
+    );
     let places: Vec<_> = (0..ranks).map(|rank| T::seat(&mut simulation, rank).place()).collect();
     let (world, seats) = World::create(&places, manner, repeats).map_err(|error| {
         let what = format!("{error}: no room for the memory that ranks share with the simulator: allow more (`ulimit -v`), or run fewer ranks");
@@ -236,6 +251,9 @@ fn run_on<T: Carrier>(
     let mut run = Run {
         simulation,
         ranks,
+        jobs: jobs.clone(),
+        fares: vec![Fare::default(); jobs.count()],
+        ending: 0,
         mpi: manner.mpi,
         world,
         crowd,
@@ -257,7 +275,9 @@ fn run_on<T: Carrier>(
     run.crowd.borrow_mut().kill();
     let end = end?;
     let gave_up = run.given_up();
-    let outcome = run.outcome.take().unwrap_or_else(|| Outcome::of(&mut run.simulation, offer.ideal, &meter));
+    let mut outcome =
+        run.outcome.take().unwrap_or_else(|| Outcome::of(&mut run.simulation, offer.ideal, &meter));
+    outcome.jobs = run.tell_of_jobs();
     let dropped: u64 = (0..ranks).map(|rank| T::seat(&mut run.simulation, rank).dropped()).sum();
     if dropped > 0 {
         run.complaints.push(format!("{dropped} packets came to processes that took none any more"));
@@ -265,12 +285,17 @@ fn run_on<T: Carrier>(
     let calls = run.calls()?;
     run.simulation.fabric.watcher = None;
     onlooker.map(|it| it.end(run.simulation.now)).transpose()?;
-    Ok(Lived { outcome, end, gave_up, complaints: run.complaints, calls })
+    Ok(Lived { outcome, end, gave_up, complaints: run.complaints, calls, jobs: run.jobs })
 }
 
 struct Run<'a, T: Process> {
     simulation: Simulation<'a, T>,
     ranks: u32,
+    jobs: Jobs,
+    /// How each of them fares.
+    fares: Vec<Fare>,
+    /// Ranks at their program's end when it was last seen which jobs are.
+    ending: u32,
     /// As [`Manner::mpi`].
     mpi: bool,
     world: World,
@@ -295,9 +320,18 @@ struct Run<'a, T: Process> {
     core: Option<OneCore>,
     /// The first rank that has ended behind MPI's beginning, and without its end.
     left: Option<u32>,
-    /// As of the moment when all were at their end: what follows is between processes and their launcher.
+    /// As of the moment when the first job was at its end: what follows is between processes and their launcher.
     outcome: Option<Outcome>,
     complaints: Vec<String>,
+}
+
+/// How a job fares.
+#[derive(Clone, Copy, Default)]
+struct Fare {
+    /// When all its ranks were at their program's end.
+    ended_at: Option<Ps>,
+    /// Its launcher has ended, with this code.
+    code: Option<i32>,
 }
 
 /// By what it is seen whether programs go on.
@@ -338,13 +372,14 @@ impl<T: Carrier> Run<'_, T> {
             }
             if std::mem::take(&mut idle) || now - looked > WATCH_EVERY {
                 looked = now;
-                if let Some(code) = launcher.ended()? {
-                    return Ok(self.conclude(code));
+                if let Some((job, code)) = self.have_ended(launcher)? {
+                    return Ok(self.conclude(job, code));
                 }
             }
-            if self.outcome.is_none() && self.crowd.borrow().in_phase(Phase::Ending) == self.ranks {
+            if self.outcome.is_none() && self.is_first_at_its_end() {
                 self.outcome = Some(outcome(&mut self.simulation));
                 self.simulation.silence_flows();
+                self.end_those_beside(launcher)?;
             }
             let wanted = match self.crowd.borrow().is_anybody_outside() || self.crowd.borrow().has_rung() {
                 true => self.look_at_all(),
@@ -435,13 +470,83 @@ impl<T: Carrier> Run<'_, T> {
         if self.outcome.is_some() { Ps::NEVER } else { self.simulation.settings().end }
     }
 
+    /// Whether the first job is at its end now. One beside it that comes to its own goes on when the first is there: so time waits neither for it nor for
+    /// its launcher.
+    fn is_first_at_its_end(&mut self) -> bool {
+        let ending = self.crowd.borrow().in_phase(Phase::Ending);
+        if std::mem::replace(&mut self.ending, ending) != ending {
+            for job in 0..self.jobs.count() {
+                let mut ranks = self.jobs.ranks_of(job);
+                let is_at_its_end =
+                    ranks.all(|rank| T::seat(&mut self.simulation, rank).phase() == Phase::Ending);
+                if !is_at_its_end || self.fares[job].ended_at.is_some() {
+                    continue;
+                }
+                self.fares[job].ended_at = Some(self.simulation.now);
+                if job > 0 && self.fares[0].ended_at.is_none() {
+                    let at = self.simulation.now.as_micros();
+                    self.complaints.push(format!(
+                        "job {job} was at its end at {at} us: from there on the first one ran without it"
+                    ));
+                    self.jobs.ranks_of(job).for_each(|rank| T::seat(&mut self.simulation, rank).rest());
+                }
+            }
+        }
+        self.fares[0].ended_at.is_some()
+    }
+
+    /// The first job is at its end.
+    fn end_those_beside(&mut self, launcher: &mut dyn Launcher) -> io::Result<()> {
+        for job in 1..self.jobs.count() {
+            let goes_on = self.fares[job].ended_at.is_none();
+            for rank in self.jobs.ranks_of(job) {
+                let seat = T::seat(&mut self.simulation, rank);
+                if goes_on { seat.rest() } else { seat.go_on_from_rest() }
+            }
+            if goes_on {
+                launcher.end(job)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The job whose launcher says how the run has ended, and its code. Behind the outcome all that were at their end with it are waited for.
+    fn have_ended(&mut self, launcher: &mut dyn Launcher) -> io::Result<Option<(usize, i32)>> {
+        let is_over = self.outcome.is_some();
+        for (job, fare) in self.fares.iter_mut().enumerate() {
+            if fare.code.is_none() && (!is_over || fare.ended_at.is_some()) {
+                fare.code = launcher.ended(job)?;
+            }
+        }
+        if is_over && self.fares.iter().any(|fare| fare.ended_at.is_some() && fare.code.is_none()) {
+            return Ok(None);
+        }
+        // One beside the first may have ended well before it, though not all its ranks were in `MPI_Finalize`.
+        let ends_the_run = |(job, fare): (usize, &Fare)| {
+            let code = fare.code?;
+            (job == 0 || code != 0 || fare.ended_at.is_none()).then_some((job, code))
+        };
+        let ended: Vec<_> = self.fares.iter().enumerate().filter_map(ends_the_run).collect();
+        Ok(ended.iter().find(|(_, code)| *code != 0).or(ended.first()).copied())
+    }
+
+    /// What became of each job, where there are several.
+    fn tell_of_jobs(&self) -> Vec<OfJob> {
+        let fares = self.fares.iter().filter(|_| self.jobs.are_several());
+        let of = self.jobs.all().zip(fares).map(|(ranks, fare)| OfJob {
+            ranks: ranks.len() as u32,
+            ended_us: fare.ended_at.map(Ps::as_micros),
+        });
+        of.collect()
+    }
+
     /// Whether any rank has had the turn since this was last asked.
     fn has_had_turns(&mut self) -> bool {
         let turns = self.crowd.borrow().turns();
         std::mem::replace(&mut self.turns, turns) != turns
     }
 
-    /// Whether all programs stand still though something happens: ranks that wait ask each other now and then whether they live, for ever.
+    /// Whether the first job stands still though something happens: ranks that wait ask each other now and then whether they live, for ever.
     fn has_stopped(&mut self, now: Instant) -> bool {
         let works = now - std::mem::replace(&mut self.last, now) > LONG_STEP;
         if works || self.outcome.is_some() || !self.together {
@@ -451,17 +556,18 @@ impl<T: Carrier> Run<'_, T> {
         if now - self.seen.at <= STANDSTILL {
             return false;
         }
+        let ranks = self.jobs.ranks_of(0);
         let seen = Seen {
             at: now,
-            own_turns: self.crowd.borrow().own_turns(),
-            sent: self.simulation.ranks().map(|rank| rank.counts().data_new).sum(),
+            own_turns: ranks.clone().map(|rank| T::seat(&mut self.simulation, rank).own_turns()).sum(),
+            sent: self.simulation.ranks().take(ranks.len()).map(|rank| rank.counts().data_new).sum(),
             now: self.simulation.now,
         };
         let before = std::mem::replace(&mut self.seen, seen);
         let seconds = (seen.now - before.now).as_micros() / 1e6;
-        let asked = QUESTIONS_A_SECOND * f64::from(self.ranks).powi(2) * seconds;
+        let asked = QUESTIONS_A_SECOND * f64::from(ranks.end).powi(2) * seconds;
         let goes_on = seen.own_turns != before.own_turns || (seen.sent - before.sent) as f64 > asked;
-        !goes_on && !self.awaits_a_time()
+        !goes_on && !ranks.into_iter().any(|rank| T::seat(&mut self.simulation, rank).awaits_a_time())
     }
 
     /// Whether any program will go on at some time, whatever comes.
@@ -471,7 +577,8 @@ impl<T: Carrier> Run<'_, T> {
 
     /// For how long nothing may happen.
     fn patience(&self) -> Duration {
-        if self.left.is_some() { STANDSTILL_WITHOUT_A_RANK } else { STANDSTILL }
+        let is_of_first = |rank| self.jobs.locate(rank).0 == 0;
+        if self.left.is_some_and(is_of_first) { STANDSTILL_WITHOUT_A_RANK } else { STANDSTILL }
     }
 
     /// Whether anything is under way between ranks.
@@ -576,13 +683,15 @@ impl<T: Carrier> Run<'_, T> {
             let missing = seat.calls() - noted.len() as u64;
             calls.push(noted);
             if missing > 0 {
+                let name = self.jobs.name(rank);
                 self.complaints
-                    .push(format!("rank {rank}: {missing} calls of MPI found no room, and are not there"));
+                    .push(format!("{name}: {missing} calls of MPI found no room, and are not there"));
             }
             if let Some(same) = seat.strayed() {
                 self.complaints.push(format!(
-                    "rank {rank} has made other calls of MPI than were recorded, behind {same} that were the same: what it computes \
-                     takes no time from there on. Record the same program with the same arguments and ranks"
+                    "{} has made other calls of MPI than were recorded, behind {same} that were the same: what it computes \
+                     takes no time from there on. Record the same program with the same arguments and ranks",
+                    self.jobs.name(rank)
                 ));
             }
         }
@@ -604,13 +713,15 @@ impl<T: Carrier> Run<'_, T> {
         End::OutOfTime
     }
 
-    fn conclude(&mut self, code: i32) -> End {
+    /// The launcher of a job has ended.
+    fn conclude(&mut self, job: usize, code: i32) -> End {
         if self.crowd.borrow().is_to_stop() {
             return self.interrupted(); // it was killed
         }
         let _ = self.look_at_all(); // who has ended since
-        let absent =
-            (0..self.ranks).filter(|&rank| T::seat(&mut self.simulation, rank).process().is_none()).count();
+        let ranks = self.jobs.ranks_of(job);
+        let absent = ranks.filter(|&rank| T::seat(&mut self.simulation, rank).process().is_none()).count();
+        let of_job = if self.jobs.are_several() { format!(" of job {job}") } else { String::new() };
         if absent > 0 && code == 0 {
             let why = match self.mpi {
                 true => {
@@ -619,16 +730,24 @@ impl<T: Carrier> Run<'_, T> {
                 false => "the program has not opened libfabric's provider srd",
             };
             self.complaints.push(format!(
-                "{absent} ranks have not used the simulated fabric: {why}, or it is statically linked"
+                "{absent} ranks{of_job} have not used the simulated fabric: {why}, or it is statically linked"
             ));
         }
         if code != 0 {
             let who = if self.mpi { "the launcher" } else { "a process" };
-            self.complaints.push(format!("{who} has ended with code {code}"));
+            self.complaints.push(format!("{who}{of_job} has ended with code {code}"));
         } else {
             self.complaints.extend(self.left.map(|rank| self.ended_early(rank)));
         }
-        End::Launcher(code)
+        if job == 0 {
+            return End::Launcher(code);
+        }
+        if self.outcome.is_none() {
+            self.complaints.push(format!(
+                "job {job} has ended before its ranks were at their end, and with it the run: mend it, or leave it out"
+            ));
+        }
+        End::Beside(code)
     }
 
     /// Who waits for whom, as far as anybody can tell.
@@ -639,12 +758,14 @@ impl<T: Carrier> Run<'_, T> {
         };
         let all: Vec<_> = (0..self.ranks).map(state).collect();
         let count = |wanted| all.iter().filter(|(state, _)| *state == wanted).count();
-        let first = all.iter().position(|(state, _)| matches!(state, State::Absent | State::Outside));
+        let mut ranks = (0..).zip(&all);
+        let first = ranks.find(|(_, (state, _))| matches!(state, State::Absent | State::Outside));
         let hint = match (self.left, first) {
             (Some(rank), _) => self.ended_early(rank),
-            (None, Some(rank)) => format!(
-                "rank {rank} {}",
-                match all[rank].1 {
+            (None, Some((rank, (_, process)))) => format!(
+                "{} {}",
+                self.jobs.name(rank),
+                match process {
                     Some(process) => format!("(process {process}) waits for something that is not of the fabric"),
                     None => "has not opened the provider: does the program use libfabric, and is it dynamically linked?".into(),
                 }
@@ -668,7 +789,7 @@ impl<T: Carrier> Run<'_, T> {
     /// What is said of a rank that has ended too early.
     fn ended_early(&self, rank: u32) -> String {
         let without = if self.mpi { "MPI_Finalize" } else { "closing the provider" };
-        format!("rank {rank} has ended without {without}")
+        format!("{} has ended without {without}", self.jobs.name(rank))
     }
 }
 

@@ -25,6 +25,9 @@ const NOTHING_NEAR: [(&str, &str); 4] = [
 /// Arguments of `srd sim join`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
+    /// Number of its job's first rank among those of all jobs
+    #[arg(long, value_name = "NUMBER")]
+    first: u32,
     /// The simulator's shared memory
     #[arg(long, value_name = "FILE")]
     world: PathBuf,
@@ -42,6 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             RANKS.join(", ")
         )
     })?;
+    let rank: u32 = rank.parse().with_context(|| format!("{rank:?} in the environment is no rank"))?;
     let (variables, _) = consumer::provider(&Libraries::Provider.locate()?);
     let clock = Libraries::Clock.locate()?.join(Libraries::Clock.names()[0]);
     let mut preload = clock.into_os_string();
@@ -57,7 +61,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .envs(NOTHING_NEAR)
         .env("LD_PRELOAD", preload)
         .env(WORLD_VARIABLE, &args.world)
-        .env(RANK_VARIABLE, rank)
+        .env(RANK_VARIABLE, (args.first + rank).to_string())
         .env("SRD_SHM", "off")
         .env("SRD_TOP", "off");
     let error = command.exec();

@@ -4,13 +4,16 @@ use crate::libraries::Libraries;
 use crate::mpi;
 use crate::sim::batch::INTERRUPTED;
 use crate::sim::guard;
+use crate::sim::jobs::{self, Ranks};
 use crate::sim::recording::{Cables, command_line};
 use crate::sim::rivals::Rival;
 use crate::sim::room::Room;
 use anyhow::{Context, bail};
 use clap::builder::Resettable;
-use srd_baselines::input::counted;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use srd_lab::{Mpi, MpiJob, Transport};
+use srd_sim::apps::Jobs;
 use srd_sim::input::Scenario;
 use srd_sim::record::{self, RanksRecorder, RanksRecording, RanksRun};
 use srd_sim::run::{End, Launcher, Lived, Onlooker, Order, of_processes, run_processes};
@@ -20,7 +23,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,10 +35,15 @@ Examples:
   srd sim mpirun -n 16 --fabric fabric.toml --transport srd,tcp,roce,nscc -- ./program
   srd sim mpirun -n 64 --per-host 8 --fabric fabric.toml -- ./program
   srd sim mpirun -n 4 --fabric fabric.toml --place 0,4,8,12 --mpi mpich --json outcome.json -- ./program
+  srd sim mpirun -n 4 --fabric fabric.toml --place 0,4,8,12 -- ./program --beside -n 8 --place 1,2,3,5,6,7,9,10 -- ./other
+
+--beside, behind a program's arguments, begins another job on the same fabric, with its own -n, --place or --per-host, MPI's launcher
+and MPI_COMM_WORLD; all else is common. Without --place it is on the hosts behind those of the jobs before it. All begin together,
+and the run is over when the first is at its end: those that go on are ended then. One that fails before ends the run.
 
 The program sees the simulation's time; what it computes takes none unless --compute says so. docs/VIRTUAL.md.
 
-Exit code: 0 if the program ended well, that of the MPI's launcher otherwise; 124 if the file's end_us came before the program's end,
+Exit code: 0 if the program ended well (and those beside it that came to their end), that of the MPI's launcher otherwise; 124 if the file's end_us came before the program's end,
 130 after a signal, 1 if anything else went wrong.";
 
 /// Arguments of `srd sim mpirun`.
@@ -51,9 +59,8 @@ pub struct OfMpi {
 /// Those that other programs have, too.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// Processes of each command
-    #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub n: u32,
+    #[command(flatten)]
+    pub ranks: Ranks,
     /// The fabric: a scenario's file, without traffic (docs/SCENARIOS.md)
     #[arg(long, value_name = "FILE")]
     fabric: PathBuf,
@@ -63,12 +70,6 @@ pub struct Args {
     /// Run it over each of these, one after the other, in the same fabric [default: what the file says]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum)]
     transport: Vec<Rival>,
-    /// Ranks of each host: the first K are on the first host, and so on
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
-    per_host: u32,
-    /// Hosts of the ranks, as in 0,4,8; 0,0,1,1 has two ranks on each of two [default: the first ones]
-    #[arg(long, value_name = "HOST", value_delimiter = ',', conflicts_with = "per_host")]
-    place: Vec<u32>,
     /// What computing costs: zero; fixed:US, so many microseconds for each call of the provider; measured, the thread's processor time;
     /// measured:SCALE, that times SCALE; recorded:FILE, before each call of MPI what was measured then, from a calls.csv of --out
     #[arg(long, value_name = "HOW", default_value = "zero")]
@@ -126,40 +127,53 @@ impl FromStr for Cost {
 /// Code of a run that came to the end that its scenario names, as timeout(1) has it.
 const OUT_OF_TIME: u8 = 124;
 
-/// What starts the processes, each by way of these words in front of its command.
-pub type Starter<'a> = &'a dyn Fn(&[OsString], &Room) -> anyhow::Result<Command>;
+/// What starts the processes of a job, each by way of these words in front of its command.
+pub type Starter<'a> = &'a dyn Fn(usize, &[OsString], &Room) -> anyhow::Result<Command>;
 
-/// The launcher, with the program.
+/// The launchers, with their programs.
 struct Started<'a> {
     starter: Starter<'a>,
     srd: PathBuf,
+    jobs: &'a Jobs,
     room: Room,
-    child: Option<Child>,
+    /// Of each job, once it is started.
+    children: Vec<Child>,
     stop: Arc<AtomicBool>,
+}
+
+impl Started<'_> {
+    fn start_job(&self, job: usize, first: u32, world: &Path) -> io::Result<Child> {
+        let words = ["sim", "join", "--first", &first.to_string(), "--world"].map(OsString::from);
+        let words = [&[self.srd.clone().into()], &words[..], &[world.into(), "--".into()]].concat();
+        let launcher = (self.starter)(job, &words, &self.room).map_err(io::Error::other)?;
+        let mut guard = Command::new(&self.srd);
+        guard.args(["sim", "guard", "--simulator", &std::process::id().to_string(), "--directory"]);
+        guard.arg(self.room.of_job(job)?).arg("--").arg(launcher.get_program()).args(launcher.get_args());
+        guard.envs(launcher.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        if job > 0 {
+            guard.stdin(Stdio::null());
+        }
+        guard.spawn()
+    }
 }
 
 impl Launcher for Started<'_> {
     fn start(&mut self, world: &Path) -> io::Result<()> {
-        let words = [
-            self.srd.as_os_str(),
-            "sim".as_ref(),
-            "join".as_ref(),
-            "--world".as_ref(),
-            world.as_os_str(),
-            "--".as_ref(),
-        ];
-        let launcher = (self.starter)(&words.map(OsString::from), &self.room).map_err(io::Error::other)?;
-        let mut guard = Command::new(&self.srd);
-        guard.args(["sim", "guard", "--simulator", &std::process::id().to_string(), "--directory"]);
-        guard.arg(self.room.path()).arg("--").arg(launcher.get_program()).args(launcher.get_args());
-        guard.envs(launcher.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        self.child = Some(guard.spawn()?);
+        for (job, ranks) in self.jobs.all().enumerate() {
+            self.children.push(self.start_job(job, ranks.start, world)?);
+        }
         Ok(())
     }
 
-    fn ended(&mut self) -> io::Result<Option<i32>> {
-        let Some(child) = &mut self.child else { return Ok(Some(0)) };
-        Ok(child.try_wait()?.map(|status| status.code().unwrap_or(1)))
+    fn ended(&mut self, job: usize) -> io::Result<Option<i32>> {
+        Ok(self.children[job].try_wait()?.map(|status| status.code().unwrap_or(1)))
+    }
+
+    fn end(&mut self, job: usize) -> io::Result<()> {
+        // Its guard ends what descends from it.
+        kill(Pid::from_raw(self.children[job].id() as i32), Signal::SIGTERM)?;
+        self.children[job].wait()?;
+        Ok(())
     }
 
     fn stop(&self) -> Arc<AtomicBool> {
@@ -205,35 +219,44 @@ impl Args {
 pub fn run(of_mpi: &OfMpi) -> anyhow::Result<ExitCode> {
     let OfMpi { common: args, stack } = of_mpi;
     let srd = std::env::current_exe().context("the path of this program is unknown")?;
-    let job = MpiJob {
+    let jobs = jobs::read(&args.ranks, &args.command)?;
+    let prefix = stack.prefix(&srd)?;
+    let of_mpi = |job: &jobs::Job| MpiJob {
         mpi: stack.mpi(),
-        prefix: stack.prefix(&srd)?,
+        prefix: prefix.clone(),
         transport: Transport::Srd,
-        ranks: args.n as usize,
+        ranks: job.hosts.len(),
         hosts: Vec::new(),
         options: stack.options.clone(),
-        program: args.command.clone(),
+        program: job.command.clone(),
     };
+    let mpi_jobs: Vec<MpiJob> = jobs.iter().map(of_mpi).collect();
     let check = || {
-        job.launcher()?;
-        job.check_program()?;
-        Ok(())
+        mpi_jobs.iter().try_for_each(|job| {
+            job.launcher()?;
+            job.check_program()?;
+            Ok(())
+        })
     };
-    let starter =
-        |words: &[OsString], room: &Room| Ok(job.command_here(words, room.path(), &room.agent())?);
+    let starter = |job: usize, words: &[OsString], room: &Room| {
+        Ok(mpi_jobs[job].command_here(words, &room.of_job(job)?, &room.agent())?)
+    };
+    let hosts: Vec<Vec<u32>> = jobs.into_iter().map(|job| job.hosts).collect();
     let covers_counter = args.rdtsc || stack.mpi() == Mpi::Intel;
-    simulate(args, Manner { covers_counter, mpi: true, ..Manner::default() }, &check, &starter)
+    simulate(args, &hosts, Manner { covers_counter, mpi: true, ..Manner::default() }, &check, &starter)
 }
 
 /// The same for so many processes of no MPI.
 pub fn run_without_mpi(args: &Args, n: u32, starter: Starter<'_>) -> anyhow::Result<ExitCode> {
-    let args = Args { n, ..args.clone() };
+    let hosts = Ranks { n, ..args.ranks.clone() }.hosts(0)?;
     let manner = Manner { covers_counter: args.rdtsc, ..Manner::default() };
-    simulate(&args, manner, &|| Ok(()), starter)
+    simulate(args, &[hosts], manner, &|| Ok(()), starter)
 }
 
+/// `hosts`: of each rank of each job.
 fn simulate(
     args: &Args,
+    hosts: &[Vec<u32>],
     manner: Manner,
     check: &dyn Fn() -> anyhow::Result<()>,
     starter: Starter<'_>,
@@ -250,8 +273,11 @@ fn simulate(
     {
         bail!("--transport names {} twice: name it once", name.name());
     }
+    let jobs = Jobs::of(hosts.iter().map(|hosts| hosts.len() as u32).collect());
+    let hosts = hosts.concat();
     // All of them, before anything runs.
-    let scenarios = over.iter().map(|over| scenario(args, *over)).collect::<anyhow::Result<Vec<_>>>()?;
+    let scenarios =
+        over.iter().map(|over| scenario(args, &hosts, *over)).collect::<anyhow::Result<Vec<_>>>()?;
     scenarios.iter().try_for_each(|scenario| args.cables.check(scenario))?;
     let only_srd = args.trace || !args.cables.pcap.is_empty();
     if only_srd && scenarios.iter().any(|scenario| !scenario.settings.ranks_speak_srd()) {
@@ -261,7 +287,7 @@ fn simulate(
     }
     let (compute, repeats) = match &args.compute {
         Cost::Now(compute) => (*compute, Vec::new()),
-        Cost::Recorded(file) => (Compute::default(), record::read_calls(file, args.n)?),
+        Cost::Recorded(file) => (Compute::default(), record::read_calls(file, &jobs)?),
     };
     let manner = Manner { compute, keeps_calls: args.out.is_some(), ..manner };
     check()?;
@@ -269,7 +295,8 @@ fn simulate(
     // Whatever its launcher leaves behind is this process's to end.
     nix::sys::prctl::set_child_subreaper(true).context("cannot become the parent of orphans")?;
     let room = Room::make().context("cannot make a directory for this run")?;
-    let mut started = Started { starter, srd, room, child: None, stop: guard::end_on_signal()? };
+    let stop = guard::end_on_signal()?;
+    let mut started = Started { starter, srd, jobs: &jobs, room, children: Vec::new(), stop };
     let recorders = over.iter().map(|over| args.recorder(*over)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut runs = Vec::new();
     for ((over, scenario), mut recorder) in over.into_iter().zip(&scenarios).zip(recorders) {
@@ -277,13 +304,13 @@ fn simulate(
             break;
         }
         let onlooker = recorder.as_mut().map(|it| it as &mut dyn Onlooker);
-        let lived = run_processes(Order { scenario, manner, repeats: &repeats }, onlooker, &mut started)
-            .context("the processes could not be run")?;
-        if let Some(mut child) = started.child.take() {
+        let order = Order { scenario, jobs: &jobs, manner, repeats: &repeats };
+        let lived = run_processes(order, onlooker, &mut started).context("the processes could not be run")?;
+        for mut child in started.children.drain(..) {
             let _ = child.wait();
         }
         let run = Run { over, name: over.map(Rival::name), lived };
-        tell(args, &run);
+        tell(&run);
         if let Some(recorder) = recorder {
             let cannot = format!("cannot write into {}", recorder.dir().display());
             for note in recorder.finish(scenario, &run.lived).context(cannot)? {
@@ -311,6 +338,7 @@ fn simulate(
     let wrong = runs.iter().map(|run| run.lived.end).find(|end| *end != End::Launcher(0));
     Ok(wrong.map_or(ExitCode::SUCCESS, |end| match end {
         End::Launcher(code) => ExitCode::from(code.clamp(0, 255) as u8),
+        End::Beside(code) => ExitCode::from(code.clamp(1, 255) as u8),
         End::OutOfTime => ExitCode::from(OUT_OF_TIME),
         End::Interrupted => ExitCode::from(INTERRUPTED),
         End::GaveUp | End::Standstill => ExitCode::FAILURE,
@@ -335,7 +363,7 @@ fn write(file: &mut File, text: String) -> io::Result<()> {
 }
 
 /// What became of a run, on standard error: standard output is the program's.
-fn tell(args: &Args, run: &Run) {
+fn tell(run: &Run) {
     let over = run.over.map_or_else(String::new, |over| format!("{}: ", over.name()));
     for complaint in run.lived.gave_up.iter().chain(&run.lived.complaints) {
         eprintln!("srd: {over}{complaint}");
@@ -343,7 +371,7 @@ fn tell(args: &Args, run: &Run) {
     let outcome = &run.lived.outcome;
     eprintln!(
         "srd: {over}{}, {:.3} ms simulated in {:.1} s: {} packets with data, {} of them again, {} without",
-        counted(args.n.into(), "rank"),
+        run.lived.jobs.summary(),
         outcome.sim_us / 1000.0,
         outcome.cost.wall_s,
         outcome.packets_new + outcome.packets_rtx,
@@ -362,6 +390,7 @@ fn answer(run: &Run) -> anyhow::Result<serde_json::Value> {
     }
     let (ended_by, code) = match run.lived.end {
         End::Launcher(code) => ("launcher", Some(code)),
+        End::Beside(code) => ("beside", Some(code)),
         End::Interrupted => ("signal", None),
         End::OutOfTime => ("end_us", None),
         End::GaveUp => ("transport", None),
@@ -374,18 +403,11 @@ fn answer(run: &Run) -> anyhow::Result<serde_json::Value> {
 }
 
 /// The fabric, with the transport that is asked for.
-fn scenario(args: &Args, over: Option<Rival>) -> anyhow::Result<Scenario> {
+fn scenario(args: &Args, hosts: &[u32], over: Option<Rival>) -> anyhow::Result<Scenario> {
     let name = args.fabric.display().to_string();
-    let hosts: Vec<u32> = match args.place.is_empty() {
-        true => (0..args.n).map(|rank| rank / args.per_host).collect(),
-        false => args.place.clone(),
-    };
-    if hosts.len() != args.n as usize {
-        bail!("--place names {} hosts for {} ranks: name one for each", hosts.len(), args.n);
-    }
     let of_rival = over.into_iter().flat_map(Rival::sets).map(String::from);
     let sets: Vec<String> = of_rival.chain(args.sets.iter().cloned()).collect();
-    let scenario = Scenario::load_for_processes(&args.fabric, &sets, of_processes(&hosts))?;
+    let scenario = Scenario::load_for_processes(&args.fabric, &sets, of_processes(hosts))?;
     let most = scenario.topology.hosts;
     if let Some(host) = hosts.iter().find(|host| **host >= most) {
         bail!(

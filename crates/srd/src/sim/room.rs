@@ -40,9 +40,11 @@ impl Room {
         Ok(room)
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// What the launcher of a job keeps: the first one's is all of it, so that it goes with that.
+    pub fn of_job(&self, job: usize) -> io::Result<PathBuf> {
+        let path = if job == 0 { self.path.clone() } else { self.path.join(format!("job-{job}")) };
+        fs::create_dir_all(&path)?;
+        Ok(path)
     }
 
     /// What stands for ssh.
@@ -81,7 +83,8 @@ mod tests {
         assert!(!left.exists());
         let second = Room::make().unwrap();
         assert!(first.agent().exists() && second.agent().exists());
-        let path = first.path().to_path_buf();
+        let path = first.path.clone();
+        assert!(first.of_job(1).unwrap().starts_with(&path));
         drop(first);
         assert!(!path.exists());
     }

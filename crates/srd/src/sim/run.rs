@@ -37,14 +37,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("nothing stands on one side of a colon: write a command there, or leave the colon out");
     }
     let srd = std::env::current_exe().context("the path of this program is unknown")?;
-    let starter = |words: &[OsString], _: &_| {
+    let starter = |_: usize, words: &[OsString], _: &_| {
         let mut command = Command::new(&srd);
         command
-            .args(["sim", "each", "-n", &common.n.to_string(), "--"])
+            .args(["sim", "each", "-n", &common.ranks.n.to_string(), "--"])
             .args(words)
             .arg(NEXT)
             .args(&common.command);
         Ok(command)
     };
-    mpirun::run_without_mpi(common, common.n * commands as u32, &starter)
+    mpirun::run_without_mpi(common, common.ranks.n * commands as u32, &starter)
 }

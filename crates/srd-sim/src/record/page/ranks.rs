@@ -26,6 +26,25 @@ pub struct RanksRun<'a> {
     pub lived: &'a Lived,
 }
 
+/// A job's part in a run.
+struct Part<'a> {
+    /// `, job 1` where there are several.
+    suffix: String,
+    number: usize,
+    /// The calls of its ranks.
+    calls: &'a [Vec<Call>],
+}
+
+impl RanksRun<'_> {
+    fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+        self.lived.jobs.all().enumerate().map(|(number, ranks)| Part {
+            suffix: if self.lived.jobs.are_several() { format!(", job {number}") } else { String::new() },
+            number,
+            calls: &self.lived.calls[ranks.start as usize..ranks.end as usize],
+        })
+    }
+}
+
 /// Most ranks that a figure has, evenly chosen.
 const MOST_RANKS: usize = 64;
 /// Most functions of a table, the longest first.
@@ -62,15 +81,15 @@ struct Times {
 
 /// Writes the page.
 pub fn write_ranks_page(dir: &Path, runs: &[RanksRun<'_>], command: &str) -> io::Result<()> {
-    let Some(first) = runs.first() else { return Ok(()) };
-    let ranks = first.lived.calls.len() as u64;
-    let hosts = first.scenario.topology.hosts;
-    let summary = format!("{} on a fabric of {}", counted(ranks, "rank"), counted(u64::from(hosts), "host"));
-    let mut out = beginning(&first.scenario.settings.name, &summary);
+    let Some(first_run) = runs.first() else { return Ok(()) };
+    let hosts = first_run.scenario.topology.hosts;
+    let summary =
+        format!("{} on a fabric of {}", first_run.lived.jobs.summary(), counted(u64::from(hosts), "host"));
+    let mut out = beginning(&first_run.scenario.settings.name, &summary);
     let from = format!(
         "<p class=\"from\">{}, seed {} &middot; <code>{}</code> &middot; {}</p>\n",
-        escape(&first.scenario.settings.name),
-        first.scenario.settings.seed,
+        escape(&first_run.scenario.settings.name),
+        first_run.scenario.settings.seed,
         escape(command),
         escape(&program())
     );
@@ -85,8 +104,11 @@ pub fn write_ranks_page(dir: &Path, runs: &[RanksRun<'_>], command: &str) -> io:
     // One scale for all, so that they can be held against each other.
     let longest = runs.iter().map(|run| last(&run.lived.calls)).max().unwrap_or(0);
     for run in runs {
-        let title = run.name.unwrap_or("Calls of MPI");
-        out.push_str(&figure(title, &timeline(run, longest), &caption(run), &from));
+        for part in run.parts() {
+            let title = run.name.unwrap_or("Calls of MPI").to_string() + &part.suffix;
+            let span = (first(&run.lived.calls), longest);
+            out.push_str(&figure(&title, &timeline(part.calls, span), &caption(part.calls.len()), &from));
+        }
     }
     out.push_str("</div>\n");
     functions(&mut out, runs);
@@ -125,27 +147,28 @@ fn outcomes(out: &mut String, runs: &[RanksRun<'_>]) {
         "<h2>Outcome</h2>\n<div class=\"wide\"><table>\n<tr><th>Transport<th>from the first call to the last<th>in MPI, of all ranks' time<th>packets with \
          data<th>sent again<th>dropped</tr>\n",
     );
-    for run in runs {
-        let (calls, outcome) = (&run.lived.calls, &run.lived.outcome);
+    for (run, part) in runs.iter().flat_map(|run| run.parts().map(move |part| (run, part))) {
+        let (calls, outcome) = (part.calls, &run.lived.outcome);
+        // They are those of all jobs.
+        let packets = |count| if part.number == 0 { grouped(count) } else { String::new() };
         let whole = last(calls) - first(calls);
         let inside: u64 = calls.iter().flatten().map(|call| call.ended - call.began).sum();
         let share = inside as f64 / (whole.max(1) * calls.len().max(1) as u64) as f64;
         let _ = writeln!(
             out,
             "<tr><td>{}<td>{} us<td>{} %<td>{}<td>{}<td>{}</tr>",
-            escape(run.name.unwrap_or(&outcome.transport)),
+            escape(&(run.name.unwrap_or(&outcome.transport).to_string() + &part.suffix)),
             plain_us(whole as f64 / 1e3),
             plain((share * 1000.0).round() / 10.0),
-            grouped(outcome.packets_new),
-            grouped(outcome.packets_rtx),
-            grouped(outcome.packets_dropped),
+            packets(outcome.packets_new),
+            packets(outcome.packets_rtx),
+            packets(outcome.packets_dropped),
         );
     }
     out.push_str("</table></div>\n");
 }
 
-fn caption(run: &RanksRun<'_>) -> String {
-    let ranks = run.lived.calls.len();
+fn caption(ranks: usize) -> String {
     let chosen = match ranks > MOST_RANKS {
         true => format!(" {MOST_RANKS} of {ranks} ranks, evenly chosen."),
         false => String::new(),
@@ -153,12 +176,10 @@ fn caption(run: &RanksRun<'_>) -> String {
     format!("In which calls of MPI each rank was. Between them it computed, or slept.{chosen}")
 }
 
-fn timeline(run: &RanksRun<'_>, longest: u64) -> String {
-    let calls = &run.lived.calls;
+fn timeline(calls: &[Vec<Call>], (begin, longest): (u64, u64)) -> String {
     let ranks = calls.len();
     let shown = ranks.min(MOST_RANKS);
     let chosen: Vec<usize> = (0..shown).map(|n| n * ranks / shown.max(1)).collect();
-    let begin = first(calls);
     let (unit, nanos) = match longest.saturating_sub(begin) {
         2_000_000_000.. => ("s", 1e9),
         2_000_000.. => ("ms", 1e6),
@@ -188,9 +209,9 @@ fn functions(out: &mut String, runs: &[RanksRun<'_>]) {
         "<h2>Calls by function</h2>\n<div class=\"wide\"><table>\n<tr><th>Transport<th>function<th>calls<th>of all ranks' time in MPI<th>mean us<th>99 % \
          us<th>most us<th>mean bytes</tr>\n",
     );
-    for run in runs {
+    for (run, part) in runs.iter().flat_map(|run| run.parts().map(move |part| (run, part))) {
         let mut times: BTreeMap<u16, Times> = BTreeMap::new();
-        for call in run.lived.calls.iter().flatten() {
+        for call in part.calls.iter().flatten() {
             let of = times.entry(call.kind).or_default();
             of.all.push(call.ended - call.began);
             of.bytes += call.bytes;
@@ -206,7 +227,7 @@ fn functions(out: &mut String, runs: &[RanksRun<'_>]) {
             let _ = writeln!(
                 out,
                 "<tr><td>{}<td>{}<td>{}<td>{} %<td>{}<td>{}<td>{}<td>{}</tr>",
-                escape(run.name.unwrap_or(&run.lived.outcome.transport)),
+                escape(&(run.name.unwrap_or(&run.lived.outcome.transport).to_string() + &part.suffix)),
                 FORMS[usize::from(kind)].name,
                 grouped(count as u64),
                 plain((sum as f64 / whole.max(1) as f64 * 1000.0).round() / 10.0),
