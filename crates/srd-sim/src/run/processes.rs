@@ -14,6 +14,7 @@ use srd_wire::Nanos;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -559,7 +560,7 @@ impl<T: Carrier> Run<'_, T> {
         let ranks = self.jobs.ranks_of(0);
         let seen = Seen {
             at: now,
-            own_turns: ranks.clone().map(|rank| T::seat(&mut self.simulation, rank).own_turns()).sum(),
+            own_turns: self.own_turns(ranks.clone()),
             sent: self.simulation.ranks().take(ranks.len()).map(|rank| rank.counts().data_new).sum(),
             now: self.simulation.now,
         };
@@ -568,6 +569,11 @@ impl<T: Carrier> Run<'_, T> {
         let asked = QUESTIONS_A_SECOND * f64::from(ranks.end).powi(2) * seconds;
         let goes_on = seen.own_turns != before.own_turns || (seen.sent - before.sent) as f64 > asked;
         !goes_on && !ranks.into_iter().any(|rank| T::seat(&mut self.simulation, rank).awaits_a_time())
+    }
+
+    /// Turns that those ranks have had whose threads had not polled.
+    fn own_turns(&mut self, ranks: Range<u32>) -> u64 {
+        ranks.map(|rank| T::seat(&mut self.simulation, rank).own_turns()).sum()
     }
 
     /// Whether any program will go on at some time, whatever comes.
@@ -595,7 +601,7 @@ impl<T: Carrier> Run<'_, T> {
 
     /// Waits until nothing moves that the simulation knows nothing of: a launcher has answered, a library's thread has done its work.
     fn await_answers(&mut self) {
-        let went_on = self.crowd.borrow().own_turns();
+        let went_on = self.own_turns(0..self.ranks);
         self.listens_after = match std::mem::replace(&mut self.went_on, went_on) == went_on {
             true => (self.listens_after + self.listens_after).min(LISTEN_AT_LEAST_EVERY),
             false => LISTEN_EVERY,
