@@ -98,12 +98,12 @@ def command(fabric: Path, ranks: int, *program: str, options: tuple[str, ...] = 
     return [*srd, *options, "--", *map(str, program)]
 
 
-def run(fabric: Path, ranks: int, *program: str, options: tuple[str, ...] = (), status: int = 0) -> str:
-    """Both outputs of a run, which must end with that status, and leave nothing behind."""
+def run(fabric: Path, ranks: int, *program: str, options: tuple[str, ...] = (), status: int | tuple[int, ...] = 0) -> str:
+    """Both outputs of a run, which must end with that status, or one of those, and leave nothing behind."""
     line = command(fabric, ranks, *program, options=options)
     done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LONGEST_S, text=True)
     expect(
-        done.returncode == status,
+        done.returncode in (status if isinstance(status, tuple) else (status,)),
         f"status {done.returncode} instead of {status}: {' '.join(line)}\n{done.stdout[-2000:]}",
     )
     return done.stdout
@@ -642,7 +642,7 @@ def early() -> None:
     """Time that comes to the end that the file names, a fabric that is cut, and a rank that ends before the others."""
     file = BUILT / "early.json"
 
-    def ended(fabric: Path, *program: str, status: int, options: tuple[str, ...] = ()) -> tuple[str, dict]:
+    def ended(fabric: Path, *program: str, status: int | tuple[int, ...], options: tuple[str, ...] = ()) -> tuple[str, dict]:
         began = time.monotonic()
         output = run(fabric, 2, *program, options=(*options, "--json", str(file)), status=status)
         expect(time.monotonic() - began < 15, f"it stood still: {output}")
@@ -666,7 +666,8 @@ def early() -> None:
     expect(answer["gave_up"][0] in output, output)
 
     program = str(compiled(HERE / "leaves.c", "mpich"))
-    output, answer = ended(scenario("leaves"), program, status=0, options=("--mpi", "mpich"))
+    # MPICH's launcher kills rank 0, and now and then says so by its code.
+    output, answer = ended(scenario("leaves"), program, status=(0, 9), options=("--mpi", "mpich"))
     expect("rank 1 has ended without MPI_Finalize" in output, output)
 
 
