@@ -5,7 +5,7 @@ use crate::mpi::next_in;
 use libc::{c_char, c_int, c_void, size_t};
 use std::ffi::CStr;
 
-/// `PMIX_LOCAL_PEERS` (pmix_common.h): ranks of a node, in decimal, with commas between them.
+/// `PMIX_LOCAL_PEERS` of the PMIx standard: ranks of a node, in decimal, with commas between them.
 const LOCAL_PEERS: &CStr = c"pmix.lpeers";
 /// `PMIX_STRING`, a value's type.
 const STRING: u16 = 3;
