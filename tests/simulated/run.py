@@ -507,6 +507,40 @@ def replayed() -> None:
         near(f"played with cables of {cable_us} us", played, real, within)
 
 
+def extrapolated() -> None:
+    """A program's calls, played without it: as long as it took, four copies over two transports, and what is wrong with a file."""
+    out, fabric = BUILT / "extrapolated", scenario("extrapolated")
+
+    def played(of: Path, copies: int, *options: str) -> float:
+        text = f'[messages]\nlayer = "srd"\n[[program]]\nkind = "calls"\nfile = "{of}"\ncopies = {copies}\n'
+        line = [layout.SRD, "sim", scenario("copies", text), "--json", *options]
+        done = subprocess.run(line, capture_output=True, text=True)
+        expect(done.returncode == 0, done.stderr)
+        return json.loads(done.stdout)["programs"][0]["figures"][0]["most"]
+
+    for operation in ("all-reduce", "all-to-all"):
+        run(fabric, 8, patterns(), operation, "65536", "3", options=("--out", str(out)))
+        ended = [float(row["begin_us"]) for row in table(out / "calls.csv") if row["call"] == "MPI_Finalize"]
+        near(f"{operation}, played", played(out / "calls.csv", 1), max(ended), 0.03)
+    program = (
+        "from mpi4py import MPI; c = MPI.COMM_WORLD; half = c.Split(c.rank % 2); b = bytearray(1000)\n"
+        "for _ in range(20): c.Barrier(); half.Allgather(b, bytearray(4000))\n"
+        "a = c.Irecv(b, MPI.ANY_SOURCE, 2) if c.rank == 0 else c.Isend(b, 0, 2) if c.rank == 5 else MPI.REQUEST_NULL; a.Wait()"
+    )
+    run(fabric, 8, str(PREFIX["ompi"] / "bin/python3"), "-c", program, options=("--out", str(out)))
+    rows = table(out / "calls.csv")
+    expect(len({row["comm"] for row in rows if row["call"] == "MPI_Allgather"}) == 2, "the halves are not told apart")
+    once, twice = played(out / "calls.csv", 1), played(out / "calls.csv", 2)
+    expect(1.1 * once < twice < 2 * once, f"{once} us alone, {twice} us two copies: a barrier has a round more")
+    for wrong, what in (("nothing.csv", "no such file"), ("outcome.json", "is not the table's first line"), ("calls.csv", "3 times 8")):
+        try:
+            played(out / wrong, 3)
+        except Wrong as told:
+            expect(what in str(told), str(told))
+            continue
+        raise Wrong(f"{wrong} is played")
+
+
 def recorded() -> None:
     """What was computed in one run, in others: to the byte the same, near to what was measured, and another program is told apart."""
     out, deck = BUILT / "recorded", str(layout.ROOT / "demo/melt.lmp")
@@ -759,6 +793,7 @@ CASES: list[Callable[[], None]] = [
     captured,
     calls,
     replayed,
+    extrapolated,
     recorded,
     beside,
     jobs,

@@ -6,21 +6,24 @@
 //! it was given and, where there was less, what lies there.
 #![allow(unsafe_code)]
 
+use crate::communicators;
 use crate::mpi;
 use crate::process::{self, channel};
+use crate::requests;
 use crate::thread;
 use libc::{c_int, c_void};
-use srd_virtual::calls::{Call, FORMS, kind_of};
+use srd_virtual::calls::{ANYONE, Call, FORMS, Form, kind_of};
 use srd_virtual::layout::{Channel, Phase, SLOTS};
 use std::cell::Cell;
 use std::ffi::CStr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Most arguments of a function: `MPI_Rget_accumulate` has thirteen.
 const WORDS: usize = 13;
 
 /// What a function is given.
-type Words = [usize; WORDS];
+pub type Words = [usize; WORDS];
 
 type TypeSize = unsafe extern "C-unwind" fn(usize, *mut c_int) -> c_int;
 
@@ -45,14 +48,14 @@ const IN_PLACE: [usize; 2] = [1, usize::MAX];
 const SENT: u8 = 1;
 
 /// A function of MPI's that is looked for once.
-struct Found(AtomicPtr<c_void>);
+pub struct Found(AtomicPtr<c_void>);
 
 impl Found {
-    const fn new() -> Found {
+    pub const fn new() -> Found {
         Found(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    fn get(&self, name: &CStr) -> *mut c_void {
+    pub fn get(&self, name: &CStr) -> *mut c_void {
         let mut found = self.0.load(Ordering::Relaxed);
         if found.is_null() {
             found = mpi::next(name);
@@ -64,18 +67,58 @@ impl Found {
 
 /// Bytes of a buffer of so many elements of a type; `None` if these say nothing.
 fn bytes(words: &Words, count_of: u8, of: u8) -> Option<u64> {
-    static SIZE: Found = Found::new();
     let count = u64::try_from(number(words, count_of)).ok().filter(|count| *count > 0)?;
-    let of = words[usize::from(of)];
-    let no_type = of == open_mpi_no_type() as usize || of as u32 == NO_TYPE;
+    if count_of == SENT && IN_PLACE.contains(&words[0]) {
+        return None;
+    }
+    Some(count * element(words[usize::from(of)])?)
+}
+
+/// The same of as many counts as the communicator has ranks.
+fn sum(words: &Words, counts: u8, of: u8, ranks: usize) -> Option<u64> {
+    let counts = words[usize::from(counts)] as *const c_int;
+    if counts.is_null() || IN_PLACE.contains(&words[0]) {
+        return None;
+    }
+    // SAFETY: the function that is called reads as many there.
+    let counts = (0..ranks).map(|at| unsafe { counts.add(at).read_unaligned() });
+    Some(counts.map(|count| count.max(0) as u64).sum::<u64>() * element(words[usize::from(of)])?)
+}
+
+/// Bytes of an element of a type; `None` if it is none.
+fn element(of: usize) -> Option<u64> {
+    static SIZE: Found = Found::new();
     let size = SIZE.get(c"PMPI_Type_size");
-    if size.is_null() || no_type || count_of == SENT && IN_PLACE.contains(&words[0]) {
+    if size.is_null() || of == open_mpi_no_type() as usize || of as u32 == NO_TYPE {
         return None;
     }
     let mut element = 0;
     // SAFETY: the function of that name takes this. What it does with a type that is none, it does with the call, too.
     unsafe { std::mem::transmute::<*mut c_void, TypeSize>(size)(of, &mut element) };
-    u64::try_from(element).ok().map(|element| count * element)
+    u64::try_from(element).ok()
+}
+
+/// What is noted of who takes part in a call and of what goes from one to the other.
+fn described(kind: u16, form: &Form, words: &Words) -> Call {
+    let members = form.comm.map(|at| communicators::members(words[usize::from(at)]));
+    let rank = |at: u8| match (number(words, at), &members) {
+        (rank @ 0.., Some(members)) => members.in_world(rank as u32).wrapping_add(1),
+        (rank @ 0.., None) => rank as u32 + 1,
+        (rank, _) if rank == any_source() => ANYONE,
+        _ => 0,
+    };
+    let of_buffer = [form.data, form.received].into_iter().flatten();
+    let of_buffer = of_buffer.into_iter().find_map(|(count, of)| bytes(words, count, of));
+    let ranks = members.as_ref().map_or(0, |members| members.count());
+    let of_all = form.counts.and_then(|(counts, of)| sum(words, counts, of, ranks));
+    Call {
+        kind,
+        peer: form.peer.map_or(0, rank),
+        source: form.source.map_or(0, rank),
+        comm: members.as_ref().map_or(0, |members| members.number),
+        bytes: of_buffer.or(of_all).unwrap_or(0),
+        ..Call::default()
+    }
 }
 
 /// What the thread is to compute before this call, as in the run that it repeats.
@@ -113,27 +156,27 @@ fn call(kind: u16, words: &Words, own: impl FnOnce() -> c_int) -> c_int {
             if channel.repeats != 0 && !form.polls {
                 thread::compute(repeated(channel, at, kind));
             }
+            let before = (channel.keeps_calls != 0)
+                .then(|| (described(kind, form, words), requests::given(form, words)));
             let (began, computed) = thread::account_of();
             let result = own();
             let (ended, computed_then) = thread::account_of();
-            let mut noted = Call {
-                kind,
-                thread: at as u16,
-                peer: form.peer.map_or(0, |at| (number(words, at).wrapping_add(1)).max(0) as u32),
-                bytes: [form.data, form.received]
-                    .into_iter()
-                    .flatten()
-                    .find_map(|(count, of)| bytes(words, count, of))
-                    .unwrap_or(0),
-                began,
-                ended,
-                ..Call::default()
-            };
+            let mut spent = (0, 0);
             if !form.polls {
-                noted.before = computed - COMPUTED.replace(computed_then).min(computed);
-                noted.within = computed_then.saturating_sub(computed);
+                spent.0 = computed - COMPUTED.replace(computed_then).min(computed);
+                spent.1 = computed_then.saturating_sub(computed);
             }
-            process::note(channel, &noted);
+            if let Some((call, given)) = before {
+                let (before, within) = spent;
+                let call = Call { thread: at as u16, began, ended, before, within, ..call };
+                if let Some(place) = process::note(channel, &call) {
+                    requests::ended(form, words, &given, place);
+                    requests::begun(form, words, place);
+                }
+                if [kind_of("MPI_Comm_free"), kind_of("MPI_Comm_disconnect")].contains(&kind) {
+                    communicators::forget();
+                }
+            }
             result
         }
         _ => own(),
@@ -142,10 +185,20 @@ fn call(kind: u16, words: &Words, own: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
+/// Whether the MPI is Open MPI: its handles are addresses, those of others are numbers.
+pub fn is_open_mpi() -> bool {
+    !open_mpi_no_type().is_null()
+}
+
+/// `MPI_ANY_SOURCE` of Open MPI, and of MPICH.
+fn any_source() -> c_int {
+    if is_open_mpi() { -1 } else { -2 }
+}
+
 /// `MPI_DATATYPE_NULL` of Open MPI; null with another MPI.
 fn open_mpi_no_type() -> *mut c_void {
-    static FOUND: Found = Found::new();
-    FOUND.get(c"ompi_mpi_datatype_null")
+    static FOUND: OnceLock<usize> = OnceLock::new();
+    *FOUND.get_or_init(|| mpi::variable(c"ompi_mpi_datatype_null") as usize) as *mut c_void
 }
 
 /// What [`finalize`] has called is at its beginning.

@@ -55,7 +55,14 @@ pub fn next(name: &CStr) -> *mut c_void {
     next_in(name, b"libmpi") // libmpi.so.40, libmpi_abi.so.0
 }
 
-/// The same of a library whose name begins so.
+/// The same of a variable: the program's copy of it, if it has one, is what the library has, too.
+pub fn variable(name: &CStr) -> *mut c_void {
+    // SAFETY: the name is a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if found.is_null() { next(name) } else { found }
+}
+
+/// The same of a function in a library whose name begins so.
 pub fn next_in(name: &CStr, library: &[u8]) -> *mut c_void {
     // SAFETY: the name is a C string.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };

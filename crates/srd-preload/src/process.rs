@@ -39,16 +39,27 @@ pub fn hall() -> Option<&'static Hall> {
     unsafe { HALL.load(Ordering::Acquire).as_ref() }
 }
 
-/// Notes a call of MPI.
-pub fn note(channel: &Channel, call: &Call) {
+/// Notes a call of MPI. Returns its place, if there was room.
+pub fn note(channel: &Channel, call: &Call) -> Option<usize> {
     let calls = CALLS.load(Ordering::Acquire);
     if calls.is_null() {
-        return;
+        return None;
     }
     let at = channel.calls.fetch_add(1, Ordering::AcqRel) as usize;
-    if at < MOST {
-        // SAFETY: there is room for that many, and no other thread has this place.
-        unsafe { calls.add(at).write(*call) };
+    if at >= MOST {
+        return None;
+    }
+    // SAFETY: there is room for that many, and no other thread has this place.
+    unsafe { calls.add(at).write(*call) };
+    Some(at)
+}
+
+/// Notes in which call that was seen to be over which another one, noted before it, has begun.
+pub fn note_end(begun_by: usize, seen_by: usize) {
+    let calls = CALLS.load(Ordering::Acquire);
+    if !calls.is_null() {
+        // SAFETY: a call was noted there, and a request comes to its end once.
+        unsafe { (*calls.add(begun_by)).done_in = seen_by as u64 + 1 };
     }
 }
 

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// What the memory begins with; another version of it has another number.
-pub const MAGIC: u64 = 0x5352_4456_4952_0001;
+pub const MAGIC: u64 = 0x5352_4456_4952_0002;
 /// Bytes for packets in each direction of a channel.
 pub const RING: usize = 256 << 10;
 /// Threads of a process that may take part.

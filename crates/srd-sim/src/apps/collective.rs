@@ -7,6 +7,11 @@ use crate::apps::writer::Writer;
 const BARRIER: u64 = 1 << 32;
 const ALL_REDUCE: u64 = 2 << 32;
 const ALL_TO_ALL: u64 = 3 << 32;
+const ALL_GATHER: u64 = 4 << 32;
+const SCAN: u64 = 7 << 32;
+
+/// Bytes of all from which on MPICH's all-gather goes round (MPIR_CVAR_ALLGATHER_LONG_MSG_SIZE).
+const LONG_GATHER: u64 = 512 << 10;
 
 /// Ranks that do something together, and the place of one among them.
 #[derive(Clone, Copy)]
@@ -95,6 +100,32 @@ impl Writer {
             self.recv(group.before(1), ALL_REDUCE, part(sent + size - 1));
             self.send(group.after(1), ALL_REDUCE, part(sent));
             self.wait();
+        }
+    }
+
+    /// All have what each had: in ceil(log2 n) rounds (Bruck and others, 1997), or, of much, in a ring.
+    pub fn all_gather(&mut self, group: Group<'_>, bytes: u64) {
+        let size = group.size();
+        if u64::from(size) * bytes >= LONG_GATHER {
+            return (1..size).for_each(|_| self.exchange(group.after(1), group.before(1), ALL_GATHER, bytes));
+        }
+        let mut step = 1;
+        while step < size {
+            let blocks = u64::from(step.min(size - step));
+            self.exchange(group.before(step), group.after(step), ALL_GATHER, blocks * bytes);
+            step *= 2;
+        }
+    }
+
+    /// Each has the sum of those before it and its own: recursive doubling, as MPICH does.
+    pub fn scan(&mut self, group: Group<'_>, bytes: u64) {
+        let mut step = 1;
+        while step < group.size() {
+            let peer = group.own ^ step;
+            if peer < group.size() {
+                self.exchange(group.at(peer), group.at(peer), SCAN, bytes);
+            }
+            step *= 2;
         }
     }
 

@@ -3,7 +3,7 @@
 //! `flow` is all that a run is to move, [`workload`] makes flows (of random numbers from `draw`). Each process of a program (a rank)
 //! works through a script of sends, receives and waits, or through a graph of operations. `script` says what a step is, `graph`
 //! what an operation is, `rank` works through either, over whatever carries its messages (`messaging`). Scripts are written by
-//! `writer`, with the collective operations of `collective`, for known programs ([`benchmarks`]) or from traces ([`goal`]);
+//! `writer`, with the collective operations of `collective` and `rooted`, for known programs ([`benchmarks`]) or from traces ([`goal`], [`calls`]);
 //! [`catalogue`] names them all.
 //!
 //! Where real programs run, `jobs` says whose a rank is.
@@ -11,6 +11,7 @@
 //! Marks come in pairs: the time between a pair's first and its second is one measurement (`measure`).
 
 pub mod benchmarks;
+pub mod calls;
 pub mod catalogue;
 mod collective;
 mod draw;
@@ -21,6 +22,7 @@ mod jobs;
 mod measure;
 mod messaging;
 mod rank;
+mod rooted;
 mod script;
 #[cfg(test)]
 mod tests;

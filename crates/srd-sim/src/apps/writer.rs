@@ -77,4 +77,9 @@ impl Writer {
     pub fn script(self) -> Script {
         self.steps.into()
     }
+
+    /// What has been written since it was last asked.
+    pub fn take(&mut self) -> impl Iterator<Item = Step> {
+        self.steps.drain(..)
+    }
 }

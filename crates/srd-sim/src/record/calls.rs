@@ -4,39 +4,19 @@
 use super::folder::Folder;
 use super::table::{Cell, Columns, Table};
 use crate::apps::Jobs;
+use crate::apps::calls::table::{self, ANY, REMEDY};
 use crate::input::Scenario;
 use serde::Serialize;
-use srd_baselines::input::{counted, shown};
 use srd_baselines::units::Ps;
 use srd_virtual::Call;
-use srd_virtual::calls::FORMS;
+use srd_virtual::calls::{ANYONE, COLUMNS, FORMS, OTHER};
 use srd_wire::Time;
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 
 /// The table.
-pub const CALLS: Columns = Columns {
-    file: "calls.csv",
-    names: &["rank", "thread", "call", "peer", "bytes", "begin_us", "end_us", "before_us", "within_us"],
-};
-/// The same of several jobs.
-const CALLS_OF_JOBS: Columns = Columns {
-    file: CALLS.file,
-    names: &[
-        "job",
-        "rank",
-        "thread",
-        "call",
-        "peer",
-        "bytes",
-        "begin_us",
-        "end_us",
-        "before_us",
-        "within_us",
-    ],
-};
+pub const CALLS: Columns = Columns { file: "calls.csv", names: &COLUMNS };
 /// The timeline.
 pub const TIMELINE: &str = "timeline.json";
 
@@ -44,34 +24,31 @@ fn ps(nanos: u64) -> Ps {
     Ps::of(Time(nanos))
 }
 
-fn columns(jobs: &Jobs) -> Columns {
-    if jobs.are_several() { CALLS_OF_JOBS } else { CALLS }
-}
-
 /// Writes the table.
 pub(super) fn write_table(folder: &Folder, jobs: &Jobs, calls: &[Vec<Call>]) -> io::Result<()> {
-    let mut table = Table::create(folder, columns(jobs))?;
+    let named = |rank: u32| match rank {
+        ANYONE => ANY.into(),
+        _ => rank.checked_sub(1).into(),
+    };
+    let mut table = Table::create(folder, CALLS)?;
     for (number, calls) in (0..).zip(calls) {
         let (job, rank) = jobs.locate(number);
         for call in calls {
-            let cells = [
+            table.row([
                 job.into(),
                 rank.into(),
                 call.thread.into(),
                 FORMS[usize::from(call.kind)].name.into(),
-                call.peer.checked_sub(1).into(),
+                named(call.peer),
+                named(call.source),
                 if call.bytes > 0 { call.bytes.into() } else { Cell::Empty },
+                if call.comm == OTHER { ANY.into() } else { call.comm.into() },
                 ps(call.began).into(),
                 ps(call.ended).into(),
                 ps(call.before).into(),
                 ps(call.within).into(),
-            ];
-            if jobs.are_several() {
-                table.row(cells)?;
-            } else {
-                let [_, of_one_job @ ..] = cells;
-                table.row(of_one_job)?;
-            }
+                call.done_in.checked_sub(1).into(),
+            ])?;
         }
     }
     table.finish()
@@ -115,7 +92,7 @@ pub(super) fn write_timeline(
         put(&Entry { name: "process_sort_index", ph: "M", pid: rank, tid: 0, ts: None, dur: None, args })?;
         for call in calls {
             let mut args = serde_json::Map::new();
-            if let Some(peer) = call.peer.checked_sub(1) {
+            if let Some(peer) = call.named() {
                 args.insert("peer".into(), peer.into());
             }
             if call.bytes > 0 {
@@ -141,59 +118,30 @@ pub fn read_calls(file: &Path, jobs: &Jobs) -> io::Result<Vec<Vec<Call>>> {
     let of_job: Vec<_> = jobs.all().collect();
     let ranks = of_job.iter().map(ExactSizeIterator::len).sum::<usize>();
     let wrong = |line: usize, what: String| {
-        let what =
-            format!("{}:{line}: {what}: name a {} of `srd sim mpirun --out`", file.display(), CALLS.file);
-        io::Error::new(io::ErrorKind::InvalidData, what)
+        io::Error::new(io::ErrorKind::InvalidData, format!("{}:{line}: {what}: {REMEDY}", file.display()))
     };
     let open = File::open(file)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
-    let kinds: HashMap<&str, u16> = FORMS.iter().map(|form| form.name).zip(0..).collect();
     let mut calls = vec![Vec::new(); ranks];
     for (number, line) in (1..).zip(BufReader::new(open).lines()) {
         let line = line.map_err(|error| wrong(number, error.to_string()))?;
         if number == 1 {
-            if line != columns(jobs).names.join(",") {
-                let of = counted(jobs.count() as u64, "job");
-                return Err(wrong(1, format!("{} is not the first line of the table of {of}", shown(&line))));
-            }
+            table::check_head(&line).map_err(|what| wrong(1, what))?;
             continue;
         }
-        let mut cells: Vec<&str> = line.split(',').collect();
-        let job = if jobs.are_several() { cells.remove(0) } else { "0" };
-        let [rank, thread, name, _, _, began, ended, before, within] = cells[..] else {
-            return Err(wrong(
-                number,
-                format!("{} cells in a row, where there are {}", cells.len(), CALLS.names.len()),
-            ));
-        };
-        let nanos = |cell: &str| match cell.parse::<f64>() {
-            Ok(micros) if (0.0..1e12).contains(&micros) => Ok((micros * 1000.0).round() as u64),
-            _ => Err(wrong(number, format!("{} is no time", shown(cell)))),
-        };
-        let rank: usize = rank.parse().map_err(|_| wrong(number, format!("{} is no rank", shown(rank))))?;
-        let job: usize = job.parse().map_err(|_| wrong(number, format!("{} is no job", shown(job))))?;
-        let of_rank = of_job.get(job).and_then(|of_job| of_job.clone().nth(rank));
+        let table::Row { job, rank, call } = table::read(&line).map_err(|what| wrong(number, what))?;
+        let of_rank = of_job.get(job as usize).and_then(|of_job| of_job.clone().nth(rank as usize));
         let Some(of_rank) = of_rank.and_then(|number| calls.get_mut(number as usize)) else {
-            let now = of_job.get(job).map_or(0, ExactSizeIterator::len);
+            let now = of_job.get(job as usize).map_or(0, ExactSizeIterator::len);
             let of = if jobs.are_several() { format!(" of job {job}") } else { String::new() };
             let what = format!(
                 "rank {rank}{of} was recorded, and there are {now} ranks{of} now: record with as many"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", file.display())));
         };
-        let kind = *kinds.get(name).ok_or_else(|| wrong(number, format!("{} is no call", shown(name))))?;
-        if FORMS[usize::from(kind)].polls {
-            continue; // another run makes more or less of them
+        if !FORMS[usize::from(call.kind)].polls {
+            of_rank.push(call); // of polls another run makes more or less
         }
-        of_rank.push(Call {
-            kind,
-            thread: thread.parse().map_err(|_| wrong(number, format!("{} is no thread", shown(thread))))?,
-            began: nanos(began)?,
-            ended: nanos(ended)?,
-            before: nanos(before)?,
-            within: nanos(within)?,
-            ..Call::default()
-        });
     }
     let refused =
         |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", file.display())));

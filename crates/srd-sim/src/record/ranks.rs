@@ -105,7 +105,7 @@ impl RanksRecorder {
                         thread: call.thread,
                         call: FORMS[usize::from(call.kind)].name.into(),
                         began_us: call.began as f64 / 1e3,
-                        peer: call.peer.checked_sub(1),
+                        peer: call.named(),
                         bytes: call.bytes,
                     });
                 }

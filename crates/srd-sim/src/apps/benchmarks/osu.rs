@@ -99,7 +99,8 @@ impl Osu {
 }
 
 impl Operation {
-    fn write(self, writer: &mut Writer, group: Group<'_>) {
+    /// What a rank does in it.
+    pub(in crate::apps) fn write(self, writer: &mut Writer, group: Group<'_>) {
         let ranks = group.size();
         match self {
             Operation::Barrier => writer.barrier(group),

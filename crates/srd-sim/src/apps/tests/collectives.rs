@@ -56,6 +56,32 @@ proptest! {
     }
 
     #[test]
+    fn trees_reach_all_and_a_gather_tells_everyone_of_everyone(
+        ranks in 1u32..40, root: prop::sample::Index, bytes in 0u64..20_000,
+    ) {
+        let root = root.index(ranks as usize) as u32;
+        let all: Sum = (0..ranks).collect();
+        let sums = |write: &dyn Fn(&mut Writer, Group<'_>)| {
+            let net = Net { sums_up: true, ..Net::of(1000, 1) };
+            let (_, mut net) = run(of_all(ranks, write), net);
+            ((0..ranks).map(|rank| net.sum(rank).clone()).collect::<Vec<Sum>>(), net.bytes())
+        };
+        let others = u64::from(ranks - 1);
+        let (up, moved) = sums(&|writer, group| writer.up(group, root, |_| bytes));
+        prop_assert_eq!((&up[root as usize], moved), (&all, others * bytes));
+        let (down, moved) = sums(&|writer, group| writer.down(group, root, |_| bytes));
+        prop_assert!(down.iter().all(|sum| sum.contains(&root)) && moved == others * bytes);
+        let (gathered, moved) = sums(&|writer, group| writer.all_gather(group, bytes));
+        prop_assert!(gathered.iter().all(|sum| *sum == all) && moved == others * u64::from(ranks) * bytes);
+        let (scanned, _) = sums(&|writer, group| writer.scan(group, bytes));
+        prop_assert!((0..).zip(&scanned).all(|(rank, sum)| (0..=rank).all(|before| sum.contains(&before))));
+        let (scattered, moved) = sums(&|writer, group| writer.down(group, 0, |below| below * bytes));
+        // Each part of the tree has what is for all of it: as often as there are ranks above.
+        let depths: u64 = (0..ranks).map(|rank| u64::from(rank.count_ones())).sum();
+        prop_assert!(scattered.len() == ranks as usize && moved == depths * bytes);
+    }
+
+    #[test]
     fn a_ring_moves_every_part_twice_around(ranks in 1u32..20, bytes in 0u64..5000) {
         let operation = Operation::AllReduce { bytes, by: ReduceBy::Ring };
         let net = Net { sums_up: true, ..Net::of(1000, 1) };

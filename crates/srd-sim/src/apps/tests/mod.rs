@@ -1,6 +1,7 @@
 //! Programs over a model network.
 
 mod applications;
+mod calls;
 mod collectives;
 mod net;
 mod traces;

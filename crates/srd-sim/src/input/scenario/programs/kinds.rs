@@ -11,13 +11,14 @@ use crate::apps::benchmarks::imb::{self, Imb};
 use crate::apps::benchmarks::lammps::{self, Lammps};
 use crate::apps::benchmarks::osu::{ExchangeBy, Operation, Osu, ReduceBy};
 use crate::apps::benchmarks::rotate::{Pairs, Rotate};
+use crate::apps::calls;
 use crate::apps::catalogue::Kind;
 use srd_baselines::input::InputError;
 use srd_baselines::section::Section;
 use srd_wire::Nanos;
 
 /// Kinds of program, each with the keys of its own.
-pub(super) const KINDS: [(&str, &[&str]); 12] = [
+pub(super) const KINDS: [(&str, &[&str]); 13] = [
     ("barrier", &["times", "warmup"]),
     ("all-reduce", &["size", "algorithm", "times", "warmup"]),
     ("all-to-all", &["size", "algorithm", "at_once", "times", "warmup"]),
@@ -30,6 +31,7 @@ pub(super) const KINDS: [(&str, &[&str]); 12] = [
     ("imb", &["benchmark", "size", "iterations", "warmup"]),
     ("file-servers", &["servers", "operation", "size", "blocks", "stripes", "window"]),
     ("goal", &["file"]),
+    ("calls", &["file", "copies"]),
 ];
 
 /// Most repetitions of anything.
@@ -71,6 +73,7 @@ impl Room {
             "hpl" => self.hpl(section)?,
             "imb" => self.imb(section)?,
             "file-servers" => self.file_servers(section)?,
+            "calls" => self.calls(context, section)?,
             _ => goal(context, section)?,
         })
     }
@@ -241,6 +244,20 @@ impl Room {
             iterations: times(section, "iterations", 1000)?,
             warmup: whole(section, "warmup", 10)?,
         }))
+    }
+
+    fn calls(&self, context: &Context<'_>, section: &Section<'_>) -> Result<Kind, InputError> {
+        let copies = section.whole("copies", 1..=MOST_RANKS)?.unwrap_or(1);
+        let (text, file) = context.read_file(section, "file")?;
+        let recorded = calls::parse(&text, &file)?;
+        let (ranks, there) = (copies * u64::from(recorded.ranks()), self.ranks());
+        if ranks > u64::from(there) {
+            let what = format!("`copies` = {copies} times {} recorded ranks are {ranks}", recorded.ranks());
+            let message =
+                format!("{what}, and there are {there} processes: write larger `hosts` or `per_host`");
+            return Err(section.error(message + ", or fewer `copies`"));
+        }
+        Ok(Kind::Scripts(recorded.scripts(copies as u32)?))
     }
 
     fn file_servers(&self, section: &Section<'_>) -> Result<Kind, InputError> {
