@@ -53,16 +53,34 @@ impl Writer {
         }
     }
 
-    /// All have the sum of what each had: recursive doubling, as MPICH and Open MPI choose for a few bytes. Those beyond the
-    /// greatest power of two give theirs to a neighbour first and get the sum in the end (Thakur, Rabenseifner and Gropp,
-    /// 2005, section 4.5).
+    /// All have the sum of what each had: recursive doubling, as MPICH and Open MPI choose for a few bytes.
     pub fn all_reduce(&mut self, group: Group<'_>, bytes: u64) {
+        self.among_power_of_two(group, bytes, |writer, peers| {
+            peers.iter().for_each(|&peer| writer.exchange(peer, peer, ALL_REDUCE, bytes));
+        });
+    }
+
+    /// The same for more bytes: halves of what is left are summed up, and then put together again (Rabenseifner, 2004; MPICH's
+    /// choice).
+    pub fn all_reduce_by_halving(&mut self, group: Group<'_>, bytes: u64) {
+        self.among_power_of_two(group, bytes, |writer, peers| {
+            let parts: Vec<(u32, u64)> =
+                peers.iter().zip(1..).map(|(&peer, round)| (peer, bytes >> round)).collect();
+            for (peer, part) in parts.iter().chain(parts.iter().rev()) {
+                writer.exchange(*peer, *peer, ALL_REDUCE, *part);
+            }
+        });
+    }
+
+    /// What `core` does with each rank whose place differs in a bit. Those beyond the greatest power of two give theirs to a neighbour
+    /// first and get the sum in the end (Thakur, Rabenseifner and Gropp, 2005, section 4.5).
+    fn among_power_of_two(&mut self, group: Group<'_>, bytes: u64, core: impl FnOnce(&mut Writer, &[u32])) {
         let size = group.size();
         if size < 2 {
             return;
         }
-        let core = 1 << size.ilog2();
-        let beyond = size - core;
+        let most = 1 << size.ilog2();
+        let beyond = size - most;
         let own = group.own;
         let odd_of_pairs = own < 2 * beyond && own % 2 == 1;
         if own < 2 * beyond && !odd_of_pairs {
@@ -77,11 +95,9 @@ impl Writer {
             self.wait();
         }
         let place = if own < 2 * beyond { own / 2 } else { own - beyond };
-        for round in 0..core.ilog2() {
-            let peer = place ^ 1 << round;
-            let peer = group.at(if peer < beyond { 2 * peer + 1 } else { peer + beyond });
-            self.exchange(peer, peer, ALL_REDUCE, bytes);
-        }
+        let at = |place: u32| group.at(if place < beyond { 2 * place + 1 } else { place + beyond });
+        let peers: Vec<u32> = (0..size.ilog2()).map(|round| at(place ^ 1 << round)).collect();
+        core(self, &peers);
         if odd_of_pairs {
             self.send(group.at(own - 1), ALL_REDUCE, bytes);
             self.wait();

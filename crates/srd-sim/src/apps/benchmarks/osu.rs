@@ -65,7 +65,7 @@ pub enum ExchangeBy {
 }
 
 /// Bytes up to which MPICH's all-reduce doubles.
-const SHORT_REDUCE: u64 = 2048;
+pub(in crate::apps) const SHORT_REDUCE: u64 = 2048;
 /// Bytes up to which MPICH takes Bruck's algorithm, and from how many ranks on.
 const SHORT_EXCHANGE: (u64, u32) = (256, 8);
 /// Bytes up to which MPICH has several messages at once, and how many.

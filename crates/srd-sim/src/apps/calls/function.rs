@@ -1,6 +1,6 @@
 //! What a function of MPI does, as it is played.
 
-use crate::apps::benchmarks::osu::{ExchangeBy, Operation, ReduceBy};
+use crate::apps::benchmarks::osu::{ExchangeBy, Operation, SHORT_REDUCE};
 use crate::apps::collective::Group;
 use crate::apps::writer::Writer;
 use srd_virtual::calls::FORMS;
@@ -108,7 +108,8 @@ impl Collective {
             Collective::Gather => writer.up(group, root, |ranks| ranks * bytes),
             Collective::Scatter => writer.down(group, root, |ranks| ranks * bytes),
             Collective::AllGather => writer.all_gather(group, bytes),
-            Collective::AllReduce => Operation::AllReduce { bytes, by: ReduceBy::Auto }.write(writer, group),
+            Collective::AllReduce if bytes <= SHORT_REDUCE => writer.all_reduce(group, bytes),
+            Collective::AllReduce => writer.all_reduce_by_halving(group, bytes),
             Collective::AllToAll => Operation::AllToAll { bytes, by: ExchangeBy::Auto }.write(writer, group),
             Collective::ReduceScatter => {
                 writer.up(group, 0, |_| u64::from(group.size()) * bytes);

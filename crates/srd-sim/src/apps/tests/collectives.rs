@@ -47,11 +47,18 @@ proptest! {
 
     #[test]
     fn every_vector_is_in_every_sum_of_any_number(ranks in 1u32..40) {
-        let net = Net { sums_up: true, adds_once: true, ..Net::of(1000, 1) };
-        let (_, mut net) = run(of_all(ranks, |writer, group| writer.all_reduce(group, 8)), net);
         let all: Sum = (0..ranks).collect();
-        for rank in 0..ranks {
-            prop_assert_eq!(&*net.sum(rank), &all);
+        for halving in [false, true] {
+            let net = Net { sums_up: true, adds_once: !halving, ..Net::of(1000, 1) };
+            let scripts = of_all(ranks, |writer, group| match halving {
+                true => writer.all_reduce_by_halving(group, 4096),
+                false => writer.all_reduce(group, 8),
+            });
+            let (_, mut net) = run(scripts, net);
+            prop_assert!((0..ranks).all(|rank| net.sum(rank) == &all));
+            if halving && ranks.is_power_of_two() {
+                prop_assert_eq!(net.bytes(), 2 * u64::from(ranks - 1) * 4096);
+            }
         }
     }
 
