@@ -60,7 +60,7 @@ impl Writer {
         });
     }
 
-    /// The same for more bytes: halves of what is left are summed up, and then put together again (Rabenseifner, 2004; MPICH's
+    /// The same for more bytes: halves of what is left are summed up, and then put together again (Rabenseifner's algorithm; MPICH's
     /// choice).
     pub fn all_reduce_by_halving(&mut self, group: Group<'_>, bytes: u64) {
         self.among_power_of_two(group, bytes, |writer, peers| {

@@ -1,6 +1,6 @@
 //! A program as its calls of MPI, which one run of it has left ([`table`]), played without it, as many copies of the job at once as one likes:
 //! collective operations of all its ranks are those of all copies' ranks, everything else stays within a copy (Hoefler, Schneider and Lumsdaine,
-//! "LogGOPSim", HPDC'10, section 3.3). So it is with programs that are scaled weakly, about.
+//! "LogGOPSim", HPDC'10). So it is with programs that are scaled weakly, about.
 //!
 //! A rank makes its calls one behind the other, on each of its threads, with what it has computed before and in each of them (before it). What a
 //! call begins goes on beside those behind it, until the one in which its end was seen (`done_in`), a poll, too. What a call does is in
