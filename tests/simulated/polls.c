@@ -83,6 +83,20 @@ int main(int count, char **arguments) {
     usleep(SENT_AFTER_US);
     MPI_Send(&rank, 1, MPI_INT, 0, 3, MPI_COMM_WORLD);
   }
+  /* Nothing polls in MPI_Win_sync, and what is written comes all the same. */
+  MPI_Win_lock_all(0, window);
+  base[0] = 0;
+  MPI_Win_sync(window);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) {
+    number = 42;
+    MPI_Put(&number, 1, MPI_INT, 1, 0, 1, MPI_INT, window);
+    MPI_Win_flush(1, window);
+  } else {
+    while (*(volatile int *)base != 42) MPI_Win_sync(window);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Win_unlock_all(window);
   if (rank == 0) printf("polls: %s\n", wrong ? "wrong" : "right");
   MPI_Win_free(&window);
   MPI_Finalize();

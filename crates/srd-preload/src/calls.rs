@@ -146,6 +146,9 @@ fn repeated(channel: &Channel, slot: usize, kind: u16) -> u64 {
     }
 }
 
+/// By it a program may wait until others have written into its window.
+const SYNC: u16 = kind_of("MPI_Win_sync");
+
 /// Makes a call, and notes it unless it is made by another one.
 fn call(kind: u16, words: &Words, own: impl FnOnce() -> c_int) -> c_int {
     let form = &FORMS[usize::from(kind)];
@@ -181,6 +184,9 @@ fn call(kind: u16, words: &Words, own: impl FnOnce() -> c_int) -> c_int {
         }
         _ => own(),
     };
+    if kind == SYNC && !within {
+        thread::glance();
+    }
     thread::end_call(within);
     result
 }

@@ -61,6 +61,8 @@ struct Notes {
     glances: Cell<bool>,
     /// Polls of that which have found nothing. Of a thread that has called none: of all.
     of_call: Cell<u32>,
+    /// It has polled in the call of MPI that it is in.
+    polls: Cell<bool>,
     /// Calls in a row that may have been over at any time and have found nothing.
     glanced: Cell<u64>,
     /// It has waited for a while since any of them has found something.
@@ -106,6 +108,7 @@ thread_local! {
             calls: Cell::new(false),
             glances: Cell::new(false),
             of_call: Cell::new(VAIN),
+            polls: Cell::new(false),
             glanced: Cell::new(0),
             waited: Cell::new(false),
             stirs: Cell::new(0),
@@ -456,9 +459,11 @@ pub fn look_at_clock() -> Option<u64> {
     if matches!(mpi::phase(), Phase::Beginning | Phase::Ending) {
         return None;
     }
-    let now = channel.now.load(Ordering::Acquire);
+    if slot.status() == Status::Outside {
+        want_turn(); // it has waited for something that is not of the fabric, and time has gone on
+    }
     if slot.status() != Status::Running {
-        return Some(now);
+        return Some(channel.now.load(Ordering::Acquire));
     }
     let looks = NOTES.try_with(|notes| {
         notes.looks.set(notes.looks.get() + 1);
@@ -497,10 +502,19 @@ pub fn begin_call(glances: bool) -> bool {
                 notes.glances.set(glances);
                 notes.of_call.set(0);
                 notes.waited.set(false);
+                notes.polls.set(false);
             }
             within
         })
         .unwrap_or(true)
+}
+
+/// A call that may be over at any time, and in which nothing polls, has found nothing: it takes as long as if it had.
+pub fn glance() {
+    let polls = NOTES.try_with(|notes| notes.polls.get()).unwrap_or(true);
+    if !polls && takes_part() && mpi::phase() == Phase::Running {
+        park(Kind::Sleeper, local() + GLANCE); // meanwhile the card takes what comes
+    }
 }
 
 /// That has ended, and the thread is where it was.
@@ -517,6 +531,7 @@ pub fn end_call(within: bool) {
 pub fn polled(found: bool) {
     let Some((channel, at)) = number() else { return };
     let until = NOTES.try_with(|notes| {
+        notes.polls.set(true);
         notes.acts.set(notes.acts.get().saturating_sub(1));
         let stirs = crowd::stirs();
         let accounted = notes.accounted.get();

@@ -378,6 +378,7 @@ impl<T: Carrier> Run<'_, T> {
                 }
             }
             if self.outcome.is_none() && self.is_first_at_its_end() {
+                let _ = self.look_at_all(); // who has left before
                 self.outcome = Some(outcome(&mut self.simulation));
                 self.simulation.silence_flows();
                 self.end_those_beside(launcher)?;
@@ -633,12 +634,15 @@ impl<T: Carrier> Run<'_, T> {
     fn look_at_all(&mut self) -> Vec<u32> {
         self.crowd.borrow_mut().hear();
         let mut wanted = Vec::new();
+        // Then jobs beside the first have been ended.
+        let over = self.outcome.is_some();
+        let first = self.jobs.ranks_of(0);
         for rank in 0..self.ranks {
             let seat = T::seat(&mut self.simulation, rank);
             if seat.look() || seat.state() == State::Ended {
                 wanted.push(rank);
             }
-            if seat.has_left() {
+            if seat.has_left() && (!over || first.contains(&rank)) {
                 self.left.get_or_insert(rank);
             }
         }
@@ -746,7 +750,11 @@ impl<T: Carrier> Run<'_, T> {
             self.complaints.extend(self.left.map(|rank| self.ended_early(rank)));
         }
         if job == 0 {
-            return End::Launcher(code);
+            let is_of_other = |rank: &u32| self.jobs.locate(*rank).0 > 0;
+            return match self.left.filter(is_of_other) {
+                Some(_) if code == 0 => End::Beside(1), // its launcher has not noticed yet
+                _ => End::Launcher(code),
+            };
         }
         if self.outcome.is_none() {
             self.complaints.push(format!(
@@ -758,6 +766,9 @@ impl<T: Carrier> Run<'_, T> {
 
     /// Who waits for whom, as far as anybody can tell.
     fn standstill(&mut self) -> End {
+        if self.crowd.borrow().is_to_stop() {
+            return self.interrupted(); // it stood still before, and somebody has not waited for what follows
+        }
         let state = |rank| {
             let seat = T::seat(&mut self.simulation, rank);
             (seat.state(), seat.process())

@@ -13,11 +13,9 @@ use std::process::{Command, ExitCode};
 /// Where launchers write a process's rank; the first is ours ([`crate::sim::each`]).
 const RANKS: [&str; 5] = [RANK_VARIABLE, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 
-/// What else keeps MPIs from going past the fabric: to them all ranks are on one host. `osc/sm` and `coll/sm` are Open MPI's ways through
-/// shared memory; MPICH and Intel MPI have a switch for all of theirs.
-const NOTHING_NEAR: [(&str, &str); 4] = [
-    ("OMPI_MCA_osc", "rdma"),
-    ("OMPI_MCA_coll", "^sm,smcuda,xhc"),
+/// What else keeps MPIs from going past the fabric: to them all ranks are on one host. MPICH and Intel MPI have a switch for all of their ways
+/// through shared memory; Open MPI is told of no others there (`srd-preload`).
+const NOTHING_NEAR: [(&str, &str); 2] = [
     ("MPIR_CVAR_NOLOCAL", "1"),
     ("I_MPI_FABRICS", "ofi"),
 ];

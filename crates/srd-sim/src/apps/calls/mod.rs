@@ -20,9 +20,9 @@ use srd_baselines::input::{InputError, counted};
 use srd_virtual::Call;
 use srd_virtual::calls::{FORMS, OTHER};
 use srd_wire::Nanos;
-use table::Row;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use table::Row;
 
 /// Most ranks that were recorded.
 const MOST_RANKS: u32 = 1 << 16;
@@ -83,7 +83,7 @@ pub fn parse(text: &str, file: &str) -> Result<Recorded, InputError> {
     for (line, row) in lines {
         let Row { job, rank, call } = table::read(row).map_err(|what| wrong(line, what))?;
         if job > 0 {
-            return Err(InputError::at(file, line, "several jobs are not played: record one alone".into()));
+            return Err(InputError::at(file, line, "several jobs are not played: record one alone"));
         }
         if rank >= MOST_RANKS {
             return Err(InputError::at(

@@ -34,7 +34,8 @@ pub(crate) struct Row {
 /// What it says.
 pub(crate) fn read(line: &str) -> Result<Row, String> {
     let cells: Vec<&str> = line.split(',').collect();
-    let [job, rank, thread, name, peer, source, bytes, comm, began, ended, before, within, done_in] = cells[..]
+    let [job, rank, thread, name, peer, source, bytes, comm, began, ended, before, within, done_in] =
+        cells[..]
     else {
         return Err(format!("{} cells, where there are {}", cells.len(), COLUMNS.len()));
     };
