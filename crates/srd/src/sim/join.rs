@@ -15,10 +15,7 @@ const RANKS: [&str; 5] = [RANK_VARIABLE, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "P
 
 /// What else keeps MPIs from going past the fabric: to them all ranks are on one host. MPICH and Intel MPI have a switch for all of their ways
 /// through shared memory; Open MPI is told of no others there (`srd-preload`).
-const NOTHING_NEAR: [(&str, &str); 2] = [
-    ("MPIR_CVAR_NOLOCAL", "1"),
-    ("I_MPI_FABRICS", "ofi"),
-];
+const NOTHING_NEAR: [(&str, &str); 2] = [("MPIR_CVAR_NOLOCAL", "1"), ("I_MPI_FABRICS", "ofi")];
 
 /// Arguments of `srd sim join`.
 #[derive(clap::Args, Debug)]
