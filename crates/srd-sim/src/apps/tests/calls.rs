@@ -12,7 +12,7 @@ fn table(rows: &str) -> String {
         let cells: Vec<&str> =
             row.split_whitespace().map(|cell| if cell == "-" { "" } else { cell }).collect();
         let [rank, call, peer, source, bytes, comm, before, done_in] = cells[..] else { panic!("{row}") };
-        format!("{rank},0,MPI_{call},{peer},{source},{bytes},{comm},0,0,{before},0,{done_in}\n")
+        format!("0,{rank},0,MPI_{call},{peer},{source},{bytes},{comm},0,0,{before},0,{done_in}\n")
     };
     COLUMNS.join(",") + "\n" + &rows.trim().lines().map(row).collect::<String>()
 }
@@ -143,8 +143,10 @@ fn tables_that_cannot_be_played_say_why() {
     assert!(error(&COLUMNS.join(",")).contains("there are no calls"));
     assert!(
         error(&(table("0 Barrier - - - 0 0 -") + "0,1\n"))
-            .contains("calls.csv:3: 2 cells, where there are 12")
+            .contains("calls.csv:3: 2 cells, where there are 13")
     );
+    let of_another_job = table("0 Barrier - - - 0 0 -").replace("\n0,0,", "\n1,0,");
+    assert!(error(&of_another_job).contains("calls.csv:2: several jobs are not played: record one alone"));
     told("0 Frobnicate - - - 0 0 -", "calls.csv:2: `MPI_Frobnicate` is no call of MPI that is noted");
     told(
         "0 Put 1 - 8 0 0 -",
