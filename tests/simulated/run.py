@@ -415,6 +415,22 @@ def waits() -> None:
         expect("waits: right" in output, output)
 
 
+def outside() -> None:
+    """While a rank waits for something of the machine's, and the others for it, time goes no faster than the machine's; at its next look it sees that."""
+    program = (
+        "import sys; from mpi4py import MPI; c = MPI.COMM_WORLD; c.barrier(); began = MPI.Wtime()\n"
+        "c.rank == 0 and sys.stdin.readline(); c.barrier(); print(f'waited: {(MPI.Wtime() - began) * 1e6:.4f} us')"
+    )
+    python = str(PREFIX["mpich"] / "bin/python3")
+    line = command(scenario("outside"), 2, python, "-c", program, options=("--mpi", "mpich"))
+    began = time.monotonic()
+    running = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    time.sleep(2)
+    output, _ = running.communicate("go\n", timeout=LONGEST_S)
+    took = 1e6 * (time.monotonic() - began)
+    expect(running.returncode == 0 and 0.5e6 < time_of(output) < took, f"{took:.0f} us of the machine's: {output}")
+
+
 def polls() -> None:
     """Calls that find nothing take next to no time, however often they are made."""
     for mpi in ("ompi", "debian", "mpich"):
@@ -789,6 +805,7 @@ CASES: list[Callable[[], None]] = [
     rivals,
     mpi4py,
     waits,
+    outside,
     polls,
     captured,
     calls,

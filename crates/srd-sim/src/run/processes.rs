@@ -258,6 +258,7 @@ fn run_on<T: Carrier>(
         mpi: manner.mpi,
         world,
         crowd,
+        paced_since: None,
         listens_at: Ps::ZERO,
         listens_after: LISTEN_EVERY,
         went_on: 0,
@@ -301,6 +302,8 @@ struct Run<'a, T: Process> {
     mpi: bool,
     world: World,
     crowd: Rc<RefCell<Crowd>>,
+    /// Since when time has kept to the machine's, and what it was.
+    paced_since: Option<(Instant, Ps)>,
     listens_at: Ps,
     listens_after: Ps,
     /// Turns of programs that went on, as of then.
@@ -433,7 +436,16 @@ impl<T: Carrier> Run<'_, T> {
                 self.await_answers();
             }
             let until = if self.looked_at == Some(self.simulation.now) { Ps::NEVER } else { self.listens_at };
-            match self.simulation.step(until, self.end()) {
+            let paced = if waits && !timeless { self.pace() } else { None };
+            if paced.is_none() {
+                self.paced_since = None;
+            }
+            match self.simulation.step(paced.map_or(until, |paced| paced.min(until)), self.end()) {
+                Step::Later if paced.is_some_and(|paced| paced < until) => {
+                    self.world.listen(A_MOMENT);
+                    idle = true;
+                    continue;
+                }
                 Step::Later => {
                     // What ranks poll for may be no packet: a file, a thread of theirs that takes no part.
                     self.await_answers();
@@ -598,6 +610,16 @@ impl<T: Carrier> Run<'_, T> {
     /// What the transport has given up: then it cannot go on.
     fn given_up(&self) -> Vec<String> {
         self.simulation.programs().map_or_else(Vec::new, |programs| programs.complaints(self.simulation.now))
+    }
+
+    /// Somebody waits for something of the machine's. If all others wait for him, time goes no faster than the machine's, though their transports have
+    /// timers: until when it may.
+    fn pace(&mut self) -> Option<Ps> {
+        if self.carries() || self.awaits_a_time() {
+            return None;
+        }
+        let (since, then) = *self.paced_since.get_or_insert((Instant::now(), self.simulation.now));
+        Some(then + Ps::from_nanos(since.elapsed().as_nanos() as u64))
     }
 
     /// Waits until nothing moves that the simulation knows nothing of: a launcher has answered, a library's thread has done its work.
