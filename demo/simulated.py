@@ -15,7 +15,7 @@ TRANSPORTS = ("srd", "tcp", "roce")
 FABRIC = layout.ROOT / "scenarios/fabrics/limping-uplink.toml"
 FABRICS = {"healthy": ("--set", "fault.0.share=1"), "limping": ()}
 LOOP = re.compile(r"^Loop time of ([0-9.e-]+)", re.MULTILINE)
-BENCHMARK = re.compile(r"^(.*, \d+ K?B|.*, \d+ bytes): ([0-9.]+) us", re.MULTILINE)
+BENCHMARK = re.compile(r"^(.*, \d+ (?:KB|bytes)): ([0-9.]+) us", re.MULTILINE)
 
 
 def run(output: Path) -> str:

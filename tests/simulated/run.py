@@ -10,6 +10,7 @@ The last line says `N passed, N failed`.
 """
 
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -751,11 +752,19 @@ def interrupted() -> None:
         work = (program, "all-to-all", "100000", "1000000")
         line = command(fabric, 4, *work, options=("--mpi", mpi)) + ["--beside", "-n", "4", *work] * (jobs - 1)
         those = 1 + jobs * (1 + 4)
-        with tempfile.TemporaryDirectory() as rooms:
+        with tempfile.TemporaryDirectory() as rooms, contextlib.ExitStack() as stack:
             environment = os.environ | {"TMPDIR": rooms}
-            started = subprocess.Popen(
-                line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+            started = stack.enter_context(
+                subprocess.Popen(
+                    line,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    env=environment,
+                    preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # which nohup has ignored
+                )
             )
+            stack.callback(started.kill)
             pattern = f"^{program} |srd sim guard --simulator {started.pid} "
 
             def theirs() -> list[str]:

@@ -459,11 +459,9 @@ pub fn look_at_clock() -> Option<u64> {
     if matches!(mpi::phase(), Phase::Beginning | Phase::Ending) {
         return None;
     }
-    if slot.status() == Status::Outside {
-        want_turn(); // it has waited for something that is not of the fabric, and time has gone on
-    }
     if slot.status() != Status::Running {
-        return Some(channel.now.load(Ordering::Acquire));
+        // It may have waited for something that is not of the fabric, and others have gone on.
+        return Some(process::hall()?.now.load(Ordering::Acquire).max(local()));
     }
     let looks = NOTES.try_with(|notes| {
         notes.looks.set(notes.looks.get() + 1);

@@ -33,6 +33,8 @@ pub struct Hall {
     pub channels: u32,
     /// Counts how often somebody wants the simulator's attention; it sleeps on this.
     pub bell: AtomicU32,
+    /// When somebody has had the last turn.
+    pub now: AtomicU64,
 }
 
 /// How the time that a process computes is told.
@@ -409,7 +411,7 @@ pub fn write_hall(file: &File, channels: u32) -> io::Result<&'static Hall> {
     let hall = map(file, 0, PAGE)?.cast::<Hall>();
     // SAFETY: nobody else has the file yet, and the page is there for good.
     unsafe {
-        hall.write(Hall { magic: MAGIC, channels, bell: AtomicU32::new(0) });
+        hall.write(Hall { magic: MAGIC, channels, bell: AtomicU32::new(0), now: AtomicU64::new(0) });
         Ok(&*hall)
     }
 }

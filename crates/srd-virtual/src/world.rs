@@ -77,6 +77,7 @@ impl World {
             }
             Ok(Seat {
                 channel,
+                hall: world.hall,
                 state: State::Absent,
                 spins: Cell::new(false),
                 by_itself: false,
@@ -167,6 +168,7 @@ pub enum Turn {
 #[derive(Debug)]
 pub struct Seat {
     channel: &'static mut Channel,
+    hall: &'static Hall,
     state: State,
     /// A thread has spun while others polled.
     spins: Cell<bool>,
@@ -381,6 +383,7 @@ impl Seat {
 
     fn give(&mut self, number: usize, now: u64, stuck: &mut dyn FnMut(bool) -> bool) -> Turn {
         self.channel.now.store(now, Ordering::Release);
+        self.hall.now.store(now, Ordering::Release);
         self.channel.crowded.store(0, Ordering::Release);
         self.channel.turn.store(1, Ordering::Release);
         let slot = &self.channel.slots()[number];

@@ -284,17 +284,8 @@ impl RankSeat {
         self.phase
     }
 
-    /// From now on it gets no turns, and time does not wait for it: its job is at its end.
-    pub fn rest(&mut self) {
-        self.set_resting(true);
-    }
-
-    /// It does again.
-    pub fn go_on_from_rest(&mut self) {
-        self.set_resting(false);
-    }
-
-    fn set_resting(&mut self, rests: bool) {
+    /// While it rests it gets no turns, and time does not wait for it: its job is at its end.
+    pub fn set_resting(&mut self, rests: bool) {
         if self.rests == rests {
             return;
         }

@@ -1,11 +1,15 @@
 //! Programs of the user's on a simulated fabric: a process each, which the simulation lets run in turn.
 
+mod carrier;
+mod endings;
+mod fares;
+
 use crate::apps::{Jobs, Place, Program, Script};
-use crate::hosts::{AnyHost, Crowd, Process, RankFlows, RankHost, RankSeat};
+use crate::hosts::{AnyHost, Crowd, Process, RankFlows, RankHost};
 use crate::input::Scenario;
 use crate::run::drive::prepare_hosts;
 use crate::run::offer::Offer;
-use crate::run::outcome::{Meter, OfJob, Outcome};
+use crate::run::outcome::{Meter, Outcome};
 use crate::run::simulation::{Simulation, Step};
 use srd_baselines::units::Ps;
 use srd_virtual::world::{Manner, OneCore, State, World};
@@ -20,6 +24,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+
+use carrier::Carrier;
+use endings::Seen;
+use fares::Fare;
 
 /// How often it is looked whether the launcher has ended, while ranks talk, and who never rests.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
@@ -36,15 +44,10 @@ const LOOK_BESIDE_FLOWS: Duration = Duration::from_secs(1);
 /// that, and so on up to a second.
 const LISTEN_EVERY: Ps = Ps::from_micros(10_000);
 const LISTEN_AT_LEAST_EVERY: Ps = Ps::from_micros(1_000_000);
+/// So far time may be ahead of the machine's where it keeps to that: polls wait by short steps.
+const AHEAD: Ps = Ps::from_micros(10_000);
 /// For so long time waits for ranks that wait for their launcher while MPI begins.
 const LONGEST_BEGINNING: Duration = Duration::from_secs(5);
-/// For so long nothing has happened at all: all wait for each other. Where a rank has ended early it is plain why.
-const STANDSTILL: Duration = Duration::from_secs(20);
-const STANDSTILL_WITHOUT_A_RANK: Duration = Duration::from_secs(2);
-/// Messages by which a rank asks another one whether it lives, and their answers, at most: twice what the messaging layer sends.
-const QUESTIONS_A_SECOND: f64 = 8.0;
-/// A turn that lasts longer than this is work.
-const LONG_STEP: Duration = Duration::from_secs(1);
 
 /// What starts the processes, and how they fare.
 pub trait Launcher {
@@ -130,63 +133,6 @@ pub trait Onlooker {
 
     /// The run has ended at this time.
     fn end(&mut self, now: Ps) -> io::Result<()>;
-}
-
-/// What carries what the processes send.
-trait Carrier: Process {
-    /// The seat of a rank.
-    fn seat<'s>(simulation: &'s mut Simulation<'_, Self>, rank: u32) -> &'s mut RankSeat
-    where
-        Self: Sized;
-
-    /// Lets a rank do what it has to do now.
-    fn call(simulation: &mut Simulation<'_, Self>, rank: u32)
-    where
-        Self: Sized;
-
-    /// Lets somebody look at the packets.
-    fn let_look(
-        simulation: &mut Simulation<'_, Self>,
-        scenario: &Scenario,
-        onlooker: &mut dyn Onlooker,
-    ) -> io::Result<()>
-    where
-        Self: Sized;
-}
-
-/// The ranks' own packets, on SRD's hosts.
-impl Carrier for RankHost {
-    fn seat<'s>(simulation: &'s mut Simulation<'_, RankHost>, rank: u32) -> &'s mut RankSeat {
-        let process = simulation.process_of(rank);
-        &mut simulation.transport_mut(process).rank_mut().expect("it is a rank's").seat
-    }
-
-    fn call(simulation: &mut Simulation<'_, RankHost>, rank: u32) {
-        simulation.call(simulation.process_of(rank));
-    }
-
-    fn let_look(
-        simulation: &mut Simulation<'_, RankHost>,
-        scenario: &Scenario,
-        onlooker: &mut dyn Onlooker,
-    ) -> io::Result<()> {
-        onlooker.begin(scenario, simulation)
-    }
-}
-
-/// Their messages, as flows of another transport.
-impl Carrier for AnyHost {
-    fn seat<'s>(simulation: &'s mut Simulation<'_, AnyHost>, rank: u32) -> &'s mut RankSeat {
-        simulation.programs_mut().and_then(|programs| programs.seat(rank)).expect("real processes run here")
-    }
-
-    fn call(simulation: &mut Simulation<'_, AnyHost>, rank: u32) {
-        simulation.advance(rank);
-    }
-
-    fn let_look(_: &mut Simulation<'_, AnyHost>, _: &Scenario, _: &mut dyn Onlooker) -> io::Result<()> {
-        Ok(()) // it sees calls only
-    }
 }
 
 /// Runs the processes that the scenario's programs stand for: with packets of their own where the transport is SRD, otherwise each message is a flow
@@ -329,28 +275,6 @@ struct Run<'a, T: Process> {
     complaints: Vec<String>,
 }
 
-/// How a job fares.
-#[derive(Clone, Copy, Default)]
-struct Fare {
-    /// When all its ranks were at their program's end.
-    ended_at: Option<Ps>,
-    /// Its launcher has ended, with this code.
-    code: Option<i32>,
-}
-
-/// By what it is seen whether programs go on.
-#[derive(Clone, Copy)]
-struct Seen {
-    /// When, of the machine's time.
-    at: Instant,
-    /// Turns of threads that had not polled.
-    own_turns: u64,
-    /// Packets with data.
-    sent: u64,
-    /// The simulation's time.
-    now: Ps,
-}
-
 impl<T: Carrier> Run<'_, T> {
     fn live(
         &mut self,
@@ -484,104 +408,10 @@ impl<T: Carrier> Run<'_, T> {
         if self.outcome.is_some() { Ps::NEVER } else { self.simulation.settings().end }
     }
 
-    /// Whether the first job is at its end now. One beside it that comes to its own goes on when the first is there: so time waits neither for it nor for
-    /// its launcher.
-    fn is_first_at_its_end(&mut self) -> bool {
-        let ending = self.crowd.borrow().in_phase(Phase::Ending);
-        if std::mem::replace(&mut self.ending, ending) != ending {
-            for job in 0..self.jobs.count() {
-                let mut ranks = self.jobs.ranks_of(job);
-                let is_at_its_end =
-                    ranks.all(|rank| T::seat(&mut self.simulation, rank).phase() == Phase::Ending);
-                if !is_at_its_end || self.fares[job].ended_at.is_some() {
-                    continue;
-                }
-                self.fares[job].ended_at = Some(self.simulation.now);
-                if job > 0 && self.fares[0].ended_at.is_none() {
-                    let at = self.simulation.now.as_micros();
-                    self.complaints.push(format!(
-                        "job {job} was at its end at {at} us: from there on the first one ran without it"
-                    ));
-                    self.jobs.ranks_of(job).for_each(|rank| T::seat(&mut self.simulation, rank).rest());
-                }
-            }
-        }
-        self.fares[0].ended_at.is_some()
-    }
-
-    /// The first job is at its end.
-    fn end_those_beside(&mut self, launcher: &mut dyn Launcher) -> io::Result<()> {
-        for job in 1..self.jobs.count() {
-            let goes_on = self.fares[job].ended_at.is_none();
-            for rank in self.jobs.ranks_of(job) {
-                let seat = T::seat(&mut self.simulation, rank);
-                if goes_on { seat.rest() } else { seat.go_on_from_rest() }
-            }
-            if goes_on {
-                launcher.end(job)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The job whose launcher says how the run has ended, and its code. Behind the outcome all that were at their end with it are waited for.
-    fn have_ended(&mut self, launcher: &mut dyn Launcher) -> io::Result<Option<(usize, i32)>> {
-        let is_over = self.outcome.is_some();
-        for (job, fare) in self.fares.iter_mut().enumerate() {
-            if fare.code.is_none() && (!is_over || fare.ended_at.is_some()) {
-                fare.code = launcher.ended(job)?;
-            }
-        }
-        if is_over && self.fares.iter().any(|fare| fare.ended_at.is_some() && fare.code.is_none()) {
-            return Ok(None);
-        }
-        // One beside the first may have ended well before it, though not all its ranks were in `MPI_Finalize`.
-        let ends_the_run = |(job, fare): (usize, &Fare)| {
-            let code = fare.code?;
-            (job == 0 || code != 0 || fare.ended_at.is_none()).then_some((job, code))
-        };
-        let ended: Vec<_> = self.fares.iter().enumerate().filter_map(ends_the_run).collect();
-        Ok(ended.iter().find(|(_, code)| *code != 0).or(ended.first()).copied())
-    }
-
-    /// What became of each job, where there are several.
-    fn tell_of_jobs(&self) -> Vec<OfJob> {
-        let fares = self.fares.iter().filter(|_| self.jobs.are_several());
-        let of = self.jobs.all().zip(fares).map(|(ranks, fare)| OfJob {
-            ranks: ranks.len() as u32,
-            ended_us: fare.ended_at.map(Ps::as_micros),
-        });
-        of.collect()
-    }
-
     /// Whether any rank has had the turn since this was last asked.
     fn has_had_turns(&mut self) -> bool {
         let turns = self.crowd.borrow().turns();
         std::mem::replace(&mut self.turns, turns) != turns
-    }
-
-    /// Whether the first job stands still though something happens: ranks that wait ask each other now and then whether they live, for ever.
-    fn has_stopped(&mut self, now: Instant) -> bool {
-        let works = now - std::mem::replace(&mut self.last, now) > LONG_STEP;
-        if works || self.outcome.is_some() || !self.together {
-            self.seen.at = now;
-            return false;
-        }
-        if now - self.seen.at <= STANDSTILL {
-            return false;
-        }
-        let ranks = self.jobs.ranks_of(0);
-        let seen = Seen {
-            at: now,
-            own_turns: self.own_turns(ranks.clone()),
-            sent: self.simulation.ranks().take(ranks.len()).map(|rank| rank.counts().data_new).sum(),
-            now: self.simulation.now,
-        };
-        let before = std::mem::replace(&mut self.seen, seen);
-        let seconds = (seen.now - before.now).as_micros() / 1e6;
-        let asked = QUESTIONS_A_SECOND * f64::from(ranks.end).powi(2) * seconds;
-        let goes_on = seen.own_turns != before.own_turns || (seen.sent - before.sent) as f64 > asked;
-        !goes_on && !ranks.into_iter().any(|rank| T::seat(&mut self.simulation, rank).awaits_a_time())
     }
 
     /// Turns that those ranks have had whose threads had not polled.
@@ -592,12 +422,6 @@ impl<T: Carrier> Run<'_, T> {
     /// Whether any program will go on at some time, whatever comes.
     fn awaits_a_time(&mut self) -> bool {
         (0..self.ranks).any(|rank| T::seat(&mut self.simulation, rank).awaits_a_time())
-    }
-
-    /// For how long nothing may happen.
-    fn patience(&self) -> Duration {
-        let is_of_first = |rank| self.jobs.locate(rank).0 == 0;
-        if self.left.is_some_and(is_of_first) { STANDSTILL_WITHOUT_A_RANK } else { STANDSTILL }
     }
 
     /// Whether anything is under way between ranks.
@@ -619,7 +443,7 @@ impl<T: Carrier> Run<'_, T> {
             return None;
         }
         let (since, then) = *self.paced_since.get_or_insert((Instant::now(), self.simulation.now));
-        Some(then + Ps::from_nanos(since.elapsed().as_nanos() as u64))
+        Some(then + AHEAD + Ps::from_nanos(since.elapsed().as_nanos() as u64))
     }
 
     /// Waits until nothing moves that the simulation knows nothing of: a launcher has answered, a library's thread has done its work.
@@ -728,107 +552,6 @@ impl<T: Carrier> Run<'_, T> {
             }
         }
         Ok(calls)
-    }
-
-    fn interrupted(&mut self) -> End {
-        self.complaints.push("interrupted".into());
-        End::Interrupted
-    }
-
-    fn out_of_time(&mut self) -> End {
-        self.complaints.push(format!(
-            "end_us = {} was reached before the program's end: {} of {} ranks were still running. Raise it, or leave it out",
-            self.simulation.now.as_micros(),
-            self.ranks - self.crowd.borrow().in_phase(Phase::Ending),
-            self.ranks,
-        ));
-        End::OutOfTime
-    }
-
-    /// The launcher of a job has ended.
-    fn conclude(&mut self, job: usize, code: i32) -> End {
-        if self.crowd.borrow().is_to_stop() {
-            return self.interrupted(); // it was killed
-        }
-        let _ = self.look_at_all(); // who has ended since
-        let ranks = self.jobs.ranks_of(job);
-        let absent = ranks.filter(|&rank| T::seat(&mut self.simulation, rank).process().is_none()).count();
-        let of_job = if self.jobs.are_several() { format!(" of job {job}") } else { String::new() };
-        if absent > 0 && code == 0 {
-            let why = match self.mpi {
-                true => {
-                    "the program is no MPI program, or its MPI took another way than libfabric's provider srd"
-                }
-                false => "the program has not opened libfabric's provider srd",
-            };
-            self.complaints.push(format!(
-                "{absent} ranks{of_job} have not used the simulated fabric: {why}, or it is statically linked"
-            ));
-        }
-        if code != 0 {
-            let who = if self.mpi { "the launcher" } else { "a process" };
-            self.complaints.push(format!("{who}{of_job} has ended with code {code}"));
-        } else {
-            self.complaints.extend(self.left.map(|rank| self.ended_early(rank)));
-        }
-        if job == 0 {
-            let is_of_other = |rank: &u32| self.jobs.locate(*rank).0 > 0;
-            return match self.left.filter(is_of_other) {
-                Some(_) if code == 0 => End::Beside(1), // its launcher has not noticed yet
-                _ => End::Launcher(code),
-            };
-        }
-        if self.outcome.is_none() {
-            self.complaints.push(format!(
-                "job {job} has ended before its ranks were at their end, and with it the run: mend it, or leave it out"
-            ));
-        }
-        End::Beside(code)
-    }
-
-    /// Who waits for whom, as far as anybody can tell.
-    fn standstill(&mut self) -> End {
-        if self.crowd.borrow().is_to_stop() {
-            return self.interrupted(); // it stood still before, and somebody has not waited for what follows
-        }
-        let state = |rank| {
-            let seat = T::seat(&mut self.simulation, rank);
-            (seat.state(), seat.process())
-        };
-        let all: Vec<_> = (0..self.ranks).map(state).collect();
-        let count = |wanted| all.iter().filter(|(state, _)| *state == wanted).count();
-        let mut ranks = (0..).zip(&all);
-        let first = ranks.find(|(_, (state, _))| matches!(state, State::Absent | State::Outside));
-        let hint = match (self.left, first) {
-            (Some(rank), _) => self.ended_early(rank),
-            (None, Some((rank, (_, process)))) => format!(
-                "{} {}",
-                self.jobs.name(rank),
-                match process {
-                    Some(process) => format!("(process {process}) waits for something that is not of the fabric"),
-                    None => "has not opened the provider: does the program use libfabric, and is it dynamically linked?".into(),
-                }
-            ),
-            (None, None) if count(State::Parked) == 0 => "all have ended, but their launcher has not".into(),
-            (None, None) => "each waits for a message that nobody sends".into(),
-        };
-        let patience = self.patience().as_secs();
-        self.complaints.push(format!(
-            "standstill: nothing has happened for {patience} s: {} ranks wait for the fabric ({} of them in MPI_Finalize), {} for something \
-             else, {} have not come, {} have ended; {hint}",
-            count(State::Parked),
-            self.crowd.borrow().in_phase(Phase::Ending).saturating_sub(count(State::Ended) as u32),
-            count(State::Outside),
-            count(State::Absent),
-            count(State::Ended),
-        ));
-        End::Standstill
-    }
-
-    /// What is said of a rank that has ended too early.
-    fn ended_early(&self, rank: u32) -> String {
-        let without = if self.mpi { "MPI_Finalize" } else { "closing the provider" };
-        format!("{} has ended without {without}", self.jobs.name(rank))
     }
 }
 
