@@ -177,6 +177,7 @@ impl Engine {
             let (state, device) = self.state.open(device);
             let result = f(state, device, now);
             completed = state.collect();
+            state.is_settled = false;
             set_alarm(state, device, self.cq);
             result
         })?;
@@ -249,9 +250,12 @@ impl Engine {
             self.progress_shm()?
         } else {
             let mut completed = false;
-            let found = self.instance.progress_with(self.cq, !lanes, |device, now| {
-                self.progress_locked(device, now, &mut completed)
-            })?;
+            let found = self.instance.progress_with(
+                self.cq,
+                !lanes,
+                |device| self.state.open(device).0.has_work(),
+                |device, now| self.progress_locked(device, now, &mut completed),
+            )?;
             if completed {
                 self.wake();
             }
@@ -372,7 +376,9 @@ impl Engine {
         *completed |= state.collect();
         state.ask_again = Time::NEVER;
         set_alarm(state, device, self.cq);
-        from_network || from_shm || *completed
+        let found = from_network || from_shm || *completed;
+        state.is_settled = !found;
+        found
     }
 
     /// Sleeps until `ready` says yes, making progress meanwhile. Returns whether it did within `timeout` (`None`: for ever). EINTR

@@ -16,6 +16,8 @@ pub(crate) struct State {
     pub endpoints: Vec<Option<Bound>>,
     /// When to see whether the program still polls.
     pub ask_again: Time,
+    /// The last look found nothing to do, and nobody has asked for anything since.
+    pub is_settled: bool,
     /// Everything has been given back.
     pub closed: bool,
 }
@@ -35,7 +37,7 @@ pub(crate) struct Bound {
 impl State {
     /// Of a messaging layer without endpoints.
     pub fn new(messages: Messages) -> State {
-        State { messages, endpoints: Vec::new(), ask_again: Time::NEVER, closed: false }
+        State { messages, endpoints: Vec::new(), ask_again: Time::NEVER, is_settled: false, closed: false }
     }
 
     /// Whether the program has named an endpoint of that instance to any of ours. `port_base`: see [`QPS_PER_PORT`].
@@ -92,6 +94,12 @@ impl State {
             .flatten()
             .filter_map(|bound| bound.shm.as_mut().ok())
             .any(ShmPeers::has_news)
+    }
+
+    /// Whether a look may find something though no packet has moved and no time has come.
+    #[inline]
+    pub fn has_work(&mut self) -> bool {
+        !self.is_settled || self.has_news()
     }
 
     /// Hands what has completed to completion queues and counters. Returns whether there was anything.

@@ -463,23 +463,29 @@ impl Instance {
     }
 
     /// One poll of a layer above that takes the completions of `cq` itself: moves packets, runs `f`, transmits what follows.
-    /// `f` takes all completions, and answers whether it has found anything to do. Afterwards the queue is armed: what comes
-    /// later, while nobody calls, is told to the handlers of [`Instance::on_notification`]. With `may_rest` a poll that finds
-    /// nothing rests for a moment where others want the cores; who also looks at other things than sockets must not.
+    /// `f` takes all completions, and answers whether it has found anything to do. It does not run where nothing has moved and
+    /// `has_work` says no: then nothing has completed either, for the queue is armed between calls, and what comes while nobody
+    /// calls is told to the handlers of [`Instance::on_notification`]. With `may_rest` a poll that finds nothing rests for a
+    /// moment where others want the cores; who also looks at other things than sockets must not.
     #[inline]
     pub fn progress_with(
         &self,
         cq: CqId,
         may_rest: bool,
+        has_work: impl FnOnce(&mut Locked<'_>) -> bool,
         f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
     ) -> Result<bool, Unavailable> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
-        let _ = core.device.disarm_cq(cq); // a queue that has gone tells nobody anything
         let now = shared.poll(&mut core);
-        let found = f(&mut Locked::new(&mut core.device), now);
-        core.after_call(now, true, shared.contention.is_crowd());
-        let _ = core.device.arm_cq(cq, false);
+        let mut found = false;
+        if core.has_moved() || has_work(&mut Locked::new(&mut core.device)) {
+            // What has completed just now `f` takes. (A queue that has gone tells nobody anything.)
+            let _ = core.device.disarm_cq(cq);
+            found = f(&mut Locked::new(&mut core.device), now);
+            core.after_call(now, true, shared.contention.is_crowd());
+            let _ = core.device.arm_cq(cq, false);
+        }
         match may_rest {
             true => shared.leave_poll(core, now, found),
             false => shared.leave(core, now, true),

@@ -61,7 +61,7 @@ fn is_gone(host: &Host) {
     assert_eq!(instance.progress(), failed);
     assert_eq!(instance.with(|_, _| ()), failed);
     assert_eq!(instance.wait(None).map(|_| ()), failed);
-    assert_eq!(instance.progress_with(host.cq, false, |_, _| true).map(|_| ()), failed);
+    assert_eq!(instance.progress_with(host.cq, false, |_| true, |_, _| true).map(|_| ()), failed);
     assert_eq!(instance.destroy_qp(host.qpn).map(|_| ()), failed);
     assert_eq!(instance.stats().map(|_| ()), failed);
 }
