@@ -79,6 +79,7 @@ impl World {
                 channel,
                 hall: world.hall,
                 state: State::Absent,
+                killed_in_a_wait: false,
                 spins: Cell::new(false),
                 by_itself: false,
                 alive_at: None,
@@ -170,6 +171,7 @@ pub struct Seat {
     channel: &'static mut Channel,
     hall: &'static Hall,
     state: State,
+    killed_in_a_wait: bool,
     /// A thread has spun while others polled.
     spins: Cell<bool>,
     /// Who had the last turn did not poll before.
@@ -219,6 +221,11 @@ impl Seat {
         Phase::of(self.channel.phase.load(Ordering::Acquire))
     }
 
+    /// Whether it was killed while all its threads waited.
+    pub fn was_killed_in_a_wait(&self) -> bool {
+        self.killed_in_a_wait
+    }
+
     /// Whether it has ended between MPI's beginning and its end.
     pub fn has_left(&self) -> bool {
         self.state == State::Ended && self.came_to() == Phase::Running
@@ -242,7 +249,10 @@ impl Seat {
                 State::Ended
             }
             None => State::Absent,
-            Some(process) if self.has_died(process) => State::Ended,
+            Some(process) if self.has_died(process) => {
+                self.killed_in_a_wait = self.state == State::Parked;
+                State::Ended
+            }
             Some(_) => self.threads(),
         };
         self.state

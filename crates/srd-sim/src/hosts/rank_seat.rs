@@ -37,6 +37,8 @@ pub struct Crowd {
     /// Counts how often somebody has wanted attention, and what it showed when somebody looked.
     bell: Option<&'static AtomicU32>,
     heard: u32,
+    /// Somebody has ended since somebody looked.
+    has_ended: bool,
     /// Processes that wait in their seats.
     parked: BTreeSet<u32>,
     /// How many have not ended and do not wait in their seats.
@@ -86,13 +88,14 @@ impl Crowd {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody has wanted attention since [`Crowd::hear`].
+    /// Whether somebody has wanted attention, or ended, since [`Crowd::hear`].
     pub fn has_rung(&self) -> bool {
-        self.bell.is_some_and(|bell| bell.load(Ordering::Acquire) != self.heard)
+        self.has_ended || self.bell.is_some_and(|bell| bell.load(Ordering::Acquire) != self.heard)
     }
 
     /// Everything is known of what the bell shows now.
     pub fn hear(&mut self) {
+        self.has_ended = false;
         self.heard = self.bell.map_or(0, |bell| bell.load(Ordering::Acquire));
     }
 
@@ -301,6 +304,11 @@ impl RankSeat {
         self.seat.as_ref().is_some_and(|(seat, _)| seat.has_left())
     }
 
+    /// Whether it was killed while it waited.
+    pub fn was_killed_in_a_wait(&self) -> bool {
+        self.seat.as_ref().is_some_and(|(seat, _)| seat.was_killed_in_a_wait())
+    }
+
     /// Looks what it is doing. Whether it asks for the turn.
     pub fn look(&mut self) -> bool {
         if self.rests {
@@ -343,11 +351,12 @@ impl RankSeat {
     fn change<R>(&mut self, f: impl FnOnce(&mut Seat, &Rc<RefCell<Crowd>>) -> R) -> Option<R> {
         let (seat, crowd) = self.seat.as_mut()?;
         let (before, phase) = (is_outside(seat.state()), self.phase);
-        let was_absent = seat.state() == State::Absent;
+        let (was_absent, had_ended) = (seat.state() == State::Absent, seat.state() == State::Ended);
         let result = f(seat, crowd);
         let after = is_outside(seat.state());
         let mut crowd = crowd.borrow_mut();
         crowd.absent -= u32::from(was_absent && seat.state() != State::Absent);
+        crowd.has_ended |= !had_ended && seat.state() == State::Ended;
         self.phase = seat.phase();
         // At MPI's end nobody waits for the answer whose time counts.
         crowd.spoke |= seat.has_spoken() && self.phase != Phase::Ending;

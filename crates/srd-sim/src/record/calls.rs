@@ -145,6 +145,9 @@ pub fn read_calls(file: &Path, jobs: &Jobs) -> io::Result<Vec<Vec<Call>>> {
     }
     let refused =
         |what: String| Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", file.display())));
+    if calls.iter().all(Vec::is_empty) {
+        return refused(format!("there are no calls: {REMEDY}"));
+    }
     if let Some(rank) = calls.iter().position(Vec::is_empty) {
         return refused(format!(
             "{} has no calls there: record with the {ranks} ranks that there are now",

@@ -239,7 +239,11 @@ pub fn run(of_mpi: &OfMpi) -> anyhow::Result<ExitCode> {
         })
     };
     let starter = |job: usize, words: &[OsString], room: &Room| {
-        Ok(mpi_jobs[job].command_here(words, &room.of_job(job)?, &room.agent())?)
+        let mut launcher = mpi_jobs[job].command_here(words, &room.of_job(job)?, &room.agent())?;
+        // Ranks of Open MPI 5 send each other the name that their launcher has, which its process's number is a part of otherwise: of no fixed length.
+        let name = format!("srd-{:07}-{job:04}", std::process::id());
+        launcher.envs([("PMIX_SERVER_NSPACE", name.as_str()), ("PMIX_SERVER_RANK", "0")]);
+        Ok(launcher)
     };
     let hosts: Vec<Vec<u32>> = jobs.into_iter().map(|job| job.hosts).collect();
     let covers_counter = args.rdtsc || stack.mpi() == Mpi::Intel;

@@ -1,7 +1,7 @@
 //! How a run comes to its end, and what a person is told of it.
 
 use super::carrier::Carrier;
-use super::{End, Run};
+use super::{End, Left, Run};
 use srd_baselines::units::Ps;
 use srd_virtual::Phase;
 use srd_virtual::world::State;
@@ -55,7 +55,7 @@ impl<T: Carrier> Run<'_, T> {
 
     /// For how long nothing may happen.
     pub(super) fn patience(&self) -> Duration {
-        let is_of_first = |rank| self.jobs.locate(rank).0 == 0;
+        let is_of_first = |left: Left| self.jobs.locate(left.rank).0 == 0;
         if self.left.is_some_and(is_of_first) { STANDSTILL_WITHOUT_A_RANK } else { STANDSTILL }
     }
 
@@ -97,11 +97,10 @@ impl<T: Carrier> Run<'_, T> {
         if code != 0 {
             let who = if self.mpi { "the launcher" } else { "a process" };
             self.complaints.push(format!("{who}{of_job} has ended with code {code}"));
-        } else {
-            self.complaints.extend(self.left.map(|rank| self.ended_early(rank)));
         }
+        self.complaints.extend(self.left.map(|left| self.ended_early(left.rank)));
         if job == 0 {
-            let is_of_other = |rank: &u32| self.jobs.locate(*rank).0 > 0;
+            let is_of_other = |left: &Left| self.jobs.locate(left.rank).0 > 0;
             return match self.left.filter(is_of_other) {
                 Some(_) if code == 0 => End::Beside(1), // its launcher has not noticed yet
                 _ => End::Launcher(code),
@@ -129,7 +128,7 @@ impl<T: Carrier> Run<'_, T> {
         let mut ranks = (0..).zip(&all);
         let first = ranks.find(|(_, (state, _))| matches!(state, State::Absent | State::Outside));
         let hint = match (self.left, first) {
-            (Some(rank), _) => self.ended_early(rank),
+            (Some(left), _) => self.ended_early(left.rank),
             (None, Some((rank, (_, process)))) => format!(
                 "{} {}",
                 self.jobs.name(rank),

@@ -67,6 +67,14 @@ pub trait Launcher {
     fn tell(&self) -> fn(&str);
 }
 
+/// A rank that has ended too early.
+#[derive(Clone, Copy)]
+struct Left {
+    rank: u32,
+    /// It waited for the fabric: so it was killed, and perhaps because another one had ended.
+    waited: bool,
+}
+
 /// How a run has come to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
@@ -269,7 +277,7 @@ struct Run<'a, T: Process> {
     /// Where they have their turns since then.
     core: Option<OneCore>,
     /// The first rank that has ended behind MPI's beginning, and without its end.
-    left: Option<u32>,
+    left: Option<Left>,
     /// As of the moment when the first job was at its end: what follows is between processes and their launcher.
     outcome: Option<Outcome>,
     complaints: Vec<String>,
@@ -360,7 +368,8 @@ impl<T: Carrier> Run<'_, T> {
                 self.await_answers();
             }
             let until = if self.looked_at == Some(self.simulation.now) { Ps::NEVER } else { self.listens_at };
-            let paced = if waits && !timeless { self.pace() } else { None };
+            let may_wait = waits || self.left.is_some();
+            let paced = if may_wait && !timeless { self.pace() } else { None };
             if paced.is_none() {
                 self.paced_since = None;
             }
@@ -436,8 +445,8 @@ impl<T: Carrier> Run<'_, T> {
         self.simulation.programs().map_or_else(Vec::new, |programs| programs.complaints(self.simulation.now))
     }
 
-    /// Somebody waits for something of the machine's. If all others wait for him, time goes no faster than the machine's, though their transports have
-    /// timers: until when it may.
+    /// Somebody waits for something of the machine's, or has gone, and its launcher will see it. If all others wait for him, time goes no faster than
+    /// the machine's, though their transports have timers: until when it may.
     fn pace(&mut self) -> Option<Ps> {
         if self.carries() || self.awaits_a_time() {
             return None;
@@ -489,7 +498,10 @@ impl<T: Carrier> Run<'_, T> {
                 wanted.push(rank);
             }
             if seat.has_left() && (!over || first.contains(&rank)) {
-                self.left.get_or_insert(rank);
+                let left = Left { rank, waited: seat.was_killed_in_a_wait() };
+                if self.left.is_none_or(|first| first.waited && !left.waited) {
+                    self.left = Some(left);
+                }
             }
         }
         wanted
