@@ -12,6 +12,7 @@ mod rivals;
 mod room;
 mod run;
 mod scenario;
+mod shards;
 mod sweep;
 mod table;
 

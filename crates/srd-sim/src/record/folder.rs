@@ -1,6 +1,6 @@
 //! The directory that a run is left in, and what a person is told when it cannot be written to.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -46,8 +46,26 @@ impl Folder {
     }
 }
 
+/// Writes a file that is there whole or not at all, even if the machine fails: what is written first is `part`, in the same
+/// directory, which nobody else may use meanwhile.
+pub fn write_whole(path: &Path, part: &Path, text: &str) -> io::Result<()> {
+    let write = || {
+        let mut file = File::create(part)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(part, path)
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(part);
+        explained(error, format!("cannot write {}", path.display()))
+    })?;
+    // The name is to last as well. Not every file system can do it.
+    let _ = path.parent().map(File::open).map(|directory| directory?.sync_all());
+    Ok(())
+}
+
 /// An error of the system with what was tried and what to do about it.
-fn explained(error: io::Error, what: String) -> io::Error {
+pub(crate) fn explained(error: io::Error, what: String) -> io::Error {
     let advice = match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; choose a directory that you may write to"

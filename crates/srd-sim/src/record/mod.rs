@@ -32,6 +32,8 @@ mod verified;
 
 pub use calls::{CALLS, TIMELINE, read_calls};
 pub use capture::LONGEST_FRAME;
+pub(crate) use folder::explained;
+pub use folder::write_whole;
 pub use frame_metadata::FrameMetadata;
 pub use observed::Observed;
 pub(crate) use page::distribution;

@@ -6,7 +6,7 @@ use crate::hosts::Process;
 use crate::net::{Deadlock, PortId};
 use crate::run::simulation::Simulation;
 use nix::time::{ClockId, clock_gettime};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use srd_baselines::units::Ps;
 use srd_wire::Time;
 use std::cmp::Reverse;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const QUEUES: usize = 8;
 
 /// Times in microseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Times {
     /// The shortest.
     pub min: f64,
@@ -47,7 +47,7 @@ impl Times {
 }
 
 /// One run. Everything but `cost` depends on the scenario and the seed alone.
-#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Deserialize, Serialize)]
 pub struct Outcome {
     /// The scenario's name.
     pub scenario: String,
@@ -102,7 +102,7 @@ pub struct Outcome {
     /// What each program says of its run.
     pub programs: Vec<OfProgram>,
     /// Jobs of real programs, where there are several.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<OfJob>,
     /// Frames that crossed a cable, each cable counted.
     pub packet_hops: u64,
@@ -115,7 +115,7 @@ pub struct Outcome {
 }
 
 /// What became of a job of real programs.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct OfJob {
     /// Its ranks.
     pub ranks: u32,
@@ -124,7 +124,7 @@ pub struct OfJob {
 }
 
 /// Ports that wait for each other for ever.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct DeadlockFound {
     /// When the last of them was paused.
     pub at_us: f64,
@@ -135,7 +135,7 @@ pub struct DeadlockFound {
 }
 
 /// The queue of a switch's port.
-#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Deserialize, Serialize)]
 pub struct QueueOfPort {
     /// The port, by the ends of its cable.
     pub port: String,
@@ -148,7 +148,7 @@ pub struct QueueOfPort {
 }
 
 /// What became of one workload.
-#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Deserialize, Serialize)]
 pub struct OfWorkload {
     /// Its name.
     pub name: String,
@@ -169,7 +169,7 @@ pub struct OfWorkload {
 }
 
 /// What became of one program.
-#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Deserialize, Serialize)]
 pub struct OfProgram {
     /// Its name.
     pub name: String,
@@ -180,7 +180,7 @@ pub struct OfProgram {
 }
 
 /// What a program measured.
-#[derive(Clone, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Deserialize, Serialize)]
 pub struct ProgramFigure {
     /// What it is.
     pub what: String,
@@ -199,7 +199,7 @@ pub struct ProgramFigure {
 }
 
 /// What a run took.
-#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Default, Debug, Deserialize, Serialize)]
 pub struct Cost {
     /// Processor time of this run's thread.
     pub cpu_s: f64,

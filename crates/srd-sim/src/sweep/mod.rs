@@ -2,20 +2,27 @@
 //! docs/SCENARIOS.md, "Sweeps", is the reference of their files.
 //!
 //! `file` reads them, `batch` runs many things at once, `table` shows what came of it, `csv` hands it on, `seeds` knows
-//! how ranges of seeds are written.
+//! how ranges of seeds are written. `shard` is a part of the runs, `results` a directory in which each run leaves a file,
+//! `kept` what is in it.
 
 pub mod batch;
 pub mod csv;
 mod file;
+mod kept;
+mod results;
 mod seeds;
+mod shard;
 mod table;
 
 pub use file::KEYS;
+pub use kept::Kept;
+pub use results::{Found, Key, Results};
 pub use seeds::Seeds;
+pub use shard::Shard;
 
 use crate::input::Scenario;
 use crate::run::{Outcome, Ran};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use srd_baselines::input::InputError;
 use std::path::PathBuf;
 
@@ -111,7 +118,7 @@ pub struct Job {
 }
 
 /// What a job has come to, with what it was, as JSON has it.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Row {
     /// The case.
     pub case: String,
@@ -131,7 +138,7 @@ pub struct Row {
 }
 
 /// An axis and the value that it was set to.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Change {
     /// The axis.
     pub axis: String,
@@ -192,6 +199,13 @@ impl Sweep {
             text += &format!(", {} {}", change.axis, change.value);
         }
         text + &format!(", seed {}", job.seed)
+    }
+
+    /// By what a job's result is found again; `scenario` is the job's.
+    pub fn key(&self, job: &Job, scenario: &Scenario) -> Key {
+        let Scenario { settings, topology, traffic, notes: _ } = scenario;
+        let called = self.describe(job);
+        Key::of(&called, &(&called, self.sets(job), settings, topology, traffic))
     }
 
     fn changes(&self, job: &Job) -> Vec<Change> {

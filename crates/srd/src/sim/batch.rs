@@ -17,10 +17,10 @@ const STEPS: u64 = 1000;
 pub struct Manner {
     /// Runs at once [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
+    pub threads: Option<u16>,
     /// Run even if the memory that is free looks too small
     #[arg(long)]
-    no_memory_check: bool,
+    pub no_memory_check: bool,
 }
 
 /// Code of a program that an interrupt has ended.

@@ -1,21 +1,34 @@
 //! `srd sim sweep`: many scenarios with one thing or another changed.
 
+mod durations;
+mod job_file;
+
 use super::batch::{self, Manner};
+use super::recording::shell_word;
+use super::shards;
 use crate::output;
-use anyhow::Context;
+use anyhow::{Context, bail};
+use job_file::{JobFile, Kind};
 use srd_sim::input::InputError;
+use srd_sim::record::write_whole;
 use srd_sim::run::{self, MemoryEstimate};
-use srd_sim::sweep::{Row, Sweep, csv};
-use std::path::PathBuf;
+use srd_sim::sweep::{Job, Kept, Key, Results, Row, Shard, Sweep, csv};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
   srd sim sweep sweeps/ablations.toml                            tables on standard output
   srd sim sweep sweeps/ablations.toml --markdown ABLATIONS.md --csv ablations.csv
   srd sim sweep sweeps/ablations.toml --set transport.receiver_hint=false --json
+  srd sim sweep sweeps/ablations.toml --results DIR              goes on where it was interrupted
+  srd sim sweep sweeps/ablations.toml --results DIR --shard 2/8  the second of eight parts, anywhere
+  srd sim sweep sweeps/ablations.toml --merge DIR                what they have come to
+  srd sim sweep sweeps/ablations.toml --results DIR --emit slurm --shards 8 > job.sh
 
-docs/SCENARIOS.md, \"Sweeps\", explains the files. Each figure in a table is the worst of its seeds.";
+docs/SCENARIOS.md, \"Sweeps\", explains the files, docs/CLUSTER.md how many machines share a sweep. Each figure in a table is
+the worst of its seeds.";
 
 /// Arguments of `srd sim sweep`.
 #[derive(clap::Args, Debug)]
@@ -35,6 +48,27 @@ pub struct Args {
     /// Print JSON: an array with an object for each run
     #[arg(long)]
     json: bool,
+    /// Leave each run's result in a file of this directory, and run only what is not there
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+    /// Run only this part of the sweep, and print no tables
+    #[arg(long, value_name = "I/N", requires = "results", conflicts_with_all = ["csv", "markdown", "json"])]
+    shard: Option<Shard>,
+    /// Run nothing: take all results from this directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["results", "threads", "no_memory_check"])]
+    merge: Option<PathBuf>,
+    /// Run nothing: print what has others run the shards
+    #[arg(
+        long,
+        value_name = "KIND",
+        requires = "results",
+        requires = "shards",
+        conflicts_with_all = ["shard", "csv", "markdown", "json"]
+    )]
+    emit: Option<Kind>,
+    /// How many shards, with --emit
+    #[arg(long, value_name = "N", requires = "emit", value_parser = clap::value_parser!(u32).range(1..))]
+    shards: Option<u32>,
     #[command(flatten)]
     manner: Manner,
 }
@@ -43,14 +77,69 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let sweep = Sweep::load(&args.sweep, &args.set)?;
     let jobs = sweep.jobs();
-    let estimate = largest(&sweep)?;
-    let results = batch::run_all(jobs.len(), &args.manner, &estimate, &|number, watch| {
-        let job = &jobs[number];
-        let scenario = sweep.scenario(job);
-        let ran = scenario.map(|scenario| run::run_watched(&scenario, watch)).transpose()?;
-        Some(ran.map(|ran| sweep.row(job, ran)))
+    if let Some(directory) = &args.merge {
+        let results = Results::of(directory);
+        let again = command(args, Path::new("srd"), &args.sweep, "--results", directory);
+        let kept: Vec<Kept> = shards::merge(&results, &keys(&sweep, &jobs)?, &again)?;
+        present(args, &sweep, &kept.into_iter().map(Row::from).collect::<Vec<_>>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    match (&args.results, args.emit, args.shards) {
+        (Some(directory), Some(kind), Some(shards)) => emit(args, &sweep, directory, kind, shards),
+        (Some(directory), ..) => run_shard(args, &sweep, &Results::of(directory)),
+        (None, ..) => run_all(args, &sweep, &jobs),
+    }
+}
+
+/// Runs all, and leaves nothing behind.
+fn run_all(args: &Args, sweep: &Sweep, jobs: &[Job]) -> anyhow::Result<ExitCode> {
+    let results = batch::run_all(jobs.len(), &args.manner, &largest(sweep, jobs)?, &|number, watch| {
+        run_one(sweep, &jobs[number], watch)
     })?;
     let rows: Vec<Row> = results.all.iter().flatten().cloned().collect::<Result<_, InputError>>()?;
+    present(args, sweep, &rows)?;
+    // Flows that do not come to their end are a result here: the tables say so.
+    Ok(results.conclude(&|number| sweep.describe(&jobs[number]), false))
+}
+
+/// Runs what is missing of a shard in the directory; of the whole sweep, if no shard is named, with its tables.
+fn run_shard(args: &Args, sweep: &Sweep, results: &Results) -> anyhow::Result<ExitCode> {
+    let shard = args.shard.unwrap_or(Shard::WHOLE);
+    let all = sweep.jobs().into_iter().enumerate();
+    let jobs: Vec<Job> = all.filter(|(number, _)| shard.holds(*number)).map(|(_, job)| job).collect();
+    let estimate = |todo: &[usize]| {
+        let todo: Vec<Job> = todo.iter().map(|&number| jobs[number].clone()).collect();
+        Ok(largest(sweep, &todo)?)
+    };
+    let done = shards::complete(results, shard, &keys(sweep, &jobs)?, &args.manner, &estimate, &|number, watch| {
+        Some(run_one(sweep, &jobs[number], watch)?.map(Kept::from))
+    })?;
+    if args.shard.is_none() {
+        let rows: Vec<Row> = done.results.all.iter().flatten().cloned().map(Row::from).collect();
+        present(args, sweep, &rows)?;
+    } else {
+        let left = done.results.missing().len();
+        let made = jobs.len() - left - done.there;
+        eprintln!("srd: shard {shard}: of {} runs {} were there, {made} made, {left} left", jobs.len(), done.there);
+    }
+    Ok(done.results.conclude(&|number| sweep.describe(&jobs[number]), false))
+}
+
+fn run_one(
+    sweep: &Sweep,
+    job: &Job,
+    watch: &mut dyn FnMut(f64) -> bool,
+) -> Option<Result<Row, InputError>> {
+    let ran = sweep.scenario(job).map(|scenario| run::run_watched(&scenario, watch)).transpose()?;
+    Some(ran.map(|ran| sweep.row(job, ran)))
+}
+
+fn keys(sweep: &Sweep, jobs: &[Job]) -> Result<Vec<Key>, InputError> {
+    jobs.iter().map(|job| Ok(sweep.key(job, &sweep.scenario(job)?))).collect()
+}
+
+/// Says what the rows have to say, where it is wanted.
+fn present(args: &Args, sweep: &Sweep, rows: &[Row]) -> anyhow::Result<()> {
     for row in rows.iter().filter(|row| !row.complaints.is_empty()) {
         eprintln!("srd: {}: {}", name(row), row.complaints.join("; "));
     }
@@ -58,15 +147,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         eprintln!("srd: {}: warning: {}", name(row), row.warnings.join("; "));
     }
     if let Some(path) = &args.csv {
-        write(path, &csv::of_sweep(&sweep, &rows))?;
+        write(path, &csv::of_sweep(sweep, rows))?;
     }
     match (args.json, &args.markdown) {
-        (true, _) => output::json(&rows)?,
-        (false, Some(path)) => write(path, &sweep.markdown(&rows))?,
-        (false, None) => output::text(&sweep.markdown(&rows))?,
+        (true, _) => output::json(&rows),
+        (false, Some(path)) => write(path, &sweep.markdown(rows)),
+        (false, None) => output::text(&sweep.markdown(rows)),
     }
-    // Flows that do not come to their end are a result here: the tables say so.
-    Ok(results.conclude(&|number| sweep.describe(&jobs[number]), false))
 }
 
 fn name(row: &Row) -> String {
@@ -74,20 +161,88 @@ fn name(row: &Row) -> String {
     format!("{}{}, seed {}", row.case, changes.collect::<String>(), row.seed)
 }
 
-fn write(path: &PathBuf, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+/// A file keeps what it had until all of the text is written; a pipe gets it as it comes.
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if path.exists() && !path.is_file() {
+        return std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()));
+    }
+    let path = path.canonicalize().unwrap_or(path.to_path_buf());
+    let mut part = path.clone().into_os_string();
+    part.push(format!(".{}.part", std::process::id()));
+    Ok(write_whole(&path, Path::new(&part), text)?)
 }
 
-/// What the largest run needs. Seeds make no difference.
-fn largest(sweep: &Sweep) -> Result<MemoryEstimate, InputError> {
-    let mut jobs = sweep.jobs();
-    jobs.dedup_by(|later, first| (later.case, &later.changes) == (first.case, &first.changes));
+/// What the largest of some runs needs. Seeds make no difference.
+fn largest(sweep: &Sweep, jobs: &[Job]) -> Result<MemoryEstimate, InputError> {
     let mut largest: Option<MemoryEstimate> = None;
-    for job in &jobs {
+    for job in points(jobs) {
         let estimate = MemoryEstimate::of(&sweep.scenario(job)?);
         if largest.as_ref().is_none_or(|most| estimate.bytes() > most.bytes()) {
             largest = Some(estimate);
         }
     }
     Ok(largest.unwrap_or_default())
+}
+
+/// One of each that differ in more than their seeds.
+fn points(jobs: &[Job]) -> Vec<&Job> {
+    let mut points: Vec<&Job> = jobs.iter().collect();
+    points.dedup_by(|later, first| (later.case, &later.changes) == (first.case, &first.changes));
+    points
+}
+
+/// The command that has results of the sweep in a directory, or takes them from there.
+fn command(args: &Args, program: &Path, sweep: &Path, what: &str, directory: &Path) -> String {
+    let word = |path: &Path| shell_word(&path.to_string_lossy());
+    let sets = args.set.iter().map(|set| format!(" --set {}", shell_word(set))).collect::<String>();
+    format!("{} sim sweep {}{sets} {what} {}", word(program), word(sweep), word(directory))
+}
+
+/// Prints what has others run the shards.
+fn emit(args: &Args, sweep: &Sweep, directory: &Path, kind: Kind, shards: u32) -> anyhow::Result<ExitCode> {
+    let jobs = sweep.jobs();
+    if shards as usize > jobs.len() {
+        bail!("--shards {shards}: {} runs make no more than {} shards", jobs.len(), jobs.len());
+    }
+    let (program, file) = (std::env::current_exe()?, std::path::absolute(&args.sweep)?);
+    let directory = std::path::absolute(directory)?;
+    Results::of(&directory).make()?; // a job's first output goes there
+    let threads = args.manner.threads.unwrap_or(1);
+    let manner = args.manner.no_memory_check.then_some(" --no-memory-check").unwrap_or_default();
+    let tables = shell_word(&directory.join("tables.md").to_string_lossy());
+    let job_file = JobFile {
+        name: &sweep.name,
+        runs: jobs.len(),
+        shard: command(args, &program, &file, "--results", &directory) + &format!(" --threads {threads}{manner}"),
+        merge: command(args, &program, &file, "--merge", &directory) + &format!(" --markdown {tables}"),
+        directory: &directory,
+        shards,
+        threads,
+        bytes: largest(sweep, &jobs)?.bytes(),
+        time: longest_shard(sweep, &jobs, shards, threads)?,
+    };
+    output::text(&job_file.text(kind)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How long the longest of the shards takes, about.
+fn longest_shard(
+    sweep: &Sweep,
+    jobs: &[Job],
+    shards: u32,
+    threads: u16,
+) -> Result<Option<Duration>, InputError> {
+    let points = points(jobs);
+    let Some(times) = durations::tried(sweep, &points)? else { return Ok(None) };
+    let mut point = 0;
+    let of_job = |job: &Job| {
+        point += usize::from((job.case, &job.changes) != (points[point].case, &points[point].changes));
+        times[point]
+    };
+    let times: Vec<Duration> = jobs.iter().map(of_job).collect();
+    let of_shard = |shard: Shard| {
+        let own = || times.iter().enumerate().filter(|(number, _)| shard.holds(*number)).map(|(_, time)| *time);
+        (own().sum::<Duration>() / u32::from(threads)).max(own().max().unwrap_or_default())
+    };
+    Ok(Shard::all(shards).map(of_shard).max())
 }

@@ -1,0 +1,148 @@
+//! Runs whose results lie in a directory: what is missing there is made, by one worker or by many, and a merge takes what
+//! they have left.
+
+use super::batch::{self, Manner};
+use anyhow::bail;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use srd_sim::record;
+use srd_sim::run::MemoryEstimate;
+use srd_sim::sweep::{Found, Key, Results, Shard};
+use std::fmt::{Debug, Display};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Files that a message names.
+const FEW: usize = 5;
+
+/// What the runs of a worker have come to.
+pub struct Done<T> {
+    /// In the order of their keys; `None` where an interrupt came first.
+    pub results: batch::Results<T>,
+    /// How many had been there before.
+    pub there: usize,
+}
+
+/// Has a worker's runs in the directory, one under each key: those that are not there are run. `estimate`: what the largest of the runs
+/// of these numbers needs.
+pub fn complete<T, E>(
+    results: &Results,
+    shard: Shard,
+    keys: &[Key],
+    manner: &Manner,
+    estimate: &dyn Fn(&[usize]) -> anyhow::Result<MemoryEstimate>,
+    run: &srd_sim::sweep::batch::Job<'_, Result<T, E>>,
+) -> anyhow::Result<Done<T>>
+where
+    T: Clone + Debug + DeserializeOwned + Send + Serialize,
+    E: Into<anyhow::Error>,
+{
+    results.make()?;
+    let lock = results.lock(shard)?;
+    if lock.is_none() {
+        eprintln!("srd: no file can be locked in {}: see to it that no two workers have one shard", show(results));
+    }
+    let mut all = there::<T>(results, keys)?;
+    let missing = |all: &[Option<T>]| (0..all.len()).filter(|&number| all[number].is_none()).collect::<Vec<_>>();
+    let todo = missing(&all);
+    let there = all.len() - todo.len();
+    let broken = AtomicBool::new(false);
+    let one = |place: usize, watch: &mut dyn FnMut(f64) -> bool| {
+        let mut watch = |done| watch(done) && !broken.load(Ordering::Relaxed);
+        let made = watch(0.0).then(|| run(todo[place], &mut watch))??;
+        let kept = made.map_err(E::into).and_then(|made| {
+            results.keep(&keys[todo[place]], shard, &made)?;
+            Ok(made)
+        });
+        broken.fetch_or(kept.is_err(), Ordering::Relaxed);
+        Some(kept)
+    };
+    let made = batch::run_all(todo.len(), manner, &estimate(&todo)?, &one)?;
+    let mut errors = Vec::new();
+    for (&number, made) in todo.iter().zip(made.all) {
+        match made {
+            Some(Ok(made)) => all[number] = Some(made),
+            Some(Err(error)) => errors.push(error),
+            None => {}
+        }
+    }
+    if let Some(error) = errors.into_iter().next() {
+        let finished = all.len() - missing(&all).len();
+        return Err(error.context(format!(
+            "stopped with {finished} of {} runs in {}, which stay there, and the same command does the rest",
+            all.len(),
+            show(results)
+        )));
+    }
+    Ok(Done { results: batch::Results { all }, there })
+}
+
+/// What is there already. What another program has left there must not be mixed with what this one makes.
+fn there<T: DeserializeOwned>(results: &Results, keys: &[Key]) -> anyhow::Result<Vec<Option<T>>> {
+    let mut all = Vec::new();
+    let mut foreign = Vec::new();
+    for key in keys {
+        all.push(match results.find(key)? {
+            Found::Whole(result) => Some(result),
+            Found::Missing => None,
+            Found::Damaged(how) => {
+                eprintln!("srd: {}: {how}: run again", results.path(key).display());
+                None
+            }
+            Found::Foreign(whose) => {
+                foreign.push(format!("{} ({whose})", key.file()));
+                None
+            }
+        });
+    }
+    if !foreign.is_empty() {
+        bail!(
+            "{} has results that are not this program's, {}: {}. Take another directory, or remove them",
+            show(results),
+            record::program(),
+            few(&foreign)
+        );
+    }
+    Ok(all)
+}
+
+/// All results, one under each key, or everything that is wrong with them. `again`: the command that makes what is missing.
+pub fn merge<T: DeserializeOwned>(results: &Results, keys: &[Key], again: &str) -> anyhow::Result<Vec<T>> {
+    let [mut missing, mut damaged, mut foreign] = [const { Vec::new() }; 3];
+    let mut all = Vec::new();
+    for key in keys {
+        match results.find(key)? {
+            Found::Whole(result) => all.push(result),
+            Found::Missing => missing.push(key.file()),
+            Found::Damaged(how) => damaged.push(format!("{} ({how})", key.file())),
+            Found::Foreign(whose) => foreign.push(format!("{} ({whose})", key.file())),
+        }
+    }
+    let mut wrong = Vec::new();
+    let mut say = |names: &[String], what: &str, remedy: &dyn Display| {
+        if !names.is_empty() {
+            wrong.push(format!("\n  {} {what}: {}\n    {remedy}", names.len(), few(names)));
+        }
+    };
+    let makes = format!("made by: {again}");
+    say(&missing, "missing", &makes);
+    say(&damaged, "damaged", &makes);
+    let ours = format!("this program is {}: merge with theirs, or remove them and run again", record::program());
+    say(&foreign, "not this program's", &ours);
+    if !wrong.is_empty() {
+        bail!("{} lacks results of {} runs:{}", show(results), keys.len(), wrong.concat());
+    }
+    Ok(all)
+}
+
+fn show(results: &Results) -> impl Display {
+    results.directory().display()
+}
+
+/// The first few of some names.
+fn few(names: &[String]) -> String {
+    let more = match names.len().saturating_sub(FEW) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    names[..names.len().min(FEW)].join(", ") + &more
+}
