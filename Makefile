@@ -17,7 +17,7 @@ setup:           ## install what building and testing need (Debian packages, MPI
 build:           ## compile and stage: target/srd/bin/srd, the software EFA's libraries, the libfabric provider
 	@scripts/build.sh
 
-test:            ## set up, build and run every test; ONLY="proto msg": those of these crates, or abi, simulated, museum, consumers, packages, campaign, fuzz, bench
+test:            ## set up, build and run every test; ONLY="proto msg": those of these crates, or abi, simulated, cluster, museum, consumers, packages, campaign, fuzz, bench
 	@SEEDS=$(SEEDS) ONLY="$(ONLY)" scripts/test.sh
 
 demo:            ## an MPI program over OpenSRD (software EFA, libfabric provider) and over TCP while a spine fails, and on 64 simulated hosts: tables and target/demo/index.html

@@ -35,6 +35,7 @@ test_packages=(
   valgrind                                                             # counts instructions
   tshark                                                               # tests of the Wireshark dissector
   mmdebstrap                                                           # a bare Debian, on which packages are tested
+  slurm-wlm munge                                                      # a sweep on a cluster
 )
 packaging_packages=(binutils-aarch64-linux-gnu)
 
@@ -160,7 +161,7 @@ main() {
       ;;
     '' | --force)
       packages+=("${test_packages[@]}") wheels+=("${test_wheels[@]}")
-      tools+=(fi_pingpong ibv_devinfo ib_send_lat mpirun hpcc pw.x gfortran tshark tcpdump mmdebstrap)
+      tools+=(fi_pingpong ibv_devinfo ib_send_lat mpirun hpcc pw.x gfortran tshark tcpdump mmdebstrap slurmctld)
       ;;
     *) fail "what is $1?" "run: scripts/setup.sh [demo | packages | --force]" ;;
   esac

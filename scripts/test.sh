@@ -67,6 +67,7 @@ only() { # PART
   case $1 in
     abi) step "ABI" tests/abi/check.py; return ;;
     simulated) step "MPI programs on simulated fabrics" tests/simulated/run.py; return ;;
+    cluster) step "sweep on a cluster" tests/cluster/run.py; return ;;
     museum) step "museum of EFA bugs" tests/museum/run.py; return ;;
     consumers) step "consumer matrix" tests/consumers/run.py; step "the same over the provider" tests/consumers/run.py --transport srd; return ;;
     campaign) step "campaign, $seeds seeds" scripts/campaign.sh "$seeds"; return ;;
@@ -76,7 +77,7 @@ only() { # PART
     srd) crate=srd ;;
   esac
   [[ -d crates/$crate ]] || {
-    echo "test: error: ONLY=$1: no crate srd-$1, and none of abi, simulated, museum, consumers, packages, campaign, fuzz, bench" >&2
+    echo "test: error: ONLY=$1: no crate srd-$1, and none of abi, simulated, cluster, museum, consumers, packages, campaign, fuzz, bench" >&2
     exit 2
   }
   [[ " $(scripts/checked_packages.sh | tr '\n' ' ') " != *"--package=$crate "* ]] || profile=checked
@@ -84,7 +85,7 @@ only() { # PART
 }
 if [[ -n ${ONLY:-} ]]; then
   # What tests start lies in the stage.
-  [[ " $ONLY " != *" "@(abi|simulated|museum|consumers|packages|bench|srd|libfabric|verbs|lab)" "* ]] || { step "set-up" scripts/setup.sh && step "build" scripts/build.sh || finish; }
+  [[ " $ONLY " != *" "@(abi|simulated|cluster|museum|consumers|packages|bench|srd|libfabric|verbs|lab)" "* ]] || { step "set-up" scripts/setup.sh && step "build" scripts/build.sh || finish; }
   for part in $ONLY; do only "$part"; done
   finish
 fi
@@ -103,6 +104,7 @@ step "with overflow checks" cargo test --profile checked --quiet --no-fail-fast 
 step "fuzz targets on their corpus" scripts/fuzz.sh corpus
 step "campaign, $seeds seeds" scripts/campaign.sh "$seeds"
 step "MPI programs on simulated fabrics" tests/simulated/run.py
+step "sweep on a cluster" tests/cluster/run.py
 step "ABI" tests/abi/check.py
 step "benchmarks, shortest" scripts/bench.sh --quick
 step "instructions" bench/instructions.py

@@ -92,7 +92,7 @@ impl Key {
         let words = self.words.chars().map(plain).collect::<String>();
         let mut name = words.split_whitespace().collect::<Vec<_>>().join("-");
         name.truncate(LONGEST_WORDS);
-        format!("{}-{}.json", name.trim_start_matches('.'), &self.identity[..DIGITS])
+        format!("{}-{}.json", name.trim_start_matches(['.', '-']), &self.identity[..DIGITS])
     }
 }
 
@@ -137,9 +137,8 @@ impl Results {
         result: &T,
     ) -> io::Result<()> {
         let path = self.path(key);
-        let text = written(key, result).map_err(|why| {
-            io::Error::other(format!("cannot write {}: {why}", path.display()))
-        })?;
+        let text = written(key, result)
+            .map_err(|why| io::Error::other(format!("cannot write {}: {why}", path.display())))?;
         let part = self.0.join(format!("{}.{}.part", key.file(), shard.stem()));
         write_whole(&path, &part, &text)
     }
@@ -202,5 +201,120 @@ fn read<T: DeserializeOwned>(bytes: &[u8], key: &Key) -> Found<T> {
     match serde_json::from_slice::<Body<T>>(bytes) {
         Ok(body) => Found::Whole(body.result),
         Err(error) => Found::Damaged(damage(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{Outcome, Times};
+    use crate::sweep::{Change, Kept, Row, Sweep};
+
+    fn row() -> Row {
+        let times = Times { min: f64::MIN_POSITIVE, p50: 0.1 + 0.2, mean: 5e-324, p99: 1e300, max: f64::MAX };
+        let change = Change { axis: "a \"b\"".to_string(), value: "ü\n".to_string() };
+        Row {
+            case: "15:1".to_string(),
+            changes: vec![change],
+            seed: u64::MAX,
+            sets: vec!["seed=1".to_string()],
+            complaints: vec![],
+            warnings: vec!["beware".to_string()],
+            outcome: Outcome {
+                fct_us: Some(times),
+                spread: Some(1.0 / 3.0),
+                sim_us: -0.0,
+                ..Outcome::default()
+            },
+        }
+    }
+
+    fn key() -> Key {
+        Key::of("15:1, law.slope 0, seed 2", &1)
+    }
+
+    #[test]
+    fn what_is_kept_is_found_to_the_bit() {
+        let text = written(&key(), &Kept::from(row())).unwrap();
+        let Found::Whole(kept) = read::<Kept>(text.as_bytes(), &key()) else { panic!("{text}") };
+        assert_eq!(format!("{:?}", Row::from(kept)), format!("{:?}", row()));
+    }
+
+    #[test]
+    fn what_json_cannot_say_is_refused_when_it_is_written() {
+        for bad in [f64::NAN, f64::INFINITY] {
+            let of = |outcome| written(&key(), &Kept::from(Row { outcome, ..row() }));
+            assert!(of(Outcome { sim_us: bad, ..Outcome::default() }).is_err());
+            assert!(of(Outcome { spread: Some(bad), ..Outcome::default() }).is_err());
+        }
+    }
+
+    #[test]
+    fn a_file_cut_short_anywhere_is_told() {
+        let text = written(&key(), &Kept::from(row())).unwrap();
+        for len in 0..text.trim_end().len() {
+            assert_eq!(read::<Kept>(&text.as_bytes()[..len], &key()), Found::Damaged("cut short"), "{len}");
+        }
+        assert_eq!(read::<Kept>(b"# tables\n", &key()), Found::Damaged("no result of a run"));
+        assert_eq!(read::<Kept>(&[0; 100], &key()), Found::Damaged("no result of a run"));
+    }
+
+    #[test]
+    fn results_of_others_are_told() {
+        let text = written(&key(), &Kept::from(row())).unwrap();
+        let other = text.replace("OpenSRD ", "OpenSRD 0.0.");
+        assert!(
+            matches!(read::<Kept>(other.as_bytes(), &key()), Found::Foreign(whose) if whose.contains(" 0.0."))
+        );
+        let other = Key::of("15:1, law.slope 0, seed 2", &2);
+        assert_eq!(read::<Kept>(text.as_bytes(), &other), Found::Foreign("of another run".to_string()));
+    }
+
+    #[test]
+    fn names_are_those_of_plain_files() {
+        let name = |words: &str| Key::of(words, &1).file();
+        let tail = name("");
+        assert!(tail.len() == "-.json".len() + DIGITS, "{tail}");
+        assert_eq!(name("15:1, law.slope 0, seed 2"), format!("15-1-law.slope-0-seed-2{tail}"));
+        assert_eq!(name("../../etc/ü x\0"), format!("etc-x{tail}"));
+        assert_eq!(name(&"x".repeat(1000)).len(), LONGEST_WORDS + tail.len());
+        assert_ne!(name("a"), Key::of("a", &2).file());
+    }
+
+    #[test]
+    fn everything_that_decides_a_result_is_in_its_key() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+        let sweep = |more: &str| {
+            let text = format!("seeds = \"1..2\"\n[[case]]\nscenario = \"htsim-incast.toml\"\n{more}");
+            Sweep::parse(&text, "s.toml", &directory, &[]).unwrap()
+        };
+        let keys = |sweep: &Sweep| -> Vec<Key> {
+            sweep.jobs().iter().map(|job| sweep.key(job, &sweep.scenario(job).unwrap())).collect()
+        };
+        let plain = keys(&sweep(""));
+        assert_eq!(plain, keys(&sweep("")));
+        assert_ne!(plain[0], plain[1], "seeds");
+        for set in ["transport.paths=3", "law.slope=0.125", "queues.capacity=1MB", "fabric.cable_us=0.25"] {
+            let changed = keys(&sweep(&format!("set = [\"{set}\"]\n")));
+            assert!(
+                plain.iter().zip(&changed).all(|(plain, changed)| plain.file() != changed.file()),
+                "{set}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_worker_has_a_shard() {
+        let directory = std::env::temp_dir().join(format!("srd-results-{}", std::process::id()));
+        let results = Results::of(&directory);
+        results.make().unwrap();
+        let [first, second] = ["1/2", "2/2"].map(|text| text.parse::<Shard>().unwrap());
+        let held = results.lock(first).unwrap().unwrap();
+        let refusal = results.lock(first).unwrap_err().to_string();
+        assert!(refusal.contains(&format!("process {}", std::process::id())), "{refusal}");
+        assert!(results.lock(second).unwrap().is_some());
+        drop(held);
+        assert!(results.lock(first).unwrap().is_some());
+        fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -40,11 +40,12 @@ impl FromStr for Shard {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Shard, String> {
-        let numbers = text.split_once('/').and_then(|(number, of)| {
-            Some(Shard { number: number.parse().ok()?, of: of.parse().ok()? })
-        });
+        let numbers = text
+            .split_once('/')
+            .and_then(|(number, of)| Some(Shard { number: number.parse().ok()?, of: of.parse().ok()? }));
         numbers.filter(|shard| (1..=shard.of).contains(&shard.number)).ok_or_else(|| {
-            "write which part of how many, counted from 1: 1/8 is the first of eight, 8/8 the last".to_string()
+            "write which part of how many, counted from 1: 1/8 is the first of eight, 8/8 the last"
+                .to_string()
         })
     }
 }

@@ -39,10 +39,14 @@ where
     results.make()?;
     let lock = results.lock(shard)?;
     if lock.is_none() {
-        eprintln!("srd: no file can be locked in {}: see to it that no two workers have one shard", show(results));
+        eprintln!(
+            "srd: no file can be locked in {}: see to it that no two workers have one shard",
+            show(results)
+        );
     }
     let mut all = there::<T>(results, keys)?;
-    let missing = |all: &[Option<T>]| (0..all.len()).filter(|&number| all[number].is_none()).collect::<Vec<_>>();
+    let missing =
+        |all: &[Option<T>]| (0..all.len()).filter(|&number| all[number].is_none()).collect::<Vec<_>>();
     let todo = missing(&all);
     let there = all.len() - todo.len();
     let broken = AtomicBool::new(false);
@@ -126,10 +130,11 @@ pub fn merge<T: DeserializeOwned>(results: &Results, keys: &[Key], again: &str) 
     let makes = format!("made by: {again}");
     say(&missing, "missing", &makes);
     say(&damaged, "damaged", &makes);
-    let ours = format!("this program is {}: merge with theirs, or remove them and run again", record::program());
+    let ours =
+        format!("this program is {}: merge with theirs, or remove them and run again", record::program());
     say(&foreign, "not this program's", &ours);
     if !wrong.is_empty() {
-        bail!("{} lacks results of {} runs:{}", show(results), keys.len(), wrong.concat());
+        bail!("{} does not have the results of all {} runs:{}", show(results), keys.len(), wrong.concat());
     }
     Ok(all)
 }

@@ -111,25 +111,26 @@ fn run_shard(args: &Args, sweep: &Sweep, results: &Results) -> anyhow::Result<Ex
         let todo: Vec<Job> = todo.iter().map(|&number| jobs[number].clone()).collect();
         Ok(largest(sweep, &todo)?)
     };
-    let done = shards::complete(results, shard, &keys(sweep, &jobs)?, &args.manner, &estimate, &|number, watch| {
-        Some(run_one(sweep, &jobs[number], watch)?.map(Kept::from))
-    })?;
+    let done =
+        shards::complete(results, shard, &keys(sweep, &jobs)?, &args.manner, &estimate, &|number, watch| {
+            Some(run_one(sweep, &jobs[number], watch)?.map(Kept::from))
+        })?;
     if args.shard.is_none() {
         let rows: Vec<Row> = done.results.all.iter().flatten().cloned().map(Row::from).collect();
         present(args, sweep, &rows)?;
     } else {
         let left = done.results.missing().len();
         let made = jobs.len() - left - done.there;
-        eprintln!("srd: shard {shard}: of {} runs {} were there, {made} made, {left} left", jobs.len(), done.there);
+        eprintln!(
+            "srd: shard {shard}: of {} runs {} were there, {made} made, {left} left",
+            jobs.len(),
+            done.there
+        );
     }
     Ok(done.results.conclude(&|number| sweep.describe(&jobs[number]), false))
 }
 
-fn run_one(
-    sweep: &Sweep,
-    job: &Job,
-    watch: &mut dyn FnMut(f64) -> bool,
-) -> Option<Result<Row, InputError>> {
+fn run_one(sweep: &Sweep, job: &Job, watch: &mut dyn FnMut(f64) -> bool) -> Option<Result<Row, InputError>> {
     let ran = sweep.scenario(job).map(|scenario| run::run_watched(&scenario, watch)).transpose()?;
     Some(ran.map(|ran| sweep.row(job, ran)))
 }
@@ -213,7 +214,8 @@ fn emit(args: &Args, sweep: &Sweep, directory: &Path, kind: Kind, shards: u32) -
     let job_file = JobFile {
         name: &sweep.name,
         runs: jobs.len(),
-        shard: command(args, &program, &file, "--results", &directory) + &format!(" --threads {threads}{manner}"),
+        shard: command(args, &program, &file, "--results", &directory)
+            + &format!(" --threads {threads}{manner}"),
         merge: command(args, &program, &file, "--merge", &directory) + &format!(" --markdown {tables}"),
         directory: &directory,
         shards,
@@ -241,7 +243,8 @@ fn longest_shard(
     };
     let times: Vec<Duration> = jobs.iter().map(of_job).collect();
     let of_shard = |shard: Shard| {
-        let own = || times.iter().enumerate().filter(|(number, _)| shard.holds(*number)).map(|(_, time)| *time);
+        let own =
+            || times.iter().enumerate().filter(|(number, _)| shard.holds(*number)).map(|(_, time)| *time);
         (own().sum::<Duration>() / u32::from(threads)).max(own().max().unwrap_or_default())
     };
     Ok(Shard::all(shards).map(of_shard).max())

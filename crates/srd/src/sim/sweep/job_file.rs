@@ -116,8 +116,8 @@ impl JobFile<'_> {
         let (mb, needs) = (self.bytes as f64 / 1e6, self.megabytes());
         let time = match (self.time, self.minutes()) {
             (Some(time), Some(minutes)) => format!(
-                "the longest shard takes about {:.1} s where this was written, by runs tried for some seconds; {TIME_MARGIN} times \
-                 that and a minute are {minutes} minutes",
+                "the longest shard takes about {:.1} s where this was written, by runs tried for some seconds; with a margin of {TIME_MARGIN} \
+                 and a minute, {minutes} min",
                 time.as_secs_f64()
             ),
             _ => "no estimate: its runs do not tell how far they are".to_string(),
@@ -145,7 +145,9 @@ impl JobFile<'_> {
     fn log(&self) -> anyhow::Result<String> {
         let directory = self.directory.display().to_string();
         if let Some(bad) = directory.chars().find(|&c| "\"'\\".contains(c) || c.is_control()) {
-            bail!("--results {directory}: Slurm cannot have {bad:?} in names of files: choose another directory");
+            bail!(
+                "--results {directory}: Slurm cannot have {bad:?} in names of files: choose another directory"
+            );
         }
         Ok(format!("\"{}/shard-%a.log\"", directory.replace('%', "%%")))
     }
