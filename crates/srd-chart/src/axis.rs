@@ -1,10 +1,12 @@
 //! Axes: from where to where, and the round values or names that stand along them.
 
+use serde::{Deserialize, Serialize};
+
 /// Ticks of an axis, about.
 const TICKS: f64 = 8.0;
 
 /// An axis.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Axis {
     /// With the unit.
     pub(crate) title: String,

@@ -4,6 +4,7 @@
 
 use crate::axis::{Axis, plain};
 use crate::page::escape;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 const WIDTH: f64 = 480.0;
@@ -32,7 +33,7 @@ pub const MAX_LINES: usize = 8;
 type Line = (String, Vec<(f64, Option<f64>)>);
 
 /// See the module.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Chart {
     /// What it shows, for those who do not see it.
     name: String,

@@ -4,6 +4,7 @@ pub(crate) mod batch;
 mod each;
 mod guard;
 mod htsim;
+pub(crate) mod job_file;
 mod jobs;
 mod join;
 mod mpirun;
@@ -12,7 +13,7 @@ mod rivals;
 mod room;
 mod run;
 mod scenario;
-mod shards;
+pub(crate) mod shards;
 mod sweep;
 mod table;
 

@@ -541,7 +541,10 @@ fn a_merge_says_all_that_is_wrong_and_writes_nothing() {
         code == 1 && said.contains("9 missing: it-s-6-1-seed-1-") && said.contains("and 4 more"),
         "{said}"
     );
-    assert!(said.contains(&format!("made by: srd sim sweep {file} --results {directory}")), "{said}");
+    assert!(
+        said.contains(&format!("made by: srd sim sweep {file} --results {directory} --shard 1/1")),
+        "{said}"
+    );
     let markdown = run(&["sim", "sweep", &file, "--results", &directory]).stdout;
     let files = results(&directory);
     let change = |file: &Path, change: &dyn Fn(String) -> String| {
@@ -566,7 +569,7 @@ fn a_merge_says_all_that_is_wrong_and_writes_nothing() {
     // A worker does not mix either, and makes what it may.
     let (code, said) = refused(&["sim", "sweep", &file, "--results", &directory]);
     assert!(code == 1 && said.contains("Take another directory, or remove them"), "{said}");
-    [1, 2].map(|number| std::fs::remove_file(&files[number]).unwrap());
+    files[1..3].iter().for_each(|file| std::fs::remove_file(file).unwrap());
     let output = run(&["sim", "sweep", &file, "--results", &directory]);
     assert_eq!(output.stdout, markdown);
     assert!(text(&output.stderr).contains(&format!("{}: cut short: run again", name(0))), "{output:?}");
@@ -897,6 +900,36 @@ kind = \"incast\"
 senders = 8
 persistent = true
 ";
+
+#[test]
+fn figures_in_shards_come_as_the_same_page() {
+    let (kept, one, merged) = (fresh("figure-results"), fresh("figures-one"), fresh("figures-merged"));
+    let figures = ["figures", "incast-by-size", "data-ahead", "--quick"];
+    let ended = |more: &[&str]| {
+        let output = run(&[&figures[..], more].concat());
+        assert!(output.status.success(), "{output:?}");
+    };
+    ended(&["--out", &one]);
+    ended(&["--results", &kept, "--shard", "2/2"]);
+    let (code, said) = refused(&[&figures[..], &["--merge", &kept, "--out", &merged]].concat());
+    assert!(code == 1 && said.contains("1 missing: ") && !Path::new(&merged).exists(), "{said}");
+    ended(&["--results", &kept, "--shard", "1/2"]);
+    ended(&["--merge", &kept, "--out", &merged]);
+    for file in ["index.html", "figures.json"] {
+        let read = |directory: &str, command: &str| {
+            let page = std::fs::read_to_string(format!("{directory}/{file}")).unwrap();
+            assert!(page.contains(command), "{page}");
+            page.replace(command, "")
+        };
+        assert_eq!(
+            read(&one, &format!(" --out {one}")),
+            read(&merged, &format!(" --merge {kept} --out {merged}"))
+        );
+    }
+    let (code, said) =
+        refused(&[&figures[..], &["--results", &kept, "--emit", "mpi", "--shards", "3"]].concat());
+    assert!(code == 1 && said.contains("2 figures make no more than 2 shards"), "{said}");
+}
 
 #[test]
 fn lossless_classes_that_lose_are_warned_of() {

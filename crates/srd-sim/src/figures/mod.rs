@@ -11,9 +11,10 @@ mod measured;
 mod sandia;
 mod srd_paper;
 
+use crate::sweep::Key;
 use file::FigureFile;
 use lab::Lab;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use srd_chart::{Chart, END, beginning, escape};
 use std::fmt::Write;
 use std::sync::LazyLock;
@@ -38,7 +39,7 @@ enum Make {
 }
 
 /// What came of it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Drawn {
     chart: Chart,
     caption: String,
@@ -48,7 +49,7 @@ pub struct Drawn {
 }
 
 /// A number that was published, in words, and what it is here.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 struct Finding {
     what: String,
     published: String,
@@ -155,6 +156,11 @@ impl Figure {
     /// The figure of that name.
     pub fn named(name: &str) -> Option<&'static Figure> {
         all().find(|figure| figure.name == name)
+    }
+
+    /// By what its result is found again. All else that decides it is in the program.
+    pub fn key(&self, quick: bool) -> Key {
+        Key::of(self.name, &(self.name, quick))
     }
 
     /// Makes it, `quick` with fewer and shorter runs. `watch` is told now and then which share is done; `None` if it returned

@@ -11,8 +11,8 @@ pub struct Kept {
 }
 
 impl From<Row> for Kept {
-    fn from(row: Row) -> Kept {
-        Kept { warnings: row.warnings.clone(), row }
+    fn from(mut row: Row) -> Kept {
+        Kept { warnings: std::mem::take(&mut row.warnings), row }
     }
 }
 

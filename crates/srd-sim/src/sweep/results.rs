@@ -1,4 +1,4 @@
-//! Results in a directory, a file for each run: workers share the runs of a sweep, an interrupted one goes on, and a merge
+//! Results in a directory, a file for each run, or each figure: workers share the runs of a sweep, an interrupted one goes on, and a merge
 //! needs all of them. docs/OUTPUTS.md is the reference of the files.
 
 use super::Shard;

@@ -2,6 +2,8 @@
 //! they have left.
 
 use super::batch::{self, Manner};
+use super::job_file::Kind;
+use super::recording::shell_word;
 use anyhow::bail;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,10 +11,66 @@ use srd_sim::record;
 use srd_sim::run::MemoryEstimate;
 use srd_sim::sweep::{Found, Key, Results, Shard};
 use std::fmt::{Debug, Display};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Files that a message names.
 const FEW: usize = 5;
+
+/// How runs are shared.
+#[derive(clap::Args, Debug)]
+pub struct Sharing {
+    /// Leave each result in a file of this directory, and run only what is not there
+    #[arg(long, value_name = "DIR")]
+    pub results: Option<PathBuf>,
+    /// Run only this part, and show nothing
+    #[arg(long, value_name = "I/N", requires = "results")]
+    pub shard: Option<Shard>,
+    /// Run nothing: take all results from this directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["results", "threads", "no_memory_check"])]
+    pub merge: Option<PathBuf>,
+    /// Run nothing: print what has others run the shards
+    #[arg(long, value_name = "KIND", requires = "results", requires = "shards", conflicts_with = "shard")]
+    pub emit: Option<Kind>,
+    /// How many shards, with --emit
+    #[arg(long, value_name = "N", requires = "emit", value_parser = clap::value_parser!(u32).range(1..))]
+    pub shards: Option<u32>,
+}
+
+/// What is to be done with results.
+pub enum Wanted {
+    /// They are shown, and nothing is left behind.
+    All,
+    /// Those of a shard are left in a directory; those of all are shown, too, where no shard is named.
+    Kept(Results, Option<Shard>),
+    /// They are taken from a directory, and shown.
+    Merged(Results),
+    /// Others are to make them in the directory, in so many shards.
+    Others(Results, Kind, u32),
+}
+
+impl Sharing {
+    /// What is asked for.
+    pub fn wanted(&self) -> anyhow::Result<Wanted> {
+        Ok(match (&self.merge, &self.results, self.emit.zip(self.shards)) {
+            (Some(directory), ..) => Wanted::Merged(Results::of(directory)),
+            (_, Some(directory), Some((kind, shards))) => {
+                let results = Results::of(&std::path::absolute(directory)?);
+                results.make()?; // a job's first output goes there
+                Wanted::Others(results, kind, shards)
+            }
+            (_, Some(directory), None) => Wanted::Kept(Results::of(directory), self.shard),
+            (_, None, _) => Wanted::All,
+        })
+    }
+}
+
+/// Says what a worker has done that shows nothing else.
+pub fn report<T>(shard: Shard, done: &Done<T>) {
+    let (runs, left) = (done.results.all.len(), done.results.missing().len());
+    let made = runs - left - done.there;
+    eprintln!("srd: shard {shard}: of {runs} runs {} were there, {made} made, {left} left", done.there);
+}
 
 /// What the runs of a worker have come to.
 pub struct Done<T> {
@@ -109,8 +167,8 @@ fn there<T: DeserializeOwned>(results: &Results, keys: &[Key]) -> anyhow::Result
     Ok(all)
 }
 
-/// All results, one under each key, or everything that is wrong with them. `again`: the command that makes what is missing.
-pub fn merge<T: DeserializeOwned>(results: &Results, keys: &[Key], again: &str) -> anyhow::Result<Vec<T>> {
+/// All results, one under each key, or everything that is wrong with them. `command` does all of it.
+pub fn merge<T: DeserializeOwned>(results: &Results, keys: &[Key], command: &str) -> anyhow::Result<Vec<T>> {
     let [mut missing, mut damaged, mut foreign] = [const { Vec::new() }; 3];
     let mut all = Vec::new();
     for key in keys {
@@ -127,7 +185,8 @@ pub fn merge<T: DeserializeOwned>(results: &Results, keys: &[Key], again: &str) 
             wrong.push(format!("\n  {} {what}: {}\n    {remedy}", names.len(), few(names)));
         }
     };
-    let makes = format!("made by: {again}");
+    let directory = shell_word(&results.directory().to_string_lossy());
+    let makes = format!("made by: {command} --results {directory} --shard 1/1");
     say(&missing, "missing", &makes);
     say(&damaged, "damaged", &makes);
     let ours =

@@ -1,14 +1,13 @@
 //! `srd sim sweep`: many scenarios with one thing or another changed.
 
 mod durations;
-mod job_file;
 
 use super::batch::{self, Manner};
+use super::job_file::{JobFile, Kind};
 use super::recording::shell_word;
-use super::shards;
+use super::shards::{self, Sharing, Wanted};
 use crate::output;
-use anyhow::{Context, bail};
-use job_file::{JobFile, Kind};
+use anyhow::Context;
 use srd_sim::input::InputError;
 use srd_sim::record::write_whole;
 use srd_sim::run::{self, MemoryEstimate};
@@ -40,35 +39,16 @@ pub struct Args {
     #[arg(long, value_name = "SECTION.KEY=VALUE")]
     set: Vec<String>,
     /// Write one line per run to this file, as comma-separated values
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shard", "emit"])]
     csv: Option<PathBuf>,
     /// Write the tables to this file instead of to standard output
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "shard", "emit"])]
     markdown: Option<PathBuf>,
     /// Print JSON: an array with an object for each run
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["shard", "emit"])]
     json: bool,
-    /// Leave each run's result in a file of this directory, and run only what is not there
-    #[arg(long, value_name = "DIR")]
-    results: Option<PathBuf>,
-    /// Run only this part of the sweep, and print no tables
-    #[arg(long, value_name = "I/N", requires = "results", conflicts_with_all = ["csv", "markdown", "json"])]
-    shard: Option<Shard>,
-    /// Run nothing: take all results from this directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["results", "threads", "no_memory_check"])]
-    merge: Option<PathBuf>,
-    /// Run nothing: print what has others run the shards
-    #[arg(
-        long,
-        value_name = "KIND",
-        requires = "results",
-        requires = "shards",
-        conflicts_with_all = ["shard", "csv", "markdown", "json"]
-    )]
-    emit: Option<Kind>,
-    /// How many shards, with --emit
-    #[arg(long, value_name = "N", requires = "emit", value_parser = clap::value_parser!(u32).range(1..))]
-    shards: Option<u32>,
+    #[command(flatten)]
+    sharing: Sharing,
     #[command(flatten)]
     manner: Manner,
 }
@@ -77,17 +57,16 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let sweep = Sweep::load(&args.sweep, &args.set)?;
     let jobs = sweep.jobs();
-    if let Some(directory) = &args.merge {
-        let results = Results::of(directory);
-        let again = command(args, Path::new("srd"), &args.sweep, "--results", directory);
-        let kept: Vec<Kept> = shards::merge(&results, &keys(&sweep, &jobs)?, &again)?;
-        present(args, &sweep, &kept.into_iter().map(Row::from).collect::<Vec<_>>())?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    match (&args.results, args.emit, args.shards) {
-        (Some(directory), Some(kind), Some(shards)) => emit(args, &sweep, directory, kind, shards),
-        (Some(directory), ..) => run_shard(args, &sweep, &Results::of(directory)),
-        (None, ..) => run_all(args, &sweep, &jobs),
+    match args.sharing.wanted()? {
+        Wanted::All => run_all(args, &sweep, &jobs),
+        Wanted::Kept(results, shard) => run_shard(args, &sweep, &results, shard),
+        Wanted::Merged(results) => {
+            let kept: Vec<Kept> =
+                shards::merge(&results, &keys(&sweep, &jobs)?, &command(args, "srd", &args.sweep))?;
+            present(args, &sweep, &kept.into_iter().map(Row::from).collect::<Vec<_>>())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Wanted::Others(results, kind, shards) => emit(args, &sweep, &jobs, results.directory(), kind, shards),
     }
 }
 
@@ -103,8 +82,13 @@ fn run_all(args: &Args, sweep: &Sweep, jobs: &[Job]) -> anyhow::Result<ExitCode>
 }
 
 /// Runs what is missing of a shard in the directory; of the whole sweep, if no shard is named, with its tables.
-fn run_shard(args: &Args, sweep: &Sweep, results: &Results) -> anyhow::Result<ExitCode> {
-    let shard = args.shard.unwrap_or(Shard::WHOLE);
+fn run_shard(
+    args: &Args,
+    sweep: &Sweep,
+    results: &Results,
+    named: Option<Shard>,
+) -> anyhow::Result<ExitCode> {
+    let shard = named.unwrap_or(Shard::WHOLE);
     let all = sweep.jobs().into_iter().enumerate();
     let jobs: Vec<Job> = all.filter(|(number, _)| shard.holds(*number)).map(|(_, job)| job).collect();
     let estimate = |todo: &[usize]| {
@@ -115,17 +99,12 @@ fn run_shard(args: &Args, sweep: &Sweep, results: &Results) -> anyhow::Result<Ex
         shards::complete(results, shard, &keys(sweep, &jobs)?, &args.manner, &estimate, &|number, watch| {
             Some(run_one(sweep, &jobs[number], watch)?.map(Kept::from))
         })?;
-    if args.shard.is_none() {
-        let rows: Vec<Row> = done.results.all.iter().flatten().cloned().map(Row::from).collect();
-        present(args, sweep, &rows)?;
-    } else {
-        let left = done.results.missing().len();
-        let made = jobs.len() - left - done.there;
-        eprintln!(
-            "srd: shard {shard}: of {} runs {} were there, {made} made, {left} left",
-            jobs.len(),
-            done.there
-        );
+    match named {
+        Some(shard) => shards::report(shard, &done),
+        None => {
+            let rows: Vec<Row> = done.results.all.iter().flatten().cloned().map(Row::from).collect();
+            present(args, sweep, &rows)?;
+        }
     }
     Ok(done.results.conclude(&|number| sweep.describe(&jobs[number]), false))
 }
@@ -192,36 +171,33 @@ fn points(jobs: &[Job]) -> Vec<&Job> {
     points
 }
 
-/// The command that has results of the sweep in a directory, or takes them from there.
-fn command(args: &Args, program: &Path, sweep: &Path, what: &str, directory: &Path) -> String {
-    let word = |path: &Path| shell_word(&path.to_string_lossy());
+/// The command that runs the sweep.
+fn command(args: &Args, program: &str, sweep: &Path) -> String {
     let sets = args.set.iter().map(|set| format!(" --set {}", shell_word(set))).collect::<String>();
-    format!("{} sim sweep {}{sets} {what} {}", word(program), word(sweep), word(directory))
+    format!("{} sim sweep {}{sets}", shell_word(program), shell_word(&sweep.to_string_lossy()))
 }
 
 /// Prints what has others run the shards.
-fn emit(args: &Args, sweep: &Sweep, directory: &Path, kind: Kind, shards: u32) -> anyhow::Result<ExitCode> {
-    let jobs = sweep.jobs();
-    if shards as usize > jobs.len() {
-        bail!("--shards {shards}: {} runs make no more than {} shards", jobs.len(), jobs.len());
-    }
-    let (program, file) = (std::env::current_exe()?, std::path::absolute(&args.sweep)?);
-    let directory = std::path::absolute(directory)?;
-    Results::of(&directory).make()?; // a job's first output goes there
-    let threads = args.manner.threads.unwrap_or(1);
-    let manner = args.manner.no_memory_check.then_some(" --no-memory-check").unwrap_or_default();
-    let tables = shell_word(&directory.join("tables.md").to_string_lossy());
+fn emit(
+    args: &Args,
+    sweep: &Sweep,
+    jobs: &[Job],
+    directory: &Path,
+    kind: Kind,
+    shards: u32,
+) -> anyhow::Result<ExitCode> {
+    let program = std::env::current_exe()?;
     let job_file = JobFile {
         name: &sweep.name,
         runs: jobs.len(),
-        shard: command(args, &program, &file, "--results", &directory)
-            + &format!(" --threads {threads}{manner}"),
-        merge: command(args, &program, &file, "--merge", &directory) + &format!(" --markdown {tables}"),
-        directory: &directory,
+        called: "runs",
+        command: command(args, &program.to_string_lossy(), &std::path::absolute(&args.sweep)?),
+        tables: format!(" --markdown {}", shell_word(&directory.join("tables.md").to_string_lossy())),
+        directory,
         shards,
-        threads,
-        bytes: largest(sweep, &jobs)?.bytes(),
-        time: longest_shard(sweep, &jobs, shards, threads)?,
+        manner: &args.manner,
+        bytes: Some(largest(sweep, jobs)?.bytes()),
+        time: longest_shard(sweep, jobs, shards, args.manner.threads.unwrap_or(1))?,
     };
     output::text(&job_file.text(kind)?)?;
     Ok(ExitCode::SUCCESS)

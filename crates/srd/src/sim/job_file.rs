@@ -1,6 +1,7 @@
-//! What has others run the shards of a sweep: a job for Slurm, a list of commands, a program for MPI's launchers.
+//! What has others run the shards of a sweep or of figures: a job for Slurm, a list of commands, a program for MPI's launchers.
 
-use crate::sim::recording::{command_line, shell_word};
+use super::batch::Manner;
+use super::recording::{command_line, shell_word};
 use anyhow::bail;
 use srd_sim::record::program;
 use srd_sim::sweep::Shard;
@@ -26,22 +27,24 @@ pub enum Kind {
 
 /// What is to be run.
 pub struct JobFile<'a> {
-    /// The sweep's name.
+    /// Its name.
     pub name: &'a str,
-    /// Runs of the sweep.
+    /// How many runs it has, and what they are called.
     pub runs: usize,
-    /// The command, up to the shard's number.
-    pub shard: String,
-    /// The command that merges.
-    pub merge: String,
+    /// See `runs`.
+    pub called: &'static str,
+    /// The command that does all of it.
+    pub command: String,
+    /// What is added to it where it merges.
+    pub tables: String,
     /// Where results lie.
     pub directory: &'a Path,
     /// How many shards there are.
     pub shards: u32,
-    /// Runs at once in each.
-    pub threads: u16,
-    /// Memory of the largest run.
-    pub bytes: u64,
+    /// How runs are done.
+    pub manner: &'a Manner,
+    /// Memory of the largest run; `None` where nobody can tell.
+    pub bytes: Option<u64>,
     /// Time of the longest shard, on this machine; `None` where nobody can tell.
     pub time: Option<Duration>,
 }
@@ -49,6 +52,10 @@ pub struct JobFile<'a> {
 impl JobFile<'_> {
     /// Its text.
     pub fn text(&self, kind: Kind) -> anyhow::Result<String> {
+        let JobFile { runs, called, shards, .. } = self;
+        if *shards as usize > *runs {
+            bail!("--shards {shards}: {runs} {called} make no more than {runs} shards");
+        }
         Ok(match kind {
             Kind::Slurm => self.slurm()?,
             Kind::Parallel => self.parallel(),
@@ -58,15 +65,14 @@ impl JobFile<'_> {
 
     fn slurm(&self) -> anyhow::Result<String> {
         let time = self.minutes().map(|minutes| format!("#SBATCH --time={minutes}\n")).unwrap_or_default();
-        let merge = shell_word(&self.merge);
+        let memory = self.megabytes().map(|mb| format!("#SBATCH --mem={mb}M\n")).unwrap_or_default();
         Ok(format!(
             "#!/bin/sh\n\
              #SBATCH --job-name={name}\n\
              #SBATCH --array=1-{shards}\n\
              #SBATCH --ntasks=1\n\
              #SBATCH --cpus-per-task={threads}\n\
-             #SBATCH --mem={mb}M\n\
-             {time}\
+             {memory}{time}\
              #SBATCH --requeue\n\
              #SBATCH --open-mode=append\n\
              #SBATCH --output={output}\n\
@@ -77,18 +83,18 @@ impl JobFile<'_> {
              exec {shard} --shard \"$SLURM_ARRAY_TASK_ID/{shards}\"\n",
             name = job_name(self.name),
             shards = self.shards,
-            threads = self.threads,
-            mb = self.megabytes(),
+            threads = self.threads(),
             output = self.log()?,
             remarks = self.remarks(),
-            shard = self.shard,
+            merge = shell_word(&self.merge()),
+            shard = self.shard(),
         ))
     }
 
     fn parallel(&self) -> String {
-        let line = |shard: Shard| format!("{} --shard {shard}\n", self.shard);
+        let line = |shard: Shard| format!("{} --shard {shard}\n", self.shard());
         let lines: String = Shard::all(self.shards).map(line).collect();
-        format!("{}# Merge: {}\n{lines}", self.remarks(), self.merge)
+        format!("{}# Merge: {}\n{lines}", self.remarks(), self.merge())
     }
 
     fn mpi(&self) -> String {
@@ -105,36 +111,62 @@ impl JobFile<'_> {
              fi\n\
              exec {shard} --shard \"$((rank + 1))/{shards}\"\n",
             remarks = self.remarks(),
-            merge = self.merge,
-            shard = self.shard,
+            merge = self.merge(),
+            shard = self.shard(),
         )
+    }
+
+    /// The command of a shard, up to its number.
+    fn shard(&self) -> String {
+        let check = if self.manner.no_memory_check { " --no-memory-check" } else { "" };
+        format!("{} --results {} --threads {}{check}", self.command, self.results(), self.threads())
+    }
+
+    /// The command that merges.
+    fn merge(&self) -> String {
+        format!("{} --merge {}{}", self.command, self.results(), self.tables)
+    }
+
+    fn results(&self) -> String {
+        shell_word(&self.directory.to_string_lossy())
+    }
+
+    fn threads(&self) -> u16 {
+        self.manner.threads.unwrap_or(1)
     }
 
     /// What it is, and how it comes to its numbers.
     fn remarks(&self) -> String {
-        let JobFile { runs, shards, threads, .. } = self;
-        let (mb, needs) = (self.bytes as f64 / 1e6, self.megabytes());
+        let JobFile { runs, called, shards, .. } = self;
+        let memory = match (self.bytes, self.megabytes()) {
+            (Some(bytes), Some(needs)) => format!(
+                "the largest run takes about {:.0} MB; with a margin of {MEMORY_MARGIN}, {needs} MB for a shard",
+                bytes as f64 / 1e6
+            ),
+            _ => "no estimate".to_string(),
+        };
         let time = match (self.time, self.minutes()) {
             (Some(time), Some(minutes)) => format!(
-                "the longest shard takes about {:.1} s where this was written, by runs tried for some seconds; with a margin of {TIME_MARGIN} \
-                 and a minute, {minutes} min",
+                "the longest shard takes about {:.1} s where this was written, by runs tried for some seconds; with a margin of \
+                 {TIME_MARGIN} and a minute, {minutes} min",
                 time.as_secs_f64()
             ),
-            _ => "no estimate: its runs do not tell how far they are".to_string(),
+            _ => "no estimate: it does not tell how far it is".to_string(),
         };
         format!(
-            "# {runs} runs in {shards} shards, {threads} at once in each. Written by {program}:\n\
+            "# {runs} {called} in {shards} shards, {threads} at once in each. Written by {program}:\n\
              #   {command}\n\
-             # Memory: the largest run takes about {mb:.0} MB; with a margin of {MEMORY_MARGIN}, {needs} MB for a shard.\n\
+             # Memory: {memory}.\n\
              # Time: {time}.\n",
+            threads = self.threads(),
             program = program(),
             command = command_line().replace('\n', " "),
         )
     }
 
-    fn megabytes(&self) -> u64 {
-        let bytes = self.bytes as f64 * MEMORY_MARGIN * f64::from(self.threads);
-        ((bytes / f64::from(1 << 20)).ceil() as u64).max(LEAST_MB)
+    fn megabytes(&self) -> Option<u64> {
+        let bytes = self.bytes? as f64 * MEMORY_MARGIN * f64::from(self.threads());
+        Some(((bytes / f64::from(1 << 20)).ceil() as u64).max(LEAST_MB))
     }
 
     fn minutes(&self) -> Option<u64> {
@@ -162,16 +194,19 @@ fn job_name(name: &str) -> String {
 mod tests {
     use super::*;
 
+    const TWO: Manner = Manner { threads: Some(2), no_memory_check: false };
+
     fn job_file(directory: &str) -> JobFile<'_> {
         JobFile {
             name: "15:1, all",
             runs: 40,
-            shard: "srd sim sweep a.toml --results r".to_string(),
-            merge: "srd sim sweep a.toml --merge 'it'\\''s'".to_string(),
+            called: "runs",
+            command: "srd sim sweep 'it'\\''s'".to_string(),
+            tables: String::new(),
             directory: Path::new(directory),
             shards: 4,
-            threads: 2,
-            bytes: 100 << 20,
+            manner: &TWO,
+            bytes: Some(100 << 20),
             time: Some(Duration::from_secs(100)),
         }
     }
@@ -186,13 +221,15 @@ mod tests {
             "#SBATCH --mem=300M",
             "#SBATCH --time=6",
             "#SBATCH --output=\"/r 100%%/shard-%a.log\"",
-            "exec srd sim sweep a.toml --results r --shard \"$SLURM_ARRAY_TASK_ID/4\"",
+            "exec srd sim sweep 'it'\\''s' --results '/r 100%' --threads 2 --shard \"$SLURM_ARRAY_TASK_ID/4\"",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}:\n{text}");
         }
         assert!(job_file("/it's").text(Kind::Slurm).is_err());
-        let unknown = JobFile { time: None, bytes: 0, ..job_file("/r") }.text(Kind::Slurm).unwrap();
-        assert!(!unknown.contains("--time") && unknown.contains("--mem=64M"), "{unknown}");
+        let unknown = JobFile { time: None, bytes: None, ..job_file("/r") }.text(Kind::Slurm).unwrap();
+        assert!(!unknown.contains("--time") && !unknown.contains("--mem"), "{unknown}");
+        let small = JobFile { bytes: Some(1), ..job_file("/r") }.text(Kind::Slurm).unwrap();
+        assert!(small.contains("#SBATCH --mem=64M\n"), "{small}");
     }
 
     #[test]
@@ -200,6 +237,6 @@ mod tests {
         let text = job_file("/r").text(Kind::Parallel).unwrap();
         let commands: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(commands.len(), 4);
-        assert_eq!(commands[3], "srd sim sweep a.toml --results r --shard 4/4");
+        assert_eq!(commands[3], "srd sim sweep 'it'\\''s' --results /r --threads 2 --shard 4/4");
     }
 }
