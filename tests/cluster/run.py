@@ -32,7 +32,7 @@ os.environ["PATH"] += ":/usr/sbin"
 NODES = ["node1", "node2", "node3"]
 NODE_SILENT_S = 4
 """After so long without an answer Slurm gives a node up."""
-LONGEST_S = 150
+LONGEST_S = 100
 """After that a step hangs, on a busy machine, too."""
 
 SCENARIO = """
@@ -81,7 +81,8 @@ def until(what: str, condition: Callable[[], object]) -> object:
 
 def output(*command: str | Path, **more) -> str:
     ran = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S, **more)
-    expect(ran.returncode == 0, f"{' '.join(map(str, command))} ends with {ran.returncode}: {ran.stdout}{ran.stderr}")
+    said = f"{' '.join(map(str, command))} ends with {ran.returncode}: {ran.stdout}{ran.stderr}"
+    expect(ran.returncode == 0, said)
     return ran.stdout
 
 
@@ -91,15 +92,6 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
-
-
-def processes() -> Iterator[tuple[int, int, str, bytes]]:
-    """Process, parent, command and environment of all that can be seen."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            yield int(entry.name), parent, command, (entry / "environ").read_bytes()
 
 
 class Slurm:
@@ -140,12 +132,14 @@ class Slurm:
             "PartitionName=all Nodes=ALL Default=YES",
         ]
         for node, port in zip(NODES, ports, strict=True):
-            lines.append(f"NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=512")
+            place = f"NodeHostname=localhost NodeAddr=127.0.0.1 Port={port}"
+            lines.append(f"NodeName={node} {place} CPUs=2 RealMemory=512")
         self.configuration.write_text("\n".join(lines) + "\n")
         for name in ("state", *(f"spool-{node}" for node in NODES)):
             (self.directory / name).mkdir()
-        own = [f"--{name}={self.directory}/munge.{name.split('-')[0]}" for name in ("key-file", "pid-file", "seed-file", "log-file", "socket")]
-        self.daemon("munged", "munged", "--foreground", *own)
+        own = {name: f"{self.directory}/munge.{name}" for name in ("key", "pid", "seed", "log")}
+        files = [f"--{name}-file={file}" for name, file in own.items()]
+        self.daemon("munged", "munged", "--foreground", *files, f"--socket={self.directory}/munge.socket")
         until("munged has no socket", (self.directory / "munge.socket").exists)
         self.daemon("slurmctld", "slurmctld", "-D")
         for node in NODES:
@@ -153,10 +147,15 @@ class Slurm:
         until("nodes are not idle", lambda: self.states() == {node: "idle" for node in NODES})
 
     def daemon(self, name: str, *command: str) -> None:
-        log = (self.directory / f"{name}.log").open("w")
-        self.daemons[name] = subprocess.Popen(
-            command, env=self.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
+        with (self.directory / f"{name}.log").open("w") as log:
+            self.daemons[name] = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *command],
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "SLURM_CONF": str(self.configuration)}
@@ -165,38 +164,42 @@ class Slurm:
         return output(*command, env=self.environment())
 
     def states(self) -> dict[str, str]:
+        command = ["sinfo", "-h", "-N", "-o", "%N %t"]
         ran = subprocess.run(
-            ["sinfo", "-h", "-N", "-o", "%N %t"], capture_output=True, text=True, env=self.environment(), timeout=LONGEST_S
+            command, capture_output=True, text=True, env=self.environment(), timeout=LONGEST_S
         )
         return dict(line.split() for line in ran.stdout.splitlines())
 
-    def of_node(self, node: str) -> list[int]:
-        """What runs of jobs at a node, each behind the process that looks after it."""
-        name, configuration = f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={self.configuration}".encode()
-        found = []
-        for process, parent, command, environment in processes():
-            if " --shard " in command and {name, configuration} <= set(environment.split(b"\0")):
-                found += [parent, process]
-        return found
+    def processes(self) -> Iterator[tuple[int, int, str, set[bytes]]]:
+        """Process, parent, command and environment of all that is of this cluster."""
+        ours = f"SLURM_CONF={self.configuration}".encode()
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                environment = set((entry / "environ").read_bytes().split(b"\0"))
+                if ours in environment:
+                    parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    yield int(entry.name), parent, command, environment
+
+    def freeze(self, node: str) -> list[int]:
+        """Stops what runs of jobs at a node, each with the process of Slurm that looks after it."""
+        frozen = []
+        for process, parent, command, environment in self.processes():
+            if " --shard " in command and f"SLURMD_NODENAME={node}".encode() in environment:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGSTOP)
+                    os.kill(parent, signal.SIGSTOP)
+                    frozen += [process, parent]
+        return frozen
 
     def delayed(self) -> list[str]:
-        """Tasks whose node has died; Slurm lets two minutes pass before it starts them elsewhere."""
+        """Tasks whose node has died. Slurm lets two minutes pass before it starts them elsewhere."""
         lines = self.call("squeue", "-h", "-r", "-t", "pending", "-o", "%i %r").splitlines()
         return [line.split()[0] for line in lines if line.endswith("BeginTime")]
-
-    def kill(self, node: str) -> int:
-        """Ends all that there is of a node, as a cut of its power would. How many jobs were running there."""
-        self.daemons[node].kill()
-        running = self.of_node(node)
-        for process in running:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        return len(running) // 2
 
     def stop(self) -> None:
         with contextlib.suppress(subprocess.SubprocessError, Wrong):
             self.call("scancel", "--user", str(os.getuid()))
-        ours = f"SLURM_CONF={self.configuration}".encode()
         for daemon in self.daemons.values():
             daemon.terminate()
         for daemon in self.daemons.values():
@@ -204,15 +207,15 @@ class Slurm:
                 daemon.wait(5)
             daemon.kill()
             daemon.wait()
-        for process, _, _, environment in processes():
-            if ours in environment.split(b"\0"):
+        while left := [process for process, *_ in self.processes()]:
+            for process in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
 
     def logs(self) -> str:
-        return "".join(
-            f"    {log.name}: {line}\n" for log in sorted(self.directory.glob("*.log")) for line in log.read_text(errors="replace").splitlines()[-8:]
-        )
+        """The end of what each daemon has said."""
+        ends = {log.name: log.read_text(errors="replace").splitlines()[-8:] for log in self.directory.glob("*.log")}
+        return "".join(f"    {name}: {line}\n" for name, lines in sorted(ends.items()) for line in lines)
 
 
 def slurm() -> None:
@@ -237,29 +240,40 @@ def sweep_on(cluster: Slurm, directory: Path) -> None:
     sweep = directory / "sweep.toml"
     sweep.write_text(SWEEP)
     results = directory / "with a blank"
-    emitted = output(layout.SRD, "sim", "sweep", sweep, "--results", results, "--emit", "slurm", "--shards", str(RUNS))
+    run = [layout.SRD, "sim", "sweep", sweep]
+    emitted = output(*run, "--results", results, "--emit", "slurm", "--shards", str(RUNS))
     job_file = directory / "job.sh"
     job_file.write_text(emitted)
     # As the file says to.
-    said = [line.removeprefix("#   ") for line in emitted.splitlines() if line.startswith(("#   job=", "#   sbatch "))]
+    said = [line[4:] for line in emitted.splitlines() if line.startswith(("#   job=", "#   sbatch "))]
     expect(len(said) == 2, f"the file does not say how to submit it:\n{emitted}")
     cluster.call("sh", "-ec", "\n".join(said).replace("THIS-FILE", f"'{job_file}'"))
 
     until("no result", lambda: list(results.glob("*.json")))
-    until("nothing runs on a node", lambda: cluster.of_node(NODES[1]))
-    hit = cluster.kill(NODES[1])
-    done = len(list(results.glob("*.json")))
-    expect(hit > 0 and done < RUNS, f"a node had {hit} runs when it ended, and {done} of {RUNS} were done")
-    cut_short = until("Slurm has taken no run up again", lambda: cluster.delayed())
-    for task in cut_short:
-        cluster.call("scontrol", "update", f"JobId={task}", "StartTime=now")
-    merged = results / "tables.md"
-    until("no merge", merged.exists)
+    killed = until("nothing runs on a node", lambda: cluster.freeze(NODES[1]))
+    # As a cut of its power would.
+    cluster.daemons[NODES[1]].kill()
+    for process in killed:
+        os.kill(process, signal.SIGKILL)
+    done, hit = len(list(results.glob("*.json"))), len(killed) // 2
+    expect(done < RUNS, f"all runs were done when the node ended, {hit} of them there")
+
+    merged, again = results / "tables.md", set()
+
+    def is_merged() -> bool:
+        for task in cluster.delayed():
+            cluster.call("scontrol", "update", f"JobId={task}", "StartTime=now")
+            again.add(task)
+        time.sleep(0.5)
+        return merged.exists()
+
+    until("no merge", is_merged)
+    expect(again, "Slurm has taken no run up again")
     expect(cluster.states()[NODES[1]].startswith("down"), f"the node has not ended: {cluster.states()}")
     logs = "".join(log.read_text() for log in results.glob("shard-*.log"))
     made = sum(int(count) for count in re.findall(r"^srd: shard .* (\d+) made, 0 left$", logs, re.MULTILINE))
     expect(RUNS - hit <= made <= RUNS, f"{made} runs were made for {RUNS}:\n{logs}")
-    expect(merged.read_text() == output(layout.SRD, "sim", "sweep", sweep), "the merge differs from one process's tables")
+    expect(merged.read_text() == output(*run), "the merge differs from one process's tables")
 
 
 CASES = [slurm]
@@ -270,6 +284,8 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list the cases")
     parser.add_argument("names", nargs="*", help="cases to run (default: all)")
     options = parser.parse_args()
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))  # so that Slurm ends, too
     if options.list:
         for case in CASES:
             print(f"{case.__name__:12} {case.__doc__}")

@@ -187,7 +187,11 @@ fn written<T: Serialize + DeserializeOwned + Debug>(key: &Key, result: &T) -> Re
 
 fn read<T: DeserializeOwned>(bytes: &[u8], key: &Key) -> Found<T> {
     // An object has its last brace at its end, so that one cut short is none.
-    let damage = |error: serde_json::Error| if error.is_eof() { "cut short" } else { "no result of a run" };
+    let ends_early = bytes.starts_with(b"{") && !bytes.trim_ascii_end().ends_with(b"}");
+    let damage = |error: serde_json::Error| match error.is_eof() || ends_early {
+        true => "cut short",
+        false => "no result of a run",
+    };
     let head: Head = match serde_json::from_slice(bytes) {
         Ok(head) => head,
         Err(error) => return Found::Damaged(damage(error)),
