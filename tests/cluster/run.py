@@ -258,7 +258,7 @@ def sweep_on(cluster: Slurm, directory: Path) -> None:
     done, hit = len(list(results.glob("*.json"))), len(killed) // 2
     expect(done < RUNS, f"all runs were done when the node ended, {hit} of them there")
 
-    merged, again = results / "tables.md", set()
+    merged, again = results / "tables.markdown", set()
 
     def is_merged() -> bool:
         for task in cluster.delayed():

@@ -513,7 +513,7 @@ fn shards_merged_are_what_one_process_makes() {
     }
     assert_eq!(results(&directory).len(), 9);
     assert_eq!(run(&["sim", "sweep", &file, "--merge", &directory]).stdout, markdown);
-    let written = format!("{directory}/tables.md");
+    let written = format!("{directory}/tables.markdown");
     assert!(run(&["sim", "sweep", &file, "--merge", &directory, "--markdown", &written]).stdout.is_empty());
     assert_eq!(std::fs::read(&written).unwrap(), markdown);
     // Cost differs from run to run, and nothing else.
@@ -554,7 +554,7 @@ fn a_merge_says_all_that_is_wrong_and_writes_nothing() {
     change(&files[1], &|text| text.replace("OpenSRD ", "OpenSRD 0.0."));
     std::fs::copy(&files[3], &files[2]).unwrap();
     std::fs::remove_file(&files[4]).unwrap();
-    let tables = format!("{directory}/tables.md");
+    let tables = format!("{directory}/tables.markdown");
     let (code, said) = refused(&["sim", "sweep", &file, "--merge", &directory, "--markdown", &tables]);
     assert!(code == 1 && said.contains("all 9 runs:") && !Path::new(&tables).exists(), "{said}");
     let name = |number: usize| files[number].file_name().unwrap().to_str().unwrap().to_string();

@@ -74,7 +74,9 @@ pub(crate) fn explained(error: io::Error, what: String) -> io::Error {
             "; a file is in the way: choose another name"
         }
         io::ErrorKind::IsADirectory => "; a directory of this name is in the way: remove it",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room, or choose a directory elsewhere",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; make room, or choose a directory elsewhere"
+        }
         _ => "",
     };
     io::Error::new(error.kind(), format!("{what}: {error}{advice}"))

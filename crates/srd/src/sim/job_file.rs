@@ -170,7 +170,7 @@ impl JobFile<'_> {
     }
 
     fn minutes(&self) -> Option<u64> {
-        self.time.map(|time| (time * TIME_MARGIN).as_secs() / 60 + 1)
+        self.time.map(|time| ((time * TIME_MARGIN).as_secs() + 60).div_ceil(60))
     }
 
     /// Where Slurm writes what a shard says. It has quotes and patterns of its own.

@@ -192,7 +192,7 @@ fn emit(
         runs: jobs.len(),
         called: "runs",
         command: command(args, &program.to_string_lossy(), &std::path::absolute(&args.sweep)?),
-        tables: format!(" --markdown {}", shell_word(&directory.join("tables.md").to_string_lossy())),
+        tables: format!(" --markdown {}", shell_word(&directory.join("tables.markdown").to_string_lossy())),
         directory,
         shards,
         manner: &args.manner,
