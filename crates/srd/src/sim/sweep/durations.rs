@@ -5,22 +5,26 @@ use srd_sim::run;
 use srd_sim::sweep::{Job, Sweep};
 use std::time::{Duration, Instant};
 
-/// For so long runs are tried, all together, and none for less than its part or this.
+/// For so long runs are tried, all together, and at most so many of them.
 const IN_ALL: Duration = Duration::from_secs(8);
-const LEAST: Duration = Duration::from_millis(100);
+const MOST: usize = 80;
 
-/// How long each of some runs takes here, about; those of which it cannot be told, as long as the longest of the others. `None`: it can
-/// be told of none.
+/// How long each of some runs takes here, about. Of many only some are tried, and the others take as long as the one before them, which is
+/// much the same run in the order of a sweep. Those of which it cannot be told take as long as the longest of the others. `None`: it can be told of
+/// none.
 pub fn tried(sweep: &Sweep, jobs: &[&Job]) -> Result<Option<Vec<Duration>>, InputError> {
     let began = Instant::now();
-    let each = (IN_ALL / jobs.len().max(1) as u32).max(LEAST);
-    let of_job = |&job: &&Job| match began.elapsed() < IN_ALL {
+    let stride = jobs.len().div_ceil(MOST).max(1);
+    let chosen: Vec<&Job> = jobs.iter().step_by(stride).copied().collect();
+    let each = IN_ALL / chosen.len().max(1) as u32;
+    let of_job = |job: &Job| match began.elapsed() < IN_ALL {
         true => Ok(of_run(&sweep.scenario(job)?, each)),
         false => Ok(None),
     };
-    let times: Vec<Option<Duration>> = jobs.iter().map(of_job).collect::<Result<_, InputError>>()?;
+    let times: Vec<Option<Duration>> = chosen.into_iter().map(of_job).collect::<Result<_, InputError>>()?;
     let longest = times.iter().flatten().max().copied();
-    Ok(longest.map(|longest| times.into_iter().map(|time| time.unwrap_or(longest)).collect()))
+    let of_all = |longest| (0..jobs.len()).map(|number| times[number / stride].unwrap_or(longest)).collect();
+    Ok(longest.map(of_all))
 }
 
 /// By how far the run gets. Programs do not tell, so theirs must come to their end.
