@@ -537,6 +537,9 @@ fn shards_merged_are_what_one_process_makes() {
 fn a_merge_says_all_that_is_wrong_and_writes_nothing() {
     let (file, directory) = (nine("wrong", "20KB"), fresh("wrong"));
     let (code, said) = refused(&["sim", "sweep", &file, "--merge", &directory]);
+    assert!(code == 1 && said.contains("is no directory"), "{said}");
+    std::fs::create_dir(&directory).unwrap();
+    let (code, said) = refused(&["sim", "sweep", &file, "--merge", &directory]);
     assert!(
         code == 1 && said.contains("9 missing: it-s-6-1-seed-1-") && said.contains("and 4 more"),
         "{said}"
@@ -702,6 +705,7 @@ fn options_of_sharing_that_make_no_sense_are_refused() {
         (&["--shard", "1/2", "--results", "d", "--json"], "cannot be used with"),
         (&["--merge", "d", "--results", "d"], "cannot be used with"),
         (&["--merge", "d", "--threads", "2"], "cannot be used with"),
+        (&["--merge", "d", "--shard", "1/2"], "cannot be used with"),
         (&["--emit", "slurm", "--results", "d"], "--shards <N>"),
         (&["--emit", "slurm", "--shards", "2"], "--results <DIR>"),
         (&["--emit", "pbs", "--shards", "2", "--results", "d"], "slurm, parallel, mpi"),

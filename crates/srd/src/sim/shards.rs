@@ -27,7 +27,7 @@ pub struct Sharing {
     #[arg(long, value_name = "I/N", requires = "results")]
     pub shard: Option<Shard>,
     /// Run nothing: take all results from this directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["results", "threads", "no_memory_check"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["results", "shard", "emit", "shards", "threads", "no_memory_check"])]
     pub merge: Option<PathBuf>,
     /// Run nothing: print what has others run the shards
     #[arg(long, value_name = "KIND", requires = "results", requires = "shards", conflicts_with = "shard")]
@@ -169,6 +169,9 @@ fn there<T: DeserializeOwned>(results: &Results, keys: &[Key]) -> anyhow::Result
 
 /// All results, one under each key, or everything that is wrong with them. `command` does all of it.
 pub fn merge<T: DeserializeOwned>(results: &Results, keys: &[Key], command: &str) -> anyhow::Result<Vec<T>> {
+    if !results.directory().is_dir() {
+        bail!("{} is no directory: --merge takes the one that --results named", show(results));
+    }
     let [mut missing, mut damaged, mut foreign] = [const { Vec::new() }; 3];
     let mut all = Vec::new();
     for key in keys {
