@@ -8,7 +8,6 @@
 The last line says `N passed, N failed`. Slurm keeps all it has in a directory of its own, and ends with the test.
 """
 
-import argparse
 import contextlib
 import os
 import pwd
@@ -25,7 +24,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
-from harness import layout
+from harness import cases, layout
+from harness.cases import Wrong, expect
 
 os.environ["PATH"] += ":/usr/sbin"
 
@@ -58,15 +58,6 @@ key = "transport.paths"
 values = [1, 4, 16, 64]
 """
 RUNS = 40
-
-
-class Wrong(Exception):
-    """What is not as it should be."""
-
-
-def expect(condition: bool, what: str) -> None:
-    if not condition:
-        raise Wrong(what)
 
 
 def until(what: str, condition: Callable[[], object]) -> object:
@@ -279,36 +270,7 @@ def sweep_on(cluster: Slurm, directory: Path) -> None:
 CASES = [slurm]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="list the cases")
-    parser.add_argument("names", nargs="*", help="cases to run (default: all)")
-    options = parser.parse_args()
+if __name__ == "__main__":
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, lambda number, _: sys.exit(128 + number))  # so that Slurm ends, too
-    if options.list:
-        for case in CASES:
-            print(f"{case.__name__:12} {case.__doc__}")
-        return 0
-    if unknown := set(options.names) - {case.__name__ for case in CASES}:
-        parser.error(f"no such case: {', '.join(sorted(unknown))} (--list shows them)")
-    passed = failed = 0
-    for case in CASES:
-        if options.names and case.__name__ not in options.names:
-            continue
-        print(f"  {case.__name__:12}", end="", flush=True)
-        began = time.monotonic()
-        try:
-            case()
-        except (Wrong, subprocess.SubprocessError, OSError) as wrong:
-            print(f"  FAILED  {wrong}\n    again: tests/cluster/run.py {case.__name__}")
-            failed += 1
-            continue
-        print(f"  ok  {time.monotonic() - began:5.1f} s")
-        passed += 1
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cases.main(__doc__, CASES))

@@ -9,7 +9,6 @@ programs, the same output twice, and what is said of programs that cannot be sim
 The last line says `N passed, N failed`.
 """
 
-import argparse
 import contextlib
 import csv
 import json
@@ -26,7 +25,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
-from harness import layout
+from harness import cases, layout
+from harness.cases import Wrong, expect
 
 HERE = Path(__file__).resolve().parent
 BUILT = layout.TARGET / "simulated"
@@ -53,15 +53,6 @@ persistent = true
 """
 
 PREFIX = {mpi: layout.VENV / mpi for mpi in ("ompi", "mpich", "impi")}
-
-
-class Wrong(Exception):
-    """What is not as it should be."""
-
-
-def expect(condition: bool, what: str) -> None:
-    if not condition:
-        raise Wrong(what)
 
 
 def near(what: str, measured: float, wanted: float, within: float) -> None:
@@ -831,37 +822,6 @@ CASES: list[Callable[[], None]] = [
 ]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--list", action="store_true", help="list the cases")
-    parser.add_argument("names", nargs="*", help="cases to run (default: all)")
-    options = parser.parse_args()
-    if options.list:
-        for case in CASES:
-            print(f"{case.__name__:12} {(case.__doc__ or '').splitlines()[0] if case.__doc__ else ''}")
-        return 0
-    if unknown := set(options.names) - {case.__name__ for case in CASES}:
-        parser.error(f"no such case: {', '.join(sorted(unknown))} (--list shows them)")
-    BUILT.mkdir(parents=True, exist_ok=True)
-    passed = failed = 0
-    for case in CASES:
-        if options.names and case.__name__ not in options.names:
-            continue
-        print(f"  {case.__name__:12}", end="", flush=True)
-        began = time.monotonic()
-        try:
-            case()
-        except (Wrong, subprocess.SubprocessError, OSError) as wrong:
-            print(f"  FAILED  {wrong}\n    again: tests/simulated/run.py {case.__name__}")
-            failed += 1
-            continue
-        print(f"  ok  {time.monotonic() - began:5.1f} s")
-        passed += 1
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    BUILT.mkdir(parents=True, exist_ok=True)
+    sys.exit(cases.main(__doc__, CASES))

@@ -1,5 +1,5 @@
 //! What a run will need of memory, before it takes any. The figures are fitted to measurements and good to within a factor
-//! of 1.5 for runs of more than 20 MB (`crates/srd/tests/sim.rs` holds them to that), which is enough to tell a run that
+//! of 1.5 for runs of more than 20 MB (`crates/srd/tests/sim/main.rs` holds them to that), which is enough to tell a run that
 //! fits from one that brings the machine down.
 
 use crate::apps::Size;

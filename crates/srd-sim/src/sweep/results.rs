@@ -114,7 +114,7 @@ impl Results {
     }
 
     /// The file of a key.
-    pub fn path(&self, key: &Key) -> PathBuf {
+    fn path(&self, key: &Key) -> PathBuf {
         self.0.join(key.file())
     }
 

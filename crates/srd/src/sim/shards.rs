@@ -138,23 +138,38 @@ where
     Ok(Done { results: batch::Results { all }, there })
 }
 
-/// What is there already. What another program has left there must not be mixed with what this one makes.
-fn there<T: DeserializeOwned>(results: &Results, keys: &[Key]) -> anyhow::Result<Vec<Option<T>>> {
-    let mut all = Vec::new();
-    let mut foreign = Vec::new();
+/// What there is under each of some keys, and what is wrong with the rest, by the names of files.
+struct Looked<T> {
+    all: Vec<Option<T>>,
+    missing: Vec<String>,
+    damaged: Vec<(String, &'static str)>,
+    foreign: Vec<String>,
+}
+
+fn look<T: DeserializeOwned>(results: &Results, keys: &[Key]) -> anyhow::Result<Looked<T>> {
+    let (mut all, mut missing, mut damaged, mut foreign) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for key in keys {
+        let file = key.file();
         all.push(match results.find(key)? {
             Found::Whole(result) => Some(result),
-            Found::Missing => None,
-            Found::Damaged(how) => {
-                eprintln!("srd: {}: {how}: run again", results.path(key).display());
-                None
-            }
-            Found::Foreign(whose) => {
-                foreign.push(format!("{} ({whose})", key.file()));
+            other => {
+                match other {
+                    Found::Damaged(how) => damaged.push((file, how)),
+                    Found::Foreign(whose) => foreign.push(format!("{file} ({whose})")),
+                    _ => missing.push(file),
+                }
                 None
             }
         });
+    }
+    Ok(Looked { all, missing, damaged, foreign })
+}
+
+/// What is there already. What another program has left there must not be mixed with what this one makes.
+fn there<T: DeserializeOwned>(results: &Results, keys: &[Key]) -> anyhow::Result<Vec<Option<T>>> {
+    let Looked { all, damaged, foreign, .. } = look(results, keys)?;
+    for (file, how) in damaged {
+        eprintln!("srd: {}: {how}: run again", results.directory().join(file).display());
     }
     if !foreign.is_empty() {
         bail!(
@@ -172,16 +187,7 @@ pub fn merge<T: DeserializeOwned>(results: &Results, keys: &[Key], command: &str
     if !results.directory().is_dir() {
         bail!("{} is no directory: --merge takes the one that --results named", show(results));
     }
-    let [mut missing, mut damaged, mut foreign] = [const { Vec::new() }; 3];
-    let mut all = Vec::new();
-    for key in keys {
-        match results.find(key)? {
-            Found::Whole(result) => all.push(result),
-            Found::Missing => missing.push(key.file()),
-            Found::Damaged(how) => damaged.push(format!("{} ({how})", key.file())),
-            Found::Foreign(whose) => foreign.push(format!("{} ({whose})", key.file())),
-        }
-    }
+    let Looked { all, missing, damaged, foreign } = look(results, keys)?;
     let mut wrong = Vec::new();
     let mut say = |names: &[String], what: &str, remedy: &dyn Display| {
         if !names.is_empty() {
@@ -191,6 +197,7 @@ pub fn merge<T: DeserializeOwned>(results: &Results, keys: &[Key], command: &str
     let directory = shell_word(&results.directory().to_string_lossy());
     let makes = format!("made by: {command} --results {directory} --shard 1/1");
     say(&missing, "missing", &makes);
+    let damaged: Vec<String> = damaged.into_iter().map(|(file, how)| format!("{file} ({how})")).collect();
     say(&damaged, "damaged", &makes);
     let ours =
         format!("this program is {}: merge with theirs, or remove them and run again", record::program());
@@ -198,7 +205,7 @@ pub fn merge<T: DeserializeOwned>(results: &Results, keys: &[Key], command: &str
     if !wrong.is_empty() {
         bail!("{} does not have the results of all {} runs:{}", show(results), keys.len(), wrong.concat());
     }
-    Ok(all)
+    Ok(all.into_iter().flatten().collect())
 }
 
 fn show(results: &Results) -> impl Display {
