@@ -216,7 +216,7 @@ def libfabric() -> None:
     number = ("sh", "-c", f"test $SRD_SIM_RANK = 0 || sleep 0.3; exec {' '.join(half)} $(test $SRD_SIM_RANK = 0 || echo h0)")
     expect("us" in plain(*number, options=("-n", "2")), "one command twice")
     expect("a process has ended with code 3" in plain(*half, ":", "sh", "-c", "exit 3", status=3), "a process that fails")
-    expect("2 ranks have not used" in plain("true", ":", "true"), "programs that use no fabric")
+    expect("2 ranks have not used" in plain("true", ":", "true", status=1), "programs that use no fabric")
     expect("nothing stands on one side" in plain("true", ":", status=1), "a colon too many")
 
 
@@ -661,7 +661,7 @@ def refused() -> None:
     expect("has 16 hosts" in output, output)
     output = run(scenario("traffic", '[[program]]\nkind = "barrier"\n'), 2, "true", status=1)
     expect("here a real one runs" in output, output)
-    output = run(fabric, 2, "true")
+    output = run(fabric, 2, "true", status=1)
     expect("2 ranks have not used the simulated fabric" in output, output)
     output = run(fabric, 2, "sh", "-c", "exit 3", status=3)
     expect("ended with code 3" in output, output)

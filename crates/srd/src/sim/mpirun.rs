@@ -345,7 +345,7 @@ fn simulate(
         End::Beside(code) => ExitCode::from(code.clamp(1, 255) as u8),
         End::OutOfTime => ExitCode::from(OUT_OF_TIME),
         End::Interrupted => ExitCode::from(INTERRUPTED),
-        End::GaveUp | End::Standstill => ExitCode::FAILURE,
+        End::Bypassed | End::GaveUp | End::Standstill => ExitCode::FAILURE,
     }))
 }
 
@@ -394,6 +394,7 @@ fn answer(run: &Run) -> anyhow::Result<serde_json::Value> {
     }
     let (ended_by, code) = match run.lived.end {
         End::Launcher(code) => ("launcher", Some(code)),
+        End::Bypassed => ("launcher", Some(0)),
         End::Beside(code) => ("beside", Some(code)),
         End::Interrupted => ("signal", None),
         End::OutOfTime => ("end_us", None),

@@ -103,6 +103,7 @@ impl<T: Carrier> Run<'_, T> {
             let is_of_other = |left: &Left| self.jobs.locate(left.rank).0 > 0;
             return match self.left.filter(is_of_other) {
                 Some(_) if code == 0 => End::Beside(1), // its launcher has not noticed yet
+                None if code == 0 && absent > 0 => End::Bypassed,
                 _ => End::Launcher(code),
             };
         }

@@ -80,6 +80,8 @@ struct Left {
 pub enum End {
     /// The launcher has ended, with this code.
     Launcher(i32),
+    /// It has ended well, and ranks have never used the fabric: what was measured is none of it.
+    Bypassed,
     /// A job beside the first has failed, with this code of its launcher, or has ended too early.
     Beside(i32),
     /// Somebody wanted it.
