@@ -12,6 +12,7 @@
 use srd_baselines::units::Ps;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 /// Buckets of a wheel.
 const BUCKETS: usize = 1 << 14;
@@ -51,7 +52,12 @@ impl Spans {
 
     /// The last moment of the span in which `at` lies.
     pub fn end(self, at: Ps) -> Ps {
-        let next = ((self.number(at) as u128 + 1) << 64).div_ceil(self.per_ps as u128);
+        self.end_of(self.number(at))
+    }
+
+    /// The last moment of the span with this number.
+    pub fn end_of(self, number: u64) -> Ps {
+        let next = ((number as u128 + 1) << 64).div_ceil(self.per_ps as u128);
         Ps(u64::try_from(next - 1).unwrap_or(u64::MAX))
     }
 }
@@ -110,6 +116,16 @@ struct Groups<E> {
     next: usize,
 }
 
+/// Events of nodes that somebody else looks after.
+struct Abroad<E> {
+    /// Who looks after each node.
+    keeper_of: Arc<[u16]>,
+    /// Who we are.
+    own: u16,
+    /// They wait to be taken there, and to whom.
+    events: Vec<(u16, Ps, E)>,
+}
+
 /// See the module.
 pub struct EventQueue<E> {
     /// Events of buckets. Chunks are used again as soon as they are empty, so that few of them serve, and the processor's
@@ -129,6 +145,7 @@ pub struct EventQueue<E> {
     current: Vec<(Ps, E)>,
     cursor: usize,
     groups: Option<Groups<E>>,
+    abroad: Option<Abroad<E>>,
     far: BinaryHeap<Reverse<Far<E>>>,
     far_order: u64,
     /// Events taken out so far.
@@ -149,6 +166,7 @@ impl<E: Scheduled> EventQueue<E> {
             current: Vec::new(),
             cursor: 0,
             groups: None,
+            abroad: None,
             far: BinaryHeap::new(),
             far_order: 0,
             taken: 0,
@@ -172,6 +190,35 @@ impl<E: Scheduled> EventQueue<E> {
         })
     }
 
+    /// Whether events come node by node.
+    pub fn is_by_node(&self) -> bool {
+        self.groups.is_some()
+    }
+
+    /// Where events come node by node: from now on only those of nodes that `own` keeps stay here. What there is already of others is
+    /// left out; what is put in of them later is to be taken to their keepers ([`EventQueue::take_abroad`]).
+    pub fn keep(&mut self, keeper_of: Arc<[u16]>, own: u16) {
+        let mut events = Vec::new();
+        while let Some(event) = self.pop(Ps::NEVER) {
+            events.push(event);
+        }
+        (self.open, self.taken) = (0, 0);
+        self.abroad = Some(Abroad { keeper_of, own, events: Vec::new() });
+        events.into_iter().for_each(|(at, event)| self.push(at, event));
+        self.take_abroad().for_each(drop);
+    }
+
+    /// Events of nodes that others keep, and who.
+    pub fn take_abroad(&mut self) -> impl Iterator<Item = (u16, Ps, E)> {
+        self.abroad.as_mut().map(|abroad| abroad.events.drain(..)).into_iter().flatten()
+    }
+
+    /// The span in which the next event lies that has not been taken. Only at the end of a span.
+    pub fn next_span(&self) -> Option<u64> {
+        let far = self.far.peek().map(|Reverse(far)| self.bucket(far.at));
+        self.next_used().into_iter().chain(far).min().map(|bucket| bucket - 1)
+    }
+
     /// The first moment from `at` on at which events may be left for later.
     pub fn next_stop(&self, at: Ps) -> Ps {
         if self.groups.is_some() { self.spans.end(at) } else { at }
@@ -186,6 +233,12 @@ impl<E: Scheduled> EventQueue<E> {
     /// Puts an event in. A moment that has passed counts as the present.
     #[inline]
     pub fn push(&mut self, at: Ps, event: E) {
+        if let (Some(abroad), Some(groups)) = (&mut self.abroad, &self.groups) {
+            let keeper = abroad.keeper_of[(groups.node_of)(event) as usize];
+            if keeper != abroad.own {
+                return abroad.events.push((keeper, at, event));
+            }
+        }
         let bucket = self.bucket(at);
         if bucket <= self.open {
             self.push_soon(at, event);
@@ -290,9 +343,7 @@ impl<E: Scheduled> EventQueue<E> {
 
     /// Opens the next bucket that has something in it, unless it begins after `until`.
     fn open_next(&mut self, until: Ps) -> bool {
-        let near = self.next_used();
-        let far = self.far.peek().map(|Reverse(far)| self.bucket(far.at));
-        let Some(bucket) = near.into_iter().chain(far).min() else { return false };
+        let Some(bucket) = self.next_span().map(|span| span + 1) else { return false };
         if bucket > self.bucket(until) {
             return false;
         }

@@ -25,6 +25,12 @@ struct Near {
 
 const _: () = assert!(size_of::<Near>() == 32);
 
+/// A frame between two pools.
+pub struct Parcel<C> {
+    near: Near,
+    content: C,
+}
+
 /// All frames in flight.
 pub struct FramePool<C> {
     near: Vec<Vec<Near>>,
@@ -118,6 +124,22 @@ impl<C> FramePool<C> {
     pub fn touch(&self, frame: FrameId) {
         let (chunk, at) = place(frame);
         std::hint::black_box(self.near[chunk][at].head.dst);
+    }
+
+    /// Takes it out, to be put into another pool.
+    pub fn take(&mut self, frame: FrameId) -> Parcel<C> {
+        let (chunk, at) = place(frame);
+        let near = self.near[chunk][at];
+        let content = self.contents[chunk][at].take().expect("a frame in flight has content");
+        self.free.push(frame.0);
+        Parcel { near, content }
+    }
+
+    /// Takes in what another pool had.
+    pub fn put_parcel(&mut self, parcel: Parcel<C>) -> FrameId {
+        let frame = self.put(parcel.near.head, parcel.content);
+        *self.near(frame) = parcel.near;
+        frame
     }
 
     /// Takes it out.

@@ -16,7 +16,7 @@ pub fn check_verified(scenario: &Scenario) -> Result<(), &'static str> {
 /// As [`run_watched`], and runs it a second time in which every packet is encoded, decoded and compared. The error says
 /// what was not the same: a packet, or the outcome.
 pub fn run_verified(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool) -> Option<Result<Ran, String>> {
-    let ran = run_watched(scenario, &mut |share| watch(share / 2.0))?;
+    let ran = run_watched(scenario, 1, &mut |share| watch(share / 2.0))?;
     let offer = Offer::of(scenario);
     let mut simulation: Simulation<'_, Observed> = prepare_hosts(scenario, &offer);
     simulation.transports_mut().for_each(Observed::verify);

@@ -7,6 +7,7 @@ use crate::run::offer::Offer;
 use crate::run::outcome::{Meter, Outcome, deadlocks};
 use crate::run::programs;
 use crate::run::simulation::Simulation;
+use crate::run::threads;
 use srd_baselines::input::counted;
 use srd_baselines::units::Ps;
 use srd_wire::Nanos;
@@ -26,7 +27,7 @@ pub fn prepare_hosts<'a, T: Process>(scenario: &'a Scenario, offer: &Offer) -> S
 
 /// Runs a scenario to its end.
 pub fn run(scenario: &Scenario) -> Outcome {
-    run_watched(scenario, &mut |_| true).expect("nobody stops it").outcome
+    run_watched(scenario, 1, &mut |_| true).expect("nobody stops it").outcome
 }
 
 /// What became of a run that somebody watched.
@@ -66,14 +67,15 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
 }
 
 /// Runs a scenario to its end and tells `watch` every now and then which share of the work is done. `None` if `watch`
-/// returned false: the run was given up. Who watches, and when, makes no difference to the outcome.
-pub fn run_watched(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool) -> Option<Ran> {
+/// returned false: the run was given up. Who watches, and when, makes no difference to the outcome, nor do `threads`: as many as are of
+/// use run it, up to that.
+pub fn run_watched(scenario: &Scenario, threads: usize, watch: &mut dyn FnMut(f64) -> bool) -> Option<Ran> {
     if scenario.settings.over_srd_messaging {
-        return run_hosts::<MsgProcess>(scenario, watch);
+        return run_hosts::<MsgProcess>(scenario, threads, watch);
     }
     match is_plain(scenario) {
-        true => run_hosts::<Srd>(scenario, watch),
-        false => run_hosts::<AnyHost>(scenario, watch),
+        true => run_hosts::<Srd>(scenario, threads, watch),
+        false => run_hosts::<AnyHost>(scenario, threads, watch),
     }
 }
 
@@ -82,12 +84,31 @@ pub(crate) fn is_plain(scenario: &Scenario) -> bool {
     scenario.settings.is_plain_srd() && scenario.traffic.programs.is_empty()
 }
 
-fn run_hosts<T: Process>(scenario: &Scenario, watch: &mut dyn FnMut(f64) -> bool) -> Option<Ran> {
-    let meter = Meter::start();
+fn run_hosts<T>(scenario: &Scenario, most: usize, watch: &mut dyn FnMut(f64) -> bool) -> Option<Ran>
+where
+    T: Process + Send,
+    T::Content: Send,
+{
+    let mut meter = Meter::start();
     let offer = Offer::of(scenario);
     let mut simulation: Simulation<'_, T> = prepare_hosts(scenario, &offer);
-    drive(&mut simulation, scenario, &offer, watch)
-        .then(|| Ran::of(&mut simulation, scenario, &offer, &meter))
+    let work = Work::of(scenario, &offer);
+    let done = match threads::useful(&simulation, &offer, work.packets, most) {
+        1 => drive(&mut simulation, scenario, &offer, watch),
+        threads => {
+            let mut told = Instant::now();
+            let mut goes_on = |part: &Simulation<'_, T>| {
+                if told.elapsed() < WATCH_EVERY {
+                    return true;
+                }
+                told = Instant::now();
+                // The others are about as far.
+                watch((work.done(part) * f64::from(threads)).min(1.0))
+            };
+            threads::run(&mut simulation, scenario, &offer, threads, &mut meter, &mut goes_on)
+        }
+    };
+    done.then(|| Ran::of(&mut simulation, scenario, &offer, &meter))
 }
 
 /// How often the watcher is told, about.

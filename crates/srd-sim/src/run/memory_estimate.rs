@@ -46,6 +46,8 @@ pub struct MemoryEstimate {
 #[derive(Clone, Debug)]
 struct Part {
     bytes: u64,
+    /// Each thread of a run has all of it.
+    of_each_thread: bool,
     /// What needs them: `1024 hosts and ...`.
     what: String,
     /// How to need less.
@@ -94,9 +96,9 @@ impl MemoryEstimate {
         let fabric = topology.cables.len() as u64 * CABLE
             + switches * switches * SWITCH_PAIR
             + topology.hosts as u64 * HOST;
-        let part = |bytes, what: String, remedy| Part { bytes, what, remedy };
+        let part = |bytes, what: String, remedy| Part { bytes, of_each_thread: true, what, remedy };
         let parts = vec![
-            part(PROGRAM, "the program".to_string(), ""),
+            Part { of_each_thread: false, ..part(PROGRAM, "the program".to_string(), "") },
             part(fabric, format!("{} cables", topology.cables.len()), "a smaller fabric"),
             part(
                 processes.len() as u64 * PROCESS,
@@ -109,11 +111,14 @@ impl MemoryEstimate {
                 "fewer connections, or fewer `paths`",
             ),
             part(traffic.flows.len() as u64 * FLOW, format!("{} flows", traffic.flows.len()), "fewer flows"),
-            part(
-                in_flight,
-                format!("{window} packets in flight on each connection"),
-                "shorter flows, fewer of them, a larger `mtu` or a smaller window",
-            ),
+            Part {
+                of_each_thread: false,
+                ..part(
+                    in_flight,
+                    format!("{window} packets in flight on each connection"),
+                    "shorter flows, fewer of them, a larger `mtu` or a smaller window",
+                )
+            },
         ];
         MemoryEstimate { parts }
     }
@@ -121,6 +126,12 @@ impl MemoryEstimate {
     /// All parts together.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// What each further thread adds.
+    pub fn bytes_of_thread(&self) -> u64 {
+        let parts = self.parts.iter().filter(|part| part.of_each_thread);
+        parts.map(|part| part.bytes).fold(0, u64::saturating_add)
     }
 
     /// That it needs more than is available, why, and what would help.
@@ -206,6 +217,13 @@ mod tests {
             estimate(64, "2GB").bytes(),
             "a window is all that is in flight"
         );
+    }
+
+    #[test]
+    fn a_further_thread_has_hosts_of_its_own_and_shares_what_is_in_flight() {
+        let [short, long] = ["1B", "2MB"].map(|size| estimate(1024, size));
+        assert_eq!(short.bytes_of_thread(), long.bytes_of_thread());
+        assert!(long.bytes_of_thread() < long.bytes() && long.bytes_of_thread() > 10 << 20);
     }
 
     #[test]

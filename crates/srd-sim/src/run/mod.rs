@@ -1,7 +1,7 @@
 //! A run: from a scenario to what came of it.
 //!
 //! `offer` is what the fabric offers, `lower_bound` the best that could be; `simulation` is what happens, `drive` takes it to its
-//! end, `outcome` is what it came to. `programs` runs programs over SRD's messaging layer by themselves, `processes` those of the user's. `memory_estimate` says
+//! end, with several `threads` if there are, `outcome` is what it came to. `programs` runs programs over SRD's messaging layer by themselves, `processes` those of the user's. `memory_estimate` says
 //! before what a run will need.
 
 mod drive;
@@ -12,6 +12,7 @@ mod outcome;
 mod processes;
 mod programs;
 mod simulation;
+mod threads;
 
 pub use drive::{Ran, drive, prepare, prepare_hosts, run, run_watched};
 pub(crate) use drive::{complaints, is_plain};

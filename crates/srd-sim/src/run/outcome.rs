@@ -201,7 +201,7 @@ pub struct ProgramFigure {
 /// What a run took.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Deserialize, Serialize)]
 pub struct Cost {
-    /// Processor time of this run's thread.
+    /// Processor time of this run's threads.
     pub cpu_s: f64,
     /// Time on the wall.
     pub wall_s: f64,
@@ -217,17 +217,24 @@ pub struct Cost {
 pub struct Meter {
     began: Instant,
     cpu_ns: u64,
+    /// Of other threads.
+    added_ns: u64,
 }
 
 impl Meter {
     /// From now on, on this thread.
     pub fn start() -> Meter {
-        Meter { began: Instant::now(), cpu_ns: thread_cpu_ns() }
+        Meter { began: Instant::now(), cpu_ns: thread_cpu_ns(), added_ns: 0 }
+    }
+
+    /// What another thread has done for the run.
+    pub(crate) fn add(&mut self, cpu_ns: u64) {
+        self.added_ns += cpu_ns;
     }
 
     /// Until now.
     pub fn stop(&self, packets: u64, events: u64) -> Cost {
-        let cpu_s = thread_cpu_ns().saturating_sub(self.cpu_ns) as f64 / 1e9;
+        let cpu_s = (thread_cpu_ns().saturating_sub(self.cpu_ns) + self.added_ns) as f64 / 1e9;
         let per_s = |count: u64| if cpu_s > 0.0 { count as f64 / cpu_s } else { 0.0 };
         Cost {
             cpu_s,
@@ -240,7 +247,7 @@ impl Meter {
 }
 
 /// Processor time of this thread (clock_gettime(2)); to the nanosecond, where `/proc` counts in ticks.
-fn thread_cpu_ns() -> u64 {
+pub(crate) fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default();
     time.as_nanos() as u64
 }

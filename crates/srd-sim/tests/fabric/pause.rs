@@ -223,7 +223,7 @@ fn ways_in_a_circle_lock_up_and_that_is_told() {
         ended.sim_us,
         deadlock.at_us
     );
-    let told = srd_sim::run::run_watched(&scenario, &mut |_| true).unwrap().complaints;
+    let told = srd_sim::run::run_watched(&scenario, 1, &mut |_| true).unwrap().complaints;
     assert!(
         told.iter().any(|line| line.starts_with("deadlock: since ") && line.contains("s3->s4")),
         "{told:?}"

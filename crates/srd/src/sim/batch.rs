@@ -15,12 +15,28 @@ const STEPS: u64 = 1000;
 /// How runs are done.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Manner {
-    /// Runs at once [default: one for each core]
+    /// Runs at once; a run that is alone is divided among so many threads, where its fabric allows it [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Run even if the memory that is free looks too small
     #[arg(long)]
     pub no_memory_check: bool,
+}
+
+impl Manner {
+    fn threads(&self) -> usize {
+        self.threads.map_or_else(batch::cores, usize::from)
+    }
+
+    /// Threads for each of `count` runs: those that are there and fit into the memory that is free. `estimate`: of the largest run.
+    pub fn threads_of_each(&self, count: usize, estimate: &MemoryEstimate) -> usize {
+        if count != 1 {
+            return 1;
+        }
+        let available = available_memory().filter(|_| !self.no_memory_check).unwrap_or(u64::MAX);
+        let more = available.saturating_sub(estimate.bytes()) / estimate.bytes_of_thread().max(1);
+        self.threads().min(usize::try_from(more).unwrap_or(usize::MAX).saturating_add(1))
+    }
 }
 
 /// Code of a program that an interrupt has ended.
@@ -71,7 +87,7 @@ pub fn run_all<R: Send>(
     estimate: &MemoryEstimate,
     run: &batch::Job<'_, R>,
 ) -> anyhow::Result<Results<R>> {
-    let wanted = manner.threads.map_or_else(batch::cores, usize::from).min(count).max(1);
+    let wanted = manner.threads().min(count).max(1);
     let threads = if manner.no_memory_check { wanted } else { threads_that_fit(wanted, estimate)? };
     let stop = stop_on_signal()?;
     let bar = bar(count);

@@ -66,10 +66,11 @@ impl Runs {
         seeds.into_iter().map(with_seed).collect()
     }
 
-    /// Does one run. `None` if it was interrupted.
+    /// Does one run, with so many threads. `None` if it was interrupted.
     fn one(
         &self,
         scenario: Result<Scenario, InputError>,
+        threads: usize,
         watch: &mut dyn FnMut(f64) -> bool,
     ) -> Option<anyhow::Result<Done>> {
         let scenario = match scenario {
@@ -90,7 +91,7 @@ impl Runs {
             let result = run_verified(&scenario, watch)?;
             return Some(result.map(done).map_err(|defect| anyhow!("verification: {defect}")));
         }
-        run::run_watched(&scenario, watch).map(|ran| Ok(done(ran)))
+        run::run_watched(&scenario, threads, watch).map(|ran| Ok(done(ran)))
     }
 
     /// Name of a run in messages, with what goes between it and them; nothing if there is but one.
@@ -117,8 +118,9 @@ pub fn run_all(runs: &Runs, load: Load<'_>) -> anyhow::Result<ExitCode> {
     runs.record.check(&first)?;
     let estimate = MemoryEstimate::of(&first);
     drop(first);
+    let threads = runs.manner.threads_of_each(sets.len(), &estimate);
     let results = batch::run_all(sets.len(), &runs.manner, &estimate, &|number, watch| {
-        runs.one(load(&sets[number]), watch)
+        runs.one(load(&sets[number]), threads, watch)
     })?;
     let mut failed = false;
     let mut outcomes = Vec::new();

@@ -110,7 +110,7 @@ fn run_shard(
 }
 
 fn run_one(sweep: &Sweep, job: &Job, watch: &mut dyn FnMut(f64) -> bool) -> Option<Result<Row, InputError>> {
-    let ran = sweep.scenario(job).map(|scenario| run::run_watched(&scenario, watch)).transpose()?;
+    let ran = sweep.scenario(job).map(|scenario| run::run_watched(&scenario, 1, watch)).transpose()?;
     Some(ran.map(|ran| sweep.row(job, ran)))
 }
 

@@ -72,6 +72,13 @@ struct Buffer {
     lossless: u64,
 }
 
+/// What ports of some nodes have come to.
+pub(crate) struct FabricPart {
+    ports: Vec<(usize, Port, Option<QueuedPort>)>,
+    unroutable: u64,
+    hops: u64,
+}
+
 /// See the module.
 pub struct Fabric<C> {
     hosts: u32,
@@ -210,6 +217,36 @@ impl<C: Content> Fabric<C> {
     /// Whether switches look at what happens at others, so that events must come in the order of time.
     pub fn needs_order(&self) -> bool {
         self.ways.as_ref().is_some_and(LoadBalancing::looks_far)
+    }
+
+    /// Whether what happens at one node touches no other but by frames, so that nodes may be kept apart ([`Fabric::part`]).
+    pub fn comes_apart(&self) -> bool {
+        !self.needs_order() && self.pauses.is_none() && self.orders.is_none() && self.watcher.is_none()
+    }
+
+    /// What of the run is told at its end, of ports of nodes that `of` picks.
+    pub(crate) fn part(self, of: impl Fn(NodeId) -> bool) -> FabricPart {
+        let from = |port: usize| self.ports[PortId(port as u32).other_end().0 as usize].to;
+        let kept: Vec<bool> = (0..self.ports.len()).map(|port| of(from(port))).collect();
+        let mut queued: Vec<Option<QueuedPort>> = self.queued.into_iter().map(Some).collect();
+        let ports = self.ports.into_iter().enumerate().filter(|&(number, _)| kept[number]);
+        let ports = ports.map(|(number, port)| {
+            let queued = queued.get_mut(port.queued as usize).and_then(Option::take);
+            (number, port, queued)
+        });
+        FabricPart { ports: ports.collect(), unroutable: self.unroutable, hops: self.hops }
+    }
+
+    /// Takes over what a part has come to.
+    pub(crate) fn join(&mut self, part: FabricPart) {
+        for (number, port, queued) in part.ports {
+            if let Some(queued) = queued {
+                self.queued[port.queued as usize] = queued;
+            }
+            self.ports[number] = port;
+        }
+        self.unroutable += part.unroutable;
+        self.hops += part.hops;
     }
 
     /// Of each port: the node at its other end.

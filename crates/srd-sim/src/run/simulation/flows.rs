@@ -1,11 +1,28 @@
 //! When flows, and messages of programs, begin, and what becomes of them.
 
-use super::{Kind, Simulation};
+use super::{FlowState, Kind, Simulation};
 use crate::apps::{Size, TriggerKind};
 use crate::net::Event;
 use srd_baselines::transport::{Order, Report};
 
 impl<T: Kind> Simulation<'_, T> {
+    /// Every receiver learns what will come into its inboxes, each of which is one flow's.
+    pub(super) fn expect_flows(&mut self) {
+        for index in 0..self.flows.len() as u32 {
+            let FlowState { from, to, inbox, .. } = self.flows[index as usize];
+            let bytes = self.bytes_of(index);
+            self.processes[to as usize].transport.expect(&self.addresses[from as usize], inbox, bytes);
+        }
+    }
+
+    /// Of a flow; the largest number of one without end.
+    fn bytes_of(&self, flow: u32) -> u64 {
+        match self.traffic.flows[flow as usize].size {
+            Size::Bytes(bytes) => bytes,
+            Size::Until(_) => u64::MAX,
+        }
+    }
+
     pub(super) fn start(&mut self, index: u32) {
         let state = &mut self.flows[index as usize];
         if state.started.is_some() {
@@ -13,12 +30,7 @@ impl<T: Kind> Simulation<'_, T> {
         }
         state.started = Some(self.now);
         let (from, to, inbox) = (state.from, state.to, state.inbox);
-        let bytes = match self.traffic.flows[index as usize].size {
-            Size::Bytes(bytes) => bytes,
-            Size::Until(_) => u64::MAX,
-        };
-        let order = Order { flow: index, inbox, bytes, channel: index };
-        self.processes[to as usize].transport.expect(&self.addresses[from as usize], inbox, bytes);
+        let order = Order { flow: index, inbox, bytes: self.bytes_of(index), channel: index };
         let transport = &mut self.processes[from as usize].transport;
         transport.start(self.now.time(), order, &self.addresses[to as usize]);
         self.attend(from);

@@ -1,10 +1,13 @@
 //! One run: hosts, fabric and traffic, driven by events. Here is what there is and what happens next; `host_setup` makes hosts and
-//! processes, `receiving` and `sending` are their network cards, `flows` begins and ends what is to be moved.
+//! processes, `receiving` and `sending` are their network cards, `flows` begins and ends what is to be moved, `parts` has several threads run it.
 
 mod flows;
 mod host_setup;
+mod parts;
 mod receiving;
 mod sending;
+
+pub(crate) use parts::{Crossing, Progress, Remains};
 
 use crate::apps::{Place, Size, Start, Traffic};
 use crate::hosts::{ForeignFlows, Messages, Process as Kind, Programs, Settings};
@@ -146,6 +149,8 @@ pub struct Simulation<'a, T: Kind> {
     looks_at: Ps,
     /// Processes of flows send nothing any more.
     flows_are_silent: bool,
+    /// Others run the rest of it, so that it is not over where nothing is left here.
+    is_part: bool,
     /// Hosts take no time.
     instant: bool,
     /// What hosts have lost.
@@ -189,12 +194,14 @@ impl<'a, T: Kind> Simulation<'a, T> {
             spans,
             looks_at,
             flows_are_silent: false,
+            is_part: false,
             instant: settings.hosts.is_instant()
                 && settings.transports.iter().all(|transport| transport.stack == Ps::ZERO),
             host_losses: HostLosses::default(),
             mistake: None,
         };
         simulation.populate(topology, line_rate, base_rtt);
+        simulation.expect_flows();
         let apart = traffic.triggers.is_empty()
             && settings.faults.is_empty()
             && simulation.messages.is_none()
@@ -303,7 +310,7 @@ impl<'a, T: Kind> Simulation<'a, T> {
             // A run ends with the span of time in which its last flow does, so that it makes no difference in which order
             // what happens there is looked at.
             let over = match self.unfinished {
-                0 => self.spans.end(self.ended.max(self.endless_until)),
+                0 if !self.is_part => self.spans.end(self.ended.max(self.endless_until)),
                 _ => Ps::NEVER,
             };
             let Some((at, event)) = self.events.pop(until.min(over)) else {

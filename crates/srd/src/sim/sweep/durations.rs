@@ -31,7 +31,7 @@ pub fn tried(sweep: &Sweep, jobs: &[&Job]) -> Result<Option<Vec<Duration>>, Inpu
 fn of_run(scenario: &Scenario, at_most: Duration) -> Option<Duration> {
     let began = Instant::now();
     let mut done = 0.0;
-    let ran = run::run_watched(scenario, &mut |far| {
+    let ran = run::run_watched(scenario, 1, &mut |far| {
         done = far;
         began.elapsed() < at_most
     });
