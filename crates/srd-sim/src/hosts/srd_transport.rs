@@ -3,6 +3,7 @@
 use crate::hosts::process::{Birth, Process};
 use crate::hosts::srd_nic::{Nic, SrdContent, gid, transport_config};
 use crate::net::FrameHead;
+use foldhash::fast::FixedState;
 use srd_baselines::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_device::{
     Access, AhNumber, CompletionOp, CqId, DeviceConfig, Length, Memory, PdId, Piece, QpInit, QpKind,
@@ -92,8 +93,8 @@ pub struct Srd {
     cq: CqId,
     qpn: Qpn,
     key: MrKey,
-    handles: HashMap<u32, AhNumber>,
-    sending: HashMap<u32, Sending>,
+    handles: HashMap<u32, AhNumber, FixedState>,
+    sending: HashMap<u32, Sending, FixedState>,
     /// Flows that have more to post than the queue took.
     waiting: VecDeque<u32>,
     endless_depth: u32,
@@ -143,8 +144,8 @@ impl Srd {
             cq,
             qpn,
             key,
-            handles: HashMap::new(),
-            sending: HashMap::new(),
+            handles: HashMap::default(),
+            sending: HashMap::default(),
             waiting: VecDeque::new(),
             endless_depth,
             reports: VecDeque::new(),

@@ -112,6 +112,8 @@ struct Groups<E> {
     /// Of each node: where its events begin in `events`; one entry more than there are nodes.
     starts: Vec<u32>,
     events: Vec<(Ps, E)>,
+    /// Of each of them, from the last that was put in to the first: its node.
+    nodes: Vec<u32>,
     /// The next node.
     next: usize,
 }
@@ -181,7 +183,13 @@ impl<E: Scheduled> EventQueue<E> {
         node_of: impl Fn(E) -> u32 + Send + 'static,
     ) -> Option<EventQueue<E>> {
         let starts = vec![0; nodes as usize + 1];
-        let groups = Groups { node_of: Box::new(node_of), starts, events: Vec::new(), next: nodes as usize };
+        let groups = Groups {
+            node_of: Box::new(node_of),
+            starts,
+            events: Vec::new(),
+            nodes: Vec::new(),
+            next: nodes as usize,
+        };
         let spans = Spans::by_node(lookahead);
         (lookahead >= LEAST_BY_NODE).then(|| EventQueue {
             spans,
@@ -251,10 +259,9 @@ impl<E: Scheduled> EventQueue<E> {
     }
 
     fn push_soon(&mut self, at: Ps, event: E) {
-        let key = (at, event.rank(at));
         let rest = &self.current[self.cursor..];
-        let place = self.cursor + rest.partition_point(|&(other, event)| (other, event.rank(other)) <= key);
-        self.current.insert(place, (at, event));
+        let before = |&(when, other): &(Ps, E)| when < at || when == at && other.rank(at) <= event.rank(at);
+        self.current.insert(self.cursor + rest.partition_point(before), (at, event));
     }
 
     #[inline]
@@ -333,12 +340,10 @@ impl<E: Scheduled> EventQueue<E> {
     /// Begins with what is in `current`.
     fn sort(&mut self) {
         self.cursor = 0;
-        self.current.sort_by_key(|&(at, _)| at); // stable
-        for same in self.current.chunk_by_mut(|(one, _), (other, _)| one == other) {
-            if same.len() > 1 {
-                same.sort_by_key(|&(at, event)| event.rank(at));
-            }
-        }
+        // Stable.
+        self.current.sort_by(|&(at, event), &(when, other)| {
+            at.cmp(&when).then_with(|| event.rank(at).cmp(&other.rank(at)))
+        });
     }
 
     /// Opens the next bucket that has something in it, unless it begins after `until`.
@@ -415,15 +420,18 @@ impl<E: Scheduled> EventQueue<E> {
 impl<E: Scheduled> Groups<E> {
     /// Sorts the events of a bucket by node, and leaves those of a node in their order. The bucket's last chunk is `tail`.
     fn split(&mut self, chunks: &[Chunk<E>], tail: u32) {
-        let Groups { node_of, starts, events, next } = self;
+        let Groups { node_of, starts, events, nodes, next } = self;
         let backwards = || {
             let chunks =
                 std::iter::successors(chunks.get(tail as usize), |chunk| chunks.get(chunk.before as usize));
             chunks.flat_map(|chunk| chunk.events[..chunk.count as usize].iter().rev())
         };
         starts.fill(0);
+        nodes.clear();
         for &(_, event) in backwards() {
-            starts[node_of(event) as usize] += 1;
+            let node = node_of(event);
+            starts[node as usize] += 1;
+            nodes.push(node);
         }
         let mut end = 0;
         for start in starts.iter_mut() {
@@ -435,8 +443,8 @@ impl<E: Scheduled> Groups<E> {
             events.resize(end as usize, any);
         }
         // Filled from its end, each node's place shrinks to its start.
-        for &(at, event) in backwards() {
-            let start = &mut starts[node_of(event) as usize];
+        for (&(at, event), &node) in backwards().zip(nodes.iter()) {
+            let start = &mut starts[node as usize];
             *start -= 1;
             events[*start as usize] = (at, event);
         }
