@@ -194,3 +194,10 @@ pub enum FaultKind {
     /// This share of packets arrives damaged and is thrown away by the receiver's check.
     Corruption(f64),
 }
+
+impl FaultKind {
+    /// Whether switches come to know of it, and send packets other ways then.
+    pub(crate) fn is_noticed(&self) -> bool {
+        matches!(self, FaultKind::Down { .. } | FaultKind::Heal)
+    }
+}

@@ -263,9 +263,12 @@ mod tests {
         ];
         let nscc = [marked, classes].concat();
         let every = "[host]\nlatency_us = 0.5\njitter_us = 3\n[[workload]]\nkind = \"incast\"\nsenders = 20\nsize = \"50KB\"\nstart_us = 5";
+        let limps = "[[fault]]\nkind = \"rate\"\nlink = \"leaf0-spine1\"\nat_us = 0\nshare = 0.2\n\
+                     [[fault]]\nkind = \"loss\"\nlink = \"leaf1-spine1\"\nat_us = 0\nprobability = 0.01\n";
         for (more, sets) in [
             ("", &[][..]),
             (every, &[]),
+            (limps, &[]),
             ("", &["transport.kind=tcp"]),
             ("", &["transport.kind=roce", "end_us=15"]),
             ("", &nscc),

@@ -11,7 +11,7 @@ pub(crate) use parts::{Crossing, Progress, Remains};
 
 use crate::apps::{Place, Size, Start, Traffic};
 use crate::hosts::{ForeignFlows, Messages, Process as Kind, Programs, Settings};
-use crate::net::{Arrival, Event, EventQueue, Fabric, FramePool, PortId, Spans, Topology};
+use crate::net::{Arrival, Event, EventQueue, Fabric, Fault, FramePool, PortId, Spans, Topology};
 use srd_baselines::transport::Counts;
 use srd_baselines::units::Ps;
 use srd_wire::{BitRate, Nanos};
@@ -202,8 +202,16 @@ impl<'a, T: Kind> Simulation<'a, T> {
         };
         simulation.populate(topology, line_rate, base_rtt);
         simulation.expect_flows();
+        // What is wrong from the beginning on, and makes no switch look for other ways, is no event.
+        let (from_the_beginning, later): (Vec<&Fault>, Vec<_>) =
+            settings.faults.iter().partition(|fault| fault.at == Ps::ZERO && !fault.kind.is_noticed());
+        if later.is_empty() {
+            for fault in from_the_beginning {
+                simulation.fabric.fault(Ps::ZERO, fault, &mut simulation.events);
+            }
+        }
         let apart = traffic.triggers.is_empty()
-            && settings.faults.is_empty()
+            && later.is_empty()
             && simulation.messages.is_none()
             && !simulation.fabric.needs_order();
         if apart {
@@ -221,7 +229,7 @@ impl<'a, T: Kind> Simulation<'a, T> {
             simulation.processes[process as usize].wakes_at = Ps::ZERO;
             simulation.events.push(Ps::ZERO, Event::Wake(process));
         }
-        for (index, fault) in settings.faults.iter().enumerate() {
+        for (index, fault) in settings.faults.iter().enumerate().filter(|_| !later.is_empty()) {
             simulation.events.push(fault.at, Event::Fault(index as u32));
         }
         simulation
