@@ -115,7 +115,7 @@ pub struct Sample {
 }
 
 /// An answer.
-pub trait Control: Send + Debug + Send {
+pub trait Control: Debug + Send {
     /// An ACK has come; the sender has not yet reacted to marks and losses.
     fn heard(&mut self, _sample: &Sample) {}
 
