@@ -90,6 +90,7 @@ pub const ALGORITHMS: &[(&str, Algorithm)] = &[
     ("newreno", Algorithm::NewReno),
     ("dctcp", Algorithm::Dctcp),
     ("bbr", Algorithm::Bbr),
+    ("bbr3", Algorithm::Bbr3),
 ];
 
 impl Config {
@@ -106,7 +107,7 @@ impl Config {
             min_rto: section.some_micros("min_rto_us")?.map_or(self.min_rto, nanos),
             delayed_ack: section.micros("delayed_ack_us")?.map_or(self.delayed_ack, nanos),
             // BBR is no BBR without (draft-cardwell-iccrg-bbr-congestion-control, section 4.2.1).
-            pacing: section.flag("pacing")?.unwrap_or(self.pacing || congestion == Algorithm::Bbr),
+            pacing: section.flag("pacing")?.unwrap_or(self.pacing || congestion.is_bbr()),
             rcvbuf: rcvbuf(section, around)?.unwrap_or(self.rcvbuf),
             ..self
         })
@@ -164,8 +165,8 @@ fn marks(
             Err(section.error_at("congestion", format!("{lacking}, or choose \"cubic\"")))
         }
         (Algorithm::Dctcp, _) => Ok(Marks::Counted),
-        (Algorithm::Bbr, Some(true)) => {
-            Err(section.error_at("ecn", "BBR, version 1, does not look at marks: leave `ecn` out"))
+        (Algorithm::Bbr | Algorithm::Bbr3, Some(true)) => {
+            Err(section.error_at("ecn", "BBR does not look at these marks: leave `ecn` out"))
         }
         (_, Some(true)) if !around.marks => Err(section.error_at("ecn", format!("{lacking}, or leave it out"))),
         (_, Some(true)) => Ok(Marks::Classic),

@@ -27,6 +27,31 @@ pub struct Rate {
     pub interval: Nanos,
     /// The flow had too little to send.
     pub short: bool,
+    /// What was lost of what was in flight with that segment.
+    pub losses: Losses,
+}
+
+impl Rate {
+    /// Segments.
+    pub fn per_second(&self) -> f64 {
+        self.segments as f64 * 1e9 / self.interval.as_f64()
+    }
+}
+
+/// What was lost since a segment left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Losses {
+    /// Segments in flight when it left, itself included.
+    pub in_flight: u32,
+    /// Segments found lost since.
+    pub lost: u64,
+}
+
+impl Losses {
+    /// Whether more than this part of them was.
+    pub fn exceed(&self, part: f64) -> bool {
+        self.lost as f64 > part * f64::from(self.in_flight)
+    }
 }
 
 /// A measurement in the making.
@@ -55,8 +80,8 @@ impl Sampling {
         }
     }
 
-    /// All that an ACK acknowledges is known. `fresh`: how many segments.
-    pub fn end(self, now: Time, fresh: u32, least: Nanos, delivery: &mut Delivery) -> Option<Rate> {
+    /// All that an ACK acknowledges is known. `fresh`: how many segments; `losses`: how many were ever found lost.
+    pub fn end(self, now: Time, fresh: u32, least: Nanos, losses: u64, delivery: &mut Delivery) -> Option<Rate> {
         delivery.total += fresh as u64;
         if delivery.short_until > 0 && delivery.total > delivery.short_until {
             delivery.short_until = 0;
@@ -73,6 +98,7 @@ impl Sampling {
             segments: delivery.total - sent.delivered,
             interval,
             short: sent.short,
+            losses: Losses { in_flight: sent.in_flight, lost: losses - sent.losses },
         })
     }
 }

@@ -37,8 +37,11 @@ pub struct Sent {
     pub delivered_at: Time,
     /// when the newest of them had left,
     pub first_sent_at: Time,
-    /// whether the flow had too little to send.
+    /// whether the flow had too little to send,
     pub short: bool,
+    /// segments in flight with it, and those that had been found lost.
+    pub in_flight: u32,
+    pub losses: u64,
 }
 
 /// Segments between the first that is not acknowledged and the first that has not been sent.
@@ -49,6 +52,9 @@ pub struct Scoreboard {
     sacked: Ranges,
     sacked_count: u32,
     lost_count: u32,
+    /// Segments that were ever found lost, and the last of them.
+    losses: u64,
+    last_lost: Option<Sent>,
     /// Lost segments, among others that no longer are.
     lost: BinaryHeap<Reverse<u64>>,
     /// Segments by the time when they were sent last, among others that have been retransmitted since; empty if
@@ -105,6 +111,16 @@ impl Scoreboard {
         self.lost_count
     }
 
+    /// Segments that were ever found lost.
+    pub fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    /// The last of them, once.
+    pub fn take_last_lost(&mut self) -> Option<Sent> {
+        self.last_lost.take()
+    }
+
     /// A segment.
     pub fn get(&self, number: u64) -> Option<&Sent> {
         self.segments.get(number.checked_sub(self.first)? as usize)
@@ -118,6 +134,7 @@ impl Scoreboard {
     pub fn send(&mut self, number: u64, mut sent: Sent) {
         sent.order = self.orders;
         (sent.fate, sent.times) = (Fate::Flying, 1);
+        (sent.in_flight, sent.losses) = (self.in_flight() + 1, self.losses);
         if self.timed {
             self.by_time.push_back((number, self.orders));
         }
@@ -152,7 +169,10 @@ impl Scoreboard {
     pub fn lose(&mut self, number: u64) {
         if let Some(sent) = self.get_mut(number).filter(|sent| sent.fate == Fate::Flying) {
             sent.fate = Fate::Lost;
+            let sent = *sent;
             self.lost_count += 1;
+            self.losses += 1;
+            self.last_lost = Some(sent);
             self.lost.push(Reverse(number));
         }
     }

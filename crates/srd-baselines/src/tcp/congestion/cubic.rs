@@ -158,6 +158,7 @@ mod tests {
                 delivered: 0,
                 flights: (0, 0),
                 rate: None,
+            last_lost: None,
                 phase: Phase::Open,
                 limited: true,
                 may_grow: true,

@@ -7,12 +7,12 @@ mod dctcp;
 mod hystart;
 mod newreno;
 
-pub use bbr::Bbr;
+pub use bbr::{Bbr, Bbr3};
 pub use cubic::Cubic;
 pub use dctcp::Dctcp;
 pub use newreno::NewReno;
 
-use super::rate::Rate;
+use super::rate::{Losses, Rate};
 use srd_wire::{Nanos, Time};
 use std::fmt::Debug;
 
@@ -30,6 +30,15 @@ pub enum Algorithm {
     Dctcp,
     /// [`Bbr`].
     Bbr,
+    /// [`Bbr3`].
+    Bbr3,
+}
+
+impl Algorithm {
+    /// Any version of BBR, which is none without pacing (draft-cardwell-iccrg-bbr-congestion-control, section 4.2.1).
+    pub fn is_bbr(self) -> bool {
+        matches!(self, Algorithm::Bbr | Algorithm::Bbr3)
+    }
 }
 
 /// The congestion window.
@@ -106,6 +115,8 @@ pub struct Sample {
     pub flights: (u32, u32),
     /// Delivery rate.
     pub rate: Option<Rate>,
+    /// Of the last segment that was found lost now: what else was lost of what was in flight with it.
+    pub last_lost: Option<Losses>,
     /// What the sender is doing, this ACK included.
     pub phase: Phase,
     /// The window has been the limit of late.
@@ -146,5 +157,6 @@ pub fn control(algorithm: Algorithm, window: &Window, smoothed: Nanos, burst: u3
         Algorithm::Cubic => Box::new(Cubic::default()),
         Algorithm::Dctcp => Box::new(Dctcp::default()),
         Algorithm::Bbr => Box::new(Bbr::new(window.size, smoothed, burst, seed)),
+        Algorithm::Bbr3 => Box::new(Bbr3::new(window.size, smoothed, burst, seed)),
     }
 }

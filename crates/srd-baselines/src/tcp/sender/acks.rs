@@ -4,7 +4,7 @@ use super::{Sender, Undo};
 use crate::tcp::config::Recovery;
 use crate::tcp::congestion::{Congestion, Phase, Sample};
 use crate::tcp::prr::Reduction;
-use crate::tcp::rate::Sampling;
+use crate::tcp::rate::{Losses, Sampling};
 use crate::tcp::scoreboard::{Fate, Sent};
 use crate::tcp::segment::Ack;
 use srd_wire::{Nanos, Time};
@@ -49,7 +49,7 @@ impl Sender {
         if let Some(duplicate) = ack.duplicate {
             self.hear_duplicate(duplicate);
         }
-        let rate = heard.sampling.end(now, heard.acked, self.trip.least(), &mut self.delivery);
+        let rate = heard.sampling.end(now, heard.acked, self.trip.least(), self.board.losses(), &mut self.delivery);
         let mut sample = Sample {
             now,
             acked: heard.acked,
@@ -63,6 +63,7 @@ impl Sender {
             delivered: self.delivery.total,
             flights: (flight, self.board.in_flight()),
             rate,
+            last_lost: None,
             phase: self.phase,
             limited: self.was_limited(),
             may_grow: false,
@@ -75,6 +76,9 @@ impl Sender {
         self.end_phase();
         self.take_back(ack, heard.advanced);
         sample.lost = self.find_losses(now);
+        let last_lost = self.board.take_last_lost();
+        let losses = |sent: Sent| Losses { in_flight: sent.in_flight, lost: self.board.losses() - sent.losses };
+        sample.last_lost = last_lost.map(losses);
         if sample.lost > 0 {
             self.react_to_loss();
         }

@@ -269,6 +269,8 @@ impl Sender {
                 delivered_at: self.delivery.at,
                 first_sent_at: self.delivery.first_sent_at,
                 short: self.delivery.short(),
+                in_flight: 0,
+                losses: 0,
             },
         );
         if let Some(reduction) = &mut self.reduction {

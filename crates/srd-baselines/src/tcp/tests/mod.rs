@@ -31,7 +31,7 @@ fn tcp(net: &Net, config: &Config, transfers: &[Transfer], end_us: u64) -> Ended
 
 fn with(congestion: Algorithm) -> Config {
     let marks = if congestion == Algorithm::Dctcp { Marks::Counted } else { Marks::Ignored };
-    Config { congestion, marks, pacing: congestion == Algorithm::Bbr, ..Config::default() }
+    Config { congestion, marks, pacing: congestion.is_bbr(), ..Config::default() }
 }
 
 /// 10 Gb/s, 100 us, 1500-byte frames: the testbed of the DCTCP paper (SIGCOMM'10, section 4.1).
@@ -73,7 +73,7 @@ fn lasting(net: &Net, config: &Config, flows: u32, end_us: u64) -> Half {
 
 #[test]
 fn a_lone_flow_fills_the_line() {
-    for congestion in [Algorithm::Cubic, Algorithm::NewReno, Algorithm::Bbr] {
+    for congestion in [Algorithm::Cubic, Algorithm::NewReno, Algorithm::Bbr, Algorithm::Bbr3] {
         let net = Net::default();
         let ended = tcp(&net, &with(congestion), &to_zero(1, 50_000_000), 100_000);
         let frames = 50_000_000u64.div_ceil(4148);
@@ -174,12 +174,30 @@ fn bbr_has_what_random_losses_leave() {
     assert!(share(0.15) > 0.8 && share(0.25) < 0.5, "{} {}", share(0.15), share(0.25));
 }
 
+/// Version 3 takes losses for congestion: with few it has most of the line, above its threshold of 2 % next to nothing, where
+/// version 1 goes on (draft-ietf-ccwg-bbr-02, section 3.5). Rates as for version 1 above.
+#[test]
+fn bbr3_heeds_losses() {
+    let share = |congestion, loss| {
+        let (rate, delay, sample) = (BitRate(100_000_000), Ps::from_micros(25_000), Ps::from_micros(10_000));
+        let net = Net { rate, delay, loss, capacity: 10_000_000, sample, ..ten_gigabits() };
+        let config = Config { tso_bytes: 3000, gro_bytes: 3000, rcvbuf: 100_000_000, ..with(congestion) };
+        let ended = tcp(&net, &config, &to_zero(1, u64::MAX), 60_000_000);
+        ended.delivered[0] as f64 * 8.0 / 60.0 / (100e6 * 1448.0 / 1514.0 * (1.0 - loss))
+    };
+    let shares = [0.0, 1e-3, 1e-2, 5e-2].map(|loss| share(Algorithm::Bbr3, loss));
+    println!("{shares:?}");
+    assert!(shares[0] > 0.95 && shares[1] > 0.9 && shares[2] > 0.5 && shares[3] < 0.1, "{shares:?}");
+    assert!(share(Algorithm::Bbr, 5e-2) > 0.9);
+}
+
 #[test]
 fn two_flows_share() {
     for (congestion, marks) in [
         (Algorithm::Cubic, None),
         (Algorithm::NewReno, None),
         (Algorithm::Bbr, None),
+        (Algorithm::Bbr3, None),
         (Algorithm::Dctcp, Some((65 * 1514, 65 * 1514, 1.0))),
     ] {
         let net = Net { marks, capacity: 500_000, ..ten_gigabits() };

@@ -16,7 +16,8 @@ fn configs() -> impl Strategy<Value = Config> {
         Just(Algorithm::Cubic),
         Just(Algorithm::NewReno),
         Just(Algorithm::Dctcp),
-        Just(Algorithm::Bbr)
+        Just(Algorithm::Bbr),
+        Just(Algorithm::Bbr3)
     ];
     let recovery = prop_oneof![Just(Recovery::Rack), Just(Recovery::Sack)];
     let placement = prop_oneof![

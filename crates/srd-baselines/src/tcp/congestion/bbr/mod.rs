@@ -2,11 +2,16 @@
 //! (draft-cardwell-iccrg-bbr-congestion-control-00; constants as in Linux, tcp_bbr.c). Without the detection
 //! of policers, which data centres lack.
 
+mod path;
+mod version3;
+
+pub use version3::Bbr3;
+
 use super::{Congestion, Control, Phase, Sample, Window};
+use path::{Largest, Lumps, UNKNOWN, roomy};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use srd_wire::{Nanos, Time};
-use std::collections::VecDeque;
 
 /// 2 / ln 2: doubles the rate every round trip.
 const STARTUP: f64 = 2.885;
@@ -17,15 +22,11 @@ const BANDWIDTH_ROUNDS: u64 = 10;
 const MIN_RTT_SPAN: Nanos = Nanos::from_secs(10);
 const PROBE_RTT_SPAN: Nanos = Nanos::from_millis(200);
 const LEAST_WINDOW: u32 = 4;
-const UNKNOWN: Nanos = Nanos(u64::MAX);
 /// The pipe is full if the bandwidth has not grown by a quarter for three rounds.
 const FULL_GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 /// The pace is one percent below the model's.
 const MARGIN: f64 = 0.99;
-/// Rounds over which ACKs' lumps count, and the longest lump.
-const LUMP_ROUNDS: u64 = 5;
-const LONGEST_LUMP: Nanos = Nanos::from_millis(100);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
@@ -33,26 +34,6 @@ enum Mode {
     Drain,
     ProbeBandwidth,
     ProbeRtt,
-}
-
-/// The largest of what was seen in the last rounds.
-#[derive(Clone, Default, Debug)]
-struct Largest(VecDeque<(u64, f64)>);
-
-impl Largest {
-    fn see(&mut self, round: u64, value: f64, rounds: u64) {
-        while self.0.back().is_some_and(|&(_, other)| other <= value) {
-            self.0.pop_back();
-        }
-        self.0.push_back((round, value));
-        while self.0.front().is_some_and(|&(seen, _)| seen + rounds < round) {
-            self.0.pop_front();
-        }
-    }
-
-    fn value(&self) -> f64 {
-        self.0.front().map_or(0.0, |&(_, value)| value)
-    }
 }
 
 /// BBR's state.
@@ -82,9 +63,7 @@ pub struct Bbr {
     pace: f64,
     initial_window: u32,
     burst: u32,
-    lump_start: Time,
-    lump: u32,
-    lumps: Largest,
+    lumps: Lumps,
 }
 
 impl Bbr {
@@ -112,9 +91,7 @@ impl Bbr {
             pace: STARTUP * initial_window as f64 * 1e9 / smoothed.0.max(1) as f64,
             initial_window,
             burst,
-            lump_start: Time(0),
-            lump: 0,
-            lumps: Largest::default(),
+            lumps: Lumps::default(),
         }
     }
 
@@ -146,8 +123,7 @@ impl Bbr {
 
     /// The same with room for bursts that wait at either end.
     fn roomy(&self, segments: u32) -> u32 {
-        let even = (segments + 3 * self.burst + 1) & !1;
-        even + if self.mode == Mode::ProbeBandwidth && self.cycle == 0 { 2 } else { 0 }
+        roomy(segments, self.burst, self.mode == Mode::ProbeBandwidth && self.cycle == 0)
     }
 
     fn in_flight_for(&self, gain: f64) -> u32 {
@@ -162,22 +138,10 @@ impl Bbr {
             self.round += 1;
             (self.round_starts, self.conserving) = (true, false);
         }
-        let bandwidth = rate.segments as f64 * 1e9 / rate.interval.as_f64();
+        let bandwidth = rate.per_second();
         if !rate.short || bandwidth >= self.bandwidth.value() {
             self.bandwidth.see(self.round, bandwidth, BANDWIDTH_ROUNDS);
         }
-    }
-
-    /// How many more segments are acknowledged at once than the bandwidth explains.
-    fn see_lumps(&mut self, window: &Window, sample: &Sample) {
-        let expected = self.bandwidth.value() * sample.now.since(self.lump_start).as_f64() / 1e9;
-        if self.lump as f64 <= expected {
-            (self.lump, self.lump_start) = (0, sample.now);
-        }
-        self.lump = self.lump.saturating_add(sample.acked);
-        let expected = self.bandwidth.value() * sample.now.since(self.lump_start).as_f64() / 1e9;
-        let extra = (self.lump as f64 - expected).clamp(0.0, window.size as f64);
-        self.lumps.see(self.round, extra, 2 * LUMP_ROUNDS);
     }
 
     fn advance_cycle(&mut self, sample: &Sample) {
@@ -295,7 +259,7 @@ impl Bbr {
 
     fn set_window(&mut self, window: &mut Window, sample: &Sample) {
         if sample.acked > 0 && !self.conserve(window, sample) {
-            let lumps = if self.full { self.lump_room() } else { 0 };
+            let lumps = if self.full { self.lumps.room(self.bandwidth.value()) } else { 0 };
             let target = self.roomy(self.product(self.window_gain()) + lumps);
             if self.full {
                 window.size = (window.size + sample.acked).min(target);
@@ -308,17 +272,12 @@ impl Bbr {
             window.size = window.size.min(LEAST_WINDOW);
         }
     }
-
-    fn lump_room(&self) -> u32 {
-        let most = self.bandwidth.value() * LONGEST_LUMP.as_f64() / 1e9;
-        self.lumps.value().min(most) as u32
-    }
 }
 
 impl Control for Bbr {
     fn acknowledged(&mut self, window: &mut Window, sample: &Sample) {
         self.see_bandwidth(sample);
-        self.see_lumps(window, sample);
+        self.lumps.see(self.round, self.bandwidth.value(), window, sample);
         self.advance_cycle(sample);
         self.see_full(sample);
         self.drain(sample);
