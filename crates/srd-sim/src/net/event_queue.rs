@@ -118,6 +118,9 @@ struct Groups<E> {
     next: usize,
 }
 
+/// In place of a node's keeper: whoever puts its events in knows whose they are ([`EventQueue::push_abroad`]).
+pub const SHARED: u16 = u16::MAX;
+
 /// Events of nodes that somebody else looks after.
 struct Abroad<E> {
     /// Who looks after each node.
@@ -216,6 +219,13 @@ impl<E: Scheduled> EventQueue<E> {
         self.take_abroad().for_each(drop);
     }
 
+    /// Puts an event of somebody else's in: to be taken to him.
+    pub fn push_abroad(&mut self, keeper: u16, at: Ps, event: E) {
+        if let Some(abroad) = &mut self.abroad {
+            abroad.events.push((keeper, at, event));
+        }
+    }
+
     /// Events of nodes that others keep, and who.
     pub fn take_abroad(&mut self) -> impl Iterator<Item = (u16, Ps, E)> {
         self.abroad.as_mut().map(|abroad| abroad.events.drain(..)).into_iter().flatten()
@@ -243,7 +253,7 @@ impl<E: Scheduled> EventQueue<E> {
     pub fn push(&mut self, at: Ps, event: E) {
         if let (Some(abroad), Some(groups)) = (&mut self.abroad, &self.groups) {
             let keeper = abroad.keeper_of[(groups.node_of)(event) as usize];
-            if keeper != abroad.own {
+            if keeper != abroad.own && keeper != SHARED {
                 return abroad.events.push((keeper, at, event));
             }
         }

@@ -13,7 +13,7 @@ pub(crate) mod topology;
 
 pub use event::Event;
 pub use event_queue::EventQueue;
-pub(crate) use event_queue::Spans;
+pub(crate) use event_queue::{SHARED, Spans};
 pub(crate) use fabric::FabricPart;
 pub(crate) use fabric::{Arrival, Deadlock};
 pub use fabric::{Fabric, Gone, PortCounters, Sight, Watcher};

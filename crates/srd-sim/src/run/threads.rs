@@ -10,7 +10,7 @@ use srd_baselines::units::Ps;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// With fewer data packets between two meetings, meeting takes longer than what is done in between.
-const LEAST_PACKETS: u64 = 100;
+const LEAST_PACKETS: u64 = 300;
 
 /// What threads have agreed upon.
 #[derive(Clone, Copy)]
@@ -300,8 +300,8 @@ mod tests {
         let offer = Offer::of(&scenario);
         let simulation: Simulation<'_, AnyHost> = prepare_hosts(&scenario, &offer);
         let spans = simulation.spans_of(offer.ideal.unwrap());
-        assert_eq!(useful(&simulation, &offer, spans * 50, 8), 1);
-        assert_eq!(useful(&simulation, &offer, spans * 450, 8), 4);
+        assert_eq!(useful(&simulation, &offer, spans * 500, 8), 1);
+        assert_eq!(useful(&simulation, &offer, spans * 1350, 8), 4);
         assert_eq!(useful(&simulation, &offer, spans * 10_000, 8), 8);
         let ordered = permutation("[queues]\nlossless = [0]\n", &["transport.kind=roce"]);
         let offer = Offer::of(&ordered);

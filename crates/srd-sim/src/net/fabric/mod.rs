@@ -14,7 +14,7 @@ pub use deadlock::Deadlock;
 pub use port::PortCounters;
 
 use crate::net::event::Event;
-use crate::net::event_queue::EventQueue;
+use crate::net::event_queue::{EventQueue, SHARED};
 use crate::net::frame::{Content, FrameHead, FrameId, FramePool};
 use crate::net::settings::{ClassSchedule, QueueSettings, RoutingSettings};
 use crate::net::topology::PortId;
@@ -27,6 +27,7 @@ use port::Port;
 use resequencing::Resequencing;
 use route::Routes;
 use srd_baselines::units::Ps;
+use std::sync::Arc;
 
 /// What became of a frame at the end of a cable.
 pub enum Arrival {
@@ -98,6 +99,8 @@ pub struct Fabric<C> {
     deadlocks: Vec<Deadlock>,
     faults: Faults,
     topology: Topology,
+    /// Where several keep its nodes: who each one's keeper is, and who we are.
+    keepers: Option<(Arc<[u16]>, u16)>,
     seed: u64,
     /// Frames that found no way.
     pub unroutable: u64,
@@ -130,6 +133,7 @@ impl<C: Content> Fabric<C> {
             deadlocks: Vec::new(),
             faults: Faults::new(topology.cables.len()),
             topology: topology.clone(),
+            keepers: None,
             seed,
             unroutable: 0,
             hops: 0,
@@ -224,10 +228,31 @@ impl<C: Content> Fabric<C> {
         !self.needs_order() && self.pauses.is_none() && self.orders.is_none() && self.watcher.is_none()
     }
 
-    /// What of the run is told at its end, of ports of nodes that `of` picks.
-    pub(crate) fn part(self, of: impl Fn(NodeId) -> bool) -> FabricPart {
-        let from = |port: usize| self.ports[PortId(port as u32).other_end().0 as usize].to;
-        let kept: Vec<bool> = (0..self.ports.len()).map(|port| of(from(port))).collect();
+    /// Whether ports of a switch have nothing in common, so that each may have a keeper of its own.
+    pub fn ports_are_apart(&self) -> bool {
+        self.queued.is_empty() && self.ways.is_none()
+    }
+
+    /// From now on frames are given to the keepers of the nodes, of which we are `own`. Each port of a node that is [`SHARED`] is kept by
+    /// whoever keeps what it leads to.
+    pub(crate) fn keep(&mut self, keepers: &Arc<[u16]>, own: u16) {
+        self.keepers = Some((Arc::clone(keepers), own));
+    }
+
+    /// Who keeps a port.
+    fn keeper_of(&self, keepers: &[u16], port: PortId) -> u16 {
+        let node = |port: PortId| self.ports[port.0 as usize].to.0 as usize;
+        match keepers[node(port.other_end())] {
+            SHARED => keepers[node(port)],
+            keeper => keeper,
+        }
+    }
+
+    /// What of the run is told at its end, of our own ports.
+    pub(crate) fn part(self) -> FabricPart {
+        let (keepers, own) = self.keepers.clone().unwrap_or_default();
+        let is_own = |port: usize| self.keeper_of(&keepers, PortId(port as u32)) == own;
+        let kept: Vec<bool> = (0..self.ports.len()).map(is_own).collect();
         let mut queued: Vec<Option<QueuedPort>> = self.queued.into_iter().map(Some).collect();
         let ports = self.ports.into_iter().enumerate().filter(|&(number, _)| kept[number]);
         let ports = ports.map(|(number, port)| {
@@ -370,7 +395,32 @@ impl<C: Content> Fabric<C> {
         if port.watched || port.faulty {
             return self.send_with_care(now, id, frame, starts, leaves, frames, events);
         }
-        events.push(leaves + port.delay, Event::Arrive { port: id, frame });
+        self.depart(leaves, id, frame, frames, events);
+    }
+
+    /// A frame has left a port.
+    #[inline]
+    fn depart(
+        &self,
+        at: Ps,
+        id: PortId,
+        frame: FrameId,
+        frames: &mut FramePool<C>,
+        events: &mut EventQueue<Event>,
+    ) {
+        let port = &self.ports[id.0 as usize];
+        let (at, event) = (at + port.delay, Event::Arrive { port: id, frame });
+        if let Some((keepers, own)) = &self.keepers
+            && keepers[port.to.0 as usize] == SHARED
+        {
+            let head = frames.head(frame);
+            let next = self.routes.next(port.to.0 - self.hosts, head.dst, head.tuple_hash);
+            let keeper = next.map_or(*own, |next| self.keeper_of(keepers, next));
+            if keeper != *own {
+                return events.push_abroad(keeper, at, event);
+            }
+        }
+        events.push(at, event);
     }
 
     /// The rest of [`Fabric::send`] where somebody watches or something is wrong.
@@ -390,7 +440,7 @@ impl<C: Content> Fabric<C> {
             return self.lose(now, id, frame, Gone::Fault, frames);
         }
         self.show(now, id, frame, Sight::Leaves(starts), frames);
-        events.push(leaves + self.ports[id.0 as usize].delay, Event::Arrive { port: id, frame });
+        self.depart(leaves, id, frame, frames, events);
     }
 
     fn show(&mut self, now: Ps, id: PortId, frame: FrameId, sight: Sight, frames: &mut FramePool<C>) {

@@ -5,7 +5,7 @@
 
 use super::{FlowState, HostLosses, Kind, Process, Simulation};
 use crate::apps::Size;
-use crate::net::{Event, FabricPart, Parcel, PortId, Topology};
+use crate::net::{Event, FabricPart, Parcel, PortId, SHARED, Topology};
 use srd_baselines::units::Ps;
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl<T: Kind> Simulation<'_, T> {
     }
 
     /// Which of so many threads keeps each node: hosts in a row, so that each has about as much to do, and switches with most of
-    /// their neighbours.
+    /// their neighbours, or, between several, by their ports ([`SHARED`]).
     pub fn keepers(&self, topology: &Topology, threads: u16) -> Arc<[u16]> {
         let mut work = vec![WORK_OF_IDLE; topology.hosts as usize];
         for flow in &self.traffic.flows {
@@ -79,31 +79,46 @@ impl<T: Kind> Simulation<'_, T> {
             done += of_host;
         }
         keepers.resize(nodes, None);
+        let mut neighbours = vec![Vec::new(); nodes];
+        for cable in &topology.cables {
+            neighbours[cable.a.0 as usize].push(cable.b.0 as usize);
+            neighbours[cable.b.0 as usize].push(cable.a.0 as usize);
+        }
         // From the hosts upwards, a tier at a time.
         while keepers.contains(&None) {
-            let mut votes = vec![vec![0u32; threads as usize]; keepers.len()];
-            for cable in &topology.cables {
-                for (from, to) in [(cable.a, cable.b), (cable.b, cable.a)] {
-                    if let (Some(keeper), None) = (keepers[from.0 as usize], keepers[to.0 as usize]) {
-                        votes[to.0 as usize][keeper as usize] += 1;
-                    }
-                }
-            }
-            let mut reached = false;
-            for (node, votes) in votes.iter().enumerate() {
-                let most = votes.iter().copied().max().unwrap_or(0);
-                if most > 0 {
-                    // Those that are between all are dealt out.
-                    let best: Vec<u16> = (0..threads).filter(|&it| votes[it as usize] == most).collect();
-                    keepers[node] = Some(best[node % best.len()]);
-                    reached = true;
-                }
-            }
-            if !reached {
-                keepers.iter_mut().for_each(|keeper| *keeper = keeper.or(Some(0))); // no cable leads there
+            let chosen: Vec<Option<u16>> =
+                (0..nodes).map(|node| self.keeper(threads, node, &neighbours[node], &keepers)).collect();
+            let nobody = chosen.iter().all(Option::is_none);
+            for (keeper, chosen) in keepers.iter_mut().zip(chosen) {
+                *keeper = keeper.or(chosen).or(nobody.then_some(0)); // where no cable leads
             }
         }
         keepers.into_iter().flatten().collect()
+    }
+
+    /// Who keeps a node that nobody keeps yet, if any of its neighbours is kept. Those that lie between several are shared among them,
+    /// if they can be.
+    fn keeper(
+        &self,
+        threads: u16,
+        node: usize,
+        neighbours: &[usize],
+        keepers: &[Option<u16>],
+    ) -> Option<u16> {
+        if keepers[node].is_some() {
+            return None;
+        }
+        let mut votes = vec![0u32; threads as usize];
+        for keeper in neighbours.iter().filter_map(|&neighbour| keepers[neighbour]) {
+            votes.get_mut(keeper as usize).into_iter().for_each(|votes| *votes += 1);
+        }
+        let most = votes.iter().copied().max().filter(|&most| most > 0)?;
+        let all = votes.iter().sum::<u32>() as usize == neighbours.len();
+        if all && most as usize != neighbours.len() && self.fabric.ports_are_apart() {
+            return Some(SHARED);
+        }
+        let best: Vec<u16> = (0..threads).filter(|&it| votes[it as usize] == most).collect();
+        Some(best[node % best.len()])
     }
 
     /// From now on only what happens at the nodes of `own` happens here.
@@ -114,6 +129,7 @@ impl<T: Kind> Simulation<'_, T> {
         self.unfinished = flows.filter(|flow| is_own(flow.src.host)).count() as u32
             + programs.filter(|program| is_own(program.at.host)).count() as u32;
         self.is_part = true;
+        self.fabric.keep(keepers, own);
         self.events.keep(Arc::clone(keepers), own);
     }
 
@@ -174,7 +190,7 @@ impl<T: Kind> Simulation<'_, T> {
             keeper,
             processes: own.collect(),
             flows: self.flows,
-            fabric: self.fabric.part(|node| keepers[node.0 as usize] == keeper),
+            fabric: self.fabric.part(),
             host_losses: self.host_losses,
             events: self.events.taken,
             mistake: self.mistake,
