@@ -231,10 +231,15 @@ mod tests {
         });
     }
 
+    const LEAF_SPINE: &str = "kind = \"leaf-spine\"\nleaves = 8\nspines = 8\nhosts_per_leaf = 8";
+
     fn permutation(more: &str, sets: &[&str]) -> Scenario {
+        permutation_on(LEAF_SPINE, more, sets)
+    }
+
+    fn permutation_on(fabric: &str, more: &str, sets: &[&str]) -> Scenario {
         let text = format!(
-            "[fabric]\nkind = \"leaf-spine\"\nleaves = 8\nspines = 8\nhosts_per_leaf = 8\nhost_gbps = 100\nspine_gbps = 100\ncable_us = 1\n{more}\n\
-             [[workload]]\nkind = \"permutation\"\nsize = \"100KB\"\n"
+            "[fabric]\n{fabric}\nhost_gbps = 100\ncable_us = 1\n{more}\n[[workload]]\nkind = \"permutation\"\nsize = \"100KB\"\n"
         );
         let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
         Scenario::parse(&text, "threads.toml", Path::new(""), &sets).unwrap_or_else(|error| panic!("{error}"))
@@ -262,21 +267,23 @@ mod tests {
             "queues.ecn_at=leaving",
         ];
         let nscc = [marked, classes].concat();
-        let every = "[host]\nlatency_us = 0.5\njitter_us = 3\n[[workload]]\nkind = \"incast\"\nsenders = 20\nsize = \"50KB\"\nstart_us = 5";
+        let every = "[host]\nlatency_us = 0.5\njitter_us = 3\n[[workload]]\nkind = \"incast\"\nsenders = 9\nsize = \"50KB\"\nstart_us = 5";
         let limps = "[[fault]]\nkind = \"rate\"\nlink = \"leaf0-spine1\"\nat_us = 0\nshare = 0.2\n\
                      [[fault]]\nkind = \"loss\"\nlink = \"leaf1-spine1\"\nat_us = 0\nprobability = 0.01\n";
-        for (more, sets) in [
-            ("", &[][..]),
-            (every, &[]),
-            (limps, &[]),
-            ("", &["transport.kind=tcp"]),
-            ("", &["transport.kind=roce", "end_us=15"]),
-            ("", &nscc),
+        for (fabric, more, sets) in [
+            (LEAF_SPINE, "", &[][..]),
+            (LEAF_SPINE, every, &[]),
+            (LEAF_SPINE, limps, &[]),
+            (LEAF_SPINE, "", &["transport.kind=tcp"]),
+            (LEAF_SPINE, "", &["transport.kind=roce", "end_us=15"]),
+            (LEAF_SPINE, "", &nscc),
+            ("kind = \"fat-tree\"\nk = 6", "", &[]),
+            ("kind = \"one-switch\"\nhosts = 13", every, &[]),
         ] {
-            let scenario = permutation(more, sets);
+            let scenario = permutation_on(fabric, more, sets);
             let alone = crate::run::Outcome { cost: Default::default(), ..crate::run::run(&scenario) };
             for threads in [1, 2, 3, 7] {
-                assert_eq!(outcome(&scenario, threads), alone, "{threads} threads: {more} {sets:?}");
+                assert_eq!(outcome(&scenario, threads), alone, "{threads} threads: {fabric} {more} {sets:?}");
             }
         }
     }
