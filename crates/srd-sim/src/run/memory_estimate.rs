@@ -18,7 +18,7 @@ const PROGRAM: u64 = 5 << 20;
 /// A cable: two ports, topology, routes.
 const CABLE: u64 = 500;
 /// A pair of switches: an entry of the routing table.
-const SWITCH_PAIR: u64 = 2;
+const SWITCH_PAIR: u64 = 4;
 const HOST: u64 = 200;
 /// A process: its device, queues, tables.
 const PROCESS: u64 = 10 << 10;

@@ -374,3 +374,14 @@ fn every_port_has_its_name() {
     let up = port(&simulation, "leaf0->spine3");
     assert_eq!(simulation.fabric.port_name(up.other_end()), "spine3->leaf0");
 }
+
+/// 256 spines with a way to each of 257 leaves are more lists of ways than fit 16 bits.
+#[test]
+fn ways_of_large_fabrics_are_told_apart() {
+    let text = "[fabric]\nkind = \"leaf-spine\"\nleaves = 257\nspines = 256\nhosts_per_leaf = 1\n\
+                [[workload]]\nkind = \"flows\"\npairs = [\"0->256\", \"256->255\", \"100->0\", \"7->254\"]\nsize = \"500KB\"\n";
+    let scenario = scenario(text);
+    let ended = srd_sim::run::run(&scenario);
+    assert_eq!((ended.finished, ended.packets_dropped, ended.packets_lost), (4, 0, 0));
+    assert_eq!(ended.packet_hops, 4 * (ended.packets_new + ended.packets_rtx + ended.packets_bare));
+}

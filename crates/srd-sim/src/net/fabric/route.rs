@@ -14,7 +14,7 @@ pub(super) struct Routes {
     /// Of each host: its switch, and that switch's port to it.
     hosts: Vec<(u32, PortId)>,
     /// Of each pair of switches: number of a list.
-    table: Vec<u16>,
+    table: Vec<u32>,
     /// Where each list begins and how long it is.
     lists: Vec<(u32, u32)>,
     ports: Vec<PortId>,
@@ -53,7 +53,7 @@ impl Routes {
     }
 
     fn fill(&mut self, neighbours: &[Vec<(u32, PortId)>], usable: impl Fn(PortId) -> bool) {
-        let mut known: HashMap<Vec<PortId>, u16> = HashMap::new();
+        let mut known: HashMap<Vec<PortId>, u32> = HashMap::new();
         let mut distance = vec![u32::MAX; neighbours.len()];
         for destination in 0..self.switches {
             distance.fill(u32::MAX);
@@ -80,7 +80,7 @@ impl Routes {
                 let number = *known.entry(list).or_insert_with_key(|list| {
                     self.lists.push((self.ports.len() as u32, list.len() as u32));
                     self.ports.extend_from_slice(list);
-                    (self.lists.len() - 1) as u16
+                    (self.lists.len() - 1) as u32
                 });
                 self.table[(switch * self.switches + destination) as usize] = number;
             }
