@@ -24,7 +24,7 @@ compile() { # ARCH
   [[ -x $zig/cargo-zigbuild ]] || fail "no cargo-zigbuild in .venv/zig" "run: scripts/setup.sh packages"
   ! command -v rustup >/dev/null || rustup -q target add "$target"
   # bindgen is not used and BPF is no architecture's: nothing else asks for headers of the target.
-  PATH=$zig:$PATH cargo zigbuild --release --target "$target.$glibc" -p srd -p srd-verbs -p srd-libfabric -p srd-preload
+  PATH=$zig:$PATH cargo zigbuild --release --target "$target.$glibc" -p srd -p srd-verbs -p srd-libfabric -p srd-preload -p srd-sim-abi
   built=$(dirname "$(scripts/release_directory.sh)")/$target/release
   printf '#!/bin/sh\nexec %q -m ziglang cc -target %q "$@"\n' "$zig/python" "$arch-linux-gnu.$glibc" >"$work/$arch/cc"
   chmod +x "$work/$arch/cc"

@@ -10,7 +10,7 @@ command -v cargo >/dev/null || {
 }
 
 stage=target/srd
-cargo build --release -p srd -p srd-verbs -p srd-libfabric -p srd-preload
+cargo build --release -p srd -p srd-verbs -p srd-libfabric -p srd-preload -p srd-sim-abi
 # Wherever cargo builds, the stage stays here, where others look.
 scripts/stage.sh "$(scripts/release_directory.sh)" $stage
 echo "build: $stage/bin/srd, $(cd $stage/lib/srd/efa && echo lib*.so.1), $(cd $stage/lib/srd && echo fi*/lib*-fi.so sim/*.so)"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # stage.sh BUILT STAGE: lays out what users run, from what cargo has built in the directory BUILT: bin/srd; the software
 # EFA's libraries, under the names programs look for, in lib/srd/efa; the libfabric provider in lib/srd/fi, and under the
-# name efa in lib/srd/fi-efa; the clock of simulated processes in lib/srd/sim. CC is the linker's, for the software EFA.
+# name efa in lib/srd/fi-efa; the clock of simulated processes in lib/srd/sim,
+# and there the simulator under other simulators, with its header in include. CC is the linker's, for the software EFA.
 set -euo pipefail
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
 
@@ -19,6 +20,8 @@ stage_provider() {
 }
 mkdir -p "$stage/lib/srd/sim"
 install -m 755 "$built/libsrd_preload.so" "$stage/lib/srd/sim/libsrd-time.so"
+install -m 755 "$built/libsrd_sim_abi.so" "$stage/lib/srd/sim/libsrd-sim.so"
+install -D -m 644 crates/srd-sim-abi/include/srd_sim.h "$stage/include/srd_sim.h"
 # One library: under the second file name it calls itself efa.
 stage_provider "$built/libsrd_libfabric.so" "$stage/lib/srd/fi/libsrd-fi.so"
 stage_provider "$built/libsrd_libfabric.so" "$stage/lib/srd/fi-efa/libefa-fi.so"

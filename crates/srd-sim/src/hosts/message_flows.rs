@@ -2,6 +2,7 @@
 //! from its end, those say who send it (`flow_messaging`, `rank_flows`).
 
 use crate::hosts::flow_messaging::Messages;
+use crate::hosts::matched_messages::MatchedMessages;
 use crate::hosts::rank_seat::RankSeat;
 use srd_baselines::units::Ps;
 use std::collections::VecDeque;
@@ -49,6 +50,11 @@ pub trait Programs {
 
     /// Those of scripts.
     fn scripts(&self) -> Option<&Messages> {
+        None
+    }
+
+    /// Those of another simulator.
+    fn matched(&mut self) -> Option<&mut MatchedMessages> {
         None
     }
 

@@ -3,5 +3,5 @@
 pub mod htsim;
 mod scenario;
 
-pub use scenario::{Scenario, all_keys};
+pub use scenario::{MOST_PROCESSES, Scenario, all_keys};
 pub use srd_baselines::input::{InputError, read_text};

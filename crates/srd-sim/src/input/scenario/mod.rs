@@ -23,7 +23,7 @@ use srd_baselines::section::Section;
 use srd_baselines::units::Ps;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use workloads::MOST_PROCESSES;
+pub use workloads::MOST_PROCESSES;
 
 /// Keys of the top level.
 pub const KEYS: [&str; 15] = [

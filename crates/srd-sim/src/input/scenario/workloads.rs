@@ -105,7 +105,7 @@ pub(super) const KINDS: [(&str, &[&str]); 10] = [
 ];
 
 /// Most processes of a host: a device of SRD has one of 512 ports.
-pub(super) const MOST_PROCESSES: u64 = 512;
+pub const MOST_PROCESSES: u64 = 512;
 /// Most flows of a pair.
 const MOST_CONNECTIONS: u64 = 1024;
 /// Most rounds and repeats.
