@@ -85,6 +85,9 @@ check ".deb: a device, messages over libfabric's efa, the doctor" "
   srd run --efa -- ibv_devinfo | grep 'hca_id:.*rdmap'
   exchange srd run --efa -- fi_pingpong -p efa -e rdm
   srd doctor"
+check ".deb: the simulator as a library, and its header" "
+  python3 -c 'import ctypes; assert ctypes.CDLL(\"/usr/lib/srd/sim/libsrd-sim.so\").srd_sim_version() == 1'
+  grep '#define SRD_SIM_VERSION 1' /usr/include/srd_sim.h"
 check ".deb: the CDI file names what is there, and what srd env says" "
   check_cdi /etc/cdi/opensrd.json /usr"
 check ".deb: removed, nothing is left" "

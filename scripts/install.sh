@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install.sh PREFIX: copies what `make build` staged to PREFIX (bin/srd, lib/srd/…). DESTDIR is honoured for packagers.
+# install.sh PREFIX: copies what `make build` staged to PREFIX (bin/srd, lib/srd/…, include/srd_sim.h). DESTDIR is honoured for packagers.
 set -euo pipefail
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/.."
 
@@ -14,4 +14,5 @@ mkdir -p "$destination/bin" "$destination/lib"
 install -m 755 target/srd/bin/srd "$destination/bin/srd"
 # In place of the old files, not into them: programs may be running with those.
 cp -a --remove-destination target/srd/lib/srd "$destination/lib/"
+install -D -m 644 target/srd/include/srd_sim.h "$destination/include/srd_sim.h"
 echo "install: $destination/bin/srd, $(cd "$destination/lib" && echo srd/efa/lib*.so.1 srd/fi*/lib*-fi.so)"

@@ -1,8 +1,9 @@
 // astra-sim-srd: ASTRA-sim's workloads on a fabric of OpenSRD.
 //
-//   astra-sim-srd --fabric FILE --ranks N --workload PREFIX --system FILE --memory FILE [--set KEY=VALUE ...]
+//   astra-sim-srd --fabric FILE --ranks N --workload PREFIX --system FILE --memory FILE [--every M] [--set KEY=VALUE ...]
 //
-// PREFIX.RANK.et are Chakra's traces; system and memory are ASTRA-sim's own files; FILE is a fabric of OpenSRD's. Ends with 1 if any rank
+// PREFIX.RANK.et are Chakra's traces; system and memory are ASTRA-sim's own files; FILE is a fabric of OpenSRD's, on
+// which every M-th host has a rank (1). Ends with 1 if any rank
 // has not come to its end.
 #include "network.hh"
 
@@ -19,7 +20,7 @@
 #include <vector>
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> given{{"--comm-groups", "empty"}, {"--logging", "empty"}};
+  std::map<std::string, std::string> given{{"--comm-groups", "empty"}, {"--logging", "empty"}, {"--every", "1"}};
   std::vector<const char *> sets;
   for (int i = 1; i < argc; i += 2) {
     const std::string key = argv[i];
@@ -40,13 +41,14 @@ int main(int argc, char **argv) {
     }
   }
   const int ranks = std::atoi(given["--ranks"].c_str());
-  if (ranks < 1) {
-    std::fprintf(stderr, "--ranks %s: write a number from 1 on\n", given["--ranks"].c_str());
+  const int every = std::atoi(given["--every"].c_str());
+  if (ranks < 1 || every < 1) {
+    std::fprintf(stderr, "--ranks %s --every %s: write numbers from 1 on\n", given["--ranks"].c_str(), given["--every"].c_str());
     return 2;
   }
 
   AstraSim::LoggerFactory::init(given["--logging"]);
-  const srd_sim fabric = opensrd::open_fabric(given["--fabric"].c_str(), sets.data(), sets.size(), ranks);
+  const srd_sim fabric = opensrd::open_fabric(given["--fabric"].c_str(), sets.data(), sets.size(), ranks, every);
   Analytical::AnalyticalRemoteMemory memory(given["--memory"]);
   int unfinished = ranks;
   std::vector<std::unique_ptr<opensrd::Network>> networks;

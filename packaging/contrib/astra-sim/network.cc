@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
 #include <vector>
 
 namespace opensrd {
@@ -48,7 +47,7 @@ void check(int status, const char *what) {
   }
 }
 
-srd_sim open_fabric(const char *file, const char *const *sets, size_t set_count, uint32_t ranks) {
+srd_sim open_fabric(const char *file, const char *const *sets, size_t set_count, uint32_t ranks, uint32_t every) {
   if (srd_sim_version() != SRD_SIM_VERSION) {
     std::fprintf(stderr, "libsrd-sim.so has version %u of its interface, and this program is built for %d: build it again\n",
                  srd_sim_version(), SRD_SIM_VERSION);
@@ -56,8 +55,10 @@ srd_sim open_fabric(const char *file, const char *const *sets, size_t set_count,
   }
   srd_sim fabric = 0;
   check(srd_sim_open(file, sets, set_count, &fabric), "fabric");
-  std::vector<uint32_t> hosts(ranks);
-  std::iota(hosts.begin(), hosts.end(), 0u);
+  std::vector<uint32_t> hosts;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    hosts.push_back(rank * every);
+  }
   uint32_t number = 0;
   check(srd_sim_add_job(fabric, nullptr, hosts.data(), ranks, &number), "ranks");
   return fabric;

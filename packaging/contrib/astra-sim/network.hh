@@ -6,8 +6,8 @@
 
 namespace opensrd {
 
-// Opens the fabric and places the ranks: rank i on host i, as many as `ranks`. Ends the program with a message if that cannot be.
-srd_sim open_fabric(const char *file, const char *const *sets, size_t set_count, uint32_t ranks);
+// Opens the fabric and places the ranks: rank i on host i times `every`, as many as `ranks`. Ends the program with a message if that cannot be.
+srd_sim open_fabric(const char *file, const char *const *sets, size_t set_count, uint32_t ranks, uint32_t every);
 
 // Ends the program with the library's message unless the status is SRD_SIM_OK.
 void check(int status, const char *what);

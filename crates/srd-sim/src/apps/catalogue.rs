@@ -10,7 +10,8 @@ use crate::apps::benchmarks::osu::Osu;
 use crate::apps::benchmarks::rotate::{Pairs, Rotate};
 use crate::apps::measure::{Summary, spans};
 use crate::apps::script::Script;
-use srd_wire::Time;
+use crate::apps::training::{StepTimes, Training};
+use srd_wire::{Nanos, Time};
 
 /// A known program.
 #[derive(Clone, PartialEq, Debug)]
@@ -31,6 +32,8 @@ pub enum Kind {
     Imb(Imb),
     /// Clients of a parallel file system.
     FileServers(FileServers),
+    /// Steps of training.
+    Training(Training),
     /// Scripts by rank from elsewhere.
     Scripts(Vec<Script>),
 }
@@ -92,6 +95,7 @@ impl Kind {
             Kind::Hpl(hpl) => hpl.ranks(),
             Kind::Imb(imb) => imb.ranks,
             Kind::FileServers(files) => files.servers + files.clients,
+            Kind::Training(training) => training.ranks(),
             Kind::Scripts(scripts) => scripts.len() as u32,
         }
     }
@@ -110,6 +114,7 @@ impl Kind {
             Kind::Hpl(hpl) => hpl.scripts(),
             Kind::Imb(imb) => imb.scripts(),
             Kind::FileServers(files) => files.scripts(),
+            Kind::Training(training) => training.scripts(),
             Kind::Scripts(scripts) => scripts.clone(),
         };
         scripts.into_iter().map(|script| Member { script, forever: false }).collect()
@@ -134,6 +139,8 @@ impl Kind {
             }
             Kind::Imb(_) => 20 + 3 * rounds,
             Kind::FileServers(files) => 10 + 4 * u64::from(files.stripes),
+            // An operation takes three times the memory of a step, with what waits for it.
+            Kind::Training(training) => 3 * training.ops(),
             Kind::Scripts(_) => 0,
         };
         ranks.saturating_mul(each)
@@ -189,6 +196,18 @@ impl Kind {
             ],
             Kind::Imb(imb) => vec![Figure::of("time of a message or exchange", "us", imb.times(marks))],
             Kind::FileServers(files) => vec![Figure::of("rate of a client", "MB/s", files.rates(marks))],
+            Kind::Training(training) => match training.times(marks) {
+                None => vec![],
+                Some(StepTimes { step, alone }) => {
+                    let us = |span: Nanos| span.as_f64() / 1e3;
+                    let open = 1.0 - alone.as_f64() / step.as_f64().max(1.0);
+                    vec![
+                        Figure::of("time of a step", "us", [us(step)]),
+                        Figure::of("time of a step without the network", "us", [us(alone)]),
+                        Figure::of("communication that is not hidden", "of a step", [open]),
+                    ]
+                }
+            },
             Kind::Scripts(_) => vec![Figure::of("time of a rank", "us", all_us())],
         };
         figures.into_iter().flatten().collect()

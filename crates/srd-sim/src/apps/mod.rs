@@ -4,7 +4,7 @@
 //! works through a script of sends, receives and waits, or through a graph of operations. `script` says what a step is, `graph`
 //! what an operation is, `rank` works through either, over whatever carries its messages (`messaging`). Scripts are written by
 //! `writer`, with the collective operations of `collective` and `rooted`, for known programs ([`benchmarks`]) or from traces ([`goal`], [`calls`]);
-//! [`catalogue`] names them all.
+//! graphs for steps of [`training`]; [`catalogue`] names them all.
 //!
 //! Where real programs run, `jobs` says whose a rank is.
 //!
@@ -26,6 +26,7 @@ mod rooted;
 mod script;
 #[cfg(test)]
 mod tests;
+pub mod training;
 pub mod workload;
 mod writer;
 

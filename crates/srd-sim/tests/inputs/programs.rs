@@ -31,6 +31,14 @@ fn every_kind_is_read() {
         ("kind = \"hpl\"\norder = 1000\ngflops = 10\nrows = 2\ncolumns = 3", 6),
         ("kind = \"imb\"\nbenchmark = \"exchange\"\nsize = 0", 16),
         ("kind = \"file-servers\"\nservers = 2\nhosts = 8", 8),
+        (
+            "kind = \"training\"\nmodel = \"llama3-70b\"\nlayers = 4\ngflops = 4e5\ntensor = 2\npipeline = 2",
+            16,
+        ),
+        (
+            "kind = \"training\"\nmodel = \"deepseek-v3\"\nlayers = 4\ngflops = 4e5\nexpert = 8\nskew = 0.5",
+            16,
+        ),
     ] {
         let scenario = program(keys).unwrap_or_else(|error| panic!("{keys}: {error}"));
         let traffic = &scenario.traffic;
@@ -99,6 +107,27 @@ fn faults_of_programs_are_told() {
         ("kind = \"hpl\"\norder = 60000000\ngflops = 1\nblock = 1", "too much memory"),
         ("kind = \"file-servers\"\nservers = 16", "leave none of 16 processes for clients"),
         ("kind = \"file-servers\"\nservers = 2\nstripes = 3", "3 are too many: there are 2 servers"),
+        ("kind = \"training\"\ngflops = 1", "`model` is missing"),
+        ("kind = \"training\"\nmodel = \"llama3-8b\"", "`gflops` is missing"),
+        (
+            "kind = \"training\"\nmodel = \"llama3-8b\"\ngflops = 1\ntensor = 3",
+            "16 processes are no multiple",
+        ),
+        ("kind = \"training\"\nmodel = \"llama3-8b\"\ngflops = 1\ntokens = 10_000_000", "so write fewer"),
+        (
+            "kind = \"training\"\nmodel = \"llama3-8b\"\ngflops = 1\nlayers = 33",
+            "a whole number from 1 to 32",
+        ),
+        (
+            "kind = \"training\"\nmodel = \"llama3-8b\"\ngflops = 1\nlayers = 3\npipeline = 2",
+            "2 ranks cannot share 3 layers",
+        ),
+        ("kind = \"training\"\nmodel = \"llama3-8b\"\ngflops = 1\nexpert = 2", "llama3-8b has no experts"),
+        (
+            "kind = \"training\"\nmodel = \"mixtral-8x7b\"\ngflops = 1\nexpert = 16",
+            "16 ranks cannot share 8 experts",
+        ),
+        ("kind = \"training\"\nmodel = \"mixtral-8x7b\"\ngflops = 1\nskew = 1", "goes with `expert`"),
         ("kind = \"rotate-latency\"\nhosts = 1", "pairs need two processes"),
         ("kind = \"goal\"\nfile = \"nothing.goal\"", "nothing.goal: there is no such file"),
     ] {

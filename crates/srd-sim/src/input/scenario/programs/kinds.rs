@@ -18,7 +18,7 @@ use srd_baselines::section::Section;
 use srd_wire::Nanos;
 
 /// Kinds of program, each with the keys of its own.
-pub(super) const KINDS: [(&str, &[&str]); 13] = [
+pub(super) const KINDS: [(&str, &[&str]); 14] = [
     ("barrier", &["times", "warmup"]),
     ("all-reduce", &["size", "algorithm", "times", "warmup"]),
     ("all-to-all", &["size", "algorithm", "at_once", "times", "warmup"]),
@@ -30,6 +30,23 @@ pub(super) const KINDS: [(&str, &[&str]); 13] = [
     ("hpl", &["rows", "columns", "order", "block", "panels", "broadcast", "gflops"]),
     ("imb", &["benchmark", "size", "iterations", "warmup"]),
     ("file-servers", &["servers", "operation", "size", "blocks", "stripes", "window"]),
+    (
+        "training",
+        &[
+            "model",
+            "layers",
+            "tensor",
+            "pipeline",
+            "expert",
+            "microbatches",
+            "tokens",
+            "gflops",
+            "bucket",
+            "reduce",
+            "skew",
+            "steps",
+        ],
+    ),
     ("goal", &["file"]),
     ("calls", &["file", "copies"]),
 ];
@@ -47,10 +64,12 @@ pub(super) struct Room {
     pub per_host: u32,
     /// Bandwidth-delay product, a unit of bytes.
     pub bdp: u64,
+    /// Of the run.
+    pub seed: u64,
 }
 
 impl Room {
-    fn ranks(&self) -> u32 {
+    pub fn ranks(&self) -> u32 {
         self.hosts * self.per_host
     }
 
@@ -73,6 +92,7 @@ impl Room {
             "hpl" => self.hpl(section)?,
             "imb" => self.imb(section)?,
             "file-servers" => self.file_servers(section)?,
+            "training" => super::training::read(self, section)?,
             "calls" => self.calls(context, section)?,
             _ => goal(context, section)?,
         })
@@ -287,7 +307,7 @@ impl Room {
 }
 
 /// A count from 1 on.
-fn times(section: &Section<'_>, key: &str, usual: u32) -> Result<u32, InputError> {
+pub(super) fn times(section: &Section<'_>, key: &str, usual: u32) -> Result<u32, InputError> {
     Ok(section.whole(key, 1..=MOST_TIMES)?.map_or(usual, |times| times as u32))
 }
 
@@ -296,7 +316,7 @@ fn whole(section: &Section<'_>, key: &str, usual: u32) -> Result<u32, InputError
     Ok(section.whole(key, 0..=MOST_TIMES)?.map_or(usual, |times| times as u32))
 }
 
-fn gflops(section: &Section<'_>) -> Result<f64, InputError> {
+pub(super) fn gflops(section: &Section<'_>) -> Result<f64, InputError> {
     let gflops = section.number("gflops", 1e-3..=MOST_GFLOPS)?;
     section.needed("gflops", gflops, "1.5")
 }

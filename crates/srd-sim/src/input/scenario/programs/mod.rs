@@ -1,6 +1,7 @@
 //! `[[program]]`: programs of processes that talk as MPI's do, and where their processes run.
 
 mod kinds;
+mod training;
 
 use super::Context;
 use super::workloads::{self, MOST_PROCESSES};
@@ -55,7 +56,7 @@ pub(super) fn read(
             let message = format!("{places} processes: at most {MOST_RANKS} in a program");
             return Err(section.error_at("per_host", message));
         }
-        let room = Room { hosts: hosts.len() as u32, per_host, bdp };
+        let room = Room { hosts: hosts.len() as u32, per_host, bdp, seed };
         let kind = room.kind(context, &section, word)?;
         let ranks = kind.ranks();
         if u64::from(ranks) > places {
