@@ -3,6 +3,19 @@
 pub use srd_baselines::frame::{Content, DataPacket, ETHERNET_HEADER, FrameHead};
 use srd_baselines::units::Ps;
 
+/// Bits of the hash that say by which port a card sends a frame: those of its source port.
+const LANE: u32 = 0xFF;
+
+/// The hash with the source port in it, for cards of several ports.
+pub(crate) fn with_lane(tuple_hash: u32, source_port: u16) -> u32 {
+    tuple_hash & !LANE | source_port as u32 & LANE
+}
+
+/// What [`with_lane`] has put in.
+pub(crate) fn lane_of(tuple_hash: u32) -> u32 {
+    tuple_hash & LANE
+}
+
 /// Name of a frame in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameId(pub u32);

@@ -18,9 +18,13 @@ pub(crate) use fabric::FabricPart;
 pub(crate) use fabric::{Arrival, Deadlock};
 pub use fabric::{Fabric, Gone, PortCounters, Sight, Watcher};
 pub use frame::{Content, ETHERNET_HEADER, FrameHead, FramePool};
-pub(crate) use frame::{DataPacket, FrameId, Parcel};
+pub(crate) use frame::{DataPacket, FrameId, Parcel, with_lane};
 pub(crate) use rng::mix;
 pub use settings::{ClassSchedule, Direction, Ecn, FaultKind, SharedBuffer};
 pub(crate) use settings::{Fault, PauseSettings, QueueSettings, RoutingMode, RoutingSettings};
 pub(crate) use topology::NamedCable;
-pub use topology::{Cable, Clos, LeafSpine, NodeId, OneSwitch, PacketSizes, PortId, Switch, Tier, Topology};
+pub(crate) use topology::distance::distances;
+pub use topology::{
+    Cable, Clos, Dragonfly, LeafSpine, NodeId, OneSwitch, PacketSizes, PortId, Rails, Role, Switch, Tier,
+    Topology, in_planes,
+};

@@ -79,7 +79,12 @@ pub struct RoutingSettings {
 impl RoutingSettings {
     /// Whether packets of a flow may overtake each other, because a switch chooses a way for each of them.
     pub fn reorders(&self) -> bool {
-        self.mode == RoutingMode::Adaptive && self.strict_order.is_none()
+        matches!(self.mode, RoutingMode::Adaptive | RoutingMode::Ugal) && self.strict_order.is_none()
+    }
+
+    /// Whether packets take other ways than the shortest.
+    pub(crate) fn makes_detours(&self) -> bool {
+        matches!(self.mode, RoutingMode::Valiant | RoutingMode::Ugal)
     }
 }
 
@@ -100,6 +105,12 @@ pub enum RoutingMode {
     Static,
     /// The shortest queue, for each packet.
     Adaptive,
+    /// On a dragonfly: a hash of addresses and ports, by which half of them go the shortest way, and the others over a router of
+    /// another group (Valiant, 1982; Kim and others, 2008).
+    Valiant,
+    /// On a dragonfly: the same for each packet, where the first router has more before it on the shortest way than twice what it
+    /// has on the detour (UGAL; Singh, 2005; Kim and others, 2008).
+    Ugal,
     /// The shortest queue, for each burst of a flow (LetFlow; Vanini and others, 2017).
     Flowlet {
         /// Pause of a flow after which it may take another way.

@@ -119,7 +119,7 @@ impl Alone<'_> {
         let cost = self.costs[flow.transport as usize];
         let transport = &settings.transports[flow.transport as usize];
         let first = cost.bytes(bytes.min(cost.payload));
-        let key = (flow.transport, topology.leaf_of(src), topology.leaf_of(dst), first);
+        let key = (flow.transport, topology.rack_of(src), topology.rack_of(dst), first);
         if !self.distances.contains_key(&key) && self.distances.len() >= self.room {
             return None;
         }

@@ -1,18 +1,18 @@
 //! What a transport could do at best: every byte, headers included, through the busiest cable at line rate, with traffic
-//! spread evenly over all shortest paths.
+//! spread evenly over all shortest paths. Where switches make detours, only the hosts' own cables count.
 
 use crate::apps::{Flow, Size, Start, Traffic};
-use crate::net::{PortId, Topology};
+use crate::net::{PortId, Topology, distances};
 pub use srd_baselines::transport::WireCost;
 use srd_baselines::units::Ps;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 /// Shortest ways between switches.
 struct Ways {
-    /// Of each switch: its neighbours and the ports to them.
-    neighbours: Vec<Vec<(u32, PortId)>>,
+    /// Of each switch: its neighbours, the ports to them, and how far they are.
+    neighbours: Vec<Vec<(u32, PortId, u32)>>,
     /// By destination: distances of all switches.
-    distances: HashMap<u32, Vec<u32>>,
+    distances: HashMap<u32, Vec<Option<u32>>>,
 }
 
 impl Ways {
@@ -23,28 +23,20 @@ impl Ways {
             if let (Some(a), Some(b)) =
                 (ends.a.0.checked_sub(topology.hosts), ends.b.0.checked_sub(topology.hosts))
             {
-                neighbours[a as usize].push((b, PortId::at_a(cable)));
-                neighbours[b as usize].push((a, PortId::at_b(cable)));
+                let length = topology.length(ends);
+                neighbours[a as usize].push((b, PortId::at_a(cable), length));
+                neighbours[b as usize].push((a, PortId::at_b(cable), length));
             }
         }
         Ways { neighbours, distances: HashMap::new() }
     }
 
-    fn distances(&mut self, to: u32) -> &[u32] {
+    fn distances(&mut self, to: u32) -> &[Option<u32>] {
         let neighbours = &self.neighbours;
         self.distances.entry(to).or_insert_with(|| {
-            let mut distance = vec![u32::MAX; neighbours.len()];
-            distance[to as usize] = 0;
-            let mut queue = VecDeque::from([to]);
-            while let Some(switch) = queue.pop_front() {
-                for &(next, _) in &neighbours[switch as usize] {
-                    if distance[next as usize] == u32::MAX {
-                        distance[next as usize] = distance[switch as usize] + 1;
-                        queue.push_back(next);
-                    }
-                }
-            }
-            distance
+            let next_to =
+                |switch: u32| neighbours[switch as usize].iter().map(|&(next, _, length)| (next, length));
+            distances(neighbours.len(), to, next_to).0
         })
     }
 
@@ -56,10 +48,12 @@ impl Ways {
             let mut next_wave = BTreeMap::new();
             for (switch, bytes) in wave {
                 let here = distance[switch as usize];
-                let closer = |&&(next, _): &&(u32, PortId)| distance[next as usize].saturating_add(1) == here;
+                let closer = |&&(next, _, length): &&(u32, PortId, u32)| {
+                    here.is_some() && distance[next as usize].map(|there| there + length) == here
+                };
                 let ways = self.neighbours[switch as usize].iter().filter(closer);
                 let share = bytes / ways.clone().count().max(1) as f64;
-                for &(next, port) in ways {
+                for &(next, port, _) in ways {
                     loads[port.0 as usize] += share;
                     *next_wave.entry(next).or_insert(0.0) += share;
                 }
@@ -78,6 +72,7 @@ pub fn completion_time(
     topology: &Topology,
     traffic: &Traffic,
     costs: &[WireCost],
+    makes_detours: bool,
     round_trip: Ps,
 ) -> Option<Ps> {
     let mut groups: BTreeMap<(bool, u64), Vec<&Flow>> = BTreeMap::new();
@@ -91,7 +86,7 @@ pub fn completion_time(
     if groups.len() > 1 && groups.values().any(|flows| flows.len() == 1) {
         return None;
     }
-    let mut ways = Ways::new(topology);
+    let mut ways = (!makes_detours).then(|| Ways::new(topology));
     let mut access = vec![(0, PortId(0), PortId(0)); topology.hosts as usize];
     for (cable, ends) in topology.cables.iter().enumerate() {
         let (a, b) = (PortId::at_a(cable as u32), PortId::at_b(cable as u32));
@@ -103,7 +98,7 @@ pub fn completion_time(
     }
     groups
         .into_values()
-        .filter_map(|flows| group_time(topology, &flows, costs, &mut ways, &access))
+        .filter_map(|flows| group_time(topology, &flows, costs, ways.as_mut(), &access))
         .max()
         .map(|busiest| {
             // The first packet's own time on the busiest cable is part of the round trip too.
@@ -116,7 +111,7 @@ fn group_time(
     topology: &Topology,
     flows: &[&Flow],
     costs: &[WireCost],
-    ways: &mut Ways,
+    mut ways: Option<&mut Ways>,
     access: &[(u32, PortId, PortId)],
 ) -> Option<Ps> {
     let mut loads = vec![0.0; 2 * topology.cables.len()];
@@ -138,7 +133,9 @@ fn group_time(
         }
     }
     for ((from, to), bytes) in between {
-        ways.load(from, to, bytes, &mut loads);
+        if let Some(ways) = &mut ways {
+            ways.load(from, to, bytes, &mut loads);
+        }
     }
     let time = |(port, bytes): (usize, &f64)| {
         let rate = topology.cables[port / 2].rate;

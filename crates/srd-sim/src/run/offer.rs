@@ -26,7 +26,13 @@ impl Offer {
         let host = settings.hosts.latency + settings.hosts.per_packet;
         let base_rtt = topology.longest_base_rtt(sizes) + Ps(2 * host.0);
         let costs = costs(settings);
-        let ideal = lower_bound::completion_time(topology, traffic, &costs, base_rtt);
+        let ideal = lower_bound::completion_time(
+            topology,
+            traffic,
+            &costs,
+            settings.routing.makes_detours(),
+            base_rtt,
+        );
         Offer { base_rtt, ideal, cost: costs[0] }
     }
 }

@@ -1,7 +1,9 @@
-//! What switches may do beside queueing and ECMP: pausing each other, choosing ways, keeping order.
+//! What switches may do beside queueing and ECMP: pausing each other, choosing ways, keeping order; and shapes of fabrics whose
+//! ways are not all through spines.
 
 mod pause;
 mod routing;
+mod shapes;
 
 use srd_sim::hosts::AnyHost;
 use srd_sim::input::Scenario;

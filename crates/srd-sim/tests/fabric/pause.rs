@@ -2,7 +2,7 @@
 
 use crate::{begun, counters, done, gbps, outcome, paused, port, refusal, scenario, took};
 use srd_sim::input::Scenario;
-use srd_sim::net::{Cable, NodeId, PortId, Switch, Topology};
+use srd_sim::net::{Cable, NodeId, PortId, Role, Switch, Topology};
 use srd_sim::units::Ps;
 use srd_wire::BitRate;
 
@@ -197,7 +197,9 @@ fn ring(switches: u32, queues: &str) -> Scenario {
     let around = (0..switches).map(|n| cable(hosts + n, hosts + (n + 1) % switches));
     scenario.topology = Topology {
         hosts,
-        switches: (0..switches).map(|n| Switch { name: format!("s{n}"), latency: Ps::ZERO }).collect(),
+        switches: (0..switches)
+            .map(|n| Switch { name: format!("s{n}"), latency: Ps::ZERO, role: Role::Switch })
+            .collect(),
         cables: up.chain(around).collect(),
     };
     scenario.topology.check().unwrap();

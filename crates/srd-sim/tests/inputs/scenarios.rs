@@ -173,7 +173,7 @@ fn whatever_is_wrong_is_told_with_its_line_and_what_to_write() {
         (SMALL.replace("leaves = 2", "leaves = 2000000"), "at most 1048576"),
         (
             SMALL.replace("leaf-spine", "leaf-spline"),
-            "write one of \"one-switch\", \"leaf-spine\", \"clos\", \"fat-tree\" or \"topo\"",
+            "write one of \"one-switch\", \"leaf-spine\", \"clos\", \"fat-tree\", \"rails\", \"dragonfly\" or \"topo\"",
         ),
         (
             SMALL.replace("[fabric]", "[fabrics]"),

@@ -1,7 +1,7 @@
 //! Builders, checks, names of cables, distances.
 
 use proptest::prelude::*;
-use srd_sim::net::{Cable, Clos, LeafSpine, NodeId, OneSwitch, PacketSizes, Switch, Tier, Topology};
+use srd_sim::net::{Cable, Clos, LeafSpine, NodeId, OneSwitch, PacketSizes, Role, Switch, Tier, Topology};
 use srd_sim::units::Ps;
 use srd_wire::BitRate;
 
@@ -195,7 +195,7 @@ proptest! {
             delay: Ps::from_micros(micros),
             queue_bytes: [None; 2],
         };
-        let named = |n: u32| Switch { name: format!("s{n}"), latency: Ps::from_micros(latencies[n as usize]) };
+        let named = |n: u32| Switch { name: format!("s{n}"), latency: Ps::from_micros(latencies[n as usize]), role: Role::Switch };
         let to_hosts = hosts.iter().enumerate().map(|(host, &(switch, delay))| cable(host as u32, n + switch % switches, delay));
         // A path through all of them, and what else there may be.
         let path = (1..switches).map(|s| cable(n + s - 1, n + s, 1));
@@ -229,7 +229,8 @@ fn switches_may_be_joined_in_any_shape() {
         delay: Ps::from_micros(1),
         queue_bytes: [None; 2],
     };
-    topology.switches = (0..4).map(|n| Switch { name: format!("ring{n}"), latency: Ps::ZERO }).collect();
+    topology.switches =
+        (0..4).map(|n| Switch { name: format!("ring{n}"), latency: Ps::ZERO, role: Role::Switch }).collect();
     topology.cables =
         (0..4).map(|n| cable(4 + n, 4 + (n + 1) % 4)).chain((0..4).map(|n| cable(3 - n, 7 - n))).collect();
     topology.check().unwrap();

@@ -29,7 +29,7 @@ impl RackPairs {
             return Err("each host needs at least one process".to_string());
         }
         let mut racks: std::collections::BTreeMap<u32, Vec<u32>> = Default::default();
-        (0..topology.hosts).for_each(|host| racks.entry(topology.leaf_of(host)).or_default().push(host));
+        (0..topology.hosts).for_each(|host| racks.entry(topology.rack_of(host)).or_default().push(host));
         let racks: Vec<Vec<u32>> = racks.into_values().collect();
         let (from, to) = (self.rack(&racks, self.from_leaf)?, self.rack(&racks, self.to_leaf)?);
         plan.expect(from.len() as u64 * self.processes as u64, [])?;

@@ -1,7 +1,9 @@
 //! `[[fault]]`: what goes wrong with cables, and when.
 
+use super::Context;
+use crate::net::rng::source;
 use crate::net::{Direction, Fault, FaultKind, NamedCable, Topology};
-use srd_baselines::document::Document;
+use rand::Rng;
 use srd_baselines::input::InputError;
 use srd_baselines::section::Section;
 use srd_baselines::units::Ps;
@@ -13,8 +15,9 @@ macro_rules! keys {
 }
 
 /// Kinds of fault, each with the keys of its section.
-pub(super) const KINDS: [(&str, &[&str]); 7] = [
+pub(super) const KINDS: [(&str, &[&str]); 8] = [
     ("down", keys!("noticed_after_us")),
+    ("flaps", &["kind", "at_us", "link", "links", "direction", "per_day", "mean_us", "noticed_after_us"]),
     ("black-hole", keys!()),
     ("rate", keys!("share")),
     ("delay", keys!("extra_us")),
@@ -29,16 +32,35 @@ const DEFAULT_NOTICED: Ps = Ps::from_micros(10_000);
 /// Most times that a fault comes again.
 const MOST_TIMES: u64 = 100_000;
 
+/// A day.
+const DAY: Ps = Ps::from_micros(86_400_000_000);
+
 /// Reads all `[[fault]]`. None may lie beyond the end of the run.
-pub(super) fn read(document: &Document, topology: &Topology, end: Ps) -> Result<Vec<Fault>, InputError> {
+pub(super) fn read(
+    context: &mut Context<'_>,
+    topology: &Topology,
+    seed: u64,
+    end: Ps,
+) -> Result<Vec<Fault>, InputError> {
+    let document = context.document;
     let kinds: Vec<(&str, usize)> = KINDS.iter().enumerate().map(|(n, (kind, _))| (*kind, n)).collect();
     let mut faults = Vec::new();
-    for section in Section::all(document, "fault")? {
+    for (number, section) in (0..).zip(Section::all(document, "fault")?) {
         let kind = section.needed("kind", section.word("kind", &kinds)?, "\"black-hole\"")?;
         let (word, keys) = KINDS[kind];
         let section = section.called(word).only(keys)?;
         let what = kind_of(&section, word)?;
         let cables = cables(&section, topology)?;
+        if word == "flaps" {
+            let flaps = flaps(&section, &cables, what, seed ^ number << 32, end)?;
+            if flaps.is_empty() {
+                context.notes.push(format!(
+                    "none of these cables flaps in this run ([[fault]] {number}): a larger `end_us` or `per_day`, or another seed, has some"
+                ));
+            }
+            faults.extend(flaps);
+            continue;
+        }
         for (at, until) in spans(&section, word, end)? {
             for (direction, cables) in &cables {
                 let fault = |at, kind| Fault { at, cables: cables.clone(), direction: *direction, kind };
@@ -56,7 +78,7 @@ fn kind_of(section: &Section<'_>, word: &str) -> Result<FaultKind, InputError> {
         section.needed("probability", probability, "0.001")
     };
     Ok(match word {
-        "down" => {
+        "down" | "flaps" => {
             FaultKind::Down { noticed_after: section.micros("noticed_after_us")?.unwrap_or(DEFAULT_NOTICED) }
         }
         "black-hole" => FaultKind::BlackHole,
@@ -69,6 +91,45 @@ fn kind_of(section: &Section<'_>, word: &str) -> Result<FaultKind, InputError> {
         "corruption" => FaultKind::Corruption(probability()?),
         _ => FaultKind::Heal,
     })
+}
+
+/// Each of the cables goes down at random moments, so often a day, and comes back: spans between and of flaps are exponential.
+fn flaps(
+    section: &Section<'_>,
+    cables: &[(Direction, Vec<u32>)],
+    what: FaultKind,
+    seed: u64,
+    end: Ps,
+) -> Result<Vec<Fault>, InputError> {
+    let per_day = section.needed("per_day", section.number("per_day", 1e-6..=1e9)?, "1")?;
+    let mean = section.needed("mean_us", section.some_micros("mean_us")?, "1e6")?;
+    let from = section.micros("at_us")?.unwrap_or(Ps::ZERO);
+    if end == Ps::NEVER {
+        return Err(section.error("`end_us` is missing: write until when cables flap"));
+    }
+    let mut flaps = Vec::new();
+    for (direction, cables) in cables {
+        for &cable in cables {
+            let mut draws = source(seed ^ 0xF1A9, cable, 0);
+            let mut span = |mean: f64| Ps((-(1.0 - draws.random::<f64>()).ln() * mean).round() as u64);
+            let mut at = from + span(DAY.0 as f64 / per_day);
+            while at < end {
+                let fault = |at, kind| Fault { at, cables: vec![cable], direction: *direction, kind };
+                let over = at + span(mean.0 as f64);
+                flaps.push(fault(at, what));
+                if over < end {
+                    flaps.push(fault(over, FaultKind::Heal));
+                }
+                if flaps.len() as u64 > 2 * MOST_TIMES {
+                    let message =
+                        format!("makes more than {MOST_TIMES} flaps until the end of the run: write less");
+                    return Err(section.error_at("per_day", message));
+                }
+                at = over + span(DAY.0 as f64 / per_day);
+            }
+        }
+    }
+    Ok(flaps)
 }
 
 /// When the fault comes, and when it goes if it does.

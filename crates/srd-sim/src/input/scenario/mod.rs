@@ -159,7 +159,7 @@ impl Scenario {
         let sizes = crate::net::PacketSizes::of(mtu, frame_overhead);
         let bdp = transport::bdp(&wires, &topology, sizes);
         let queues = queues::read(&document, bdp, sizes.data)?;
-        let routing = routing::read(&document, bdp, topology.longest_base_rtt(sizes))?;
+        let routing = routing::read(&document, &topology, bdp, topology.longest_base_rtt(sizes))?;
         let transports = transport::read(&document, wires, &topology, sizes, &queues, &routing, bdp)?;
         context.notes.extend(idle_queues(&queues, &transports));
         let workloads::Load { mut traffic, mut faults } = match programs.is_some() && !root.has("workload") {
@@ -170,7 +170,7 @@ impl Scenario {
         programs::read(&mut context, &topology, &transports, bdp, seed, &mut traffic)?;
         check_times(&root, &traffic, given_end, end)?;
         check_processes(&root, &traffic)?;
-        faults.extend(faults::read(&document, &topology, end)?);
+        faults.extend(faults::read(&mut context, &topology, seed, end)?);
         faults.sort_by_key(|fault| fault.at);
         let over_srd_messaging = over_srd_messaging(&document, &transports, &traffic)?;
         let settings = Settings {

@@ -1,6 +1,6 @@
 //! `[routing]`: how switches choose among several ways of equal length.
 
-use crate::net::{RoutingMode, RoutingSettings};
+use crate::net::{Role, RoutingMode, RoutingSettings, Topology};
 use srd_baselines::document::Document;
 use srd_baselines::input::InputError;
 use srd_baselines::quantity::Bytes;
@@ -21,16 +21,31 @@ const USUAL_REROUTE_QUEUE: Bytes = Bytes::Bdp(0.25);
 const USUAL_PATIENCE: u64 = 4;
 
 /// Reads `[routing]`.
-pub(super) fn read(document: &Document, bdp: u64, base_rtt: Ps) -> Result<RoutingSettings, InputError> {
+pub(super) fn read(
+    document: &Document,
+    topology: &Topology,
+    bdp: u64,
+    base_rtt: Ps,
+) -> Result<RoutingSettings, InputError> {
     let section = Section::of(document, "routing")?.only(&KEYS)?;
-    let words = ["ecmp", "lag", "static", "adaptive", "flowlet", "reroute"].map(|word| (word, word));
+    let words = ["ecmp", "lag", "static", "adaptive", "flowlet", "reroute", "valiant", "ugal"]
+        .map(|word| (word, word));
     let word = section.word("mode", &words)?.unwrap_or("ecmp");
     for (key, mode) in [("flowlet_us", "flowlet"), ("reroute_us", "reroute"), ("reroute_queue", "reroute")] {
         if section.has(key) && word != mode {
             return Err(section.error_at(key, format!("only together with `mode = \"{mode}\"`")));
         }
     }
+    let has_groups = topology.switches.iter().any(|switch| matches!(switch.role, Role::Router { .. }));
+    if ["valiant", "ugal"].contains(&word) && !has_groups {
+        let message = format!(
+            "{word} makes detours over other groups, and this fabric has none: only with `kind = \"dragonfly\"`"
+        );
+        return Err(section.error_at("mode", message));
+    }
     let mode = match word {
+        "valiant" => RoutingMode::Valiant,
+        "ugal" => RoutingMode::Ugal,
         "lag" => RoutingMode::Lag,
         "static" => RoutingMode::Static,
         "adaptive" => RoutingMode::Adaptive,
@@ -43,7 +58,9 @@ pub(super) fn read(document: &Document, bdp: u64, base_rtt: Ps) -> Result<Routin
     };
     let strict = section.flag("strict_order")?.unwrap_or(false);
     let timeout = section.some_micros("strict_timeout_us")?;
-    if strict && matches!(mode, RoutingMode::Ecmp | RoutingMode::Lag | RoutingMode::Static) {
+    if strict
+        && matches!(mode, RoutingMode::Ecmp | RoutingMode::Lag | RoutingMode::Static | RoutingMode::Valiant)
+    {
         return Err(
             section.error_at("strict_order", format!("packets keep their order with `mode = \"{word}\"`"))
         );

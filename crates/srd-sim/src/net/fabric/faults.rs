@@ -90,7 +90,8 @@ impl<C: Content> Fabric<C> {
         }
         let state = *state;
         port.faulty = state != State::default();
-        let from_switch = if id.0.is_multiple_of(2) { cable.a } else { cable.b }.0 >= self.hosts;
+        let owner = if id.0.is_multiple_of(2) { cable.a } else { cable.b };
+        let from_switch = owner.0 >= self.hosts;
         if matches!(kind, FaultKind::Rate(_) | FaultKind::Heal) && from_switch {
             // Capacity and thresholds are times: they follow the rate.
             let bytes = cable.queue_bytes[id.0 as usize % 2].unwrap_or(self.settings.capacity);
@@ -98,7 +99,7 @@ impl<C: Content> Fabric<C> {
                 &mut self.ports[id.0 as usize],
                 super::Port::new(cable.b, cable.rate, Ps::ZERO),
             );
-            self.limit(&mut port, bytes);
+            self.limit(&mut port, owner, bytes);
             self.ports[id.0 as usize] = port;
         }
     }

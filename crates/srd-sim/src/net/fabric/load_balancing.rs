@@ -7,8 +7,7 @@ use crate::net::frame::{Content, FrameHead, FrameId, FramePool};
 use crate::net::rng;
 use crate::net::rng::mix;
 use crate::net::settings::RoutingMode;
-use crate::net::topology::PortId;
-use crate::net::topology::Topology;
+use crate::net::topology::{NodeId, PortId, Role, Topology};
 use foldhash::fast::FixedState;
 use rand::Rng;
 use srd_baselines::units::Ps;
@@ -137,6 +136,8 @@ impl<C: Content> Fabric<C> {
         let head = *frames.head(frame);
         let source = self.ports[from.other_end().0 as usize].to.0;
         let (first, last) = (source < self.hosts, self.routes.is_last(switch, head.dst));
+        // Behind a card stands the first switch that chooses.
+        let enters = self.topology.role(NodeId(source)) == Role::Card || first;
         if last {
             let Some(to) = self.routes.next(switch, head.dst, head.tuple_hash) else {
                 return Choice::Way(None);
@@ -164,6 +165,23 @@ impl<C: Content> Fabric<C> {
                 }
                 self.routes.next(switch, head.dst, rehashed(0, *frames.way(frame)))
             }
+            RoutingMode::Valiant => {
+                if enters {
+                    let hash = mix(mix(head.tuple_hash));
+                    // Half of them go the shortest way.
+                    let detour = self.routes.detour(switch, hash << 1).filter(|_| hash >> 31 == 0);
+                    *frames.way(frame) = detour.map_or(0, |router| router as u16 + 1);
+                }
+                self.over_detour(switch, &head, frames.way(frame))
+            }
+            RoutingMode::Ugal => {
+                if enters {
+                    state.turns = state.turns.wrapping_add(1);
+                    let hash = rng::source(self.seed ^ 0x06A1, switch, state.turns).random();
+                    *frames.way(frame) = self.cheaper_way(now, switch, &head, hash);
+                }
+                self.over_detour(switch, &head, frames.way(frame))
+            }
             RoutingMode::Adaptive => {
                 state.turns = state.turns.wrapping_add(1);
                 let turn = state.turns;
@@ -189,6 +207,35 @@ impl<C: Content> Fabric<C> {
                 self.routes.next(switch, head.dst, rehashed(head.tuple_hash, *frames.way(frame)))
             }
         })
+    }
+
+    /// The port towards the router that a frame makes its detour over, until it is in that router's group; then, and without a
+    /// detour, towards its destination.
+    fn over_detour(&self, switch: u32, head: &FrameHead, way: &mut u16) -> Option<PortId> {
+        if let Some(router) = (*way as u32).checked_sub(1) {
+            if self.routes.role(switch) == Role::Card {
+                return self.routes.next(switch, head.dst, head.tuple_hash);
+            }
+            if !self.routes.same_group(switch, router) {
+                let detour = self.routes.toward(switch, router, head.tuple_hash);
+                return detour.or_else(|| self.routes.next(switch, head.dst, head.tuple_hash));
+            }
+            *way = 0;
+        }
+        self.routes.next(switch, head.dst, head.tuple_hash)
+    }
+
+    /// The detour that `hash` names, or 0 for the shortest way: UGAL with what this switch knows, its own queues. A detour has
+    /// twice as many cables between groups, so it must have less than half as much before it.
+    fn cheaper_way(&self, now: Ps, switch: u32, head: &FrameHead, hash: u32) -> u16 {
+        let Some(router) = self.routes.detour(switch, hash) else { return 0 };
+        let shortest = self.routes.next(switch, head.dst, head.tuple_hash);
+        let detour = self.routes.toward(switch, router, head.tuple_hash);
+        let (Some(shortest), Some(detour)) = (shortest, detour) else { return 0 };
+        let (stopped, near) = self.wait(now, shortest, head.class);
+        let (detour_stopped, far) = self.wait(now, detour, head.class);
+        let cheaper = (detour_stopped, Ps(2 * far.0)) < (stopped, near);
+        if cheaper { router as u16 + 1 } else { 0 }
     }
 
     fn remember(&mut self, switch: u32, head: &FrameHead, state: Option<FlowState>) {

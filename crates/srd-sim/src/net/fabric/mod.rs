@@ -18,7 +18,7 @@ use crate::net::event_queue::{EventQueue, SHARED};
 use crate::net::frame::{Content, FrameHead, FrameId, FramePool};
 use crate::net::settings::{ClassSchedule, QueueSettings, RoutingSettings};
 use crate::net::topology::PortId;
-use crate::net::topology::{NodeId, Topology};
+use crate::net::topology::{NodeId, Role, Topology};
 use class_queues::QueuedPort;
 use faults::Faults;
 use load_balancing::LoadBalancing;
@@ -151,7 +151,7 @@ impl<C: Content> Fabric<C> {
                 let latency = fabric.latency(to);
                 let mut port = Port::new(to, cable.rate, cable.delay + latency);
                 if let Some(owner) = from.0.checked_sub(topology.hosts) {
-                    fabric.limit(&mut port, capacity.unwrap_or(queues.capacity));
+                    fabric.limit(&mut port, from, capacity.unwrap_or(queues.capacity));
                     if !plain {
                         port.queued = fabric.queued.len() as u32;
                         fabric.queued.push(QueuedPort::default());
@@ -170,8 +170,11 @@ impl<C: Content> Fabric<C> {
             .map_or(Ps::ZERO, |switch| self.topology.switches[switch as usize].latency)
     }
 
-    /// Sets capacity and thresholds of marking.
-    fn limit(&self, port: &mut Port, capacity: u64) {
+    /// Sets capacity and thresholds of marking of a port of switch `owner`. Those of a card have none.
+    fn limit(&self, port: &mut Port, owner: NodeId, capacity: u64) {
+        if self.topology.role(owner) == Role::Card {
+            return;
+        }
         port.capacity = port.time_of(capacity);
         if let Some(ecn) = self.settings.ecn.filter(|_| self.settings.marked_classes == u8::MAX) {
             port.mark_from = port.time_of(ecn.min_bytes);
@@ -277,6 +280,11 @@ impl<C: Content> Fabric<C> {
     /// Of each port: the node at its other end.
     pub fn ends(&self) -> Vec<NodeId> {
         self.ports.iter().map(|port| port.to).collect()
+    }
+
+    /// Whether hosts have cards of several ports.
+    pub fn has_cards(&self) -> bool {
+        self.topology.has_cards()
     }
 
     /// Whether a port is a switch's.

@@ -90,6 +90,11 @@ impl Port {
         rng::source(seed ^ 0xFAB, id.0, self.draws).random()
     }
 
+    /// A host's or its card's: nothing is dropped or marked there.
+    pub(super) fn is_unlimited(&self) -> bool {
+        self.capacity == Ps::NEVER
+    }
+
     pub(super) fn set_rate(&mut self, bits_per_second: f64) {
         self.per_byte = (8e12 / bits_per_second * (1u64 << SHIFT) as f64).round() as u64;
     }

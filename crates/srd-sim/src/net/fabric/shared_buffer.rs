@@ -7,7 +7,7 @@ use crate::net::event::Event;
 use crate::net::event_queue::EventQueue;
 use crate::net::frame::{Content, FrameId, FramePool};
 use crate::net::settings::{ClassSchedule, Ecn};
-use crate::net::topology::PortId;
+use crate::net::topology::{PortId, Role};
 use srd_baselines::units::Ps;
 
 impl<C: Content> Fabric<C> {
@@ -62,6 +62,9 @@ impl<C: Content> Fabric<C> {
         let Some(ecn) = self.settings.ecn.filter(marks) else { return };
         let queue = if self.settings.classes == ClassSchedule::None { 0 } else { class };
         let port = &mut self.ports[id.0 as usize];
+        if port.is_unlimited() {
+            return;
+        }
         let waiting = self.queued[port.queued as usize].class_bytes(queue);
         let share =
             waiting.saturating_sub(ecn.min_bytes) as f64 / (ecn.max_bytes - ecn.min_bytes).max(1) as f64;
@@ -72,14 +75,22 @@ impl<C: Content> Fabric<C> {
         }
     }
 
-    /// The group of lossless classes to which a frame belongs that came by `from`.
+    /// The group of lossless classes to which a frame belongs that came by `from`. What a host gives its card is none of them: it
+    /// waits there as in the host.
     fn group(&self, from: PortId, class: u8) -> Option<Group> {
-        self.pauses.as_ref().filter(|_| from != PortId::NONE)?.group(class)
+        let group = self.pauses.as_ref().filter(|_| from != PortId::NONE)?.group(class)?;
+        let sender = self.ports[from.other_end().0 as usize].to;
+        let to_its_card =
+            || sender.0 < self.hosts && self.topology.role(self.ports[from.0 as usize].to) == Role::Card;
+        (!to_its_card()).then_some(group)
     }
 
     /// Room at a port for a frame of a lossy class, which may be cut for it. Returns whether there is any.
     fn find_room(&mut self, id: PortId, frame: FrameId, frames: &mut FramePool<C>) -> bool {
         let port = &mut self.ports[id.0 as usize];
+        if port.is_unlimited() {
+            return true;
+        }
         let (capacity, queued) = (port.bytes_of(port.capacity), &self.queued[port.queued as usize]);
         let waiting = queued.bytes - queued.lossless_bytes;
         let mut limit = capacity;

@@ -1,7 +1,7 @@
 //! Distances: the unloaded round trip of a pair of hosts, and how fast it can go. `longest_rtt` looks at all pairs.
 //!
-//! Switches store and forward: a packet is sent in full on each cable before the next. Packets take a path of the
-//! fewest cables, as ECMP does; of several the quickest counts.
+//! Switches store and forward: a packet is sent in full on each cable before the next. Packets take a shortest
+//! path, as ECMP does; of several the quickest counts.
 
 use super::Topology;
 use super::check::SwitchLinks;
@@ -39,7 +39,7 @@ impl Topology {
     /// topology must have passed its check, and the hosts must differ.
     pub fn base_rtt(&self, sizes: PacketSizes, src: u32, dst: u32) -> Ps {
         let from_src = self.costs_from(&SwitchLinks::of(self), self.leaf_of(src), sizes);
-        let [data, ack] = from_src[self.leaf_of(dst) as usize].map_or([Ps::NEVER; 2], |(_, cost)| cost);
+        let [data, ack] = from_src[self.leaf_of(dst) as usize].unwrap_or([Ps::NEVER; 2]);
         self.access(src, sizes) + self.access(dst, sizes) + data + ack
     }
 
@@ -50,29 +50,23 @@ impl Topology {
         data + ack
     }
 
-    /// Hops and cost of data and of ACKs from the input of switch `from` to the output of each switch.
-    fn costs_from(&self, links: &SwitchLinks, from: u32, sizes: PacketSizes) -> Vec<Option<(u32, [Ps; 2])>> {
-        let mut costs: Vec<Option<(u32, [Ps; 2])>> = vec![None; self.switches.len()];
-        costs[from as usize] = Some((0, [self.switches[from as usize].latency; 2]));
-        let mut queue = std::collections::VecDeque::from([from]);
-        while let Some(switch) = queue.pop_front() {
-            let Some((hops, so_far)) = costs[switch as usize] else { continue };
-            for &(next, cable) in links.of_switch(switch) {
+    /// Cost of data and of ACKs from the input of switch `from` to the output of each switch.
+    fn costs_from(&self, links: &SwitchLinks, from: u32, sizes: PacketSizes) -> Vec<Option<[Ps; 2]>> {
+        let (lengths, nearest_first) = links.lengths_from(from);
+        let mut costs: Vec<Option<[Ps; 2]>> = vec![None; self.switches.len()];
+        costs[from as usize] = Some([self.switches[from as usize].latency; 2]);
+        for switch in nearest_first {
+            let Some(so_far) = costs[switch as usize] else { continue };
+            for &(next, cable, length) in links.of_switch(switch) {
+                if lengths[next as usize] != lengths[switch as usize].map(|here| here + length) {
+                    continue;
+                }
                 let cable = &self.cables[cable as usize];
                 let latency = self.switches[next as usize].latency;
                 let hop = there_and_back(cable.rate, cable.delay, sizes);
                 let cost = [so_far[0] + hop[0] + latency, so_far[1] + hop[1] + latency];
-                match &mut costs[next as usize] {
-                    // A switch is only expanded after all switches nearer than it, so its cost is final by then.
-                    Some((known_hops, known)) if *known_hops == hops + 1 => {
-                        *known = [known[0].min(cost[0]), known[1].min(cost[1])];
-                    }
-                    Some(_) => {}
-                    unknown => {
-                        *unknown = Some((hops + 1, cost));
-                        queue.push_back(next);
-                    }
-                }
+                let known = costs[next as usize].get_or_insert(cost);
+                *known = [known[0].min(cost[0]), known[1].min(cost[1])];
             }
         }
         costs
@@ -84,16 +78,18 @@ impl Topology {
         let access = self.host_cable(src).rate.0.min(self.host_cable(dst).rate.0);
         let (from, to) = (self.leaf_of(src), self.leaf_of(dst));
         let links = SwitchLinks::of(self);
-        let (before, after) = (links.hops_from(from), links.hops_from(to));
-        let Some(hops) = before[to as usize] else { return BitRate(0) };
-        let mut layers = vec![0u64; hops as usize];
+        let ((before, _), (after, _)) = (links.lengths_from(from), links.lengths_from(to));
+        let Some(length) = before[to as usize] else { return BitRate(0) };
+        let mut layers = vec![0u64; length as usize];
         for cable in self.cables.iter().filter(|cable| cable.a.0 >= self.hosts) {
             let (a, b) = ((cable.a.0 - self.hosts) as usize, (cable.b.0 - self.hosts) as usize);
             for (near, far) in [(a, b), (b, a)] {
-                if let (Some(near), Some(far)) = (before[near], after[far])
-                    && near + 1 + far == hops
-                {
-                    layers[near as usize] = layers[near as usize].saturating_add(cable.rate.0);
+                let Some((near, far)) = before[near].zip(after[far]) else { continue };
+                let own = self.length(cable);
+                if near + own + far == length {
+                    for layer in &mut layers[near as usize..(near + own) as usize] {
+                        *layer = layer.saturating_add(cable.rate.0);
+                    }
                 }
             }
         }

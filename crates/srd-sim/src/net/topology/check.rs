@@ -1,6 +1,7 @@
 //! Whether a topology holds together.
 
-use super::{Cable, NodeId, Topology};
+use super::distance::distances;
+use super::{Cable, NodeId, Role, Topology};
 use srd_baselines::input::shown;
 use std::collections::HashSet;
 
@@ -75,7 +76,7 @@ impl Topology {
 
     fn check_reach(&self) -> Result<(), String> {
         let links = SwitchLinks::of(self);
-        let hops = links.hops_from(self.leaf_of(0));
+        let (hops, _) = links.lengths_from(self.leaf_of(0));
         match (1..self.hosts).find(|&host| hops[self.leaf_of(host) as usize].is_none()) {
             Some(host) => {
                 Err(format!("hosts h0 and h{host} cannot reach each other: no cables join their switches"))
@@ -88,6 +89,19 @@ impl Topology {
     /// put host `h`'s at place `h`. The host must have a cable.
     pub fn leaf_of(&self, host: u32) -> u32 {
         self.host_cable(host).b.0 - self.hosts
+    }
+
+    /// Number of the switch at whose cables a rack ends: that of the host, of hosts with several ports that of the first.
+    pub fn rack_of(&self, host: u32) -> u32 {
+        let leaf = self.leaf_of(host);
+        match self.switches[leaf as usize].role {
+            Role::Card => self
+                .cables
+                .iter()
+                .find(|cable| cable.a == self.switch(leaf))
+                .map_or(leaf, |cable| cable.b.0 - self.hosts),
+            _ => leaf,
+        }
     }
 
     /// The cable of `host`, which must have one.
@@ -106,7 +120,8 @@ impl Topology {
 /// Which switches are cabled to which.
 pub(super) struct SwitchLinks {
     first: Vec<u32>,
-    ends: Vec<(u32, u32)>,
+    /// Neighbour, cable and its length.
+    ends: Vec<(u32, u32, u32)>,
 }
 
 impl SwitchLinks {
@@ -124,35 +139,27 @@ impl SwitchLinks {
             first[i] += first[i - 1];
         }
         let mut next = first.clone();
-        let mut ends = vec![(0, 0); first[first.len() - 1] as usize];
+        let mut ends = vec![(0, 0, 0); first[first.len() - 1] as usize];
         for (number, cable) in topology.cables.iter().enumerate() {
             let Some((a, b)) = between(cable) else { continue };
+            let length = topology.length(cable);
             for (from, to) in [(a, b), (b, a)] {
-                ends[next[from] as usize] = (to as u32, number as u32);
+                ends[next[from] as usize] = (to as u32, number as u32, length);
                 next[from] += 1;
             }
         }
         SwitchLinks { first, ends }
     }
 
-    /// The switches next to `switch`, each with the number of the cable.
-    pub(super) fn of_switch(&self, switch: u32) -> &[(u32, u32)] {
+    /// The switches next to `switch`, each with the number of the cable and its length.
+    pub(super) fn of_switch(&self, switch: u32) -> &[(u32, u32, u32)] {
         &self.ends[self.first[switch as usize] as usize..self.first[switch as usize + 1] as usize]
     }
 
-    /// Fewest cables from switch `from` to each.
-    pub(super) fn hops_from(&self, from: u32) -> Vec<Option<u32>> {
-        let mut hops = vec![None; self.first.len() - 1];
-        hops[from as usize] = Some(0);
-        let mut queue = std::collections::VecDeque::from([(from, 0)]);
-        while let Some((switch, distance)) = queue.pop_front() {
-            for &(next, _) in self.of_switch(switch) {
-                if hops[next as usize].is_none() {
-                    hops[next as usize] = Some(distance + 1);
-                    queue.push_back((next, distance + 1));
-                }
-            }
-        }
-        hops
+    /// Length of the shortest way from switch `from` to each, and all that can be reached, nearest first.
+    pub(super) fn lengths_from(&self, from: u32) -> (Vec<Option<u32>>, Vec<u32>) {
+        distances(self.first.len() - 1, from, |switch| {
+            self.of_switch(switch).iter().map(|&(next, _, length)| (next, length))
+        })
     }
 }

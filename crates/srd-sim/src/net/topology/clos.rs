@@ -3,7 +3,7 @@
 //! Hosts are cabled first, so that cable `h` is host `h`'s. Switches are numbered from the bottom up: leaves, then
 //! aggregation switches or spines, then cores. Oversubscription is nothing but counts and rates.
 
-use super::{Cable, NodeId, Switch, Topology};
+use super::{Cable, NodeId, Role, Switch, Topology};
 use srd_baselines::input::counted;
 use srd_baselines::units::Ps;
 use srd_wire::BitRate;
@@ -161,14 +161,14 @@ impl Clos {
 }
 
 /// A topology that grows.
-struct Wiring {
-    topology: Topology,
+pub(super) struct Wiring {
+    pub(super) topology: Topology,
 }
 
 impl Wiring {
     /// Sizes up what is to be built: the product of `hosts` is their number, that of `up` the number of cables from
     /// the lowest switches upwards.
-    fn start(hosts: &[u32], up: &[u32], tiers: &[Tier]) -> Result<Wiring, String> {
+    pub(super) fn start(hosts: &[u32], up: &[u32], tiers: &[Tier]) -> Result<Wiring, String> {
         let mut wiring = Wiring { topology: Topology::default() };
         wiring.at_most(hosts, MAX_HOSTS, "hosts")?;
         wiring.at_most(up, MAX_CABLES, "cables")?;
@@ -186,7 +186,7 @@ impl Wiring {
         Ok(wiring)
     }
 
-    fn at_most(&self, factors: &[u32], most: u64, what: &str) -> Result<(), String> {
+    pub(super) fn at_most(&self, factors: &[u32], most: u64, what: &str) -> Result<(), String> {
         if factors.contains(&0) {
             return Err("every count must be at least 1".to_string());
         }
@@ -198,22 +198,25 @@ impl Wiring {
         }
     }
 
-    fn switches(&mut self, n: u32, tier: &Tier, name: impl Fn(u32) -> String) {
+    pub(super) fn switches(&mut self, n: u32, tier: &Tier, name: impl Fn(u32) -> String) {
         let latency = tier.latency;
-        self.topology.switches.extend((0..n).map(|n| Switch { name: name(n), latency }));
+        self.topology.switches.extend((0..n).map(|n| Switch { name: name(n), latency, role: Role::Switch }));
     }
 
-    fn hosts(&mut self, n: u32, per_leaf: u32, leaf: &Tier) {
-        for host in 0..n {
-            let b = self.topology.switch(host / per_leaf);
-            let queue_bytes = [None, leaf.queue_down];
-            let cable = Cable { a: NodeId(host), b, rate: leaf.rate, delay: leaf.delay, queue_bytes };
-            self.topology.cables.push(cable);
-        }
+    pub(super) fn hosts(&mut self, n: u32, per_leaf: u32, leaf: &Tier) {
+        (0..n).for_each(|host| self.host(host, host / per_leaf, leaf));
+    }
+
+    /// The cable of `host`, the next one, to switch number `leaf`.
+    pub(super) fn host(&mut self, host: u32, leaf: u32, tier: &Tier) {
+        let b = self.topology.switch(leaf);
+        let queue_bytes = [None, tier.queue_down];
+        let cable = Cable { a: NodeId(host), b, rate: tier.rate, delay: tier.delay, queue_bytes };
+        self.topology.cables.push(cable);
     }
 
     /// The bundle between switch number `lower` and switch number `upper`.
-    fn cable(&mut self, lower: u32, upper: u32, below: &Tier, above: &Tier) {
+    pub(super) fn cable(&mut self, lower: u32, upper: u32, below: &Tier, above: &Tier) {
         let (a, b) = (self.topology.switch(lower), self.topology.switch(upper));
         let queue_bytes = [below.queue_up, above.queue_down];
         let cable = Cable { a, b, rate: above.rate, delay: above.delay, queue_bytes };

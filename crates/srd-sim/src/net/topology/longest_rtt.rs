@@ -4,21 +4,33 @@
 //! every path through one goes as well through the other. They count as one, again and again until no two are left; of
 //! a leaf-spine fabric two switches remain, of a fat tree a leaf for each pod.
 
+use super::Topology;
 use super::base_rtt::{PacketSizes, there_and_back};
 use super::check::SwitchLinks;
-use super::{Cable, Topology};
+use super::distance::distances;
 use srd_baselines::units::Ps;
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Ordering;
+use std::collections::HashMap;
 
-/// What data and ACKs cost: on a cable, or from the input of one switch to the output of another.
-type Cost = [Ps; 2];
+/// Length, and what data and ACKs cost: on a cable, or from the input of one switch to the output of another.
+type Cost = (u32, [Ps; 2]);
 
-fn sum(a: Cost, b: Cost) -> Cost {
-    [a[0] + b[0], a[1] + b[1]]
+fn sum((a_length, a): Cost, (b_length, b): Cost) -> Cost {
+    (a_length + b_length, [a[0] + b[0], a[1] + b[1]])
 }
 
+/// The shorter one; of equal lengths what is quickest of either.
 fn least(a: Cost, b: Cost) -> Cost {
-    [a[0].min(b[0]), a[1].min(b[1])]
+    match a.0.cmp(&b.0) {
+        Ordering::Less => a,
+        Ordering::Greater => b,
+        Ordering::Equal => (a.0, [a.1[0].min(b.1[0]), a.1[1].min(b.1[1])]),
+    }
+}
+
+/// Of a switch.
+fn passing(latency: Ps) -> Cost {
+    (0, [latency; 2])
 }
 
 /// The two largest of several spans.
@@ -61,7 +73,9 @@ impl Topology {
         let with_hosts: Vec<usize> =
             (0..farthest.len()).filter(|&kind| farthest[kind].0[0] > Ps::ZERO).collect();
         for &from in &with_hosts {
-            if let (Some(both), Some([data, ack])) = (farthest[from].both(), kinds.to_its_like(from)) {
+            if let (Some(both), Some([data, ack])) =
+                (farthest[from].both(), kinds.to_its_like(from).map(|(_, cost)| cost))
+            {
                 longest = longest.max(both + data + ack);
             }
             let costs = kinds.costs_from(from);
@@ -88,11 +102,14 @@ struct Kinds {
 impl Kinds {
     fn of(topology: &Topology, sizes: PacketSizes) -> Kinds {
         let links = SwitchLinks::of(topology);
-        let cost = |cable: &Cable| there_and_back(cable.rate, cable.delay, sizes);
+        let cost = |number: u32, length: u32| {
+            let cable = &topology.cables[number as usize];
+            (length, there_and_back(cable.rate, cable.delay, sizes))
+        };
         let switches = topology.switches.len() as u32;
         let next_to = (0..switches).map(|switch| {
             let ends = links.of_switch(switch).iter();
-            in_order(ends.map(|&(next, cable)| (next, cost(&topology.cables[cable as usize]))).collect())
+            in_order(ends.map(|&(next, cable, length)| (next, cost(cable, length))).collect())
         });
         let mut kinds = Kinds {
             of_switch: (0..switches).collect(),
@@ -130,32 +147,27 @@ impl Kinds {
 
     /// From a switch of this kind to another of the same kind: over any neighbour, for they have the same.
     fn to_its_like(&self, kind: usize) -> Option<Cost> {
-        let ends = [self.latency[kind] + self.latency[kind]; 2];
+        let ends = passing(self.latency[kind] + self.latency[kind]);
         let over = |&(next, cost): &(u32, Cost)| {
-            let between = [self.latency[next as usize]; 2];
-            sum(sum(cost, cost), sum(between, ends))
+            sum(sum(cost, cost), sum(passing(self.latency[next as usize]), ends))
         };
         self.next_to[kind].iter().map(over).reduce(least)
     }
 
-    /// Hops and cost to each kind.
-    fn costs_from(&self, from: usize) -> Vec<Option<(u32, Cost)>> {
-        let mut costs: Vec<Option<(u32, Cost)>> = vec![None; self.latency.len()];
-        costs[from] = Some((0, [self.latency[from]; 2]));
-        let mut queue = VecDeque::from([from]);
-        while let Some(kind) = queue.pop_front() {
-            let Some((hops, so_far)) = costs[kind] else { continue };
-            for &(next, cable) in &self.next_to[kind] {
-                let cost = sum(sum(so_far, cable), [self.latency[next as usize]; 2]);
-                match &mut costs[next as usize] {
-                    // A kind is only expanded after all that are nearer, so its cost is final by then.
-                    Some((known_hops, known)) if *known_hops == hops + 1 => *known = least(*known, cost),
-                    Some(_) => {}
-                    unknown => {
-                        *unknown = Some((hops + 1, cost));
-                        queue.push_back(next as usize);
-                    }
-                }
+    /// Cost to each kind.
+    fn costs_from(&self, from: usize) -> Vec<Option<Cost>> {
+        let next_to = |kind: u32| &self.next_to[kind as usize];
+        let (_, nearest_first) = distances(self.latency.len(), from as u32, |kind| {
+            next_to(kind).iter().map(|&(next, (length, _))| (next, length))
+        });
+        let mut costs: Vec<Option<Cost>> = vec![None; self.latency.len()];
+        costs[from] = Some(passing(self.latency[from]));
+        for kind in nearest_first {
+            let Some(so_far) = costs[kind as usize] else { continue };
+            for &(next, cable) in next_to(kind) {
+                let cost = sum(sum(so_far, cable), passing(self.latency[next as usize]));
+                let known = &mut costs[next as usize];
+                *known = Some(known.map_or(cost, |known| least(known, cost)));
             }
         }
         costs

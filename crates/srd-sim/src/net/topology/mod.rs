@@ -1,19 +1,26 @@
 //! What a fabric is made of: hosts, switches, cables. Which packet goes where is the fabric's business (`fabric`).
 //!
-//! [`clos`] builds the usual shapes, `check` says whether a topology holds together, `cables` finds cables by name,
-//! [`base_rtt`] measures distances, `port_id` names the ends of cables.
+//! [`clos`] builds the usual shapes, [`rails`], [`dragonfly`] and [`planes`] those of machines for training; `check` says whether a topology holds together, `cables` finds cables by name,
+//! `distance` finds the shortest ways, [`base_rtt`] measures them, `port_id` names the ends of cables.
 
 pub mod base_rtt;
 mod cables;
 mod check;
 pub mod clos;
+pub(crate) mod distance;
+pub mod dragonfly;
 mod longest_rtt;
+pub mod planes;
 mod port_id;
+pub mod rails;
 
 pub use base_rtt::PacketSizes;
 pub use cables::NamedCable;
 pub use clos::{Clos, LeafSpine, OneSwitch, Tier};
+pub use dragonfly::Dragonfly;
+pub use planes::in_planes;
 pub use port_id::PortId;
+pub use rails::Rails;
 
 use srd_baselines::units::Ps;
 use srd_wire::BitRate;
@@ -40,7 +47,26 @@ pub struct Switch {
     pub name: String,
     /// From a packet's last bit in to its first bit out, on an empty port.
     pub latency: Ps,
+    /// What it is for.
+    pub role: Role,
 }
+
+/// What a switch is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// It sends on whatever comes.
+    Switch,
+    /// A router of this group of a dragonfly.
+    Router {
+        /// Its group.
+        group: u32,
+    },
+    /// The ports of a host's card, one on each plane. Nothing passes from one to another.
+    Card,
+}
+
+/// Length of a cable between groups of a dragonfly, where all others count as 1: so that no shortest way has two of them.
+const BETWEEN_GROUPS: u32 = 3;
 
 /// A full-duplex cable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +87,24 @@ impl Topology {
     /// The node of switch number `switch`.
     pub fn switch(&self, switch: u32) -> NodeId {
         NodeId(self.hosts + switch)
+    }
+
+    /// What a cable adds to the length of a way.
+    pub fn length(&self, cable: &Cable) -> u32 {
+        match (self.role(cable.a), self.role(cable.b)) {
+            (Role::Router { group: a }, Role::Router { group: b }) if a != b => BETWEEN_GROUPS,
+            _ => 1,
+        }
+    }
+
+    /// What a node is for; of a host, nothing but itself.
+    pub fn role(&self, node: NodeId) -> Role {
+        node.0.checked_sub(self.hosts).map_or(Role::Switch, |switch| self.switches[switch as usize].role)
+    }
+
+    /// Whether hosts have cards of several ports.
+    pub fn has_cards(&self) -> bool {
+        self.switches.first().is_some_and(|switch| switch.role == Role::Card)
     }
 
     /// `h12` or the switch's name.

@@ -1,16 +1,25 @@
 //! From a process to its host's cable: who may send next, what processes of a host know of each other, and when they wake.
 
 use super::{Kind, Simulation};
-use crate::net::{Event, FrameId, FramePool, mix};
+use crate::net::{Event, FrameId, FramePool, mix, with_lane};
 use srd_baselines::transport::Outgoing;
 use srd_baselines::units::Ps;
 use srd_wire::Time;
 
 /// Puts what a process of `host` sends into a frame.
 #[inline]
-fn framed<C>(host: u32, outgoing: Outgoing<C>, overhead: u32, frames: &mut FramePool<C>) -> FrameId {
+fn framed<C>(
+    host: u32,
+    outgoing: Outgoing<C>,
+    overhead: u32,
+    has_cards: bool,
+    frames: &mut FramePool<C>,
+) -> FrameId {
     let (to, ports) = (outgoing.to, outgoing.ports);
-    let tuple_hash = mix(mix(mix(host) ^ to) ^ (ports.0 as u32) << 16 ^ ports.1 as u32);
+    let mut tuple_hash = mix(mix(mix(host) ^ to) ^ (ports.0 as u32) << 16 ^ ports.1 as u32);
+    if has_cards {
+        tuple_hash = with_lane(tuple_hash, ports.0);
+    }
     let (head, content) = outgoing.into_frame(tuple_hash, overhead);
     frames.put(head, content)
 }
@@ -92,7 +101,9 @@ impl<T: Kind> Simulation<'_, T> {
             let card = &mut self.hosts[host as usize];
             let process = &mut self.processes[number as usize];
             let (frames, overhead) = (&mut self.frames, self.settings.frame_overhead);
-            match process.transport.poll_transmit(self.now.time(), |it| framed(host, it, overhead, frames)) {
+            let has_cards = self.fabric.has_cards();
+            let sink = |it| framed(host, it, overhead, has_cards, frames);
+            match process.transport.poll_transmit(self.now.time(), sink) {
                 Some(frame) => {
                     card.ready.push_back(number);
                     card.next_frame = self.now + self.settings.hosts.per_packet;
