@@ -24,6 +24,7 @@ pub use baseline::{Baseline, Surroundings};
 
 mixed::baselines! {
     iwarp::Iwarp,
+    mrc::Mrc,
     nscc::Nscc,
     roce::Roce,
     tcp::Tcp,

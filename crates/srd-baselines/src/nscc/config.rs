@@ -43,6 +43,8 @@ pub enum Recovery {
 pub struct NsccConfig {
     /// Bytes of payload in a full packet.
     pub payload: u16,
+    /// Bytes of headers beside UET's: none, or those of MRC.
+    pub route_bytes: u16,
     /// Entropy values.
     pub paths: u16,
     /// How they are chosen.
@@ -63,40 +65,38 @@ pub struct NsccConfig {
     pub control_class: Option<u8>,
 }
 
-/// Reads the section.
-pub(super) fn read(section: &Section<'_>, around: &Surroundings) -> Result<NsccConfig, InputError> {
+/// What sections of NSCC and of transports that take their window from it have in common. `payload` is the usual one, of at most
+/// what `route_bytes` beside UET's headers leave.
+pub(crate) fn read_common(
+    section: &Section<'_>,
+    around: &Surroundings,
+    name: &str,
+    (usual_payload, route_bytes): (u64, u16),
+    (usual_paths, most_paths): (u64, u64),
+) -> Result<NsccConfig, InputError> {
     if !around.marks {
-        let what = "nscc answers to congestion marks, and these switches make none: write `ecn_min = \"0.2bdp\"` and \
-                    `ecn_max = \"0.8bdp\"` in [queues]";
+        let what = format!(
+            "{name} answers to congestion marks, and these switches make none: write `ecn_min = \"0.2bdp\"` and \
+             `ecn_max = \"0.8bdp\"` in [queues]"
+        );
         return Err(section.error(what));
     }
-    let trimming = section.flag("trimming")?.unwrap_or(around.trims);
-    if trimming && !around.trims {
-        let what = "these switches cut no packets: write `trim = true` in [queues], or `trimming = false`";
-        return Err(section.error_at("trimming", what));
-    }
-    let room = around.mtu as u64 - DATAGRAM_HEADERS as u64;
-    let payload = section.whole("payload", 64..=room)?.unwrap_or(room);
-    let paths = section.whole("paths", 1..=1 << 12)?.unwrap_or(PATHS) as u16;
+    let room = around.mtu as u64 - DATAGRAM_HEADERS as u64 - route_bytes as u64;
+    let payload = section.whole("payload", 64..=room)?.unwrap_or(room.min(usual_payload));
+    let paths = section.whole("paths", 1..=most_paths)?.unwrap_or(usual_paths) as u16;
     if !paths.is_power_of_two() {
         return Err(
             section.error_at("paths", format!("{paths} is not a power of two: entropy values are bits"))
         );
     }
-    let selectors = [
-        ("mixed", Selector::Mixed),
-        ("reps", Selector::Reps),
-        ("bitmap", Selector::Bitmap),
-        ("oblivious", Selector::Oblivious),
-    ];
-    let recoveries = [("timeout", Recovery::Timeout), ("sleek", Recovery::Sleek)];
     let nanos = |span: crate::units::Ps| Nanos(span.0 / 1000);
     Ok(NsccConfig {
         payload: payload as u16,
+        route_bytes,
         paths,
-        selector: section.word("selector", &selectors)?.unwrap_or(Selector::Mixed),
-        trimming,
-        recovery: section.word("recovery", &recoveries)?.unwrap_or(Recovery::Timeout),
+        selector: Selector::Mixed,
+        trimming: around.trims,
+        recovery: Recovery::Timeout,
         target: section.some_micros("target_us")?.map(nanos),
         max_window: section.number("max_window", 0.01..=1000.0)?.unwrap_or(MAX_WINDOW),
         ack_every: match section.whole("ack_every", 1..=1024)? {
@@ -105,5 +105,28 @@ pub(super) fn read(section: &Section<'_>, around: &Surroundings) -> Result<NsccC
         },
         rto: section.some_micros("rto_us")?.map(nanos),
         control_class: section.whole("control_class", 0..=7)?.map(|class| class as u8),
+    })
+}
+
+/// Reads the section.
+pub(super) fn read(section: &Section<'_>, around: &Surroundings) -> Result<NsccConfig, InputError> {
+    let common = read_common(section, around, "nscc", (u64::MAX, 0), (PATHS, 1 << 12))?;
+    let trimming = section.flag("trimming")?.unwrap_or(around.trims);
+    if trimming && !around.trims {
+        let what = "these switches cut no packets: write `trim = true` in [queues], or `trimming = false`";
+        return Err(section.error_at("trimming", what));
+    }
+    let selectors = [
+        ("mixed", Selector::Mixed),
+        ("reps", Selector::Reps),
+        ("bitmap", Selector::Bitmap),
+        ("oblivious", Selector::Oblivious),
+    ];
+    let recoveries = [("timeout", Recovery::Timeout), ("sleek", Recovery::Sleek)];
+    Ok(NsccConfig {
+        selector: section.word("selector", &selectors)?.unwrap_or(Selector::Mixed),
+        trimming,
+        recovery: section.word("recovery", &recoveries)?.unwrap_or(Recovery::Timeout),
+        ..common
     })
 }

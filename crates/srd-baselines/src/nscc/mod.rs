@@ -15,6 +15,7 @@ mod config;
 mod law;
 mod packet;
 mod paths;
+mod profile;
 mod receiving;
 mod sending;
 mod sleek;
@@ -22,6 +23,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use config::read_common;
 pub use config::{NsccConfig, Recovery};
 pub use packet::{Ack, DATAGRAM_HEADERS, Data, HEADERS, Label, Nack, Packet};
 pub use paths::Selector;
@@ -77,6 +79,8 @@ pub struct Nscc {
     address: NsccAddress,
     class: u8,
     control_class: u8,
+    /// Bytes that a packet takes beside UET's headers.
+    route_bytes: u32,
     paths: u16,
     selector: Selector,
     ack_every: u32,
@@ -128,6 +132,7 @@ impl Baseline for Nscc {
             address: NsccAddress { host: role.host, process: role.process },
             class: role.class,
             control_class: config.control_class.unwrap_or(role.class),
+            route_bytes: config.route_bytes as u32,
             paths: config.paths,
             selector: config.selector,
             ack_every: config.ack_every,
@@ -156,8 +161,8 @@ impl Baseline for Nscc {
     }
 
     fn cost(config: &NsccConfig, mtu: u16, overhead: u32) -> WireCost {
-        let payload = config.payload.min(mtu - DATAGRAM_HEADERS as u16) as u64;
-        WireCost { payload, headers: (HEADERS + overhead) as u64 }
+        let payload = config.payload.min(mtu - DATAGRAM_HEADERS as u16 - config.route_bytes) as u64;
+        WireCost { payload, headers: HEADERS as u64 + config.route_bytes as u64 + overhead as u64 }
     }
 }
 
@@ -353,7 +358,7 @@ impl Transport for Nscc {
                 to: to.0,
                 process: to.1,
                 ports: (port, UET_PORT),
-                bytes: DATAGRAM_HEADERS,
+                bytes: DATAGRAM_HEADERS + self.route_bytes,
                 class: self.control_class,
                 ecn_capable: false,
                 content: packet,
@@ -378,7 +383,7 @@ impl Transport for Nscc {
                 to: flow.to.0,
                 process: flow.to.1,
                 ports: (flow.first_port + data.path, UET_PORT),
-                bytes: data.payload as u32 + DATAGRAM_HEADERS,
+                bytes: data.payload as u32 + DATAGRAM_HEADERS + self.route_bytes,
                 class: self.class,
                 ecn_capable: true,
                 content: Packet::Data(data),
@@ -414,8 +419,8 @@ impl Transport for Nscc {
                 continue;
             }
             let Some(flow) = self.flow(slot, serial) else { continue };
-            if let Some(number) = flow.probe(now) {
-                let (to, path, label) = (flow.to, flow.paths.next(), flow.label);
+            if let Some((number, path)) = flow.probe(now) {
+                let (to, label) = (flow.to, flow.label);
                 let port = flow.first_port + path;
                 self.control.push_back(Control { to, port, packet: Packet::Probe { label, number, path } });
             }

@@ -1,5 +1,6 @@
 //! Which path each packet takes: one of so many entropy values, that is, source ports.
 
+use super::profile::Profile;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use srd_wire::{Nanos, Time};
@@ -16,6 +17,8 @@ pub enum Selector {
     Reps,
     /// Those that an ACK without a mark has named, else as the bitmap says: uet-htsim's default.
     Mixed,
+    /// Each in turn, but those with a mark or a loss as MRC has it (`profile`).
+    Profile,
 }
 
 /// What has been heard of a path.
@@ -46,6 +49,7 @@ pub(super) struct Paths {
     penalties: Vec<u8>,
     recycled: VecDeque<u16>,
     ring: Ring,
+    pub(super) profile: Profile,
 }
 
 impl Paths {
@@ -64,6 +68,7 @@ impl Paths {
             penalties: vec![0; if remembers { count as usize } else { 0 }],
             recycled: VecDeque::new(),
             ring: Ring::default(),
+            profile: Profile::new(if selector == Selector::Profile { count } else { 0 }),
         }
     }
 
@@ -72,6 +77,13 @@ impl Paths {
         match self.selector {
             Selector::Oblivious => self.step(),
             Selector::Bitmap => self.unpenalised(),
+            Selector::Profile => {
+                let next = (0..2 * self.count).find_map(|_| {
+                    let place = self.step();
+                    self.profile.usable(place)
+                });
+                next.unwrap_or_else(|| self.step())
+            }
             Selector::Mixed => self.recycled.pop_front().unwrap_or_else(|| self.unpenalised()),
             Selector::Reps => {
                 let any = self.draws.random_range(0..self.count);
@@ -96,7 +108,19 @@ impl Paths {
                 self.recycled.push_back(path);
             }
             Selector::Reps => self.ring.hear(now, path, news),
+            Selector::Profile => match news {
+                News::Good => {}
+                News::Marked | News::Cut => self.profile.congested(path),
+                News::TimedOut => self.profile.lost(now, path),
+            },
             _ => {}
+        }
+    }
+
+    /// A probe of a path has come back.
+    pub(super) fn works(&mut self, path: u16) {
+        if self.selector == Selector::Profile {
+            self.profile.works(path);
         }
     }
 

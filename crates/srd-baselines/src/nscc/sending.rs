@@ -18,6 +18,9 @@ const MOST_AHEAD: u32 = 1 << 14;
 const SILENCE: Nanos = Nanos::from_millis(16);
 const DOUBLINGS: u32 = 5;
 
+/// Number of a probe that asks for nothing but whether its path works.
+const NO_ROUND_TRIP: u32 = u32::MAX;
+
 /// What has become of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -351,6 +354,9 @@ impl Sending {
             self.acknowledge(ack.base + bits.trailing_zeros());
             bits &= bits - 1;
         }
+        if ack.probe {
+            self.paths.works(ack.path);
+        }
         self.paths.hear(now, ack.path, if ack.marked { News::Marked } else { News::Good });
         let in_flight = self.in_flight.max(0) as f64;
         let sample = Sample { marked: ack.marked, delay, bytes: newly as f64, in_flight };
@@ -435,14 +441,17 @@ impl Sending {
         true
     }
 
-    /// The number of a probe, if it is time for one.
-    pub(super) fn probe(&mut self, now: Time) -> Option<u32> {
-        self.sleek.probe(now, self.window.base_rtt())
+    /// Number and path of a probe, if it is time for one.
+    pub(super) fn probe(&mut self, now: Time) -> Option<(u32, u16)> {
+        if let Some(number) = self.sleek.probe(now, self.window.base_rtt()) {
+            return Some((number, self.paths.next()));
+        }
+        self.paths.profile.probe(now).map(|path| (NO_ROUND_TRIP, path))
     }
 
     /// When [`Sending::time_out`] or [`Sending::probe`] has something to do.
     pub(super) fn deadline(&mut self, rules: &Rules) -> Time {
         let times_out = self.first_due(rules).map_or(Time::NEVER, |(due, _)| due);
-        times_out.min(self.sleek.timer())
+        times_out.min(self.sleek.timer()).min(self.paths.profile.timer())
     }
 }

@@ -105,6 +105,9 @@ pub enum RoutingMode {
     Static,
     /// The shortest queue, for each packet.
     Adaptive,
+    /// As the sender says: its source port names the plane, and what is left of it the first switch's port, as a source route does
+    /// (SRv6, or MRC's structured entropy values).
+    Source,
     /// On a dragonfly: a hash of addresses and ports, by which half of them go the shortest way, and the others over a router of
     /// another group (Valiant, 1982; Kim and others, 2008).
     Valiant,
@@ -147,6 +150,8 @@ pub struct Ecn {
     /// A packet is marked when it leaves, by what it leaves behind; otherwise when it joins, by what is before it. The news of a
     /// long queue is younger by the time that the queue takes.
     pub on_leaving: bool,
+    /// Ports to hosts mark as well; otherwise a mark says that the fabric is full, and never the receiver's port.
+    pub at_last_hop: bool,
 }
 
 /// How classes share a port.

@@ -14,14 +14,18 @@ const DRAGONFLY: &str =
     "kind = \"dragonfly\"\ngroups = 5\nrouters = 4\nhosts_per_router = 2\nglobal_cables = 2\n";
 const SHAPES: [&str; 3] = [PLANES, RAILS, DRAGONFLY];
 /// Every transport, with what it wants of switches.
-const TRANSPORTS: [&str; 6] = [
+const TRANSPORTS: [&str; 7] = [
     "[transport]\nkind = \"srd\"\n",
     "[transport]\nkind = \"tcp\"\nmin_rto_us = 1000\n",
     "[transport]\nkind = \"iwarp\"\n",
     "[transport]\nkind = \"roce\"\nclass = 3\nqps = 8\n[queues]\nlossless = [3]\necn_min = \"0.2bdp\"\necn_max = \"0.8bdp\"\n",
     "[transport]\nkind = \"nscc\"\n[queues]\necn_min = \"0.2bdp\"\necn_max = \"0.8bdp\"\n",
     "[transport]\nkind = \"nscc\"\nclass = 1\ncontrol_class = 0\n[queues]\necn_min = \"0.2bdp\"\necn_max = \"0.8bdp\"\ntrim = true\nclasses = \"strict\"\n",
+    MRC,
 ];
+/// MRC with what its authors give it: source routes, trimming, and marks everywhere but at the last hop.
+const MRC: &str = "[transport]\nkind = \"mrc\"\nclass = 1\ncontrol_class = 0\n[routing]\nmode = \"source\"\n[queues]\ncapacity = \"300KB\"\n\
+     ecn_min = \"20KB\"\necn_max = \"80KB\"\necn_at = \"leaving\"\necn_last_hop = false\ntrim = true\nclasses = \"strict\"\n";
 const PERMUTATION: &str = "[[workload]]\nkind = \"permutation\"\nsize = \"1MB\"\n";
 
 fn on(fabric: &str, more: &str) -> Scenario {
@@ -134,7 +138,7 @@ fn every_transport_runs_on_every_shape() {
 
 #[test]
 fn a_sender_of_many_paths_fills_all_planes_alike() {
-    for transport in [TRANSPORTS[0], TRANSPORTS[5]] {
+    for transport in [TRANSPORTS[0], TRANSPORTS[5], MRC] {
         let scenario = on(
             PLANES,
             &format!("{transport}[[workload]]\nkind = \"flows\"\npairs = [\"0->7\"]\nsize = \"8MB\"\n"),
@@ -272,4 +276,70 @@ fn cables_flap_as_often_as_they_should() {
         "end_us = 6e11\n[fabric]\n{RAILS}{PERMUTATION}[[fault]]\nkind = \"flaps\"\nlink = \"*\"\nper_day = 1e6\nmean_us = 1\n"
     );
     assert!(refusal(&many).contains("makes more than 100000 flaps"), "{}", refusal(&many));
+}
+
+/// Gb/s of payload of 100 MB from one leaf to another over eight planes of 100 Gb/s, and what the sections `more` say.
+fn over_eight_planes(more: &str) -> f64 {
+    let scenario = on(
+        "kind = \"leaf-spine\"\nleaves = 2\nspines = 8\nhosts_per_leaf = 8\nplanes = 8\ncable_m = 100\nswitch_latency_us = 0.3\n",
+        &format!("{MRC}[[workload]]\nkind = \"flows\"\npairs = [\"0->8\"]\nsize = \"100MB\"\n{more}"),
+    );
+    100e6 * 8e-3 / took(&done(&scenario), 0)
+}
+
+#[test]
+fn mrc_does_what_its_authors_have_measured() {
+    // 770 Gb/s between hosts of different leaves (arXiv 2605.04333, section 5.2.1).
+    let whole = over_eight_planes("");
+    assert!((0.9..1.1).contains(&(whole / 770.0)), "{whole}");
+    // A card that has lost one port of eight goes on with the other seven (section 2). Nobody tells anybody: packets are lost, and
+    // their paths are left.
+    let lame = over_eight_planes("[[fault]]\nkind = \"black-hole\"\nlink = \"card0-p3.leaf0\"\nat_us = 0\n");
+    assert!((0.9..1.1).contains(&(lame / whole / 0.875)), "{lame} of {whole}");
+}
+
+#[test]
+fn an_incast_over_mrc_leaves_others_alone() {
+    // Seven to one across spines, and a flow to another host of that rack (arXiv 2605.04333, section 5.2.8): it loses nothing.
+    let flow = |incast: &str| {
+        let scenario = on(
+            "kind = \"leaf-spine\"\nleaves = 4\nspines = 4\nhosts_per_leaf = 4\nhost_gbps = 400\ncable_m = 100\nswitch_latency_us = 0.3\n",
+            &format!(
+                "{}[[workload]]\nkind = \"flows\"\npairs = [\"7->1\"]\nsize = \"20MB\"\n{incast}",
+                MRC.replace("300KB", "1.2MB")
+                    .replace("20KB", "80KB")
+                    .replace("\"80KB\"\necn_at", "\"320KB\"\necn_at")
+            ),
+        );
+        20e6 * 8e-3 / took(&done(&scenario), 0)
+    };
+    let alone = flow("");
+    let beside = flow(
+        "[[workload]]\nkind = \"flows\"\npairs = [\"4->0\", \"5->0\", \"6->0\", \"8->0\", \"9->0\", \"12->0\", \"13->0\"]\nsize = \"10MB\"\n",
+    );
+    assert!(alone > 370.0 && beside > 0.95 * alone, "{beside} of {alone}");
+}
+
+#[test]
+fn mrc_needs_switches_that_mark_and_cut() {
+    let refused = |queues: &str| {
+        refusal(&format!("[fabric]\n{PLANES}[transport]\nkind = \"mrc\"\n{queues}{PERMUTATION}"))
+    };
+    assert!(refused("").contains("write `trim = true` in [queues]"), "{}", refused(""));
+    let unmarked = refused("[queues]\ntrim = true\n");
+    assert!(unmarked.contains("write `ecn_min = \"0.2bdp\"`"), "{unmarked}");
+}
+
+#[test]
+fn a_source_port_names_plane_and_uplink() {
+    // 128 entropy values in turn: 16 for each plane, two for each of eight spines.
+    let scenario = on(
+        "kind = \"leaf-spine\"\nleaves = 2\nspines = 8\nhosts_per_leaf = 8\nplanes = 8\n",
+        &format!("{MRC}[[workload]]\nkind = \"flows\"\npairs = [\"0->8\"]\nsize = \"8MB\"\n"),
+    );
+    let simulation = done(&scenario);
+    let ports = (0..64).map(|n| format!("p{0}.leaf0->p{0}.spine{1}", n / 8, n % 8));
+    let frames: Vec<u64> = ports.map(|name| counters(&simulation, &name).frames).collect();
+    let (least, most) = (frames.iter().min().unwrap(), frames.iter().max().unwrap());
+    assert!(*least > 20 && most - least <= 10, "{frames:?}");
 }

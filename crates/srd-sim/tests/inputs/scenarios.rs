@@ -73,7 +73,13 @@ fn values_are_read_in_the_units_of_people() {
     let settings = good(&text, &[]).settings;
     assert_eq!(settings.queues.capacity, 1_000_000);
     assert_eq!(settings.queues.shared, Some(SharedBuffer { bytes: 12 << 20, alpha: 2.0 }));
-    let ecn = Ecn { min_bytes: 50_000, max_bytes: 500_000, max_probability: 0.5, on_leaving: false };
+    let ecn = Ecn {
+        min_bytes: 50_000,
+        max_bytes: 500_000,
+        max_probability: 0.5,
+        on_leaving: false,
+        at_last_hop: true,
+    };
     assert_eq!(settings.queues.ecn, Some(ecn));
     assert!(settings.queues.trim);
     assert_eq!(settings.queues.classes, ClassSchedule::Weighted([8, 1, 1, 1, 1, 1, 1, 1]));

@@ -8,7 +8,7 @@ use srd_baselines::section::Section;
 use srd_baselines::units::Ps;
 
 /// Keys of the section.
-pub(super) const KEYS: [&str; 20] = [
+pub(super) const KEYS: [&str; 21] = [
     "capacity",
     "shared",
     "shared_alpha",
@@ -17,6 +17,7 @@ pub(super) const KEYS: [&str; 20] = [
     "ecn_max",
     "ecn_probability",
     "ecn_at",
+    "ecn_last_hop",
     "ecn_classes",
     "lossless",
     "link_pause",
@@ -162,7 +163,7 @@ fn ecn(section: &Section<'_>, bdp: u64, capacity: u64) -> Result<Option<Ecn>, In
     let probability = section.probability("ecn_probability")?;
     let Some(min) = min else {
         return match (max, probability) {
-            (None, None) if !section.has("ecn_at") => Ok(None),
+            (None, None) if !section.has("ecn_at") && !section.has("ecn_last_hop") => Ok(None),
             _ => Err(section.error("`ecn_min` is missing: say from how many bytes on packets are marked")),
         };
     };
@@ -179,7 +180,9 @@ fn ecn(section: &Section<'_>, bdp: u64, capacity: u64) -> Result<Option<Ecn>, In
             format!("{min_bytes} bytes are more than a queue holds ({capacity}): nothing would be marked");
         return Err(section.error_at("ecn_min", what));
     }
-    Ok(Some(Ecn { min_bytes, max_bytes, max_probability: probability.unwrap_or(1.0), on_leaving }))
+    let at_last_hop = section.flag("ecn_last_hop")?.unwrap_or(true);
+    let max_probability = probability.unwrap_or(1.0);
+    Ok(Some(Ecn { min_bytes, max_bytes, max_probability, on_leaving, at_last_hop }))
 }
 
 /// How classes share a port. Where single ones are paused (`by_class`), they must have queues of their own.

@@ -28,7 +28,7 @@ pub(super) fn read(
     base_rtt: Ps,
 ) -> Result<RoutingSettings, InputError> {
     let section = Section::of(document, "routing")?.only(&KEYS)?;
-    let words = ["ecmp", "lag", "static", "adaptive", "flowlet", "reroute", "valiant", "ugal"]
+    let words = ["ecmp", "lag", "static", "adaptive", "flowlet", "reroute", "source", "valiant", "ugal"]
         .map(|word| (word, word));
     let word = section.word("mode", &words)?.unwrap_or("ecmp");
     for (key, mode) in [("flowlet_us", "flowlet"), ("reroute_us", "reroute"), ("reroute_queue", "reroute")] {
@@ -44,6 +44,7 @@ pub(super) fn read(
         return Err(section.error_at("mode", message));
     }
     let mode = match word {
+        "source" => RoutingMode::Source,
         "valiant" => RoutingMode::Valiant,
         "ugal" => RoutingMode::Ugal,
         "lag" => RoutingMode::Lag,
@@ -59,7 +60,14 @@ pub(super) fn read(
     let strict = section.flag("strict_order")?.unwrap_or(false);
     let timeout = section.some_micros("strict_timeout_us")?;
     if strict
-        && matches!(mode, RoutingMode::Ecmp | RoutingMode::Lag | RoutingMode::Static | RoutingMode::Valiant)
+        && matches!(
+            mode,
+            RoutingMode::Ecmp
+                | RoutingMode::Lag
+                | RoutingMode::Static
+                | RoutingMode::Source
+                | RoutingMode::Valiant
+        )
     {
         return Err(
             section.error_at("strict_order", format!("packets keep their order with `mode = \"{word}\"`"))

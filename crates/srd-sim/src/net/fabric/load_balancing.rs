@@ -69,6 +69,11 @@ impl LoadBalancing {
         (mode != RoutingMode::Ecmp).then_some(LoadBalancing { mode, switches })
     }
 
+    /// Whether the source port says where a frame goes.
+    pub(super) fn heeds_source_ports(&self) -> bool {
+        self.mode == RoutingMode::Source
+    }
+
     /// Whether a switch looks at others' queues.
     pub(super) fn looks_far(&self) -> bool {
         matches!(self.mode, RoutingMode::Reroute { .. })
@@ -165,6 +170,8 @@ impl<C: Content> Fabric<C> {
                 }
                 self.routes.next(switch, head.dst, rehashed(0, *frames.way(frame)))
             }
+            RoutingMode::Source if enters => self.routes.by_source(switch, &head),
+            RoutingMode::Source => self.routes.next(switch, head.dst, head.tuple_hash),
             RoutingMode::Valiant => {
                 if enters {
                     let hash = mix(mix(head.tuple_hash));

@@ -176,7 +176,9 @@ impl<C: Content> Fabric<C> {
             return;
         }
         port.capacity = port.time_of(capacity);
-        if let Some(ecn) = self.settings.ecn.filter(|_| self.settings.marked_classes == u8::MAX) {
+        port.marks = self.settings.ecn.is_some_and(|ecn| ecn.at_last_hop || !self.is_last_hop(port.to));
+        if let Some(ecn) = self.settings.ecn.filter(|_| port.marks && self.settings.marked_classes == u8::MAX)
+        {
             port.mark_from = port.time_of(ecn.min_bytes);
             port.mark_all = port.time_of(ecn.max_bytes);
             port.mark_probability = ecn.max_probability as f32;
@@ -282,9 +284,14 @@ impl<C: Content> Fabric<C> {
         self.ports.iter().map(|port| port.to).collect()
     }
 
-    /// Whether hosts have cards of several ports.
-    pub fn has_cards(&self) -> bool {
-        self.topology.has_cards()
+    /// Whether a port that leads to this node is the last of a switch on the way to a host.
+    fn is_last_hop(&self, to: NodeId) -> bool {
+        to.0 < self.hosts || self.topology.role(to) == Role::Card
+    }
+
+    /// Whether a frame's source port says where it goes.
+    pub fn heeds_source_ports(&self) -> bool {
+        self.topology.has_cards() || self.ways.as_ref().is_some_and(LoadBalancing::heeds_source_ports)
     }
 
     /// Whether a port is a switch's.

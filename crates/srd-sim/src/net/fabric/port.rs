@@ -46,6 +46,8 @@ pub(super) struct Port {
     pub(super) mark_from: Ps,
     pub(super) mark_all: Ps,
     pub(super) mark_probability: f32,
+    /// Whether it marks at all: not every port does, of switches that do.
+    pub(super) marks: bool,
     /// Node at the other end.
     pub(super) to: NodeId,
     /// Number of its queued form, if a single first-in-first-out queue does not do.
@@ -71,6 +73,7 @@ impl Port {
             mark_from: Ps::NEVER,
             mark_all: Ps::NEVER,
             mark_probability: 0.0,
+            marks: false,
             to,
             queued: u32::MAX,
             epoch: 0,
@@ -90,7 +93,7 @@ impl Port {
         rng::source(seed ^ 0xFAB, id.0, self.draws).random()
     }
 
-    /// A host's or its card's: nothing is dropped or marked there.
+    /// A host's or its card's: nothing is dropped there.
     pub(super) fn is_unlimited(&self) -> bool {
         self.capacity == Ps::NEVER
     }

@@ -6,7 +6,7 @@
 //! Routes lead to the switch of the destination host, not to the host, and equal lists are stored once: tables stay
 //! small for thousands of hosts.
 
-use crate::net::frame::lane_of;
+use crate::net::frame::{FrameHead, lane_of};
 use crate::net::rng::mix;
 use crate::net::topology::distance::distances;
 use crate::net::topology::{PortId, Role, Switch, Topology};
@@ -168,6 +168,15 @@ impl Routes {
             true => Some(port),
             false => list.get((lane / self.planes) as usize % list.len().max(1)).copied(),
         }
+    }
+
+    /// The port that the sender has named: what its source port says beside the plane.
+    pub(super) fn by_source(&self, switch: u32, head: &FrameHead) -> Option<PortId> {
+        let list = match self.role(switch) {
+            Role::Card => return self.next(switch, head.dst, head.tuple_hash),
+            _ => self.ways(switch, head.dst),
+        };
+        list.get((lane_of(head.tuple_hash) / self.planes.max(1)) as usize % list.len().max(1)).copied()
     }
 
     /// A router of another group than that of `switch`, by hash: where a detour leads. `None`: no router of a dragonfly.

@@ -62,7 +62,7 @@ impl<C: Content> Fabric<C> {
         let Some(ecn) = self.settings.ecn.filter(marks) else { return };
         let queue = if self.settings.classes == ClassSchedule::None { 0 } else { class };
         let port = &mut self.ports[id.0 as usize];
-        if port.is_unlimited() {
+        if !port.marks {
             return;
         }
         let waiting = self.queued[port.queued as usize].class_bytes(queue);

@@ -12,12 +12,12 @@ fn framed<C>(
     host: u32,
     outgoing: Outgoing<C>,
     overhead: u32,
-    has_cards: bool,
+    by_port: bool,
     frames: &mut FramePool<C>,
 ) -> FrameId {
     let (to, ports) = (outgoing.to, outgoing.ports);
     let mut tuple_hash = mix(mix(mix(host) ^ to) ^ (ports.0 as u32) << 16 ^ ports.1 as u32);
-    if has_cards {
+    if by_port {
         tuple_hash = with_lane(tuple_hash, ports.0);
     }
     let (head, content) = outgoing.into_frame(tuple_hash, overhead);
@@ -101,8 +101,8 @@ impl<T: Kind> Simulation<'_, T> {
             let card = &mut self.hosts[host as usize];
             let process = &mut self.processes[number as usize];
             let (frames, overhead) = (&mut self.frames, self.settings.frame_overhead);
-            let has_cards = self.fabric.has_cards();
-            let sink = |it| framed(host, it, overhead, has_cards, frames);
+            let by_port = self.fabric.heeds_source_ports();
+            let sink = |it| framed(host, it, overhead, by_port, frames);
             match process.transport.poll_transmit(self.now.time(), sink) {
                 Some(frame) => {
                     card.ready.push_back(number);
