@@ -10,7 +10,8 @@ use srd_wire::BitRate;
 
 /// Most planes. Cards of 2026 have up to eight ports.
 pub const MAX_PLANES: u32 = 16;
-/// Most ports of all cards together: switches number their routes with 16 bits.
+/// Most ports of all cards together: each card counts as a switch in tables of routes, which grow with the square. Of 30,000 cards
+/// on two planes they are 4 GB.
 const MAX_CARD_PORTS: u64 = 60_000;
 
 /// `planes` times the fabric `one`, which must hold together. The host's cables become those of its card's ports: host `h` is
