@@ -219,6 +219,11 @@ impl<E: Scheduled> EventQueue<E> {
         self.take_abroad().for_each(drop);
     }
 
+    /// Whether others keep some of the nodes.
+    pub fn is_part(&self) -> bool {
+        self.abroad.is_some()
+    }
+
     /// Puts an event of somebody else's in: to be taken to him.
     pub fn push_abroad(&mut self, keeper: u16, at: Ps, event: E) {
         if let Some(abroad) = &mut self.abroad {

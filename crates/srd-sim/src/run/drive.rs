@@ -94,7 +94,7 @@ where
     let mut simulation: Simulation<'_, T> = prepare_hosts(scenario, &offer);
     let work = Work::of(scenario, &offer);
     let done = match threads::useful(&simulation, &offer, work.packets, most) {
-        1 => drive(&mut simulation, scenario, &offer, watch),
+        1 => drive_on(&mut simulation, &work, watch),
         threads => {
             let mut told = Instant::now();
             let mut goes_on = |part: &Simulation<'_, T>| {
@@ -121,7 +121,14 @@ pub fn drive<T: Process>(
     offer: &Offer,
     watch: &mut dyn FnMut(f64) -> bool,
 ) -> bool {
-    let work = Work::of(scenario, offer);
+    drive_on(simulation, &Work::of(scenario, offer), watch)
+}
+
+fn drive_on<T: Process>(
+    simulation: &mut Simulation<'_, T>,
+    work: &Work,
+    watch: &mut dyn FnMut(f64) -> bool,
+) -> bool {
     let mut span = Ps::from_micros(10);
     loop {
         let began = Instant::now();

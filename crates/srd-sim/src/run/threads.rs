@@ -182,19 +182,18 @@ where
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|own| scope.spawn(move || other(own))).collect();
         simulation.keep(&keepers, 0);
-        let done = run_part(simulation, 0, &meeting, goes_on);
-        let mut all = done;
+        let mut done = run_part(simulation, 0, &meeting, goes_on);
         for other in others {
             match other.join() {
                 Ok(Some((remains, cpu_ns))) => {
                     simulation.join(remains, &keepers);
                     meter.add(cpu_ns);
                 }
-                Ok(None) => all = false,
+                Ok(None) => done = false,
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        all
+        done
     })
 }
 

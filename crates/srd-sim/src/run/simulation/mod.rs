@@ -149,8 +149,8 @@ pub struct Simulation<'a, T: Kind> {
     looks_at: Ps,
     /// Processes of flows send nothing any more.
     flows_are_silent: bool,
-    /// Others run the rest of it, so that it is not over where nothing is left here.
-    is_part: bool,
+    /// Frames' source ports say where they go.
+    by_port: bool,
     /// Hosts take no time.
     instant: bool,
     /// What hosts have lost.
@@ -194,12 +194,13 @@ impl<'a, T: Kind> Simulation<'a, T> {
             spans,
             looks_at,
             flows_are_silent: false,
-            is_part: false,
+            by_port: false,
             instant: settings.hosts.is_instant()
                 && settings.transports.iter().all(|transport| transport.stack == Ps::ZERO),
             host_losses: HostLosses::default(),
             mistake: None,
         };
+        simulation.by_port = simulation.fabric.heeds_source_ports();
         simulation.populate(topology, line_rate, base_rtt);
         simulation.expect_flows();
         // What is wrong from the beginning on, and makes no switch look for other ways, is no event.
@@ -311,16 +312,21 @@ impl<'a, T: Kind> Simulation<'a, T> {
         self.run_on(until)
     }
 
+    /// When a run is over of which so much is unfinished, and whose last flow or program ended then: with the span of time in which that
+    /// is, so that it makes no difference in which order what happens there is looked at.
+    fn over(&self, unfinished: u32, ended: Ps) -> Ps {
+        match unfinished {
+            0 => self.spans.end(ended.max(self.endless_until)),
+            _ => Ps::NEVER,
+        }
+    }
+
     fn run_on(&mut self, until: Ps) -> bool {
         let end = self.settings.end;
         let until = self.events.next_stop(until).min(end);
         loop {
-            // A run ends with the span of time in which its last flow does, so that it makes no difference in which order
-            // what happens there is looked at.
-            let over = match self.unfinished {
-                0 if !self.is_part => self.spans.end(self.ended.max(self.endless_until)),
-                _ => Ps::NEVER,
-            };
+            // Where others run the rest, it is not over when nothing is left here.
+            let over = if self.events.is_part() { Ps::NEVER } else { self.over(self.unfinished, self.ended) };
             let Some((at, event)) = self.events.pop(until.min(over)) else {
                 let done = over <= until;
                 self.now = if done { self.ended.max(self.endless_until) } else { until };

@@ -128,7 +128,6 @@ impl<T: Kind> Simulation<'_, T> {
         let programs = self.traffic.programs.iter().filter(|program| !program.forever);
         self.unfinished = flows.filter(|flow| is_own(flow.src.host)).count() as u32
             + programs.filter(|program| is_own(program.at.host)).count() as u32;
-        self.is_part = true;
         self.fabric.keep(keepers, own);
         self.events.keep(Arc::clone(keepers), own);
     }
@@ -163,10 +162,7 @@ impl<T: Kind> Simulation<'_, T> {
     /// it is over then.
     pub fn last_span(&self, progress: &Progress) -> (u64, bool) {
         let end = self.settings.end;
-        let over = match progress.unfinished {
-            0 => self.spans.end(progress.ended.max(self.endless_until)),
-            _ => Ps::NEVER,
-        };
+        let over = self.over(progress.unfinished, progress.ended);
         (self.spans.number(over.min(end)), over <= end)
     }
 
@@ -177,7 +173,6 @@ impl<T: Kind> Simulation<'_, T> {
 
     /// The run has ended, over or not, as all parts together were.
     pub fn conclude(&mut self, progress: &Progress, over: bool) {
-        self.is_part = false;
         (self.unfinished, self.ended) = (progress.unfinished, progress.ended);
         self.now = if over { self.ended.max(self.endless_until) } else { self.settings.end };
     }

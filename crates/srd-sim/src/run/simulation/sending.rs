@@ -101,7 +101,7 @@ impl<T: Kind> Simulation<'_, T> {
             let card = &mut self.hosts[host as usize];
             let process = &mut self.processes[number as usize];
             let (frames, overhead) = (&mut self.frames, self.settings.frame_overhead);
-            let by_port = self.fabric.heeds_source_ports();
+            let by_port = self.by_port;
             let sink = |it| framed(host, it, overhead, by_port, frames);
             match process.transport.poll_transmit(self.now.time(), sink) {
                 Some(frame) => {

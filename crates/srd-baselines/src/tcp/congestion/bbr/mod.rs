@@ -8,7 +8,7 @@ mod version3;
 pub use version3::Bbr3;
 
 use super::{Congestion, Control, Phase, Sample, Window};
-use path::{Largest, Lumps, UNKNOWN, roomy};
+use path::{LEAST_WINDOW, Largest, Lumps, MIN_RTT_SPAN, Pace, Pipe, Rounds, RttProbe, UNKNOWN, product, roomy};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use srd_wire::{Nanos, Time};
@@ -19,14 +19,6 @@ const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const CRUISE_WINDOW: f64 = 2.0;
 /// Rounds over which the largest bandwidth counts.
 const BANDWIDTH_ROUNDS: u64 = 10;
-const MIN_RTT_SPAN: Nanos = Nanos::from_secs(10);
-const PROBE_RTT_SPAN: Nanos = Nanos::from_millis(200);
-const LEAST_WINDOW: u32 = 4;
-/// The pipe is full if the bandwidth has not grown by a quarter for three rounds.
-const FULL_GROWTH: f64 = 1.25;
-const FULL_ROUNDS: u32 = 3;
-/// The pace is one percent below the model's.
-const MARGIN: f64 = 0.99;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
@@ -43,24 +35,19 @@ pub struct Bbr {
     draws: SmallRng,
     /// Segments per second.
     bandwidth: Largest,
-    round: u64,
-    round_starts: bool,
-    /// The round ends when a segment is acknowledged that left after so many were delivered.
-    round_end: u64,
+    rounds: Rounds,
     min_rtt: Nanos,
     min_rtt_at: Time,
     cycle: usize,
     cycle_at: Time,
-    full_bandwidth: f64,
-    full_rounds: u32,
+    pipe: Pipe,
     full: bool,
-    probe_ends: Option<Time>,
-    probe_round: bool,
+    probe: RttProbe,
     /// Window to return to.
     saved: u32,
     phase: Phase,
     conserving: bool,
-    pace: f64,
+    pace: Pace,
     initial_window: u32,
     burst: u32,
     lumps: Lumps,
@@ -73,22 +60,18 @@ impl Bbr {
             mode: Mode::Startup,
             draws: SmallRng::seed_from_u64(seed),
             bandwidth: Largest::default(),
-            round: 0,
-            round_starts: false,
-            round_end: 0,
+            rounds: Rounds::default(),
             min_rtt: UNKNOWN,
             min_rtt_at: Time(0),
             cycle: 0,
             cycle_at: Time(0),
-            full_bandwidth: 0.0,
-            full_rounds: 0,
+            pipe: Pipe::default(),
             full: false,
-            probe_ends: None,
-            probe_round: false,
+            probe: RttProbe::default(),
             saved: 0,
             phase: Phase::Open,
             conserving: false,
-            pace: STARTUP * initial_window as f64 * 1e9 / smoothed.0.max(1) as f64,
+            pace: Pace::first(STARTUP, initial_window, smoothed),
             initial_window,
             burst,
             lumps: Lumps::default(),
@@ -114,11 +97,7 @@ impl Bbr {
 
     /// Segments of so many bandwidth-delay products.
     fn product(&self, gain: f64) -> u32 {
-        let bandwidth = self.bandwidth.value();
-        if bandwidth == 0.0 || self.min_rtt == UNKNOWN {
-            return self.initial_window;
-        }
-        (bandwidth * self.min_rtt.as_f64() / 1e9 * gain).ceil() as u32
+        product(self.bandwidth.value(), self.min_rtt, gain).unwrap_or(self.initial_window)
     }
 
     /// The same with room for bursts that wait at either end.
@@ -131,16 +110,12 @@ impl Bbr {
     }
 
     fn see_bandwidth(&mut self, sample: &Sample) {
-        self.round_starts = false;
+        self.rounds.see(sample);
+        self.conserving &= !self.rounds.starts;
         let Some(rate) = sample.rate else { return };
-        if rate.prior >= self.round_end {
-            self.round_end = sample.delivered;
-            self.round += 1;
-            (self.round_starts, self.conserving) = (true, false);
-        }
         let bandwidth = rate.per_second();
         if !rate.short || bandwidth >= self.bandwidth.value() {
-            self.bandwidth.see(self.round, bandwidth, BANDWIDTH_ROUNDS);
+            self.bandwidth.see(self.rounds.number, bandwidth, BANDWIDTH_ROUNDS);
         }
     }
 
@@ -171,15 +146,11 @@ impl Bbr {
     }
 
     fn see_full(&mut self, sample: &Sample) {
-        if self.full || !self.round_starts || sample.rate.is_some_and(|rate| rate.short) {
+        if self.full || !self.rounds.starts || sample.rate.is_some_and(|rate| rate.short) {
             return;
         }
-        if self.bandwidth.value() >= self.full_bandwidth * FULL_GROWTH {
-            (self.full_bandwidth, self.full_rounds) = (self.bandwidth.value(), 0);
-            return;
-        }
-        self.full_rounds += 1;
-        self.full = self.full_rounds >= FULL_ROUNDS;
+        self.pipe.see(self.bandwidth.value());
+        self.full = self.pipe.is_full();
     }
 
     fn drain(&mut self, sample: &Sample) {
@@ -200,27 +171,14 @@ impl Bbr {
         }
         if old && self.mode != Mode::ProbeRtt {
             self.save(window);
-            (self.mode, self.probe_ends) = (Mode::ProbeRtt, None);
+            (self.mode, self.probe) = (Mode::ProbeRtt, RttProbe::default());
         }
-        if self.mode != Mode::ProbeRtt {
-            return;
-        }
-        match self.probe_ends {
-            None if sample.flights.1 <= LEAST_WINDOW => {
-                self.probe_ends = Some(sample.now + PROBE_RTT_SPAN);
-                (self.probe_round, self.round_end) = (false, sample.delivered);
-            }
-            None => {}
-            Some(end) => {
-                self.probe_round |= self.round_starts;
-                if self.probe_round && sample.now > end {
-                    self.min_rtt_at = sample.now;
-                    window.size = window.size.max(self.saved);
-                    match self.full {
-                        true => self.cruise(sample.now),
-                        false => self.mode = Mode::Startup,
-                    }
-                }
+        if self.mode == Mode::ProbeRtt && self.probe.is_over(sample, LEAST_WINDOW, &mut self.rounds) {
+            self.min_rtt_at = sample.now;
+            window.size = window.size.max(self.saved);
+            match self.full {
+                true => self.cruise(sample.now),
+                false => self.mode = Mode::Startup,
             }
         }
     }
@@ -228,13 +186,6 @@ impl Bbr {
     fn save(&mut self, window: &Window) {
         let calm = self.phase < Phase::Recovering && self.mode != Mode::ProbeRtt;
         self.saved = if calm { window.size } else { self.saved.max(window.size) };
-    }
-
-    fn set_pace(&mut self) {
-        let pace = self.bandwidth.value() * self.pacing_gain() * MARGIN;
-        if pace > 0.0 && (self.full || pace > self.pace) {
-            self.pace = pace;
-        }
     }
 
     /// During a recovery, as many segments leave as arrive.
@@ -245,7 +196,7 @@ impl Bbr {
             window.size = window.size.saturating_sub(sample.lost).max(1);
         }
         if sample.phase == Phase::Recovering && was != Phase::Recovering {
-            (self.conserving, self.round_end) = (true, sample.delivered);
+            (self.conserving, self.rounds.end) = (true, sample.delivered);
             window.size = sample.flights.1 + sample.acked;
         } else if was >= Phase::Recovering && sample.phase < Phase::Recovering {
             window.size = window.size.max(self.saved);
@@ -277,29 +228,29 @@ impl Bbr {
 impl Control for Bbr {
     fn acknowledged(&mut self, window: &mut Window, sample: &Sample) {
         self.see_bandwidth(sample);
-        self.lumps.see(self.round, self.bandwidth.value(), window, sample);
+        self.lumps.see(self.rounds.number, self.bandwidth.value(), window, sample);
         self.advance_cycle(sample);
         self.see_full(sample);
         self.drain(sample);
         self.see_rtt(window, sample);
-        self.set_pace();
+        self.pace.follow(self.bandwidth.value(), self.pacing_gain(), self.full);
         self.set_window(window, sample);
     }
 
     fn reduced(&mut self, window: &Window, why: Congestion) -> u32 {
         self.save(window);
         if why == Congestion::Timeout {
-            (self.phase, self.full_bandwidth, self.round_starts) = (Phase::TimedOut, 0.0, true);
+            (self.phase, self.pipe.bandwidth, self.rounds.starts) = (Phase::TimedOut, 0.0, true);
         }
         window.threshold
     }
 
     fn restored(&mut self) {
-        (self.full_bandwidth, self.full_rounds) = (0.0, 0);
+        self.pipe = Pipe::default();
     }
 
     fn pace(&self) -> Option<f64> {
-        Some(self.pace)
+        Some(self.pace.0)
     }
 
     fn rules(&self) -> bool {

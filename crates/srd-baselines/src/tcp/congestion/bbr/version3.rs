@@ -2,7 +2,7 @@
 //! in flight is bounded by how much was when more than two of a hundred were lost (the upper bound, found by probing), and by what
 //! arrived in rounds with losses between probes (the lower bounds). Names in brackets are the draft's.
 
-use super::path::{Largest, Lumps, UNKNOWN, roomy};
+use super::path::{LEAST_WINDOW, Largest, Lumps, MIN_RTT_SPAN, Pace, Pipe, Rounds, RttProbe, UNKNOWN, product, roomy};
 use super::super::{Congestion, Control, Losses, Sample, Window};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -18,21 +18,13 @@ const UP: f64 = 1.25;
 const CRUISE_WINDOW: f64 = 2.0;
 const UP_WINDOW: f64 = 2.25;
 const PROBE_RTT_WINDOW: f64 = 0.5;
-/// LossThresh, Beta, Headroom, StartupFullLossCnt, MinPipeCwnd, section 2.6.
+/// LossThresh, Beta, Headroom, StartupFullLossCnt, section 2.6.
 const LOSS: f64 = 0.02;
 const BETA: f64 = 0.7;
 const HEADROOM: f64 = 0.15;
 const STARTUP_LOSSES: u32 = 6;
-const LEAST_WINDOW: u32 = 4;
-/// MinRTTFilterLen, ProbeRTTInterval, ProbeRTTDuration, section 2.13.
-const MIN_RTT_SPAN: Nanos = Nanos::from_secs(10);
+/// ProbeRTTInterval, section 2.13.
 const PROBE_RTT_EACH: Nanos = Nanos::from_secs(5);
-const PROBE_RTT_SPAN: Nanos = Nanos::from_millis(200);
-/// The pipe is full if the bandwidth has not grown by a quarter for three rounds, section 5.3.1.2.
-const FULL_GROWTH: f64 = 1.25;
-const FULL_ROUNDS: u32 = 3;
-/// PacingMarginPercent.
-const MARGIN: f64 = 0.99;
 /// Cycles of probing over which the largest bandwidth counts (MaxBwFilterLen).
 const BANDWIDTH_CYCLES: u64 = 2;
 /// Time between probes of the bandwidth: 2 to 3 s, or so many rounds as Reno would take to come back, section 5.3.3.5.
@@ -59,24 +51,12 @@ impl Mode {
     }
 }
 
-/// What the ACKs that come now tell of a probe.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Feedback {
-    None,
-    Starting,
-    Told,
-    Stopping,
-}
-
 /// BBR's state, version 3.
 #[derive(Debug)]
 pub struct Bbr3 {
     mode: Mode,
     draws: SmallRng,
-    round: u64,
-    round_starts: bool,
-    /// The round ends when a segment is acknowledged that left after so many were delivered.
-    round_end: u64,
+    rounds: Rounds,
     /// Segments per second: the largest of the last cycles, and what losses between probes have left (bw_shortterm).
     bandwidth: Largest,
     cycle: u64,
@@ -92,7 +72,8 @@ pub struct Bbr3 {
     loss_round_end: u64,
     /// Losses found now are those of a probe (bw_probe_samples).
     samples_probe: bool,
-    feedback: Feedback,
+    /// A probe has ended, and the next round tells of it no more (ACKS_PROBE_STOPPING).
+    probe_ends: bool,
     /// The phase of ProbeBW began, and how long it lasts until the next probe; rounds since the last.
     phase_at: Time,
     wait: Nanos,
@@ -101,20 +82,18 @@ pub struct Bbr3 {
     growth_each: u32,
     growth_acked: u32,
     doublings: u32,
-    full_bandwidth: f64,
-    full_rounds: u32,
-    full_now: bool,
+    /// Of this phase; and whether it ever was full.
+    pipe: Pipe,
     full: bool,
     min_rtt: Nanos,
     min_rtt_at: Time,
     /// The smallest since the last ProbeRTT.
     recent_rtt: Nanos,
     recent_rtt_at: Time,
-    probe_ends: Option<Time>,
-    probe_round: bool,
+    rtt_probe: RttProbe,
     saved: u32,
     timed_out: bool,
-    pace: f64,
+    pace: Pace,
     initial_window: u32,
     burst: u32,
     lumps: Lumps,
@@ -126,9 +105,7 @@ impl Bbr3 {
         Bbr3 {
             mode: Mode::Startup,
             draws: SmallRng::seed_from_u64(seed),
-            round: 0,
-            round_starts: false,
-            round_end: 0,
+            rounds: Rounds::default(),
             bandwidth: Largest::default(),
             cycle: 0,
             least_bandwidth: f64::INFINITY,
@@ -140,26 +117,23 @@ impl Bbr3 {
             loss_events: 0,
             loss_round_end: 0,
             samples_probe: false,
-            feedback: Feedback::None,
+            probe_ends: false,
             phase_at: Time(0),
             wait: Nanos::ZERO,
             rounds_waited: 0,
             growth_each: u32::MAX,
             growth_acked: 0,
             doublings: 0,
-            full_bandwidth: 0.0,
-            full_rounds: 0,
-            full_now: false,
+            pipe: Pipe::default(),
             full: false,
             min_rtt: UNKNOWN,
             min_rtt_at: Time(0),
             recent_rtt: UNKNOWN,
             recent_rtt_at: Time(0),
-            probe_ends: None,
-            probe_round: false,
+            rtt_probe: RttProbe::default(),
             saved: 0,
             timed_out: false,
-            pace: STARTUP * initial_window as f64 * 1e9 / smoothed.0.max(1) as f64,
+            pace: Pace::first(STARTUP, initial_window, smoothed),
             initial_window,
             burst,
             lumps: Lumps::default(),
@@ -192,10 +166,7 @@ impl Bbr3 {
 
     /// Segments of so many bandwidth-delay products.
     fn product(&self, bandwidth: f64, gain: f64) -> u32 {
-        if bandwidth == 0.0 || self.min_rtt == UNKNOWN {
-            return self.initial_window;
-        }
-        (bandwidth * self.min_rtt.as_f64() / 1e9 * gain).ceil() as u32
+        product(bandwidth, self.min_rtt, gain).unwrap_or(self.initial_window)
     }
 
     fn in_flight_for(&self, bandwidth: f64, gain: f64) -> u32 {
@@ -212,14 +183,9 @@ impl Bbr3 {
     }
 
     fn see_bandwidth(&mut self, sample: &Sample) {
-        self.round_starts = false;
+        self.rounds.see(sample);
+        self.rounds_waited += u32::from(self.rounds.starts);
         let Some(rate) = sample.rate else { return };
-        if rate.prior >= self.round_end {
-            self.round_end = sample.delivered;
-            self.round += 1;
-            self.rounds_waited += 1;
-            self.round_starts = true;
-        }
         let bandwidth = rate.per_second();
         if !rate.short || bandwidth >= self.bandwidth.value() {
             self.bandwidth.see(self.cycle, bandwidth, BANDWIDTH_CYCLES - 1);
@@ -260,17 +226,9 @@ impl Bbr3 {
 
     /// The upper bound: what was in flight when too much was lost, or more where less was (BBRAdaptLongTermModel).
     fn see_bound(&mut self, window: &Window, sample: &Sample) {
-        if self.round_starts {
-            match self.feedback {
-                Feedback::Starting => self.feedback = Feedback::Told,
-                Feedback::Stopping => {
-                    self.feedback = Feedback::None;
-                    if self.mode.probes_bandwidth() && sample.rate.is_some_and(|rate| !rate.short) {
-                        self.cycle += 1;
-                    }
-                }
-                Feedback::None | Feedback::Told => {}
-            }
+        if self.rounds.starts && std::mem::take(&mut self.probe_ends) {
+            let tells = self.mode.probes_bandwidth() && sample.rate.is_some_and(|rate| !rate.short);
+            self.cycle += u64::from(tells);
         }
         if let Some(losses) = sample.last_lost.filter(|losses| self.samples_probe && losses.exceed(LOSS)) {
             return self.was_too_much(within(&losses), window, sample);
@@ -311,7 +269,7 @@ impl Bbr3 {
             self.high += f64::from(self.growth_acked / self.growth_each);
             self.growth_acked %= self.growth_each;
         }
-        if self.round_starts {
+        if self.rounds.starts {
             self.steepen(window);
         }
     }
@@ -323,26 +281,16 @@ impl Bbr3 {
 
     fn see_full(&mut self, sample: &Sample) {
         let Some(rate) = sample.rate else { return };
-        if self.full_now || !self.round_starts || rate.short {
+        if self.pipe.is_full() || !self.rounds.starts || rate.short {
             return;
         }
-        let bandwidth = rate.per_second();
-        if bandwidth >= self.full_bandwidth * FULL_GROWTH {
-            self.look_for_full(bandwidth);
-            return;
-        }
-        self.full_rounds += 1;
-        self.full_now = self.full_rounds >= FULL_ROUNDS;
-        self.full |= self.full_now;
-    }
-
-    fn look_for_full(&mut self, from: f64) {
-        (self.full_bandwidth, self.full_rounds, self.full_now) = (from, 0, false);
+        self.pipe.see(rate.per_second());
+        self.full |= self.pipe.is_full();
     }
 
     fn go_down(&mut self, now: Time) {
         (self.mode, self.phase_at) = (Mode::Down, now);
-        (self.growth_each, self.feedback) = (u32::MAX, Feedback::Stopping);
+        (self.growth_each, self.probe_ends) = (u32::MAX, true);
         self.rounds_waited = self.draws.random_range(0..2);
         self.wait = PROBE_EACH + Nanos(self.draws.random_range(0..PROBE_SPREAD));
     }
@@ -351,7 +299,7 @@ impl Bbr3 {
         self.forget_low();
         (self.mode, self.phase_at) = (Mode::Refill, now);
         (self.doublings, self.growth_acked, self.samples_probe) = (0, 0, false);
-        (self.feedback, self.rounds_waited) = (Feedback::None, 0);
+        (self.probe_ends, self.rounds_waited) = (false, 0);
     }
 
     fn advance(&mut self, window: &Window, sample: &Sample) {
@@ -365,17 +313,16 @@ impl Bbr3 {
             Mode::Drain if drained => self.go_down(sample.now),
             Mode::Down | Mode::Cruise if time_to_probe => self.refill(sample.now),
             Mode::Down if drained && f64::from(sample.flights.1) <= self.with_headroom() => self.mode = Mode::Cruise,
-            Mode::Refill if self.round_starts && self.rounds_waited > 0 => {
+            Mode::Refill if self.rounds.starts && self.rounds_waited > 0 => {
                 (self.mode, self.phase_at) = (Mode::Up, sample.now);
-                (self.samples_probe, self.feedback) = (true, Feedback::Starting);
-                let rate = sample.rate.map_or(0.0, |rate| rate.per_second());
-                self.look_for_full(rate);
+                (self.samples_probe, self.probe_ends) = (true, false);
+                self.pipe = Pipe::from(sample.rate.map_or(0.0, |rate| rate.per_second()));
                 self.steepen(window);
             }
             Mode::Up if sample.limited && f64::from(window.size) >= self.high => {
-                self.look_for_full(self.latest);
+                self.pipe = Pipe::from(self.latest);
             }
-            Mode::Up if self.full_now => self.go_down(sample.now),
+            Mode::Up if self.pipe.is_full() => self.go_down(sample.now),
             _ => {}
         }
     }
@@ -392,45 +339,26 @@ impl Bbr3 {
         }
         if due && self.mode != Mode::ProbeRtt {
             self.saved = window.size;
-            (self.mode, self.probe_ends) = (Mode::ProbeRtt, None);
-            self.feedback = Feedback::Stopping;
+            (self.mode, self.rtt_probe) = (Mode::ProbeRtt, RttProbe::default());
+            self.probe_ends = true;
         }
-        if self.mode != Mode::ProbeRtt {
-            return;
-        }
-        match self.probe_ends {
-            None if sample.flights.1 <= self.least_in_probe() => {
-                self.probe_ends = Some(sample.now + PROBE_RTT_SPAN);
-                (self.probe_round, self.round_end) = (false, sample.delivered);
-            }
-            None => {}
-            Some(end) => {
-                self.probe_round |= self.round_starts;
-                if self.probe_round && sample.now > end {
-                    self.recent_rtt_at = sample.now;
-                    window.size = window.size.max(self.saved);
-                    self.forget_low();
-                    match self.full {
-                        true => {
-                            self.go_down(sample.now);
-                            self.mode = Mode::Cruise;
-                        }
-                        false => self.mode = Mode::Startup,
-                    }
+        let least = self.least_in_probe();
+        if self.mode == Mode::ProbeRtt && self.rtt_probe.is_over(sample, least, &mut self.rounds) {
+            self.recent_rtt_at = sample.now;
+            window.size = window.size.max(self.saved);
+            self.forget_low();
+            match self.full {
+                true => {
+                    self.go_down(sample.now);
+                    self.mode = Mode::Cruise;
                 }
+                false => self.mode = Mode::Startup,
             }
         }
     }
 
     fn least_in_probe(&self) -> u32 {
         self.product(self.believed(), PROBE_RTT_WINDOW).max(LEAST_WINDOW)
-    }
-
-    fn set_pace(&mut self) {
-        let pace = self.believed() * self.pacing_gain() * MARGIN;
-        if pace > 0.0 && (self.full || pace > self.pace) {
-            self.pace = pace;
-        }
     }
 
     fn set_window(&mut self, window: &mut Window, sample: &Sample) {
@@ -470,13 +398,13 @@ fn within(losses: &Losses) -> f64 {
 impl Control for Bbr3 {
     fn acknowledged(&mut self, window: &mut Window, sample: &Sample) {
         self.see_bandwidth(sample);
-        self.lumps.see(self.round, self.believed(), window, sample);
+        self.lumps.see(self.rounds.number, self.believed(), window, sample);
         self.see_full(sample);
         self.see_bound(window, sample);
         self.advance(window, sample);
         self.see_losses(window, sample);
         self.see_rtt(window, sample);
-        self.set_pace();
+        self.pace.follow(self.believed(), self.pacing_gain(), self.full);
         self.set_window(window, sample);
     }
 
@@ -486,12 +414,12 @@ impl Control for Bbr3 {
     }
 
     fn restored(&mut self) {
-        self.look_for_full(0.0);
+        self.pipe = Pipe::default();
         self.forget_low();
     }
 
     fn pace(&self) -> Option<f64> {
-        Some(self.pace)
+        Some(self.pace.0)
     }
 
     fn rules(&self) -> bool {
