@@ -1,6 +1,7 @@
 //! Outgoing messages of one context: a slab, and the queues of those that have something left to send. Messages take
 //! turns chunk by chunk, so that a long one does not hold up the others; but only so many are begun at a time, since
-//! the receiver keeps state for each. What the transport itself has to tell goes first.
+//! the receiver keeps state for each. Of those begun the one with the least left has its turn: of equal ones each is then
+//! there sooner, and none later, than if all came to their end together. What the transport itself has to tell goes first.
 
 use crate::{Payload, Token};
 use srd_wire::{MsgId, Op, Psn};
@@ -46,6 +47,11 @@ pub(crate) struct OutMessage<P> {
 }
 
 impl<P> OutMessage<P> {
+    /// Bytes that have not been sent once.
+    fn left(&self) -> u32 {
+        self.len - self.next
+    }
+
     /// Whether it is for the process that has asked, and for no other.
     pub(crate) fn is_answer(&self) -> bool {
         matches!(self.purpose, Purpose::Refusal { .. })
@@ -55,6 +61,8 @@ impl<P> OutMessage<P> {
 
 /// Most messages that are sent in part at a time; far below the receiver's limit.
 const MAX_BEGUN: usize = 256;
+/// Of so many turns of begun messages one is that of the message with the most left, so that none waits for ever.
+const LONGEST: u32 = 4;
 
 /// See the module.
 pub(crate) struct Messages<P> {
@@ -64,13 +72,13 @@ pub(crate) struct Messages<P> {
     control: VecDeque<u32>,
     /// Not begun.
     waiting: VecDeque<u32>,
-    /// Sent in part.
+    /// Sent in part; those with the least left first.
     begun: VecDeque<u32>,
     max_begun: usize,
     /// The one whose turn it is, taken out of its queue.
     current: Option<u32>,
-    /// Whether the next turn is one of the begun ones'.
-    begun_next: bool,
+    /// Turns that there have been. Every second is one of the begun ones'.
+    turns: u32,
     counter: u32,
     queued_bytes: u64,
     upper_len: usize,
@@ -87,7 +95,7 @@ impl<P: Payload> Messages<P> {
             begun: VecDeque::new(),
             max_begun: (max_partial as usize / 2).clamp(1, MAX_BEGUN),
             current: None,
-            begun_next: false,
+            turns: 0,
             counter: 0,
             queued_bytes: 0,
             upper_len: 0,
@@ -198,12 +206,14 @@ impl<P: Payload> Messages<P> {
                 self.leave_queue(slot);
             }
             let may_begin = !self.waiting.is_empty() && self.begun.len() < self.max_begun;
-            let next = if may_begin && (!self.begun_next || self.begun.is_empty()) {
+            let next = if may_begin && (self.turns.is_multiple_of(2) || self.begun.is_empty()) {
                 self.waiting.pop_front()
+            } else if (self.turns / 2).is_multiple_of(LONGEST) {
+                self.begun.pop_back()
             } else {
                 self.begun.pop_front()
             };
-            self.begun_next = !self.begun_next;
+            self.turns = self.turns.wrapping_add(1);
             self.current = Some(next?);
         }
     }
@@ -216,7 +226,9 @@ impl<P: Payload> Messages<P> {
     /// The message whose turn it was has had it.
     pub(crate) fn end_turn(&mut self) {
         if let Some(slot) = self.current.take() {
-            self.begun.push_back(slot);
+            let left = |slot: u32| self.slab[slot as usize].left();
+            let place = self.begun.partition_point(|&other| left(other) < left(slot));
+            self.begun.insert(place, slot);
         }
     }
 
@@ -236,7 +248,7 @@ impl<P: Payload> Messages<P> {
     pub(crate) fn give_up(&mut self, slot: u32) {
         let message = &mut self.slab[slot as usize];
         if !message.all_sent {
-            self.queued_bytes -= (message.len - message.next) as u64;
+            self.queued_bytes -= message.left() as u64;
         }
         message.over = true;
         message.all_sent = true;
@@ -316,5 +328,78 @@ impl<P: Payload> Messages<P> {
             self.begun = VecDeque::new();
             self.current = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use srd_wire::{Qkey, Qpn, Route};
+
+    const CHUNK: u32 = 1000;
+
+    /// So many bytes that nobody looks at.
+    #[derive(Clone)]
+    struct Length(usize);
+
+    impl Payload for Length {
+        fn empty() -> Length {
+            Length(0)
+        }
+
+        fn len(&self) -> usize {
+            self.0
+        }
+
+        fn slice(&self, _: usize, len: usize) -> Length {
+            Length(len)
+        }
+    }
+
+    /// Messages of these lengths, in chunks; each turn is a chunk. Whose the turns are, by their place in the list.
+    fn turns(lengths: &[u32]) -> Vec<usize> {
+        let mut messages = Messages::new(1000);
+        let route = Route { dst_qpn: Qpn(1), src_qpn: Qpn(2), qkey: Qkey(3) };
+        let add = |&chunks: &u32| {
+            let op = Op::Send { route, imm: None, datagram: false };
+            messages.add(Purpose::UpperLayer(Token(0)), op, Length((chunks * CHUNK) as usize), None)
+        };
+        let slots: Vec<u32> = lengths.iter().map(add).collect();
+        let mut order = Vec::new();
+        while let Some(slot) = messages.head() {
+            messages.take_segments(slot, CHUNK, 1);
+            if !messages.get(slot).all_sent {
+                messages.end_turn();
+            }
+            order.push(slots.iter().position(|&other| other == slot).unwrap());
+        }
+        order
+    }
+
+    fn end_of(order: &[usize], message: usize) -> usize {
+        order.iter().rposition(|&of| of == message).unwrap() + 1
+    }
+
+    #[test]
+    fn equal_messages_end_one_by_one() {
+        let order = turns(&[100; 3]);
+        assert_eq!(order.len(), 300);
+        let ends = [0, 1, 2].map(|message| end_of(&order, message));
+        assert!(ends[0] < 150 && ends[1] < 260 && ends[2] == 300, "{ends:?}");
+    }
+
+    #[test]
+    fn a_long_message_does_not_hold_up_a_short_one() {
+        let order = turns(&[1000, 1, 10]);
+        assert!(end_of(&order, 1) <= 3 && end_of(&order, 2) <= 20, "{:?}", &order[..20]);
+    }
+
+    #[test]
+    fn none_waits_for_ever() {
+        let mut lengths = vec![3; 1000];
+        lengths[0] = 300;
+        let order = turns(&lengths);
+        let of_long = order[..1200].iter().filter(|&&of| of == 0).count();
+        assert!(of_long >= 1200 / 2 / LONGEST as usize - 10, "{of_long}");
     }
 }

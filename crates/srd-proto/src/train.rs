@@ -79,10 +79,10 @@ impl<P: Payload> Peer<P> {
                 break;
             }
             let count = self.pacer.sent(now, &limits, packet, count, &mut shared.rng);
+            let offset = self.messages.take_segments(slot, segment, count);
             if self.burst.ends_turn(count, packet, segment, false, turn) {
                 self.messages.end_turn();
             }
-            let offset = begin + packets * segment;
             let payload = &self.messages.get(slot).payload.slice(offset as usize, (count * segment) as usize);
             sink(
                 Followers { psn: psn.plus(packets), offset, len, count, bytes: usize::from(bytes) },
@@ -95,7 +95,6 @@ impl<P: Payload> Peer<P> {
         }
         let path = self.burst.path;
         let payload_bytes = u64::from(packets * segment);
-        self.messages.take_segments(slot, segment, packets);
         self.sent.first_transmissions(now, path, first, packets, &mut outgoing.paths);
         outgoing.paths.get_mut(path).bytes += payload_bytes;
         for counters in [&mut shared.stats.tx_pkts, &mut self.counters.tx_pkts] {
