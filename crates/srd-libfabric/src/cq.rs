@@ -59,20 +59,37 @@ impl Cq {
     /// As of [`Waiting::take`](crate::entries::Waiting::take).
     #[inline]
     unsafe fn read(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> Outcome<usize> {
-        if !self.queue.is_empty() {
-            let mut waiting = self.waiting()?;
-            if !waiting.entries.is_empty() && waiting.reads_without_round < READS_WITHOUT_ROUND {
-                waiting.reads_without_round += 1;
-                // SAFETY: as the caller says.
-                return unsafe { waiting.take(self.format, buf, count, sources) };
+        let was_empty = self.queue.is_empty();
+        if was_empty {
+            self.movers.poll()?;
+            if self.queue.is_empty() {
+                return Err(Errno::AGAIN);
             }
         }
-        self.movers.poll()?;
-        if self.queue.is_empty() {
-            return Err(Errno::AGAIN);
-        }
+        // SAFETY: as the caller says.
+        unsafe { self.take(was_empty, buf, count, sources) }
+    }
+
+    /// Takes what is there. `moved`: packets have been moved just now.
+    ///
+    /// # Safety
+    /// As of [`Waiting::take`](crate::entries::Waiting::take).
+    #[inline(never)]
+    unsafe fn take(
+        &self,
+        moved: bool,
+        buf: *mut c_void,
+        count: usize,
+        sources: *mut fi_addr_t,
+    ) -> Outcome<usize> {
         let mut waiting = self.waiting()?;
-        waiting.reads_without_round = 0;
+        if !moved && waiting.reads_without_round >= READS_WITHOUT_ROUND {
+            drop(waiting);
+            self.movers.poll()?;
+            // SAFETY: as the caller says.
+            return unsafe { self.take(true, buf, count, sources) };
+        }
+        waiting.reads_without_round = if moved { 0 } else { waiting.reads_without_round + 1 };
         // SAFETY: as the caller says.
         unsafe { waiting.take(self.format, buf, count, sources) }
     }

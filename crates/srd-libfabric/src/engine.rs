@@ -220,9 +220,12 @@ impl Engine {
             self.polled.store(true, Ordering::Relaxed);
         }
         let busy = self.instance.is_busy();
-        if !busy && !self.instance.others_look() {
-            return self.progress();
-        }
+        if busy || self.instance.others_look() { self.poll_beside_others(busy) } else { self.progress() }
+    }
+
+    /// A poll that leaves the sockets to others. `busy`: one of them has the lock at this moment.
+    #[cold]
+    fn poll_beside_others(&self, busy: bool) -> Outcome<()> {
         if busy || !self.shm.load(Ordering::Relaxed) || !self.progress_shm()? {
             self.instance.give_way();
         }
@@ -243,28 +246,35 @@ impl Engine {
     }
 
     /// One poll: moves packets, does what follows, hands out what has completed.
-    #[inline]
     pub fn progress(&self) -> Outcome<()> {
-        let lanes = self.lanes.load(Ordering::Relaxed);
-        let found = if lanes && !self.is_turn_of_sockets() {
-            self.progress_shm()?
-        } else {
-            let mut completed = false;
-            let found = self.instance.progress_with(
-                self.cq,
-                !lanes,
-                |device| self.state.open(device).0.has_work(),
-                |device, now| self.progress_locked(device, now, &mut completed),
-            )?;
-            if completed {
-                self.wake();
-            }
-            found
-        };
-        if lanes {
-            self.yield_if_idle(found);
+        if self.lanes.load(Ordering::Relaxed) {
+            return self.progress_lanes();
         }
+        self.progress_sockets(true)?;
         Ok(())
+    }
+
+    /// The same where messages come by shared memory.
+    fn progress_lanes(&self) -> Outcome<()> {
+        let found =
+            if self.is_turn_of_sockets() { self.progress_sockets(false)? } else { self.progress_shm()? };
+        self.yield_if_idle(found);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn progress_sockets(&self, may_rest: bool) -> Outcome<bool> {
+        let mut completed = false;
+        let found = self.instance.progress_with(
+            self.cq,
+            may_rest,
+            |device| self.state.open(device).0.has_work(self.shm.load(Ordering::Relaxed)),
+            |device, now| self.progress_locked(device, now, &mut completed),
+        )?;
+        if completed {
+            self.wake();
+        }
+        Ok(found)
     }
 
     /// A look at the sockets costs as much as a message by shared memory takes: where those come, and nothing from the

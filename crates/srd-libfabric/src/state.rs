@@ -96,10 +96,10 @@ impl State {
             .any(ShmPeers::has_news)
     }
 
-    /// Whether a look may find something though no packet has moved and no time has come.
+    /// Whether a look may find something though no packet has moved and no time has come. `shm`: some endpoint has shared memory.
     #[inline]
-    pub fn has_work(&mut self) -> bool {
-        !self.is_settled || self.has_news()
+    pub fn has_work(&mut self, shm: bool) -> bool {
+        !self.is_settled || shm && self.has_news()
     }
 
     /// Hands what has completed to completion queues and counters. Returns whether there was anything.

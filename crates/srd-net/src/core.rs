@@ -81,6 +81,8 @@ pub struct Core {
     pub last_arrival: Time,
     /// When there is something to do even if nothing arrives.
     next_timeout: Time,
+    /// Until when a poll finds nothing if no packet has come: the last one has found nothing, and nobody has had the lock since.
+    quiet_until: Time,
     /// Packets have moved, or timers have run, since [`Core::take_moved`].
     moved: bool,
     /// So many packets have moved in a call that it has taken long.
@@ -139,6 +141,7 @@ impl Core {
             panic_after: [None; 2],
             last_arrival: Time(0),
             next_timeout: Time(0),
+            quiet_until: Time(0),
             moved: false,
             moved_many: false,
             held_back: false,
@@ -170,6 +173,7 @@ impl Core {
     /// Receives what is there, runs what is due, transmits. Returns whether anything happened.
     #[inline]
     pub fn round(&mut self, now: Time) -> bool {
+        self.disturb();
         self.counters.rounds += 1;
         self.polls_without_look = 0;
         self.device.memory().forget_checks();
@@ -220,6 +224,30 @@ impl Core {
         std::mem::take(&mut self.moved_many)
     }
 
+    /// Somebody else than a poll has the lock, or a poll does more than look.
+    #[inline]
+    pub fn disturb(&mut self) {
+        self.quiet_until = Time(0);
+    }
+
+    /// Whether a poll finds nothing, which is told by one look at the socket while nothing else can have happened.
+    #[inline]
+    pub fn finds_nothing(&mut self, now: Time) -> bool {
+        let nothing = now < self.quiet_until && self.receiver.finds_nothing();
+        if nothing {
+            self.polls_without_look = 0;
+            self.counters.rounds += 1;
+            self.counters.idle_rounds += 1;
+        }
+        nothing
+    }
+
+    /// From then on a poll is to do more than look.
+    #[inline]
+    pub fn ends_quiet(&mut self, at: Time) {
+        self.quiet_until = self.quiet_until.min(at);
+    }
+
     /// A round on behalf of a program that polls.
     #[inline]
     pub fn poll_round(&mut self, now: Time, crowded: bool) {
@@ -228,8 +256,11 @@ impl Core {
             let soon = if crowded { SOON_IN_A_CROWD } else { SOON };
             self.trust = if now.since(at) <= soon { (self.trust + 1).min(TRUST) } else { 0 };
         }
-        self.round(now);
+        let found = self.round(now);
         self.sent_since_poll = false;
+        if !found && !self.held_back && self.receiver.is_quiet() {
+            self.quiet_until = self.next_timeout.min(self.look_at);
+        }
     }
 
     /// A round on behalf of a program that does not poll.
@@ -306,6 +337,7 @@ impl Core {
     /// thread has posted one or two before another polls.
     #[inline]
     pub fn after_call(&mut self, now: Time, busy: bool, crowded: bool) {
+        self.disturb();
         self.panic_if_asked(IN_CALL);
         self.receiver.note_time(now);
         let due = self.device.next_timeout();

@@ -33,6 +33,17 @@ pub(crate) struct Held<'a> {
     _witness: Witness<'a>,
 }
 
+impl Held<'_> {
+    /// Lets go of it. As dropping it, without a call.
+    #[inline(always)]
+    pub(crate) fn release(self) {
+        let Held { _owned, core, _witness } = self;
+        drop(_owned);
+        drop(core);
+        drop(_witness);
+    }
+}
+
 struct Owned<'a>(&'a AtomicUsize);
 
 impl Drop for Owned<'_> {
@@ -82,11 +93,12 @@ impl CoreLock {
     /// Waits for the lock.
     #[inline]
     pub(crate) fn lock(&self) -> Result<Held<'_>, Refused> {
-        if self.owner.load(Ordering::Relaxed) == this_thread() {
+        let me = this_thread();
+        if self.owner.load(Ordering::Relaxed) == me {
             return Err(Refused::Interrupted);
         }
         match self.core.lock() {
-            Ok(core) if !self.has_failed() => Ok(self.held(core)),
+            Ok(core) if !self.has_failed() => Ok(self.held(core, me)),
             _ => Err(Refused::Failed),
         }
     }
@@ -99,8 +111,12 @@ impl CoreLock {
     }
 
     /// The lock if nobody has it and the device has not failed.
+    #[inline(always)]
     pub(crate) fn try_lock(&self) -> Option<Held<'_>> {
-        self.core.try_lock().ok().filter(|_| !self.has_failed()).map(|core| self.held(core))
+        match self.core.try_lock() {
+            Ok(core) if !self.has_failed() => Some(self.held(core, this_thread())),
+            _ => None,
+        }
     }
 
     /// Whether there was a panic inside the device, and whoever was in it has left.
@@ -148,9 +164,9 @@ impl CoreLock {
         last.remove(at).map(|(_, completion)| completion)
     }
 
-    #[inline]
-    fn held<'a>(&'a self, core: MutexGuard<'a, Core>) -> Held<'a> {
-        self.owner.store(this_thread(), Ordering::Relaxed);
+    #[inline(always)]
+    fn held<'a>(&'a self, core: MutexGuard<'a, Core>, me: usize) -> Held<'a> {
+        self.owner.store(me, Ordering::Relaxed);
         Held { _owned: Owned(&self.owner), core, _witness: Witness(self) }
     }
 }

@@ -21,7 +21,7 @@ use crate::options::{LogLevel, Options, ProgressMode};
 use crate::progress::policy;
 use crate::progress_thread::{self, LONGEST_DRAIN, LONGEST_SILENCE};
 use crate::receive::Receiver;
-use crate::shared::{Shared, Unavailable, register_for_exit};
+use crate::shared::{Look, Shared, Unavailable, register_for_exit};
 use crate::stats::{LayerStats, Stats};
 use crate::stats_socket::StatsSocket;
 use crate::sys::udp::ReceiveSocket;
@@ -242,11 +242,7 @@ impl Instance {
     /// other one, that is to leave packets to the program.
     #[inline]
     pub fn is_busy(&self) -> bool {
-        let busy = self.shared.core.is_held_by_another() && self.shared.canary.alive();
-        if busy {
-            self.shared.poll_activity.called(clock::now());
-        }
-        busy
+        self.shared.core.is_held_by_another() && self.shared.is_called_beside()
     }
 
     /// Whether a poll may leave the sockets to others: it is one of so many threads' that each waits for a core, and one of them
@@ -254,15 +250,7 @@ impl Instance {
     #[inline]
     pub fn others_look(&self) -> bool {
         let shared = &*self.shared;
-        if !shared.contention.is_crowd() {
-            return false;
-        }
-        let now = clock::now();
-        let looked = shared.contention.has_looked(now);
-        if looked {
-            shared.poll_activity.called(now);
-        }
-        looked
+        shared.contention.is_crowd() && shared.others_look(clock::now())
     }
 
     /// A poll that did not look at the sockets has found nothing: whether other threads poll, too.
@@ -284,7 +272,7 @@ impl Instance {
         wanted: impl FnOnce(&mut Locked<'_>) -> bool,
         f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
     ) -> Result<bool, Unavailable> {
-        let mut core = self.shared.lock()?;
+        let mut core = self.shared.lock_to_look()?;
         if wanted(&mut Locked::new(&mut core.device)) { Ok(self.run(core, f)) } else { Ok(false) }
     }
 
@@ -401,7 +389,7 @@ impl Instance {
     #[inline]
     pub fn poll_cq(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, Unavailable> {
         let shared = &*self.shared;
-        let mut core = match shared.lock() {
+        let mut core = match shared.lock_to_look() {
             Ok(core) => core,
             Err(barred) => return shared.take_last(barred, cq, out),
         };
@@ -412,9 +400,15 @@ impl Instance {
                 return Ok(n);
             }
         }
-        let now = shared.poll(&mut core);
+        let Look { now, in_vain } = shared.look(&mut core);
+        if !in_vain {
+            shared.poll(&mut core, now);
+        }
         let n = core.take(cq, out);
-        shared.leave_poll(core, now, n > 0);
+        match in_vain && n == 0 {
+            true => shared.leave_in_vain(core, now),
+            false => shared.leave_poll(core, now, n > 0),
+        }
         Ok(n)
     }
 
@@ -422,7 +416,7 @@ impl Instance {
     #[inline]
     pub fn poll_one(&self, cq: CqId) -> Result<Option<Completion>, Unavailable> {
         let shared = &*self.shared;
-        let mut core = match shared.lock() {
+        let mut core = match shared.lock_to_look() {
             Ok(core) => core,
             Err(Unavailable::Failed) => {
                 return shared.core.take_last(cq).map(Some).ok_or(Unavailable::Failed);
@@ -434,9 +428,15 @@ impl Instance {
         {
             return Ok(Some(first));
         }
-        let now = shared.poll(&mut core);
+        let Look { now, in_vain } = shared.look(&mut core);
+        if !in_vain {
+            shared.poll(&mut core, now);
+        }
         let first = core.device.poll_cq(cq);
-        shared.leave_poll(core, now, first.is_some());
+        match in_vain && first.is_none() {
+            true => shared.leave_in_vain(core, now),
+            false => shared.leave_poll(core, now, first.is_some()),
+        }
         Ok(first)
     }
 
@@ -445,8 +445,11 @@ impl Instance {
     pub fn progress(&self) -> Result<(), Unavailable> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
-        let now = shared.poll(&mut core);
-        shared.leave(core, now, true);
+        let Look { now, in_vain } = shared.look(&mut core);
+        if !in_vain {
+            shared.poll(&mut core, now);
+            shared.leave(core, now, true);
+        }
         Ok(())
     }
 
@@ -467,17 +470,58 @@ impl Instance {
     /// `has_work` says no: then nothing has completed either, for the queue is armed between calls, and what comes while nobody
     /// calls is told to the handlers of [`Instance::on_notification`]. With `may_rest` a poll that finds nothing rests for a
     /// moment where others want the cores; who also looks at other things than sockets must not.
-    #[inline]
+    #[inline(always)]
     pub fn progress_with(
         &self,
         cq: CqId,
         may_rest: bool,
-        has_work: impl FnOnce(&mut Locked<'_>) -> bool,
+        has_work: impl Fn(&mut Locked<'_>) -> bool,
         f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
     ) -> Result<bool, Unavailable> {
         let shared = &*self.shared;
-        let mut core = shared.lock()?;
-        let now = shared.poll(&mut core);
+        let Some(mut core) = shared.lock_if_free() else {
+            return self.progress_locked(cq, may_rest, has_work, f);
+        };
+        let look = shared.look(&mut core);
+        if !look.in_vain || has_work(&mut Locked::new(&mut core.device)) {
+            return Ok(self.progress_on(core, look, cq, may_rest, has_work, f));
+        }
+        match may_rest {
+            true => shared.leave_in_vain(core, look.now),
+            false => core.release(),
+        }
+        Ok(false)
+    }
+
+    /// Such a poll where the lock must be waited for.
+    #[cold]
+    fn progress_locked(
+        &self,
+        cq: CqId,
+        may_rest: bool,
+        has_work: impl Fn(&mut Locked<'_>) -> bool,
+        f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
+    ) -> Result<bool, Unavailable> {
+        let mut core = self.shared.lock()?;
+        let look = self.shared.look(&mut core);
+        Ok(self.progress_on(core, look, cq, may_rest, has_work, f))
+    }
+
+    /// The rest of such a poll, if it is not over after a look in vain.
+    #[inline(never)]
+    fn progress_on(
+        &self,
+        mut core: Held<'_>,
+        look: Look,
+        cq: CqId,
+        may_rest: bool,
+        has_work: impl Fn(&mut Locked<'_>) -> bool,
+        f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
+    ) -> bool {
+        let (shared, now) = (&*self.shared, look.now);
+        if !look.in_vain {
+            shared.poll(&mut core, now);
+        }
         let mut found = false;
         if core.has_moved() || has_work(&mut Locked::new(&mut core.device)) {
             // What has completed just now `f` takes. (A queue that has gone tells nobody anything.)
@@ -490,7 +534,7 @@ impl Instance {
             true => shared.leave_poll(core, now, found),
             false => shared.leave(core, now, true),
         }
-        Ok(found)
+        found
     }
 
     /// The same for a handler of [`Instance::on_notification`]: whoever called it has moved packets, and it is not the
@@ -579,7 +623,10 @@ impl Instance {
             let mut core = shared.lock()?;
             if core.counters.rounds == rounds {
                 // `ready` looks, but does not poll: that is done here, and then it looks again.
-                let now = shared.poll(&mut core);
+                let Look { now, in_vain } = shared.look(&mut core);
+                if !in_vain {
+                    shared.poll(&mut core, now);
+                }
                 core.take_moved();
                 shared.leave(core, now, true);
                 if ready() {

@@ -152,6 +152,7 @@ impl Notifier {
     }
 
     /// The sleepers.
+    #[inline]
     pub fn sleepers(&self) -> &Sleepers {
         &self.sleepers
     }

@@ -94,6 +94,8 @@ struct Port {
 pub struct Receiver {
     ports: Vec<Port>,
     batch: ReceiveBatch,
+    /// What [`Receiver::finds_nothing`] has taken from the first socket.
+    ahead: Option<io::Result<usize>>,
     /// Short packets come here instead, if there is one.
     ring: Option<Ring>,
     /// Everything comes from here, if there is one.
@@ -137,6 +139,7 @@ impl Receiver {
         Receiver {
             ports: Vec::new(),
             batch: ReceiveBatch::new(),
+            ahead: None,
             ring,
             fabric,
             looked: Time(0),
@@ -273,6 +276,26 @@ impl Receiver {
         self.in_vain = 0;
     }
 
+    /// Whether [`Receiver::finds_nothing`] may be asked: a single socket is all that packets come by, and the last look at it found nothing.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        let everything = self.ring.is_none() && self.fabric.is_none() && self.aside.is_none();
+        everything && matches!(&self.ports[..], [port] if !port.busy)
+    }
+
+    /// Whether nothing has come. If something has, the next [`Receiver::receive`] takes it.
+    #[inline]
+    pub fn finds_nothing(&mut self) -> bool {
+        let Some(port) = self.ports.first() else { return true };
+        match self.batch.receive(&port.socket, 1) {
+            Ok(0) => true,
+            came => {
+                self.ahead = Some(came);
+                false
+            }
+        }
+    }
+
     /// Receives what is there and gives it to the device. Returns how many packets came.
     ///
     /// Where the last look found nothing, one run is taken, with the call that costs least: for most of the time a
@@ -280,7 +303,7 @@ impl Receiver {
     /// next look.
     #[inline]
     pub fn receive(&mut self, now: Time, mut upwards: Upwards<'_>, mut keyring: Option<&mut Keyring>) -> u64 {
-        let Receiver { ports, batch, ring, fabric, looked, in_vain, intake, aside, .. } = self;
+        let Receiver { ports, batch, ahead, ring, fabric, looked, in_vain, intake, aside, .. } = self;
         let before = intake.counters.packets;
         if let Some(fabric) = *fabric {
             fabric.receive(|come| intake.take_simulated(now, come, &mut upwards, keyring.as_deref_mut()));
@@ -306,7 +329,8 @@ impl Receiver {
         for port in ports {
             for _ in 0..CALLS_PER_ROUND {
                 let most = if port.busy { MAX_RUNS } else { 1 };
-                let runs = match batch.receive(&port.socket, most) {
+                let came = ahead.take().unwrap_or_else(|| batch.receive(&port.socket, most));
+                let runs = match came {
                     Ok(runs) => runs,
                     Err(e) => {
                         intake.count_error(&e);

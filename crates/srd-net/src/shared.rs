@@ -71,6 +71,14 @@ pub(crate) struct Shared {
 /// See [`crate::Instance::on_counters`].
 pub(crate) type CountedBy = Box<dyn Fn(&srd_device::Counters) + Send + Sync>;
 
+/// What the look of a poll has seen.
+#[derive(Clone, Copy)]
+pub(crate) struct Look {
+    pub(crate) now: Time,
+    /// Nothing at all, and nothing has changed since the poll before it: there is nothing to tell, and nobody to wake.
+    pub(crate) in_vain: bool,
+}
+
 /// Why an instance cannot be used here and now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unavailable {
@@ -159,8 +167,15 @@ impl Shared {
 
     /// Takes the lock, unless this is a forked child: there another thread of the parent may have held it. Nor does a
     /// thread wait for itself.
-    #[inline]
     pub(crate) fn lock(&self) -> Result<Held<'_>, Unavailable> {
+        let mut core = self.lock_to_look()?;
+        core.disturb();
+        Ok(core)
+    }
+
+    /// The same for who changes nothing but by [`Shared::poll`] and [`Core::after_call`].
+    #[inline]
+    pub(crate) fn lock_to_look(&self) -> Result<Held<'_>, Unavailable> {
         if !self.canary.alive() {
             return Err(Unavailable::Forked);
         }
@@ -171,6 +186,12 @@ impl Shared {
             return Ok(core);
         }
         self.wait_for_lock()
+    }
+
+    /// The same if that is simple: nobody has the lock.
+    #[inline(always)]
+    pub(crate) fn lock_if_free(&self) -> Option<Held<'_>> {
+        if self.canary.alive() && self.fabric.is_none() { self.core.try_lock() } else { None }
     }
 
     #[inline]
@@ -236,25 +257,51 @@ impl Shared {
         ));
     }
 
-    /// A round on behalf of a poll of the program.
-    #[inline]
-    pub(crate) fn poll(&self, core: &mut Core) -> Time {
+    /// Another thread has the lock while the program polls. False in a forked child.
+    #[cold]
+    pub(crate) fn is_called_beside(&self) -> bool {
+        let alive = self.canary.alive();
+        if alive {
+            self.poll_activity.called(clock::now());
+        }
+        alive
+    }
+
+    /// One of a crowd polls: whether another one has looked at the sockets just now.
+    #[cold]
+    pub(crate) fn others_look(&self, now: Time) -> bool {
+        let looked = self.contention.has_looked(now);
+        if looked {
+            self.poll_activity.called(now);
+        }
+        looked
+    }
+
+    /// A poll of the program looks whether anything has come. What it has seen is passed to [`Shared::poll`], unless it is in vain.
+    #[inline(always)]
+    pub(crate) fn look(&self, core: &mut Core) -> Look {
         let now = clock::now();
         self.poll_activity.called(now);
         if let Some(alarm_at) = self.handoff.polled(now) {
             self.poll_activity.thread_wakes.store(alarm_at.0, Ordering::Relaxed);
         }
         self.contention.looks(now);
+        Look { now, in_vain: core.finds_nothing(now) }
+    }
+
+    /// The round of such a poll.
+    #[inline]
+    pub(crate) fn poll(&self, core: &mut Core, now: Time) {
         let crowded = self.contention.is_crowd();
         match self.mode {
             ProgressMode::Thread => {}
             ProgressMode::Auto => core.poll_round(now, crowded),
             ProgressMode::Inline => {
                 core.poll_round(now, crowded);
-                self.write_stats_if_due(core, now);
+                let due = self.write_stats_if_due(core, now);
+                core.ends_quiet(due);
             }
         }
-        now
     }
 
     /// Lets go of the lock, tells what has fired, and wakes whoever would sleep past something. `busy`: the program
@@ -308,10 +355,20 @@ impl Shared {
         if let Some(fabric) = self.fabric {
             return fabric.library.polled(found);
         }
-        if found {
-            self.contention.found();
-            return;
-        }
+        if found { self.contention.found() } else { self.give_way(now, due) }
+    }
+
+    /// The same after a look in vain.
+    #[inline(always)]
+    pub(crate) fn leave_in_vain(&self, core: Held<'_>, now: Time) {
+        let due = core.next_timeout();
+        core.release();
+        self.give_way(now, due);
+    }
+
+    /// After a poll that found nothing; `due`: when there will be something to do.
+    #[inline(always)]
+    fn give_way(&self, now: Time, due: Time) {
         match policy::vain_poll(self.mode, self.notifier.sleepers().any(), self.contention.cores(now)) {
             VainPoll::Return => {}
             VainPoll::GiveWay => self.contention.give_way(),
@@ -319,13 +376,16 @@ impl Shared {
                 self.contention.give_way();
                 self.contention.count_rest();
             }
-            VainPoll::Rest => {
-                let until = due.min(now + self.contention.rest());
-                self.poll_activity.rests(until);
-                self.poll_set.wait(Some(Duration::from_nanos(until.since(now).0)));
-                self.contention.rested(clock::now(), until);
-            }
+            VainPoll::Rest => self.rest(now, due),
         }
+    }
+
+    #[cold]
+    fn rest(&self, now: Time, due: Time) {
+        let until = due.min(now + self.contention.rest());
+        self.poll_activity.rests(until);
+        self.poll_set.wait(Some(Duration::from_nanos(until.since(now).0)));
+        self.contention.rested(clock::now(), until);
     }
 
     pub(crate) fn stats_of(&self, core: &mut Core) -> Stats {

@@ -30,6 +30,7 @@ pub fn mover(mode: ProgressMode, sleepers: bool, polls: bool) -> Mover {
 }
 
 /// Whether the progress thread is to be woken for what is due before it wakes, by a call that has found that out.
+#[inline]
 pub fn thread_is_in_charge(mode: ProgressMode, sleepers: bool) -> bool {
     match mode {
         ProgressMode::Inline => false,
@@ -52,6 +53,7 @@ pub enum VainPoll {
 }
 
 /// Where a thread sleeps on the sockets already, that one is woken by packets.
+#[inline]
 pub fn vain_poll(mode: ProgressMode, sleepers: bool, cores: Cores) -> VainPoll {
     match cores {
         Cores::Company => VainPoll::GiveWay,

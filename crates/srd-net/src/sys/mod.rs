@@ -23,6 +23,7 @@ pub mod xdp;
 use std::io;
 
 /// The error of the call that has just returned `-1`; its value otherwise.
+#[inline]
 fn check(returned: libc::c_int) -> io::Result<libc::c_int> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }

@@ -15,6 +15,7 @@ use super::address::{NOBODY, address_from, bind, open_socket};
 use super::control::{ControlBuffer, first_int, for_each_control_in, timespec_nanos};
 use crate::frame::CE;
 use crate::sys::check;
+use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -221,15 +222,16 @@ impl ReceiveBatch {
                 libc::syscall(libc::SYS_recvmmsg, fd, self.headers.as_mut_ptr(), most, flags, no_time)
             }
         };
-        match check(got as libc::c_int) {
-            Ok(len) if most == 1 => {
-                self.headers.iter_mut().take(1).for_each(|header| header.msg_len = len as u32);
-                self.filled = 1;
-            }
-            Ok(n) => self.filled = n as usize,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            Err(e) => return Err(e),
+        if got < 0 && Errno::last_raw() == libc::EAGAIN {
+            return Ok(0); // as most calls do: no error is made of it
         }
+        self.filled = match check(got as libc::c_int)? as usize {
+            len if most == 1 => {
+                self.headers.iter_mut().take(1).for_each(|header| header.msg_len = len as u32);
+                1
+            }
+            n => n,
+        };
         Ok(self.filled)
     }
 
