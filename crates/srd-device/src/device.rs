@@ -511,8 +511,15 @@ impl<M: Memory> Device<M> {
     }
 
     /// The same for somebody who may not send anything now.
+    #[inline]
     pub fn next_timer(&self) -> Time {
         self.endpoint.next_timer().min(self.objects.deferred.next_due())
+    }
+
+    /// As [`srd_proto::Endpoint::has_to_send`].
+    #[inline]
+    pub fn has_to_send(&self, now: Time) -> bool {
+        self.endpoint.has_to_send(now)
     }
 
     #[inline]

@@ -59,6 +59,7 @@ impl<T> Slab<T> {
     }
 
     /// Takes a slot for `value`.
+    #[inline]
     pub fn insert(&mut self, value: T) -> Key {
         self.len += 1;
         if self.free == END {
@@ -110,6 +111,7 @@ impl<T> Slab<T> {
     }
 
     /// Takes the entry out; its slot is free.
+    #[inline]
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
         let value = slot.value.take()?;

@@ -170,9 +170,10 @@ impl Core {
         self.next_timeout
     }
 
-    /// Receives what is there, runs what is due, transmits. Returns whether anything happened.
+    /// Receives what is there, runs what is due, transmits. Returns whether anything happened. `polls`: for a program that will do so
+    /// again.
     #[inline]
-    pub fn round(&mut self, now: Time) -> bool {
+    pub fn round(&mut self, now: Time, polls: bool) -> bool {
         self.disturb();
         self.counters.rounds += 1;
         self.polls_without_look = 0;
@@ -191,8 +192,19 @@ impl Core {
         }
         self.moved = true;
         self.run_timers(now);
-        self.transmit(now);
+        if received > 0 && polls && self.untransmitted == 0 && self.leaves_to_next_poll(now) {
+            self.next_timeout = now;
+        } else {
+            self.transmit(now);
+        }
         true
+    }
+
+    /// Whether the device wants to be asked what it has to send for no other reason than to say when it wants attention next. Where
+    /// packets have come that mostly changes at once, with what the program answers. A simulated network is told the true time.
+    #[inline]
+    fn leaves_to_next_poll(&self, now: Time) -> bool {
+        !self.held_back && !self.receiver.is_simulated() && !self.device.has_to_send(now)
     }
 
     /// The device had more to send than was taken, and now there is room.
@@ -256,7 +268,7 @@ impl Core {
             let soon = if crowded { SOON_IN_A_CROWD } else { SOON };
             self.trust = if now.since(at) <= soon { (self.trust + 1).min(TRUST) } else { 0 };
         }
-        let found = self.round(now);
+        let found = self.round(now, true);
         self.sent_since_poll = false;
         if !found && !self.held_back && self.receiver.is_quiet() {
             self.quiet_until = self.next_timeout.min(self.look_at);
@@ -271,7 +283,7 @@ impl Core {
             self.counters.deferred_in_vain += 1;
         }
         self.receiver.expect_many();
-        self.round(now);
+        self.round(now, false);
     }
 
     #[cold]
@@ -316,7 +328,7 @@ impl Core {
 
     #[inline]
     fn run_timers(&mut self, now: Time) {
-        if now >= self.device.next_timeout() {
+        if now >= self.device.next_timer() {
             self.receiver.note_time(now);
             self.device.handle_timeout(now);
             if let Some((peer, answered_before)) = self.device.poll_silent_peer()
@@ -341,7 +353,7 @@ impl Core {
         self.panic_if_asked(IN_CALL);
         self.receiver.note_time(now);
         let due = self.device.next_timeout();
-        if due > now {
+        if due > now || self.leaves_to_next_poll(now) {
             // Nothing to send: a receive was posted, or the transport waits for its time.
             self.next_timeout = self.next_timeout.min(due);
             return;
@@ -443,7 +455,7 @@ impl Core {
     }
 
     /// What has fired since the last call.
-    #[inline]
+    #[inline(never)]
     pub fn fired(&mut self) -> Fired {
         let mut fired = Fired { ended: self.device.ended().is_some(), ..Fired::default() };
         while let Some(cq) = self.device.poll_notification() {

@@ -191,7 +191,7 @@ impl Shared {
         loop {
             let mut core = self.lock()?;
             let now = clock::now();
-            core.round(now);
+            core.round(now, false);
             let ends = over(&core, now);
             let due = core.next_timeout().since(now).0.clamp(20_000, 1_000_000);
             self.leave(core, now, true);

@@ -276,6 +276,11 @@ impl Receiver {
         self.in_vain = 0;
     }
 
+    /// Whether everything comes from a simulated network.
+    pub fn is_simulated(&self) -> bool {
+        self.fabric.is_some()
+    }
+
     /// Whether [`Receiver::finds_nothing`] may be asked: a single socket is all that packets come by, and the last look at it found nothing.
     #[inline]
     pub fn is_quiet(&self) -> bool {
@@ -460,7 +465,8 @@ impl Intake {
         *latest = arrived;
         let mut come = Come { arrived, seen: now, from, ce, port, device, on_begun, hints, counters };
         // Most packets of a run follow the one before.
-        let (mut next, mut train) = (None::<NextHeader>, Train::default());
+        let mut next = None::<NextHeader>;
+        let mut train = Train { datagrams: ArrayVec::new(), first: (Psn(0), 0), bytes: 0 };
         for datagram in run.datagrams() {
             come.counters.packets += 1;
             let bytes = datagram.len();
@@ -489,7 +495,6 @@ impl Intake {
 }
 
 /// Datagrams that follow one another, and the one before them.
-#[derive(Default)]
 struct Train<'a> {
     datagrams: ArrayVec<&'a [u8], MOST_FOLLOWERS>,
     /// PSN and offset of the first.

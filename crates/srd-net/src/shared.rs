@@ -167,14 +167,18 @@ impl Shared {
 
     /// Takes the lock, unless this is a forked child: there another thread of the parent may have held it. Nor does a
     /// thread wait for itself.
+    #[inline(always)]
     pub(crate) fn lock(&self) -> Result<Held<'_>, Unavailable> {
-        let mut core = self.lock_to_look()?;
+        let mut core = match self.lock_if_free() {
+            Some(core) => core,
+            None => self.lock_to_look()?,
+        };
         core.disturb();
         Ok(core)
     }
 
     /// The same for who changes nothing but by [`Shared::poll`] and [`Core::after_call`].
-    #[inline]
+    #[inline(never)]
     pub(crate) fn lock_to_look(&self) -> Result<Held<'_>, Unavailable> {
         if !self.canary.alive() {
             return Err(Unavailable::Forked);
@@ -313,7 +317,7 @@ impl Shared {
         let moved = core.take_moved();
         let long = core.take_moved_many();
         match self.fabric {
-            None => drop(core),
+            None => core.release(),
             Some(fabric) => {
                 let (senders, more) = (core.device.endpoint().senders(now), core.is_held_back());
                 drop(core);
@@ -338,6 +342,7 @@ impl Shared {
     }
 
     /// Tells what has fired. A device that has ended on purpose fails like any other: its lock is never given out again.
+    #[inline(never)]
     pub(crate) fn tell(&self, fired: Fired) {
         let ended = fired.ended;
         self.notifier.tell(fired);

@@ -373,7 +373,7 @@ impl Transmitter {
     }
 
     fn local_family(&self, to: InstanceAddr) -> bool {
-        let same = to.gid.ip().is_ipv6() == self.ports.local().ip.is_ipv6();
+        let same = to.gid.is_ipv6() == self.ports.local().ip.is_ipv6();
         if !same {
             log::warn_once(format_args!(
                 "{to} cannot be reached from {}: one is an IPv4 address, the other IPv6; set SRD_ADDR to an address of the other kind",

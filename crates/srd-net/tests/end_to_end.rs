@@ -77,6 +77,37 @@ fn two_instances_of_one_host_talk_and_so_does_one_to_itself() {
     assert_eq!(done, BTreeSet::from([5, 6]));
 }
 
+/// A poll that finds nothing only looks at the socket, as long as nothing else has happened and nothing is due.
+#[test]
+fn after_polls_in_vain_what_comes_is_found_and_what_is_due_is_done() {
+    let polls_alone = "SRD_PROGRESS=inline";
+    let mut a = Host::open("127.0.0.1", &[polls_alone, "SRD_FAULT=loss=0.2,seed=1"]);
+    let b = Host::open("127.0.0.2", &[polls_alone]);
+    let polled = [(&a, a.cq), (&b, b.cq)].map(|(host, cq)| (host.instance.clone(), cq));
+    let poll_both = || {
+        let done = polled.each_ref().map(|(instance, cq)| instance.poll_one(*cq).unwrap());
+        done.into_iter().flatten().map(|done| (done.op, done.wr_id, done.status)).collect::<Vec<_>>()
+    };
+    for id in 0..20 {
+        let rounds = b.instance.stats().unwrap().rounds;
+        assert!((0..100).all(|_| poll_both().is_empty()));
+        let after = b.instance.stats().unwrap().rounds;
+        assert_eq!(after.rounds - rounds.rounds, 100);
+        assert!(after.idle_rounds - rounds.idle_rounds >= 98, "{rounds:?} {after:?}");
+        std::thread::scope(|scope| {
+            scope.spawn(|| b.recv(id, 4096, 100));
+        });
+        a.send(id, b.address(), 0, 100);
+        // What is lost is sent again, and what has come acknowledged, by the clock alone.
+        let (mut done, start) = (Vec::new(), Instant::now());
+        while done.len() < 2 {
+            done.extend(poll_both());
+            assert!(start.elapsed() < PATIENCE, "{done:?}: {}", a.report());
+        }
+        assert!(done.iter().all(|&(_, of, status)| (of, status) == (id, Status::Ok)), "{done:?}");
+    }
+}
+
 /// libfabric destroys its queue pair with messages on their way, and its peer counts on them.
 #[test]
 fn what_was_sent_before_a_queue_pair_was_destroyed_arrives() {

@@ -519,8 +519,21 @@ impl<P: Payload> Endpoint<P> {
     }
 
     /// The same for somebody who may not send anything now.
+    #[inline]
     pub fn next_timer(&self) -> Time {
         self.by_clock(self.timers.next())
+    }
+
+    /// Whether anybody may have something to send now. Who has not may still wait for
+    /// [`Endpoint::poll_transmit`], to see when he wants attention next: that can be left for later.
+    #[inline]
+    pub fn has_to_send(&self, now: Time) -> bool {
+        let now = self.now + now.since(self.clock);
+        match self.ready.front() {
+            _ if self.replies.due() <= now => true,
+            None => false,
+            Some(&slot) => self.ready.len() > 1 || self.peers[slot as usize].has_to_send(now, &self.shared),
+        }
     }
 
     /// A moment by the caller's clock.

@@ -42,6 +42,16 @@ impl<P: Payload> Peer<P> {
         !self.lost.is_empty() || self.messages.has_queued()
     }
 
+    /// Whether there may be something to send now.
+    pub(crate) fn has_to_send(&self, now: Time, shared: &Shared) -> bool {
+        self.has_data()
+            || self.ack_pending(now, shared)
+            || !self.probes.is_empty()
+            || now >= self.mtu.next_event()
+            || !self.standing.proven
+            || !self.open(shared)
+    }
+
     /// Gives the next packet to send now to `sink`. What that returns; `None` if there is no packet.
     pub(crate) fn poll_transmit<R>(
         &mut self,

@@ -40,6 +40,23 @@ fn messages_of_all_sizes_arrive_whole() {
     assert_eq!(world.hosts[0].endpoint.stats().retrans_pkts, 0);
 }
 
+#[test]
+fn who_has_only_taken_a_message_has_nothing_to_send_until_its_acknowledgement_is_due() {
+    let mut world = World::new(2, &Config::default());
+    world.send(0, 1, pattern(100, 1));
+    world.settle(SECOND);
+    world.send(0, 1, pattern(100, 2));
+    assert!(world.hosts[0].endpoint.has_to_send(world.now));
+    while world.hosts[1].log.received.len() < 2 {
+        assert!(world.step());
+    }
+    let endpoint = &world.hosts[1].endpoint;
+    assert!(!endpoint.has_to_send(world.now));
+    assert_eq!(endpoint.next_timeout(), world.now, "it is to be asked all the same, to say when");
+    assert!(endpoint.has_to_send(world.now + Config::default().base_rtt));
+    world.settle(SECOND);
+}
+
 fn lossy(seed: u64, loss: f64, reorder_us: u64, duplicate: f64) -> Network {
     let mut rng = SmallRng::seed_from_u64(seed);
     Box::new(move |_, _, _| {

@@ -208,6 +208,12 @@ impl Gid {
     pub fn ip(self) -> std::net::IpAddr {
         std::net::IpAddr::V6(self.0.into()).to_canonical()
     }
+
+    /// Whether that is an IPv6 address. (IPv4 addresses are mapped: RFC 4291, section 2.5.5.2.)
+    #[inline]
+    pub fn is_ipv6(self) -> bool {
+        u128::from_be_bytes(self.0) >> 32 != 0xffff
+    }
 }
 
 impl fmt::Debug for Gid {
@@ -247,5 +253,28 @@ impl BitRate {
             return Nanos(u64::MAX);
         }
         Nanos((bytes as u128 * 8_000_000_000 / self.0 as u128) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    #[test]
+    fn a_gid_knows_of_what_kind_its_address_is() {
+        for text in [
+            "0.0.0.0",
+            "10.1.2.3",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "fe80::1",
+            "::fffe:a01:203",
+            "1::ffff:a01:203",
+        ] {
+            let ip: IpAddr = text.parse().unwrap();
+            assert_eq!(Gid::from(ip).is_ipv6(), ip.is_ipv6(), "{text}");
+        }
     }
 }
