@@ -272,8 +272,12 @@ impl Instance {
         wanted: impl FnOnce(&mut Locked<'_>) -> bool,
         f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
     ) -> Result<bool, Unavailable> {
-        let mut core = self.shared.lock_to_look()?;
-        if wanted(&mut Locked::new(&mut core.device)) { Ok(self.run(core, f)) } else { Ok(false) }
+        let mut core = self.shared.lock_to_poll()?;
+        if !wanted(&mut Locked::new(&mut core.device)) {
+            core.release();
+            return Ok(false);
+        }
+        Ok(self.run(core, f))
     }
 
     #[inline]
@@ -389,26 +393,28 @@ impl Instance {
     #[inline]
     pub fn poll_cq(&self, cq: CqId, out: &mut [Completion]) -> Result<usize, Unavailable> {
         let shared = &*self.shared;
-        let mut core = match shared.lock_to_look() {
+        let mut core = match shared.lock_to_poll() {
             Ok(core) => core,
             Err(barred) => return shared.take_last(barred, cq, out),
         };
         // Nothing is taken before packets have moved: should the device fail meanwhile, it would be lost.
-        if core.may_skip_look() {
+        let is_empty = core.may_skip_look();
+        if is_empty {
             let n = core.take(cq, out);
             if n > 0 {
                 return Ok(n);
             }
         }
         let Look { now, in_vain } = shared.look(&mut core);
+        if in_vain && is_empty {
+            shared.leave_in_vain(core, now);
+            return Ok(0);
+        }
         if !in_vain {
             shared.poll(&mut core, now);
         }
         let n = core.take(cq, out);
-        match in_vain && n == 0 {
-            true => shared.leave_in_vain(core, now),
-            false => shared.leave_poll(core, now, n > 0),
-        }
+        shared.leave_poll(core, now, n > 0);
         Ok(n)
     }
 
@@ -416,27 +422,27 @@ impl Instance {
     #[inline]
     pub fn poll_one(&self, cq: CqId) -> Result<Option<Completion>, Unavailable> {
         let shared = &*self.shared;
-        let mut core = match shared.lock_to_look() {
+        let mut core = match shared.lock_to_poll() {
             Ok(core) => core,
             Err(Unavailable::Failed) => {
                 return shared.core.take_last(cq).map(Some).ok_or(Unavailable::Failed);
             }
             Err(barred) => return Err(barred),
         };
-        if core.may_skip_look()
-            && let Some(first) = core.device.poll_cq(cq)
-        {
+        let is_empty = core.may_skip_look();
+        if is_empty && let Some(first) = core.device.poll_cq(cq) {
             return Ok(Some(first));
         }
         let Look { now, in_vain } = shared.look(&mut core);
+        if in_vain && is_empty {
+            shared.leave_in_vain(core, now);
+            return Ok(None);
+        }
         if !in_vain {
             shared.poll(&mut core, now);
         }
         let first = core.device.poll_cq(cq);
-        match in_vain && first.is_none() {
-            true => shared.leave_in_vain(core, now),
-            false => shared.leave_poll(core, now, first.is_some()),
-        }
+        shared.leave_poll(core, now, first.is_some());
         Ok(first)
     }
 
@@ -457,7 +463,7 @@ impl Instance {
     /// than `at_most`. It counts as polling: packets are left to whoever calls this.
     pub fn rest(&self, at_most: Duration, other: Option<BorrowedFd<'_>>) -> Result<(), Unavailable> {
         let shared = &*self.shared;
-        let due = shared.lock()?.next_timeout();
+        let due = shared.lock_to_poll()?.next_timeout();
         let now = clock::now();
         let until = due.min(now + Nanos(at_most.as_nanos() as u64));
         shared.poll_activity.rests(until);

@@ -169,17 +169,22 @@ impl Shared {
     /// thread wait for itself.
     #[inline(always)]
     pub(crate) fn lock(&self) -> Result<Held<'_>, Unavailable> {
-        let mut core = match self.lock_if_free() {
-            Some(core) => core,
-            None => self.lock_to_look()?,
-        };
+        let mut core = self.lock_to_poll()?;
         core.disturb();
         Ok(core)
     }
 
-    /// The same for who changes nothing but by [`Shared::poll`] and [`Core::after_call`].
+    /// The same for who changes nothing but by [`Shared::poll`] and [`Core::after_call`], and takes completions.
+    #[inline(always)]
+    pub(crate) fn lock_to_poll(&self) -> Result<Held<'_>, Unavailable> {
+        match self.lock_if_free() {
+            Some(core) => Ok(core),
+            None => self.lock_waiting(),
+        }
+    }
+
     #[inline(never)]
-    pub(crate) fn lock_to_look(&self) -> Result<Held<'_>, Unavailable> {
+    fn lock_waiting(&self) -> Result<Held<'_>, Unavailable> {
         if !self.canary.alive() {
             return Err(Unavailable::Forked);
         }
