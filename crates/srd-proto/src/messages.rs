@@ -224,7 +224,14 @@ impl<P: Payload> Messages<P> {
     }
 
     /// The message whose turn it was has had it.
+    #[inline]
     pub(crate) fn end_turn(&mut self) {
+        if !self.begun.is_empty() || !self.waiting.is_empty() {
+            self.put_back();
+        }
+    }
+
+    fn put_back(&mut self) {
         if let Some(slot) = self.current.take() {
             let left = |slot: u32| self.slab[slot as usize].left();
             let place = self.begun.partition_point(|&other| left(other) < left(slot));
