@@ -28,8 +28,8 @@ Examples:
   srd sim htsim --cm incast.cm --transport srd --link-gbps 100 --paths 64
   srd sim sweep sweeps/ablations.toml --csv ablations.csv
 
-docs/SCENARIOS.md explains scenario files, --set and sweeps. A run takes one thread and depends on its scenario and seed
-alone: apart from `cost`, its JSON has the same bytes on any machine.
+docs/SCENARIOS.md explains scenario files, --set and sweeps. A run depends on its scenario and seed alone: apart from
+`cost`, its JSON has the same bytes on any machine and with any number of threads.
 
 Exit code: 0 if every flow came to its end (of a sweep: if every run did), 1 if not or if the input is at fault, 130 after
 an interrupt, which prints what is finished and says what is missing.";
