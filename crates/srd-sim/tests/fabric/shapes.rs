@@ -276,6 +276,8 @@ fn cables_flap_as_often_as_they_should() {
         "end_us = 6e11\n[fabric]\n{RAILS}{PERMUTATION}[[fault]]\nkind = \"flaps\"\nlink = \"*\"\nper_day = 1e6\nmean_us = 1\n"
     );
     assert!(refusal(&many).contains("makes more than 100000 flaps"), "{}", refusal(&many));
+    let late = many.replace("mean_us = 1\n", "mean_us = 1\nat_us = 7e11\n");
+    assert!(refusal(&late).contains("nobody would see this fault"), "{}", refusal(&late));
 }
 
 /// Gb/s of payload of 100 MB from one leaf to another over eight planes of 100 Gb/s, and what the sections `more` say.

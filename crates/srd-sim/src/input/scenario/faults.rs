@@ -107,6 +107,7 @@ fn flaps(
     if end == Ps::NEVER {
         return Err(section.error("`end_us` is missing: write until when cables flap"));
     }
+    before_end(section, from, end)?;
     let mut flaps = Vec::new();
     for (direction, cables) in cables {
         for &cable in cables {
@@ -132,13 +133,19 @@ fn flaps(
     Ok(flaps)
 }
 
+/// A fault that begins when the run is over is none.
+fn before_end(section: &Section<'_>, at: Ps, end: Ps) -> Result<(), InputError> {
+    if at < end {
+        return Ok(());
+    }
+    let what = format!("the run ends at {} us: nobody would see this fault", end.as_micros());
+    Err(section.error_at("at_us", format!("{what}. Write a larger `end_us`")))
+}
+
 /// When the fault comes, and when it goes if it does.
 fn spans(section: &Section<'_>, word: &str, end: Ps) -> Result<Vec<(Ps, Option<Ps>)>, InputError> {
     let at = section.needed("at_us", section.micros("at_us")?, "100")?;
-    if at >= end {
-        let what = format!("the run ends at {} us: nobody would see this fault", end.as_micros());
-        return Err(section.error_at("at_us", format!("{what}. Write a larger `end_us`")));
-    }
+    before_end(section, at, end)?;
     if word == "heal" {
         return Ok(vec![(at, None)]);
     }
