@@ -398,7 +398,7 @@ CASES = [
         f"OpenCoarrays over Debian Open MPI 4.1.4, {APPLICATION_RANKS} images",
         coarrays,
         "caf_check: ok",
-        2000,
+        1500,
         # Open MPI's one-sided operations over its own messages, as libfabric's efa and tcp have them, take minutes for this.
         transports=(SRD.name, SRD_SHM.name),
     ),
