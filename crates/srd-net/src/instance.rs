@@ -405,13 +405,10 @@ impl Instance {
                 return Ok(n);
             }
         }
-        let Look { now, in_vain } = shared.look(&mut core);
+        let Look { now, in_vain } = shared.poll(&mut core);
         if in_vain && is_empty {
             shared.leave_in_vain(core, now);
             return Ok(0);
-        }
-        if !in_vain {
-            shared.poll(&mut core, now);
         }
         let n = core.take(cq, out);
         shared.leave_poll(core, now, n > 0);
@@ -433,13 +430,10 @@ impl Instance {
         if is_empty && let Some(first) = core.device.poll_cq(cq) {
             return Ok(Some(first));
         }
-        let Look { now, in_vain } = shared.look(&mut core);
+        let Look { now, in_vain } = shared.poll(&mut core);
         if in_vain && is_empty {
             shared.leave_in_vain(core, now);
             return Ok(None);
-        }
-        if !in_vain {
-            shared.poll(&mut core, now);
         }
         let first = core.device.poll_cq(cq);
         shared.leave_poll(core, now, first.is_some());
@@ -451,9 +445,8 @@ impl Instance {
     pub fn progress(&self) -> Result<(), Unavailable> {
         let shared = &*self.shared;
         let mut core = shared.lock()?;
-        let Look { now, in_vain } = shared.look(&mut core);
+        let Look { now, in_vain } = shared.poll(&mut core);
         if !in_vain {
-            shared.poll(&mut core, now);
             shared.leave(core, now, true);
         }
         Ok(())
@@ -485,8 +478,11 @@ impl Instance {
         f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
     ) -> Result<bool, Unavailable> {
         let shared = &*self.shared;
+        // Not `lock_to_poll`, which has two ways to the guard: that costs a poll in vain 30 instructions more.
         let Some(mut core) = shared.lock_if_free() else {
-            return self.progress_locked(cq, may_rest, has_work, f);
+            let mut core = shared.lock_waiting()?;
+            let look = shared.look(&mut core);
+            return Ok(self.progress_on(core, look, cq, may_rest, has_work, f));
         };
         let look = shared.look(&mut core);
         if !look.in_vain || has_work(&mut Locked::new(&mut core.device)) {
@@ -497,20 +493,6 @@ impl Instance {
             false => core.release(),
         }
         Ok(false)
-    }
-
-    /// Such a poll where the lock must be waited for.
-    #[cold]
-    fn progress_locked(
-        &self,
-        cq: CqId,
-        may_rest: bool,
-        has_work: impl Fn(&mut Locked<'_>) -> bool,
-        f: impl FnOnce(&mut Locked<'_>, Time) -> bool,
-    ) -> Result<bool, Unavailable> {
-        let mut core = self.shared.lock()?;
-        let look = self.shared.look(&mut core);
-        Ok(self.progress_on(core, look, cq, may_rest, has_work, f))
     }
 
     /// The rest of such a poll, if it is not over after a look in vain.
@@ -526,7 +508,7 @@ impl Instance {
     ) -> bool {
         let (shared, now) = (&*self.shared, look.now);
         if !look.in_vain {
-            shared.poll(&mut core, now);
+            shared.round(&mut core, now);
         }
         let mut found = false;
         if core.has_moved() || has_work(&mut Locked::new(&mut core.device)) {
@@ -629,10 +611,7 @@ impl Instance {
             let mut core = shared.lock()?;
             if core.counters.rounds == rounds {
                 // `ready` looks, but does not poll: that is done here, and then it looks again.
-                let Look { now, in_vain } = shared.look(&mut core);
-                if !in_vain {
-                    shared.poll(&mut core, now);
-                }
+                let now = shared.poll(&mut core).now;
                 core.take_moved();
                 shared.leave(core, now, true);
                 if ready() {

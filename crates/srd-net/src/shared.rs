@@ -174,7 +174,7 @@ impl Shared {
         Ok(core)
     }
 
-    /// The same for who changes nothing but by [`Shared::poll`] and [`Core::after_call`], and takes completions.
+    /// The same for who changes nothing but by [`Shared::round`] and [`Core::after_call`], and takes completions.
     #[inline(always)]
     pub(crate) fn lock_to_poll(&self) -> Result<Held<'_>, Unavailable> {
         match self.lock_if_free() {
@@ -183,8 +183,9 @@ impl Shared {
         }
     }
 
+    /// The same where that is not simple.
     #[inline(never)]
-    fn lock_waiting(&self) -> Result<Held<'_>, Unavailable> {
+    pub(crate) fn lock_waiting(&self) -> Result<Held<'_>, Unavailable> {
         if !self.canary.alive() {
             return Err(Unavailable::Forked);
         }
@@ -286,7 +287,17 @@ impl Shared {
         looked
     }
 
-    /// A poll of the program looks whether anything has come. What it has seen is passed to [`Shared::poll`], unless it is in vain.
+    /// A poll of the program: a look and, unless that is in vain, a round.
+    #[inline(always)]
+    pub(crate) fn poll(&self, core: &mut Core) -> Look {
+        let look = self.look(core);
+        if !look.in_vain {
+            self.round(core, look.now);
+        }
+        look
+    }
+
+    /// A poll of the program looks whether anything has come. What it has seen [`Shared::round`] takes, unless it is in vain.
     #[inline(always)]
     pub(crate) fn look(&self, core: &mut Core) -> Look {
         let now = clock::now();
@@ -300,7 +311,7 @@ impl Shared {
 
     /// The round of such a poll.
     #[inline]
-    pub(crate) fn poll(&self, core: &mut Core, now: Time) {
+    pub(crate) fn round(&self, core: &mut Core, now: Time) {
         let crowded = self.contention.is_crowd();
         match self.mode {
             ProgressMode::Thread => {}

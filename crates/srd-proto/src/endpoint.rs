@@ -529,11 +529,8 @@ impl<P: Payload> Endpoint<P> {
     #[inline]
     pub fn has_to_send(&self, now: Time) -> bool {
         let now = self.now + now.since(self.clock);
-        match self.ready.front() {
-            _ if self.replies.due() <= now => true,
-            None => false,
-            Some(&slot) => self.ready.len() > 1 || self.peers[slot as usize].has_to_send(now, &self.shared),
-        }
+        let has_to_send = |&slot: &u32| self.peers[slot as usize].has_to_send(now, &self.shared);
+        self.replies.due() <= now || self.ready.len() > 1 || self.ready.front().is_some_and(has_to_send)
     }
 
     /// A moment by the caller's clock.

@@ -61,7 +61,8 @@ impl<P> OutMessage<P> {
 
 /// Most messages that are sent in part at a time; far below the receiver's limit.
 const MAX_BEGUN: usize = 256;
-/// Of so many turns of begun messages one is that of the message with the most left, so that none waits for ever.
+/// Of so many turns of begun messages one is that of the message with the most left, so that short ones without end do not stop it.
+/// (One between waits at most until the longest is as short.)
 const LONGEST: u32 = 4;
 
 /// See the module.
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn none_waits_for_ever() {
+    fn short_ones_without_end_do_not_stop_a_long_one() {
         let mut lengths = vec![3; 1000];
         lengths[0] = 300;
         let order = turns(&lengths);
