@@ -149,10 +149,7 @@ impl Results {
         let path = self.0.join(format!("{}.lock", shard.stem()));
         let cannot = |error| explained(error, format!("cannot write {}", path.display()));
         let mut options = OpenOptions::new();
-        let mut file =
-            options.read(true).write(true).create(true).truncate(false).open(&path).map_err(cannot)?;
-        let mut holder = String::new();
-        let _ = file.read_to_string(&mut holder);
+        let file = options.read(true).write(true).create(true).truncate(false).open(&path).map_err(cannot)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut lock) => {
                 let host = nix::unistd::gethostname().unwrap_or_default();
@@ -162,14 +159,21 @@ impl Results {
                 lock.write_all(ours.as_bytes()).map_err(cannot)?;
                 Ok(Some(lock))
             }
-            Err((_, Errno::EWOULDBLOCK)) => Err(io::Error::new(
-                io::ErrorKind::ResourceBusy,
-                format!(
-                    "another worker is at shard {shard} of {}: {}. Wait for it or end it; then this one does what is left",
-                    self.0.display(),
-                    holder.trim()
-                ),
-            )),
+            Err((mut file, Errno::EWOULDBLOCK)) => {
+                let mut holder = String::new();
+                let _ = file.read_to_string(&mut holder);
+                let holder = match holder.trim() {
+                    "" => "one that has just begun",
+                    holder => holder,
+                };
+                Err(io::Error::new(
+                    io::ErrorKind::ResourceBusy,
+                    format!(
+                        "another worker is at shard {shard} of {}: {holder}. Wait for it or end it; then this one does what is left",
+                        self.0.display()
+                    ),
+                ))
+            }
             Err(_) => Ok(None),
         }
     }

@@ -128,6 +128,12 @@ fn a_shard_has_one_worker_and_outlives_it() {
     let expected = format!("another worker is at shard 1/1 of {directory}: ");
     assert!(code == 1 && said.contains(&expected), "{said}");
     assert!(said.contains(&format!("process {}.", first.id())), "{said}");
+    // It has the lock, and has not said yet who it is.
+    let lock = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+    std::fs::write(lock.filter(|path| path.extension().is_some_and(|end| end == "lock")).last().unwrap(), "")
+        .unwrap();
+    let (code, said) = refused(&shard);
+    assert!(code == 1 && said.contains(&format!("{expected}one that has just begun.")), "{said}");
     first.kill().unwrap();
     first.wait().unwrap();
     let done = results(&directory).len();
