@@ -111,12 +111,14 @@ impl World {
         let fresh = if consistent { to_bytes(&made_up, 0) } else { Vec::new() };
         let bytes = self.heard.borrow().forge(u, fresh)?;
         let (to, from) = (u.int_in_range(0..=1)?, u.int_in_range(0..=4)?);
-        let Ok(packet) = codec::decode(&bytes) else { return Ok(()) };
+        let read = codec::decode(&bytes);
+        let cut = read.is_err();
+        let Ok(packet) = read.or_else(|_| codec::decode_cut(&bytes)) else { return Ok(()) };
         self.may_be_blocked |= self.heard.borrow().may_block(&packet, &bytes);
         let packet = packet.map_payload(VecPayload::from);
         let now = self.net.now;
         let received = Received::new(now, gid(from), &packet, bytes.len());
-        let received = Received { ce: u.arbitrary()?, ..received };
+        let received = Received { ce: u.arbitrary()?, cut, ..received };
         self.net.devices[to].handle_packet(now, port(to), received);
         Ok(())
     }

@@ -174,9 +174,11 @@ impl World {
             }
         }
         self.followed = None;
-        let Ok(packet) = codec::decode(bytes) else { return };
+        let read = codec::decode(bytes);
+        let cut = read.is_err();
+        let Ok(packet) = read.or_else(|_| codec::decode_cut(bytes)) else { return };
         let packet = packet.map_payload(VecPayload::from);
-        let received = Received { ce, ..Received::new(self.now, from, &packet, bytes.len()) };
+        let received = Received { ce, cut, ..Received::new(self.now, from, &packet, bytes.len()) };
         if endpoint.handle_packet(self.now, 0, received, upper) {
             let next = NextHeader::after(bytes, &packet).expect("bare data is followed");
             self.followed = Some((to, from, next));

@@ -53,6 +53,7 @@ fn ack(u: &mut Unstructured<'_>) -> Result<Ack> {
             stamp: Stamp(u.arbitrary()?),
         });
     }
+    ack.cuts = u.int_in_range(0..=ack.echoes.len() as u8)?;
     for _ in 0..u.int_in_range(0..=MAX_SACK_WORDS)? {
         ack.sack.push(u.arbitrary()?);
     }

@@ -43,6 +43,7 @@ local causes = {
   small_datagram = "hello's longest datagram has no room for a packet",
   too_many_echoes = "ACK with more echoes than allowed",
   too_many_sack_words = "ACK with a longer bitmap than allowed",
+  too_many_cuts = "ACK with more cut packets than echoes",
   unknown_op = "data packet with an unknown operation",
   bad_tx_count = "data packet with the transmission number of a probe",
   bad_length = "length, offset and segment length contradict each other or the datagram's size",
@@ -85,11 +86,12 @@ local f = {
   buffer_level = ProtoField.uint8("srd.ack.buffer_level", "Buffer level (of 255)", base.DEC),
   echoes = ProtoField.uint8("srd.ack.echoes", "Echoes", base.DEC),
   words = ProtoField.uint8("srd.ack.sack_words", "Words of the bitmap", base.DEC),
-  ack_reserved = ProtoField.uint8("srd.ack.reserved", "Reserved", base.HEX),
+  cuts = ProtoField.uint8("srd.ack.cuts", "Echoes of cut packets", base.DEC),
   echo = ProtoField.none("srd.ack.echo", "Echo"),
   echo_path = ProtoField.uint8("srd.ack.echo.path", "Path", base.DEC),
   echo_tx_count = ProtoField.uint8("srd.ack.echo.tx_count", "Transmission", base.DEC),
   echo_probe = ProtoField.bool("srd.ack.echo.probe", "Of a probe"),
+  echo_cut = ProtoField.bool("srd.ack.echo.cut", "Of a packet that came cut"),
   echo_hold = ProtoField.uint16("srd.ack.echo.hold", "Held (64 ns)", base.DEC),
   echo_psn = ProtoField.uint32("srd.ack.echo.psn", "PSN, or probe's number", base.DEC),
   echo_stamp = ProtoField.uint32("srd.ack.echo.stamp", "Stamp (16 ns)", base.DEC),
@@ -276,7 +278,7 @@ function Walk:ack()
   local fixed = math.min(ACK, self.to - begin, self.have - begin)
   tree = self:subtree(f.ack, begin, math.max(fixed, 0))
   local at = self:take(ACK)
-  local cum, echoes, words = self:u32(at), self:u8(at + 17), self:u8(at + 18)
+  local cum, echoes, words, cuts = self:u32(at), self:u8(at + 17), self:u8(at + 18), self:u8(at + 19)
   self:add(tree, f.cum, at, 4)
   self:add(tree, f.rcvd_bytes, at + 4, 4)
   self:add(tree, f.rx_time, at + 8, 4)
@@ -285,17 +287,18 @@ function Walk:ack()
   self:add(tree, f.buffer_level, at + 16, 1)
   self:add(tree, f.echoes, at + 17, 1)
   self:add(tree, f.words, at + 18, 1)
-  self:add(tree, f.ack_reserved, at + 19, 1)
-  if self:u8(at + 19) ~= 0 then stop("bad_reserved") end
+  self:add(tree, f.cuts, at + 19, 1)
   if echoes > MOST_ECHOES then stop("too_many_echoes") end
+  if cuts > echoes then stop("too_many_cuts") end
   if words > MOST_WORDS then stop("too_many_sack_words") end
-  for _ = 1, echoes do
+  for number = 1, echoes do
     at = self:take(ECHO)
     if tree then
       local echo = tree:add(f.echo, self.tvb(at, ECHO))
       self:add(echo, f.echo_path, at, 1)
       self:add(echo, f.echo_tx_count, at + 1, 1)
       echo:add(f.echo_probe, self:u8(at + 1) == ECHO_OF_PROBE):set_generated()
+      echo:add(f.echo_cut, number > echoes - cuts):set_generated()
       self:add(echo, f.echo_hold, at + 2, 2)
       self:add(echo, f.echo_psn, at + 4, 4)
       self:add(echo, f.echo_stamp, at + 8, 4)

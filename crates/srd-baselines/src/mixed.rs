@@ -49,7 +49,7 @@ macro_rules! baselines {
             /// Whether it makes anything of packets that switches have cut.
             pub fn takes_cut_packets(&self) -> bool {
                 match self {
-                    Choice::Srd(_) => false,
+                    Choice::Srd(_) => true,
                     $(Choice::$Baseline(config) => <$Baseline as Baseline>::takes_cut_packets(config),)*
                 }
             }

@@ -34,8 +34,8 @@ static __u32 queued_bytes(const struct __sk_buff *packet)
 #define ETHERNET 14
 #define IP 20
 #define UDP 8
-// Headers, and as much of the payload as holds the transport's own header.
-#define CUT_LENGTH (ETHERNET + IP + UDP + 64)
+// Headers, and as much of the payload as holds the transport's own headers, SRD's first ones, too.
+#define CUT_LENGTH (ETHERNET + IP + UDP + 128)
 // The class of HTB that is served first: 1:10.
 #define HEADERS_FIRST 0x00010010
 // On a packet that has been cut and comes by again.

@@ -541,10 +541,14 @@ impl Come<'_> {
     #[inline]
     fn handle(&mut self, plain: &[u8], bytes: usize) -> Option<NextHeader> {
         let Come { arrived, seen, from, ce, port, .. } = *self;
-        match codec::decode(plain) {
+        let (read, cut) = match codec::decode(plain) {
+            Err(DecodeError::BadLength) => (codec::decode_cut(plain), true),
+            read => (read, false),
+        };
+        match read {
             Ok(packet) => {
                 let packet = payload::received(packet);
-                let received = Received { arrived, seen, from, packet: &packet, bytes, ce };
+                let received = Received { arrived, seen, from, packet: &packet, bytes, ce, cut };
                 let followed = self.device.handle_packet(arrived, port, received);
                 let next = if followed { NextHeader::after(plain, &packet) } else { None };
                 if let Some(begun) = self.device.poll_begun() {

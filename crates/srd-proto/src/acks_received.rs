@@ -12,7 +12,8 @@
 )]
 
 use crate::congestion_control::AckSample;
-use crate::events::Event;
+use crate::events::{Event, LossCause};
+use crate::loss::ANSWERED_RETRIES;
 use crate::messages::Purpose;
 use crate::path_selector::AckedPath;
 use crate::peer::{Outgoing, Peer};
@@ -98,7 +99,7 @@ impl<P: Payload> Peer<P> {
         };
         let inflight_bytes = self.sent.inflight_bytes();
         let mut evidence = Evidence::new();
-        for echo in &ack.echoes {
+        for echo in ack.arrived() {
             if !outgoing.paths.has(echo.path) {
                 shared.stats.bad_acks += 1;
                 continue;
@@ -107,10 +108,17 @@ impl<P: Payload> Peer<P> {
         }
         self.settle(now, ack, &mut outgoing, &mut evidence, shared, upper);
         self.hold_withheld(now, ack, &mut outgoing, shared);
-        if evidence.newly_acked > 0 || !evidence.samples.is_empty() {
+        if evidence.newly_acked > 0 || !evidence.samples.is_empty() || ack.cuts > 0 {
             self.note_answer(now, &mut outgoing, shared);
         }
         self.learn(now, ack, inflight_bytes, &evidence, &mut outgoing, shared);
+        for cut in ack.cut() {
+            self.on_cut_echo(now, cut, &mut outgoing, shared, upper);
+        }
+        if ack.cuts > 0 {
+            let limits = outgoing.controller.send_limits();
+            self.pacer.stand_back(now, &limits, self.max_datagram as u64, &mut shared.rng);
+        }
         self.find_losses(now, &evidence.reached, &mut outgoing, shared, upper);
         self.trace_controller(now, &outgoing, shared);
         self.outgoing = Some(outgoing);
@@ -121,7 +129,7 @@ impl<P: Payload> Peer<P> {
     #[inline]
     fn predicted(&self, now: Time, ack: &Ack, shared: &Shared) -> Option<Predicted> {
         let soon = Nanos(shared.config.base_rtt.0 / PREDICTED_PART);
-        let &[echo] = ack.echoes.as_slice() else { return None };
+        let (&[echo], 0) = (ack.echoes.as_slice(), ack.cuts) else { return None };
         let elapsed = shared.arrived.stamp().since(echo.stamp);
         let well = ack.cum == echo.psn.plus(1)
             && ack.sack.is_empty()
@@ -345,6 +353,29 @@ impl<P: Payload> Peer<P> {
         }
     }
 
+    /// The headers of a packet have arrived without its payload: it is lost, and its path works. It may have overtaken others of
+    /// its path, since what is cut goes first.
+    fn on_cut_echo<U: UpperLayer<P>>(
+        &mut self,
+        now: Time,
+        cut: &Echo,
+        outgoing: &mut Outgoing,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
+        let Some(&packet) = self.sent.get(cut.psn) else { return };
+        let this = packet.path == cut.path && packet.tx_count == cut.tx_count;
+        // Who cuts everything has the timers, which wait longer each time.
+        if !this || !self.sent.is_in_flight(cut.psn) || packet.tx_count > ANSWERED_RETRIES {
+            return;
+        }
+        outgoing.paths.on_success(now, cut.path, packet.sent, shared);
+        shared.stats.lost_by_cut += 1;
+        outgoing.selector.on_loss(now, cut.path);
+        outgoing.controller.on_cut(now);
+        self.lose(now, cut.psn, LossCause::Cut, outgoing, shared, upper);
+    }
+
     /// A packet was retransmitted although its first copy has arrived.
     fn on_spurious(&mut self, now: Time, echo: &Echo, outgoing: &Outgoing, shared: &mut Shared) {
         shared.stats.spurious_retrans += 1;
@@ -399,7 +430,7 @@ impl<P: Payload> Peer<P> {
     /// Packets that have arrived and are not acknowledged all the same: their messages are refused, and the peer waits
     /// to hear that we know. There is nothing to send again.
     fn hold_withheld(&mut self, now: Time, ack: &Ack, outgoing: &mut Outgoing, shared: &Shared) {
-        for echo in &ack.echoes {
+        for echo in ack.arrived() {
             if echo.tx_count != Echo::PROBE && self.sent.is_in_flight(echo.psn) {
                 self.sent.lose(echo.psn, &mut outgoing.paths);
                 self.held.push_back((now + shared.config.max_rto, echo.psn));

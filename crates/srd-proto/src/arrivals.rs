@@ -20,6 +20,9 @@ use srd_wire::{Echo, MAX_ECHOES, MAX_SACK_WORDS, Nanos, PathId, Psn, Stamp, Time
 /// Most PSNs that may be withheld at a time: refused messages whose sender does not know it yet.
 const MAX_WITHHELD: usize = 256;
 
+/// Most packets that came cut of which nobody has been told: a batch of a host's.
+const MAX_CUTS: usize = 256;
+
 /// Where the end of a transfer puts its ACK off, it leaves after so many times its delay at the latest.
 const MOST_ACK_DELAYS: u64 = 6;
 
@@ -53,6 +56,8 @@ pub(crate) struct Arrivals {
     /// PSNs that arrived but are not acknowledged yet (see [`crate::UpperLayer::begin`]'s refusal).
     withheld: Vec<Psn>,
     echoes: ArrayVec<PendingEcho, MAX_ECHOES>,
+    /// Packets that came cut, and that nobody has been told of.
+    cuts: Vec<PendingEcho>,
     /// Data packets since the last ACK.
     pub(crate) unacked: u32,
     /// When the ACK must leave; [`Time::NEVER`] if nothing is to be acknowledged.
@@ -80,6 +85,7 @@ impl Arrivals {
             accepted: PsnBits::new(),
             withheld: Vec::new(),
             echoes: ArrayVec::new(),
+            cuts: Vec::new(),
             unacked: 0,
             ack_at: Time::NEVER,
             transfer_since: None,
@@ -209,8 +215,24 @@ impl Arrivals {
             self.echoes.remove(0);
             self.echoes.push(pending);
         }
-        if self.echoes.is_full() {
-            self.ack_at = now; // the next path's echo would push one out
+        self.make_room(now);
+    }
+
+    /// Notes that a packet came without its payload.
+    pub(crate) fn note_cut(&mut self, now: Time, path: PathId, tx_count: u8, psn: Psn, stamp: Stamp) {
+        self.newest_path = path;
+        self.repeated = false;
+        if self.cuts.len() < MAX_CUTS {
+            self.cuts.push(PendingEcho { path, tx_count, psn, stamp, at: now }); // of others their sender finds out by itself
+        }
+        self.make_room(now);
+    }
+
+    /// An ACK leaves now if the next echo would push one out.
+    #[inline]
+    fn make_room(&mut self, now: Time) {
+        if self.echo_count() >= MAX_ECHOES {
+            self.ack_at = now;
         }
     }
 
@@ -256,7 +278,7 @@ impl Arrivals {
 
     /// How many echoes wait.
     pub(crate) fn echo_count(&self) -> usize {
-        self.echoes.len()
+        self.echoes.len() + self.cuts.len()
     }
 
     /// Nothing is to be acknowledged for now.

@@ -50,12 +50,14 @@ pub struct Received<'a, P> {
     pub bytes: usize,
     /// Whether it carried a congestion mark.
     pub ce: bool,
+    /// Whether it is a data packet whose payload a switch has cut off ([`srd_wire::codec::decode_cut`]); `packet` has none then.
+    pub cut: bool,
 }
 
 impl<'a, P> Received<'a, P> {
-    /// One without a mark, looked at when it came.
+    /// A whole one without a mark, looked at when it came.
     pub fn new(now: Time, from: Gid, packet: &'a Packet<P>, bytes: usize) -> Received<'a, P> {
-        Received { arrived: now, seen: now, from, packet, bytes, ce: false }
+        Received { arrived: now, seen: now, from, packet, bytes, ce: false, cut: false }
     }
 }
 

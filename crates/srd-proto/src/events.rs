@@ -133,7 +133,7 @@ events! {
         psn: Psn, "", "Packet sequence number.";
         path: PathId, "", "Path slot of its last transmission.";
         tx_count: u8, "", "How often it had been sent before that one.";
-        cause: LossCause, "", "The rule that found it: path_order, reordering, timer, path_down or silence.";
+        cause: LossCause, "", "The rule that found it: path_order, reordering, cut, timer, path_down or silence.";
         age: Nanos, "ns", "Time since it left.";
     }
     /// A packet was retransmitted although its first copy arrived.
@@ -222,6 +222,8 @@ pub enum LossCause {
     Reordering,
     /// Its timer expired although others were answered.
     Timer,
+    /// Its headers came, without the payload, which a switch had cut off.
+    Cut,
     /// Its path went down.
     PathDown,
     /// Nothing was answered.
@@ -255,6 +257,7 @@ value_from! {
     LossCause: cause => Value::Word(match cause {
         LossCause::PathOrder => "path_order",
         LossCause::Reordering => "reordering",
+        LossCause::Cut => "cut",
         LossCause::Timer => "timer",
         LossCause::PathDown => "path_down",
         LossCause::Silence => "silence",

@@ -1,7 +1,7 @@
 //! How the two sides of a context introduce themselves: what a hello says, which packets carry one, and when one is answered.
 
 use crate::shared::Shared;
-use srd_wire::{Hello, Incarnation, Nanos, Time, VERSION};
+use srd_wire::{FEATURE_CUTS, Hello, Incarnation, Nanos, Time, VERSION};
 
 /// Introduces us as `own` to a peer of whose incarnation, in context number `context`, we know `echo` (0: nothing).
 pub(crate) fn own_hello(shared: &Shared, own: Incarnation, echo: u64, context: u16) -> Hello {
@@ -10,7 +10,7 @@ pub(crate) fn own_hello(shared: &Shared, own: Incarnation, echo: u64, context: u
         echo,
         version_min: VERSION,
         version_max: VERSION,
-        features: 0,
+        features: FEATURE_CUTS,
         context,
         max_datagram: shared.config.max_datagram,
         rcvbuf_kib: (shared.config.rcvbuf_bytes / 1024) as u32,

@@ -4,6 +4,7 @@
 //!
 //! - One packet that overtakes on its path is enough. A rule by time after a later arrival on the path could never come first,
 //!   and is left to the timer.
+//! - What came without its payload, which a switch had cut off, is lost, as the receiver tells.
 //! - Where many send to one receiver, packets of all paths wait in the queue before it, and what was sent 2 B and the
 //!   variation before something that has arrived is lost, whatever their paths (the timers follow that queue and come late).
 //! - The timer is max(3 B, srtt + 4 var), over the context and over the packet's own path, whichever is longer: the
@@ -37,7 +38,7 @@ const FREE_RETRIES: u8 = 2;
 const MAX_BACKOFF: u8 = 4;
 /// Transmissions before it doubles more than once where what was sent later has been answered: the network is alive, and
 /// the pace limits what is retransmitted.
-const ANSWERED_RETRIES: u8 = 12;
+pub(crate) const ANSWERED_RETRIES: u8 = 12;
 /// Packets of so many bytes of payload are retransmitted where larger ones are asked about
 /// (docs/design/loss-recovery.md, "Silence").
 const SMALL: u16 = 256;
@@ -422,7 +423,7 @@ impl<P: Payload> Peer<P> {
     }
 
     /// A packet is lost: it waits to be retransmitted, or, of an unreliable message, is given up.
-    fn lose<U: UpperLayer<P>>(
+    pub(crate) fn lose<U: UpperLayer<P>>(
         &mut self,
         now: Time,
         psn: Psn,

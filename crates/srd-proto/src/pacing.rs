@@ -72,6 +72,19 @@ impl Pacer {
         true
     }
 
+    /// A packet of `bytes` has found no room. All that share the queue have heard so at the same moment, and try again within the time that
+    /// their part of the rate leaves for a packet, not together.
+    pub(crate) fn stand_back(&mut self, now: Time, limits: &SendLimits, bytes: u64, rng: &mut SmallRng) {
+        if !limits.rate.is_finite() {
+            return;
+        }
+        self.adopt(limits);
+        let wait = Nanos((self.time_of(bytes).as_f64() * rng.random::<f64>()) as u64);
+        if self.next < now + wait {
+            (self.since, self.takes, self.next) = (now, wait, now + wait);
+        }
+    }
+
     /// A packet of `bytes` leaves, and others like it with it: `most` in all, or as many as may leave now. How many.
     pub(crate) fn sent(
         &mut self,
@@ -162,6 +175,28 @@ mod tests {
             left += 1;
         }
         assert_eq!(left, 7);
+    }
+
+    #[test]
+    fn who_stands_back_waits_for_a_part_of_a_packets_time() {
+        let limits = SendLimits {
+            window_bytes: u64::MAX,
+            rate: 1.0,
+            burst_bytes: 1000,
+            credit_bytes: 1000,
+            inflight_horizon: Nanos(u64::MAX),
+        };
+        let now = Time(1_000_000);
+        let waits: Vec<u64> = (0..100)
+            .map(|seed| {
+                let (mut pacer, mut rng) = (Pacer::default(), SmallRng::seed_from_u64(seed));
+                pacer.stand_back(now, &limits, 1000, &mut rng);
+                (0..).find(|wait| pacer.is_open(now + Nanos(*wait))).unwrap()
+            })
+            .collect();
+        assert!(waits.iter().all(|wait| *wait <= 1000), "{waits:?}");
+        assert!(waits.iter().filter(|wait| **wait < 500).count() > 30, "{waits:?}");
+        assert!(waits.iter().filter(|wait| **wait > 500).count() > 30, "{waits:?}");
     }
 
     #[test]

@@ -25,8 +25,8 @@ use crate::train::Train;
 use crate::{Config, ControllerKind, Payload, PeerCounters, PeerId, PeerLoss, Token, Transmit, UpperLayer};
 use rand::Rng;
 use srd_wire::{
-    AckBox, Body, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, PathId, Probe, Psn, Status, Tag, Time,
-    first_psn,
+    AckBox, Body, FEATURE_CUTS, Hello, Incarnation, InstanceAddr, Nanos, Op, Packet, PathId, Probe, Psn,
+    Status, Tag, Time, first_psn,
 };
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -84,6 +84,8 @@ pub(crate) struct Peer<P: Payload> {
     pub(crate) max_datagram: u16,
     /// How much of that the network carries.
     pub(crate) mtu: PathMtu,
+    /// It reads what ACKs say of packets that came cut.
+    pub(crate) reads_cuts: bool,
     pub(crate) liveness: Liveness,
 
     // Sending.
@@ -163,6 +165,7 @@ impl<P: Payload> Peer<P> {
             incompatible: false,
             max_datagram: shared.config.max_datagram,
             mtu: PathMtu::new(shared.config.max_datagram, !shared.config.probe_path_mtu, shared.seal_bytes()),
+            reads_cuts: false,
             liveness: Liveness::new(now),
             messages: Messages::new(shared.config.max_partial_per_peer),
             sent: SentPackets::new(first_psn(own, context)),
@@ -247,6 +250,7 @@ impl<P: Payload> Peer<P> {
         self.max_datagram = shared.config.max_datagram.min(hello.max_datagram);
         self.mtu.limit(self.max_datagram);
         self.share.of_buffer(hello.rcvbuf_kib as u64 * 1024, self.max_datagram);
+        self.reads_cuts = hello.features & FEATURE_CUTS != 0;
         self.patience.set(None);
         if !is_compatible(hello) {
             self.incompatible = true;
@@ -413,6 +417,7 @@ impl<P: Payload> Peer<P> {
         self.incompatible = old.incompatible;
         self.max_datagram = old.max_datagram;
         self.mtu = old.mtu.clone();
+        self.reads_cuts = old.reads_cuts;
         self.share.of_buffer(old.share.buffer(), self.max_datagram);
         self.liveness.last_heard = old.liveness.last_heard;
         self.last_active = old.last_active;

@@ -67,7 +67,7 @@ impl<P: Payload> Peer<P> {
         if packet.hello.is_some() {
             self.answer_hello(now, shared);
         }
-        if received.ce && !self.is_copy(&packet.body) {
+        if received.ce && !received.cut && !self.is_copy(&packet.body) {
             shared.stats.ce_marks += 1;
             self.arrivals.note_ce();
         }
@@ -77,10 +77,29 @@ impl<P: Payload> Peer<P> {
         match &packet.body {
             Body::Data(data) => {
                 self.last_active = now;
-                self.on_data(now, data, received.bytes, shared, upper);
+                if received.cut && self.arrivals.classify(data.psn) == Arrival::New {
+                    self.on_cut(now, data, shared);
+                } else {
+                    self.on_data(now, data, received.bytes, shared, upper);
+                }
             }
             Body::Probe(probe) => self.on_probe(now, probe, shared),
             Body::None | Body::Reset { .. } => {}
+        }
+    }
+
+    /// The headers of a data packet have come that has not come before, without the payload: its sender is told.
+    #[cold]
+    fn on_cut(&mut self, now: Time, data: &Data<P>, shared: &mut Shared) {
+        shared.stats.cut_pkts += 1;
+        if !shared.is_by_memory(&self.counted) {
+            shared.load.count(now, shared.config.base_rtt, &mut self.counted, true);
+        }
+        if self.reads_cuts {
+            self.arrivals.note_cut(shared.arrived, data.path, data.tx_count, data.psn, data.stamp);
+            self.arrivals.unacked += 1;
+            let delay = if data.ack_request { Nanos::ZERO } else { shared.config.ack_delay };
+            self.arrivals.ack_by(now + delay);
         }
     }
 
@@ -163,7 +182,7 @@ impl<P: Payload> Peer<P> {
         };
         let in_parts = data.offset as usize + data.payload.len() < data.len as usize;
         let in_order = self.standing.proven && self.arrivals.is_next(data.psn.plus(1));
-        (in_parts && !received.ce && in_order).then_some(data.msg)
+        (in_parts && !received.ce && !received.cut && in_order).then_some(data.msg)
     }
 
     /// Takes packets of message `id` that came with the one before them, if they are next, but for the message's last: no other timer,

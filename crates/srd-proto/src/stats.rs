@@ -23,6 +23,8 @@ counters! {
         lost_by_path_order,
         /// Packets found lost because a later one on any path arrived a reordering window ago.
         lost_by_rack,
+        /// Packets found lost because a switch had cut off their payload, as the peer told.
+        lost_by_cut,
         /// Packets found lost by timer.
         lost_by_timer,
         /// Packets given up at once because their path went down.
@@ -41,6 +43,8 @@ counters! {
         acks_predicted,
         /// Data packets that had been received before.
         duplicates,
+        /// Data packets that came without their payload, which a switch had cut off.
+        cut_pkts,
         /// Data packets beyond the receive window.
         out_of_window,
         /// Data packets not taken because too many messages are incomplete; they come again.

@@ -255,6 +255,9 @@ impl Attacker {
             let path = PathId(if self.rng.random() { self.rng.random_range(0..8) } else { self.edge8() });
             ack.echoes.push(Echo { path, tx_count, hold, psn: Psn(psn), stamp: Stamp(self.edge32()) });
         }
+        if self.rng.random() {
+            ack.cuts = self.rng.random_range(0..=ack.echoes.len() as u8);
+        }
         for _ in 0..self.rng.random_range(0..=MAX_SACK_WORDS) {
             ack.sack.push(self.edge());
         }
@@ -345,7 +348,7 @@ fn attack(seed: u64) {
                 let seg_len = if let Body::Data(data) = &packet.body { data.payload.0 } else { 0 };
                 if codec::check(&packet, seg_len).is_ok() {
                     let received = Received::new(now, host(rng.random_range(1..4)), &packet, 100 + seg_len);
-                    let received = Received { ce: rng.random(), ..received };
+                    let received = Received { ce: rng.random(), cut: rng.random_ratio(1, 8), ..received };
                     let followed = endpoint.handle_packet(now, 0, received, &mut upper);
                     if followed && let Body::Data(data) = &packet.body {
                         // Each has its place in a message of the length that its header says.

@@ -286,3 +286,155 @@ fn a_question_is_answered_on_two_paths() {
     ports.dedup();
     assert!(ports.len() >= 2, "{ports:?}");
 }
+
+/// Only the headers of some data packets of host 0 arrive.
+fn cut(which: impl FnMut(&Data<Bytes>) -> bool + 'static) -> Box<dyn FnMut(usize, &Packet<Bytes>) -> bool> {
+    let mut which = which;
+    Box::new(move |from, packet| from == 0 && data(packet).is_some_and(&mut which))
+}
+
+#[test]
+fn what_a_switch_has_cut_is_sent_again_in_the_next_round_trip() {
+    let mut world = World::new(2, &fabric());
+    world.send(0, 1, pattern(10, 1));
+    world.settle(SECOND);
+    let start = world.now;
+    world.cuts = cut(|data| data.offset > 0 && data.tx_count == 0);
+    world.send(0, 1, pattern(60_000, 2));
+    world.settle(SECOND);
+    assert_eq!(world.hosts[1].log.received[1].1, pattern(60_000, 2));
+    let (sender, receiver) = (world.hosts[0].endpoint.stats(), world.hosts[1].endpoint.stats());
+    let sent_again = sender.retrans_pkts;
+    assert!(sent_again >= 5, "{sent_again}");
+    assert_eq!((sender.lost_by_cut, receiver.cut_pkts), (sent_again, sent_again));
+    assert_eq!((sender.spurious_retrans, sender.retrans_timeout_events, receiver.duplicates), (0, 0, 0));
+    assert!(world.now.since(start) <= Nanos(4 * BASE.0), "{:?}", world.now.since(start));
+}
+
+#[test]
+fn a_message_of_which_only_headers_come_first_is_taken_once() {
+    // The very first packet of a context, with its introduction, is cut, and so is each other one, of both directions, at random.
+    for seed in 0..40 {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut world = World::new(2, &Config { burst_bytes: [1500, 20_000][seed as usize % 2], ..fabric() });
+        world.joins = seed % 3 == 0;
+        let share = [0.1, 0.5, 0.9][seed as usize % 3];
+        let mut draws = SmallRng::seed_from_u64(seed ^ 77);
+        world.cuts = Box::new(move |_, packet| {
+            data(packet).is_some_and(|data| data.tx_count == 0) || draws.random_bool(share)
+        });
+        let mut jitter = SmallRng::seed_from_u64(seed ^ 99);
+        world.network = Box::new(move |_, _, _| match jitter.random_range(0..20) {
+            0 => vec![],
+            1 => vec![HALF, HALF + Nanos(jitter.random_range(0..100_000))],
+            _ => vec![HALF + Nanos(jitter.random_range(0..3_000))],
+        });
+        let sizes: Vec<usize> = (0..20).map(|_| [0, 100, 8192, 40_000][rng.random_range(0..4)]).collect();
+        for (salt, &size) in sizes.iter().enumerate() {
+            world.send(salt % 2, 1 - salt % 2, pattern(size, salt as u8));
+            world.run_for(Nanos::from_micros(rng.random_range(0..40)));
+        }
+        world.settle(Nanos::from_secs(10));
+        world.cuts = Box::new(|_, _| false);
+        for host in 0..2 {
+            let mut expected: Vec<_> = (0..20)
+                .filter(|salt| salt % 2 != host)
+                .map(|salt| pattern(sizes[salt], salt as u8))
+                .collect();
+            let mut received: Vec<_> =
+                world.hosts[host].log.received.iter().map(|(_, bytes)| bytes.clone()).collect();
+            expected.sort();
+            received.sort();
+            assert!(received == expected, "seed {seed}, host {host}");
+            assert_eq!(world.hosts[host].log.outcomes.len(), 10, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_network_that_cuts_everything_is_not_flooded() {
+    let mut world = World::new(2, &fabric());
+    world.send(0, 1, pattern(10, 1));
+    world.settle(SECOND);
+    world.cuts = cut(|_| true);
+    world.send(0, 1, pattern(1_000, 2));
+    let before = world.hosts[0].sent;
+    world.run_for(Nanos::from_millis(100));
+    let sent = world.hosts[0].sent - before;
+    // Twelve times at once, then by a timer of 16 times three base round trips, with questions in between.
+    assert!((20..1_000).contains(&sent), "{sent}");
+    world.cuts = cut(|_| false);
+    world.settle(SECOND);
+    assert_eq!(world.hosts[1].log.received.len(), 2);
+}
+
+#[test]
+fn an_echo_of_a_cut_packet_speaks_of_its_transmission_only() {
+    // The report of the first transmission comes again after the second has left: nothing is sent a third time.
+    let mut world = World::new(2, &Config { ack_every: 1, ..fabric() });
+    world.send(0, 1, pattern(10, 1));
+    world.settle(SECOND);
+    world.cuts = cut(|data| data.tx_count == 0);
+    world.network = Box::new(|_, from, t| {
+        let told = t.packet.ack.as_ref().is_some_and(|ack| from == 1 && ack.cuts > 0);
+        if told { vec![HALF, HALF + Nanos(3_000), HALF + Nanos(6_000)] } else { vec![HALF] }
+    });
+    world.send(0, 1, pattern(1_000, 2));
+    world.settle(SECOND);
+    let stats = world.hosts[0].endpoint.stats();
+    assert_eq!((stats.retrans_pkts, stats.lost_by_cut), (1, 1));
+}
+
+#[test]
+fn who_does_not_read_of_cut_packets_is_not_told_of_them() {
+    for (features, told) in [(0, 0), (FEATURE_CUTS, 1), (0x8000 | FEATURE_CUTS, 1)] {
+        let mut world = World::new(2, &fabric());
+        let own = Incarnation(0x77_0001);
+        let hello = Hello {
+            incarnation: own,
+            echo: 0,
+            version_min: VERSION,
+            version_max: VERSION,
+            features,
+            max_datagram: 1472,
+            context: 0,
+            rcvbuf_kib: 1024,
+        };
+        let op = Op::Send { route: World::route(1), imm: None, datagram: false };
+        let (psn, stamp) = (first_psn(own, 0), world.now.stamp());
+        let body = Body::Data(Data {
+            psn,
+            stamp,
+            path: PathId(3),
+            tx_count: 0,
+            ack_request: true,
+            more: false,
+            msg: MsgId(0),
+            len: 100,
+            offset: 0,
+            op,
+            payload: Bytes::empty(),
+        });
+        let packet = Packet {
+            src_port: PORT,
+            dst_tag: Tag::UNKNOWN,
+            src_tag: own.tag(),
+            hello: Some(hello),
+            ack: None,
+            body,
+        };
+        let received = Received { cut: true, ..Received::new(world.now, gid(0), &packet, 80) };
+        let host = &mut world.hosts[1];
+        host.endpoint.handle_packet(world.now, 0, received, &mut host.log);
+        world.now += SECOND;
+        let mut cuts = 0;
+        while let Some(answer) = host.endpoint.poll_transmit(world.now) {
+            cuts += answer.packet.ack.as_ref().map_or(0, |ack| ack.cut().len());
+        }
+        assert_eq!(
+            (cuts, host.log.received.len(), host.endpoint.stats().cut_pkts),
+            (told, 0, 1),
+            "{features}"
+        );
+    }
+}

@@ -438,7 +438,17 @@ fn a_late_answer_of_a_dead_process_takes_no_context_from_the_living() {
         echoes.push(Echo { path, tx_count: Echo::PROBE, hold, psn: Psn(number), stamp });
         let cum = first_psn(us, 0);
         let (rx_time, sack) = (Stamp(0), arrayvec::ArrayVec::new());
-        let ack = Ack { cum, rcvd_bytes: 0, rx_time, senders: 1, ce_count: 0, buffer_level: 0, echoes, sack };
+        let ack = Ack {
+            cum,
+            rcvd_bytes: 0,
+            rx_time,
+            senders: 1,
+            ce_count: 0,
+            buffer_level: 0,
+            echoes,
+            cuts: 0,
+            sack,
+        };
         says(who, Body::None, Some(ack.into()))
     };
     let answers = [answer_of(second), answer_of(third)];

@@ -251,6 +251,7 @@ fn tell_resent(out: &mut String, resent: &Resent) {
     for loss in &resent.lost {
         let why = match loss.why.as_str() {
             "queue_full" => "the queue was full",
+            "trimmed" => "a switch cut them, having no room",
             "cable" => "the cable lost them",
             "no_route" => "no way led on",
             _ => "not seen again behind it: lost by the receiving host, or still on their way at the end",

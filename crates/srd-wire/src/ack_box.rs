@@ -31,6 +31,7 @@ impl AckBox {
         let mut place = STORE.try_with(take).ok().flatten().unwrap_or_default();
         place.echoes.clear();
         place.sack.clear();
+        place.cuts = 0;
         AckBox(Some(place))
     }
 }

@@ -77,6 +77,8 @@ pub enum DecodeError {
     TooManyEchoes,
     /// A longer bitmap than an ACK may have.
     TooManySackWords,
+    /// An ACK with more cut packets than echoes.
+    TooManyCuts,
     /// The operation is none that this version knows.
     UnknownOp,
     /// The transmission number is the one that marks probes.
@@ -106,6 +108,7 @@ impl DecodeError {
             DecodeError::SmallDatagram => "small_datagram",
             DecodeError::TooManyEchoes => "too_many_echoes",
             DecodeError::TooManySackWords => "too_many_sack_words",
+            DecodeError::TooManyCuts => "too_many_cuts",
             DecodeError::UnknownOp => "unknown_op",
             DecodeError::BadTxCount => "bad_tx_count",
             DecodeError::BadLength => "bad_length",
@@ -137,6 +140,7 @@ impl fmt::Display for DecodeError {
             DecodeError::SmallDatagram => "hello's longest datagram has no room for a packet",
             DecodeError::TooManyEchoes => "ACK with more echoes than allowed",
             DecodeError::TooManySackWords => "ACK with a longer bitmap than allowed",
+            DecodeError::TooManyCuts => "ACK with more cut packets than echoes",
             DecodeError::UnknownOp => "data packet with an unknown operation",
             DecodeError::BadTxCount => "data packet with the transmission number of a probe",
             DecodeError::BadLength => {
@@ -374,7 +378,7 @@ fn put_ack(to: &mut Writer<'_>, ack: &Ack) {
         buffer_level: ack.buffer_level,
         echoes: ack.echoes.len() as u8,
         sack_words: ack.sack.len() as u8,
-        reserved: 0,
+        cuts: ack.cuts,
     });
     for echo in &ack.echoes {
         to.put(raw::Echo {
@@ -475,6 +479,19 @@ fn zero(reserved: &[u8]) -> Result<(), DecodeError> {
 /// Reads a datagram. The payload is a part of it; nothing is copied.
 #[inline]
 pub fn decode(datagram: &[u8]) -> Result<Packet<&[u8]>, DecodeError> {
+    decode_as::<false>(datagram)
+}
+
+/// Reads a data packet of which a switch has left the beginning, all headers included, because it had no room for the rest
+/// (packet trimming). What is left of the payload is not given: it has no length of its own.
+#[cold]
+pub fn decode_cut(datagram: &[u8]) -> Result<Packet<&[u8]>, DecodeError> {
+    decode_as::<true>(datagram)
+}
+
+/// `CUT`: a data packet without its payload, and nothing else.
+#[inline(always)]
+fn decode_as<const CUT: bool>(datagram: &[u8]) -> Result<Packet<&[u8]>, DecodeError> {
     let mut from = Reader { rest: datagram };
     let Some(&first) = datagram.first() else {
         return Err(DecodeError::Truncated);
@@ -498,13 +515,15 @@ pub fn decode(datagram: &[u8]) -> Result<Packet<&[u8]>, DecodeError> {
     let kind = first & 0xf;
     if common.flags & raw::FLAG_ACK == 0 {
         return match kind {
-            raw::KIND_DATA => take_data(from, |data| with(None, Body::Data(data))),
+            raw::KIND_DATA => take_data::<CUT>(from, |data| with(None, Body::Data(data))),
+            _ if CUT => Err(DecodeError::Truncated),
             _ => Ok(with(None, take_bare(from, kind)?)),
         };
     }
     let ack = take_ack(&mut from)?;
     match kind {
-        raw::KIND_DATA => take_data(from, |data| with(Some(ack), Body::Data(data))),
+        raw::KIND_DATA => take_data::<CUT>(from, |data| with(Some(ack), Body::Data(data))),
+        _ if CUT => Err(DecodeError::Truncated),
         raw::KIND_RESET => Err(DecodeError::BadFlags),
         _ => Ok(with(Some(ack), take_bare(from, kind)?)),
     }
@@ -539,9 +558,11 @@ fn take_hello(from: &mut Reader<'_>) -> Result<Hello, DecodeError> {
 
 fn take_ack(from: &mut Reader<'_>) -> Result<AckBox, DecodeError> {
     let fixed = from.take::<raw::Ack>()?;
-    zero(&[fixed.reserved])?;
     if fixed.echoes as usize > MAX_ECHOES {
         return Err(DecodeError::TooManyEchoes);
+    }
+    if fixed.cuts > fixed.echoes {
+        return Err(DecodeError::TooManyCuts);
     }
     if fixed.sack_words as usize > MAX_SACK_WORDS {
         return Err(DecodeError::TooManySackWords);
@@ -554,6 +575,7 @@ fn take_ack(from: &mut Reader<'_>) -> Result<AckBox, DecodeError> {
     ack.senders = fixed.senders.get();
     ack.ce_count = fixed.ce_count.get();
     ack.buffer_level = fixed.buffer_level;
+    ack.cuts = fixed.cuts;
     for _ in 0..fixed.echoes {
         let echo = from.take::<raw::Echo>()?;
         ack.echoes.push(Echo {
@@ -580,7 +602,7 @@ fn take_probe(from: &mut Reader<'_>) -> Result<Probe, DecodeError> {
 /// its own, through [`finish_data`]: the fields then go straight to where the packet is wanted, which takes half the
 /// time of putting the parts together in between.
 #[inline(always)]
-fn take_data<'a>(
+fn take_data<'a, const CUT: bool>(
     mut from: Reader<'a>,
     with: impl FnOnce(Data<&'a [u8]>) -> Packet<&'a [u8]>,
 ) -> Result<Packet<&'a [u8]>, DecodeError> {
@@ -601,21 +623,26 @@ fn take_data<'a>(
             let route = typed_route(from.take()?);
             let imm = take_imm(&mut from, data.op_flags)?;
             let op = Op::Send { route, imm, datagram: data.op_flags & raw::OP_DATAGRAM != 0 };
-            finish_data(from, data, op, with)
+            finish_data::<CUT>(from, data, op, with)
         }
         raw::OP_WRITE => {
             let write = from.take::<raw::Write>()?;
             let imm = take_imm(&mut from, data.op_flags)?;
             let (rkey, addr) = (MrKey(write.rkey.get()), write.addr.get());
-            finish_data(from, data, Op::Write { route: typed_route(&write.route), rkey, addr, imm }, with)
+            finish_data::<CUT>(
+                from,
+                data,
+                Op::Write { route: typed_route(&write.route), rkey, addr, imm },
+                with,
+            )
         }
         raw::OP_READ_RESPONSE => {
             let read = from.take_u32()?;
-            finish_data(from, data, Op::ReadResponse { read }, with)
+            finish_data::<CUT>(from, data, Op::ReadResponse { read }, with)
         }
         _ => {
             let op = take_rare_op(&mut from, data.op)?;
-            finish_data(from, data, op, with)
+            finish_data::<CUT>(from, data, op, with)
         }
     }
 }
@@ -655,7 +682,7 @@ fn take_rare_op(from: &mut Reader<'_>, op: u8) -> Result<Op, DecodeError> {
 }
 
 #[inline(always)]
-fn finish_data<'a>(
+fn finish_data<'a, const CUT: bool>(
     from: Reader<'a>,
     data: &raw::Data,
     op: Op,
@@ -664,7 +691,11 @@ fn finish_data<'a>(
     let (tx_count, len, offset) = (data.tx_count, data.len.get(), data.offset.get());
     let seg_len = data.seg_len.get() as usize;
     // What is behind the payload is padding.
-    let payload = from.rest.get(..seg_len).ok_or(DecodeError::BadLength)?;
+    let payload = match from.rest.get(..seg_len) {
+        Some(payload) if !CUT => payload,
+        None if CUT => &[],
+        _ => return Err(DecodeError::BadLength),
+    };
     check_data(&op, tx_count, len, offset, seg_len)?;
     Ok(with(Data {
         psn: Psn(data.psn.get()),

@@ -61,7 +61,7 @@ header!(
     /// `echoes` times [`Echo`] and `sack_words` times a 64-bit word follow.
     Ack, 20 {
         cum: U32, rcvd_bytes: U32, rx_time: U32, senders: U16, ce_count: U16, buffer_level: u8, echoes: u8,
-        sack_words: u8, reserved: u8,
+        sack_words: u8, cuts: u8,
     }
 );
 header!(Echo, 12 { path: u8, tx_count: u8, hold: U16, psn: U32, stamp: U32 });

@@ -66,6 +66,9 @@ impl<P> Packet<P> {
     }
 }
 
+/// Bit of [`Hello::features`]: reads what an ACK says of packets that came cut ([`Ack::cut`]).
+pub const FEATURE_CUTS: u16 = 1 << 0;
+
 /// Who the sender is and what it can do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
@@ -113,10 +116,31 @@ pub struct Ack {
     pub ce_count: u16,
     /// How full the receiver's buffer is, in 1/255.
     pub buffer_level: u8,
-    /// One entry for each path that packets arrived on since the last ACK: the newest such packet.
+    /// One entry for each path that packets arrived on since the last ACK: the newest such packet. Then those that came cut.
     pub echoes: ArrayVec<Echo, MAX_ECHOES>,
+    /// How many of the echoes, the last ones, are of data packets that came without their payload: see [`Ack::cut`].
+    pub cuts: u8,
     /// Bit i of word w set: PSN `cum + 1 + 64*w + i` has been accepted.
     pub sack: ArrayVec<u64, MAX_SACK_WORDS>,
+}
+
+impl Ack {
+    fn split(&self) -> (&[Echo], &[Echo]) {
+        self.echoes.split_at(self.echoes.len().saturating_sub(self.cuts.into()))
+    }
+
+    /// The echoes of what has arrived whole.
+    #[inline]
+    pub fn arrived(&self) -> &[Echo] {
+        self.split().0
+    }
+
+    /// The echoes of data packets whose payload a switch had cut off, because it found no room for it: they were not accepted, and
+    /// each is told of once. Only who knows [`FEATURE_CUTS`] is told.
+    #[inline]
+    pub fn cut(&self) -> &[Echo] {
+        self.split().1
+    }
 }
 
 /// What an ACK says about one path: its newest arrival.

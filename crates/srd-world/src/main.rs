@@ -131,7 +131,7 @@ fn run_one(seed: u64, arguments: &Arguments) -> ExitCode {
 fn describe(summary: &Summary) -> String {
     let score = summary.score;
     format!(
-        "hash {:016x}: {} events, {} wake-ups, {} packets ({} lost, {} overflowed, {} duplicated, {} damaged), \
+        "hash {:016x}: {} events, {} wake-ups, {} packets ({} lost, {} overflowed, {} cut, {} duplicated, {} damaged), \
          {} messages ({} succeeded, {} failed, {} void, {} received), {:.3} virtual s",
         summary.hash,
         summary.events,
@@ -139,6 +139,7 @@ fn describe(summary: &Summary) -> String {
         summary.net.sent,
         summary.net.lost,
         summary.net.overflowed,
+        summary.net.trimmed,
         summary.net.duplicated,
         summary.net.damaged,
         score.posted,

@@ -56,6 +56,8 @@ pub struct Arrival {
     pub marked: bool,
     /// Bits of it have changed.
     pub damaged: bool,
+    /// Only its headers are left, if it has a payload.
+    pub cut: bool,
 }
 
 /// What became of the packets.
@@ -71,6 +73,8 @@ pub struct Tally {
     pub overflowed: u64,
     /// Copies made.
     pub duplicated: u64,
+    /// Packets cut to their headers, where a queue was full.
+    pub trimmed: u64,
     /// Packets damaged.
     pub damaged: u64,
 }
@@ -220,33 +224,41 @@ impl Net {
             self.tally.lost += 1;
             return arrivals;
         }
+        let mut cut = self.rng.ppm(self.faults.trim_ppm);
         let (entered, marked) = match &mut self.slow[pair] {
-            None => (now, false),
-            Some(link) => match link.pass(now, bytes as u64) {
+            Some(link) if !cut => match link.pass(now, bytes as u64) {
                 Some(passed) => passed,
+                None if self.faults.trim_full != 0 => {
+                    cut = true;
+                    (now, false)
+                }
                 None => {
                     self.tally.overflowed += 1;
                     return arrivals;
                 }
             },
+            _ => (now, false),
         };
+        self.tally.trimmed += cut as u64;
         let path = &mut self.paths[at];
         let jitter = Nanos(self.rng.below(self.faults.jitter_ns.saturating_add(1)));
         // A path is a queue: nobody overtakes.
         let in_order = (entered + path.delay + jitter).max(path.last_arrival + Nanos(1));
         let mut arrives = in_order;
-        if self.rng.ppm(self.faults.reorder_ppm) {
+        if cut {
+            arrives = entered + path.delay; // headers go first
+        } else if self.rng.ppm(self.faults.reorder_ppm) {
             arrives += Nanos(self.rng.below(self.faults.reorder_ns + 1));
         } else {
             path.last_arrival = in_order;
         }
         let damaged = self.rng.ppm(self.faults.corrupt_ppm);
         self.tally.damaged += damaged as u64;
-        arrivals.push(Arrival { at: arrives, marked, damaged });
+        arrivals.push(Arrival { at: arrives, marked, damaged, cut });
         if self.rng.ppm(self.faults.dup_ppm) {
             self.tally.duplicated += 1;
             let later = Nanos(self.rng.below(self.faults.dup_ns + 1));
-            arrivals.push(Arrival { at: arrives + later, marked, damaged: false });
+            arrivals.push(Arrival { at: arrives + later, marked, damaged: false, cut });
         }
         arrivals
     }
@@ -271,15 +283,29 @@ impl Net {
         self.downlinks[host].is_some()
     }
 
-    /// A packet has come to the destination's own link: when it has passed, and whether it is marked. `None` if the
-    /// queue is full.
-    pub fn downlink(&mut self, now: Time, host: usize, bytes: usize) -> Option<(Time, bool)> {
-        let Some(link) = &mut self.downlinks[host] else {
-            return Some((now, false));
+    /// A packet has come to the destination's own link: when it has passed, whether it is marked, and whether cut. `None` if the
+    /// queue is full, and drops it. What is cut already passes.
+    pub fn downlink(
+        &mut self,
+        now: Time,
+        host: usize,
+        bytes: usize,
+        cut: bool,
+    ) -> Option<(Time, bool, bool)> {
+        let Some(link) = self.downlinks[host].as_mut().filter(|_| !cut) else {
+            return Some((now, false, cut));
         };
-        let passed = link.pass(now, bytes as u64);
-        self.tally.overflowed += passed.is_none() as u64;
-        passed
+        match link.pass(now, bytes as u64) {
+            Some((at, marked)) => Some((at, marked, false)),
+            None if self.faults.trim_full != 0 => {
+                self.tally.trimmed += 1;
+                Some((now, false, true))
+            }
+            None => {
+                self.tally.overflowed += 1;
+                None
+            }
+        }
     }
 }
 
@@ -302,7 +328,10 @@ mod tests {
         let mut net = net(|_| ());
         for i in 0..100 {
             let arrivals = net.send(Time(i), 0, 1, 5, 1_000);
-            assert_eq!(arrivals[..], [Arrival { at: Time(i + 7_000), marked: false, damaged: false }]);
+            assert_eq!(
+                arrivals[..],
+                [Arrival { at: Time(i + 7_000), marked: false, damaged: false, cut: false }]
+            );
         }
     }
 
@@ -337,7 +366,7 @@ mod tests {
         let mut net = net(|f| {
             (f.downlink_mbps, f.downlink_packets, f.mark_packets) = (1_000, 10, 5);
         });
-        let passed: Vec<_> = (0..20).map(|_| net.downlink(Time(0), 1, 1_500)).collect();
+        let passed: Vec<_> = (0..20).map(|_| net.downlink(Time(0), 1, 1_500, false)).collect();
         assert_eq!(passed[0], Some((Time(12_000), false)));
         assert_eq!(passed[9], Some((Time(120_000), true)));
         assert_eq!(passed[12], None);

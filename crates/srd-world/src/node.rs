@@ -63,6 +63,10 @@ pub struct Datagram {
     pub marked: bool,
     /// Bits of it have changed.
     pub damaged: bool,
+    /// A switch has cut it.
+    pub cut: bool,
+    /// Bytes that a switch leaves of it; `None`: it has no payload, and stays whole.
+    pub leaves: Option<usize>,
 }
 
 /// A memory region of a process, with room for buffers that are mapped one behind the other.

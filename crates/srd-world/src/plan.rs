@@ -204,6 +204,10 @@ fields! {
         slow_packets = 100,
         /// Queue length in packets at which packets are marked; 0 for no marks.
         mark_packets = 0,
+        /// Packets that are cut to their headers.
+        trim_ppm = 0,
+        /// Full queues cut packets instead of dropping them.
+        trim_full = 0,
         /// Times that some paths between two hosts swallow everything.
         blackholes = 0,
         /// Of a hundred paths, how many are hit.
@@ -366,6 +370,7 @@ impl Plan {
             plan.draw_path_faults(rng, share);
             plan.draw_object_faults(rng, share);
             plan.draw_process_faults(rng, share);
+            plan.draw_trimming(rng, share);
         }
         plan.bound_cost();
         plan
@@ -681,6 +686,14 @@ impl Plan {
         }
         if rng.percent(share / 2) {
             f.deaths = 1;
+        }
+    }
+
+    fn draw_trimming(&mut self, rng: &mut Rng, share: u64) {
+        let f = &mut self.faults;
+        if rng.percent(share) {
+            f.trim_ppm = rng.pick(&[0, 1_000, 50_000, 500_000]);
+            f.trim_full = rng.below(2);
         }
     }
 

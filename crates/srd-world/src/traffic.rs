@@ -3,6 +3,7 @@
 
 use crate::ledger::{Violation, broken};
 use crate::memory::Bytes;
+use crate::net::Arrival;
 use crate::node::{Carried, Datagram};
 use crate::rng::{Rng, mix};
 use crate::trace;
@@ -21,16 +22,20 @@ impl World {
         while let Some(datagram) = self.nodes[node].inbox.pop_front() {
             self.nodes[node].inbox_bytes -= datagram.bytes as u64;
             taken += 1;
-            let Datagram { to, from, packet, bytes, marked, damaged } = datagram;
+            let Datagram { to, from, packet, bytes, marked, damaged, cut, leaves } = datagram;
+            let leaves = leaves.filter(|_| cut);
             let packet = match packet {
-                Carried::Typed(packet) if !damaged => Some(*packet),
+                Carried::Typed(packet) if !damaged => Some(
+                    packet.map_payload(|payload| if leaves.is_some() { Bytes::empty() } else { payload }),
+                ),
                 Carried::Typed(_) => None,
-                Carried::Raw(raw) => self.open(node, from, to.port, raw, damaged)?,
+                Carried::Raw(raw) => self.open(node, from, to.port, raw, damaged, leaves)?,
             };
             let Some(packet) = packet else { continue };
             self.heard(node, from, &packet);
             let local = self.nodes[node].local(self.now);
-            let received = Received { ce: marked, ..Received::new(local, from, &packet, bytes) };
+            let received =
+                Received { ce: marked, cut: leaves.is_some(), ..Received::new(local, from, &packet, bytes) };
             self.nodes[node].device().handle_packet(local, to.port, received);
         }
         Ok(taken)
@@ -44,10 +49,13 @@ impl World {
         port: u16,
         mut raw: Vec<u8>,
         damaged: bool,
+        leaves: Option<usize>,
     ) -> Result<Option<Packet<Bytes>>, Violation> {
+        raw.truncate(leaves.unwrap_or(raw.len()));
+        let cut = leaves.is_some();
         let keyring = self.keys[node].as_mut().and_then(|identity| identity.keyring.as_mut());
         let Some(keyring) = keyring else {
-            let packet = codec::decode(&raw);
+            let packet = if cut { codec::decode_cut(&raw) } else { codec::decode(&raw) };
             if damaged {
                 // UDP's checksum drops it; the decoder has seen it only to see whether it survives.
                 return Ok(None);
@@ -69,7 +77,7 @@ impl World {
                 self.tell(|| format!("{node} refuses a packet from {from:?}: {error}"));
                 Ok(None)
             }
-            Ok(_) if damaged => broken("codec", "a damaged packet is opened".to_string()),
+            Ok(_) if damaged || cut => broken("codec", "a damaged or cut packet is opened".to_string()),
             Ok(opened) => match codec::decode(opened.packet) {
                 Ok(packet) => Ok(Some(packet.map_payload(Bytes::wire))),
                 Err(error) => broken("codec", format!("a packet that was sealed is refused: {error}")),
@@ -211,6 +219,12 @@ impl World {
         packet: Packet<Bytes>,
         mut bytes: usize,
     ) -> Result<(), Violation> {
+        let leaves = match &packet.body {
+            Body::Data(data) if !data.payload.is_empty() => {
+                Some(codec::header_len(&packet) + data.payload.len() / 2)
+            }
+            _ => None,
+        };
         let carried = match self.plan.shape.codec {
             0 => Carried::Typed(Box::new(packet)),
             _ => {
@@ -233,8 +247,8 @@ impl World {
             {
                 damage(raw, &mut self.engine);
             }
-            let (marked, damaged) = (arrival.marked, arrival.damaged);
-            let slot = self.fly(Datagram { to, from, packet, bytes, marked, damaged });
+            let Arrival { marked, damaged, cut, .. } = arrival;
+            let slot = self.fly(Datagram { to, from, packet, bytes, marked, damaged, cut, leaves });
             let event = if self.net.has_downlink(dst) { Event::Fabric(slot) } else { Event::Arrive(slot) };
             self.at(arrival.at, event);
         }
@@ -295,9 +309,10 @@ impl World {
     pub(crate) fn pass_downlink(&mut self, slot: usize) {
         let datagram = self.air[slot].as_mut().expect("in the air");
         let Some(&node) = self.by_addr.get(&(datagram.to.gid, datagram.to.port)) else { return };
-        match self.net.downlink(self.now, self.nodes[node].host, datagram.bytes) {
-            Some((at, marked)) => {
+        match self.net.downlink(self.now, self.nodes[node].host, datagram.bytes, datagram.cut) {
+            Some((at, marked, cut)) => {
                 datagram.marked |= marked;
+                datagram.cut |= cut;
                 self.at(at, Event::Arrive(slot));
             }
             None => {

@@ -1,7 +1,7 @@
 //! An ACK is built: what has been accepted, which paths answered, and what the receiver has seen.
 
-use super::Arrivals;
-use srd_wire::{AckBox, Echo, Hold, Time};
+use super::{Arrivals, PendingEcho};
+use srd_wire::{AckBox, Echo, Hold, MAX_ECHOES, Time};
 
 impl Arrivals {
     /// The ACK as of now; the echoes are used up.
@@ -14,15 +14,22 @@ impl Arrivals {
         ack.senders = senders;
         ack.ce_count = self.ce_count;
         ack.buffer_level = 0;
-        for echo in &self.echoes {
-            ack.echoes.push(Echo {
-                path: echo.path,
-                tx_count: echo.tx_count,
-                hold: Hold::from_nanos(now.since(echo.at)),
-                psn: echo.psn,
-                stamp: echo.stamp,
-            });
+        let told = |echo: &PendingEcho| Echo {
+            path: echo.path,
+            tx_count: echo.tx_count,
+            hold: Hold::from_nanos(now.since(echo.at)),
+            psn: echo.psn,
+            stamp: echo.stamp,
+        };
+        // Cut packets have half of the room at least, and the next ACK.
+        let cuts = self.cuts.len().min((MAX_ECHOES - self.echoes.len()).max(MAX_ECHOES / 2));
+        for echo in self.echoes.iter().skip(self.echoes.len().saturating_sub(MAX_ECHOES - cuts)) {
+            ack.echoes.push(told(echo));
         }
+        for cut in self.cuts.drain(..cuts) {
+            ack.echoes.push(told(&cut));
+        }
+        ack.cuts = cuts as u8;
         let first = self.cum.plus(1);
         for word in 0..self.sack_words() as u32 {
             ack.sack.push(self.accepted.word_at(first.plus(64 * word)));
@@ -38,6 +45,9 @@ impl Arrivals {
         if self.repeat_acks == 0 {
             self.echoes.clear();
             self.clear_due();
+            if !self.cuts.is_empty() {
+                self.ack_at = now;
+            }
         }
         filled
     }

@@ -119,6 +119,11 @@ pub trait CongestionController: Send {
     /// A packet was found lost. Called for each of them.
     fn on_loss(&mut self, now: Time);
 
+    /// A switch has cut a packet, and all are told of: so many can be that each says less.
+    fn on_cut(&mut self, now: Time) {
+        self.on_loss(now);
+    }
+
     /// Nothing has been in flight for many round trips, and something is to be sent: what was measured then says nothing of now.
     fn on_restart_after_idle(&mut self) {}
 

@@ -126,6 +126,9 @@ pub struct World {
     #[allow(clippy::type_complexity)]
     /// Which packets from a host arrive with a congestion mark.
     pub marks: Box<dyn FnMut(usize, &Packet<Bytes>) -> bool>,
+    #[allow(clippy::type_complexity)]
+    /// Of which data packets from a host only the headers arrive.
+    pub cuts: Box<dyn FnMut(usize, &Packet<Bytes>) -> bool>,
     flying: BTreeMap<(Time, u64), (usize, Gid, Packet<Bytes>)>,
     serial: u64,
     pub next_token: u64,
@@ -163,6 +166,7 @@ impl World {
             hosts: (0..hosts).map(host).collect(),
             network: Box::new(|_, _, _| vec![Nanos::from_micros(7)]),
             marks: Box::new(|_, _| false),
+            cuts: Box::new(|_, _| false),
             flying: BTreeMap::new(),
             serial: 0,
             next_token: 0,
@@ -304,9 +308,13 @@ impl World {
     fn handle(&mut self, to: usize, from: Gid, packet: &Packet<Bytes>) -> Option<NextHeader> {
         let sender = self.hosts.iter().position(|host| host.gid == from).unwrap();
         let ce = (self.marks)(sender, packet);
+        let has_payload = matches!(&packet.body, Body::Data(data) if !data.payload.is_empty());
+        let cut = has_payload && (self.cuts)(sender, packet);
+        let left = cut.then(|| packet.clone().map_payload(|_| Bytes::empty()));
+        let packet = left.as_ref().unwrap_or(packet);
         let host = &mut self.hosts[to];
         host.log.now = self.now;
-        let received = Received { ce, ..Received::new(self.now, from, packet, bytes(packet)) };
+        let received = Received { ce, cut, ..Received::new(self.now, from, packet, bytes(packet)) };
         let followed = host.endpoint.handle_packet(self.now, 0, received, &mut host.log);
         if followed && self.joins { NextHeader::after(&encoded(packet), packet) } else { None }
     }

@@ -9,9 +9,12 @@ use crate::hosts::srd_nic::{IP_UDP, host_of};
 use crate::net::{Content, ETHERNET_HEADER, FrameHead};
 use srd_baselines::transport::{Counts, Order, Outgoing, Report, Transport};
 use srd_virtual::layout::Head;
-use srd_wire::{BitRate, Body, Time, codec};
+use srd_wire::{BitRate, Body, Packet, Time, codec};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
+
+/// Bytes of UDP's payload that switches leave of a packet which they cut, as the lab's routers do: SRD's headers, but for long ACKs.
+const CUT: usize = 128;
 
 /// A datagram of a process, as it would be on a wire.
 #[derive(Clone, Debug)]
@@ -34,8 +37,15 @@ impl Datagram {
 }
 
 impl Content for Datagram {
+    /// What is left are the first [`CUT`] bytes; a padded question asks for its size.
     fn trim(&mut self) -> Option<u32> {
-        None // as SRD's packets of scripts
+        if self.bytes.len() > CUT {
+            if let Ok(Packet { body: Body::Probe(_), .. }) = codec::decode(&self.bytes) {
+                return None;
+            }
+            self.bytes = self.bytes[..CUT].into();
+        }
+        Some(ETHERNET_HEADER + IP_UDP + self.bytes.len() as u32)
     }
 }
 

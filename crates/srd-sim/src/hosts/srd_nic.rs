@@ -56,8 +56,14 @@ pub struct SrdContent<P = Length> {
 }
 
 impl<P: Payload> Content for SrdContent<P> {
+    /// Of data the headers are left. What has no payload joins what was cut as it is; a padded question asks for its size.
     fn trim(&mut self) -> Option<u32> {
-        None // a receiver could make nothing of it: the wire format knows no such packet
+        let header = codec::header_len(&self.packet) as u16;
+        if !matches!(self.packet.body, Body::Data(_)) && self.datagram > header {
+            return None;
+        }
+        self.datagram = header;
+        Some(ETHERNET_HEADER + IP_UDP + header as u32)
     }
 
     fn data(&self) -> Option<DataPacket> {
@@ -160,10 +166,12 @@ impl<M: Memory> Nic<M> {
     pub fn receive(&mut self, now: Time, arrived: Time, head: &FrameHead, content: &SrdContent<M::Payload>) {
         let &SrdContent { from, ports, datagram, ref packet } = content;
         let (from, bytes) = (gid(from), datagram as usize);
+        // What had no payload is whole.
+        let cut = head.trimmed && matches!(&packet.body, Body::Data(data) if !data.payload.is_empty());
         self.device.handle_packet(
             now,
             ports.1,
-            Received { arrived, seen: now, from, packet, bytes, ce: head.marked },
+            Received { arrived, seen: now, from, packet, bytes, ce: head.marked, cut },
         );
     }
 

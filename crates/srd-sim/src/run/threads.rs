@@ -273,6 +273,7 @@ mod tests {
             (LEAF_SPINE, "", &[][..]),
             (LEAF_SPINE, every, &[]),
             (LEAF_SPINE, limps, &[]),
+            (LEAF_SPINE, every, &["queues.capacity=40KB", "queues.trim=true"]),
             (LEAF_SPINE, "", &["transport.kind=tcp"]),
             (LEAF_SPINE, "", &["transport.kind=roce", "end_us=15"]),
             (LEAF_SPINE, "", &nscc),

@@ -37,6 +37,21 @@ proptest! {
     }
 
     #[test]
+    fn of_a_cut_data_packet_all_but_the_payload_is_read(packet in packet()) {
+        let bytes = to_bytes(&packet, 0);
+        let header = codec::header_len(&packet);
+        for len in 0..=bytes.len() {
+            let read = codec::decode_cut(&bytes[..len]).map(to_owned);
+            if len < header || len == bytes.len() {
+                let error = read.expect_err("nothing was cut off, or too much");
+                prop_assert!(matches!(error, DecodeError::Truncated | DecodeError::BadLength), "{len}: {error}");
+            } else {
+                prop_assert_eq!(read, Ok(packet.clone().map_payload(|_| Vec::new())), "{}", len);
+            }
+        }
+    }
+
+    #[test]
     fn header_length_is_known_beforehand(packet in packet()) {
         let mut out = [0; codec::MAX_HEADER];
         let seg_len = if let Body::Data(data) = &packet.body { data.payload.len() } else { 0 };
@@ -354,7 +369,7 @@ fn counts_beyond_an_acks_limits_are_refused() {
     assert_eq!(decode(&bytes), Err(DecodeError::TooManySackWords));
     bytes[ack + 18] = 0;
     bytes[ack + 19] = 1;
-    assert_eq!(decode(&bytes), Err(DecodeError::BadReserved));
+    assert_eq!(decode(&bytes), Err(DecodeError::TooManyCuts));
 }
 
 #[test]

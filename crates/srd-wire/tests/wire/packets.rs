@@ -88,14 +88,15 @@ fn echo() -> impl Strategy<Value = Echo> {
 /// Any ACK.
 pub fn ack() -> impl Strategy<Value = Ack> {
     let fixed = (any::<u32>(), any::<u32>(), any::<u32>(), any::<u16>(), any::<u16>(), any::<u8>());
-    (fixed, vec(echo(), 0..=MAX_ECHOES), vec(any::<u64>(), 0..=MAX_SACK_WORDS)).prop_map(
-        |((cum, rcvd_bytes, rx_time, senders, ce_count, buffer_level), echoes, sack)| Ack {
+    (fixed, vec(echo(), 0..=MAX_ECHOES), any::<u8>(), vec(any::<u64>(), 0..=MAX_SACK_WORDS)).prop_map(
+        |((cum, rcvd_bytes, rx_time, senders, ce_count, buffer_level), echoes, cuts, sack)| Ack {
             cum: Psn(cum),
             rcvd_bytes,
             rx_time: Stamp(rx_time),
             senders,
             ce_count,
             buffer_level,
+            cuts: cuts % (echoes.len() as u8 + 1),
             echoes: echoes.into_iter().collect(),
             sack: sack.into_iter().collect(),
         },

@@ -65,8 +65,15 @@ fn ack() -> Ack {
         ce_count: 3,
         buffer_level: 0x80,
         echoes: [echo, answer].into_iter().collect(),
+        cuts: 0,
         sack: [0x8000_0000_0000_0002, 1].into_iter().collect(),
     }
+}
+
+fn ack_of_cut() -> Ack {
+    let whole = ack();
+    let cut = Echo { psn: Psn(0x0001_0005), ..whole.echoes[0] };
+    Ack { echoes: [whole.echoes[0], cut].into_iter().collect(), cuts: 1, sack: Default::default(), ..whole }
 }
 
 fn plain() -> Vec<(&'static str, Packet<Vec<u8>>)> {
@@ -81,6 +88,7 @@ fn plain() -> Vec<(&'static str, Packet<Vec<u8>>)> {
     vec![
         ("introduction", introduction()),
         ("ack", Packet { ack: Some(ack().into()), ..from_alice(Body::None) }),
+        ("ack of a cut packet", Packet { ack: Some(ack_of_cut().into()), ..from_alice(Body::None) }),
         (
             "probe",
             from_alice(Body::Probe(Probe { path: PathId(0x2b), number: 5, stamp: Stamp(0x0a0b_0c0d) })),
@@ -187,6 +195,11 @@ const PLAIN: &[(&str, &str)] = &[
         "100212b7 b5b6b7b8 a5a6a7a8 00010000 00090a00 01020304 00300003 80020200
          2a010064 00010002 0a0b0c0d 2bff0064 00000005 0a0b0c0d 80000000 00000002
          00000000 00000001",
+    ),
+    (
+        "ack of a cut packet",
+        "100212b7 b5b6b7b8 a5a6a7a8 00010000 00090a00 01020304 00300003 80020001
+         2a010064 00010002 0a0b0c0d 2a010064 00010005 0a0b0c0d",
     ),
     ("probe", "120012b7 b5b6b7b8 a5a6a7a8 2b000000 00000005 0a0b0c0d"),
     ("reset", "130012b7 b5b6b7b8 a5a6a7a8 ccccdddd"),

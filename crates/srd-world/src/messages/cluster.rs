@@ -212,9 +212,9 @@ impl Cluster {
         }
         self.wakes += 1;
         let local = process.local(self.now);
-        while let Some(Datagram { to, from, packet, bytes, marked }) = process.inbox.pop_front() {
+        while let Some(Datagram { to, from, packet, bytes, marked, cut }) = process.inbox.pop_front() {
             process.inbox_bytes -= bytes as u64;
-            let received = Received { ce: marked, ..Received::new(local, from, &packet, bytes) };
+            let received = Received { ce: marked, cut, ..Received::new(local, from, &packet, bytes) };
             let life = process.living();
             life.device.handle_packet(local, to.port, received);
             if let Some(begun) = life.device.poll_begun() {
@@ -482,7 +482,10 @@ impl Cluster {
             self.tell(|| "  lost".to_string());
         }
         for arrival in arrivals.into_iter().filter(|arrival| !arrival.damaged) {
-            let datagram = Datagram { to, from, packet: packet.clone(), bytes, marked: arrival.marked };
+            let cut = arrival.cut && payload > 0;
+            let packet =
+                packet.clone().map_payload(|payload| if cut { VecPayload::empty() } else { payload });
+            let datagram = Datagram { to, from, packet, bytes, marked: arrival.marked, cut };
             let slot = self.air_free.pop().unwrap_or(self.air.len());
             if slot == self.air.len() {
                 self.air.push(None);

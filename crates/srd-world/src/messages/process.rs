@@ -23,6 +23,8 @@ pub struct Datagram {
     pub bytes: usize,
     /// It met a long queue.
     pub marked: bool,
+    /// Its payload was cut off.
+    pub cut: bool,
 }
 
 /// An endpoint that is open.

@@ -185,10 +185,11 @@ pub const METRICS: &[Metric] = &[
     counter("srd_retransmitted_packets", "Data packets retransmitted.", &[at("/transport/retrans_pkts")]),
     bytes(counter("srd_retransmitted_payload_bytes", "Payload sent again.", &[at("/transport/retrans_bytes")])),
     counter("srd_lost_packets", "Packets taken for lost, and so sent again, by cause: path_order (a later one on the same path arrived), \
-        reordering (one sent a reordering window later arrived on any path), timer (it expired though others were answered), path_down (their \
+        reordering (one sent a reordering window later arrived on any path), cut (its headers arrived alone: a switch had no room for the rest), timer (it expired though others were answered), path_down (their \
         path was given up), silence (nothing was answered).", &[
         with("/transport/lost_by_path_order", "cause", "path_order"), with("/transport/lost_by_rack", "cause", "reordering"),
-        with("/transport/lost_by_timer", "cause", "timer"), with("/transport/lost_by_path_down", "cause", "path_down"),
+        with("/transport/lost_by_cut", "cause", "cut"), with("/transport/lost_by_timer", "cause", "timer"),
+        with("/transport/lost_by_path_down", "cause", "path_down"),
         with_difference("/transport/retrans_timeout_events", "/transport/lost_by_timer", "cause", "silence")]),
     counter("srd_tail_probes", "Times that silence was answered with a question, or with a packet sent again, to draw an answer.", &[at("/transport/tail_probes")]),
     counter("srd_spurious_retransmissions", "Retransmissions whose original turned out to have arrived.", &[at("/transport/spurious_retrans")]),

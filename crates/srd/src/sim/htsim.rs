@@ -53,7 +53,7 @@ pub struct Args {
     /// Instead: in packets of 4150 bytes (htsim's -q)
     #[arg(long, value_name = "N", conflicts_with = "queue_bdp", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     queue_packets: Option<u32>,
-    /// Cut packets that find no room down to their headers: not with srd, which makes nothing of them
+    /// Cut packets that find no room down to their headers
     #[arg(long)]
     trim: bool,
     /// Mark packets from so many bandwidth-delay products of queue on, and all from so many on [default: none; nscc: 0.2,0.8]
@@ -110,13 +110,6 @@ fn multiple(text: &str) -> Result<f64, String> {
 
 /// Runs and prints.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.trim && args.transport == SRD {
-        bail!(
-            "--trim is not for srd: its receivers are not told which packet a header without payload stands for, so \
-             switches that trim would only send them bytes to throw away. Leave --trim out; srd is meant for switches \
-             that drop"
-        );
-    }
     let inputs = Inputs::read(args)?;
     run_all(&args.runs, &|sets| inputs.scenario(args, sets))
 }

@@ -88,9 +88,10 @@ pub struct CauseRow {
 }
 
 /// Causes, their counters, and what of these counts elsewhere.
-const CAUSES: [(&str, &str, Option<&str>); 6] = [
+const CAUSES: [(&str, &str, Option<&str>); 7] = [
     ("path_order", "lost_by_path_order", None),
     ("reordering", "lost_by_rack", None),
+    ("cut", "lost_by_cut", None),
     ("timer", "lost_by_timer", None),
     ("path_down", "lost_by_path_down", None),
     // Expired timers whose packet was not lost by the timer: nothing was answered.

@@ -267,3 +267,35 @@ fn the_experiments_that_are_shipped_can_be_read() {
     }
     assert!(count >= 9);
 }
+
+#[test]
+fn packets_that_routers_have_cut_are_told_of_and_sent_again() {
+    if !possible() {
+        return;
+    }
+    let lab = name();
+    let stats = std::env::temp_dir().join(format!("{lab}.%p.json"));
+    let experiment = file(&format!(
+        "name = \"cut\"\nabout = \"a test\"\nrepeats = 1\nmost_cpu_percent = 100\ntransports = [\"srd\"]\n{SMALL}\
+         host_mbps = 50\nbuffer_bytes = 20_000\ntrim = true\n\
+         [[case]]\nname = \"incast\"\ntraffic = {{ kind = \"incast\", flows = 12, from = [\"host1\", \"host2\", \"host3\"], \
+         to = \"host0\", bytes = 60_000 }}\n"
+    ));
+    let output =
+        srd(&["--lab", &lab, "experiment", &experiment, "--json"]).env("SRD_STATS", &stats).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["results"][0]["runs"][0]["figures"]["incomplete"], 0, "{report}");
+    // Every process's counters: the receiver's of packets that came cut, the senders' of those that they heard of.
+    let (mut cut, mut heard) = (0, 0);
+    for entry in fs::read_dir(std::env::temp_dir()).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_str().is_some_and(|file| file.starts_with(&format!("{lab}."))) {
+            if let Ok(counters) = serde_json::from_slice::<Value>(&fs::read(entry.path()).unwrap()) {
+                cut += counters["transport"]["cut_pkts"].as_u64().unwrap();
+                heard += counters["transport"]["lost_by_cut"].as_u64().unwrap();
+            }
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    assert!(cut > 0 && heard > 0, "{cut} packets came cut, and {heard} were heard of: {report}");
+}

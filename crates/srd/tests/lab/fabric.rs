@@ -115,7 +115,7 @@ fn routers_that_cut_packets_lose_none_and_let_headers_pass_first() {
     let arrived = burst(&fabric, 60, 0);
     let link = fabric.link("leaf0>spine0").counters;
     let cut: Vec<_> =
-        arrived.iter().filter(|(_, bytes)| bytes.len() == 64).map(|(number, _)| *number).collect();
+        arrived.iter().filter(|(_, bytes)| bytes.len() == 128).map(|(number, _)| *number).collect();
     let whole: Vec<_> =
         arrived.iter().filter(|(_, bytes)| bytes.len() == 1400).map(|(number, _)| *number).collect();
     assert_eq!(cut.len() + whole.len(), 60);

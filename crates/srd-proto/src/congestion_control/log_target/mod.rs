@@ -53,6 +53,8 @@ pub struct ControlLaw {
     pub take: f64,
     /// Share of the window that a lost packet takes away, at least `0.6 * decrease` packets.
     pub loss: f64,
+    /// And one that a switch has cut, at least as much.
+    pub cut: f64,
     /// Below a window of one packet an ACK counts for the round trips since the last, up to so many.
     pub catch_up: f64,
     /// Packets sent this many B ago and longer, beside the delay, do not count as in flight.
@@ -81,6 +83,7 @@ impl Default for ControlLaw {
             unused: 0.25,
             take: 0.2,
             loss: 0.1,
+            cut: 0.04,
             catch_up: 4.0,
             memory: 1.5,
         }
@@ -189,6 +192,8 @@ const CEILING_FLOOR: f64 = 0.02;
 #[derive(Clone, Copy, Default)]
 struct Hint {
     senders: u16,
+    /// The least count since many have begun.
+    least: u16,
     /// The window and the pace are what the count says.
     rules: bool,
     /// When many have begun, and when the count was heard last.
@@ -439,7 +444,7 @@ impl LogTarget {
             return; // it has not said
         }
         if senders == 1 {
-            self.hint.senders = 1;
+            (self.hint.senders, self.hint.least) = (1, 1);
             self.competitive.end();
             if std::mem::take(&mut self.hint.rules) {
                 self.window = self.window.max(self.bdp); // the others have gone
@@ -525,11 +530,30 @@ impl LogTarget {
         if senders == self.hint.senders && !rested {
             return;
         }
-        if senders as u32 >= 2 * self.hint.senders as u32 || rested {
-            self.hint.since = now; // many have begun, or all begin again
+        self.hint.least = self.hint.least.min(senders);
+        if senders as u32 >= 2 * self.hint.least as u32 || rested {
+            // Many have begun, or all begin again.
+            (self.hint.since, self.hint.least) = (now, senders);
         }
         self.hint.senders = senders;
         self.hint.patient_until = self.hint.patient_until.max(self.first_until());
+    }
+
+    /// A packet has found no room, which takes `part` of the window.
+    fn lose(&mut self, now: Time, part: f64) {
+        self.startup = false;
+        self.give_back(now); // queues may be too short to show in the delay that there is nothing left to take
+        if self.competitive.goes_on() {
+            self.window = self.competitive.lost();
+            return self.settle();
+        }
+        if self.delay < self.law.target * self.unit_ns {
+            return; // a fault of the path, not of the load
+        }
+        let share = self.window * part;
+        self.window -= if self.window >= 1.0 { share.max(0.6 * self.law.decrease) } else { share };
+        self.clamp();
+        self.settle();
     }
 
     /// By then the first windows of all have left the queues, unless others send more into them.
@@ -566,19 +590,11 @@ impl CongestionController for LogTarget {
     }
 
     fn on_loss(&mut self, now: Time) {
-        self.startup = false;
-        self.give_back(now); // queues may be too short to show in the delay that there is nothing left to take
-        if self.competitive.goes_on() {
-            self.window = self.competitive.lost();
-            return self.settle();
-        }
-        if self.delay < self.law.target * self.unit_ns {
-            return; // a fault of the path, not of the load
-        }
-        let share = self.window * self.law.loss;
-        self.window -= if self.window >= 1.0 { share.max(0.6 * self.law.decrease) } else { share };
-        self.clamp();
-        self.settle();
+        self.lose(now, self.law.loss);
+    }
+
+    fn on_cut(&mut self, now: Time) {
+        self.lose(now, self.law.cut);
     }
 
     fn on_restart_after_idle(&mut self) {
@@ -662,6 +678,39 @@ mod tests {
         let before = cc.window;
         cc.on_loss(Time(0));
         assert_eq!(cc.window, before);
+    }
+
+    #[test]
+    fn senders_that_begin_again_by_and_by_are_waited_for_as_those_that_begin_together() {
+        // The count falls, and rises again by less than twice at a time, while the queue stays long.
+        let mut cc = LogTarget::new(&Config::of_a_simulated_card(), 4150);
+        let mut now = Time(1_000_000);
+        let round = |cc: &mut LogTarget, counts: &[u16], now: &mut Time| {
+            for &senders in counts {
+                *now += Nanos::from_micros(14);
+                cc.on_ack(&AckSample { now: *now, senders, ..sample(60) });
+            }
+        };
+        for _ in 0..20 {
+            round(&mut cc, &[48, 40, 30, 20, 10, 6, 8, 12, 20, 30, 48], &mut now);
+            assert!(cc.hint.rules, "the count is doubted at {now:?}");
+        }
+        // Who waits for a queue that stays although nobody begins doubts the count in the end.
+        round(&mut cc, &[48; 1_000], &mut now);
+        assert!(!cc.hint.rules);
+    }
+
+    #[test]
+    fn a_cut_packet_takes_less_than_a_lost_one() {
+        let mut windows = [0, 1].map(|_| {
+            let mut cc = LogTarget::new(&Config::of_a_simulated_card(), 4150);
+            (0..8).for_each(|_| cc.on_ack(&sample(40)));
+            cc
+        });
+        let before = windows[0].window;
+        windows[0].on_loss(Time(2_000_000));
+        windows[1].on_cut(Time(2_000_000));
+        assert!(windows[0].window < windows[1].window && windows[1].window < before);
     }
 
     #[test]

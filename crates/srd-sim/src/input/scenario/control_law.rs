@@ -8,7 +8,7 @@ use srd_proto::congestion_control::ControlLaw;
 /// A constant that is a plain number.
 type Constant = (&'static str, fn(&mut ControlLaw) -> &mut f64);
 
-const CONSTANTS: [Constant; 19] = [
+const CONSTANTS: [Constant; 20] = [
     ("target", |law| &mut law.target),
     ("slope", |law| &mut law.slope),
     ("increase", |law| &mut law.increase),
@@ -26,6 +26,7 @@ const CONSTANTS: [Constant; 19] = [
     ("unused", |law| &mut law.unused),
     ("take", |law| &mut law.take),
     ("loss", |law| &mut law.loss),
+    ("cut", |law| &mut law.cut),
     ("catch_up", |law| &mut law.catch_up),
     ("memory", |law| &mut law.memory),
 ];
