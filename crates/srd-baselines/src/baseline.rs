@@ -41,6 +41,10 @@ pub trait Baseline: Transport {
     /// Whether [`Content::headers`](crate::frame::Content::headers) of its packets says what they look like on a wire.
     const HAS_HEADERS: bool = false;
 
+    /// Whether [`Transport::senders`] counts who sends to a process of it. Otherwise the host's card does, where somebody wants
+    /// to know.
+    const COUNTS_SENDERS: bool = false;
+
     /// Reads its section, and refuses what cannot be: values, and fabrics that lack what it needs or have what it cannot use.
     fn read(section: &Section<'_>, around: &Surroundings) -> Result<Self::Config, InputError>;
 

@@ -26,6 +26,7 @@ mixed::baselines! {
     iwarp::Iwarp,
     mrc::Mrc,
     nscc::Nscc,
+    rccc::Rccc,
     roce::Roce,
     tcp::Tcp,
 }

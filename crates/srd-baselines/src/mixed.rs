@@ -62,6 +62,14 @@ macro_rules! baselines {
                 }
             }
 
+            /// Whether its processes count who sends to them.
+            pub fn counts_senders(&self) -> bool {
+                match self {
+                    Choice::Srd(_) => true,
+                    $(Choice::$Baseline(_) => <$Baseline as Baseline>::COUNTS_SENDERS,)*
+                }
+            }
+
             /// What the chosen baseline's flows cost on the wire; `None` for SRD.
             pub fn cost(&self, mtu: u16, overhead: u32) -> Option<WireCost> {
                 match self {

@@ -2,7 +2,7 @@
  *
  * A program opens a fabric file, places the ranks of its jobs on hosts, and sends and receives messages between them; it is
  * called back when they are sent and have come, and at moments that it asks for. What carries the messages is the transport
- * of the file: SRD, RoCE, NSCC, MRC, TCP or iWARP, packet by packet. docs/TRAINING.md has a guide, docs/SCENARIOS.md the file.
+ * of the file: SRD, RoCE, NSCC, RCCC, MRC, TCP or iWARP, packet by packet. docs/TRAINING.md has a guide, docs/SCENARIOS.md the file.
  *
  * Units: time in nanoseconds of the simulation, from 0 on; sizes in bytes. Hosts, jobs and ranks are counted from 0.
  *

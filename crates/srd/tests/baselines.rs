@@ -42,6 +42,26 @@ fn nscc_takes_as_long_as_in_its_consortiums_simulator() {
     }
 }
 
+#[test]
+fn rccc_takes_as_long_as_in_its_consortiums_simulator() {
+    for (matrix, how, htsim_us) in [
+        ("one.cm", &["--trim"][..], 177.4),
+        ("incast.cm", &["--trim"], 2464.4),
+        ("incast_128.cm", &["--trim"], 20891.4),
+        ("perm_1024n_1024c_0u_2000000b.cm", &["--trim"], 209.9),
+        ("incast.cm", &["--queue-packets", "36"], 2466.3),
+        ("incast_128.cm", &["--queue-packets", "36"], 20916.7),
+        ("perm_1024n_1024c_0u_2000000b.cm", &["--queue-packets", "36"], 267.1),
+        ("incast_128.cm", &["--trim", "--set", "transport.window=true"], 20892.4),
+        ("perm_1024n_1024c_0u_2000000b.cm", &["--trim", "--set", "transport.window=true"], 206.5),
+    ] {
+        let file = format!("crates/srd-sim/tests/inputs/htsim/{matrix}");
+        let fixed = ["htsim", "--transport", "rccc", "--link-gbps", "100", "--cm", &file];
+        let outcome = sim(&[&fixed[..], how].concat());
+        near(&format!("{matrix} {how:?}"), number(&outcome["fct_us"]["max"]), htsim_us);
+    }
+}
+
 /// htsim's fat tree of 128 hosts, and PFC thresholds of its lossless queues in bytes.
 const LOSSLESS_TREE: &str = r#"
 end_us = 100_000
@@ -124,6 +144,8 @@ fn srd_and_others_on_one_port_get_their_shares() {
         ("dcqcn", &format!("capacity = \"2MB\"\n{dcqcn}"), "kind = \"roce\""),
         ("nscc", &format!("capacity = \"1MB\"\n{nscc}"), "kind = \"nscc\""),
         ("nscc-cut", &format!("capacity = \"1MB\"\ntrim = true\n{nscc}"), "kind = \"nscc\""),
+        ("rccc", &format!("capacity = \"1MB\"\n{nscc}"), "kind = \"rccc\""),
+        ("rccc-cut", &format!("capacity = \"1MB\"\ntrim = true\n{nscc}"), "kind = \"rccc\""),
         ("dcqcn-pfc", &format!("capacity = \"2MB\"\nlossless = [3]\n{dcqcn}"), "kind = \"roce\"\nclass = 3"),
     ] {
         let (srd, other) = shares(name, queues, rival);

@@ -22,7 +22,7 @@ pub(super) const KEYS: &[&str] = &[
 ];
 
 /// Entropy values unless the file says otherwise (main_uec.cpp, `path_entropy_size`).
-const PATHS: u64 = 64;
+pub(crate) const PATHS: u64 = 64;
 /// Largest window in bandwidth-delay products (uec.cpp, `initNscc`).
 const MAX_WINDOW: f64 = 1.5;
 /// Bytes for which a receiver sends an ACK (uec.cpp, `_bytes_unacked_threshold`).
@@ -36,6 +36,17 @@ pub enum Recovery {
     /// Also by what comes out of order, and by probes: finds stray losses sooner, and sends again what was not lost where
     /// queues are long.
     Sleek,
+}
+
+/// Who says how much may be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Control {
+    /// The sender's window.
+    Window,
+    /// The receiver's credit.
+    Credit,
+    /// Both.
+    Both,
 }
 
 /// The section `[transport]` of NSCC.
@@ -53,6 +64,8 @@ pub struct NsccConfig {
     pub trimming: bool,
     /// How losses are found.
     pub recovery: Recovery,
+    /// Who says how much may be sent.
+    pub control: Control,
     /// Queueing delay that is aimed at; otherwise 3/4 of a round trip, or all of it where nothing is cut.
     pub target: Option<Nanos>,
     /// Largest window in bandwidth-delay products.
@@ -97,6 +110,7 @@ pub(crate) fn read_common(
         selector: Selector::Mixed,
         trimming: around.trims,
         recovery: Recovery::Timeout,
+        control: Control::Window,
         target: section.some_micros("target_us")?.map(nanos),
         max_window: section.number("max_window", 0.01..=1000.0)?.unwrap_or(MAX_WINDOW),
         ack_every: match section.whole("ack_every", 1..=1024)? {

@@ -75,6 +75,11 @@ impl Constants {
             fast: 0.25 * scale,
         }
     }
+
+    /// Bytes of the largest window.
+    pub(super) fn most(&self) -> f64 {
+        self.most_bdp * bdp(self.rate, self.rtt)
+    }
 }
 
 fn bdp(rate: BitRate, rtt: Nanos) -> f64 {
@@ -125,7 +130,7 @@ pub(super) struct Window {
 impl Window {
     /// Of a flow that begins: as large as it may ever be.
     pub(super) fn new(constants: &Constants, now: Time) -> Window {
-        let most = constants.most_bdp * bdp(constants.rate, constants.rtt);
+        let most = constants.most();
         Window {
             bytes: most,
             most,

@@ -12,19 +12,22 @@
 //! a probe and what is left of a cut packet 64.
 
 mod config;
+mod credit;
 mod law;
 mod packet;
 mod paths;
 mod profile;
 mod receiving;
+mod relative;
 mod sending;
 mod sleek;
 mod wire;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use config::read_common;
-pub use config::{NsccConfig, Recovery};
+pub(crate) use config::{PATHS, read_common};
+pub use relative::{Relation, Relative};
+pub use config::{Control, NsccConfig, Recovery};
 pub use packet::{Ack, DATAGRAM_HEADERS, Data, HEADERS, Label, Nack, Packet};
 pub use paths::Selector;
 
@@ -33,6 +36,7 @@ use crate::input::InputError;
 use crate::section::Section;
 use crate::transport::{Counts, Order, Outgoing, Report, Role, Transport, WireCost};
 use crate::{Baseline, Surroundings};
+use credit::Granting;
 use law::Constants;
 use paths::Paths;
 use rand::rngs::SmallRng;
@@ -68,7 +72,7 @@ struct Inbox {
 
 /// A packet without data that waits to be sent.
 #[derive(Clone, Debug)]
-struct Control {
+struct Bare {
     to: (u32, u16),
     port: u16,
     packet: Packet,
@@ -94,11 +98,13 @@ pub struct Nscc {
     channels: BTreeMap<(u32, u16, u32), u32>,
     /// Slots of connections that may send, in turn.
     ready: VecDeque<u32>,
-    control: VecDeque<Control>,
+    control: VecDeque<Bare>,
     inboxes: Vec<Inbox>,
     /// Connections that receive, and their places by sending host, process, and slot there.
     receiving: Vec<Receiving>,
     places: BTreeMap<(u32, u16, u32), u32>,
+    /// Credit for those that send to this process, where it grants any.
+    granting: Option<Granting>,
     /// When connections want to be looked at, each at least once before anything of it is due: slot and serial number.
     alarms: BinaryHeap<Reverse<(Time, u32, u32)>>,
     /// Classes that may not be sent.
@@ -142,6 +148,7 @@ impl Baseline for Nscc {
                 trimming: config.trimming,
                 rto: config.rto.unwrap_or(LEAST_RTO + Nanos(RTO_QUEUES * rtt.0)),
                 sleek: config.recovery == Recovery::Sleek,
+                control: config.control,
             },
             flows: Vec::new(),
             free: Vec::new(),
@@ -152,6 +159,8 @@ impl Baseline for Nscc {
             inboxes: vec![Inbox::default(); role.inboxes as usize],
             receiving: Vec::new(),
             places: BTreeMap::new(),
+            granting: (config.control != Control::Window)
+                .then(|| Granting::new(role.line_rate, config.payload, constants.most())),
             alarms: BinaryHeap::new(),
             paused: 0,
             draws: SmallRng::seed_from_u64(role.seed),
@@ -242,7 +251,7 @@ impl Nscc {
 
     fn answer(&mut self, label: Label, path: u16, packet: Packet) {
         let port = FIRST_SOURCE_PORT + path;
-        self.control.push_back(Control { to: (label.host, label.process), port, packet });
+        self.control.push_back(Bare { to: (label.host, label.process), port, packet });
     }
 
     /// The receiving side of a connection. `None`: it has ended, since the sender has given its slot to another.
@@ -268,6 +277,14 @@ impl Nscc {
     fn receive_data(&mut self, data: &Data, head: &FrameHead) {
         let (label, path, every) = (data.label, data.path, self.ack_every);
         let Some(receiving) = self.receiving(&label) else { return };
+        let (place, missing) = (receiving.place, !receiving.has(data.psn));
+        if let Some(granting) = &mut self.granting {
+            granting.want(place, &label, data.target, false);
+            if head.trimmed && missing {
+                granting.was_cut(place, &label, (data.payload as u32 + HEADERS) as u64);
+            }
+        }
+        let receiving = &mut self.receiving[place as usize];
         if head.trimmed {
             let Data { psn, again, .. } = *data;
             let packet = match receiving.has(psn) {
@@ -309,7 +326,7 @@ impl Transport for Nscc {
     fn start(&mut self, now: Time, order: Order, to: &NsccAddress) {
         let slot = self.slot(now, (to.host, to.process), order.channel);
         if let Some(sending) = self.flows[slot as usize].as_deref_mut() {
-            sending.push(order.flow, order.inbox, order.bytes);
+            sending.push(now, order.flow, order.inbox, order.bytes);
         }
         self.attend(slot);
     }
@@ -346,12 +363,24 @@ impl Transport for Nscc {
                     self.answer(label, path, Packet::Ack(ack));
                 }
             }
+            &Packet::Credit { slot, serial, granted } => {
+                if let Some(flow) = self.flow(slot, serial) {
+                    flow.on_credit(arrived, granted);
+                    self.attend(slot);
+                }
+            }
+            &Packet::Ask { label, target } => {
+                let place = self.receiving(&label).map(|receiving| receiving.place);
+                if let (Some(place), Some(granting)) = (place, &mut self.granting) {
+                    granting.want(place, &label, target, true);
+                }
+            }
         }
     }
 
     fn poll_transmit<R>(&mut self, now: Time, mut sink: impl FnMut(Outgoing<Packet>) -> R) -> Option<R> {
         if self.may_send(self.control_class)
-            && let Some(Control { to, port, packet }) = self.control.pop_front()
+            && let Some(Bare { to, port, packet }) = self.control.pop_front()
         {
             self.counts.bare += 1;
             return Some(sink(Outgoing {
@@ -371,7 +400,7 @@ impl Transport for Nscc {
             let Some(flow) = self.flows[slot as usize].as_deref_mut().filter(|flow| flow.ready) else {
                 continue;
             };
-            let Some(data) = flow.send(&self.rules, now) else {
+            let Some(data) = flow.send(&self.rules, now, self.ready.len() + 1) else {
                 flow.ready = false;
                 continue;
             };
@@ -402,7 +431,22 @@ impl Transport for Nscc {
         self.paused = classes;
     }
 
+    fn senders(&self, _: Time) -> u16 {
+        let asking = self.granting.as_ref().map_or(0, Granting::asking);
+        asking.min(u16::MAX as usize) as u16
+    }
+
+    fn set_neighbours(&mut self, senders: u16) {
+        if let Some(granting) = &mut self.granting {
+            granting.neighbours = senders;
+        }
+    }
+
     fn handle_timeout(&mut self, now: Time) {
+        while let Some((label, granted)) = self.granting.as_mut().and_then(|granting| granting.poll(now)) {
+            let path = (self.counts.bare % self.paths as u64) as u16;
+            self.answer(label, path, Packet::Credit { slot: label.slot, serial: label.serial, granted });
+        }
         while let Some(&Reverse((at, slot, serial))) = self.alarms.peek() {
             if at > now {
                 return;
@@ -422,14 +466,23 @@ impl Transport for Nscc {
             if let Some((number, path)) = flow.probe(now) {
                 let (to, label) = (flow.to, flow.label);
                 let port = flow.first_port + path;
-                self.control.push_back(Control { to, port, packet: Packet::Probe { label, number, path } });
+                self.control.push_back(Bare { to, port, packet: Packet::Probe { label, number, path } });
+            }
+            let sharing = self.ready.len() + 1;
+            if let Some(flow) = self.flow(slot, serial)
+                && let Some(target) = flow.ask(&rules, now, sharing)
+            {
+                let (to, port) = (flow.to, flow.first_port + flow.paths.next());
+                let packet = Packet::Ask { label: flow.label, target };
+                self.control.push_back(Bare { to, port, packet });
             }
             self.attend(slot);
         }
     }
 
     fn next_timeout(&self) -> Time {
-        self.alarms.peek().map_or(Time::NEVER, |&Reverse((at, ..))| at)
+        let alarm = self.alarms.peek().map_or(Time::NEVER, |&Reverse((at, ..))| at);
+        self.granting.as_ref().map_or(alarm, |granting| alarm.min(granting.timer()))
     }
 
     fn poll_report(&mut self) -> Option<Report> {

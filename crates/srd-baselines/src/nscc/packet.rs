@@ -48,6 +48,22 @@ pub enum Packet {
         /// The path it takes.
         path: u16,
     },
+    /// The receiver has granted so many bytes since the connection's beginning.
+    Credit {
+        /// The connection's place at the sender.
+        slot: u32,
+        /// The connection.
+        serial: u32,
+        /// The bytes.
+        granted: u64,
+    },
+    /// The sender wants credit up to there.
+    Ask {
+        /// Of which connection.
+        label: Label,
+        /// Bytes since the connection's beginning.
+        target: u64,
+    },
 }
 
 /// A data packet.
@@ -69,6 +85,8 @@ pub struct Data {
     pub ack_request: bool,
     /// The sender makes something of a NACK.
     pub may_be_trimmed: bool,
+    /// Up to where the sender wants credit, in bytes since the connection's beginning.
+    pub target: u64,
 }
 
 /// An acknowledgement.
@@ -129,7 +147,7 @@ impl Content for Packet {
 
     fn connection(&self) -> Option<u32> {
         let label = match self {
-            Packet::Data(Data { label, .. }) | Packet::Probe { label, .. } => label,
+            Packet::Data(Data { label, .. }) | Packet::Probe { label, .. } | Packet::Ask { label, .. } => label,
             _ => return None,
         };
         let process = label.host << 9 ^ label.process as u32;

@@ -1,6 +1,8 @@
 //! The sender's side of a connection (UET: packet delivery context): what is in flight, what is lost, and what may be sent.
 //! Messages are cut into packets one behind the other; which of them comes first does not matter to the receiver.
 
+use super::config::Control;
+use super::credit::Purse;
 use super::law::{Constants, Sample, Window};
 use super::packet::{Ack, Data, HEADERS, Label, Nack};
 use super::paths::{News, Paths};
@@ -88,6 +90,8 @@ pub(super) struct Rules {
     pub(super) rto: Nanos,
     /// Losses are looked for before that.
     pub(super) sleek: bool,
+    /// Who says how much may be sent.
+    pub(super) control: Control,
 }
 
 impl Rules {
@@ -125,7 +129,8 @@ pub(super) struct Sending {
     order: VecDeque<(Time, u32)>,
     /// Packets to be retransmitted, the lowest first; some have been acknowledged since.
     lost: BinaryHeap<Reverse<u32>>,
-    lost_count: u32,
+    /// Bytes of them that have not.
+    lost_bytes: i64,
     /// Bytes on the wire. Below 0 while packets that count as lost have come after all.
     in_flight: i64,
     /// Bytes that the receiver has.
@@ -133,6 +138,8 @@ pub(super) struct Sending {
     /// When something was last heard of the receiver, or there was nothing for it to say.
     silent_since: Time,
     sleek: Sleek,
+    /// Credit, where the receiver grants it.
+    purse: Option<Purse>,
 }
 
 impl Sending {
@@ -144,6 +151,8 @@ impl Sending {
         channel: u32,
         paths: Paths,
     ) -> Sending {
+        let window = Window::new(&rules.constants, now);
+        let purse = (rules.control != Control::Window).then(|| Purse::new(now, window.most()));
         Sending {
             to,
             label,
@@ -154,22 +163,26 @@ impl Sending {
             messages: VecDeque::new(),
             first_message: 0,
             cut: 0,
-            window: Window::new(&rules.constants, now),
+            window,
             paths,
             first: 0,
             sent: VecDeque::new(),
             order: VecDeque::new(),
             lost: BinaryHeap::new(),
-            lost_count: 0,
+            lost_bytes: 0,
             in_flight: 0,
             received: 0,
             silent_since: now,
             sleek: Sleek::default(),
+            purse,
         }
     }
 
     /// Another message, behind those that there are.
-    pub(super) fn push(&mut self, flow: u32, inbox: u32, bytes: u64) {
+    pub(super) fn push(&mut self, now: Time, flow: u32, inbox: u32, bytes: u64) {
+        if self.idle() {
+            self.silent_since = now;
+        }
         let endless = bytes == u64::MAX;
         self.messages.push_back(Message { flow, inbox, endless, begun: false, left: bytes, open: 0 });
     }
@@ -238,8 +251,9 @@ impl Sending {
     fn permitted(&mut self, rules: &Rules) -> Option<(Option<u32>, u16)> {
         let (lost, payload) = self.candidate(rules)?;
         let bytes = payload as i64 + HEADERS as i64;
-        let room = self.window.bytes >= (self.in_flight + bytes) as f64;
-        (room || (lost.is_some() && self.sleek.recovering())).then_some((lost, payload))
+        let room = rules.control == Control::Credit || self.window.bytes >= (self.in_flight + bytes) as f64;
+        let paid = self.purse.as_ref().is_none_or(Purse::is_open);
+        (paid && (room || (lost.is_some() && self.sleek.recovering()))).then_some((lost, payload))
     }
 
     /// Whether a packet may be sent now.
@@ -247,8 +261,8 @@ impl Sending {
         self.permitted(rules).is_some()
     }
 
-    /// Sends a packet, if one may be sent.
-    pub(super) fn send(&mut self, rules: &Rules, now: Time) -> Option<Data> {
+    /// Sends a packet, if one may be sent. `sharing`: so many connections would now.
+    pub(super) fn send(&mut self, rules: &Rules, now: Time, sharing: usize) -> Option<Data> {
         let (lost, payload) = self.permitted(rules)?;
         let path = self.paths.next();
         let bytes = payload as i64 + HEADERS as i64;
@@ -258,7 +272,7 @@ impl Sending {
         let (number, ends) = match lost {
             Some(_) => {
                 self.lost.pop();
-                self.lost_count -= 1;
+                self.lost_bytes -= bytes;
                 let sent = self.get(psn).expect("what is lost was sent");
                 (sent.at, sent.path, sent.state) = (now, path, State::InFlight);
                 sent.copies = sent.copies.saturating_add(1);
@@ -280,8 +294,13 @@ impl Sending {
                 (number, ends)
             }
         };
-        // After a message's last packet, or when the window is full, nothing more comes that would bring an ACK about.
-        let full = (self.in_flight + bytes) as f64 >= self.window.bytes;
+        if let Some(purse) = &mut self.purse {
+            purse.spend(bytes);
+        }
+        // After a message's last packet, or when no more may be sent, nothing more comes that would bring an ACK about.
+        let full = rules.control != Control::Credit && (self.in_flight + bytes) as f64 >= self.window.bytes
+            || self.purse.as_ref().is_some_and(|purse| !purse.is_open());
+        let target = self.target(rules, sharing);
         let message = &self.messages[number.wrapping_sub(self.first_message) as usize];
         Some(Data {
             label: self.label,
@@ -292,16 +311,67 @@ impl Sending {
             again: lost.is_some(),
             ack_request: ends || full,
             may_be_trimmed: rules.trimming,
+            target,
         })
+    }
+
+    /// Up to where credit is wanted.
+    fn target(&self, rules: &Rules, sharing: usize) -> u64 {
+        let Some(purse) = &self.purse else { return 0 };
+        let packet = rules.constants.packet as u64;
+        let most = match rules.control {
+            Control::Both => purse.most().min(self.window.bytes as u64 + packet),
+            _ => purse.most(),
+        };
+        purse.target(self.waiting(rules, most), packet, sharing)
+    }
+
+    /// Bytes on the wire that wait to be sent, up to so many.
+    fn waiting(&self, rules: &Rules, most: u64) -> u64 {
+        let mut waiting = self.lost_bytes as u64;
+        for message in self.messages.iter().skip(self.cut) {
+            if waiting >= most {
+                break;
+            }
+            let packets = message.left.div_ceil(rules.payload as u64).max(!message.begun as u64);
+            waiting = waiting.saturating_add(message.left).saturating_add(packets * HEADERS as u64);
+        }
+        waiting.min(most)
+    }
+
+    /// The receiver has granted so much since the beginning.
+    pub(super) fn on_credit(&mut self, now: Time, granted: u64) {
+        self.silent_since = now;
+        if let Some(purse) = &mut self.purse {
+            purse.take(now, granted);
+        }
+    }
+
+    /// When credit is asked for, unless it comes before.
+    fn asks_at(&mut self, rules: &Rules) -> Time {
+        let waits = self.purse.as_ref().is_some_and(|purse| !purse.is_open()) && self.candidate(rules).is_some();
+        let asks = |purse: &Purse| purse.asks_at(self.window.base_rtt(), rules.rto);
+        self.purse.as_ref().filter(|_| waits).map_or(Time::NEVER, asks)
+    }
+
+    /// Up to where credit is asked for, if it is time.
+    pub(super) fn ask(&mut self, rules: &Rules, now: Time, sharing: usize) -> Option<u64> {
+        if self.asks_at(rules) > now {
+            return None;
+        }
+        let target = self.target(rules, sharing);
+        self.purse.as_mut()?.ask(now);
+        Some(target)
     }
 
     /// The packet has not come, as far as one knows: it is to be retransmitted.
     fn lose(&mut self, psn: u32) {
         if let Some(sent) = self.get(psn) {
             sent.state = State::Lost;
-            self.in_flight -= sent.bytes();
+            let bytes = sent.bytes();
+            self.in_flight -= bytes;
             self.lost.push(Reverse(psn));
-            self.lost_count += 1;
+            self.lost_bytes += bytes;
         }
     }
 
@@ -316,15 +386,23 @@ impl Sending {
             State::Lost => {
                 // It was taken out of what is in flight twice: when it was lost, and when it came.
                 self.in_flight += bytes;
-                self.lost_count -= 1;
+                self.lost_bytes -= bytes;
             }
         }
         self.messages[message.wrapping_sub(self.first_message) as usize].open -= 1;
     }
 
+    /// The receiver has said something.
+    fn hear(&mut self, now: Time) {
+        self.silent_since = now;
+        if let Some(purse) = &mut self.purse {
+            purse.heard();
+        }
+    }
+
     /// An ACK has come.
     pub(super) fn on_ack(&mut self, rules: &Rules, now: Time, ack: &Ack) {
-        self.silent_since = now;
+        self.hear(now);
         let constants = &rules.constants;
         let newly = ack.received.saturating_sub(self.received);
         self.received += newly;
@@ -372,7 +450,7 @@ impl Sending {
         self.sleek.set_timer(now, &rules.constants, &self.window, more, self.first < next);
         let quick = ack.probe && delay < rules.constants.target;
         let range =
-            self.sleek.hear(rules, &self.window, self.first, next, ack.out_of_order, quick, self.lost_count);
+            self.sleek.hear(rules, &self.window, self.first, next, ack.out_of_order, quick, self.lost_bytes == 0);
         for psn in range {
             if self.get(psn).is_some_and(|sent| sent.state == State::InFlight) {
                 self.sleek.went_through(psn);
@@ -383,7 +461,7 @@ impl Sending {
 
     /// A packet was cut.
     pub(super) fn on_nack(&mut self, rules: &Rules, now: Time, nack: &Nack) {
-        self.silent_since = now;
+        self.hear(now);
         let Some(&mut sent) = self.get(nack.psn) else { return };
         // A NACK of an earlier copy says nothing of the one that is in flight.
         if sent.state != State::InFlight || nack.again != (sent.copies > 0) {
@@ -437,8 +515,11 @@ impl Sending {
             self.lose(psn);
             self.window.on_timeout(&rules.constants, sent.bytes() as f64);
             self.paths.hear(now, sent.path, News::TimedOut);
+            if let Some(purse) = &mut self.purse {
+                purse.hurry();
+            }
         }
-        true
+        self.asks_at(rules) == Time::NEVER || now < self.silent_since + longest
     }
 
     /// Number and path of a probe, if it is time for one.
@@ -452,6 +533,6 @@ impl Sending {
     /// When [`Sending::time_out`] or [`Sending::probe`] has something to do.
     pub(super) fn deadline(&mut self, rules: &Rules) -> Time {
         let times_out = self.first_due(rules).map_or(Time::NEVER, |(due, _)| due);
-        times_out.min(self.sleek.timer()).min(self.paths.profile.timer())
+        times_out.min(self.sleek.timer()).min(self.paths.profile.timer()).min(self.asks_at(rules))
     }
 }

@@ -86,7 +86,7 @@ impl Sleek {
         next: u32,
         out_of_order: u32,
         quick: bool,
-        lost: u32,
+        none_waits: bool,
     ) -> Range<u32> {
         let payload = rules.payload as f64;
         if quick {
@@ -96,7 +96,7 @@ impl Sleek {
             self.until = None;
         }
         let threshold = ((WINDOWS * window.bytes).min(window.most()) / payload).max(LEAST);
-        if self.until.is_none() && (out_of_order as f64) >= threshold.floor() && lost == 0 {
+        if self.until.is_none() && (out_of_order as f64) >= threshold.floor() && none_waits {
             self.until = Some(next);
         }
         let Some(until) = self.until else { return 0..0 };

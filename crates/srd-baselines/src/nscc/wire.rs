@@ -12,6 +12,8 @@ const DATA: u8 = 1;
 const ACK: u8 = 2;
 const NACK: u8 = 3;
 const PROBE: u8 = 4;
+const CREDIT: u8 = 5;
+const ASK: u8 = 6;
 /// Flags.
 const AGAIN: u8 = 1;
 const ASKS: u8 = 2;
@@ -32,6 +34,8 @@ pub fn header(packet: &Packet) -> Vec<u8> {
         }
         Packet::Nack(nack) => (NACK, flag(nack.again, AGAIN), nack.path, nack.serial, [nack.psn, 0, 0]),
         Packet::Probe { label, number, path } => (PROBE, 0, *path, label.serial, [*number, 0, 0]),
+        Packet::Credit { serial, granted, .. } => (CREDIT, 0, 0, *serial, [*granted as u32, 0, 0]),
+        Packet::Ask { label, target } => (ASK, 0, 0, label.serial, [*target as u32, 0, 0]),
     };
     let mut out = vec![kind, flags];
     out.extend(path.to_be_bytes());

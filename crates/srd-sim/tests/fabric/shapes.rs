@@ -14,7 +14,7 @@ const DRAGONFLY: &str =
     "kind = \"dragonfly\"\ngroups = 5\nrouters = 4\nhosts_per_router = 2\nglobal_cables = 2\n";
 const SHAPES: [&str; 3] = [PLANES, RAILS, DRAGONFLY];
 /// Every transport, with what it wants of switches.
-const TRANSPORTS: [&str; 7] = [
+const TRANSPORTS: [&str; 8] = [
     "[transport]\nkind = \"srd\"\n",
     "[transport]\nkind = \"tcp\"\nmin_rto_us = 1000\n",
     "[transport]\nkind = \"iwarp\"\n",
@@ -22,6 +22,8 @@ const TRANSPORTS: [&str; 7] = [
     "[transport]\nkind = \"nscc\"\n[queues]\necn_min = \"0.2bdp\"\necn_max = \"0.8bdp\"\n",
     "[transport]\nkind = \"nscc\"\nclass = 1\ncontrol_class = 0\n[queues]\necn_min = \"0.2bdp\"\necn_max = \"0.8bdp\"\ntrim = true\nclasses = \"strict\"\n",
     MRC,
+    "[transport]\nkind = \"rccc\"\nclass = 1\ncontrol_class = 0\n[queues]\necn_min = \"0.2bdp\"\necn_max = \"0.8bdp\"\necn_last_hop = false\n\
+     trim = true\nclasses = \"strict\"\n",
 ];
 /// MRC with what its authors give it: source routes, trimming, and marks everywhere but at the last hop.
 const MRC: &str = "[transport]\nkind = \"mrc\"\nclass = 1\ncontrol_class = 0\n[routing]\nmode = \"source\"\n[queues]\ncapacity = \"300KB\"\n\

@@ -30,7 +30,7 @@ mtu = 4200
 ";
 
 /// Each rival in the ways in which its packets differ.
-const BASELINES: [(&str, &str); 8] = [
+const BASELINES: [(&str, &str); 9] = [
     ("tcp", "kind = \"tcp\""),
     ("tcp-marked", "kind = \"tcp\"\ncongestion = \"dctcp\""),
     ("iwarp", "kind = \"iwarp\""),
@@ -38,6 +38,7 @@ const BASELINES: [(&str, &str); 8] = [
     ("roce", "kind = \"roce\""),
     ("roce-irn", "kind = \"roce\"\nrecovery = \"irn\"\ndcqcn = true"),
     ("nscc", "kind = \"nscc\""),
+    ("rccc", "kind = \"rccc\""),
     ("nscc-trim", "kind = \"nscc\"\n[queues]\ntrim = true"),
 ];
 
@@ -287,8 +288,8 @@ fn captures_of_roce_are_ib_over_udp() {
 }
 
 #[test]
-fn captures_of_nscc_are_udp() {
-    for (name, rival) in BASELINES.iter().filter(|(name, _)| name.starts_with("nscc")) {
+fn captures_of_ultra_ethernet_are_udp() {
+    for (name, rival) in BASELINES.iter().filter(|(name, _)| name.starts_with("nscc") || *name == "rccc") {
         let [_, receiver] = captured(&format!("{name}-pcap"), rival);
         let (mut kinds, mut cut) = (BTreeMap::new(), 0);
         for frame in &receiver {
@@ -300,6 +301,7 @@ fn captures_of_nscc_are_udp() {
             cut += (udp[8] == 1 && udp.len() == 30) as u32;
         }
         assert!(kinds[&1] > 8 * 70 && kinds[&2] > 0, "{name}: {kinds:?}");
+        assert_eq!(kinds.contains_key(&5), *name == "rccc", "credit of {name}: {kinds:?}");
         assert_eq!(
             (cut > 0, kinds.contains_key(&3)),
             (name.ends_with("trim"), name.ends_with("trim")),

@@ -44,7 +44,7 @@ pub struct Args {
     /// Rate of the hosts' links, and of all others unless --topo says otherwise
     #[arg(long, value_name = "N", value_parser = gbps)]
     link_gbps: f64,
-    /// Paths to each peer, for transports that have several: srd up to 256, nscc powers of two up to 4096 [default: 64]
+    /// Paths to each peer, for transports that have several: srd up to 256, nscc and rccc powers of two up to 4096 [default: 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     paths: Option<u16>,
     /// Capacity of a switch's port in bandwidth-delay products, as htsim counts them
@@ -56,7 +56,7 @@ pub struct Args {
     /// Cut packets that find no room down to their headers
     #[arg(long)]
     trim: bool,
-    /// Mark packets from so many bandwidth-delay products of queue on, and all from so many on [default: none; nscc: 0.2,0.8]
+    /// Mark packets from so many bandwidth-delay products of queue on, and all from so many on [default: none; nscc and rccc: 0.2,0.8]
     #[arg(long, value_name = "MIN,MAX", value_parser = marks)]
     ecn_bdp: Option<(f64, f64)>,
     /// The run ends here even if flows are unfinished [default: 10 s]
@@ -68,8 +68,9 @@ pub struct Args {
 
 /// This project's own transport.
 const SRD: &str = "srd";
-/// The transport whose simulator htsim is: without marks it is not what it is.
+/// The transports whose simulator htsim is: without marks they are not what they are.
 const NSCC: &str = "nscc";
+const RCCC: &str = "rccc";
 /// Without pauses it is not what its simulator has, either.
 const ROCE: &str = "roce";
 /// InfiniBand's payloads are powers of two: the least MTU with which a packet of RoCE carries [`PAYLOAD`].
@@ -163,15 +164,17 @@ impl Inputs {
         let stem =
             args.cm.file_stem().map_or_else(Default::default, |stem| stem.to_string_lossy().into_owned());
         let paths = match (args.paths, args.transport.as_str()) {
-            (None, SRD | NSCC) => "paths = 64\n".to_string(),
+            (None, SRD | NSCC | RCCC) => "paths = 64\n".to_string(),
             (None, _) => String::new(),
             (Some(paths), _) => format!("paths = {paths}\n"),
         };
-        let marks = args.ecn_bdp.or((args.transport == NSCC).then_some(HTSIM_MARKS));
+        let marks = args.ecn_bdp.or([NSCC, RCCC].contains(&args.transport.as_str()).then_some(HTSIM_MARKS));
         let marks = marks.map_or_else(String::new, |(min, max)| {
             let of_queue = self.bdp_bytes as f64;
             let (min, max) = ((min * of_queue) as u64, (max * of_queue) as u64);
-            format!("ecn_min = {min}\necn_max = {max}\necn_at = \"leaving\"\n")
+            // Where receivers grant credit their own port is theirs to keep: marks tell of the fabric (main_uec.cpp).
+            let last_hop = args.transport != RCCC;
+            format!("ecn_min = {min}\necn_max = {max}\necn_at = \"leaving\"\necn_last_hop = {last_hop}\n")
         });
         // csg-htsim's RoCE runs over lossless queues, which pause what comes by a port (main_roce.cpp, `LOSSLESS_INPUT`).
         // Whoever says which classes are lossless has the thresholds that scenarios have.
@@ -188,7 +191,7 @@ impl Inputs {
         };
         // In htsim packets without data do not wait for those with data (compositequeue.cpp).
         let (classes, class) = match args.transport.as_str() {
-            NSCC => ("classes = \"strict\"\n", "class = 1\ncontrol_class = 0\n"),
+            NSCC | RCCC => ("classes = \"strict\"\n", "class = 1\ncontrol_class = 0\n"),
             _ => ("", ""),
         };
         let text = format!(

@@ -38,6 +38,8 @@ struct Process<T> {
     /// It counts who sends to it, or they have a class of their own, which takes nothing from SRD's; otherwise its connections
     /// are counted for it.
     counted: bool,
+    /// It has such a class: its senders are nothing to processes of SRD.
+    apart: bool,
     /// As flows and programs name it, and the index of its transport.
     place: Place,
     speaks: u16,

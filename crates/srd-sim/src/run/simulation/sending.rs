@@ -73,7 +73,7 @@ impl<T: Kind> Simulation<'_, T> {
     pub(super) fn compare_loads(&mut self, number: u32) {
         let process = &mut self.processes[number as usize];
         let host = &mut self.hosts[process.host as usize];
-        let senders = process.transport.senders(self.now.time());
+        let senders = if process.apart { 0 } else { process.transport.senders(self.now.time()) };
         host.senders = host.senders - process.senders + senders;
         process.senders = senders;
         let foreign_flows =
