@@ -334,7 +334,7 @@ impl Sending {
                 break;
             }
             let packets = message.left.div_ceil(rules.payload as u64).max(!message.begun as u64);
-            waiting = waiting.saturating_add(message.left).saturating_add(packets * HEADERS as u64);
+            waiting = waiting.saturating_add(message.left).saturating_add(packets.saturating_mul(HEADERS as u64));
         }
         waiting.min(most)
     }
