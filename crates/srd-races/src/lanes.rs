@@ -27,7 +27,7 @@ pub fn a_ring_hands_on_whole_records(ring_bytes: usize, lengths: &'static [usize
                 let bytes = vec![n; len];
                 loop {
                     match writer.push(&told, &[&bytes]) {
-                        Ok(()) => break writer.look_ahead(len),
+                        Ok(()) => break writer.look_ahead(),
                         Err(SendError::Busy) => thread::yield_now(),
                         Err(damage) => panic!("{damage}"),
                     }

@@ -200,42 +200,52 @@ impl Inbox {
             return Taken { records: 0, all: true };
         }
         self.turn = if self.turn + 1 < watched { self.turn + 1 } else { 0 };
-        let patience = (LOOKS / watched as u32).max(LEAST_LOOKS);
         let (mut left, mut cooled, mut all) = (budget, false, true);
-        for step in 0..watched {
+        let mut at = self.turn;
+        for _ in 0..watched {
             if left == 0 {
                 all = false;
                 break;
             }
-            let at = self.turn + step;
-            let lane = self.watched[if at < watched { at } else { at - watched }];
+            let lane = self.watched[at];
+            at = if at + 1 < watched { at + 1 } else { 0 };
             let Some(inbound) = &mut self.inbound[usize::from(lane)] else { continue };
+            if !inbound.reader.has_next() {
+                inbound.idle = inbound.idle.saturating_add(1);
+                cooled |= inbound.idle >= LEAST_LOOKS && inbound.idle >= patience(watched);
+                continue;
+            }
             let most = left.min(TURN);
             let (taken, end) = drain(inbound, &self.segment, most, &mut each);
             left -= taken;
             all &= taken < most;
-            inbound.idle = if taken == 0 { inbound.idle.saturating_add(1) } else { 0 };
-            cooled |= inbound.idle >= patience;
+            inbound.idle = 0;
             if let Err(damage) = end {
                 cooled = true;
                 self.refuse(lane, damage);
             }
         }
         if cooled {
-            self.cool(patience);
+            self.cool(patience(watched));
         }
         Taken { records: budget - left, all }
     }
 
     /// Whether [`Inbox::receive`] would find something. Costs a load or two for a sender that was heard of lately, and a few
     /// for all others.
+    #[inline]
     pub fn has_news(&self) -> bool {
         let waits = |&lane: &u16| {
             self.inbound[usize::from(lane)].as_ref().is_some_and(|inbound| inbound.reader.has_next())
         };
+        self.watched.iter().any(waits) || self.has_new_lanes()
+    }
+
+    /// Whether a lane has news that is not looked at.
+    #[inline]
+    fn has_new_lanes(&self) -> bool {
         let news = self.segment.signals().news.iter().zip(self.watched_bits);
-        news.into_iter().any(|(news, watched)| news.load(Ordering::SeqCst) & !watched != 0)
-            || self.watched.iter().any(waits)
+        news.fold(0, |new, (news, watched)| new | news.load(Ordering::SeqCst) & !watched) != 0
     }
 
     /// Says that this process is about to sleep. True: nothing has come, and whoever sends from now on finds
@@ -305,6 +315,13 @@ impl Inbox {
     /// Begins to look at lanes whose bit is new.
     #[inline]
     fn notice(&mut self) {
+        if self.has_new_lanes() {
+            self.notice_them();
+        }
+    }
+
+    #[cold]
+    fn notice_them(&mut self) {
         for word in 0..self.watched_bits.len() {
             let news = self.segment.signals().news[word].load(Ordering::Acquire);
             let new = news & !self.watched_bits[word];
@@ -314,7 +331,6 @@ impl Inbox {
         }
     }
 
-    #[cold]
     fn notice_these(&mut self, word: usize, mut new: u64) {
         while new != 0 {
             let bit = new.trailing_zeros() as u16;
@@ -449,6 +465,11 @@ impl Drop for Inbox {
         // If the name stays, the next process of this user clears it away: the lock goes with the file.
         let _ = self.segment.remove(&self.dir);
     }
+}
+
+/// Looks in vain after which a lane is forgotten where so many are looked at.
+fn patience(watched: usize) -> u32 {
+    (LOOKS / watched as u32).max(LEAST_LOOKS)
 }
 
 /// Gives up to `most` records of a lane to `each`. Answers how many, and whether the lane is in order.

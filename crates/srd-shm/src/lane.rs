@@ -92,6 +92,7 @@ impl Lane {
     }
 
     /// The longest record, in bytes.
+    #[inline]
     pub fn max_record(&self) -> usize {
         self.writer.max_record()
     }
@@ -104,7 +105,7 @@ impl Lane {
         self.may_send()?;
         self.writer.push(&self.segment.slot(self.index).head.0, parts)?;
         self.tell();
-        self.writer.look_ahead(parts.iter().map(|part| part.len()).sum());
+        self.writer.look_ahead();
         Ok(())
     }
 
@@ -120,10 +121,11 @@ impl Lane {
         // SAFETY: by the caller's promise.
         unsafe { self.writer.push_from(&self.segment.slot(self.index).head.0, header, payload) }?;
         self.tell();
-        self.writer.look_ahead(header.len() + payload.iter().map(|part| part.len as usize).sum::<usize>());
+        self.writer.look_ahead();
         Ok(())
     }
 
+    #[inline]
     fn may_send(&self) -> Result<(), SendError> {
         if self.peer_closed() {
             return Err(SendError::PeerClosed);
@@ -135,6 +137,7 @@ impl Lane {
     }
 
     /// Sees to it that the owner looks into this lane. The load is not older than the record (see `inbox.rs`).
+    #[inline]
     fn tell(&self) {
         let (word, bit) = (usize::from(self.index / 64), 1 << (self.index % 64));
         let news = &self.segment.signals().news[word];

@@ -58,6 +58,7 @@ impl Shape {
     }
 
     /// Where the slot of a lane begins.
+    #[inline]
     pub fn slot_at(&self, lane: u16) -> usize {
         SLOTS_AT + usize::from(lane) * SLOT_BYTES
     }
@@ -238,6 +239,7 @@ pub(crate) const GENERATIONS: u32 = u32::MAX >> 2;
 
 impl State {
     /// With the generation, as in [`Slot::state`].
+    #[inline]
     pub fn with(self, generation: u32) -> u32 {
         (generation & GENERATIONS) << 2 | self as u32
     }

@@ -52,6 +52,8 @@ pub(crate) struct Writer {
     head: u64,
     /// A position, beyond `position`, whose word is zero.
     zeroed: u64,
+    /// Lines of the last record, in bytes.
+    last: u64,
 }
 
 impl Writer {
@@ -59,15 +61,17 @@ impl Writer {
     pub fn new(mapping: Arc<Mapping>, at: usize, len: usize) -> Writer {
         let bytes = Bytes::new(mapping, at, len);
         bytes.word(0).store(0, Ordering::Release);
-        Writer { bytes, position: 0, head: 0, zeroed: 0 }
+        Writer { bytes, position: 0, head: 0, zeroed: 0, last: 0 }
     }
 
     /// The longest record.
+    #[inline]
     pub fn max_record(&self) -> usize {
         max_record(self.bytes.len())
     }
 
     /// Writes one record of several parts, or nothing. `head` is where the reader says how far it is.
+    #[inline]
     pub fn push(&mut self, head: &AtomicU64, parts: &[&[u8]]) -> Result<(), SendError> {
         let len = parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.len()));
         let mut to = self.room_for(head, len)?;
@@ -109,6 +113,7 @@ impl Writer {
     }
 
     /// Where in the ring the bytes of a record of that length go. Fills the end of the ring with a pad if they do not fit there.
+    #[inline]
     fn room_for(&mut self, head: &AtomicU64, len: usize) -> Result<usize, SendError> {
         if len > self.max_record() {
             return Err(SendError::TooLong);
@@ -129,6 +134,7 @@ impl Writer {
         Ok(self.bytes.place(self.position) + WORD)
     }
 
+    #[cold]
     fn see(&mut self, head: &AtomicU64) -> Result<(), SendError> {
         let now = head.load(Ordering::Acquire);
         if now < self.head || now > self.position {
@@ -139,6 +145,7 @@ impl Writer {
     }
 
     /// Makes `span` bytes the reader's, by writing the word before them.
+    #[inline]
     fn publish(&mut self, span: usize, word: u64) {
         let next = self.position + span as u64;
         if self.zeroed != next {
@@ -148,11 +155,13 @@ impl Writer {
         self.bytes.word(self.position).store(word, Ordering::SeqCst);
         self.position = next;
         self.zeroed = next;
+        self.last = span as u64;
     }
 
-    /// Zeroes the word behind the next record if that is as long as the last one of `len` bytes.
-    pub fn look_ahead(&mut self, len: usize) {
-        let next = self.position + span(len) as u64;
+    /// Zeroes the word behind the next record if that is as long as the last one.
+    #[inline]
+    pub fn look_ahead(&mut self) {
+        let next = self.position + self.last;
         if next + LINE as u64 - self.head <= self.bytes.len() as u64 {
             self.bytes.word(next).store(0, Ordering::Relaxed);
             self.zeroed = next;
@@ -175,11 +184,13 @@ impl Reader {
     }
 
     /// Whether something has come.
+    #[inline]
     pub fn has_next(&self) -> bool {
         self.bytes.word(self.position).load(Ordering::SeqCst) != 0
     }
 
     /// The next record. Its bytes are the reader's until [`Reader::position`] is told to the writer.
+    #[inline]
     pub fn next(&mut self) -> Result<Option<&[u8]>, Damage> {
         let mut word = self.bytes.word(self.position).load(Ordering::Acquire);
         if word & 3 == PAD {
@@ -210,6 +221,7 @@ impl Reader {
     }
 
     /// Length of what begins at the reader's position.
+    #[inline]
     fn check(&self, word: u64) -> Result<usize, Damage> {
         if word >> 32 != (self.position / LINE as u64) & 0xffff_ffff {
             return Err(Damage::Misplaced);
@@ -218,6 +230,7 @@ impl Reader {
     }
 
     /// How far it has read.
+    #[inline]
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -272,7 +285,7 @@ mod tests {
                         }
                     }
                     if ahead {
-                        writer.look_ahead(len);
+                        writer.look_ahead();
                     }
                 } else {
                     let got = reader.next().unwrap().map(<[u8]>::to_vec);
@@ -403,7 +416,7 @@ mod tests {
                         assert_eq!(e, SendError::Busy);
                         thread::yield_now();
                     }
-                    writer.look_ahead(bytes.len());
+                    writer.look_ahead();
                 }
             });
             for n in 0..RECORDS {

@@ -93,6 +93,7 @@ impl Segment {
     }
 
     /// What all lanes share.
+    #[inline]
     pub fn signals(&self) -> &Signals {
         // SAFETY: within the control words, aligned, made of atomics, for which all bytes are values.
         unsafe { self.control.base().add(signals_at()).cast().as_ref() }
@@ -103,6 +104,7 @@ impl Segment {
     /// # Panics
     ///
     /// If there is no such lane.
+    #[inline]
     pub fn slot(&self, lane: u16) -> &Slot {
         assert!(lane < self.header.shape.lanes, "the segment has no lane {lane}");
         // SAFETY: as above.

@@ -144,6 +144,7 @@ impl Mapping {
     }
 
     /// Where it begins; aligned to a page.
+    #[inline]
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
