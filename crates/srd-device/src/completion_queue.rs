@@ -126,6 +126,12 @@ impl CompletionQueue {
         if at > self.popped { None } else { self.losses.pop_front().map(|(_, loss)| loss) }
     }
 
+    /// Whether a completion or a loss waits.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.entries.is_empty() || !self.losses.is_empty()
+    }
+
     /// Whether any waits.
     #[inline]
     pub fn has_losses(&self) -> bool {

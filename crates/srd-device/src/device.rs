@@ -148,6 +148,12 @@ impl<M: Memory> Device<M> {
         self.objects.poll_cq(cq)
     }
 
+    /// Whether [`Device::poll_cq`] or [`Device::poll_loss`] may have something.
+    #[inline]
+    pub fn has_news(&self, cq: CqId) -> bool {
+        self.objects.has_news(cq)
+    }
+
     /// For who gives the device up because there was a panic inside it: what has completed and was not polled, and then
     /// everything that is posted, as flushed, each queue in its order. It only reads, since what a panic leaves half
     /// changed had better not be changed further; it may miss what was being moved.

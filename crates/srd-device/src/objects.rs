@@ -325,6 +325,11 @@ impl<M: Memory> Objects<M> {
         Some(completion)
     }
 
+    #[inline]
+    pub fn has_news(&self, cq: CqId) -> bool {
+        matches!(self.completion_queues.get(cq.0 as usize), Some(Some(queue)) if queue.has_news())
+    }
+
     pub fn tell_losses(&mut self, cq: CqId) -> Result<(), DeviceError> {
         self.cq(cq)?.tells_losses = true;
         Ok(())

@@ -142,7 +142,7 @@ impl Endpoint {
         }
         op.awaits = Await::Nothing;
         match status {
-            ANSWER_OK if scatter(cx.device.memory(), payload, len as u64, &op.local, 0) => {}
+            ANSWER_OK if scatter(cx.memory(), payload, len as u64, &op.local, 0) => {}
             ANSWER_OK => op.failure = Some(Failure::MemoryGone),
             ANSWER_NO_KEY => op.failure = Some(Failure::RemoteAccess { known: false }),
             ANSWER_DENIED => op.failure = Some(Failure::RemoteAccess { known: true }),

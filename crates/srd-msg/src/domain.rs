@@ -9,10 +9,9 @@ use crate::lane::{Lane, Loans};
 use crate::peer::{MOST_SHORT, qkey_of};
 use crate::placement::LEAST;
 use crate::regions::Regions;
-use crate::shared::{Cx, Shared};
+use crate::shared::{Completed, Cx, Shared};
 use srd_device::{Access, AhNumber, Begun, CqId, Device, DeviceError, Loss, QpInit, QpKind, QpModify, Store};
 use srd_wire::{Gid, Qpn, Status, Time};
-use std::collections::VecDeque;
 use std::marker::PhantomData;
 
 /// See the module.
@@ -52,8 +51,11 @@ impl<M: Store> Domain<M> {
             buffers: Buffers::default(),
             regions: Regions::new(device.keyed_hash()),
             counts: false,
-            done: VecDeque::new(),
+            done: Completed::default(),
             counters: Counters::default(),
+            touched: false,
+            any_gone: false,
+            any_strangers: false,
         };
         Ok(Domain { shared, endpoints: Vec::new(), next_timeout: Time::NEVER, memory: PhantomData })
     }
@@ -118,7 +120,7 @@ impl<M: Store> Domain<M> {
         let id = EndpointId(index as u32);
         device.take_newest_receive(qpn);
         device.tell_begun(qpn, LEAST);
-        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        let cx = &mut Cx::new(device, now, &mut self.shared);
         let endpoint = Endpoint::new(cx, id, qpn, identity, tx)?;
         if identity.well_known {
             device.set_well_known(qpn);
@@ -142,7 +144,7 @@ impl<M: Store> Domain<M> {
     pub fn close_endpoint(&mut self, device: &mut Device<M>, now: Time, endpoint: EndpointId) {
         let slot = self.endpoints.get_mut(endpoint.0 as usize);
         let Some(mut closed) = slot.and_then(Option::take) else { return };
-        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        let cx = &mut Cx::new(device, now, &mut self.shared);
         closed.close(cx);
         self.shared.done.retain(|done| done.endpoint != endpoint);
     }
@@ -195,7 +197,7 @@ impl<M: Store> Domain<M> {
     ) -> Result<R, Refused> {
         let endpoint = self.endpoints.get_mut(endpoint.0 as usize).and_then(Option::as_mut);
         let endpoint = endpoint.ok_or(Refused::Invalid("endpoint: no such endpoint"))?;
-        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        let cx = &mut Cx::new(device, now, &mut self.shared);
         let result = f(endpoint, cx);
         endpoint.settle_at_once(cx);
         self.next_timeout = self.next_timeout.min(endpoint.next_ask);
@@ -276,7 +278,9 @@ impl<M: Store> Domain<M> {
                 // Another endpoint has its well-known address now.
                 endpoint.lose_peer(cx, peer.0, Status::RemoteAbort);
             }
-            endpoint.peers[peer.0 as usize].lane = lane;
+            let state = &mut endpoint.peers[peer.0 as usize];
+            state.longest_near = lane.as_ref().map_or(0, |lane| lane.longest() as u64);
+            state.lane = lane;
             Ok(())
         });
     }
@@ -305,12 +309,20 @@ impl<M: Store> Domain<M> {
         })
     }
 
+    /// Whether [`Domain::poll_stranger`] may have any.
+    #[inline]
+    pub fn has_strangers(&self) -> bool {
+        self.shared.any_strangers
+    }
+
     /// A peer of this host that has sent something and that the program has not named: it may get a lane.
     pub fn poll_stranger(&mut self) -> Option<(EndpointId, PeerId, PeerAddr)> {
-        self.endpoints.iter_mut().flatten().find_map(|endpoint| {
+        let found = self.endpoints.iter_mut().flatten().find_map(|endpoint| {
             let peer = endpoint.strangers.pop()?;
             Some((endpoint.id, PeerId(peer), endpoint.peers[peer as usize].addr))
-        })
+        });
+        self.shared.any_strangers = found.is_some();
+        found
     }
 
     /// A message from an endpoint at `gid` and `qpn`, which is near, lies at `at` until this returns.
@@ -326,14 +338,7 @@ impl<M: Store> Domain<M> {
     ) {
         let from = Place { gid, qpn, ah: AhNumber::NONE, near: true, claimed: false };
         if device.has_losses(self.shared.cq) {
-            // What the peer sent by its lane before it knew that a context had ended has its turn before that, and what it
-            // has sent since after it.
-            let cx = &mut Cx { device, now, shared: &mut self.shared };
-            let known = self.endpoints.get(endpoint.0 as usize).and_then(Option::as_ref);
-            match known.is_some_and(|endpoint| endpoint.goes_on(cx, &from, at, len)) {
-                true => self.note_losses(device, now),
-                false => _ = self.take_completions(device, now),
-            }
+            self.losses_before(device, now, endpoint, &from, at, len);
         }
         let _ = self.with(device, now, endpoint, |endpoint, cx| {
             if let Some(peer) = endpoint.arrived(cx, &from, at, len) {
@@ -341,6 +346,26 @@ impl<M: Store> Domain<M> {
             }
             Ok(())
         });
+    }
+
+    /// What the peer sent by its lane before it knew that a context had ended has its turn before that, and what it has sent since
+    /// after it.
+    #[cold]
+    fn losses_before(
+        &mut self,
+        device: &mut Device<M>,
+        now: Time,
+        endpoint: EndpointId,
+        from: &Place,
+        at: u64,
+        len: u32,
+    ) {
+        let cx = &mut Cx::new(device, now, &mut self.shared);
+        let known = self.endpoints.get(endpoint.0 as usize).and_then(Option::as_ref);
+        match known.is_some_and(|endpoint| endpoint.goes_on(cx, from, at, len)) {
+            true => self.note_losses(device, now),
+            false => _ = self.take_completions(device, now),
+        }
     }
 
     /// The process of an endpoint at `gid` and `qpn`, which was near, has ended.
@@ -412,6 +437,14 @@ impl<M: Store> Domain<M> {
         self.with_known(device, now, endpoint, |endpoint, cx| endpoint.recv(cx, recv))
     }
 
+    /// The same of a receive from any peer that takes one message, if none is there which it would take: then it waits, and nothing
+    /// follows. False: [`Domain::recv`] has to be asked.
+    #[inline]
+    pub fn recv_later(&mut self, endpoint: EndpointId, recv: &Recv<'_>) -> Result<bool, Refused> {
+        let endpoint = self.at_mut(endpoint).ok_or(Refused::Invalid("endpoint: no such endpoint"))?;
+        Ok(endpoint.recv_later(recv))
+    }
+
     /// Looks for a message.
     pub fn peek(
         &mut self,
@@ -470,14 +503,21 @@ impl<M: Store> Domain<M> {
     /// Whether peers are to be lost by [`Domain::lanes_are_empty`].
     #[inline]
     pub fn has_gone(&self) -> bool {
-        self.endpoints.iter().flatten().any(|endpoint| !endpoint.gone.is_empty())
+        self.shared.any_gone
     }
 
     /// All that had come by lanes has been given to [`Domain::arrived_by_shm`]: so peers are lost to whom a lane has led nowhere. What they
     /// sent before they went is not lost with them.
     #[inline]
     pub fn lanes_are_empty(&mut self, device: &mut Device<M>, now: Time) {
-        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        if std::mem::take(&mut self.shared.any_gone) {
+            self.lose_gone(device, now);
+        }
+    }
+
+    #[cold]
+    fn lose_gone(&mut self, device: &mut Device<M>, now: Time) {
+        let cx = &mut Cx::new(device, now, &mut self.shared);
         for endpoint in self.endpoints.iter_mut().flatten().filter(|endpoint| !endpoint.gone.is_empty()) {
             endpoint.settle_gone(cx);
         }
@@ -489,7 +529,7 @@ impl<M: Store> Domain<M> {
     pub fn take_up(&mut self, device: &mut Device<M>, now: Time, begun: &Begun) {
         // What came before it has its turn before it.
         self.take_completions(device, now);
-        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        let cx = &mut Cx::new(device, now, &mut self.shared);
         let of_qp = |endpoint: &&mut Endpoint| endpoint.qpn == begun.receive.qpn;
         if let Some(endpoint) = self.endpoints.iter_mut().flatten().find(of_qp) {
             endpoint.take_up(cx, begun);
@@ -501,34 +541,46 @@ impl<M: Store> Domain<M> {
     #[inline]
     pub fn progress(&mut self, device: &mut Device<M>, now: Time) -> bool {
         let any = self.take_completions(device, now);
-        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        let cx = &mut Cx::new(device, now, &mut self.shared);
         for endpoint in self.endpoints.iter_mut().flatten() {
-            endpoint.unblock(cx);
+            if !endpoint.blocked.is_empty() {
+                endpoint.unblock(cx);
+            }
             endpoint.settle_at_once(cx);
         }
         if now >= self.next_timeout {
-            self.next_timeout = Time::NEVER;
-            for endpoint in self.endpoints.iter_mut().flatten() {
-                if now >= endpoint.next_ask {
-                    endpoint.ask_watched(cx);
-                }
-                self.next_timeout = self.next_timeout.min(endpoint.next_ask);
-            }
+            self.ask_watched(device, now);
         }
         any
     }
 
+    #[inline(never)]
+    fn ask_watched(&mut self, device: &mut Device<M>, now: Time) {
+        let cx = &mut Cx::new(device, now, &mut self.shared);
+        self.next_timeout = Time::NEVER;
+        for endpoint in self.endpoints.iter_mut().flatten() {
+            if now >= endpoint.next_ask {
+                endpoint.ask_watched(cx);
+            }
+            self.next_timeout = self.next_timeout.min(endpoint.next_ask);
+        }
+    }
+
     /// Takes what the device has completed, and what contexts with peers have ended meanwhile, each in its turn: what was
     /// accepted before such an end belongs to the sessions that end with it, and what comes after it to others.
-    #[inline]
+    #[inline(always)]
     fn take_completions(&mut self, device: &mut Device<M>, now: Time) -> bool {
+        device.has_news(self.shared.cq) && self.take_news(device, now)
+    }
+
+    fn take_news(&mut self, device: &mut Device<M>, now: Time) -> bool {
         self.note_losses(device, now);
-        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        let cx = &mut Cx::new(device, now, &mut self.shared);
         let cq = cx.shared.cq;
         let mut any = false;
         loop {
-            while cx.device.has_losses(cq)
-                && let Some(loss) = cx.device.poll_loss(cq)
+            while cx.asked().has_losses(cq)
+                && let Some(loss) = cx.device().poll_loss(cq)
             {
                 any = true;
                 for endpoint in self.endpoints.iter_mut().flatten() {
@@ -540,7 +592,7 @@ impl<M: Store> Domain<M> {
             if cx.shared.done.len() >= MOST_DONE {
                 return any;
             }
-            let Some(completion) = cx.device.poll_cq(cq) else { return any };
+            let Some(completion) = cx.device().poll_cq(cq) else { return any };
             any = true;
             let of_qp = |endpoint: &&mut Endpoint| endpoint.qpn == completion.qpn;
             if let Some(endpoint) = self.endpoints.iter_mut().flatten().find(of_qp) {
@@ -553,14 +605,21 @@ impl<M: Store> Domain<M> {
     /// What is done before the ends of contexts have their turn must not be sent in those that have begun since.
     #[inline]
     fn note_losses(&mut self, device: &mut Device<M>, now: Time) {
-        let cx = &mut Cx { device, now, shared: &mut self.shared };
+        let cx = &mut Cx::new(device, now, &mut self.shared);
         let cq = cx.shared.cq;
-        if cx.device.has_losses(cq) {
-            let losses: Vec<Loss> = cx.device.losses(cq).collect();
+        if cx.asked().has_losses(cq) {
+            let losses: Vec<Loss> = cx.asked().losses(cq).collect();
             for endpoint in self.endpoints.iter_mut().flatten() {
                 endpoint.contexts_will_end(cx, &losses);
             }
         }
+    }
+
+    /// Whether the device has been asked for anything since the last call of this: if not, what it has to do, and to wait for, is what
+    /// it was then.
+    #[inline]
+    pub fn take_touched(&mut self) -> bool {
+        std::mem::take(&mut self.shared.touched)
     }
 
     /// When [`Domain::progress`] is to be called though the device has completed nothing.
@@ -571,20 +630,14 @@ impl<M: Store> Domain<M> {
 
     /// Hands all completions that nobody has taken to `each`, the oldest first. Returns whether there was any.
     #[inline]
-    pub fn take_done(&mut self, mut each: impl FnMut(&Done)) -> bool {
-        let done = &mut self.shared.done;
-        let any = !done.is_empty();
-        if any {
-            (0..done.len()).for_each(|i| each(&done[i]));
-            done.clear();
-        }
-        any
+    pub fn take_done(&mut self, each: impl FnMut(&Done)) -> bool {
+        self.shared.done.take(each)
     }
 
     /// The oldest completion that nobody has taken.
     #[inline]
     pub fn poll_done(&mut self) -> Option<Done> {
-        self.shared.done.pop_front()
+        self.shared.done.pop()
     }
 }
 

@@ -136,7 +136,7 @@ impl Endpoint {
         let stride = (cx.shared.max_msg as u64).div_ceil(64).next_multiple_of(2) * 64 + 64;
         let receive_buffers = cx.memory().allocate((count * stride) as usize);
         let receive_buffers = receive_buffers.ok_or(Refused::NoMemory("receive buffers"))?;
-        let hash = cx.device.keyed_hash();
+        let hash = cx.asked().keyed_hash();
         let endpoint = Endpoint {
             id,
             qpn,
@@ -206,7 +206,7 @@ impl Endpoint {
                 self.drop_early(cx, peer as u32, early);
             }
             cx.shared.counters.kept_bytes -= self.peers[peer].memory_held();
-            let _ = cx.device.destroy_ah(cx.now, cx.shared.pd, self.peers[peer].ah);
+            cx.destroy_ah(self.peers[peer].ah);
         }
         self.peers.clear();
     }
@@ -221,7 +221,7 @@ impl Endpoint {
     fn post_receive<M: Store>(&self, cx: &mut Cx<'_, M>, index: u64) {
         let sge =
             Sge { addr: self.receive_buffer(index), len: cx.shared.max_msg, lkey: cx.shared.all_memory };
-        let posted = cx.device.post_recv(self.qpn, &RecvWr { wr_id: index, sges: &[sge] });
+        let posted = cx.device().post_recv(self.qpn, &RecvWr { wr_id: index, sges: &[sge] });
         debug_assert!(posted.is_ok(), "there are as many receive slots as buffers: {posted:?}");
     }
 
@@ -234,11 +234,12 @@ impl Endpoint {
         if self.peers.len() >= MOST_PEERS && self.free_peers.is_empty() {
             return Err(Refused::NoMemory("peers of an endpoint"));
         }
-        let ah = cx.device.create_ah(cx.shared.pd, addr.gid).map_err(|error| match error {
+        let pd = cx.shared.pd;
+        let ah = cx.device().create_ah(pd, addr.gid).map_err(|error| match error {
             DeviceError::Full(what) => Refused::NoMemory(what),
             _ => Refused::Invalid("address: that of one host, neither unspecified nor multicast"),
         })?;
-        let mut peer = Peer::new(addr, ah, cx.device.keyed_hash());
+        let mut peer = Peer::new(addr, ah, cx.asked().keyed_hash());
         peer.ending = self.pending_losses(cx, addr);
         self.strangers_known += 1;
         let index = match self.free_peers.pop() {
@@ -282,6 +283,17 @@ impl Endpoint {
         Some(peer)
     }
 
+    /// The same, if it is the last one that was looked up.
+    #[inline]
+    pub fn last_peer(&self, from: &Place, key: u32) -> Option<u32> {
+        if from.ah == AhNumber::NONE {
+            let (last, peer) = self.last_near?;
+            return (last == PeerAddr { gid: from.gid, qpn: from.qpn, key }).then_some(peer);
+        }
+        let (last, peer) = self.last_route;
+        (last == route(from.ah.0, from.qpn, key)).then_some(peer)
+    }
+
     /// The same, if the device has a handle of its host and it has been heard of.
     #[inline]
     pub fn known_peer(&mut self, from: &Place, key: u32) -> Option<u32> {
@@ -313,8 +325,9 @@ impl Endpoint {
             return None;
         }
         let peer = self.peer_at(cx, addr).ok()?;
-        if addr.gid == cx.device.gid() {
+        if addr.gid == cx.asked().gid() {
             self.strangers.push(peer);
+            cx.shared.any_strangers = true;
         }
         Some(peer)
     }
@@ -328,7 +341,7 @@ impl Endpoint {
             let (index, peer) = (self.hand as u32, &self.peers[self.hand]);
             let (addr, ah) = (peer.addr, peer.ah);
             // Those of this host are known to the program by their lanes.
-            let near = addr.gid == cx.device.gid();
+            let near = addr.gid == cx.asked().gid();
             if near
                 || !peer.holds_nothing()
                 || self.withheld.contains_key(&index)
@@ -341,7 +354,7 @@ impl Endpoint {
             self.routes.remove(&route(ah.0, addr.qpn, addr.key));
             self.last_route = (u64::MAX, 0);
             self.last_near = None;
-            let _ = cx.device.destroy_ah(cx.now, cx.shared.pd, ah);
+            cx.destroy_ah(ah);
             self.strangers_known -= 1;
             self.free_peers.push(index);
             return true;

@@ -115,7 +115,7 @@ impl Endpoint {
         *done += len as u64;
         let complete = *done + incoming.eager as u64 >= incoming.total.min(matched.capacity);
         cx.shared.counters.fetched_by_grants += complete as u64;
-        if !scatter(cx.device.memory(), from, len as u64, &matched.iov, offset) {
+        if !scatter(cx.memory(), from, len as u64, &matched.iov, offset) {
             incoming.failure.get_or_insert(Failure::MemoryGone);
         }
         self.grant(cx, index);

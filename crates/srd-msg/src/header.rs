@@ -121,6 +121,9 @@ pub(crate) const COMMON: usize = 24;
 /// The longest header of any message: a rendezvous with tag, data and all its sources.
 pub(crate) const LONGEST: usize = COMMON + 8 + 8 + 8 + 16 + 8 + IOV_LIMIT * 24;
 
+/// That of a message in one piece.
+pub(crate) const LONGEST_WHOLE: usize = COMMON + 8 + 8 + 8;
+
 /// The longest message that there can be: addresses of programs have 57 bits at most, and a total that much smaller than
 /// 2^64 can be reckoned with.
 pub(crate) const MOST_TOTAL: u64 = 1 << 57;
@@ -286,6 +289,7 @@ impl Body {
 }
 
 impl Message {
+    #[inline]
     fn flags(&self) -> u8 {
         let mut flags = 0;
         for (set, bit) in [
@@ -330,14 +334,7 @@ impl Writer<'_> {
 /// Writes a message's header to the front of `bytes`, which has room for [`LONGEST`]. Returns its length.
 pub(crate) fn encode(common: &Common, body: &Body, bytes: &mut [u8]) -> usize {
     let mut to = Writer { bytes, at: 0 };
-    let [low, high] = common.back.to_le_bytes();
-    let flags = body.flags() | if common.well_known { flag::WELL_KNOWN } else { 0 };
-    to.put([body.kind() as u8 | VERSION, flags, low, high]);
-    to.u32(common.from);
-    to.u32(common.toward);
-    to.u32(common.session);
-    to.u32(common.consumed);
-    to.u32(common.former);
+    common.encode(body.kind(), body.flags(), &mut to);
     match body {
         Body::Message(message) => message.encode(&mut to),
         Body::Put(put) => {
@@ -419,6 +416,29 @@ pub(crate) fn encode(common: &Common, body: &Body, bytes: &mut [u8]) -> usize {
         &Body::Void { number } => to.u32(number),
     }
     to.at
+}
+
+/// The same of a message of the program in one piece, for which there has to be room for [`LONGEST_WHOLE`] only.
+#[inline]
+pub(crate) fn encode_message(common: &Common, message: &Message, bytes: &mut [u8; LONGEST_WHOLE]) -> usize {
+    let mut to = Writer { bytes, at: 0 };
+    common.encode(MessageKind::Message, message.flags(), &mut to);
+    message.encode(&mut to);
+    to.at
+}
+
+impl Common {
+    #[inline]
+    fn encode(&self, kind: MessageKind, flags: u8, to: &mut Writer<'_>) {
+        let [low, high] = self.back.to_le_bytes();
+        let well_known = if self.well_known { flag::WELL_KNOWN } else { 0 };
+        to.put([kind as u8 | VERSION, flags | well_known, low, high]);
+        to.u32(self.from);
+        to.u32(self.toward);
+        to.u32(self.session);
+        to.u32(self.consumed);
+        to.u32(self.former);
+    }
 }
 
 impl Message {
@@ -522,6 +542,35 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Common, Body, usize)> {
         _ => decode_other(kind, flags, &mut from)?,
     };
     Some((common, body, bytes.len().saturating_sub(from.bytes.len())))
+}
+
+/// The same of a message of the program in one piece; `None`: it is another one, or none of ours.
+#[inline]
+pub(crate) fn decode_whole(bytes: &[u8]) -> Option<(Common, Message, usize)> {
+    const HEAD: usize = COMMON + 8;
+    let head = bytes.first_chunk::<HEAD>()?;
+    let word = |at: usize| head.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word));
+    let [kind, flags, low, high, ..] = *head;
+    let others = flag::ALL ^ (flag::TAGGED | flag::DATA | flag::RECEIPT | flag::WELL_KNOWN);
+    if kind != MessageKind::Message as u8 | VERSION || flags & (others | !flag::ALL) != 0 {
+        return None;
+    }
+    let common = Common {
+        from: word(4)?,
+        well_known: flags & flag::WELL_KNOWN != 0,
+        toward: word(8)?,
+        session: word(12)?,
+        consumed: word(16)?,
+        former: word(20)?,
+        back: u16::from_le_bytes([low, high]),
+    };
+    let mut from = Reader { bytes: bytes.get(HEAD..)? };
+    let tag = if flags & flag::TAGGED != 0 { Some(from.u64()?) } else { None };
+    let data = if flags & flag::DATA != 0 { Some(from.u64()?) } else { None };
+    let receipt = flags & flag::RECEIPT != 0;
+    let message = Message { number: word(24)?, op: word(28)?, tag, data, receipt, part: None };
+    let length = bytes.len().saturating_sub(from.bytes.len());
+    (common.from != 0 && common.session != 0).then_some((common, message, length))
 }
 
 /// What is no message of the program: apart, since those are most.
@@ -753,6 +802,16 @@ mod tests {
             let len = encode(&common, &body, &mut bytes);
             prop_assert!(len <= LONGEST);
             prop_assert_eq!(number_in(&bytes), body.number());
+            let whole = match &body {
+                Body::Message(message) if message.part.is_none() => Some((common, message.clone(), len)),
+                _ => None,
+            };
+            prop_assert_eq!(decode_whole(&bytes[..len + payload]), whole.clone());
+            if let Some((_, message, _)) = whole {
+                let mut alone = [0; LONGEST_WHOLE];
+                prop_assert_eq!(encode_message(&common, &message, &mut alone), len);
+                prop_assert_eq!(&alone[..len], &bytes[..len]);
+            }
             prop_assert_eq!(decode(&bytes[..len + payload]), Some((common, body, len)));
         }
 
@@ -765,10 +824,20 @@ mod tests {
             let mut bytes = [0; LONGEST];
             let len = encode(&common, &body, &mut bytes);
             prop_assert_eq!(decode(&bytes[..cut.index(len)]), None);
+            prop_assert_eq!(decode_whole(&bytes[..cut.index(len)]), None);
         }
 
         #[test]
-        fn arbitrary_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_do_no_harm(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            message in any::<bool>(),
+        ) {
+            if message && let Some(kind) = bytes.first_mut() {
+                *kind = MessageKind::Message as u8 | VERSION;
+            }
+            if let Some((common, message, header)) = decode_whole(&bytes) {
+                prop_assert_eq!(decode(&bytes), Some((common, Body::Message(message), header)));
+            }
             if let Some((_, _, header)) = decode(&bytes) {
                 prop_assert!(header <= bytes.len());
             }

@@ -10,7 +10,10 @@ pub(crate) type Iovs = ArrayVec<Iov, IOV_LIMIT>;
 /// How long a list is.
 #[inline]
 pub(crate) fn length(iov: &[Iov]) -> u64 {
-    iov.iter().map(|piece| piece.len).sum()
+    match iov {
+        [piece] => piece.len,
+        pieces => pieces.iter().map(|piece| piece.len).sum(),
+    }
 }
 
 /// The pieces of a list from `skip` on that cover `len` bytes.
@@ -48,7 +51,20 @@ pub(crate) fn gather<M: Store>(memory: &mut M, iov: &[Iov], mut to: u64) -> bool
 /// Copies contiguous memory to a list, from `skip` on, as far as it has room. False as for [`gather`].
 #[inline]
 #[must_use]
-pub(crate) fn scatter<M: Store>(memory: &mut M, mut from: u64, len: u64, iov: &[Iov], mut skip: u64) -> bool {
+pub(crate) fn scatter<M: Store>(memory: &mut M, from: u64, len: u64, iov: &[Iov], skip: u64) -> bool {
+    match iov {
+        // Most are.
+        [piece] => {
+            let passed = skip.min(piece.len);
+            let take = len.min(piece.len - passed);
+            take == 0 || memory.copy(from, piece.addr + passed, take as usize)
+        }
+        pieces => scatter_to_several(memory, from, len, pieces, skip),
+    }
+}
+
+#[inline(never)]
+fn scatter_to_several<M: Store>(memory: &mut M, mut from: u64, len: u64, iov: &[Iov], mut skip: u64) -> bool {
     let mut left = len;
     let mut all = true;
     for piece in iov {

@@ -138,6 +138,12 @@ impl Peer {
         self.ahead() < MOST_AHEAD
     }
 
+    /// Whether what it says may be answered.
+    #[inline]
+    pub fn has_room_for_replies(&self, shared: &Shared) -> bool {
+        self.replies <= shared.config.max_outstanding + 2 * MOST_UNKNOWN
+    }
+
     /// Whether a write or an atomic operation of `len` bytes may go by message.
     #[inline]
     pub fn has_operations_room(&self, len: u64) -> bool {
@@ -313,7 +319,8 @@ impl Endpoint {
             return None;
         }
         let (gid, qpn) = (state.addr.gid, state.addr.qpn);
-        let waiting = if state.is_distant_stranger() { cx.device.unproven(self.qpn, gid, qpn) } else { None };
+        let waiting =
+            if state.is_distant_stranger() { cx.asked().unproven(self.qpn, gid, qpn) } else { None };
         if waiting.is_none() {
             self.recount(peer, |peer| peer.unproven = false);
         }
@@ -350,7 +357,7 @@ impl Endpoint {
             kept.bytes < UNTRUSTING_BYTES && kept.replies < UNPROVEN_IN_DEVICE && self.withheld_works == 0;
         if trusting != self.trusting {
             self.trusting = trusting;
-            cx.device.trust_newcomers(self.qpn, trusting);
+            cx.device().trust_newcomers(self.qpn, trusting);
         }
     }
 
@@ -368,8 +375,7 @@ impl Endpoint {
     /// those that have reached it without our knowing.
     #[inline]
     pub fn may_ask<M: Store>(&mut self, cx: &Cx<'_, M>, peer: u32, body: &Body) -> Result<(), Breach> {
-        let state = &self.peers[peer as usize];
-        if state.replies > cx.shared.config.max_outstanding + 2 * MOST_UNKNOWN {
+        if !self.peers[peer as usize].has_room_for_replies(cx.shared) {
             return Err(Breach::Replies);
         }
         let answered = matches!(body, Body::Put(_) | Body::Atomic(_) | Body::KeyQuery { .. });

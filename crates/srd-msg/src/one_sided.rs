@@ -316,20 +316,20 @@ impl Endpoint {
     pub fn count_at_endpoint<M: Store>(&mut self, cx: &mut Cx<'_, M>, read: bool) {
         if self.counted.has(read) {
             let kind = if read { Kind::RemoteRead } else { Kind::RemoteWrite };
-            cx.shared.done.push_back(self.done(kind, 0, false));
+            cx.shared.done.push(self.done(kind, 0, false));
         }
     }
 
     pub fn count_in_region<M: Store>(&mut self, cx: &mut Cx<'_, M>, read: bool, key: u64) {
         if let Some(context) = cx.shared.regions.counts(key, read) {
-            cx.shared.done.push_back(self.done(Kind::Access { write: !read }, context, false));
+            cx.shared.done.push(self.done(Kind::Access { write: !read }, context, false));
         }
     }
 
     /// A peer has written here, with data.
     fn tell_of_data<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, data: u64, len: u64) {
         let from = &self.peers[peer as usize];
-        cx.shared.done.push_back(crate::api::Done {
+        cx.shared.done.push(crate::api::Done {
             len,
             data: Some(data),
             source: from.label,

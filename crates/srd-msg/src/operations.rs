@@ -145,7 +145,7 @@ impl Endpoint {
         self.peers[op.peer as usize].unanswered -= op.asked;
         self.ended(op.peer);
         let done = self.done(op.kind, op.context, op.report);
-        cx.shared.done.push_back(Done { error: op.failure, ..done });
+        cx.shared.done.push(Done { error: op.failure, ..done });
     }
 
     /// What peers could read of an operation, they cannot any more.
@@ -154,7 +154,7 @@ impl Endpoint {
             if let Some(loans) = &mut self.loans {
                 loans.end(key.0);
             }
-            let _ = cx.device.dereg_mr(key);
+            let _ = cx.device().dereg_mr(key);
         }
     }
 }

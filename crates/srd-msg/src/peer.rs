@@ -52,6 +52,8 @@ pub(crate) struct Peer {
     pub addr: PeerAddr,
     /// The way to it, if it is near.
     pub lane: Option<Box<dyn Lane>>,
+    /// The longest message that it takes.
+    pub longest_near: u64,
     /// Bytes that have come from it without the network.
     pub near_bytes: u64,
     pub ah: AhNumber,
@@ -162,6 +164,7 @@ impl Peer {
         Peer {
             addr,
             lane: None,
+            longest_near: 0,
             near_bytes: 0,
             ah,
             label: NO_LABEL,

@@ -38,16 +38,16 @@ impl Endpoint {
         let taker = self.receives.at(waiting).expect("it waits");
         let &[piece] = &taker.iov[..] else { return };
         // A packet at a time is what costs most with an accelerator's driver.
-        let far = cx.device.memory().is_accelerators(piece.addr);
+        let far = cx.memory().is_accelerators(piece.addr);
         if taker.multi.is_some() || piece.len < total as u64 || far {
             return;
         }
         let rest = Sge { addr: piece.addr, len: total, lkey: cx.shared.all_memory };
-        if !cx.device.divert(begun, header, &rest) {
+        if !cx.device().divert(begun, header, &rest) {
             return;
         }
         let Ok(index) = self.keep(cx, peer, &message, total as u64, total, Fetch::Nothing) else {
-            return cx.device.divert_back(begun.inbound);
+            return cx.device().divert_back(begun.inbound);
         };
         let state = &mut self.peers[peer as usize];
         state.expected = message.number.wrapping_add(1);

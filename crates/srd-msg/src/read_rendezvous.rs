@@ -32,7 +32,7 @@ impl Endpoint {
         let Standing::Matched(matched) = &incoming.standing else { return };
         let begins =
             matches!(incoming.fetch, Fetch::Read { next, reads: 0, .. } if next == incoming.eager as u64);
-        if begins && is_accelerators(cx.device.memory(), &matched.iov) {
+        if begins && is_accelerators(cx.memory(), &matched.iov) {
             incoming.fetch = Fetch::Grant { granted: incoming.eager as u64, done: 0 };
         }
     }

@@ -6,7 +6,7 @@ use crate::header::{Body, Message};
 use crate::incoming::{Fetch, Incoming, Matched, Multi, Receive, Standing};
 use crate::iov::{Iovs, length, scatter};
 use crate::kept::Breach;
-use crate::matching::{ANY, Wanted};
+use crate::matching::{ANY, Place, Wanted};
 use crate::peer::MESSAGE_COST;
 use crate::shared::{Cx, Shared};
 use srd_device::Store;
@@ -16,6 +16,7 @@ use srd_device::slab::Key;
 pub(crate) const ANSWER_OK: u32 = 0;
 
 impl Wanted {
+    #[inline]
     fn new(matching: Match, from: Option<PeerId>) -> Wanted {
         let peer = from.map_or(ANY, |peer| peer.0);
         match matching {
@@ -23,6 +24,29 @@ impl Wanted {
             Match::Tagged { tag, ignore } => Wanted { tag, ignore, peer },
         }
     }
+}
+
+impl Matched {
+    /// All of a receive that takes one message.
+    fn all_of(recv: &Recv<'_>) -> Matched {
+        Matched {
+            iov: recv.iov.iter().copied().collect(),
+            capacity: length(recv.iov),
+            context: recv.context,
+            report: recv.report,
+            multi: None,
+        }
+    }
+}
+
+/// A message that has come: whose it is, what it says, how long it is, how much its receive takes, and why it has failed.
+struct Whole {
+    peer: u32,
+    tag: Option<u64>,
+    data: Option<u64>,
+    total: u64,
+    capacity: u64,
+    failure: Option<Failure>,
 }
 
 impl Endpoint {
@@ -35,34 +59,43 @@ impl Endpoint {
         if recv.from.is_some_and(|peer| peer.0 as usize >= self.peers.len()) {
             return Err(Refused::Invalid("from: no such peer"));
         }
-        let iov: Iovs = recv.iov.iter().copied().collect();
         if recv.claim {
             let index = self.claimed.remove(&recv.context).ok_or(Refused::NotClaimed)?;
-            let matched = Matched {
-                capacity: length(&iov),
-                iov,
-                context: recv.context,
-                report: recv.report,
-                multi: None,
-            };
-            self.attach(cx, index, matched);
+            self.attach(cx, index, Matched::all_of(recv));
             return Ok(());
         }
         let wanted = Wanted::new(recv.matching, recv.from);
         let tagged = recv.matching != Match::Untagged;
-        if !recv.multi {
-            if let Some(index) = self.find_unexpected(tagged, &wanted) {
-                self.leave_unexpected(index);
-                let capacity = length(&iov);
-                let matched =
-                    Matched { iov, capacity, context: recv.context, report: recv.report, multi: None };
-                self.attach(cx, index, matched);
-                return Ok(());
-            }
-            self.post_waiting(cx, recv, wanted, tagged, iov);
-            return Ok(());
+        if recv.multi {
+            self.recv_many(cx, recv, wanted, tagged);
+        } else if let Some(index) = self.find_unexpected(tagged, &wanted) {
+            self.leave_unexpected(index);
+            self.attach(cx, index, Matched::all_of(recv));
+        } else {
+            self.post_waiting(cx, recv, wanted, tagged);
         }
-        let receive = self.post_waiting(cx, recv, wanted, tagged, iov);
+        Ok(())
+    }
+
+    /// See [`crate::Domain::recv_later`].
+    #[inline]
+    pub fn recv_later(&mut self, recv: &Recv<'_>) -> bool {
+        if recv.from.is_some() || recv.multi || recv.claim || recv.iov.len() > IOV_LIMIT {
+            return false;
+        }
+        let wanted = Wanted::new(recv.matching, None);
+        let tagged = recv.matching != Match::Untagged;
+        if self.find_unexpected(tagged, &wanted).is_some() {
+            return false;
+        }
+        self.wait_for_message(recv, wanted, tagged);
+        true
+    }
+
+    /// A buffer for many messages takes those that are there, and waits for others.
+    #[inline(never)]
+    fn recv_many<M: Store>(&mut self, cx: &mut Cx<'_, M>, recv: &Recv<'_>, wanted: Wanted, tagged: bool) {
+        let receive = self.post_waiting(cx, recv, wanted, tagged);
         while let Some(index) = self.find_unexpected(tagged, &wanted) {
             if self.receives.at(receive).is_none_or(|receive| receive.place.is_none()) {
                 break;
@@ -72,23 +105,30 @@ impl Endpoint {
             let matched = self.take_receive(receive, total);
             self.attach(cx, index, matched);
         }
-        Ok(())
     }
 
-    /// The receive waits for messages.
+    /// The receive waits for messages, perhaps of one peer.
     fn post_waiting<M: Store>(
         &mut self,
         cx: &mut Cx<'_, M>,
         recv: &Recv<'_>,
         wanted: Wanted,
         tagged: bool,
-        iov: Iovs,
     ) -> u32 {
+        let index = self.wait_for_message(recv, wanted, tagged);
+        if wanted.peer != ANY {
+            self.awaits(cx, wanted.peer);
+        }
+        index
+    }
+
+    #[inline(always)]
+    fn wait_for_message(&mut self, recv: &Recv<'_>, wanted: Wanted, tagged: bool) -> u32 {
         let receive = Receive {
             wanted,
             tagged,
             place: None,
-            iov,
+            iov: recv.iov.iter().copied().collect(),
             context: recv.context,
             report: recv.report,
             multi: recv.multi.then(Multi::default),
@@ -97,13 +137,11 @@ impl Endpoint {
         let matcher = if tagged { &mut self.tagged } else { &mut self.untagged };
         let place = matcher.posted.add(&wanted, index);
         self.receives.at_mut(index).expect("just inserted").place = Some(place);
-        if wanted.peer != ANY {
-            self.awaits(cx, wanted.peer);
-        }
         index
     }
 
     /// The message that nobody has asked for and that this receive would take.
+    #[inline]
     fn find_unexpected(&mut self, tagged: bool, wanted: &Wanted) -> Option<u32> {
         let Endpoint { tagged: with_tags, untagged, incoming, .. } = self;
         let matcher = if tagged { with_tags } else { untagged };
@@ -134,7 +172,7 @@ impl Endpoint {
         let done = self.done(Kind::Peek { tagged }, peek.context, true);
         let Some(index) = self.find_unexpected(tagged, &wanted) else {
             let tag = if tagged { wanted.tag } else { 0 };
-            cx.shared.done.push_back(Done { tag, error: Some(Failure::NoMessage), ..done });
+            cx.shared.done.push(Done { tag, error: Some(Failure::NoMessage), ..done });
             return Ok(());
         };
         let done = self.describe(done, index);
@@ -149,7 +187,7 @@ impl Endpoint {
             self.leave_unexpected(index);
             self.discard(cx, index);
         }
-        cx.shared.done.push_back(done);
+        cx.shared.done.push(done);
         Ok(())
     }
 
@@ -158,7 +196,7 @@ impl Endpoint {
         let tagged = self.incoming.at(index).expect("what is claimed is there").tag.is_some();
         let done = self.describe(self.done(Kind::Recv { tagged }, context, true), index);
         self.discard(cx, index);
-        cx.shared.done.push_back(done);
+        cx.shared.done.push(done);
         Ok(())
     }
 
@@ -196,19 +234,25 @@ impl Endpoint {
         let (context, buffer_released) = (receive.context, receive.multi.is_some());
         self.receives.remove(key);
         let done = self.done(kind, context, true);
-        shared.done.push_back(Done { tag, buffer_released, error: Some(failure), ..done });
+        shared.done.push(Done { tag, buffer_released, error: Some(failure), ..done });
     }
 
     /// A receive takes no further message.
     fn stop_waiting(&mut self, index: u32) {
         let receive = self.receives.at_mut(index).expect("it waits");
         if let Some(place) = receive.place.take() {
-            if receive.wanted.peer != ANY {
-                self.peers[receive.wanted.peer as usize].awaited -= 1;
-            }
-            let matcher = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
-            matcher.posted.remove(&receive.wanted, place);
+            let (wanted, tagged) = (receive.wanted, receive.tagged);
+            self.leave_posted(&wanted, tagged, place);
         }
+    }
+
+    #[inline]
+    fn leave_posted(&mut self, wanted: &Wanted, tagged: bool, place: Place) {
+        if wanted.peer != ANY {
+            self.peers[wanted.peer as usize].awaited -= 1;
+        }
+        let matcher = if tagged { &mut self.tagged } else { &mut self.untagged };
+        matcher.posted.remove(wanted, place);
     }
 
     /// A message of `total` bytes takes a waiting receive, or its part of one that takes many.
@@ -244,7 +288,7 @@ impl Endpoint {
     // ---- what arrives ----
 
     /// A whole message whose turn it is.
-    #[inline]
+    #[inline(never)]
     pub fn whole_message<M: Store>(
         &mut self,
         cx: &mut Cx<'_, M>,
@@ -255,25 +299,90 @@ impl Endpoint {
     ) -> Result<(), Breach> {
         let tagged = message.tag.is_some();
         let matcher = if tagged { &self.tagged } else { &self.untagged };
-        let Some(receive) = matcher.posted.find(message.tag.unwrap_or(0), peer) else {
-            let index = self.keep(cx, peer, message, len as u64, len, Fetch::Nothing)?;
-            self.hold(cx, index, 0, payload, len)?;
-            self.wait_for_receive(cx, index);
-            return Ok(());
+        let Some(index) = matcher.posted.find(message.tag.unwrap_or(0), peer) else {
+            return self.unexpected(cx, peer, message, payload, len);
         };
         cx.shared.counters.expected += 1;
+        // Where it stands: most receives take one message, and need not be moved for that.
+        let receive = self.receives.at_mut(index).expect("it waits");
+        if receive.multi.is_some() {
+            self.take_with_many(cx, peer, message, payload, len, index);
+            return Ok(());
+        }
+        let arrived = scatter(cx.memory(), payload, len as u64, &receive.iov, 0);
+        let failure = (!arrived).then_some(Failure::MemoryGone);
+        let (context, report, capacity) = (receive.context, receive.report, length(&receive.iov));
+        let (wanted, place) = (receive.wanted, receive.place.take().expect("it waits"));
+        self.leave_posted(&wanted, tagged, place);
+        let key = self.receives.key_at(index).expect("it waited");
+        self.receives.remove(key);
+        self.answer_whole(cx, peer, message, len);
+        let total = len as u64;
+        let whole = Whole { peer, tag: message.tag, data: message.data, total, capacity, failure };
+        cx.shared.done.push(self.received_done(whole, context, report));
+        Ok(())
+    }
+
+    /// The same where no receive waits for it.
+    #[inline(never)]
+    fn unexpected<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        message: &Message,
+        payload: u64,
+        len: u32,
+    ) -> Result<(), Breach> {
+        let index = self.keep(cx, peer, message, len as u64, len, Fetch::Nothing)?;
+        self.hold(cx, index, 0, payload, len)?;
+        self.wait_for_receive(cx, index);
+        Ok(())
+    }
+
+    /// The same with a receive that takes many.
+    #[inline(never)]
+    fn take_with_many<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        peer: u32,
+        message: &Message,
+        payload: u64,
+        len: u32,
+        receive: u32,
+    ) {
         let matched = self.take_receive(receive, len as u64);
-        let failure = match scatter(cx.memory(), payload, len as u64, &matched.iov, 0) {
-            true => None,
-            false => Some(Failure::MemoryGone),
-        };
+        let arrived = scatter(cx.memory(), payload, len as u64, &matched.iov, 0);
+        let failure = (!arrived).then_some(Failure::MemoryGone);
+        self.answer_whole(cx, peer, message, len);
+        let (tag, data) = (message.tag, message.data);
+        self.received(cx, peer, tag, data, len as u64, matched, failure);
+    }
+
+    /// A whole message is where it belongs.
+    #[inline]
+    fn answer_whole<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, message: &Message, len: u32) {
         self.consumed(cx, peer, len);
         if message.receipt {
             self.tell(cx, peer, &Body::Answer { op: message.op, status: ANSWER_OK });
         }
-        let (tag, data) = (message.tag, message.data);
-        self.received(cx, peer, tag, data, len as u64, matched, failure);
-        Ok(())
+    }
+
+    /// What the program hears of a message that was received, or has failed.
+    #[inline]
+    fn received_done(&self, whole: Whole, context: u64, report: bool) -> Done {
+        let Whole { peer, tag, data, total, capacity, failure } = whole;
+        let over = total.saturating_sub(capacity);
+        let truncated = (over > 0).then_some(Failure::Truncated { over });
+        let from = &self.peers[peer as usize];
+        Done {
+            len: total.min(capacity),
+            tag: tag.unwrap_or(0),
+            data,
+            source: from.label,
+            from: Some(from.addr),
+            error: failure.or(truncated),
+            ..self.done(Kind::Recv { tagged: tag.is_some() }, context, report)
+        }
     }
 
     /// A message is in its receiver's buffer, or has failed.
@@ -288,17 +397,8 @@ impl Endpoint {
         matched: Matched,
         failure: Option<Failure>,
     ) {
-        let over = total.saturating_sub(matched.capacity);
-        let truncated = (over > 0).then_some(Failure::Truncated { over });
-        let mut done = Done {
-            len: total.min(matched.capacity),
-            tag: tag.unwrap_or(0),
-            data,
-            error: failure.or(truncated),
-            ..self.done(Kind::Recv { tagged: tag.is_some() }, matched.context, matched.report)
-        };
-        let from = &self.peers[peer as usize];
-        (done.source, done.from) = (from.label, Some(from.addr));
+        let whole = Whole { peer, tag, data, total, capacity: matched.capacity, failure };
+        let mut done = self.received_done(whole, matched.context, matched.report);
         if let Some(index) = matched.multi {
             done.buf = matched.iov.first().map_or(0, |piece| piece.addr);
             let receive = self.receives.at_mut(index).expect("it is active");
@@ -310,7 +410,7 @@ impl Endpoint {
                 self.receives.remove(key);
             }
         }
-        cx.shared.done.push_back(done);
+        cx.shared.done.push(done);
     }
 
     /// Takes a message into the book, if its peer may have it there.
@@ -357,7 +457,7 @@ impl Endpoint {
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
         match &incoming.standing {
             Standing::Matched(matched) => {
-                if !scatter(cx.device.memory(), from, len as u64, &matched.iov, offset as u64) {
+                if !scatter(cx.memory(), from, len as u64, &matched.iov, offset as u64) {
                     incoming.failure.get_or_insert(Failure::MemoryGone);
                 }
             }
@@ -369,7 +469,7 @@ impl Endpoint {
                     incoming.held = Some(cx.try_buffer(ahead).ok_or(Breach::Memory)?);
                 }
                 let held = incoming.held.as_ref().expect("taken a moment ago");
-                let copied = cx.device.memory().copy(from, held.addr + offset as u64, len as usize);
+                let copied = cx.memory().copy(from, held.addr + offset as u64, len as usize);
                 debug_assert!(copied, "both are buffers of ours");
             }
         }
@@ -440,7 +540,7 @@ impl Endpoint {
         let incoming = self.incoming.at_mut(index).expect("it waited");
         if let Some(held) = incoming.held.take() {
             // Not all of it need have come; what has not overwrites this later.
-            if !scatter(cx.device.memory(), held.addr, incoming.eager as u64, &matched.iov, 0) {
+            if !scatter(cx.memory(), held.addr, incoming.eager as u64, &matched.iov, 0) {
                 incoming.failure.get_or_insert(Failure::MemoryGone);
             }
             cx.give_buffer(held);
@@ -484,7 +584,7 @@ impl Endpoint {
         let peer = incoming.peer;
         if let Some(inbound) = incoming.diverted {
             // Its receive is not to be touched any more.
-            cx.device.divert_back(inbound);
+            cx.device().divert_back(inbound);
         }
         self.discharge(cx.shared, peer, incoming.eager, incoming.orphan);
         if incoming.orphan {

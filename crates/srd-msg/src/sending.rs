@@ -9,7 +9,7 @@ use crate::iov::{Iovs, gather, is_accelerators, length, stretch};
 use crate::operations::copy_injected;
 use crate::peer::MESSAGE_COST;
 use crate::shared::Cx;
-use crate::work::{Op, Purpose};
+use crate::work::{Op, Purpose, Work};
 use srd_device::{Access, Store};
 
 /// Up to here a payload is copied beside its header: cheaper than a second piece for the device and the kernel.
@@ -72,8 +72,8 @@ impl Endpoint {
         let header =
             COMMON + 8 + if send.tag.is_some() { 8 } else { 0 } + if send.data.is_some() { 8 } else { 0 };
         let fits = len + MESSAGE_COST as u64 <= peer.credit() as u64;
-        if let Some(lane) = &peer.lane {
-            return self.send_to_near(cx, send, len, fits && len + header as u64 <= lane.longest() as u64);
+        if peer.lane.is_some() {
+            return self.send_to_near(cx, send, len, fits && len + header as u64 <= peer.longest_near);
         }
         let fits = fits && len <= cx.shared.config.medium_limit;
         if fits && len <= cx.shared.max_msg.min(peer.longest) as u64 - header as u64 {
@@ -91,6 +91,7 @@ impl Endpoint {
     }
 
     /// To a process of this host: in one piece, or for it to read.
+    #[inline(always)]
     fn send_to_near<M: Store>(
         &mut self,
         cx: &mut Cx<'_, M>,
@@ -100,17 +101,70 @@ impl Endpoint {
     ) -> Result<(), Refused> {
         if fits && len <= cx.shared.config.shm_limit {
             cx.shared.counters.near_sent += 1;
-            self.send_whole(cx, send, len);
+            self.send_by_lane(cx, send, len);
         } else {
-            cx.shared.counters.rendezvous_sent += 1;
-            self.send_rendezvous(cx, send, len, false);
+            self.send_near_rendezvous(cx, send, len);
         }
         Ok(())
+    }
+
+    // This and what follows: out of the way of what mostly happens.
+    #[inline(never)]
+    fn send_near_rendezvous<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, len: u64) {
+        cx.shared.counters.rendezvous_sent += 1;
+        self.send_rendezvous(cx, send, len, false);
+    }
+
+    /// In one piece by the peer's lane, which mostly takes it from where it lies: then it is over at once.
+    #[inline(always)]
+    fn send_by_lane<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, len: u64) {
+        let (to, peer) = (send.to.0, &self.peers[send.to.0 as usize]);
+        let answered = send.flags.level == Level::Delivery || peer.may_drop(self.identity.well_known);
+        if answered || !peer.backlog.is_empty() {
+            return self.send_answered(cx, send, len);
+        }
+        let message = Message {
+            number: peer.next_number,
+            op: 0,
+            tag: send.tag,
+            data: send.data,
+            receipt: false,
+            part: None,
+        };
+        if !self.give_to_lane(cx, to, &message, send.iov) {
+            return self.send_when_there_is_room(cx, send, len);
+        }
+        cx.shared.counters.eager_sent += 1;
+        let peer = &mut self.peers[to as usize];
+        peer.sent_bytes = peer.sent_bytes.wrapping_add(len as u32 + MESSAGE_COST);
+        peer.take_number();
+        let kind = Kind::Send { tagged: send.tag.is_some() };
+        cx.shared.done.push(self.done(kind, send.context, send.flags.report));
+    }
+
+    /// One that waits for an answer, or for others before it.
+    #[inline(never)]
+    fn send_answered<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, len: u64) {
+        self.send_whole(cx, send, len);
+    }
+
+    /// The lane has not taken it.
+    #[cold]
+    fn send_when_there_is_room<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, len: u64) {
+        let work = self.whole(cx, send, len);
+        self.wait_for_lane(cx, send.to.0, work);
     }
 
     /// In one piece.
     #[inline]
     fn send_whole<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, len: u64) {
+        let work = self.whole(cx, send, len);
+        self.post(cx, send.to.0, work);
+    }
+
+    /// What it takes to send a message in one piece.
+    #[inline]
+    fn whole<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, len: u64) -> Work {
         cx.shared.counters.eager_sent += 1;
         let receipt = send.flags.level == Level::Delivery;
         let to = send.to.0;
@@ -135,9 +189,9 @@ impl Endpoint {
         if copied {
             let copied = gather(cx.memory(), send.iov, buffer.addr + header as u64);
             debug_assert!(copied, "an accelerator's has been copied before");
-            self.send_buffer(cx, to, purpose, buffer, header + len as usize, None);
+            Work::message(cx.shared, purpose, buffer, header + len as usize, None)
         } else {
-            self.send_buffer(cx, to, purpose, buffer, header, send.iov.first().copied());
+            Work::message(cx.shared, purpose, buffer, header, send.iov.first().copied())
         }
     }
 
@@ -186,14 +240,14 @@ impl Endpoint {
         let loans = self.loans.as_mut().filter(|_| self.peers[op.peer as usize].lane.is_some());
         let access = Access { local_write: false, remote_read: true, remote_write: false };
         for piece in &op.local {
-            match cx.device.reg_mr(cx.shared.pd, piece.addr, piece.len, piece.addr, access) {
+            match cx.register(piece, access) {
                 Ok(key) => {
                     op.exposed.push(key);
                     sources.push(Source { addr: piece.addr, len: piece.len, key: key.0 });
                 }
                 Err(_) => {
                     for key in op.exposed.drain(..) {
-                        let _ = cx.device.dereg_mr(key);
+                        let _ = cx.device().dereg_mr(key);
                     }
                     return Sources::new();
                 }
@@ -221,14 +275,14 @@ impl Endpoint {
         let number = peer.take_number();
         let name = name_of(self.ops.key_at(op).expect("just begun"));
         let receipt = send.flags.level == Level::Delivery && rendezvous.is_none();
-        let mut message = Message {
+        let mut body = Body::Message(Message {
             number,
             op: name,
             tag: send.tag,
             data: send.data,
             receipt,
             part: Some(Box::new(Part { total, offset: 0, ahead, rendezvous })),
-        };
+        });
         let local = self.ops.at(op).expect("just begun").local.clone();
         let longest = cx.shared.max_msg.min(peer.longest) - LONGEST as u32;
         // Equal pieces, the device's packets being equal too; but the last one leaves room for an ACK.
@@ -237,11 +291,10 @@ impl Endpoint {
         let mut offset = 0;
         loop {
             let len = each.min(ahead - offset);
-            if let Some(part) = &mut message.part {
+            if let Body::Message(Message { part: Some(part), .. }) = &mut body {
                 part.offset = offset;
             }
             self.ops.at_mut(op).expect("it awaits its parts").parts += 1;
-            let body = Body::Message(message.clone());
             let payload = stretch(&local, offset as u64, len as u64);
             let sent = self.send_with_payload(cx, to, Purpose::Part(op), &body, &payload);
             debug_assert!(sent, "an accelerator's has been copied before, or is asked for");

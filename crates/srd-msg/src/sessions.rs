@@ -119,6 +119,7 @@ impl Endpoint {
         if from.near && self.peers[peer as usize].lane.is_none() && !self.strangers.contains(&peer) {
             // There is a lane to it by now, while the context may be that of another process.
             self.strangers.push(peer);
+            cx.shared.any_strangers = true;
         }
         let claimed = self.is_claimed(from, common);
         let state = &mut self.peers[peer as usize];
@@ -227,7 +228,7 @@ impl Endpoint {
     }
 
     fn peers_in<M: Store>(&self, cx: &Cx<'_, M>, loss: &Loss) -> Vec<u32> {
-        let config = cx.device.config();
+        let config = cx.asked().config();
         let there = (0..).zip(&self.peers).filter(|(_, peer)| self.goes_by(config, loss, peer.addr));
         there.map(|(index, _)| index).collect()
     }
@@ -242,8 +243,8 @@ impl Endpoint {
 
     /// How many contexts by which the traffic with `addr` goes have ended without having had their turn.
     pub fn pending_losses<M: Store>(&self, cx: &Cx<'_, M>, addr: PeerAddr) -> u32 {
-        let losses = cx.device.losses(cx.shared.cq);
-        losses.filter(|loss| self.goes_by(cx.device.config(), loss, addr)).count() as u32
+        let losses = cx.asked().losses(cx.shared.cq);
+        losses.filter(|loss| self.goes_by(cx.asked().config(), loss, addr)).count() as u32
     }
 
     /// A context of the device's has ended, in both directions: what was acknowledged of it has come, everything else never
@@ -324,6 +325,7 @@ impl Endpoint {
         // A lane leads to a process. Another may be there now, with lanes of its own.
         if state.lane.take().is_some() {
             self.strangers.push(peer);
+            cx.shared.any_strangers = true;
         }
         // Whoever is there next is not to be lost with that lane.
         self.gone.retain(|&gone| gone != peer);
@@ -482,7 +484,7 @@ impl Endpoint {
             any_near |= near && state.owed > 0;
             let patience = match near {
                 // Once a process of this host is asked, the device soon learns that it has ended.
-                false if state.addr.gid == cx.device.gid() => every,
+                false if state.addr.gid == cx.asked().gid() => every,
                 // It may well compute for long, and many may be waited for.
                 _ if state.owed == 0 => Nanos(PATIENCE * every.0),
                 true => ASK_NEAR,

@@ -4,7 +4,7 @@
 use crate::api::*;
 use crate::buffers::Buffer;
 use crate::endpoint::Endpoint;
-use crate::header::{self, Body, COMMON, Common, LONGEST, may_come_twice, number_in};
+use crate::header::{self, Body, COMMON, Common, LONGEST, LONGEST_WHOLE, Message, may_come_twice, number_in};
 use crate::iov::Iovs;
 use crate::kept::Turn;
 use crate::lane::LaneSend;
@@ -28,20 +28,26 @@ impl Endpoint {
         body: &Body,
         buffer: &Buffer,
     ) -> usize {
+        let toward = self.peers[peer as usize].toward(body);
+        let common = self.common(peer, toward, body.number());
+        header::encode(&common, body, cx.memory().bytes_mut(buffer.addr, LONGEST))
+    }
+
+    /// What every message to a peer begins with: with it the peer hears who we are, and what we have consumed.
+    #[inline]
+    fn common(&mut self, peer: u32, toward: u32, number: Option<u32>) -> Common {
         let peer = &mut self.peers[peer as usize];
         peer.advertised = peer.consumed;
         peer.introduced = true;
-        let bytes = cx.memory().bytes_mut(buffer.addr, LONGEST);
-        let common = Common {
+        Common {
             from: self.identity.number.get(),
             well_known: self.identity.well_known,
-            toward: peer.toward(body),
+            toward,
             session: peer.session,
             consumed: peer.consumed,
             former: peer.former,
-            back: peer.back(body.number()),
-        };
-        header::encode(&common, body, bytes)
+            back: peer.back(number),
+        }
     }
 
     /// Sends a message without payload that nobody waits for.
@@ -67,14 +73,8 @@ impl Endpoint {
         len: usize,
         payload: Option<Iov>,
     ) {
-        let lkey = cx.shared.all_memory;
-        let mut sges = ArrayVec::new();
-        sges.push(Sge { addr: buffer.addr, len: len as u32, lkey });
-        if let Some(payload) = payload.filter(|payload| payload.len > 0) {
-            sges.push(Sge { addr: payload.addr, len: payload.len as u32, lkey });
-        }
-        let op = SendOp::Send { imm: None };
-        self.post(cx, peer, Work { purpose, buffer: Some(buffer), op, sges });
+        let work = Work::message(cx.shared, purpose, buffer, len, payload);
+        self.post(cx, peer, work);
     }
 
     /// Gives the device work, now or as soon as it has room.
@@ -113,7 +113,7 @@ impl Endpoint {
         }
         let state = &mut self.peers[peer as usize];
         state.in_device += 1;
-        let header = buffer.as_ref().map(|buffer| cx.device.memory().bytes(buffer.addr, COMMON + 4));
+        let header = buffer.as_ref().map(|buffer| cx.memory().bytes(buffer.addr, COMMON + 4));
         let number = header.and_then(number_in);
         if let Some(number) = number {
             state.leaves(number);
@@ -121,12 +121,33 @@ impl Endpoint {
         self.tx.insert(Tx { peer, session: state.session, number, purpose, buffer, op, sges, again: 0 })
     }
 
+    /// Gives the peer's lane a message that stands for itself, with its payload from where that lies. False if it has to wait.
+    #[inline]
+    pub fn give_to_lane<M: Store>(
+        &mut self,
+        cx: &mut Cx<'_, M>,
+        to: u32,
+        message: &Message,
+        payload: &[Iov],
+    ) -> bool {
+        let common = self.common(to, self.peers[to as usize].identity, Some(message.number));
+        let Some(lane) = &mut self.peers[to as usize].lane else { return false };
+        let mut header = [0; LONGEST_WHOLE];
+        let len = header::encode_message(&common, message, &mut header);
+        let mut parts = ArrayVec::<&[u8], { IOV_LIMIT + 1 }>::new();
+        parts.push(&header[..len]);
+        let (now, memory) = (cx.now, &*cx.memory());
+        parts.extend(payload.iter().map(|piece| memory.bytes(piece.addr, piece.len as usize)));
+        let sent = lane.send(now, &parts);
+        drop(parts);
+        self.lane_has(cx, to, sent)
+    }
+
     /// Gives a message to the peer's lane, now or as soon as there is room.
     fn post_near<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, work: Work) {
         let full = !self.peers[peer as usize].backlog.is_empty();
         if full || !self.send_near(cx, peer, &work.sges) {
-            let key = self.enter(cx, peer, work);
-            return self.enqueue(key.index);
+            return self.wait_for_lane(cx, peer, work);
         }
         if let Some(buffer) = work.buffer {
             cx.give_buffer(buffer);
@@ -134,7 +155,7 @@ impl Endpoint {
         match work.purpose {
             Purpose::Eager { context, tagged, report } => {
                 self.ended(peer);
-                cx.shared.done.push_back(self.done(Kind::Send { tagged }, context, report));
+                cx.shared.done.push(self.done(Kind::Send { tagged }, context, report));
             }
             Purpose::Part(op) => self.at_once.push(op),
             // Pings go over the network, and reads are no messages.
@@ -142,15 +163,28 @@ impl Endpoint {
         }
     }
 
+    /// A message is for the peer's lane, which has no room.
+    #[cold]
+    pub fn wait_for_lane<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, work: Work) {
+        let key = self.enter(cx, peer, work);
+        self.enqueue(key.index);
+    }
+
     /// False if the lane has no room, or leads nowhere any more: what waits for it then fails with its peer.
     fn send_near<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, sges: &[Sge]) -> bool {
         let state = &mut self.peers[peer as usize];
         let Some(lane) = &mut state.lane else { return true };
-        let memory = &*cx.device.memory();
+        let (now, memory) = (cx.now, &*cx.memory());
         let parts: ArrayVec<&[u8], 2> =
             sges.iter().map(|sge| memory.bytes(sge.addr, sge.len as usize)).collect();
-        let sent = lane.send(cx.now, &parts);
+        let sent = lane.send(now, &parts);
         drop(parts);
+        self.lane_has(cx, peer, sent)
+    }
+
+    /// Does what follows from giving a lane a message. Returns whether it has it.
+    #[inline(always)]
+    fn lane_has<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32, sent: LaneSend) -> bool {
         match sent {
             LaneSend::Sent { asleep: false } => true,
             LaneSend::Sent { asleep: true } => {
@@ -159,13 +193,19 @@ impl Endpoint {
             }
             LaneSend::Full => false,
             LaneSend::Gone => {
-                if !self.gone.contains(&peer) {
-                    self.gone.push(peer);
-                }
-                self.next_ask = cx.now;
+                self.leads_nowhere(cx, peer);
                 false
             }
         }
+    }
+
+    #[cold]
+    fn leads_nowhere<M: Store>(&mut self, cx: &mut Cx<'_, M>, peer: u32) {
+        if !self.gone.contains(&peer) {
+            self.gone.push(peer);
+            cx.shared.any_gone = true;
+        }
+        self.next_ask = cx.now;
     }
 
     /// A message over the network, which wakes a peer that does not look at its lanes.
@@ -191,6 +231,13 @@ impl Endpoint {
     /// Does what follows from work that was done at once.
     #[inline]
     pub fn settle_at_once<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
+        if !self.at_once.is_empty() {
+            self.settle_all(cx);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_all<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
         while let Some(op) = self.at_once.pop() {
             self.part_done(cx, op, Status::Ok);
         }
@@ -233,9 +280,10 @@ impl Endpoint {
             qkey: peer.qkey(),
             data: SendData::Sges(&tx.sges),
         };
+        let (now, device) = (cx.now, cx.device());
         let posted = match peer.is_distant_stranger() {
-            true => cx.device.post_answer(cx.now, self.qpn, &wr),
-            false => cx.device.post_send(cx.now, self.qpn, &wr),
+            true => device.post_answer(now, self.qpn, &wr),
+            false => device.post_send(now, self.qpn, &wr),
         };
         match posted {
             Ok(()) => true,
@@ -245,7 +293,6 @@ impl Endpoint {
     }
 
     /// Gives the device, and lanes, what they had no room for.
-    #[inline]
     pub fn unblock<M: Store>(&mut self, cx: &mut Cx<'_, M>) {
         for _ in 0..self.blocked.len() {
             let Some(peer) = self.blocked.pop_front() else { return };
@@ -314,7 +361,7 @@ impl Endpoint {
         let mut again = Vec::new();
         for (index, status) in std::mem::take(&mut self.peers[peer as usize].aborted) {
             let tx = self.tx.at(index).expect("it was kept");
-            let header = tx.buffer.as_ref().map(|buffer| cx.device.memory().bytes(buffer.addr, COMMON));
+            let header = tx.buffer.as_ref().map(|buffer| cx.memory().bytes(buffer.addr, COMMON));
             let of_now = tx.session == self.peers[peer as usize].session;
             if of_now && (another || near && header.is_some_and(may_come_twice)) {
                 self.awaits_acceptance(cx, index);
@@ -393,7 +440,7 @@ impl Endpoint {
             self.ended(peer);
             let error = (status != Status::Ok).then(|| failure_of(status));
             let kind = Kind::Send { tagged };
-            cx.shared.done.push_back(Done { error, ..self.done(kind, context, report) });
+            cx.shared.done.push(Done { error, ..self.done(kind, context, report) });
         }
         match tx.purpose {
             Purpose::Eager { .. } => {}

@@ -3,6 +3,7 @@
 use crate::api::*;
 use crate::buffers::Buffer;
 use crate::iov::Iovs;
+use crate::shared::Shared;
 use arrayvec::ArrayVec;
 use srd_device::{SendOp, Sge};
 use srd_wire::MrKey;
@@ -114,6 +115,26 @@ pub(crate) struct Work {
     pub buffer: Option<Buffer>,
     pub op: SendOp,
     pub sges: ArrayVec<Sge, 2>,
+}
+
+impl Work {
+    /// A message: `len` bytes of `buffer`, then `payload`.
+    #[inline]
+    pub fn message(
+        shared: &Shared,
+        purpose: Purpose,
+        buffer: Buffer,
+        len: usize,
+        payload: Option<Iov>,
+    ) -> Work {
+        let lkey = shared.all_memory;
+        let mut sges = ArrayVec::new();
+        sges.push(Sge { addr: buffer.addr, len: len as u32, lkey });
+        if let Some(payload) = payload.filter(|payload| payload.len > 0) {
+            sges.push(Sge { addr: payload.addr, len: payload.len as u32, lkey });
+        }
+        Work { purpose, buffer: Some(buffer), op: SendOp::Send { imm: None }, sges }
+    }
 }
 
 /// What a piece of work is for.

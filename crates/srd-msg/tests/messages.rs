@@ -509,6 +509,74 @@ fn the_living_is_not_lost_with_the_context_of_the_dead() {
     }
 }
 
+/// Which domains have asked their device for something since the last call.
+fn touched(cluster: &mut Cluster) -> Vec<bool> {
+    cluster.domains.iter_mut().map(Domain::take_touched).collect()
+}
+
+/// Whoever runs the device relies on that: it then looks after nothing that was not due before.
+#[test]
+fn what_goes_by_a_lane_leaves_the_device_alone() {
+    let mut cluster = Cluster::new(2, Config::default());
+    let slots: [Arc<Mutex<Vec<Vec<u8>>>>; 2] = Default::default();
+    for (at, of) in [(0, 1), (1, 0)] {
+        let (peer, identity) = (cluster.peer(at, of), cluster.identities[of].key());
+        let (says, sent) = (LaneSend::Sent { asleep: false }, slots[at].clone());
+        cluster.set_lane(at, peer, Some(Box::new(ToTest { says, sent, identity })));
+    }
+    let words = [cluster.bytes(0, &[2; 100]), cluster.bytes(1, &[3; 100])];
+    let rooms = [cluster.room(0, 100), cluster.room(1, 100)];
+    for turn in 0..8 {
+        for (at, of) in [(1, 0), (0, 1)] {
+            let _ = touched(&mut cluster);
+            cluster.recv(of, None, turn, 0, rooms[of], turn);
+            cluster.send(at, of, turn, words[at], turn);
+            for letter in std::mem::take(&mut *slots[at].lock().unwrap()) {
+                let letter = cluster.bytes(of, &letter);
+                let (now, endpoint, from) =
+                    (cluster.net.now, cluster.endpoints[of], (gid(at), cluster.qpns[at]));
+                let (domain, device) = (&mut cluster.domains[of], &mut cluster.net.devices[of]);
+                domain.arrived_by_shm(device, now, endpoint, from, letter.addr, letter.len as u32);
+            }
+            let touched = touched(&mut cluster);
+            // Hellos, which go by the lanes, too, are said in the first turns.
+            assert!(turn < 2 || touched == [false, false], "turn {turn}: {touched:?}");
+            assert_eq!((cluster.next(of).error, cluster.next(at).error), (None, None), "turn {turn}");
+        }
+    }
+    let peer = cluster.peer(0, 1);
+    cluster.set_lane(0, peer, None);
+    let _ = touched(&mut cluster);
+    cluster.send(0, 1, 9, words[0], 9);
+    assert_eq!(touched(&mut cluster), [true, false], "by the network");
+}
+
+#[test]
+fn a_receive_waits_for_later_unless_its_message_is_there() {
+    let mut cluster = Cluster::new(2, Config::default());
+    let (from, to) = (cluster.bytes(0, &[1; 100]), cluster.room(1, 100));
+    let recv = |tag| Recv {
+        from: None,
+        matching: Match::Tagged { tag, ignore: 0 },
+        iov: std::slice::from_ref(&to),
+        context: tag,
+        report: true,
+        multi: false,
+        claim: false,
+    };
+    let endpoint = cluster.endpoints[1];
+    cluster.send(0, 1, 1, from, 1);
+    cluster.settle(Nanos::from_secs(1));
+    assert_eq!(cluster.domains[1].recv_later(endpoint, &recv(1)), Ok(false), "it is there");
+    assert_eq!(cluster.domains[1].recv_later(endpoint, &recv(2)), Ok(true));
+    assert_eq!(cluster.domains[1].recv_later(endpoint, &Recv { multi: true, ..recv(2) }), Ok(false));
+    cluster.post(1, &recv(1)).unwrap();
+    assert_eq!(cluster.next(1).context, 1);
+    cluster.send(0, 1, 2, from, 2);
+    let done = cluster.next(1);
+    assert_eq!((done.context, done.error, cluster.read(1, to)), (2, None, vec![1; 100]));
+}
+
 /// What an endpoint lends, as the test sees it.
 #[derive(Clone, Default)]
 struct Lent(Arc<Mutex<Vec<u32>>>);
