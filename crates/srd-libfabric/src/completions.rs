@@ -117,15 +117,9 @@ impl Reports {
     /// Enters a completion wherever it belongs.
     #[inline]
     pub fn deliver(&self, done: &Done) {
-        let (queue, count) = match done.kind {
-            Kind::Send { .. } => (&self.transmit, &self.counts.send),
-            Kind::Recv { .. } => (&self.receive, &self.counts.recv),
-            Kind::Peek { .. } => (&self.receive, &None),
-            Kind::Read | Kind::Atomic { fetch: true } => (&self.transmit, &self.counts.read),
-            Kind::Write | Kind::Atomic { fetch: false } => (&self.transmit, &self.counts.write),
-            Kind::RemoteWrite => (&self.receive, &self.counts.remote_write),
-            Kind::RemoteRead => (&None, &self.counts.remote_read),
+        let (queue, count, flags) = match done.kind {
             Kind::Access { write } => return self.regions.count(done.context, write),
+            kind => self.way_of(kind),
         };
         if let Some(count) = count {
             match done.error {
@@ -136,23 +130,31 @@ impl Reports {
         if (done.report || done.error.is_some())
             && let Some(queue) = queue
         {
-            queue.push(self.entry(done));
+            queue.push(self.entry(done, flags));
+        }
+    }
+
+    /// Where completions of a kind go, and with which flags.
+    #[inline(always)]
+    fn way_of(&self, kind: Kind) -> (&Option<Arc<Queue>>, &Option<Arc<Count>>, u64) {
+        let Reports { transmit, receive, counts, .. } = self;
+        match kind {
+            Kind::Send { tagged } => (transmit, &counts.send, FI_SEND | of_message(tagged)),
+            Kind::Recv { tagged } => (receive, &counts.recv, FI_RECV | of_message(tagged)),
+            Kind::Peek { tagged } => (receive, &None, FI_RECV | of_message(tagged)),
+            Kind::Read => (transmit, &counts.read, FI_RMA | FI_READ),
+            Kind::Write => (transmit, &counts.write, FI_RMA | FI_WRITE),
+            Kind::Atomic { fetch: true } => (transmit, &counts.read, FI_ATOMIC | FI_READ),
+            Kind::Atomic { fetch: false } => (transmit, &counts.write, FI_ATOMIC | FI_WRITE),
+            Kind::RemoteWrite => (receive, &counts.remote_write, FI_RMA | FI_REMOTE_WRITE),
+            // These are counted only.
+            Kind::RemoteRead => (&None, &counts.remote_read, 0),
+            Kind::Access { .. } => (&None, &None, 0),
         }
     }
 
     #[inline]
-    fn entry(&self, done: &Done) -> Entry {
-        let mut flags = match done.kind {
-            Kind::Send { tagged } => FI_SEND | of_message(tagged),
-            Kind::Recv { tagged } | Kind::Peek { tagged } => FI_RECV | of_message(tagged),
-            Kind::Read => FI_RMA | FI_READ,
-            Kind::Write => FI_RMA | FI_WRITE,
-            Kind::Atomic { fetch: true } => FI_ATOMIC | FI_READ,
-            Kind::Atomic { fetch: false } => FI_ATOMIC | FI_WRITE,
-            Kind::RemoteWrite => FI_RMA | FI_REMOTE_WRITE,
-            // These are counted only.
-            Kind::RemoteRead | Kind::Access { .. } => FI_RMA | FI_REMOTE_READ,
-        };
+    fn entry(&self, done: &Done, mut flags: u64) -> Entry {
         if done.data.is_some() {
             flags |= FI_REMOTE_CQ_DATA;
         }
@@ -274,6 +276,10 @@ mod tests {
         }
     }
 
+    fn entry_of(reports: &Reports, done: &Done) -> Entry {
+        reports.entry(done, reports.way_of(done.kind).2)
+    }
+
     #[test]
     fn flags_say_what_has_completed() {
         let reports = Reports::default();
@@ -285,27 +291,27 @@ mod tests {
             (Kind::Atomic { fetch: true }, FI_ATOMIC | FI_READ),
             (Kind::Atomic { fetch: false }, FI_ATOMIC | FI_WRITE),
         ] {
-            assert_eq!(reports.entry(&done(kind)).flags, flags, "{kind:?}");
+            assert_eq!(entry_of(&reports, &done(kind)).flags, flags, "{kind:?}");
         }
         let written = Done { data: Some(5), ..done(Kind::RemoteWrite) };
-        assert_eq!(reports.entry(&written).flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+        assert_eq!(entry_of(&reports, &written).flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
     }
 
     #[test]
     fn the_source_is_told_to_who_has_asked_for_it() {
         let recv = done(Kind::Recv { tagged: false });
-        assert_eq!(Reports::default().entry(&recv).source, FI_ADDR_NOTAVAIL);
-        assert_eq!(Reports { sources: true, ..Reports::default() }.entry(&recv).source, 3);
+        assert_eq!(entry_of(&Reports::default(), &recv).source, FI_ADDR_NOTAVAIL);
+        assert_eq!(entry_of(&Reports { sources: true, ..Reports::default() }, &recv).source, 3);
     }
 
     #[test]
     fn an_error_has_its_number_and_what_is_left_over() {
         let truncated =
             Done { error: Some(Failure::Truncated { over: 4 }), ..done(Kind::Recv { tagged: true }) };
-        let entry = Reports::default().entry(&truncated);
+        let entry = entry_of(&Reports::default(), &truncated);
         assert_eq!((entry.err, entry.over), (FI_ETRUNC, 4));
         assert!(in_words(entry.prov_errno).to_string_lossy().contains("longer than the buffer"));
         let lost = Done { error: Some(Failure::PeerLost(Status::Unreachable)), ..done(Kind::Write) };
-        assert_eq!(Reports::default().entry(&lost).err, libc::EHOSTUNREACH);
+        assert_eq!(entry_of(&Reports::default(), &lost).err, libc::EHOSTUNREACH);
     }
 }

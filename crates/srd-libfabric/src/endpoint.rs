@@ -14,7 +14,7 @@ use crate::shm_peers::{Layer, Messages, ShmPeers};
 use crate::state::{Bound, State};
 use libc::c_void;
 use srd_device::{Device, HostMemory};
-use srd_msg::{EndpointId, Identity, Level, PeerAddr, PeerId, Refused, TxFlags};
+use srd_msg::{EndpointId, Identity, Level, PeerAddr, PeerId, Recv, Refused, TxFlags};
 use srd_net::Seat;
 use srd_net::log;
 use srd_wire::{Qpn, Time};
@@ -291,7 +291,7 @@ impl Endpoint {
         f: impl FnOnce(&mut Messages, &mut Device<HostMemory>, Time, EndpointId, PeerId) -> Result<(), Refused>,
     ) -> Outcome<()> {
         let core = &*self.core;
-        let posted = core.engine.with(|state, device, now| {
+        let posted = core.engine.ask(|state, device, now| {
             let id = core.id();
             let (messages, bound) = state.at(id)?;
             let peer = match bound.peers.get(to as usize) {
@@ -325,17 +325,43 @@ impl Endpoint {
             Option<PeerId>,
         ) -> Result<(), Refused>,
     ) -> Outcome<()> {
-        let core = &*self.core;
-        const DIRECTED: u64 = FI_DIRECTED_RECV | FI_TAGGED_DIRECTED_RECV;
-        if from != FI_ADDR_UNSPEC && core.caps & DIRECTED != 0 {
+        if self.is_directed(from) {
             return self
                 .post(from, |messages, device, now, id, peer| f(messages, device, now, id, Some(peer)));
         }
-        core.engine.with(|state, device, now| {
+        let core = &*self.core;
+        core.engine.ask(|state, device, now| {
             let id = core.id();
             let (messages, _) = state.at(id)?;
             f(messages, device, now, id, None).map_err(refused)
         })?
+    }
+
+    /// Posts a receive.
+    #[inline]
+    pub fn post_recv(&self, from: fi_addr_t, recv: &mut Recv<'_>) -> Outcome<()> {
+        let core = &*self.core;
+        if !self.is_directed(from)
+            && core.engine.note(|state| state.messages.recv_later(core.id(), recv))? == Ok(true)
+        {
+            return Ok(());
+        }
+        self.post_recv_now(from, recv)
+    }
+
+    /// The same where more than its waiting may follow.
+    #[inline(never)]
+    fn post_recv_now(&self, from: fi_addr_t, recv: &mut Recv<'_>) -> Outcome<()> {
+        self.post_receive(from, |messages, device, now, id, from| {
+            recv.from = from;
+            messages.recv(device, now, id, recv)
+        })
+    }
+
+    /// Whether a receive is to take messages of that peer only.
+    #[inline]
+    fn is_directed(&self, from: fi_addr_t) -> bool {
+        from != FI_ADDR_UNSPEC && self.core.caps & (FI_DIRECTED_RECV | FI_TAGGED_DIRECTED_RECV) != 0
     }
 }
 

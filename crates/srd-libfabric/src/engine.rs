@@ -15,7 +15,7 @@ use crate::{capabilities, report};
 use srd_device::{AsyncEvent, CqId, Device, HostMemory};
 use srd_msg::{Drain, EndpointId};
 use srd_net::log;
-use srd_net::{Beside, Instance, LONGEST_DRAIN, LONGEST_SILENCE, Locked, Subscription, Waited};
+use srd_net::{Beside, Instance, LONGEST_DRAIN, LONGEST_SILENCE, Locked, Subscription, Touched, Waited};
 use srd_wire::{Nanos, Qpn, Time};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -34,9 +34,9 @@ const SOON: Nanos = Nanos::from_micros(20);
 /// And when it is asked whether a program that has polled still does.
 const STOPPED: Nanos = Nanos::from_millis(1);
 
-/// Where messages come by shared memory, one poll in so many looks at the sockets, every 2 us or so...
+/// Where messages come by shared memory, one poll in so many looks at the sockets whatever there is, every 2 us or so...
 const SOCKETS_EVERY: u32 = 16;
-/// ...once so many looks in a row have brought nothing: a millisecond or two.
+/// ...and the others do not even if they find nothing, once so many messages in a row have come by it and none from the network.
 const QUIET: u32 = 1024;
 
 /// How often an endpoint that closes looks whether its peers are silent.
@@ -55,7 +55,7 @@ pub(crate) struct Engine {
     /// Polls, and those in a row that found nothing.
     polls: AtomicU32,
     idle: AtomicU32,
-    /// Looks at the sockets in a row that brought no message.
+    /// Polls in a row that brought something, and nothing from the network.
     quiet: AtomicU32,
     /// Shared with who reports on it, and with nobody else.
     state: Arc<Beside<State>>,
@@ -103,9 +103,21 @@ fn place_from_the_first_packet(instance: &Instance, state: &Arc<Beside<State>>, 
 }
 
 #[inline]
-fn set_alarm(state: &State, device: &mut Device<HostMemory>, cq: CqId) {
+fn set_alarm(state: &mut State, device: &mut Device<HostMemory>, cq: CqId) {
+    state.alarm = state.next_alarm();
     // Only of a queue that has gone.
-    let _ = device.set_alarm(cq, state.messages.next_timeout().min(state.ask_again));
+    let _ = device.set_alarm(cq, state.alarm);
+}
+
+/// Peers that this layer has come to know by itself may have shared memory, too.
+#[cold]
+fn meet_strangers(state: &mut State, device: &mut Device<HostMemory>, now: Time) {
+    while let Some((endpoint, peer, addr)) = state.messages.poll_stranger() {
+        let bound = state.endpoints.get_mut(endpoint.0 as usize).and_then(Option::as_mut);
+        if let Some(shm) = bound.and_then(|bound| bound.shm.as_mut().ok()) {
+            shm.meet(&mut Layer { messages: &mut state.messages, device, now }, peer, addr);
+        }
+    }
 }
 
 /// All engines, to be ended when the process ends.
@@ -187,6 +199,41 @@ impl Engine {
         Ok(result)
     }
 
+    /// The same for what programs ask of the messaging layer all the time. By shared memory it mostly has nothing for the device to
+    /// do, which is then left alone.
+    #[inline(always)]
+    pub fn ask<R>(&self, f: impl FnOnce(&mut State, &mut Device<HostMemory>, Time) -> R) -> Outcome<R> {
+        let (result, completed) = self.instance.with_layer(|device, now| {
+            let (state, device) = self.state.open(device);
+            let result = f(state, device, now);
+            let completed = state.collect();
+            state.is_settled = false;
+            let touched = self.settle(state, device);
+            ((result, completed), touched)
+        })?;
+        if completed {
+            self.wake();
+        }
+        Ok(result)
+    }
+
+    /// The same for what the messaging layer does by itself, and of which nothing follows.
+    #[inline(always)]
+    pub fn note<R>(&self, f: impl FnOnce(&mut State) -> R) -> Outcome<R> {
+        Ok(self.instance.with_layer_alone(|device| f(self.state.open(device).0))?)
+    }
+
+    /// The layer has done what there was to do. Returns whether that has touched the device.
+    #[inline]
+    fn settle(&self, state: &mut State, device: &mut Device<HostMemory>) -> Touched {
+        let alarm = state.next_alarm();
+        let sets = alarm != state.alarm;
+        if sets {
+            set_alarm(state, device, self.cq);
+        }
+        Touched(state.messages.take_touched() || sets)
+    }
+
     /// Something has completed: all that sleep for it look again.
     #[inline]
     fn wake(&self) {
@@ -233,12 +280,15 @@ impl Engine {
     }
 
     /// Takes what has come by shared memory. Returns whether there was anything.
+    #[inline(never)]
     fn progress_shm(&self) -> Outcome<bool> {
         let mut completed = false;
         let has_news = |device: &mut Locked<'_>| self.state.open(device).0.has_news();
-        let found = self
-            .instance
-            .with_if(has_news, |device, now| self.progress_locked(device, now, &mut completed))?;
+        let found = self.instance.with_layer_if(has_news, |device, now| {
+            let found = self.progress_locked(device, now, &mut completed);
+            let (state, device) = self.state.open(device);
+            (found, self.settle(state, device))
+        })?;
         if completed {
             self.wake();
         }
@@ -254,10 +304,17 @@ impl Engine {
         Ok(())
     }
 
-    /// The same where messages come by shared memory.
+    /// The same where messages come by shared memory. A look at the sockets costs as much as such a message takes: a poll that finds
+    /// one leaves them to a later poll, and where nothing comes from the network most of the others do, too.
     fn progress_lanes(&self) -> Outcome<()> {
-        let found =
-            if self.is_turn_of_sockets() { self.progress_sockets(false)? } else { self.progress_shm()? };
+        let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
+        self.polls.store(polls, Ordering::Relaxed);
+        let found = if polls.is_multiple_of(SOCKETS_EVERY) {
+            self.progress_sockets(false)?
+        } else {
+            self.progress_shm()?
+                || self.quiet.load(Ordering::Relaxed) < QUIET && self.progress_sockets(false)?
+        };
         self.yield_if_idle(found);
         Ok(())
     }
@@ -269,24 +326,12 @@ impl Engine {
             self.cq,
             may_rest,
             |device| self.state.open(device).0.has_work(self.shm.load(Ordering::Relaxed)),
-            |device, now| self.progress_locked(device, now, &mut completed),
+            |device, now| self.progress_disarmed(device, now, &mut completed),
         )?;
         if completed {
             self.wake();
         }
         Ok(found)
-    }
-
-    /// A look at the sockets costs as much as a message by shared memory takes: where those come, and nothing from the
-    /// network, not every poll looks.
-    #[inline]
-    fn is_turn_of_sockets(&self) -> bool {
-        if self.quiet.load(Ordering::Relaxed) < QUIET {
-            return true;
-        }
-        let polls = self.polls.load(Ordering::Relaxed).wrapping_add(1);
-        self.polls.store(polls, Ordering::Relaxed);
-        polls.is_multiple_of(SOCKETS_EVERY)
     }
 
     /// A program that polls shared memory in vain lets others have the core: one of them may be the one it waits for.
@@ -319,7 +364,7 @@ impl Engine {
             let mut found = false;
             if self.polled.swap(false, Ordering::Relaxed) {
                 // Another thread has moved packets for one that polls, and takes what comes by shared memory without being woken.
-                found = self.progress_locked(device, now, &mut completed);
+                found = self.progress_disarmed(device, now, &mut completed);
                 let (state, device) = self.state.open(device);
                 state.ask_again = now + STOPPED;
                 set_alarm(state, device, self.cq);
@@ -327,7 +372,7 @@ impl Engine {
             }
             // The program does not poll: whoever sends by shared memory must go on waking us.
             for _ in 0..MOST_ROUNDS {
-                found |= self.progress_locked(device, now, &mut completed);
+                found |= self.progress_disarmed(device, now, &mut completed);
                 if self.state.open(device).0.fall_asleep() {
                     return found;
                 }
@@ -342,7 +387,16 @@ impl Engine {
         }
     }
 
+    /// The same for who has taken back what the device was asked to tell.
     #[inline]
+    fn progress_disarmed(&self, device: &mut Locked<'_>, now: Time, completed: &mut bool) -> bool {
+        let found = self.progress_locked(device, now, completed);
+        let (state, device) = self.state.open(device);
+        set_alarm(state, device, self.cq);
+        found
+    }
+
+    /// Takes whatever there is, and does what follows.
     fn progress_locked(&self, device: &mut Locked<'_>, now: Time, completed: &mut bool) -> bool {
         let (state, device) = self.state.open(device);
         if state.closed {
@@ -377,15 +431,11 @@ impl Engine {
         if from_shm {
             self.lanes.store(true, Ordering::Relaxed);
         }
-        while let Some((endpoint, peer, addr)) = state.messages.poll_stranger() {
-            let bound = state.endpoints.get_mut(endpoint.0 as usize).and_then(Option::as_mut);
-            if let Some(shm) = bound.and_then(|bound| bound.shm.as_mut().ok()) {
-                shm.meet(&mut Layer { messages: &mut state.messages, device, now }, peer, addr);
-            }
+        if state.messages.has_strangers() {
+            meet_strangers(state, device, now);
         }
         *completed |= state.collect();
         state.ask_again = Time::NEVER;
-        set_alarm(state, device, self.cq);
         let found = from_network || from_shm || *completed;
         state.is_settled = !found;
         found

@@ -110,7 +110,7 @@ impl Waiting {
     ///
     /// # Safety
     /// There is room for `count` entries of that format at `buf`, and for as many addresses at `sources`, if not NULL.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn take(
         &mut self,
         format: u32,

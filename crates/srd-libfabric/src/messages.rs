@@ -6,7 +6,7 @@ use crate::endpoint::Endpoint;
 use crate::layout::*;
 use crate::pieces::{local, one};
 use libc::{c_void, iovec};
-use srd_msg::{Iov, Match, Peek, Recv, Send, TxFlags};
+use srd_msg::{Iov, Match, Peek, PeerId, Recv, Send, TxFlags};
 use std::ptr::null_mut;
 
 /// What calls without flags do besides the endpoint's: nothing is reported of them, and the buffer is free at once.
@@ -15,20 +15,23 @@ pub(crate) fn injected(ep: &Endpoint) -> TxFlags {
     TxFlags { inject: true, report: false, fence: false, ..ep.default_transmit() }
 }
 
+/// What is sent, to whom [`send`] finds.
 #[inline]
-fn send(
-    ep: &Endpoint,
-    to: fi_addr_t,
+fn sending(
     tag: Option<u64>,
     iov: &[Iov],
     data: Option<u64>,
     context: *mut c_void,
     flags: TxFlags,
-) -> Outcome<()> {
-    let flags = ep.without_needless_receipt(flags);
+) -> Send<'_> {
+    Send { to: PeerId(0), tag, iov, data, context: context as u64, flags }
+}
+
+fn send(ep: &Endpoint, to: fi_addr_t, send: &mut Send<'_>) -> Outcome<()> {
+    send.flags = ep.without_needless_receipt(send.flags);
     ep.post(to, |messages, device, now, id, to| {
-        let send = Send { to, tag, iov, data, context: context as u64, flags };
-        messages.send(device, now, id, &send)
+        send.to = to;
+        messages.send(device, now, id, send)
     })
 }
 
@@ -38,31 +41,25 @@ pub(crate) fn data_of(flags: u64, data: u64) -> Option<u64> {
     (flags & FI_REMOTE_CQ_DATA != 0).then_some(data)
 }
 
+/// What is received, from whom [`Endpoint::post_recv`] finds.
 #[inline]
-fn recv(
-    ep: &Endpoint,
-    from: fi_addr_t,
-    matching: Match,
-    iov: &[Iov],
-    context: *mut c_void,
-    flags: u64,
-    report: bool,
-) -> Outcome<()> {
-    if flags & (FI_PEEK | FI_DISCARD) != 0 {
-        return look(ep, from, matching, context as u64, flags);
+fn receiving(matching: Match, iov: &[Iov], context: *mut c_void, flags: u64, report: bool) -> Recv<'_> {
+    Recv {
+        from: None,
+        matching,
+        iov,
+        context: context as u64,
+        report,
+        multi: flags & FI_MULTI_RECV != 0,
+        claim: flags & FI_CLAIM != 0,
     }
-    ep.post_receive(from, |messages, device, now, id, from| {
-        let recv = Recv {
-            from,
-            matching,
-            iov,
-            context: context as u64,
-            report,
-            multi: flags & FI_MULTI_RECV != 0,
-            claim: flags & FI_CLAIM != 0,
-        };
-        messages.recv(device, now, id, &recv)
-    })
+}
+
+fn recv(ep: &Endpoint, from: fi_addr_t, recv: &mut Recv<'_>, flags: u64) -> Outcome<()> {
+    if flags & (FI_PEEK | FI_DISCARD) != 0 {
+        return look(ep, from, recv.matching, recv.context, flags);
+    }
+    ep.post_recv(from, recv)
 }
 
 fn look(ep: &Endpoint, from: fi_addr_t, matching: Match, context: u64, flags: u64) -> Outcome<()> {
@@ -119,7 +116,7 @@ abi! {
     ) {
         let ep = Endpoint::of(ep)?;
         let (flags, report) = ep.default_receive();
-        recv(ep, from, Match::Untagged, &one(buf, len, ep.desc(desc)), context, flags, report)
+        recv(ep, from, &mut receiving(Match::Untagged, &one(buf, len, ep.desc(desc)), context, flags, report), flags)
     }
 
     posted fn msg_recvv(
@@ -132,7 +129,7 @@ abi! {
     ) {
         let ep = Endpoint::of(ep)?;
         let (flags, report) = ep.default_receive();
-        recv(ep, from, Match::Untagged, local(&mut Default::default(), iov, ep.descs(desc), count)?, context, flags, report)
+        recv(ep, from, &mut receiving(Match::Untagged, local(&mut Default::default(), iov, ep.descs(desc), count)?, context, flags, report), flags)
     }
 
     posted fn msg_recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) {
@@ -140,7 +137,7 @@ abi! {
         let msg = readable(msg)?;
         let mut room = Default::default();
         let iov = if flags & FI_DISCARD != 0 { &[] } else { local(&mut room, msg.msg_iov, ep.descs(msg.desc), msg.iov_count)? };
-        recv(ep, msg.addr, Match::Untagged, iov, msg.context, flags, ep.reports_receive(flags))
+        recv(ep, msg.addr, &mut receiving(Match::Untagged, iov, msg.context, flags, ep.reports_receive(flags)), flags)
     }
 
     posted fn msg_send(
@@ -152,7 +149,7 @@ abi! {
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, None, &one(buf, len, ep.desc(desc)), None, context, ep.default_transmit())
+        send(ep, to, &mut sending(None, &one(buf, len, ep.desc(desc)), None, context, ep.default_transmit()))
     }
 
     posted fn msg_sendv(
@@ -164,7 +161,7 @@ abi! {
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, None, local(&mut Default::default(), iov, ep.descs(desc), count)?, None, context, ep.default_transmit())
+        send(ep, to, &mut sending(None, local(&mut Default::default(), iov, ep.descs(desc), count)?, None, context, ep.default_transmit()))
     }
 
     posted fn msg_sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) {
@@ -172,12 +169,12 @@ abi! {
         let msg = readable(msg)?;
         let mut room = Default::default();
         let iov = local(&mut room, msg.msg_iov, ep.descs(msg.desc), msg.iov_count)?;
-        send(ep, msg.addr, None, iov, data_of(flags, msg.data), msg.context, ep.transmit(flags))
+        send(ep, msg.addr, &mut sending(None, iov, data_of(flags, msg.data), msg.context, ep.transmit(flags)))
     }
 
     posted fn msg_inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: fi_addr_t) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, None, &one(buf, len, null_mut()), None, null_mut(), injected(ep))
+        send(ep, to, &mut sending(None, &one(buf, len, null_mut()), None, null_mut(), injected(ep)))
     }
 
     posted fn msg_senddata(
@@ -190,12 +187,12 @@ abi! {
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, None, &one(buf, len, ep.desc(desc)), Some(data), context, ep.default_transmit())
+        send(ep, to, &mut sending(None, &one(buf, len, ep.desc(desc)), Some(data), context, ep.default_transmit()))
     }
 
     posted fn msg_injectdata(ep: *mut fid_ep, buf: *const c_void, len: usize, data: u64, to: fi_addr_t) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, None, &one(buf, len, null_mut()), Some(data), null_mut(), injected(ep))
+        send(ep, to, &mut sending(None, &one(buf, len, null_mut()), Some(data), null_mut(), injected(ep)))
     }
 
     posted fn tagged_recv(
@@ -211,7 +208,7 @@ abi! {
         let ep = Endpoint::of(ep)?;
         let (flags, report) = ep.default_receive();
         let flags = flags & !FI_MULTI_RECV; // fi_tagged(3): not for tagged receives
-        recv(ep, from, Match::Tagged { tag, ignore }, &one(buf, len, ep.desc(desc)), context, flags, report)
+        recv(ep, from, &mut receiving(Match::Tagged { tag, ignore }, &one(buf, len, ep.desc(desc)), context, flags, report), flags)
     }
 
     posted fn tagged_recvv(
@@ -229,7 +226,7 @@ abi! {
         let flags = flags & !FI_MULTI_RECV;
         let mut room = Default::default();
         let iov = local(&mut room, iov, ep.descs(desc), count)?;
-        recv(ep, from, Match::Tagged { tag, ignore }, iov, context, flags, report)
+        recv(ep, from, &mut receiving(Match::Tagged { tag, ignore }, iov, context, flags, report), flags)
     }
 
     posted fn tagged_recvmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) {
@@ -241,7 +238,7 @@ abi! {
         let mut room = Default::default();
         let iov = if flags & FI_DISCARD != 0 { &[] } else { local(&mut room, msg.msg_iov, ep.descs(msg.desc), msg.iov_count)? };
         let matching = Match::Tagged { tag: msg.tag, ignore: msg.ignore };
-        recv(ep, msg.addr, matching, iov, msg.context, flags, ep.reports_receive(flags))
+        recv(ep, msg.addr, &mut receiving(matching, iov, msg.context, flags, ep.reports_receive(flags)), flags)
     }
 
     posted fn tagged_send(
@@ -254,7 +251,7 @@ abi! {
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, Some(tag), &one(buf, len, ep.desc(desc)), None, context, ep.default_transmit())
+        send(ep, to, &mut sending(Some(tag), &one(buf, len, ep.desc(desc)), None, context, ep.default_transmit()))
     }
 
     posted fn tagged_sendv(
@@ -268,7 +265,7 @@ abi! {
     ) {
         let ep = Endpoint::of(ep)?;
         let mut room = Default::default();
-        send(ep, to, Some(tag), local(&mut room, iov, ep.descs(desc), count)?, None, context, ep.default_transmit())
+        send(ep, to, &mut sending(Some(tag), local(&mut room, iov, ep.descs(desc), count)?, None, context, ep.default_transmit()))
     }
 
     posted fn tagged_sendmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) {
@@ -276,12 +273,12 @@ abi! {
         let msg = readable(msg)?;
         let mut room = Default::default();
         let iov = local(&mut room, msg.msg_iov, ep.descs(msg.desc), msg.iov_count)?;
-        send(ep, msg.addr, Some(msg.tag), iov, data_of(flags, msg.data), msg.context, ep.transmit(flags))
+        send(ep, msg.addr, &mut sending(Some(msg.tag), iov, data_of(flags, msg.data), msg.context, ep.transmit(flags)))
     }
 
     posted fn tagged_inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: fi_addr_t, tag: u64) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, Some(tag), &one(buf, len, null_mut()), None, null_mut(), injected(ep))
+        send(ep, to, &mut sending(Some(tag), &one(buf, len, null_mut()), None, null_mut(), injected(ep)))
     }
 
     posted fn tagged_senddata(
@@ -295,7 +292,7 @@ abi! {
         context: *mut c_void,
     ) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, Some(tag), &one(buf, len, ep.desc(desc)), Some(data), context, ep.default_transmit())
+        send(ep, to, &mut sending(Some(tag), &one(buf, len, ep.desc(desc)), Some(data), context, ep.default_transmit()))
     }
 
     posted fn tagged_injectdata(
@@ -307,6 +304,6 @@ abi! {
         tag: u64,
     ) {
         let ep = Endpoint::of(ep)?;
-        send(ep, to, Some(tag), &one(buf, len, null_mut()), Some(data), null_mut(), injected(ep))
+        send(ep, to, &mut sending(Some(tag), &one(buf, len, null_mut()), Some(data), null_mut(), injected(ep)))
     }
 }

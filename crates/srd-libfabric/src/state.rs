@@ -16,6 +16,8 @@ pub(crate) struct State {
     pub endpoints: Vec<Option<Bound>>,
     /// When to see whether the program still polls.
     pub ask_again: Time,
+    /// When the device was last asked to ring.
+    pub alarm: Time,
     /// The last look found nothing to do, and nobody has asked for anything since.
     pub is_settled: bool,
     /// Everything has been given back.
@@ -37,7 +39,20 @@ pub(crate) struct Bound {
 impl State {
     /// Of a messaging layer without endpoints.
     pub fn new(messages: Messages) -> State {
-        State { messages, endpoints: Vec::new(), ask_again: Time::NEVER, is_settled: false, closed: false }
+        State {
+            messages,
+            endpoints: Vec::new(),
+            ask_again: Time::NEVER,
+            alarm: Time::NEVER,
+            is_settled: false,
+            closed: false,
+        }
+    }
+
+    /// When there is something to do even if nothing comes.
+    #[inline]
+    pub fn next_alarm(&self) -> Time {
+        self.messages.next_timeout().min(self.ask_again)
     }
 
     /// Whether the program has named an endpoint of that instance to any of ours. `port_base`: see [`QPS_PER_PORT`].

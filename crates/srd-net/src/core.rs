@@ -218,6 +218,12 @@ impl Core {
         self.held_back
     }
 
+    /// Whether a call ends with more than it has begun itself: calls before it were left for a poll, or packets have moved.
+    #[inline]
+    pub fn is_owed_a_look(&self) -> bool {
+        self.untransmitted > 0 || self.moved || self.moved_many
+    }
+
     /// Whether packets have moved, or timers have run, since the last call of [`Core::take_moved`].
     #[inline]
     pub fn has_moved(&self) -> bool {

@@ -60,6 +60,10 @@ static SHARED: Mutex<Vec<(Place, Weak<Instance>)>> = Mutex::new(Vec::new());
 /// A local address, and a number among the process's instances there.
 type Place = (IpAddr, u16);
 
+/// Whether a call may have left the device with something to do, to tell or to wait for that it did not have before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Touched(pub bool);
+
 impl Instance {
     /// The process's instance at the local address that `options` choose: opened if there is none, shared if there
     /// is one (whose options then stay as they are). It ends when the last reference goes.
@@ -209,6 +213,7 @@ impl Instance {
     }
 
     /// Whether this process is a fork of the one that opened it.
+    #[inline]
     pub fn is_parents(&self) -> bool {
         !self.shared.canary.alive()
     }
@@ -262,6 +267,73 @@ impl Instance {
     /// Lets another thread have the core.
     pub fn give_way(&self) {
         self.shared.contention.give_way();
+    }
+
+    /// As [`Instance::with`] for a layer above that does most of what it does without the device. `f` also answers whether it has
+    /// [`Touched`] the device. If not, what is due is what was due before, and there is nothing to transmit and nobody to be told.
+    #[inline(always)]
+    pub fn with_layer<R>(
+        &self,
+        f: impl FnOnce(&mut Locked<'_>, Time) -> (R, Touched),
+    ) -> Result<R, Unavailable> {
+        // Not `lock_to_poll`: that takes the guard through memory.
+        let core = match self.shared.lock_if_free() {
+            Some(core) => core,
+            None => self.shared.lock_waiting()?,
+        };
+        Ok(self.run_layer(core, f))
+    }
+
+    /// The same for what has nothing to do with the device, and needs no time.
+    #[inline(always)]
+    pub fn with_layer_alone<R>(&self, f: impl FnOnce(&mut Locked<'_>) -> R) -> Result<R, Unavailable> {
+        let mut core = match self.shared.lock_if_free() {
+            Some(core) => core,
+            None => self.shared.lock_waiting()?,
+        };
+        let result = f(&mut Locked::new(&mut core.device));
+        core.release();
+        Ok(result)
+    }
+
+    #[inline(always)]
+    fn run_layer<R>(&self, mut core: Held<'_>, f: impl FnOnce(&mut Locked<'_>, Time) -> (R, Touched)) -> R {
+        let shared = &*self.shared;
+        let now = clock::now();
+        let (result, Touched(touched)) = f(&mut Locked::new(&mut core.device), now);
+        let busy = shared.poll_activity.calls_now(now);
+        shared.poll_activity.called(now);
+        // Calls of a program that has not called for long see to it that somebody looks after what is due.
+        if touched || !busy || core.is_owed_a_look() || shared.fabric.is_some() {
+            self.end_call(core, now, busy);
+        } else {
+            core.release();
+        }
+        result
+    }
+
+    #[inline(never)]
+    fn end_call(&self, mut core: Held<'_>, now: Time, busy: bool) {
+        core.after_call(now, busy, self.shared.contention.is_crowd());
+        self.shared.leave(core, now, busy);
+    }
+
+    /// As [`Instance::with_layer`] if `wanted` says so under the same lock; otherwise the call is as if it had not been.
+    #[inline(always)]
+    pub fn with_layer_if(
+        &self,
+        wanted: impl FnOnce(&mut Locked<'_>) -> bool,
+        f: impl FnOnce(&mut Locked<'_>, Time) -> (bool, Touched),
+    ) -> Result<bool, Unavailable> {
+        let mut core = match self.shared.lock_if_free() {
+            Some(core) => core,
+            None => self.shared.lock_waiting()?,
+        };
+        if !wanted(&mut Locked::new(&mut core.device)) {
+            core.release();
+            return Ok(false);
+        }
+        Ok(self.run_layer(core, f))
     }
 
     /// As [`Instance::with`] if `wanted` says so under the same lock, for a layer above that looks at something else than
@@ -638,6 +710,7 @@ impl Instance {
     }
 
     /// Makes all that sleep in [`Instance::wait_until`] ask again whether they are ready.
+    #[inline]
     pub fn wake(&self) {
         self.shared.notifier.sleepers().wake();
     }

@@ -218,10 +218,15 @@ impl Sleepers {
     }
 
     /// Wakes all.
+    #[inline]
     pub fn wake(&self) {
-        if self.count.load(Ordering::SeqCst) == 0 {
-            return;
+        if self.count.load(Ordering::SeqCst) > 0 {
+            self.wake_them();
         }
+    }
+
+    #[cold]
+    fn wake_them(&self) {
         let mut state = lock(&self.state);
         state.told += 1;
         if state.leader {
