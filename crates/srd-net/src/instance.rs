@@ -292,8 +292,19 @@ impl Instance {
             None => self.shared.lock_waiting()?,
         };
         let result = f(&mut Locked::new(&mut core.device));
-        core.release();
+        match self.shared.fabric {
+            None => core.release(),
+            Some(_) => self.leave_fabric(core),
+        }
         Ok(result)
+    }
+
+    /// A simulated network is told of the end of each call: until then time does not go on.
+    #[cold]
+    fn leave_fabric(&self, core: Held<'_>) {
+        let now = clock::now();
+        self.shared.poll_activity.called(now);
+        self.end_call(core, now, true);
     }
 
     #[inline(always)]
