@@ -197,13 +197,18 @@ fn what_a_rival_has_not_is_refused_with_a_reason() {
 
 #[test]
 fn what_switches_do_for_nobody_is_told() {
-    for (set, told) in [
-        ("queues.trim=true", "makes anything of packets that switches cut"),
-        ("queues.lossless=[3]", "sends in lossless class 3"),
+    let trims = "makes anything of packets that switches cut";
+    for (kind, set, told) in [
+        ("tcp", "queues.trim=true", trims),
+        ("srd", "queues.trim=true", ""),
+        ("srd", "queues.lossless=[3]", "sends in lossless class 3"),
     ] {
-        let arguments = ["scenarios/living-together.toml", "--set", "end_us=100", "--set", set];
+        let kind = format!("transport.kind={kind}");
+        let arguments =
+            ["scenarios/living-together.toml", "--set", "end_us=100", "--set", &kind, "--set", set];
         let output = simulated::command(&arguments).output().unwrap();
         let message = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success() && message.contains(told), "{set}: {message}");
+        assert!(output.status.success() && message.contains(told), "{kind}, {set}: {message}");
+        assert!(told == trims || !message.contains(trims), "{kind}, {set}: {message}");
     }
 }

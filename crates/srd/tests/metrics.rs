@@ -92,7 +92,7 @@ fn counters_of_every_process_grow_under_their_names() {
     );
     assert_eq!(paths.len() % 4, 0, "one for each state: {paths:?}");
     let losses = second.keys().filter(|name| name.starts_with("srd_lost_packets_total{"));
-    assert_eq!(losses.count(), 10, "five causes, two processes");
+    assert_eq!(losses.count(), 12, "six causes, two processes");
 }
 
 #[test]
