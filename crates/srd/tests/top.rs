@@ -38,7 +38,7 @@ fn two_processes_are_seen_with_each_other_as_peers() {
         assert!(paths.iter().all(|path| path["state"] == "active" && path["source_port"].as_u64() > Some(0)));
         let causes: Vec<&str> =
             told["causes"].as_array().unwrap().iter().filter_map(|row| row["cause"].as_str()).collect();
-        assert_eq!(causes, ["path_order", "reordering", "timer", "path_down", "silence", "spurious"]);
+        assert_eq!(causes, ["path_order", "reordering", "cut", "timer", "path_down", "silence", "spurious"]);
         assert!(told["stats"]["device"]["tx_pkts"].as_u64() > Some(0));
     }
     // The same as text, and by name.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub type Fields = BTreeMap<&'static str, Vec<u64>>;
 
 /// The fields with numbers.
-pub const NAMES: [&str; 71] = [
+pub const NAMES: [&str; 72] = [
     "srd.version",
     "srd.kind",
     "srd.flags",
@@ -37,10 +37,11 @@ pub const NAMES: [&str; 71] = [
     "srd.ack.buffer_level",
     "srd.ack.echoes",
     "srd.ack.sack_words",
-    "srd.ack.reserved",
+    "srd.ack.cuts",
     "srd.ack.echo.path",
     "srd.ack.echo.tx_count",
     "srd.ack.echo.probe",
+    "srd.ack.echo.cut",
     "srd.ack.echo.hold",
     "srd.ack.echo.psn",
     "srd.ack.echo.stamp",
@@ -167,11 +168,12 @@ fn put_ack(fields: &mut Collected, ack: &srd_wire::Ack) {
     fields.put("srd.ack.buffer_level", ack.buffer_level);
     fields.put("srd.ack.echoes", ack.echoes.len() as u8);
     fields.put("srd.ack.sack_words", ack.sack.len() as u8);
-    fields.put("srd.ack.reserved", 0u8);
-    for echo in &ack.echoes {
+    fields.put("srd.ack.cuts", ack.cuts);
+    for (number, echo) in ack.echoes.iter().enumerate() {
         fields.put("srd.ack.echo.path", echo.path.0);
         fields.put("srd.ack.echo.tx_count", echo.tx_count);
         fields.put("srd.ack.echo.probe", echo.tx_count == Echo::PROBE);
+        fields.put("srd.ack.echo.cut", number >= ack.arrived().len());
         fields.put("srd.ack.echo.hold", echo.hold.0);
         fields.put("srd.ack.echo.psn", echo.psn.0);
         fields.put("srd.ack.echo.stamp", echo.stamp.0);

@@ -95,7 +95,7 @@ fn spoiled(bytes: &[u8]) -> Vec<Vec<u8>> {
         faults.extend([(12, &[0; 8][..]), (20, &[1; 8]), (28, &[9, 8]), (32, &[0, 1])]);
     }
     if packet.ack.is_some() {
-        faults.extend([(ack + 17, &[9][..]), (ack + 18, &[17]), (ack + 19, &[1])]);
+        faults.extend([(ack + 17, &[9][..]), (ack + 18, &[17]), (ack + 19, &[9])]);
     }
     match &packet.body {
         Body::None => {}
@@ -158,6 +158,7 @@ fn malformed_packets_are_refused_for_the_cause_that_srd_wire_names() {
         "incarnation_mismatch",
         "not_introduced",
         "small_datagram",
+        "too_many_cuts",
         "too_many_echoes",
         "too_many_sack_words",
         "trailing_bytes",

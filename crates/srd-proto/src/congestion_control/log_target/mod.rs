@@ -173,8 +173,6 @@ const LONE_GAIN: f64 = 0.5;
 const CARD_WAIT: f64 = 0.25;
 /// Base round trips after parts were given back for which none are taken: the queue must leave.
 const PAUSE: f64 = 16.0;
-/// Least window, in packets, of those of whom the receiver does not count that many.
-const UNCOUNTED: f64 = 0.2;
 /// Largest window, in BDP, beside others who fill the queue.
 const MOST_IN_COMPETITION: f64 = 16.0;
 /// How much faster than its window a round trip it may send beside them, lest the pace and not the window be what limits it:
@@ -321,7 +319,7 @@ impl LogTarget {
     fn clamp(&mut self) {
         // A smaller window hears of nothing for long. It is worth that only where the receiver counts so many.
         let part = self.bdp / self.hint.senders.max(1) as f64;
-        self.window = self.window.clamp(self.min_window.max(part.min(UNCOUNTED)), self.max_window);
+        self.window = self.window.clamp(self.min_window.max(part.min(1.0)), self.max_window);
     }
 
     /// How many answers without delay show that the way is free. Where neither the base nor the rate of the line is
