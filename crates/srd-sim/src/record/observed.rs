@@ -124,8 +124,8 @@ impl Observed {
     }
 
     /// The packet as its receiver reads it, if it is put through the wire format: `None` if it does not come through.
-    fn verified(&mut self, content: &SrdContent) -> Option<AnyContent> {
-        match through_the_wire(content) {
+    fn verified(&mut self, content: &SrdContent, cut: bool) -> Option<AnyContent> {
+        match through_the_wire(content, cut) {
             Ok(packet) => Some(MixedContent::Srd(SrdContent { packet, ..content.clone() })),
             Err(what) => {
                 let packet = &content.packet;
@@ -140,8 +140,8 @@ fn lock(trace: &Mutex<Trace>) -> MutexGuard<'_, Trace> {
     trace.lock().expect("nobody panics while writing a trace")
 }
 
-/// A packet as its receiver would read it, and whether that is what was sent.
-fn through_the_wire(content: &SrdContent) -> Result<Packet<Length>, String> {
+/// A packet as its receiver would read it, and whether that is what was sent. Of one that a switch has `cut` the headers are compared.
+fn through_the_wire(content: &SrdContent, cut: bool) -> Result<Packet<Length>, String> {
     let packet = &content.packet;
     let payload = match &packet.body {
         Body::Data(data) => data.payload.len(),
@@ -150,6 +150,14 @@ fn through_the_wire(content: &SrdContent) -> Result<Packet<Length>, String> {
     let datagram = content.datagram as usize;
     let mut bytes = vec![0; datagram.max(codec::MAX_HEADER)];
     let header = codec::encode_header(packet, payload, &mut bytes);
+    if cut && payload > 0 {
+        let decoded =
+            codec::decode_cut(&bytes[..datagram]).map_err(|error| format!("cut, it is refused: {error}"))?;
+        return match decoded.map_payload(|_| ()) == packet.clone().map_payload(|_| ()) {
+            true => Ok(packet.clone()),
+            false => Err(format!("cut, it is not read as it was, from {datagram} bytes")),
+        };
+    }
     if header + payload > datagram {
         return Err(format!("its datagram of {datagram} bytes has no room for {} bytes", header + payload));
     }
@@ -199,7 +207,7 @@ impl Transport for Observed {
         self.tell(now, |trace, process| trace.frame_received(process, now, arrived, head, seen));
         match &seen.content {
             MixedContent::Srd(content) if self.verify => {
-                if let Some(content) = self.verified(content) {
+                if let Some(content) = self.verified(content, head.trimmed) {
                     self.host.receive(now, arrived, head, &content);
                 }
             }
