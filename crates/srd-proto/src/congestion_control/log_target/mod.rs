@@ -529,7 +529,8 @@ impl LogTarget {
             return;
         }
         self.hint.least = self.hint.least.min(senders);
-        if senders as u32 >= 2 * self.hint.least as u32 || rested {
+        let more = |times: u32, than: u16| senders as u32 >= times * than as u32;
+        if more(2, self.hint.senders) || more(4, self.hint.least) || rested {
             // Many have begun, or all begin again.
             (self.hint.since, self.hint.least) = (now, senders);
         }
