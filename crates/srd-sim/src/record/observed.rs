@@ -305,8 +305,30 @@ mod tests {
     #[test]
     fn what_the_wire_format_would_not_carry_is_found() {
         let right = codec::COMMON_LEN as u16;
-        assert_eq!(through_the_wire(&bare(right)), Ok(bare(right).packet));
-        assert!(through_the_wire(&bare(right - 1)).is_err_and(|what| what.contains("no room")));
-        assert!(through_the_wire(&bare(right + 1)).is_err_and(|what| what.contains("refused")));
+        assert_eq!(through_the_wire(&bare(right), false), Ok(bare(right).packet));
+        assert!(through_the_wire(&bare(right - 1), false).is_err_and(|what| what.contains("no room")));
+        assert!(through_the_wire(&bare(right + 1), false).is_err_and(|what| what.contains("refused")));
+    }
+
+    #[test]
+    fn of_a_packet_that_was_cut_the_headers_are_compared() {
+        let data = srd_wire::Data {
+            psn: srd_wire::Psn(1),
+            stamp: srd_wire::Stamp(2),
+            path: srd_wire::PathId(3),
+            tx_count: 0,
+            ack_request: false,
+            more: true,
+            msg: srd_wire::MsgId(4),
+            len: 4096,
+            offset: 0,
+            op: srd_wire::Op::ReadResponse { read: 5 },
+            payload: Length(4096),
+        };
+        let packet = Packet { body: Body::Data(data), ..bare(0).packet };
+        let header = codec::header_len(&packet) as u16;
+        let content = |datagram| SrdContent { datagram, packet: packet.clone(), ..bare(0) };
+        assert_eq!(through_the_wire(&content(header), true), Ok(packet.clone()));
+        assert!(through_the_wire(&content(header - 1), true).is_err_and(|what| what.contains("refused")));
     }
 }
