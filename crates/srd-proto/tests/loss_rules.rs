@@ -288,6 +288,7 @@ fn a_question_is_answered_on_two_paths() {
 }
 
 /// Only the headers of some data packets of host 0 arrive.
+#[allow(clippy::type_complexity)]
 fn cut(which: impl FnMut(&Data<Bytes>) -> bool + 'static) -> Box<dyn FnMut(usize, &Packet<Bytes>) -> bool> {
     let mut which = which;
     Box::new(move |from, packet| from == 0 && data(packet).is_some_and(&mut which))

@@ -367,8 +367,8 @@ mod tests {
             (f.downlink_mbps, f.downlink_packets, f.mark_packets) = (1_000, 10, 5);
         });
         let passed: Vec<_> = (0..20).map(|_| net.downlink(Time(0), 1, 1_500, false)).collect();
-        assert_eq!(passed[0], Some((Time(12_000), false)));
-        assert_eq!(passed[9], Some((Time(120_000), true)));
+        assert_eq!(passed[0], Some((Time(12_000), false, false)));
+        assert_eq!(passed[9], Some((Time(120_000), true, false)));
         assert_eq!(passed[12], None);
     }
 
