@@ -205,7 +205,7 @@ pub const METRICS: &[Metric] = &[
         with("/transport/stale_incarnation", "cause", "for_another_incarnation"), with("/transport/replaced_incarnation", "cause", "of_an_earlier_context"),
         with("/transport/unintroduced", "cause", "not_introduced"), with("/transport/unconfirmed", "cause", "not_confirmed"),
         with("/transport/version_mismatch", "cause", "no_common_version"), with("/transport/peer_limit_drops", "cause", "too_many_peers"),
-        with("/transport/reflected", "cause", "own_packet_sent_back")]),
+        with("/transport/reflected", "cause", "own_packet_sent_back"), with("/transport/cut_pkts", "cause", "cut")]),
     counter("srd_congestion_marked_packets", "Packets that arrived with a congestion mark.", &[at("/transport/ce_marks")]),
     counter("srd_refused_messages", "Messages refused: by this side (here), or of ours by a peer (peer).", &[
         with("/transport/refused_messages", "by", "here"), with("/transport/refusals_received", "by", "peer")]),

@@ -365,8 +365,6 @@ fn bad_htsim_input_is_refused() {
     let (_, message) = refused(&["sim", "htsim", "--cm", &odd, "--link-gbps", "100"]);
     assert!(message.contains("odd.cm: no fat tree has 17 hosts") && message.contains("--topo"), "{message}");
     let good = htsim("one.cm");
-    let (code, message) = refused(&["sim", "htsim", "--cm", &good, "--link-gbps", "100", "--trim"]);
-    assert!(code == 1 && message.contains("--trim is not for srd"), "{message}");
     let (code, message) =
         refused(&["sim", "htsim", "--cm", &good, "--link-gbps", "100", "--transport", "sctp"]);
     assert!(code == 2 && message.contains("there are srd"), "{message}");
