@@ -304,6 +304,27 @@ pub struct Done {
     pub error: Option<Failure>,
 }
 
+impl Done {
+    /// One without an error, to be filled in.
+    #[inline]
+    pub(crate) fn new(endpoint: EndpointId, kind: Kind, context: u64, report: bool) -> Done {
+        Done {
+            endpoint,
+            kind,
+            context,
+            report,
+            len: 0,
+            buf: 0,
+            tag: 0,
+            data: None,
+            source: NO_LABEL,
+            from: None,
+            buffer_released: false,
+            error: None,
+        }
+    }
+}
+
 /// The sender has no label here.
 pub const NO_LABEL: u64 = u64::MAX;
 

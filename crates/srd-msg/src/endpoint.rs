@@ -382,20 +382,7 @@ impl Endpoint {
     /// A completion at this endpoint, to be filled in.
     #[inline]
     pub fn done(&self, kind: Kind, context: u64, report: bool) -> Done {
-        Done {
-            endpoint: self.id,
-            kind,
-            context,
-            report,
-            len: 0,
-            buf: 0,
-            tag: 0,
-            data: None,
-            source: NO_LABEL,
-            from: None,
-            buffer_released: false,
-            error: None,
-        }
+        Done::new(self.id, kind, context, report)
     }
 }
 

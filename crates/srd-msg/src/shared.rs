@@ -147,23 +147,10 @@ impl<'a, M: Store> Cx<'a, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{EndpointId, Kind, NO_LABEL};
+    use crate::api::{EndpointId, Kind};
 
     fn done(context: u64) -> Done {
-        Done {
-            endpoint: EndpointId(context as u32 % 2),
-            kind: Kind::Read,
-            context,
-            report: true,
-            len: 0,
-            buf: 0,
-            tag: 0,
-            data: None,
-            source: NO_LABEL,
-            from: None,
-            buffer_released: false,
-            error: None,
-        }
+        Done::new(EndpointId(context as u32 % 2), Kind::Read, context, true)
     }
 
     #[test]

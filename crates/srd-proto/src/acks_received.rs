@@ -112,12 +112,8 @@ impl<P: Payload> Peer<P> {
             self.note_answer(now, &mut outgoing, shared);
         }
         self.learn(now, ack, inflight_bytes, &evidence, &mut outgoing, shared);
-        for cut in ack.cut() {
-            self.on_cut_echo(now, cut, &mut outgoing, shared, upper);
-        }
         if ack.cuts > 0 {
-            let limits = outgoing.controller.send_limits();
-            self.pacer.stand_back(now, &limits, self.max_datagram as u64, &mut shared.rng);
+            self.on_cuts(now, ack.cut(), &mut outgoing, shared, upper);
         }
         self.find_losses(now, &evidence.reached, &mut outgoing, shared, upper);
         self.trace_controller(now, &outgoing, shared);
@@ -351,6 +347,23 @@ impl<P: Payload> Peer<P> {
         } else if echo.tx_count < packet.tx_count {
             self.on_spurious(now, echo, outgoing, shared);
         }
+    }
+
+    /// Switches have cut packets: those are sent again, a moment later.
+    #[cold]
+    fn on_cuts<U: UpperLayer<P>>(
+        &mut self,
+        now: Time,
+        cuts: &[Echo],
+        outgoing: &mut Outgoing,
+        shared: &mut Shared,
+        upper: &mut U,
+    ) {
+        for cut in cuts {
+            self.on_cut_echo(now, cut, outgoing, shared, upper);
+        }
+        let limits = outgoing.controller.send_limits();
+        self.pacer.stand_back(now, &limits, self.max_datagram as u64, &mut shared.rng);
     }
 
     /// The headers of a packet have arrived without its payload: it is lost, and its path works. It may have overtaken others of

@@ -23,6 +23,14 @@ fn near(what: &str, ours: f64, theirs: f64) {
     assert!((0.9..=1.1).contains(&(ours / theirs)), "{what}: {ours} here, {theirs} there");
 }
 
+/// The longest flow of a matrix of htsim's.
+fn takes_as_long_as_in_htsim(transport: &str, matrix: &str, how: &[&str], htsim_us: f64) {
+    let file = format!("crates/srd-sim/tests/inputs/htsim/{matrix}");
+    let fixed = ["htsim", "--transport", transport, "--link-gbps", "100", "--cm", &file];
+    let outcome = sim(&[&fixed[..], how].concat());
+    near(&format!("{transport}, {matrix} {how:?}"), number(&outcome["fct_us"]["max"]), htsim_us);
+}
+
 #[test]
 fn nscc_takes_as_long_as_in_its_consortiums_simulator() {
     for (matrix, how, htsim_us) in [
@@ -35,10 +43,7 @@ fn nscc_takes_as_long_as_in_its_consortiums_simulator() {
         ("perm_1024n_1024c_0u_2000000b.cm", &["--queue-packets", "36"], 270.8),
         ("incast.cm", &["--trim", "--paths", "4096"], 2478.5),
     ] {
-        let file = format!("crates/srd-sim/tests/inputs/htsim/{matrix}");
-        let fixed = ["htsim", "--transport", "nscc", "--link-gbps", "100", "--cm", &file];
-        let outcome = sim(&[&fixed[..], how].concat());
-        near(&format!("{matrix} {how:?}"), number(&outcome["fct_us"]["max"]), htsim_us);
+        takes_as_long_as_in_htsim("nscc", matrix, how, htsim_us);
     }
 }
 
@@ -55,10 +60,7 @@ fn rccc_takes_as_long_as_in_its_consortiums_simulator() {
         ("incast_128.cm", &["--trim", "--set", "transport.window=true"], 20892.4),
         ("perm_1024n_1024c_0u_2000000b.cm", &["--trim", "--set", "transport.window=true"], 206.5),
     ] {
-        let file = format!("crates/srd-sim/tests/inputs/htsim/{matrix}");
-        let fixed = ["htsim", "--transport", "rccc", "--link-gbps", "100", "--cm", &file];
-        let outcome = sim(&[&fixed[..], how].concat());
-        near(&format!("{matrix} {how:?}"), number(&outcome["fct_us"]["max"]), htsim_us);
+        takes_as_long_as_in_htsim("rccc", matrix, how, htsim_us);
     }
 }
 

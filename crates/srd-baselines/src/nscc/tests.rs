@@ -6,7 +6,7 @@ use crate::star::{Net, Transfer, run};
 use crate::test_link::{Fate, ROLE, Sent, TestLink};
 use crate::units::Ps;
 use proptest::prelude::{any, prop};
-use proptest::test_runner::Config as ProptestConfig;
+use proptest::test_runner::{Config as ProptestConfig, TestCaseError};
 use proptest::{prop_assert, prop_assert_eq, proptest};
 
 fn config(net: &Net, keys: &str) -> Result<NsccConfig, InputError> {
@@ -113,7 +113,7 @@ fn link(keys: &str, inboxes: u32, seed: u64) -> TestLink<Nscc> {
 }
 
 /// Shares of packets that are lost, and of data packets that are cut; three of ten are marked.
-fn chance(seed: u64, loss: f64, cuts: f64) -> impl FnMut(&Sent<Packet>) -> Fate {
+pub(super) fn chance(seed: u64, loss: f64, cuts: f64) -> impl FnMut(&Sent<Packet>) -> Fate {
     let mut draws = SmallRng::seed_from_u64(seed);
     move |sent| {
         if draws.random::<f64>() < loss {
@@ -123,6 +123,23 @@ fn chance(seed: u64, loss: f64, cuts: f64) -> impl FnMut(&Sent<Packet>) -> Fate 
         let marked = sent.head.ecn_capable && draws.random::<f64>() < 0.3;
         Fate { late: Nanos(draws.random_range(1_000..60_000)), marked, trimmed, ..Fate::ARRIVES }
     }
+}
+
+/// Each message was sent, and received, once and whole.
+pub(super) fn all_came_once<T: Baseline>(
+    link: &mut TestLink<T>,
+    messages: &[(u64, u32)],
+) -> Result<(), TestCaseError> {
+    prop_assert_eq!(link.reports.len(), 2 * messages.len());
+    for (flow, &(bytes, _)) in (0..).zip(messages) {
+        prop_assert!(
+            link.sent_at(flow).is_some() && link.received_at(flow).is_some(),
+            "{:?}",
+            link.reports
+        );
+        prop_assert_eq!(link.ends[1].delivered(flow), bytes);
+    }
+    Ok(())
 }
 
 /// How many flows were sent, and how many received.
@@ -167,11 +184,7 @@ proptest! {
             link.start(number as u32, bytes, channel);
         }
         link.run(Time(2_000_000_000), chance(seed, loss, cuts));
-        prop_assert_eq!(link.reports.len(), 2 * messages.len());
-        for (flow, &(bytes, _)) in (0..).zip(&messages) {
-            prop_assert!(link.sent_at(flow).is_some() && link.received_at(flow).is_some(), "{:?}", link.reports);
-            prop_assert_eq!(link.ends[1].delivered(flow), bytes);
-        }
+        all_came_once(&mut link, &messages)?;
     }
 }
 

@@ -47,6 +47,8 @@ impl Arrivals {
             self.clear_due();
             if !self.cuts.is_empty() {
                 self.ack_at = now;
+            } else if cuts > 0 {
+                self.cuts = Vec::new(); // they are rare: no memory is kept for the next
             }
         }
         filled

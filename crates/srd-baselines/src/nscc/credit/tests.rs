@@ -3,6 +3,7 @@
 use super::*;
 use crate::document::Document;
 use crate::input::InputError;
+use crate::nscc::tests::{all_came_once, chance};
 use crate::nscc::{NsccConfig, Packet};
 use crate::rccc::Rccc;
 use crate::section::Section;
@@ -13,9 +14,7 @@ use crate::units::Ps;
 use crate::{Baseline, BASELINES};
 use proptest::prelude::{any, prop};
 use proptest::test_runner::Config as ProptestConfig;
-use proptest::{prop_assert, prop_assert_eq, proptest};
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
+use proptest::proptest;
 
 const RATE: BitRate = BitRate(100_000_000_000);
 /// A windowful in these tests, and a grant of four packets of 4086 bytes in quanta of 256.
@@ -210,19 +209,6 @@ fn link(keys: &str, inboxes: u32, seed: u64) -> TestLink<Rccc> {
     TestLink::new(&Role { inboxes, seed, ..ROLE }, &config, Nanos::ZERO, Nanos::ZERO)
 }
 
-/// Shares of packets that are lost, grants and requests among them, and of data packets that are cut; three of ten are marked.
-fn chance(seed: u64, loss: f64, cuts: f64) -> impl FnMut(&Sent<Packet>) -> Fate {
-    let mut draws = SmallRng::seed_from_u64(seed);
-    move |sent| {
-        if draws.random::<f64>() < loss {
-            return Fate::LOST;
-        }
-        let trimmed = sent.psn.is_some() && draws.random::<f64>() < cuts;
-        let marked = sent.head.ecn_capable && draws.random::<f64>() < 0.3;
-        Fate { late: Nanos(draws.random_range(1_000..60_000)), marked, trimmed, ..Fate::ARRIVES }
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -239,11 +225,7 @@ proptest! {
             link.start(number as u32, bytes, channel);
         }
         link.run(Time(5_000_000_000), chance(seed, loss, cuts));
-        prop_assert_eq!(link.reports.len(), 2 * messages.len());
-        for (flow, &(bytes, _)) in (0..).zip(&messages) {
-            prop_assert!(link.sent_at(flow).is_some() && link.received_at(flow).is_some(), "{:?}", link.reports);
-            prop_assert_eq!(link.ends[1].delivered(flow), bytes);
-        }
+        all_came_once(&mut link, &messages)?;
     }
 }
 
