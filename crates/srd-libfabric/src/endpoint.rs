@@ -53,8 +53,6 @@ pub(crate) struct Core {
     pub min_multi_recv: AtomicU64,
     /// Every completion is reported, unless the queue was bound with FI_SELECTIVE_COMPLETION.
     pub report_transmits: AtomicBool,
-    /// A counter counts messages that are sent.
-    pub counts_sends: AtomicBool,
     pub report_receives: AtomicBool,
     pub vector: OnceLock<Arc<Vector>>,
     pub binding: Mutex<Binding>,
@@ -262,14 +260,6 @@ impl Endpoint {
         }
     }
 
-    /// The flags of a message. Whether it was delivered a program does not learn that neither reads nor counts its completion: then no
-    /// receipt is asked for, which would be a packet for each message (MPICH wants delivery of all, and injects short ones).
-    #[inline]
-    pub fn without_needless_receipt(&self, flags: TxFlags) -> TxFlags {
-        let heeded = flags.report || self.core.counts_sends.load(Ordering::Relaxed);
-        TxFlags { level: if heeded { flags.level } else { flags.level.min(Level::Transmit) }, ..flags }
-    }
-
     /// The endpoint's flags for receives, and whether they are reported.
     #[inline]
     pub fn default_receive(&self) -> (u64, bool) {
@@ -365,12 +355,14 @@ impl Endpoint {
     }
 }
 
-/// When an operation completes.
+/// When an operation completes. Delivery is no more than transmission: nothing is acknowledged before its endpoint has it, and that
+/// may keep it until it is asked for (fi_cq(3)).
 #[inline]
 fn level(flags: u64) -> Level {
-    if flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE) != 0 {
-        Level::Delivery
-    } else if flags & (FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE) == FI_INJECT_COMPLETE {
+    if flags & FI_MATCH_COMPLETE != 0 {
+        Level::Match
+    } else if flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE | FI_INJECT_COMPLETE) == FI_INJECT_COMPLETE
+    {
         Level::Inject
     } else {
         Level::Transmit

@@ -147,7 +147,6 @@ abi! {
             transmit_size: transmit_size as u32,
             min_multi_recv: AtomicU64::new(MIN_MULTI_RECV),
             report_transmits: AtomicBool::new(true),
-            counts_sends: AtomicBool::new(false),
             report_receives: AtomicBool::new(true),
             vector: OnceLock::new(),
             binding: Mutex::new(binding),
@@ -387,9 +386,6 @@ fn bind_counter(core: &Core, counter: &Counter, flags: u64) -> Outcome<()> {
     }
     if flags == 0 || !Arc::ptr_eq(counter.domain(), &core.domain) {
         return Err(Errno::INVALID);
-    }
-    if flags & FI_SEND != 0 {
-        core.counts_sends.store(true, Ordering::Relaxed);
     }
     counter.movers.enter(&core.engine);
     let mut binding = core.binding();

@@ -28,7 +28,6 @@ fn sending(
 }
 
 fn send(ep: &Endpoint, to: fi_addr_t, send: &mut Send<'_>) -> Outcome<()> {
-    send.flags = ep.without_needless_receipt(send.flags);
     ep.post(to, |messages, device, now, id, to| {
         send.to = to;
         messages.send(device, now, id, send)

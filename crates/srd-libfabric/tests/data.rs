@@ -393,6 +393,30 @@ fn a_target_that_never_calls_is_served_all_the_same() {
     other.close();
 }
 
+/// What is delivered waits for nobody's receive, and takes no packet more than what is sent; what is to be matched waits.
+#[test]
+fn a_message_is_delivered_before_and_matched_with_its_receive() {
+    let (rig, other) = (Rig::new(0), Rig::new(0));
+    let (a, b) = (rig.end(0), other.end(0));
+    let to_b = a.av.insert(b.ep.address());
+    let (from, mut to) = (pattern(1, 5000), vec![0; 5000]);
+    a.ep.message(false, &from, to_b, 0, 1, DELIVERY_COMPLETE);
+    assert_eq!(a.cq.next().op_context as u64, 1);
+    a.ep.message(false, &from, to_b, 0, 2, MATCH_COMPLETE);
+    a.cq.stays_empty();
+    for context in [3, 4] {
+        b.ep.recv(&mut to, context);
+        assert_eq!(b.cq.next().op_context as u64, context);
+        assert!(std::mem::take(&mut to) == from);
+        to = vec![0; 5000];
+    }
+    assert_eq!(a.cq.next().op_context as u64, 2);
+    a.close();
+    b.close();
+    rig.close();
+    other.close();
+}
+
 /// The receiver does not poll before the sender has gone.
 #[test]
 fn what_was_reported_as_sent_arrives_though_its_sender_has_closed() {
@@ -428,7 +452,7 @@ fn too_many_posts_are_put_off_not_lost() {
     let post_all_that_fits = |posted: &mut u64| {
         while *posted < total {
             // Done only when the receive is, so that how many are under way depends on the receives alone.
-            match a.ep.message(false, b"8 bytes!", to_b, 0, *posted, DELIVERY_COMPLETE) {
+            match a.ep.message(false, b"8 bytes!", to_b, 0, *posted, MATCH_COMPLETE) {
                 0 => *posted += 1,
                 EAGAIN => break,
                 code => panic!("fi_sendmsg: {code}"),
@@ -492,8 +516,8 @@ fn counters_count_and_are_waited_for() {
         b.ep.recv(&mut to[0], 77);
         b.ep.cancel(77);
         assert_eq!((ops.readerr)(recvs), 1);
-        // What is to be delivered counts then, though nobody hears of it.
-        assert_eq!(a.ep.message(false, b"received", to_b, 0, 0, DELIVERY_COMPLETE), 0);
+        // What is to be matched counts then, though nobody hears of it.
+        assert_eq!(a.ep.message(false, b"received", to_b, 0, 0, MATCH_COMPLETE), 0);
         assert_eq!((ops.wait)(sends, 4, 30), -libc::ETIMEDOUT);
         b.ep.recv(&mut to[1], 0);
         assert_eq!((ops.wait)(recvs, 2, 60_000), 0);

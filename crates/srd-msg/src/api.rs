@@ -106,11 +106,12 @@ pub const IOV_LIMIT: usize = 4;
 pub enum Level {
     /// The buffer may be used again.
     Inject,
-    /// It has arrived at the peer's endpoint.
+    /// It has arrived at the peer's endpoint, which puts it into a receive that waits for it in the same call that takes it from the
+    /// network; or it has been applied there.
     #[default]
     Transmit,
-    /// It is in the peer's buffer, or has been applied there.
-    Delivery,
+    /// A receive has it. The peer says so with a message of its own.
+    Match,
 }
 
 /// How a transmit operation is carried out.

@@ -80,7 +80,7 @@ impl Endpoint {
             self.send_whole(cx, send, len);
         } else if fits {
             cx.shared.counters.medium_sent += 1;
-            let op = self.begin_message(cx, send, send.flags.level == Level::Delivery);
+            let op = self.begin_message(cx, send, send.flags.level == Level::Match);
             self.send_parts(cx, op, send, len, len as u32, None);
         } else {
             cx.shared.counters.rendezvous_sent += 1;
@@ -119,7 +119,7 @@ impl Endpoint {
     #[inline(always)]
     fn send_by_lane<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, len: u64) {
         let (to, peer) = (send.to.0, &self.peers[send.to.0 as usize]);
-        let answered = send.flags.level == Level::Delivery || peer.may_drop(self.identity.well_known);
+        let answered = send.flags.level == Level::Match || peer.may_drop(self.identity.well_known);
         if answered || !peer.backlog.is_empty() {
             return self.send_answered(cx, send, len);
         }
@@ -166,7 +166,7 @@ impl Endpoint {
     #[inline]
     fn whole<M: Store>(&mut self, cx: &mut Cx<'_, M>, send: &Send<'_>, len: u64) -> Work {
         cx.shared.counters.eager_sent += 1;
-        let receipt = send.flags.level == Level::Delivery;
+        let receipt = send.flags.level == Level::Match;
         let to = send.to.0;
         let tagged = send.tag.is_some();
         let (purpose, op) = if receipt || self.peers[to as usize].may_drop(self.identity.well_known) {
@@ -274,7 +274,7 @@ impl Endpoint {
         peer.sent_bytes = peer.sent_bytes.wrapping_add(ahead + MESSAGE_COST);
         let number = peer.take_number();
         let name = name_of(self.ops.key_at(op).expect("just begun"));
-        let receipt = send.flags.level == Level::Delivery && rendezvous.is_none();
+        let receipt = send.flags.level == Level::Match && rendezvous.is_none();
         let mut body = Body::Message(Message {
             number,
             op: name,

@@ -182,7 +182,7 @@ impl Field {
         let Side { device, domain, endpoint, .. } = &mut self.victim;
         domain.recv(device, self.now, *endpoint, &recv).unwrap();
         let iov = [Iov { addr: bytes.as_ptr() as u64, len }];
-        let flags = TxFlags { level: Level::Delivery, report: true, ..TxFlags::default() };
+        let flags = TxFlags { level: Level::Match, report: true, ..TxFlags::default() };
         let send = Send { to: self.to_victim, tag: Some(TAG), iov: &iov, data: None, context, flags };
         let Side { device, domain, endpoint, .. } = &mut self.honest;
         domain.send(device, self.now, *endpoint, &send).unwrap();

@@ -147,7 +147,7 @@ impl Program {
             _ => vec![self.cluster.bytes(from, &bytes)],
         };
         let inject = len <= 4096 && self.rng.one_in(4);
-        let level = [Level::Inject, Level::Transmit, Level::Delivery][self.rng.below(3) as usize];
+        let level = [Level::Inject, Level::Transmit, Level::Match][self.rng.below(3) as usize];
         let flags = TxFlags { inject, level, report: !inject, fence: false };
         let tag = self.tag();
         let context = self.context(from, Entry::Send(number));
@@ -161,7 +161,7 @@ impl Program {
                 lives: (self.lives[from], self.lives[to]),
                 tag,
                 len,
-                delivery: level == Level::Delivery,
+                delivery: level == Level::Match,
                 outcome: None,
                 taken_by: None,
                 silent: inject,

@@ -32,6 +32,7 @@ pub const PEEK: u64 = 1 << 19;
 pub const COMPLETION: u64 = 1 << 24;
 pub const INJECT: u64 = 1 << 25;
 pub const DELIVERY_COMPLETE: u64 = 1 << 28;
+pub const MATCH_COMPLETE: u64 = 1 << 31;
 pub const SOURCE: u64 = 1 << 57;
 pub const DISCARD: u64 = 1 << 58;
 pub const CLAIM: u64 = 1 << 59;

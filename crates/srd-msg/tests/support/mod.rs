@@ -305,6 +305,6 @@ impl Cluster {
 }
 
 pub const REPORT: TxFlags = TxFlags { inject: false, level: Level::Transmit, report: true, fence: false };
-pub const DELIVER: TxFlags = TxFlags { level: Level::Delivery, ..REPORT };
+pub const DELIVER: TxFlags = TxFlags { level: Level::Match, ..REPORT };
 pub const INJECT: TxFlags = TxFlags { inject: true, report: false, ..REPORT };
 pub const ALL_RIGHTS: RemoteRights = RemoteRights { read: true, write: true };

@@ -118,7 +118,7 @@ impl Cluster {
         let chosen = [0, 8, 100, 600, max - 100, max, max + 1, 9_000, 30_000, 100_000];
         let mut len = self.work.pick(&chosen).min(self.plan.talk.longest);
         let inject = len <= 4_096 && self.work.percent(20);
-        let level = self.work.pick(&[Level::Inject, Level::Transmit, Level::Transmit, Level::Delivery]);
+        let level = self.work.pick(&[Level::Inject, Level::Transmit, Level::Transmit, Level::Match]);
         let drawn = (!self.work.percent(25)).then(|| self.work.below(TAGS));
         if tag.is_some() {
             len = 20;
