@@ -267,10 +267,13 @@ impl<P: Payload> Peer<P> {
         // With more outstanding, ACKs come often enough without being asked for.
         let few = self.sent.span() < FEW_OUTSTANDING;
         let blocked_next = few && self.sent.inflight_bytes() + 2 * packet_bytes > window;
-        // What begins a transfer of several packets, and what ends it, is answered at once.
+        // What begins a transfer of several packets, and what ends it, is answered at once. On a host a short one comes
+        // as a whole.
         let long = self.messages.queued_bytes() > packet_bytes
             || fresh.is_some_and(|slot| self.messages.get(slot).len as u64 > packet_bytes);
-        let first = self.sent.span() == 0;
+        let at_once =
+            shared.config.on_a_host() && self.messages.queued_bytes() <= shared.config.chunk_bytes as u64;
+        let first = self.sent.span() == 0 && !at_once;
         let last = self.messages.queued_bytes() <= packet_bytes;
         // By memory it costs nothing.
         let ends = last && (long || shared.is_by_memory(&self.counted));
