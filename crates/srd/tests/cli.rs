@@ -554,9 +554,8 @@ fn the_server_names_a_client_that_dies_once() {
     assert_eq!(line.matches("127.0.0.1").count(), 1, "{line}");
 }
 
-#[test]
-fn a_second_client_is_told_to_wait() {
-    let server = Server::perf();
+/// A client that the server has accepted, and that says nothing more.
+fn accepted_client(port: &str) -> TcpStream {
     let hello = serde_json::json!({
         "protocol": 1,
         "version": "test",
@@ -566,11 +565,31 @@ fn a_second_client_is_told_to_wait() {
         },
         "endpoint": { "address": "127.0.0.1", "port": 17408, "qpn": 2, "qkey": 1, "rkey": 1, "memory": 0 },
     });
-    let mut first = TcpStream::connect(format!("127.0.0.1:{}", server.port)).unwrap();
-    writeln!(first, "{hello}").unwrap();
+    let mut client = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    writeln!(client, "{hello}").unwrap();
     let mut answer = String::new();
-    BufReader::new(&first).read_line(&mut answer).unwrap();
+    BufReader::new(&client).read_line(&mut answer).unwrap();
     assert!(answer.contains("accepted"), "{answer}");
+    client
+}
+
+#[test]
+fn a_server_for_one_client_ends_with_it_whatever_becomes_of_it() {
+    let mut command = srd(&["perf", "server", "--port", "0", "--once"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut server = Server { child, port: line.rsplit(' ').next().unwrap().trim().to_owned() };
+    // Somebody who says nothing is no client.
+    drop(TcpStream::connect(format!("127.0.0.1:{}", server.port)).unwrap());
+    drop(accepted_client(&server.port));
+    assert_eq!(server.child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn a_second_client_is_told_to_wait() {
+    let server = Server::perf();
+    let _first = accepted_client(&server.port);
     let second = server.client(&["--iters", "1"]).output().unwrap();
     assert_eq!(second.status.code(), Some(1));
     assert!(text(&second.stderr).contains("another client"), "{second:?}");

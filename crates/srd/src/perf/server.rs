@@ -34,7 +34,7 @@ pub struct Args {
     /// Processor to run on, from 0
     #[arg(long)]
     cpu: Option<usize>,
-    /// End after one client
+    /// End after one client, whatever becomes of it
     #[arg(long)]
     once: bool,
 }
@@ -61,8 +61,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let turn = Arc::clone(&turn);
         let once = args.once;
         let conversation = std::thread::spawn(move || converse(control, from, &turn));
-        if once && conversation.join().expect("a conversation does not panic") {
-            return Ok(ExitCode::SUCCESS);
+        if once && let Some(end) = conversation.join().expect("a conversation does not panic") {
+            return Ok(end);
         }
     }
 }
@@ -78,52 +78,60 @@ fn listen(port: u16) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// One client from its first word to its last. Returns whether it was served.
-fn converse(mut control: Control, from: IpAddr, turn: &Mutex<()>) -> bool {
-    let result = greet(&mut control).and_then(|hello| match turn.try_lock() {
-        Ok(_turn) => session(&mut control, &hello),
+/// One client from its first word to its last. How that ended, unless it was refused.
+fn converse(mut control: Control, from: IpAddr, turn: &Mutex<()>) -> Option<ExitCode> {
+    let served = greet(&mut control).and_then(|hello| match turn.try_lock() {
+        Ok(_turn) => {
+            let mut sides = accept(&mut control, &hello)?;
+            Ok(serve(&mut control, &hello.plan, &mut sides))
+        }
         Err(_) => refuse(&mut control, "another client is being served; try again when it has finished"),
     });
-    if let Err(error) = &result {
-        eprintln!("srd perf server: {from}: {error:#}");
-        // The client may be waiting for an answer; if it is gone, there is nobody to tell.
-        let _ = control.send(&Answer::Failed { reason: format!("{error:#}") });
-    }
-    result.is_ok()
+    let refused = served.is_err();
+    let Err(error) = served.and_then(|served| served) else { return Some(ExitCode::SUCCESS) };
+    eprintln!("srd perf server: {from}: {error:#}");
+    // The client may be waiting for an answer; if it is gone, there is nobody to tell.
+    let _ = control.send(&Answer::Failed { reason: format!("{error:#}") });
+    (!refused).then_some(ExitCode::FAILURE)
 }
 
 fn greet(control: &mut Control) -> anyhow::Result<Hello> {
     let hello: serde_json::Value = control.receive(ANSWER)?;
     let (theirs, version) = (&hello["protocol"], hello["version"].as_str().unwrap_or("unknown"));
     if *theirs != PROTOCOL {
-        refuse(
+        return refuse(
             control,
             &format!(
                 "srd {} here speaks version {PROTOCOL} of the measuring protocol, srd {version} there version {theirs}; \
                  use the same srd on both hosts",
                 env!("CARGO_PKG_VERSION")
             ),
-        )?;
+        );
     }
     serde_json::from_value(hello).context("the client's first line makes no sense")
 }
 
 /// Always an error, for the server's own record.
-fn refuse(control: &mut Control, reason: &str) -> anyhow::Result<()> {
+fn refuse<T>(control: &mut Control, reason: &str) -> anyhow::Result<T> {
     control.send(&Welcome::Refused { reason: reason.to_owned() })?;
     bail!("refused: {reason}")
 }
 
-fn session(control: &mut Control, hello: &Hello) -> anyhow::Result<()> {
-    let plan = &hello.plan;
-    let mut sides = match open(control, plan, &hello.endpoint) {
-        Ok(sides) => sides,
-        Err(error) => return refuse(control, &format!("{error:#}")),
-    };
-    control.send(&Welcome::Accepted { endpoints: sides.iter().map(SrdSide::endpoint).collect() })?;
+fn accept(control: &mut Control, hello: &Hello) -> anyhow::Result<Vec<SrdSide>> {
+    match open(control, &hello.plan, &hello.endpoint) {
+        Ok(sides) => {
+            let endpoints = sides.iter().map(SrdSide::endpoint).collect();
+            control.send(&Welcome::Accepted { endpoints })?;
+            Ok(sides)
+        }
+        Err(error) => refuse(control, &format!("{error:#}")),
+    }
+}
+
+fn serve(control: &mut Control, plan: &Plan, sides: &mut [SrdSide]) -> anyhow::Result<()> {
     loop {
         let report = match control.receive(plan.timeout().max(ANSWER))? {
-            Request::Round { carrier: Carrier::Srd } => srd_round(control, plan, &mut sides)?,
+            Request::Round { carrier: Carrier::Srd } => srd_round(control, plan, sides)?,
             Request::Round { carrier: Carrier::Tcp } => tcp_round(control, plan)?,
             Request::End => bail!("the client ends a round that has not begun"),
             Request::Bye => return Ok(()),
