@@ -587,6 +587,18 @@ fn a_server_for_one_client_ends_with_it_whatever_becomes_of_it() {
 }
 
 #[test]
+fn where_only_polls_move_packets_a_measurement_comes_to_its_end() {
+    let mut command = srd(&["perf", "server", "--port", "0"]);
+    command.env("SRD_PROGRESS", "inline");
+    let server = Server::spawn(command);
+    for test in ["latency", "bandwidth"] {
+        let mut client = server.client(&["--test", test, "--iters", "100", "--rounds", "2"]);
+        let output = client.env("SRD_PROGRESS", "inline").output().unwrap();
+        assert!(output.status.success(), "{test}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_second_client_is_told_to_wait() {
     let server = Server::perf();
     let _first = accepted_client(&server.port);

@@ -193,6 +193,9 @@ struct Client {
     least_share: f64,
 }
 
+/// While the server's report is waited for, the side is polled this often.
+const NAP: Duration = Duration::from_millis(1);
+
 impl Client {
     fn srd_round(&mut self) -> anyhow::Result<Round> {
         self.begin(Carrier::Srd)?;
@@ -241,7 +244,9 @@ impl Client {
 
     fn end(&mut self) -> anyhow::Result<Report> {
         self.control.send(&Request::End)?;
-        match self.control.receive(ANSWER)? {
+        // The server may wait for our last ACK, which where nobody else moves packets leaves with a poll.
+        let (control, side) = (&mut self.control, &mut self.side);
+        match control.receive_meanwhile(ANSWER, NAP, || side.poll())? {
             Answer::Report(report) => Ok(report),
             Answer::Failed { reason } => bail!("{}: {reason}", self.control.peer()),
             Answer::Ready { .. } => bail!("{} begins a round that has ended", self.control.peer()),

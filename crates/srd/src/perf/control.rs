@@ -170,6 +170,16 @@ impl Control {
 
     /// Waits up to `limit` for a line.
     pub fn receive<T: DeserializeOwned>(&mut self, limit: Duration) -> anyhow::Result<T> {
+        self.receive_meanwhile(limit, limit, || Ok(()))
+    }
+
+    /// The same, with `work` to be done each time that nothing has come for as long as `nap`.
+    pub fn receive_meanwhile<T: DeserializeOwned>(
+        &mut self,
+        limit: Duration,
+        nap: Duration,
+        mut work: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<T> {
         let deadline = Instant::now() + limit;
         loop {
             if let Some(message) = self.take_line()? {
@@ -179,12 +189,12 @@ impl Control {
             if left.is_zero() {
                 bail!("{} has not answered for {} s", self.peer, limit.as_secs());
             }
-            self.stream.set_read_timeout(Some(left))?;
+            self.stream.set_read_timeout(Some(left.min(nap)))?;
             let mut chunk = [0; 4096];
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(self.closed()),
                 Ok(n) => self.received.extend_from_slice(&chunk[..n]),
-                Err(error) if is_temporary(error.kind()) => {}
+                Err(error) if is_temporary(error.kind()) => work()?,
                 Err(error) => {
                     return Err(error).with_context(|| format!("the connection to {} broke", self.peer));
                 }

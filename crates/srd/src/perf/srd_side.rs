@@ -458,6 +458,12 @@ impl SrdSide {
         Ok(())
     }
 
+    /// Moves packets, where nobody else does while this side waits for something else.
+    pub fn poll(&mut self) -> anyhow::Result<()> {
+        let count = self.instance.poll_cq(self.send_cq, &mut self.completions)?;
+        (0..count).try_for_each(|index| self.take(index))
+    }
+
     /// Waits until all that was posted has completed.
     fn drain(&mut self, watch: &mut Watch) -> anyhow::Result<()> {
         while self.sends_outstanding > 0 {
