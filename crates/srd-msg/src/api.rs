@@ -107,7 +107,7 @@ pub enum Level {
     /// The buffer may be used again.
     Inject,
     /// It has arrived at the peer's endpoint, which puts it into a receive that waits for it in the same call that takes it from the
-    /// network; or it has been applied there.
+    /// network; or it lies in the lane to it; or it has been applied there.
     #[default]
     Transmit,
     /// A receive has it. The peer says so with a message of its own.
