@@ -17,7 +17,7 @@
 
 use super::check;
 use super::route::Mac;
-use crate::frame::HEADERS;
+use crate::frame::{HEADERS, UDP};
 use arrayvec::ArrayVec;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socket, sockopt};
@@ -302,7 +302,7 @@ impl PacketSender {
             ..link_address(self.interface)
         };
         // In one piece: the kernel takes longer to gather two than we do to join them.
-        let mut packet = ArrayVec::<u8, { HEADERS + MOST_BYTES as usize }>::new();
+        let mut packet = ArrayVec::<u8, { HEADERS - UDP + MOST_BYTES as usize }>::new();
         let joined =
             packet.try_extend_from_slice(header).and_then(|()| packet.try_extend_from_slice(payload));
         if joined.is_err() {
