@@ -271,13 +271,14 @@ impl<P: Payload> Peer<P> {
         // as a whole.
         let long = self.messages.queued_bytes() > packet_bytes
             || fresh.is_some_and(|slot| self.messages.get(slot).len as u64 > packet_bytes);
-        let at_once =
-            shared.config.on_a_host() && self.messages.queued_bytes() <= shared.config.chunk_bytes as u64;
-        let first = self.sent.span() == 0 && !at_once;
+        let begins = long
+            && self.sent.span() == 0
+            && (!shared.config.on_a_host()
+                || self.messages.queued_bytes() > shared.config.chunk_bytes as u64);
         let last = self.messages.queued_bytes() <= packet_bytes;
         // By memory it costs nothing.
         let ends = last && (long || shared.is_by_memory(&self.counted));
-        let ack_request = urgent || blocked_next || long && first || ends;
+        let ack_request = urgent || blocked_next || begins || ends;
         let (psn, pad_to) = match (again, fresh) {
             (Some(psn), _) => (self.send_again(now, psn, &mut outgoing, shared), 0),
             (None, Some(slot)) => self.send_fresh(now, slot, limits.burst_bytes, &mut outgoing, shared),
