@@ -39,6 +39,19 @@ step() { # NAME COMMAND...
   ((status == 0))
 }
 
+# Begins what mostly waits; `step NAME finished PROGRAM` shows it in its turn.
+begin() { # PROGRAM
+  local log=target/${1//\//-}
+  rm -f "$log.status"
+  { "$1" >"$log.log" 2>&1; echo $? >"$log.status"; } &
+}
+finished() { # PROGRAM
+  local log=target/${1//\//-}
+  until [[ -s $log.status ]]; do sleep 0.2; done
+  cat "$log.log"
+  return "$(<"$log.status")"
+}
+
 finish() {
   printf '\n'
   [[ ${#summary[@]} -eq 0 ]] || printf '%s\n' "${summary[@]}"
@@ -94,17 +107,23 @@ step "set-up" scripts/setup.sh || finish
 # A minute, mostly of waiting for the network: long before it is needed. What goes wrong is told by the step that needs it.
 ((EUID != 0)) || packaging/root.sh bookworm >target/root.log 2>&1 &
 step "format" cargo fmt --all --check
-step "lints" cargo clippy --release --workspace --all-targets --quiet -- -D warnings
 step "build" scripts/build.sh || finish
 mapfile -t checked < <(scripts/checked_packages.sh)
-# Tests wait more than they compute, so what the next step runs is compiled meanwhile, as far as nobody else wants a core.
-nice -n 19 cargo test --profile checked --quiet --no-run "${checked[@]}" >target/checked.log 2>&1 &
+lints=(cargo clippy --profile checked --workspace --all-targets --quiet -- -D warnings)
+# Tests wait more than they compute, so what the steps behind them need is made meanwhile, as far as nobody else wants a core.
+{
+  nice -n 19 "${lints[@]}"
+  nice -n 19 cargo test --profile checked --quiet --no-run "${checked[@]}"
+  nice -n 19 cargo build --profile checked --quiet "${checked[@]}"
+} >target/checked.log 2>&1 &
 step "unit and property tests" cargo test --release --workspace --quiet --no-fail-fast "${checked[@]/#--package/--exclude}"
+step "lints" "${lints[@]}"
 step "with overflow checks" cargo test --profile checked --quiet --no-fail-fast "${checked[@]}"
 step "fuzz targets on their corpus" scripts/fuzz.sh corpus
+begin tests/cluster/run.py
 step "campaign, $seeds seeds" scripts/campaign.sh "$seeds"
 step "MPI programs on simulated fabrics" tests/simulated/run.py
-step "sweep on a cluster" tests/cluster/run.py
+step "sweep on a cluster" finished tests/cluster/run.py
 step "ABI" tests/abi/check.py
 step "benchmarks, shortest" scripts/bench.sh --quick
 step "instructions" bench/instructions.py

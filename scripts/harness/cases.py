@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness import layout
@@ -19,8 +20,8 @@ def expect(condition: bool, what: str) -> None:
         raise Wrong(what)
 
 
-def main(what: str | None, cases: Sequence[Callable[[], None]]) -> int:
-    """Runs those that the command line names, or all. The exit code."""
+def main(what: str | None, cases: Sequence[Callable[[], None]], at_once: int = 1) -> int:
+    """Runs those that the command line names, or all, so many at once. The exit code."""
     parser = argparse.ArgumentParser(description=what, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="list the cases")
     parser.add_argument("names", nargs="*", help="cases to run (default: all)")
@@ -32,19 +33,24 @@ def main(what: str | None, cases: Sequence[Callable[[], None]]) -> int:
     if unknown := set(options.names) - {case.__name__ for case in cases}:
         parser.error(f"no such case: {', '.join(sorted(unknown))} (--list shows them)")
     program = Path(sys.argv[0]).resolve().relative_to(layout.ROOT)
-    passed = failed = 0
-    for case in cases:
-        if options.names and case.__name__ not in options.names:
-            continue
-        print(f"  {case.__name__:12}", end="", flush=True)
-        began = time.monotonic()
-        try:
-            case()
-        except (Wrong, subprocess.SubprocessError, OSError) as wrong:
-            print(f"  FAILED  {wrong}\n    again: {program} {case.__name__}")
-            failed += 1
-            continue
-        print(f"  ok  {time.monotonic() - began:5.1f} s")
-        passed += 1
-    print(f"{passed} passed, {failed} failed")
+    chosen = [case for case in cases if not options.names or case.__name__ in options.names]
+    failed = 0
+    with ThreadPoolExecutor(at_once) as pool:
+        for case, (wrong, took_s) in zip(chosen, pool.map(outcome, chosen)):
+            print(f"  {case.__name__:12}  " + (f"FAILED  {wrong}" if wrong else f"ok  {took_s:5.1f} s"), flush=True)
+            if wrong:
+                print(f"    again: {program} {case.__name__}")
+                failed += 1
+    print(f"{len(chosen) - failed} passed, {failed} failed")
     return 1 if failed else 0
+
+
+def outcome(case: Callable[[], None]) -> tuple[str, float]:
+    """What is wrong, and how long it took."""
+    began = time.monotonic()
+    try:
+        case()
+        wrong = ""
+    except (Wrong, subprocess.SubprocessError, OSError) as error:
+        wrong = str(error) or repr(error)
+    return wrong, time.monotonic() - began

@@ -234,20 +234,29 @@ mod tests {
     use crate::sweep::batch;
     use std::sync::atomic::AtomicBool;
 
+    /// They take as long as all others together: `make figures` makes them, here they are begun.
+    const LONG: [&str; 5] =
+        ["gpcnet", "osu-alltoall", "osu-ialltoall", "roce-beside-tcp", "roce-queue-pairs"];
+    /// How far, at least.
+    const BEGUN: f64 = 0.1;
+
     #[test]
     fn every_figure_is_made_and_says_what_was_published() {
         let figures: Vec<&Figure> = all().collect();
         let drawn =
             batch::run_all(figures.len(), batch::cores(), &AtomicBool::new(false), &|_| {}, &|number, _| {
                 let (figure, mut last) = (figures[number], 0.0);
-                figure.make(true, &mut |done| {
+                let drawn = figure.make(true, &mut |done| {
                     assert!((last..=1.0).contains(&done), "{}: {done} after {last}", figure.name);
                     last = done;
-                    true
-                })
+                    done < BEGUN || !LONG.contains(&figure.name)
+                });
+                assert!(drawn.is_some() || last >= BEGUN, "{}: ended after {last}", figure.name);
+                drawn
             });
-        let drawn = drawn.into_iter().map(|drawn| drawn.expect("nobody stopped it"));
-        let made: Vec<(&Figure, Drawn)> = figures.into_iter().zip(drawn).collect();
+        let made: Vec<(&Figure, Drawn)> =
+            figures.into_iter().zip(drawn).filter_map(|(figure, drawn)| Some((figure, drawn?))).collect();
+        assert_eq!(made.len(), all().count() - LONG.len());
         for (figure, drawn) in &made {
             assert_eq!(drawn.complaints, [] as [String; 0], "{}", figure.name);
             assert!(!drawn.findings.is_empty() && drawn.chart.html().contains("<path"), "{}", figure.name);
@@ -255,7 +264,7 @@ mod tests {
         }
         let page = page(&made, "srd figures --out <here>", "a program");
         assert!(page.contains("srd figures --out &lt;here&gt;") && page.ends_with(END));
-        assert_eq!(page.matches("<figure").count(), all().count());
+        assert_eq!(page.matches("<figure").count(), made.len());
     }
 
     #[test]
