@@ -377,10 +377,11 @@ def rivals() -> None:
             near(f"{name}, {size} bytes", time_of(output), wanted, 0.02)
     dies = scenario("rivals-fault", '[[fault]]\nat_us = 100\nkind = "down"\nlink = "leaf0-spine1"\n')
     file = BUILT / "rivals.json"
-    options = ("--transport", "srd,tcp,iwarp,roce", "--json", str(file), "--mpi", "mpich")
+    names = ["srd", "srd-trim", "tcp", "iwarp", "roce", "nscc-trim", "rccc", "mrc"]
+    options = ("--transport", ",".join(names), "--json", str(file), "--mpi", "mpich")
     run(dies, 8, patterns("mpich"), "all-to-all", "100000", "2", options=options)
     runs = json.loads(file.read_text())["runs"]
-    expect([it["over"] for it in runs] == ["srd", "tcp", "iwarp", "roce"], f"{runs}")
+    expect([it["over"] for it in runs] == names, f"{runs}")
     expect(all(it["packets_new"] > 8 * 7 * 4 * 11 for it in runs), f"{runs}")
 
 

@@ -8,6 +8,8 @@ use srd_sim::figures::{NSCC, NSCC_CUT};
 pub enum Rival {
     /// SRD, with the process's own packets
     Srd,
+    /// The same, and switches that trim
+    SrdTrim,
     /// TCP with CUBIC, as Linux has it
     Tcp,
     /// TCP with BBR
@@ -26,6 +28,10 @@ pub enum Rival {
     Nscc,
     /// The same, and switches that trim
     NsccTrim,
+    /// Ultra Ethernet's RCCC, and switches that trim, and mark but at the last hop
+    Rccc,
+    /// Multipath Reliable Connection, and the same switches
+    Mrc,
 }
 
 /// Marks where NSCC's authors have them, with the probability of HPCC's configuration.
@@ -36,6 +42,7 @@ const DCQCN: [&str; 5] = [
     "queues.ecn_max=0.8bdp",
     "queues.ecn_probability=0.2",
 ];
+const UNMARKED_LAST: &str = "queues.ecn_last_hop=false";
 const PFC: [&str; 2] = ["transport.class=3", "queues.lossless=[3]"];
 
 impl Rival {
@@ -43,6 +50,7 @@ impl Rival {
     pub fn sets(self) -> Vec<&'static str> {
         match self {
             Rival::Srd => vec!["transport.kind=srd"],
+            Rival::SrdTrim => vec!["transport.kind=srd", "queues.trim=true"],
             Rival::Tcp => vec!["transport.kind=tcp"],
             Rival::Bbr => vec!["transport.kind=tcp", "transport.congestion=bbr"],
             Rival::Dctcp => {
@@ -54,6 +62,8 @@ impl Rival {
             Rival::RoceDcqcn => DCQCN.to_vec(),
             Rival::Nscc => NSCC.to_vec(),
             Rival::NsccTrim => NSCC_CUT.to_vec(),
+            Rival::Rccc => [&NSCC_CUT[..], &["transport.kind=rccc", UNMARKED_LAST]].concat(),
+            Rival::Mrc => [&NSCC_CUT[..], &["transport.kind=mrc", UNMARKED_LAST]].concat(),
         }
     }
 
