@@ -438,6 +438,11 @@ impl<M: Memory> Device<M> {
         taken
     }
 
+    /// As [`srd_proto::Endpoint::take_unsendable`].
+    pub fn take_unsendable(&mut self) -> Option<InstanceAddr> {
+        self.endpoint.take_unsendable()
+    }
+
     /// As [`srd_proto::Endpoint::limit_datagram`].
     pub fn limit_datagram(&mut self, gid: Gid, bytes: u16) {
         self.endpoint.limit_datagram(gid, bytes);

@@ -343,6 +343,9 @@ impl Core {
                 let here = peer.gid == self.device.gid();
                 hints::silent(peer, here, answered_before, self.device.config().transport.peer_timeout);
             }
+            if let Some(peer) = self.device.take_unsendable() {
+                hints::unsendable(peer);
+            }
             self.neighbours.look(now, &mut self.device, self.transmitter.local());
         }
     }

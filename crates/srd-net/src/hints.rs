@@ -30,6 +30,16 @@ macro_rules! rest {
     };
 }
 
+/// Packets of a message to a peer have not got through, though shorter ones have.
+#[cold]
+pub fn unsendable(peer: InstanceAddr) {
+    static TO_MANY: Kind = Kind::new("messages to further peers have failed in the same way");
+    TO_MANY.warn(format_args!(
+        "a message to {peer} has failed: packets of its length are lost again and again, and others arrive. A part of the way takes shorter ones \
+         than before, and no answer (ICMP) says so: start the program again, with SRD_MTU set to what the way takes if that is below 1280"
+    ));
+}
+
 /// A peer has not answered for some seconds. `here`: it is one of this host's.
 #[cold]
 pub fn silent(peer: InstanceAddr, here: bool, answered_before: bool, timeout: Nanos) {

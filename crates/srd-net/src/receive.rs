@@ -56,7 +56,7 @@ const SOCKETS_EVERY: Nanos = Nanos::from_micros(5);
 /// Most packets that are handed over together, which are most in a run (Linux, `UDP_GRO_CNT_MAX`).
 const MOST_FOLLOWERS: usize = 64;
 
-/// So often in a row may the sockets drop what the ring has not seen, while it sees nothing.
+/// At so many looks the sockets may have dropped what the ring has not seen.
 const MOST_BLIND: u32 = 3;
 
 /// What happened on the way from the sockets.
@@ -103,7 +103,7 @@ pub struct Receiver {
     /// When the sockets were last looked at, and how often in a row in vain.
     looked: Time,
     in_vain: u32,
-    /// What the sockets had dropped, and the ring had seen, when it was last asked; how often in a row that did not fit.
+    /// What the ring had seen when it was last asked, and how many more the sockets had dropped, at most; how often more have come to that since.
     at_last_look: (u32, u32),
     blind: u32,
     /// While the ring is set aside, because it did not see what the sockets left to it: runs of short packets from elsewhere that have come by
@@ -196,11 +196,16 @@ impl Receiver {
     /// What the sockets drop does not say why: strangers can send what any socket drops. So it is no reason to give the ring up.
     #[cold]
     pub fn ring_works(&mut self) -> bool {
+        let Some(ring) = &mut self.ring else { return true };
+        let (before, _) = ring.shared_and_dropped();
         let dropped = self.dropped();
         let Some(ring) = &mut self.ring else { return true };
         let (seen, _) = ring.shared_and_dropped();
-        let before = std::mem::replace(&mut self.at_last_look, (dropped, seen));
-        let saw = seen.wrapping_sub(before.1);
+        // Packets come while this is asked: so the difference is known to within what the ring sees meanwhile.
+        let (least, most) = (dropped.wrapping_sub(seen), dropped.wrapping_sub(before));
+        let (seen_last, most_last) = std::mem::replace(&mut self.at_last_look, (seen, most));
+        let saw = seen.wrapping_sub(seen_last);
+        let missed = (least.wrapping_sub(most_last) as i32) > 0;
         let bound = ring.is_bound();
         let shares = self.ports.iter().any(|port| ring.shares_port(port.port));
         match &mut self.aside {
@@ -211,7 +216,7 @@ impl Receiver {
                 }
             }
             None if shares => {
-                self.blind = if dropped == before.0 || saw > 0 { 0 } else { self.blind + 1 };
+                self.blind += u32::from(missed);
                 if self.blind >= MOST_BLIND {
                     self.share_with_ring(false);
                 }

@@ -100,6 +100,7 @@ by_both! {
     packets_of_a_path_do_not_overtake_one_another
     a_link_that_was_down_does_not_keep_a_sleeper_awake
     packets_that_come_by_another_interface_are_not_lost
+    what_ip_has_cut_arrives_while_short_packets_go_on
     what_strangers_make_the_sockets_drop_does_not_end_packet_sockets
     nobody_is_answered_whose_address_no_peer_can_have
     without_the_right_to_packet_sockets_udp_is_used
@@ -380,6 +381,32 @@ fn packets_that_come_by_another_interface_are_not_lost(wire: Wire) {
     pair.ip_in(1, "route add 10.66.0.1/32 via 10.67.0.1");
     leaves_by_udp(&mut a, &mut b);
     leaves_by_udp(&mut b, &mut a);
+}
+
+/// The interface takes less from one moment to the next, so that IP cuts a message that had been cut for more: the ring does not see it.
+fn what_ip_has_cut_arrives_while_short_packets_go_on(wire: Wire) {
+    let Some(pair) = wire.pair("cut") else { return };
+    let (mut a, mut b) = wire.hosts(&pair);
+    until_short(&mut a, &mut b);
+    (0..2).for_each(|side| pair.ip_in(side, "link set e0 mtu 1000"));
+    const LONG: u64 = 8;
+    b.recv(1, 200_000, PLACE);
+    a.send(LONG, b.address(), 0, 1000);
+    let (start, mut arrived) = (Instant::now(), false);
+    while !arrived {
+        std::thread::sleep(Duration::from_millis(2));
+        b.recv(1, 200_000, PLACE);
+        a.send(2, b.address(), 0, 8);
+        loop {
+            assert!(start.elapsed() < PATIENCE, "{} {}", a.report(), b.report());
+            b.poll();
+            match a.poll() {
+                Some(done) if done.wr_id == LONG => arrived = true,
+                Some(_) => break,
+                None => {}
+            }
+        }
+    }
 }
 
 fn what_strangers_make_the_sockets_drop_does_not_end_packet_sockets(wire: Wire) {

@@ -497,6 +497,12 @@ impl<P: Payload> Endpoint<P> {
         self.peers.iter().filter(silent).map(|peer| peer.addr)
     }
 
+    /// Towards whom a message has failed since the last call of this because its packets did not get through, though others did: a part of the
+    /// way takes shorter ones than before, and nobody says so.
+    pub fn take_unsendable(&mut self) -> Option<InstanceAddr> {
+        self.shared.unsendable.take()
+    }
+
     /// Nobody receives at `addr` any more, as somebody says who knows: what is under way there has failed, now and not
     /// after the time limit.
     pub fn peer_is_gone<U: UpperLayer<P>>(&mut self, now: Time, addr: InstanceAddr, upper: &mut U) {

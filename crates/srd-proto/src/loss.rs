@@ -39,6 +39,8 @@ const MAX_BACKOFF: u8 = 4;
 /// Transmissions before it doubles more than once where what was sent later has been answered: the network is alive, and
 /// the pace limits what is retransmitted.
 pub(crate) const ANSWERED_RETRIES: u8 = 12;
+/// Transmissions of a packet after which its message is given up if the peer is there: what has swallowed those swallows the next one, too.
+const MOST_TRANSMISSIONS: u8 = 200;
 /// Packets of so many bytes of payload are retransmitted where larger ones are asked about
 /// (docs/design/loss-recovery.md, "Silence").
 const SMALL: u16 = 256;
@@ -254,7 +256,9 @@ impl<P: Payload> Peer<P> {
             let cause = if path_fault { LossCause::Timer } else { LossCause::Silence };
             self.lose(now, psn, cause, &mut outgoing, shared, upper);
             self.outgoing = Some(outgoing);
-            if path_fault && self.mtu.on_loss(now, packet.sent, packet.bytes) {
+            let too_large = path_fault && self.mtu.on_loss(now, packet.sent, packet.bytes);
+            let heard = self.liveness.last_heard > packet.sent;
+            if too_large || heard && packet.tx_count >= MOST_TRANSMISSIONS {
                 self.fail_unsendable(now, packet.message, shared, upper);
             }
             if !path_fault {
@@ -264,7 +268,7 @@ impl<P: Payload> Peer<P> {
         }
     }
 
-    /// The packets of this message are too large for what the network has become.
+    /// The packets of this message do not get through, though others do: they are too large for what the network has become.
     fn fail_unsendable<U: UpperLayer<P>>(
         &mut self,
         now: Time,
@@ -276,6 +280,7 @@ impl<P: Payload> Peer<P> {
             && let Some(token) = self.messages.token(slot)
         {
             self.close_message(slot);
+            shared.unsendable = Some(self.addr);
             self.complete(now, token, Err(Status::Unresponsive), shared, upper);
         }
     }

@@ -5,7 +5,7 @@ use crate::events::Trace;
 use crate::identity::Identities;
 use crate::{Config, OwnAddress, Stats};
 use rand::rngs::SmallRng;
-use srd_wire::{Gid, KeyedHash, Time};
+use srd_wire::{Gid, InstanceAddr, KeyedHash, Time};
 
 /// See the module.
 pub(crate) struct Shared {
@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) seen: Time,
     /// Messages of more than one packet that are remembered, of all peers.
     pub(crate) reassemblies: usize,
+    /// Towards whom a message has failed of late because its packets did not get through, though others did.
+    pub(crate) unsendable: Option<InstanceAddr>,
 }
 
 impl Shared {
@@ -48,6 +50,7 @@ impl Shared {
             arrived: Time(0),
             seen: Time(0),
             reassemblies: 0,
+            unsendable: None,
             trace: Trace::default(),
         }
     }

@@ -439,3 +439,48 @@ fn who_does_not_read_of_cut_packets_is_not_told_of_them() {
         );
     }
 }
+
+/// A part of the way takes shorter packets from one moment to the next than every network has to, and says nothing. `beside`: others are sent.
+fn a_message_whose_packets_never_arrive_fails(beside: bool) {
+    let mut world = World::new(2, &fabric());
+    let exchange = |world: &mut World, size| {
+        let token = world.send(0, 1, pattern(size, 1));
+        world.run_for(Nanos::from_micros(200));
+        token
+    };
+    for _ in 0..10 {
+        exchange(&mut world, 1000);
+    }
+    world.network = Box::new(|_, _, t| {
+        let swallowed = data(&t.packet).is_some_and(|data| data.payload.len() > 600);
+        if swallowed { Vec::new() } else { vec![HALF] }
+    });
+    let token = world.send(0, 1, pattern(1000, 2));
+    let outcome = |world: &World, token| {
+        world.hosts[0].log.outcomes.iter().find(|(of, _)| *of == token).map(|&(_, outcome)| outcome)
+    };
+    let begin = world.now;
+    while outcome(&world, token).is_none() {
+        assert!(world.now < begin + SECOND, "it neither arrives nor fails");
+        if beside {
+            exchange(&mut world, 8);
+        } else {
+            world.run_for(Nanos::from_micros(200));
+        }
+    }
+    assert_eq!(outcome(&world, token), Some(Err(Status::Unresponsive)));
+    assert_eq!(world.hosts[0].endpoint.take_unsendable(), Some(addr(1)));
+    let after = exchange(&mut world, 8);
+    world.settle(SECOND);
+    assert_eq!(outcome(&world, after), Some(Ok(())));
+}
+
+#[test]
+fn a_message_whose_packets_never_arrive_fails_while_others_do_not() {
+    a_message_whose_packets_never_arrive_fails(true);
+}
+
+#[test]
+fn a_lone_message_whose_packets_never_arrive_fails_though_its_peer_answers() {
+    a_message_whose_packets_never_arrive_fails(false);
+}

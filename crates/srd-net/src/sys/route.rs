@@ -18,6 +18,8 @@ const ENCAP_TYPE: u16 = 21; // RTA_ENCAP_TYPE
 const IP_PROTO: u16 = 27; // RTA_IP_PROTO
 const DPORT: u16 = 29; // RTA_DPORT
 const NEXT_HOP: u16 = 30; // RTA_NH_ID: one, or several
+const LINK: usize = 16; // struct ifinfomsg
+const LINK_INDEX: usize = 4; // ifi_index in it
 
 /// The states in which a neighbour's address is used (linux/neighbour.h, NUD_VALID).
 const VALID: u16 = libc::NUD_PERMANENT
@@ -71,7 +73,8 @@ impl Routes {
             return Err(NoHop::Special);
         }
         let metrics = attribute(attributes, libc::RTA_METRICS).unwrap_or_default();
-        if attribute(metrics, MTU).and_then(u32_of).is_some_and(|mtu| mtu != 0 && mtu < len) {
+        let of_route = attribute(metrics, MTU).and_then(u32_of).filter(|&mtu| mtu != 0);
+        if of_route.into_iter().chain(self.mtu(interface)).any(|mtu| mtu < len) {
             return Err(NoHop::SmallMtu);
         }
         let gateway = attribute(attributes, libc::RTA_GATEWAY).unwrap_or(&to.ip().octets()).to_vec();
@@ -94,6 +97,14 @@ impl Routes {
         body.extend(with_attribute(IP_PROTO, &[libc::IPPROTO_UDP as u8]));
         body.extend(with_attribute(DPORT, &to.port().to_be_bytes()));
         self.netlink.get(libc::RTM_GETROUTE, &body).map_err(|_| NoHop::Unknown)
+    }
+
+    /// Of an interface.
+    fn mtu(&self, interface: u32) -> Option<u32> {
+        let mut body = [0; LINK];
+        body[LINK_INDEX..LINK_INDEX + 4].copy_from_slice(&interface.to_ne_bytes());
+        let link = self.netlink.get(libc::RTM_GETLINK, &body).ok()?;
+        attribute(link.get(LINK..)?, libc::IFLA_MTU).and_then(u32_of)
     }
 
     fn neighbour(&self, address: &[u8], interface: u32) -> Result<Mac, NoHop> {
