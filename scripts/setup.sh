@@ -35,7 +35,8 @@ test_packages=(
   valgrind                                                             # counts instructions
   tshark                                                               # tests of the Wireshark dissector
   mmdebstrap                                                           # a bare Debian, on which packages are tested
-  slurm-wlm munge                                                      # a sweep on a cluster
+  slurm-wlm munge openssh-client openssh-server parallel rsync         # a sweep on a cluster
+  python3-yaml                                                         # its manifest for Kubernetes
 )
 packaging_packages=(binutils-aarch64-linux-gnu)
 
@@ -161,7 +162,7 @@ main() {
       ;;
     '' | --force)
       packages+=("${test_packages[@]}") wheels+=("${test_wheels[@]}")
-      tools+=(fi_pingpong ibv_devinfo ib_send_lat mpirun hpcc pw.x gfortran tshark tcpdump mmdebstrap slurmctld)
+      tools+=(fi_pingpong ibv_devinfo ib_send_lat mpirun hpcc pw.x gfortran tshark tcpdump mmdebstrap slurmctld sshd parallel rsync)
       ;;
     *) fail "what is $1?" "run: scripts/setup.sh [demo | packages | --force]" ;;
   esac

@@ -1,4 +1,4 @@
-"""A test program of cases: functions that are well unless they raise `Wrong`."""
+"""A test program of cases: functions that are well unless they raise `Wrong`, or `Skipped`."""
 
 import argparse
 import subprocess
@@ -13,6 +13,10 @@ from harness import layout
 
 class Wrong(Exception):
     """What is not as it should be."""
+
+
+class Skipped(Exception):
+    """Why a case cannot be tried here."""
 
 
 def expect(condition: bool, what: str) -> None:
@@ -36,21 +40,22 @@ def main(what: str | None, cases: Sequence[Callable[[], None]], at_once: int = 1
     chosen = [case for case in cases if not options.names or case.__name__ in options.names]
     failed = 0
     with ThreadPoolExecutor(at_once) as pool:
-        for case, (wrong, took_s) in zip(chosen, pool.map(outcome, chosen)):
-            print(f"  {case.__name__:12}  " + (f"FAILED  {wrong}" if wrong else f"ok  {took_s:5.1f} s"), flush=True)
-            if wrong:
+        for case, (said, is_well) in zip(chosen, pool.map(outcome, chosen)):
+            print(f"  {case.__name__:12}  {said}", flush=True)
+            if not is_well:
                 print(f"    again: {program} {case.__name__}")
                 failed += 1
     print(f"{len(chosen) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 
-def outcome(case: Callable[[], None]) -> tuple[str, float]:
-    """What is wrong, and how long it took."""
+def outcome(case: Callable[[], None]) -> tuple[str, bool]:
+    """What is to be said of it, and whether it is well. What is skipped counts as passed, as cargo has it, and as skipped."""
     began = time.monotonic()
     try:
         case()
-        wrong = ""
+    except Skipped as why:
+        return f"\nSKIPPED {case.__name__}: {why}", True
     except (Wrong, subprocess.SubprocessError, OSError) as error:
-        wrong = str(error) or repr(error)
-    return wrong, time.monotonic() - began
+        return f"FAILED  {error}", False
+    return f"ok  {time.monotonic() - began:5.1f} s", True
