@@ -43,7 +43,8 @@ enum srd_sim_status {
   SRD_SIM_TRUNCATED = -8,     /* to a callback: the message has more bytes than its receive */
   SRD_SIM_OUT_OF_TIME = -9,   /* the file's `end_us` has come */
   SRD_SIM_DEADLOCK = -10,     /* ports of the fabric wait for each other for ever */
-  SRD_SIM_INTERNAL = -11      /* an error of the library's; the simulation can only be closed */
+  SRD_SIM_INTERNAL = -11,     /* an error of the library's; the simulation can only be closed */
+  SRD_SIM_NO_MEMORY = -12     /* it does not fit into the memory that is free; the message has what takes most, and what helps */
 };
 
 /* A simulation; 0 is none. */
@@ -60,7 +61,13 @@ uint32_t srd_sim_version(void);
 const char *srd_sim_message(void);
 
 /* Opens a fabric: the file of `srd sim mpirun` and `srd sim`, without [[program]]. Its [[workload]] is traffic of others, which begins at time 0.
- * `sets` are `set_count` overrides, each "section.key=value", as of `srd sim --set`; NULL if there are none. */
+ * `sets` are `set_count` overrides, each "section.key=value", as of `srd sim --set`; NULL if there are none.
+ *
+ * What needs more memory than is free (or than the control group leaves) is refused with SRD_SIM_NO_MEMORY, before it takes it: here for hosts,
+ * cables, and the flows of [[workload]] with what they have in flight; and for ranks by srd_sim_add_job, or, if there are no jobs, by the call that
+ * begins the simulation. The estimate is that of `srd sim` (docs/SCENARIOS.md, "Memory"). Not counted, as nobody knows it yet, is what
+ * messages take: some 25 KB for each pair of ranks that talks, and 60 KB with 100 packets in flight between them. The set "memory_check=false",
+ * which is no key of the file, goes on without asking. */
 int srd_sim_open(const char *file, const char *const *sets, size_t set_count, srd_sim *simulation);
 
 /* How many hosts the fabric has. */

@@ -7,7 +7,7 @@ use srd_baselines::units::Ps;
 use srd_sim::apps::Jobs;
 use srd_sim::hosts::{Envelope, Failure};
 use srd_sim::input::Scenario;
-use srd_sim::run::{CoSimulation, JobTotals, Turn, with_jobs};
+use srd_sim::run::{CoSimulation, JobTotals, MemoryEstimate, Turn, available_memory, with_jobs};
 use std::ffi::CString;
 use std::path::Path;
 
@@ -28,6 +28,7 @@ pub enum Status {
     OutOfTime = -9,
     Deadlock = -10,
     Internal = -11,
+    NoMemory = -12,
 }
 
 /// What went wrong, in words.
@@ -60,18 +61,36 @@ pub struct Session {
     callbacks: Vec<Option<Callback>>,
     free: Vec<usize>,
     running: bool,
+    /// What does not fit into the memory that is free is refused.
+    checks_memory: bool,
     statistics: CString,
 }
+
+/// The set that is the library's own, and none of the file's keys.
+const MEMORY_CHECK: &str = "memory_check";
 
 impl Session {
     /// Reads a fabric file. Also what a person should know of it.
     pub fn open(file: &Path, sets: &[String]) -> Result<(Session, String), Refused> {
-        let scenario = Scenario::load_for_processes(file, sets, Vec::new())
+        let mut checks_memory = true;
+        let mut of_file = Vec::new();
+        for set in sets {
+            match set.strip_prefix(MEMORY_CHECK).and_then(|rest| rest.strip_prefix('=')) {
+                Some("true") => checks_memory = true,
+                Some("false") => checks_memory = false,
+                Some(other) => {
+                    return Err(invalid(format!("{MEMORY_CHECK}={other}: it is true or false")));
+                }
+                None => of_file.push(set.clone()),
+            }
+        }
+        let scenario = Scenario::load_for_processes(file, &of_file, Vec::new())
             .map_err(|error| (Status::File, error.to_string()))?;
+        check_memory(checks_memory, &scenario, 0)?;
         let notes = scenario.notes.join("\n");
         let stage = Stage::Jobs(Box::new(scenario), Vec::new());
         let (callbacks, free, statistics) = (Vec::new(), Vec::new(), CString::default());
-        Ok((Session { stage, callbacks, free, running: false, statistics }, notes))
+        Ok((Session { stage, callbacks, free, running: false, checks_memory, statistics }, notes))
     }
 
     /// Hosts of the fabric.
@@ -111,20 +130,24 @@ impl Session {
                 invalid(format!("no transport of the file is called `{name}`: there is {}", names.join(", ")))
             })?,
         };
+        let ranks = jobs.iter().map(|(hosts, _)| hosts.len()).sum::<usize>() + hosts.len();
+        check_memory(self.checks_memory, scenario, ranks)?;
         jobs.push((hosts.to_vec(), transport as u16));
         Ok(jobs.len() as u32 - 1)
     }
 
     /// The simulation, which begins when it is first needed.
     fn begun(&mut self) -> Result<&mut CoSimulation<'_>, Refused> {
-        if matches!(self.stage, Stage::Jobs(..)) {
+        if let Stage::Jobs(scenario, jobs) = &mut self.stage {
+            if jobs.is_empty() {
+                let hosts = scenario.topology.hosts;
+                check_memory(self.checks_memory, scenario, hosts as usize)?;
+                jobs.push(((0..hosts).collect(), 0));
+            }
             let broken = Stage::Broken("the simulation could not begin: close it".into());
-            let Stage::Jobs(scenario, mut jobs) = std::mem::replace(&mut self.stage, broken) else {
+            let Stage::Jobs(scenario, jobs) = std::mem::replace(&mut self.stage, broken) else {
                 unreachable!("it was seen to be that");
             };
-            if jobs.is_empty() {
-                jobs.push(((0..scenario.topology.hosts).collect(), 0));
-            }
             let ranks = Jobs::of(jobs.iter().map(|(hosts, _)| hosts.len() as u32).collect());
             let scenario = with_jobs(*scenario, &jobs).map_err(invalid)?;
             self.stage = Stage::Begun(Box::new(Held::new(scenario, ranks)));
@@ -277,6 +300,17 @@ impl Session {
         self.running = false;
         self.stage = Stage::Broken("an earlier call failed inside the simulator: close it".into());
     }
+}
+
+/// Refuses what does not fit into the memory that is free: the fabric, its own traffic, and so many ranks.
+fn check_memory(checks: bool, scenario: &Scenario, ranks: usize) -> Result<(), Refused> {
+    let Some(available) = available_memory().filter(|_| checks) else { return Ok(()) };
+    let estimate = MemoryEstimate::of(scenario).and_ranks(ranks as u64);
+    if estimate.bytes() <= available {
+        return Ok(());
+    }
+    let message = estimate.refusal(available);
+    Err((Status::NoMemory, format!("{message}. The set {MEMORY_CHECK}=false goes on all the same")))
 }
 
 fn size(bytes: i64) -> Result<u64, Refused> {

@@ -1,5 +1,5 @@
 /* What srd_sim.h promises, asked for by a program in C. Its arguments are files: a fabric of eight hosts with SRD and TCP, none, and a fabric on
- * which nothing passes. */
+ * which nothing passes, and one whose traffic fits into no memory. */
 #include <pthread.h>
 #include <srd_sim.h>
 #include <stdio.h>
@@ -239,8 +239,31 @@ static void a_dead_fabric_fails_its_messages(const char *dead) {
   GOOD(srd_sim_close(sim));
 }
 
+static void what_does_not_fit_into_memory_is_refused(const char *huge) {
+  srd_sim none = 7;
+  REFUSED(srd_sim_open(huge, NULL, 0, &none), SRD_SIM_NO_MEMORY, "are available: ");
+  CHECK(strstr(srd_sim_message(), "packets in flight") != NULL && strstr(srd_sim_message(), "What helps: ") != NULL);
+  CHECK(strstr(srd_sim_message(), "memory_check=false") != NULL && none == 7);
+  const char *set = "memory_check=perhaps";
+  REFUSED(srd_sim_open(huge, &set, 1, &none), SRD_SIM_INVALID, "true or false");
+  set = "memory_check=false";
+  GOOD(srd_sim_open(huge, &set, 1, &sim));
+  GOOD(srd_sim_close(sim));
+
+  open_fabric();
+  const uint32_t many = 100000000;
+  uint32_t job, *all_on_the_first = calloc(many, sizeof *all_on_the_first);
+  CHECK(all_on_the_first != NULL);
+  REFUSED(srd_sim_add_job(sim, NULL, all_on_the_first, many, &job), SRD_SIM_NO_MEMORY, "100000000 ranks");
+  GOOD(srd_sim_add_job(sim, NULL, all_on_the_first, 2, &job));
+  CHECK(job == 0);
+  free(all_on_the_first);
+  GOOD(srd_sim_run(sim));
+  GOOD(srd_sim_close(sim));
+}
+
 int main(int argc, char **argv) {
-  if (argc != 4) return 2;
+  if (argc != 5) return 2;
   file = argv[1];
   CHECK(srd_sim_version() == SRD_SIM_VERSION);
   a_message_takes_its_time();
@@ -250,6 +273,7 @@ int main(int argc, char **argv) {
   time_goes_on_to_a_moment();
   what_is_wrong_is_refused_with_a_reason(argv[2]);
   a_dead_fabric_fails_its_messages(argv[3]);
+  what_does_not_fit_into_memory_is_refused(argv[4]);
   puts("good");
   return 0;
 }

@@ -41,7 +41,7 @@ fn compile(source: &Path) -> PathBuf {
 fn a_c_program_finds_what_the_header_promises() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let program = compile(&here.join("abi.c"));
-    let files = ["fabric.toml", "none.toml", "dead.toml"];
+    let files = ["fabric.toml", "none.toml", "dead.toml", "huge.toml"];
     let output = Command::new(program).args(files.map(|file| here.join(file))).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");

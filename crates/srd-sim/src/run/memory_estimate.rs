@@ -33,6 +33,7 @@ const PACKET: u64 = 110;
 /// Bandwidth-delay products that transports other than SRD have in flight on a connection, about.
 const BASELINE_WINDOW: f64 = 4.0;
 const SLOT: u64 = 65;
+const FEWER_RANKS: &str = "fewer ranks";
 /// Rings begin with so many slots and grow by such factors (`srd-proto`, `sent.rs`).
 const FIRST_RING: u64 = 16;
 const RING_GROWTH: u64 = 4;
@@ -106,6 +107,11 @@ impl MemoryEstimate {
                 "fewer processes, or fewer hosts that take part",
             ),
             part(
+                traffic.programs.len() as u64 * PROCESS,
+                format!("{} ranks", traffic.programs.len()),
+                FEWER_RANKS,
+            ),
+            part(
                 ends * (CONNECTION_END + paths * PATH),
                 format!("{} connections", connections.len()),
                 "fewer connections, or fewer `paths`",
@@ -121,6 +127,13 @@ impl MemoryEstimate {
             },
         ];
         MemoryEstimate { parts }
+    }
+
+    /// With so many ranks more, of whose messages nothing is known yet.
+    pub fn and_ranks(mut self, ranks: u64) -> MemoryEstimate {
+        let (bytes, what) = (ranks * PROCESS, format!("{ranks} ranks"));
+        self.parts.push(Part { bytes, of_each_thread: true, what, remedy: FEWER_RANKS });
+        self
     }
 
     /// All parts together.
@@ -141,12 +154,7 @@ impl MemoryEstimate {
         let why: Vec<String> =
             large.iter().map(|part| format!("{} for {}", shown(part.bytes), part.what)).collect();
         let remedies: Vec<&str> = large.iter().map(|part| part.remedy).collect();
-        format!(
-            "{}: {}. What helps: {}. --no-memory-check runs it all the same",
-            self.comparison(available),
-            why.join(", "),
-            remedies.join("; ")
-        )
+        format!("{}: {}. What helps: {}", self.comparison(available), why.join(", "), remedies.join("; "))
     }
 
     /// What it needs beside what is available.

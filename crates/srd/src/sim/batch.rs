@@ -102,7 +102,7 @@ fn threads_that_fit(wanted: usize, estimate: &MemoryEstimate) -> anyhow::Result<
     let Some(available) = available_memory() else { return Ok(wanted) };
     let fit = (available / estimate.bytes().max(1)) as usize;
     if fit == 0 {
-        anyhow::bail!("{}", estimate.refusal(available));
+        anyhow::bail!("{}. --no-memory-check runs it all the same", estimate.refusal(available));
     }
     if fit < wanted {
         eprintln!("srd: {fit} runs at once instead of {wanted}: {}", estimate.comparison(available));
