@@ -3,6 +3,7 @@
 use crate::output;
 use crate::sim::batch::{self, Manner, Results};
 use crate::sim::job_file::JobFile;
+use crate::sim::needs::Needs;
 use crate::sim::recording::{command_line, shell_word};
 use crate::sim::shards::{self, Sharing, Wanted};
 use anyhow::Context;
@@ -12,6 +13,7 @@ use srd_sim::run::MemoryEstimate;
 use srd_sim::sweep::{Key, Shard};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The page's file, and that of the numbers in it.
 const PAGE: &str = "index.html";
@@ -112,6 +114,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Wanted::Others(results, kind, shards) => {
             let program = std::env::current_exe()?;
             let page = results.directory().join("page");
+            let runs: Vec<_> = wanted.iter().map(|figure| figure.runs(args.quick)).collect();
+            let counts: Vec<usize> = runs.iter().map(Vec::len).collect();
+            let needs = Needs::of(&counts, &|figure, run| Ok(runs[figure][run].scenario()))?;
+            let of_figures =
+                |times: Vec<Vec<Duration>>| times.iter().map(|of_runs| of_runs.iter().sum()).collect();
             let job_file = JobFile {
                 name: "figures",
                 runs: wanted.len(),
@@ -121,8 +128,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 directory: results.directory(),
                 shards,
                 manner: &args.manner,
-                bytes: None,
-                time: None,
+                bytes: needs.bytes,
+                times: needs.times.map(of_figures),
             };
             output::text(&job_file.text(kind)?)?;
             Ok(ExitCode::SUCCESS)

@@ -8,6 +8,7 @@ pub(crate) mod job_file;
 mod jobs;
 mod join;
 mod mpirun;
+pub(crate) mod needs;
 pub(crate) mod recording;
 mod rivals;
 mod room;

@@ -1,12 +1,13 @@
 //! Makes a figure as its file says: a run for each series, point of the axis and seed; then lines or bars, and findings in words.
 
 use super::file::{Bars, Case, End, FigureFile, Fold, For, Metric, Of, Words};
-use super::lab::Lab;
+use super::lab::{Lab, Planned};
 use super::measured::{Look, Part};
 use super::{Drawn, Finding, finding};
 use crate::apps::Summary;
 use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, plain};
+use std::ops::RangeInclusive;
 
 /// What stands for a run that did not come to its end.
 const NO_END: &str = "did not end";
@@ -65,25 +66,36 @@ struct Results<'a> {
     end_ms: f64,
 }
 
+/// The runs that it takes: by series, point of the axis, and seed.
+pub(super) fn runs(figure: &'static FigureFile, quick: bool) -> Vec<Planned> {
+    let results = Results::before(figure, quick);
+    let mut runs = Vec::new();
+    for series in &results.series {
+        for point in &results.points {
+            for seed in results.seeds_at(series, point) {
+                let mut sets = results.sets(series, point);
+                sets.push(format!("seed={seed}"));
+                runs.push(Planned::new(&figure.scenario, sets));
+            }
+        }
+    }
+    runs
+}
+
 /// `None` if somebody has seen enough.
-pub(super) fn make(figure: &FigureFile, lab: &mut Lab<'_>) -> Option<Drawn> {
-    let quick = lab.pick(true, false);
-    let seeds = figure.seeds[usize::from(quick)];
-    let (series, points) = (Case::all(&figure.series, quick), Case::all(&figure.x.points, quick));
-    let run_at = |series: &&Case| points.iter().filter(|point| series.is_run_at(point)).count();
-    lab.plan(series.iter().map(run_at).sum::<usize>() * seeds as usize);
-    let (values, lines) = (Vec::new(), Vec::new());
-    let mut results = Results { figure, quick, seeds, series, points, values, lines, end_ms: 0.0 };
+pub(super) fn make(figure: &'static FigureFile, lab: &mut Lab<'_>) -> Option<Drawn> {
+    let quick = lab.is_quick();
+    let runs = runs(figure, quick);
+    lab.plan(runs.len());
+    let mut runs = runs.into_iter();
+    let mut results = Results::before(figure, quick);
     let mut complaints = Vec::new();
     for series in results.series.clone() {
         let mut of_series = Vec::new();
         for point in results.points.clone() {
             let mut of_seeds = vec![Vec::new(); figure.metrics.len()];
-            let seeds = if series.is_run_at(point) { seeds } else { 0 };
-            for seed in 1..=seeds {
-                let mut sets = results.sets(series, point);
-                sets.push(format!("seed={seed}"));
-                let scenario = Lab::scenario(&figure.scenario, &sets);
+            for planned in runs.by_ref().take(results.seeds_at(series, point).count()) {
+                let scenario = planned.scenario();
                 let end = scenario.settings.end.as_micros();
                 let samples = figure.samples.map(|samples| samples[usize::from(quick)]);
                 let every = samples.map_or(Ps::NEVER, |samples| Ps::from_micros(end as u64 / samples));
@@ -156,7 +168,20 @@ fn made(metric: &Metric, of_seeds: &[f64], at: f64) -> Option<Value> {
     Some(Value { value: of(metric.over_seeds)?, least: of(Fold::Least)?, most: of(Fold::Most)? })
 }
 
-impl Results<'_> {
+impl<'a> Results<'a> {
+    /// When nothing has been run.
+    fn before(figure: &'a FigureFile, quick: bool) -> Results<'a> {
+        let seeds = figure.seeds[usize::from(quick)];
+        let (series, points) = (Case::all(&figure.series, quick), Case::all(&figure.x.points, quick));
+        let (values, lines) = (Vec::new(), Vec::new());
+        Results { figure, quick, seeds, series, points, values, lines, end_ms: 0.0 }
+    }
+
+    /// Seeds of the runs of a series at a point.
+    fn seeds_at(&self, series: &Case, point: &Case) -> RangeInclusive<u64> {
+        1..=if series.is_run_at(point) { self.seeds } else { 0 }
+    }
+
     /// Overrides of a run: the figure's, then those of its series and of its point.
     fn sets(&self, series: &Case, point: &Case) -> Vec<String> {
         [&self.figure.sets, &series.sets, &point.sets]

@@ -9,6 +9,27 @@ use srd_baselines::units::Ps;
 use srd_wire::Time;
 use std::path::Path;
 
+/// A run that a figure takes, as long as its turn has not come.
+pub struct Planned(Box<dyn Fn() -> Scenario>);
+
+impl Planned {
+    /// Of the scenario `text` with overrides.
+    pub(super) fn new(text: impl Into<String>, sets: Vec<String>) -> Planned {
+        let text = text.into();
+        Planned::of(move || Lab::scenario(&text, &sets))
+    }
+
+    /// Of what is made when its turn comes.
+    pub(super) fn of(scenario: impl Fn() -> Scenario + 'static) -> Planned {
+        Planned(Box::new(scenario))
+    }
+
+    /// What is to be run.
+    pub fn scenario(&self) -> Scenario {
+        (self.0)()
+    }
+}
+
 /// See the module.
 pub(super) struct Lab<'w> {
     quick: bool,
@@ -82,14 +103,26 @@ impl<'w> Lab<'w> {
         Lab { quick, runs: 1, done: 0, watch }
     }
 
-    /// The one for a coarse figure, or the other.
-    pub fn pick<T>(&self, quick: T, full: T) -> T {
-        if self.quick { quick } else { full }
+    /// Whether figures are to be coarser.
+    pub fn is_quick(&self) -> bool {
+        self.quick
     }
 
     /// So many runs will be made.
     pub fn plan(&mut self, runs: usize) {
         self.runs = runs.max(1);
+    }
+
+    /// Makes all runs of a figure, and notes what has come of each flow every so often, as of [`Lab::sampled`].
+    pub fn all(&mut self, planned: &[Planned], every: Ps) -> Option<Vec<Run>> {
+        self.plan(planned.len());
+        planned.iter().map(|run| self.sampled(&run.scenario(), every)).collect()
+    }
+
+    /// The same of programs over the messaging layer and SRD, as they are.
+    pub fn all_over_messages(&mut self, planned: &[Planned]) -> Option<Vec<Ended>> {
+        self.plan(planned.len());
+        planned.iter().map(|run| self.over_messages(&run.scenario())).collect()
     }
 
     fn tell(&mut self, part: f64) -> bool {
@@ -112,12 +145,7 @@ impl<'w> Lab<'w> {
         }
     }
 
-    /// Runs a scenario to its end. `None`: somebody has seen enough.
-    pub fn run(&mut self, scenario: &Scenario) -> Option<Run> {
-        self.sampled(scenario, Ps::NEVER)
-    }
-
-    /// The same, and notes what has come of each flow every so often.
+    /// Runs a scenario to its end, and notes what has come of each flow every so often. `None`: somebody has seen enough.
     pub fn sampled(&mut self, scenario: &Scenario, every: Ps) -> Option<Run> {
         let meter = Meter::start();
         let offer = Offer::of(scenario);
@@ -166,8 +194,7 @@ impl<'w> Lab<'w> {
         })
     }
 
-    /// Runs programs over the messaging layer and SRD, as they are, to their end.
-    pub fn over_messages(&mut self, scenario: &Scenario) -> Option<Ended> {
+    fn over_messages(&mut self, scenario: &Scenario) -> Option<Ended> {
         let share = self.done as f64 / self.runs as f64;
         let ended = to_end(scenario, &mut || (self.watch)(share))?;
         self.done += 1;

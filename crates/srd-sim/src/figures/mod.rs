@@ -14,6 +14,7 @@ mod srd_paper;
 use crate::sweep::Key;
 use file::FigureFile;
 use lab::Lab;
+pub use lab::Planned;
 use serde::{Deserialize, Serialize};
 use srd_chart::{Chart, END, beginning, escape};
 use std::fmt::Write;
@@ -31,10 +32,15 @@ pub struct Figure {
     make: Make,
 }
 
-/// How a figure is made again. `None` if somebody has seen enough.
+/// How a figure is made again.
 #[derive(Debug)]
 enum Make {
-    Code(fn(&mut Lab<'_>) -> Option<Drawn>),
+    Code {
+        /// The runs that it takes; fewer and shorter ones of a coarse figure.
+        runs: fn(bool) -> Vec<Planned>,
+        /// Makes them, and draws what came of them. `None` if somebody has seen enough.
+        draw: fn(&mut Lab<'_>) -> Option<Drawn>,
+    },
     File(&'static FigureFile),
 }
 
@@ -163,12 +169,20 @@ impl Figure {
         Key::of(self.name, &(self.name, quick))
     }
 
+    /// The runs that it takes, in their order.
+    pub fn runs(&self, quick: bool) -> Vec<Planned> {
+        match self.make {
+            Make::Code { runs, .. } => runs(quick),
+            Make::File(file) => from_file::runs(file, quick),
+        }
+    }
+
     /// Makes it, `quick` with fewer and shorter runs. `watch` is told now and then which share is done; `None` if it returned
     /// false.
     pub fn make(&self, quick: bool, watch: &mut dyn FnMut(f64) -> bool) -> Option<Drawn> {
         let mut lab = Lab::new(quick, watch);
         match self.make {
-            Make::Code(make) => make(&mut lab),
+            Make::Code { draw, .. } => draw(&mut lab),
             Make::File(file) => from_file::make(file, &mut lab),
         }
     }

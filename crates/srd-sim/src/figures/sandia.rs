@@ -3,9 +3,10 @@
 //! crate, with the networks.
 
 use super::file::{Fold, family};
-use super::lab::{FlowResult, Lab, Run};
+use super::lab::{FlowResult, Lab, Planned, Run};
 use super::{Drawn, Figure, Make, finding};
 use crate::apps::Draw;
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, plain};
 
 const SOURCE: &str = "Naegle et al., OpenFabrics workshop, 2008";
@@ -14,7 +15,7 @@ pub(super) static BISECTION: Figure = Figure {
     name: "sandia-bisection",
     title: "Bandwidth of a pair across random bisections, by the number of nodes",
     source: SOURCE,
-    make: Make::Code(bisection),
+    make: Make::Code { runs: runs_of_bisection, draw: bisection },
 };
 
 /// Arity of the trees, the last with 3,456 nodes.
@@ -77,21 +78,22 @@ fn shares(run: &Run, gbps: f64) -> Vec<f64> {
     run.flows.iter().map(of).collect()
 }
 
-fn bisection(lab: &mut Lab<'_>) -> Option<Drawn> {
-    let trees = lab.pick(&TREES[..2], &TREES[..]);
-    let several = lab.pick(1, 3);
-    let seeds = |k: u32| if k == TREES[3] { 1 } else { several };
+/// The trees, each with how many seeds it is run.
+fn trees(quick: bool) -> Vec<(u32, u64)> {
+    match quick {
+        true => TREES[..2].iter().map(|&k| (k, 1)).collect(),
+        false => TREES.iter().map(|&k| (k, if k == TREES[3] { 1 } else { 3 })).collect(),
+    }
+}
+
+fn runs_of_bisection(quick: bool) -> Vec<Planned> {
     let family = family("sandia");
-    lab.plan(CASES.len() * trees.iter().map(|&k| seeds(k)).sum::<usize>());
-    let mut wrong = Vec::new();
-    let mut all = Vec::new();
-    for (label, network, in_order) in CASES {
+    let mut runs = Vec::new();
+    for (_, network, in_order) in CASES {
         let network = family.network(network).expect("family.toml has it");
-        let mut of_case = Vec::new();
-        for &k in trees {
-            let hosts = k * k * k / 4;
-            let mut percent = Vec::new();
-            for seed in 1..=seeds(k) as u64 {
+        for (k, seeds) in trees(quick) {
+            for seed in 1..=seeds {
+                let hosts = k * k * k / 4;
                 let list: Vec<String> = pairs(hosts, seed, in_order)
                     .iter()
                     .map(|(from, to)| format!("\"{from}->{to}\""))
@@ -103,9 +105,28 @@ fn bisection(lab: &mut Lab<'_>) -> Option<Drawn> {
                     format!("workload.size={BYTES}"),
                     format!("workload.pairs=[{}]", list.join(",")),
                 ]);
-                let scenario = Lab::scenario(FABRIC, &sets);
+                runs.push(Planned::new(FABRIC, sets));
+            }
+        }
+    }
+    runs
+}
+
+fn bisection(lab: &mut Lab<'_>) -> Option<Drawn> {
+    let trees = trees(lab.is_quick());
+    let planned = runs_of_bisection(lab.is_quick());
+    lab.plan(planned.len());
+    let mut planned = planned.iter();
+    let mut wrong = Vec::new();
+    let mut all = Vec::new();
+    for (label, ..) in CASES {
+        let mut of_case = Vec::new();
+        for &(_, seeds) in &trees {
+            let mut percent = Vec::new();
+            for planned in planned.by_ref().take(seeds as usize) {
+                let scenario = planned.scenario();
                 let gbps = scenario.topology.fastest_host().0 as f64 / 1e9;
-                let run = lab.run(&scenario)?;
+                let run = lab.sampled(&scenario, Ps::NEVER)?;
                 wrong.extend(run.complaints.iter().map(|complaint| format!("{label}: {complaint}")));
                 percent.extend(shares(&run, gbps));
             }
@@ -113,7 +134,7 @@ fn bisection(lab: &mut Lab<'_>) -> Option<Drawn> {
         }
         all.push(of_case);
     }
-    let nodes: Vec<f64> = trees.iter().map(|k| f64::from(k * k * k / 4)).collect();
+    let nodes: Vec<f64> = trees.iter().map(|(k, _)| f64::from(k * k * k / 4)).collect();
     let x = Axis::new("nodes", nodes[0], nodes[nodes.len() - 1]).logarithmic();
     let mut chart =
         Chart::new(BISECTION.title, x, Axis::new("bandwidth of a pair (% of its link)", 0.0, 100.0));

@@ -2,7 +2,7 @@
 //! HPC", IEEE Micro 40(6), 2020. Its fabric is not described; ours are the scenarios of the same names. TCP is Linux's: CUBIC,
 //! with the paper's minimum retransmission timeout of 50 ms.
 
-use super::lab::{Lab, Run};
+use super::lab::{Lab, Planned, Run};
 use super::{Drawn, Figure, Make, NSCC, NSCC_CUT, finding};
 use crate::record::distribution;
 use crate::run::Times;
@@ -32,35 +32,35 @@ pub(super) static INCAST_BY_SIZE: Figure = Figure {
     name: "incast-by-size",
     title: "Longest completion time of 48 flows into one server, by size",
     source: "IEEE Micro 40(6), 2020, Figure 2",
-    make: Make::Code(incast_by_size),
+    make: Make::Code { runs: runs_of_incast_by_size, draw: incast_by_size },
 };
 
 pub(super) static INCAST_DISTRIBUTION: Figure = Figure {
     name: "incast-distribution",
     title: "Completion times of 48 flows of 2 MB into one server",
     source: "IEEE Micro 40(6), 2020, Figure 3",
-    make: Make::Code(incast_distribution),
+    make: Make::Code { runs: runs_of_incast_distribution, draw: incast_distribution },
 };
 
 pub(super) static PERSISTENT_INCAST: Figure = Figure {
     name: "persistent-incast",
     title: "Throughput of flows while 48 send to one server without end",
     source: "IEEE Micro 40(6), 2020, Figure 4",
-    make: Make::Code(persistent_incast),
+    make: Make::Code { runs: runs_of_persistent_incast, draw: persistent_incast },
 };
 
 pub(super) static RACK_TO_RACK: Figure = Figure {
     name: "rack-to-rack",
     title: "Completion times from rack to rack, half of the uplinks' bandwidth in use",
     source: "IEEE Micro 40(6), 2020, Figures 5 and 6",
-    make: Make::Code(rack_to_rack),
+    make: Make::Code { runs: runs_of_rack_to_rack, draw: rack_to_rack },
 };
 
 pub(super) static DEAD_LINK: Figure = Figure {
     name: "dead-link",
     title: "Longest pause of any flow when an uplink dies, by how long the network takes to route around it",
     source: "IEEE Micro 40(6), 2020, \"Multipath Load Balancing\"",
-    make: Make::Code(dead_link),
+    make: Make::Code { runs: runs_of_dead_link, draw: dead_link },
 };
 
 /// Overrides as the scenario wants them.
@@ -92,21 +92,24 @@ const INCASTS: [(&str, &[&str], &str); 5] = [
     ("NSCC", &NSCC, QUEUES),
 ];
 
-fn incast_by_size(lab: &mut Lab<'_>) -> Option<Drawn> {
-    let rounds = format!("workload.rounds={}", lab.pick(3, 10));
-    lab.plan(INCASTS.len() * SIZES.len());
-    let mut by_transport = Vec::new();
+fn runs_of_incast_by_size(quick: bool) -> Vec<Planned> {
+    let rounds = format!("workload.rounds={}", if quick { 3 } else { 10 });
+    let mut runs = Vec::new();
     for (_, transport, queues) in INCASTS {
-        let mut runs = Vec::new();
         for (name, _) in SIZES {
             let more = [format!("workload.size={name}"), rounds.clone(), queues.into()];
-            runs.push(lab.run(&Lab::scenario(INCAST, &sets(transport, &more)))?);
+            runs.push(Planned::new(INCAST, sets(transport, &more)));
         }
-        by_transport.push(runs);
     }
+    runs
+}
+
+fn incast_by_size(lab: &mut Lab<'_>) -> Option<Drawn> {
+    let runs = lab.all(&runs_of_incast_by_size(lab.is_quick()), Ps::NEVER)?;
+    let by_transport: Vec<&[Run]> = runs.chunks(SIZES.len()).collect();
     let ideal = |run: &Run| run.offer.ideal.expect("an incast has one").as_micros();
-    let srd = &by_transport[0];
-    let longest = by_transport.iter().flatten().map(|run| summary(run).max).fold(0.0, f64::max);
+    let srd = by_transport[0];
+    let longest = runs.iter().map(|run| summary(run).max).fold(0.0, f64::max);
     let x = Axis::new("size of a flow (KB)", SIZES[0].1, SIZES[SIZES.len() - 1].1).logarithmic();
     let y = Axis::new("longest completion time (us)", ideal(&srd[0]) * 0.8, longest * 1.2);
     let mut chart = Chart::new(INCAST_BY_SIZE.title, x, y.logarithmic());
@@ -137,23 +140,22 @@ fn incast_by_size(lab: &mut Lab<'_>) -> Option<Drawn> {
             .into(),
         findings: vec![
             finding("SRD: longest by ideal", "close to the ideal", ratios(srd)),
-            finding("TCP: longest by ideal", "3 to 20", ratios(&by_transport[1])),
-            finding("TCP with 4 MB of queue", "", ratios(&by_transport[2])),
-            finding("NSCC on switches that cut packets", "", ratios(&by_transport[3])),
-            finding("NSCC on switches that drop them", "", ratios(&by_transport[4])),
+            finding("TCP: longest by ideal", "3 to 20", ratios(by_transport[1])),
+            finding("TCP with 4 MB of queue", "", ratios(by_transport[2])),
+            finding("NSCC on switches that cut packets", "", ratios(by_transport[3])),
+            finding("NSCC on switches that drop them", "", ratios(by_transport[4])),
         ],
-        complaints: complaints(by_transport.iter().flatten()),
+        complaints: complaints(&runs),
     })
 }
 
+fn runs_of_incast_distribution(quick: bool) -> Vec<Planned> {
+    let more = [format!("workload.rounds={}", if quick { 4 } else { 20 }), QUEUES.into()];
+    SERIES.iter().map(|(_, transport)| Planned::new(INCAST, sets(transport, &more))).collect()
+}
+
 fn incast_distribution(lab: &mut Lab<'_>) -> Option<Drawn> {
-    let rounds = format!("workload.rounds={}", lab.pick(4, 20));
-    lab.plan(SERIES.len());
-    let mut runs = Vec::new();
-    for (_, transport) in SERIES {
-        let more = [rounds.clone(), QUEUES.into()];
-        runs.push(lab.run(&Lab::scenario(INCAST, &sets(transport, &more)))?);
-    }
+    let runs = lab.all(&runs_of_incast_distribution(lab.is_quick()), Ps::NEVER)?;
     let ideal = runs[0].offer.ideal.expect("an incast has one");
     let [srd, tcp, cut, nscc] = [0, 1, 2, 3].map(|which| summary(&runs[which]));
     let ends = |times: Times| {
@@ -188,15 +190,20 @@ fn incast_distribution(lab: &mut Lab<'_>) -> Option<Drawn> {
     Some(completion_times(&INCAST_DISTRIBUTION, &runs, ideal, caption, findings))
 }
 
+/// For how long it is looked at, and how often, in microseconds.
+fn persistent_us(quick: bool) -> (u64, u64) {
+    if quick { (40_000, 2_000) } else { (400_000, 10_000) }
+}
+
+fn runs_of_persistent_incast(quick: bool) -> Vec<Planned> {
+    let more = [format!("end_us={}", persistent_us(quick).0), QUEUES.into()];
+    SERIES.iter().map(|(_, transport)| Planned::new(PERSISTENT, sets(transport, &more))).collect()
+}
+
 fn persistent_incast(lab: &mut Lab<'_>) -> Option<Drawn> {
-    let end_us = lab.pick(40_000, 400_000);
-    let every = Ps::from_micros(lab.pick(2_000, 10_000));
-    lab.plan(SERIES.len());
-    let mut runs = Vec::new();
-    for (_, transport) in SERIES {
-        let more = [format!("end_us={end_us}"), QUEUES.into()];
-        runs.push(lab.sampled(&Lab::scenario(PERSISTENT, &sets(transport, &more)), every)?);
-    }
+    let (end_us, every) = persistent_us(lab.is_quick());
+    let every = Ps::from_micros(every);
+    let runs = lab.all(&runs_of_persistent_incast(lab.is_quick()), every)?;
     let fair = 100.0 / 48.0;
     let rates: Vec<Vec<Vec<f64>>> = runs
         .iter()
@@ -250,27 +257,31 @@ fn persistent_incast(lab: &mut Lab<'_>) -> Option<Drawn> {
     })
 }
 
-fn rack_to_rack(lab: &mut Lab<'_>) -> Option<Drawn> {
-    let seeds: u64 = lab.pick(2, 6);
-    let repeats = format!("workload.repeats={}", lab.pick(2, 5));
-    lab.plan(SERIES.len() * seeds as usize);
+fn runs_of_rack_to_rack(quick: bool) -> Vec<Planned> {
+    let (seeds, repeats) = if quick { (2, 2) } else { (6, 5) };
     let mut runs = Vec::new();
     for (_, transport) in SERIES {
-        // Which flows meet on an uplink is chance: the flows of all seeds together.
-        let mut all: Option<Run> = None;
         for seed in 1..=seeds {
-            let more = [repeats.clone(), QUEUES.into(), format!("seed={seed}")];
-            let run = lab.run(&Lab::scenario(RACK_PAIRS, &sets(transport, &more)))?;
-            match &mut all {
-                None => all = Some(run),
-                Some(all) => {
-                    all.flows.extend(run.flows);
-                    all.complaints.extend(run.complaints);
-                }
-            }
+            let more = [format!("workload.repeats={repeats}"), QUEUES.into(), format!("seed={seed}")];
+            runs.push(Planned::new(RACK_PAIRS, sets(transport, &more)));
         }
-        runs.extend(all);
     }
+    runs
+}
+
+fn rack_to_rack(lab: &mut Lab<'_>) -> Option<Drawn> {
+    let mut of_seeds = lab.all(&runs_of_rack_to_rack(lab.is_quick()), Ps::NEVER)?;
+    let seeds = of_seeds.len() / SERIES.len();
+    // Which flows meet on an uplink is chance: the flows of all seeds together.
+    let together = |runs: &mut [Run]| {
+        let mut all = runs[0].clone();
+        for run in &mut runs[1..] {
+            all.flows.append(&mut run.flows);
+            all.complaints.append(&mut run.complaints);
+        }
+        all
+    };
+    let runs: Vec<Run> = of_seeds.chunks_mut(seeds).map(together).collect();
     let rate = Lab::scenario(RACK_PAIRS, &[]).topology.fastest_host();
     let bytes = RACK_PAIRS_PROCESSES * runs[0].offer.cost.bytes(RACK_PAIRS_SIZE);
     let ideal = Ps::to_send(bytes, rate) + runs[0].offer.base_rtt;
@@ -313,18 +324,18 @@ fn completion_times(
 /// How long routing takes to notice, in microseconds: from a switch that sees its port go down to a distant failure.
 const NOTICED_AFTER_US: [u64; 3] = [1_000, 10_000, 100_000];
 
-fn dead_link(lab: &mut Lab<'_>) -> Option<Drawn> {
-    let cases = lab.pick(&NOTICED_AFTER_US[..2], &NOTICED_AFTER_US[..]);
-    let every = Ps::from_micros(20);
-    lab.plan(SERIES.len() * cases.len());
+/// Those of a coarse figure, or all.
+fn noticed_after_us(quick: bool) -> &'static [u64] {
+    if quick { &NOTICED_AFTER_US[..2] } else { &NOTICED_AFTER_US }
+}
+
+fn runs_of_dead_link(quick: bool) -> Vec<Planned> {
     let pairs: Vec<String> = (0..8)
         .flat_map(|host| (0..4).map(move |process| format!("\"{host}.{process}->{}.{process}\"", host + 8)))
         .collect();
-    let mut pauses: Vec<Vec<f64>> = Vec::new();
-    let mut complaints = Vec::new();
+    let mut runs = Vec::new();
     for (label, transport) in SERIES {
-        let mut of_transport = Vec::new();
-        for &noticed in cases {
+        for &noticed in noticed_after_us(quick) {
             let more = [
                 format!("workload.pairs=[{}]", pairs.join(",")),
                 "workload.size=8GB".to_string(),
@@ -339,16 +350,24 @@ fn dead_link(lab: &mut Lab<'_>) -> Option<Drawn> {
                 // Where packets are cut, the clock alone does better here: 1.9 ms instead of 15 where routing takes 100.
                 sets.push("transport.recovery=sleek".into());
             }
-            let run = lab.sampled(&Lab::scenario(DEAD_UPLINK, &sets), every)?;
-            let longest =
-                (0..run.flows.len()).map(|flow| longest_pause(&run.samples, flow)).max().unwrap_or_default();
-            of_transport.push(longest as f64 * every.as_micros());
-            if label == "SRD" && run.outcome.failed > 0 {
-                complaints.extend(run.complaints);
-            }
+            runs.push(Planned::new(DEAD_UPLINK, sets));
         }
-        pauses.push(of_transport);
     }
+    runs
+}
+
+fn dead_link(lab: &mut Lab<'_>) -> Option<Drawn> {
+    let cases = noticed_after_us(lab.is_quick());
+    let every = Ps::from_micros(20);
+    let runs = lab.all(&runs_of_dead_link(lab.is_quick()), every)?;
+    let pause = |run: &Run| {
+        let longest = (0..run.flows.len()).map(|flow| longest_pause(&run.samples, flow)).max();
+        longest.unwrap_or_default() as f64 * every.as_micros()
+    };
+    let pauses: Vec<Vec<f64>> =
+        runs.chunks(cases.len()).map(|of_transport| of_transport.iter().map(pause).collect()).collect();
+    let of_srd = runs[..cases.len()].iter().filter(|run| run.outcome.failed > 0);
+    let complaints = of_srd.flat_map(|run| run.complaints.iter().cloned()).collect();
     let highest = pauses.iter().flatten().copied().fold(0.0, f64::max);
     let x = Axis::new("routing takes (us)", cases[0] as f64 * 0.8, cases[cases.len() - 1] as f64 * 1.25);
     let y = Axis::new("longest pause of a flow (us)", every.as_micros(), highest * 2.0).logarithmic();

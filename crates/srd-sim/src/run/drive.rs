@@ -1,6 +1,6 @@
 //! From a scenario to its outcome.
 
-use crate::apps::Size;
+use crate::apps::{Rank, Size};
 use crate::hosts::{AnyHost, MsgProcess, Process, Srd};
 use crate::input::Scenario;
 use crate::run::offer::Offer;
@@ -111,6 +111,8 @@ where
     done.then(|| Ran::of(&mut simulation, scenario, &offer, &meter))
 }
 
+/// Ranks that are asked how far they are: it takes a look at their whole scripts.
+const MOST_RANKS: usize = 16;
 /// How often the watcher is told, about.
 const WATCH_EVERY: Duration = Duration::from_millis(30);
 
@@ -171,11 +173,24 @@ impl Work {
             |part: u64, whole: u64| if whole > 0 { (part as f64 / whole as f64).min(1.0) } else { 1.0 };
         let sent = simulation.counts();
         // Where endless flows run beside others, nobody can tell whose packets were counted.
-        match self.endless_until {
+        let of_flows = match self.endless_until {
             Ps::ZERO => share(sent.data_new, self.packets),
             until => share(simulation.now.0, until.0),
-        }
+        };
+        of_flows.min(of_programs(simulation))
     }
+}
+
+/// Which share of their scripts some of the ranks have done, on average.
+fn of_programs<T: Process>(simulation: &Simulation<'_, T>) -> f64 {
+    let mean = |ranks: &mut dyn Iterator<Item = &Rank>| {
+        let done: Vec<f64> = ranks.filter_map(Rank::done).collect();
+        (!done.is_empty()).then(|| done.iter().sum::<f64>() / done.len() as f64)
+    };
+    let stride = simulation.traffic().programs.len().div_ceil(MOST_RANKS).max(1);
+    let of_layer = mean(&mut simulation.transports().filter_map(T::rank).step_by(stride));
+    let of_flows = || mean(&mut simulation.messages()?.ranks().step_by(stride));
+    of_layer.or_else(of_flows).unwrap_or(1.0)
 }
 
 /// Flows that are not done, and other things that a person must be told.

@@ -22,7 +22,7 @@ pub(crate) use drive::{complaints, is_plain};
 pub use memory_estimate::{MemoryEstimate, available_memory};
 pub use offer::Offer;
 pub(crate) use offer::costs;
-pub use outcome::{Meter, OfWorkload, Outcome, Times};
+pub use outcome::{Meter, OfWorkload, Outcome, Times, peak_memory};
 pub use processes::{End, Launcher, Lived, Onlooker, Order, of_processes, run_processes};
 pub use programs::{Ended, place, to_end};
 pub(crate) use simulation::FlowState;

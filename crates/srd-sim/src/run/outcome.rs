@@ -239,7 +239,7 @@ impl Meter {
         Cost {
             cpu_s,
             wall_s: self.began.elapsed().as_secs_f64(),
-            rss_mb: peak_memory_mb(),
+            rss_mb: peak_memory() as f64 / f64::from(1 << 20),
             packets_per_cpu_s: per_s(packets),
             events_per_cpu_s: per_s(events),
         }
@@ -252,12 +252,12 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     time.as_nanos() as u64
 }
 
-/// Most memory held (proc(5), `VmHWM`); 0 where the system does not tell.
-fn peak_memory_mb() -> f64 {
+/// Most memory that this process has held, in bytes (proc(5), `VmHWM`); 0 where the system does not tell.
+pub fn peak_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|word| word.parse::<f64>().ok());
-    kib.unwrap_or(0.0) / 1024.0
+    let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|word| word.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
 }
 
 /// Each workload by itself.

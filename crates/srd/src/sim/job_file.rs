@@ -1,6 +1,7 @@
 //! What has others run the shards of a sweep or of figures: a job for Slurm, a list of commands, a program for MPI's launchers.
 
 use super::batch::Manner;
+use super::needs;
 use super::recording::{command_line, shell_word};
 use anyhow::bail;
 use srd_sim::record::program;
@@ -43,10 +44,10 @@ pub struct JobFile<'a> {
     pub shards: u32,
     /// How runs are done.
     pub manner: &'a Manner,
-    /// Memory of the largest run; `None` where nobody can tell.
-    pub bytes: Option<u64>,
-    /// Time of the longest shard, on this machine; `None` where nobody can tell.
-    pub time: Option<Duration>,
+    /// Memory of the largest run.
+    pub bytes: u64,
+    /// Time of each run, on this machine; `None` where nobody can tell.
+    pub times: Option<Vec<Duration>>,
 }
 
 impl JobFile<'_> {
@@ -65,14 +66,14 @@ impl JobFile<'_> {
 
     fn slurm(&self) -> anyhow::Result<String> {
         let time = self.minutes().map(|minutes| format!("#SBATCH --time={minutes}\n")).unwrap_or_default();
-        let memory = self.megabytes().map(|mb| format!("#SBATCH --mem={mb}M\n")).unwrap_or_default();
         Ok(format!(
             "#!/bin/sh\n\
              #SBATCH --job-name={name}\n\
              #SBATCH --array=1-{shards}\n\
              #SBATCH --ntasks=1\n\
              #SBATCH --cpus-per-task={threads}\n\
-             {memory}{time}\
+             #SBATCH --mem={memory}M\n\
+             {time}\
              #SBATCH --requeue\n\
              #SBATCH --open-mode=append\n\
              #SBATCH --output={output}\n\
@@ -84,6 +85,7 @@ impl JobFile<'_> {
             name = job_name(self.name),
             shards = self.shards,
             threads = self.threads(),
+            memory = self.megabytes(),
             output = self.log()?,
             remarks = self.remarks(),
             merge = shell_word(&self.merge()),
@@ -138,14 +140,7 @@ impl JobFile<'_> {
     /// What it is, and how it comes to its numbers.
     fn remarks(&self) -> String {
         let JobFile { runs, called, shards, .. } = self;
-        let memory = match (self.bytes, self.megabytes()) {
-            (Some(bytes), Some(needs)) => format!(
-                "the largest run takes about {:.0} MB; with a margin of {MEMORY_MARGIN}, {needs} MB for a shard",
-                bytes as f64 / 1e6
-            ),
-            _ => "no estimate".to_string(),
-        };
-        let time = match (self.time, self.minutes()) {
+        let time = match (self.time(), self.minutes()) {
             (Some(time), Some(minutes)) => format!(
                 "the longest shard takes about {:.1} s where this was written, by runs tried for some seconds; with a margin of \
                  {TIME_MARGIN} and a minute, {minutes} min",
@@ -156,21 +151,28 @@ impl JobFile<'_> {
         format!(
             "# {runs} {called} in {shards} shards, {threads} at once in each. Written by {program}:\n\
              #   {command}\n\
-             # Memory: {memory}.\n\
+             # Memory: the largest run takes about {largest:.0} MB; with a margin of {MEMORY_MARGIN}, {memory} MB for a shard.\n\
              # Time: {time}.\n",
             threads = self.threads(),
+            largest = self.bytes as f64 / 1e6,
+            memory = self.megabytes(),
             program = program(),
             command = command_line().replace('\n', " "),
         )
     }
 
-    fn megabytes(&self) -> Option<u64> {
-        let bytes = self.bytes? as f64 * MEMORY_MARGIN * f64::from(self.threads());
-        Some(((bytes / f64::from(1 << 20)).ceil() as u64).max(LEAST_MB))
+    fn megabytes(&self) -> u64 {
+        let bytes = self.bytes as f64 * MEMORY_MARGIN * f64::from(self.threads());
+        ((bytes / f64::from(1 << 20)).ceil() as u64).max(LEAST_MB)
+    }
+
+    /// Of the longest shard.
+    fn time(&self) -> Option<Duration> {
+        needs::of_longest_shard(self.times.as_ref()?, self.shards, self.threads())
     }
 
     fn minutes(&self) -> Option<u64> {
-        self.time.map(|time| ((time * TIME_MARGIN).as_secs() + 60).div_ceil(60))
+        self.time().map(|time| ((time * TIME_MARGIN).as_secs() + 60).div_ceil(60))
     }
 
     /// Where Slurm writes what a shard says. It has quotes and patterns of its own.
@@ -206,8 +208,8 @@ mod tests {
             directory: Path::new(directory),
             shards: 4,
             manner: &TWO,
-            bytes: Some(100 << 20),
-            time: Some(Duration::from_secs(100)),
+            bytes: 100 << 20,
+            times: Some(vec![Duration::from_secs(20); 40]),
         }
     }
 
@@ -226,9 +228,9 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}:\n{text}");
         }
         assert!(job_file("/it's").text(Kind::Slurm).is_err());
-        let unknown = JobFile { time: None, bytes: None, ..job_file("/r") }.text(Kind::Slurm).unwrap();
-        assert!(!unknown.contains("--time") && !unknown.contains("--mem"), "{unknown}");
-        let small = JobFile { bytes: Some(1), ..job_file("/r") }.text(Kind::Slurm).unwrap();
+        let unknown = JobFile { times: None, ..job_file("/r") }.text(Kind::Slurm).unwrap();
+        assert!(!unknown.contains("--time"), "{unknown}");
+        let small = JobFile { bytes: 1, ..job_file("/r") }.text(Kind::Slurm).unwrap();
         assert!(small.contains("#SBATCH --mem=64M\n"), "{small}");
     }
 

@@ -1,9 +1,8 @@
 //! `srd sim sweep`: many scenarios with one thing or another changed.
 
-mod durations;
-
 use super::batch::{self, Manner};
 use super::job_file::{JobFile, Kind};
+use super::needs::Needs;
 use super::recording::shell_word;
 use super::shards::{self, Sharing, Wanted};
 use crate::output;
@@ -14,7 +13,6 @@ use srd_sim::run::{self, MemoryEstimate};
 use srd_sim::sweep::{Job, Kept, Key, Results, Row, Shard, Sweep, csv};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -187,6 +185,16 @@ fn emit(
     shards: u32,
 ) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe()?;
+    let points = points(jobs);
+    let needs = Needs::of(&[points.len()], &|_, point| sweep.scenario(points[point]))?;
+    let times = needs.times.map(|times| {
+        let mut point = 0;
+        let of_job = |job: &Job| {
+            point += usize::from((job.case, &job.changes) != (points[point].case, &points[point].changes));
+            times[0][point]
+        };
+        jobs.iter().map(of_job).collect()
+    });
     let job_file = JobFile {
         name: &sweep.name,
         runs: jobs.len(),
@@ -196,32 +204,9 @@ fn emit(
         directory,
         shards,
         manner: &args.manner,
-        bytes: Some(largest(sweep, jobs)?.bytes()),
-        time: longest_shard(sweep, jobs, shards, args.manner.threads.unwrap_or(1))?,
+        bytes: needs.bytes,
+        times,
     };
     output::text(&job_file.text(kind)?)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// How long the longest of the shards takes, about.
-fn longest_shard(
-    sweep: &Sweep,
-    jobs: &[Job],
-    shards: u32,
-    threads: u16,
-) -> Result<Option<Duration>, InputError> {
-    let points = points(jobs);
-    let Some(times) = durations::tried(sweep, &points)? else { return Ok(None) };
-    let mut point = 0;
-    let of_job = |job: &Job| {
-        point += usize::from((job.case, &job.changes) != (points[point].case, &points[point].changes));
-        times[point]
-    };
-    let times: Vec<Duration> = jobs.iter().map(of_job).collect();
-    let of_shard = |shard: Shard| {
-        let own =
-            || times.iter().enumerate().filter(|(number, _)| shard.holds(*number)).map(|(_, time)| *time);
-        (own().sum::<Duration>() / u32::from(threads)).max(own().max().unwrap_or_default())
-    };
-    Ok(Shard::all(shards).map(of_shard).max())
 }

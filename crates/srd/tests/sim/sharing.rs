@@ -274,6 +274,15 @@ fn figures_in_shards_come_as_the_same_page() {
             read(&merged, &format!(" --merge {kept} --out {merged}"))
         );
     }
+    let output = run(&[&figures[..], &["--results", &kept, "--emit", "slurm", "--shards", "2"]].concat());
+    let script = text(&output.stdout);
+    for needed in
+        ["#SBATCH --mem=", "#SBATCH --time=", "# 2 figures in 2 shards, ", "the longest shard takes about "]
+    {
+        assert!(output.status.success() && script.contains(needed), "{needed}: {output:?}");
+    }
+    let task = Command::new("sh").args(["-ec", &script]).env("SLURM_ARRAY_TASK_ID", "2").output().unwrap();
+    assert!(text(&task.stderr).contains("shard 2/2: of 1 runs 1 were there, 0 made"), "{task:?}");
     let (code, said) =
         refused(&[&figures[..], &["--results", &kept, "--emit", "mpi", "--shards", "3"]].concat());
     assert!(code == 1 && said.contains("2 figures make no more than 2 shards"), "{said}");

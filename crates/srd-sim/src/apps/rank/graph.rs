@@ -70,6 +70,12 @@ impl Operations {
         self.stage == Stage::Ended
     }
 
+    /// Which share of its operations has come to its end.
+    pub fn done(&self) -> f64 {
+        let all = self.graph.ops().len() as u32;
+        f64::from(all - self.left) / f64::from(all.max(1))
+    }
+
     pub fn wakes_at(&self) -> Time {
         self.wakes_at
     }

@@ -175,6 +175,15 @@ impl Rank {
         self.failed.is_some() || !self.forever && self.at_end()
     }
 
+    /// Which share of its script is done, from 0 to 1, however long each step takes. `None` if it begins again and again.
+    pub fn done(&self) -> Option<f64> {
+        (!self.forever).then(|| match &self.work {
+            _ if self.is_done() => 1.0,
+            Work::Steps(steps) => steps.done(),
+            Work::Graph(operations) => operations.done(),
+        })
+    }
+
     /// Whether it begins again at the end.
     pub fn is_endless(&self) -> bool {
         self.forever

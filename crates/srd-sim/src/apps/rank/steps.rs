@@ -46,6 +46,29 @@ impl Steps {
         self.busy_until.unwrap_or(Time::NEVER)
     }
 
+    /// Which share of its steps it has taken, each as often as it comes.
+    pub fn done(&self) -> f64 {
+        // Of the steps before each.
+        let mut taken = vec![0u64];
+        for (at, step) in self.script.iter().enumerate() {
+            let more = match *step {
+                Step::Repeat { steps, times } => {
+                    u64::from(times).saturating_mul(taken[at] - taken[at - steps as usize])
+                }
+                _ => 1,
+            };
+            taken.push(taken[at].saturating_add(more));
+        }
+        let again = self.repeats.iter().map(|&(at, left)| match self.script[at] {
+            Step::Repeat { steps, times } => {
+                u64::from(times - left) * (taken[at] - taken[at - steps as usize])
+            }
+            _ => 0,
+        });
+        let done = again.fold(taken[self.next], u64::saturating_add);
+        done as f64 / taken[self.script.len()].max(1) as f64
+    }
+
     /// Takes steps until one must wait.
     pub fn go_on(&mut self, desk: &mut Desk<'_>, messaging: &mut impl Messaging) {
         let now = desk.now;

@@ -84,6 +84,22 @@ fn steps_are_taken_as_often_as_they_are_repeated() {
 }
 
 #[test]
+fn who_counts_repeated_steps_knows_how_far_it_is() {
+    let compute = Step::Compute(Nanos(100));
+    let repeat = |steps, times| Step::Repeat { steps, times };
+    // One, then twice (one, then three times one), then one: ten in all.
+    let steps = vec![compute, compute, compute, repeat(1, 2), repeat(3, 1), compute];
+    for taken in 1..10 {
+        let net = Net { until: Some(Time(taken * 100 - 50)), ..Net::of(1, 1) };
+        let (ranks, _) = run_ranks(vec![Rank::new(steps.clone().into())], net);
+        assert_eq!(ranks[0].done(), Some(taken as f64 / 10.0));
+    }
+    let (ranks, _) = run_ranks(vec![Rank::new(steps.into())], Net::of(1, 1));
+    assert_eq!(ranks[0].done(), Some(1.0));
+    assert_eq!(Rank::default().forever(true).done(), None);
+}
+
+#[test]
 fn one_sided_transfers_need_no_script_over_there() {
     let steps = vec![
         Step::Mark,

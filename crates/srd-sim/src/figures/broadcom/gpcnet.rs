@@ -1,16 +1,17 @@
 //! GPCNeT's table: how much worse three tests on a fifth of the nodes get when the others congest the network.
 
-use super::super::lab::Lab;
+use super::super::lab::{Lab, Planned, Run};
 use super::super::{Drawn, Figure, Make, finding};
-use super::{SOURCE, run};
+use super::{SOURCE, planned};
 use crate::apps::benchmarks::gpcnet::{Congestors, Figures, GpcNet, Test};
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart, plain};
 
 pub(in crate::figures) static GPCNET: Figure = Figure {
     name: "gpcnet",
     title: "Congestion impact of GPCNeT on 32 nodes, by configuration",
     source: SOURCE,
-    make: Make::Code(gpcnet),
+    make: Make::Code { runs, draw: gpcnet },
 };
 
 const NODES: u32 = 32;
@@ -37,7 +38,7 @@ struct Row {
     iterations: u32,
 }
 
-const ROWS: [Row; 3] = [
+static ROWS: [Row; 3] = [
     Row {
         name: "RR two-sided latency (8 B)",
         short: "latency",
@@ -75,38 +76,68 @@ struct Cell {
     unfinished: usize,
 }
 
-fn cell(lab: &mut Lab<'_>, row: &Row, configuration: &str, seed: u64) -> Option<Cell> {
-    let per_node = lab.pick(8, 16);
-    let iterations = lab.pick(row.iterations.div_ceil(2), row.iterations);
-    let head_start_us = lab.pick(2_000, 5_000);
-    let (word, rings) = (row.word, row.rings);
-    let text = format!(
-        "[[program]]\nkind = \"gpcnet\"\ntest = \"{word}\"\nper_host = {per_node}\nrings = {rings}\niterations = {iterations}\n\
+/// Placements of each test, and processes of each node.
+fn seeds_and_processes(quick: bool) -> (u64, u32) {
+    if quick { (1, 8) } else { (3, 16) }
+}
+
+impl Row {
+    fn iterations(&self, quick: bool) -> u32 {
+        if quick { self.iterations.div_ceil(2) } else { self.iterations }
+    }
+
+    /// Its run without congestors, and that with all of them.
+    fn runs(&self, configuration: &str, seed: u64, quick: bool) -> [Planned; 2] {
+        let (word, rings, iterations) = (self.word, self.rings, self.iterations(quick));
+        let (_, per_node) = seeds_and_processes(quick);
+        let head_start_us = if quick { 2_000 } else { 5_000 };
+        let text = format!(
+            "[[program]]\nkind = \"gpcnet\"\ntest = \"{word}\"\nper_host = {per_node}\nrings = {rings}\niterations = {iterations}\n\
          warmup = 1\nhead_start_us = {head_start_us}\n"
-    );
-    let gpcnet = GpcNet { rings, iterations, ..GpcNet::new(NODES, per_node, row.test, Congestors::All) };
-    let mut test = |congestors: &str| {
-        let sets =
-            [format!("seed={seed}"), "end_us=300000".to_string(), format!("program.congestors={congestors}")];
-        let run = run(lab, &text, configuration, &sets)?;
-        let figures = gpcnet.figures(&run.marks);
-        Some((figures.expect("some rank measures something before the end"), run.unfinished))
+        );
+        ["none", "all"].map(|congestors| {
+            let sets = [
+                format!("seed={seed}"),
+                "end_us=300000".to_string(),
+                format!("program.congestors={congestors}"),
+            ];
+            planned(&text, configuration, &sets)
+        })
+    }
+
+    /// What those have come to.
+    fn cell(&self, runs: &[Run], quick: bool) -> Cell {
+        let (_, per_node) = seeds_and_processes(quick);
+        let (rings, iterations) = (self.rings, self.iterations(quick));
+        let gpcnet = GpcNet { rings, iterations, ..GpcNet::new(NODES, per_node, self.test, Congestors::All) };
+        let figures =
+            |run: &Run| gpcnet.figures(&run.marks).expect("some rank measures something before the end");
+        let (alone, among) = (figures(&runs[0]), figures(&runs[1]));
+        Cell { alone, among, impact: gpcnet.impact(alone, among).0, unfinished: runs[1].unfinished }
+    }
+}
+
+fn runs(quick: bool) -> Vec<Planned> {
+    let (seeds, _) = seeds_and_processes(quick);
+    let of_row = |configuration: &'static str, row: &'static Row| {
+        (1..=seeds).flat_map(move |seed| row.runs(configuration, seed, quick))
     };
-    let (alone, _) = test("none")?;
-    let (among, unfinished) = test("all")?;
-    Some(Cell { alone, among, impact: gpcnet.impact(alone, among).0, unfinished })
+    let of = |configuration| ROWS.iter().flat_map(move |row| of_row(configuration, row));
+    CONFIGURATIONS.into_iter().flat_map(of).collect()
 }
 
 fn gpcnet(lab: &mut Lab<'_>) -> Option<Drawn> {
-    let seeds = lab.pick(1, 3);
-    lab.plan(2 * ROWS.len() * CONFIGURATIONS.len() * seeds as usize);
+    let quick = lab.is_quick();
+    let (seeds, per_node) = seeds_and_processes(quick);
+    let runs = lab.all(&runs(quick), Ps::NEVER)?;
+    let mut runs = runs.chunks(2 * seeds as usize);
     let mut means: Vec<Vec<f64>> = Vec::new();
     let mut findings = Vec::new();
     for (number, configuration) in CONFIGURATIONS.into_iter().enumerate() {
         let mut of_rows = Vec::new();
         for row in &ROWS {
-            let cells: Vec<Cell> =
-                (1..=seeds).map(|seed| cell(lab, row, configuration, seed)).collect::<Option<_>>()?;
+            let of_row = runs.next().expect("each row of each configuration has its runs");
+            let cells: Vec<Cell> = of_row.chunks(2).map(|pair| row.cell(pair, quick)).collect();
             let published = row.published.get(number).map_or(String::new(), |value| format!("{value}"));
             findings.push(finding(format!("{}: {}", row.name, configuration), published, words(row, &cells)));
             of_rows.push(mean(cells.iter().map(|cell| cell.impact)));
@@ -114,7 +145,7 @@ fn gpcnet(lab: &mut Lab<'_>) -> Option<Drawn> {
         means.push(of_rows);
     }
     let y = Axis::new("congested by isolated average", 0.8, 1000.0).logarithmic();
-    let mut chart = Chart::new(GPCNET.title, Axis::of_names("", ROWS.map(|row| row.short)), y);
+    let mut chart = Chart::new(GPCNET.title, Axis::of_names("", ROWS.iter().map(|row| row.short)), y);
     let count = CONFIGURATIONS.len();
     for (number, (configuration, values)) in CONFIGURATIONS.iter().zip(&means).enumerate() {
         let values: Vec<Option<f64>> = values.iter().copied().map(Some).collect();
@@ -131,8 +162,7 @@ fn gpcnet(lab: &mut Lab<'_>) -> Option<Drawn> {
             "Seven of 32 nodes run the test, 25 congest: all-to-all, incast, put incast and get broadcast of 4 KiB, {} processes a \
              node, placed at random; {} placements. Leaves with 8 hosts and 4 uplinks of 100 Gb/s, switches with 11.2 MB. \
              Marks from 50 KB on. One pass of a test instead of ten seconds of them.",
-            lab.pick(8, 16),
-            seeds
+            per_node, seeds
         ),
         findings,
         complaints: Vec::new(),

@@ -1,16 +1,17 @@
 //! The slides' latencies of cards and switches, as parts of half a round trip: what is simulated of each, found by leaving it out.
 
-use super::super::lab::Lab;
+use super::super::lab::{Lab, Planned};
 use super::super::{Drawn, Figure, Make, finding};
-use super::{SOURCE, list, run};
+use super::{SOURCE, list, planned};
 use crate::apps::benchmarks::imb::{Benchmark, Imb};
+use srd_baselines::units::Ps;
 use srd_chart::{Axis, Chart};
 
 pub(in crate::figures) static LATENCY: Figure = Figure {
     name: "latency-budget",
     title: "Half a round trip across the fabric, 8 bytes: what takes how long",
     source: SOURCE,
-    make: Make::Code(latency),
+    make: Make::Code { runs, draw: latency },
 };
 
 /// A part, and what leaves it out.
@@ -23,32 +24,45 @@ const PARTS: [(&str, &str); 4] = [
 const CONFIGURATIONS: [&str; 3] = ["RoCE, PFC only", "TCP (CUBIC)", "SRD"];
 const SIZES: [u64; 5] = [8, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 
-/// Hosts 7 and 8, of different racks, play ping-pong.
-fn half_round_trip(lab: &mut Lab<'_>, configuration: &str, bytes: u64, more: &[String]) -> Option<f64> {
-    let imb = Imb { ranks: 2, benchmark: Benchmark::PingPong, bytes, iterations: 20, warmup: 4 };
+/// Two ranks play ping-pong.
+fn imb(bytes: u64) -> Imb {
+    Imb { ranks: 2, benchmark: Benchmark::PingPong, bytes, iterations: 20, warmup: 4 }
+}
+
+/// They are on hosts 7 and 8, of different racks.
+fn half_round_trip(configuration: &str, bytes: u64, more: &[String]) -> Planned {
+    let imb = imb(bytes);
     let text = format!(
         "[[program]]\nkind = \"imb\"\nbenchmark = \"pingpong\"\nsize = {bytes}\nfirst_host = 7\nhosts = 2\niterations = {}\n\
          warmup = {}\n",
         imb.iterations, imb.warmup
     );
-    let run = run(lab, &text, configuration, more)?;
-    Some(imb.times(&run.marks).first().copied().unwrap_or(f64::NAN))
+    planned(&text, configuration, more)
+}
+
+/// Of each configuration all sizes, then the first without each part.
+fn runs(_quick: bool) -> Vec<Planned> {
+    let of = |configuration| {
+        let by_size = SIZES.iter().map(move |&size| half_round_trip(configuration, size, &[]));
+        let without = |(_, without): &(_, &str)| [without.to_string()];
+        by_size.chain(PARTS.iter().map(move |part| half_round_trip(configuration, SIZES[0], &without(part))))
+    };
+    CONFIGURATIONS.into_iter().flat_map(of).collect()
 }
 
 fn latency(lab: &mut Lab<'_>) -> Option<Drawn> {
-    lab.plan(CONFIGURATIONS.len() * (PARTS.len() + SIZES.len()));
+    let runs = lab.all(&runs(lab.is_quick()), Ps::NEVER)?;
     let mut findings = Vec::new();
     let mut bars = Vec::new();
-    for configuration in CONFIGURATIONS {
-        let by_size = SIZES
-            .iter()
-            .map(|&size| half_round_trip(lab, configuration, size, &[]))
-            .collect::<Option<Vec<f64>>>()?;
+    for (configuration, runs) in CONFIGURATIONS.into_iter().zip(runs.chunks(SIZES.len() + PARTS.len())) {
+        let sizes = SIZES.iter().copied().chain(PARTS.map(|_| SIZES[0]));
+        let times: Vec<f64> = sizes
+            .zip(runs)
+            .map(|(bytes, run)| imb(bytes).times(&run.marks).first().copied().unwrap_or(f64::NAN))
+            .collect();
+        let (by_size, without) = times.split_at(SIZES.len());
         let whole = by_size[0];
-        let mut parts = Vec::new();
-        for (_, without) in PARTS {
-            parts.push(whole - half_round_trip(lab, configuration, SIZES[0], &[without.to_string()])?);
-        }
+        let mut parts: Vec<f64> = without.iter().map(|without| whole - without).collect();
         let rest = whole - parts.iter().sum::<f64>();
         parts.push(rest);
         let names =
@@ -59,7 +73,7 @@ fn latency(lab: &mut Lab<'_>) -> Option<Drawn> {
             "back to back RoCE 1 to 1.2, InfiniBand 0.6; a switch 0.2 to 0.5",
             list(names.zip(parts.iter().copied())),
         ));
-        let sizes = SIZES.iter().zip(&by_size).map(|(size, time)| (format!("{size} B"), *time));
+        let sizes = SIZES.iter().zip(by_size).map(|(size, time)| (format!("{size} B"), *time));
         findings.push(finding(format!("{}: by size, us", configuration), "", list(sizes)));
         bars.push(parts);
     }

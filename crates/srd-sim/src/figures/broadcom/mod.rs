@@ -10,7 +10,7 @@ pub(super) use latency::LATENCY;
 pub(super) use live_lock::LIVE_LOCK;
 
 use super::file::{Family, family};
-use super::lab::{Lab, Run};
+use super::lab::Planned;
 use srd_chart::plain;
 use std::sync::LazyLock;
 
@@ -19,11 +19,11 @@ const SOURCE: &str =
 
 static FAMILY: LazyLock<Family> = LazyLock::new(|| family("broadcom"));
 
-/// Runs what `text` has besides the fabric on a network of the family, with overrides.
-fn run(lab: &mut Lab<'_>, text: &str, network: &str, more: &[String]) -> Option<Run> {
+/// A run of what `text` has besides the fabric on a network of the family, with overrides.
+fn planned(text: &str, network: &str, more: &[String]) -> Planned {
     let network = FAMILY.network(network).unwrap_or_else(|| panic!("family.toml has no network {network}"));
     let sets = [&network.sets.always[..], more].concat();
-    lab.run(&Lab::scenario(&format!("{}{text}", FAMILY.scenario), &sets))
+    Planned::new(format!("{}{text}", FAMILY.scenario), sets)
 }
 
 /// Names and values, one behind the other.
