@@ -107,6 +107,9 @@ fn half_round_trip(ended: &Ended) -> f64 {
 
 /// A stream: bytes of a message, messages, and how many of them are under way.
 type Stream = (u64, u32, u32);
+/// The stream by what is in flight, and what else differs by that.
+type Shape = fn(u32) -> Stream;
+type Change = fn(&mut Settings, u32);
 
 fn streamed(
     generation: Generation,
@@ -230,11 +233,11 @@ const SHORT_MESSAGE: u64 = 8 << 10;
 const LOOKS_EVERY: Ps = Ps::from_micros(5);
 
 /// What the streams are by what is in flight: messages, reads, receive buffers.
-const STREAMS: [fn(u32) -> Stream; 3] =
+const STREAMS: [Shape; 3] =
     [|window| (TRANSACTION, 400, window), |_| (LONG_MESSAGE, 6, 1), |_| (SHORT_MESSAGE, 2000, 64)];
 
 fn runs_of_in_flight(_quick: bool) -> Vec<Planned> {
-    let changes: [fn(&mut Settings, u32); 3] = [
+    let changes: [Change; 3] = [
         |_, _| {},
         |settings, reads| {
             settings.messages.read_bytes = TRANSACTION;
@@ -245,7 +248,7 @@ fn runs_of_in_flight(_quick: bool) -> Vec<Planned> {
             settings.hosts.looks_every = LOOKS_EVERY;
         },
     ];
-    let line = |(shape, change): (fn(u32) -> Stream, fn(&mut Settings, u32))| {
+    let line = |(shape, change): (Shape, Change)| {
         IN_FLIGHT_AT_A_TIME
             .into_iter()
             .map(move |count| streamed(FIRST, shape(count), move |settings| change(settings, count)))
@@ -255,7 +258,7 @@ fn runs_of_in_flight(_quick: bool) -> Vec<Planned> {
 
 fn in_flight(lab: &mut Lab<'_>) -> Option<Drawn> {
     let runs = lab.all_over_messages(&runs_of_in_flight(lab.is_quick()))?;
-    let of_line = |(runs, shape): (&[Ended], fn(u32) -> Stream)| -> Vec<f64> {
+    let of_line = |(runs, shape): (&[Ended], Shape)| -> Vec<f64> {
         runs.iter().zip(IN_FLIGHT_AT_A_TIME).map(|(ended, count)| bandwidth(ended, shape(count))).collect()
     };
     let values: Vec<Vec<f64>> = runs.chunks(IN_FLIGHT_AT_A_TIME.len()).zip(STREAMS).map(of_line).collect();
@@ -301,12 +304,15 @@ fn times(bytes: u64) -> u32 {
     if bytes > 8 << 10 { 1 } else { 3 }
 }
 
+/// Scripts of all ranks for so many all-reduces.
+type Scripts = fn(AllReduce, u32) -> Vec<Script>;
+
 /// Each size flat, flat with shared memory, and on each node first.
 fn runs_of_all_reduce(_quick: bool) -> Vec<Planned> {
     let shared_memory = Some(OnNode::default());
-    let flat: fn(AllReduce, u32) -> Vec<Script> = |what, times| what.flat(false, times);
-    let aware: fn(AllReduce, u32) -> Vec<Script> = |what, times| what.on_node_first(times);
-    let line = |(scripts, intra_node): (fn(AllReduce, u32) -> Vec<Script>, Option<OnNode>)| {
+    let flat: Scripts = |what, times| what.flat(false, times);
+    let aware: Scripts = |what, times| what.on_node_first(times);
+    let line = |(scripts, intra_node): (Scripts, Option<OnNode>)| {
         VECTOR_SIZES.into_iter().map(move |bytes| {
             let what = AllReduce { nodes: NODES, per_node: PER_NODE, bytes, adds: ADDS };
             planned(SECOND, scripts(what, times(bytes)), PER_NODE, move |settings| {
