@@ -38,26 +38,29 @@ fn a_stream_is_bound_by_its_window_and_by_room() {
     }
 }
 
+/// Messages that do not come to their end, but for one that is told.
+struct Broken(Option<Completion>);
+
+impl Messaging for Broken {
+    fn send(&mut self, _: Time, _: u32, _: u64, _: u64, _: u32) -> bool {
+        true
+    }
+    fn recv(&mut self, _: Time, _: u32, _: u64, _: u64, _: u32) -> bool {
+        true
+    }
+    fn put(&mut self, _: Time, _: u32, _: u64, _: u32) -> bool {
+        true
+    }
+    fn get(&mut self, _: Time, _: u32, _: u64, _: u32) -> bool {
+        true
+    }
+    fn poll(&mut self, _: Time) -> Option<Completion> {
+        self.0.take()
+    }
+}
+
 #[test]
 fn a_request_that_fails_ends_the_program() {
-    struct Broken(Option<Completion>);
-    impl Messaging for Broken {
-        fn send(&mut self, _: Time, _: u32, _: u64, _: u64, _: u32) -> bool {
-            true
-        }
-        fn recv(&mut self, _: Time, _: u32, _: u64, _: u64, _: u32) -> bool {
-            true
-        }
-        fn put(&mut self, _: Time, _: u32, _: u64, _: u32) -> bool {
-            true
-        }
-        fn get(&mut self, _: Time, _: u32, _: u64, _: u32) -> bool {
-            true
-        }
-        fn poll(&mut self, _: Time) -> Option<Completion> {
-            self.0.take()
-        }
-    }
     let [script, _] = pairs::ping_pong(10, 1);
     let mut rank = Rank::new(script);
     rank.advance(Time(1), &mut Broken(None));
@@ -89,13 +92,13 @@ fn who_counts_repeated_steps_knows_how_far_it_is() {
     let repeat = |steps, times| Step::Repeat { steps, times };
     // One, then twice (one, then three times one), then one: ten in all.
     let steps = vec![compute, compute, compute, repeat(1, 2), repeat(3, 1), compute];
-    for taken in 1..10 {
-        let net = Net { until: Some(Time(taken * 100 - 50)), ..Net::of(1, 1) };
-        let (ranks, _) = run_ranks(vec![Rank::new(steps.clone().into())], net);
-        assert_eq!(ranks[0].done(), Some(taken as f64 / 10.0));
+    let mut rank = Rank::new(steps.into());
+    for taken in 1..=10 {
+        rank.advance(Time(100 * (taken - 1)), &mut Broken(None));
+        assert_eq!((rank.done(), rank.is_done()), (Some(taken as f64 / 10.0), false));
     }
-    let (ranks, _) = run_ranks(vec![Rank::new(steps.into())], Net::of(1, 1));
-    assert_eq!(ranks[0].done(), Some(1.0));
+    rank.advance(Time(1000), &mut Broken(None));
+    assert_eq!((rank.done(), rank.is_done()), (Some(1.0), true));
     assert_eq!(Rank::default().forever(true).done(), None);
 }
 
