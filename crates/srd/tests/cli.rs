@@ -331,6 +331,37 @@ fn the_doctor_finds_and_its_code_says_whether_anything_failed() {
     }
 }
 
+/// The doctor's finding on packet filters where `nft` is a script.
+fn firewall_by_nft(name: &str, script: &str) -> serde_json::Value {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&directory).unwrap();
+    let nft = directory.join("nft");
+    std::fs::write(&nft, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&nft, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
+    let diagnosis = json(&srd(&["doctor", "--json"]).env("PATH", path).output().unwrap());
+    let findings = diagnosis["findings"].as_array().unwrap();
+    findings.iter().find(|finding| finding["check"] == "firewall").cloned().unwrap_or_default()
+}
+
+#[test]
+fn the_doctor_finds_the_rule_that_drops_srds_ports() {
+    let rules = "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy accept;\n\
+                 \t\tudp dport 17408-17919 drop\n\t}\n}";
+    let found = firewall_by_nft("nft drops", &format!("cat <<END\n{rules}\nEND"));
+    assert_eq!(found["level"], "warn", "{found}");
+    assert!(found["what"].as_str().unwrap().contains("`udp dport 17408-17919 drop`"), "{found}");
+    assert_eq!(found["mend"], "nft insert rule inet filter input udp dport 17408-17919 accept");
+}
+
+#[test]
+fn the_doctor_does_not_praise_rules_that_it_could_not_read() {
+    let found =
+        firewall_by_nft("nft forbids", "echo 'Operation not permitted (you must be root)' >&2; exit 1");
+    assert_eq!(found["level"], "skip", "{found}");
+    assert!(found["what"].as_str().unwrap().contains("only root"), "{found}");
+}
+
 #[test]
 fn the_doctor_warns_of_a_way_around() {
     let output = srd(&["doctor", "--json"]).env("FI_EFA_ENABLE_SHM_TRANSFER", "1").output().unwrap();
