@@ -585,13 +585,13 @@ fn the_server_names_a_client_that_dies_once() {
     assert_eq!(line.matches("127.0.0.1").count(), 1, "{line}");
 }
 
-/// A client that the server has accepted, and that says nothing more.
-fn accepted_client(port: &str) -> TcpStream {
+/// A client that wants messages of such a size with so many outstanding, and what it is answered.
+fn answer_to_plan(port: &str, op: &str, size: u32, window: u32) -> (TcpStream, String) {
     let hello = serde_json::json!({
         "protocol": 1,
         "version": "test",
         "plan": {
-            "test": "latency", "op": "send", "size": 8, "window": 1, "blocking": false, "check": false, "peers": 1,
+            "test": "latency", "op": op, "size": size, "window": window, "blocking": false, "check": true, "peers": 1,
             "timeout_ms": 10_000,
         },
         "endpoint": { "address": "127.0.0.1", "port": 17408, "qpn": 2, "qkey": 1, "rkey": 1, "memory": 0 },
@@ -600,8 +600,43 @@ fn accepted_client(port: &str) -> TcpStream {
     writeln!(client, "{hello}").unwrap();
     let mut answer = String::new();
     BufReader::new(&client).read_line(&mut answer).unwrap();
+    (client, answer)
+}
+
+/// A client that the server has accepted, and that says nothing more.
+fn accepted_client(port: &str) -> TcpStream {
+    let (client, answer) = answer_to_plan(port, "send", 8, 1);
     assert!(answer.contains("accepted"), "{answer}");
     client
+}
+
+#[test]
+fn long_messages_take_memory_for_as_many_as_are_outstanding() {
+    let server = Server::perf();
+    for op in ["write", "read"] {
+        let command = format!(
+            "ulimit -v 2500000; exec '{}' perf client 127.0.0.1 --port {} --size {} --op {op} --check --iters 1",
+            env!("CARGO_BIN_EXE_srd"),
+            server.port,
+            64 << 20,
+        );
+        let output = Command::new("sh").args(["-c", &command]).env("SRD_ADDR", "127.0.0.1").output().unwrap();
+        assert!(output.status.success(), "{op}: {output:?}");
+    }
+}
+
+#[test]
+fn messages_for_which_there_is_no_memory_are_refused_and_the_server_goes_on() {
+    let server = Server::perf();
+    let arguments =
+        ["--test", "bandwidth", "--op", "write", "--size", "1073741824", "--window", "16384", "--check"];
+    let output = server.client(&arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("are available: reduce --size or --window"), "{output:?}");
+
+    let answer = answer_to_plan(&server.port, "write", 1 << 30, 16384).1;
+    assert!(answer.contains("refused") && answer.contains("reduce --size or --window"), "{answer}");
+    assert!(server.client(&["--iters", "1"]).output().unwrap().status.success());
 }
 
 #[test]

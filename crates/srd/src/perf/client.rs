@@ -5,7 +5,7 @@ use super::histogram::Histogram;
 use super::plan::{Amount, Carrier, Op, Plan, Test};
 use super::result::{Measurement, Outcome, Round};
 use super::round::Counted;
-use super::srd_side::SrdSide;
+use super::srd_side::{SrdSide, require_memory};
 use super::tcp_side::TcpSide;
 use super::watch::{Role, Watch};
 use super::{local_options, processor, tcp_retransmissions};
@@ -106,7 +106,10 @@ impl Args {
             test: self.test,
             op: self.op.unwrap_or(Plan::default_op(size)),
             size,
-            window: self.window.unwrap_or(Plan::default_window(self.test, size)),
+            window: self
+                .window
+                .unwrap_or(Plan::default_window(self.test, size))
+                .min(self.amount().most_at_once()),
             blocking: self.blocking,
             check: self.check,
             peers: self.peers,
@@ -128,7 +131,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut control = Control::connect(&args.host, args.port)?;
     let options = local_options(&control)?;
     let paths = options.paths;
-    let mut side = SrdSide::open(&options, &plan)?;
+    require_memory(&plan, Role::Client, 1)?;
+    let mut side = SrdSide::open(&options, &plan, Role::Client)?;
     introduce(&mut control, &plan, &mut side)?;
     let mtu = side.mtu();
 

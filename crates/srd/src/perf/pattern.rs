@@ -1,27 +1,35 @@
 //! The content check: every message carries its number and bytes that follow from it, so that a receiver, whom
 //! messages reach in any order, knows what to expect.
 
-const WORD: usize = size_of::<u64>();
+/// A message that is looked at in pieces is cut between words.
+pub const WORD: usize = size_of::<u64>();
 
 /// Writes the pattern of message `number`.
 pub fn fill(message: &mut [u8], number: u64) {
-    let size = message.len();
-    for (index, chunk) in message.chunks_mut(WORD).enumerate() {
-        chunk.copy_from_slice(&word(number, index, size)[..chunk.len()]);
+    fill_part(message, 0, message.len(), number);
+}
+
+/// Writes what a message of `size` bytes has from its byte `from` on, where a word begins.
+pub fn fill_part(part: &mut [u8], from: usize, size: usize, number: u64) {
+    for (index, chunk) in part.chunks_mut(WORD).enumerate() {
+        chunk.copy_from_slice(&word(number, from / WORD + index, size)[..chunk.len()]);
     }
 }
 
-/// The number of the message, or what is wrong with it. Messages shorter than a word have no room for a number;
-/// theirs is `None`.
-pub fn check(message: &[u8]) -> Result<Option<u64>, Corrupt> {
-    let number = message.first_chunk().map(|first| u64::from_le_bytes(*first));
-    for (index, found) in message.chunks(WORD).enumerate() {
-        let expected = word(number.unwrap_or(0), index, message.len());
-        if *found != expected[..found.len()] {
+/// The number that a message begins with. Messages shorter than a word have no room for one; theirs is `None`.
+pub fn number(beginning: &[u8]) -> Option<u64> {
+    beginning.first_chunk().map(|first| u64::from_le_bytes(*first))
+}
+
+/// Whether a message of `size` bytes with this number has these bytes from its byte `from` on, where a word begins.
+pub fn check_part(part: &[u8], from: usize, size: usize, number: Option<u64>) -> Result<(), Corrupt> {
+    for (index, found) in part.chunks(WORD).enumerate() {
+        let index = from / WORD + index;
+        if *found != word(number.unwrap_or(0), index, size)[..found.len()] {
             return Err(Corrupt { byte: index * WORD });
         }
     }
-    Ok(number)
+    Ok(())
 }
 
 /// Word `index` of message `number`: the first is the number itself.
@@ -54,6 +62,21 @@ impl std::error::Error for Corrupt {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check(message: &[u8]) -> Result<Option<u64>, Corrupt> {
+        let number = number(message);
+        check_part(message, 0, message.len(), number).map(|()| number)
+    }
+
+    #[test]
+    fn pieces_make_the_same_message() {
+        let (mut whole, mut pieces) = (vec![0; 100], vec![0; 100]);
+        fill(&mut whole, 9);
+        pieces.chunks_mut(24).enumerate().for_each(|(index, piece)| fill_part(piece, 24 * index, 100, 9));
+        assert_eq!(pieces, whole);
+        assert_eq!(check_part(&whole[24..], 24, 100, Some(9)), Ok(()));
+        assert_eq!(check_part(&whole[24..], 32, 100, Some(9)), Err(Corrupt { byte: 32 }));
+    }
 
     #[test]
     fn what_is_filled_checks() {

@@ -116,4 +116,27 @@ impl Amount {
             }
         }
     }
+
+    /// How many messages can be outstanding at once, if no more go out than are asked for.
+    pub fn most_at_once(self) -> u32 {
+        match (self, self.warm_up()) {
+            (Amount::Messages(n), Amount::Messages(warm_up)) => {
+                n.saturating_add(warm_up).try_into().unwrap_or(u32::MAX)
+            }
+            _ => u32::MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_are_outstanding_than_go_out() {
+        assert_eq!(Amount::Messages(1).most_at_once(), 2);
+        assert_eq!(Amount::Messages(300).most_at_once(), 330);
+        assert_eq!(Amount::Messages(u64::MAX).most_at_once(), u32::MAX);
+        assert_eq!(Amount::Time(Duration::from_secs(1)).most_at_once(), u32::MAX);
+    }
 }

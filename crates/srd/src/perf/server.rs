@@ -5,7 +5,7 @@ use super::control::{
 };
 use super::plan::{Carrier, Plan};
 use super::round::Arrived;
-use super::srd_side::SrdSide;
+use super::srd_side::{SrdSide, require_memory};
 use super::tcp_side::TcpSide;
 use super::watch::{Role, Watch};
 use super::{local_options, processor, tcp_retransmissions};
@@ -142,9 +142,10 @@ fn serve(control: &mut Control, plan: &Plan, sides: &mut [SrdSide]) -> anyhow::R
 
 fn open(control: &Control, plan: &Plan, client: &Endpoint) -> anyhow::Result<Vec<SrdSide>> {
     let options = local_options(control)?;
+    require_memory(plan, Role::Server, plan.peers)?;
     (0..plan.peers)
         .map(|_| {
-            let mut side = SrdSide::open(&options, plan)?;
+            let mut side = SrdSide::open(&options, plan, Role::Server)?;
             side.add_peer(client)?;
             Ok(side)
         })

@@ -3,10 +3,10 @@
 
 use super::control::Endpoint;
 use super::histogram::Histogram;
-use super::memory::Slots;
+use super::memory::{self, Slots};
 use super::plan::{Amount, Op, Plan, Test};
 use super::round::{Arrived, Clock, Counted};
-use super::watch::{NAP, Next, Watch};
+use super::watch::{NAP, Next, Role, Watch};
 use anyhow::{anyhow, bail};
 use srd_device::{
     Access, AhNumber, Completion, CompletionOp, CqId, DeviceError, MAX_INLINE, PdId, QpInit, QpKind,
@@ -51,16 +51,42 @@ pub struct SrdSide {
     next_peer: usize,
     plan: Plan,
     completions: Vec<Completion>,
-    /// Slots of the inbox whose receive has completed.
+    /// Numbers of receives that have completed: where messages are sent, slots of the inbox.
     to_repost: Vec<u32>,
     sends_outstanding: u32,
     next_number: u64,
     arrived: Arrived,
 }
 
+/// Receives that a side posts: twice the window, as while the ones that came are posted again as many may be on their way.
+fn receives(plan: &Plan) -> u32 {
+    plan.window.max(REPOST as u32).saturating_mul(2)
+}
+
+/// How many messages a side has memory for: those that go out from it (or that others read), and those that come in.
+fn slots(plan: &Plan, role: Role) -> (usize, usize) {
+    let (window, client) = (plan.window as usize, role == Role::Client);
+    match plan.op {
+        Op::Send => (window, receives(plan) as usize),
+        // Each side writes into the other's memory.
+        Op::Write if !plan.is_one_sided() => (window, window),
+        Op::Write if client => (window, 0),
+        Op::Read if !client => (window, 0),
+        Op::Write | Op::Read => (0, window),
+    }
+}
+
+/// Refuses a plan for which this host has not the memory, `sides` times.
+pub fn require_memory(plan: &Plan, role: Role, sides: u16) -> anyhow::Result<()> {
+    let (outbox, inbox) = slots(plan, role);
+    let bytes = [outbox, inbox].map(|count| Slots::bytes_of(count, plan.size as usize, plan.check));
+    memory::require(bytes[0].saturating_add(bytes[1]).saturating_mul(sides.into()), plan)
+}
+
 impl SrdSide {
-    /// Opens a device as `options` say and prepares a queue pair for the plan.
-    pub fn open(options: &Options, plan: &Plan) -> anyhow::Result<SrdSide> {
+    /// Opens a device as `options` say and prepares a queue pair for the plan, for which there must be memory
+    /// ([`require_memory`]).
+    pub fn open(options: &Options, plan: &Plan, role: Role) -> anyhow::Result<SrdSide> {
         let instance = Instance::open_separate(options)?;
         let longest = instance.with(|device, _| match plan.op {
             Op::Send => device.config().max_msg,
@@ -73,12 +99,11 @@ impl SrdSide {
             );
         }
         let size = plan.size as usize;
-        let window = plan.window as usize;
-        let mut outbox = Slots::new(window, size, plan.check);
-        // Twice the window: while the ones that came are posted again, as many may be on their way.
-        let inbox = Slots::new(2 * window.max(REPOST), size, plan.check);
-        if plan.op == Op::Read {
-            (0..window).for_each(|slot| outbox.fill(slot, slot as u64));
+        let (outgoing, incoming) = slots(plan, role);
+        let mut outbox = Slots::new(outgoing, size, plan.check);
+        let inbox = Slots::new(incoming, size, plan.check);
+        if plan.op == Op::Read && plan.check {
+            (0..outgoing).for_each(|slot| outbox.fill(slot, slot as u64));
         }
         let qkey = Qkey(rand_qkey());
 
@@ -86,7 +111,7 @@ impl SrdSide {
             .with(|device, _| {
                 let pd = device.alloc_pd()?;
                 let send_cq = device.create_cq(2 * plan.window.max(BATCH as u32))?;
-                let recv_cq = device.create_cq(2 * inbox.count() as u32)?;
+                let recv_cq = device.create_cq(receives(plan).saturating_mul(2))?;
                 let access = Access { local_write: true, remote_read: true, remote_write: true };
                 let outbox_key =
                     device.reg_mr(pd, outbox.address(), outbox.bytes(), outbox.address(), access)?;
@@ -102,7 +127,7 @@ impl SrdSide {
                 send_cq,
                 recv_cq,
                 sq_depth: plan.window.max(REPOST as u32),
-                rq_depth: inbox.count() as u32,
+                rq_depth: receives(plan),
                 send_sge: 1,
                 recv_sge: 1,
                 inline: MAX_INLINE as u32,
@@ -142,7 +167,7 @@ impl SrdSide {
         self.instance
             .with(|device, now| steps.into_iter().try_for_each(|step| device.modify_qp(now, qpn, step)))
             .expect("nobody has forked")?;
-        self.to_repost = (0..self.inbox.count() as u32).collect();
+        self.to_repost = (0..receives(&self.plan)).collect();
         self.repost();
         Ok(())
     }
@@ -282,7 +307,7 @@ impl SrdSide {
         self.reap(self.recv_cq)?;
         if self.plan.check && self.plan.op == Op::Write && self.plan.is_one_sided() {
             // Their order and number are unknown here, but each slot must hold one whole message (or none yet).
-            for slot in 0..self.plan.window as usize {
+            for slot in 0..self.inbox.count() {
                 if !self.inbox.is_clear(slot) {
                     self.inbox.check(slot)?;
                     self.inbox.clear(slot);
@@ -359,7 +384,7 @@ impl SrdSide {
         Ok(())
     }
 
-    /// Posts a receive for every slot that has none.
+    /// Posts the receives that have completed, or were never posted.
     fn repost(&mut self) {
         let SrdSide { instance, qpn, inbox, inbox_key, to_repost, plan, .. } = self;
         instance
@@ -367,9 +392,11 @@ impl SrdSide {
                 for slot in to_repost.drain(..) {
                     let addr = inbox.address() + inbox.offset(slot as usize) as u64;
                     let sges = [Sge { addr, len: plan.size, lkey: *inbox_key }];
+                    // A write lands where its sender says.
+                    let sges = if plan.op == Op::Send { &sges[..] } else { &[] };
                     device
-                        .post_recv(*qpn, &RecvWr { wr_id: slot.into(), sges: &sges })
-                        .expect("there are as many slots as places in the queue");
+                        .post_recv(*qpn, &RecvWr { wr_id: slot.into(), sges })
+                        .expect("there are as many receives as places in the queue");
                 }
             })
             .expect("nobody has forked");

@@ -5,6 +5,7 @@
 //! receiver takes all that is there with one read and acknowledges it with one write.
 
 use super::histogram::Histogram;
+use super::memory;
 use super::pattern::fill;
 use super::plan::{Amount, Op, Plan, Test};
 use super::round::{Arrived, Clock, Counted};
@@ -278,8 +279,12 @@ impl Link {
             stream.set_nonblocking(true)?;
         }
         let size = plan.size as usize;
-        // Room for a window of answers, and for whole messages of at least a chunk.
-        let room = (message * plan.window as usize).max(size * CHUNK.div_ceil(size));
+        // Room for a window of messages that are answered, and for whole ones of at least a chunk.
+        let window =
+            if plan.test == Test::Bandwidth { 0 } else { message.saturating_mul(plan.window as usize) };
+        let room = if message == size { window.max(size * CHUNK.div_ceil(size)) } else { window };
+        let verified = plan.check && full;
+        memory::require((room as u64).saturating_add(if verified { size as u64 } else { 0 }), plan)?;
         Ok(Link {
             stream,
             blocking: plan.blocking,
@@ -291,7 +296,7 @@ impl Link {
             message,
             number: 0,
             received: 0,
-            verifier: (plan.check && full).then(|| Verifier::new(size)),
+            verifier: verified.then(|| Verifier::new(size)),
             ended: false,
         })
     }
