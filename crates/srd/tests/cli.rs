@@ -4,7 +4,7 @@
 mod skip;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -555,6 +555,20 @@ fn another_version_is_refused_by_name() {
         answer.contains("7.7") && answer.contains("99") && answer.contains("use the same srd"),
         "{answer}"
     );
+}
+
+#[test]
+fn a_server_that_gives_up_before_the_beginning_says_why() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let client =
+        srd(&["perf", "client", "127.0.0.1", "--port", &port]).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    server.write_all(b"{\"failed\":{\"reason\":\"the client has not answered for 10 s\"}}\n").unwrap();
+    let output = client.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let expected = format!("srd: 127.0.0.1:{port}: the client has not answered for 10 s\n");
+    assert_eq!(text(&output.stderr), expected);
 }
 
 #[test]

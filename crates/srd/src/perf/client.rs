@@ -174,7 +174,7 @@ fn introduce(control: &mut Control, plan: &Plan, side: &mut SrdSide) -> anyhow::
             endpoints.iter().try_for_each(|endpoint| side.add_peer(endpoint))
         }
         Welcome::Accepted { .. } => bail!("{} offers another number of peers than asked for", control.peer()),
-        Welcome::Refused { reason } => bail!("{}: {reason}", control.peer()),
+        Welcome::Refused { reason } | Welcome::Failed { reason } => bail!("{}: {reason}", control.peer()),
     }
 }
 

@@ -68,6 +68,11 @@ pub enum Welcome {
         /// Why, and what to do.
         reason: String,
     },
+    /// It went wrong before it began: the same line as [`Answer::Failed`].
+    Failed {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// What the client asks for after that.
