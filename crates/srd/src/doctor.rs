@@ -1,6 +1,7 @@
 //! `srd doctor`: what would hold SRD back on this host, or between it and another, and how to mend it.
 
 mod bypass;
+mod capabilities;
 mod device;
 mod finding;
 mod firewall;

@@ -376,6 +376,47 @@ fn the_doctor_warns_of_a_way_around() {
     assert!(bypass["mend"].as_str().unwrap().contains("FI_EFA_ENABLE_SHM_TRANSFER=0"));
 }
 
+/// The doctor's finding on short packets in a network of its own, where nobody has CAP_NET_ADMIN, nor these capabilities.
+fn wire_without(capabilities: &str, wire: Option<&str>) -> serde_json::Value {
+    let script = "ip link add e0 type veth peer name e1 && ip addr add 10.9.9.1/24 dev e0 && ip link set e0 up && \
+                  exec setpriv --bounding-set=\"$1\" --inh-caps=\"$1\" \"$0\" doctor --json";
+    let command = srd(&[]);
+    let srd = command.get_program().to_owned();
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-n", "sh", "-c", script]).arg(srd).arg(format!("-net_admin{capabilities}"));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => unshare.env(name, value),
+            None => unshare.env_remove(name),
+        };
+    }
+    unshare.env("SRD_ADDR", "10.9.9.1").envs(wire.map(|wire| ("SRD_WIRE", wire)));
+    let diagnosis = json(&unshare.output().unwrap());
+    let findings = diagnosis["findings"].as_array().unwrap();
+    findings.iter().find(|finding| finding["check"] == "wire").cloned().unwrap_or_default()
+}
+
+#[test]
+fn the_doctor_advises_no_wire_that_cannot_be_had_and_says_how_to_get_one() {
+    if !nix::unistd::geteuid().is_root() {
+        return skip::skip("only root makes networks");
+    }
+    let found = wire_without(",-net_raw", None);
+    let (what, mend) = (found["what"].as_str().unwrap(), found["mend"].as_str().unwrap_or_default());
+    assert_eq!(found["level"], "ok", "{found}");
+    assert!(what.contains("need CAP_NET_RAW") && !what.contains("SRD_WIRE="), "{found}");
+    for how in ["--ambient-caps=+net_raw env SRD_WIRE=packet", "--cap-add=NET_RAW", "setcap cap_net_raw+ep"] {
+        assert!(mend.contains(how), "{found}");
+    }
+    let found = wire_without(",-net_raw", Some("packet"));
+    let mend = found["mend"].as_str().unwrap();
+    assert_eq!(found["level"], "warn", "{found}");
+    assert!(mend.contains("--cap-add=NET_RAW") && mend.contains("unset SRD_WIRE"), "{found}");
+    // This one can be had.
+    let found = wire_without("", None);
+    assert!(found["what"].as_str().unwrap().contains("SRD_WIRE=packet does so"), "{found}");
+}
+
 #[test]
 fn the_doctor_knows_the_provider() {
     let directory = provider_directory("doctor");

@@ -1,5 +1,6 @@
 //! The host itself: buffers, limits, processors, kernel features, and the address that SRD would use.
 
+use super::capabilities;
 use super::finding::{Finding, Level};
 use crate::host::interfaces::{self, Interface, Kind};
 use crate::host::{self, limits, offload};
@@ -81,7 +82,12 @@ fn wire(options: &Options) -> Vec<Finding> {
     let check = |wire| srd_net::check_wire(wire, &local);
     let by_choice = options.wire != Wire::Udp;
     let asked = if by_choice { options.wire } else { Wire::Auto };
-    let wire = match check(asked) {
+    // Where only filters are in the way of `auto`, its reason names `packet`, which then must work.
+    let checked = check(asked).or_else(|why| match asked {
+        Wire::Auto => check(Wire::Packet).and(Err(why)),
+        _ => Err(why),
+    });
+    let wire = match checked {
         Ok(by) if by_choice => Finding::ok("wire", format!("short packets travel by {by}")),
         Ok(by) => Finding::ok(
             "wire",
@@ -90,10 +96,20 @@ fn wire(options: &Options) -> Vec<Finding> {
         Err(why) if by_choice => {
             let instead = if asked == Wire::Xdp { check(Wire::Packet).ok() } else { None };
             let by = instead.unwrap_or_else(|| "UDP sockets".to_owned());
+            let why = why.to_string();
+            let grant = capabilities::grant(asked, &why).map(|how| format!("{how}; or "));
             Finding::warn("wire", format!("short packets of a process that starts now travel by {by}: {why}"))
-                .mend("unset SRD_WIRE, unless that is as it should be")
+                .mend(grant.unwrap_or_default() + "unset SRD_WIRE, unless that is as it should be")
         }
-        Err(why) => Finding::ok("wire", format!("short packets travel by UDP sockets; no faster way: {why}")),
+        Err(why) => {
+            let why = why.to_string();
+            let found =
+                Finding::ok("wire", format!("short packets travel by UDP sockets; no faster way: {why}"));
+            match capabilities::grant(Wire::Packet, &why) {
+                Some(how) => found.mend(how),
+                None => found,
+            }
+        }
     };
     let around = "past packet filters, IPsec and `tc`";
     let xdp = match check(Wire::Xdp) {
