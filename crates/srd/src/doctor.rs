@@ -19,6 +19,8 @@ mod system;
 use crate::output;
 use crate::perf::control::DEFAULT_PORT;
 use anyhow::Context;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
 use finding::{Finding, Level};
 use probe::Prober;
 use programs::Stranger;
@@ -48,7 +50,7 @@ pub struct Args {
     /// Answer the probes of another host's `srd doctor`
     #[arg(long, conflicts_with_all = ["host", "json"])]
     serve: bool,
-    /// UDP port of the probes
+    /// UDP port of the probes; 0 with --serve takes any free one
     #[arg(long, default_value_t = DEFAULT_PORT)]
     port: u16,
     /// Print JSON
@@ -70,7 +72,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         output::text(&format!("srd doctor: answering probes on UDP port {}\n", responder.port()))?;
         return responder.run();
     }
+    if args.port == 0 {
+        crate::Cli::command()
+            .error(
+                ErrorKind::ValueValidation,
+                "--port 0 is for --serve alone, which takes any free port; here name the one that it has printed",
+            )
+            .exit();
+    }
     let mut findings = Vec::new();
+    let mut refused = None;
     let options = match Options::from_env() {
         Ok((options, warnings)) => {
             findings.extend(warnings.iter().map(|warning| {
@@ -81,10 +92,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Err(error) => {
             let mend = format!("unset {}", error.variable);
             findings.push(Finding::fail("options", error.to_string()).mend(mend));
+            refused = Some(error.variable);
             Options::default()
         }
     };
-    findings.extend(system::examine(&options));
+    findings.extend(system::examine(&options, refused));
     findings.extend(firewall::examine(options.port_base));
     findings.extend(bypass::examine());
     findings.extend(provider::examine(&options));

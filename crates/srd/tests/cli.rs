@@ -118,6 +118,8 @@ fn a_senseless_command_line_ends_with_2() {
         &["top", "--interval", "0"],
         &["top", "--program", "name", "1"],
         &["perf", "client"],
+        &["doctor", "h", "--port", "0"],
+        &["perf", "client", "h", "--port", "0"],
         &["perf", "client", "h", "--size", "0"],
         &["perf", "client", "h", "--seconds", "soon"],
         &["perf", "client", "h", "--test", "latency", "--window", "7"],
@@ -302,6 +304,14 @@ fn an_impossible_option_is_named() {
     let doctor = json(&srd(&["doctor", "--json"]).env("SRD_PATHS", "0").output().unwrap());
     let finding = &doctor["findings"][0];
     assert_eq!((&finding["level"], &finding["mend"]), (&"fail".into(), &"unset SRD_PATHS".into()));
+}
+
+#[test]
+fn the_doctor_says_nothing_good_of_a_wire_that_was_refused() {
+    let diagnosis = json(&srd(&["doctor", "--json"]).env("SRD_WIRE", "bad").output().unwrap());
+    let findings = diagnosis["findings"].as_array().unwrap();
+    let level = |check: &str| findings.iter().find(|f| f["check"] == check).map(|f| f["level"].clone());
+    assert_eq!((level("options"), level("wire")), (Some("fail".into()), Some("skip".into())), "{diagnosis}");
 }
 
 #[test]

@@ -21,8 +21,9 @@ const MEMLOCK: u64 = 64 << 20;
 const FAST_CLOCKS: [&str; 5] =
     ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "timebase"];
 
-/// All checks of this host.
-pub fn examine(options: &Options) -> Vec<Finding> {
+/// All checks of this host. `refused`: the variable whose value was refused, with which `options` are not those of the
+/// environment.
+pub fn examine(options: &Options, refused: Option<&str>) -> Vec<Finding> {
     let key = key(options);
     // With a key that is refused no instance opens, for that reason alone.
     let usable = key.level != Level::Fail;
@@ -40,7 +41,10 @@ pub fn examine(options: &Options) -> Vec<Finding> {
         machines(),
         port_range(options),
     ]);
-    findings.extend(wire(options));
+    findings.extend(match refused {
+        Some(variable) => vec![Finding::skip("wire", format!("not looked at, as {variable} was refused"))],
+        None => wire(options),
+    });
     findings.extend(rp_filter());
     findings
 }

@@ -73,7 +73,7 @@ pub struct Args {
     #[arg(long)]
     cpu: Option<usize>,
     /// TCP port of the server's control connection
-    #[arg(long, default_value_t = DEFAULT_PORT)]
+    #[arg(long, default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
     /// Give up when nothing has moved for so many seconds
     #[arg(long, default_value_t = 10.0, value_parser = seconds)]
