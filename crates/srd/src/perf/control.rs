@@ -192,6 +192,10 @@ impl Control {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
+                // One who was stopped meanwhile finds the answer there.
+                if let Some(message) = self.poll()? {
+                    return Ok(message);
+                }
                 bail!("{} has not answered for {} s", self.peer, limit.as_secs());
             }
             self.stream.set_read_timeout(Some(left.min(nap)))?;
@@ -298,6 +302,18 @@ mod tests {
         let error = near.receive::<Request>(ANSWER).unwrap_err();
         assert!(error.to_string().contains("has died"), "{error}");
         assert!(near.poll::<Request>().is_err());
+    }
+
+    #[test]
+    fn an_answer_that_is_there_is_taken_however_late_it_is_looked_for() {
+        let (mut near, mut far) = pair();
+        far.send(&Answer::Failed { reason: "why".into() }).unwrap();
+        let mut there = [0];
+        near.stream.peek(&mut there).unwrap();
+        let Welcome::Failed { reason } = near.receive(Duration::ZERO).unwrap() else {
+            panic!("another answer")
+        };
+        assert_eq!(reason, "why");
     }
 
     #[test]
