@@ -210,15 +210,17 @@ pub(crate) fn open_ring(
     };
     let ring = open(asked).or_else(|| if asked == Wire::Xdp { open(Wire::Packet) } else { None });
     let by = ring.as_ref().map_or_else(|| UDP_SOCKETS.to_owned(), Ring::to_string);
-    for why in why_not.iter().filter(|why| !matches!(why, NoWire::NotAsked)) {
-        match WIRES.iter().find(|(_, wire)| *wire == asked && asked != Wire::Auto) {
-            Some((name, _)) => {
-                log::warn_once(format_args!(
-                    "SRD_WIRE={name}: short packets travel by {by} all the same: {why}"
-                ));
-            }
-            None => log::say(LogLevel::Info, format_args!("short packets travel by {by}: {why}")),
+    let why: Vec<_> =
+        why_not.iter().filter(|why| !matches!(why, NoWire::NotAsked)).map(NoWire::to_string).collect();
+    if why.is_empty() {
+        return ring;
+    }
+    let why = why.join("; ");
+    match WIRES.iter().find(|(_, wire)| *wire == asked && asked != Wire::Auto) {
+        Some((name, _)) => {
+            log::warn_once(format_args!("SRD_WIRE={name}: short packets travel by {by} all the same: {why}"))
         }
+        None => log::say(LogLevel::Info, format_args!("short packets travel by {by}: {why}")),
     }
     ring
 }
