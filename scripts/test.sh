@@ -109,19 +109,18 @@ step "set-up" scripts/setup.sh || finish
 step "format" cargo fmt --all --check
 step "build" scripts/build.sh || finish
 mapfile -t checked < <(scripts/checked_packages.sh)
-lints=(cargo clippy --profile checked --workspace --all-targets --quiet -- -D warnings)
-# Tests wait more than they compute, so what the steps behind them need is made meanwhile, as far as nobody else wants a core.
+# Tests wait more than they compute, so what later steps need is made meanwhile, as far as nobody else wants a core.
 {
-  nice -n 19 "${lints[@]}"
   nice -n 19 cargo test --profile checked --quiet --no-run "${checked[@]}"
   nice -n 19 cargo build --profile checked --quiet "${checked[@]}"
 } >target/checked.log 2>&1 &
 step "unit and property tests" cargo test --release --workspace --quiet --no-fail-fast "${checked[@]/#--package/--exclude}"
-step "lints" "${lints[@]}"
 step "with overflow checks" cargo test --profile checked --quiet --no-fail-fast "${checked[@]}"
 step "fuzz targets on their corpus" scripts/fuzz.sh corpus
 begin tests/cluster/run.py
 step "campaign, $seeds seeds" scripts/campaign.sh "$seeds"
+lints=(cargo clippy --profile checked --workspace --all-targets --quiet -- -D warnings)
+nice -n 19 "${lints[@]}" >target/lints.log 2>&1 &
 step "MPI programs on simulated fabrics" tests/simulated/run.py
 step "sweep on a cluster" finished tests/cluster/run.py
 step "ABI" tests/abi/check.py
@@ -138,4 +137,5 @@ step "sealed" tests/consumers/run.py --sealed --transport srd --fault clean ompi
 step "sealed, over the software EFA" tests/consumers/run.py --sealed --fault clean mpich
 # A dead path concerns the transport, which does not know who sends.
 step "with a silent path" tests/consumers/run.py --transport srd --fault blackhole ompi mpich-rma impi fi_pingpong
+step "lints" "${lints[@]}"
 finish

@@ -68,7 +68,9 @@ def near(what: str, measured: float, wanted: float, within: float) -> None:
 def scenario(name: str, extra: str = "", **changes) -> Path:
     lines = ["[fabric]", 'kind = "leaf-spine"']
     lines += [f"{key} = {value}" for key, value in {**FABRIC, **changes}.items()]
-    file = BUILT / f"{name}.toml"
+    place = BUILT / threading.current_thread().name  # of one case at a time
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / f"{name}.toml"
     file.write_text("\n".join(lines) + "\n" + extra)
     return file
 
