@@ -198,8 +198,7 @@ impl Receiver {
     pub fn ring_works(&mut self) -> bool {
         let Some(ring) = &mut self.ring else { return true };
         let (before, _) = ring.shared_and_dropped();
-        let dropped = self.dropped();
-        let Some(ring) = &mut self.ring else { return true };
+        let dropped = dropped_by(&self.ports);
         let (seen, _) = ring.shared_and_dropped();
         // Packets come while this is asked: so the difference is known to within what the ring sees meanwhile.
         let (least, most) = (dropped.wrapping_sub(seen), dropped.wrapping_sub(before));
@@ -244,11 +243,6 @@ impl Receiver {
         self.aside = if by_ring { None } else { Some(0) };
     }
 
-    /// Datagrams that the sockets have dropped, for whatever reason.
-    fn dropped(&self) -> u32 {
-        self.ports.iter().filter_map(|port| port.socket.drops()).fold(0, u32::wrapping_add)
-    }
-
     /// What short packets come by.
     pub fn ring(&self) -> Option<&Ring> {
         self.ring.as_ref()
@@ -262,7 +256,7 @@ impl Receiver {
     /// What happened so far.
     pub fn counters(&mut self) -> ReceiveCounters {
         let mut counters = self.intake.counters.clone();
-        let dropped = self.dropped();
+        let dropped = dropped_by(&self.ports);
         // The sockets count what they leave to the ring as dropped, too.
         let (seen, by_ring) = self.ring.as_mut().map_or((0, 0), Ring::shared_and_dropped);
         counters.host_drops = (dropped.wrapping_sub(seen) as i32).max(0) as u64 + u64::from(by_ring);
@@ -378,6 +372,11 @@ impl Receiver {
         }
         intake.counters.packets - before
     }
+}
+
+/// Datagrams that sockets have dropped, for whatever reason.
+fn dropped_by(ports: &[Port]) -> u32 {
+    ports.iter().filter_map(|port| port.socket.drops()).fold(0, u32::wrapping_add)
 }
 
 /// Takes from the ring what has come until then, by the kernel's clock.
