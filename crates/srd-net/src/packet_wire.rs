@@ -4,18 +4,19 @@
 //! hears of a firewall in between.
 //! Whatever does not fit this way goes by UDP, and the receiver cannot tell the difference.
 //!
-//! Neither passes packet filters or IPsec. Who leaves the choice to us (`SRD_WIRE=auto`) gets packet sockets, and only where there is
-//! neither, which is looked at again while they run (`core.rs`).
+//! Neither passes packet filters, IPsec, or what tc has at the ingress of the interface. Who leaves the choice to us (`SRD_WIRE=auto`) gets packet sockets, and only where there is
+//! nothing of these, which is looked at again while they run (`core.rs`).
 
 use crate::address::LocalAddress;
 use crate::frame;
 use crate::log;
 use crate::options::{LogLevel, Wire};
 use crate::short_ring::{Ring, Sender};
-use crate::sys::packet::{MOST_BYTES, PacketRing, PacketSender};
-use crate::sys::route::{InBetween, Mac, NoHop, Observer, Routes};
+use crate::source_ports::{Burst, Bytes};
+use crate::sys::packet::{Lengths, MOST_BYTES, PacketRing, PacketSender};
+use crate::sys::route::{InBetween, Neighbour, NoHop, Observer, Routes};
 use crate::sys::xdp::{self, NoXdp};
-use srd_wire::{InstanceAddr, Nanos, Time};
+use srd_wire::{Nanos, Time};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -65,6 +66,9 @@ impl fmt::Display for NoWire {
             NoWire::InBetween(InBetween::Ipsec) => {
                 "this host has IPsec policies, which packet sockets go around; SRD_WIRE=packet does so"
             }
+            NoWire::InBetween(InBetween::Ingress) => {
+                "tc looks at what comes by the interface, before which packet sockets take it; SRD_WIRE=packet does so"
+            }
             NoWire::InBetween(_) => {
                 "it may not be known whether this host filters packets (CAP_NET_ADMIN), which packet sockets go around; \
                  SRD_WIRE=packet does so"
@@ -100,10 +104,21 @@ fn address(local: &LocalAddress) -> Result<Ipv4Addr, NoWire> {
     }
 }
 
+/// What is sent in one call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Whoever has a ring gets it there.
+    Short,
+    /// Joined datagrams: whoever has a ring of a packet socket gets them there, if they are still joined where they come.
+    Joined,
+    /// UDP sockets get it.
+    Long,
+}
+
 /// Where datagrams to a host go.
 #[derive(Clone, Copy)]
 struct Hop {
-    to: Result<Mac, NoHop>,
+    to: Result<Neighbour, NoHop>,
     until: Time,
 }
 
@@ -113,6 +128,7 @@ pub struct PacketWire {
     routes: Routes,
     from: Ipv4Addr,
     interface: u32,
+    lengths: Lengths,
     hops: HashMap<Ipv4Addr, Hop>,
     /// The one that the last datagram took.
     last: (Ipv4Addr, Hop),
@@ -130,7 +146,7 @@ impl PacketWire {
         let from = address(local)?;
         let mut observer = None;
         if wire == Wire::Auto {
-            let in_between = observer.insert(Observer::new().map_err(NoWire::System)?).look();
+            let in_between = observer.insert(Observer::new(local.index).map_err(NoWire::System)?).look();
             match in_between {
                 InBetween::Nothing if slot < MOST_RINGS => {}
                 InBetween::Nothing => return Err(NoWire::Crowded),
@@ -138,11 +154,12 @@ impl PacketWire {
             }
         }
         let routes = Routes::open().map_err(NoWire::System)?;
+        let lengths = Lengths::at(routes.mtu(local.index).unwrap_or(0));
         let (sender, ring) = if wire == Wire::Xdp {
             let (ring, sender) = xdp::open(local.index, from).map_err(NoWire::Xdp)?;
             (Sender::Xdp(sender), Ring::Xdp(ring))
         } else {
-            let ring = PacketRing::open(local.index, from).map_err(NoWire::System)?;
+            let ring = PacketRing::open(local.index, from, lengths).map_err(NoWire::System)?;
             let sender = PacketSender::open(local.index).map_err(NoWire::System)?;
             (Sender::Packet(sender), Ring::Packet(ring))
         };
@@ -151,6 +168,7 @@ impl PacketWire {
             routes,
             from,
             interface: local.index,
+            lengths,
             hops: HashMap::new(),
             last: (Ipv4Addr::UNSPECIFIED, Hop { to: Err(NoHop::Unknown), until: Time(0) }),
             observer,
@@ -170,11 +188,22 @@ impl PacketWire {
         self.closed = true;
     }
 
-    /// Sends a datagram. False if it is to go by UDP.
+    /// What kind a send of so many datagrams and bytes is.
     #[inline]
-    pub fn send(&mut self, now: Time, from_port: u16, to: InstanceAddr, datagram: &[u8]) -> bool {
-        let fits = datagram.len() + frame::UDP <= usize::from(MOST_BYTES) && !self.closed;
-        let (IpAddr::V4(ip), true) = (to.gid.ip(), fits) else { return false };
+    pub fn kind(&self, count: usize, len: usize) -> Kind {
+        let len = frame::UDP + len;
+        match &self.sender {
+            _ if len <= usize::from(MOST_BYTES) => Kind::Short,
+            Sender::Packet(_) if count > 1 && self.lengths.take(len) => Kind::Joined,
+            _ => Kind::Long,
+        }
+    }
+
+    /// Sends what is not long. False if it is to go by UDP.
+    #[inline]
+    pub fn send(&mut self, now: Time, from_port: u16, burst: &Burst, count: usize, bytes: Bytes<'_>) -> bool {
+        let to = burst.to;
+        let (IpAddr::V4(ip), false) = (to.gid.ip(), self.closed) else { return false };
         if self.last.0 != ip {
             let known = self.hops.get(&ip).copied();
             self.last = (ip, known.unwrap_or(Hop { to: Err(NoHop::Unknown), until: Time(0) }));
@@ -184,9 +213,23 @@ impl PacketWire {
             return false;
         }
         let Ok(neighbour) = self.last.1.to else { return false };
-        let from = SocketAddrV4::new(self.from, from_port);
-        let header = frame::headers(from, SocketAddrV4::new(ip, to.port), datagram);
-        match self.sender.send(neighbour, &header, datagram) {
+        let (from, to) = (SocketAddrV4::new(self.from, from_port), SocketAddrV4::new(ip, to.port));
+        let whole = if count == 1 { bytes.as_whole() } else { None };
+        let sent = match (whole, bytes, &mut self.sender) {
+            (Some(datagram), _, sender) => {
+                let header = frame::headers(from, to, datagram);
+                sender.send(neighbour.mac, &header, datagram)
+            }
+            (None, Bytes::Gathered(gather), Sender::Packet(sender))
+                if burst.segment + frame::HEADERS <= neighbour.mtu as usize =>
+            {
+                let header = frame::headers_to_sum(from, to, gather.len());
+                let segment = (count > 1).then_some(burst.segment as u16);
+                sender.send_run(neighbour.mac, &header, gather, segment)
+            }
+            _ => return false,
+        };
+        match sent {
             Ok(()) => true,
             Err(error) => {
                 self.failed(now, ip, &error);
@@ -232,7 +275,8 @@ impl PacketWire {
     fn failed(&mut self, now: Time, ip: Ipv4Addr, error: &io::Error) {
         let passes = matches!(
             error.raw_os_error(),
-            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::ENOMEM | libc::EINTR)
+            // The last: memory of the program that has gone, as the UDP socket will find, too.
+            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::ENOMEM | libc::EINTR | libc::EFAULT)
         );
         if !passes {
             log::say(LogLevel::Info, format_args!("short packets to {ip} leave by UDP: {error}"));

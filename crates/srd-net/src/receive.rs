@@ -26,7 +26,6 @@ use crate::options::LogLevel;
 use crate::payload;
 use crate::short_ring::{Ring, UDP_SOCKETS};
 use crate::simulated::{Come as Simulated, Fabric};
-use crate::sys::packet::MOST_BYTES;
 use crate::sys::udp::{MAX_RUNS, ReceiveBatch, ReceiveSocket, Run};
 use arrayvec::ArrayVec;
 use serde::Serialize;
@@ -317,7 +316,10 @@ impl Receiver {
             let mut drops = || ring.as_mut().and_then(|ring| ring.take(u64::MAX, |_| ())).is_some();
             let _ = (0..PACKETS_PER_ROUND).all(|_| drops());
         }
-        let mut ring = ring.as_mut().filter(|_| aside.is_none());
+        let (mut ring, set_aside) = match aside {
+            Some(_) => (None, ring.as_ref()),
+            None => (ring.as_mut(), None),
+        };
         if let Some(ring) = &mut ring {
             // Nothing that may not be overtaken has come by the sockets for a while (`SourcePorts::send`). Otherwise what lies
             // in the ring has its turn among what lies there.
@@ -353,8 +355,8 @@ impl Receiver {
                     last = run.arrived.unwrap_or(0);
                     if let Some(ring) = &mut ring {
                         take_from_ring(ring, last, intake, now, &mut upwards, keyring.as_deref_mut());
-                    } else if let Some(came) = aside {
-                        let short = run.bytes.len() + frame::UDP <= usize::from(MOST_BYTES);
+                    } else if let (Some(came), Some(ring)) = (&mut *aside, set_aside) {
+                        let short = ring.takes(run.bytes.len() + frame::UDP);
                         *came += u32::from(short && run.from.ip() != intake.own);
                     }
                     intake.handle_run(now, port.port, run, &mut upwards, keyring.as_deref_mut());

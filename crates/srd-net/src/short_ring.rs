@@ -1,6 +1,6 @@
 //! What short packets come and leave by past the kernel's UDP sockets, of whichever kind.
 
-use crate::sys::packet::{Captured, PacketRing, PacketSender};
+use crate::sys::packet::{Captured, MOST_BYTES, PacketRing, PacketSender};
 use crate::sys::route::Mac;
 use crate::sys::xdp::{XdpRing, XdpSender};
 use std::fmt;
@@ -52,6 +52,14 @@ impl Ring {
                 ring.close();
                 Ok(())
             }
+        }
+    }
+
+    /// Whether it takes datagrams, alone or joined, of this length, UDP header included.
+    pub fn takes(&self, len: usize) -> bool {
+        match self {
+            Ring::Packet(ring) => ring.takes(len),
+            Ring::Xdp(_) => len <= usize::from(MOST_BYTES),
         }
     }
 
@@ -142,7 +150,7 @@ impl Sender {
     #[cold]
     pub fn look(&mut self) {
         match self {
-            Sender::Packet(_) => {} // the kernel writes it
+            Sender::Packet(sender) => sender.look(),
             Sender::Xdp(sender) => sender.look(),
         }
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use support::forger::{Forger, Kind};
 use support::keys::KeyFile;
 use support::traffic::{LENGTHS, PLACE, exchange, write_and_read};
-use support::{Host, PATIENCE, options};
+use support::{Host, PATIENCE, options, pattern};
 
 const PACKET: Wire = Wire { name: "packet", variable: "SRD_WIRE=packet", by: "packet sockets" };
 const XDP: Wire = Wire { name: "xdp", variable: "SRD_WIRE=xdp", by: "AF_XDP sockets (generic mode, copies)" };
@@ -175,6 +175,10 @@ fn lone_messages(a: &mut Host, b: &mut Host) {
 
 fn lone_message(from: &mut Host, to: &mut Host) {
     std::thread::sleep(Duration::from_millis(2));
+    message(from, to);
+}
+
+fn message(from: &mut Host, to: &mut Host) {
     to.recv(1, 200_000, PLACE);
     from.send(2, to.address(), 0, 8);
     to.success();
@@ -240,6 +244,54 @@ fn short_packets_take_packet_sockets_and_long_ones_do_not(wire: Wire) {
         let received = b.instance.stats().unwrap().receive;
         assert_eq!(received.host_drops, 0, "{}", b.report());
         assert!(received.not_decoded.is_empty() && received.not_opened.is_empty(), "{}", b.report());
+    }
+}
+
+/// The first go by UDP, and one each second.
+#[test]
+fn nearly_all_of_a_stream_of_short_packets_is_short() {
+    let Some(pair) = PACKET.pair("stream") else { return };
+    let [mut a, mut b] = [0, 1].map(|side| PACKET.host_with(&pair, side, &["SRD_PATHS=1"]));
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(2500) {
+        message(&mut a, &mut b);
+        message(&mut b, &mut a);
+    }
+    for host in [&a, &b] {
+        let sent = host.instance.stats().unwrap().transmit;
+        assert!(sent.by_packet_socket >= sent.packets / 20 * 19, "{}", host.report());
+    }
+}
+
+/// Messages of up to 8 KiB are, in packets that are joined, and so they come.
+#[test]
+fn short_runs_are_short() {
+    for sealed in [false, true] {
+        let Some(pair) = PACKET.pair("runs") else { return };
+        let key = KeyFile::new();
+        let more: &[&str] = if sealed { &[key.variable()] } else { &[] };
+        let [mut a, mut b] = [0, 1].map(|side| PACKET.host_with(&pair, side, more));
+        until_short(&mut a, &mut b);
+        let packets = |host: &Host| host.instance.stats().unwrap().transmit.packets;
+        for len in [1500, 4000, 8192] {
+            let (before, start) = (short(&b), Instant::now());
+            loop {
+                let (short_before, before) = (short(&a).0, packets(&a));
+                std::thread::sleep(Duration::from_millis(2));
+                b.recv(1, 200_000, 10_000);
+                a.buffer.write(0, &pattern(packets(&a), len));
+                a.send(2, b.address(), 0, len);
+                b.success();
+                a.success();
+                assert!(b.buffer.to_vec(200_000, len) == a.buffer.to_vec(0, len), "what was sent");
+                if short(&a).0 - short_before == packets(&a) - before {
+                    break;
+                }
+                assert!(start.elapsed() < PATIENCE, "{len}: {}", a.report());
+            }
+            let joined = len.div_ceil(1400) as u64;
+            poll_until(&b, || short(&b).1 >= before.1 + joined);
+        }
     }
 }
 
@@ -440,8 +492,11 @@ fn nobody_is_answered_whose_address_no_peer_can_have(wire: Wire) {
         ["127.0.0.1", "0.0.0.0", "0.1.2.3", "224.0.0.1", "240.0.0.9", "255.255.255.255", "10.66.0.1"]
             .map(|ip| ip.parse().unwrap());
     let mut frames: Vec<_> = martians.iter().map(|ip| frame(MAC, ip.octets(), &a, &hello, false)).collect();
-    // For another host.
+    // For another host, and for another interface: with an 802.1Q tag.
     frames.push(frame([2, 0, 0, 0, 0, 77], [10, 66, 0, 3], &a, &hello, false));
+    let mut tagged = frame(MAC, [10, 66, 0, 3], &a, &hello, false);
+    tagged.splice(12..12, [0x81, 0, 0, 5]);
+    frames.push(tagged);
     let sent = a.instance.stats().unwrap().transmit.packets;
     send_frames(&pair, &frames);
     let counters = |a: &Host| a.instance.stats().unwrap();
@@ -457,15 +512,15 @@ fn nobody_is_answered_whose_address_no_peer_can_have(wire: Wire) {
     poll_until(&a, || counters(&a).transmit.packets > sent);
 }
 
-#[test]
-fn ipsec_policies_keep_packets_with_udp_unless_packet_sockets_are_asked_for() {
-    let Some(pair) = Namespaces::new("wirexfrm", 1500) else { return };
-    let policy = "xfrm policy add src 10.99.0.0/24 dst 10.98.0.0/24 dir out action allow";
+/// `place` makes something look at packets that packet sockets take before it sees them, until what it returns is dropped.
+fn what_looks_at_packets_keeps_them_with_udp_unless_packet_sockets_are_asked_for<T>(
+    name: &str,
+    place: impl FnOnce(&Namespaces) -> Option<T>,
+) {
+    let Some(pair) = Namespaces::new(name, 1500) else { return };
     let (mut a, mut b) = (host(&pair, 0, &["SRD_WIRE=auto"]), host(&pair, 1, &["SRD_WIRE=auto"]));
     until_short(&mut a, &mut b);
-    if !pair.can(0, policy) {
-        return;
-    }
+    let Some(_placed) = place(&pair) else { return };
     leaves_by_udp(&mut a, &mut b);
     let came = short(&a).1;
     lone_messages(&mut b, &mut a);
@@ -475,6 +530,33 @@ fn ipsec_policies_keep_packets_with_udp_unless_packet_sockets_are_asked_for() {
     assert_eq!(short(&c), (0, 0));
     let mut d = PACKET.host(&pair, 0);
     until_short(&mut d, &mut b);
+}
+
+#[test]
+fn ipsec_policies_keep_packets_with_udp() {
+    let policy = "xfrm policy add src 10.99.0.0/24 dst 10.98.0.0/24 dir out action allow";
+    let place = |pair: &Namespaces| pair.can(0, policy).then_some(());
+    what_looks_at_packets_keeps_them_with_udp_unless_packet_sockets_are_asked_for("wirexfrm", place);
+}
+
+#[test]
+fn filters_of_tc_keep_packets_with_udp() {
+    let place = |pair: &Namespaces| Some(pair.tc_in(0, "qdisc add dev e0 clsact"));
+    what_looks_at_packets_keeps_them_with_udp_unless_packet_sockets_are_asked_for("wiretc", place);
+}
+
+#[test]
+fn programs_for_what_comes_keep_packets_with_udp() {
+    let attach = |pair: &Namespaces| match pair
+        .run(0, || bpf::attach_to_what_comes(namespace::interface_index("e0")))
+    {
+        Ok(link) => Some(link),
+        Err(why) => {
+            kernel_lacks(format_args!("needs to attach a BPF program (tcx): {why}"));
+            None
+        }
+    };
+    what_looks_at_packets_keeps_them_with_udp_unless_packet_sockets_are_asked_for("wiretcx", attach);
 }
 
 fn without_the_right_to_packet_sockets_udp_is_used(wire: Wire) {

@@ -9,7 +9,7 @@ const MAP_DELETE_ELEM: libc::c_long = 3; // BPF_MAP_DELETE_ELEM
 const PROG_LOAD: libc::c_long = 5; // BPF_PROG_LOAD
 const PROG_GET_FD_BY_ID: libc::c_long = 13; // BPF_PROG_GET_FD_BY_ID
 const OBJ_GET_INFO_BY_FD: libc::c_long = 15; // BPF_OBJ_GET_INFO_BY_FD
-pub(super) const PROG_QUERY: libc::c_long = 16; // BPF_PROG_QUERY
+const PROG_QUERY: libc::c_long = 16; // BPF_PROG_QUERY
 const LINK_CREATE: libc::c_long = 28; // BPF_LINK_CREATE
 
 const XDP: u32 = 6; // BPF_PROG_TYPE_XDP
@@ -31,7 +31,7 @@ const NAME_IN_INFO: usize = 64;
 ///
 /// # Safety
 /// Pointers in the attributes are such as the command takes.
-pub(super) unsafe fn call<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_int> {
+unsafe fn call<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_int> {
     // SAFETY: the kernel reads and writes no more than the structure and, by the caller's promise, what it points to.
     let returned =
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attributes), size_of::<T>()) };
@@ -185,6 +185,25 @@ impl Program {
 /// What keeps a program attached: it ends with the last process that has it.
 #[derive(Debug)]
 pub struct Link(#[allow(dead_code)] OwnedFd);
+
+/// How many programs are attached at a place. `target`: a descriptor, or the number of an interface. Takes CAP_NET_ADMIN.
+pub fn programs_at(target: u32, attach_type: u32, flags: u32) -> io::Result<u32> {
+    #[repr(C)]
+    struct Query {
+        target: u32,
+        attach_type: u32,
+        query_flags: u32,
+        attach_flags: u32,
+        prog_ids: u64,
+        prog_cnt: u32,
+        end: u32,
+    }
+    let mut query =
+        Query { target, attach_type, query_flags: flags, attach_flags: 0, prog_ids: 0, prog_cnt: 0, end: 0 };
+    // SAFETY: without room for numbers of programs none are written.
+    unsafe { call(PROG_QUERY, &mut query) }?;
+    Ok(query.prog_cnt)
+}
 
 /// The name of the program with that number, if we may know it.
 pub fn program_name(number: u32) -> io::Result<String> {

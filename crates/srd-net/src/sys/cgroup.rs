@@ -1,7 +1,7 @@
 //! Packet filters of the control group that this process is in: BPF programs, as systemd's `IPAddressDeny=` makes them
 //! (bpf(2), cgroups(7); linux/bpf.h).
 
-use super::bpf::{PROG_QUERY, call};
+use super::bpf::programs_at;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -11,18 +11,6 @@ use std::path::{Path, PathBuf};
 
 const EFFECTIVE: u32 = 1; // BPF_F_QUERY_EFFECTIVE: those of groups above, too
 const DIRECTIONS: [u32; 2] = [0, 1]; // BPF_CGROUP_INET_INGRESS, BPF_CGROUP_INET_EGRESS
-
-/// That part of `union bpf_attr`.
-#[repr(C)]
-struct Query {
-    target_fd: u32,
-    attach_type: u32,
-    query_flags: u32,
-    attach_flags: u32,
-    prog_ids: u64,
-    prog_cnt: u32,
-    end: u32,
-}
 
 /// Where control groups of version 2 are mounted, if they are.
 #[derive(Debug)]
@@ -49,18 +37,7 @@ impl Groups {
     pub fn has_packet_filter(&self) -> io::Result<bool> {
         let Some(group) = self.own()? else { return Ok(false) };
         for direction in DIRECTIONS {
-            let mut query = Query {
-                target_fd: group.as_raw_fd() as u32,
-                attach_type: direction,
-                query_flags: EFFECTIVE,
-                attach_flags: 0,
-                prog_ids: 0,
-                prog_cnt: 0,
-                end: 0,
-            };
-            // SAFETY: without room for numbers of programs none are written.
-            unsafe { call(PROG_QUERY, &mut query) }?;
-            if query.prog_cnt > 0 {
+            if programs_at(group.as_raw_fd() as u32, direction, EFFECTIVE)? > 0 {
                 return Ok(true);
             }
         }

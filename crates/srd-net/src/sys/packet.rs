@@ -16,14 +16,16 @@
 )]
 
 use super::check;
+use super::link::Links;
 use super::route::Mac;
-use crate::frame::{HEADERS, UDP};
+use super::udp::Gather;
+use crate::frame::{self, ETHERNET, HEADERS, UDP};
 use arrayvec::ArrayVec;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socket, sockopt};
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use std::io;
-use std::mem::size_of;
+use std::mem::{size_of, zeroed};
 use std::net::Ipv4Addr;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -33,11 +35,40 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The longest datagram, UDP header included, that takes this way: a message of 1 KiB fits, a full packet of a stream does not.
 pub const MOST_BYTES: u16 = 1280;
 
+/// The longest of joined datagrams that do: a message of 8 KiB fits, a full send of a stream does not.
+pub const MOST_JOINED: u16 = 9216;
+
+/// From this MTU on full packets fill frames of the ring, and take this way, too.
+const FILLS_FRAMES: u32 = 4500;
+
+/// Which lengths take this way at an interface: of datagrams, alone or joined, UDP header included.
+#[derive(Clone, Copy, Debug)]
+pub struct Lengths {
+    /// Longer than this, and more than [`MOST_BYTES`], is not alone.
+    alone: u16,
+}
+
+impl Lengths {
+    /// At an interface of this MTU. A full packet of a stream does not: there is room for fewer of these than in a UDP socket.
+    pub fn at(mtu: u32) -> Lengths {
+        let alone = if mtu < FILLS_FRAMES { mtu.saturating_sub(IP_HEADER) as u16 } else { 0 };
+        Lengths { alone: alone.max(MOST_BYTES) }
+    }
+
+    /// Whether this length does.
+    #[inline]
+    pub fn take(self, len: usize) -> bool {
+        let [most, alone, most_joined] = [MOST_BYTES, self.alone, MOST_JOINED].map(usize::from);
+        len <= most || (alone < len && len <= most_joined)
+    }
+}
+
 /// Ports that a ring can take from: its filter names them one by one.
 pub const MOST_PORTS: usize = 16;
 
 // Options for which the library has no name.
 sockopt_impl!(PacketVersion, SetOnly, libc::SOL_PACKET, libc::PACKET_VERSION, libc::c_int);
+sockopt_impl!(IgnoreOutgoing, SetOnly, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, bool);
 sockopt_impl!(PacketOffloads, SetOnly, libc::SOL_PACKET, libc::PACKET_VNET_HDR, bool);
 sockopt_impl!(ReceiveRing, SetOnly, libc::SOL_PACKET, libc::PACKET_RX_RING, libc::tpacket_req);
 sockopt_impl!(PacketCounts, GetOnly, libc::SOL_PACKET, libc::PACKET_STATISTICS, libc::tpacket_stats);
@@ -50,16 +81,24 @@ struct Status(AtomicU32);
 const OFFLOADS: usize = 10;
 const SEGMENT_IN_OFFLOADS: usize = 4;
 
+const IP_HEADER: u32 = (HEADERS - UDP) as u32;
+
 /// Linux that says into which datagrams it would cut what lies in the ring (VIRTIO_NET_HDR_GSO_UDP_L4).
 const LEAST_LINUX: (u32, u32) = (6, 2);
 
 /// Where a filter finds the IP header, however long what is before it.
 const IP: u32 = libc::SKF_NET_OFF as u32;
 
-const FRAME: usize = 2048;
-const FRAMES: usize = 1024;
+/// A frame: a seventh of a block, which begins with one.
+const FRAME: usize = 9360;
 const BLOCK: usize = 64 << 10;
-const RING: NonZeroUsize = NonZeroUsize::new(FRAMES * FRAME).unwrap();
+const FRAMES: usize = BLOCK / FRAME * (RING.get() / BLOCK);
+const RING: NonZeroUsize = NonZeroUsize::new(8 << 20).unwrap();
+/// What the kernel puts before an IP packet (linux/if_packet.h), rounded up.
+const BEFORE: usize = 96;
+const _: () = assert!(
+    FRAME.is_multiple_of(libc::TPACKET_ALIGNMENT) && BEFORE + HEADERS - UDP + MOST_JOINED as usize <= FRAME
+);
 
 /// Receives what comes to some UDP ports of one address by one interface.
 #[derive(Debug)]
@@ -68,7 +107,9 @@ pub struct PacketRing {
     interface: u32,
     address: Ipv4Addr,
     ports: Vec<u16>,
+    lengths: Lengths,
     memory: NonNull<u8>,
+    /// Where the next frame begins.
     next: usize,
     closed: bool,
     /// Packets that have come, and that found no room: the kernel forgets its counts when it is asked.
@@ -94,7 +135,7 @@ pub struct Captured<'a> {
 
 impl PacketRing {
     /// A ring for what comes to `address` by an Ethernet interface. Needs CAP_NET_RAW.
-    pub fn open(interface: u32, address: Ipv4Addr) -> io::Result<PacketRing> {
+    pub fn open(interface: u32, address: Ipv4Addr, lengths: Lengths) -> io::Result<PacketRing> {
         if linux().is_none_or(|version| version < LEAST_LINUX) {
             let why = "it takes Linux 6.2 to tell joined datagrams apart";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
@@ -102,6 +143,7 @@ impl PacketRing {
         let fd = open_socket(SockType::Raw)?;
         setsockopt(&fd, PacketVersion, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))?;
         setsockopt(&fd, PacketOffloads, &true)?;
+        setsockopt(&fd, IgnoreOutgoing, &true)?;
         let request = libc::tpacket_req {
             tp_block_size: BLOCK as libc::c_uint,
             tp_block_nr: (RING.get() / BLOCK) as libc::c_uint,
@@ -118,6 +160,7 @@ impl PacketRing {
             interface,
             address,
             ports: Vec::new(),
+            lengths,
             memory,
             next: 0,
             closed: false,
@@ -126,7 +169,9 @@ impl PacketRing {
         };
         // Before it is bound, so that nothing else ever comes.
         ring.filter()?;
-        let to = link_address(interface);
+        // All that comes: of IP packets alone it would get each when IP and UDP are through with it, which takes a microsecond.
+        let to =
+            libc::sockaddr_ll { sll_protocol: (libc::ETH_P_ALL as u16).to_be(), ..link_address(interface) };
         // SAFETY: the address outlives the call, and its length is given.
         check(unsafe {
             libc::bind(ring.fd.as_raw_fd(), ptr::from_ref(&to).cast(), size_of_val(&to) as libc::socklen_t)
@@ -158,7 +203,7 @@ impl PacketRing {
     /// Makes a UDP socket that is bound to a port of ours leave to the ring what that takes, or take all.
     pub fn share(&self, socket: BorrowedFd<'_>, leaves: bool) -> io::Result<()> {
         if leaves {
-            set_filter(socket, &udp_filter(self.interface))
+            set_filter(socket, &udp_filter(self.interface, self.lengths))
         } else {
             set_filter(socket, &[step(RETURN, u32::MAX)])
         }
@@ -172,21 +217,26 @@ impl PacketRing {
         self.filter()
     }
 
+    /// Whether it takes datagrams, alone or joined, of this length, UDP header included.
+    pub fn takes(&self, len: usize) -> bool {
+        self.lengths.take(len)
+    }
+
     /// Whether it takes nothing more.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
     fn filter(&self) -> io::Result<()> {
-        set_filter(self.fd.as_fd(), &ring_filter(self.address, &self.ports))
+        set_filter(self.fd.as_fd(), &ring_filter(self.address, &self.ports, self.lengths))
     }
 
     /// The oldest packet, if there is one that has come until then; it is the kernel's again when `f` returns.
     #[inline]
     pub fn take<R>(&mut self, until: u64, f: impl FnOnce(Captured<'_>) -> R) -> Option<R> {
-        // SAFETY: `next` is below the number of frames, and each begins with such a header, aligned to a part of a page.
+        // SAFETY: at `next` begins a frame, and that with such a header, aligned to a part of a page.
         let (frame, status) = unsafe {
-            let frame = self.memory.add(self.next * FRAME);
+            let frame = self.memory.add(self.next);
             (frame, &(*frame.cast::<Status>().as_ptr()).0)
         };
         let state = status.load(Ordering::Acquire);
@@ -206,7 +256,8 @@ impl PacketRing {
         }
         let result = f(captured);
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.next = if self.next + 1 < FRAMES { self.next + 1 } else { 0 };
+        let next = self.next + FRAME;
+        self.next = if next % BLOCK + FRAME <= BLOCK { next } else { next.next_multiple_of(BLOCK) % RING };
         Some(result)
     }
 
@@ -278,29 +329,107 @@ fn captured(state: u32, rest: &mut [u8]) -> Captured<'_> {
     }
 }
 
+/// `struct virtio_net_hdr` of linux/virtio_net.h, before what the kernel is to cut and to write checksums of.
+#[repr(C)]
+struct ToCut {
+    flags: u8,
+    kind: u8,
+    header: u16,
+    segment: u16,
+    sum_from: u16,
+    sum_at: u16,
+}
+
+const WRITE_CHECKSUM: u8 = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
+const CUT_UDP: u8 = 5; // VIRTIO_NET_HDR_GSO_UDP_L4
+const CHECKSUM_IN_UDP: u16 = 6;
+
+/// Pieces that a packet may have.
+const MOST_PIECES: usize = 64;
+
 /// Sends IPv4 packets to neighbours.
 #[derive(Debug)]
 pub struct PacketSender {
     fd: OwnedFd,
+    /// For what the kernel is to cut. It writes no Ethernet headers.
+    runs: OwnedFd,
     interface: u32,
+    mac: Mac,
+    links: Links,
 }
 
 impl PacketSender {
     /// By that interface. Needs CAP_NET_RAW.
     pub fn open(interface: u32) -> io::Result<PacketSender> {
-        // It asks for no protocol: so it receives nothing.
-        Ok(PacketSender { fd: open_socket(SockType::Datagram)?, interface })
+        // They ask for no protocol: so they receive nothing.
+        let [fd, runs] = [open_socket(SockType::Datagram)?, open_socket(SockType::Raw)?];
+        setsockopt(&runs, PacketOffloads, &true)?;
+        let links = Links::open()?;
+        let mac = links.look(interface)?.mac.unwrap_or_default();
+        Ok(PacketSender { fd, runs, interface, mac, links })
+    }
+
+    /// Follows the interface to another address.
+    #[cold]
+    pub fn look(&mut self) {
+        if let Ok(link) = self.links.look(self.interface) {
+            self.mac = link.mac.unwrap_or(self.mac);
+        }
+    }
+
+    fn address_of(&self, to: Mac) -> libc::sockaddr_ll {
+        let [m0, m1, m2, m3, m4, m5] = to;
+        libc::sockaddr_ll {
+            sll_halen: to.len() as u8,
+            sll_addr: [m0, m1, m2, m3, m4, m5, 0, 0],
+            ..link_address(self.interface)
+        }
+    }
+
+    /// Sends one datagram, or several of `segment` bytes of which the last may be shorter: a header whose UDP checksum the kernel is to write
+    /// ([`crate::frame::headers_to_sum`]), and what follows it. Never blocks.
+    #[inline]
+    pub fn send_run(
+        &self,
+        to: Mac,
+        header: &[u8; HEADERS],
+        gather: &Gather,
+        segment: Option<u16>,
+    ) -> io::Result<()> {
+        let ethernet = frame::ethernet(self.mac, to);
+        let mut to = self.address_of(to);
+        let cut = ToCut {
+            flags: WRITE_CHECKSUM,
+            kind: if segment.is_some() { CUT_UDP } else { 0 },
+            header: (ETHERNET + HEADERS) as u16,
+            segment: segment.unwrap_or(0),
+            sum_from: (ETHERNET + HEADERS - UDP) as u16,
+            sum_at: CHECKSUM_IN_UDP,
+        };
+        let mut pieces = ArrayVec::<libc::iovec, MOST_PIECES>::new();
+        let piece = |from: *const u8, iov_len| libc::iovec { iov_base: from.cast_mut().cast(), iov_len };
+        pieces.push(piece(ptr::from_ref(&cut).cast(), size_of_val(&cut)));
+        pieces.push(piece(ethernet.as_ptr(), ethernet.len()));
+        pieces.push(piece(header.as_ptr(), header.len()));
+        if pieces.try_extend_from_slice(gather.pieces()).is_err() {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
+        // SAFETY: the structure is pointers and integers, for which zero is a value.
+        let mut message: libc::msghdr = unsafe { zeroed() };
+        message.msg_name = ptr::from_mut(&mut to).cast();
+        message.msg_namelen = size_of_val(&to) as libc::socklen_t;
+        (message.msg_iov, message.msg_iovlen) = (pieces.as_mut_ptr(), pieces.len());
+        // SAFETY: all that the message points to outlives the call; what the gather's pieces point to can be read, by the promise of whoever
+        // added them.
+        let sent =
+            unsafe { libc::syscall(libc::SYS_sendmsg, self.runs.as_raw_fd(), &message, libc::MSG_DONTWAIT) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Sends a packet, header and what follows it. Never blocks.
     #[inline]
     pub fn send(&self, to: Mac, header: &[u8], payload: &[u8]) -> io::Result<()> {
-        let [m0, m1, m2, m3, m4, m5] = to;
-        let to = libc::sockaddr_ll {
-            sll_halen: to.len() as u8,
-            sll_addr: [m0, m1, m2, m3, m4, m5, 0, 0],
-            ..link_address(self.interface)
-        };
+        let to = self.address_of(to);
         // In one piece: the kernel takes longer to gather two than we do to join them.
         let mut packet = ArrayVec::<u8, { HEADERS - UDP + MOST_BYTES as usize }>::new();
         let joined =
@@ -364,52 +493,107 @@ const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
 const ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+const PROTOCOL: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
+/// Whether it has a tag of 802.1Q: it is for another interface then.
+const VLAN_TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT) as u32;
 const INTERFACE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_IFINDEX) as u32;
 
-/// Of IPv4 packets on Ethernet that are for this host alone: whole UDP datagrams of up to [`MOST_BYTES`] for these ports of this address.
-fn ring_filter(address: Ipv4Addr, ports: &[u16]) -> Vec<libc::sock_filter> {
+/// Goes on where `yes` and `no` say, counted from the next instruction.
+fn jump(test: u32, k: u32, yes: usize, no: usize) -> libc::sock_filter {
+    libc::sock_filter { jt: yes as u8, jf: no as u8, ..step(test, k) }
+}
+
+/// Of a length, which is loaded: goes to the next instruction if it takes this way, and over `no` instructions if not.
+fn takes(lengths: Lengths, no: usize) -> [libc::sock_filter; 3] {
+    [
+        jump(ABOVE, u32::from(MOST_BYTES), 0, 2),
+        jump(ABOVE, u32::from(lengths.alone), 0, no + 1),
+        jump(ABOVE, u32::from(MOST_JOINED), no, 0),
+    ]
+}
+
+/// Of IPv4 packets on Ethernet that are for this host alone: whole UDP datagrams of such lengths for these ports of this address.
+fn ring_filter(address: Ipv4Addr, ports: &[u16], lengths: Lengths) -> Vec<libc::sock_filter> {
     // What each test asks for; those that must not be met jump the other way.
-    let tests: [(libc::sock_filter, u32, u32, bool); 5] = [
+    let tests: [(libc::sock_filter, u32, u32, bool); 6] = [
+        (step(LOAD_HALF, PROTOCOL), EQUAL, libc::ETH_P_IP as u32, true),
+        (step(LOAD_BYTE, VLAN_TAG), EQUAL, 0, true),
         (step(LOAD_BYTE, PACKET_TYPE), EQUAL, u32::from(libc::PACKET_HOST), true),
         (step(LOAD_BYTE, IP + 9), EQUAL, libc::IPPROTO_UDP as u32, true),
         (step(LOAD_WORD, IP + 16), EQUAL, u32::from(address), true),
         (step(LOAD_HALF, IP + 6), ANY_BIT, 0x3fff, false), // more fragments, or not the first
-        (step(LOAD_HALF_BEHIND_HEADER, IP + 4), ABOVE, u32::from(MOST_BYTES), false),
     ];
+    let of_length = takes(lengths, 0).len();
     let mut program = vec![step(HEADER_LENGTH, IP)];
-    let len = program.len() + 2 * tests.len() + 1 + ports.len() + 2;
+    let len = program.len() + 2 * tests.len() + 1 + of_length + 1 + ports.len() + 2;
     let refuse = len - 2;
     for (load, test, k, wanted) in tests {
         program.push(load);
-        let far = (refuse - program.len() - 1) as u8;
-        let (jt, jf) = if wanted { (0, far) } else { (far, 0) };
-        program.push(libc::sock_filter { jt, jf, ..step(test, k) });
+        let far = refuse - program.len() - 1;
+        let (yes, no) = if wanted { (0, far) } else { (far, 0) };
+        program.push(jump(test, k, yes, no));
     }
+    program.push(step(LOAD_HALF_BEHIND_HEADER, IP + 4));
+    program.extend(takes(lengths, refuse - program.len() - of_length));
     program.push(step(LOAD_HALF_BEHIND_HEADER, IP + 2));
     for &port in ports {
-        let far = (refuse - program.len()) as u8;
-        program.push(libc::sock_filter { jt: far, ..step(EQUAL, u32::from(port)) });
+        let far = refuse - program.len();
+        program.push(jump(EQUAL, u32::from(port), far, 0));
     }
     program.extend([step(RETURN, 0), step(RETURN, u32::MAX)]);
     program
 }
 
 /// Of datagrams, from their UDP header on: those that a ring of this interface does not take.
-fn udp_filter(interface: u32) -> [libc::sock_filter; 8] {
-    [
+fn udp_filter(interface: u32, lengths: Lengths) -> Vec<libc::sock_filter> {
+    let takes = takes(lengths, 1);
+    let keep = takes.len() + 2;
+    let mut program = vec![
         step(LOAD_BYTE, PACKET_TYPE),
-        libc::sock_filter { jf: 5, ..step(EQUAL, u32::from(libc::PACKET_HOST)) },
+        jump(EQUAL, u32::from(libc::PACKET_HOST), 0, keep + 2),
         step(LOAD_WORD, INTERFACE),
-        libc::sock_filter { jf: 3, ..step(EQUAL, interface) },
+        jump(EQUAL, interface, 0, keep),
         step(LOAD_HALF, 4),
-        libc::sock_filter { jt: 1, ..step(ABOVE, u32::from(MOST_BYTES)) },
-        step(RETURN, 0),
-        step(RETURN, u32::MAX),
-    ]
+    ];
+    program.extend(takes);
+    program.extend([step(RETURN, 0), step(RETURN, u32::MAX)]);
+    program
 }
 
 fn set_filter(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
     let program =
         libc::sock_fprog { len: program.len() as libc::c_ushort, filter: program.as_ptr().cast_mut() };
     Ok(setsockopt(&fd, Filter, &program)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where `program` goes on with this value: the number of the instruction, which may be the one behind it.
+    fn runs(program: &[libc::sock_filter], value: u32) -> usize {
+        let mut at = 0;
+        while let Some(step) = program.get(at) {
+            assert_eq!(u32::from(step.code), ABOVE);
+            at += 1 + usize::from(if value > step.k { step.jt } else { step.jf });
+        }
+        at
+    }
+
+    #[test]
+    fn filters_and_senders_agree_on_what_takes_this_way() {
+        for mtu in [0, 576, 1300, 1500, 4499, 4500, 9000, 65_535] {
+            let lengths = Lengths::at(mtu);
+            let program = takes(lengths, 7);
+            for len in 0..=u16::MAX {
+                let goes_on = runs(&program, len.into());
+                let expected = program.len() + if lengths.take(len.into()) { 0 } else { 7 };
+                assert_eq!(goes_on, expected, "{len} at an MTU of {mtu}");
+            }
+            assert!(lengths.take(MOST_BYTES.into()) && lengths.take(MOST_JOINED.into()));
+            assert!(!lengths.take(usize::from(MOST_JOINED) + 1));
+            let full = mtu as usize - HEADERS.min(mtu as usize) + UDP;
+            assert!(mtu >= FILLS_FRAMES || full <= usize::from(MOST_BYTES) || !lengths.take(full), "{mtu}");
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! Where the kernel would send a packet to, and whether something stands in between that a packet socket would go around
 //! (rtnetlink(7); linux/rtnetlink.h, linux/neighbour.h).
 
+use super::bpf::programs_at;
 use super::cgroup::Groups;
 use super::netlink::{Netlink, attribute, u16_of, u32_of, with_attribute};
+use super::shaper;
 use nix::sys::socket::SockProtocol::{self, NetlinkNetFilter, NetlinkRoute};
 use std::fs::{self, File};
 use std::io;
@@ -21,6 +23,8 @@ const NEXT_HOP: u16 = 30; // RTA_NH_ID: one, or several
 const LINK: usize = 16; // struct ifinfomsg
 const LINK_INDEX: usize = 4; // ifi_index in it
 
+const TCX_INGRESS: u32 = 46; // BPF_TCX_INGRESS of linux/bpf.h
+
 /// The states in which a neighbour's address is used (linux/neighbour.h, NUD_VALID).
 const VALID: u16 = libc::NUD_PERMANENT
     | libc::NUD_NOARP
@@ -31,6 +35,15 @@ const VALID: u16 = libc::NUD_PERMANENT
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
+
+/// To whom packets to an address go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Neighbour {
+    /// Its address.
+    pub mac: Mac,
+    /// The longest packets that the way takes, as far as this host knows.
+    pub mtu: u32,
+}
 
 /// Why packets to an address cannot leave by a packet socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +73,13 @@ impl Routes {
     }
 
     /// The neighbour to whom UDP packets of up to `len` bytes from `from` to `to` go by `interface`.
-    pub fn next_hop(&self, from: Ipv4Addr, to: SocketAddrV4, interface: u32, len: u32) -> Result<Mac, NoHop> {
+    pub fn next_hop(
+        &self,
+        from: Ipv4Addr,
+        to: SocketAddrV4,
+        interface: u32,
+        len: u32,
+    ) -> Result<Neighbour, NoHop> {
         let route = self.route(from, to, 0)?;
         if route.first_chunk::<ROUTE>().is_none_or(|route| route[ROUTE_TYPE] != libc::RTN_UNICAST) {
             return Err(NoHop::OtherInterface);
@@ -74,7 +93,8 @@ impl Routes {
         }
         let metrics = attribute(attributes, libc::RTA_METRICS).unwrap_or_default();
         let of_route = attribute(metrics, MTU).and_then(u32_of).filter(|&mtu| mtu != 0);
-        if of_route.into_iter().chain(self.mtu(interface)).any(|mtu| mtu < len) {
+        let mtu = of_route.into_iter().chain(self.mtu(interface)).min().unwrap_or(len);
+        if mtu < len {
             return Err(NoHop::SmallMtu);
         }
         let gateway = attribute(attributes, libc::RTA_GATEWAY).unwrap_or(&to.ip().octets()).to_vec();
@@ -86,7 +106,7 @@ impl Routes {
         if entry.get(ROUTE..).is_none_or(several) {
             return Err(NoHop::SeveralWays);
         }
-        self.neighbour(&gateway, interface)
+        Ok(Neighbour { mac: self.neighbour(&gateway, interface)?, mtu })
     }
 
     fn route(&self, from: Ipv4Addr, to: SocketAddrV4, flags: u32) -> Result<Vec<u8>, NoHop> {
@@ -100,7 +120,7 @@ impl Routes {
     }
 
     /// Of an interface.
-    fn mtu(&self, interface: u32) -> Option<u32> {
+    pub fn mtu(&self, interface: u32) -> Option<u32> {
         let mut body = [0; LINK];
         body[LINK_INDEX..LINK_INDEX + 4].copy_from_slice(&interface.to_ne_bytes());
         let link = self.netlink.get(libc::RTM_GETLINK, &body).ok()?;
@@ -129,13 +149,17 @@ pub enum InBetween {
     Filter,
     /// Policies of IPsec.
     Ipsec,
+    /// Filters of `tc` for what comes by the interface.
+    Ingress,
     /// Who asks may not know.
     Hidden,
 }
 
-/// Looks for it, in the network namespace in which it was made.
+/// Looks for it at an interface, in the network namespace in which it was made.
 #[derive(Debug)]
 pub struct Observer {
+    interface: u32,
+    tc: Netlink,
     /// /proc/net of that namespace.
     directory: File,
     parts: [Option<Netlink>; 2],
@@ -155,8 +179,8 @@ const QUESTIONS: [(SockProtocol, u16, usize, InBetween); 2] = [
 ];
 
 impl Observer {
-    /// Of this network namespace.
-    pub fn new() -> io::Result<Observer> {
+    /// Of an interface of this network namespace.
+    pub fn new(interface: u32) -> io::Result<Observer> {
         let directory = File::open("/proc/thread-self/net")?;
         let mut parts = [None, None];
         for (part, (protocol, ..)) in parts.iter_mut().zip(QUESTIONS) {
@@ -166,7 +190,7 @@ impl Observer {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Observer { directory, parts, groups: Groups::new()? })
+        Ok(Observer { interface, tc: Netlink::open(NetlinkRoute)?, directory, parts, groups: Groups::new()? })
     }
 
     /// What there is.
@@ -187,18 +211,33 @@ impl Observer {
                 Err(_) => return InBetween::Hidden,
             }
         }
-        match self.groups.has_packet_filter() {
-            Ok(false) => InBetween::Nothing,
-            Ok(true) => InBetween::Filter,
-            Err(error) if is_absent(&error) => InBetween::Nothing,
-            Err(_) => InBetween::Hidden,
+        let asked = [
+            (self.groups.has_packet_filter(), InBetween::Filter),
+            (shaper::looks_at_what_comes(&self.tc, self.interface), InBetween::Ingress),
+            (programs_at(self.interface, TCX_INGRESS, 0).map(|programs| programs > 0), InBetween::Ingress),
+        ];
+        for (answer, found) in asked {
+            match answer {
+                Ok(false) => {}
+                Ok(true) => return found,
+                Err(error) if is_absent(&error) => {}
+                Err(_) => return InBetween::Hidden,
+            }
         }
+        InBetween::Nothing
     }
 }
 
-/// Whether an error says that the kernel has no such part.
+/// Whether an error says that there is no such part of the kernel, or no such interface.
 fn is_absent(error: &io::Error) -> bool {
-    let absent = [libc::EPROTONOSUPPORT, libc::EAFNOSUPPORT, libc::EINVAL, libc::EOPNOTSUPP, libc::ENOENT];
+    let absent = [
+        libc::EPROTONOSUPPORT,
+        libc::EAFNOSUPPORT,
+        libc::EINVAL,
+        libc::EOPNOTSUPP,
+        libc::ENOENT,
+        libc::ENODEV,
+    ];
     error.raw_os_error().is_some_and(|errno| absent.contains(&errno))
 }
 

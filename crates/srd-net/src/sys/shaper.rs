@@ -1,5 +1,5 @@
-//! The rate to which this host shapes what leaves an interface (`tc qdisc`): a virtual link has no speed of its own, and a
-//! real one may be allowed less than it could. Read over netlink (rtnetlink(7); linux/rtnetlink.h, linux/pkt_sched.h).
+//! What `tc` does at an interface: the rate to which this host shapes what leaves by it, for a virtual link has no speed of its own, and a
+//! real one may be allowed less than it could; and whether it looks at what comes. Read over netlink (rtnetlink(7); linux/rtnetlink.h, linux/pkt_sched.h).
 
 use super::netlink::{Netlink, attribute, u32_of, u64_of};
 use nix::sys::socket::SockProtocol;
@@ -9,6 +9,7 @@ const GET_QDISC: u16 = 38; // RTM_GETQDISC
 const GET_CLASS: u16 = 42; // RTM_GETTCLASS
 const TRAFFIC: usize = 20; // struct tcmsg
 const ROOT: u32 = u32::MAX; // TC_H_ROOT
+const INGRESS: u32 = 0xffff_fff1; // TC_H_INGRESS, TC_H_CLSACT
 const KIND: u16 = 1; // TCA_KIND
 const OPTIONS: u16 = 2; // TCA_OPTIONS
 /// Where the rate lies in a `struct tc_ratespec` of 12 bytes.
@@ -17,13 +18,14 @@ const RATE_IN_SPEC: usize = 8;
 /// Bytes per second that may leave the interface of this number, if a token bucket (tbf), hierarchical ones (htb) or cake at
 /// its root say so.
 pub fn bytes_per_s(interface: u32) -> io::Result<Option<u64>> {
-    for message in dump(GET_QDISC, interface)? {
+    let netlink = Netlink::open(SockProtocol::NetlinkRoute)?;
+    for message in dump(&netlink, GET_QDISC, interface)? {
         let Some(queue) = Queue::read(&message).filter(|queue| queue.is_root_of(interface)) else { continue };
         return Ok(match queue.kind {
             b"tbf" => queue.rate(1, 0, 4),
             b"cake" => attribute(queue.options, 2).and_then(u64_of), // TCA_CAKE_BASE_RATE64
             b"htb" => {
-                let classes = dump(GET_CLASS, interface)?;
+                let classes = dump(&netlink, GET_CLASS, interface)?;
                 let top = classes.iter().filter_map(|message| Queue::read(message));
                 let ceilings =
                     top.filter(|class| class.is_root_of(interface)).filter_map(|class| class.rate(1, 12, 7));
@@ -34,6 +36,13 @@ pub fn bytes_per_s(interface: u32) -> io::Result<Option<u64>> {
         .filter(|&rate| rate > 0));
     }
     Ok(None)
+}
+
+/// Whether it has a place for filters of what comes by the interface, whatever they are.
+pub fn looks_at_what_comes(netlink: &Netlink, interface: u32) -> io::Result<bool> {
+    let queues = dump(netlink, GET_QDISC, interface)?;
+    let mut queues = queues.iter().filter_map(|message| Queue::read(message));
+    Ok(queues.any(|queue| queue.interface == interface && queue.parent == INGRESS))
 }
 
 /// A queueing discipline, or a class of one.
@@ -72,10 +81,10 @@ impl<'a> Queue<'a> {
 }
 
 /// All that there is of what `what` asks for.
-fn dump(what: u16, interface: u32) -> io::Result<Vec<Vec<u8>>> {
+fn dump(netlink: &Netlink, what: u16, interface: u32) -> io::Result<Vec<Vec<u8>>> {
     let mut request = [0; TRAFFIC];
     request[4..8].copy_from_slice(&interface.to_ne_bytes());
-    Netlink::open(SockProtocol::NetlinkRoute)?.dump(what, &request)
+    netlink.dump(what, &request)
 }
 
 #[cfg(test)]

@@ -7,9 +7,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 const PROG_LOAD: libc::c_long = 5; // BPF_PROG_LOAD
 const PROG_ATTACH: libc::c_long = 8; // BPF_PROG_ATTACH
 const LINK_CREATE: libc::c_long = 28; // BPF_LINK_CREATE
+const SCHED_CLS: u32 = 3; // BPF_PROG_TYPE_SCHED_CLS
 const XDP: u32 = 6; // BPF_PROG_TYPE_XDP
 const CGROUP_SKB: u32 = 8; // BPF_PROG_TYPE_CGROUP_SKB
 const AT_XDP: u64 = 37; // BPF_XDP
+const AT_TCX_INGRESS: u64 = 46; // BPF_TCX_INGRESS
 const INGRESS: u64 = 0; // BPF_CGROUP_INET_INGRESS
 
 /// A program that consists of `r0 = result; exit`.
@@ -34,10 +36,18 @@ pub fn filter_group(directory: &std::fs::File) -> io::Result<()> {
 
 /// Attaches one of the name `stranger` to an interface, until what is returned is dropped.
 pub fn attach_to_interface(index: u32) -> io::Result<OwnedFd> {
-    let program = load(XDP, 2, b"stranger")?;
+    attach(&load(XDP, 2, b"stranger")?, index, AT_XDP)
+}
+
+/// Attaches one to the ingress of an interface, until what is returned is dropped.
+pub fn attach_to_what_comes(index: u32) -> io::Result<OwnedFd> {
+    attach(&load(SCHED_CLS, 0, b"pass\0\0\0\0")?, index, AT_TCX_INGRESS)
+}
+
+fn attach(program: &OwnedFd, index: u32, place: u64) -> io::Result<OwnedFd> {
     let mut attach = [0u64; 16];
     attach[0] = program.as_raw_fd() as u64 | u64::from(index) << 32;
-    attach[1] = AT_XDP;
+    attach[1] = place;
     open(LINK_CREATE, &mut attach)
 }
 
