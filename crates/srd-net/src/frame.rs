@@ -1,4 +1,4 @@
-//! Ethernet, IPv4 and UDP headers (RFC 791, RFC 768, checksums by RFC 1071) of datagrams that go past the kernel's UDP sockets: as those
+//! IPv4 and UDP headers (RFC 791, RFC 768, checksums by RFC 1071) of datagrams that go past the kernel's UDP sockets: as those
 //! would send them.
 // What comes from peers goes through here: nothing of it may bring the process down.
 #![cfg_attr(
@@ -14,9 +14,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Bytes of an Ethernet header.
-pub const ETHERNET: usize = 14;
-/// Bytes of the other two.
+/// Bytes of both headers.
 pub const HEADERS: usize = IP + UDP;
 const IP: usize = 20;
 /// Of the inner one.
@@ -77,13 +75,6 @@ pub fn parse(packet: &mut [u8], checked: bool) -> Option<Datagram<'_>> {
     })
 }
 
-/// The Ethernet header of an IPv4 packet.
-#[inline]
-pub fn ethernet(from: [u8; 6], to: [u8; 6]) -> [u8; ETHERNET] {
-    let ([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5]) = (to, from);
-    [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, 0x08, 0x00]
-}
-
 /// The headers of a datagram.
 ///
 /// # Panics
@@ -91,35 +82,8 @@ pub fn ethernet(from: [u8; 6], to: [u8; 6]) -> [u8; ETHERNET] {
 /// If the payload does not fit an IP packet.
 #[inline]
 pub fn headers(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> [u8; HEADERS] {
-    headers_with(from, to, payload.len(), |start| {
-        // Zero would say that there is none.
-        match !sum(payload, u64::from(start)) {
-            0 => u16::MAX,
-            checksum => checksum,
-        }
-    })
-}
-
-/// The headers of a datagram, or of joined ones, of `len` bytes in all, whose UDP checksum whoever sends it is to write.
-///
-/// # Panics
-///
-/// If that does not fit an IP packet.
-#[inline]
-pub fn headers_to_sum(from: SocketAddrV4, to: SocketAddrV4, len: usize) -> [u8; HEADERS] {
-    headers_with(from, to, len, |_| sum(&[], pseudo_header(*from.ip(), *to.ip(), (UDP + len) as u16)))
-}
-
-/// `checksum`: what stands there for one, given the sum of what comes before the payload.
-#[inline]
-fn headers_with(
-    from: SocketAddrV4,
-    to: SocketAddrV4,
-    len: usize,
-    checksum: impl FnOnce(u16) -> u16,
-) -> [u8; HEADERS] {
-    assert!(len <= usize::from(u16::MAX) - HEADERS, "an IP packet is shorter");
-    let len = (UDP + len) as u16;
+    assert!(payload.len() <= usize::from(u16::MAX) - HEADERS, "an IP packet is shorter");
+    let len = (UDP + payload.len()) as u16;
     let [t0, t1] = (IP as u16 + len).to_be_bytes();
     let [f0, f1] = DO_NOT_FRAGMENT.to_be_bytes();
     let [s0, s1, s2, s3] = from.ip().octets();
@@ -130,7 +94,11 @@ fn headers_with(
     let ip = [0x45, ECT0, t0, t1, 0, 0, f0, f1, TTL, PROTOCOL, 0, 0, s0, s1, s2, s3, d0, d1, d2, d3];
     let [c0, c1] = (!sum(&ip, 0)).to_be_bytes();
     let ports = sum(&[p0, p1, q0, q1, l0, l1], pseudo_header(*from.ip(), *to.ip(), len));
-    let [u0, u1] = checksum(ports).to_be_bytes();
+    // Zero would say that there is none.
+    let [u0, u1] = match !sum(payload, u64::from(ports)) {
+        0 => [0xff; 2],
+        checksum => checksum.to_be_bytes(),
+    };
     let [v, e, ..] = ip;
     [
         v, e, t0, t1, 0, 0, f0, f1, TTL, PROTOCOL, c0, c1, s0, s1, s2, s3, d0, d1, d2, d3, //

@@ -12,11 +12,10 @@ use crate::frame;
 use crate::log;
 use crate::options::{LogLevel, Wire};
 use crate::short_ring::{Ring, Sender};
-use crate::source_ports::{Burst, Bytes};
 use crate::sys::packet::{Lengths, MOST_BYTES, PacketRing, PacketSender};
-use crate::sys::route::{InBetween, Neighbour, NoHop, Observer, Routes};
+use crate::sys::route::{InBetween, Mac, NoHop, Observer, Routes};
 use crate::sys::xdp::{self, NoXdp};
-use srd_wire::{Nanos, Time};
+use srd_wire::{InstanceAddr, Nanos, Time};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -104,21 +103,10 @@ fn address(local: &LocalAddress) -> Result<Ipv4Addr, NoWire> {
     }
 }
 
-/// What is sent in one call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Whoever has a ring gets it there.
-    Short,
-    /// Joined datagrams: whoever has a ring of a packet socket gets them there, if they are still joined where they come.
-    Joined,
-    /// UDP sockets get it.
-    Long,
-}
-
 /// Where datagrams to a host go.
 #[derive(Clone, Copy)]
 struct Hop {
-    to: Result<Neighbour, NoHop>,
+    to: Result<Mac, NoHop>,
     until: Time,
 }
 
@@ -128,7 +116,6 @@ pub struct PacketWire {
     routes: Routes,
     from: Ipv4Addr,
     interface: u32,
-    lengths: Lengths,
     hops: HashMap<Ipv4Addr, Hop>,
     /// The one that the last datagram took.
     last: (Ipv4Addr, Hop),
@@ -168,7 +155,6 @@ impl PacketWire {
             routes,
             from,
             interface: local.index,
-            lengths,
             hops: HashMap::new(),
             last: (Ipv4Addr::UNSPECIFIED, Hop { to: Err(NoHop::Unknown), until: Time(0) }),
             observer,
@@ -188,21 +174,15 @@ impl PacketWire {
         self.closed = true;
     }
 
-    /// What kind a send of so many datagrams and bytes is.
+    /// Whether so many bytes are short.
     #[inline]
-    pub fn kind(&self, count: usize, len: usize) -> Kind {
-        let len = frame::UDP + len;
-        match &self.sender {
-            _ if len <= usize::from(MOST_BYTES) => Kind::Short,
-            Sender::Packet(_) if count > 1 && self.lengths.take(len) => Kind::Joined,
-            _ => Kind::Long,
-        }
+    pub fn fits(len: usize) -> bool {
+        len + frame::UDP <= usize::from(MOST_BYTES)
     }
 
-    /// Sends what is not long. False if it is to go by UDP.
+    /// Sends a datagram that fits. False if it is to go by UDP.
     #[inline]
-    pub fn send(&mut self, now: Time, from_port: u16, burst: &Burst, count: usize, bytes: Bytes<'_>) -> bool {
-        let to = burst.to;
+    pub fn send(&mut self, now: Time, from_port: u16, to: InstanceAddr, datagram: &[u8]) -> bool {
         let (IpAddr::V4(ip), false) = (to.gid.ip(), self.closed) else { return false };
         if self.last.0 != ip {
             let known = self.hops.get(&ip).copied();
@@ -213,23 +193,9 @@ impl PacketWire {
             return false;
         }
         let Ok(neighbour) = self.last.1.to else { return false };
-        let (from, to) = (SocketAddrV4::new(self.from, from_port), SocketAddrV4::new(ip, to.port));
-        let whole = if count == 1 { bytes.as_whole() } else { None };
-        let sent = match (whole, bytes, &mut self.sender) {
-            (Some(datagram), _, sender) => {
-                let header = frame::headers(from, to, datagram);
-                sender.send(neighbour.mac, &header, datagram)
-            }
-            (None, Bytes::Gathered(gather), Sender::Packet(sender))
-                if burst.segment + frame::HEADERS <= neighbour.mtu as usize =>
-            {
-                let header = frame::headers_to_sum(from, to, gather.len());
-                let segment = (count > 1).then_some(burst.segment as u16);
-                sender.send_run(neighbour.mac, &header, gather, segment)
-            }
-            _ => return false,
-        };
-        match sent {
+        let from = SocketAddrV4::new(self.from, from_port);
+        let header = frame::headers(from, SocketAddrV4::new(ip, to.port), datagram);
+        match self.sender.send(neighbour, &header, datagram) {
             Ok(()) => true,
             Err(error) => {
                 self.failed(now, ip, &error);
@@ -275,8 +241,7 @@ impl PacketWire {
     fn failed(&mut self, now: Time, ip: Ipv4Addr, error: &io::Error) {
         let passes = matches!(
             error.raw_os_error(),
-            // The last: memory of the program that has gone, as the UDP socket will find, too.
-            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::ENOMEM | libc::EINTR | libc::EFAULT)
+            Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::ENOMEM | libc::EINTR)
         );
         if !passes {
             log::say(LogLevel::Info, format_args!("short packets to {ip} leave by UDP: {error}"));

@@ -150,7 +150,7 @@ impl Sender {
     #[cold]
     pub fn look(&mut self) {
         match self {
-            Sender::Packet(sender) => sender.look(),
+            Sender::Packet(_) => {} // the kernel writes it
             Sender::Xdp(sender) => sender.look(),
         }
     }

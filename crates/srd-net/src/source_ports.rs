@@ -4,7 +4,7 @@
 use crate::address::LocalAddress;
 use crate::log;
 use crate::options::LogLevel;
-use crate::packet_wire::{Kind, PacketWire};
+use crate::packet_wire::PacketWire;
 use crate::simulated::Fabric;
 use crate::sys::process;
 use crate::sys::udp::{self, Destination, Gather, SendSocket};
@@ -16,8 +16,9 @@ use std::io;
 const MOST_SEGMENTS: usize = 128;
 const MOST_SEGMENTS_BEFORE_6_9: usize = 64;
 
-/// For so long after what is not short everything short of its path goes by UDP: by two ways one may overtake the other, and paths are taken
-/// to be FIFO. Short datagrams that went by UDP do not count: where the receiver has a ring, they come by that, too. Queues on the way, and receivers that poll, rarely hold a packet back for longer.
+/// For so long after what is not short everything of its path goes by UDP: by two ways one may overtake the other, and paths are taken
+/// to be FIFO. Short datagrams that went by UDP do not count: where the receiver has a ring, they come by that, too. Queues on the way, and
+/// receivers that poll, rarely hold a packet back for longer.
 const SAME_WAY: Nanos = Nanos::from_millis(1);
 
 /// After so many sends to one destination in a row a socket is connected to it.
@@ -66,7 +67,7 @@ impl Bytes<'_> {
 
     /// All of them, if they lie together in memory of ours.
     #[inline]
-    pub fn as_whole(&self) -> Option<&[u8]> {
+    fn as_whole(&self) -> Option<&[u8]> {
         match self {
             Bytes::Gathered(gather) => gather.as_own(),
             Bytes::Whole(bytes) => Some(bytes),
@@ -117,10 +118,8 @@ struct SourcePort {
     socket: SendSocket,
     /// While the socket is not connected: to whom it has sent last, and how often in a row.
     to: (InstanceAddr, u32),
-    /// When it has sent last what others may overtake: by UDP...
+    /// When it has sent last what is not short.
     long_at: Time,
-    /// ...and by a packet socket, which joined datagrams do not overtake.
-    joined_at: Time,
 }
 
 /// The pool.
@@ -210,12 +209,7 @@ impl SourcePorts {
             fabric: None,
             ports: sockets
                 .into_iter()
-                .map(|socket| SourcePort {
-                    socket,
-                    to: (InstanceAddr::default(), 0),
-                    long_at: Time(0),
-                    joined_at: Time(0),
-                })
+                .map(|socket| SourcePort { socket, to: (InstanceAddr::default(), 0), long_at: Time(0) })
                 .collect(),
             numbers,
             gso,
@@ -305,8 +299,8 @@ impl SourcePorts {
             return self.send_simulated(fabric, burst, bytes);
         }
         if self.sends_short(now, burst, count, bytes) {
-            self.count_sent(count, len);
-            self.counters.by_packet_socket += count as u64;
+            self.count_sent(1, len);
+            self.counters.by_packet_socket += 1;
             return Sent::Gone;
         }
         if count > self.most_segments() {
@@ -359,19 +353,16 @@ impl SourcePorts {
         let index = self.index(burst);
         let Some(wire) = &mut self.packet_wire else { return false };
         let port = &mut self.ports[index];
-        let kind = wire.kind(count, bytes.len());
-        let waits = match kind {
-            Kind::Short => now.since(port.long_at.max(port.joined_at)) <= SAME_WAY,
-            Kind::Joined => now.since(port.long_at) <= SAME_WAY,
-            Kind::Long => true,
-        };
-        let left = burst.known && !waits && wire.send(now, self.numbers[index], burst, count, bytes);
-        match kind {
-            Kind::Short => {}
-            Kind::Joined if left => port.joined_at = now,
-            Kind::Joined | Kind::Long => port.long_at = now,
+        if !PacketWire::fits(bytes.len()) {
+            port.long_at = now;
+            return false;
         }
-        left
+        let alone = if count == 1 { bytes.as_whole() } else { None };
+        alone.is_some_and(|datagram| {
+            burst.known
+                && now.since(port.long_at) > SAME_WAY
+                && wire.send(now, self.numbers[index], burst.to, datagram)
+        })
     }
 
     #[inline]

@@ -16,16 +16,14 @@
 )]
 
 use super::check;
-use super::link::Links;
 use super::route::Mac;
-use super::udp::Gather;
-use crate::frame::{self, ETHERNET, HEADERS, UDP};
+use crate::frame::{HEADERS, UDP};
 use arrayvec::ArrayVec;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socket, sockopt};
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::size_of;
 use std::net::Ipv4Addr;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -93,7 +91,7 @@ const IP: u32 = libc::SKF_NET_OFF as u32;
 const FRAME: usize = 9360;
 const BLOCK: usize = 64 << 10;
 const FRAMES: usize = BLOCK / FRAME * (RING.get() / BLOCK);
-const RING: NonZeroUsize = NonZeroUsize::new(8 << 20).unwrap();
+const RING: NonZeroUsize = NonZeroUsize::new(4 << 20).unwrap();
 /// What the kernel puts before an IP packet (linux/if_packet.h), rounded up.
 const BEFORE: usize = 96;
 const _: () = assert!(
@@ -329,107 +327,29 @@ fn captured(state: u32, rest: &mut [u8]) -> Captured<'_> {
     }
 }
 
-/// `struct virtio_net_hdr` of linux/virtio_net.h, before what the kernel is to cut and to write checksums of.
-#[repr(C)]
-struct ToCut {
-    flags: u8,
-    kind: u8,
-    header: u16,
-    segment: u16,
-    sum_from: u16,
-    sum_at: u16,
-}
-
-const WRITE_CHECKSUM: u8 = 1; // VIRTIO_NET_HDR_F_NEEDS_CSUM
-const CUT_UDP: u8 = 5; // VIRTIO_NET_HDR_GSO_UDP_L4
-const CHECKSUM_IN_UDP: u16 = 6;
-
-/// Pieces that a packet may have.
-const MOST_PIECES: usize = 64;
-
 /// Sends IPv4 packets to neighbours.
 #[derive(Debug)]
 pub struct PacketSender {
     fd: OwnedFd,
-    /// For what the kernel is to cut. It writes no Ethernet headers.
-    runs: OwnedFd,
     interface: u32,
-    mac: Mac,
-    links: Links,
 }
 
 impl PacketSender {
     /// By that interface. Needs CAP_NET_RAW.
     pub fn open(interface: u32) -> io::Result<PacketSender> {
-        // They ask for no protocol: so they receive nothing.
-        let [fd, runs] = [open_socket(SockType::Datagram)?, open_socket(SockType::Raw)?];
-        setsockopt(&runs, PacketOffloads, &true)?;
-        let links = Links::open()?;
-        let mac = links.look(interface)?.mac.unwrap_or_default();
-        Ok(PacketSender { fd, runs, interface, mac, links })
-    }
-
-    /// Follows the interface to another address.
-    #[cold]
-    pub fn look(&mut self) {
-        if let Ok(link) = self.links.look(self.interface) {
-            self.mac = link.mac.unwrap_or(self.mac);
-        }
-    }
-
-    fn address_of(&self, to: Mac) -> libc::sockaddr_ll {
-        let [m0, m1, m2, m3, m4, m5] = to;
-        libc::sockaddr_ll {
-            sll_halen: to.len() as u8,
-            sll_addr: [m0, m1, m2, m3, m4, m5, 0, 0],
-            ..link_address(self.interface)
-        }
-    }
-
-    /// Sends one datagram, or several of `segment` bytes of which the last may be shorter: a header whose UDP checksum the kernel is to write
-    /// ([`crate::frame::headers_to_sum`]), and what follows it. Never blocks.
-    #[inline]
-    pub fn send_run(
-        &self,
-        to: Mac,
-        header: &[u8; HEADERS],
-        gather: &Gather,
-        segment: Option<u16>,
-    ) -> io::Result<()> {
-        let ethernet = frame::ethernet(self.mac, to);
-        let mut to = self.address_of(to);
-        let cut = ToCut {
-            flags: WRITE_CHECKSUM,
-            kind: if segment.is_some() { CUT_UDP } else { 0 },
-            header: (ETHERNET + HEADERS) as u16,
-            segment: segment.unwrap_or(0),
-            sum_from: (ETHERNET + HEADERS - UDP) as u16,
-            sum_at: CHECKSUM_IN_UDP,
-        };
-        let mut pieces = ArrayVec::<libc::iovec, MOST_PIECES>::new();
-        let piece = |from: *const u8, iov_len| libc::iovec { iov_base: from.cast_mut().cast(), iov_len };
-        pieces.push(piece(ptr::from_ref(&cut).cast(), size_of_val(&cut)));
-        pieces.push(piece(ethernet.as_ptr(), ethernet.len()));
-        pieces.push(piece(header.as_ptr(), header.len()));
-        if pieces.try_extend_from_slice(gather.pieces()).is_err() {
-            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
-        }
-        // SAFETY: the structure is pointers and integers, for which zero is a value.
-        let mut message: libc::msghdr = unsafe { zeroed() };
-        message.msg_name = ptr::from_mut(&mut to).cast();
-        message.msg_namelen = size_of_val(&to) as libc::socklen_t;
-        (message.msg_iov, message.msg_iovlen) = (pieces.as_mut_ptr(), pieces.len());
-        // SAFETY: all that the message points to outlives the call; what the gather's pieces point to can be read, by the promise of whoever
-        // added them.
-        let sent =
-            unsafe { libc::syscall(libc::SYS_sendmsg, self.runs.as_raw_fd(), &message, libc::MSG_DONTWAIT) };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        // It asks for no protocol: so it receives nothing.
+        Ok(PacketSender { fd: open_socket(SockType::Datagram)?, interface })
     }
 
     /// Sends a packet, header and what follows it. Never blocks.
     #[inline]
     pub fn send(&self, to: Mac, header: &[u8], payload: &[u8]) -> io::Result<()> {
-        let to = self.address_of(to);
+        let [m0, m1, m2, m3, m4, m5] = to;
+        let to = libc::sockaddr_ll {
+            sll_halen: to.len() as u8,
+            sll_addr: [m0, m1, m2, m3, m4, m5, 0, 0],
+            ..link_address(self.interface)
+        };
         // In one piece: the kernel takes longer to gather two than we do to join them.
         let mut packet = ArrayVec::<u8, { HEADERS - UDP + MOST_BYTES as usize }>::new();
         let joined =

@@ -36,15 +36,6 @@ const VALID: u16 = libc::NUD_PERMANENT
 /// An Ethernet address.
 pub type Mac = [u8; 6];
 
-/// To whom packets to an address go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Neighbour {
-    /// Its address.
-    pub mac: Mac,
-    /// The longest packets that the way takes, as far as this host knows.
-    pub mtu: u32,
-}
-
 /// Why packets to an address cannot leave by a packet socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoHop {
@@ -73,13 +64,7 @@ impl Routes {
     }
 
     /// The neighbour to whom UDP packets of up to `len` bytes from `from` to `to` go by `interface`.
-    pub fn next_hop(
-        &self,
-        from: Ipv4Addr,
-        to: SocketAddrV4,
-        interface: u32,
-        len: u32,
-    ) -> Result<Neighbour, NoHop> {
+    pub fn next_hop(&self, from: Ipv4Addr, to: SocketAddrV4, interface: u32, len: u32) -> Result<Mac, NoHop> {
         let route = self.route(from, to, 0)?;
         if route.first_chunk::<ROUTE>().is_none_or(|route| route[ROUTE_TYPE] != libc::RTN_UNICAST) {
             return Err(NoHop::OtherInterface);
@@ -93,8 +78,7 @@ impl Routes {
         }
         let metrics = attribute(attributes, libc::RTA_METRICS).unwrap_or_default();
         let of_route = attribute(metrics, MTU).and_then(u32_of).filter(|&mtu| mtu != 0);
-        let mtu = of_route.into_iter().chain(self.mtu(interface)).min().unwrap_or(len);
-        if mtu < len {
+        if of_route.into_iter().chain(self.mtu(interface)).any(|mtu| mtu < len) {
             return Err(NoHop::SmallMtu);
         }
         let gateway = attribute(attributes, libc::RTA_GATEWAY).unwrap_or(&to.ip().octets()).to_vec();
@@ -106,7 +90,7 @@ impl Routes {
         if entry.get(ROUTE..).is_none_or(several) {
             return Err(NoHop::SeveralWays);
         }
-        Ok(Neighbour { mac: self.neighbour(&gateway, interface)?, mtu })
+        self.neighbour(&gateway, interface)
     }
 
     fn route(&self, from: Ipv4Addr, to: SocketAddrV4, flags: u32) -> Result<Vec<u8>, NoHop> {

@@ -13,7 +13,7 @@ pub const MAX_GATHER: usize = 1024;
 /// The bytes of a call to [`super::SendSocket::send`], gathered from pieces: some written into the gather's own buffer, some
 /// left where they are in the program's memory.
 pub struct Gather {
-    pieces: Vec<libc::iovec>,
+    pub(super) pieces: Vec<libc::iovec>,
     // The own buffer. Raw, because pieces point into it while later ones are written.
     own: NonNull<u8>,
     own_used: usize,
@@ -49,12 +49,6 @@ impl Gather {
             own_used: 0,
             total: 0,
         }
-    }
-
-    /// Its pieces.
-    #[inline]
-    pub fn pieces(&self) -> &[libc::iovec] {
-        &self.pieces
     }
 
     /// How many bytes.

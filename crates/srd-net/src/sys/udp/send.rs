@@ -93,7 +93,7 @@ impl SendSocket {
     /// last may be shorter. Never blocks.
     #[inline]
     pub fn send(&self, to: &Destination, gather: &Gather, segment: Option<u16>) -> io::Result<()> {
-        self.send_pieces(to, gather.pieces(), segment)
+        self.send_pieces(to, &gather.pieces, segment)
     }
 
     #[inline]

@@ -26,7 +26,6 @@ use super::packet::{Captured, MOST_PORTS};
 use super::process::monotonic_ns;
 use super::route::Mac;
 use super::shaper;
-use crate::frame::{self, ETHERNET};
 use socket::{Receiving, Sending, Socket};
 use std::fmt;
 use std::io;
@@ -40,6 +39,9 @@ pub const MOST_QUEUES: u32 = 64;
 /// XDP_FLAGS_SKB_MODE, XDP_FLAGS_DRV_MODE
 const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
+
+const ETHERNET: usize = 14;
+const IPV4: [u8; 2] = (libc::ETH_P_IP as u16).to_be_bytes();
 
 /// The two clocks are compared this often: they drift apart by less than 0.1 us in this time.
 const COMPARE_EVERY: u64 = 200_000;
@@ -388,7 +390,9 @@ impl XdpSender {
     /// Sends a packet, header and what follows it. Never blocks.
     #[inline]
     pub fn send(&mut self, to: Mac, header: &[u8], payload: &[u8]) -> io::Result<()> {
-        self.sending.send([&frame::ethernet(self.mac, to), header, payload])
+        let ([d0, d1, d2, d3, d4, d5], [s0, s1, s2, s3, s4, s5], [t0, t1]) = (to, self.mac, IPV4);
+        let ethernet: [u8; ETHERNET] = [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1];
+        self.sending.send([&ethernet, header, payload])
     }
 
     /// Follows the interface to another address.
