@@ -156,17 +156,18 @@ impl<P: Payload> Peer<P> {
         }
         self.arrivals.note(shared.arrived, data.path, data.tx_count, psn, data.stamp);
         self.arrivals.unacked += 1;
-        let delay = match data.op {
-            _ if !data.ack_request && awaited => shared.config.longest_ack_delay(),
-            _ if !data.ack_request => shared.config.ack_delay,
-            Op::Send { .. } => shared.config.answer_delay,
-            _ => Nanos::ZERO,
+        // The program learns of it, and may answer.
+        let told = matches!(data.op, Op::Send { .. } | Op::Write { imm: Some(_), .. });
+        let delay = match () {
+            () if !data.ack_request && awaited => shared.config.longest_ack_delay(),
+            () if !data.ack_request => shared.config.ack_delay,
+            () if told => shared.config.answer_delay,
+            () => Nanos::ZERO,
         };
-        match data.op {
-            Op::Send { .. } if shared.config.on_a_host() => {
-                self.arrivals.answer_by(shared.seen, delay, awaited)
-            }
-            _ => self.arrivals.ack_by(now + delay),
+        if told && shared.config.on_a_host() {
+            self.arrivals.answer_by(shared.seen, delay, awaited);
+        } else {
+            self.arrivals.ack_by(now + delay);
         }
         if !self.arrivals.is_withheld(psn) {
             self.arrivals.accept(psn, bytes);

@@ -172,8 +172,9 @@ fn the_end_of_a_message_puts_its_ack_off() {
 #[test]
 fn what_no_program_answers_is_acknowledged_at_once() {
     let config = patient();
-    let write = Op::Write { route: World::route(1), rkey: MrKey(1), addr: 0, imm: None };
-    for (op, micros) in [(Op::Send { route: World::route(1), imm: None, datagram: false }, 24), (write, 14)] {
+    let send = Op::Send { route: World::route(1), imm: None, datagram: false };
+    let write = |imm| Op::Write { route: World::route(1), rkey: MrKey(1), addr: 0, imm };
+    for (op, micros) in [(send, 24), (write(Some(7)), 24), (write(None), 14)] {
         let mut world = World::new(2, &config);
         world.send_op(0, 1, op, pattern(4000, 0));
         world.settle(SECOND);
