@@ -47,13 +47,16 @@ const MARTIAN: &str = "martian_source";
 /// Most packets that one round takes from the ring.
 const PACKETS_PER_ROUND: usize = 64;
 
-/// After so many looks at the sockets in vain, where there is a ring, which costs nothing to look at...
-const QUIET: u32 = 64;
+/// When the sockets have had nothing for so long, where there is a ring, which costs nothing to look at...
+const QUIET: Nanos = Nanos::from_millis(1);
 /// ...they are looked at this often.
 const SOCKETS_EVERY: Nanos = Nanos::from_micros(5);
 
 /// Most packets that are handed over together, which are most in a run (Linux, `UDP_GRO_CNT_MAX`).
 const MOST_FOLLOWERS: usize = 64;
+
+/// A look that so many packets come between says too little.
+const MOST_MEANWHILE: u32 = 16;
 
 /// At so many looks the sockets may have dropped what the ring has not seen.
 const MOST_BLIND: u32 = 3;
@@ -99,11 +102,13 @@ pub struct Receiver {
     ring: Option<Ring>,
     /// Everything comes from here, if there is one.
     fabric: Option<Fabric>,
-    /// When the sockets were last looked at, and how often in a row in vain.
+    /// When the sockets were last looked at, and when they had something.
     looked: Time,
-    in_vain: u32,
-    /// What the ring had seen when it was last asked, and how many more the sockets had dropped, at most; how often more have come to that since.
-    at_last_look: (u32, u32),
+    came: Time,
+    /// What the ring had seen when it was last asked.
+    seen: u32,
+    /// How many more than that the sockets have dropped since they leave packets to it, as far as was seen; how often that became more.
+    unseen: Option<u32>,
     blind: u32,
     /// While the ring is set aside, because it did not see what the sockets left to it: runs of short packets from elsewhere that have come by
     /// the sockets since it was last asked.
@@ -142,8 +147,9 @@ impl Receiver {
             ring,
             fabric,
             looked: Time(0),
-            in_vain: 0,
-            at_last_look: (0, 0),
+            came: Time(0),
+            seen: 0,
+            unseen: None,
             blind: 0,
             aside: None,
             intake: Intake {
@@ -199,11 +205,15 @@ impl Receiver {
         let (before, _) = ring.shared_and_dropped();
         let dropped = dropped_by(&self.ports);
         let (seen, _) = ring.shared_and_dropped();
-        // Packets come while this is asked: so the difference is known to within what the ring sees meanwhile.
+        let saw = seen.wrapping_sub(std::mem::replace(&mut self.seen, seen));
+        // Packets come while this is asked, and the ring sees each before a socket drops it: so that more are dropped is sure only where
+        // it is more than ever before.
         let (least, most) = (dropped.wrapping_sub(seen), dropped.wrapping_sub(before));
-        let (seen_last, most_last) = std::mem::replace(&mut self.at_last_look, (seen, most));
-        let saw = seen.wrapping_sub(seen_last);
-        let missed = (least.wrapping_sub(most_last) as i32) > 0;
+        let grows_to = |to: u32, from: u32| (to.wrapping_sub(from) as i32) > 0;
+        let missed = self.unseen.is_some_and(|unseen| grows_to(least, unseen));
+        if seen.wrapping_sub(before) <= MOST_MEANWHILE {
+            self.unseen = self.unseen.filter(|&unseen| !grows_to(most, unseen)).or(Some(most));
+        }
         let bound = ring.is_bound();
         let shares = self.ports.iter().any(|port| ring.shares_port(port.port));
         match &mut self.aside {
@@ -238,7 +248,7 @@ impl Receiver {
             Ok(()) => log::say(LogLevel::Info, format_args!("short packets come by {ways}")),
             Err(error) => log::warn_once(format_args!("short packets cannot come by {ways}: {error}")),
         }
-        self.blind = 0;
+        (self.blind, self.unseen) = (0, None);
         self.aside = if by_ring { None } else { Some(0) };
     }
 
@@ -271,7 +281,7 @@ impl Receiver {
     /// Much may be there: nobody has looked for a while.
     pub fn expect_many(&mut self) {
         self.ports.iter_mut().for_each(|port| port.busy = true);
-        self.in_vain = 0;
+        self.looked = Time(0);
     }
 
     /// Whether everything comes from a simulated network.
@@ -306,7 +316,7 @@ impl Receiver {
     /// next look.
     #[inline]
     pub fn receive(&mut self, now: Time, mut upwards: Upwards<'_>, mut keyring: Option<&mut Keyring>) -> u64 {
-        let Receiver { ports, batch, ahead, ring, fabric, looked, in_vain, intake, aside, .. } = self;
+        let Receiver { ports, batch, ahead, ring, fabric, looked, came, intake, aside, .. } = self;
         let before = intake.counters.packets;
         if let Some(fabric) = *fabric {
             fabric.receive(|come| intake.take_simulated(now, come, &mut upwards, keyring.as_deref_mut()));
@@ -321,22 +331,23 @@ impl Receiver {
             None => (ring.as_mut(), None),
         };
         if let Some(ring) = &mut ring {
-            // Nothing that may not be overtaken has come by the sockets for a while (`SourcePorts::send`). Otherwise what lies
-            // in the ring has its turn among what lies there.
-            if *in_vain >= QUIET && now.since(*looked) < SOCKETS_EVERY {
-                take_from_ring(ring, u64::MAX, intake, now, &mut upwards, keyring);
+            // Nothing that may not be overtaken has come by the sockets for a while. Otherwise what lies in the ring has its turn
+            // among what lies there.
+            if now.since(*came) >= QUIET && now.since(*looked) < SOCKETS_EVERY {
+                take_from_ring(ring, PACKETS_PER_ROUND, u64::MAX, intake, now, &mut upwards, keyring);
                 return intake.counters.packets - before;
             }
             *looked = now;
-            *in_vain = in_vain.saturating_add(1);
         }
+        // What is in the ring now: nothing older that came by the sockets will be missed by the looks at them.
+        let mut ready = ring.as_ref().map_or(0, |ring| ring.ready(PACKETS_PER_ROUND));
         // When what may still lie in the sockets has come at the earliest: nothing of the ring that is younger has its turn.
         let mut until = u64::MAX;
         for port in ports {
             for _ in 0..CALLS_PER_ROUND {
                 let most = if port.busy { MAX_RUNS } else { 1 };
-                let came = ahead.take().unwrap_or_else(|| batch.receive(&port.socket, most));
-                let runs = match came {
+                let taken = ahead.take().unwrap_or_else(|| batch.receive(&port.socket, most));
+                let runs = match taken {
                     Ok(runs) => runs,
                     Err(e) => {
                         intake.count_error(&e);
@@ -347,17 +358,19 @@ impl Receiver {
                 if runs == 0 {
                     break;
                 }
-                *in_vain = 0;
+                *came = now;
                 intake.counters.receives += 1;
                 let mut last = 0;
                 for run in 0..runs {
                     let Some(run) = batch.run(run) else { continue };
                     last = run.arrived.unwrap_or(0);
                     if let Some(ring) = &mut ring {
-                        take_from_ring(ring, last, intake, now, &mut upwards, keyring.as_deref_mut());
-                    } else if let (Some(came), Some(ring)) = (&mut *aside, set_aside) {
+                        let (most, keyring) = (PACKETS_PER_ROUND, keyring.as_deref_mut());
+                        let taken = take_from_ring(ring, most, last, intake, now, &mut upwards, keyring);
+                        ready = ready.saturating_sub(taken);
+                    } else if let (Some(count), Some(ring)) = (&mut *aside, set_aside) {
                         let short = ring.takes(run.bytes.len() + frame::UDP);
-                        *came += u32::from(short && run.from.ip() != intake.own);
+                        *count += u32::from(short && run.from.ip() != intake.own);
                     }
                     intake.handle_run(now, port.port, run, &mut upwards, keyring.as_deref_mut());
                 }
@@ -370,7 +383,7 @@ impl Receiver {
             }
         }
         if let Some(ring) = ring {
-            take_from_ring(ring, until, intake, now, &mut upwards, keyring);
+            take_from_ring(ring, ready, until, intake, now, &mut upwards, keyring);
         }
         intake.counters.packets - before
     }
@@ -381,17 +394,19 @@ fn dropped_by(ports: &[Port]) -> u32 {
     ports.iter().filter_map(|port| port.socket.drops()).fold(0, u32::wrapping_add)
 }
 
-/// Takes from the ring what has come until then, by the kernel's clock.
+/// Takes from the ring what has come until then, by the kernel's clock, at most so many. Returns how many there were.
 #[inline]
 fn take_from_ring(
     ring: &mut Ring,
+    most: usize,
     until: u64,
     intake: &mut Intake,
     now: Time,
     upwards: &mut Upwards<'_>,
     mut keyring: Option<&mut Keyring>,
-) {
-    for _ in 0..PACKETS_PER_ROUND {
+) -> usize {
+    let mut count = 0;
+    while count < most {
         let taken = ring.take(until, |captured| {
             let Some(datagram) = frame::parse(captured.bytes, captured.checked) else {
                 return intake.count_refused("damaged");
@@ -414,7 +429,9 @@ fn take_from_ring(
         if taken.is_none() {
             break;
         }
+        count += 1;
     }
+    count
 }
 
 impl Intake {

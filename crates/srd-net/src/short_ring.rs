@@ -71,6 +71,16 @@ impl Ring {
         }
     }
 
+    /// How many packets may be taken before the sockets are looked at again, up to `most`: those of a packet socket that are there, since
+    /// what came before them, and did not come so, is in the sockets by now.
+    #[inline]
+    pub fn ready(&self, most: usize) -> usize {
+        match self {
+            Ring::Packet(ring) => ring.ready(most),
+            Ring::Xdp(_) => most,
+        }
+    }
+
     /// The oldest packet, if there is one that has come until then; it is the kernel's again when `f` returns.
     #[inline]
     pub fn take<R>(&mut self, until: u64, f: impl FnOnce(Captured<'_>) -> R) -> Option<R> {

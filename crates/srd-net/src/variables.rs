@@ -110,7 +110,7 @@ pub const VARIABLES: &[Variable] = &[
     ),
     row(
         "SRD_WIRE",
-        "how short packets travel: by UDP sockets; by packet sockets, which are faster, need CAP_NET_RAW, and go around packet filters and IPsec; by these where the host has neither (auto); or by AF_XDP sockets (xdp), which attach a program to the interface, need CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW, and go around its queueing discipline, too",
+        "how short packets travel: by UDP sockets; by packet sockets, which are faster, need CAP_NET_RAW, and go around packet filters, IPsec and what tc does at the ingress; by these where the host has nothing of that (auto); or by AF_XDP sockets (xdp), which attach a program to the interface, need CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW, and go around its queueing discipline, too",
         "udp",
         "udp, packet, xdp or auto",
     ),

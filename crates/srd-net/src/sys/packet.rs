@@ -23,6 +23,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socket, sockopt};
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use std::io;
+use std::iter::successors;
 use std::mem::size_of;
 use std::net::Ipv4Addr;
 use std::num::NonZeroUsize;
@@ -229,14 +230,34 @@ impl PacketRing {
         set_filter(self.fd.as_fd(), &ring_filter(self.address, &self.ports, self.lengths))
     }
 
+    /// The frame that begins there.
+    #[inline]
+    fn frame(&self, at: usize) -> (NonNull<u8>, &AtomicU32) {
+        // SAFETY: at `next`, and at what `after` makes of it, begins a frame, and that with such a header, aligned to a part of a page.
+        unsafe {
+            let frame = self.memory.add(at);
+            (frame, &(*frame.cast::<Status>().as_ptr()).0)
+        }
+    }
+
+    /// Where the frame after that begins.
+    #[inline]
+    fn after(at: usize) -> usize {
+        let next = at + FRAME;
+        if next % BLOCK + FRAME <= BLOCK { next } else { next.next_multiple_of(BLOCK) % RING }
+    }
+
+    /// How many packets are there, up to `most`.
+    #[inline]
+    pub fn ready(&self, most: usize) -> usize {
+        let there = |at: &usize| self.frame(*at).1.load(Ordering::Acquire) & libc::TP_STATUS_USER != 0;
+        successors(Some(self.next), |&at| Some(Self::after(at))).take(most).take_while(there).count()
+    }
+
     /// The oldest packet, if there is one that has come until then; it is the kernel's again when `f` returns.
     #[inline]
     pub fn take<R>(&mut self, until: u64, f: impl FnOnce(Captured<'_>) -> R) -> Option<R> {
-        // SAFETY: at `next` begins a frame, and that with such a header, aligned to a part of a page.
-        let (frame, status) = unsafe {
-            let frame = self.memory.add(self.next);
-            (frame, &(*frame.cast::<Status>().as_ptr()).0)
-        };
+        let (frame, status) = self.frame(self.next);
         let state = status.load(Ordering::Acquire);
         if state & libc::TP_STATUS_USER == 0 {
             return None;
@@ -254,8 +275,7 @@ impl PacketRing {
         }
         let result = f(captured);
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        let next = self.next + FRAME;
-        self.next = if next % BLOCK + FRAME <= BLOCK { next } else { next.next_multiple_of(BLOCK) % RING };
+        self.next = Self::after(self.next);
         Some(result)
     }
 
