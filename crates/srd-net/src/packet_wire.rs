@@ -4,8 +4,8 @@
 //! hears of a firewall in between.
 //! Whatever does not fit this way goes by UDP, and the receiver cannot tell the difference.
 //!
-//! Neither passes packet filters, IPsec, or what tc has at the ingress of the interface. Who leaves the choice to us (`SRD_WIRE=auto`) gets packet sockets, and only where there is
-//! nothing of these, which is looked at again while they run (`core.rs`).
+//! Neither passes packet filters, IPsec, or what tc has at the ingress of the interface. Who leaves the choice to us (`SRD_WIRE=auto`)
+//! gets packet sockets, and only where there is nothing of these, which is looked at again while they run (`core.rs`).
 
 use crate::address::LocalAddress;
 use crate::frame;

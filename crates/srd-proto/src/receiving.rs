@@ -158,11 +158,11 @@ impl<P: Payload> Peer<P> {
         self.arrivals.unacked += 1;
         // The program learns of it, and may answer.
         let told = matches!(data.op, Op::Send { .. } | Op::Write { imm: Some(_), .. });
-        let delay = match () {
-            () if !data.ack_request && awaited => shared.config.longest_ack_delay(),
-            () if !data.ack_request => shared.config.ack_delay,
-            () if told => shared.config.answer_delay,
-            () => Nanos::ZERO,
+        let delay = match (data.ack_request, told) {
+            (false, _) if awaited => shared.config.longest_ack_delay(),
+            (false, _) => shared.config.ack_delay,
+            (true, true) => shared.config.answer_delay,
+            (true, false) => Nanos::ZERO,
         };
         if told && shared.config.on_a_host() {
             self.arrivals.answer_by(shared.seen, delay, awaited);
