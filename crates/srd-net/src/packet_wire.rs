@@ -141,11 +141,11 @@ impl PacketWire {
             }
         }
         let routes = Routes::open().map_err(NoWire::System)?;
-        let lengths = Lengths::at(routes.mtu(local.index).unwrap_or(0));
         let (sender, ring) = if wire == Wire::Xdp {
             let (ring, sender) = xdp::open(local.index, from).map_err(NoWire::Xdp)?;
             (Sender::Xdp(sender), Ring::Xdp(ring))
         } else {
+            let lengths = Lengths::at(routes.mtu(local.index).unwrap_or(0));
             let ring = PacketRing::open(local.index, from, lengths).map_err(NoWire::System)?;
             let sender = PacketSender::open(local.index).map_err(NoWire::System)?;
             (Sender::Packet(sender), Ring::Packet(ring))

@@ -40,15 +40,16 @@ pub const MOST_JOINED: u16 = 9216;
 /// From this MTU on full packets fill frames of the ring, and take this way, too.
 const FILLS_FRAMES: u32 = 4500;
 
-/// Which lengths take this way at an interface: of datagrams, alone or joined, UDP header included.
+/// Which lengths come this way at an interface: of datagrams, alone or joined, UDP header included.
 #[derive(Clone, Copy, Debug)]
 pub struct Lengths {
-    /// Longer than this, and more than [`MOST_BYTES`], is not alone.
+    /// Longer ones come this way, up to [`MOST_JOINED`].
     alone: u16,
 }
 
 impl Lengths {
-    /// At an interface of this MTU. A full packet of a stream does not: there is room for fewer of these than in a UDP socket.
+    /// At an interface of this MTU. A full packet of a stream does not where frames are longer: there is room for fewer of these than in a
+    /// UDP socket.
     pub fn at(mtu: u32) -> Lengths {
         let alone = if mtu < FILLS_FRAMES { mtu.saturating_sub(IP_HEADER) as u16 } else { 0 };
         Lengths { alone: alone.max(MOST_BYTES) }
@@ -521,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_and_senders_agree_on_what_takes_this_way() {
+    fn filters_take_the_lengths_that_take_this_way() {
         for mtu in [0, 576, 1300, 1500, 4499, 4500, 9000, 65_535] {
             let lengths = Lengths::at(mtu);
             let program = takes(lengths, 7);
